@@ -1,0 +1,8 @@
+module github.com/penstock-io/penstock/engine
+
+go 1.26
+
+require github.com/penstock-io/penstock v0.0.0
+
+// Until the first release the two modules move together; docs/adr/0002-two-modules.md.
+replace github.com/penstock-io/penstock => ../

@@ -1,0 +1,97 @@
+// Package config reads penstock's YAML into what pipelines are assembled from.
+//
+// It holds the tree and its defaults, and refuses what is wrong before anything starts (no file made, no port
+// opened), with file:line:column, an excerpt and the nearest valid name. It assembles nothing and opens
+// nothing but the config itself and the files that ${file:...} names.
+package config
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock"
+)
+
+// File is a whole config.
+type File struct {
+	Path      string // as given; relative paths inside were resolved against its folder
+	State     string // directory of checkpoints, buffers and dead letters
+	Admin     string // host:port; "" or "off": none
+	Pipelines []Pipeline
+}
+
+// Pipeline is one source with its routes.
+type Pipeline struct {
+	Name   string
+	Source Use
+	Routes []Route // at least one; the short form has one route named "main"
+	Where  Place
+}
+
+// Route is one processors-to-sink path out of a source.
+type Route struct {
+	Name        string
+	Processors  []Use
+	Sink        Use
+	Batch       Batch
+	Flow        Flow
+	Retry       Retry
+	DeadLetters DeadLetters
+	Checkpoint  Checkpoint
+	Memory      penstock.Size // budget in bytes of all batches of the route: `memory`, default 32MiB
+	Drain       time.Duration // how long a stop waits for what is in flight: `drain`, default 30s
+	Where       Place
+}
+
+// Use is a component with its decoded options.
+type Use struct {
+	Component penstock.Component
+	Options   any
+	Where     Place
+}
+
+// Place is where something stands in a config.
+type Place struct {
+	File         string
+	Line, Column int
+}
+
+// Batch is `batch:`.
+type Batch struct {
+	Bytes   penstock.Size `yaml:"bytes" doc:"a batch of a file ends at the first record end at or after a multiple of this"`
+	Records int           `yaml:"records" doc:"records in a batch, at most"`
+	Linger  time.Duration `yaml:"linger" doc:"how long a batch that has been begun waits for more"`
+}
+
+// Flow is `flow:`.
+type Flow struct {
+	Window    string        `yaml:"window" enum:"linear,fixed" doc:"what limits the batches in flight to each worker"`
+	Size      int           `yaml:"size" doc:"of a fixed window, in batches"`
+	Initial   int           `yaml:"initial" doc:"of a window that adapts, in batches"`
+	Max       int           `yaml:"max" doc:"of a window that adapts, in batches"`
+	Threshold string        `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
+	Step      string        `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window takes a step"`
+	Dispatch  string        `yaml:"dispatch" enum:"least_completion,round_robin,hash" doc:"which worker gets the next batch"`
+	Timeout   string        `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
+	Abandon   time.Duration `yaml:"abandon" doc:"hard end of a delivery"`
+	Order     string        `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
+}
+
+// Retry is `retry:`.
+type Retry struct {
+	Backoff string        `yaml:"backoff" enum:"exponential,fixed" doc:"how the wait of a batch grows"`
+	Base    time.Duration `yaml:"base" doc:"first wait"`
+	Max     time.Duration `yaml:"max" doc:"longest wait"`
+	Jitter  string        `yaml:"jitter" enum:"full,none" doc:"how each wait is drawn"`
+}
+
+// DeadLetters is `dead_letters:`.
+type DeadLetters struct {
+	Dir string        `yaml:"dir" path:"true" doc:"folder of the dead letters; default: dead beneath state"`
+	Max penstock.Size `yaml:"max" doc:"bytes at most; full: the route stops, nothing is dropped"`
+}
+
+// Checkpoint is `checkpoint:`.
+type Checkpoint struct {
+	Replay penstock.Size `yaml:"replay" doc:"what a kill repeats at most: bytes in flight, or settled and not yet written"`
+	Sync   time.Duration `yaml:"sync" doc:"how often what was written is made durable against power loss"`
+}

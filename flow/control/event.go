@@ -1,0 +1,115 @@
+//penstock:pure
+
+// Package control is the whole sender as one pure machine: event in, commands out.
+//
+// A [Machine] decides everything that a sender decides: how much may be in flight to each worker (package
+// window), who gets the next item (package dispatch), when an attempt has timed out, what is sent again and
+// when, which breaker is open, what the replay bound allows, which keys and ordered lanes hold what back.
+// flow.Sender, the simulator, the fuzzers, the model checker and --replay only feed it events and carry out
+// its commands, so what is tested is what ships.
+//
+// It never reads a clock, a random source of its own or a map's order, starts nothing, locks nothing and does
+// no I/O. A machine is not safe for concurrent use: its owner calls it from one goroutine. The same seed and
+// the same events give the same commands, bit for bit on one GOARCH.
+package control
+
+import "time"
+
+// Kind of an [Event].
+type Kind uint8
+
+// The events.
+const (
+	// Offer: a new item, the next in sequence. Seq, Cost, Bytes, Keys.
+	Offer Kind = iota + 1
+	// Answer: the Deliver of attempt ID has returned. Outcome, After, Report. With Outcome Split, Pieces
+	// Piece events follow at once.
+	Answer
+	// Tick: nothing happened, time passed (see Machine.Wake).
+	Tick
+	// LaneUp: lane Lane exists with Limits; again for a lane that is up: its limits have changed.
+	LaneUp
+	// LaneDown: lane Lane takes no further attempt; those in flight still answer.
+	LaneDown
+	// Saved: Bytes that had settled are now in the checkpoint.
+	Saved
+	// Cut: the answer to Bisect{Seq}: Pieces Piece events follow at once; fewer than two: it cannot be cut,
+	// none follow, and a Bury command answers.
+	Cut
+	// Piece: item Seq stands in the place of Parent. Cost, Bytes, Keys; Outcome is Retryable (to be sent),
+	// Delivered or Rejected (to be buried).
+	Piece
+	// Buried: the answer to Bury{Seq}: it is durable.
+	Buried
+)
+
+// Event is one thing that happened; the trace format is a list of these.
+type Event struct {
+	Now     time.Duration // monotonic since the sender's start; never less than in the event before
+	Kind    Kind
+	Outcome Outcome
+	Lane    int32
+	Seq, ID uint64 // item; attempt
+	Parent  uint64 // Piece: the item whose place this one takes
+	Pieces  uint32 // Answer (Split), Cut: how many Piece events follow
+	Cost    float64
+	Bytes   int64
+	Keys    []uint32      // interned by the owner
+	After   time.Duration // Throttled: from Now; 0: not said
+	Report  Report
+	Limits  Limits
+}
+
+// Outcome of an attempt.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Delivered     Outcome = iota + 1
+	Throttled             // alive but full
+	Retryable             // not delivered, may be next time
+	TimedOut              // the attempt was abandoned
+	Rejected              // this value will never be taken
+	Misconfigured         // the lane's fault
+	Split                 // settled in part
+)
+
+// Limits bound a lane whatever its window says.
+type Limits struct {
+	InFlight int  // attempts at once, hard; 0: the window alone decides
+	Ordered  bool // Delivers take effect, and settle, in the order of Attempt.Place within a Run
+}
+
+// Report is what a worker says of itself with an answer; the zero value is a third party that says nothing.
+type Report struct {
+	Epoch              uint32 // of the worker's process: another one means it restarted and has forgotten what it held
+	Credit             uint64 // absolute, cumulative cost that the worker will have taken at most; 0 with Epoch 0: it advertises none
+	QueueLen, Slots    int    // cost waiting in the worker; its parallel servers
+	QueueWait, Service time.Duration
+	// Place is where an Ordered lane's receiver stands after this item (file and length); it is saved in the
+	// same checkpoint entry as the item's settle.
+	Place string
+}
+
+// CommandKind of a [Command].
+type CommandKind uint8
+
+// The commands.
+const (
+	Start  CommandKind = iota + 1 // item Seq to lane Lane as attempt ID: Number, Run, Place, Expect
+	Cancel                        // attempt ID's context: its item was settled by another attempt, and abandoning it is safe
+	Settle                        // item Seq is settled: Number attempts, by Lane through attempt ID, or Lane -1: buried
+	Bisect                        // item Seq was refused and no attempt of it runs: cut it and answer with Cut
+	Bury                          // item Seq was refused and cannot be cut: make it durable and answer with Buried
+)
+
+// Command is one thing to do, in the order given.
+type Command struct {
+	Kind    CommandKind
+	Seq, ID uint64
+	Lane    int32
+	Number  uint32
+	Run     uint32        // Ordered lanes
+	Place   uint32        // Ordered lanes: dense from 0 within Run
+	Expect  time.Duration // Start: when, since the sender's start, the attempt is overdue; 0: never
+}

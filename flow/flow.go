@@ -1,0 +1,107 @@
+// Package flow delivers items to many parallel, unequal, failing workers at the pace that each of them can
+// bear.
+//
+// A [Sender] pulls items from a [Producer] when there is room, and hands them to [Worker]s as attempts. Every
+// decision (how much may be in flight to whom, who gets the next item, when an attempt has timed out, what is
+// sent again and when) is made by one pure machine, [control.Machine]; the Sender only feeds it events and
+// carries out its commands. A Sender knows no record, no file and no position: a library user keeps those in
+// a ledger ([github.com/penstock-io/penstock/flow/ledger]) from the Settled callback.
+//
+// Delivery is at least once, always: an item is settled when a worker has delivered it or when it was buried,
+// never by count or age.
+package flow
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// Item is a unit that travels and settles as a whole. The Sender owns it from Next until Options.Released.
+type Item[T any] struct {
+	Value T
+	Cost  float64  // window units, such as records; 0 means 1. One item is always allowed, whatever it costs
+	Bytes int64    // held against Options.MaxBytes and control.Config.Replay until settled and saved
+	Keys  []string // items that share a key keep their order: never in flight together, but on an Ordered lane. nil: no order
+}
+
+// Attempt is one delivery of one item to one worker.
+type Attempt[T any] struct {
+	Value  T
+	ID     uint64 // unique in the Sender
+	Number int    // of this item; the first is 1
+
+	// On Ordered lanes Place is dense from 0 within a Run and is the order of effect. Once one of a Run has failed,
+	// the rest of it must fail too; when all of it have returned, the next Run starts with the failed item.
+	Run, Place uint32
+
+	// Expect is when the round trip is overdue: the worker counts as BUSY and another one is tried, while the
+	// context lives on until Options.Abandon. Zero: never.
+	Expect time.Time
+}
+
+// Report is what a worker says of itself with its answer; the zero value is a third party that says nothing.
+type Report = control.Report
+
+// Limits bound a lane whatever its window says.
+type Limits = control.Limits
+
+// Worker is one lane of delivery: an endpoint, a connection, a child process, a remote node.
+type Worker[T any] interface {
+	// Deliver returns once the receiver has the value for good, and keeps nothing of it afterwards, not even
+	// in a goroutine of net/http: wait for the body's Close. It is called from up to Limits.InFlight
+	// goroutines at once and in no particular order (on Ordered lanes, Place gives the order). ctx ends at
+	// Options.Abandon or when the Sender stops; Deliver then returns soon.
+	//
+	// The error is the outcome: nil is delivered; *Throttled, *Rejected, *Misconfigured and *Split (in any
+	// depth of wrapping) say what they say; any other error is retryable.
+	Deliver(ctx context.Context, a Attempt[T]) (Report, error)
+}
+
+// Lane is a worker as the Sender sees it.
+type Lane[T any] struct {
+	Name   string // unique; people read it in metrics and explain
+	Worker Worker[T]
+	Limits Limits
+}
+
+// Producer hands out items. It is asked only when there is room.
+type Producer[T any] interface {
+	// Next blocks until there is an item, the data ends (io.EOF: what is in flight is finished, then Run
+	// returns nil) or ctx is done. It runs on a goroutine of its own, one call at a time. Any other error
+	// stops the Sender once what is in flight has settled.
+	Next(ctx context.Context) (Item[T], error)
+}
+
+// Settlement says how an item was settled.
+type Settlement struct {
+	Attempts int    // that were started
+	Lane     string // that delivered it; "" when it was buried
+	Place    string // Report.Place of the delivering attempt
+	Buried   bool   // a dead letter: Options.Bury made it durable
+}
+
+// Options is what a Sender needs. Lanes and Settled are required.
+type Options[T any] struct {
+	Lanes    []Lane[T]      // may be empty at first: SetLanes
+	Control  control.Config // window, dispatch, timeouts, breaker, budget, replay bound
+	MaxBytes int64          // of items not yet settled; 0 means 32 MiB; negative: the producer bounds it, as the engine does
+	Abandon  time.Duration  // hard end of an attempt; 0 means 60 s
+
+	// Bisect cuts an item that was refused into pieces that stand in its place, in order. nil, or fewer than
+	// two pieces: it cannot be cut and is buried whole. It is called on the loop and never while an attempt
+	// of the item runs.
+	Bisect func(it Item[T], refusal error) []Item[T]
+	// Bury makes a refused item durable elsewhere before it returns; an error stops the Sender. It runs on a
+	// goroutine of its own. nil: a refusal stops the Sender.
+	Bury func(ctx context.Context, it Item[T], refusal error) error
+	// Settled is called once for each item, on the loop: it must not block.
+	Settled func(it Item[T], s Settlement)
+	// Released is called once for each item that the Sender has ever held (from Next, Bisect or Split), after
+	// its settle or its replacement by pieces, when no attempt of it runs any more, and for what is left over
+	// when Run ends: now its memory may be reused. It may be nil and must not block.
+	Released func(it Item[T])
+	// Trace, when set, is called on the loop with every event before the machine takes it.
+	Trace func(control.Event)
+}

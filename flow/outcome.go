@@ -1,0 +1,54 @@
+package flow
+
+import (
+	"fmt"
+	"time"
+)
+
+// Throttled says that the worker is alive but full: its gate closes until After has passed. It is no failure
+// and no sample of its round trip.
+type Throttled struct {
+	After time.Duration // from now; 0: it did not say
+	Err   error
+}
+
+// Rejected says that this value will never be taken: it is bisected until the refused part is found, which is buried.
+type Rejected struct{ Err error }
+
+// Misconfigured says that the fault is the lane's (401, 403, 404, no such table): its breaker opens, its
+// health turns red, nothing is settled, and it never makes a dead letter.
+type Misconfigured struct{ Err error }
+
+// Split says that a value was settled in part. Done, Rest and Refused together are exactly the value.
+type Split[T any] struct {
+	Done    []Item[T] // delivered; Settled is called for each
+	Rest    []Item[T] // stands in the item's place, in order, and is tried again
+	Refused []Item[T] // never: to Options.Bury, no further attempt
+	Err     error
+}
+
+// Error says that the worker is full, until when, and why.
+func (e *Throttled) Error() string { return fmt.Sprintf("throttled for %v: %v", e.After, e.Err) }
+
+// Unwrap returns the cause.
+func (e *Throttled) Unwrap() error { return e.Err }
+
+// Error says that the value was refused, and why.
+func (e *Rejected) Error() string { return fmt.Sprintf("rejected: %v", e.Err) }
+
+// Unwrap returns the cause.
+func (e *Rejected) Unwrap() error { return e.Err }
+
+// Error says that the lane is misconfigured, and why.
+func (e *Misconfigured) Error() string { return fmt.Sprintf("misconfigured: %v", e.Err) }
+
+// Unwrap returns the cause.
+func (e *Misconfigured) Unwrap() error { return e.Err }
+
+// Error counts the parts.
+func (e *Split[T]) Error() string {
+	return fmt.Sprintf("settled in part (%d delivered, %d to be sent again, %d refused): %v", len(e.Done), len(e.Rest), len(e.Refused), e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Split[T]) Unwrap() error { return e.Err }

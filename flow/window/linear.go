@@ -1,0 +1,3 @@
+//penstock:pure
+
+package window

@@ -1,0 +1,70 @@
+//penstock:pure
+
+// Package window limits what is in flight to one worker.
+//
+// A [Window] is told what is sent and what comes back, and says how much may be in flight. It is pure: time
+// comes in as an argument; it is not safe for concurrent use; its owner is the machine in package control.
+// One [Algorithm] makes one Window for each worker.
+package window
+
+import "time"
+
+// State of a worker as its window sees it.
+type State uint8
+
+// The states.
+const (
+	Unknown   State = iota // no verdict yet
+	Normal                 // answers within the threshold: the window grows
+	Slow                   // answers beyond it: the window shrinks
+	Busy                   // a timeout or failure: shrunk at once
+	Probing                // one item is out to see whether it is back, or to measure its drained round trip
+	Open                   // left alone after failures
+	Throttled              // closed until Retry-After
+)
+
+var stateNames = [...]string{"UNKNOWN", "NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
+
+// String gives the state as people and metrics see it.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "INVALID"
+}
+
+// MarshalText gives String.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// Algorithm is a config value that makes windows.
+type Algorithm interface {
+	Name() string // as in a config: "linear", "fixed"
+	Validate() error
+	New() Window
+}
+
+// Sample is one answered attempt, never a retry sequence.
+type Sample struct {
+	Now            time.Duration // when it was answered
+	RoundTrip      time.Duration
+	Cost           float64 // of the item
+	InFlightAtSend float64 // cost in flight at this worker just after it was sent
+	Limited        bool    // the window was the limit when it was sent
+	Late           bool    // it had been given up as timed out
+	Epoch          uint32  // of the window when it was sent (Window.Epoch)
+}
+
+// Window is the limit of one worker.
+type Window interface {
+	// Limit is how much may be in flight now, at least 1, in batches if Batches, else in cost.
+	Limit() float64
+	Batches() bool
+	OnSample(s Sample)                         // delivered
+	OnTimeout(now time.Duration, cost float64) // overdue
+	OnNack(now time.Duration, cost float64)    // retryable answer
+	OnUndo(now time.Duration)                  // a timeout was spurious: the late ack came
+	Reset(now time.Duration)                   // the worker restarted or its breaker closed: start over at the floor
+	State() State
+	Reason() string // the figures of the last verdict, in words
+	Epoch() uint32  // changes when samples sent before must not be judged by the state after
+}

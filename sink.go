@@ -1,0 +1,72 @@
+package penstock
+
+import (
+	"context"
+
+	"github.com/penstock-io/penstock/flow"
+)
+
+// Worker delivers batches to one endpoint, connection, child process or file; see [flow.Worker].
+type Worker = flow.Worker[*Batch]
+
+// Lane is a worker with its name and limits, as flow sees it.
+type Lane = flow.Lane[*Batch]
+
+// Attempt is one delivery of one batch.
+type Attempt = flow.Attempt[*Batch]
+
+// Split settles a batch in part; see [flow.Split]. Make its items with [Piece].
+type Split = flow.Split[*Batch]
+
+// Processor changes records between source and sink. One instance serves one goroutine; it keeps nothing
+// between calls and moves nothing between batches, so that any instance may get any batch.
+type Processor interface {
+	// Process changes b in place: it sets fields, drops records ([Batch.Drop]), buries them
+	// ([Batch.Bury]) or makes more of one ([Batch.Add]). What goes wrong with one record is that record's state; an
+	// error stops the route.
+	Process(ctx context.Context, b *Batch) error
+}
+
+// Sink is where data goes. The engine opens it once for each route.
+type Sink interface {
+	// Open connects or checks what must be right before the first batch, and calls o.Lanes at least once
+	// before it returns. An error stops the route before anything is read.
+	Open(ctx context.Context, o SinkOptions) error
+	// Close frees everything. No Deliver runs any more. It may be called twice.
+	Close() error
+}
+
+// SinkOptions is what a sink is told when it is opened.
+type SinkOptions struct {
+	Pipeline, Route string
+	// Place is what an ordered lane reported last (Report.Place) in the checkpoint from which this run
+	// resumes; "" the first time. A file sink truncates to it.
+	Place string
+	// Lanes takes the whole list of workers, again when it changes: DNS, restarts, remote nodes. Workers are
+	// told apart by name: a name that stays is kept, a new one added, a missing one drained. Safe for concurrent use.
+	Lanes func([]Lane)
+	// Sealed is set when the batches of this route are pieces of finite work (`run --once`).
+	Once bool
+}
+
+// Encoder is an optional part of a Sink. Encode runs in the processor pool, before dispatch, so that a redelivery costs
+// no second encoding and the measured round trip is the receiver's. It appends what Deliver will send to dst and returns
+// it; the engine keeps it in Batch.Payload. nil means that Deliver sends the batch's own bytes. It is called from
+// several goroutines at once. Pieces of a batch (Cut, Pick) have no Payload: Deliver then encodes for itself.
+type Encoder interface {
+	Encode(dst []byte, b *Batch) ([]byte, error)
+}
+
+// Syncer is an optional part of a Sink: what was delivered without being durable (`fsync: interval`) is durable when
+// Sync returns. The engine calls it before a partition is finished and at drain.
+type Syncer interface {
+	Sync(ctx context.Context) error
+}
+
+// Ledgered is an optional part of a Sink that stores Batch.Spans in the transaction of the data.
+type Ledgered interface {
+	// Load first fences off every earlier process, then returns what the sink holds. It wins over the local state.
+	Load(ctx context.Context) ([]Mark, error)
+	// Compact may fold what lies at or below the watermarks of m.
+	Compact(ctx context.Context, m []Mark) error
+}

@@ -1,0 +1,72 @@
+package penstock
+
+import (
+	"context"
+	"iter"
+	"time"
+)
+
+// Mark is what one route has settled of one partition: the watermark, and the ranges above it.
+type Mark struct {
+	Part      Partition
+	Watermark Position
+	Above     []Range // ascending, disjoint, all above Watermark
+	Finished  bool    // the source was told to finish it and did, or it was sealed and wholly settled
+}
+
+// Source is data that can be read again. Every route opens a [Reader] of its own at its own place, so
+// that a dead route stops nobody.
+type Source interface {
+	// Open returns a reader that starts where o.Resume says, for each partition it meets. It is called once
+	// a route, before anything is read. An error stops the route and is shown as it is: name the place
+	// and the remedy.
+	Open(ctx context.Context, o OpenOptions) (Reader, error)
+}
+
+// OpenOptions says where a Reader starts and when it may stop waiting.
+type OpenOptions struct {
+	Route string // for logs
+	// Resume returns what this route has settled of a partition, and false when it has never seen it.
+	Resume func(partitionID string) (Mark, bool)
+	// Known yields every mark of this route. A source that must recognise data under a changed name or
+	// a grown head (a file: device, inode, birth time, head length) searches here at Open.
+	Known iter.Seq[Mark]
+	// Linger is how long a batch that has been begun waits for more; 0 means not at all.
+	Linger time.Duration
+	// Once makes Read return io.EOF when what is there now has been read.
+	Once bool
+}
+
+// Reader hands out the records of a source in batches. It is called by one goroutine; [Finisher.Finish]
+// of its source may be called from another one meanwhile.
+type Reader interface {
+	// Read appends whole records and their spans to b until b is [Batch.Full] or nothing more is at hand.
+	// It blocks while b is empty, then at most Linger. It skips ranges that Resume reports as settled, and
+	// cuts where it would cut again after a crash. A span with no bytes may stand alone, to say that a
+	// partition is sealed (Last).
+	//
+	// io.EOF (with or without records in b): nothing will follow. Any other error stops the route after what is
+	// in b; what a reader can survive (one unreadable file among many) it logs, retries with backoff and
+	// goes on with the rest. A done ctx makes Read return context.Cause(ctx) soon; what is in b then is dropped
+	// unread, so that it will be read again.
+	Read(ctx context.Context, b *Batch) error
+	// Commit tells the source what this route has made durable, so that a broker may advance. It runs on the
+	// checkpoint's goroutine.
+	Commit(ctx context.Context, marks []Mark) error
+	Close() error
+}
+
+// Finisher is an optional part of a Source.
+type Finisher interface {
+	// Finish is called when all routes have settled every record of the sealed partition p, its sinks have
+	// synced and the checkpoint is synced: now the file may be renamed or deleted. It may be called again for
+	// the same p after a crash. An error is logged and Finish is called again later with backoff.
+	Finish(ctx context.Context, p Partition) error
+}
+
+// Listener is a push source, which cannot be read again.
+type Listener interface {
+	// Receive runs until ctx is done. put returns when the buffer holds b durably; only then may the client be
+	// answered. put takes over b in any case.
+	Receive(ctx context.Context, put func(context.Context, *Batch) error) error
+}

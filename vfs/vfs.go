@@ -1,0 +1,92 @@
+// Package vfs is the file system as a component may use it: beneath a directory that was opened, never
+// through a symlink, with sync and rename said aloud.
+//
+// [OS] is the real one. Package vfstest has one that can lose what was not synced, in the worst order, so
+// that a test can ask what a power loss would have left. Promises stand at each method; who breaks them
+// breaks a checkpoint.
+package vfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"time"
+)
+
+// ErrLocked says that another process holds the lock; the error's text names the file and, where known, the holder.
+var ErrLocked = errors.New("vfs: locked by another process")
+
+// ErrNotRegular says that a name is a symlink, directory, FIFO, socket or device where a regular file is
+// wanted; the text says which.
+var ErrNotRegular = errors.New("vfs: not a regular file")
+
+// FS opens directories. Paths are in the form of the operating system.
+type FS interface {
+	// OpenDir opens an existing directory. The path itself may lead through symlinks: it is the user's.
+	// Everything beneath may not.
+	OpenDir(path string) (Dir, error)
+	// MakeDir opens a directory, and makes it (and its parents) with perm where it is missing; what it made
+	// is durable when it returns.
+	MakeDir(path string, perm fs.FileMode) (Dir, error)
+}
+
+// Dir is an open directory. Names are relative to it, with slashes, never absolute and never leading out
+// ("..") of it. A Dir is safe for concurrent use.
+type Dir interface {
+	Path() string // as it was opened; for messages only
+	// Open opens a regular file to read, without following a symlink in any part of name and without blocking
+	// on a FIFO: else ErrNotRegular.
+	Open(name string) (File, error)
+	// OpenFile opens a regular file with the os.O_ flags; a file that it makes has perm and is durable in the
+	// directory only after Sync of the directory.
+	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
+	Stat(name string) (Info, error) // of the name itself, symlinks not followed
+	// Entries lists the directory name ("." for itself) without any order. An entry that vanishes meanwhile is left out.
+	Entries(name string) ([]Entry, error)
+	// Rename moves oldName to newName beneath to (which may be the same Dir), replacing it; durable only
+	// after Sync of both. It is refused across file systems.
+	Rename(oldName string, to Dir, newName string) error
+	// RenameNew is Rename that never replaces: an existing newName is fs.ErrExist. Atomic where the system allows.
+	RenameNew(oldName string, to Dir, newName string) error
+	Remove(name string) error
+	MakeDir(name string, perm fs.FileMode) (Dir, error) // like FS.MakeDir, beneath
+	OpenDir(name string) (Dir, error)
+	// Sync makes names that were made, renamed or removed in the directory itself durable.
+	Sync() error
+	// Lock takes an exclusive lock named name (a file that it makes and leaves), held until the result is
+	// closed or the process ends, however it ends. Held by another: ErrLocked at once. text (who we are) is
+	// written into the file and shown to those who are refused.
+	Lock(name, text string) (io.Closer, error)
+	Close() error
+}
+
+// File is an open regular file. Read, Write and Seek share one offset; ReadAt may be called concurrently.
+type File interface {
+	io.Reader
+	io.ReaderAt
+	io.Writer
+	io.Seeker
+	io.Closer
+	Stat() (Info, error)
+	Truncate(size int64) error
+	// Sync makes the file's bytes and length durable. After an error nothing is known of what was written
+	// since the last Sync: close the file and trust only what was synced.
+	Sync() error
+}
+
+// Info is what is known of a file without reading it.
+type Info struct {
+	Name     string
+	Size     int64
+	ModTime  time.Time
+	Mode     fs.FileMode
+	Dev, Ino uint64    // 0 where the system has none
+	Birth    time.Time // zero where the system does not tell
+	Links    uint64
+}
+
+// Entry is one name in a directory; Type is that of the name itself.
+type Entry struct {
+	Name string
+	Type fs.FileMode // type bits only
+}
