@@ -41,8 +41,8 @@ func TestSizeUnderChurn(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 71))
 	updates, grown, largest := int64(0), int64(0), int64(0)
 	for range 3000 {
-		at := rng.IntN(manyMarks - 100)
-		some := marks[at : at+1+rng.IntN(100)]
+		at := rng.IntN(manyMarks - 1000)
+		some := marks[at : at+1+rng.IntN(1000)]
 		for i := range some {
 			m := &some[i]
 			m.Watermark.Num += rng.Int64N(1 << 20)
@@ -57,7 +57,7 @@ func TestSizeUnderChurn(t *testing.T) {
 		if _, after := store.Size(); after > before {
 			updates, grown = updates+int64(len(some)), grown+after-before
 		}
-		if rng.IntN(10) == 0 {
+		if rng.IntN(200) == 0 {
 			must(t, store.Sync())
 		}
 		_, size := store.Size()
