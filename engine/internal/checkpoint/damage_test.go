@@ -62,7 +62,7 @@ func TestTornTailAtEveryByte(t *testing.T) {
 }
 
 func TestBitFlipAtEveryByte(t *testing.T) {
-	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 3)), 8))
+	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 3)), 5))
 	set, cuts, refusals := 0, 0, 0
 	for i := range w.log {
 		for bit := range 8 {

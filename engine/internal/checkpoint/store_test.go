@@ -29,7 +29,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Errorf("first Open: %v; want Fresh", report)
 		}
 		model := newModel()
-		for i, st := range steps(rng, 200) {
+		for i, st := range steps(rng, 100) {
 			must(t, st.on(store))
 			st.onModel(model)
 			switch rng.IntN(10) {
