@@ -64,6 +64,12 @@ func quiet(ctx context.Context, err error) error {
 // pass opens the batch's spans and hands it on. A batch that cannot be handed on because the route stops stays opened and unsettled: it
 // will be read again.
 func (r *route) pass(ctx context.Context, b *penstock.Batch) error {
+	if r.work == nil { // else the processors' goroutines do it
+		if err := r.buryDead(ctx, b); err != nil {
+			b.Release()
+			return err
+		}
+	}
 	r.mu.Lock()
 	err := r.books.open(b)
 	var keys []string
