@@ -94,6 +94,8 @@ func (r *route) prepare(store *checkpoint.Store, fs vfs.FS) error {
 	if err != nil {
 		return fmt.Errorf("dead letters: %w", err)
 	}
-	r.letters, err = deadletter.Open(dir, deadletter.Options{Pipeline: r.pipe.name, Route: r.cfg.Name, MaxBytes: int64(r.cfg.DeadLetters.Max)})
+	r.letters, err = deadletter.Open(dir, deadletter.Options{
+		Pipeline: r.pipe.name, Route: r.cfg.Name, MaxBytes: int64(r.cfg.DeadLetters.Max),
+	})
 	return err
 }

@@ -102,7 +102,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	defer func() { err = joined(err, state.Close()) }()
 	lock, err := state.Lock(lockName, fmt.Sprintf("penstock, process %d", os.Getpid()))
 	if err != nil {
-		return fmt.Errorf("state directory %s is in use: %w; stop the other penstock, or give this one a `state:` of its own", e.cfg.State, err)
+		return fmt.Errorf("state directory %s: %w; stop the other penstock, or give this one a `state:` of its own", e.cfg.State, err)
 	}
 	defer func() { err = joined(err, lock.Close()) }()
 	store, report, err := checkpoint.Open(state, checkpoint.Options{})

@@ -332,6 +332,7 @@ func controlConfig(c config.Route) (control.Config, error) {
 		return control.Config{}, fmt.Errorf("flow.timeout: %w", err)
 	}
 	return control.Config{
-		Seed: uint64(time.Now().UnixNano()), Window: w, Dispatch: d, Timeout: timeout, Retry: retryPolicy(c.Retry), Replay: int64(c.Checkpoint.Replay),
+		Seed: uint64(time.Now().UnixNano()), Window: w, Dispatch: d, Timeout: timeout, Retry: retryPolicy(c.Retry),
+		Replay: int64(c.Checkpoint.Replay),
 	}, nil
 }

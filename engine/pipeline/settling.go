@@ -80,7 +80,8 @@ func (r *route) writeLetters(ctx context.Context, b *penstock.Batch, which func(
 		rec := &b.Records[i]
 		part := b.Spans[rec.Span].Part
 		letters = append(letters, deadletter.Letter{
-			ID: string(b.AppendRecordID(nil, i)), Reason: fmt.Sprint(reason), Partition: part.ID, File: part.Name, Position: rec.Origin, Record: b.Text(i),
+			ID: string(b.AppendRecordID(nil, i)), Reason: fmt.Sprint(reason),
+			Partition: part.ID, File: part.Name, Position: rec.Origin, Record: b.Text(i),
 		})
 	}
 	if len(letters) == 0 {
