@@ -57,6 +57,13 @@ type Encoder interface {
 	Encode(dst []byte, b *Batch) ([]byte, error)
 }
 
+// Placed is an optional part of a Sink whose ordered lane counts from what it found: a file that already held something.
+// After Open the engine asks for StartPlace and, where it is not the Place that it gave, has it durable in the checkpoint
+// before the first Deliver; else a kill before the first settle would count as found what was delivered in vain.
+type Placed interface {
+	StartPlace() string
+}
+
 // Syncer is an optional part of a Sink: what was delivered without being durable (`fsync: interval`) is durable when
 // Sync returns. The engine calls it before a partition is finished and at drain.
 type Syncer interface {
