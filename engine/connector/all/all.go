@@ -5,11 +5,13 @@ package all
 import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/drop"
+	"github.com/penstock-io/penstock/engine/connector/file"
 )
 
 // Components returns the built-in components in a new slice, in the order in which the reference lists them.
 func Components() []penstock.Component {
 	return []penstock.Component{
+		file.Component(),
 		drop.Component(),
 	}
 }
