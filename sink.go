@@ -18,6 +18,12 @@ type Attempt = flow.Attempt[*Batch]
 // Split settles a batch in part; see [flow.Split]. Make its items with [Piece].
 type Split = flow.Split[*Batch]
 
+// Piece returns b, cut from a delivered batch by [Batch.Cut] or [Batch.Pick], as an item of a [Split]. It has no Keys: the
+// Sender gives it those of the item whose place it takes.
+func Piece(b *Batch) flow.Item[*Batch] {
+	return flow.Item[*Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes()}
+}
+
 // Processor changes records between source and sink. One instance serves one goroutine; it keeps nothing
 // between calls and moves nothing between batches, so that any instance may get any batch.
 type Processor interface {
