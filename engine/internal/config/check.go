@@ -1,6 +1,7 @@
 package config
 
 import (
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -57,7 +58,7 @@ func (c check) batch() {
 		c.wrong("batch", "records", "batch.records is %d; it may be 1 to %d", b.Records, maxBatchRecords)
 	}
 	if b.Linger > time.Hour {
-		c.wrong("batch", "linger", "batch.linger is %v; data would wait that long, so it may be at most 1h", b.Linger)
+		c.wrong("batch", "linger", "batch.linger is %v; data would wait that long, so it may be at most 1h", short(b.Linger))
 	}
 	switch k := c.route.Checkpoint; {
 	case k.Replay >= b.Bytes:
@@ -95,7 +96,7 @@ func (c check) flow() {
 		case v.key == "timeout" && d >= f.Abandon:
 			c.wrong("flow", v.key,
 				"flow.timeout (%v) must be shorter than flow.abandon (%v): first another worker is tried, then the delivery is ended",
-				d, f.Abandon)
+				short(d), short(f.Abandon))
 		}
 	}
 	if f.Abandon <= 0 {
@@ -138,7 +139,7 @@ func (c check) retry() {
 		r.Max = r.Base
 	}
 	if r.Base > r.Max {
-		c.wrong("retry", "base", "retry.base (%v) is longer than retry.max (%v)", r.Base, r.Max)
+		c.wrong("retry", "base", "retry.base (%v) is longer than retry.max (%v)", short(r.Base), short(r.Max))
 	}
 }
 
@@ -150,7 +151,7 @@ func (c check) limits() {
 		c.wrong("dead_letters", "dir", "dead_letters.dir is empty; name a folder, or leave the key out for dead beneath state")
 	}
 	if s := c.route.Checkpoint.Sync; s <= 0 || s > time.Hour {
-		c.wrong("checkpoint", "sync", "checkpoint.sync is %v; it may be more than 0 and at most 1h", s)
+		c.wrong("checkpoint", "sync", "checkpoint.sync is %v; it may be more than 0 and at most 1h", short(s))
 	}
 	if c.route.Drain <= 0 {
 		c.fail(c.keys["drain"], "drain is 0; a stop would wait for nothing that is in flight. Stop twice (Ctrl-C, Ctrl-C) for that")
@@ -158,4 +159,16 @@ func (c check) limits() {
 	if c.route.Memory < 1 {
 		c.fail(c.keys["memory"], "memory is 0; no batch fits")
 	}
+}
+
+// short writes a duration without units of zero: 2h, not 2h0m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }

@@ -83,7 +83,10 @@ func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructFi
 func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 	t := v.Type()
 	if isNull(n) && (t.Kind() != reflect.Struct || t == sizeType) {
-		l.fail(n, "%s has no value; leave the key out to have the default", o.name)
+		e := l.fail(n, "%s has no value", o.name)
+		if !o.required {
+			e.Hint = "leave the key out to have the default"
+		}
 		return false
 	}
 	scalar := n.Kind == yaml.ScalarNode && !isNull(n)
@@ -119,7 +122,7 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	}
 	keys, fields := fieldsOf(v.Type())
 	before := len(l.errs)
-	given := map[string]bool{}
+	given := map[string]*yaml.Node{} // decoded without an error
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		f, ok := fields[key.Value]
@@ -127,19 +130,32 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 			l.unknownOption(key, o.name, keys)
 			continue
 		}
-		given[key.Value] = true
-		l.decode(value, v.FieldByIndex(f.Index), optionOf(o.name, f))
+		given[key.Value] = key
+		if l.decode(value, v.FieldByIndex(f.Index), optionOf(o.name, f)) {
+			given[key.Value] = value
+		}
 	}
 	for _, key := range keys {
 		f := fields[key]
-		if fo := optionOf(o.name, f); fo.required && !given[key] && v.FieldByIndex(f.Index).IsZero() {
+		fo := optionOf(o.name, f)
+		if !fo.required || !isEmpty(v.FieldByIndex(f.Index)) {
+			continue
+		}
+		switch at := given[key]; {
+		case at == nil:
 			e := l.fail(n, "%s is missing", fo.name)
 			if fo.doc != "" {
 				e.Hint = key + ": " + fo.doc
 			}
+		case len(l.errs) == before:
+			l.fail(at, "%s is empty", fo.name)
 		}
 	}
 	return len(l.errs) == before
+}
+
+func isEmpty(v reflect.Value) bool {
+	return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
 
 func (l *loader) unknownOption(key *yaml.Node, of string, keys []string) {

@@ -28,6 +28,8 @@ type loader struct {
 	lines   []string
 	options LoadOptions
 	secrets map[string]bool // keys whose values no message may show
+	shown   []string        // lines as an excerpt may show them
+	hidden  []string        // values that no message may show
 	errs    Errors
 	aliases int
 	nodes   int
@@ -48,11 +50,28 @@ func (l *loader) fail(n *yaml.Node, format string, args ...any) *Error {
 func (l *loader) failAt(line, column int, format string, args ...any) *Error {
 	e := &Error{
 		Place:   Place{File: l.path, Line: line, Column: column},
-		Message: fmt.Sprintf(format, args...),
-		Excerpt: excerpt(l.lines, line, column, l.secrets),
+		Message: l.redact(fmt.Sprintf(format, args...)),
+		Excerpt: excerpt(l.shown, line, column),
 	}
 	l.errs = append(l.errs, e)
 	return e
+}
+
+// leastHidden is the shortest secret that is looked for in messages: a shorter one is in every second word.
+const leastHidden = 4
+
+// hide keeps a value out of messages: what a component says of its options may quote them.
+func (l *loader) hide(value string) {
+	if len(value) >= leastHidden {
+		l.hidden = append(l.hidden, value)
+	}
+}
+
+func (l *loader) redact(message string) string {
+	for _, value := range l.hidden {
+		message = strings.ReplaceAll(message, value, "***")
+	}
+	return Redact(message)
 }
 
 // place is where a node stands.
@@ -95,6 +114,7 @@ func cause(err error) error {
 // parse turns text into the tree of its one document, aliases followed, or nil after an error was noted.
 func (l *loader) parse(text []byte) *yaml.Node {
 	l.lines = strings.Split(strings.ReplaceAll(strings.TrimPrefix(string(text), "\ufeff"), "\r\n", "\n"), "\n")
+	l.shown = masked(l.lines, l.secrets)
 	if !l.isText(text) {
 		return nil
 	}
@@ -225,14 +245,14 @@ func (l *loader) mergedFrom(value *yaml.Node) []*yaml.Node {
 		var out []*yaml.Node
 		for _, c := range value.Content {
 			if c.Kind != yaml.MappingNode {
-				l.fail(c, "a merge key (<<) takes mappings, and this is a %s", kindName(c))
+				l.fail(c, "a merge key (<<) takes mappings, and this is %s", article(kindName(c)))
 				continue
 			}
 			out = append(out, c.Content...)
 		}
 		return out
 	}
-	l.fail(value, "a merge key (<<) takes an alias of a mapping, and this is a %s", kindName(value))
+	l.fail(value, "a merge key (<<) takes an alias of a mapping, and this is %s", article(kindName(value)))
 	return nil
 }
 

@@ -13,8 +13,8 @@ import (
 const excerptWidth = 100
 
 // excerpt shows the line, one before and one after, and a caret below the column; lines and columns count from 1, columns in
-// characters. Values of the keys named in secrets, and passwords in URLs, are masked: a report ends up in logs.
-func excerpt(lines []string, line, column int, secrets map[string]bool) string {
+// characters. The lines are masked ones: a report ends up in logs.
+func excerpt(lines []string, line, column int) string {
 	if line < 1 || line > len(lines) {
 		return ""
 	}
@@ -24,7 +24,7 @@ func excerpt(lines []string, line, column int, secrets map[string]bool) string {
 	}
 	var b strings.Builder
 	for i := max(line-1, 1); i <= min(line+1, len(lines)); i++ {
-		text := strings.TrimRight(window(mask(lines[i-1], secrets), from), " ")
+		text := strings.TrimRight(window(lines[i-1], from), " ")
 		if i != line && text == "" {
 			continue
 		}
@@ -53,21 +53,60 @@ func window(line string, from int) string {
 }
 
 var (
-	keyValue = regexp.MustCompile(`(["']?)([A-Za-z_][A-Za-z0-9_-]*)(["']?\s*:\s+)([^\s,}][^,}]*)`)
-	userinfo = regexp.MustCompile(`(://[^\s/@:]*):[^\s/@]*@`)
+	secretKey = regexp.MustCompile(`["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:(\s+|$)`)
+	quotedAll = regexp.MustCompile(`^("(\\.|[^"\\])*"|'(''|[^'])*')`)
+	variable  = regexp.MustCompile(`^["']?\$\{[^}]*\}["']?\s*[,}]`)
+	userinfo  = regexp.MustCompile(`(://)[^\s/@"']*@`)
 )
 
-// mask hides what stands behind a secret key and the password of a URL. A variable stays: its name is no secret.
-func mask(line string, secrets map[string]bool) string {
-	line = userinfo.ReplaceAllString(line, "$1:***@")
-	return keyValue.ReplaceAllStringFunc(line, func(s string) string {
-		m := keyValue.FindStringSubmatch(s)
-		if !secrets[m[2]] || strings.HasPrefix(strings.TrimLeft(m[4], `"'`), "${") {
-			return s
+// masked returns the lines without what stands behind secret keys, in their line and indented beneath it, and without users and
+// passwords of URLs. It rather hides too much: what it gets is what nobody could parse.
+func masked(lines []string, secrets map[string]bool) []string {
+	out := make([]string, len(lines))
+	within := -1 // indentation of the secret key beneath which this line stands
+	for i, line := range lines {
+		depth := len(line) - len(strings.TrimLeft(line, " "))
+		if within >= 0 && depth > within && strings.TrimSpace(line) != "" {
+			out[i] = line[:depth] + "***"
+			continue
 		}
-		return m[1] + m[2] + m[3] + "***"
-	})
+		if strings.TrimSpace(line) != "" {
+			within = -1
+		}
+		var secret bool
+		out[i], secret = maskLine(Redact(line), secrets)
+		if secret {
+			within = depth
+		}
+	}
+	return out
 }
 
-// Redact hides the password in every URL of a text.
-func Redact(text string) string { return userinfo.ReplaceAllString(text, "$1:***@") }
+// maskLine masks the values of one line, and says whether there was a secret key in it. A variable stays: its name is no secret.
+func maskLine(line string, secrets map[string]bool) (string, bool) {
+	found := false
+	for at := 0; ; {
+		m := secretKey.FindStringSubmatchIndex(line[at:])
+		if m == nil {
+			return line, found
+		}
+		name, value := line[at+m[2]:at+m[3]], at+m[1]
+		at = value
+		if !secrets[name] {
+			continue
+		}
+		found = true
+		rest := line[value:]
+		switch q := quotedAll.FindString(rest); {
+		case rest == "":
+		case variable.MatchString(rest+",") && !strings.Contains(rest, ":-"):
+		case q != "":
+			line = line[:value] + "***" + rest[len(q):]
+		default:
+			return line[:value] + "***", found
+		}
+	}
+}
+
+// Redact hides user and password in every URL of a text.
+func Redact(text string) string { return userinfo.ReplaceAllString(text, "$1***@") }

@@ -24,15 +24,19 @@ func Load(path string, o LoadOptions) (*File, error) {
 	if o.Env == nil {
 		o.Env = os.LookupEnv
 	}
-	l := &loader{
-		path: path, dir: filepath.Dir(path), options: o,
-		secrets: secretKeys(o.Components), claims: map[string]claim{},
-	}
+	l := newLoader(path, o)
 	text := l.read()
 	if len(l.errs) > 0 {
 		return nil, l.errs.joined()
 	}
 	return l.load(text)
+}
+
+func newLoader(path string, o LoadOptions) *loader {
+	return &loader{
+		path: path, dir: filepath.Dir(path), options: o,
+		secrets: secretKeys(o.Components), claims: map[string]claim{},
+	}
 }
 
 // load reads a config's text. It is what the fuzzer drives.
@@ -86,7 +90,7 @@ func (l *loader) file(root *yaml.Node) *File {
 		l.fail(root, "a config is a mapping with `pipelines:`, and this is %s", article(kindName(root)))
 		return f
 	}
-	keys := l.keys(root, "a config", fileKeys)
+	keys, meant := l.keys(root, "a config", fileKeys)
 	if n := keys["state"]; n != nil {
 		l.decode(n, reflect.ValueOf(&f.State).Elem(), option{name: "state", path: true})
 		if f.State == "" {
@@ -98,6 +102,7 @@ func (l *loader) file(root *yaml.Node) *File {
 	}
 	n := keys["pipelines"]
 	switch {
+	case n == nil && meant["pipelines"]:
 	case n == nil:
 		l.fail(root, "`pipelines:` is missing: a config has at least one pipeline, with a source and a sink")
 	case n.Kind != yaml.MappingNode || len(n.Content) == 0:
@@ -116,18 +121,20 @@ func (l *loader) pipelines(n *yaml.Node, f *File) {
 	}
 }
 
-// keys gives the values of a mapping by key, after refusing unknown ones.
-func (l *loader) keys(n *yaml.Node, of string, known []string) map[string]*yaml.Node {
-	out := map[string]*yaml.Node{}
+// keys gives the values of a mapping by key, after refusing unknown ones; meant are the known keys that those probably stand
+// for, which nobody needs to be told are missing.
+func (l *loader) keys(n *yaml.Node, of string, known []string) (out map[string]*yaml.Node, meant map[string]bool) {
+	out, meant = map[string]*yaml.Node{}, map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		if !slices.Contains(known, key.Value) {
 			l.fail(key, "%s has no key %q", of, key.Value).Hint = didYouMean(key.Value, known)
+			meant[nearest(key.Value, known)] = true
 			continue
 		}
 		out[key.Value] = n.Content[i+1]
 	}
-	return out
+	return out, meant
 }
 
 func (l *loader) admin(n *yaml.Node, f *File) {

@@ -46,10 +46,10 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 		l.fail(n, "%s wants a source and a sink, and this is %s", what, article(kindName(n)))
 		return p, false
 	}
-	keys := l.keys(n, what, pipelineKeys)
+	keys, meant := l.keys(n, what, pipelineKeys)
 	if s := keys["source"]; s != nil {
 		p.Source, _ = l.use(s, penstock.SourceRole, what)
-	} else {
+	} else if !meant["source"] {
 		l.fail(key, "%s has no source; it says where the data comes from", what).Hint = l.example(penstock.SourceRole)
 	}
 	routes, sink := keys["routes"], keys["sink"]
@@ -61,7 +61,7 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 		l.strayKeys(n, what, routes)
 		p.Routes = l.routes(routes, what, state)
 	default:
-		p.Routes = []Route{l.route(MainRoute, key, n, keys, what, state)}
+		p.Routes = []Route{l.route(MainRoute, key, keys, meant, what, state)}
 	}
 	return p, true
 }
@@ -96,11 +96,11 @@ func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 			continue
 		}
 		known := append([]string{"source"}, routeKeys...)
-		keys := l.keys(value, of, known)
+		keys, meant := l.keys(value, of, known)
 		if keys["source"] != nil {
 			l.fail(keys["source"], "%s has a source; all routes of a pipeline share the pipeline's, so move it up or make a second pipeline", of)
 		}
-		out = append(out, l.route(key.Value, key, value, keys, of, state))
+		out = append(out, l.route(key.Value, key, keys, meant, of, state))
 	}
 	return out
 }
@@ -111,13 +111,13 @@ func (l *loader) checkName(key *yaml.Node, what string) {
 	}
 }
 
-// route reads what stands in n for one route; keys are the values of n by key.
-func (l *loader) route(name string, key, n *yaml.Node, keys map[string]*yaml.Node, what, state string) Route {
+// route reads one route from the values of its keys.
+func (l *loader) route(name string, key *yaml.Node, keys map[string]*yaml.Node, meant map[string]bool, what, state string) Route {
 	r := DefaultRoute(name, state)
 	r.Where = l.place(key)
 	if s := keys["sink"]; s != nil {
 		r.Sink, _ = l.use(s, penstock.SinkRole, what)
-	} else {
+	} else if !meant["sink"] && !meant["routes"] {
 		l.fail(key, "%s has no sink; it says where the data goes", what).Hint = l.example(penstock.SinkRole)
 	}
 	if p := keys["processors"]; p != nil {

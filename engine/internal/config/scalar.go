@@ -21,9 +21,9 @@ import (
 func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.ScalarNode {
 		e := l.fail(n, "%s wants %s, and this is %s", o.name, wanted(v.Type()), article(kindName(n)))
-		if n.Style&yaml.FlowStyle != 0 {
+		if n.Style&yaml.FlowStyle != 0 && v.Kind() == reflect.String {
 			_, rest := l.lineAt(n.Line, n.Column)
-			e.Hint = "if it is text, quote it: " + quoted(strings.TrimSpace(rest))
+			e.Hint = "if it is text, quote it: " + quoted(bracketed(rest))
 		}
 		return false
 	}
@@ -36,6 +36,9 @@ func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 		return false
 	}
 	shown := show(n, text, o.secret || fromFile)
+	if o.secret || fromFile {
+		l.hide(text)
+	}
 	if err := setScalar(v, text, shown); err != nil {
 		l.fail(n, "%s: %v", o.name, err)
 		return false
@@ -65,7 +68,7 @@ func (l *loader) checkEnum(n *yaml.Node, text, shown string, o option) bool {
 	case slices.Contains(later[o.name], text):
 		l.fail(n, "%s: %s does not exist yet in this version", o.name, shown).Hint = "there is: " + strings.Join(o.enum, ", ")
 	default:
-		e := l.fail(n, "%s: %s is none of its values, which are %s", o.name, shown, list(o.enum))
+		e := l.fail(n, "%s: there is no %s; it is %s", o.name, shown, choice(o.enum))
 		if near := nearest(text, o.enum); near != "" {
 			e.Hint = fmt.Sprintf("did you mean %q?", near)
 		}
@@ -80,7 +83,7 @@ func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 		key = abs
 	}
 	if first, taken := l.claims[key]; taken {
-		l.fail(n, "%s: %s is already that of %s in line %d; two writers would destroy each other's work",
+		l.fail(n, "%s: %s is taken by %s in line %d; two owners would destroy each other's work",
 			o.name, path, first.what, first.where.Line)
 		return false
 	}

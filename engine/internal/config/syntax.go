@@ -20,7 +20,7 @@ func (l *loader) syntax(err error) {
 	case strings.Contains(text, "cannot start any token"):
 		l.wrongStart(line, column)
 	case strings.Contains(text, "mapping values are not allowed"):
-		l.failAt(line, column, "`: ` is not allowed within a value; put the whole value in quotes, or indent what belongs beneath a key")
+		l.secondColon(line, column)
 	case strings.Contains(text, "unexpected end of stream") && strings.Contains(le.ContextMsg, "quoted"):
 		l.failAt(opened.Line, opened.Column, "the quote that opens here is never closed")
 	case strings.Contains(text, "expected ',' or"):
@@ -29,6 +29,8 @@ func (l *loader) syntax(err error) {
 		l.unknownAnchor(line, column)
 	case strings.Contains(text, "did not find expected key"), strings.Contains(text, "did not find expected '-' indicator"):
 		l.wrongIndent(line, column)
+	case strings.Contains(text, "incompatible YAML document"):
+		l.failAt(line, column, "a %%YAML line is not needed; take it out")
 	case strings.Contains(text, "could not find expected ':'"):
 		l.failAt(line, column, "a key without a colon, or a value that is indented less than its key, ends before this line")
 	default:
@@ -54,6 +56,19 @@ func (l *loader) wrongStart(line, column int) {
 	first, _, _ := strings.Cut(rest+" ", " ")
 	e := l.failAt(line, column, "a value that starts with %q must be quoted", firstRune(first))
 	e.Hint = "write " + quoted(plainRest(rest))
+}
+
+func (l *loader) secondColon(line, column int) {
+	whole, rest := l.lineAt(line, column)
+	before := strings.TrimSuffix(whole, rest)
+	if above, _ := l.lineAt(line-1, 1); !strings.Contains(before, ":") && above != "" && !strings.Contains(above, ":") {
+		l.failAt(line-1, 1+len(above)-len(strings.TrimLeft(above, " ")), "a colon is missing behind this key")
+		return
+	}
+	e := l.failAt(line, column, "`: ` is not allowed within a value")
+	if _, value, ok := strings.Cut(whole, ": "); ok {
+		e.Hint = "write " + quoted(plainRest(value)) + ", or what stands behind the first colon in a line of its own"
+	}
 }
 
 func (l *loader) unknownAnchor(line, column int) {
@@ -147,6 +162,23 @@ func plainRest(rest string) string {
 	if strings.HasSuffix(rest, "]") && !strings.Contains(rest, "[") || strings.HasSuffix(rest, "}") && !strings.Contains(rest, "{") {
 		if i := strings.IndexAny(rest, ",]}"); i >= 0 {
 			rest = rest[:i]
+		}
+	}
+	return strings.TrimSpace(rest)
+}
+
+// bracketed is the bracket that starts a rest of line, up to where it is closed.
+func bracketed(rest string) string {
+	depth := 0
+	for i, r := range rest {
+		switch r {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth--
+		}
+		if depth == 0 {
+			return rest[:i+1]
 		}
 	}
 	return strings.TrimSpace(rest)

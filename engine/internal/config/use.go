@@ -55,7 +55,8 @@ func (l *loader) several(n *yaml.Node, role penstock.Role, what string) bool {
 	case len(known) == 1:
 		for i := 0; i < len(n.Content); i += 2 {
 			if key := n.Content[i]; key.Value != known[0] {
-				l.fail(key, "%s: %q stands beside %s; indent it, so that it is one of its options", what, key.Value, known[0])
+				l.fail(key, "%s: %q stands beside %s; indent it if it is one of its options, else take it out: there is one %s",
+					what, key.Value, known[0], role)
 			}
 		}
 	case role == penstock.SinkRole:
@@ -107,6 +108,9 @@ func (l *loader) example(role penstock.Role) string {
 	if len(names) == 0 {
 		return fmt.Sprintf("this build has no %s at all", role)
 	}
+	if role == penstock.ProcessorRole {
+		return fmt.Sprintf("write processors: [{NAME: {options}}], where NAME is %s", choice(names))
+	}
 	return fmt.Sprintf("write %s: {NAME: {options}}, where NAME is %s", role, choice(names))
 }
 
@@ -116,7 +120,13 @@ func (l *loader) optionsOf(u Use, key, options *yaml.Node) bool {
 	name := u.Component.Name
 	if options == nil || isNull(options) {
 		if v.Kind() != reflect.Struct {
-			l.fail(key, "%s has no value", name)
+			e := l.fail(key, "%s has no value", name)
+			switch v.Kind() {
+			case reflect.Map:
+				e.Hint = fmt.Sprintf("write %s: {NAME: VALUE}", name)
+			case reflect.Slice:
+				e.Hint = fmt.Sprintf("write %s: [VALUE]", name)
+			}
 			return false
 		}
 		options = &yaml.Node{Kind: yaml.MappingNode, Line: key.Line, Column: key.Column}
