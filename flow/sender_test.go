@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -84,13 +83,13 @@ func TestStopByContext(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		sigterm := errors.New("SIGTERM")
 		time.AfterFunc(3*time.Second, func() { stop(sigterm) })
-		var causes []error
+		causes := make(chan error, 2)
 		slow := deliverFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			if a.Value == 1 {
 				return Report{}, nil
 			}
 			<-ctx.Done()
-			causes = append(causes, context.Cause(ctx))
+			causes <- context.Cause(ctx)
 			time.Sleep(2 * time.Second) // it returns soon, not at once
 			if a.Value == 2 {
 				return Report{}, nil // it had it after all
@@ -107,8 +106,10 @@ func TestStopByContext(t *testing.T) {
 		if got := time.Since(d.start); got != 5*time.Second {
 			t.Errorf("Run returned after %v, want 5s: it waits for Delivers", got)
 		}
-		if len(causes) != 2 || causes[0] != sigterm || causes[1] != sigterm {
-			t.Errorf("attempts ended by %v, want %v", causes, sigterm)
+		for range 2 {
+			if cause := <-causes; cause != sigterm {
+				t.Errorf("an attempt ended by %v, want %v", cause, sigterm)
+			}
 		}
 		if len(d.settled) != 2 || d.released[3] != 1 {
 			t.Errorf("settled %v, released %v; want 1 and 2 settled, 3 released as left over", d.settled, d.released)
@@ -168,74 +169,6 @@ func TestAbandon(t *testing.T) {
 	})
 }
 
-func TestPanickingWorker(t *testing.T) {
-	for name, fail := range map[string]func(){
-		"panic":       func() { panic("out of paper") },
-		"panic error": func() { panic(errRefused) },
-		"Goexit":      runtime.Goexit,
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDiary[int](t)
-				w := deliverFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
-					if a.Number == 1 {
-						fail()
-					}
-					return Report{}, nil
-				})
-				mustRun(t, d.options(d.lane("a", w)), these(values(1, 2)...))
-				d.wantSettled(1, 2)
-				if len(d.failures) != 2 {
-					t.Fatalf("failures %v, want 2", d.failures)
-				}
-				f := d.failures[0]
-				p, ok := errors.AsType[*PanicError](f.Err)
-				if !ok || f.Outcome != control.Retryable || !strings.Contains(string(p.Stack), "TestPanickingWorker") {
-					t.Errorf("failure is %v %v", f.Outcome, f.Err)
-				}
-				if name == "panic error" && !errors.Is(f.Err, errRefused) {
-					t.Errorf("%v does not wrap what was panicked with", f.Err)
-				}
-				if !strings.HasPrefix(f.Err.Error(), `worker "a": `) {
-					t.Errorf("error is %q", f.Err)
-				}
-			})
-		})
-	}
-}
-
-func TestPanicOfProducerAndBury(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[int](t)
-		p := produceFunc[int](func(context.Context) (Item[int], error) { panic("no rows") })
-		err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(t.Context(), p)
-		if p, ok := errors.AsType[*PanicError](err); !ok || p.Where != "producer" || p.Value != "no rows" {
-			t.Errorf("Run: %v", err)
-		}
-		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: rejects[int](func(int) bool { return true })})
-		o.Bury = func(context.Context, Item[int], error) error { runtime.Goexit(); return nil }
-		err = mustSender(t, o).Run(t.Context(), these(values(1)...))
-		if p, ok := errors.AsType[*PanicError](err); !ok || p.Where != "Options.Bury" || p.Value != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-}
-
-// A callback that panics panics out of Run, which leaves no goroutine behind: the bubble would not end.
-func TestPanicOfCallback(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: takes[int](0)}, Lane[int]{Name: "b", Worker: hangs[int]()})
-		o.Settled = func(Item[int], Settlement) { panic("callback") }
-		defer func() {
-			if v := recover(); v != "callback" {
-				t.Errorf("recovered %v", v)
-			}
-		}()
-		_ = mustSender(t, o).Run(t.Context(), these(values(1, 2, 3, 4, 5, 6)...))
-		t.Error("Run returned")
-	})
-}
-
 func TestSetLanesWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
@@ -285,99 +218,6 @@ func TestSetLanesWhileRunning(t *testing.T) {
 		}
 		if _, names := s.Status(); !slices.Contains(names, "a") || !slices.Contains(names, "c") || slices.Contains(names, "b") {
 			t.Errorf("names at the end are %q", names)
-		}
-	})
-}
-
-// rejects refuses values that are wrong.
-func rejects[T any](wrong func(T) bool) deliverFunc[T] {
-	return func(_ context.Context, a Attempt[T]) (Report, error) {
-		if wrong(a.Value) {
-			return Report{}, fmt.Errorf("post: %w", &Rejected{Err: errRefused})
-		}
-		return Report{}, nil
-	}
-}
-
-// halves bisects strings.
-func halves(it Item[string], _ error) []Item[string] {
-	if len(it.Value) < 2 {
-		return nil
-	}
-	mid := len(it.Value) / 2
-	return []Item[string]{{Value: it.Value[:mid]}, {Value: it.Value[mid:]}}
-}
-
-func TestBisectsDownToTheRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[string](t)
-		o := d.options(d.lane("a", rejects(func(s string) bool { return strings.Contains(s, "x") })))
-		o.Bisect = halves
-		o.Bury = func(ctx context.Context, it Item[string], refusal error) error {
-			if !errors.Is(refusal, errRefused) {
-				t.Errorf("refusal is %v", refusal)
-			}
-			return sleep(ctx, time.Second)
-		}
-		mustRun(t, o, these(values("abcdxfgh", "ijk")...))
-		d.wantSettled("abcd", "x", "f", "gh", "ijk")
-		if st := d.settled["x"]; !st.Buried || st.Lane != "" {
-			t.Errorf("x settled as %+v, want buried", st)
-		}
-		for _, parent := range []string{"abcdxfgh", "xfgh", "xf"} {
-			if d.released[parent] != 1 {
-				t.Errorf("%q was released %d times, want once", parent, d.released[parent])
-			}
-		}
-	})
-}
-
-func TestSplit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDiary[string](t)
-		w := deliverFunc[string](func(_ context.Context, a Attempt[string]) (Report, error) {
-			if a.Value != "abcd" {
-				return Report{}, nil
-			}
-			return Report{Place: "9"}, &Split[string]{Done: values("a"), Rest: values("b", "c"), Refused: values("d"), Err: errRefused}
-		})
-		o := d.options(d.lane("w", w))
-		var buried []string
-		o.Bury = func(_ context.Context, it Item[string], refusal error) error {
-			buried = append(buried, it.Value)
-			if !errors.Is(refusal, errRefused) {
-				t.Errorf("refusal is %v", refusal)
-			}
-			return nil
-		}
-		mustRun(t, o, these(values("abcd", "e")...))
-		d.wantSettled("a", "b", "c", "d", "e")
-		if d.released["abcd"] != 1 || !slices.Equal(buried, []string{"d"}) || !d.settled["d"].Buried {
-			t.Errorf("released %v, buried %v, settled %v", d.released, buried, d.settled)
-		}
-	})
-}
-
-func TestBuryFailureStops(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for _, bury := range []func(context.Context, Item[string], error) error{
-			nil,
-			func(context.Context, Item[string], error) error { return errors.New("disk full") },
-		} {
-			d := newDiary[string](t)
-			o := d.options(d.lane("a", rejects(func(s string) bool { return s == "x" })), d.lane("b", rejects(func(s string) bool { return s == "x" })))
-			o.Bury = bury
-			err := mustSender(t, o).Run(t.Context(), these(values("a", "x", "b")...))
-			want := "flow: bury a refused item: disk full\npost: rejected: no"
-			if bury == nil {
-				want = "flow: an item was refused and there is no Options.Bury to keep it: post: rejected: no"
-			}
-			if err == nil || err.Error() != want || !errors.Is(err, errRefused) {
-				t.Errorf("Run: %v\nwant %s", err, want)
-			}
-			if _, ok := d.settled["x"]; ok || d.released["x"] != 1 {
-				t.Errorf("x: settled %v, released %d", ok, d.released["x"])
-			}
 		}
 	})
 }
