@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -246,7 +247,8 @@ func TestMaxBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, c := range []struct{ limit, item, want int64 }{{100, 30, 120}, {100, 1000, 1000}, {-1, 30, 12 * 30}} {
 			d := newDiary[int](t)
-			var held, most int64
+			var held atomic.Int64
+			most := int64(0)
 			n := 0
 			o := d.options()
 			for i := range 12 {
@@ -254,13 +256,12 @@ func TestMaxBytes(t *testing.T) {
 			}
 			o.MaxBytes = c.limit
 			noted := o.Settled
-			o.Settled = func(it Item[int], s Settlement) { held -= it.Bytes; noted(it, s) }
+			o.Settled = func(it Item[int], s Settlement) { held.Add(-it.Bytes); noted(it, s) }
 			p := produceFunc[int](func(context.Context) (Item[int], error) {
 				if n++; n > 12 {
 					return Item[int]{}, io.EOF
 				}
-				held += c.item
-				most = max(most, held)
+				most = max(most, held.Add(c.item))
 				return Item[int]{Value: n, Bytes: c.item}, nil
 			})
 			mustRun(t, o, p)
