@@ -54,7 +54,8 @@ func (e *Misconfigured) Unwrap() error { return e.Err }
 
 // Error counts the parts.
 func (e *Split[T]) Error() string {
-	return fmt.Sprintf("settled in part (%d delivered, %d to be sent again, %d refused): %v", len(e.Done), len(e.Rest), len(e.Refused), e.Err)
+	return fmt.Sprintf("settled in part (%d delivered, %d to be sent again, %d refused): %v",
+		len(e.Done), len(e.Rest), len(e.Refused), e.Err)
 }
 
 // Unwrap returns the cause.
