@@ -87,7 +87,8 @@ func TestBuryFailureStops(t *testing.T) {
 			func(context.Context, Item[string], error) error { return errors.New("disk full") },
 		} {
 			d := newDiary[string](t)
-			o := d.options(d.lane("a", rejects(func(s string) bool { return s == "x" })), d.lane("b", rejects(func(s string) bool { return s == "x" })))
+			picky := rejects(func(s string) bool { return s == "x" })
+			o := d.options(d.lane("a", picky), d.lane("b", picky))
 			o.Bury = bury
 			err := mustSender(t, o).Run(t.Context(), these(values("a", "x", "b")...))
 			want := "flow: bury a refused item: disk full\npost: rejected: no"
