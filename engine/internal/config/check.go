@@ -63,8 +63,8 @@ func (c check) batch() {
 	switch k := c.route.Checkpoint; {
 	case k.Replay >= b.Bytes:
 	case c.given("checkpoint", "replay") != nil:
-		c.wrong("checkpoint", "replay", "checkpoint.replay (%v) is smaller than one batch (batch.bytes is %v), so that nothing could be sent",
-			k.Replay, b.Bytes)
+		c.wrong("checkpoint", "replay",
+			"checkpoint.replay (%v) is smaller than one batch (batch.bytes is %v), so that nothing could be sent", k.Replay, b.Bytes)
 	default:
 		c.wrong("batch", "bytes", "batch.bytes (%v) is more than checkpoint.replay (%v by default), so that nothing could be sent",
 			b.Bytes, k.Replay)

@@ -129,7 +129,7 @@ func (l *loader) keys(n *yaml.Node, of string, known []string) (out map[string]*
 		key := n.Content[i]
 		if !slices.Contains(known, key.Value) {
 			l.fail(key, "%s has no key %q", of, key.Value).Hint = didYouMean(key.Value, known)
-			meant[nearest(key.Value, known)] = true
+			meant[Nearest(key.Value, known)] = true
 			continue
 		}
 		out[key.Value] = n.Content[i+1]

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// nearest returns the name that word was most likely meant to be, or "": at most a third of its letters may be wrong.
-func nearest(word string, names []string) string {
+// Nearest returns the name that word was most likely meant to be, or "": at most a third of its letters may be wrong.
+func Nearest(word string, names []string) string {
 	best, least := "", max(len(word)/3, 1)+1
 	for _, name := range names {
 		if strings.EqualFold(plainName(word), plainName(name)) {
@@ -53,7 +53,7 @@ func distance(a, b string) int {
 
 // didYouMean is the hint for an unknown name: the nearest, else all that there are.
 func didYouMean(word string, names []string) string {
-	if n := nearest(word, names); n != "" {
+	if n := Nearest(word, names); n != "" {
 		return fmt.Sprintf("did you mean %q?", n)
 	}
 	if len(names) == 0 {

@@ -95,7 +95,9 @@ func testComponents() []penstock.Component {
 		{Role: penstock.SourceRole, Name: "spool_dir", New: noComponent, Options: func() any {
 			return &spoolOptions{Order: "oldest", Settle: time.Second, MaxRecord: 1 << 20}
 		}},
-		{Role: penstock.ProcessorRole, Name: "where", New: noComponent, Options: func() any { return &whereOptions{OnError: "dead_letter"} }},
+		{Role: penstock.ProcessorRole, Name: "where", New: noComponent, Options: func() any {
+			return &whereOptions{OnError: "dead_letter"}
+		}},
 		{Role: penstock.ProcessorRole, Name: "set", New: noComponent, Options: func() any { return &map[string]string{} }},
 		{Role: penstock.ProcessorRole, Name: "drop_fields", New: noComponent, Options: func() any { return &[]string{} }},
 		{Role: penstock.SinkRole, Name: "file", New: noComponent, Options: func() any { return &fileOptions{Format: "ndjson"} }},

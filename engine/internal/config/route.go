@@ -98,7 +98,7 @@ func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 		known := append([]string{"source"}, routeKeys...)
 		keys, meant := l.keys(value, of, known)
 		if keys["source"] != nil {
-			l.fail(keys["source"], "%s has a source; all routes of a pipeline share the pipeline's, so move it up or make a second pipeline", of)
+			l.fail(keys["source"], "%s has a source; the routes share that of the pipeline: move it up, or make a second pipeline", of)
 		}
 		out = append(out, l.route(key.Value, key, keys, meant, of, state))
 	}

@@ -69,7 +69,7 @@ func (l *loader) checkEnum(n *yaml.Node, text, shown string, o option) bool {
 		l.fail(n, "%s: %s does not exist yet in this version", o.name, shown).Hint = "there is: " + strings.Join(o.enum, ", ")
 	default:
 		e := l.fail(n, "%s: there is no %s; it is %s", o.name, shown, choice(o.enum))
-		if near := nearest(text, o.enum); near != "" {
+		if near := Nearest(text, o.enum); near != "" {
 			e.Hint = fmt.Sprintf("did you mean %q?", near)
 		}
 	}

@@ -129,7 +129,8 @@ func (l *loader) checkCut(n *yaml.Node, expression, secret bool) {
 		return
 	}
 	if secret {
-		l.fail(n, "` #` starts a comment in YAML, so the value ends before it; quote the whole value, or put the comment in a line of its own")
+		l.fail(n, "` #` starts a comment in YAML, so the value ends before it").Hint =
+			"quote the whole value, or put the comment in a line of its own"
 		return
 	}
 	e := l.fail(n, "` #` starts a comment in YAML, so the value is only %s", quoted(n.Value))
