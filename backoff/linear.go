@@ -167,3 +167,23 @@ func checkBase(name string, d, max time.Duration) error {
 
 // number writes a float so that it reads back as the same.
 func number(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+
+// checkCapped is the rule for a policy of a base and a cap.
+func checkCapped(base, limit time.Duration) error {
+	if limit < 0 {
+		return fmt.Errorf("max %v is negative; 0 means no cap", limit)
+	}
+	if limit == 0 {
+		limit = math.MaxInt64
+	}
+	return checkBase("base", base, limit)
+}
+
+// cappedSpec is a base and a cap as Parse reads them.
+func cappedSpec(base, limit time.Duration) string {
+	spec := " base=" + base.String()
+	if limit != 0 {
+		spec += " max=" + limit.String()
+	}
+	return spec
+}
