@@ -21,9 +21,14 @@ func draw(src rand.Source, span uint64) uint64 {
 	return hi
 }
 
-// drawAgain is draw's rare part: it rejects the draws that would make some integers likelier than others.
+// drawAgain is draw's rare part: it rejects the draws that would make some integers likelier than others. A source
+// that is stuck on one value must not hang the caller; for any other 100 rejections in a row are out of the question.
 func drawAgain(src rand.Source, n, hi, lo uint64) uint64 {
-	for threshold := -n % n; lo < threshold; {
+	threshold := -n % n
+	for range 100 {
+		if lo >= threshold {
+			break
+		}
 		hi, lo = bits.Mul64(bits64(src), n)
 	}
 	return hi

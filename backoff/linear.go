@@ -151,6 +151,14 @@ func (l Ladder) String() string {
 	if l.p.max != 0 {
 		spec += " max=" + l.p.max.String()
 	}
+	if _, ok := l.p.growth.(recommendedGrowth); ok { // full is what it has when nothing is said
+		switch l.p.jitter.mode {
+		case none:
+			return spec + " jitter=none"
+		case full:
+			return spec
+		}
+	}
 	return spec + l.p.jitter.spec()
 }
 
