@@ -105,7 +105,10 @@ func (o Object) Text(t testing.TB, key string) string { t.Helper(); return Get[s
 func (o Object) Object(t testing.TB, key string) Object { t.Helper(); return Get[Object](t, o, key) }
 
 // Objects is a list of objects.
-func (o Object) Objects(t testing.TB, key string) []Object { t.Helper(); return Get[[]Object](t, o, key) }
+func (o Object) Objects(t testing.TB, key string) []Object {
+	t.Helper()
+	return Get[[]Object](t, o, key)
+}
 
 // String is the object as JSON, for messages.
 func (o Object) String() string {
