@@ -9,7 +9,7 @@ require go.yaml.in/yaml/v4 v4.0.0
 require (
 	github.com/klauspost/compress v1.20.3
 	github.com/spf13/cobra v1.10.2
-	github.com/spf13/pflag v1.0.9
+	github.com/spf13/pflag v1.0.10
 )
 
 require github.com/inconshreveable/mousetrap v1.1.0 // indirect
