@@ -58,7 +58,7 @@ workers-short: ## The same, shortened.
 
 .PHONY: bench
 bench: build ## Speed as ratios against the physical limits, 7 interleaved pairs each.
-	cd bench && go run . -penstock ../$(BIN)
+	cd bench && GOWORK=off go run . -penstock ../$(BIN)
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for 30 s (FUZZTIME=...).

@@ -77,8 +77,12 @@ func newHost(log *slog.Logger, fs vfs.FS, prefix string) *host {
 }
 
 // prepare gives the route its state: checkpoint, dead letters, memory.
-func (r *route) prepare(store *checkpoint.Store, fs vfs.FS) error {
-	r.store = store
+func (r *route) prepare(store *checkpoint.Store, fs vfs.FS, boot string) error {
+	r.failures = &failures{log: r.host.log, byLane: make(map[string]*failure)}
+	r.memory = newMemory(store, r.key, r.syncer != nil, boot)
+	if err := r.memory.forgetOtherBoots(); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
 	r.books = newBooks(r.markOf)
 	share := int64(r.cfg.Batch.Bytes)
 	if r.encoder != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// books are the accounts of one route: what was read, what became of it, and what of it the checkpoint does not yet know. They are
-// pure; the route's mutex guards them.
+// books are the accounts of one route: what was read, what became of it, and what of it the checkpoint does
+// not yet know. They are pure; the route's mutex guards them.
 type books struct {
 	parts  map[string]*partition
 	resume func(id string) (penstock.Mark, bool) // what was settled before this run
@@ -135,7 +135,8 @@ func (k *books) settle(b *penstock.Batch, lane, place string, buried bool) (deli
 	return delivered, dead, dropped, nil
 }
 
-// tally counts the origins of b by what became of them: delivered if any record made from one was, else dead if any is, else dropped.
+// tally counts the origins of b by what became of them: delivered if any record made from one was, else dead
+// if any is, else dropped.
 func tally(b *penstock.Batch, buried bool) (delivered, dead, dropped int64) {
 	if len(b.Records) == 0 || b.Untouched() {
 		if buried {
@@ -162,7 +163,8 @@ func tally(b *penstock.Batch, buried bool) (delivered, dead, dropped int64) {
 	return delivered, dead, dropped
 }
 
-// take returns what the checkpoint has to learn, and forgets it. What it returns must be given back by restore when it was not written.
+// take returns what the checkpoint has to learn, and forgets it. What it returns must be given back by
+// restore when it was not written.
 func (k *books) take() saving {
 	s := saving{bytes: k.unsavedBytes}
 	k.unsavedBytes = 0

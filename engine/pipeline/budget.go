@@ -7,15 +7,16 @@ import (
 	"github.com/penstock-io/penstock"
 )
 
-// budget bounds the memory of a route's batches. A batch is charged once, before it is read, with what it usually takes, and given
-// back when its arena is free: nobody who holds a share ever waits for another one, so batches cannot wait for each other in a
-// circle.
+// budget bounds the memory of a route's batches. A batch is charged once, before it is read, with what it
+// usually takes, and given back when its arena is free: nobody who holds a share ever waits for another one,
+// so batches cannot wait for each other in a circle.
 type budget struct {
 	slots chan struct{} // one for each batch that may exist
 	live  atomic.Int64  // batches now
 }
 
-// newBudget allows as many batches as fit into total when each takes share; at least two, so that one can be read while one is sent.
+// newBudget allows as many batches as fit into total when each takes share; at least two, so that one can be
+// read while one is sent.
 func newBudget(total, share int64) *budget {
 	return &budget{slots: make(chan struct{}, max(2, total/max(1, share)))}
 }

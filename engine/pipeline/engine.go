@@ -1,8 +1,8 @@
-// Package pipeline assembles sources, processors and sinks into routes and runs them: source -> processors -> workers, with
-// ledger, checkpoint and dead letters. It is the API for programs that embed penstock.
+// Package pipeline assembles sources, processors and sinks into routes and runs them: source -> processors ->
+// workers, with ledger, checkpoint and dead letters. It is the API for programs that embed penstock.
 //
-// It owns what its routes hold (batches, goroutines, state) and decides nothing about flow: that is flow/control. It never
-// reads a record's content.
+// It owns what its routes hold (batches, goroutines, state) and decides nothing about flow: that is
+// flow/control. It never reads a record's content.
 package pipeline
 
 import (
@@ -29,6 +29,7 @@ type Options struct {
 	Stall      time.Duration        // with Once: give up after so long without a settle while data waits; 0 means 5 minutes
 	Log        *slog.Logger         // nil means slog.Default()
 	FS         vfs.FS               // nil means the real one
+	Boot       string               // names this run of the operating system, for tests; "" asks the system
 }
 
 // Engine runs the pipelines of one config. Its methods are safe for concurrent use.
@@ -54,8 +55,8 @@ type pipe struct {
 	order     []string // the keys of finishing, oldest first
 }
 
-// Load reads the config at path and assembles it. It starts nothing, makes no file and opens no port; a wrong config is a
-// *config.Error that shows the place.
+// Load reads the config at path and assembles it. It starts nothing, makes no file and opens no port; a wrong
+// config is a *config.Error that shows the place.
 func Load(path string, o Options) (*Engine, error) {
 	f, err := config.Load(path, config.LoadOptions{Components: o.Components, Env: os.LookupEnv})
 	if err != nil {
@@ -71,6 +72,9 @@ func New(f *config.File, o Options) (*Engine, error) {
 	}
 	if o.FS == nil {
 		o.FS = vfs.OS()
+	}
+	if o.Boot == "" {
+		o.Boot = bootID()
 	}
 	if o.Stall == 0 {
 		o.Stall = defaultStall
@@ -88,8 +92,9 @@ func New(f *config.File, o Options) (*Engine, error) {
 
 const defaultStall = 5 * time.Minute
 
-// Run runs every route until the data ends (Once), Drain has finished, or ctx is done, which abandons what is in flight (its
-// checkpoint stays where it was). It locks the state directory. nil: all routes ended as they should. It may be called once.
+// Run runs every route until the data ends (Once), Drain has finished, or ctx is done, which abandons what is
+// in flight (its checkpoint stays where it was). It locks the state directory. nil: all routes ended as they
+// should. It may be called once.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	now := time.Now()
 	if !e.started.CompareAndSwap(nil, &now) {
@@ -105,14 +110,16 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("state directory %s: %w; stop the other penstock, or give this one a `state:` of its own", e.cfg.State, err)
 	}
 	defer func() { err = joined(err, lock.Close()) }()
-	store, report, err := checkpoint.Open(state, checkpoint.Options{})
+	store, report, err := checkpoint.Open(state, checkpoint.Options{Warn: func(err error) { e.o.Log.Warn("checkpoint", "error", err) }})
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w", e.cfg.State, err)
 	}
 	defer func() { err = joined(err, store.Close()) }()
-	for _, line := range report.Warnings {
-		e.o.Log.Warn("checkpoint: "+line, "state", e.cfg.State)
+	level := slog.LevelInfo
+	if report.Damage != "" {
+		level = slog.LevelWarn
 	}
+	e.o.Log.Log(ctx, level, report.String())
 	return e.runPipes(ctx, store)
 }
 
@@ -123,7 +130,7 @@ func (e *Engine) runPipes(ctx context.Context, store *checkpoint.Store) error {
 	var errs []error
 	for _, p := range e.pipes {
 		for _, r := range p.routes {
-			if err := r.prepare(store, e.o.FS); err != nil {
+			if err := r.prepare(store, e.o.FS, e.o.Boot); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", r.key, err))
 			}
 		}
@@ -143,7 +150,8 @@ func (e *Engine) runPipes(ctx context.Context, store *checkpoint.Store) error {
 	return joined(append(results, err)...)
 }
 
-// run runs the routes side by side; a route that stops stops nobody else, and a source's goroutine that fails stops them all.
+// run runs the routes side by side; a route that stops stops nobody else, and a source's goroutine that fails
+// stops them all.
 func (p *pipe) run(ctx context.Context) error {
 	own := supervise.NewGroup(ctx)
 	p.host.group.Store(own)
@@ -162,7 +170,8 @@ func (p *pipe) run(ctx context.Context) error {
 	return joined(append(results, err, own.Wait())...)
 }
 
-// Drain makes every route accept nothing more and finish what is in flight, each within its `drain:` bound; Run then returns.
+// Drain makes every route accept nothing more and finish what is in flight, each within its `drain:` bound;
+// Run then returns.
 func (e *Engine) Drain() {
 	for _, p := range e.pipes {
 		for _, r := range p.routes {

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/flow"
 )
 
-// job is one batch on its way from the reader to the sender. Its place in route.jobs is the read order, whatever the order in which
-// the processors finish.
+// job is one batch on its way from the reader to the sender. Its place in route.jobs is the read order,
+// whatever the order in which the processors finish.
 type job struct {
 	batch *penstock.Batch
 	keys  []string
@@ -20,8 +20,8 @@ type job struct {
 	err   error
 }
 
-// read fills batches until the data ends or the route drains, then closes the way to the sender. Its error reaches the sender behind
-// the last batch, so that what was read before it is still delivered.
+// read fills batches until the data ends or the route drains, then closes the way to the sender. Its error
+// reaches the sender behind the last batch, so that what was read before it is still delivered.
 func (r *route) read(ctx context.Context) {
 	r.readErr = r.readAll(ctx)
 	close(r.jobs)
@@ -61,8 +61,8 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
-// pass opens the batch's spans and hands it on. A batch that cannot be handed on because the route stops stays opened and unsettled: it
-// will be read again.
+// pass opens the batch's spans and hands it on. A batch that cannot be handed on because the route stops
+// stays opened and unsettled: it will be read again.
 func (r *route) pass(ctx context.Context, b *penstock.Batch) error {
 	if r.work == nil { // else the processors' goroutines do it
 		if err := r.buryDead(ctx, b); err != nil {
@@ -71,6 +71,9 @@ func (r *route) pass(ctx context.Context, b *penstock.Batch) error {
 		}
 	}
 	r.mu.Lock()
+	if r.books.counts.readRecords == 0 {
+		r.guard.First(b.Origins)
+	}
 	err := r.books.open(b)
 	var keys []string
 	if err == nil && r.keyed {
@@ -179,5 +182,6 @@ func (r *route) item(b *penstock.Batch, keys []string) flow.Item[*penstock.Batch
 	return flow.Item[*penstock.Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes(), Keys: keys}
 }
 
-// nothingToSend says whether b needs no worker. A sink that keeps the spans itself gets empty batches too, to store them.
+// nothingToSend says whether b needs no worker. A sink that keeps the spans itself gets empty batches too, to
+// store them.
 func (r *route) nothingToSend(b *penstock.Batch) bool { return r.ledgered == nil && b.Kept() == 0 }

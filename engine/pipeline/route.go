@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/flow"
@@ -38,16 +37,17 @@ type route struct {
 	ledgered   penstock.Ledgered // nil: the local checkpoint is the truth
 	processors []func() (penstock.Processor, error)
 
-	store   *checkpoint.Store
-	letters *deadletter.Store
-	sender  *flow.Sender[*penstock.Batch]
-	reader  penstock.Reader
-	pool    *penstock.Pool
-	budget  *budget
-	resumed map[string]penstock.Mark // of a Ledgered sink: wins over the store
-	jobs    chan *job                // in read order, to the sender
-	readErr error                    // why the reader ended, set before jobs is closed; nil: the data ended
-	work    chan *job                // to the processors; nil when there is nothing to process
+	memory   *memory
+	failures *failures
+	letters  *deadletter.Store
+	sender   *flow.Sender[*penstock.Batch]
+	reader   penstock.Reader
+	pool     *penstock.Pool
+	budget   *budget
+	resumed  map[string]penstock.Mark // of a Ledgered sink: wins over the store
+	jobs     chan *job                // in read order, to the sender
+	readErr  error                    // why the reader ended, set before jobs is closed; nil: the data ended
+	work     chan *job                // to the processors; nil when there is nothing to process
 
 	drainOnce sync.Once
 	drained   chan struct{} // closed by drain
@@ -140,13 +140,16 @@ func joined(errs ...error) error {
 
 // open opens sink, dead letters and reader, in this order: what is read must have somewhere to go.
 func (r *route) open(ctx context.Context) error {
-	places := r.store.Places(r.key)
 	o := penstock.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.setLanes, Once: r.once}
+	places := r.memory.places()
 	for _, lane := range slices.Sorted(maps.Keys(places)) {
 		o.Place = places[lane]
 	}
 	if err := r.sink.Open(ctx, o); err != nil {
 		return fmt.Errorf("sink %s: %w", r.cfg.Sink.Component.Name, err)
+	}
+	if err := r.savePlace(o.Place); err != nil {
+		return err
 	}
 	if r.ledgered != nil {
 		marks, err := r.ledgered.Load(ctx)
@@ -178,7 +181,7 @@ func (r *route) openSender() error {
 	}
 	sender, err := flow.New(flow.Options[*penstock.Batch]{
 		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon,
-		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released,
+		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failures.failed,
 	})
 	if err != nil {
 		return err
@@ -214,27 +217,38 @@ func (r *route) setLanes(lanes []penstock.Lane) {
 	}
 }
 
+// savePlace makes durable where the sink's ordered lane starts, before anything is delivered to it.
+func (r *route) savePlace(given string) error {
+	placed, ok := r.sink.(penstock.Placed)
+	r.mu.Lock()
+	lanes := r.laneSet
+	r.mu.Unlock()
+	if !ok || len(lanes) != 1 || placed.StartPlace() == given {
+		return nil
+	}
+	places := map[string]string{lanes[0].Name: placed.StartPlace()}
+	if err := joined(r.memory.save(nil, places), r.memory.synced()); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
 // markOf returns what this route had settled of a partition before this run.
 func (r *route) markOf(id string) (penstock.Mark, bool) {
-	if r.ledgered != nil {
-		if m, ok := r.resumed[id]; ok {
-			return m, true
-		}
+	if m, ok := r.resumed[id]; ok {
+		return m, true
 	}
-	return r.store.Mark(r.key, id)
+	return r.memory.mark(id)
 }
 
 func (r *route) known() iter.Seq[penstock.Mark] {
-	if r.ledgered == nil {
-		return r.store.Marks(r.key)
-	}
 	return func(yield func(penstock.Mark) bool) {
 		for _, m := range r.resumed {
 			if !yield(m) {
 				return
 			}
 		}
-		for m := range r.store.Marks(r.key) {
+		for m := range r.memory.marks() {
 			if _, ok := r.resumed[m.Part.ID]; !ok && !yield(m) {
 				return
 			}
@@ -296,6 +310,9 @@ func (r *route) watchStall(ctx context.Context) error {
 
 // trouble says in words what keeps the workers from delivering.
 func (r *route) trouble() string {
+	if last := r.failures.latest(); last != "" {
+		return last
+	}
 	status, names := r.sender.Status()
 	for _, l := range status.Lanes {
 		if l.Reason != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// save writes the checkpoint whenever a quarter of the replay bound has settled, and syncs it (and finishes partitions) at every
-// interval. It ends with its context; lastSave does the rest.
+// save writes the checkpoint whenever a quarter of the replay bound has settled, and syncs it (and finishes
+// partitions) at every interval. It ends with its context; lastSave does the rest.
 func (r *route) save(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
@@ -31,8 +31,9 @@ func (r *route) save(ctx context.Context) error {
 	}
 }
 
-// lastSave writes what has settled since the checkpoint's goroutine ended; it runs also when the route stops with an error, because
-// what was delivered should not be delivered again. Nothing is settled any more while it runs.
+// lastSave writes what has settled since the checkpoint's goroutine ended; it runs also when the route stops
+// with an error, because what was delivered should not be delivered again. Nothing is settled any more while
+// it runs.
 func (r *route) lastSave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveBound)
 	defer cancel()
@@ -51,49 +52,77 @@ func (r *route) write() error {
 	s := r.books.take()
 	r.finisher = append(r.finisher, s.finished...)
 	r.mu.Unlock()
+	if r.syncer != nil && !r.memory.layered() {
+		if err := r.syncSink(context.Background()); err != nil {
+			return err
+		}
+	}
 	return r.append(s)
 }
 
 func (r *route) append(s saving) error {
-	if len(s.marks) == 0 && len(s.places) == 0 {
-		return nil
-	}
-	if err := r.store.Append(r.key, s.marks, s.places); err != nil {
+	if err := r.memory.save(s.marks, s.places); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	r.sender.Saved(s.bytes)
+	if s.bytes > 0 {
+		r.sender.Saved(s.bytes)
+	}
 	return nil
 }
 
-// sync makes what has settled safe against a power loss: first the sink's data, then the checkpoint, then the source is told.
+func (r *route) syncSink(ctx context.Context) error {
+	if err := r.syncer.Sync(ctx); err != nil {
+		return fmt.Errorf("sink %s: sync: %w", r.cfg.Sink.Component.Name, err)
+	}
+	return nil
+}
+
+// sync makes what has settled safe against a power loss: first the sink's data, then the checkpoint, then the
+// source is told.
 func (r *route) sync(ctx context.Context) error {
 	r.mu.Lock()
 	s := r.books.take()
 	finish := append(r.finisher, s.finished...)
 	r.finisher = nil
 	r.mu.Unlock()
-	if r.syncer != nil {
-		if err := r.syncer.Sync(ctx); err != nil {
-			return fmt.Errorf("sink %s: sync: %w", r.cfg.Sink.Component.Name, err)
+	if r.memory.layered() {
+		if err := r.append(s); err != nil {
+			return err
 		}
 	}
-	if err := r.append(s); err != nil {
-		return err
+	if r.syncer != nil {
+		if err := r.syncSink(ctx); err != nil {
+			return err
+		}
 	}
-	if err := r.store.Sync(); err != nil {
+	if !r.memory.layered() {
+		if err := r.append(s); err != nil {
+			return err
+		}
+	}
+	if err := r.memory.synced(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	if len(s.marks) > 0 {
-		if r.ledgered != nil {
-			if err := r.ledgered.Compact(ctx, s.marks); err != nil {
-				r.host.log.Warn("the sink could not fold its span rows; it is tried again", "error", err)
-			}
-		}
-		if err := r.reader.Commit(ctx, s.marks); err != nil {
-			return fmt.Errorf("source %s: commit: %w", r.pipe.cfg.Source.Component.Name, err)
-		}
+	if err := r.tell(ctx, s.marks); err != nil {
+		return err
 	}
 	r.finish(ctx, finish)
+	return nil
+}
+
+// tell lets source and sink know what is durable here.
+func (r *route) tell(ctx context.Context, marks []penstock.Mark) error {
+	if len(marks) == 0 {
+		return nil
+	}
+	if r.ledgered != nil {
+		if err := r.ledgered.Compact(ctx, marks); err != nil {
+			r.host.log.Warn("the sink could not fold its span rows; it is tried again", "error", err)
+		}
+	}
+	if err := r.reader.Commit(ctx, marks); err != nil {
+		return fmt.Errorf("source %s: commit: %w", r.pipe.cfg.Source.Component.Name, err)
+	}
 	return nil
 }
 
@@ -131,7 +160,8 @@ func (p *pipe) routeFinished(r *route, part penstock.Partition) {
 	f.done[r] = true
 }
 
-// finish calls the source's Finish for each partition that every route has done with and returns those that are finished for r.
+// finish calls the source's Finish for each partition that every route has done with and returns those that
+// are finished for r.
 func (p *pipe) finish(ctx context.Context, r *route) []penstock.Partition {
 	var out []penstock.Partition
 	for _, f := range p.due(time.Now()) {

@@ -55,7 +55,8 @@ func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*pens
 	return []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
 }
 
-// bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns when they are durable.
+// bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns
+// when they are durable.
 func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal error) error {
 	b := it.Value
 	b.Split()

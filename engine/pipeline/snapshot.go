@@ -32,7 +32,8 @@ type WorkerSnapshot struct {
 	Delivered, Failed   uint64
 }
 
-// Snapshot is a consistent picture of each route: ReadRecords = Delivered + Dead + Dropped + InFlight + Waiting in every one.
+// Snapshot is a consistent picture of each route: ReadRecords = Delivered + Dead + Dropped + InFlight +
+// Waiting in every one.
 func (e *Engine) Snapshot() Snapshot {
 	var s Snapshot
 	if t := e.started.Load(); t != nil {

@@ -103,7 +103,8 @@ func (s *ledgerServer) seenBytes() int64 {
 	return s.bytes
 }
 
-// check holds what came against the files: every line of each, and in each generation no more repeated than the bound.
+// check holds what came against the files: every line of each, and in each generation no more repeated than
+// the bound.
 func (s *ledgerServer) check(t *testing.T, files []spooled, bound int64) {
 	t.Helper()
 	s.mu.Lock()

@@ -31,7 +31,8 @@ func TestRealLogsEach(t *testing.T) {
 	}
 }
 
-// TestRealLogsTogether sends all of them at once, in small batches: every line once, each file's in order, nothing new the second time.
+// TestRealLogsTogether sends all of them at once, in small batches: every line once, each file's in order,
+// nothing new the second time.
 func TestRealLogsTogether(t *testing.T) {
 	dir := t.TempDir()
 	var want [][]byte
