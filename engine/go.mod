@@ -8,9 +8,9 @@ require (
 	github.com/fsnotify/fsnotify v1.10.1 // indirect
 	golang.org/x/sys v0.13.0 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	github.com/spf13/cobra v1.10.2 // indirect
-	github.com/spf13/pflag v1.0.9 // indirect
-	go.yaml.in/yaml/v4 v4.0.0 // indirect
+	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.9
+	go.yaml.in/yaml/v4 v4.0.0
 )
 
 // Until the first release the two modules move together; docs/adr/0002-two-modules.md.

@@ -122,12 +122,14 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	}
 	keys, fields := fieldsOf(v.Type())
 	before := len(l.errs)
-	given := map[string]*yaml.Node{} // decoded without an error
+	given := map[string]*yaml.Node{} // the value, or the key where the value is wrong
+	meant := map[string]bool{}       // what the unknown ones probably stand for
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		f, ok := fields[key.Value]
 		if !ok {
 			l.unknownOption(key, o.name, keys)
+			meant[Nearest(key.Value, keys)] = true
 			continue
 		}
 		given[key.Value] = key
@@ -138,7 +140,7 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	for _, key := range keys {
 		f := fields[key]
 		fo := optionOf(o.name, f)
-		if !fo.required || !isEmpty(v.FieldByIndex(f.Index)) {
+		if !fo.required || !isEmpty(v.FieldByIndex(f.Index)) || given[key] == nil && meant[key] {
 			continue
 		}
 		switch at := given[key]; {
