@@ -19,7 +19,7 @@ type option struct {
 	doc        string
 	enum       []string // the values that exist
 	path       bool     // relative to the config's folder
-	own        bool     // path:"own": no other component of the config may have the same
+	alone      bool     // no other component of the config may have the same path
 	secret     bool
 	required   bool
 	expression bool
@@ -45,7 +45,7 @@ func optionOf(prefix string, f reflect.StructField) option {
 	return option{
 		name: joinKey(prefix, keyOf(f)), doc: f.Tag.Get("doc"),
 		enum: split("enum"),
-		path: f.Tag.Get("path") != "", own: f.Tag.Get("path") == "own",
+		path: f.Tag.Get("path") == "true", alone: f.Tag.Get("alone") == "true",
 		secret: f.Tag.Get("secret") == "true", required: f.Tag.Get("required") == "true",
 		expression: f.Tag.Get("expr") == "true" || reflect.PointerTo(f.Type).Implements(reflect.TypeFor[expression]()),
 	}
