@@ -104,7 +104,8 @@ func (l *loop[T]) replace(h *held[T], items []Item[T], outcome func(i int, piece
 			wrong = fmt.Errorf("piece of item %d: %w", h.seq, err)
 		}
 		l.put(control.Event{
-			Kind: control.Piece, Outcome: outcome(i, piece), Seq: piece.seq, Parent: h.seq, Cost: piece.Cost, Bytes: piece.Bytes, Keys: piece.keys,
+			Kind: control.Piece, Outcome: outcome(i, piece), Seq: piece.seq, Parent: h.seq,
+			Cost: piece.Cost, Bytes: piece.Bytes, Keys: piece.keys,
 		})
 	}
 	if wrong != nil {

@@ -113,7 +113,11 @@ func (f *fifo) start(now time.Duration, lane int32, out []control.Command) []con
 	if f.timeout > 0 {
 		f.pending = append(f.pending, fifoAttempt{seq, f.lastID, now + f.timeout})
 	}
-	return append(out, control.Command{Kind: control.Start, Seq: seq, Lane: lane, ID: f.lastID, Number: it.attempts, Expect: now + f.timeout})
+	c := control.Command{Kind: control.Start, Seq: seq, Lane: lane, ID: f.lastID, Number: it.attempts}
+	if f.timeout > 0 {
+		c.Expect = now + f.timeout
+	}
+	return append(out, c)
 }
 
 func (f *fifo) answer(e control.Event, out []control.Command) []control.Command {

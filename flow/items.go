@@ -48,10 +48,12 @@ const maxFreeItems = 1024
 // add takes an item, the next in sequence. One whose cost or size means nothing is held all the same, with the
 // least that means something, and comes with an error.
 func (s *store[T]) add(it Item[T]) (*held[T], error) {
-	h := &held[T]{}
+	var h *held[T]
 	if n := len(s.free); n > 0 {
 		h = s.free[n-1]
 		s.free = s.free[:n-1]
+	} else {
+		h = new(held[T])
 	}
 	s.last++
 	keys, places := h.keys[:0], h.places[:0]

@@ -14,7 +14,7 @@ import (
 // in flight. Run is their owner: it ends them by context or by closing their channel, and waits for crew.
 
 // maxIdleRunners is how many runners wait for their next attempt; further ones end.
-const maxIdleRunners = 256
+const maxIdleRunners = 1024
 
 // lane is a Lane as the loop knows it. The loop owns it.
 type lane[T any] struct {

@@ -78,8 +78,6 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 // turn takes the mail, tells the machine and does what it says.
 func (l *loop[T]) turn() {
 	l.box.take(&l.mail)
-	l.s.mu.Lock()
-	defer l.s.mu.Unlock()
 	m := &l.mail
 	if l.base.Err() != nil {
 		l.stop(context.Cause(l.base))
@@ -125,10 +123,13 @@ func (l *loop[T]) offered(it Item[T]) {
 
 // pull asks the producer for one item when there is room for it.
 func (l *loop[T]) pull() {
-	if l.asked || l.produced || l.stopping || !l.s.machine.Room() {
+	if l.asked || l.produced || l.stopping || l.o.MaxBytes > 0 && l.items.bytes >= l.o.MaxBytes {
 		return
 	}
-	if l.o.MaxBytes > 0 && l.items.bytes >= l.o.MaxBytes {
+	l.s.mu.Lock()
+	room := l.s.machine.Room()
+	l.s.mu.Unlock()
+	if !room {
 		return
 	}
 	l.asked = true
@@ -143,7 +144,7 @@ func (l *loop[T]) expire() {
 	for a := l.running.first; a != nil && a.abandon <= l.now; a = l.running.first {
 		l.running.end(a, ErrAbandoned)
 	}
-	if wake, ok := l.s.machine.Wake(); ok && wake <= l.now {
+	if at, ok := l.wake(); ok && at <= l.now {
 		l.step(control.Event{Kind: control.Tick})
 	}
 }
@@ -153,11 +154,17 @@ func (l *loop[T]) nextWake() (at time.Duration, ok bool) {
 	if l.stopping {
 		return 0, false
 	}
-	at, ok = l.s.machine.Wake()
+	at, ok = l.wake()
 	if a := l.running.first; a != nil && (!ok || a.abandon < at) {
 		return a.abandon, true
 	}
 	return at, ok
+}
+
+func (l *loop[T]) wake() (at time.Duration, ok bool) {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	return l.s.machine.Wake()
 }
 
 // step tells the machine one thing.
@@ -182,7 +189,9 @@ func (l *loop[T]) flush() {
 		if l.o.Trace != nil {
 			l.o.Trace(l.queue[i])
 		}
+		l.s.mu.Lock()
 		l.out = l.s.machine.Step(l.queue[i], l.out[:0])
+		l.s.mu.Unlock()
 		for _, c := range l.out {
 			l.carryOut(c)
 		}

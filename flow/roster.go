@@ -66,10 +66,13 @@ func (l *loop[T]) forget(ln *lane[T]) {
 
 // nameLanes renews what Status returns.
 func (l *loop[T]) nameLanes() {
-	l.s.names = make([]string, len(l.lanes.byNumber))
+	names := make([]string, len(l.lanes.byNumber))
 	for i, ln := range l.lanes.byNumber {
 		if ln != nil {
-			l.s.names[i] = ln.Name
+			names[i] = ln.Name
 		}
 	}
+	l.s.mu.Lock()
+	l.s.names = names
+	l.s.mu.Unlock()
 }

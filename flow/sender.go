@@ -22,7 +22,7 @@ type Sender[T any] struct {
 	o   Options[T]
 	box *mailbox[T]
 
-	mu      sync.Mutex // guards what follows; the loop holds it for a turn, callbacks included
+	mu      sync.Mutex // guards what follows; no callback runs under it
 	machine machine
 	names   []string // of lanes, by number; "" where the number is free
 	started bool
@@ -112,8 +112,8 @@ func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 // Saved tells that n bytes of settled items are now in the checkpoint, which opens the replay bound.
 func (s *Sender[T]) Saved(n int64) { s.box.putSaved(n) }
 
-// Status is a picture of the sender; the second result gives the lanes' names by Lane number. A callback of
-// Options must not call it: it waits for the loop, which waits for the callback.
+// Status is a picture of the sender; the second result gives the lanes' names by Lane number. Callbacks of
+// Options may call it too.
 func (s *Sender[T]) Status() (control.Status, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -110,14 +110,16 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("state directory %s: %w; stop the other penstock, or give this one a `state:` of its own", e.cfg.State, err)
 	}
 	defer func() { err = joined(err, lock.Close()) }()
-	store, report, err := checkpoint.Open(state, checkpoint.Options{})
+	store, report, err := checkpoint.Open(state, checkpoint.Options{Warn: func(err error) { e.o.Log.Warn("checkpoint", "error", err) }})
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w", e.cfg.State, err)
 	}
 	defer func() { err = joined(err, store.Close()) }()
-	for _, line := range report.Warnings {
-		e.o.Log.Warn("checkpoint: "+line, "state", e.cfg.State)
+	level := slog.LevelInfo
+	if report.Damage != "" {
+		level = slog.LevelWarn
 	}
+	e.o.Log.Log(ctx, level, report.String())
 	return e.runPipes(ctx, store)
 }
 

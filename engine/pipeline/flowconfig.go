@@ -17,13 +17,13 @@ func windowOf(f config.Flow) (window.Algorithm, error) {
 		if err != nil {
 			return nil, fmt.Errorf("flow.threshold: %w", err)
 		}
-		w := window.Linear{Initial: float64(f.Initial), Max: float64(f.Max), Threshold: threshold}
+		w := window.Linear{Initial: f.Initial, Max: f.Max, Threshold: threshold}
 		if f.Step == "per_ack" {
 			w.Step = window.PerAck
 		}
 		return w, w.Validate()
 	case "fixed":
-		w := window.Fixed{Size: float64(f.Size)}
+		w := window.Fixed{Size: f.Size}
 		return w, w.Validate()
 	default:
 		return nil, fmt.Errorf("flow.window: %q is none of linear, fixed", f.Window)

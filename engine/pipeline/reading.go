@@ -71,6 +71,9 @@ func (r *route) pass(ctx context.Context, b *penstock.Batch) error {
 		}
 	}
 	r.mu.Lock()
+	if r.books.counts.readRecords == 0 {
+		r.guard.First(b.Origins)
+	}
 	err := r.books.open(b)
 	var keys []string
 	if err == nil && r.keyed {

@@ -6,12 +6,14 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/drop"
 	"github.com/penstock-io/penstock/engine/connector/file"
+	"github.com/penstock-io/penstock/engine/connector/http"
 )
 
 // Components returns the built-in components in a new slice, in the order in which the reference lists them.
 func Components() []penstock.Component {
 	return []penstock.Component{
 		file.Component(),
+		http.Component(),
 		drop.Component(),
 	}
 }
