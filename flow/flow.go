@@ -32,8 +32,9 @@ type Attempt[T any] struct {
 	ID     uint64 // unique in the Sender
 	Number int    // of this item; the first is 1
 
-	// On Ordered lanes Place is dense from 0 within a Run and is the order of effect. Once one of a Run has failed,
-	// the rest of it must fail too; when all of it have returned, the next Run starts with the failed item.
+	// On Ordered lanes Place is dense from 0 within a Run and is the order of effect; Run only grows in a
+	// Sender. Once one of a Run has failed, the rest of it must fail too; when all of it have returned, the
+	// next Run starts with the failed item.
 	Run, Place uint32
 
 	// Expect is when the round trip is overdue: the worker counts as BUSY and another one is tried, while the
