@@ -320,13 +320,13 @@ func (w *world) books(whole bool) {
 }
 
 func TestConformance(t *testing.T) {
-	for seed := range uint64(60) {
+	for seed := range uint64(24) {
 		stop := time.Duration(0)
 		if seed%4 == 3 {
 			stop = time.Duration(seed*173) * time.Millisecond
 		}
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { live(t, seed, 400, stop) })
+			synctest.Test(t, func(t *testing.T) { live(t, seed, 250, stop) })
 		})
 	}
 }

@@ -53,7 +53,7 @@ func (l *loop[T]) relane(list []Lane[T]) {
 		case !ln.up && (ln.Limits.Ordered || list[i].Limits.Ordered):
 			ln.again = &list[i]
 		case !ln.up:
-			ln.Lane = list[i]
+			ln.Worker, ln.Limits = list[i].Worker, list[i].Limits // not its name, which runners read
 			l.raise(ln)
 		case ln.Limits != list[i].Limits:
 			ln.Limits = list[i].Limits

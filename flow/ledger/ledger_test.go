@@ -109,13 +109,16 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkMark(t, l, 12, span(20, 30), span(40, 50))
-	if l.Next() != at(12) {
-		t.Fatalf("next is %v, want 12", l.Next())
+	if end, ok := l.Limit(); l.Next() != at(12) || end != at(20) || !ok {
+		t.Fatalf("next is (%v, %v] %v, want (12, 20]", l.Next(), end, ok)
 	}
 	for _, r := range []Range{span(12, 15), span(15, 20), span(30, 40), span(50, 70)} {
 		if err := l.Open(r); err != nil {
 			t.Fatalf("Open(%v): %v", r, err)
 		}
+	}
+	if end, ok := l.Limit(); ok {
+		t.Fatalf("a limit at %v, but nothing settled is ahead", end)
 	}
 	l.Settle(span(50, 60))
 	checkMark(t, l, 12, span(20, 30), span(40, 60))
