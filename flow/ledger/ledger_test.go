@@ -168,18 +168,18 @@ func TestLimit(t *testing.T) {
 		l.Settle(span(i, i+1))
 	}
 	size := len(l.open.buf)
-	for i := range int64(4 * MaxOpen) {
+	for i := range int64(MaxOpen) {
 		if err := l.Open(span(MaxOpen+i, MaxOpen+i+1)); err != nil {
 			t.Fatal(err)
 		}
 		l.Settle(span(MaxOpen+i, MaxOpen+i+1))
 	}
-	checkMark(t, l, 0, span(1, 5*MaxOpen))
+	checkMark(t, l, 0, span(1, 2*MaxOpen))
 	if len(l.open.buf) != size {
 		t.Fatalf("the ring grew from %d to %d entries while one range was pending", size, len(l.open.buf))
 	}
 	l.Settle(span(0, 1))
-	checkMark(t, l, 5*MaxOpen)
+	checkMark(t, l, 2*MaxOpen)
 }
 
 func TestMarkAppends(t *testing.T) {
