@@ -13,8 +13,7 @@ import (
 func (l *loop[T]) start(h *held[T], c control.Command) {
 	ln := l.lanes.byNumber[c.Lane]
 	a := l.running.take()
-	a.Attempt = Attempt[T]{Value: h.Value, ID: c.ID, Number: int(c.Number), Run: ln.firstRun + c.Run, Place: c.Place}
-	l.nextRun = max(l.nextRun, a.Run+1)
+	a.Attempt = Attempt[T]{Value: h.Value, ID: c.ID, Number: int(c.Number), Run: c.Run, Place: c.Place}
 	if c.Expect != 0 {
 		a.Expect = l.box.start.Add(c.Expect)
 	}

@@ -19,11 +19,10 @@ const maxIdleRunners = 1024
 // lane is a Lane as the loop knows it. The loop owns it.
 type lane[T any] struct {
 	Lane[T]
-	number   int32
-	up       bool // takes attempts; else it only waits for those that run
-	running  int
-	again    *Lane[T] // Ordered: comes back as this when nothing of it runs, so that its order has one owner at a time
-	firstRun uint32   // of Attempt.Run: the machine counts from 0 for each lane, and a name may come back
+	number  int32
+	up      bool // takes attempts; else it only waits for those that run
+	running int
+	again   *Lane[T] // Ordered: comes back as this when nothing of it runs, so that its order has one owner at a time
 }
 
 // attempt is one Deliver. The loop owns it, but for the runner between its start and its answer.

@@ -24,7 +24,6 @@ type loop[T any] struct {
 	lanes   roster[T]
 	running flight[T]
 
-	nextRun  uint32        // that no attempt has had
 	now      time.Duration // of the last event
 	queue    []control.Event
 	out      []control.Command

@@ -65,7 +65,7 @@ func (l *loop[T]) relane(list []Lane[T]) {
 // raise tells the machine that ln is up, or what its limits are now.
 func (l *loop[T]) raise(ln *lane[T]) {
 	if !ln.up {
-		ln.up, ln.firstRun = true, l.nextRun
+		ln.up = true
 		l.nameLanes()
 	}
 	l.step(control.Event{Kind: control.LaneUp, Lane: ln.number, Limits: ln.Limits})

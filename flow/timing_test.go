@@ -82,6 +82,39 @@ func TestLateAckSettles(t *testing.T) {
 	})
 }
 
+// An item is given back as soon as the last attempt of it returns, which may be long after its settle.
+func TestReleasedByTheLastAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDiary[int](t)
+		w := deliverFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
+			if a.Number == 1 && a.Value == 1 {
+				return Report{}, sleep(ctx, 5*time.Second)
+			}
+			return Report{}, nil
+		})
+		o := d.options(d.lane("a", w), d.lane("b", w))
+		o.Control.Timeout = 2 * time.Second
+		at := make(map[int]time.Duration)
+		noted := o.Released
+		o.Released = func(it Item[int]) {
+			at[it.Value] = time.Since(d.start)
+			noted(it)
+		}
+		given := 0
+		mustRun(t, o, produceFunc[int](func(ctx context.Context) (Item[int], error) {
+			if given++; given > 2 {
+				return Item[int]{}, io.EOF
+			}
+			return Item[int]{Value: given}, sleep(ctx, time.Duration(given-1)*10*time.Second)
+		}))
+		d.wantSettled(1, 2)
+		d.wantAt(1, 2*time.Second)
+		if at[1] != 5*time.Second || at[2] != 10*time.Second {
+			t.Errorf("released at %v, want 1 at 5s and 2 at 10s", at)
+		}
+	})
+}
+
 func TestThrottledUntilAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
