@@ -93,10 +93,12 @@ type Failure struct {
 
 // Options is what a Sender needs. Lanes and Settled are required.
 type Options[T any] struct {
-	Lanes    []Lane[T]      // may be empty at first: SetLanes
-	Control  control.Config // window, dispatch, timeouts, breaker, budget, replay bound
-	MaxBytes int64          // of items not yet settled; 0 means 32 MiB; negative: the producer bounds it, as the engine does
-	Abandon  time.Duration  // hard end of an attempt; 0 means 60 s
+	Lanes   []Lane[T]      // may be empty at first: SetLanes
+	Control control.Config // window, dispatch, timeouts, breaker, budget, replay bound
+	// MaxBytes closes the gate when items not yet settled hold so much; the item that reaches it is the last, so one item
+	// more than this at most. 0 means 32 MiB; negative: the producer bounds it, as the engine does.
+	MaxBytes int64
+	Abandon  time.Duration // hard end of an attempt; 0 means 60 s
 
 	// Bisect cuts an item that was refused into pieces that stand in its place, in order. nil, or fewer than
 	// two pieces: it cannot be cut and is buried whole. It is called on the loop and never while an attempt

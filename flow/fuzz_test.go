@@ -235,12 +235,13 @@ func (w *world) lanes(n int) []Lane[*stretch] {
 
 func (w *world) options() Options[*stretch] {
 	rnd := w.draw(6)
+	perAck := window.Linear{Step: window.PerAck, Threshold: time.Second}
 	o := Options[*stretch]{
 		Lanes: w.lanes(0), Bisect: w.bisect, Settled: w.Settled, Released: w.Released, Abandon: 20 * time.Second,
 		MaxBytes: []int64{0, 100, 1000, -1}[rnd.IntN(4)],
 		Control: control.Config{
 			Seed:     w.seed,
-			Window:   []window.Algorithm{window.Linear{}, window.Linear{Step: window.PerAck, Threshold: time.Second}, window.Fixed{Size: 3}}[rnd.IntN(3)],
+			Window:   []window.Algorithm{window.Linear{}, perAck, window.Fixed{Size: 3}}[rnd.IntN(3)],
 			Dispatch: []dispatch.Policy{dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{}}[rnd.IntN(3)],
 			Timeout:  []time.Duration{0, 300 * time.Millisecond, 5 * time.Second, -1}[rnd.IntN(4)],
 		},
