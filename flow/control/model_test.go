@@ -470,7 +470,7 @@ func (w *model) drain() {
 		default:
 			at, ok := w.m.Wake()
 			if !ok {
-				w.fail("%d items are live, nothing is in flight, and the machine wants no Tick: %+v %s", len(w.order), w.m.Status(), w.m.Dbg())
+				w.fail("%d items are live, nothing is in flight, and the machine wants no Tick: %+v", len(w.order), w.m.Status())
 			}
 			w.pass(max(0, at-w.now))
 		}
