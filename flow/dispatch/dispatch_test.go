@@ -153,7 +153,8 @@ func TestHash(t *testing.T) {
 func BenchmarkLeastCompletion(b *testing.B) {
 	lanes := make([]Candidate, 1000)
 	for i := range lanes {
-		lanes[i] = Candidate{Lane: int32(i), Free: true, Known: true, Mean: 1, Rate: float64(1 + i%100), Service: time.Duration(1+i%200) * ms, Work: float64(i % 7)}
+		lanes[i] = Candidate{Lane: int32(i), Free: true, Known: true, Mean: 1, Rate: float64(1 + i%100), Work: float64(i % 7)}
+		lanes[i].Service = time.Duration(1+i%200) * ms
 	}
 	ch := LeastCompletion{}.New(source(1))
 	b.ReportAllocs()
