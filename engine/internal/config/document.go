@@ -91,9 +91,9 @@ func (l *loader) maskQuoted(n *yaml.Node) {
 		return
 	}
 	_, rest := l.lineAt(n.Line, n.Column)
-	for line := n.Line; line < len(l.lines) && !quotedAll.MatchString(rest); line++ {
-		rest += "\n" + l.lines[line]
-		l.shown[line] = redacted
+	all := quotedAll.FindString(strings.Join(append([]string{rest}, l.lines[n.Line:]...), "\n"))
+	for i := range strings.Count(all, "\n") {
+		l.shown[n.Line+i] = redacted
 	}
 }
 
