@@ -57,7 +57,8 @@ func mustMachine(tb testing.TB, c control.Config) machine {
 func BenchmarkSettleThroughHundredWorkers(b *testing.B) {
 	const batch = 10000
 	for name, m := range map[string]func() machine{
-		"fifo": func() machine { return newFifo(4, 0) },
+		"fifo":    func() machine { return newFifo(4, 0) },
+		"control": func() machine { return mustMachine(b, control.Config{}) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

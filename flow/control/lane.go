@@ -151,7 +151,7 @@ func (m *Machine) refresh(l *lane) {
 	switch {
 	case m.now < l.closed || m.global.active || l.broken:
 	case l.br.shut():
-		l.ready = l.br.probe == nil && m.now >= l.br.until && m.within(l)
+		l.ready = l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && m.within(l)
 	case l.first == nil:
 		l.places = l.room()
 	}

@@ -79,6 +79,7 @@ type Machine struct {
 	masked       []int    // candidates hidden while one item chooses
 	last         *attempt // started last
 	serial       uint64
+	runs         uint32 // of all Ordered lanes
 
 	// Bytes of items never sent; sent at least once and not settled; settled and not saved.
 	unsent, started, unsaved int64

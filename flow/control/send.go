@@ -80,29 +80,41 @@ func (m *Machine) choose(it *item) (l *lane, delay bool) {
 	only, ok := it.turn()
 	switch {
 	case !ok:
+		m.unfirst(it) // an older item of its keys comes first
 		return nil, false
 	case only != nil:
 		if only.places == 0 {
 			return nil, false
 		}
 		return only, false
-	case m.binds:
-		return m.chooseBound(it)
 	}
-	if l := it.firstOf; l != nil && m.mayReturn(it, l) {
-		if !it.waited {
-			return nil, true
+	if l := it.firstOf; l != nil {
+		if m.mayReturn(it, l) {
+			if it.failedAt(l) && !it.waited {
+				return nil, true
+			}
+			if l.open && !l.broken && l.room() > 0 {
+				return l, false
+			}
+			return nil, false
 		}
-		if l.open && !l.broken && l.room() > 0 {
-			return l, false
-		}
-		return nil, false
+		m.unfirst(it) // another lane will take it: this one need not wait
+	}
+	if m.binds {
+		return m.chooseBound(it)
 	}
 	return m.chooseOther(it)
 }
 
-// mayReturn says whether an item that failed at l has no better lane: one that is open and has not failed it.
+// mayReturn says whether an item whose attempt at l did not deliver has no better lane: one that is open and
+// has not failed it.
 func (m *Machine) mayReturn(it *item, l *lane) bool {
+	switch {
+	case m.binds:
+		return m.bound(it, l)
+	case !it.failedAt(l):
+		return true
+	}
 	for _, o := range m.up {
 		if o != l && o.open && !it.failedAt(o) && !it.runsAt(o) {
 			return false
@@ -230,12 +242,8 @@ func (m *Machine) sendScout(out []Command) []Command {
 	if m.global.probe != nil || m.now < m.global.until {
 		return out
 	}
-	l := m.scout()
+	l, it := m.scout()
 	if l == nil {
-		return out
-	}
-	it := m.probeItem(l)
-	if it == nil {
 		return out
 	}
 	m.leave(it)
@@ -251,10 +259,10 @@ func (m *Machine) sendScout(out []Command) []Command {
 // again, else one that waits for its retry.
 func (m *Machine) probeItem(l *lane) *item {
 	if it := l.first; it != nil {
-		if it.state == inRedo || it.state == inDelay {
+		if only, ok := it.turn(); ok && (only == nil || only == l) {
 			return it
 		}
-		return nil
+		m.unfirst(it)
 	}
 	for i := range min(m.fresh.len(), m.cfg.Ahead) {
 		it := m.fresh.at(i)
@@ -285,9 +293,11 @@ func (m *Machine) probeFits(it *item, l *lane) bool {
 	if only, ok := it.turn(); !ok || only != nil && only != l {
 		return false
 	}
-	if !m.binds {
-		return true
-	}
+	return !m.binds || m.bound(it, l)
+}
+
+// bound says whether l is the lane that the dispatch policy has for it, free or not.
+func (m *Machine) bound(it *item, l *lane) bool {
 	was := m.cands[l.at].Free
 	m.cands[l.at].Free = true
 	i := m.chooser.Choose(m.now, it.cost, it.hash, m.cands)

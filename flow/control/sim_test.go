@@ -52,3 +52,60 @@ func TestLinearSaturated(t *testing.T) {
 		}
 	}
 }
+
+// faulty gives worker i a fault.
+func faulty(w []controltest.Worker, i int, f controltest.Fault) []controltest.Worker {
+	w[i].Faults = append(w[i].Faults, f)
+	return w
+}
+
+func TestFaultyWorkerAt60Percent(t *testing.T) {
+	const from, to = 40 * time.Second, 100 * time.Second
+	for _, c := range []struct {
+		name  string
+		fault controltest.Fault
+		p99   time.Duration
+	}{
+		{"hang", controltest.Fault{Kind: controltest.Hang, From: from, To: to}, 250 * time.Millisecond},
+		{"black hole", controltest.Fault{Kind: controltest.Fail, From: from, To: to, After: 6 * time.Millisecond}, 250 * time.Millisecond},
+		{"misconfigured", controltest.Fault{Kind: controltest.Deny, From: from, To: to}, 250 * time.Millisecond},
+	} {
+		for seed := range uint64(5) {
+			t.Run(fmt.Sprintf("%s/%d", c.name, seed), func(t *testing.T) {
+				r := run(t, controltest.Scenario{
+					Workers: faulty(unequal(), 0, c.fault), RTT: 10 * time.Millisecond, Load: 0.6 * capacity,
+					Duration: 120 * time.Second, Warmup: 20 * time.Second, Seed: seed,
+					Config: control.Config{Seed: seed},
+				})
+				share := float64(r.FaultyHits[0]) / float64(r.Hits)
+				p99 := controltest.Quantile(r.Latencies, 0.99)
+				t.Logf("goodput %.3f, share of attempts %.5f, p99 %v, duplicates %d, redeliveries %d of %d",
+					r.Goodput/(0.6*capacity), share, p99, r.Duplicates, r.Status.Redeliveries, r.Status.Attempts)
+				if share > 0.01 {
+					t.Errorf("%.4f of the attempts went into the faulty worker, want at most 0.01", share)
+				}
+				if p99 > c.p99 {
+					t.Errorf("p99 latency is %v, want at most %v", p99, c.p99)
+				}
+			})
+		}
+	}
+}
+
+func TestNoFaultAt60Percent(t *testing.T) {
+	for _, d := range []dispatch.Policy{dispatch.LeastCompletion{}, dispatch.RoundRobin{}} {
+		for seed := range uint64(3) {
+			t.Run(fmt.Sprintf("%s/%d", d.Name(), seed), func(t *testing.T) {
+				r := run(t, controltest.Scenario{
+					Workers: unequal(), RTT: 10 * time.Millisecond, Load: 0.6 * capacity,
+					Duration: 120 * time.Second, Warmup: 20 * time.Second, Seed: seed,
+					Config: control.Config{Seed: seed, Dispatch: d},
+				})
+				t.Logf("p50 %v p99 %v p999 %v %v dup %d redel %d", controltest.Quantile(r.Latencies, .5), controltest.Quantile(r.Latencies, 0.99), controltest.Quantile(r.Latencies, .999), r.Attempts, r.Duplicates, r.Status.Redeliveries)
+				for _, l := range r.Status.Lanes {
+					t.Logf("%d %v w %v %s", l.Lane, l.State, l.Window, l.Reason)
+				}
+			})
+		}
+	}
+}

@@ -73,8 +73,8 @@ func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []
 	return best
 }
 
-// survey fills in the expectations of the free lanes that are known, and finds the lane that was unused for
-// the longest beyond its time.
+// survey fills in the expectations of the free lanes that are known, and finds the lane, known or not, that was
+// unused for the longest beyond its time.
 func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate) (stale int, worst float64, unknown, failing bool) {
 	if len(l.expect) < len(c) {
 		l.expect = make([]float64, len(c))
@@ -86,6 +86,9 @@ func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate)
 		if !usable(k) {
 			continue
 		}
+		if idle := now - k.Used; idle > staleAfter && k.InFlight == 0 && idle > staleRounds*k.Service && idle > oldest {
+			stale, oldest = i, idle
+		}
 		failing = failing || k.Failures > 0
 		if !k.Known {
 			unknown = true
@@ -94,9 +97,6 @@ func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate)
 		e := expectation(k, cost)
 		l.expect[i] = e
 		worst = max(worst, e)
-		if idle := now - k.Used; idle > staleAfter && k.InFlight == 0 && idle > staleRounds*k.Service && idle > oldest {
-			stale, oldest = i, idle
-		}
 	}
 	return stale, worst, unknown, failing
 }

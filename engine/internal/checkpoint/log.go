@@ -30,7 +30,8 @@ type loaded struct {
 	good       int64 // where the last good frame ends
 	bad        error // why the frame at good is not; nil: the file ends there
 	nonsense   bool  // its checksum is right all the same
-	torn       bool  // nothing behind the bad frame is an entry: it is the last one, unfinished
+	sums       summer
+	torn       bool // nothing behind the bad frame is an entry: it is the last one, unfinished
 }
 
 // load reads a file to its end or to the first frame that is not good. The error is one of reading, of the header or of the
@@ -90,7 +91,7 @@ func (l *loaded) frames(r *bufio.Reader) error {
 		if _, err := io.ReadFull(r, payload); err != nil {
 			return err
 		}
-		if sum(l.generation, l.good, uint32(n), payload) != binary.LittleEndian.Uint32(head[4:]) {
+		if l.sums.sum(l.generation, l.good, payload) != binary.LittleEndian.Uint32(head[4:]) {
 			l.bad = errors.New("its checksum is wrong")
 			return nil
 		}
@@ -150,7 +151,7 @@ func (l *loaded) last(f vfs.File) (bool, error) {
 			return false, nil
 		}
 		payload := rest[at+frameHead:][:n]
-		if sum(l.generation, l.good+int64(at), uint32(n), payload) == binary.LittleEndian.Uint32(rest[at+4:]) {
+		if l.sums.sum(l.generation, l.good+int64(at), payload) == binary.LittleEndian.Uint32(rest[at+4:]) {
 			return false, nil
 		}
 	}

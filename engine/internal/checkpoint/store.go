@@ -60,6 +60,7 @@ type Store struct {
 	failed     error  // what poisoned the store
 	stamp      uint64 // number of this Append
 	buf        []byte
+	sums       summer
 	entry      entry
 
 	mu sync.RWMutex // guards st against readers; changed with writing held too, so that a writer may read without mu
@@ -167,7 +168,7 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 // write appends one frame to the log by one write. What a failed write left is cut off again; if even that fails, what
 // the file holds is unknown, and the store is poisoned.
 func (s *Store) write(frame []byte) error {
-	if err := seal(frame, s.generation, s.size); err != nil {
+	if err := s.sums.seal(frame, s.generation, s.size); err != nil {
 		return err
 	}
 	n, err := s.f.Write(frame)

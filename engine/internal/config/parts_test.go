@@ -28,7 +28,7 @@ type rotateOptions struct {
 }
 
 type fileOptions struct {
-	Path   string         `yaml:"path" path:"own" required:"true" doc:"file that is written"`
+	Path   string         `yaml:"path" path:"true" alone:"true" required:"true" doc:"file that is written"`
 	Format string         `yaml:"format" enum:"ndjson,raw" doc:"what a record looks like"`
 	Rotate *rotateOptions `yaml:"rotate" doc:"when to begin a new file"`
 }

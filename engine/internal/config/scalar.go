@@ -52,7 +52,7 @@ func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 	if o.path {
 		v.SetString(l.resolve(text))
 	}
-	return !o.own || l.claim(n, o, v.String())
+	return !o.alone || l.claim(n, o, v.String())
 }
 
 // later are values that the guides speak of and this version does not have: they deserve a better answer than "unknown".

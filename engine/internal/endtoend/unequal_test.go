@@ -171,7 +171,7 @@ func TestUnequalBeforeAndAfter(t *testing.T) {
 		return time.Since(start)
 	}
 	after := took("dispatch: least_completion")
-	before := took("dispatch: hash, window: fixed, size: 64, timeout: 60s")
+	before := took("dispatch: hash, window: fixed, size: 64, timeout: 50s")
 	t.Logf("%d batches: before (hash, fixed window) %v, after %v: %.1f times", count, before, after, float64(before)/float64(after))
 	if before < 5*after {
 		t.Errorf("the old way took %.1f times as long, want at least 5", float64(before)/float64(after))
