@@ -141,7 +141,8 @@ func TestCrashesOfGroups(t *testing.T) {
 			at, settled := place, done
 			mu.Unlock()
 			for _, data := range []vfstest.Data{vfstest.DataNone, vfstest.DataPrefix, vfstest.DataTorn} {
-				crash := vfstest.Crash{FS: files.Crash(data, vfstest.NamesNone, uint64(n)), Data: data, Names: vfstest.NamesNone, Seed: uint64(n)}
+				left := files.Crash(data, vfstest.NamesNone, uint64(n))
+				crash := vfstest.Crash{FS: left, Data: data, Names: vfstest.NamesNone, Seed: uint64(n)}
 				finish(t, crash, crash.FS, at, settled, settled+3)
 			}
 		}

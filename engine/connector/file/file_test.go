@@ -153,7 +153,8 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := tryOpen(t, connectortest.NewHost(t), rawAt(path), ""); err == nil || !strings.Contains(err.Error(), "another route or process") {
+	_, _, err = tryOpen(t, connectortest.NewHost(t), rawAt(path), "")
+	if err == nil || !strings.Contains(err.Error(), "another route or process") {
 		t.Errorf("a second sink on the same file: %v", err)
 	}
 	_, _ = h.Stop(), s.Close()

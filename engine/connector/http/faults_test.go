@@ -133,8 +133,8 @@ func TestHangs(t *testing.T) {
 // TestCutAnswers: what breaks off is retryable, whatever its status said; none of the lane's faults is the data's.
 func TestCutAnswers(t *testing.T) {
 	for _, answer := range []string{
-		"", "HTTP/1.1 20", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
-		"nonsense\r\n\r\n",
+		"", "HTTP/1.1 20", "nonsense\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
 	} {
 		url := serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
 			_, _ = io.CopyN(io.Discard, r, head.ContentLength)

@@ -26,7 +26,9 @@ func TestOptions(t *testing.T) {
 		{"body", "body", `"xml" is not one of ndjson, raw`, func(o *http.Options) { o.Body = "xml" }},
 		{"compress", "compress", `"zip" is not one of none, gzip`, func(o *http.Options) { o.Compress = "zip" }},
 		{"connect timeout", "connect_timeout", "write a time above 0", func(o *http.Options) { o.ConnectTimeout = 0 }},
-		{"header name", "headers.a b", "which no header name may", func(o *http.Options) { o.Headers = map[string]string{"a b": "secret"} }},
+		{"header name", "headers.a b", "which no header name may", func(o *http.Options) {
+			o.Headers = map[string]string{"a b": "secret"}
+		}},
 		{"empty header", "headers.", "the name is empty", func(o *http.Options) { o.Headers = map[string]string{"": "secret"} }},
 		{"our header", "headers.idempotency-key", "leave it out", func(o *http.Options) {
 			o.Headers = map[string]string{"idempotency-key": "secret"}
