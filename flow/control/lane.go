@@ -81,6 +81,7 @@ func (m *Machine) rank(l *lane) {
 		m.up = slices.Insert(m.up, i, l)
 		m.cands = slices.Insert(m.cands, i, dispatch.Candidate{Lane: l.num})
 		m.reseat(i)
+		m.dirty = true // it may be throttled from before
 	}
 	m.refresh(l)
 }

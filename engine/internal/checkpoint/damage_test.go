@@ -27,7 +27,7 @@ func refused(t *testing.T, what string, m *vfstest.Mem, log []byte, err error) {
 }
 
 func TestTornTailAtEveryByte(t *testing.T) {
-	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 2)), 12))
+	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 2)), 8))
 	for cut := range len(w.log) + 1 {
 		for _, tail := range []int{0, 100, 5000} { // zeros that a file system adds behind
 			log := append(slices.Clone(w.log[:cut]), make([]byte, tail)...)
@@ -62,7 +62,7 @@ func TestTornTailAtEveryByte(t *testing.T) {
 }
 
 func TestBitFlipAtEveryByte(t *testing.T) {
-	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 3)), 8))
+	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 3)), 5))
 	set, cuts, refusals := 0, 0, 0
 	for i := range w.log {
 		for bit := range 8 {

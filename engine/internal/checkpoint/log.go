@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -42,7 +43,7 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 		return nil, err
 	}
 	l := &loaded{st: newState(), size: info.Size}
-	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, l.size), readBuffer)
+	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, l.size), int(min(l.size, readBuffer)))
 	var head [headerSize]byte
 	if _, err := io.ReadFull(r, head[:]); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, errNotCheckpoint
@@ -84,10 +85,7 @@ func (l *loaded) frames(r *bufio.Reader) error {
 			l.bad = fmt.Errorf("its length of %d does not fit", n)
 			return nil
 		}
-		if int64(cap(payload)) < n {
-			payload = make([]byte, max(n, readBuffer))
-		}
-		payload = payload[:n]
+		payload = slices.Grow(payload[:0], int(n))[:n]
 		if _, err := io.ReadFull(r, payload); err != nil {
 			return err
 		}

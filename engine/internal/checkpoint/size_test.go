@@ -39,10 +39,10 @@ func TestSizeUnderChurn(t *testing.T) {
 	}
 	must(t, store.Sync())
 	rng := rand.New(rand.NewPCG(seed, 71))
-	updates, grown, largest := int64(0), int64(0), int64(0)
-	for range 3000 {
-		at := rng.IntN(manyMarks - 100)
-		some := marks[at : at+1+rng.IntN(100)]
+	updates, grown, largest, renewed := int64(0), int64(0), int64(0), 0
+	for rounds := 0; rounds < 3000 && renewed < 50; rounds++ { // a while longer once the log was renewed
+		at := rng.IntN(manyMarks - 1000)
+		some := marks[at : at+1+rng.IntN(1000)]
 		for i := range some {
 			m := &some[i]
 			m.Watermark.Num += rng.Int64N(1 << 20)
@@ -57,16 +57,23 @@ func TestSizeUnderChurn(t *testing.T) {
 		if _, after := store.Size(); after > before {
 			updates, grown = updates+int64(len(some)), grown+after-before
 		}
-		if rng.IntN(10) == 0 {
+		if renewed > 0 || largest > before {
+			renewed++
+		}
+		if rng.IntN(200) == 0 {
 			must(t, store.Sync())
 		}
 		_, size := store.Size()
 		largest = max(largest, size)
 	}
 	live, size := store.Size()
-	t.Logf("%d updates of %.1f bytes; log %d bytes, at most %d, alive at most %d", updates, float64(grown)/float64(updates), size, largest, live)
-	if per := float64(grown) / float64(updates); per >= 64 {
+	per := float64(grown) / float64(updates)
+	t.Logf("%d updates of %.1f bytes; log %d bytes, at most %d, alive at most %d", updates, per, size, largest, live)
+	if per >= 64 {
 		t.Errorf("an update takes %.1f bytes, want less than 64", per)
+	}
+	if renewed == 0 {
+		t.Error("the log was never renewed: the test has too few updates")
 	}
 	if largest > 40<<20 {
 		t.Errorf("the log grew to %d bytes, want at most 40 MiB", largest)
