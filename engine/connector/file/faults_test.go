@@ -111,7 +111,7 @@ func TestCrashes(t *testing.T) {
 
 // TestCrashesOfGroups: power losses at random moments while many are delivered at once.
 func TestCrashesOfGroups(t *testing.T) {
-	const total, crashes = 200, 15
+	const total, crashes = 100, 10
 	files := vfstest.New()
 	h := connectortest.NewHostOn(t, files)
 	s, lane := open(t, h, rawAt(memPath), "")

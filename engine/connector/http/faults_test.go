@@ -115,7 +115,7 @@ func TestHangs(t *testing.T) {
 				<-over
 			})
 			pool := &penstock.Pool{Poison: true}
-			b := lines(pool, big/1024, 1024)
+			b := lines(pool, 1024, 1024)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, enough)
 			defer cancel()
 			began := time.Now()
