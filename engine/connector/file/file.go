@@ -93,7 +93,7 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("sink file %q: %w", s.o.Path, err), s.Close())
+			err = errors.Join(fmt.Errorf("%q: %w", s.o.Path, err), s.Close())
 		}
 	}()
 	folder, name := filepath.Split(filepath.Clean(s.o.Path))
