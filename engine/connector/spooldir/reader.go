@@ -16,7 +16,7 @@ import (
 // scanSpacing bounds what listings may cost: the wait before one is at least so many times what the last one took.
 const scanSpacing = 10
 
-// wakeSpacing is the least wait before a listing that a notification asks for.
+// wakeSpacing is the least wait between two listings.
 const wakeSpacing = 5 * time.Millisecond
 
 // reader hands out the files of the directory to one route.
@@ -144,7 +144,7 @@ func (r *reader) untilScan(now time.Duration) time.Duration {
 	if r.scans == 0 {
 		return 0
 	}
-	at := r.scanned + max(r.idleFor, scanSpacing*r.took)
+	at := r.scanned + max(r.idleFor, scanSpacing*r.took, wakeSpacing)
 	if r.due > 0 {
 		at = min(at, max(r.due, r.scanned+r.minSpacing()))
 	}

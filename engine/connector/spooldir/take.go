@@ -44,7 +44,7 @@ func (r *reader) take(b *penstock.Batch, f *file) (stay bool) {
 	if res == lines.Full {
 		return true
 	}
-	f.unread = 0
+	f.unread, f.drained = 0, f.info.Size
 	if quiet {
 		r.seal(f)
 	} else {
