@@ -82,6 +82,15 @@ func newStore() *store {
 	return &store{marks: make(map[string]penstock.Mark), names: make(map[string][]string), data: make(map[string][]byte)}
 }
 
+// clone is what is left of it after a crash.
+func (s *store) clone() *store {
+	c := &store{marks: maps.Clone(s.marks), names: maps.Clone(s.names), data: make(map[string][]byte), order: slices.Clone(s.order)}
+	for id, data := range s.data {
+		c.data[id] = slices.Clone(data)
+	}
+	return c
+}
+
 func (s *store) options(once bool) penstock.OpenOptions {
 	marks := maps.Clone(s.marks)
 	return penstock.OpenOptions{
