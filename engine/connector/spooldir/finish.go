@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// syncSpacing is the least time between two syncs of the directory by Finish. What is not synced yet is by the next
-	// Finish, Commit or Close: after a power loss a file may only have its old name again, and is recognised.
-	syncSpacing = 50 * time.Millisecond
+	// syncSpacing is the least time between two syncs of the directory while there is work, because one takes as long as thousands of
+	// renames; idleSpacing when there is none. What is not synced yet is by the next Finish, Commit, idle listing or Close: after
+	// a power loss a file may only have its old name again, and is recognised by its id.
+	syncSpacing, idleSpacing = 5 * time.Second, time.Second
 	// maxNumber is how many names are tried where a finished file's name is taken.
 	maxNumber = 100_000
 	// maxWatched is how many finished files a reader looks at again, maxHeld how many of them are deleted ones, held open.

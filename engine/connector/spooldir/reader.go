@@ -186,6 +186,7 @@ func (r *reader) list() {
 		r.idle, r.idleFor = backoff.State{}, 0
 		return
 	}
+	r.sync(idleSpacing)
 	policy := backoff.Exponential(r.s.o.PollMin, 2, r.s.o.PollMax)
 	r.idleFor, r.idle, _ = policy.Next(r.idle, nil)
 }
@@ -193,10 +194,15 @@ func (r *reader) list() {
 // Commit implements penstock.Reader. What was renamed before is now made durable.
 func (r *reader) Commit(ctx context.Context, marks []penstock.Mark) error {
 	r.note(marks)
-	if err := r.s.sync(0); err != nil {
+	r.sync(syncSpacing)
+	return nil
+}
+
+// sync makes durable what was renamed, unless that was done just now.
+func (r *reader) sync(spacing time.Duration) {
+	if err := r.s.sync(spacing); err != nil {
 		r.s.log.Warn("the directory could not be synced; after a power loss a finished file may have its old name again", "error", err)
 	}
-	return nil
 }
 
 // note keeps how far files that grew after their seal are settled: only then may they be finished.
