@@ -219,13 +219,16 @@ func (m *Machine) refreshAll() {
 	}
 }
 
-// scout picks the lane for the probe of the global backoff: the one that was sent nothing for the longest.
-func (m *Machine) scout() *lane {
-	var best *lane
+// scout picks the probe of the global backoff: the lane that was sent nothing for the longest among those for
+// which there is an item.
+func (m *Machine) scout() (best *lane, it *item) {
 	for _, l := range m.up {
-		if m.now >= l.closed && !l.broken && m.within(l) && l.br.probe == nil && (best == nil || l.used < best.used) {
-			best = l
+		if m.now < l.closed || l.broken || !m.within(l) || l.awaited > 0 || best != nil && l.used >= best.used {
+			continue
+		}
+		if found := m.probeItem(l); found != nil {
+			best, it = l, found
 		}
 	}
-	return best
+	return best, it
 }

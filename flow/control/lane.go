@@ -81,6 +81,7 @@ func (m *Machine) rank(l *lane) {
 		m.up = slices.Insert(m.up, i, l)
 		m.cands = slices.Insert(m.cands, i, dispatch.Candidate{Lane: l.num})
 		m.reseat(i)
+		m.dirty = true // it may be throttled from before
 	}
 	m.refresh(l)
 }
@@ -151,7 +152,7 @@ func (m *Machine) refresh(l *lane) {
 	switch {
 	case m.now < l.closed || m.global.active || l.broken:
 	case l.br.shut():
-		l.ready = l.br.probe == nil && m.now >= l.br.until && m.within(l)
+		l.ready = l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && m.within(l)
 	case l.first == nil:
 		l.places = l.room()
 	}

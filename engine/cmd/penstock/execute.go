@@ -49,7 +49,7 @@ func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(f
 // execute runs one command line and returns the exit code. What goes wrong is said once, on stderr.
 func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := p.root()
-	root.SetArgs(args)
+	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -100,14 +100,20 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	return root
 }
 
+// named is the command as a message says it: "run", "checkpoint show"; "" for the program itself.
+func named(cmd *cobra.Command) string {
+	_, name, _ := strings.Cut(cmd.CommandPath()+" ", " ")
+	return name // with a space at its end
+}
+
 // needs is a command's Args: exactly one argument, what it is said when it is missing.
 func needs(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) == 0:
-			return usagef("%s needs %s: %s", cmd.CommandPath(), what, cmd.UseLine())
+			return usagef("%sneeds %s: %s", named(cmd), what, cmd.UseLine())
 		case len(args) > 1:
-			return usagef("%s takes one argument, %s, and %q is one too many", cmd.CommandPath(), what, args[1])
+			return usagef("%stakes one argument, %s, and %q is one too many", named(cmd), what, args[1])
 		}
 		return nil
 	}
@@ -115,7 +121,7 @@ func needs(what string) cobra.PositionalArgs {
 
 func nothing(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usagef("%s takes no arguments, and %q is one", cmd.CommandPath(), args[0])
+		return usagef("%stakes no arguments, and %q is one", named(cmd), args[0])
 	}
 	return nil
 }
@@ -140,21 +146,42 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 		}
 	}
 	if near := config.Nearest(word, names); near != "" {
-		return usagef("%s has no command %q; did you mean %q?", cmd.CommandPath(), word, near)
+		return usagef("there is no command %q; did you mean %q?", named(cmd)+word, named(cmd)+near)
 	}
-	return usagef("%s has no command %q; it has %s", cmd.CommandPath(), word, strings.Join(names, ", "))
+	return usagef("there is no command %q; there is: %s", named(cmd)+word, strings.Join(names, ", "))
 }
 
-// flagError says which flag was meant.
+// flagError says which flag was meant, or which value was wrong.
 func flagError(cmd *cobra.Command, err error) error {
-	word, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
-	if !ok {
-		return usagef("%s: %v; see %s --help", cmd.CommandPath(), err, cmd.CommandPath())
+	help := fmt.Sprintf("see %s --help", cmd.CommandPath())
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		f := wrong.GetFlag()
+		return usagef("%s--%s: %q is not %s; %s", named(cmd), f.Name, wrong.GetValue(), kindOf(f), help)
 	}
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return usagef("%s: %v; %s", strings.TrimSpace(named(cmd)), err, help)
+	}
+	word := unknown.GetSpecifiedName()
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	if near := config.Nearest(word, names); near != "" {
-		return usagef("%s has no flag --%s; did you mean --%s?", cmd.CommandPath(), word, near)
+		return usagef("%shas no flag --%s; did you mean --%s?", named(cmd), word, near)
 	}
-	return usagef("%s has no flag --%s; see %s --help", cmd.CommandPath(), word, cmd.CommandPath())
+	return usagef("%shas no flag --%s; %s", named(cmd), word, help)
+}
+
+// kindOf says what a flag wants.
+func kindOf(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "duration":
+		return "a duration such as 200ms, 5s or 1h30m"
+	case "bool":
+		return "true or false"
+	case "int64":
+		return "a whole number"
+	case "uint64":
+		return "a whole number from 0"
+	}
+	return "a " + f.Value.Type()
 }

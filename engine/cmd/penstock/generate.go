@@ -44,8 +44,9 @@ With --rate it writes so many lines a second, to try what follows a growing file
 		Example: `  penstock generate --lines 1000000 --out access.log
   penstock generate --format json --lines 10 --seed 7
   penstock generate --lines 60000 --rate 1000/s --out spool/live.log`,
-		Args: nothing,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		DisableFlagsInUseLine: true,
+		Args:                  nothing,
+		RunE:                  func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	cmd.Flags().StringVar(&f.format, "format", "combined", strings.Join(generate.Formats, ", "))
 	cmd.Flags().Int64Var(&f.lines, "lines", 1000, "how many lines")
@@ -58,10 +59,10 @@ With --rate it writes so many lines a second, to try what follows a growing file
 func (f generateFlags) run(cmd *cobra.Command) (err error) {
 	g, err := generate.New(f.format, f.seed)
 	if err != nil {
-		return usagef("penstock generate: --format: %v", err)
+		return usagef("generate: --format: %v", err)
 	}
 	if f.lines < 0 {
-		return usagef("penstock generate: --lines is %d; it must be 0 or more", f.lines)
+		return usagef("generate: --lines is %d; it must be 0 or more", f.lines)
 	}
 	perSecond, err := parseRate(f.rate)
 	if err != nil {
@@ -71,7 +72,7 @@ func (f generateFlags) run(cmd *cobra.Command) (err error) {
 	if f.out != "" {
 		file, createErr := os.Create(f.out)
 		if createErr != nil {
-			return fmt.Errorf("--out: %w", createErr)
+			return fmt.Errorf("generate: --out: %w", createErr)
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		w = file
@@ -123,7 +124,7 @@ func parseRate(s string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(strings.TrimSuffix(s, "/s"), 10, 64)
 	if err != nil || n < 1 || n > maxRate {
-		return 0, usagef("penstock generate: --rate is %q; write lines a second, such as 1000/s, up to %d/s", s, maxRate)
+		return 0, usagef("generate: --rate is %q; write lines a second, such as 1000/s, up to %d/s", s, maxRate)
 	}
 	return n, nil
 }

@@ -62,7 +62,9 @@ func writeResult(w io.Writer, v any) error {
 
 // summary is what a person reads at the end of a run.
 func summary(s pipeline.Snapshot) string {
-	rows := [][]string{{"pipeline", "route", "records", "bytes", "delivered", "dead", "dropped", "waiting", "redelivered", "seconds", "MB/s"}}
+	rows := [][]string{{
+		"pipeline", "route", "records read", "bytes read", "delivered", "dead", "dropped", "waiting", "redelivered", "seconds", "MB/s",
+	}}
 	var read, repeat, bound int64
 	for _, r := range s.Routes {
 		read += r.ReadRecords

@@ -29,7 +29,7 @@ type runFlags struct {
 func (p *program) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use:   "run [--once] CONFIG",
+		Use:   "run [--once] [--json] CONFIG",
 		Short: "Run the pipelines of a config",
 		Long: `Run reads the config, refuses it whole if anything in it is wrong, and then
 delivers until it is told to stop. With --once it ends when everything that is
@@ -45,8 +45,9 @@ is one line of JSON instead; docs/cli.md explains its fields.`,
 		Example: `  penstock run --once examples/quickstart/penstock.yaml
   penstock run --once --json penstock.yaml | tail -1
   penstock run --log-format json /etc/penstock.yaml`,
-		Args: needs("the path of a config"),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0], f) },
+		DisableFlagsInUseLine: true,
+		Args:                  needs("the path of a config"),
+		RunE:                  func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.once, "once", false, "end when everything that is there now has been delivered")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
@@ -58,10 +59,10 @@ is one line of JSON instead; docs/cli.md explains its fields.`,
 
 func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 	if f.stall <= 0 {
-		return usagef("penstock run: --stall is %v; it must be above zero", f.stall)
+		return usagef("run: --stall is %v; it must be above zero", f.stall)
 	}
 	if cmd.Flags().Changed("stall") && !f.once {
-		return usagef("penstock run: --stall belongs to --once; without it a run waits as long as it takes")
+		return usagef("run: --stall belongs to --once; without it a run waits as long as it takes")
 	}
 	log, err := logger(cmd.ErrOrStderr(), f.logFormat, f.logLevel)
 	if err != nil {
@@ -144,10 +145,10 @@ func logger(w io.Writer, format, level string) (*slog.Logger, error) {
 	switch level {
 	case "debug", "info", "warn", "error":
 		if err := l.UnmarshalText([]byte(level)); err != nil {
-			return nil, usagef("--log-level: %v", err)
+			return nil, usagef("run: --log-level: %v", err)
 		}
 	default:
-		return nil, usagef("--log-level is %q; it is debug, info, warn or error", level)
+		return nil, usagef("run: --log-level is %q; it is debug, info, warn or error", level)
 	}
 	o := &slog.HandlerOptions{Level: l}
 	switch format {
@@ -156,5 +157,5 @@ func logger(w io.Writer, format, level string) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, o)), nil
 	}
-	return nil, usagef("--log-format is %q; it is text or json", format)
+	return nil, usagef("run: --log-format is %q; it is text or json", format)
 }

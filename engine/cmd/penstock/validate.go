@@ -42,8 +42,9 @@ everything that is wrong, each with its line and column, and ends with exit code
 With --json it prints one object a route, then one with "ok".`,
 		Example: `  penstock validate penstock.yaml
   penstock validate --json penstock.yaml | tail -1`,
-		Args: needs("the path of a config"),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.validate(cmd, args[0], asJSON) },
+		DisableFlagsInUseLine: true,
+		Args:                  needs("the path of a config"),
+		RunE:                  func(cmd *cobra.Command, args []string) error { return p.validate(cmd, args[0], asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
 	return cmd

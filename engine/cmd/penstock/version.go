@@ -24,7 +24,8 @@ func versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print version, commit and platform",
 		Long: `Version prints which penstock this is: release, commit, Go version and platform.
-Put it into every bug report.`,
+Put it into every bug report. A build from a checkout says devel, and the commit
+where the build could see it.`,
 		Example: "  penstock version --json",
 		Args:    nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -30,7 +30,7 @@ type Options struct {
 	Method         string            `yaml:"method" enum:"POST,PUT,PATCH" doc:"of every request"`
 	Body           string            `yaml:"body" enum:"ndjson,raw" doc:"ndjson: a JSON object a line; raw: the records' bytes and line ends"`
 	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"the body"`
-	Headers        map[string]string `yaml:"headers" doc:"of every request; may replace Content-Type and User-Agent"`
+	Headers        map[string]string `yaml:"headers" secret:"true" doc:"of every request; may replace Content-Type and User-Agent"`
 	IdempotencyKey bool              `yaml:"idempotency_key" doc:"send Idempotency-Key and Penstock-Spans, so that the receiver can tell a repetition"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
 }

@@ -21,7 +21,7 @@ const (
 
 // Options of a spool_dir.
 type Options struct {
-	Path       string        `yaml:"path" required:"true" path:"true" doc:"the directory; it has to exist"`
+	Path       string        `yaml:"path" required:"true" path:"true" alone:"true" doc:"the directory; it has to exist"`
 	Include    []string      `yaml:"include" doc:"globs of the files to read; one with a slash is held against the path beneath the directory, else against the name"`
 	Exclude    []string      `yaml:"exclude" doc:"globs of files that are left alone; names that begin with a dot always are"`
 	Recursive  bool          `yaml:"recursive" doc:"read subdirectories, too"`

@@ -32,9 +32,10 @@ var ErrClosed = errors.New("checkpoint: closed")
 
 // Options tune a Store; the zero value is right for use.
 type Options struct {
-	// Factor is how many times the size of what is alive the log may be before a new one is written; 0 means 2.
+	// Factor is how many times the size of what is alive the log may be before a new one is written; 0 means 2. What is
+	// not alive is at most 16 MiB in any case.
 	Factor int
-	// Slack is a length in bytes up to which the log may grow in any case; 0 means 1 MiB.
+	// Slack is how many bytes that are not alive the log may have in any case; 0 means 1 MiB.
 	Slack int64
 	// Warn is told what went wrong without harm: a new log that could not be written while the old one goes on. nil:
 	// nobody is. It is called while the log is locked: it must not call the Store.
@@ -60,6 +61,7 @@ type Store struct {
 	failed     error  // what poisoned the store
 	stamp      uint64 // number of this Append
 	buf        []byte
+	sums       summer
 	entry      entry
 
 	mu sync.RWMutex // guards st against readers; changed with writing held too, so that a writer may read without mu
@@ -167,7 +169,7 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 // write appends one frame to the log by one write. What a failed write left is cut off again; if even that fails, what
 // the file holds is unknown, and the store is poisoned.
 func (s *Store) write(frame []byte) error {
-	if err := seal(frame, s.generation, s.size); err != nil {
+	if err := s.sums.seal(frame, s.generation, s.size); err != nil {
 		return err
 	}
 	n, err := s.f.Write(frame)
@@ -249,13 +251,16 @@ func (s *Store) slack() int64 {
 	return 1 << 20
 }
 
+// garbageMost is how many bytes that are not alive a log may have, unless Slack is more: nearly a million marks.
+const garbageMost = 16 << 20
+
 // bound is the length beyond which the log is replaced. It needs writing.
 func (s *Store) bound() int64 {
 	factor := int64(s.options.Factor)
 	if factor <= 0 {
 		factor = 2
 	}
-	return max(s.slack(), factor*s.st.live)
+	return s.st.live + max(s.slack(), min(garbageMost, (factor-1)*s.st.live))
 }
 
 func (s *Store) path() string { return filepath.Join(s.dir.Path(), Name) }

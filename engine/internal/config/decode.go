@@ -19,7 +19,7 @@ type option struct {
 	doc        string
 	enum       []string // the values that exist
 	path       bool     // relative to the config's folder
-	own        bool     // path:"own": no other component of the config may have the same
+	alone      bool     // no other component of the config may have the same path
 	secret     bool
 	required   bool
 	expression bool
@@ -45,7 +45,7 @@ func optionOf(prefix string, f reflect.StructField) option {
 	return option{
 		name: joinKey(prefix, keyOf(f)), doc: f.Tag.Get("doc"),
 		enum: split("enum"),
-		path: f.Tag.Get("path") != "", own: f.Tag.Get("path") == "own",
+		path: f.Tag.Get("path") == "true", alone: f.Tag.Get("alone") == "true",
 		secret: f.Tag.Get("secret") == "true", required: f.Tag.Get("required") == "true",
 		expression: f.Tag.Get("expr") == "true" || reflect.PointerTo(f.Type).Implements(reflect.TypeFor[expression]()),
 	}
@@ -122,12 +122,14 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	}
 	keys, fields := fieldsOf(v.Type())
 	before := len(l.errs)
-	given := map[string]*yaml.Node{} // decoded without an error
+	given := map[string]*yaml.Node{} // the value, or the key where the value is wrong
+	meant := map[string]bool{}       // what the unknown ones probably stand for
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		f, ok := fields[key.Value]
 		if !ok {
 			l.unknownOption(key, o.name, keys)
+			meant[Nearest(key.Value, keys)] = true
 			continue
 		}
 		given[key.Value] = key
@@ -138,7 +140,7 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	for _, key := range keys {
 		f := fields[key]
 		fo := optionOf(o.name, f)
-		if !fo.required || !isEmpty(v.FieldByIndex(f.Index)) {
+		if !fo.required || !isEmpty(v.FieldByIndex(f.Index)) || given[key] == nil && meant[key] {
 			continue
 		}
 		switch at := given[key]; {

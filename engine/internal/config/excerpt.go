@@ -54,7 +54,7 @@ func window(line string, from int) string {
 
 var (
 	secretKey = regexp.MustCompile(`["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:(\s+|$)`)
-	quotedAll = regexp.MustCompile(`^("(\\.|[^"\\])*"|'(''|[^'])*')`)
+	quotedAll = regexp.MustCompile(`(?s)^("(\\.|[^"\\])*"|'(''|[^'])*')`)
 	variable  = regexp.MustCompile(`^["']?\$\{[^}]*\}["']?\s*[,}]`)
 	userinfo  = regexp.MustCompile(`(://)[^\s/@"']*@`)
 )

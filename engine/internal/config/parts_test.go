@@ -28,7 +28,7 @@ type rotateOptions struct {
 }
 
 type fileOptions struct {
-	Path   string         `yaml:"path" path:"own" required:"true" doc:"file that is written"`
+	Path   string         `yaml:"path" path:"true" alone:"true" required:"true" doc:"file that is written"`
 	Format string         `yaml:"format" enum:"ndjson,raw" doc:"what a record looks like"`
 	Rotate *rotateOptions `yaml:"rotate" doc:"when to begin a new file"`
 }
@@ -55,9 +55,10 @@ type httpOptions struct {
 
 func (o *httpOptions) Validate() error {
 	var errs []error
-	for _, e := range o.Endpoints {
+	for i, e := range o.Endpoints {
 		if !strings.HasPrefix(e, "http://") && !strings.HasPrefix(e, "https://") {
-			errs = append(errs, &penstock.OptionError{Key: "endpoints", Err: fmt.Errorf("%q is not an http or https URL", e)})
+			err := fmt.Errorf("%q is not an http or https URL", e)
+			errs = append(errs, &penstock.OptionError{Key: fmt.Sprintf("endpoints[%d]", i), Err: err})
 		}
 	}
 	if len(o.TLS.Hosts.Allow) == 1 {
