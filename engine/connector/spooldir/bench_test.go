@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-const logLine = "192.168.%d.7 - - [17/May/2015:10:05:%02d +0000] \"GET /presentations/logstash-monitorama-2013/images/kibana-search.png HTTP/1.1\" 200 203023\n"
+const logLine = "192.168.%d.7 - - [17/May/2015:10:05:%02d +0000] " +
+	"\"GET /presentations/logstash-monitorama-2013/images/kibana-search.png HTTP/1.1\" 200 203023\n"
 
 // logLines are about size bytes of log.
 func logLines(size int) []byte {
@@ -51,7 +52,7 @@ func TestReadAllocations(t *testing.T) {
 	records = 0
 	allocs := testing.AllocsPerRun(20, read)
 	if perBatch := records / 21; allocs > 4 || perBatch < 1000 {
-		t.Errorf("%v allocations for a batch of %d records, want at most 4 (a stat of the open file), and none for a record", allocs, perBatch)
+		t.Errorf("%v allocations for a batch of %d records, want at most 4 (a stat of the file), none for a record", allocs, perBatch)
 	}
 }
 

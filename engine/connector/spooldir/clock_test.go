@@ -23,7 +23,10 @@ func TestQuiet(t *testing.T) {
 		{"a time in the future", []time.Duration{0, 0}, time.Hour, 0, 0, false},
 		{"a time in the future, seen long enough", make([]time.Duration, 12), time.Hour, 0, 0, true},
 		{"stepped forward", []time.Duration{0, time.Hour}, 0, 0, 0, false},
-		{"stepped forward, then time to see", append([]time.Duration{0, time.Hour}, make([]time.Duration, 11)...), 0, 12 * 100 * time.Millisecond, 0, true},
+		{
+			"stepped forward, then time to see", append([]time.Duration{0, time.Hour}, make([]time.Duration, 11)...),
+			0, 12 * 100 * time.Millisecond, 0, true,
+		},
 		{"stepped back, an old file", []time.Duration{0, -time.Hour}, -2 * time.Hour, 100 * time.Millisecond, 0, false},
 		{"the file system's clock is behind", []time.Duration{0}, -5 * s, 0, -5 * s, false},
 		{"the file system's clock is behind, an old file", []time.Duration{0}, -7 * s, 0, -5 * s, true},
@@ -45,8 +48,10 @@ func TestQuiet(t *testing.T) {
 func TestNames(t *testing.T) {
 	n := names{include: []string{"*.log", "app/*.txt", "*.done"}, exclude: []string{"b*"}, suffix: ".done"}
 	for name, want := range map[string]bool{
-		"a.log": true, "b.log": false, "sub/a.log": true, "sub/b.log": false, "a.txt": false, "app/a.txt": true, "x/app/a.txt": false,
-		".a.log": false, ".penstock.lock": false, "a.log.done": false, "a.log.done.12": false, "a.done": false, "a.done.x.log": true, "a.log.gz": false,
+		"a.log": true, "b.log": false, "sub/a.log": true, "sub/b.log": false, "a.txt": false, "app/a.txt": true,
+		"x/app/a.txt": false,
+		".a.log":      false, ".penstock.lock": false, "a.log.done": false, "a.log.done.12": false, "a.done": false, "a.done.x.log": true,
+		"a.log.gz": false,
 	} {
 		if got := n.wanted(name); got != want {
 			t.Errorf("wanted(%q) = %v, want %v", name, got, want)

@@ -2,6 +2,7 @@ package spooldir_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,7 +148,7 @@ func TestPowerLoss(t *testing.T) {
 				if err := again.once(); err != nil {
 					t.Fatalf("%v: %v", crash, err)
 				}
-				if got := again.texts(); len(got) != 3 || got[0] != "a.log: a.log\n" || got[1] != "b.log: b.log\n" || got[2] != "c.log: c.log\n" {
+				if got := again.texts(); !slices.Equal(got, []string{"a.log: a.log\n", "b.log: b.log\n", "c.log: c.log\n"}) {
 					t.Fatalf("%v: delivered %q", crash, got)
 				}
 			}

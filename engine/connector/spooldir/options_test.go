@@ -24,12 +24,16 @@ func TestValidate(t *testing.T) {
 		want   string
 	}{
 		{func(o *spooldir.Options) { o.Path = "" }, `path: is missing: name the directory to read`},
-		{func(o *spooldir.Options) { o.Include = nil }, `include: is empty, so that nothing would be read; leave it out or write ["*"]`},
-		{func(o *spooldir.Options) { o.Include = []string{"*", "[a"} }, `include[1]: "[a" is not a glob; brackets must close, and it may not be empty`},
-		{func(o *spooldir.Options) { o.Exclude = []string{""} }, `exclude[0]: "" is not a glob; brackets must close, and it may not be empty`},
+		{func(o *spooldir.Options) { o.Include = nil },
+			`include: is empty, so that nothing would be read; leave it out or write ["*"]`},
+		{func(o *spooldir.Options) { o.Include = []string{"*", "[a"} },
+			`include[1]: "[a" is not a glob; brackets must close, and it may not be empty`},
+		{func(o *spooldir.Options) { o.Exclude = []string{""} },
+			`exclude[0]: "" is not a glob; brackets must close, and it may not be empty`},
 		{func(o *spooldir.Options) { o.Order = "newest" }, `order: is "newest", want oldest or name`},
 		{func(o *spooldir.Options) { o.Finished = "burn" }, `finished: is "burn", want rename, delete, move or keep`},
-		{func(o *spooldir.Options) { o.Suffix = "" }, `suffix: is empty, so that a renamed file would be read again; write .done, or finished: keep`},
+		{func(o *spooldir.Options) { o.Suffix = "" },
+			`suffix: is empty, so that a renamed file would be read again; write .done, or finished: keep`},
 		{func(o *spooldir.Options) { o.Suffix = "/x" }, `suffix: is "/x", want it without slashes: it is added to the name`},
 		{func(o *spooldir.Options) { o.Finished = "move" }, `move_to: is missing: finished: move needs the directory to move to`},
 		{func(o *spooldir.Options) { o.MoveTo = "/old" }, `move_to: is set, but finished is "rename"; write finished: move`},
@@ -60,7 +64,8 @@ func TestOpenRefused(t *testing.T) {
 	h := newHost(t, vfs.OS())
 	missing := filepath.Join(dir, "missing")
 	_, err := h.source(options(missing, nil)).Open(t.Context(), newStore().options(false))
-	if want := fmt.Sprintf("spool_dir %q: the directory does not exist; make it, or correct path", missing); err == nil || !strings.HasPrefix(err.Error(), want) {
+	want := fmt.Sprintf("spool_dir %q: the directory does not exist; make it, or correct path", missing)
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("a missing directory: %v, want %s", err, want)
 	}
 	first, second := h.source(options(dir, nil)), h.source(options(dir, nil))

@@ -65,7 +65,7 @@ func newReader(s *source, o penstock.OpenOptions) *reader {
 			if id, err := fileid.Parse(m.Part.ID); err == nil {
 				r.known[id.Key()] = append(r.known[id.Key()], id)
 			} else {
-				s.log.Warn("the checkpoint has a partition that is no file of this source; it is left alone", "partition", m.Part.ID, "error", err)
+				s.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition", m.Part.ID, "error", err)
 			}
 		}
 	}
@@ -186,23 +186,14 @@ func (r *reader) list() {
 		r.idle, r.idleFor = backoff.State{}, 0
 		return
 	}
-	r.sync(idleSpacing)
 	policy := backoff.Exponential(r.s.o.PollMin, 2, r.s.o.PollMax)
 	r.idleFor, r.idle, _ = policy.Next(r.idle, nil)
 }
 
-// Commit implements penstock.Reader. What was renamed before is now made durable.
+// Commit implements penstock.Reader.
 func (r *reader) Commit(ctx context.Context, marks []penstock.Mark) error {
 	r.note(marks)
-	r.sync(syncSpacing)
 	return nil
-}
-
-// sync makes durable what was renamed, unless that was done just now.
-func (r *reader) sync(spacing time.Duration) {
-	if err := r.s.sync(spacing); err != nil {
-		r.s.log.Warn("the directory could not be synced; after a power loss a finished file may have its old name again", "error", err)
-	}
 }
 
 // note keeps how far files that grew after their seal are settled: only then may they be finished.

@@ -102,9 +102,15 @@ func TestOnce(t *testing.T) {
 		written := make(chan struct{})
 		go func() { // a writer that never rests
 			defer close(written)
-			for ctx.Err() == nil {
-				time.Sleep(300 * time.Millisecond)
-				appendTo(t, path, "more\n")
+			tick := time.NewTicker(300 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				select {
+				case <-ctx.Done():
+					return
+				case <-tick.C:
+					appendTo(t, path, "more\n")
+				}
 			}
 		}()
 		if err := w.once(); err != nil {
