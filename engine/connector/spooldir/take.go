@@ -284,7 +284,8 @@ func (r *reader) lose(f *file, why string) {
 	if f.lost {
 		return
 	}
-	r.s.log.Warn("a file is gone before it was read to its end", "file", f.name, "read", f.cursor.Next, "size_seen", f.info.Size, "reason", why)
+	r.s.log.Warn("a file is gone before it was read to its end",
+		"file", f.name, "read", f.cursor.Next, "size_seen", f.info.Size, "reason", why)
 	r.s.h.Count("files_vanished", 1)
 	f.lost, f.sealed = true, false
 	delete(r.byKey, keyOf(f.info))
