@@ -56,7 +56,9 @@ func runOn(t *testing.T, m *vfstest.Mem, f *config.File, boot string) error {
 // would have left after every call, starts again from there, and holds the file against the input: exactly once, whatever was lost; and
 // no file was renamed or deleted whose records the output then lacks.
 func TestPowerLoss(t *testing.T) {
-	for _, c := range []struct{ fsync, finished string }{{"ack", "rename"}, {"interval", "rename"}, {"interval", "delete"}, {"ack", "keep"}} {
+	for _, c := range []struct{ fsync, finished string }{
+		{"ack", "rename"}, {"interval", "rename"}, {"interval", "delete"}, {"ack", "keep"},
+	} {
 		t.Run(c.fsync+" "+c.finished, func(t *testing.T) {
 			t.Parallel()
 			f := crashConfig(t, c.fsync, c.finished)

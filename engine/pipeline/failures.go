@@ -58,7 +58,8 @@ func (f *failures) failed(_ flow.Item[*penstock.Batch], e flow.Failure) {
 	if e.Outcome == control.Misconfigured {
 		level = slog.LevelError
 	}
-	f.log.Log(context.Background(), level, "not delivered; it will be sent again", "worker", e.Lane, "attempt", e.Number, "times", more, "error", text)
+	f.log.Log(context.Background(), level, "not delivered; it will be sent again",
+		"worker", e.Lane, "attempt", e.Number, "times", more, "error", text)
 }
 
 // latest is the last failure in words; "" when there was none.

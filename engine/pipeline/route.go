@@ -61,6 +61,7 @@ type route struct {
 	health   string
 	err      error
 	keyed    bool // items carry order keys
+	alone    bool // there is one lane, an ordered one: one key says as much as all partitions'
 	laneSet  []penstock.Lane
 	finisher []penstock.Partition // synced and settled, to be finished by the source
 }
@@ -190,6 +191,7 @@ func (r *route) openSender() error {
 	lanes := r.laneSet
 	r.sender = sender
 	r.keyed = r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes)
+	r.alone = len(lanes) == 1 && allOrdered(lanes)
 	r.mu.Unlock()
 	return sender.SetLanes(lanes)
 }
