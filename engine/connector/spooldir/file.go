@@ -39,6 +39,8 @@ type file struct {
 	used   uint64        // of the handle, for the least recently used
 	unread time.Duration // monotonic: since when bytes have been waiting to be read, 0: none are
 
+	drained int64 // of this size all whole records were handed out
+
 	sealed   bool
 	last     int64 // where it was sealed
 	orphan   bool  // its name is gone, it is read to the end by its handle
