@@ -41,6 +41,8 @@ type lane struct {
 	probeAt   time.Duration
 	probeEnds time.Duration
 
+	wantOrdered bool // Limits.Ordered as it was last given
+
 	// Ordered lanes: the attempts of the run that are not yet concluded, in the order of their places.
 	run, place uint32
 	oldest     *attempt
@@ -67,11 +69,16 @@ func (m *Machine) laneUp(num int32, limits Limits) {
 	if l.at < 0 {
 		l.used = m.now
 	}
-	if l.limits.Ordered != limits.Ordered && l.oldest != nil {
-		limits.Ordered = l.limits.Ordered // a run under way keeps its rules until it has returned
-	}
-	l.limits = limits
+	l.limits.InFlight, l.wantOrdered = limits.InFlight, limits.Ordered
+	l.reorder()
 	m.rank(l)
+}
+
+// reorder changes whether l is Ordered, when nothing of it runs: what is under way keeps its rules.
+func (l *lane) reorder() {
+	if l.flying == 0 && l.oldest == nil {
+		l.limits.Ordered = l.wantOrdered
+	}
 }
 
 // rank puts l among the lanes that are up.

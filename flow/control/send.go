@@ -263,9 +263,7 @@ func (m *Machine) sendProbes(out []Command) []Command {
 
 // opening marks the attempt that was just started at l as the one that decides about its breaker.
 func (m *Machine) opening(l *lane) {
-	a := m.last
-	a.probe = true
-	l.br.probe = a
+	l.br.probe = m.last
 	m.refresh(l)
 }
 
