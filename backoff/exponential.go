@@ -1,45 +1,90 @@
+//penstock:pure
+
 package backoff
 
 import (
-	"math/rand/v2"
+	"fmt"
+	"math"
+	"math/bits"
 	"time"
 )
 
-// Exp waits base, base*factor, ... up to a cap, with jitter as its mode says.
-type Exp struct {
-	base, max time.Duration
-	factor    float64
-	full      bool
+// Exponential waits base, base*factor, base*factor^2, ... at most max; max 0 means no cap but the largest Duration. A
+// whole factor is computed in integers, exactly; one with a fraction in floats, truncated to whole nanoseconds. A
+// factor that is not above 0 counts as 1. Without a jitter mode every wait is the interval itself: see [Ladder.Full].
+//
+//	Exponential(250*time.Millisecond, 2, 30*time.Second).Full()
+func Exponential(base time.Duration, factor float64, max time.Duration) Ladder {
+	return newLadder(exponentialGrowth{base, factor}, jitter{}, max)
 }
 
-// Exponential waits base * factor^n, at most max.
-func Exponential(base time.Duration, factor float64, max time.Duration) Exp {
-	return Exp{base: base, factor: factor, max: max}
+type exponentialGrowth struct {
+	base   time.Duration
+	factor float64
 }
 
-// Full draws each wait uniformly from [0, the interval].
-func (p Exp) Full() Exp { p.full = true; return p }
+func (g exponentialGrowth) interval(n uint32) (time.Duration, bool) {
+	if g.base <= 0 {
+		return 0, true
+	}
+	if !(g.factor > 0) {
+		return g.base, true
+	}
+	if g.factor < 1<<63 && g.factor == math.Trunc(g.factor) {
+		return power(g.base, uint64(g.factor), n), true
+	}
+	return scale(g.base, floatPower(g.factor, n)), true
+}
 
-// Next implements Policy.
-func (p Exp) Next(s State, src rand.Source) (time.Duration, State, bool) {
-	d := p.base
-	for range min(s.N, 64) {
-		if f := float64(d) * p.factor; f >= float64(p.max) {
-			d = p.max
-			break
+func (g exponentialGrowth) settled(n uint32) bool {
+	d, _ := g.interval(n)
+	return g.base <= 0 || !(g.factor > 0) || g.factor == 1 || d == math.MaxInt64 || d == 0
+}
+
+func (g exponentialGrowth) validate(max time.Duration) error {
+	if err := checkBase("base", g.base, max); err != nil {
+		return err
+	}
+	if !(g.factor >= 1) || math.IsInf(g.factor, 1) {
+		return fmt.Errorf("factor %v: want 1 or more, and finite", g.factor)
+	}
+	return nil
+}
+
+func (g exponentialGrowth) spec() string {
+	return "exponential base=" + g.base.String() + " factor=" + number(g.factor)
+}
+
+// power returns d * f^n, saturating, by squaring; d is above 0.
+func power(d time.Duration, f uint64, n uint32) time.Duration {
+	if f == 2 {
+		if n >= uint32(bits.LeadingZeros64(uint64(d))) { // d is above 0, so at least 1
+			return math.MaxInt64
+		}
+		return d << n
+	}
+	for square := f; n > 0 && d < math.MaxInt64; n >>= 1 {
+		if n&1 == 1 {
+			d = times(d, square)
+		}
+		if hi, lo := bits.Mul64(square, square); hi != 0 {
+			square = math.MaxUint64
 		} else {
-			d = time.Duration(f)
+			square = lo
 		}
 	}
-	d = min(d, p.max)
-	if p.full {
-		if src == nil {
-			d = time.Duration(rand.Int64N(int64(d) + 1))
-		} else {
-			d = time.Duration(rand.New(src).Int64N(int64(d) + 1))
+	return d
+}
+
+// floatPower returns f^n by squaring. math.Pow may differ between platforms, multiplications that are rounded one by
+// one do not.
+func floatPower(f float64, n uint32) float64 {
+	x := 1.0
+	for ; n > 0; n >>= 1 {
+		if n&1 == 1 {
+			x = float64(x * f)
 		}
+		f = float64(f * f)
 	}
-	s.N++
-	s.Prev, s.Slept = d, s.Slept+d
-	return d, s, true
+	return x
 }

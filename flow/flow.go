@@ -32,8 +32,9 @@ type Attempt[T any] struct {
 	ID     uint64 // unique in the Sender
 	Number int    // of this item; the first is 1
 
-	// On Ordered lanes Place is dense from 0 within a Run and is the order of effect. Once one of a Run has failed,
-	// the rest of it must fail too; when all of it have returned, the next Run starts with the failed item.
+	// On Ordered lanes Place is dense from 0 within a Run and is the order of effect; Run only grows in a
+	// Sender. Once one of a Run has failed, the rest of it must fail too; when all of it have returned, the
+	// next Run starts with the failed item.
 	Run, Place uint32
 
 	// Expect is when the round trip is overdue: the worker counts as BUSY and another one is tried, while the
@@ -82,22 +83,36 @@ type Settlement struct {
 	Buried   bool   // a dead letter: Options.Bury made it durable
 }
 
+// Failure is an attempt that did not deliver.
+type Failure struct {
+	Lane    string
+	Number  int             // of the attempt; the item's first is 1
+	Outcome control.Outcome // Misconfigured is the one that people must look at
+	Err     error           // what Deliver returned; a *PanicError where it panicked
+}
+
 // Options is what a Sender needs. Lanes and Settled are required.
 type Options[T any] struct {
-	Lanes    []Lane[T]      // may be empty at first: SetLanes
-	Control  control.Config // window, dispatch, timeouts, breaker, budget, replay bound
-	MaxBytes int64          // of items not yet settled; 0 means 32 MiB; negative: the producer bounds it, as the engine does
-	Abandon  time.Duration  // hard end of an attempt; 0 means 60 s
+	Lanes   []Lane[T]      // may be empty at first: SetLanes
+	Control control.Config // window, dispatch, timeouts, breaker, budget, replay bound
+	// MaxBytes closes the gate when items not yet settled hold so much; the item that reaches it is the last, so one item
+	// more than this at most. 0 means 32 MiB; negative: the producer bounds it, as the engine does.
+	MaxBytes int64
+	Abandon  time.Duration // hard end of an attempt; 0 means 60 s
 
 	// Bisect cuts an item that was refused into pieces that stand in its place, in order. nil, or fewer than
 	// two pieces: it cannot be cut and is buried whole. It is called on the loop and never while an attempt
 	// of the item runs.
 	Bisect func(it Item[T], refusal error) []Item[T]
 	// Bury makes a refused item durable elsewhere before it returns; an error stops the Sender. It runs on a
-	// goroutine of its own. nil: a refusal stops the Sender.
+	// goroutine of its own, one call at a time. nil: a refusal stops the Sender.
 	Bury func(ctx context.Context, it Item[T], refusal error) error
 	// Settled is called once for each item, on the loop: it must not block.
 	Settled func(it Item[T], s Settlement)
+	// Failed is called on the loop for each attempt that did not deliver, but for those that the Sender ended
+	// itself because their item had settled or it stops. It is the one place where the error of a retryable
+	// attempt is seen: log it there. It may be nil and must not block.
+	Failed func(it Item[T], f Failure)
 	// Released is called once for each item that the Sender has ever held (from Next, Bisect or Split), after
 	// its settle or its replacement by pieces, when no attempt of it runs any more, and for what is left over
 	// when Run ends: now its memory may be reused. It may be nil and must not block.

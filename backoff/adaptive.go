@@ -1,0 +1,69 @@
+//penstock:pure
+
+package backoff
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Adaptive is the pace of a poller: it asks more rarely while what it fetches goes unused and more often while it is
+// used. It is a value without state: the caller keeps the interval. The zero value starts at 1 s, waits half as long
+// again after each fetch that went unused, up to 5 min, and is back at 1 s after one that was used.
+type Adaptive struct {
+	Min    time.Duration // shortest interval; 0 means 1 s
+	Max    time.Duration // longest interval; 0 means 5 min
+	Grow   float64       // factor after a fetch that went unused, above 1; 0 means 1.5
+	Shrink float64       // factor after a fetch that was used, in [0, 1); 0 means back to Min at once
+}
+
+// Next returns the interval until the next poll, given the last one (0 at the start) and whether what was fetched has
+// been used. It is always within [Min, Max]. To keep many pollers apart, wait Fixed(interval).Proportional(0.1).
+func (a Adaptive) Next(last time.Duration, used bool) time.Duration {
+	low, high := a.limits()
+	switch {
+	case last <= 0:
+		return low
+	case used:
+		return min(max(scale(last, a.Shrink), low), high)
+	}
+	grow := a.Grow
+	if !(grow > 1) {
+		grow = 1.5
+	}
+	return min(max(scale(last, grow), plus(last, 1), low), high)
+}
+
+func (a Adaptive) limits() (low, high time.Duration) {
+	if low = a.Min; low <= 0 {
+		low = time.Second
+	}
+	if high = a.Max; high <= 0 {
+		high = 5 * time.Minute
+	}
+	return low, max(low, high)
+}
+
+// Validate names the field that is wrong.
+func (a Adaptive) Validate() error {
+	var faults []error
+	if a.Min < 0 {
+		faults = append(faults, fmt.Errorf("Min %v is negative", a.Min))
+	}
+	if a.Max < 0 {
+		faults = append(faults, fmt.Errorf("Max %v is negative", a.Max))
+	}
+	if low := cmp.Or(a.Min, time.Second); low > cmp.Or(a.Max, 5*time.Minute) {
+		faults = append(faults, fmt.Errorf("Max %v is below Min %v", cmp.Or(a.Max, 5*time.Minute), low))
+	}
+	if a.Grow != 0 && !(a.Grow > 1 && !math.IsInf(a.Grow, 1)) {
+		faults = append(faults, fmt.Errorf("Grow %v: want above 1, and finite", a.Grow))
+	}
+	if !(a.Shrink >= 0 && a.Shrink < 1) {
+		faults = append(faults, fmt.Errorf("Shrink %v: want 0 or more and below 1", a.Shrink))
+	}
+	return errors.Join(faults...)
+}

@@ -1,0 +1,206 @@
+//penstock:pure
+
+package backoff
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Walk is decorrelated jitter: see [Decorrelated].
+type Walk struct{ base, max time.Duration }
+
+// Decorrelated draws each wait from [base, 3 * the last wait], the first from [base, 3 base], cut to max (M. Brooker,
+// Exponential Backoff And Jitter, AWS Architecture Blog, 2015; the original draws first and cuts afterwards, so that a
+// fifth of its waits sit on the cap). max 0 means no cap but the largest Duration. A short draw makes the next short
+// too: of 190 clients in contention it serves all later than full jitter does, and with more calls.
+func Decorrelated(base, max time.Duration) Walk { return Walk{base, max} }
+
+func (p Walk) limits() (base, limit time.Duration) {
+	if limit = p.max; limit <= 0 {
+		limit = math.MaxInt64
+	}
+	return min(max(p.base, 0), limit), limit
+}
+
+// powersOf3 holds those that fit an int64.
+var powersOf3 = func() (f [40]uint64) {
+	f[0] = 1
+	for i := 1; i < len(f); i++ {
+		f[i] = 3 * f[i-1]
+	}
+	return f
+}()
+
+// highest returns the longest wait of the n-th draw, from 1; at 0 the base, which the first draw starts from.
+func (p Walk) highest(n uint64) time.Duration {
+	base, limit := p.limits()
+	if base == 0 {
+		return 0
+	}
+	return min(times(base, powersOf3[min(n, uint64(len(powersOf3)-1))]), limit)
+}
+
+// Next implements Policy. A last wait that this policy cannot have drawn (that of a Sum it is part of, say) counts as
+// the nearest that it can.
+func (p Walk) Next(s State, src rand.Source) (time.Duration, State, bool) {
+	base, limit := p.limits()
+	last := base
+	if s.N > 0 {
+		last = min(max(s.Prev, base), p.highest(uint64(s.N)))
+	}
+	d := base + time.Duration(draw(src, uint64(min(times(last, 3), limit)-base)))
+	return d, s.After(d), true
+}
+
+// Bounds implements Bounder. The mean is computed from the distribution of the last wait, step by step, within 1 %.
+func (p Walk) Bounds(n int) (lowest, mean, highest time.Duration) {
+	base, _ := p.limits()
+	highest = p.highest(uint64(step(n)) + 1)
+	return base, min(max(p.mean(step(n)), base), highest), highest
+}
+
+// mean follows the distribution of the wait from step to step. Given the wait x before, the next is uniform in
+// [base, h(x)] with h(x) = min(3x, max); cells are equally wide in the logarithm.
+func (p Walk) mean(n uint32) time.Duration {
+	base, limit := p.limits()
+	if base == 0 {
+		return 0
+	}
+	lo, hi := float64(base), float64(p.highest(uint64(n)+1))
+	const cells = 256
+	ratio := math.Log(hi/lo) / cells
+	if ratio <= 0 {
+		return base
+	}
+	var share, next, edges [cells + 1]float64
+	for i := range edges {
+		edges[i] = lo * math.Exp(ratio*float64(i))
+	}
+	first := min(3*lo, float64(limit))
+	fill(&share, &edges, lo, first, 1)
+	for range min(n, 100) { // the distribution has settled long before
+		next = [cells + 1]float64{}
+		for i := range cells {
+			if share[i] > 0 {
+				middle := (edges[i] + edges[i+1]) / 2
+				fill(&next, &edges, lo, min(3*middle, float64(limit)), share[i])
+			}
+		}
+		share = next
+	}
+	sum := 0.0
+	for i := range cells {
+		sum += share[i] * (edges[i] + edges[i+1]) / 2
+	}
+	return scale(time.Duration(1), sum)
+}
+
+// fill spreads weight uniformly over [lo, hi] into the cells between edges.
+func fill(share, edges *[257]float64, lo, hi, weight float64) {
+	density := weight / (hi - lo)
+	for i := 0; i+1 < len(edges) && edges[i] < hi; i++ {
+		share[i] += density * (min(edges[i+1], hi) - edges[i])
+	}
+}
+
+// Validate implements Validator.
+func (p Walk) Validate() error { return checkCapped(p.base, p.max) }
+
+// String is the policy as Parse reads it.
+func (p Walk) String() string { return "decorrelated" + cappedSpec(p.base, p.max) }
+
+// Smooth is decorrelated jitter of the second kind: see [DecorrelatedV2].
+type Smooth struct {
+	base, max time.Duration
+	held      uint32 // the step at which the highest wait reaches the cap: later ones draw as it does
+}
+
+// DecorrelatedV2 is the smoother decorrelated jitter that Polly uses (G. Lucas, Polly.Contrib.WaitAndRetry,
+// DecorrelatedJitterBackoffV2): with t = n + U and x(t) = 2^t tanh(sqrt(4t)) the wait at step n is (x(t) - x of the
+// draw before) * base / 1.4. The median is about base * 0.9, 1.1, 2, 4, 8. max 0 means no cap but the largest
+// Duration; Polly cuts to it after the draw, here the policy stops growing where its longest wait reaches it and draws
+// again what is above. It computes in floats.
+func DecorrelatedV2(base, max time.Duration) Smooth {
+	p := Smooth{base: base, max: max}
+	_, limit := p.limits()
+	for p.held < 1000 && p.wait(float64(p.held)+1, float64(p.held)-1) < limit {
+		p.held++
+	}
+	return p
+}
+
+func (p Smooth) limits() (base, limit time.Duration) { return Walk{p.base, p.max}.limits() }
+
+// curve is x(t); it has no past before 0.
+func curve(t float64) float64 {
+	if t <= 0 {
+		return 0
+	}
+	return math.Exp2(t) * math.Tanh(math.Sqrt(4*t))
+}
+
+func (p Smooth) wait(t, before float64) time.Duration {
+	base, _ := p.limits()
+	return scale(base, (curve(t)-curve(before))/1.4)
+}
+
+// Next implements Policy. State.Step keeps where the draw fell, as a share of 2^32.
+func (p Smooth) Next(s State, src rand.Source) (time.Duration, State, bool) {
+	_, limit := p.limits()
+	n := float64(min(s.N, p.held))
+	before := 0.0
+	if s.N > 0 {
+		before = n - 1 + float64(s.Step)/(1<<32)
+	}
+	var u uint32
+	d := limit
+	for range 100 { // at least a quarter of the draws is below the cap, so this ends after 1 or 2
+		u = uint32(bits64(src) >> 32)
+		if d = p.wait(n+float64(u)/(1<<32), before); d <= limit {
+			break
+		}
+	}
+	d = min(d, limit)
+	s = s.After(d)
+	s.Step = u
+	return d, s, true
+}
+
+// Bounds implements Bounder. The mean is the integral over the draw and the one before.
+func (p Smooth) Bounds(n int) (lowest, mean, highest time.Duration) {
+	_, limit := p.limits()
+	k := float64(min(step(n), p.held))
+	if p.base <= 0 {
+		return 0, 0, 0
+	}
+	const cells = 256
+	sum := 0.0
+	for j := range cells {
+		before := k - 1 + (float64(j)+.5)/cells
+		if n <= 0 {
+			before = 0
+		}
+		inner, kept := 0.0, 0.0
+		for i := range cells {
+			if d := p.wait(k+(float64(i)+.5)/cells, before); d <= limit {
+				inner, kept = inner+float64(d), kept+1
+			}
+		}
+		if kept > 0 {
+			sum += inner / kept
+		}
+	}
+	if n > 0 {
+		lowest = p.wait(k, k) // 0: the draw before may have been the highest of its step
+	}
+	highest = min(p.wait(k+1, k-1), limit)
+	return lowest, min(scale(1, sum/cells), highest), highest
+}
+
+// Validate implements Validator.
+func (p Smooth) Validate() error { return checkCapped(p.base, p.max) }
+
+// String is the policy as Parse reads it.
+func (p Smooth) String() string { return "decorrelated_v2" + cappedSpec(p.base, p.max) }

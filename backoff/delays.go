@@ -1,0 +1,26 @@
+//penstock:pure
+
+package backoff
+
+import (
+	"iter"
+	"math/rand/v2"
+	"time"
+)
+
+// Delays iterates over the waits of p from its start: the step from 0 and the wait. It ends where p gives up, so for a
+// policy without an end the loop has to break. src as in [Policy].
+//
+//	for n, d := range backoff.Delays(p, nil) { ... }
+func Delays(p Policy, src rand.Source) iter.Seq2[int, time.Duration] {
+	return func(yield func(int, time.Duration) bool) {
+		var s State
+		for n := 0; ; n++ {
+			d, next, ok := p.Next(s, src)
+			if !ok || !yield(n, d) {
+				return
+			}
+			s = next
+		}
+	}
+}

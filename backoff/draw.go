@@ -1,0 +1,72 @@
+package backoff
+
+import (
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"time"
+)
+
+// draw returns an integer that is uniform in [0, span], by Lemire's multiplication without division (Fast Random
+// Integer Generation in an Interval, 2019). It takes no rand.Rand, so that nothing is allocated.
+func draw(src rand.Source, span uint64) uint64 {
+	n := span + 1
+	if n == 0 {
+		return bits64(src)
+	}
+	hi, lo := bits.Mul64(bits64(src), n)
+	if lo < n {
+		return drawAgain(src, n, hi, lo)
+	}
+	return hi
+}
+
+// drawAgain is draw's rare part: it rejects the draws that would make some integers likelier than others. A source
+// that is stuck on one value must not hang the caller; for any other 100 rejections in a row are out of the question.
+func drawAgain(src rand.Source, n, hi, lo uint64) uint64 {
+	threshold := -n % n
+	for range 100 {
+		if lo >= threshold {
+			break
+		}
+		hi, lo = bits.Mul64(bits64(src), n)
+	}
+	return hi
+}
+
+func bits64(src rand.Source) uint64 {
+	if src == nil {
+		return rand.Uint64()
+	}
+	return src.Uint64()
+}
+
+// scale returns d * f cut to [0, MaxInt64], truncated to whole nanoseconds; NaN gives 0. The product is rounded by
+// itself (float64() forbids a fused multiplication), so every platform gets the same.
+func scale(d time.Duration, f float64) time.Duration {
+	x := float64(float64(d) * f)
+	switch {
+	case x >= math.MaxInt64: // the float is 2^63
+		return math.MaxInt64
+	case x > 0:
+		return time.Duration(x)
+	}
+	return 0
+}
+
+// times returns d * n, saturating; d is not negative.
+func times(d time.Duration, n uint64) time.Duration {
+	hi, lo := bits.Mul64(uint64(d), n)
+	if hi != 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(lo)
+}
+
+// plus returns a + b, saturating; neither is negative.
+func plus(a, b time.Duration) time.Duration {
+	if c := a + b; c >= 0 {
+		return c
+	}
+	return math.MaxInt64
+}

@@ -1,0 +1,112 @@
+//penstock:pure
+
+package backoff
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+)
+
+// Uniform waits a random time below its limit: see [Random].
+type Uniform struct{ limit time.Duration }
+
+// Random draws each wait from [0, max): max itself never comes. It does not grow, so it suits a crowd whose size is
+// known. A max of 0 or less waits 0.
+func Random(max time.Duration) Uniform { return Uniform{max} }
+
+// Next implements Policy.
+func (p Uniform) Next(s State, src rand.Source) (time.Duration, State, bool) {
+	var d time.Duration
+	if p.limit > 1 {
+		d = time.Duration(draw(src, uint64(p.limit-1)))
+	}
+	return d, s.After(d), true
+}
+
+// Bounds implements Bounder.
+func (p Uniform) Bounds(int) (lowest, mean, highest time.Duration) {
+	if p.limit <= 1 {
+		return 0, 0, 0
+	}
+	return 0, (p.limit - 1) / 2, p.limit - 1
+}
+
+// Validate implements Validator.
+func (p Uniform) Validate() error {
+	if p.limit < 0 {
+		return fmt.Errorf("max %v is negative", p.limit)
+	}
+	return nil
+}
+
+// String is the policy as Parse reads it.
+func (p Uniform) String() string { return "random max=" + p.limit.String() }
+
+// Binary is the truncated binary exponential backoff of IEEE 802.3: see [Slotted].
+type Binary struct {
+	slot        time.Duration
+	maxExponent uint32
+	attempts    uint32
+}
+
+// Slotted is the truncated binary exponential backoff of IEEE 802.3, clause 4.2.3.2.5: after collision c it waits r
+// slots, r an integer uniform in [0, 2^k - 1] with k = min(c, maxExponent), and after attempts transmissions gives up.
+//
+//	Slotted(51200*time.Nanosecond, 10, 16) // 10 Mb/s: 512 bit times; 15 waits, at most 366.13 ms in all
+//	Slotted(51200*time.Nanosecond, 10, 17) // the articles' count of 16 retries: at most 418.51 ms in all
+//
+// A slot is 5.12 us at 100 Mb/s. attempts 0 means no limit. A negative slot counts as 0, a maxExponent outside 0 to 63
+// as the nearest of the two, attempts below 0 as 1.
+func Slotted(slot time.Duration, maxExponent, attempts int) Binary {
+	if attempts < 0 {
+		attempts = 1
+	}
+	return Binary{slot, uint32(min(max(maxExponent, 0), 63)), step(attempts)}
+}
+
+// exponent returns how many random bits make r at step n.
+func (p Binary) exponent(n uint32) uint32 { return uint32(min(uint64(n)+1, uint64(p.maxExponent))) }
+
+func (p Binary) ended(n uint32) bool { return p.attempts > 0 && uint64(n)+1 >= uint64(p.attempts) }
+
+// Next implements Policy.
+func (p Binary) Next(s State, src rand.Source) (time.Duration, State, bool) {
+	if p.ended(s.N) {
+		return 0, s, false
+	}
+	var d time.Duration
+	if k := p.exponent(s.N); k > 0 {
+		d = times(max(p.slot, 0), bits64(src)>>(64-k))
+	}
+	return d, s.After(d), true
+}
+
+// Bounds implements Bounder.
+func (p Binary) Bounds(n int) (lowest, mean, highest time.Duration) {
+	if p.ended(step(n)) {
+		return 0, 0, 0
+	}
+	slot, slots := max(p.slot, 0), uint64(1)<<p.exponent(step(n))-1
+	highest = times(slot, slots)
+	mean = times(slot, slots/2)
+	if slots&1 == 1 {
+		mean = plus(mean, slot/2)
+	}
+	return 0, min(mean, highest), highest
+}
+
+// Validate implements Validator.
+func (p Binary) Validate() error {
+	if p.slot < 0 {
+		return fmt.Errorf("slot %v is negative", p.slot)
+	}
+	return nil
+}
+
+// String is the policy as Parse reads it.
+func (p Binary) String() string {
+	return "slotted slot=" + p.slot.String() + " max_exponent=" + strconv.FormatUint(uint64(p.maxExponent), 10) +
+		" attempts=" + strconv.FormatUint(uint64(p.attempts), 10)
+}

@@ -1,0 +1,112 @@
+//penstock:pure
+
+package backoff
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Table waits each of delays once, in order, and then gives up: the schedules of payment notifications, such as
+// 15s, 15s, 30s, 3m, 10m, ... An empty table gives up at once.
+func Table(delays ...time.Duration) Ladder {
+	return newLadder(tableGrowth{slices.Clone(delays)}, jitter{}, 0)
+}
+
+// Point is one line of a [Pattern].
+type Point struct {
+	From  uint32        // first step that waits Delay
+	Delay time.Duration // until the From of the next point
+}
+
+// Pattern waits the delay of the last point whose From is not above the step, and 0 before the first point (Camel's
+// delayPattern: "5:1000;10:5000" is Pattern(Point{5, time.Second}, Point{10, 5 * time.Second})). Points may come in
+// any order; of two with the same From the later counts.
+func Pattern(points ...Point) Ladder {
+	sorted := slices.Clone(points)
+	slices.SortStableFunc(sorted, func(a, b Point) int { return cmp.Compare(a.From, b.From) })
+	return newLadder(patternGrowth{sorted}, jitter{}, 0)
+}
+
+type tableGrowth struct{ delays []time.Duration }
+
+func (g tableGrowth) interval(n uint32) (time.Duration, bool) {
+	if int64(n) >= int64(len(g.delays)) {
+		return 0, false
+	}
+	return max(g.delays[n], 0), true
+}
+
+func (g tableGrowth) settled(uint32) bool { return false }
+
+func (g tableGrowth) validate(time.Duration) error {
+	if len(g.delays) == 0 {
+		return errors.New("delays is empty: a table needs at least one")
+	}
+	for i, d := range g.delays {
+		if d < 0 {
+			return fmt.Errorf("delays: number %d, %v, is negative", i+1, d)
+		}
+	}
+	return nil
+}
+
+func (g tableGrowth) spec() string {
+	var text strings.Builder
+	text.WriteString("table delays=")
+	for i, d := range g.delays {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(d.String())
+	}
+	return text.String()
+}
+
+type patternGrowth struct{ points []Point }
+
+func (g patternGrowth) interval(n uint32) (time.Duration, bool) {
+	i, _ := slices.BinarySearchFunc(g.points, uint64(n)+1, func(p Point, n uint64) int {
+		return cmp.Compare(uint64(p.From), n)
+	})
+	if i == 0 {
+		return 0, true
+	}
+	return max(g.points[i-1].Delay, 0), true
+}
+
+func (g patternGrowth) settled(n uint32) bool {
+	return len(g.points) == 0 || n >= g.points[len(g.points)-1].From
+}
+
+func (g patternGrowth) validate(time.Duration) error {
+	if len(g.points) == 0 {
+		return errors.New("points is empty: a pattern needs at least one")
+	}
+	for i, p := range g.points {
+		if p.Delay < 0 {
+			return fmt.Errorf("points: %d:%v is negative", p.From, p.Delay)
+		}
+		if i > 0 && p.From == g.points[i-1].From {
+			return fmt.Errorf("points: step %d is given twice", p.From)
+		}
+	}
+	return nil
+}
+
+func (g patternGrowth) spec() string {
+	var text strings.Builder
+	text.WriteString("pattern points=")
+	for i, p := range g.points {
+		if i > 0 {
+			text.WriteByte(',')
+		}
+		text.WriteString(strconv.FormatUint(uint64(p.From), 10) + ":" + p.Delay.String())
+	}
+	return text.String()
+}

@@ -1,0 +1,68 @@
+//penstock:pure
+
+package deadletter
+
+import (
+	"encoding/json"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock-io/penstock"
+)
+
+// Version of the lines' form; docs/formats/dead-letters.md.
+const Version = 1
+
+// line is a letter as it is written, in this order: the id stands early, so that it is found without the record.
+type line struct {
+	Version      int       `json:"version"`
+	ID           string    `json:"id"`
+	Time         time.Time `json:"time"`
+	Pipeline     string    `json:"pipeline"`
+	Route        string    `json:"route"`
+	Reason       string    `json:"reason"`
+	Partition    string    `json:"partition"`
+	File         string    `json:"file"`
+	Position     string    `json:"position"`
+	Attempts     int       `json:"attempts"`
+	Worker       string    `json:"worker"`
+	Record       *string   `json:"record,omitempty"`
+	RecordBase64 []byte    `json:"record_base64,omitempty"`
+}
+
+// writeLine writes the letter as one line to a JSON encoder. A record that is not UTF-8 is written in base64, so that
+// every byte of it comes back.
+func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
+	out := line{
+		Version: Version, ID: l.ID, Time: now.UTC(), Pipeline: o.Pipeline, Route: o.Route, Reason: l.Reason,
+		Partition: l.Partition, File: l.File, Position: string(penstock.AppendPosition(nil, l.Position)),
+		Attempts: l.Attempts, Worker: l.Worker,
+	}
+	if utf8.Valid(l.Record) {
+		text := string(l.Record)
+		out.Record = &text
+	} else {
+		out.RecordBase64 = l.Record
+	}
+	return to.Encode(&out)
+}
+
+// FileName is the name of a route's file in the folder of dead letters: pipeline, a dot, route, a dot and ndjson. Of both names
+// letters, digits, - and _ stand as they are, other bytes as % and two hexadecimal digits, so that no two routes share one.
+func FileName(pipeline, route string) string {
+	dst := appendName(nil, pipeline)
+	dst = appendName(append(dst, '.'), route)
+	return string(append(dst, ".ndjson"...))
+}
+
+func appendName(dst []byte, name string) []byte {
+	const hexDigits = "0123456789ABCDEF"
+	for _, c := range []byte(name) {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
+			dst = append(dst, c)
+		} else {
+			dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&0xF])
+		}
+	}
+	return dst
+}

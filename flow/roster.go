@@ -1,0 +1,97 @@
+package flow
+
+import "github.com/penstock-io/penstock/flow/control"
+
+// roster is the lanes by number. A number is free again when its lane is down and nothing of it runs.
+type roster[T any] struct {
+	byNumber []*lane[T] // nil: free
+}
+
+func (r *roster[T]) find(name string) *lane[T] {
+	for _, ln := range r.byNumber {
+		if ln != nil && ln.Name == name {
+			return ln
+		}
+	}
+	return nil
+}
+
+func (r *roster[T]) add(l Lane[T]) *lane[T] {
+	n := 0
+	for n < len(r.byNumber) && r.byNumber[n] != nil {
+		n++
+	}
+	if n == len(r.byNumber) {
+		r.byNumber = append(r.byNumber, nil)
+	}
+	ln := &lane[T]{Lane: l, number: int32(n)}
+	r.byNumber[n] = ln
+	return ln
+}
+
+// relane makes list the lanes: first those that are missing go down, then the rest go up in the order of list.
+func (l *loop[T]) relane(list []Lane[T]) {
+	stays := make(map[string]bool, len(list))
+	for i := range list {
+		stays[list[i].Name] = true
+	}
+	for _, ln := range l.lanes.byNumber {
+		if ln == nil || stays[ln.Name] {
+			continue
+		}
+		ln.again = nil
+		if ln.up {
+			ln.up = false
+			l.step(control.Event{Kind: control.LaneDown, Lane: ln.number})
+			l.forget(ln)
+		}
+	}
+	for i := range list {
+		switch ln := l.lanes.find(list[i].Name); {
+		case ln == nil:
+			l.raise(l.lanes.add(list[i]))
+		case !ln.up && (ln.Limits.Ordered || list[i].Limits.Ordered):
+			ln.again = &list[i]
+		case !ln.up:
+			ln.Worker, ln.Limits = list[i].Worker, list[i].Limits // not its name, which runners read
+			l.raise(ln)
+		case ln.Limits != list[i].Limits:
+			ln.Limits = list[i].Limits
+			l.raise(ln)
+		}
+	}
+}
+
+// raise tells the machine that ln is up, or what its limits are now.
+func (l *loop[T]) raise(ln *lane[T]) {
+	if !ln.up {
+		ln.up = true
+		l.nameLanes()
+	}
+	l.step(control.Event{Kind: control.LaneUp, Lane: ln.number, Limits: ln.Limits})
+}
+
+// forget frees the number of a lane that is down and has nothing running. One that is to come back does so now.
+func (l *loop[T]) forget(ln *lane[T]) {
+	if ln.up || ln.running > 0 {
+		return
+	}
+	l.lanes.byNumber[ln.number] = nil
+	l.nameLanes()
+	if ln.again != nil && !l.stopping {
+		l.raise(l.lanes.add(*ln.again))
+	}
+}
+
+// nameLanes renews what Status returns.
+func (l *loop[T]) nameLanes() {
+	names := make([]string, len(l.lanes.byNumber))
+	for i, ln := range l.lanes.byNumber {
+		if ln != nil {
+			names[i] = ln.Name
+		}
+	}
+	l.s.mu.Lock()
+	l.s.names = names
+	l.s.mu.Unlock()
+}

@@ -1,0 +1,158 @@
+// Package vectors reads golden vectors, what real libraries wait and decide, and compares draws with them. It is
+// shared by the tests of backoff, backoff/compat and retry, and imported by nothing else. It knows the form and which
+// package tests which policy (table.go); it knows no policy.
+package vectors
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// File is one library's vectors.
+type File struct {
+	Name     string `json:"-"` // base name of the file
+	Form     int    `json:"form"`
+	Library  string `json:"library"`
+	Version  string `json:"version"`
+	Language string `json:"language"`
+	Cases    []Case `json:"cases"`
+}
+
+// Case is one setting of one policy with what the library did.
+type Case struct {
+	Name      string     `json:"name"`
+	Policy    string     `json:"policy"`
+	Kind      string     `json:"kind"` // exact, random, decision, calls, support
+	Params    Object     `json:"params"`
+	ArgOffset int        `json:"arg_offset"` // the library's own argument is n + this
+	Quirk     string     `json:"quirk"`
+	Note      string     `json:"note"`
+	Wide      bool       `json:"wide"` // some integer is outside int64; all are saturated here
+	FirstN    int        `json:"first_n"`
+	Delays    []Nanos    `json:"delays_ns"`
+	Points    []Point    `json:"points"`
+	Ends      string     `json:"ends"` // continues, stop, error
+	EndsHow   string     `json:"ends_how"`
+	Error     string     `json:"error"`
+	Sampling  string     `json:"sampling"` // independent, sequence
+	Samples   int        `json:"samples"`
+	Steps     []Step     `json:"steps"`
+	Decisions []Decision `json:"decisions"`
+	Calls     []Call     `json:"calls"`
+}
+
+// Point is a delay at an n that may have a fraction, be huge or not finite.
+type Point struct {
+	N     Float  `json:"n"`
+	Delay Nanos  `json:"delay_ns"`
+	Error string `json:"error"`
+}
+
+// Step is the distribution of one step's delays, or of kind support its equally likely values.
+type Step struct {
+	N         int              `json:"n"`
+	Error     string           `json:"error"`
+	Min       Nanos            `json:"min_ns"`
+	Max       Nanos            `json:"max_ns"`
+	Mean      Nanos            `json:"mean_ns"`
+	Deviation Nanos            `json:"stddev_ns"`
+	Quantiles map[string]Nanos `json:"quantiles_ns"`
+	Atoms     []Atom           `json:"atoms"`
+	Corr      *float64         `json:"corr_prev"`
+	Values    []Nanos          `json:"values_ns"`
+	Unit      Nanos            `json:"step_ns"`
+	Last      int64            `json:"last"`
+	State     Object           `json:"state"`
+}
+
+// Atom is a value that took a share of the draws.
+type Atom struct {
+	Value Nanos   `json:"value_ns"`
+	Share float64 `json:"share"`
+}
+
+// Decision is one question and its answer.
+type Decision struct {
+	Input  Object `json:"input"`
+	Output Object `json:"output"`
+}
+
+// Call is one call on an object, with what it returned.
+type Call struct {
+	Call     string          `json:"call"`
+	On       string          `json:"on"`
+	Args     Object          `json:"args"`
+	Result   json.RawMessage `json:"result"`
+	ResultNs *Nanos          `json:"result_ns"`
+}
+
+// Nanos is an integer of nanoseconds of any size, saturated to int64.
+type Nanos int64
+
+// Duration is n as a time.Duration.
+func (n Nanos) Duration() time.Duration { return time.Duration(n) }
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *Nanos) UnmarshalJSON(text []byte) error {
+	i, ok := new(big.Int).SetString(string(text), 10)
+	if !ok {
+		r, ok := new(big.Rat).SetString(string(text)) // 1e9, 2.0
+		if !ok || !r.IsInt() {
+			return fmt.Errorf("%s is no whole number of nanoseconds", text)
+		}
+		i = r.Num()
+	}
+	switch {
+	case i.IsInt64():
+		*n = Nanos(i.Int64())
+	case i.Sign() < 0:
+		*n = math.MinInt64
+	default:
+		*n = math.MaxInt64
+	}
+	return nil
+}
+
+// Float is a float64 that may be written as "NaN", "+Inf" or "-Inf".
+type Float float64
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *Float) UnmarshalJSON(text []byte) error {
+	x, err := strconv.ParseFloat(string(bytes.Trim(text, `"`)), 64)
+	*f = Float(x)
+	return err
+}
+
+// Load reads every *.json in dir, not in its folders.
+func Load(dir string) ([]File, error) {
+	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no vectors: no *.json in %q", dir)
+	}
+	var files []File
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		f := File{Name: filepath.Base(path)}
+		if err := json.Unmarshal(data, &f); err != nil {
+			return nil, fmt.Errorf("vectors %q: %w", path, err)
+		}
+		if f.Form != 1 {
+			return nil, fmt.Errorf("vectors %q: form %d, want 1", path, f.Form)
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}

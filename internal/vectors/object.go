@@ -1,0 +1,120 @@
+package vectors
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Object is a JSON object whose fields depend on the policy. It remembers which of them were read, so that a setting
+// that the test does not know cannot pass unseen.
+type Object struct {
+	fields map[string]json.RawMessage
+	read   map[string]bool
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *Object) UnmarshalJSON(text []byte) error {
+	o.read = map[string]bool{}
+	return json.Unmarshal(text, &o.fields)
+}
+
+// Has reports that key is there and not null, and counts it as read.
+func (o Object) Has(key string) bool {
+	raw, ok := o.fields[key]
+	if ok {
+		o.read[key] = true
+	}
+	return ok && !bytes.Equal(raw, []byte("null"))
+}
+
+// Keys returns all keys, in order.
+func (o Object) Keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
+
+// Unread returns the keys that nobody asked for, in order.
+func (o Object) Unread() []string {
+	return slices.DeleteFunc(o.Keys(), func(key string) bool { return o.read[key] })
+}
+
+// Skip counts keys as read.
+func (o Object) Skip(keys ...string) {
+	for _, key := range keys {
+		o.Has(key)
+	}
+}
+
+// Get decodes the field into a T; one that is absent or null gives the zero T.
+func Get[T any](t testing.TB, o Object, key string) (v T) {
+	t.Helper()
+	if !o.Has(key) {
+		return v
+	}
+	if err := json.Unmarshal(o.fields[key], &v); err != nil {
+		t.Fatalf("field %q: %v", key, err)
+	}
+	return v
+}
+
+// Duration is an integer of nanoseconds, saturated.
+func (o Object) Duration(t testing.TB, key string) time.Duration {
+	t.Helper()
+	return Get[Nanos](t, o, key).Duration()
+}
+
+// Durations is a list of such.
+func (o Object) Durations(t testing.TB, key string) []time.Duration {
+	t.Helper()
+	var list []time.Duration
+	for _, n := range Get[[]Nanos](t, o, key) {
+		list = append(list, n.Duration())
+	}
+	return list
+}
+
+// Int is a whole number.
+func (o Object) Int(t testing.TB, key string) int {
+	t.Helper()
+	f := Get[json.Number](t, o, key)
+	if f == "" {
+		return 0
+	}
+	var n Nanos
+	if err := n.UnmarshalJSON([]byte(f)); err != nil {
+		t.Fatalf("field %q: %v", key, err)
+	}
+	return int(n)
+}
+
+// Float is a number, or one of the strings "NaN", "+Inf", "-Inf".
+func (o Object) Float(t testing.TB, key string) float64 {
+	t.Helper()
+	return float64(Get[Float](t, o, key))
+}
+
+// Bool is true or false.
+func (o Object) Bool(t testing.TB, key string) bool { t.Helper(); return Get[bool](t, o, key) }
+
+// Text is a string; absent and null give "".
+func (o Object) Text(t testing.TB, key string) string { t.Helper(); return Get[string](t, o, key) }
+
+// Object is a field that is itself an object.
+func (o Object) Object(t testing.TB, key string) Object { t.Helper(); return Get[Object](t, o, key) }
+
+// Objects is a list of objects.
+func (o Object) Objects(t testing.TB, key string) []Object {
+	t.Helper()
+	return Get[[]Object](t, o, key)
+}
+
+// String is the object as JSON, for messages.
+func (o Object) String() string {
+	text, err := json.Marshal(o.fields)
+	if err != nil {
+		return fmt.Sprint(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,182 @@
+package vectors
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// deviations is how many standard errors a figure may be off. Beyond 6.5 of a normal distribution lie 8e-11, so with
+// the 10,000 comparisons of a run a right policy is refused with a probability below 1e-6; the seeds being fixed, it
+// is refused always or never.
+const deviations = 6.5
+
+// beyond is how many of our draws may lie outside the library's extremes: of two samples of sizes S and N from one
+// distribution k of ours are beyond all of theirs with a probability of (N/(N+S))^k, here at most 1e-9.
+func beyond(theirs, ours int) int {
+	return int(math.Ceil(math.Log(1e-9)/math.Log(float64(ours)/float64(ours+theirs)))) + 1
+}
+
+// Sample is a step's distribution with draws of our own: same support, mean, deviation, quantiles, atoms, and
+// correlation with the step before.
+type Sample struct {
+	samples int
+	step    Step
+	ours    []time.Duration
+	before  []time.Duration // of the same sequences; nil: independent
+}
+
+// Check compares them.
+func (s Sample) Check(t *testing.T) {
+	t.Helper()
+	sorted := slices.Sorted(slices.Values(s.ours))
+	if s.step.Min == s.step.Max {
+		if lo, hi := sorted[0], sorted[len(sorted)-1]; lo != s.step.Min.Duration() || hi != lo {
+			t.Errorf("n = %d: %d to %d ns, want always %d ns", s.step.N, lo, hi, s.step.Min)
+		}
+		return
+	}
+	s.checkSupport(t, sorted)
+	s.checkMoments(t)
+	s.checkQuantiles(t, sorted)
+	s.checkAtoms(t, sorted)
+	s.checkCorrelation(t)
+}
+
+func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
+	t.Helper()
+	below, _ := slices.BinarySearch(sorted, s.step.Min.Duration())
+	_, above := share(sorted, s.step.Max.Duration())
+	above = len(sorted) - above
+	if most := beyond(s.samples, len(sorted)); below > most || above > most {
+		t.Errorf("n = %d: of %d draws %d are below the library's lowest, %d ns, and %d above its highest, %d ns; want at most %d",
+			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
+	}
+	width := float64(s.step.Max) - float64(s.step.Min)
+	if lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1]); lo < float64(s.step.Min)-width/50 || hi > float64(s.step.Max)+width/50 {
+		t.Errorf("n = %d: draws from %v to %v ns, want %d to %d ns", s.step.N, lo, hi, s.step.Min, s.step.Max)
+	}
+}
+
+// checkMoments compares mean and deviation, unless they were cut: of saturated values neither means anything.
+func (s Sample) checkMoments(t *testing.T) {
+	t.Helper()
+	if cut(s.step.Min) || cut(s.step.Max) {
+		return
+	}
+	mean, m2, m4 := moments(s.ours)
+	n, m := float64(len(s.ours)), float64(s.samples)
+	sd, want := math.Sqrt(m2), float64(s.step.Deviation)
+	if off := deviations*math.Sqrt(m2/n+want*want/m) + 1; math.Abs(mean-float64(s.step.Mean)) > off {
+		t.Errorf("n = %d: mean %.0f ns, want %d within %.0f", s.step.N, mean, s.step.Mean, off)
+	}
+	// The variance of a sample variance is (m4 - m2^2)/n; half of it relatively is that of the deviation.
+	if off := deviations*math.Sqrt(max(m4-m2*m2, 0)*(1/n+1/m))/(2*sd) + 1 + sd*50/n; math.Abs(sd-want) > off {
+		t.Errorf("n = %d: deviation %.0f ns, want %.0f within %.0f", s.step.N, sd, want, off)
+	}
+}
+
+func cut(n Nanos) bool { return n == math.MaxInt64 || n == math.MinInt64 }
+
+func moments(list []time.Duration) (mean, m2, m4 float64) {
+	for _, d := range list {
+		mean += float64(d) / float64(len(list))
+	}
+	for _, d := range list {
+		x := (float64(d) - mean) * (float64(d) - mean)
+		m2 += x / float64(len(list))
+		m4 += x * x / float64(len(list))
+	}
+	return mean, m2, m4
+}
+
+// checkQuantiles asks how many of our draws lie below each of the library's quantiles; that needs no density and is
+// right for atoms too.
+func (s Sample) checkQuantiles(t *testing.T, sorted []time.Duration) {
+	t.Helper()
+	for key, value := range s.step.Quantiles {
+		q, err := strconv.ParseFloat(key, 64)
+		if err != nil {
+			t.Fatalf("quantile %q: %v", key, err)
+		}
+		below, upTo := share(sorted, value.Duration())
+		low, high := float64(below)/float64(len(sorted)), float64(upTo)/float64(len(sorted))
+		if q < low && !sameShare(low, q, len(sorted), s.samples) || q > high && !sameShare(high, q, len(sorted), s.samples) {
+			t.Errorf("n = %d: quantile %s is %d ns in the library, ours are %.4f below and %.4f up to it", s.step.N, key, value, low, high)
+		}
+	}
+}
+
+// share counts what is below v and what is up to it.
+func share(sorted []time.Duration, v time.Duration) (below, upTo int) {
+	below, _ = slices.BinarySearch(sorted, v)
+	upTo, _ = slices.BinarySearchFunc(sorted, v, func(d, v time.Duration) int {
+		if d <= v {
+			return -1
+		}
+		return cmp.Compare(d, v)
+	})
+	return below, upTo
+}
+
+// sameShare reports that two shares may be of one probability; 1/n more for what a step of the counts is.
+func sameShare(a, b float64, n, m int) bool {
+	p := (a*float64(n) + b*float64(m)) / (float64(n) + float64(m))
+	off := deviations*math.Sqrt(p*(1-p)*(1/float64(n)+1/float64(m))) + 8/float64(n)
+	return math.Abs(a-b) <= off
+}
+
+// checkAtoms compares the values that took more than 0.5 % of the draws; those near that share come and go.
+func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
+	t.Helper()
+	listed := map[time.Duration]float64{}
+	for _, a := range s.step.Atoms {
+		listed[a.Value.Duration()] += a.Share
+	}
+	for v, want := range listed {
+		below, upTo := share(sorted, v)
+		if got := float64(upTo-below) / float64(len(sorted)); !sameShare(got, want, len(sorted), s.samples) {
+			t.Errorf("n = %d: %d ns has a share of %.4f, want %.4f", s.step.N, v, got, want)
+		}
+	}
+	for i := 0; i < len(sorted); {
+		_, upTo := share(sorted, sorted[i])
+		got := float64(upTo-i) / float64(len(sorted))
+		if _, ok := listed[sorted[i]]; !ok && got > 0.005 && !sameShare(got, 0.005, len(sorted), s.samples) {
+			t.Errorf("n = %d: %d ns has a share of %.4f, in the library below 0.005", s.step.N, sorted[i], got)
+		}
+		i = upTo
+	}
+}
+
+// checkCorrelation compares Pearson's correlation with the step before. Its error comes from its influence function,
+// so that it holds for skewed steps too.
+func (s Sample) checkCorrelation(t *testing.T) {
+	t.Helper()
+	if s.step.Corr == nil || len(s.before) != len(s.ours) {
+		return
+	}
+	n := float64(len(s.ours))
+	meanA, varA, _ := moments(s.before)
+	meanB, varB, _ := moments(s.ours)
+	if varA == 0 || varB == 0 {
+		t.Errorf("n = %d: no variance, want a correlation of %v", s.step.N, *s.step.Corr)
+		return
+	}
+	r := 0.0
+	for i := range s.ours {
+		r += (float64(s.before[i]) - meanA) * (float64(s.ours[i]) - meanB) / math.Sqrt(varA*varB) / n
+	}
+	spread := 0.0
+	for i := range s.ours {
+		a, b := (float64(s.before[i])-meanA)/math.Sqrt(varA), (float64(s.ours[i])-meanB)/math.Sqrt(varB)
+		x := a*b - r*(a*a+b*b)/2
+		spread += x * x / n
+	}
+	if off := deviations*math.Sqrt(spread*(1/n+1/float64(s.samples))) + 1e-4; math.Abs(r-*s.step.Corr) > off {
+		t.Errorf("n = %d: correlation with the step before %.4f, want %v within %.4f", s.step.N, r, *s.step.Corr, off)
+	}
+}

@@ -1,0 +1,110 @@
+package vectors
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// The packages that test vectors. Each case is tested in exactly one.
+const (
+	Backoff = "backoff"
+	Compat  = "backoff/compat"
+	Retry   = "retry"
+)
+
+// owners says which package tests a policy. A policy that is not here belongs to nobody, and Compat's test fails.
+var owners = map[string]string{
+	"fibonacci":   Backoff,
+	"exponential": Backoff,
+	"table":       Backoff,
+	"slotted":     Backoff,
+
+	"polling.pseudo": Retry,
+	"polling.java":   Retry,
+	"cenkalti.retry": Retry,
+	"aws.tokens":     Retry,
+
+	"akka":                                Compat,
+	"aws.2026":                            Compat,
+	"aws.legacy":                          Compat,
+	"cenkalti":                            Compat,
+	"curator.bounded":                     Compat,
+	"curator.exponential":                 Compat,
+	"curator.exponential_limit":           Compat,
+	"curator.forever":                     Compat,
+	"curator.n_times":                     Compat,
+	"curator.one_time":                    Compat,
+	"curator.retryable":                   Compat,
+	"curator.until_elapsed":               Compat,
+	"flume.failover_sink":                 Compat,
+	"flume.order_selector":                Compat,
+	"flume.sink_runner":                   Compat,
+	"flume.source_runner":                 Compat,
+	"flume.spool":                         Compat,
+	"grpc.connection":                     Compat,
+	"hadoop.by_exception":                 Compat,
+	"hadoop.by_remote_exception":          Compat,
+	"hadoop.exponential":                  Compat,
+	"hadoop.failover":                     Compat,
+	"hadoop.fixed_count":                  Compat,
+	"hadoop.fixed_forever":                Compat,
+	"hadoop.fixed_time":                   Compat,
+	"hadoop.multiple_linear_random":       Compat,
+	"hadoop.multiple_linear_random_parse": Compat,
+	"hadoop.other_than_remote_and_sasl":   Compat,
+	"hadoop.proportional":                 Compat,
+	"hadoop.retry_forever":                Compat,
+	"hadoop.try_once":                     Compat,
+	"jodis":                               Compat,
+	"jpillora":                            Compat,
+	"jpillora.seeded":                     Compat,
+	"k8s.fast_slow":                       Compat,
+	"k8s.flowcontrol":                     Compat,
+	"k8s.jitter":                          Compat,
+	"k8s.wait":                            Compat,
+	"k8s.wait.loop":                       Compat,
+	"k8s.workqueue":                       Compat,
+	"pekko":                               Compat,
+	"resilience4j.exponential":            Compat,
+	"resilience4j.exponential_random":     Compat,
+	"resilience4j.fixed":                  Compat,
+	"resilience4j.randomized":             Compat,
+	"sethvargo.constant":                  Compat,
+	"sethvargo.exponential":               Compat,
+	"sethvargo.fibonacci":                 Compat,
+}
+
+// Run runs one subtest for each case of PENSTOCK_VECTORS that belongs to pkg, with the handler of its policy. A policy
+// without an owner fails Compat's test, one without a handler its owner's; so does a setting that no handler read.
+func Run(t *testing.T, pkg string, handlers map[string]func(*testing.T, Case)) {
+	dir := os.Getenv("PENSTOCK_VECTORS")
+	if dir == "" {
+		t.Skip("PENSTOCK_VECTORS is not set: it names the folder with the golden vectors")
+	}
+	files, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		for _, c := range f.Cases {
+			owner, known := owners[c.Policy]
+			if owner != pkg && (known || pkg != Compat) {
+				continue
+			}
+			t.Run(strings.TrimSuffix(f.Name, ".json")+"/"+c.Name, func(t *testing.T) {
+				handle := handlers[c.Policy]
+				if !known {
+					t.Fatalf("policy %q is in no table: add it to internal/vectors/table.go", c.Policy)
+				}
+				if handle == nil {
+					t.Fatalf("policy %q has no handler in the test of %s", c.Policy, pkg)
+				}
+				handle(t, c)
+				if keys := c.Params.Unread(); len(keys) > 0 && !t.Failed() {
+					t.Errorf("params %q were not read: this form of %q is not known", keys, c.Policy)
+				}
+			})
+		}
+	}
+}
