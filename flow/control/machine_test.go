@@ -392,20 +392,3 @@ func TestFixedAndNoTimeout(t *testing.T) {
 	}
 	w.drain()
 }
-
-// TestHardLimitDoesNotWidenTheWindow: a window that is not what binds does not grow.
-func TestHardLimitDoesNotWidenTheWindow(t *testing.T) {
-	w := newLanes(t, control.Config{Window: window.Linear{Threshold: sec}}, 0, 0)
-	w.lane(0, true, control.Limits{InFlight: 3})
-	for range 400 {
-		w.fill()
-		w.now += ms
-		w.answer(w.running()[0], control.Delivered, 0)
-	}
-	w.fill()
-	// One step takes it past the limit; samples sent before that step allow one more.
-	if s := w.m.Status().Lanes[0]; s.Window > 5 || s.Gate != "limit" {
-		t.Errorf("window %v, gate %q; want at most 5 at a limit of 3, which binds", s.Window, s.Gate)
-	}
-	w.drain()
-}
