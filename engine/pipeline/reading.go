@@ -61,6 +61,9 @@ func quiet(ctx context.Context, err error) error {
 	return err
 }
 
+// oneKey orders everything on a single ordered lane; a batch of a thousand small files need not name them all.
+var oneKey = []string{"all"}
+
 // pass opens the batch's spans and hands it on. A batch that cannot be handed on because the route stops
 // stays opened and unsettled: it will be read again.
 func (r *route) pass(ctx context.Context, b *penstock.Batch) error {
@@ -77,7 +80,10 @@ func (r *route) pass(ctx context.Context, b *penstock.Batch) error {
 	err := r.books.open(b)
 	var keys []string
 	if err == nil && r.keyed {
-		keys = r.books.keysOf(b)
+		keys = oneKey
+		if !r.alone {
+			keys = r.books.keysOf(b)
+		}
 	}
 	r.mu.Unlock()
 	if err != nil {

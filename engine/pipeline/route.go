@@ -61,8 +61,10 @@ type route struct {
 	health   string
 	err      error
 	keyed    bool // items carry order keys
+	alone    bool // there is one lane, an ordered one: one key says as much as all partitions'
 	laneSet  []penstock.Lane
-	finisher []penstock.Partition // synced and settled, to be finished by the source
+	refusers map[*penstock.Batch]refuser // of batches that were rejected and are being cut or buried
+	finisher []penstock.Partition        // synced and settled, to be finished by the source
 }
 
 // The healths of a route.
@@ -84,7 +86,7 @@ func (r *route) run(ctx context.Context) error {
 		r.health = healthStopped
 	}
 	r.mu.Unlock()
-	if err != nil {
+	if err != nil && !r.once { // others go on, maybe for weeks, until Run returns it
 		r.host.log.Error("route stopped", "error", err)
 	}
 	return err
@@ -181,7 +183,7 @@ func (r *route) openSender() error {
 	}
 	sender, err := flow.New(flow.Options[*penstock.Batch]{
 		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon,
-		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failures.failed,
+		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failed,
 	})
 	if err != nil {
 		return err
@@ -190,6 +192,7 @@ func (r *route) openSender() error {
 	lanes := r.laneSet
 	r.sender = sender
 	r.keyed = r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes)
+	r.alone = len(lanes) == 1 && allOrdered(lanes)
 	r.mu.Unlock()
 	return sender.SetLanes(lanes)
 }

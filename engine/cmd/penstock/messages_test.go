@@ -44,7 +44,7 @@ func TestMessages(t *testing.T) {
 // logTime is what a log line of the default handler begins with.
 var logTime = regexp.MustCompile(`(?m)^time=\S+ `)
 
-// said is the exit code and what stands on stderr, log lines of level INFO left out.
+// said is the exit code and what stands on stdout and stderr, log lines of level INFO left out.
 func said(t *testing.T, config string) string {
 	t.Helper()
 	t.Chdir(wrongFolder(t))
@@ -59,7 +59,7 @@ func said(t *testing.T, config string) string {
 			lines = append(lines, line)
 		}
 	}
-	text := strings.TrimSuffix(strings.Join(lines, ""), "\n")
+	text := strings.TrimSuffix(got.out+strings.Join(lines, ""), "\n")
 	return "exit code " + string(rune('0'+got.code)) + "\n" + processID.ReplaceAllString(text, "process N")
 }
 

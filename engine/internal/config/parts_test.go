@@ -50,7 +50,6 @@ type httpOptions struct {
 	Weights   map[string]int    `yaml:"weights"`
 	TLS       tlsOptions        `yaml:"tls"`
 	Accept    string            `yaml:"accept" expr:"true"`
-	internal  int
 }
 
 func (o *httpOptions) Validate() error {
