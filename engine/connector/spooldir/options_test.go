@@ -64,7 +64,7 @@ func TestOpenRefused(t *testing.T) {
 	h := newHost(t, vfs.OS())
 	missing := filepath.Join(dir, "missing")
 	_, err := h.source(options(missing, nil)).Open(t.Context(), newStore().options(false))
-	want := fmt.Sprintf("spool_dir %q: the directory does not exist; make it, or correct path", missing)
+	want := fmt.Sprintf("%q: the directory does not exist; make it, or correct path", missing)
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("a missing directory: %v, want %s", err, want)
 	}

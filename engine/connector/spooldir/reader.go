@@ -100,7 +100,7 @@ func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
 		wait := r.untilScan(now)
 		if len(b.Spans) > 0 {
 			left := begun + r.o.Linger - now
-			if left <= 0 {
+			if left <= 0 || r.o.Once { // what is there now was listed: waiting would bring nothing
 				r.filler.Complete(b)
 				return nil
 			}
@@ -148,7 +148,20 @@ func (r *reader) untilScan(now time.Duration) time.Duration {
 	if r.due > 0 {
 		at = min(at, max(r.due, r.scanned+r.minSpacing()))
 	}
+	if r.o.Once && r.allSealed() {
+		at = min(at, r.scanned+r.minSpacing()) // the last listing, which ends the run
+	}
 	return at - now
+}
+
+// allSealed says whether every file that is known has been read to its end.
+func (r *reader) allSealed() bool {
+	for _, f := range r.byKey {
+		if !f.sealed {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *reader) minSpacing() time.Duration { return max(wakeSpacing, 2*r.took) }

@@ -264,7 +264,7 @@ func (r *reader) ended() (bool, error) {
 		return true, io.EOF
 	}
 	slices.SortFunc(failed, func(a, b *file) int { return cmp.Compare(a.name, b.name) })
-	return true, fmt.Errorf("spool_dir %q: %d files could not be read, the first is %q: %w; mend that and run again",
+	return true, fmt.Errorf("%q: %d files could not be read, the first is %q: %w; mend that and run again",
 		r.s.o.Path, len(failed), failed[0].name, failed[0].failed)
 }
 

@@ -109,9 +109,9 @@ func (s *source) acquire() (err error) {
 	}
 	dir, err := s.h.FS().OpenDir(s.o.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("spool_dir %q: the directory does not exist; make it, or correct path: %w", s.o.Path, err)
+		return fmt.Errorf("%q: the directory does not exist; make it, or correct path: %w", s.o.Path, err)
 	} else if err != nil {
-		return fmt.Errorf("spool_dir %q: open the directory: %w", s.o.Path, err)
+		return fmt.Errorf("%q: open the directory: %w", s.o.Path, err)
 	}
 	s.dir = dir
 	defer func() {
@@ -121,10 +121,10 @@ func (s *source) acquire() (err error) {
 	}()
 	if s.lock, err = dir.Lock(lockName, fmt.Sprintf("penstock, process %d", os.Getpid())); err != nil {
 		if errors.Is(err, vfs.ErrLocked) {
-			return fmt.Errorf("spool_dir %q: another instance reads it and holds %s; stop it, or give each one a directory: %w",
+			return fmt.Errorf("%q: another instance reads it and holds %s; stop it, or give each one a directory: %w",
 				s.o.Path, lockName, err)
 		}
-		return fmt.Errorf("spool_dir %q: take the lock %s (the directory has to be writable): %w", s.o.Path, lockName, err)
+		return fmt.Errorf("%q: take the lock %s (the directory has to be writable): %w", s.o.Path, lockName, err)
 	}
 	if s.o.Finished == finishedMove {
 		if err := s.openMoved(); err != nil {
@@ -141,22 +141,22 @@ func (s *source) acquire() (err error) {
 
 func (s *source) openMoved() (err error) {
 	if s.moved, err = s.h.FS().MakeDir(s.o.MoveTo, 0o700); err != nil {
-		return fmt.Errorf("spool_dir %q: open move_to: %w", s.o.Path, err)
+		return fmt.Errorf("%q: open move_to: %w", s.o.Path, err)
 	}
 	here, err := s.dir.Stat(".")
 	if err != nil {
-		return fmt.Errorf("spool_dir %q: %w", s.o.Path, err)
+		return fmt.Errorf("%q: %w", s.o.Path, err)
 	}
 	there, err := s.moved.Stat(".")
 	if err != nil {
-		return fmt.Errorf("spool_dir %q: move_to: %w", s.o.Path, err)
+		return fmt.Errorf("%q: move_to: %w", s.o.Path, err)
 	}
 	if here.Dev != there.Dev {
-		return fmt.Errorf("spool_dir %q: move_to %q is on another file system, where a file cannot be moved at once; "+
+		return fmt.Errorf("%q: move_to %q is on another file system, where a file cannot be moved at once; "+
 			"choose a directory beside path", s.o.Path, s.o.MoveTo)
 	}
 	if here.Ino == there.Ino && here.Ino != 0 {
-		return fmt.Errorf("spool_dir %q: move_to %q is the same directory", s.o.Path, s.o.MoveTo)
+		return fmt.Errorf("%q: move_to %q is the same directory", s.o.Path, s.o.MoveTo)
 	}
 	return nil
 }
