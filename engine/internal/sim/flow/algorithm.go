@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/internal/sim/peers"
 	"github.com/penstock-io/penstock/flow/dispatch"
 	"github.com/penstock-io/penstock/flow/window"
 )
@@ -38,10 +39,15 @@ func plain(a window.Algorithm) func(string) (window.Algorithm, error) {
 var algorithms = []algorithm{
 	{name: "linear", option: "per_ack or a threshold, such as linear:50ms", make: linear},
 	{name: "fixed", option: "batches, such as fixed:10", make: fixed},
+	{name: "vector_arc", make: plain(peers.VectorARC{})},
+	{name: "netflix_vegas", make: plain(peers.NetflixVegas{})},
+	{name: "netflix_gradient2", option: "min1: from 4, down to 1", make: gradient2},
+	{name: "reno", make: plain(peers.Reno{})},
 }
 
 var policies = []dispatch.Policy{
 	dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
+	peers.PeakEWMA{},
 }
 
 // DefaultDispatch is what an algorithm has that names none.
@@ -135,4 +141,15 @@ func (s *Spec) Title() string {
 		return s.Name
 	}
 	return s.Name + "+" + s.Dispatch
+}
+
+// gradient2 has a variant that can go below its default minimum of 20, which is more than most workers can take.
+func gradient2(option string) (window.Algorithm, error) {
+	switch option {
+	case "":
+		return peers.NetflixGradient2{}, nil
+	case "min1":
+		return peers.NetflixGradient2{Initial: 4, Min: 1}, nil
+	}
+	return nil, fmt.Errorf("%q is not min1", option)
 }
