@@ -39,12 +39,12 @@ func ExampleHadoopFailover() {
 	policy := compat.HadoopFailover{MaxFailovers: 15, MaxRetries: 10, DelayMillis: 500, MaxDelayMillis: 15000}
 	for _, text := range []string{"StandbyException", "SaslException", "SocketException"} {
 		decision := policy.Decide(compat.HadoopFailure{Err: compat.ParseJavaError(text)}, nil)
-		fmt.Println(text, decision.Action, decision.Delay, decision.Reason)
+		fmt.Printf("%s: %v after %v %q\n", text, decision.Action, decision.Delay, decision.Reason)
 	}
 	// Output:
-	// StandbyException failover 0s
-	// SaslException fail 0s SASL failure
-	// SocketException fail 0s the invoked method is not idempotent, and unable to determine whether it was invoked
+	// StandbyException: failover after 0s ""
+	// SaslException: fail after 0s "SASL failure"
+	// SocketException: fail after 0s "the invoked method is not idempotent, and unable to determine whether it was invoked"
 }
 
 func ExampleHadoopMultipleLinearRandom() {
