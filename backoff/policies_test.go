@@ -44,7 +44,9 @@ func TestLadders(t *testing.T) {
 		{backoff.Fixed(s), []time.Duration{s, s, s}},
 		{backoff.Linear(s, 2*s, 6*s), []time.Duration{s, 3 * s, 5 * s, 6 * s, 6 * s}},
 		{backoff.Exponential(ms, 3, 50*ms), []time.Duration{ms, 3 * ms, 9 * ms, 27 * ms, 50 * ms, 50 * ms}},
-		{backoff.Exponential(100, 1.5, 0), []time.Duration{100, 150, 225, 337, 506, 759}},
+		{
+			backoff.Exponential(100, 1.5, 0),
+			[]time.Duration{100, 150, 225, 337, 506, 759}},
 		{backoff.Exponential(1, 2, 0), append(powersOf2(), never, never)},
 		{backoff.Exponential(never/2, 3, 0), []time.Duration{never / 2, never, never}},
 		{backoff.Polynomial(ms, 2, 20*ms), []time.Duration{ms, 4 * ms, 9 * ms, 16 * ms, 20 * ms}},
@@ -54,7 +56,9 @@ func TestLadders(t *testing.T) {
 		{backoff.Table(), nil},
 		{backoff.Pattern(backoff.Point{From: 3, Delay: 5 * s}, backoff.Point{From: 1, Delay: s}), []time.Duration{0, s, s, 5 * s, 5 * s}},
 		{backoff.Recommended(40*ms, s).Plain(), []time.Duration{80 * ms, 180 * ms, 320 * ms, 500 * ms, 720 * ms, 980 * ms, s, s}},
-		{backoff.Recommended(3, 0).Plain(), []time.Duration{6, 13, 24, 37, 54}},
+		{
+			backoff.Recommended(3, 0).Plain(),
+			[]time.Duration{6, 13, 24, 37, 54}},
 	} {
 		n := len(c.want)
 		if got := waits(c.p, n+1); !slices.Equal(got[:min(n, len(got))], c.want) {
@@ -135,7 +139,10 @@ func TestCombinations(t *testing.T) {
 		{backoff.FirstNow(backoff.FirstNow(backoff.Table(s))), []time.Duration{0, 0, s}},
 		{backoff.Sum(backoff.Table(s, 2*s), endless), []time.Duration{2 * s, 3 * s}},
 		{backoff.Max(backoff.Table(s, 5*s), backoff.Fixed(3*s)), []time.Duration{3 * s, 5 * s}},
-		{backoff.Then(backoff.FirstNow(backoff.Linear(s, s, 0)), 3, backoff.FirstNow(backoff.Table(9*s))), []time.Duration{0, s, 2 * s, 0, 9 * s}},
+		{
+			backoff.Then(backoff.FirstNow(backoff.Linear(s, s, 0)), 3, backoff.FirstNow(backoff.Table(9*s))),
+			[]time.Duration{0, s, 2 * s, 0, 9 * s},
+		},
 	} {
 		if got := waits(c.p, 20); !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.p, got, c.want)
@@ -191,12 +198,24 @@ func TestSeeds(t *testing.T) {
 		p    backoff.Policy
 		want []time.Duration
 	}{
-		{backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Full(), []time.Duration{249309117, 51247548, 863685930, 1825999352, 1141559074, 7472472027}},
-		{backoff.Exponential(250*time.Millisecond, 1.5, 30*time.Second).Proportional(.3), []time.Duration{324585471, 285561396, 685244002, 1052831086, 1102655355, 2392857834}},
-		{backoff.Slotted(51200, 10, 16), []time.Duration{51200, 0, 307200, 716800, 460800, 3020800}},
-		{backoff.Decorrelated(time.Second, 30*time.Second), []time.Duration{2994472936, 1818261282, 4847534130, 13364391590, 9276303291, 26059784815}},
-		{backoff.DecorrelatedV2(time.Second, 30*time.Second), []time.Duration{1374267416, 114167905, 3698722074, 5564718007, 3169518190, 29745347376}},
-		{backoff.Random(time.Second), []time.Duration{997236467, 102495096, 863685930, 912999675, 285389768, 934059003}},
+		{
+			backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Full(),
+			[]time.Duration{249309117, 51247548, 863685930, 1825999352, 1141559074, 7472472027}},
+		{
+			backoff.Exponential(250*time.Millisecond, 1.5, 30*time.Second).Proportional(.3),
+			[]time.Duration{324585471, 285561396, 685244002, 1052831086, 1102655355, 2392857834}},
+		{
+			backoff.Slotted(51200, 10, 16),
+			[]time.Duration{51200, 0, 307200, 716800, 460800, 3020800}},
+		{
+			backoff.Decorrelated(time.Second, 30*time.Second),
+			[]time.Duration{2994472936, 1818261282, 4847534130, 13364391590, 9276303291, 26059784815}},
+		{
+			backoff.DecorrelatedV2(time.Second, 30*time.Second),
+			[]time.Duration{1374267416, 114167905, 3698722074, 5564718007, 3169518190, 29745347376}},
+		{
+			backoff.Random(time.Second),
+			[]time.Duration{997236467, 102495096, 863685930, 912999675, 285389768, 934059003}},
 	} {
 		within := time.Duration(0)
 		if _, floats := c.p.(backoff.Smooth); floats {
