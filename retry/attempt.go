@@ -1,10 +1,11 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"reflect"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Attempt tells an operation where it stands in its sequence.
@@ -53,8 +54,9 @@ func (m *mark) Value(key any) any {
 	return m.Context.Value(key)
 }
 
-// recent is the mark of the context that was used last and before that: loops call with one context again and again.
-// lastSeen holds only the address of the context seen last, so that a context of one use is neither kept nor alive.
+// recent is the mark of the context that calls came with lately: loops call with one context again and again. It is
+// replaced only by a context that came twice in a row, so that one of a single use is not kept alive; of the one seen
+// last, lastSeen has only the address.
 var (
 	recent   atomic.Pointer[mark]
 	lastSeen atomic.Uintptr
@@ -62,43 +64,63 @@ var (
 	background = &mark{Context: context.Background(), number: 1}
 )
 
-// first returns the mark of the first attempt below ctx.
-func first(ctx context.Context, key string) *mark {
-	if m := recent.Load(); m != nil && key == "" && m.Context == ctx {
+// words is an interface value as the compiler lays it out: its type, and the address of what it holds.
+type words struct{ table, data uintptr }
+
+// same reports whether two contexts are one, by the words of their interface values. It only reads them. What == does
+// beyond that, calling the type's comparison, costs as much as all the rest of Do, and panics for types that cannot be
+// compared. The address cannot be that of a new context, as the mark keeps the old one alive.
+func same(a, b *context.Context) bool {
+	return *(*words)(unsafe.Pointer(a)) == *(*words)(unsafe.Pointer(b))
+}
+
+// known returns the mark of the first attempt below ctx if ctx is the recent context, else nil. It is small enough to
+// be compiled into Do.
+func known(ctx context.Context) *mark {
+	if m := recent.Load(); m != nil && same(&m.Context, &ctx) {
 		return m
+	}
+	return nil
+}
+
+// first returns the mark of the first attempt below ctx.
+func first(ctx context.Context) *mark {
+	if m := known(ctx); m != nil {
+		return m
+	}
+	return unseen(ctx, "")
+}
+
+// begins is first for a sequence that may have a key.
+func begins(ctx context.Context, key string) *mark {
+	if key == "" {
+		return first(ctx)
 	}
 	return unseen(ctx, key)
 }
 
-// unseen makes or finds the mark of a context that is not the recent one. Only contexts that are pointers are
-// compared with others, as comparing may panic for the rest.
+// unseen makes or finds the mark of a context that is not the recent one.
 func unseen(ctx context.Context, key string) *mark {
-	if key == "" {
-		if ctx == context.Background() {
-			return background
-		}
-		if outer, ok := ctx.(*mark); ok {
-			if m := outer.inner.Load(); m != nil {
-				return m
-			}
+	outer, within := ctx.(*mark)
+	if within && key == "" {
+		if m := outer.inner.Load(); m != nil {
+			return m
 		}
 	}
-	m := &mark{Context: ctx, number: 1, key: key}
-	outer, ok := ctx.Value(markKey{}).(*mark)
-	if ok {
+	m := background
+	if key != "" || !same(&m.Context, &ctx) {
+		m = &mark{Context: ctx, number: 1, key: key}
+	}
+	if above, ok := ctx.Value(markKey{}).(*mark); ok {
 		m.inside = true
-		if key == "" {
-			m.key = outer.key
-		}
+		m.key = cmp.Or(key, above.key)
 	}
-	switch {
+	switch data := (*words)(unsafe.Pointer(&ctx)).data; {
 	case key != "":
-	case ok && ctx == context.Context(outer):
+	case within:
 		outer.inner.CompareAndSwap(nil, m)
-	default:
-		if v := reflect.ValueOf(ctx); v.Kind() == reflect.Pointer && lastSeen.Swap(v.Pointer()) == v.Pointer() {
-			recent.Store(m)
-		}
+	case lastSeen.Swap(data) == data:
+		recent.Store(m)
 	}
 	return m
 }

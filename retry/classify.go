@@ -131,28 +131,56 @@ func After(d time.Duration, err error) error {
 	return &note{cause: err, after: d}
 }
 
-// noteOf finds the instruction in err. Of a retry that gave up inside, only the last failure speaks: the hints of
-// earlier ones are past.
-func noteOf(err error) (n *note, ok bool) {
-	switch e := err.(type) {
-	case *note:
-		return e, true
-	case *Error:
-		if e.Last == nil {
-			return nil, false
+// hinted is an error that knows how long its server wants to be left alone; 0 means it did not say.
+type hinted interface {
+	error
+	RetryAfter() time.Duration
+}
+
+// inspect finds the first instruction and the first hint in err and its causes, in one walk: it is done for every
+// failure. Of a retry that gave up inside, only the last failure speaks: the hints of earlier ones are past.
+func inspect(err error) (n *note, after time.Duration) {
+	for err != nil {
+		switch e := err.(type) {
+		case *note:
+			if after == 0 {
+				after = e.after
+			}
+			return e, after
+		case *Error:
+			err = e.Last
+			continue
 		}
-		return noteOf(e.Last)
+		if after == 0 {
+			if h, ok := err.(hinted); ok {
+				after = h.RetryAfter()
+			}
+		}
+		switch e := err.(type) {
+		case interface{ Unwrap() error }:
+			err = e.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, cause := range e.Unwrap() {
+				inner, hint := inspect(cause)
+				if after == 0 {
+					after = hint
+				}
+				if inner != nil {
+					return inner, after
+				}
+			}
+			return nil, after
+		default:
+			return nil, after
+		}
 	}
-	if inner, ok := errors.AsType[*Error](err); ok && inner.Last != nil {
-		return noteOf(inner.Last)
-	}
-	return errors.AsType[*note](err)
+	return nil, after
 }
 
 // classify decides about the failure of an attempt.
 func (r *Retrier) classify(err error, attempt int) Decision {
-	n, noted := noteOf(err)
-	if noted && n.permanent {
+	n, after := inspect(err)
+	if n != nil && n.permanent {
 		return Decision{Action: Fail}
 	}
 	var d Decision
@@ -166,24 +194,7 @@ func (r *Retrier) classify(err error, attempt int) Decision {
 		d.Action = Fail
 	}
 	if d.After == 0 {
-		d.After = hintIn(err, n)
+		d.After = after
 	}
 	return d
-}
-
-// hinted is an error that knows how long its server wants to be left alone; 0 means it did not say.
-type hinted interface {
-	error
-	RetryAfter() time.Duration
-}
-
-// hintIn returns the wait that err asks for; n is the note in it, or nil.
-func hintIn(err error, n *note) time.Duration {
-	if n != nil {
-		return n.after
-	}
-	if h, ok := errors.AsType[hinted](err); ok {
-		return h.RetryAfter()
-	}
-	return 0
 }

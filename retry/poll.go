@@ -57,51 +57,51 @@ func Poll[T any](ctx context.Context, probe func(context.Context) (T, Verdict, e
 		value, verdict, err = probe(ctx)
 		return err
 	}
-	s := sequence{r: &r, inPoll: true}
-	stop := s.begin(ctx)
+	s := sequence{inPoll: true}
+	stop := s.begin(ctx, &r)
 	if stop == nil && r.WaitFirst {
-		stop = s.next(ctx, nil, step{Decision: Decision{Action: Retry}, waited: true, patient: true})
+		stop = s.next(ctx, &r, nil, step{Decision: Decision{Action: Retry}, waited: true, patient: true})
 	}
 	for stop == nil {
-		err := s.poll(ask, &verdict)
+		err := s.poll(&r, ask, &verdict)
 		if verdict == Success || verdict == ByError && err == nil {
 			return value, err
 		}
-		st, failure := s.judge(verdict, err)
-		stop = s.next(ctx, failure, st)
+		st, failure := s.judge(&r, verdict, err)
+		stop = s.next(ctx, &r, failure, st)
 	}
-	return zero, s.error(stop)
+	return zero, s.error(&r, stop)
 }
 
 // poll makes one poll; its verdict, not its error, says whether the service has served it.
-func (s *sequence) poll(ask func(context.Context) error, verdict *Verdict) error {
-	err := s.call(ask)
+func (s *sequence) poll(r *Retrier, ask func(context.Context) error, verdict *Verdict) error {
+	err := s.call(r, ask)
 	switch {
 	case *verdict == Success || *verdict == ByError && err == nil:
-		s.ends(nil)
+		s.ends(r, nil)
 	case *verdict == NotReady:
-		s.give(s.tries, Served)
+		s.give(r, s.tries, Served)
 	default:
-		s.give(s.tries, Failed)
+		s.give(r, s.tries, Failed)
 	}
 	return err
 }
 
 // judge turns a verdict into a step of the plan, and its error into one that says the verdict.
-func (s *sequence) judge(v Verdict, err error) (step, error) {
+func (s *sequence) judge(r *Retrier, v Verdict, err error) (step, error) {
 	if v == ByError {
-		return step{Decision: s.r.classify(err, s.tries)}, err
+		return step{Decision: r.classify(err, s.tries)}, err
 	}
 	d := Decision{Action: Retry}
 	failure := verdictError(v)
 	if err != nil {
-		n, _ := noteOf(err)
-		if d.After = hintIn(err, n); n != nil && n.permanent {
+		n, after := inspect(err)
+		if d.After = after; n != nil && n.permanent {
 			d.Action = Fail
 		}
 		failure = fmt.Errorf("%w: %w", failure, err)
 	}
-	if v >= Fatal || v == ServerError && s.r.StopOnServerError {
+	if v >= Fatal || v == ServerError && r.StopOnServerError {
 		d.Action = Fail
 	}
 	return step{Decision: d, waited: v == NotReady, patient: v == NotReady || v == Throttled}, failure

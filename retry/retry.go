@@ -164,15 +164,27 @@ func configure(opts []Option) (r Retrier) {
 	return r
 }
 
-// standard serves the calls without options.
+// standard has the settings of calls without options.
 var standard Retrier
 
 // Do runs op until it returns nil, at most ten times by default, waiting in between. The error is an *Error that
 // tells why it stopped and keeps what op returned; errors.Is and errors.AsType look through it.
 func Do(ctx context.Context, op func(context.Context) error, opts ...Option) error {
-	if len(opts) == 0 {
-		return standard.Do(ctx, op)
+	// A known context and no options: the path of nearly every call, which has nothing to set up.
+	m := known(ctx)
+	if m == nil || len(opts) > 0 || ctx.Err() != nil {
+		return doSlowly(ctx, op, opts)
 	}
+	if err := op(m); err != nil {
+		return standard.again(ctx, op, m, err)
+	}
+	return nil
+}
+
+// doSlowly stands alone to keep the stack frame of Do small.
+//
+//go:noinline
+func doSlowly(ctx context.Context, op func(context.Context) error, opts []Option) error {
 	r := configure(opts)
 	return r.Do(ctx, op)
 }
@@ -184,13 +196,7 @@ func Value[T any](ctx context.Context, op func(context.Context) (T, error), opts
 		v, err = op(ctx)
 		return err
 	}
-	var err error
-	if len(opts) == 0 {
-		err = standard.Do(ctx, keep)
-	} else {
-		r := configure(opts)
-		err = r.Do(ctx, keep)
-	}
+	err := Do(ctx, keep, opts...)
 	if err != nil {
 		var zero T
 		return zero, err
@@ -203,13 +209,11 @@ func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error 
 	if r.watched() || ctx.Err() != nil {
 		return r.whole(ctx, op)
 	}
-	// The first attempt of an unwatched call has nothing to set up: this is the path of nearly every call.
-	m := first(ctx, "")
-	err := op(m)
-	if err == nil {
-		return nil
+	m := first(ctx)
+	if err := op(m); err != nil {
+		return r.again(ctx, op, m, err)
 	}
-	return r.again(ctx, op, m, err)
+	return nil
 }
 
 // watched reports whether the call has to be looked after from its start.
@@ -219,10 +223,10 @@ func (r *Retrier) watched() bool {
 
 // again takes over after the first attempt has failed.
 func (r *Retrier) again(ctx context.Context, op func(context.Context) error, m *mark, err error) error {
-	s := sequence{r: r, mark: m, tries: 1, plan: plan{row: 1}}
+	s := sequence{mark: m, tries: 1, plan: plan{row: 1}}
 	for {
-		if stop := s.failed(ctx, err); stop != nil {
-			return s.error(stop)
+		if stop := s.failed(ctx, r, err); stop != nil {
+			return s.error(r, stop)
 		}
 		if err = op(s.mark); err == nil {
 			return nil
@@ -234,14 +238,14 @@ func (r *Retrier) again(ctx context.Context, op func(context.Context) error, m *
 
 // whole is the call with everything on: clock, budget, events, timeouts.
 func (r *Retrier) whole(ctx context.Context, op func(context.Context) error) error {
-	s := sequence{r: r}
-	stop := s.begin(ctx)
+	var s sequence
+	stop := s.begin(ctx, r)
 	for stop == nil {
-		err := s.run(op)
+		err := s.run(r, op)
 		if err == nil {
 			return nil
 		}
-		stop = s.failed(ctx, err)
+		stop = s.failed(ctx, r, err)
 	}
-	return s.error(stop)
+	return s.error(r, stop)
 }

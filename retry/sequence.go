@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// sequence carries out one retry: it asks the plan, the budget and the clock, and waits. One goroutine uses it.
+// sequence carries out one retry: it asks the plan, the budget and the clock, and waits. One goroutine uses it. The
+// settings are passed beside it: in a field they would have to live on the heap.
 type sequence struct {
-	r    *Retrier
 	mark *mark // of the attempt that runs or comes next
 	plan
 	tries    int // attempts that were made
@@ -40,11 +40,11 @@ type runtimeSource struct{}
 func (runtimeSource) Uint64() uint64 { return rand.Uint64() }
 
 // begin asks for the first attempt of a watched call.
-func (s *sequence) begin(ctx context.Context) (stop error) {
-	s.mark = first(ctx, s.r.Key)
+func (s *sequence) begin(ctx context.Context, r *Retrier) (stop error) {
+	s.mark = begins(ctx, r.Key)
 	s.started, s.clocked = time.Now(), true
 	if stop = ended(ctx); stop == nil {
-		stop = s.take(1, 0)
+		stop = s.take(r, 1, 0)
 	}
 	return stop
 }
@@ -59,11 +59,11 @@ func (s *sequence) elapsed() time.Duration {
 }
 
 // take asks the budget for attempt n.
-func (s *sequence) take(n, cost int) error {
-	if s.r.Budget == nil {
+func (s *sequence) take(r *Retrier, n, cost int) error {
+	if r.Budget == nil {
 		return nil
 	}
-	if !s.r.Budget.Take(n, cost) {
+	if !r.Budget.Take(n, cost) {
 		return ErrBudget
 	}
 	s.granted, s.spent = true, cost
@@ -71,33 +71,33 @@ func (s *sequence) take(n, cost int) error {
 }
 
 // give tells the budget how the granted attempt ended.
-func (s *sequence) give(n int, res Result) {
+func (s *sequence) give(r *Retrier, n int, res Result) {
 	if s.granted {
 		s.granted = false
-		s.r.Budget.Give(n, s.spent, res)
+		r.Budget.Give(n, s.spent, res)
 	}
 }
 
 // run makes one attempt and notes how it ended.
-func (s *sequence) run(op func(context.Context) error) error {
-	err := s.call(op)
-	s.ends(err)
+func (s *sequence) run(r *Retrier, op func(context.Context) error) error {
+	err := s.call(r, op)
+	s.ends(r, err)
 	return err
 }
 
 // call makes one attempt. A panic of op passes through, after the budget has been told.
-func (s *sequence) call(op func(context.Context) error) error {
+func (s *sequence) call(r *Retrier, op func(context.Context) error) error {
 	ctx := context.Context(s.mark)
-	if s.r.AttemptTimeout > 0 {
+	if r.AttemptTimeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(s.mark, s.r.AttemptTimeout, ErrAttemptTimeout)
+		ctx, cancel = context.WithTimeoutCause(s.mark, r.AttemptTimeout, ErrAttemptTimeout)
 		defer cancel()
 	}
-	s.starts()
+	s.starts(r)
 	returned := false
 	defer func() {
 		if !returned {
-			s.give(s.tries, Failed)
+			s.give(r, s.tries, Failed)
 		}
 	}()
 	err := op(ctx)
@@ -106,37 +106,36 @@ func (s *sequence) call(op func(context.Context) error) error {
 }
 
 // starts notes that an attempt begins.
-func (s *sequence) starts() {
+func (s *sequence) starts(r *Retrier) {
 	s.tries++
 	s.row++
-	if s.r.OnEvent != nil {
-		s.r.OnEvent(Event{Kind: AttemptStarted, Attempt: s.mark.attempt(), Elapsed: s.elapsed()})
+	if r.OnEvent != nil {
+		r.OnEvent(Event{Kind: AttemptStarted, Attempt: s.mark.attempt(), Elapsed: s.elapsed()})
 	}
 }
 
 // ends notes how the attempt ended; a success is the end of the sequence.
-func (s *sequence) ends(err error) {
+func (s *sequence) ends(r *Retrier, err error) {
 	if err != nil {
-		s.give(s.tries, Failed)
+		s.give(r, s.tries, Failed)
 		return
 	}
-	s.give(s.tries, Served)
-	if s.r.OnEvent != nil {
-		s.r.OnEvent(Event{Kind: Succeeded, Attempt: s.mark.attempt(), Elapsed: s.elapsed()})
+	s.give(r, s.tries, Served)
+	if r.OnEvent != nil {
+		r.OnEvent(Event{Kind: Succeeded, Attempt: s.mark.attempt(), Elapsed: s.elapsed()})
 	}
 }
 
 // failed decides about a failure and waits. nil: make the next attempt, with the context s.mark.
-func (s *sequence) failed(ctx context.Context, err error) (stop error) {
-	return s.next(ctx, err, step{Decision: s.r.classify(err, s.tries)})
+func (s *sequence) failed(ctx context.Context, r *Retrier, err error) (stop error) {
+	return s.next(ctx, r, err, step{Decision: r.classify(err, s.tries)})
 }
 
 // next decides, asks the budget, and waits.
-func (s *sequence) next(ctx context.Context, err error, st step) (stop error) {
+func (s *sequence) next(ctx context.Context, r *Retrier, err error, st step) (stop error) {
 	if err != nil {
 		s.failures.add(err)
 	}
-	r := s.r
 	if r.MaxElapsed > 0 || r.MaxFailing > 0 {
 		st.now = s.elapsed()
 	}
@@ -150,7 +149,7 @@ func (s *sequence) next(ctx context.Context, err error, st step) (stop error) {
 		}
 	}
 	if stop == nil && !st.waited {
-		stop = s.take(s.tries+1, st.Cost)
+		stop = s.take(r, s.tries+1, st.Cost)
 		if stop != nil && s.inPoll {
 			// Who polls asks again at once when we return: without this wait an empty budget would speed it up.
 			s.sleep(ctx, wait)
@@ -168,37 +167,37 @@ func (s *sequence) next(ctx context.Context, err error, st step) (stop error) {
 		r.OnEvent(Event{Kind: kind, Attempt: s.mark.attempt(), Action: st.Action, Wait: wait, Elapsed: s.elapsed(), Err: err})
 	}
 	if stop = s.sleep(ctx, wait); stop == nil && st.Action == Refresh {
-		stop = s.refresh(ctx)
+		stop = s.refresh(ctx, r)
 	}
 	if stop != nil {
-		s.give(s.tries+1, NotMade)
+		s.give(r, s.tries+1, NotMade)
 		return stop
 	}
 	if s.tries > 0 {
-		s.mark = s.mark.following(s.target())
+		s.mark = s.mark.following(s.target(r))
 	}
 	return nil
 }
 
 // refresh renews what was stale. Its failure is kept, and leaves the next attempt to fail again unless it is Permanent.
-func (s *sequence) refresh(ctx context.Context) (stop error) {
-	err := s.r.Refresh(s.mark)
+func (s *sequence) refresh(ctx context.Context, r *Retrier) (stop error) {
+	err := r.Refresh(s.mark)
 	if err == nil {
 		return ended(ctx)
 	}
 	s.failures.add(err)
-	if n, noted := noteOf(err); noted && n.permanent {
+	if n, _ := inspect(err); n != nil && n.permanent {
 		return ErrPermanent
 	}
 	return ended(ctx)
 }
 
 // target is the service that the next attempt should use.
-func (s *sequence) target() int {
-	if s.r.Targets <= 1 {
+func (s *sequence) target(r *Retrier) int {
+	if r.Targets <= 1 {
 		return 0
 	}
-	return s.moves % s.r.Targets
+	return s.moves % r.Targets
 }
 
 // yieldEvery is how many attempts without a wait may follow each other before other goroutines get their turn.
@@ -230,7 +229,7 @@ func (s *sequence) sleep(ctx context.Context, d time.Duration) error {
 }
 
 // error makes the error of a sequence that stopped.
-func (s *sequence) error(stop error) error {
+func (s *sequence) error(r *Retrier, stop error) error {
 	e := &Error{Stop: stop, Attempts: s.tries, Waited: s.slept, Errs: s.failures.list()}
 	if len(e.Errs) > 0 {
 		e.Last = e.Errs[len(e.Errs)-1]
@@ -241,8 +240,8 @@ func (s *sequence) error(stop error) error {
 	if s.clocked {
 		e.Elapsed = time.Since(s.started)
 	}
-	if s.r.OnEvent != nil {
-		s.r.OnEvent(Event{Kind: Stopped, Attempt: s.mark.attempt(), Elapsed: e.Elapsed, Err: e.Last, Stop: stop})
+	if r.OnEvent != nil {
+		r.OnEvent(Event{Kind: Stopped, Attempt: s.mark.attempt(), Elapsed: e.Elapsed, Err: e.Last, Stop: stop})
 	}
 	return e
 }
