@@ -3,6 +3,7 @@
 package retry
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
@@ -137,50 +138,46 @@ type hinted interface {
 	RetryAfter() time.Duration
 }
 
-// inspect finds the first instruction and the first hint in err and its causes, in one walk: it is done for every
-// failure. Of a retry that gave up inside, only the last failure speaks: the hints of earlier ones are past.
-func inspect(err error) (n *note, after time.Duration) {
+// inspect reads err and its causes in one walk, as it is done for every failure: whether one of them is marked as
+// permanent, and the first hint of a wait. Of a retry that gave up inside, only the last failure speaks: the hints of
+// earlier ones are past.
+func inspect(err error) (permanent bool, after time.Duration) {
 	for err != nil {
 		switch e := err.(type) {
 		case *note:
-			if after == 0 {
-				after = e.after
+			if e.permanent {
+				return true, after
 			}
-			return e, after
+			after, err = cmp.Or(after, e.after), e.cause
+			continue
 		case *Error:
 			err = e.Last
 			continue
-		}
-		if after == 0 {
-			if h, ok := err.(hinted); ok {
-				after = h.RetryAfter()
-			}
+		case hinted:
+			after = cmp.Or(after, e.RetryAfter())
 		}
 		switch e := err.(type) {
 		case interface{ Unwrap() error }:
 			err = e.Unwrap()
+			continue
 		case interface{ Unwrap() []error }:
 			for _, cause := range e.Unwrap() {
-				inner, hint := inspect(cause)
-				if after == 0 {
-					after = hint
+				final, hint := inspect(cause)
+				if final {
+					return true, after
 				}
-				if inner != nil {
-					return inner, after
-				}
+				after = cmp.Or(after, hint)
 			}
-			return nil, after
-		default:
-			return nil, after
 		}
+		break
 	}
-	return nil, after
+	return false, after
 }
 
 // classify decides about the failure of an attempt.
 func (r *Retrier) classify(err error, attempt int) Decision {
-	n, after := inspect(err)
-	if n != nil && n.permanent {
+	permanent, after := inspect(err)
+	if permanent {
 		return Decision{Action: Fail}
 	}
 	var d Decision

@@ -95,8 +95,8 @@ func (s *sequence) judge(r *Retrier, v Verdict, err error) (step, error) {
 	d := Decision{Action: Retry}
 	failure := verdictError(v)
 	if err != nil {
-		n, after := inspect(err)
-		if d.After = after; n != nil && n.permanent {
+		var permanent bool
+		if permanent, d.After = inspect(err); permanent {
 			d.Action = Fail
 		}
 		failure = fmt.Errorf("%w: %w", failure, err)

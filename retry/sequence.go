@@ -186,7 +186,7 @@ func (s *sequence) refresh(ctx context.Context, r *Retrier) (stop error) {
 		return ended(ctx)
 	}
 	s.failures.add(err)
-	if n, _ := inspect(err); n != nil && n.permanent {
+	if permanent, _ := inspect(err); permanent {
 		return ErrPermanent
 	}
 	return ended(ctx)
