@@ -4,6 +4,7 @@ package backoff
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"time"
 )
@@ -123,9 +124,17 @@ type Smooth struct {
 // Duration; Polly cuts to it after the draw, here the policy stops growing where its longest wait reaches it and draws
 // again what is above. It computes in floats.
 func DecorrelatedV2(base, max time.Duration) Smooth {
-	p := Smooth{base: base, max: max}
-	_, limit := p.limits()
-	for p.held < 1000 && p.wait(float64(p.held)+1, float64(p.held)-1) < limit {
+	return Smooth{base: base, max: max}.hold()
+}
+
+// hold sets the step at which the highest wait reaches the cap.
+func (p Smooth) hold() Smooth {
+	base, limit := p.limits()
+	if base == 0 {
+		return p
+	}
+	p.held = uint32(max(bits.Len64(uint64(limit/base))-3, 0)) // the highest wait is about base * 2^held: begin before
+	for p.wait(float64(p.held)+1, float64(p.held)-1) < limit {
 		p.held++
 	}
 	return p
