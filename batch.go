@@ -2,6 +2,7 @@ package penstock
 
 import (
 	"bytes"
+	"cmp"
 	"sync"
 	"sync/atomic"
 )
@@ -11,7 +12,8 @@ import (
 type Batch struct {
 	Data    []byte   // arena: first the spans' raw bytes, whole records with their line ends; behind them what processors wrote
 	Spans   []Span   // what it covers, in order
-	Origins int      // source records in it, the unit of every counter; set by the Reader (one bytes.Count), kept by Cut and Pick
+	Origins int      // source records in it, the unit of every counter; set by the Reader, kept by Cut and Pick
+	Added   int      // bytes in Data that the source does not have: line ends that the Reader added; set by it
 	Names   []string // of fields
 	Fields  []Field
 	Records []Record // empty until Split
@@ -24,6 +26,7 @@ type Batch struct {
 	lo, hi  uint32 // the raw bytes that are this batch's: Data[lo:hi]; hi 0 means all that the spans count
 	changed bool   // a record was dropped, buried, added or parsed: the raw bytes are not the whole truth
 	reasons map[int]error
+	spare   []byte // a former Payload's memory
 }
 
 // Limits say when a batch is full.
@@ -158,6 +161,9 @@ func (b *Batch) Reason(i int) error { return b.reasons[i] }
 // Parsed tells that records were given fields, so that their raw bytes are not the whole truth any more.
 func (b *Batch) Parsed() { b.changed = true }
 
+// Untouched says whether every record is as it was read: none dropped, buried, added or parsed.
+func (b *Batch) Untouched() bool { return !b.changed }
+
 // Kept counts the records that go to the sink; before Split, the origins.
 func (b *Batch) Kept() int {
 	if len(b.Records) == 0 || !b.changed {
@@ -173,6 +179,12 @@ func (b *Batch) Kept() int {
 		}
 	}
 	return n
+}
+
+// Encode sets Payload to what e makes of the batch, in memory that is used again. It belongs to the batch's one owner.
+func (b *Batch) Encode(e Encoder) (err error) {
+	b.Payload, err = e.Encode(b.spare[:0], b)
+	return err
 }
 
 // Retain adds a reference.
@@ -203,6 +215,8 @@ func (b *Batch) Release() {
 // Pool keeps the arenas of released batches, the last used first, because it is still in the processor's
 // cache. It is safe for concurrent use.
 type Pool struct {
+	// Freed, when set, is called with each batch whose last reference was given back, before its memory is reused.
+	Freed func(b *Batch)
 	// Poison overwrites released arenas with 0xDB, so that who reads a batch after its last Release is found
 	// out. For tests.
 	Poison bool
@@ -236,6 +250,9 @@ func (p *Pool) Get(l Limits) *Batch {
 const overgrown = 4
 
 func (p *Pool) put(b *Batch) {
+	if p.Freed != nil {
+		p.Freed(b)
+	}
 	if p.Poison {
 		poison(b.Data)
 		poison(b.Payload)
@@ -244,16 +261,13 @@ func (p *Pool) put(b *Batch) {
 		b.Data = nil
 	}
 	clear(b.Spans)
+	if b.Payload != nil {
+		b.spare = b.Payload
+	}
 	*b = Batch{
-		Data: b.Data[:0], Spans: b.Spans[:0], Names: b.Names[:0], Fields: b.Fields[:0], Records: b.Records[:0], Payload: b.Payload[:0], pool: p,
+		Data: b.Data[:0], Spans: b.Spans[:0], Names: b.Names[:0], Fields: b.Fields[:0], Records: b.Records[:0], spare: b.spare[:0], pool: p,
 	}
-	if b.Payload != nil && cap(b.Payload) == 0 {
-		b.Payload = nil
-	}
-	keep := p.Keep
-	if keep == 0 {
-		keep = 16
-	}
+	keep := cmp.Or(p.Keep, 16)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.free) < keep {

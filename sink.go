@@ -18,6 +18,12 @@ type Attempt = flow.Attempt[*Batch]
 // Split settles a batch in part; see [flow.Split]. Make its items with [Piece].
 type Split = flow.Split[*Batch]
 
+// Piece returns b, cut from a delivered batch by [Batch.Cut] or [Batch.Pick], as an item of a [Split]. It has no Keys: the
+// Sender gives it those of the item whose place it takes.
+func Piece(b *Batch) flow.Item[*Batch] {
+	return flow.Item[*Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes()}
+}
+
 // Processor changes records between source and sink. One instance serves one goroutine; it keeps nothing
 // between calls and moves nothing between batches, so that any instance may get any batch.
 type Processor interface {
@@ -55,6 +61,13 @@ type SinkOptions struct {
 // several goroutines at once. Pieces of a batch (Cut, Pick) have no Payload: Deliver then encodes for itself.
 type Encoder interface {
 	Encode(dst []byte, b *Batch) ([]byte, error)
+}
+
+// Placed is an optional part of a Sink whose ordered lane counts from what it found: a file that already held something.
+// After Open the engine asks for StartPlace and, where it is not the Place that it gave, has it durable in the checkpoint
+// before the first Deliver; else a kill before the first settle would count as found what was delivered in vain.
+type Placed interface {
+	StartPlace() string
 }
 
 // Syncer is an optional part of a Sink: what was delivered without being durable (`fsync: interval`) is durable when

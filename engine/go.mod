@@ -4,5 +4,15 @@ go 1.26
 
 require github.com/penstock-io/penstock v0.0.0
 
+require go.yaml.in/yaml/v4 v4.0.0
+
+require (
+	github.com/klauspost/compress v1.20.3
+	github.com/spf13/cobra v1.10.2
+	github.com/spf13/pflag v1.0.9
+)
+
+require github.com/inconshreveable/mousetrap v1.1.0 // indirect
+
 // Until the first release the two modules move together; docs/adr/0002-two-modules.md.
 replace github.com/penstock-io/penstock => ../

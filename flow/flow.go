@@ -82,6 +82,14 @@ type Settlement struct {
 	Buried   bool   // a dead letter: Options.Bury made it durable
 }
 
+// Failure is an attempt that did not deliver.
+type Failure struct {
+	Lane    string
+	Number  int             // of the attempt; the item's first is 1
+	Outcome control.Outcome // Misconfigured is the one that people must look at
+	Err     error           // what Deliver returned; a *PanicError where it panicked
+}
+
 // Options is what a Sender needs. Lanes and Settled are required.
 type Options[T any] struct {
 	Lanes    []Lane[T]      // may be empty at first: SetLanes
@@ -94,10 +102,14 @@ type Options[T any] struct {
 	// of the item runs.
 	Bisect func(it Item[T], refusal error) []Item[T]
 	// Bury makes a refused item durable elsewhere before it returns; an error stops the Sender. It runs on a
-	// goroutine of its own. nil: a refusal stops the Sender.
+	// goroutine of its own, one call at a time. nil: a refusal stops the Sender.
 	Bury func(ctx context.Context, it Item[T], refusal error) error
 	// Settled is called once for each item, on the loop: it must not block.
 	Settled func(it Item[T], s Settlement)
+	// Failed is called on the loop for each attempt that did not deliver, but for those that the Sender ended
+	// itself because their item had settled or it stops. It is the one place where the error of a retryable
+	// attempt is seen: log it there. It may be nil and must not block.
+	Failed func(it Item[T], f Failure)
 	// Released is called once for each item that the Sender has ever held (from Next, Bisect or Split), after
 	// its settle or its replacement by pieces, when no attempt of it runs any more, and for what is left over
 	// when Run ends: now its memory may be reused. It may be nil and must not block.

@@ -1,9 +1,16 @@
 package flow
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
+
+// ErrAbandoned is the cause with which an attempt's context ends at Options.Abandon.
+var ErrAbandoned = errors.New("flow: attempt abandoned, it took too long")
+
+// ErrSuperseded is the cause with which an attempt's context ends when another attempt has settled its item.
+var ErrSuperseded = errors.New("flow: attempt abandoned, another one has settled the item")
 
 // Throttled says that the worker is alive but full: its gate closes until After has passed. It is no failure
 // and no sample of its round trip.
@@ -47,8 +54,31 @@ func (e *Misconfigured) Unwrap() error { return e.Err }
 
 // Error counts the parts.
 func (e *Split[T]) Error() string {
-	return fmt.Sprintf("settled in part (%d delivered, %d to be sent again, %d refused): %v", len(e.Done), len(e.Rest), len(e.Refused), e.Err)
+	return fmt.Sprintf("settled in part (%d delivered, %d to be sent again, %d refused): %v",
+		len(e.Done), len(e.Rest), len(e.Refused), e.Err)
 }
 
 // Unwrap returns the cause.
 func (e *Split[T]) Unwrap() error { return e.Err }
+
+// PanicError is a panic, or a call of runtime.Goexit, in code that the Sender was given: a worker's counts as
+// a retryable outcome, a producer's or Bury's stops the Sender.
+type PanicError struct {
+	Where string // such as `worker "a"`
+	Value any    // what was panicked with; nil: runtime.Goexit
+	Stack []byte
+}
+
+// Error gives place, value and stack.
+func (e *PanicError) Error() string {
+	if e.Value == nil {
+		return fmt.Sprintf("%s: runtime.Goexit was called\n%s", e.Where, e.Stack)
+	}
+	return fmt.Sprintf("%s: panic: %v\n%s", e.Where, e.Value, e.Stack)
+}
+
+// Unwrap returns the value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}

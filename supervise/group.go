@@ -46,8 +46,11 @@ type Group struct {
 
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
 	err     error      // the first
-	running []string
+	running []*member
 }
+
+// member is one goroutine of a group.
+type member struct{ name string }
 
 // NewGroup returns an empty group whose context is derived from ctx.
 func NewGroup(ctx context.Context) *Group {
@@ -58,39 +61,38 @@ func NewGroup(ctx context.Context) *Group {
 // Context ends when a goroutine of the group has failed, Stop was called, or the parent ended.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// Go starts run under name. Its error, wrapped with the name, ends the group, unless it is only the cause of
-// the group's own end.
+// Go starts run under name; several may share one. Its error, wrapped with the name, ends the group, unless it
+// is only the group's own end that comes back: its cause, or what Err of its context says. The caller must be
+// one of the group's goroutines or know that Wait has not been reached.
 func (g *Group) Go(name string, run func(ctx context.Context) error) {
+	m := &member{name: name}
 	g.mu.Lock()
-	g.running = append(g.running, name)
+	g.running = append(g.running, m)
 	g.mu.Unlock()
 	g.wg.Add(1)
-	go g.run(name, run)
+	go g.run(m, run)
 }
 
-func (g *Group) run(name string, run func(ctx context.Context) error) {
-	err := error(&PanicError{Name: name}) // what remains if run never returns: Goexit
+func (g *Group) run(m *member, run func(ctx context.Context) error) {
+	var err error
+	returned := false
 	defer func() {
-		if v := recover(); v != nil {
-			err = &PanicError{Name: name, Value: v, Stack: debug.Stack()}
-		} else if p, ok := err.(*PanicError); ok && p.Stack == nil && p.Value == nil {
-			p.Stack = debug.Stack()
+		if !returned { // without a value to recover it was runtime.Goexit
+			err = &PanicError{Name: m.name, Value: recover(), Stack: debug.Stack()}
+		} else if err != nil {
+			err = fmt.Errorf("%s: %w", m.name, err)
 		}
-		g.ended(name, err)
+		g.ended(m, err)
 		g.wg.Done()
 	}()
 	err = run(g.ctx)
+	returned = true
 }
 
-func (g *Group) ended(name string, err error) {
+func (g *Group) ended(m *member, err error) {
 	g.mu.Lock()
-	if i := slices.Index(g.running, name); i >= 0 {
-		g.running = slices.Delete(g.running, i, i+1)
-	}
-	if err != nil && g.err == nil && (g.ctx.Err() == nil || !errors.Is(err, context.Cause(g.ctx))) {
-		if _, panicked := err.(*PanicError); !panicked {
-			err = fmt.Errorf("%s: %w", name, err)
-		}
+	g.running = slices.DeleteFunc(g.running, func(r *member) bool { return r == m })
+	if err != nil && g.err == nil && !g.isOwnEnd(err) {
 		g.err = err
 	}
 	first := g.err
@@ -98,6 +100,15 @@ func (g *Group) ended(name string, err error) {
 	if first != nil {
 		g.cancel(first)
 	}
+}
+
+// isOwnEnd says whether err only repeats that the group's context has ended. A panic never does.
+func (g *Group) isOwnEnd(err error) bool {
+	if _, panicked := err.(*PanicError); panicked {
+		return false
+	}
+	end := g.ctx.Err()
+	return end != nil && (errors.Is(err, context.Cause(g.ctx)) || errors.Is(err, end))
 }
 
 // Stop ends the group's context with cause, nil meaning ErrStopped. It does not wait.
@@ -121,5 +132,9 @@ func (g *Group) Wait() error {
 func (g *Group) Running() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.running)
+	var names []string
+	for _, m := range g.running {
+		names = append(names, m.name)
+	}
+	return names
 }

@@ -3,6 +3,8 @@
 package control
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
@@ -25,63 +27,213 @@ type Config struct {
 
 // Breaker says when a worker that fails is left alone and how it is tried again. The zero value means the defaults.
 type Breaker struct {
-	Failures int            // in a row that open it; 0 means 3; negative: it never opens
-	Probe    backoff.Policy // how long it stays open before one probe item; nil: see the machine's default
+	Failures int            // in a row that open it; 0 means 3; negative: only Misconfigured opens it
+	Probe    backoff.Policy // how long it stays open before one probe item; nil: 0.5 s * 2^k with equal jitter, at most 1 s in the first minute of an outage and 30 s later
 }
+
+const (
+	defaultAhead = 64
+	maxAhead     = 1 << 20
+	retryBase    = 250 * time.Millisecond
+	retryMost    = 30 * time.Second
+	seedStream   = 0x70656e73746f636b // the second half of the generator's seed
+)
 
 // Machine is the sender.
-type Machine struct{}
+type Machine struct {
+	cfg     Config
+	src     *rand.PCG
+	rnd     *rand.Rand
+	chooser dispatch.Chooser
+	binds   bool // the chooser has one lane for an item
+	now     time.Duration
+
+	lanes  []*lane              // up, or down with attempts in flight; by number
+	up     []*lane              // by number
+	cands  []dispatch.Candidate // of up
+	places int                  // sum of lane.places
+	free   int                  // lanes with places
+	ready  int                  // lanes whose breaker wants a probe
+	open   int                  // lanes that neither breaker nor throttle holds back
+	opened int                  // lanes whose breaker is open
+	firsts int                  // lanes whose next run waits for one item
+	global global
+	probes []*lane // windows narrowed to measure, oldest first
+	dirty  bool    // a gate has changed: gateAt is to be computed again
+	gateAt time.Duration
+	gated  bool
+
+	fresh   buffer
+	redo    buffer
+	delayed heap[*item]
+	overdue heap[*attempt] // by deadline
+	hands   map[uint64]*item
+	keys    map[uint32]*keyState
+	keyed   int // items with keys
+	live    int // items not settled
+
+	attempts     []*attempt // by slot
+	freeAttempts []*attempt
+	freeItems    []*item
+	freeKeys     []*keyState
+	masked       []int    // candidates hidden while one item chooses
+	last         *attempt // started last
+	serial       uint64
+
+	// Bytes of items never sent; sent at least once and not settled; settled and not saved.
+	unsent, started, unsaved int64
+
+	replayShut   bool   // the replay bound holds the next item back
+	sent         uint64 // attempts
+	delivered    uint64
+	settled      uint64
+	redeliveries uint64
+	duplicates   uint64
+}
 
 // New checks c and returns a machine without lanes.
-func New(c Config) (*Machine, error) { return &Machine{}, nil }
+func New(c Config) (*Machine, error) {
+	switch {
+	case c.Replay < 0:
+		return nil, fmt.Errorf("flow control: a replay bound of %d bytes: want a positive one, or 0 for none", c.Replay)
+	case c.Ahead < 0 || c.Ahead > maxAhead:
+		return nil, fmt.Errorf("flow control: %d items ahead: want 1 to %d, or 0 for %d", c.Ahead, maxAhead, defaultAhead)
+	}
+	if c.Ahead == 0 {
+		c.Ahead = defaultAhead
+	}
+	if c.Window == nil {
+		c.Window = window.Linear{}
+	}
+	if err := c.Window.Validate(); err != nil {
+		return nil, fmt.Errorf("flow control: %w", err)
+	}
+	if c.Dispatch == nil {
+		c.Dispatch = dispatch.LeastCompletion{}
+	}
+	if c.Retry == nil {
+		c.Retry = backoff.Exponential(retryBase, 2, retryMost).Full()
+	}
+	if c.Breaker.Failures == 0 {
+		c.Breaker.Failures = defaultFailures
+	}
+	src := rand.NewPCG(c.Seed, seedStream)
+	m := &Machine{
+		cfg: c, src: src, rnd: rand.New(src),
+		chooser: c.Dispatch.New(src),
+		hands:   make(map[uint64]*item),
+		keys:    make(map[uint32]*keyState),
+	}
+	_, m.binds = m.chooser.(dispatch.Binding)
+	return m, nil
+}
 
-// Step takes one event and appends what is to be done to out.
-func (m *Machine) Step(e Event, out []Command) []Command { return out }
+// Step takes one event and appends what is to be done to out. Attempts become overdue on Tick only, so that
+// answers which have already come are taken before.
+func (m *Machine) Step(e Event, out []Command) []Command {
+	m.now = max(m.now, e.Now)
+	m.passTime()
+	switch e.Kind {
+	case Offer:
+		it := m.newItem(e.Seq, rank{root: e.Seq, seq: e.Seq}, &e)
+		it.state = inFresh
+		m.fresh.add(it)
+	case Answer:
+		out = m.answer(&e, out)
+	case Tick:
+		m.expire()
+	case LaneUp:
+		m.laneUp(e.Lane, e.Limits)
+	case LaneDown:
+		m.laneDown(e.Lane)
+	case Saved:
+		m.unsaved = max(0, m.unsaved-e.Bytes)
+	case Cut:
+		out = m.cut(&e, out)
+	case Piece:
+		out = m.piece(&e, out)
+	case Buried:
+		out = m.buried(&e, out)
+	}
+	out = m.dispatch(out)
+	m.findGate()
+	return out
+}
+
+// passTime opens the gates and ends the waits that are due.
+func (m *Machine) passTime() {
+	for len(m.delayed.s) > 0 && m.delayed.s[0].due <= m.now {
+		m.wakeItem(m.delayed.s[0])
+	}
+	if m.gated && m.now >= m.gateAt {
+		m.dirty = true
+		m.refreshAll()
+	}
+}
+
+// findGate computes when the next gate opens: a throttle, a breaker, the global backoff.
+func (m *Machine) findGate() {
+	if !m.dirty {
+		return
+	}
+	m.dirty, m.gated = false, false
+	if m.global.active {
+		m.gate(m.global.until)
+	}
+	for _, l := range m.up {
+		m.gate(l.closed)
+		if l.br.shut() {
+			m.gate(l.br.until)
+		}
+	}
+}
+
+func (m *Machine) gate(at time.Duration) {
+	if at > m.now && (!m.gated || at < m.gateAt) {
+		m.gated, m.gateAt = true, at
+	}
+}
+
+// expire takes the attempts whose time is up as timed out.
+func (m *Machine) expire() {
+	for len(m.overdue.s) > 0 && m.overdue.s[0].deadline <= m.now {
+		a := m.overdue.s[0]
+		m.overdue.removeAt(0)
+		m.timeout(a)
+		m.refresh(a.lane)
+	}
+}
 
 // Wake says when Step wants a Tick at the latest; false: only when something happens.
-func (m *Machine) Wake() (at time.Duration, ok bool) { return 0, false }
-
-// Room says whether an Offer is welcome now.
-func (m *Machine) Room() bool { return true }
-
-// Idle says whether nothing is in flight, waiting, being cut or being buried.
-func (m *Machine) Idle() bool { return true }
-
-// Status of the machine and of each lane that is up or still has attempts in flight, in the order of lane numbers.
-func (m *Machine) Status() Status { return Status{} }
-
-// Status is a picture of a machine for people and metrics.
-type Status struct {
-	Waiting       int     // items that wait for a lane or for their next attempt
-	WaitingCost   float64 //
-	InFlight      int     // items with an attempt in flight
-	InFlightCost  float64
-	ReplayBytes   int64 // in flight, or settled and not yet Saved
-	Settled       uint64
-	Attempts      uint64
-	Redeliveries  uint64 // attempts but the first of each item
-	Duplicates    uint64 // answers that delivered an item a second time
-	ReplayBinding bool   // the replay bound closes the gate now
-	Lanes         []LaneStatus
+func (m *Machine) Wake() (at time.Duration, ok bool) {
+	at, ok = m.gateAt, m.gated
+	if len(m.overdue.s) > 0 {
+		if d := m.overdue.s[0].deadline; !ok || d < at {
+			at, ok = d, true
+		}
+	}
+	if len(m.delayed.s) > 0 {
+		if d := m.delayed.s[0].due; !ok || d < at {
+			at, ok = d, true
+		}
+	}
+	return at, ok
 }
 
-// LaneStatus is a picture of one lane.
-type LaneStatus struct {
-	Lane         int32
-	Up           bool
-	State        window.State  // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
-	Reason       string        // the figures that led there, in words
-	Window       float64       // limit now, in the window's unit
-	InFlight     int           // attempts not yet answered
-	InFlightCost float64       //
-	Gate         string        // what binds now: "window", "limit", "throttle", "breaker", "replay", "order", "none"
-	RoundTrip    time.Duration // smoothed
-	Base         time.Duration // drained
-	Timeout      time.Duration // RTO now for an item of mean cost
-	Until        time.Duration // OPEN, THROTTLED: when the gate opens, since the sender's start
-	Delivered    uint64
-	Failed       uint64 // retryable answers
-	TimedOut     uint64
-	ThrottledN   uint64
-	Late         uint64
+// Room says whether an Offer is welcome now: a lane would take it, or, where keys or hash dispatch bind items
+// to lanes, fewer than Config.Ahead wait; and the replay bound leaves room.
+func (m *Machine) Room() bool {
+	if held := m.unsent + m.started + m.unsaved; m.cfg.Replay > 0 && held > 0 && held >= m.cfg.Replay {
+		return false
+	}
+	waiting := m.fresh.len() + m.redo.len()
+	places := m.places + m.ready
+	if m.binds || m.keyed > 0 {
+		places = max(places, m.cfg.Ahead)
+	}
+	return waiting < places && waiting+len(m.delayed.s) < places+m.cfg.Ahead
 }
+
+// Idle says whether every item has settled: nothing waits, is in flight, is being cut or buried. Attempts of
+// settled items may still be out.
+func (m *Machine) Idle() bool { return m.live == 0 }

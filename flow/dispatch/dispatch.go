@@ -17,8 +17,9 @@ import (
 type Candidate struct {
 	Lane     int32
 	Free     bool          // gate open, room in the window, not excluded for this item
-	InFlight int           // attempts
-	Work     float64       // cost in flight
+	InFlight int           // attempts that are not overdue
+	Work     float64       // cost in flight, overdue attempts included
+	Mean     float64       // cost of an item on the average; 0: not known yet
 	Rate     float64       // cost per second that it delivers; 0: not known yet
 	Service  time.Duration // one item of mean cost on a drained worker, network included; 0: not known yet
 	Failures float64       // share of failed attempts, recent, 0 to 1

@@ -11,8 +11,18 @@ package ledger
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 )
+
+// MaxOpen is how many ranges may be open at once. It bounds the memory of a ledger whose first range settles late: at
+// most four times as many entries of 56 bytes.
+const MaxOpen = 1 << 16
+
+// ErrFull says that MaxOpen ranges are open: open the range again when some have settled (Room).
+var ErrFull = errors.New("ledger: too many ranges are open")
 
 // Position is a source's own mark of an item, ordered by Num, then Key. Only the source reads meaning into it. The zero
 // value lies before every item.
@@ -29,5 +39,202 @@ func (p Position) Compare(q Position) int {
 	return strings.Compare(p.Key, q.Key)
 }
 
+// String gives the number, and the key in quotes where there is one.
+func (p Position) String() string {
+	if p.Key == "" {
+		return fmt.Sprint(p.Num)
+	}
+	return fmt.Sprintf("%d %q", p.Num, p.Key)
+}
+
 // Range is the half-open stretch (From, To].
 type Range struct{ From, To Position }
+
+// String gives both ends, as in "(3, 7]".
+func (r Range) String() string { return fmt.Sprintf("(%v, %v]", r.From, r.To) }
+
+// Ledger is what is open and what is settled of one partition. Make it with New.
+type Ledger struct {
+	watermark Position // everything at or before it is settled
+	tail      Position // everything at or before it was opened, or was settled before the restart
+	open      ring     // the stretches between watermark and tail, each from the end of the one before
+	pending   int      // entries of open that are not settled
+	restored  []Range  // settled before the restart, beyond tail and not yet met; ascending, disjoint, never touching
+}
+
+// New returns a ledger that resumes at a mark: everything up to watermark and the ranges in settled are taken
+// as settled. The ranges may come in any order, touch and overlap; empty ones are left out. One that ends
+// before it begins is an error. settled is not kept.
+func New(watermark Position, settled []Range) (*Ledger, error) {
+	l := &Ledger{watermark: watermark, tail: watermark}
+	for _, r := range settled {
+		c := r.From.Compare(r.To)
+		if c > 0 {
+			return nil, fmt.Errorf("ledger: settled range %v ends before it begins; the mark is damaged", r)
+		}
+		if c < 0 && r.To.Compare(watermark) > 0 {
+			l.restored = append(l.restored, r)
+		}
+	}
+	slices.SortFunc(l.restored, func(a, b Range) int { return a.From.Compare(b.From) })
+	joined := l.restored[:0]
+	for _, r := range l.restored {
+		joined = join(joined, 0, r)
+	}
+	l.restored = joined
+	l.skip()
+	return l, nil
+}
+
+// join appends r, which begins no earlier than the last of dst[base:], or grows that one by r where they touch.
+func join(dst []Range, base int, r Range) []Range {
+	if n := len(dst); n > base && r.From.Compare(dst[n-1].To) <= 0 {
+		if r.To.Compare(dst[n-1].To) > 0 {
+			dst[n-1].To = r.To
+		}
+		return dst
+	}
+	return append(dst, r)
+}
+
+// Open adds the next range in read order. r.From must be Next: the end of the range before, or, where a range
+// that was settled before the restart begins there, the end of that one. r must not reach into such a range
+// either: a reader cuts there. An empty range (From is To) changes nothing. An error changes nothing; ErrFull
+// says that it would be right later.
+func (l *Ledger) Open(r Range) error {
+	if c := r.From.Compare(l.tail); c != 0 {
+		if c > 0 {
+			return fmt.Errorf("ledger: open %v: nobody opened %v before it; open ranges in read order", r, Range{l.tail, r.From})
+		}
+		return fmt.Errorf("ledger: open %v: everything up to %v is open or settled already; read on from there", r, l.tail)
+	}
+	switch c := r.To.Compare(r.From); {
+	case c < 0:
+		return fmt.Errorf("ledger: open %v: it ends before it begins", r)
+	case c == 0:
+		return nil
+	case len(l.restored) > 0 && r.To.Compare(l.restored[0].From) > 0:
+		return fmt.Errorf("ledger: open %v: %v of it was settled before the restart; cut at %v", r, l.restored[0], l.restored[0].From)
+	case l.pending >= MaxOpen:
+		return fmt.Errorf("%w: %d", ErrFull, l.pending)
+	}
+	l.open.push(entry{to: r.To})
+	l.pending++
+	l.tail = r.To
+	l.skip()
+	return nil
+}
+
+// skip takes the restored ranges that begin at the tail, so that the next range opens behind them.
+func (l *Ledger) skip() {
+	for len(l.restored) > 0 && l.restored[0].From.Compare(l.tail) <= 0 {
+		if to := l.restored[0].To; to.Compare(l.tail) > 0 {
+			l.open.push(entry{to: to, settled: true})
+			l.tail = to
+		}
+		l.restored[0] = Range{}
+		l.restored = l.restored[1:]
+	}
+	l.advance()
+}
+
+// advance moves the watermark over what is settled without a hole.
+func (l *Ledger) advance() {
+	for l.open.n > 0 {
+		e := l.open.at(0)
+		if e.settled {
+			l.watermark = e.to
+			l.open.pop()
+			continue
+		}
+		if len(e.parts) == 0 || e.parts[0].From.Compare(l.watermark) > 0 {
+			return
+		}
+		l.watermark = e.parts[0].To
+		e.parts = slices.Delete(e.parts, 0, 1)
+	}
+}
+
+// Settle marks r as settled and says whether any of it was not so before. Ranges come in any order, and may
+// be any tiling of what was opened: pieces of an opened range, or stretches of several. A range that reaches
+// beyond what was opened, or is empty, settles nothing. It takes O(log n) for n open ranges, and O(k) for k
+// pieces of the one that it cuts.
+func (l *Ledger) Settle(r Range) bool {
+	if r.To.Compare(l.tail) > 0 || r.From.Compare(r.To) >= 0 || r.To.Compare(l.watermark) <= 0 {
+		return false
+	}
+	from := r.From
+	if from.Compare(l.watermark) < 0 {
+		from = l.watermark
+	}
+	settled := false
+	for i := l.open.find(from); i < l.open.n; i++ {
+		e, begin := l.open.at(i), l.begin(i)
+		if begin.Compare(r.To) >= 0 {
+			break
+		}
+		piece := Range{From: from, To: r.To}
+		if begin.Compare(from) > 0 {
+			piece.From = begin
+		}
+		if e.to.Compare(r.To) < 0 {
+			piece.To = e.to
+		}
+		if e.settled {
+			continue
+		}
+		if i == 0 && len(e.parts) == 0 && piece.From == l.watermark && piece.To != e.to {
+			l.watermark, settled = piece.To, true // pieces in order need no list of parts
+			continue
+		}
+		settled = e.settle(piece, begin) || settled
+		if e.settled {
+			l.pending--
+		}
+	}
+	l.advance()
+	return settled
+}
+
+// begin is where entry i begins.
+func (l *Ledger) begin(i int) Position {
+	if i == 0 {
+		return l.watermark
+	}
+	return l.open.at(i - 1).to
+}
+
+// Mark returns the watermark and the settled ranges above it: ascending, disjoint, never touching. New takes it back.
+func (l *Ledger) Mark() (watermark Position, above []Range) { return l.AppendMark(nil) }
+
+// AppendMark is Mark into memory of the caller's: it appends the ranges to dst and joins none of them to what dst held.
+func (l *Ledger) AppendMark(dst []Range) (watermark Position, above []Range) {
+	base, begin := len(dst), l.watermark
+	for i := range l.open.n {
+		e := l.open.at(i)
+		if e.settled {
+			dst = join(dst, base, Range{begin, e.to})
+		}
+		for _, p := range e.parts {
+			dst = join(dst, base, p)
+		}
+		begin = e.to
+	}
+	return l.watermark, append(dst, l.restored...)
+}
+
+// Watermark is the position up to which everything is settled.
+func (l *Ledger) Watermark() Position { return l.watermark }
+
+// Next is where the next range must begin.
+func (l *Ledger) Next() Position { return l.tail }
+
+// Pending is how many opened ranges have not settled wholly.
+func (l *Ledger) Pending() int { return l.pending }
+
+// Room says whether another range may be opened: fewer than MaxOpen are pending.
+func (l *Ledger) Room() bool { return l.pending < MaxOpen }
+
+// Span is the distance in Num from the watermark to the end of what was opened: bytes, where positions are byte offsets.
+// What lies in it and is not in the ranges of Mark is what a crash now would send again.
+func (l *Ledger) Span() int64 { return l.tail.Num - l.watermark.Num }

@@ -1,3 +1,255 @@
 //penstock:pure
 
 package window
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Step says how often a linear window takes a verdict.
+type Step uint8
+
+// The steps.
+const (
+	PerRound Step = iota // once per round of Limit acks, on the round's mean
+	PerAck               // on every ack: the article's letter, which doubles per round trip while all is well
+)
+
+// Linear is the window of the flow control that was built over Storm (DESIGN.md, system D): an ack within the
+// threshold is NORMAL and widens the window by one batch, one beyond it is SLOW and narrows it by one, a
+// timeout or a nack is BUSY and narrows it by one at once. The zero value works.
+//
+// Without a Threshold the verdict is taken on the queue that the window holds at its worker. By Little's law
+// a window W whose mean round trip is m, at a worker that answers after base when drained, keeps
+// q = W (1 - base/m) batches waiting. q below lo = max(2, 1.5 sqrt(BDP)) is NORMAL, above hi = max(3, 3 sqrt(BDP))
+// SLOW, between them the window holds; BDP = W base/m. The dead zone grows with the measured jitter
+// (research: Vegas's queue estimate, square-root staffing, and the starvation theorem of SIGCOMM 2022).
+type Linear struct {
+	Initial   int           // batches; 0 means 1
+	Max       int           // batches; 0 means 1000
+	Threshold time.Duration // of the raw round trip; itself still NORMAL; 0: from the drained round trip
+	Step      Step
+}
+
+// Name returns "linear".
+func (Linear) Name() string { return "linear" }
+
+// Validate says what is wrong with l.
+func (l Linear) Validate() error {
+	l = l.filled()
+	switch {
+	case l.Max < 1 || l.Max > maxSize:
+		return fmt.Errorf("linear window with a maximum of %d batches: want 1 to %d", l.Max, maxSize)
+	case l.Initial < 1 || l.Initial > l.Max:
+		return fmt.Errorf("linear window that begins at %d batches: want 1 to its maximum, %d", l.Initial, l.Max)
+	case l.Threshold < 0:
+		return fmt.Errorf("linear window with a threshold of %v: want a positive one, or 0 to measure it", l.Threshold)
+	case l.Step > PerAck:
+		return fmt.Errorf("linear window with step %d: want PerRound or PerAck", l.Step)
+	}
+	return nil
+}
+
+func (l Linear) filled() Linear {
+	if l.Initial == 0 {
+		l.Initial = 1
+	}
+	if l.Max == 0 {
+		l.Max = 1000
+	}
+	return l
+}
+
+// New returns a window for one worker.
+func (l Linear) New() Window {
+	l = l.filled()
+	return &linear{cfg: l, w: float64(l.Initial)}
+}
+
+// linear is one worker's window. Times are in seconds.
+type linear struct {
+	cfg     Linear
+	w       float64
+	round   round
+	base    base
+	state   State
+	verdict verdict
+	lost    int // steps taken for timeouts that a late ack may still give back
+}
+
+// verdict holds the figures that Reason puts into words.
+type verdict struct {
+	cause              cause
+	mean, base         float64
+	queue, low, high   float64
+	before, after      float64
+	limited, threshold bool
+}
+
+type cause uint8
+
+const (
+	noCause cause = iota
+	roundEnded
+	timedOut
+	nacked
+	undone
+	restarted
+)
+
+func (l *linear) Limit() float64 {
+	if l.base.probing {
+		return l.base.narrow
+	}
+	return l.w
+}
+func (l *linear) Batches() bool              { return true }
+func (l *linear) Epoch() uint32              { return l.base.epoch }
+func (l *linear) Probing() bool              { return l.base.probing }
+func (l *linear) Base() time.Duration        { return seconds(l.base.value) }
+func (l *linear) EndProbe(now time.Duration) { l.base.end(); l.round.begin() }
+
+func (l *linear) State() State {
+	if l.base.probing {
+		return Probing
+	}
+	return l.state
+}
+
+func (l *linear) OnSample(s Sample) {
+	if s.Late {
+		return
+	}
+	if l.cfg.Threshold == 0 {
+		if l.base.sample(&s) {
+			if !l.base.probing {
+				l.round.begin()
+			}
+			return
+		}
+	}
+	l.round.add(&s)
+	if l.cfg.Step == PerRound && float64(l.round.n) < l.w {
+		return
+	}
+	l.judge()
+	l.round.begin()
+}
+
+// judge takes the verdict on the round that has ended.
+func (l *linear) judge() {
+	v := verdict{cause: roundEnded, before: l.w, limited: l.round.limited}
+	if l.cfg.Threshold > 0 {
+		v.threshold = true
+		v.mean, v.base = l.round.rawMean(), l.cfg.Threshold.Seconds()
+		// Whole nanoseconds are compared, so that the threshold itself is NORMAL.
+		slow := l.round.raw > l.cfg.Threshold*time.Duration(l.round.n)
+		l.step(slow, !slow, v.limited)
+	} else {
+		v.mean = l.round.smooth()
+		l.base.fall(v.mean)
+		v.base = l.base.value
+		v.queue, v.low, v.high = queue(l.w, v.base, v.mean, l.round.jitter())
+		l.step(v.queue > v.high, v.queue < v.low, v.limited)
+	}
+	v.after = l.w
+	l.verdict = v
+}
+
+func (l *linear) step(slow, normal, limited bool) {
+	switch {
+	case slow:
+		l.w = max(1, l.w-1)
+		l.state = Slow
+	case normal:
+		l.state = Normal
+		if limited {
+			l.w = min(l.w+1, float64(l.cfg.Max))
+		}
+	default:
+		l.state = Normal
+	}
+}
+
+func (l *linear) busy(c cause) {
+	l.verdict = verdict{cause: c, before: l.w}
+	if l.w > 1 {
+		l.w--
+		if c == timedOut {
+			l.lost++
+		}
+	}
+	l.verdict.after = l.w
+	l.state = Busy
+	l.round.begin()
+}
+
+func (l *linear) OnTimeout(time.Duration, float64) { l.busy(timedOut) }
+func (l *linear) OnNack(time.Duration, float64)    { l.busy(nacked) }
+
+func (l *linear) OnUndo(time.Duration) {
+	if l.lost == 0 {
+		return
+	}
+	l.lost--
+	l.verdict = verdict{cause: undone, before: l.w}
+	l.w = min(l.w+1, float64(l.cfg.Max))
+	l.verdict.after = l.w
+	l.state = Normal
+}
+
+func (l *linear) Reset(time.Duration) {
+	l.verdict = verdict{cause: restarted, before: l.w, after: 1}
+	l.w, l.lost, l.state = 1, 0, Unknown
+	l.base.restart()
+	l.round = round{}
+}
+
+func (l *linear) ProbeWithin() time.Duration {
+	if l.cfg.Threshold > 0 {
+		return 0
+	}
+	return l.base.probeWithin()
+}
+
+func (l *linear) BeginProbe(time.Duration) {
+	bdp := l.w
+	if m := l.round.smoothed; m > 0 && l.base.value > 0 {
+		bdp = l.w * min(1, l.base.value/m)
+	}
+	l.base.begin(max(1, math.Floor(bdp/2)))
+}
+
+func (l *linear) Reason() string {
+	v := &l.verdict
+	if l.base.probing {
+		return fmt.Sprintf("narrowed to %g to measure the drained round trip, %d of %d samples", l.base.narrow, l.base.probed, probeSamples)
+	}
+	switch v.cause {
+	case roundEnded:
+		if v.threshold {
+			return fmt.Sprintf("mean round trip %v against a threshold of %v: window %g to %g%s",
+				seconds(v.mean), seconds(v.base), v.before, v.after, v.unused())
+		}
+		return fmt.Sprintf("about %.1f batches queued (grows below %.1f, shrinks above %.1f; mean round trip %v, drained %v): window %g to %g%s",
+			v.queue, v.low, v.high, seconds(v.mean), seconds(v.base), v.before, v.after, v.unused())
+	case timedOut:
+		return fmt.Sprintf("a batch was overdue: window %g to %g", v.before, v.after)
+	case nacked:
+		return fmt.Sprintf("a batch came back undelivered: window %g to %g", v.before, v.after)
+	case undone:
+		return fmt.Sprintf("an overdue batch was answered after all: window %g to %g", v.before, v.after)
+	case restarted:
+		return "starts over at 1"
+	}
+	return "no round has ended yet"
+}
+
+func (v *verdict) unused() string {
+	if v.limited {
+		return ""
+	}
+	return ", not used to its limit"
+}

@@ -47,12 +47,24 @@ type Algorithm interface {
 type Sample struct {
 	Now            time.Duration // when it was answered
 	RoundTrip      time.Duration
-	Cost           float64 // of the item
-	InFlightAtSend float64 // cost in flight at this worker just after it was sent
-	Limited        bool    // the window was the limit when it was sent
-	Late           bool    // it had been given up as timed out
-	Epoch          uint32  // of the window when it was sent (Window.Epoch)
+	Normal         time.Duration // RoundTrip as an item of the worker's mean cost would have had it; 0: the same as RoundTrip
+	Cost           float64       // of the item
+	InFlightAtSend float64       // cost in flight at this worker just after it was sent, overdue attempts included
+	Limited        bool          // the window was the limit when it was sent
+	Late           bool          // it had been given up as timed out
+	Epoch          uint32        // of the window when it was sent (Window.Epoch)
 }
+
+// normal returns the size-normalised round trip in seconds.
+func (s *Sample) normal() float64 {
+	if s.Normal > 0 {
+		return s.Normal.Seconds()
+	}
+	return s.RoundTrip.Seconds()
+}
+
+// drained says whether the worker had nothing else of ours when the item was sent.
+func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
 // Window is the limit of one worker.
 type Window interface {
@@ -67,4 +79,17 @@ type Window interface {
 	State() State
 	Reason() string // the figures of the last verdict, in words
 	Epoch() uint32  // changes when samples sent before must not be judged by the state after
+}
+
+// Prober is a Window that now and then measures its worker's round trip with the worker's queue drained. The
+// machine allows it, so that only few workers are narrowed at once, and jitters the time between two.
+type Prober interface {
+	Window
+	// ProbeWithin is how soon the next drained probe is wanted, counted from the last or from the first
+	// sample; 0: none. It shortens while the base round trip is only provisional.
+	ProbeWithin() time.Duration
+	BeginProbe(now time.Duration) // narrows the window until enough samples came back
+	EndProbe(now time.Duration)   // gives up what BeginProbe began
+	Probing() bool
+	Base() time.Duration // the drained round trip; 0: not known yet
 }

@@ -1,0 +1,71 @@
+# Penstock: one entry for everything that a developer or CI runs. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MODULES := . engine
+BIN := bin/penstock
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+.PHONY: help
+help: ## Print every target.
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+.PHONY: build
+build: ## Build the program into bin/.
+	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
+
+.PHONY: check
+check: format vet lint test race slim crash-short workers-short quickstart ## All of CI, from a fresh clone.
+
+.PHONY: format
+format: ## gofmt changes nothing.
+	@ugly=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$ugly" ]; then echo "gofmt would change: $$ugly"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet of both modules, also for darwin and windows.
+	@for m in $(MODULES); do for os in linux darwin windows; do echo "vet $$m for $$os"; (cd $$m && GOOS=$$os CGO_ENABLED=0 go vet ./...); done; done
+
+.PHONY: lint
+lint: ## staticcheck, with the exceptions and reasons in staticcheck.conf; the house's own rules are engine/internal/archtest.
+	@for m in $(MODULES); do echo "staticcheck $$m"; (cd $$m && go run $(STATICCHECK) ./...); done
+
+.PHONY: test
+test: ## The tests of both modules (what the README calls).
+	go test work
+
+.PHONY: race
+race: ## The same under the race detector.
+	go test -race -short work
+
+.PHONY: slim
+slim: ## The root module requires nothing.
+	@test "$$(GOWORK=off go list -m all | wc -l)" = 1
+
+.PHONY: crash
+crash: ## kill -9 of the real program, 200 times (KILLS=n): nothing lost, the file exact, HTTP repeats within the printed bound.
+	cd engine && PENSTOCK_KILLS=$${KILLS:-200} go test -count=1 -timeout 60m -v -run TestKill ./internal/endtoend
+
+.PHONY: crash-short
+crash-short: ## The same, 20 times.
+	cd engine && PENSTOCK_KILLS=20 go test -count=1 -timeout 10m -v -run TestKill ./internal/endtoend
+
+.PHONY: workers
+workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying one, tails at 60 % load, before and after.
+	cd engine && PENSTOCK_WORKERS=full go test -count=1 -timeout 20m -v -run TestUnequal ./internal/endtoend
+
+.PHONY: workers-short
+workers-short: ## The same, shortened.
+	cd engine && PENSTOCK_WORKERS=short go test -count=1 -timeout 10m -v -run TestUnequal ./internal/endtoend
+
+.PHONY: bench
+bench: build ## Speed as ratios against the physical limits, 7 interleaved pairs each.
+	cd bench && GOWORK=off go run . -penstock ../$(BIN)
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target for 30 s (FUZZTIME=...).
+	@for m in $(MODULES); do (cd $$m && go list -f '{{.Dir}} {{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}' ./... | while read -r dir files; do \
+	  for f in $$files; do grep -oE '^func Fuzz[A-Za-z0-9]+' "$$dir/$$f" | sed 's/func //' | while read -r name; do \
+	    echo "$$dir $$name"; (cd "$$dir" && go test -run '^$$' -fuzz "^$$name$$" -fuzztime $${FUZZTIME:-30s} .); done; done; done); done
+
+.PHONY: quickstart
+quickstart: ## The README's main command twice: all delivered, then nothing new; the checkout stays clean.
+	@.ci/quickstart

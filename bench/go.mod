@@ -1,0 +1,3 @@
+module github.com/penstock-io/penstock/bench
+
+go 1.26

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// markResult is one partition of one route in `checkpoint show --json`.
+type markResult struct {
+	Route     string        `json:"route"`
+	Partition string        `json:"partition"` // id
+	Name      string        `json:"name"`
+	Watermark position      `json:"watermark"` // everything up to here is settled
+	Above     []rangeResult `json:"above"`     // settled stretches above it
+	Finished  bool          `json:"finished"`
+}
+
+type position struct {
+	Num int64  `json:"num"`
+	Key string `json:"key,omitempty"` // order-preserving bytes of a key, quoted as Go quotes them
+}
+
+type rangeResult struct {
+	From position `json:"from"`
+	To   position `json:"to"`
+}
+
+// placeResult is where an ordered lane stands.
+type placeResult struct {
+	Route string `json:"route"`
+	Lane  string `json:"lane"`
+	Place string `json:"place"`
+}
+
+// shownResult is the last line.
+type shownResult struct {
+	OK         bool     `json:"ok"`
+	File       string   `json:"file"`
+	Version    uint16   `json:"version"`
+	Routes     int      `json:"routes"`
+	Partitions int      `json:"partitions"`
+	Damage     string   `json:"damage,omitempty"`
+	Aside      []string `json:"aside,omitempty"` // copies of damaged files in the state directory
+}
+
+func (p *program) checkpointCommand() *cobra.Command {
+	cmd := group(&cobra.Command{
+		Use:   "checkpoint",
+		Short: "Look at how far each route has come",
+		Long: `A checkpoint is what each route has settled of each partition (a file, a table),
+made durable in the state directory. A start goes on from it.`,
+		Example: "  penstock checkpoint show penstock.yaml",
+	})
+	var asJSON bool
+	show := &cobra.Command{
+		Use:   "show CONFIG|STATE",
+		Short: "Print the checkpoint of a config or of a state directory",
+		Long: `Show prints for each route and partition the watermark (everything up to it is
+settled), how many stretches above it are settled, and whether the source is done
+with it; and for each ordered worker the place up to which its receiver has taken
+the data. It only reads, also while a run is under way.
+
+With --json it prints one object a partition or place, then one with "ok".`,
+		Example: `  penstock checkpoint show penstock.yaml
+  penstock checkpoint show --json ./state`,
+		DisableFlagsInUseLine: true,
+		Args:                  needs("a config or a state directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.showCheckpoint(cmd.OutOrStdout(), args[0], asJSON)
+		},
+	}
+	show.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
+	cmd.AddCommand(show)
+	return cmd
+}
+
+func (p *program) showCheckpoint(w io.Writer, path string, asJSON bool) (err error) {
+	state := path
+	if info, statErr := os.Stat(path); statErr != nil || !info.IsDir() {
+		f, err := config.Load(path, config.LoadOptions{Components: p.components})
+		if err != nil {
+			return err
+		}
+		state = f.State
+	}
+	dir, err := vfs.OS().OpenDir(state)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("state directory %s does not exist: nothing was delivered from this config yet", state)
+	}
+	if err != nil {
+		return fmt.Errorf("state directory %s: %w", state, err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	snap, report, err := checkpoint.Read(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("state directory %s holds no checkpoint: nothing was delivered from there yet", state)
+	}
+	if err != nil {
+		return fmt.Errorf("state directory %s: %w", state, err)
+	}
+	if asJSON {
+		err = checkpointJSON(w, snap, report)
+	} else {
+		_, err = io.WriteString(w, checkpointText(snap, report))
+	}
+	if err == nil && report.Damage != "" {
+		err = fmt.Errorf("%s is damaged: %s; what it had settled after that will be delivered again", report.File, report.Damage)
+	}
+	return err
+}
+
+func checkpointJSON(w io.Writer, snap *checkpoint.Snapshot, report *checkpoint.Report) error {
+	last := shownResult{
+		OK: report.Damage == "", File: report.File, Version: snap.Version, Routes: len(snap.Routes),
+		Damage: report.Damage, Aside: report.Aside,
+	}
+	for _, r := range snap.Routes {
+		for _, m := range r.Marks {
+			last.Partitions++
+			out := markResult{
+				Route: r.Route, Partition: m.Part.ID, Name: m.Part.Name, Watermark: positionOf(m.Watermark),
+				Above: []rangeResult{}, Finished: m.Finished,
+			}
+			for _, a := range m.Above {
+				out.Above = append(out.Above, rangeResult{positionOf(a.From), positionOf(a.To)})
+			}
+			if err := writeResult(w, out); err != nil {
+				return err
+			}
+		}
+		for _, lane := range lanes(r) {
+			if err := writeResult(w, placeResult{r.Route, lane, r.Places[lane]}); err != nil {
+				return err
+			}
+		}
+	}
+	return writeResult(w, last)
+}
+
+func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string {
+	rows := [][]string{{"route", "partition", "watermark", "ranges above", "finished"}}
+	places := [][]string{{"route", "worker", "place"}}
+	for _, r := range snap.Routes {
+		for _, m := range r.Marks {
+			finished := "no"
+			if m.Finished {
+				finished = "yes"
+			}
+			rows = append(rows, []string{
+				r.Route, printable(m.Part.Name), positionText(m.Watermark), strconv.Itoa(len(m.Above)), finished,
+			})
+		}
+		for _, lane := range lanes(r) {
+			places = append(places, []string{r.Route, printable(lane), printable(r.Places[lane])})
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", report)
+	if len(rows) > 1 {
+		b.WriteString("\n" + table(rows, 2))
+	}
+	if len(places) > 1 {
+		b.WriteString("\n" + table(places, 3))
+	}
+	return b.String()
+}
+
+func lanes(r checkpoint.RouteSnapshot) []string {
+	var out []string
+	for lane := range r.Places {
+		out = append(out, lane)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func positionOf(p penstock.Position) position {
+	out := position{Num: p.Num}
+	if p.Key != "" {
+		out.Key = strings.Trim(strconv.Quote(p.Key), `"`)
+	}
+	return out
+}
+
+func positionText(p penstock.Position) string {
+	if p.Key == "" {
+		return thousands(p.Num)
+	}
+	return fmt.Sprintf("%s %q", thousands(p.Num), p.Key)
+}
+
+// printable keeps what a source or receiver named from steering a terminal.
+func printable(s string) string {
+	for _, r := range s {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return strconv.Quote(s)
+		}
+	}
+	return s
+}

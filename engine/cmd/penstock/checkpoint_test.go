@@ -1,0 +1,80 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// saved makes a state directory with a checkpoint in it.
+func saved(t *testing.T, state string) {
+	t.Helper()
+	dir, err := vfs.OS().MakeDir(state, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, _, err := checkpoint.Open(dir, checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(n int64) penstock.Position { return penstock.Position{Num: n} }
+	marks := []penstock.Mark{
+		{Part: penstock.Partition{ID: "f1", Name: "a.log"}, Watermark: at(2370789), Finished: true},
+		{Part: penstock.Partition{ID: "f2", Name: "b\x1b[2J.log"}, Watermark: at(1000),
+			Above: []penstock.Range{{From: at(2000), To: at(3000)}, {From: at(4000), To: at(5000)}}},
+		{Part: penstock.Partition{ID: "t1", Name: "orders"}, Watermark: penstock.Position{Num: 3, Key: "\x01k\xff"}},
+	}
+	if err := store.Append("access/main", marks, map[string]string{"out.log": "inode 5, 1234 bytes"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []interface{ Close() error }{store, dir} {
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCheckpointShow(t *testing.T) {
+	path := testdata(t, "checkpoint.golden")
+	inFolder(t)
+	saved(t, "state")
+	p := newProgram(newFake(), nil)
+	byConfig, byState := p.try(t, "checkpoint", "show", "penstock.yaml"), p.try(t, "checkpoint", "show", "state")
+	if byConfig != byState || byConfig.code != exitOK {
+		t.Errorf("by config %+v\nby state %+v", byConfig, byState)
+	}
+	asJSON := p.try(t, "checkpoint", "show", "--json", "state")
+	golden(t, path, byState.out+"---- json\n"+asJSON.out)
+}
+
+func TestCheckpointShowDamage(t *testing.T) {
+	inFolder(t)
+	p := newProgram(newFake(), nil)
+	if err := os.Mkdir("state", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	none := p.try(t, "checkpoint", "show", "state")
+	want := "penstock: state directory state holds no checkpoint: nothing was delivered from there yet\n"
+	if none.code != exitUnfinished || none.stderr != want {
+		t.Errorf("without a checkpoint: %+v", none)
+	}
+	saved(t, "state")
+	file := filepath.Join("state", checkpoint.Name)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[0] ^= 0xff
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := p.try(t, "checkpoint", "show", "state")
+	if got.code != exitUnfinished || !strings.Contains(got.stderr, "state directory state: ") {
+		t.Errorf("with a damaged header: %+v", got)
+	}
+}

@@ -1,0 +1,189 @@
+package connectortest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+)
+
+// tooLate is how long a Read may go on after its context has ended.
+const tooLate = 5 * time.Second
+
+// sourceResumes ends the process after each batch of a full run, everything before settled, and checks that the next one
+// reads exactly the rest.
+func sourceResumes(t *testing.T, c SourceCase) {
+	full := readAll(t, c, newSettled())
+	for cut := range len(full) + 1 {
+		marks := newSettled()
+		for _, b := range full[:cut] {
+			for _, s := range b.spans {
+				marks.settle(s)
+			}
+		}
+		got, want := flatten(readAll(t, c, marks)), flatten(full[cut:])
+		if !slices.Equal(byID(got), byID(want)) {
+			t.Fatalf("after %d of %d batches: read %d records, want %d: %s", cut, len(full), len(got), len(want), difference(got, want))
+		}
+	}
+}
+
+// sourceResumesWithHoles settles batches at random, as unequal workers do.
+func sourceResumesWithHoles(t *testing.T, c SourceCase) {
+	const rounds, seed = 20, 1
+	full := readAll(t, c, newSettled())
+	random := randomFrom(t, seed)
+	for round := range rounds {
+		marks := newSettled()
+		var open []copied
+		opened := random.IntN(len(full) + 1)
+		for _, b := range full[:opened] {
+			keep := random.IntN(2) == 0
+			for _, s := range b.spans {
+				marks.open(s)
+				if keep {
+					marks.settle(s)
+				}
+			}
+			if !keep {
+				open = append(open, b)
+			}
+		}
+		open = append(open, full[opened:]...)
+		got, want := flatten(readAll(t, c, marks)), flatten(open)
+		if !slices.Equal(byID(got), byID(want)) {
+			t.Fatalf("round %d: read %d records, want %d: %s", round, len(got), len(want), difference(got, want))
+		}
+	}
+}
+
+// byID sorts by id: which partition comes first after a resume is the source's choice.
+func byID(all []heard) []heard {
+	all = slices.Clone(all)
+	slices.SortFunc(all, func(a, b heard) int { return compareText(a.id, b.id) })
+	return all
+}
+
+// difference names the first record that is missing or too many.
+func difference(got, want []heard) string {
+	count := make(map[heard]int)
+	for _, h := range want {
+		count[h]++
+	}
+	for _, h := range got {
+		if count[h]--; count[h] < 0 {
+			return "not wanted: " + h.id + " " + h.text
+		}
+	}
+	for _, h := range want {
+		if count[h] > 0 {
+			return "missing: " + h.id + " " + h.text
+		}
+	}
+	return "no difference"
+}
+
+func sourceAllSettled(t *testing.T, c SourceCase) {
+	marks := newSettled()
+	for _, b := range readAll(t, c, newSettled()) {
+		for _, s := range b.spans {
+			marks.settle(s)
+		}
+	}
+	for _, b := range readAll(t, c, marks) {
+		if len(b.records) > 0 {
+			t.Errorf("read %d records though all was settled, the first %s", len(b.records), b.records[0].id)
+		}
+	}
+}
+
+// sourceEndsWithContext reads without Once until nothing more is there, and ends the context of the Read that waits;
+// then that of a Read which has not begun.
+func sourceEndsWithContext(t *testing.T, c SourceCase) {
+	p := begin(t, c, newSettled())
+	r := p.open(false)
+	want := 0
+	for _, part := range c.Want {
+		want += len(part)
+	}
+	for got := 0; got < want; {
+		b, _, err := p.next(r)
+		if err != nil {
+			t.Fatalf("Read: %v after %d of %d records, though Once was not set", err, got, want)
+		}
+		got += len(b.records)
+	}
+	enough := errors.New("enough")
+	for _, wait := range []time.Duration{100 * time.Millisecond, 0} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		timer := time.AfterFunc(wait, func() { cancel(enough) })
+		began := time.Now()
+		if wait == 0 {
+			cancel(enough)
+		}
+		for { // spans without bytes, which only seal a partition, may come first
+			b := p.pool.Get(c.Limits)
+			err := r.Read(ctx, b)
+			sealing := err == nil && len(b.Data) == 0 && len(b.Spans) > 0
+			b.Release()
+			if sealing && time.Since(began) < tooLate {
+				continue
+			}
+			if !errors.Is(err, enough) {
+				t.Errorf("Read with a context that ended: %v, want its cause", err)
+			}
+			break
+		}
+		if took := time.Since(began); took > wait+tooLate {
+			t.Errorf("Read returned %v after its context had ended", took-wait)
+		}
+		timer.Stop()
+		cancel(enough)
+	}
+	p.end(r)
+}
+
+// sourceFinishes commits and finishes what a run settled, twice each, then starts again.
+func sourceFinishes(t *testing.T, c SourceCase) {
+	p := begin(t, c, newSettled())
+	r := p.open(true)
+	marks := newSettled()
+	p.drain(r, func(b copied) {
+		for _, s := range b.spans {
+			marks.settle(s)
+		}
+		if err := r.Commit(t.Context(), marks.marks()); err != nil {
+			t.Errorf("Commit: %v", err)
+		}
+	})
+	if err := r.Read(t.Context(), p.pool.Get(c.Limits)); err != io.EOF {
+		t.Errorf("Read after io.EOF: %v, want io.EOF again", err)
+	}
+	finisher, _ := p.source.(penstock.Finisher)
+	for range 2 {
+		for _, m := range marks.marks() {
+			if finisher == nil || !m.Finished {
+				continue
+			}
+			if err := finisher.Finish(t.Context(), m.Part); err != nil {
+				t.Errorf("Finish %s: %v", m.Part.ID, err)
+			}
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	p.end(r)
+	for _, b := range readAll(t, c, marks) {
+		if len(b.records) > 0 {
+			t.Errorf("read %d records after all was settled and finished, the first %s", len(b.records), b.records[0].id)
+		}
+	}
+}

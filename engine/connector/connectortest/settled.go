@@ -1,0 +1,111 @@
+package connectortest
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/penstock-io/penstock"
+)
+
+// settled is a naive ledger: for each partition the stretches that were settled, from which it makes marks. The suite
+// keeps its own, so that a mistake in flow/ledger cannot hide one in a source.
+type settled struct {
+	mu    sync.Mutex // guards parts: a source may ask from any of its goroutines
+	parts map[string]*settledPart
+}
+
+type settledPart struct {
+	part   penstock.Partition
+	first  penstock.Position // From of the first span seen
+	ranges []penstock.Range  // ascending, disjoint, joined
+	sealed bool              // a span with Last was settled
+	end    penstock.Position // its To
+}
+
+func newSettled() *settled { return &settled{parts: make(map[string]*settledPart)} }
+
+// open notes a span that was read, in read order.
+func (s *settled) open(span penstock.Span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.parts[span.Part.ID] == nil {
+		s.parts[span.Part.ID] = &settledPart{part: *span.Part, first: span.From}
+	}
+}
+
+func (s *settled) settle(span penstock.Span) {
+	s.open(span)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.parts[span.Part.ID]
+	if span.Last {
+		p.sealed, p.end = true, span.To
+	}
+	if span.From == span.To {
+		return
+	}
+	p.ranges = append(p.ranges, span.Range)
+	slices.SortFunc(p.ranges, func(a, b penstock.Range) int { return a.From.Compare(b.From) })
+	joined := p.ranges[:1]
+	for _, r := range p.ranges[1:] {
+		if last := &joined[len(joined)-1]; last.To == r.From {
+			last.To = r.To
+		} else {
+			joined = append(joined, r)
+		}
+	}
+	p.ranges = joined
+}
+
+func (p *settledPart) mark() penstock.Mark {
+	m := penstock.Mark{Part: p.part, Watermark: p.first, Above: slices.Clone(p.ranges)}
+	if len(m.Above) > 0 && m.Above[0].From == p.first {
+		m.Watermark, m.Above = m.Above[0].To, m.Above[1:]
+	}
+	m.Finished = p.sealed && len(m.Above) == 0 && m.Watermark == p.end
+	return m
+}
+
+// options are those of a process that begins with these marks.
+func (s *settled) options(once bool) penstock.OpenOptions {
+	return penstock.OpenOptions{
+		Route: "main",
+		Once:  once,
+		Resume: func(id string) (penstock.Mark, bool) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if p := s.parts[id]; p != nil {
+				return p.mark(), true
+			}
+			return penstock.Mark{}, false
+		},
+		Known: func(yield func(penstock.Mark) bool) {
+			for _, m := range s.marks() {
+				if !yield(m) {
+					return
+				}
+			}
+		},
+	}
+}
+
+func (s *settled) marks() []penstock.Mark {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []penstock.Mark
+	for _, p := range s.parts {
+		all = append(all, p.mark())
+	}
+	slices.SortFunc(all, func(a, b penstock.Mark) int { return compareText(a.Part.ID, b.Part.ID) })
+	return all
+}
+
+func compareText(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,102 @@
+package connectortest_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+)
+
+// lines is a source over texts in memory, one partition each, as plain as a source can be.
+type lines []string
+
+func (l lines) Open(_ context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+	r := &linesReader{lines: l, o: o}
+	for i := range l {
+		r.parts = append(r.parts, &penstock.Partition{ID: fmt.Sprintf("text-%d", i), Name: fmt.Sprint(i)})
+	}
+	return r, nil
+}
+
+type linesReader struct {
+	lines lines
+	o     penstock.OpenOptions
+	parts []*penstock.Partition
+	part  int
+	at    int64
+	begun bool
+}
+
+func (r *linesReader) Read(ctx context.Context, b *penstock.Batch) error {
+	for r.part < len(r.lines) {
+		if context.Cause(ctx) != nil {
+			return context.Cause(ctx)
+		}
+		m, _ := r.o.Resume(r.parts[r.part].ID)
+		if !r.begun {
+			r.begun, r.at = true, m.Watermark.Num
+		}
+		end := int64(len(r.lines[r.part]))
+		for _, a := range m.Above {
+			if a.From.Num == r.at {
+				r.at = a.To.Num
+			} else if a.From.Num > r.at {
+				end = a.From.Num
+				break
+			}
+		}
+		if r.at < end {
+			r.fill(b, end)
+			return nil
+		}
+		if r.at == int64(len(r.lines[r.part])) {
+			r.part, r.begun = r.part+1, false
+		}
+	}
+	if r.o.Once {
+		return io.EOF
+	}
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+// fill cuts at multiples of the batch's bytes from the start of the text, or after its records.
+func (r *linesReader) fill(b *penstock.Batch, end int64) {
+	from, size := r.at, int64(b.Limits().Bytes)
+	for r.at < end && b.Origins < b.Limits().Records && (r.at == from || r.at/size == from/size) {
+		rest := r.lines[r.part][r.at:end]
+		line := rest[:strings.IndexByte(rest, '\n')+1]
+		b.Data = append(b.Data, line...)
+		b.Origins++
+		r.at += int64(len(line))
+	}
+	b.Spans = append(b.Spans, penstock.Span{
+		Part:  r.parts[r.part],
+		Range: penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: r.at}},
+		Bytes: int(r.at - from), Last: r.at == int64(len(r.lines[r.part])),
+	})
+}
+
+func (r *linesReader) Commit(context.Context, []penstock.Mark) error { return nil }
+func (r *linesReader) Close() error                                  { return nil }
+
+func TestSource(t *testing.T) {
+	var texts lines
+	var want [][]string
+	for part := range 3 {
+		var records []string
+		for i := range 40 * (part + 1) {
+			records = append(records, fmt.Sprintf("part %d line %d %s", part, i, strings.Repeat("x", i%50)))
+		}
+		want = append(want, records)
+		texts = append(texts, strings.Join(records, "\n")+"\n")
+	}
+	connectortest.Source(t, connectortest.SourceCase{
+		New:  func(*testing.T, *connectortest.Host) penstock.Source { return texts },
+		Want: want,
+	})
+}

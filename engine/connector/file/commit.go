@@ -1,0 +1,217 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+const (
+	// syncBytes not yet durable are synced at once with fsync: interval too, beside the writes, so that the disk has worked
+	// all the while when the end asks for everything.
+	syncBytes = 8 << 20
+
+	together = 64 << 10  // batches below this many bytes are copied together
+	bufBytes = 256 << 10 // into so many, so that a write call is worth its while
+)
+
+// runWriter writes what is ready until ctx ends.
+func (l *lane) runWriter(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			l.end(context.Cause(ctx))
+			return nil
+		case <-l.gone:
+			return nil
+		case <-l.wakeWriter:
+			l.mu.Lock()
+			group, broken := l.ready, l.broken
+			l.ready = nil
+			l.mu.Unlock()
+			if len(group) > 0 {
+				l.writeGroup(group, broken)
+			}
+		}
+	}
+}
+
+// writeGroup writes a group and hands it on: to the syncer, or, without ack, to those who wait.
+func (l *lane) writeGroup(group []*delivery, broken error) {
+	var err error
+	if broken != nil {
+		err = l.reopen()
+	}
+	var end int64
+	if err == nil {
+		end, err = l.write(group)
+	}
+	if err != nil {
+		l.fail(fmt.Errorf("write file %q: %w", l.sink.o.Path, err), group)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.broken != nil || l.over != nil: // an fsync failed meanwhile, or the sink has ended
+		answer(group, errors.Join(l.broken, l.over))
+	case l.ack:
+		l.length = end
+		l.written = append(l.written, group...)
+		wake(l.wakeSyncer)
+	default:
+		l.length, l.settled = end, end
+		answer(group, nil)
+		if end-l.synced >= syncBytes {
+			wake(l.wakeSyncer)
+		}
+	}
+}
+
+// write appends the group in as few calls as its sizes allow, sets where each delivery ends, and returns where the last does.
+func (l *lane) write(group []*delivery) (end int64, err error) {
+	l.mu.Lock()
+	f, from := l.file, l.length
+	l.mu.Unlock()
+	if f == nil {
+		return 0, errStopped
+	}
+	end = from
+	buf := l.buf[:0]
+	flush := func() {
+		if len(buf) > 0 && err == nil {
+			_, err = f.Write(buf)
+		}
+		buf = buf[:0]
+	}
+	for _, d := range group {
+		end += int64(len(d.data))
+		d.end = end
+		if len(buf)+len(d.data) > bufBytes || len(d.data) >= together {
+			flush()
+		}
+		if len(d.data) < together {
+			buf = append(buf, d.data...)
+		} else if err == nil {
+			_, err = f.Write(d.data)
+		}
+	}
+	flush()
+	l.buf = buf
+	if err == nil {
+		l.sink.host.Count("bytes_written", end-from)
+	}
+	return end, err
+}
+
+// runSyncer makes durable what was written, in one fsync for all that was written meanwhile, until ctx ends.
+func (l *lane) runSyncer(ctx context.Context) error {
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			l.end(context.Cause(ctx))
+			return nil
+		case <-l.gone:
+			return nil
+		case <-l.wakeSyncer:
+		case <-tick.C:
+			l.checkName()
+		}
+		if l.ack {
+			l.syncGroup()
+		} else if err := l.sync(); err != nil {
+			return err
+		}
+	}
+}
+
+// syncGroup makes durable what was written and answers for it.
+func (l *lane) syncGroup() {
+	l.syncing <- struct{}{}
+	defer func() { <-l.syncing }()
+	l.mu.Lock()
+	group, f := l.written, l.file
+	l.written = nil
+	l.mu.Unlock()
+	if len(group) == 0 {
+		return
+	}
+	l.sink.host.Count("syncs", 1)
+	if err := f.Sync(); err != nil {
+		l.fail(fmt.Errorf("sync file %q: %w", l.sink.o.Path, err), group)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.synced = group[len(group)-1].end
+	l.settled = l.synced
+	answer(group, nil)
+}
+
+// sync makes durable what was answered. After an error nothing is known of what was written since the last one, and it was
+// answered: no later call can mend that.
+func (l *lane) sync() error {
+	l.syncing <- struct{}{}
+	defer func() { <-l.syncing }()
+	l.mu.Lock()
+	f, upTo, over := l.file, l.settled, l.over
+	l.mu.Unlock()
+	if lost, ok := errors.AsType[*lostError](over); ok {
+		return lost
+	}
+	return l.syncTo(f, upTo)
+}
+
+// syncTo makes the file durable up to where it was answered. The caller has the token of l.syncing.
+func (l *lane) syncTo(f vfs.File, upTo int64) error {
+	l.mu.Lock()
+	from := l.synced
+	l.mu.Unlock()
+	if from >= upTo {
+		return nil
+	}
+	if f == nil {
+		return fmt.Errorf("sync file %q: it could not be opened again", l.sink.o.Path)
+	}
+	l.sink.host.Count("syncs", 1)
+	if err := f.Sync(); err != nil {
+		lost := &lostError{path: l.sink.o.Path, from: from, to: upTo, err: err}
+		l.end(lost)
+		return lost
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.synced = max(l.synced, upTo)
+	return nil
+}
+
+// lostError says that acked bytes may be gone: only with fsync: interval.
+type lostError struct {
+	path     string
+	from, to int64
+	err      error
+}
+
+func (e *lostError) Error() string {
+	return fmt.Sprintf("sync file %q: %v; the disk may hold bytes %d to %d, which were delivered, or not: look at the disk and at the "+
+		"file's end before the next start (fsync: ack would have delivered them again)", e.path, e.err, e.from, e.to)
+}
+
+func (e *lostError) Unwrap() error { return e.err }
+
+// checkName fails the run when the name no longer leads to the file that is written.
+func (l *lane) checkName() {
+	info, err := l.dir.Stat(l.name)
+	if err == nil && info.Ino == l.id.inode || err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	wrong := &wrongFileError{"it was moved or removed while it was written"}
+	l.fail(&flow.Misconfigured{Err: fmt.Errorf("file %q: %w", l.sink.o.Path, wrong)})
+}

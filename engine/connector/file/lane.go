@@ -1,0 +1,228 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+var limits = flow.Limits{InFlight: inFlight, Ordered: true}
+
+// syncEvery is how often fsync: interval makes the file durable, and how often the file's name is looked at.
+const syncEvery = time.Second
+
+var errStopped = errors.New("the sink was stopped")
+
+// delivery is one Deliver on its way: ready, then written, then answered.
+type delivery struct {
+	data []byte
+	end  int64      // length of the file after it; set by the writer
+	done chan error // takes one
+}
+
+// lane is the one worker of the sink.
+type lane struct {
+	sink       *Sink
+	dir        vfs.Dir
+	name       string // in dir
+	ack        bool   // answer when durable, else when written
+	wakeWriter chan struct{}
+	wakeSyncer chan struct{}
+	scratch    sync.Pool     // *[]byte, for pieces, which have no payload
+	gone       chan struct{} // closed by close
+	syncing    chan struct{} // holds one token: who has it may sync, close or replace file
+
+	buf []byte // the writer's own: small batches that are written together
+
+	mu      sync.Mutex // guards what follows; no I/O while it is held
+	order   order[*delivery]
+	ready   []*delivery // in order, to be written
+	written []*delivery // in order, to be made durable; only with ack
+	file    vfs.File
+	id      place
+	length  int64 // what has been written
+	synced  int64 // of it, what is known to be durable
+	settled int64 // what was answered: where the file is cut after a failure
+	broken  error // why the file has to be opened again before the next write
+	over    error // why no Deliver is taken any more
+}
+
+func newLane(s *Sink, name string, f vfs.File, at place) *lane {
+	l := &lane{
+		sink: s, dir: s.dir, name: name, ack: s.o.Fsync == SyncAck, file: f, id: at, length: at.length, synced: at.length, settled: at.length,
+		wakeWriter: make(chan struct{}, 1), wakeSyncer: make(chan struct{}, 1), syncing: make(chan struct{}, 1), gone: make(chan struct{}),
+	}
+	l.scratch.New = func() any { return new([]byte) }
+	return l
+}
+
+// Deliver implements penstock.Worker.
+func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+	scratch := l.scratch.Get().(*[]byte)
+	defer l.scratch.Put(scratch)
+	d := &delivery{data: l.bytesOf(a.Value, scratch), done: make(chan error, 1)}
+	if err := l.enter(a, d); err != nil {
+		return flow.Report{}, err
+	}
+	var err error
+	select {
+	case err = <-d.done:
+	case <-ctx.Done():
+		l.leave(a, context.Cause(ctx))
+		err = <-d.done // now, or when the disk has answered: until then it reads the batch
+	}
+	if err != nil {
+		return flow.Report{}, err
+	}
+	return flow.Report{Place: l.id.at(d.end).String()}, nil
+}
+
+// bytesOf returns what is to be written for b: its payload, its own bytes, or what it encodes for a piece.
+func (l *lane) bytesOf(b *penstock.Batch, scratch *[]byte) []byte {
+	data := b.Payload
+	if len(data) == 0 {
+		if whole, ok := b.Whole(); ok && l.sink.o.Format == Raw {
+			data = whole
+		} else {
+			*scratch, _ = l.sink.Encode((*scratch)[:0], b)
+			data = *scratch
+		}
+	}
+	if n := len(data); n > 0 && data[n-1] != '\n' { // a source that ends no lines
+		*scratch = append(append((*scratch)[:0], data...), '\n')
+		data = *scratch
+	}
+	return data
+}
+
+// enter hands d to the order of its run.
+func (l *lane) enter(a penstock.Attempt, d *delivery) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		return l.over
+	}
+	before := len(l.ready)
+	err := l.order.arrive(a.Run, a.Place, d, func(d *delivery) { l.ready = append(l.ready, d) })
+	if len(l.ready) > before {
+		wake(l.wakeWriter)
+	}
+	if err != nil {
+		return fmt.Errorf("file %q: %w", l.sink.o.Path, err)
+	}
+	return nil
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// leave fails the run when a Deliver whose turn has not come gives up: its place would never be filled.
+func (l *lane) leave(a penstock.Attempt, cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.order.waits(a.Run, a.Place) {
+		l.order.fail(cause, func(d *delivery) { d.done <- cause })
+	}
+}
+
+// fail answers everything that is not settled with err and makes the writer open the file again.
+func (l *lane) fail(err error, groups ...[]*delivery) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = err
+	}
+	l.failLocked(err)
+	for _, g := range groups {
+		answer(g, err)
+	}
+}
+
+func (l *lane) failLocked(err error) {
+	l.order.fail(err, func(d *delivery) { d.done <- err })
+	answer(l.ready, err)
+	answer(l.written, err)
+	l.ready, l.written = nil, nil
+}
+
+func answer(group []*delivery, err error) {
+	for _, d := range group {
+		d.done <- err
+	}
+}
+
+// end takes no Deliver any more.
+func (l *lane) end(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over == nil {
+		l.over = fmt.Errorf("file %q: %w", l.sink.o.Path, err)
+	}
+	l.failLocked(l.over)
+}
+
+// close makes durable what is not, and closes the file.
+func (l *lane) close() error {
+	err := l.sync()
+	l.end(errStopped)
+	l.syncing <- struct{}{}
+	defer func() { <-l.syncing }()
+	l.mu.Lock()
+	f := l.file
+	l.file = nil
+	l.mu.Unlock()
+	if f == nil {
+		return err
+	}
+	close(l.gone)
+	return errors.Join(err, f.Close())
+}
+
+// reopen replaces a handle that failed by a new one, cut back to what was answered.
+func (l *lane) reopen() error {
+	l.syncing <- struct{}{}
+	defer func() { <-l.syncing }()
+	l.mu.Lock()
+	old, at := l.file, l.id.at(l.settled)
+	l.file = nil
+	l.mu.Unlock()
+	if old != nil {
+		err := l.syncTo(old, at.length) // without ack, the last chance to hear what became of it
+		_ = old.Close()                 // it has failed before; what it held beyond the settled length is cut now
+		if err != nil {
+			return err
+		}
+	}
+	f, err := l.dir.OpenFile(l.name, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, vfs.ErrNotRegular) {
+		err = &wrongFileError{"it was moved or removed while it was written"}
+	}
+	if err == nil {
+		if err = resume(f, at, false); err != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if wrong, ok := errors.AsType[*wrongFileError](err); ok {
+		return &flow.Misconfigured{Err: wrong}
+	}
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.file, l.length, l.broken = f, at.length, nil
+	l.synced = min(l.synced, at.length)
+	return nil
+}

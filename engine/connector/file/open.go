@@ -1,0 +1,110 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// remedy ends every message about a file that is not the one that the checkpoint knows.
+const remedy = "put the file back as it was; or move it away and begin with a new state folder, which delivers everything again"
+
+// wrongFileError says that the file is not what the checkpoint says.
+type wrongFileError struct{ what string }
+
+func (e *wrongFileError) Error() string { return e.what + "; " + remedy }
+
+// openAt opens the file beneath dir where saved, a place or "", says that it stands, and returns it with its offset at its
+// end. All that it found or changed is durable then.
+func openAt(dir vfs.Dir, name, saved string) (vfs.File, place, error) {
+	if saved == "" {
+		return openFound(dir, name)
+	}
+	want, err := parsePlace(saved)
+	if err != nil {
+		return nil, place{}, fmt.Errorf("%w; %s", err, remedy)
+	}
+	f, err := dir.OpenFile(name, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, place{}, &wrongFileError{fmt.Sprintf("it is gone, and its checkpoint says that it holds %d bytes", want.length)}
+	}
+	if err != nil {
+		return nil, place{}, err
+	}
+	if err := resume(f, want, true); err != nil {
+		return nil, place{}, errors.Join(err, f.Close())
+	}
+	return f, want, nil
+}
+
+// resume truncates f to the place it is known to stand at, and leaves its offset there.
+func resume(f vfs.File, want place, durably bool) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	switch found := placeOf(info); {
+	case !found.sameFile(want):
+		return &wrongFileError{fmt.Sprintf("it is not the file that the checkpoint knows (inode %d, now %d): it was replaced",
+			want.inode, found.inode)}
+	case found.length < want.length:
+		return &wrongFileError{fmt.Sprintf("it has %d bytes, and its checkpoint says that %d were delivered: it was cut, or, with "+
+			"fsync: interval, a power loss took its end", found.length, want.length)}
+	case found.length > want.length:
+		if err := f.Truncate(want.length); err != nil {
+			return fmt.Errorf("truncate to %d bytes, the length of its checkpoint: %w", want.length, err)
+		}
+	}
+	if durably {
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	_, err = f.Seek(want.length, io.SeekStart)
+	return err
+}
+
+// openFound opens the file without a place: a new one, or one that is kept as it is.
+func openFound(dir vfs.Dir, name string) (f vfs.File, at place, err error) {
+	f, err = dir.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, place{}, err
+	}
+	defer func() {
+		if err != nil {
+			f, err = nil, errors.Join(err, f.Close())
+		}
+	}()
+	if err = endLastLine(f); err != nil {
+		return f, place{}, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return f, place{}, err
+	}
+	if err = f.Sync(); err != nil {
+		return f, place{}, err
+	}
+	return f, placeOf(info), dir.Sync()
+}
+
+// endLastLine appends a line end to what does not end with one, and leaves the offset at the end.
+func endLastLine(f vfs.File) error {
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil || end == 0 {
+		return err
+	}
+	var last [1]byte
+	if _, err := f.ReadAt(last[:], end-1); err != nil {
+		return fmt.Errorf("read its last byte: %w", err)
+	}
+	if last[0] == '\n' {
+		return nil
+	}
+	_, err = f.Write([]byte{'\n'})
+	return err
+}

@@ -1,0 +1,64 @@
+package file
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// place is where the file stands: which file it is, and its length. Written as "1 INODE BIRTH LENGTH", decimal, BIRTH in
+// nanoseconds since 1970 or 0 where the system does not tell; the leading 1 is the version of the form. The device is left
+// out: its number may change with a reboot.
+type place struct {
+	inode  uint64
+	birth  int64
+	length int64
+}
+
+func placeOf(info vfs.Info) place {
+	return place{inode: info.Ino, birth: birthOf(info.Birth), length: info.Size}
+}
+
+func birthOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// sameFile says whether p and q name one file, whatever its length.
+func (p place) sameFile(q place) bool {
+	return p.inode == q.inode && (p.birth == q.birth || p.birth == 0 || q.birth == 0)
+}
+
+// at is p with another length.
+func (p place) at(length int64) place {
+	p.length = length
+	return p
+}
+
+func (p place) String() string {
+	b := make([]byte, 0, 64)
+	b = append(b, "1 "...)
+	b = append(strconv.AppendUint(b, p.inode, 10), ' ')
+	b = append(strconv.AppendInt(b, p.birth, 10), ' ')
+	return string(strconv.AppendInt(b, p.length, 10))
+}
+
+func parsePlace(s string) (place, error) {
+	bad := fmt.Errorf("its checkpoint holds the place %q, which this version cannot read", s)
+	parts := strings.Split(s, " ")
+	if len(parts) != 4 || parts[0] != "1" {
+		return place{}, bad
+	}
+	inode, err1 := strconv.ParseUint(parts[1], 10, 64)
+	birth, err2 := strconv.ParseInt(parts[2], 10, 64)
+	length, err3 := strconv.ParseInt(parts[3], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil || length < 0 {
+		return place{}, bad
+	}
+	return place{inode: inode, birth: birth, length: length}, nil
+}

@@ -1,0 +1,98 @@
+package http
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+var errBodyOver = errors.New("the request is over")
+
+// bodies are the readers of one request's body. net/http goes on reading after an early answer, on a goroutine of its
+// own, and opens a second reader when it sends again on a fresh connection what a stale one has lost. end is the point
+// after which none of them touches the data.
+type bodies struct {
+	idle chan struct{} // takes one: the last reader was closed
+
+	mu      sync.Mutex // guards what follows; held while bytes are copied, which is what end waits for
+	data    []byte
+	reading int // readers that were opened and not closed
+	over    bool
+}
+
+func newBodies(data []byte) *bodies { return &bodies{data: data, idle: make(chan struct{}, 1)} }
+
+// open returns a reader of the whole body; it is the request's GetBody.
+func (s *bodies) open() (io.ReadCloser, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return nil, errBodyOver
+	}
+	s.reading++
+	return &body{of: s}, nil
+}
+
+// end waits until every reader is closed, so that the connection may be kept; not for longer than bodyPatience, after which
+// cancel breaks the connection. After it no reader touches the data.
+func (s *bodies) end(cancel context.CancelFunc) {
+	timer := time.NewTimer(bodyPatience)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		if s.reading == 0 {
+			s.over, s.data = true, nil
+			s.mu.Unlock()
+			return
+		}
+		s.mu.Unlock()
+		select {
+		case <-s.idle:
+		case <-timer.C:
+			cancel()
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.over, s.data = true, nil
+			return
+		}
+	}
+}
+
+// body is one reader.
+type body struct {
+	of     *bodies
+	off    int
+	closed bool
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.of.mu.Lock()
+	defer b.of.mu.Unlock()
+	if b.of.over || b.closed {
+		return 0, errBodyOver
+	}
+	if b.off == len(b.of.data) {
+		return 0, io.EOF
+	}
+	n := copy(p, b.of.data[b.off:])
+	b.off += n
+	return n, nil
+}
+
+func (b *body) Close() error {
+	b.of.mu.Lock()
+	defer b.of.mu.Unlock()
+	if b.closed {
+		return nil
+	}
+	b.closed = true
+	if b.of.reading--; b.of.reading == 0 {
+		select {
+		case b.of.idle <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}

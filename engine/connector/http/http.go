@@ -1,0 +1,131 @@
+// Package http holds the sink that sends batches as HTTP requests, each endpoint a worker.
+//
+// A batch is one request; what its answer means is decided in outcome.go. With idempotency_key every request names its
+// batch, the same after a crash, so that a receiver can tell a repetition. The sink owns its connections. It follows no
+// redirect, decides nothing about when to try again (flow does), and shows no password and no query of an endpoint to
+// anybody.
+package http
+
+import (
+	"bytes"
+	"context"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// inFlight bounds the requests and connections of one endpoint; its window stays below it.
+const inFlight = 256
+
+// Component is the sink's line in the list of components.
+func Component() penstock.Component {
+	return penstock.Component{
+		Role:    penstock.SinkRole,
+		Name:    "http",
+		Options: func() any { return DefaultOptions() },
+		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+	}
+}
+
+// Sink sends batches to endpoints. It implements penstock.Sink and penstock.Encoder.
+type Sink struct {
+	o         Options
+	host      penstock.Host
+	endpoints []endpoint
+	lanes     []*lane
+	zips      sync.Pool // *gzip.Writer
+	scratch   sync.Pool // *[]byte: bodies of pieces, and what is to be compressed
+}
+
+// New returns a sink that has opened no connection.
+func New(o Options, h penstock.Host) (*Sink, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	endpoints, err := o.endpoints()
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{o: o, host: h, endpoints: endpoints}
+	s.scratch.New = func() any { return new([]byte) }
+	s.zips.New = func() any {
+		z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // errs for an unknown level only
+		return z
+	}
+	return s, nil
+}
+
+// Open implements penstock.Sink: one lane for each endpoint, named by its URL without user, password and query. It
+// connects to none: an endpoint that is down now is a worker that is down.
+func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
+	var all []penstock.Lane
+	for _, e := range s.endpoints {
+		l := newLane(s, e)
+		s.lanes = append(s.lanes, l)
+		all = append(all, penstock.Lane{Name: e.name, Worker: l, Limits: flow.Limits{InFlight: inFlight}})
+	}
+	o.Lanes(all)
+	return nil
+}
+
+// Close implements penstock.Sink.
+func (s *Sink) Close() error {
+	for _, l := range s.lanes {
+		l.transport.CloseIdleConnections()
+	}
+	s.lanes = nil
+	return nil
+}
+
+// Encode implements penstock.Encoder: the request's body. A raw batch of which nothing was changed is sent from its own
+// bytes, if it is not compressed.
+func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+	whole, ok := b.Whole()
+	ok = ok && s.o.Body == Raw
+	if s.o.Compress == None {
+		if ok {
+			return nil, nil
+		}
+		return s.plain(dst, b), nil
+	}
+	scratch := s.scratch.Get().(*[]byte)
+	defer s.scratch.Put(scratch)
+	if !ok {
+		*scratch = s.plain((*scratch)[:0], b)
+		whole = *scratch
+	}
+	out := bytes.NewBuffer(dst)
+	z := s.zips.Get().(*gzip.Writer)
+	defer s.zips.Put(z)
+	z.Reset(out)
+	if _, err := z.Write(whole); err != nil {
+		return nil, err
+	}
+	err := z.Close()
+	return out.Bytes(), err
+}
+
+func (s *Sink) plain(dst []byte, b *penstock.Batch) []byte {
+	if s.o.Body == NDJSON {
+		return ndjson.Append(dst, b)
+	}
+	return b.AppendRaw(dst)
+}
+
+// bodyOf returns the body of a request for b: its payload, its own bytes, or, for a piece, what is encoded into scratch.
+func (s *Sink) bodyOf(b *penstock.Batch, scratch *[]byte) ([]byte, error) {
+	if len(b.Payload) > 0 {
+		return b.Payload, nil
+	}
+	body, err := s.Encode((*scratch)[:0], b)
+	if body == nil && err == nil {
+		body, _ = b.Whole()
+		return body, nil
+	}
+	*scratch = body
+	return body, err
+}

@@ -1,0 +1,210 @@
+package http
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	nethttp "net/http"
+	"strconv"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+const (
+	headerKey       = "Idempotency-Key"
+	headerSpans     = "Penstock-Spans"
+	headerSpanCount = "Penstock-Span-Count"
+
+	// maxSpans is how long Penstock-Spans may be, in bytes: servers refuse long headers. Where it would be longer, only their
+	// number is sent; the key names the spans all the same.
+	maxSpans = 4 << 10
+
+	maxAnswer     = 64 << 10               // bytes of an answer that are read; a connection with more to come is closed
+	maxQuoted     = 200                    // bytes of an answer that an error quotes
+	bodyPatience  = 100 * time.Millisecond // how long after the answer the transport may go on sending, to keep the connection
+	idlePatience  = 90 * time.Second       // how long an unused connection is kept
+	writeBuffer   = 64 << 10               // bytes of a connection's send buffer in this process
+	keepAliveProb = 15 * time.Second       // between probes of an idle connection
+)
+
+// lane is one endpoint.
+type lane struct {
+	sink      *Sink
+	endpoint  endpoint
+	transport *nethttp.Transport
+	headers   nethttp.Header // of every request
+}
+
+func newLane(s *Sink, e endpoint) *lane {
+	dialer := net.Dialer{Timeout: s.o.ConnectTimeout, KeepAlive: keepAliveProb}
+	l := &lane{sink: s, endpoint: e, headers: make(nethttp.Header), transport: &nethttp.Transport{
+		DialContext:            dialer.DialContext,
+		TLSHandshakeTimeout:    s.o.ConnectTimeout,
+		ForceAttemptHTTP2:      true,
+		DisableCompression:     true, // an answer is read to a bound as it comes; nothing is unpacked
+		MaxConnsPerHost:        inFlight,
+		MaxIdleConnsPerHost:    inFlight,
+		IdleConnTimeout:        idlePatience,
+		MaxResponseHeaderBytes: maxAnswer,
+		WriteBufferSize:        writeBuffer,
+	}}
+	l.headers.Set("User-Agent", "penstock")
+	l.headers.Set("Content-Type", "text/plain")
+	if s.o.Body == NDJSON {
+		l.headers.Set("Content-Type", "application/x-ndjson")
+	}
+	if s.o.Compress == Gzip {
+		l.headers.Set("Content-Encoding", "gzip")
+	}
+	if e.auth != "" {
+		l.headers.Set("Authorization", e.auth)
+	}
+	for name, value := range s.o.Headers {
+		l.headers.Set(name, value)
+	}
+	return l
+}
+
+// Deliver implements penstock.Worker: one request, and the meaning of its answer.
+func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+	b := a.Value
+	if b.Kept() == 0 {
+		return flow.Report{}, nil // nothing to say, and a body of nothing may be refused
+	}
+	scratch := l.sink.scratch.Get().(*[]byte)
+	defer l.sink.scratch.Put(scratch)
+	data, err := l.sink.bodyOf(b, scratch)
+	if err != nil {
+		return flow.Report{}, fmt.Errorf("%s: encode: %w", l.endpoint.name, err)
+	}
+	res, err := l.send(ctx, b, data)
+	if err != nil {
+		return flow.Report{}, fmt.Errorf("%s %s: %w", l.sink.o.Method, l.endpoint.name, err)
+	}
+	return flow.Report{}, l.meaning(res)
+}
+
+// answer is what came back.
+type answer struct {
+	status     int
+	retryAfter string
+	text       []byte // its beginning
+	cut        error  // why its body did not come to its end
+}
+
+// send makes one request. When it returns, nothing reads data any more.
+func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte) (answer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	bodies := newBodies(data)
+	defer bodies.end(cancel)
+	first, _ := bodies.open()
+	req := &nethttp.Request{
+		Method: l.sink.o.Method, URL: l.endpoint.target, Host: l.endpoint.target.Host, Header: l.headers.Clone(),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: first, GetBody: bodies.open, ContentLength: int64(len(data)),
+	}
+	if l.sink.o.IdempotencyKey {
+		l.identify(req.Header, b)
+	}
+	l.sink.host.Count("requests", 1)
+	res, err := l.transport.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		return answer{}, faultOf(ctx, err)
+	}
+	defer res.Body.Close()
+	out := answer{status: res.StatusCode, retryAfter: res.Header.Get("Retry-After")}
+	out.text, out.cut = readAnswer(res.Body)
+	l.sink.host.Count("bytes_sent", int64(len(data)))
+	return out, nil
+}
+
+// identify names the batch, so that a receiver can tell a repetition.
+func (l *lane) identify(h nethttp.Header, b *penstock.Batch) {
+	h.Set(headerKey, b.ID())
+	if spans := b.AppendSpans(nil); len(spans) <= maxSpans {
+		h.Set(headerSpans, string(spans))
+	} else {
+		h.Set(headerSpanCount, strconv.Itoa(len(b.Spans)))
+	}
+}
+
+// faultOf says what a request without an answer means: a certificate or protocol that does not fit is the endpoint's fault
+// and will not pass by itself; all else may.
+func faultOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
+	if untrusted || noTLS {
+		return &flow.Misconfigured{Err: err}
+	}
+	return err
+}
+
+// readAnswer reads an answer to its end, or to its bound, and returns its beginning.
+func readAnswer(r io.Reader) (text []byte, cut error) {
+	text = make([]byte, 0, maxQuoted+1)
+	for len(text) < cap(text) {
+		n, err := r.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		if err == io.EOF {
+			return text, nil
+		}
+		if err != nil {
+			return text, err
+		}
+	}
+	_, err := io.CopyN(io.Discard, r, maxAnswer-int64(len(text)))
+	if err == io.EOF {
+		err = nil
+	}
+	return text, err
+}
+
+// meaning turns an answer into the outcome of the attempt.
+func (l *lane) meaning(res answer) error {
+	v := judge(res.status, l.sink.o.IdempotencyKey, res.retryAfter, time.Now())
+	if v.outcome == control.Delivered {
+		if res.cut == nil {
+			return nil
+		}
+		return fmt.Errorf("%s %s: the answer, status %d, broke off: %w", l.sink.o.Method, l.endpoint.name, res.status, res.cut)
+	}
+	err := error(&StatusError{Method: l.sink.o.Method, Endpoint: l.endpoint.name, Status: res.status, Answer: res.text})
+	switch v.outcome {
+	case control.Throttled:
+		return &flow.Throttled{After: v.after, Err: err}
+	case control.Rejected:
+		return &flow.Rejected{Err: err}
+	case control.Misconfigured:
+		return &flow.Misconfigured{Err: err}
+	}
+	return err
+}
+
+// StatusError is an answer that says no.
+type StatusError struct {
+	Method, Endpoint string // the endpoint without user, password and query
+	Status           int
+	Answer           []byte // its beginning, as it came
+}
+
+// Error gives the status and the first 200 bytes of the answer, control bytes escaped.
+func (e *StatusError) Error() string {
+	text, more := e.Answer, ""
+	if len(text) > maxQuoted {
+		text, more = text[:maxQuoted], "..."
+	}
+	if len(text) == 0 {
+		return fmt.Sprintf("%s %s: %d %s", e.Method, e.Endpoint, e.Status, nethttp.StatusText(e.Status))
+	}
+	return fmt.Sprintf("%s %s: %d %s: %q%s", e.Method, e.Endpoint, e.Status, nethttp.StatusText(e.Status), text, more)
+}

@@ -1,0 +1,193 @@
+//penstock:pure
+
+package checkpoint
+
+import (
+	"encoding/binary"
+	"errors"
+
+	"github.com/penstock-io/penstock"
+)
+
+// errEntry says that a frame whose checksum is right does not say anything: written by a bug, or forged.
+var errEntry = errors.New("an entry with a right checksum makes no sense")
+
+// cursor reads a payload. Once bad it stays bad and yields zeros, so that a decoder checks once, at its end.
+type cursor struct {
+	b   []byte
+	bad bool
+}
+
+func (c *cursor) uvarint() uint64 {
+	v, n := binary.Uvarint(c.b)
+	if n <= 0 {
+		c.bad, c.b = true, nil
+		return 0
+	}
+	c.b = c.b[n:]
+	return v
+}
+
+func (c *cursor) varint() int64 {
+	v, n := binary.Varint(c.b)
+	if n <= 0 {
+		c.bad, c.b = true, nil
+		return 0
+	}
+	c.b = c.b[n:]
+	return v
+}
+
+// count reads how many things follow that take at least size bytes each; more than can be there is bad.
+func (c *cursor) count(size int) int {
+	n := c.uvarint()
+	if n > uint64(len(c.b)/size) {
+		c.bad, c.b = true, nil
+		return 0
+	}
+	return int(n)
+}
+
+// number reads a reference to one of known things, or 0 for a new one.
+func (c *cursor) number(known int) int {
+	n := c.uvarint()
+	if n > uint64(known) {
+		c.bad, c.b = true, nil
+		return 0
+	}
+	return int(n)
+}
+
+func (c *cursor) byte() byte {
+	if len(c.b) == 0 {
+		c.bad = true
+		return 0
+	}
+	v := c.b[0]
+	c.b = c.b[1:]
+	return v
+}
+
+func (c *cursor) string(prev string) string {
+	shared, rest := c.uvarint(), c.uvarint()
+	if c.bad || shared > uint64(len(prev)) || rest > uint64(len(c.b)) {
+		c.bad, c.b = true, nil
+		return ""
+	}
+	s := prev[:shared] + string(c.b[:rest])
+	c.b = c.b[rest:]
+	return s
+}
+
+func (c *cursor) position(prev penstock.Position, keys bool) penstock.Position {
+	p := penstock.Position{Num: prev.Num + c.varint()}
+	if keys {
+		p.Key = c.string(prev.Key)
+	}
+	return p
+}
+
+// decodeEntry reads the payload of an entry into e, whose slices it uses again. Numbers are checked against st.
+func (st *state) decodeEntry(payload []byte, e *entry) error {
+	c := &cursor{b: payload}
+	c.byte() // the kind
+	e.marks, e.places, e.key = e.marks[:0], e.places[:0], ""
+	e.route = c.number(len(st.routes))
+	r := &route{}
+	if e.route == 0 {
+		e.key = c.string("")
+	} else {
+		r = st.routes[e.route-1]
+	}
+	known := len(r.parts)
+	id, name := "", ""
+	for range c.count(3) {
+		op := c.mark(known, id, name)
+		if op.part == 0 {
+			known++
+			id = op.mark.Part.ID
+		} else if op.part <= len(r.parts) && r.parts[op.part-1].gone {
+			c.bad = true
+		}
+		if op.named {
+			name = op.mark.Part.Name
+		}
+		e.marks = append(e.marks, op)
+	}
+	lanes := len(r.lanes)
+	for range c.count(3) {
+		op := placeOp{lane: c.number(lanes)}
+		if op.lane == 0 {
+			lanes++
+			op.name = c.string("")
+		}
+		op.place = c.string("")
+		e.places = append(e.places, op)
+	}
+	if c.bad || len(c.b) > 0 {
+		return errEntry
+	}
+	return nil
+}
+
+func (c *cursor) mark(known int, id, name string) markOp {
+	op := markOp{part: c.number(known)}
+	m := &op.mark
+	if op.part == 0 {
+		m.Part.ID = c.string(id)
+	}
+	flags := c.byte()
+	if flags&^flagsKnown != 0 {
+		c.bad = true
+	}
+	op.named = flags&flagName != 0
+	if op.named {
+		m.Part.Name = c.string(name)
+	}
+	keys := flags&flagKeys != 0
+	m.Finished = flags&flagFinished != 0
+	m.Watermark = c.position(penstock.Position{}, keys)
+	if flags&flagAbove == 0 {
+		return op
+	}
+	at := m.Watermark
+	n := c.count(2)
+	m.Above = make([]penstock.Range, 0, n)
+	for range n {
+		from := c.position(at, keys)
+		at = c.position(from, keys)
+		m.Above = append(m.Above, penstock.Range{From: from, To: at})
+	}
+	return op
+}
+
+func (st *state) decodeForget(payload []byte) (forget, error) {
+	c := &cursor{b: payload}
+	c.byte()
+	f := forget{route: c.number(len(st.routes))}
+	if f.route == 0 {
+		return f, errEntry
+	}
+	parts := st.routes[f.route-1].parts
+	for range c.count(1) {
+		n := c.number(len(parts))
+		if n == 0 || parts[n-1].gone {
+			return f, errEntry
+		}
+		f.parts = append(f.parts, n)
+	}
+	if c.bad || len(c.b) > 0 {
+		return f, errEntry
+	}
+	return f, nil
+}
+
+func decodeEnd(payload []byte) (marks, places int, err error) {
+	c := &cursor{b: payload}
+	c.byte()
+	m, p := c.uvarint(), c.uvarint()
+	if c.bad || len(c.b) > 0 || m > 1<<40 || p > 1<<40 {
+		return 0, 0, errEntry
+	}
+	return int(m), int(p), nil
+}

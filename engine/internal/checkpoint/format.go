@@ -1,0 +1,226 @@
+//penstock:pure
+
+package checkpoint
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/penstock-io/penstock"
+)
+
+// The bytes are drawn in docs/formats/checkpoint.md. Numbers of fixed width are little-endian.
+const (
+	magic      = "PSTKCKPT"
+	version    = 1  // what this program writes
+	headerSize = 24 // magic, version u16, reserved u16, generation u64, CRC-32C u32; the same in every version to come
+	frameHead  = 8  // length u32, CRC-32C u32
+	maxEntry   = 64 << 20
+)
+
+// Kinds of a frame.
+const (
+	kindEntry  = 1 // marks and places of one route
+	kindForget = 2 // partitions of one route
+	kindEnd    = 3 // the snapshot is complete
+)
+
+// Flags of a mark.
+const (
+	flagFinished = 1 << iota
+	flagName     // a name follows
+	flagKeys     // positions have keys
+	flagAbove    // ranges follow
+	flagsKnown   = flagFinished | flagName | flagKeys | flagAbove
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// entry is what one Append says, with routes, partitions and lanes as the numbers that the file gave them; 0 defines a
+// new one, which takes the next number.
+type entry struct {
+	route  int
+	key    string // of a new route
+	marks  []markOp
+	places []placeOp
+}
+
+type markOp struct {
+	part  int
+	named bool          // mark.Part.Name is to be kept; always so for a new partition
+	mark  penstock.Mark // Part.ID counts only when part is 0
+}
+
+type placeOp struct {
+	lane  int
+	name  string // of a new lane
+	place string
+}
+
+type forget struct {
+	route int
+	parts []int
+}
+
+// appendHeader appends the first bytes of a file.
+func appendHeader(dst []byte, version uint16, generation uint64) []byte {
+	start := len(dst)
+	dst = append(dst, magic...)
+	dst = binary.LittleEndian.AppendUint16(dst, version)
+	dst = binary.LittleEndian.AppendUint16(dst, 0)
+	dst = binary.LittleEndian.AppendUint64(dst, generation)
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+}
+
+var (
+	errNotCheckpoint = errors.New("it does not begin as a checkpoint does")
+	errHeader        = errors.New("its header is damaged")
+)
+
+func parseHeader(b []byte) (version uint16, generation uint64, err error) {
+	if len(b) < headerSize || string(b[:len(magic)]) != magic {
+		return 0, 0, errNotCheckpoint
+	}
+	if crc32.Checksum(b[:headerSize-4], castagnoli) != binary.LittleEndian.Uint32(b[headerSize-4:]) {
+		return 0, 0, errHeader
+	}
+	return binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint64(b[12:]), nil
+}
+
+// sum is the checksum of a frame: it covers the file's generation and the frame's place in it, so that bytes of another
+// generation, or bytes that moved, are not taken for an entry.
+func sum(generation uint64, offset int64, length uint32, payload []byte) uint32 {
+	var where [20]byte
+	binary.LittleEndian.PutUint64(where[0:], generation)
+	binary.LittleEndian.PutUint64(where[8:], uint64(offset))
+	binary.LittleEndian.PutUint32(where[16:], length)
+	return crc32.Update(crc32.Checksum(where[:], castagnoli), castagnoli, payload)
+}
+
+// seal fills in the head of the frame that is b: frameHead bytes, then the payload.
+func seal(b []byte, generation uint64, offset int64) error {
+	n := len(b) - frameHead
+	if n > maxEntry {
+		return fmt.Errorf("an entry of %d bytes is more than the limit of %d: save fewer marks at once", n, maxEntry)
+	}
+	binary.LittleEndian.PutUint32(b, uint32(n))
+	binary.LittleEndian.PutUint32(b[4:], sum(generation, offset, uint32(n), b[frameHead:]))
+	return nil
+}
+
+// appendString appends s as what it shares with prev and the rest.
+func appendString(dst []byte, prev, s string) []byte {
+	n := 0
+	for n < len(prev) && n < len(s) && prev[n] == s[n] {
+		n++
+	}
+	dst = binary.AppendUvarint(dst, uint64(n))
+	dst = binary.AppendUvarint(dst, uint64(len(s)-n))
+	return append(dst, s[n:]...)
+}
+
+func appendEntry(dst []byte, e *entry) []byte {
+	dst = append(dst, kindEntry)
+	dst = binary.AppendUvarint(dst, uint64(e.route))
+	if e.route == 0 {
+		dst = appendString(dst, "", e.key)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(e.marks)))
+	id, name := "", ""
+	for i := range e.marks {
+		op := &e.marks[i]
+		dst = appendMark(dst, op, id, name)
+		if op.part == 0 {
+			id = op.mark.Part.ID
+		}
+		if op.part == 0 || op.named {
+			name = op.mark.Part.Name
+		}
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(e.places)))
+	for i := range e.places {
+		op := &e.places[i]
+		dst = binary.AppendUvarint(dst, uint64(op.lane))
+		if op.lane == 0 {
+			dst = appendString(dst, "", op.name)
+		}
+		dst = appendString(dst, "", op.place)
+	}
+	return dst
+}
+
+// appendMark appends one mark; id and name are those written last before it.
+func appendMark(dst []byte, op *markOp, id, name string) []byte {
+	m := &op.mark
+	keys, flags := hasKeys(m), byte(0)
+	if m.Finished {
+		flags |= flagFinished
+	}
+	if op.named || op.part == 0 {
+		flags |= flagName
+	}
+	if keys {
+		flags |= flagKeys
+	}
+	if len(m.Above) > 0 {
+		flags |= flagAbove
+	}
+	dst = binary.AppendUvarint(dst, uint64(op.part))
+	if op.part == 0 {
+		dst = appendString(dst, id, m.Part.ID)
+	}
+	dst = append(dst, flags)
+	if flags&flagName != 0 {
+		dst = appendString(dst, name, m.Part.Name)
+	}
+	at := penstock.Position{}
+	dst, at = appendPosition(dst, at, m.Watermark, keys)
+	if flags&flagAbove != 0 {
+		dst = binary.AppendUvarint(dst, uint64(len(m.Above)))
+		for _, r := range m.Above {
+			dst, at = appendPosition(dst, at, r.From, keys)
+			dst, at = appendPosition(dst, at, r.To, keys)
+		}
+	}
+	return dst
+}
+
+// appendPosition appends p by its distance from the position before it. The difference wraps, so every number fits.
+func appendPosition(dst []byte, prev, p penstock.Position, keys bool) ([]byte, penstock.Position) {
+	dst = binary.AppendVarint(dst, p.Num-prev.Num)
+	if keys {
+		dst = appendString(dst, prev.Key, p.Key)
+	}
+	return dst, p
+}
+
+func hasKeys(m *penstock.Mark) bool {
+	if m.Watermark.Key != "" {
+		return true
+	}
+	for _, r := range m.Above {
+		if r.From.Key != "" || r.To.Key != "" {
+			return true
+		}
+	}
+	return false
+}
+
+func appendForget(dst []byte, f *forget) []byte {
+	dst = append(dst, kindForget)
+	dst = binary.AppendUvarint(dst, uint64(f.route))
+	dst = binary.AppendUvarint(dst, uint64(len(f.parts)))
+	for _, n := range f.parts {
+		dst = binary.AppendUvarint(dst, uint64(n))
+	}
+	return dst
+}
+
+// appendEnd appends what closes a snapshot: how much it held, so that one that lost frames is found out.
+func appendEnd(dst []byte, marks, places int) []byte {
+	dst = append(dst, kindEnd)
+	dst = binary.AppendUvarint(dst, uint64(marks))
+	return binary.AppendUvarint(dst, uint64(places))
+}

@@ -1,0 +1,158 @@
+package checkpoint
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// readBuffer is how many bytes are read at once.
+const readBuffer = 256 << 10
+
+// scanWork bounds the checksums that the search for entries behind a bad one may compute, in bytes. Beyond it the file is
+// called damaged, which is the careful answer.
+const scanWork = 64 << 20
+
+// errVersion says that a newer program wrote the file.
+var errVersion = errors.New("written by a newer penstock")
+
+// loaded is what a file said.
+type loaded struct {
+	st         *state
+	version    uint16
+	generation uint64
+	size       int64 // of the file
+	snapshot   int64 // where the snapshot ends; 0: it does not
+	good       int64 // where the last good frame ends
+	bad        error // why the frame at good is not; nil: the file ends there
+	nonsense   bool  // its checksum is right all the same
+	torn       bool  // nothing behind the bad frame is an entry: it is the last one, unfinished
+}
+
+// load reads a file to its end or to the first frame that is not good. The error is one of reading, of the header or of the
+// version; damage behind the header is in the result.
+func load(f vfs.File, newest uint16) (*loaded, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	l := &loaded{st: newState(), size: info.Size}
+	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, l.size), readBuffer)
+	var head [headerSize]byte
+	if _, err := io.ReadFull(r, head[:]); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, errNotCheckpoint
+	} else if err != nil {
+		return nil, err
+	}
+	if l.version, l.generation, err = parseHeader(head[:]); err != nil {
+		return nil, err
+	}
+	if l.version > newest {
+		return nil, fmt.Errorf("%w: its format is %d, this program reads up to %d", errVersion, l.version, newest)
+	}
+	l.good = headerSize
+	if err := l.frames(r); err != nil {
+		return nil, err
+	}
+	if l.bad != nil && !l.nonsense {
+		l.torn, err = l.last(f)
+	}
+	return l, err
+}
+
+// frames applies one frame after the other.
+func (l *loaded) frames(r *bufio.Reader) error {
+	var head [frameHead]byte
+	var payload []byte
+	e := &entry{}
+	for l.good < l.size {
+		left := l.size - l.good
+		if left < frameHead {
+			l.bad = errors.New("its head is not whole")
+			return nil
+		}
+		if _, err := io.ReadFull(r, head[:]); err != nil {
+			return err
+		}
+		n := int64(binary.LittleEndian.Uint32(head[:]))
+		if n == 0 || n > maxEntry || n > left-frameHead {
+			l.bad = fmt.Errorf("its length of %d does not fit", n)
+			return nil
+		}
+		if int64(cap(payload)) < n {
+			payload = make([]byte, max(n, readBuffer))
+		}
+		payload = payload[:n]
+		if _, err := io.ReadFull(r, payload); err != nil {
+			return err
+		}
+		if sum(l.generation, l.good, uint32(n), payload) != binary.LittleEndian.Uint32(head[4:]) {
+			l.bad = errors.New("its checksum is wrong")
+			return nil
+		}
+		if l.bad = l.apply(payload, e); l.bad != nil {
+			l.nonsense = true
+			return nil
+		}
+		l.good += frameHead + n
+		if payload[0] == kindEnd {
+			l.snapshot = l.good
+		}
+	}
+	return nil
+}
+
+// apply takes over a payload whose checksum is right; an error leaves the state as it was.
+func (l *loaded) apply(payload []byte, e *entry) error {
+	switch payload[0] {
+	case kindEntry:
+		if err := l.st.decodeEntry(payload, e); err != nil {
+			return err
+		}
+		l.st.apply(e)
+	case kindForget:
+		f, err := l.st.decodeForget(payload)
+		if err != nil {
+			return err
+		}
+		l.st.forget(&f)
+	case kindEnd:
+		marks, places, err := decodeEnd(payload)
+		if err != nil {
+			return err
+		}
+		if m, p := l.st.size(); l.snapshot != 0 || m != marks || p != places {
+			return fmt.Errorf("the snapshot should hold %d marks and %d places, and holds %d and %d", marks, places, m, p)
+		}
+	default:
+		return fmt.Errorf("its kind is %d, which this format does not have", payload[0])
+	}
+	return nil
+}
+
+// last says whether no good frame lies behind the bad one. The bad one's length cannot be trusted, so every place is tried.
+func (l *loaded) last(f vfs.File) (bool, error) {
+	rest := make([]byte, l.size-l.good)
+	if _, err := io.ReadFull(io.NewSectionReader(f, l.good, l.size-l.good), rest); err != nil {
+		return false, err
+	}
+	work := scanWork
+	for at := 1; at+frameHead < len(rest); at++ {
+		n := int64(binary.LittleEndian.Uint32(rest[at:]))
+		if n == 0 || n > maxEntry || n > int64(len(rest)-at-frameHead) {
+			continue
+		}
+		if work -= int(n); work < 0 {
+			return false, nil
+		}
+		payload := rest[at+frameHead:][:n]
+		if sum(l.generation, l.good+int64(at), uint32(n), payload) == binary.LittleEndian.Uint32(rest[at+4:]) {
+			return false, nil
+		}
+	}
+	return true, nil
+}

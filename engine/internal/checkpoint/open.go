@@ -1,0 +1,153 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Open opens the checkpoint in dir, or makes one where there is none, and says in the Report what it found. An unfinished
+// last entry is left out. Where an entry before others is damaged, the file is copied to Name.damaged-N, and the store
+// resumes from what stands before the damage: what that had not yet settled is delivered again. A file whose
+// header or snapshot is damaged, or that a newer program wrote, is refused and left as it is. The caller holds the
+// lock of the directory.
+func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
+	s := &Store{dir: dir, options: o}
+	f, err := dir.OpenFile(Name, os.O_RDWR|os.O_APPEND, fileMode)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s.create()
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("open checkpoint %s: %w", s.path(), err)
+	}
+	l, err := load(f, s.version())
+	if err == nil {
+		err = l.usable()
+	}
+	if err != nil {
+		return nil, nil, errors.Join(refusal(s.path(), err), f.Close())
+	}
+	s.f, s.st, s.generation, s.size = f, l.st, l.generation, l.size
+	report := l.report(s.path())
+	if err := s.renew(l, report); err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return s, report, nil
+}
+
+// create makes the first log.
+func (s *Store) create() (*Store, *Report, error) {
+	s.st = newState()
+	err := s.replace()
+	if err == nil {
+		err = s.failed
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, s.Close())
+	}
+	return s, &Report{File: s.path(), Fresh: true}, nil
+}
+
+// renew brings the log of l into order: a new one when it holds more than a snapshot, copies of what would be lost.
+func (s *Store) renew(l *loaded, report *Report) error {
+	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
+		s.synced = 0 // of an earlier process: it may have been killed before it synced
+		return nil
+	}
+	names := func(int) string { return "" }
+	switch {
+	case l.bad != nil && !l.torn:
+		names = func(n int) string { return fmt.Sprintf("%s.damaged-%d", Name, n) }
+	case l.version < s.version():
+		names = func(n int) string { return fmt.Sprintf("%s.v%d-%d", Name, l.version, n) }
+	}
+	if names(1) != "" {
+		name, err := setAside(s.dir, s.f, names)
+		if err != nil {
+			return fmt.Errorf("keep a copy of checkpoint %s before it is renewed: %w", s.path(), err)
+		}
+		report.Aside = append(report.Aside, name)
+	}
+	err := s.replace()
+	if err == nil {
+		return s.failed
+	}
+	if names(1) != "" {
+		return fmt.Errorf("checkpoint %s must be written anew before it goes on: %w", s.path(), err)
+	}
+	s.warn(err) // the old log goes on, without its unfinished end
+	if err := s.f.Truncate(l.good); err != nil {
+		return fmt.Errorf("cut the unfinished entry off checkpoint %s: %w", s.path(), err)
+	}
+	s.size = l.good
+	return nil
+}
+
+// usable says why a file may not be resumed from although its header is good.
+func (l *loaded) usable() error {
+	if l.snapshot == 0 {
+		return fmt.Errorf("its snapshot is damaged at byte %d: %w", l.good, l.why())
+	}
+	return nil
+}
+
+func (l *loaded) why() error {
+	if l.bad == nil {
+		return errors.New("it ends too early")
+	}
+	return l.bad
+}
+
+// refusal is the error for a file that cannot be used, with what to do about it.
+func refusal(path string, err error) error {
+	if errors.Is(err, errVersion) {
+		return fmt.Errorf("checkpoint %s: %w: run that one, or move the file away to deliver everything again", path, err)
+	}
+	return fmt.Errorf("checkpoint %s cannot be used, and was left as it is: %w: "+
+		"put a copy of it back, or move it away to deliver everything again", path, err)
+}
+
+// Snapshot is what a checkpoint holds.
+type Snapshot struct {
+	Version uint16
+	Routes  []RouteSnapshot
+}
+
+// RouteSnapshot is what a checkpoint holds of one route.
+type RouteSnapshot struct {
+	Route  string
+	Marks  []penstock.Mark
+	Places map[string]string // lane name -> place
+}
+
+// Read reads the checkpoint in dir without lock and without changing anything, also while a Store has it open. An error says
+// that there is none (fs.ErrNotExist) or that Open would refuse it.
+func Read(dir vfs.Dir) (*Snapshot, *Report, error) {
+	path := filepath.Join(dir.Path(), Name)
+	f, err := dir.Open(Name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read checkpoint %s: %w", path, err)
+	}
+	defer f.Close()
+	l, err := load(f, version)
+	if err == nil {
+		err = l.usable()
+	}
+	if err != nil {
+		return nil, nil, refusal(path, err)
+	}
+	snapshot := &Snapshot{Version: l.version}
+	for _, r := range l.st.alive() {
+		list := RouteSnapshot{Route: r.key, Places: l.st.places(r.key)}
+		for _, p := range r.live() {
+			list.Marks = append(list.Marks, clone(&p.mark))
+		}
+		snapshot.Routes = append(snapshot.Routes, list)
+	}
+	return snapshot, l.report(path), nil
+}

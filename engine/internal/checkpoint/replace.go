@@ -1,0 +1,170 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+const (
+	newName  = Name + ".new" // the next log, while it is written
+	fileMode = 0o600
+
+	// snapshotFrame is the size from which a frame of a snapshot is ended, in bytes.
+	snapshotFrame = 64 << 10
+
+	// asideMost bounds the copies of damaged files in one directory.
+	asideMost = 99
+)
+
+// replace writes the state as a new log beside the old one, syncs it, renames it over the old one and syncs the
+// directory, so that at every moment one of the two is there whole. After an error the old log goes on and nothing is lost.
+// Once renamed, the new log is the log, and no error is returned: a directory that cannot be synced poisons the
+// store. It needs syncing and writing.
+func (s *Store) replace() error {
+	next, size, err := s.writeNew()
+	if err == nil {
+		err = s.dir.Rename(newName, s.dir, Name)
+	}
+	if err != nil {
+		if next != nil {
+			err = errors.Join(err, next.Close(), s.dir.Remove(newName))
+		}
+		s.retry = s.size + s.slack()
+		return fmt.Errorf("write a new %s: %w", s.path(), err)
+	}
+	if s.f != nil {
+		if err := s.f.Close(); err != nil {
+			s.warn(fmt.Errorf("close the old %s: %w", s.path(), err))
+		}
+	}
+	s.f, s.size, s.synced, s.retry = next, size, size, 0
+	s.generation++
+	s.mu.Lock()
+	s.st.renumber()
+	s.mu.Unlock()
+	if err := s.dir.Sync(); err != nil {
+		s.failed = fmt.Errorf("sync the directory of %s after its renewal: %w", s.path(), err)
+	}
+	return nil
+}
+
+func (s *Store) warn(err error) {
+	if s.options.Warn != nil {
+		s.options.Warn(err)
+	}
+}
+
+// writeNew writes header and snapshot of the next generation and syncs them. The file is returned open also with an error.
+func (s *Store) writeNew() (vfs.File, int64, error) {
+	f, err := s.dir.OpenFile(newName, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND, fileMode)
+	if err != nil {
+		return nil, 0, err
+	}
+	w := &snapshotWriter{f: f, generation: s.generation + 1}
+	w.buf = appendHeader(w.buf, s.version(), w.generation)
+	for i, r := range s.st.alive() {
+		w.route(r, i+1)
+	}
+	marks, places := s.st.size()
+	w.frame(func(b []byte) []byte { return appendEnd(b, marks, places) })
+	w.flush()
+	if w.err == nil {
+		w.err = f.Sync()
+	}
+	return f, w.written, w.err
+}
+
+func (s *Store) version() uint16 {
+	if s.options.version > 0 {
+		return s.options.version
+	}
+	return version
+}
+
+// snapshotWriter writes frames to a file, several at once. After an error it does nothing more.
+type snapshotWriter struct {
+	f          vfs.File
+	generation uint64
+	written    int64
+	buf        []byte
+	err        error
+}
+
+// route writes what a route holds, in frames of about snapshotFrame. number is what the first one will give it.
+func (w *snapshotWriter) route(r *route, number int) {
+	e := entry{key: r.key}
+	size := int64(0)
+	end := func() {
+		w.frame(func(b []byte) []byte { return appendEntry(b, &e) })
+		e.route, e.marks, e.places, size = number, e.marks[:0], e.places[:0], 0
+	}
+	for _, p := range r.live() {
+		e.marks = append(e.marks, markOp{mark: p.mark, named: true})
+		if size += p.cost; size >= snapshotFrame {
+			end()
+		}
+	}
+	for _, l := range r.placed() {
+		e.places = append(e.places, placeOp{name: l.name, place: l.place})
+		if size += laneSize(l.place, l.name); size >= snapshotFrame {
+			end()
+		}
+	}
+	if len(e.marks)+len(e.places) > 0 {
+		end()
+	}
+}
+
+// frame adds one frame.
+func (w *snapshotWriter) frame(payload func([]byte) []byte) {
+	start := len(w.buf)
+	w.buf = payload(append(w.buf, make([]byte, frameHead)...))
+	if w.err == nil {
+		w.err = seal(w.buf[start:], w.generation, w.written+int64(start))
+	}
+	if len(w.buf) >= readBuffer {
+		w.flush()
+	}
+}
+
+func (w *snapshotWriter) flush() {
+	if w.err == nil {
+		_, w.err = w.f.Write(w.buf)
+	}
+	w.written += int64(len(w.buf))
+	w.buf = w.buf[:0]
+}
+
+// setAside copies a file under the first name that is free, durably. The file itself stays where it is, so that there is no
+// moment without one.
+func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, error) {
+	for n := 1; n <= asideMost; n++ {
+		name := names(n)
+		to, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		info, err := from.Stat()
+		if err == nil {
+			_, err = io.Copy(to, io.NewSectionReader(from, 0, info.Size))
+		}
+		if err == nil {
+			err = to.Sync()
+		}
+		if err = errors.Join(err, to.Close()); err == nil {
+			err = dir.Sync()
+		}
+		if err != nil {
+			return "", errors.Join(err, dir.Remove(name))
+		}
+		return name, nil
+	}
+	return "", fmt.Errorf("there are %d copies already, up to %s: remove some", asideMost, names(asideMost))
+}

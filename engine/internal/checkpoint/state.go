@@ -1,0 +1,232 @@
+//penstock:pure
+
+package checkpoint
+
+import (
+	"github.com/penstock-io/penstock"
+)
+
+// state is what the entries so far say. The same entries give the same numbers.
+type state struct {
+	routes []*route // a route's number is its index + 1
+	byKey  map[string]*route
+	marks  int   // alive
+	live   int64 // bytes that a snapshot would take, at most
+}
+
+type route struct {
+	key    string
+	number int
+	parts  []*part // a partition's number is its index + 1
+	byID   map[string]*part
+	lanes  []*lane
+	byName map[string]*lane
+}
+
+type part struct {
+	number int
+	mark   penstock.Mark
+	cost   int64  // bytes in a snapshot, at most
+	gone   bool   // forgotten
+	stamp  uint64 // of the Append that mentioned it last; the writer's own
+}
+
+type lane struct {
+	number int
+	name   string
+	place  string // "": none
+}
+
+// Bytes that a snapshot takes for a thing beside its strings, at most: numbers, flags, lengths.
+const (
+	partCost     = 40
+	rangeCost    = 20
+	keyCost      = 20
+	laneCost     = 30
+	routeCost    = 60
+	snapshotCost = headerSize + 40
+)
+
+func newState() *state { return &state{byKey: make(map[string]*route), live: snapshotCost} }
+
+func (st *state) route(number int, key string) *route {
+	if number > 0 {
+		return st.routes[number-1]
+	}
+	if r := st.byKey[key]; r != nil { // defined twice in a forged file: the number is taken, the route is the same
+		st.routes = append(st.routes, r)
+		return r
+	}
+	r := &route{key: key, number: len(st.routes) + 1, byID: make(map[string]*part), byName: make(map[string]*lane)}
+	st.routes = append(st.routes, r)
+	st.byKey[key] = r
+	st.live += routeCost + int64(len(key))
+	return r
+}
+
+// apply makes e so. It copies what it keeps of e's slices.
+func (st *state) apply(e *entry) {
+	r := st.route(e.route, e.key)
+	for i := range e.marks {
+		st.set(r, &e.marks[i])
+	}
+	for i := range e.places {
+		op := &e.places[i]
+		l := r.lane(op)
+		st.live += laneSize(op.place, l.name) - laneSize(l.place, l.name)
+		l.place = op.place
+	}
+}
+
+func laneSize(place, name string) int64 {
+	if place == "" {
+		return 0
+	}
+	return laneCost + int64(len(place)+len(name))
+}
+
+func (r *route) lane(op *placeOp) *lane {
+	if op.lane > 0 {
+		return r.lanes[op.lane-1]
+	}
+	l := r.byName[op.name]
+	if l == nil {
+		l = &lane{number: len(r.lanes) + 1, name: op.name}
+		r.byName[op.name] = l
+	}
+	r.lanes = append(r.lanes, l)
+	return l
+}
+
+// set makes one mark so. A partition that is defined again (twice in one Append) takes a number more, and is the same.
+func (st *state) set(r *route, op *markOp) {
+	var p *part
+	if op.part > 0 {
+		p = r.parts[op.part-1]
+	} else {
+		id := op.mark.Part.ID
+		if p = r.byID[id]; p == nil {
+			p = &part{number: len(r.parts) + 1}
+			p.mark.Part.ID = id
+			r.byID[id] = p
+			st.marks++
+		}
+		r.parts = append(r.parts, p)
+	}
+	m := &p.mark
+	if op.named || op.part == 0 {
+		m.Part.Name = op.mark.Part.Name
+	}
+	m.Watermark, m.Finished = op.mark.Watermark, op.mark.Finished
+	m.Above = append(m.Above[:0], op.mark.Above...)
+	cost := markSize(m)
+	st.live += cost - p.cost
+	p.cost = cost
+}
+
+func markSize(m *penstock.Mark) int64 {
+	n := partCost + len(m.Part.ID) + len(m.Part.Name) + rangeCost*len(m.Above)
+	if hasKeys(m) {
+		n += keyCost + len(m.Watermark.Key)
+		for _, r := range m.Above {
+			n += keyCost + len(r.From.Key) + len(r.To.Key)
+		}
+	}
+	return int64(n)
+}
+
+func (st *state) forget(f *forget) {
+	r := st.routes[f.route-1]
+	for _, n := range f.parts {
+		p := r.parts[n-1]
+		if p.gone {
+			continue
+		}
+		delete(r.byID, p.mark.Part.ID)
+		st.marks--
+		st.live -= p.cost
+		p.gone, p.mark = true, penstock.Mark{}
+	}
+}
+
+// renumber gives everything the numbers that a snapshot of the state defines, and lets go of what is in none.
+func (st *state) renumber() {
+	st.routes = st.alive()
+	clear(st.byKey)
+	st.live = snapshotCost
+	for i, r := range st.routes {
+		r.parts, r.lanes = r.live(), r.placed()
+		r.number = i + 1
+		st.byKey[r.key] = r
+		st.live += routeCost + int64(len(r.key))
+		for i, p := range r.parts {
+			p.number = i + 1
+			st.live += p.cost
+		}
+		clear(r.byName)
+		for i, l := range r.lanes {
+			l.number = i + 1
+			r.byName[l.name] = l
+			st.live += laneSize(l.place, l.name)
+		}
+	}
+}
+
+// alive returns the routes that hold anything, each once, in order.
+func (st *state) alive() []*route {
+	var list []*route
+	for i, r := range st.routes {
+		if r.number == i+1 && (len(r.byID) > 0 || len(r.placed()) > 0) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// live returns the partitions that were not forgotten, each once, in order.
+func (r *route) live() []*part {
+	list := make([]*part, 0, len(r.byID))
+	for i, p := range r.parts {
+		if !p.gone && p.number == i+1 {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// placed returns the lanes that have a place, each once, in order.
+func (r *route) placed() []*lane {
+	var list []*lane
+	for i, l := range r.lanes {
+		if l.number == i+1 && l.place != "" {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// size counts what a snapshot holds.
+func (st *state) size() (marks, places int) {
+	for _, r := range st.alive() {
+		places += len(r.placed())
+	}
+	return st.marks, places
+}
+
+func (st *state) places(key string) map[string]string {
+	places := make(map[string]string)
+	if r := st.byKey[key]; r != nil {
+		for _, l := range r.placed() {
+			places[l.name] = l.place
+		}
+	}
+	return places
+}
+
+func (st *state) keys() []string {
+	var keys []string
+	for _, r := range st.alive() {
+		keys = append(keys, r.key)
+	}
+	return keys
+}

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/penstock-io/penstock"
+)
+
+// Bounds of what a config may ask for.
+const (
+	maxBatchBytes   = penstock.Size(1 << 30) // offsets in a batch have 32 bits, and its records may be longer than bytes
+	maxBatchRecords = 1 << 24
+	maxWindow       = 1000
+)
+
+// check looks at one route for values and combinations that cannot work.
+type check struct {
+	*loader
+	keys  map[string]*yaml.Node
+	route *Route
+	at    *yaml.Node // the key of the route or pipeline
+}
+
+func (c check) all() {
+	c.batch()
+	c.flow()
+	c.retry()
+	c.limits()
+}
+
+// given returns the value of part.key as it was written, or nil.
+func (c check) given(part, key string) *yaml.Node { return valueOf(c.keys[part], key) }
+
+// closest is the value of part.key, or the nearest thing above it that was written.
+func (c check) closest(part, key string) *yaml.Node {
+	if n := c.given(part, key); n != nil {
+		return n
+	}
+	if n := c.keys[part]; n != nil {
+		return n
+	}
+	return c.at
+}
+
+func (c check) wrong(part, key, format string, args ...any) *Error {
+	return c.fail(c.closest(part, key), format, args...)
+}
+
+func (c check) batch() {
+	b := c.route.Batch
+	if b.Bytes < 1 || b.Bytes > maxBatchBytes {
+		c.wrong("batch", "bytes", "batch.bytes is %v; it may be 1B to %v", b.Bytes, maxBatchBytes)
+	}
+	if b.Records < 1 || b.Records > maxBatchRecords {
+		c.wrong("batch", "records", "batch.records is %d; it may be 1 to %d", b.Records, maxBatchRecords)
+	}
+	if b.Linger > time.Hour {
+		c.wrong("batch", "linger", "batch.linger is %v; data would wait that long, so it may be at most 1h", short(b.Linger))
+	}
+	switch k := c.route.Checkpoint; {
+	case k.Replay >= b.Bytes:
+	case c.given("checkpoint", "replay") != nil:
+		c.wrong("checkpoint", "replay",
+			"checkpoint.replay (%v) is smaller than one batch (batch.bytes is %v), so that nothing could be sent", k.Replay, b.Bytes)
+	default:
+		c.wrong("batch", "bytes", "batch.bytes (%v) is more than checkpoint.replay (%v by default), so that nothing could be sent",
+			b.Bytes, k.Replay)
+	}
+	if c.keys["memory"] != nil && c.route.Memory < b.Bytes {
+		c.fail(c.keys["memory"], "memory (%v) is smaller than one batch (batch.bytes is %v)", c.route.Memory, b.Bytes)
+	} else if c.route.Memory < b.Bytes {
+		c.wrong("batch", "bytes", "batch.bytes (%v) is more than memory (%v by default), so that no batch fits", b.Bytes, c.route.Memory)
+	}
+}
+
+func (c check) flow() {
+	f := c.route.Flow
+	if f.Window == "fixed" {
+		c.fixedWindow()
+	} else {
+		c.adaptiveWindow()
+	}
+	for _, v := range []struct{ key, value string }{{"timeout", f.Timeout}, {"threshold", f.Threshold}} {
+		if v.value == "auto" {
+			continue
+		}
+		d, err := parseDuration(v.value, `"`+v.value+`"`)
+		switch {
+		case err != nil:
+			c.wrong("flow", v.key, "flow.%s: %v, or auto", v.key, err)
+		case d == 0:
+			c.wrong("flow", v.key, "flow.%s is 0; no worker could ever be in time", v.key)
+		case v.key == "timeout" && d >= f.Abandon:
+			c.wrong("flow", v.key,
+				"flow.timeout (%v) must be shorter than flow.abandon (%v): first another worker is tried, then the delivery is ended",
+				short(d), short(f.Abandon))
+		}
+	}
+	if f.Abandon <= 0 {
+		c.wrong("flow", "abandon", "flow.abandon is 0; every delivery would end before it began")
+	}
+}
+
+func (c check) fixedWindow() {
+	f := c.route.Flow
+	if c.given("flow", "size") == nil {
+		c.wrong("flow", "window", "flow.window: fixed needs flow.size: how many batches may be in flight to each worker")
+	} else if f.Size < 1 || f.Size > maxWindow {
+		c.wrong("flow", "size", "flow.size is %d; it may be 1 to %d batches", f.Size, maxWindow)
+	}
+	for _, key := range []string{"initial", "max", "threshold", "step"} {
+		if c.given("flow", key) != nil {
+			c.wrong("flow", key, "flow.%s has no meaning with window: fixed, which never changes; take it out", key)
+		}
+	}
+}
+
+func (c check) adaptiveWindow() {
+	f := c.route.Flow
+	if c.given("flow", "size") != nil {
+		c.wrong("flow", "size", "flow.size belongs to window: fixed; a %s window starts at flow.initial and grows to flow.max", f.Window)
+	}
+	if f.Max < 1 || f.Max > maxWindow {
+		c.wrong("flow", "max", "flow.max is %d; it may be 1 to %d batches", f.Max, maxWindow)
+	} else if f.Initial < 1 || f.Initial > f.Max {
+		c.wrong("flow", "initial", "flow.initial is %d; it may be 1 to flow.max, which is %d", f.Initial, f.Max)
+	}
+}
+
+func (c check) retry() {
+	r := &c.route.Retry
+	if r.Base <= 0 {
+		c.wrong("retry", "base", "retry.base is 0; a batch that was refused would be sent again without a pause")
+	}
+	if r.Backoff == "fixed" && c.given("retry", "max") == nil {
+		r.Max = r.Base
+	}
+	if r.Base > r.Max {
+		c.wrong("retry", "base", "retry.base (%v) is longer than retry.max (%v)", short(r.Base), short(r.Max))
+	}
+}
+
+func (c check) limits() {
+	if c.route.DeadLetters.Max < 1 {
+		c.wrong("dead_letters", "max", "dead_letters.max is 0; the first dead letter would stop the route")
+	}
+	if c.route.DeadLetters.Dir == "" {
+		c.wrong("dead_letters", "dir", "dead_letters.dir is empty; name a folder, or leave the key out for dead beneath state")
+	}
+	if s := c.route.Checkpoint.Sync; s <= 0 || s > time.Hour {
+		c.wrong("checkpoint", "sync", "checkpoint.sync is %v; it may be more than 0 and at most 1h", short(s))
+	}
+	if c.route.Drain <= 0 {
+		c.fail(c.keys["drain"], "drain is 0; a stop would wait for nothing that is in flight. Stop twice (Ctrl-C, Ctrl-C) for that")
+	}
+	if c.route.Memory < 1 {
+		c.fail(c.keys["memory"], "memory is 0; no batch fits")
+	}
+}
+
+// short writes a duration without units of zero: 2h, not 2h0m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,87 @@
+package endtoend
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-io/penstock"
+)
+
+// arrivalsOptions are the options of a source as an outsider would write it: batches of one record each, as a
+// Poisson process.
+type arrivalsOptions struct {
+	Count int64   `yaml:"count" doc:"batches in all"`
+	Rate  float64 `yaml:"rate" doc:"batches per second; 0: as fast as they are asked for"`
+	Seed  int64   `yaml:"seed" doc:"of the gaps"`
+}
+
+// arrivals is that source. A record is "number planned", planned in nanoseconds: when it should have been
+// sent, so that a late sender cannot hide waiting.
+var arrivals = penstock.Component{
+	Role: penstock.SourceRole, Name: "arrivals",
+	Options: func() any { return &arrivalsOptions{} },
+	New: func(options any, _ penstock.Host) (any, error) {
+		return &arrivalsSource{*options.(*arrivalsOptions)}, nil
+	},
+}
+
+type arrivalsSource struct{ o arrivalsOptions }
+
+// Open implements penstock.Source.
+func (s *arrivalsSource) Open(_ context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+	r := &arrivalsReader{
+		o: s.o, rnd: rand.New(rand.NewPCG(uint64(s.o.Seed), 5)), part: &penstock.Partition{ID: "arrivals", Name: "arrivals"},
+		planned: time.Now(),
+	}
+	if m, ok := o.Resume(r.part.ID); ok {
+		r.at = m.Watermark.Num
+	}
+	return r, nil
+}
+
+type arrivalsReader struct {
+	o       arrivalsOptions
+	rnd     *rand.Rand
+	part    *penstock.Partition
+	at      int64
+	planned time.Time
+}
+
+// Read implements penstock.Reader: one record, when its time has come.
+func (r *arrivalsReader) Read(ctx context.Context, b *penstock.Batch) error {
+	if r.at == r.o.Count {
+		return io.EOF
+	}
+	if r.o.Rate > 0 {
+		r.planned = r.planned.Add(time.Duration(r.rnd.ExpFloat64() / r.o.Rate * float64(time.Second)))
+	} else {
+		r.planned = time.Now()
+	}
+	if wait := time.Until(r.planned); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	span := penstock.Span{Part: r.part}
+	span.From.Num = r.at
+	r.at++
+	span.To.Num = r.at
+	b.Data = fmt.Appendf(b.Data, "%d %d\n", r.at, r.planned.UnixNano())
+	span.Bytes = len(b.Data)
+	b.Spans = append(b.Spans, span)
+	b.Origins = 1
+	return nil
+}
+
+// Commit implements penstock.Reader.
+func (r *arrivalsReader) Commit(context.Context, []penstock.Mark) error { return nil }
+
+// Close implements penstock.Reader.
+func (r *arrivalsReader) Close() error { return nil }

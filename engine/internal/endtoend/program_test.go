@@ -1,0 +1,133 @@
+package endtoend
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// program builds penstock once and returns where it lies.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "penstock-program-")
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "penstock")
+	cmd := exec.Command("go", "build", "-o", bin, "github.com/penstock-io/penstock/engine/cmd/penstock")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building penstock: %v\n%s", err, out)
+	}
+	return bin, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if bin, err := program(); err == nil {
+		os.RemoveAll(filepath.Dir(bin))
+	}
+	os.Exit(code)
+}
+
+// routeResult is one pipeline of the last line of `run --once --json`.
+type routeResult struct {
+	Pipeline, Route          string
+	Delivered, Dead, Dropped int64
+	Waiting                  int64
+	ReadRecords              int64 `json:"read_records"`
+	ReadBytes                int64 `json:"read_bytes"`
+	InFlight                 int64 `json:"in_flight"`
+	Attempts, Redelivered    int64
+}
+
+// runResult is that line.
+type runResult struct {
+	OK        bool
+	Error     string
+	Seconds   float64
+	Pipelines []routeResult
+}
+
+// once runs `penstock run --once --json` on a config to its end.
+func once(t *testing.T, config string) runResult {
+	t.Helper()
+	res, err := tryOnce(t, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+func tryOnce(t *testing.T, config string) (runResult, error) {
+	t.Helper()
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.Command(bin, "run", "--once", "--json", config)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	runErr := cmd.Run()
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	var res runResult
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &res); err != nil {
+		return res, fmt.Errorf("last line %q: %v\n%v\n%s", lines[len(lines)-1], err, runErr, errs.String())
+	}
+	if runErr != nil {
+		return res, fmt.Errorf("%v: %s\n%s", runErr, res.Error, errs.String())
+	}
+	for _, p := range res.Pipelines {
+		if sum := p.Delivered + p.Dead + p.Dropped + p.InFlight + p.Waiting; sum != p.ReadRecords {
+			return res, fmt.Errorf("%s/%s: read %d records, accounts for %d", p.Pipeline, p.Route, p.ReadRecords, sum)
+		}
+	}
+	return res, nil
+}
+
+// write makes a file of a test, with its folders.
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// realLogs returns the files of PENSTOCK_DATA.
+func realLogs(t *testing.T) []string {
+	t.Helper()
+	dir := os.Getenv("PENSTOCK_DATA")
+	if dir == "" {
+		t.Skip("skipped: PENSTOCK_DATA names no folder of real logs")
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("PENSTOCK_DATA holds no *.log (%v)", err)
+	}
+	return files
+}
+
+// whole is a file's bytes with the line end that its last record may lack.
+func whole(text []byte) []byte {
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		return append(text[:len(text):len(text)], '\n')
+	}
+	return text
+}

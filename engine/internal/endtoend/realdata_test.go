@@ -1,0 +1,95 @@
+package endtoend
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// TestRealLogsEach sends each real log through spool_dir -> file, raw: byte for byte, a missing last line end added.
+func TestRealLogsEach(t *testing.T) {
+	for _, log := range realLogs(t) {
+		t.Run(filepath.Base(log), func(t *testing.T) {
+			dir := t.TempDir()
+			text := read(t, log)
+			write(t, filepath.Join(dir, "spool", "input.log"), string(text))
+			res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), rawToFile("rename", "256KiB")))
+			if got := read(t, filepath.Join(dir, "out.log")); !bytes.Equal(got, whole(text)) {
+				t.Errorf("the output has %d bytes, the input %d; they differ", len(got), len(text))
+			}
+			p := res.Pipelines[0]
+			if want := int64(bytes.Count(whole(text), []byte("\n"))); p.Delivered != want || p.ReadBytes != int64(len(text)) {
+				t.Errorf("delivered %d records of %d bytes, want %d of %d", p.Delivered, p.ReadBytes, want, len(text))
+			}
+			if _, err := os.Stat(filepath.Join(dir, "spool", "input.log.done")); err != nil {
+				t.Errorf("the finished file was not renamed: %v", err)
+			}
+		})
+	}
+}
+
+// TestRealLogsTogether sends all of them at once, in small batches: every line once, each file's in order,
+// nothing new the second time.
+func TestRealLogsTogether(t *testing.T) {
+	dir := t.TempDir()
+	var want [][]byte
+	for _, log := range realLogs(t) {
+		text := read(t, log)
+		write(t, filepath.Join(dir, "spool", filepath.Base(log)), string(text))
+		want = append(want, whole(text))
+	}
+	config := write(t, filepath.Join(dir, "penstock.yaml"), rawToFile("keep", "16KiB"))
+	once(t, config)
+	if err := interleaved(read(t, filepath.Join(dir, "out.log")), want); err != nil {
+		t.Error(err)
+	}
+	if again := once(t, config).Pipelines[0]; again.ReadRecords != 0 {
+		t.Errorf("the second run read %d records again", again.ReadRecords)
+	}
+	write(t, filepath.Join(dir, "spool", "late.log"), "only this\n")
+	if third := once(t, config).Pipelines[0]; third.Delivered != 1 {
+		t.Errorf("a new file of one line: %d delivered", third.Delivered)
+	}
+}
+
+func rawToFile(finished, batch string) string {
+	return fmt.Sprintf(`
+state: ./state
+pipelines:
+  real:
+    source: { spool_dir: { path: ./spool, include: ["*.log"], finished: %s, settle: 50ms } }
+    sink: { file: { path: ./out.log, format: raw } }
+    batch: { bytes: %s }
+`, finished, batch)
+}
+
+// interleaved says whether out is a merge of the files' lines: each file's in its order, each line once.
+func interleaved(out []byte, files [][]byte) error {
+	rest := slices.Clone(files)
+	last := 0
+	for n, line := range bytes.SplitAfter(out, []byte("\n")) {
+		if len(line) == 0 {
+			continue
+		}
+		from := -1
+		for k := range rest { // the file of the line before first: batches are contiguous
+			if i := (last + k) % len(rest); bytes.HasPrefix(rest[i], line) {
+				from = i
+				break
+			}
+		}
+		if from < 0 {
+			return fmt.Errorf("line %d of the output is the next line of no file: %.80q", n+1, line)
+		}
+		rest[from], last = rest[from][len(line):], from
+	}
+	for i := range rest {
+		if len(rest[i]) > 0 {
+			return fmt.Errorf("file %d: %d bytes never arrived", i, len(rest[i]))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,61 @@
+// Package metrics counts. A [Set] holds a component's counters by name; the engine owns the sets and shows them in status.
+//
+// It never makes a name from data, so a set is as large as the code that counts.
+package metrics
+
+import (
+	"maps"
+	"sync"
+	"sync/atomic"
+)
+
+// Set is a set of counters. Its zero value is empty and ready; it is safe for concurrent use.
+type Set struct {
+	mu       sync.RWMutex // guards the map; the counters themselves are atomic
+	counters map[string]*atomic.Int64
+}
+
+// Add adds n to the counter name, which begins at 0.
+func (s *Set) Add(name string, n int64) { s.counter(name).Add(n) }
+
+// Get returns the counter name.
+func (s *Set) Get(name string) int64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if c, ok := s.counters[name]; ok {
+		return c.Load()
+	}
+	return 0
+}
+
+// All returns every counter.
+func (s *Set) All() map[string]int64 {
+	s.mu.RLock()
+	counters := maps.Clone(s.counters)
+	s.mu.RUnlock()
+	out := make(map[string]int64, len(counters))
+	for name, c := range counters {
+		out[name] = c.Load()
+	}
+	return out
+}
+
+func (s *Set) counter(name string) *atomic.Int64 {
+	s.mu.RLock()
+	c, ok := s.counters[name]
+	s.mu.RUnlock()
+	if ok {
+		return c
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c, ok := s.counters[name]; ok {
+		return c
+	}
+	if s.counters == nil {
+		s.counters = make(map[string]*atomic.Int64)
+	}
+	c = new(atomic.Int64)
+	s.counters[name] = c
+	return c
+}

@@ -1,0 +1,263 @@
+// Package lines cuts a file of lines into aligned batches, without touching a record.
+//
+// It reads straight into a batch's arena, finds where the batch ends with a few vector instructions, and
+// counts line ends; what a line holds is no business of it. It is shared by the sources that read files. Who
+// calls it owns the file, knows how much of it is there and whether more will come; the package opens nothing,
+// waits for nothing and keeps nothing but the [Cursor] it is given.
+//
+// # Where a batch ends
+//
+// At the first record end at or after a multiple of Limits.Bytes from the file's start, or after Limits.Records records since the
+// cut before, or where a settled range begins, or at the file's end. All of these follow from the place of the cut
+// before and the bytes behind it alone, so that a reader that resumes at any cut cuts where the first reader
+// cut. (Where a file grew while it was read, a batch may also have ended at what was there.) Records keep their ids in any case.
+//
+// A batch takes further files only whole: a file that does not fit starts the next one.
+package lines
+
+import (
+	"io"
+	"slices"
+
+	"github.com/penstock-io/penstock"
+)
+
+// MaxSpans is how many spans a batch of many small files carries at most.
+const MaxSpans = 4096
+
+// readMax is how many bytes are asked of the file at once.
+const readMax = 1 << 20
+
+// Rules say what becomes of long records.
+type Rules struct {
+	// MaxRecord is how many bytes a record may have, its LF not counted; at least 1. A longer one is cut into pieces of that
+	// many bytes, each a record of its own, in a span of its own, with a line end added.
+	MaxRecord int
+	// Bury makes a longer record one dead letter of its first MaxRecord bytes, whose span covers all of it.
+	Bury bool
+}
+
+// Cursor is where a reader stands in one file.
+type Cursor struct {
+	Next  int64            // everything before was handed out or settled; at a record's start
+	Above []penstock.Range // settled ranges above Next, ascending; they are skipped
+
+	searched int64 // Bury: the record at Next has no line end before this offset
+	guess    int   // how many bytes the next batch will take; 0: not known
+}
+
+// Resume returns the cursor of a reader that goes on at m.
+func Resume(m penstock.Mark) Cursor {
+	return Cursor{Next: m.Watermark.Num, Above: slices.Clone(m.Above)}
+}
+
+// skip moves over the settled ranges that begin at or before Next.
+func (c *Cursor) skip() {
+	for len(c.Above) > 0 && c.Above[0].From.Num <= c.Next {
+		c.Next = max(c.Next, c.Above[0].To.Num)
+		c.Above = c.Above[1:]
+	}
+}
+
+// File is what is known of the file at the time of a call.
+type File struct {
+	io.ReaderAt
+	Part   *penstock.Partition
+	Size   int64 // bytes that are there; no more is read
+	Sealed bool  // nothing will follow Size: the last record ends there, with or without a line end
+}
+
+// Result says how a call of Fill ended.
+type Result uint8
+
+// The results of Fill.
+const (
+	Drained Result = iota // all whole records up to Size were handed out; with Sealed also the last one and the seal
+	Full                  // the batch ends here: hand it out, then go on with a fresh one
+	NoRoom                // the batch holds other files, and this one does not fit whole; nothing was added
+)
+
+// Filler fills batches by its rules. Its owner is one reader; it keeps only what the batch in work needs.
+type Filler struct {
+	Rules
+	buried []buried
+}
+
+// buried is a record that is longer than MaxRecord and becomes a dead letter.
+type buried struct {
+	span int
+	size int64
+}
+
+// Fill appends records of f from c.Next on, and their spans, to b. A batch that is empty, or that holds only
+// the stretch of this file just before c.Next, takes what it can; one that holds other files takes only a whole sealed
+// file, or a seal without bytes. After an error (io.ErrUnexpectedEOF: f has less than Size bytes) b and c are as before.
+func (l *Filler) Fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
+	data, spans, origins, graves, before := len(b.Data), len(b.Spans), b.Origins, len(l.buried), *c
+	last := penstock.Span{}
+	if spans > 0 {
+		last = b.Spans[spans-1]
+	}
+	c.skip()
+	joining := spans > 0 && (b.Spans[0].Part.ID != f.Part.ID || last.Part.ID != f.Part.ID)
+	res, err := NoRoom, error(nil)
+	if !joining || fits(b, c, f) {
+		res, err = l.fill(b, c, f)
+	}
+	if err != nil || joining && (res != Drained || len(b.Data) > b.Limits().Bytes) {
+		if spans > 0 {
+			b.Spans[spans-1] = last
+		}
+		b.Data, b.Spans, b.Origins, l.buried, *c = b.Data[:data], b.Spans[:spans], origins, l.buried[:graves], before
+		return NoRoom, err
+	}
+	return res, nil
+}
+
+// fits says whether a whole file may still be added to b, as far as that can be known before it is read.
+func fits(b *penstock.Batch, c *Cursor, f File) bool {
+	if !f.Sealed || b.Full() || len(b.Spans) >= MaxSpans {
+		return false
+	}
+	return c.Next >= f.Size || c.Next == 0 && len(c.Above) == 0 && f.Size <= int64(b.Limits().Bytes-len(b.Data))
+}
+
+func (l *Filler) fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
+	if c.Next < f.Size {
+		end, closed := f.Size, f.Sealed
+		if len(c.Above) > 0 && c.Above[0].From.Num <= end {
+			end, closed = c.Above[0].From.Num, true
+		}
+		full, err := l.stretch(b, c, f, end, closed)
+		switch c.skip(); {
+		case err != nil:
+			return NoRoom, err
+		case full && (c.Next < f.Size || !f.Sealed), closed && c.Next < f.Size: // where a settled range begins is a cut, too
+			return Full, nil
+		case c.Next < f.Size: // what is left is no whole record yet
+			return Drained, nil
+		}
+	}
+	if f.Sealed {
+		seal(b, c, f)
+	}
+	return Drained, nil
+}
+
+// seal says that nothing follows: on the span that ends there, or on an empty one.
+func seal(b *penstock.Batch, c *Cursor, f File) {
+	if n := len(b.Spans); n > 0 && b.Spans[n-1].Part.ID == f.Part.ID && b.Spans[n-1].To.Num == c.Next {
+		b.Spans[n-1].Last = true
+		return
+	}
+	at := penstock.Position{Num: c.Next}
+	b.Spans = append(b.Spans, penstock.Span{Part: f.Part, Range: penstock.Range{From: at, To: at}, Last: true})
+}
+
+// stretch hands out from c.Next up to end, or to where the batch is full. closed: the stretch is known to end there.
+func (l *Filler) stretch(b *penstock.Batch, c *Cursor, f File, end int64, closed bool) (full bool, err error) {
+	limits := b.Limits()
+	for c.Next < end {
+		target := nextMultiple(c.Next, int64(limits.Bytes))
+		base := len(b.Data)
+		d, have, long, err := l.look(b, c, f, target, end)
+		if err != nil {
+			return false, err
+		}
+		if d.n > 0 {
+			add(b, c, f, int64(d.n), d.n, d.records, false)
+			b.Data = b.Data[:base+d.n]
+		}
+		switch {
+		case d.full:
+			return true, nil
+		case long >= 0:
+			if more, err := l.long(b, c, f, end, closed); err != nil || !more {
+				return false, err
+			}
+			if c.Next >= target || b.Origins >= limits.Records {
+				return true, nil
+			}
+		case have > d.n && closed:
+			b.Data = append(b.Data[:base+have], '\n')
+			add(b, c, f, int64(have-d.n), have-d.n+1, 1, false)
+			return false, nil
+		default:
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
+// look reads from c.Next on, behind b.Data, until it sees where the batch ends, a record that is too long, or the end. It returns how
+// many bytes it has read and where among them the long record starts, or -1.
+func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, target, end int64) (d cut, have, long int, err error) {
+	base, room := len(b.Data), b.Limits().Records-b.Origins
+	slack := int64(min(b.Limits().Bytes/8, 4096) + 256) // the record that lies across the target mostly ends in it
+	whole := int(min(end, target+slack) - c.Next)
+	want := whole
+	if c.guess > 0 {
+		want = min(c.guess, whole)
+	}
+	b.Data = slices.Grow(b.Data, whole+1)
+	for {
+		if have, err = read(b, f, base, have, want, c.Next); err != nil {
+			return d, have, -1, err
+		}
+		data := b.Data[base : base+have : base+have]
+		if long = firstLong(data, l.MaxRecord); long >= 0 {
+			data = data[:long]
+		}
+		d = decide(data, c.Next, target, room)
+		if d.full || long >= 0 || c.Next+int64(have) >= end {
+			break
+		}
+		if want < whole {
+			want = whole
+		} else {
+			want = int(min(end-c.Next, int64(have)+int64(max(have/2, 4096))))
+		}
+	}
+	c.guess = 0
+	if d.full && d.records == room {
+		c.guess = d.n + d.n/4 + 256
+	}
+	b.Data = b.Data[:base]
+	return d, have, long, nil
+}
+
+// read makes the bytes of f from off on that stand in b.Data from base on want bytes long; have of them are there.
+func read(b *penstock.Batch, f File, base, have, want int, off int64) (int, error) {
+	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
+	for have < want {
+		n := min(want-have, readMax)
+		got, err := f.ReadAt(b.Data[base+have:base+have+n:base+have+n], off+int64(have))
+		if have += got; got < n {
+			if err == io.EOF || err == nil {
+				err = io.ErrUnexpectedEOF
+			}
+			return have, err
+		}
+	}
+	b.Data = b.Data[:base+have]
+	return have, nil
+}
+
+// add appends a span for the next size bytes of f, which stand in the arena as bytes, or lengthens the one before it. own: as
+// a span of its own, because the record in it ends where its bytes do not say.
+func add(b *penstock.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
+	from := c.Next
+	c.Next += size
+	c.searched = 0
+	b.Origins += records
+	if n := len(b.Spans); n > 0 && !own {
+		s := &b.Spans[n-1]
+		if s.Part.ID == f.Part.ID && s.To.Num == from && s.To.Num-s.From.Num == int64(s.Bytes) {
+			s.To.Num, s.Bytes = c.Next, s.Bytes+bytes
+			return
+		}
+	}
+	b.Spans = append(b.Spans, penstock.Span{
+		Part: f.Part, Bytes: bytes, Range: penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: c.Next}},
+	})
+}

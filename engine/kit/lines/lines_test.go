@@ -1,0 +1,281 @@
+package lines_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/lines"
+)
+
+// record is one record as a naive reader finds it.
+type record struct {
+	end  int64 // the offset behind it
+	text []byte
+	dead bool
+}
+
+// records cuts data record by record, as the package comment promises.
+func records(data []byte, r lines.Rules) (out []record) {
+	for at := 0; at < len(data); {
+		i := bytes.IndexByte(data[at:], '\n')
+		content, next := len(data)-at, len(data)
+		if i >= 0 {
+			content, next = i, at+i+1
+		}
+		if content > r.MaxRecord && !r.Bury {
+			content, next = r.MaxRecord, at+r.MaxRecord
+		}
+		kept := data[at : at+min(content, r.MaxRecord)]
+		out = append(out, record{int64(next), append(slices.Clone(kept), '\n'), content > r.MaxRecord})
+		at = next
+	}
+	return out
+}
+
+// cuts says where the batches of one sealed file that is read from its start end.
+func cuts(recs []record, l penstock.Limits) (out []int64) {
+	from, n := int64(0), 0
+	for i, r := range recs {
+		n++
+		if r.end >= (from/int64(l.Bytes)+1)*int64(l.Bytes) || n >= l.Records || i == len(recs)-1 {
+			out, from, n = append(out, r.end), r.end, 0
+		}
+	}
+	return out
+}
+
+var part = &penstock.Partition{ID: "p", Name: "a.log"}
+
+// drain reads data from c on to its seal and returns the batches.
+func drain(t testing.TB, data []byte, c lines.Cursor, r lines.Rules, limits penstock.Limits) (out []*penstock.Batch) {
+	t.Helper()
+	f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(len(data)), Sealed: true}
+	filler := lines.Filler{Rules: r}
+	for n := 0; ; n++ {
+		if n > len(data)+2 {
+			t.Fatalf("no end after %d batches", n)
+		}
+		b := penstock.NewBatch(limits)
+		res, err := filler.Fill(b, &c, f)
+		if err != nil || res == lines.NoRoom {
+			t.Fatalf("Fill: %v, %v", res, err)
+		}
+		filler.Complete(b)
+		out = append(out, b)
+		if res == lines.Drained {
+			if last := b.Spans[len(b.Spans)-1]; !last.Last || last.To.Num != int64(len(data)) {
+				t.Fatalf("the last span is %+v, want a seal at %d", last, len(data))
+			}
+			return out
+		}
+	}
+}
+
+// check compares the batches with the naive records from offset from on, settled ranges left out.
+func check(t *testing.T, batches []*penstock.Batch, recs []record, from int64, above []penstock.Range) {
+	t.Helper()
+	settled := func(end int64) bool {
+		return end <= from || slices.ContainsFunc(above, func(r penstock.Range) bool { return end > r.From.Num && end <= r.To.Num })
+	}
+	recs = slices.DeleteFunc(slices.Clone(recs), func(r record) bool { return settled(r.end) })
+	at := from
+	for _, b := range batches {
+		b.Split()
+		raw := 0
+		for _, s := range b.Spans {
+			for _, r := range above {
+				if at == r.From.Num {
+					at = r.To.Num
+				}
+			}
+			if s.From.Num != at {
+				t.Fatalf("span %+v begins at %d, want %d", s, s.From.Num, at)
+			}
+			at = s.To.Num
+			raw += s.Bytes
+		}
+		if raw != len(b.Data) || len(b.Records) != b.Origins {
+			t.Fatalf("spans count %d bytes of %d, Origins is %d for %d records", raw, len(b.Data), b.Origins, len(b.Records))
+		}
+		for i := range b.Records {
+			if len(recs) == 0 {
+				t.Fatalf("more records than there are: %q", b.Raw(i))
+			}
+			want := recs[0]
+			recs = recs[1:]
+			got := b.Records[i]
+			if !bytes.Equal(b.Raw(i), want.text) || got.Origin.Num != want.end || (got.State == penstock.Dead) != want.dead {
+				t.Fatalf("record %q at %d, state %v; want %q at %d, dead %v", b.Raw(i), got.Origin.Num, got.State, want.text, want.end, want.dead)
+			}
+		}
+	}
+	if len(recs) > 0 {
+		t.Fatalf("%d records are missing, the first is %q", len(recs), recs[0].text)
+	}
+}
+
+func FuzzFill(f *testing.F) {
+	f.Add([]byte("a\nbb\r\nccc\n\n\x00\xff\nend"), 8, 3, 4, false, uint64(1))
+	f.Add([]byte("0123456789\n0123456789\n"), 1, 100, 5, false, uint64(2))
+	f.Add([]byte("0123456789012345\nx\n0123456789"), 4, 2, 3, true, uint64(3))
+	f.Add([]byte(""), 4, 2, 3, true, uint64(4))
+	f.Add(bytes.Repeat([]byte("line\n"), 3000), 1000, 7, 5, false, uint64(5))
+	f.Fuzz(func(t *testing.T, data []byte, size, count, most int, bury bool, seed uint64) {
+		limits := penstock.Limits{Bytes: 1 + size&0xfff, Records: 1 + count&0xff}
+		rules := lines.Rules{MaxRecord: 1 + most&0xff, Bury: bury}
+		recs := records(data, rules)
+		want := cuts(recs, limits)
+		batches := drain(t, data, lines.Cursor{}, rules, limits)
+		check(t, batches, recs, 0, nil)
+		if len(data) > 0 {
+			if got := ends(batches); !slices.Equal(got, want) {
+				t.Fatalf("cuts at %v, want %v", got, want)
+			}
+		}
+		rng := rand.New(rand.NewPCG(seed, 0))
+		m := settle(rng, want)
+		batches = drain(t, data, lines.Resume(m), rules, limits)
+		check(t, batches, recs, m.Watermark.Num, m.Above)
+		for _, e := range ends(batches) {
+			if len(data) > 0 && !slices.Contains(want, e) {
+				t.Fatalf("resumed at %+v it cuts at %d, the first run cut at %v", m, e, want)
+			}
+		}
+	})
+}
+
+func ends(batches []*penstock.Batch) (out []int64) {
+	for _, b := range batches {
+		out = append(out, b.Spans[len(b.Spans)-1].To.Num)
+	}
+	return out
+}
+
+// settle draws a mark of whole batches.
+func settle(rng *rand.Rand, cuts []int64) (m penstock.Mark) {
+	from, low := int64(0), true
+	for _, to := range cuts {
+		switch settled := rng.IntN(3) > 0; {
+		case settled && low:
+			m.Watermark.Num = to
+		case settled:
+			r := penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: to}}
+			if n := len(m.Above); n > 0 && m.Above[n-1].To == r.From {
+				m.Above[n-1].To = r.To
+			} else {
+				m.Above = append(m.Above, r)
+			}
+		default:
+			low = false
+		}
+		from = to
+	}
+	return m
+}
+
+// A file that grows: whole records come as they are there, the rest when it is sealed, and nothing twice.
+func TestFillGrowing(t *testing.T) {
+	data := []byte("one\ntwo\r\nthree\na long record of forty bytes ..........\nlast")
+	for _, bury := range []bool{false, true} {
+		rules := lines.Rules{MaxRecord: 16, Bury: bury}
+		filler := lines.Filler{Rules: rules}
+		var c lines.Cursor
+		var got []*penstock.Batch
+		for size := 0; size <= len(data)+1; size++ {
+			f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(min(size, len(data))), Sealed: size > len(data)}
+			for res := lines.Full; res == lines.Full; {
+				b := penstock.NewBatch(penstock.Limits{Bytes: 10})
+				var err error
+				if res, err = filler.Fill(b, &c, f); err != nil {
+					t.Fatal(err)
+				}
+				if filler.Complete(b); len(b.Spans) > 0 {
+					got = append(got, b)
+				}
+			}
+		}
+		check(t, got, records(data, rules), 0, nil)
+	}
+}
+
+// Many small files share a batch, whole; the one that does not fit is not touched.
+func TestFillJoins(t *testing.T) {
+	limits := penstock.Limits{Bytes: 20, Records: 5}
+	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}
+	b := penstock.NewBatch(limits)
+	fill := func(id, data string, next int64, want lines.Result) *lines.Cursor {
+		t.Helper()
+		p := &penstock.Partition{ID: id, Name: id}
+		c := &lines.Cursor{Next: next}
+		f := lines.File{ReaderAt: bytes.NewReader([]byte(data)), Part: p, Size: int64(len(data)), Sealed: true}
+		if res, err := filler.Fill(b, c, f); err != nil || res != want {
+			t.Fatalf("Fill(%s) = %v, %v; want %v", id, res, err, want)
+		}
+		return c
+	}
+	fill("a", "a1\na2\n", 0, lines.Drained)
+	fill("b", "", 0, lines.Drained)
+	fill("c", "c1", 0, lines.Drained)
+	if c := fill("d", "0123456789\n", 0, lines.Drained); c.Next != 11 {
+		t.Errorf("d stands at %d, want 11", c.Next)
+	}
+	if c := fill("e", "e", 0, lines.NoRoom); c.Next != 0 {
+		t.Errorf("a file that did not fit stands at %d", c.Next)
+	}
+	fill("f", "begun\n", 6, lines.NoRoom) // a seal alone would fit, but the batch is full
+	if got, want := string(b.Data), "a1\na2\nc1\n0123456789\n"; got != want || b.Origins != 4 || len(b.Spans) != 4 {
+		t.Errorf("Data is %q, %d origins, %d spans; want %q", got, b.Origins, len(b.Spans), want)
+	}
+	b = penstock.NewBatch(limits)
+	fill("g", "1\n2\n3\n", 0, lines.Drained)
+	fill("h", "4\n5\n6\n", 0, lines.NoRoom) // too many records
+	fill("i", "begun\n", 3, lines.NoRoom)   // not whole
+	fill("j", "begun\n", 6, lines.Drained)  // only the seal
+	if got := string(b.Data); got != "1\n2\n3\n" || len(b.Spans) != 2 || !b.Spans[1].Last || b.Spans[1].From.Num != 6 {
+		t.Errorf("Data is %q, spans %+v", got, b.Spans)
+	}
+}
+
+func TestFillShrunk(t *testing.T) {
+	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 4, Bury: true}}
+	b, c := penstock.NewBatch(penstock.Limits{Bytes: 8}), lines.Cursor{}
+	for _, data := range []string{"abc\n", "a\nb\nc", "abcdefghi"} {
+		f := lines.File{ReaderAt: bytes.NewReader([]byte(data)), Part: part, Size: 3 << 20, Sealed: true}
+		if _, err := filler.Fill(b, &c, f); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("Fill of %q, announced as 3 MiB: %v, want io.ErrUnexpectedEOF", data, err)
+		}
+		if len(b.Data)+len(b.Spans)+b.Origins > 0 || c.Next != 0 {
+			t.Errorf("after an error the batch holds %q, the cursor stands at %d", b.Data, c.Next)
+		}
+	}
+}
+
+// The budget: nothing is allocated, neither for a record nor for a batch out of the pool.
+func TestFillAllocations(t *testing.T) {
+	data := bytes.Repeat([]byte("127.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\r\n"), 20000)
+	f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(len(data)), Sealed: true}
+	for _, limits := range []penstock.Limits{{}, {Bytes: 1 << 20, Records: 700}} {
+		var pool penstock.Pool
+		filler := lines.Filler{Rules: lines.Rules{MaxRecord: 1 << 20}}
+		allocs := testing.AllocsPerRun(10, func() {
+			var c lines.Cursor
+			for res := lines.Full; res != lines.Drained; {
+				b := pool.Get(limits)
+				var err error
+				if res, err = filler.Fill(b, &c, f); err != nil {
+					t.Fatal(err)
+				}
+				filler.Complete(b)
+				b.Release()
+			}
+		})
+		if allocs > 0 {
+			t.Errorf("limits %+v: %v allocations for 20000 records, want 0", limits, allocs)
+		}
+	}
+}

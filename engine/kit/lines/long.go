@@ -1,0 +1,95 @@
+package lines
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/penstock-io/penstock"
+)
+
+// searchStep is how much is read at once in search of the end of a long record.
+const searchStep = 256 << 10
+
+// A LongRecordError is the reason of a dead letter: the record was longer than max_record.
+type LongRecordError struct {
+	File   string
+	Offset int64 // where the record begins
+	Size   int64 // bytes of the record without its LF
+	Max    int   // how many of them were kept
+}
+
+// Error names file, offset and length.
+func (e *LongRecordError) Error() string {
+	return fmt.Sprintf("%q at offset %d: the record has %d bytes, more than max_record (%d); its first %d bytes are kept here",
+		e.File, e.Offset, e.Size, e.Max, e.Max)
+}
+
+// long hands out the record at c.Next, which has more than MaxRecord bytes, and whose first ones stand in the arena
+// behind b.Data: a piece of it, or all of it as a dead letter. more is false when its end is not there yet.
+func (l *Filler) long(b *penstock.Batch, c *Cursor, f File, end int64, closed bool) (more bool, err error) {
+	base, size := len(b.Data), int64(l.MaxRecord)
+	next := size
+	if l.Bury {
+		stop, found, err := l.search(b, c, f, end)
+		if err != nil || !found && !closed {
+			return false, err
+		}
+		size = stop - c.Next
+		if next = size; found {
+			next++
+		}
+		l.buried = append(l.buried, buried{span: len(b.Spans), size: size})
+	}
+	b.Data = append(b.Data[:base+l.MaxRecord], '\n')
+	add(b, c, f, next, l.MaxRecord+1, 1, true)
+	return true, nil
+}
+
+// search returns where the record at c.Next ends, its LF not counted, or end when there is none before it. It
+// remembers how far it came, so that a record that grows is searched once.
+func (l *Filler) search(b *penstock.Batch, c *Cursor, f File, end int64) (stop int64, found bool, err error) {
+	kept := len(b.Data) + l.MaxRecord
+	at := max(c.searched, c.Next+int64(l.MaxRecord))
+	for at < end {
+		n := int(min(end-at, searchStep))
+		b.Data = slices.Grow(b.Data[:kept], n)
+		b.Data = b.Data[:kept-l.MaxRecord]
+		chunk := b.Data[kept : kept+n : kept+n]
+		got, err := f.ReadAt(chunk, at)
+		if got < n {
+			if err == io.EOF || err == nil {
+				err = io.ErrUnexpectedEOF
+			}
+			return 0, false, err
+		}
+		if i := bytes.IndexByte(chunk, '\n'); i >= 0 {
+			return at + int64(i), true, nil
+		}
+		at += int64(n)
+		c.searched = at
+	}
+	return end, false, nil
+}
+
+// Complete makes b ready to be handed out: records that are longer than MaxRecord become dead letters, where the rules say so.
+// Call it once for each batch that was filled; the Filler then is ready for the next one.
+func (l *Filler) Complete(b *penstock.Batch) {
+	if len(l.buried) == 0 {
+		return
+	}
+	b.Split()
+	i := 0
+	for _, g := range l.buried {
+		for int(b.Records[i].Span) != g.span {
+			i++
+		}
+		s := &b.Spans[g.span]
+		b.Bury(i, &LongRecordError{File: s.Part.Name, Offset: s.From.Num, Size: g.size, Max: l.MaxRecord})
+	}
+	l.buried = l.buried[:0]
+}
+
+// Discard forgets the batch in work, which will not be handed out.
+func (l *Filler) Discard() { l.buried = l.buried[:0] }

@@ -1,0 +1,105 @@
+package pipeline
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/internal/metrics"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+func newPipe(c config.Pipeline, o Options) (*pipe, error) {
+	log := o.Log.With("pipeline", c.Name)
+	p := &pipe{name: c.Name, cfg: c, log: log, finishing: make(map[string]*finishing)}
+	p.host = newHost(log.With("source", c.Source.Component.Name), o.FS, c.Name+"/source")
+	made, err := made[penstock.Source](c.Source, p.host)
+	if err != nil {
+		return nil, err
+	}
+	p.source = made
+	p.finisher, _ = p.source.(penstock.Finisher)
+	for _, rc := range c.Routes {
+		r, err := newRoute(p, rc, o)
+		if err != nil {
+			return nil, fmt.Errorf("route %q: %w", rc.Name, err)
+		}
+		p.routes = append(p.routes, r)
+	}
+	return p, nil
+}
+
+// made makes the component of u and checks that it is what its role asks for.
+func made[T any](u config.Use, h penstock.Host) (T, error) {
+	v, err := u.Component.New(u.Options, h)
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("%s %s: %w", u.Component.Role, u.Component.Name, err)
+	}
+	c, ok := v.(T)
+	if !ok {
+		return c, fmt.Errorf("%s %s: the component made a %T, which is no %s", u.Component.Role, u.Component.Name, v, u.Component.Role)
+	}
+	return c, nil
+}
+
+func newRoute(p *pipe, c config.Route, o Options) (*route, error) {
+	r := &route{
+		key: p.name + "/" + c.Name, pipe: p, cfg: c, once: o.Once, stall: o.Stall, health: healthRunning,
+		drained: make(chan struct{}), quarter: make(chan struct{}, 1),
+	}
+	log := o.Log.With("pipeline", p.name, "route", c.Name)
+	r.host = newHost(log, o.FS, r.key)
+	var err error
+	if r.sink, err = made[penstock.Sink](c.Sink, r.host); err != nil {
+		return nil, err
+	}
+	r.encoder, _ = r.sink.(penstock.Encoder)
+	r.syncer, _ = r.sink.(penstock.Syncer)
+	r.ledgered, _ = r.sink.(penstock.Ledgered)
+	for _, use := range c.Processors {
+		r.processors = append(r.processors, func() (penstock.Processor, error) { return made[penstock.Processor](use, r.host) })
+	}
+	for _, make := range r.processors { // a wrong option is said before anything starts
+		if _, err := make(); err != nil {
+			return nil, err
+		}
+	}
+	_, err = controlConfig(c)
+	return r, err
+}
+
+func newHost(log *slog.Logger, fs vfs.FS, prefix string) *host {
+	return &host{log: log, fs: fs, counter: new(metrics.Set), prefix: prefix}
+}
+
+// prepare gives the route its state: checkpoint, dead letters, memory.
+func (r *route) prepare(store *checkpoint.Store, fs vfs.FS, boot string) error {
+	r.failures = &failures{log: r.host.log, byLane: make(map[string]*failure)}
+	r.memory = newMemory(store, r.key, r.syncer != nil, boot)
+	if err := r.memory.forgetOtherBoots(); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	r.books = newBooks(r.markOf)
+	share := int64(r.cfg.Batch.Bytes)
+	if r.encoder != nil {
+		share *= 2
+	}
+	r.budget = newBudget(int64(r.cfg.Memory), share)
+	r.pool = &penstock.Pool{Keep: r.budget.size(), Freed: r.budget.freed}
+	r.jobs = make(chan *job, r.workers())
+	if len(r.processors) > 0 || r.encoder != nil {
+		r.work = make(chan *job, r.workers())
+	}
+	dir, err := fs.MakeDir(r.cfg.DeadLetters.Dir, 0o700)
+	if err != nil {
+		return fmt.Errorf("dead letters: %w", err)
+	}
+	r.letters, err = deadletter.Open(dir, deadletter.Options{
+		Pipeline: r.pipe.name, Route: r.cfg.Name, MaxBytes: int64(r.cfg.DeadLetters.Max),
+	})
+	return err
+}

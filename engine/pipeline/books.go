@@ -1,0 +1,220 @@
+//penstock:pure
+
+package pipeline
+
+import (
+	"fmt"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/flow/ledger"
+)
+
+// books are the accounts of one route: what was read, what became of it, and what of it the checkpoint does
+// not yet know. They are pure; the route's mutex guards them.
+type books struct {
+	parts  map[string]*partition
+	resume func(id string) (penstock.Mark, bool) // what was settled before this run
+	dirty  []*partition                          // settled since the last take, in the order of their first settle
+	places map[string]string                     // by lane, since the last take
+
+	counts       counts
+	unsavedBytes int64 // settled and not yet taken
+}
+
+// counts are in source records and source bytes, of this run.
+type counts struct {
+	readRecords, readBytes           int64
+	delivered, deliveredBytes        int64
+	dead, dropped                    int64
+	settledBatches, finishedPartials int64
+}
+
+// unsettled is what was read and has met no end yet.
+func (c *counts) unsettled() int64 { return c.readRecords - c.delivered - c.dead - c.dropped }
+
+// partition is one partition's account.
+type partition struct {
+	part     penstock.Partition
+	ledger   *ledger.Ledger
+	keys     []string // the partition's id, as an order key
+	sealed   bool
+	sealedAt penstock.Position
+	finished bool // the source was told
+	dirty    bool
+}
+
+// saving is what one checkpoint entry holds.
+type saving struct {
+	marks    []penstock.Mark
+	places   map[string]string
+	bytes    int64
+	finished []penstock.Partition // sealed and wholly settled, not yet told to the source
+}
+
+func newBooks(resume func(string) (penstock.Mark, bool)) *books {
+	return &books{parts: make(map[string]*partition), places: make(map[string]string), resume: resume}
+}
+
+// open takes what a reader has put into b into the accounts.
+func (k *books) open(b *penstock.Batch) error {
+	k.counts.readRecords += int64(b.Origins)
+	k.counts.readBytes += b.RawBytes() - int64(b.Added)
+	for i := range b.Spans {
+		span := &b.Spans[i]
+		p, err := k.partition(span.Part)
+		if err != nil {
+			return err
+		}
+		if span.From != span.To {
+			if err := p.ledger.Open(span.Range); err != nil {
+				return fmt.Errorf("partition %q: the source handed out a span that does not follow: %w", span.Part.Name, err)
+			}
+		}
+		if span.Last {
+			p.sealed, p.sealedAt = true, span.To
+		} else if p.sealed && span.To.Compare(p.sealedAt) > 0 {
+			p.sealed, p.finished = false, false // it grew after all
+		}
+	}
+	return nil
+}
+
+func (k *books) partition(part *penstock.Partition) (*partition, error) {
+	if p, ok := k.parts[part.ID]; ok {
+		if p.part.Name != part.Name {
+			p.part.Name = part.Name
+			k.touch(p)
+		}
+		return p, nil
+	}
+	mark, known := k.resume(part.ID)
+	l, err := ledger.New(mark.Watermark, mark.Above)
+	if err != nil {
+		return nil, fmt.Errorf("partition %q: the checkpoint's ranges: %w", part.Name, err)
+	}
+	p := &partition{part: *part, ledger: l, keys: []string{part.ID}}
+	k.parts[part.ID] = p
+	if !known || mark.Part.Name != part.Name {
+		k.touch(p)
+	}
+	return p, nil
+}
+
+func (k *books) touch(p *partition) {
+	if !p.dirty {
+		p.dirty = true
+		k.dirty = append(k.dirty, p)
+	}
+}
+
+// settle closes b's spans and counts its records: kept ones as delivered, or as dead when they were buried.
+func (k *books) settle(b *penstock.Batch, lane, place string, buried bool) (delivered, dead, dropped int64, err error) {
+	for i := range b.Spans {
+		span := &b.Spans[i]
+		p := k.parts[span.Part.ID]
+		if p == nil {
+			return 0, 0, 0, fmt.Errorf("partition %q was settled and never opened", span.Part.ID)
+		}
+		if span.From != span.To {
+			p.ledger.Settle(span.Range)
+		}
+		k.touch(p)
+	}
+	delivered, dead, dropped = tally(b, buried)
+	k.counts.delivered += delivered
+	k.counts.dead += dead
+	k.counts.dropped += dropped
+	if !buried {
+		k.counts.deliveredBytes += b.RawBytes()
+	}
+	k.counts.settledBatches++
+	k.unsavedBytes += b.RawBytes()
+	if place != "" {
+		k.places[lane] = place
+	}
+	return delivered, dead, dropped, nil
+}
+
+// tally counts the origins of b by what became of them: delivered if any record made from one was, else dead
+// if any is, else dropped.
+func tally(b *penstock.Batch, buried bool) (delivered, dead, dropped int64) {
+	if len(b.Records) == 0 || b.Untouched() {
+		if buried {
+			return 0, int64(b.Origins), 0
+		}
+		return int64(b.Origins), 0, 0
+	}
+	for i := 0; i < len(b.Records); {
+		kept, died := false, false
+		first := b.Records[i]
+		for ; i < len(b.Records) && b.Records[i].Span == first.Span && b.Records[i].Origin == first.Origin; i++ {
+			kept = kept || b.Records[i].State == penstock.Kept
+			died = died || b.Records[i].State == penstock.Dead
+		}
+		switch {
+		case kept && !buried:
+			delivered++
+		case kept || died:
+			dead++
+		default:
+			dropped++
+		}
+	}
+	return delivered, dead, dropped
+}
+
+// take returns what the checkpoint has to learn, and forgets it. What it returns must be given back by
+// restore when it was not written.
+func (k *books) take() saving {
+	s := saving{bytes: k.unsavedBytes}
+	k.unsavedBytes = 0
+	for _, p := range k.dirty {
+		p.dirty = false
+		s.marks = append(s.marks, p.mark())
+		if p.done() && !p.finished {
+			s.finished = append(s.finished, p.part)
+		}
+	}
+	k.dirty = k.dirty[:0]
+	if len(k.places) > 0 {
+		s.places = k.places
+		k.places = make(map[string]string)
+	}
+	return s
+}
+
+func (p *partition) done() bool {
+	watermark, above := p.ledger.Mark()
+	return p.sealed && len(above) == 0 && watermark.Compare(p.sealedAt) >= 0
+}
+
+func (p *partition) mark() penstock.Mark {
+	watermark, above := p.ledger.Mark()
+	return penstock.Mark{Part: p.part, Watermark: watermark, Above: above, Finished: p.finished}
+}
+
+// finish notes that the source has finished a partition; false when it has grown since.
+func (k *books) finish(id string) bool {
+	p := k.parts[id]
+	if p == nil || !p.done() {
+		return false
+	}
+	p.finished = true
+	k.counts.finishedPartials++
+	k.touch(p)
+	return true
+}
+
+// keysOf returns the order keys of b: the ids of its partitions.
+func (k *books) keysOf(b *penstock.Batch) []string {
+	if len(b.Spans) == 1 {
+		return k.parts[b.Spans[0].Part.ID].keys
+	}
+	keys := make([]string, 0, len(b.Spans))
+	for i := range b.Spans {
+		if id := b.Spans[i].Part.ID; len(keys) == 0 || keys[len(keys)-1] != id {
+			keys = append(keys, id)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,162 @@
+package pipeline
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+)
+
+func unknown(string) (penstock.Mark, bool) { return penstock.Mark{}, false }
+
+// lines returns a batch of n one-letter lines of a partition, from position from.
+func lines(part *penstock.Partition, from int64, n int, last bool) *penstock.Batch {
+	b := penstock.NewBatch(penstock.Limits{})
+	span := penstock.Span{Part: part, Last: last, Bytes: 2 * n}
+	span.From.Num, span.To.Num = from, from+int64(2*n)
+	for range n {
+		b.Data = append(b.Data, "x\n"...)
+	}
+	b.Spans = append(b.Spans, span)
+	b.Origins = n
+	return b
+}
+
+func TestTallyCountsOrigins(t *testing.T) {
+	part := &penstock.Partition{ID: "p"}
+	b := lines(part, 0, 5, false)
+	b.Split()
+	b.Drop(0)
+	b.Bury(1, errors.New("no"))
+	extra := b.Add(2) // one origin, two records
+	extra.Off, extra.Len = 4, 1
+	b.Drop(2) // one of the two: the origin is still delivered
+	for _, c := range []struct {
+		buried                   bool
+		delivered, dead, dropped int64
+	}{{false, 3, 1, 1}, {true, 0, 4, 1}} {
+		delivered, dead, dropped := tally(b, c.buried)
+		if delivered != c.delivered || dead != c.dead || dropped != c.dropped {
+			t.Errorf("buried %v: %d delivered, %d dead, %d dropped; want %+v", c.buried, delivered, dead, dropped, c)
+		}
+	}
+}
+
+func TestPartitionIsFinishedOnce(t *testing.T) {
+	k := newBooks(unknown)
+	part := &penstock.Partition{ID: "p", Name: "p.log"}
+	b := lines(part, 0, 2, false)
+	end := lines(part, 4, 0, true)
+	for _, b := range []*penstock.Batch{b, end} {
+		if err := k.open(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle(t, k, end, false)
+	if s := k.take(); len(s.finished) != 0 {
+		t.Fatalf("finished %v while a record is unsettled", s.finished)
+	}
+	settle(t, k, b, false)
+	s := k.take()
+	if len(s.finished) != 1 || s.finished[0].Name != "p.log" {
+		t.Fatalf("finished %v, want the sealed and settled partition", s.finished)
+	}
+	if !k.finish("p") || k.finish("q") {
+		t.Error("finish of a known and of an unknown partition")
+	}
+	if s := k.take(); len(s.finished) != 0 || len(s.marks) != 1 || !s.marks[0].Finished {
+		t.Errorf("after finishing: %+v", s)
+	}
+	if err := k.open(lines(part, 4, 1, false)); err != nil { // it grew after all
+		t.Fatal(err)
+	}
+	if p := k.parts["p"]; p.sealed || p.finished {
+		t.Error("a partition that grew is still sealed")
+	}
+}
+
+func settle(t *testing.T, k *books, b *penstock.Batch, buried bool) {
+	t.Helper()
+	if _, _, _, err := k.settle(b, "lane", "", buried); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBooksBalance opens, cuts and settles at random under a fixed seed: in every moment read = delivered +
+// dead + dropped + unsettled, the unsaved bytes are those settled since the last take, and in the end the
+// marks say all.
+func TestBooksBalance(t *testing.T) {
+	for seed := range uint64(200) {
+		rnd := rand.New(rand.NewPCG(seed, 3))
+		k := newBooks(unknown)
+		var open []*penstock.Batch
+		at := map[string]int64{}
+		parts := []*penstock.Partition{{ID: "a"}, {ID: "b"}, {ID: "c"}}
+		marks := map[string]penstock.Mark{}
+		settled, saved := int64(0), int64(0)
+		take := func() {
+			s := k.take()
+			saved += s.bytes
+			for _, m := range s.marks {
+				marks[m.Part.ID] = m
+			}
+		}
+		for range 300 {
+			switch rnd.IntN(5) {
+			case 0, 1:
+				part := parts[rnd.IntN(3)]
+				b := lines(part, at[part.ID], 1+rnd.IntN(9), false)
+				at[part.ID] = b.Spans[0].To.Num
+				if err := k.open(b); err != nil {
+					t.Fatal(err)
+				}
+				open = append(open, b)
+			case 2, 3:
+				if len(open) == 0 {
+					continue
+				}
+				i := rnd.IntN(len(open))
+				b := open[i]
+				open = slices.Delete(open, i, i+1)
+				if m := b.Middle(); m > 0 && rnd.IntN(2) == 0 {
+					open = append(open, b.Cut(m, len(b.Records)))
+					b = b.Cut(0, m)
+				}
+				settled += b.RawBytes()
+				settle(t, k, b, rnd.IntN(7) == 0)
+			case 4:
+				take()
+			}
+			balance(t, k, open, settled-saved)
+		}
+		for _, b := range open {
+			settle(t, k, b, false)
+		}
+		take()
+		for id, end := range at {
+			if m := marks[id]; m.Watermark.Num != end || len(m.Above) > 0 {
+				t.Fatalf("seed %d: partition %s is settled to %v %v, want %d", seed, id, m.Watermark, m.Above, end)
+			}
+		}
+		if k.counts.unsettled() != 0 {
+			t.Fatalf("seed %d: %d records are unsettled in the end", seed, k.counts.unsettled())
+		}
+	}
+}
+
+func balance(t *testing.T, k *books, open []*penstock.Batch, unsaved int64) {
+	t.Helper()
+	waiting := int64(0)
+	for _, b := range open {
+		waiting += int64(b.Origins)
+	}
+	c := &k.counts
+	if got := c.unsettled(); got != waiting || c.readRecords != c.delivered+c.dead+c.dropped+waiting {
+		t.Fatalf("unsettled %d, want %d; %+v", got, waiting, *c)
+	}
+	if k.unsavedBytes != unsaved {
+		t.Fatalf("%d bytes unsaved, want %d", k.unsavedBytes, unsaved)
+	}
+}

@@ -1,0 +1,69 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// failures remembers the last failure of each worker and logs it: the first of its text at once, the same
+// again at most every failureEvery, with how many there were. A worker that fails fast must not fill the log.
+type failures struct {
+	log *slog.Logger
+
+	mu     sync.Mutex // guards byLane
+	byLane map[string]*failure
+	last   string
+}
+
+type failure struct {
+	text   string
+	logged time.Time
+	more   int // since it was logged
+}
+
+const (
+	failureEvery = 10 * time.Second
+	failureText  = 300 // bytes of an error that are compared and shown
+)
+
+// failed is called by the sender's loop with each attempt that did not deliver.
+func (f *failures) failed(_ flow.Item[*penstock.Batch], e flow.Failure) {
+	text := e.Err.Error()
+	if len(text) > failureText {
+		text = text[:failureText] + "..."
+	}
+	now := time.Now()
+	f.mu.Lock()
+	seen := f.byLane[e.Lane]
+	if seen == nil {
+		seen = &failure{}
+		f.byLane[e.Lane] = seen
+	}
+	seen.more++
+	f.last = e.Lane + ": " + text
+	if seen.text == text && now.Sub(seen.logged) < failureEvery {
+		f.mu.Unlock()
+		return
+	}
+	more := seen.more
+	*seen = failure{text: text, logged: now}
+	f.mu.Unlock()
+	level := slog.LevelWarn
+	if e.Outcome == control.Misconfigured {
+		level = slog.LevelError
+	}
+	f.log.Log(context.Background(), level, "not delivered; it will be sent again", "worker", e.Lane, "attempt", e.Number, "times", more, "error", text)
+}
+
+// latest is the last failure in words; "" when there was none.
+func (f *failures) latest() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}

@@ -1,0 +1,133 @@
+package pipeline
+
+import (
+	"iter"
+	"maps"
+	"strings"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+)
+
+// memory is one route's part of the checkpoint.
+//
+// Where the sink has acked what it has not made durable (`fsync: interval`), there are two layers, because
+// the kernel may write the checkpoint to disk before the sink's data. The upper one is saved often, is
+// believed only as long as the operating system has not restarted since, and so covers kill -9. The lower one
+// is saved after the sink has synced and covers a power loss. The upper is always at least as far as the
+// lower. Each is a route of its own in the store; the upper one's name ends in the boot's id. See
+// docs/adr/0004-two-layers-of-checkpoint.md.
+type memory struct {
+	store *checkpoint.Store
+	lower string
+	upper string // "": one layer
+
+	pendingMarks  map[string]penstock.Mark // saved in the upper layer and not yet in the lower
+	pendingPlaces map[string]string
+}
+
+const bootMark = "@boot="
+
+// newMemory returns the memory of a route. boot "" (the system does not tell) means one layer.
+func newMemory(store *checkpoint.Store, key string, lazy bool, boot string) *memory {
+	m := &memory{store: store, lower: key}
+	if lazy && boot != "" {
+		m.upper = key + bootMark + boot
+		m.pendingMarks = make(map[string]penstock.Mark)
+		m.pendingPlaces = make(map[string]string)
+	}
+	return m
+}
+
+func (m *memory) layered() bool { return m.upper != "" }
+
+// forgetOtherBoots drops upper layers that a restart of the system has made worthless.
+func (m *memory) forgetOtherBoots() error {
+	for _, route := range m.store.Routes() {
+		if route == m.upper || !strings.HasPrefix(route, m.lower+bootMark) {
+			continue
+		}
+		var ids []string
+		for mark := range m.store.Marks(route) {
+			ids = append(ids, mark.Part.ID)
+		}
+		if err := m.store.Forget(route, ids); err != nil {
+			return err
+		}
+		places := m.store.Places(route)
+		for lane := range places {
+			places[lane] = "" // forgets it
+		}
+		if err := m.store.Append(route, nil, places); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save writes marks and places as one entry, safe against kill -9.
+func (m *memory) save(marks []penstock.Mark, places map[string]string) error {
+	if !m.layered() {
+		return m.store.Append(m.lower, marks, places)
+	}
+	for _, mark := range marks {
+		m.pendingMarks[mark.Part.ID] = mark
+	}
+	maps.Copy(m.pendingPlaces, places)
+	return m.store.Append(m.upper, marks, places)
+}
+
+// synced makes everything that was saved safe against a power loss. The sink has synced before it.
+func (m *memory) synced() error {
+	if len(m.pendingMarks)+len(m.pendingPlaces) > 0 {
+		marks := make([]penstock.Mark, 0, len(m.pendingMarks))
+		for _, mark := range m.pendingMarks {
+			marks = append(marks, mark)
+		}
+		if err := m.store.Append(m.lower, marks, m.pendingPlaces); err != nil {
+			return err
+		}
+		clear(m.pendingMarks)
+		clear(m.pendingPlaces)
+	}
+	return m.store.Sync()
+}
+
+func (m *memory) mark(id string) (penstock.Mark, bool) {
+	if m.layered() {
+		if mark, ok := m.store.Mark(m.upper, id); ok {
+			return mark, true
+		}
+	}
+	return m.store.Mark(m.lower, id)
+}
+
+func (m *memory) marks() iter.Seq[penstock.Mark] {
+	return func(yield func(penstock.Mark) bool) {
+		upper := make(map[string]bool)
+		if m.layered() {
+			for mark := range m.store.Marks(m.upper) {
+				upper[mark.Part.ID] = true
+				if !yield(mark) {
+					return
+				}
+			}
+		}
+		for mark := range m.store.Marks(m.lower) {
+			if !upper[mark.Part.ID] && !yield(mark) {
+				return
+			}
+		}
+	}
+}
+
+func (m *memory) places() map[string]string {
+	places := m.store.Places(m.lower)
+	if m.layered() {
+		if places == nil {
+			places = make(map[string]string)
+		}
+		maps.Copy(places, m.store.Places(m.upper))
+	}
+	return places
+}

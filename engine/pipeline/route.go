@@ -1,0 +1,355 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// ErrDraining is the cause with which a reader's context ends when its route accepts nothing more.
+var ErrDraining = errors.New("pipeline: draining")
+
+// route is one processors-to-sink path out of a source, with everything that it owns while it runs.
+type route struct {
+	key   string // "pipeline/route"
+	pipe  *pipe
+	cfg   config.Route
+	once  bool
+	stall time.Duration
+	host  *host
+
+	sink       penstock.Sink
+	encoder    penstock.Encoder  // nil: the sink sends the batch's own bytes
+	syncer     penstock.Syncer   // nil: what the sink has acked is durable
+	ledgered   penstock.Ledgered // nil: the local checkpoint is the truth
+	processors []func() (penstock.Processor, error)
+
+	memory   *memory
+	failures *failures
+	letters  *deadletter.Store
+	sender   *flow.Sender[*penstock.Batch]
+	reader   penstock.Reader
+	pool     *penstock.Pool
+	budget   *budget
+	resumed  map[string]penstock.Mark // of a Ledgered sink: wins over the store
+	jobs     chan *job                // in read order, to the sender
+	readErr  error                    // why the reader ended, set before jobs is closed; nil: the data ended
+	work     chan *job                // to the processors; nil when there is nothing to process
+
+	drainOnce sync.Once
+	drained   chan struct{} // closed by drain
+	quarter   chan struct{} // a quarter of the replay bound has settled: write now
+	progress  atomic.Int64  // when something last settled, in nanoseconds since started
+	started   time.Time
+
+	mu       sync.Mutex // guards what follows; never held while something else is called
+	books    *books
+	guard    deadletter.Guard
+	health   string
+	err      error
+	keyed    bool // items carry order keys
+	laneSet  []penstock.Lane
+	finisher []penstock.Partition // synced and settled, to be finished by the source
+}
+
+// The healths of a route.
+const (
+	healthRunning  = "running"
+	healthDraining = "draining"
+	healthFinished = "finished"
+	healthStopped  = "stopped"
+)
+
+// run runs the route until its data ends, it has drained, or ctx is done. It frees what it opened.
+func (r *route) run(ctx context.Context) error {
+	r.started = time.Now()
+	err := r.runOpened(ctx)
+	r.mu.Lock()
+	r.err = err
+	r.health = healthFinished
+	if err != nil {
+		r.health = healthStopped
+	}
+	r.mu.Unlock()
+	if err != nil {
+		r.host.log.Error("route stopped", "error", err)
+	}
+	return err
+}
+
+func (r *route) runOpened(ctx context.Context) (err error) {
+	group := supervise.NewGroup(ctx)
+	r.host.group.Store(group)
+	defer func() {
+		group.Stop(nil)
+		err = joined(err, group.Wait(), r.close())
+	}()
+	if err := r.open(group.Context()); err != nil {
+		return err
+	}
+	readCtx, stopReading := context.WithCancelCause(group.Context())
+	defer stopReading(nil)
+	saveCtx, stopSaving := context.WithCancel(group.Context())
+	defer stopSaving()
+	saved := make(chan struct{})
+	group.Go(r.key+"/drain", func(ctx context.Context) error { return r.watchDrain(ctx, stopReading) })
+	group.Go(r.key+"/reader", func(context.Context) error { r.read(readCtx); return nil })
+	if r.work != nil {
+		for n := range r.workers() {
+			group.Go(fmt.Sprintf("%s/processor-%d", r.key, n), r.process)
+		}
+	}
+	group.Go(r.key+"/checkpoint", func(context.Context) error {
+		defer close(saved)
+		return r.save(saveCtx)
+	})
+	if r.once && r.stall > 0 {
+		group.Go(r.key+"/stall", r.watchStall)
+	}
+	err = r.sender.Run(group.Context(), producer{r})
+	stopReading(ErrDraining)
+	stopSaving()
+	<-saved
+	return joined(err, r.lastSave(ctx))
+}
+
+// joined joins errors, leaving out those that say the same again.
+func joined(errs ...error) error {
+	var out []error
+	for _, err := range errs {
+		if err == nil || slices.ContainsFunc(out, func(e error) bool { return errors.Is(e, err) || errors.Is(err, e) }) {
+			continue
+		}
+		out = append(out, err)
+	}
+	return errors.Join(out...)
+}
+
+// open opens sink, dead letters and reader, in this order: what is read must have somewhere to go.
+func (r *route) open(ctx context.Context) error {
+	o := penstock.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.setLanes, Once: r.once}
+	places := r.memory.places()
+	for _, lane := range slices.Sorted(maps.Keys(places)) {
+		o.Place = places[lane]
+	}
+	if err := r.sink.Open(ctx, o); err != nil {
+		return fmt.Errorf("sink %s: %w", r.cfg.Sink.Component.Name, err)
+	}
+	if err := r.savePlace(o.Place); err != nil {
+		return err
+	}
+	if r.ledgered != nil {
+		marks, err := r.ledgered.Load(ctx)
+		if err != nil {
+			return fmt.Errorf("sink %s: loading what it holds: %w", r.cfg.Sink.Component.Name, err)
+		}
+		r.resumed = make(map[string]penstock.Mark, len(marks))
+		for _, m := range marks {
+			r.resumed[m.Part.ID] = m
+		}
+	}
+	if err := r.openSender(); err != nil {
+		return err
+	}
+	var err error
+	r.reader, err = r.pipe.source.Open(ctx, penstock.OpenOptions{
+		Route: r.key, Resume: r.markOf, Known: r.known(), Linger: r.cfg.Batch.Linger, Once: r.once,
+	})
+	if err != nil {
+		return fmt.Errorf("source %s: %w", r.pipe.cfg.Source.Component.Name, err)
+	}
+	return nil
+}
+
+func (r *route) openSender() error {
+	c, err := controlConfig(r.cfg)
+	if err != nil {
+		return err
+	}
+	sender, err := flow.New(flow.Options[*penstock.Batch]{
+		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon,
+		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failures.failed,
+	})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	lanes := r.laneSet
+	r.sender = sender
+	r.keyed = r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes)
+	r.mu.Unlock()
+	return sender.SetLanes(lanes)
+}
+
+func allOrdered(lanes []penstock.Lane) bool {
+	for _, l := range lanes {
+		if !l.Limits.Ordered {
+			return false
+		}
+	}
+	return len(lanes) > 0
+}
+
+// setLanes is what a sink calls with its workers: before the sender exists they are kept for it.
+func (r *route) setLanes(lanes []penstock.Lane) {
+	r.mu.Lock()
+	r.laneSet = lanes
+	sender := r.sender
+	r.mu.Unlock()
+	if sender == nil {
+		return
+	}
+	if err := sender.SetLanes(lanes); err != nil {
+		r.host.log.Error("the sink's new list of workers was refused; the old one stays", "error", err)
+	}
+}
+
+// savePlace makes durable where the sink's ordered lane starts, before anything is delivered to it.
+func (r *route) savePlace(given string) error {
+	placed, ok := r.sink.(penstock.Placed)
+	r.mu.Lock()
+	lanes := r.laneSet
+	r.mu.Unlock()
+	if !ok || len(lanes) != 1 || placed.StartPlace() == given {
+		return nil
+	}
+	places := map[string]string{lanes[0].Name: placed.StartPlace()}
+	if err := joined(r.memory.save(nil, places), r.memory.synced()); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+// markOf returns what this route had settled of a partition before this run.
+func (r *route) markOf(id string) (penstock.Mark, bool) {
+	if m, ok := r.resumed[id]; ok {
+		return m, true
+	}
+	return r.memory.mark(id)
+}
+
+func (r *route) known() iter.Seq[penstock.Mark] {
+	return func(yield func(penstock.Mark) bool) {
+		for _, m := range r.resumed {
+			if !yield(m) {
+				return
+			}
+		}
+		for m := range r.memory.marks() {
+			if _, ok := r.resumed[m.Part.ID]; !ok && !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// drain makes the route accept nothing more.
+func (r *route) drain() {
+	r.drainOnce.Do(func() {
+		r.mu.Lock()
+		if r.health == healthRunning {
+			r.health = healthDraining
+		}
+		r.mu.Unlock()
+		close(r.drained)
+	})
+}
+
+// watchDrain stops the reader when the route drains, and the route when that takes longer than its bound.
+func (r *route) watchDrain(ctx context.Context, stopReading context.CancelCauseFunc) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-r.drained:
+	}
+	stopReading(ErrDraining)
+	bound := time.NewTimer(r.cfg.Drain)
+	defer bound.Stop()
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-bound.C:
+		return fmt.Errorf("draining took longer than %v; what was in flight will be delivered again at the next start", r.cfg.Drain)
+	}
+}
+
+// watchStall stops a finite run in which nothing settles although data waits.
+func (r *route) watchStall(ctx context.Context) error {
+	tick := time.NewTicker(max(r.stall/20, 10*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		r.mu.Lock()
+		unsettled := r.books.counts.unsettled()
+		r.mu.Unlock()
+		quiet := time.Since(r.started) - time.Duration(r.progress.Load())
+		if unsettled == 0 {
+			r.progress.Store(int64(time.Since(r.started)))
+		} else if quiet >= r.stall {
+			return fmt.Errorf("nothing was delivered for %v while %d records wait: %s", r.stall, unsettled, r.trouble())
+		}
+	}
+}
+
+// trouble says in words what keeps the workers from delivering.
+func (r *route) trouble() string {
+	if last := r.failures.latest(); last != "" {
+		return last
+	}
+	status, names := r.sender.Status()
+	for _, l := range status.Lanes {
+		if l.Reason != "" {
+			return fmt.Sprintf("worker %s is %s: %s", names[l.Lane], l.State, l.Reason)
+		}
+	}
+	return "no worker says why"
+}
+
+func (r *route) close() error {
+	var errs []error
+	if r.reader != nil {
+		errs = append(errs, r.reader.Close())
+	}
+	errs = append(errs, r.sink.Close())
+	if r.letters != nil {
+		errs = append(errs, r.letters.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// controlConfig turns a route's flow:, retry: and checkpoint: into the machine's config.
+func controlConfig(c config.Route) (control.Config, error) {
+	w, err := windowOf(c.Flow)
+	if err != nil {
+		return control.Config{}, err
+	}
+	d, err := dispatchOf(c.Flow)
+	if err != nil {
+		return control.Config{}, err
+	}
+	timeout, err := durationOrAuto(c.Flow.Timeout)
+	if err != nil {
+		return control.Config{}, fmt.Errorf("flow.timeout: %w", err)
+	}
+	return control.Config{
+		Seed: uint64(time.Now().UnixNano()), Window: w, Dispatch: d, Timeout: timeout, Retry: retryPolicy(c.Retry),
+		Replay: int64(c.Checkpoint.Replay),
+	}, nil
+}

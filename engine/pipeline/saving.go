@@ -1,0 +1,225 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// save writes the checkpoint whenever a quarter of the replay bound has settled, and syncs it (and finishes
+// partitions) at every interval. It ends with its context; lastSave does the rest.
+func (r *route) save(ctx context.Context) error {
+	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
+	defer tick.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.quarter:
+			err = r.write()
+		case <-tick.C:
+			err = r.sync(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// lastSave writes what has settled since the checkpoint's goroutine ended; it runs also when the route stops
+// with an error, because what was delivered should not be delivered again. Nothing is settled any more while
+// it runs.
+func (r *route) lastSave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveBound)
+	defer cancel()
+	if err := r.sync(ctx); err != nil {
+		return err
+	}
+	return r.sync(ctx) // the first one finished partitions; this one makes that known
+}
+
+// lastSaveBound bounds the sink's sync and the source's finishing of partitions at the end of a run.
+const lastSaveBound = 30 * time.Second
+
+// write makes what has settled safe against kill -9.
+func (r *route) write() error {
+	r.mu.Lock()
+	s := r.books.take()
+	r.finisher = append(r.finisher, s.finished...)
+	r.mu.Unlock()
+	if r.syncer != nil && !r.memory.layered() {
+		if err := r.syncSink(context.Background()); err != nil {
+			return err
+		}
+	}
+	return r.append(s)
+}
+
+func (r *route) append(s saving) error {
+	if err := r.memory.save(s.marks, s.places); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	if s.bytes > 0 {
+		r.sender.Saved(s.bytes)
+	}
+	return nil
+}
+
+func (r *route) syncSink(ctx context.Context) error {
+	if err := r.syncer.Sync(ctx); err != nil {
+		return fmt.Errorf("sink %s: sync: %w", r.cfg.Sink.Component.Name, err)
+	}
+	return nil
+}
+
+// sync makes what has settled safe against a power loss: first the sink's data, then the checkpoint, then the
+// source is told.
+func (r *route) sync(ctx context.Context) error {
+	r.mu.Lock()
+	s := r.books.take()
+	finish := append(r.finisher, s.finished...)
+	r.finisher = nil
+	r.mu.Unlock()
+	if r.memory.layered() {
+		if err := r.append(s); err != nil {
+			return err
+		}
+	}
+	if r.syncer != nil {
+		if err := r.syncSink(ctx); err != nil {
+			return err
+		}
+	}
+	if !r.memory.layered() {
+		if err := r.append(s); err != nil {
+			return err
+		}
+	}
+	if err := r.memory.synced(); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	if err := r.tell(ctx, s.marks); err != nil {
+		return err
+	}
+	r.finish(ctx, finish)
+	return nil
+}
+
+// tell lets source and sink know what is durable here.
+func (r *route) tell(ctx context.Context, marks []penstock.Mark) error {
+	if len(marks) == 0 {
+		return nil
+	}
+	if r.ledgered != nil {
+		if err := r.ledgered.Compact(ctx, marks); err != nil {
+			r.host.log.Warn("the sink could not fold its span rows; it is tried again", "error", err)
+		}
+	}
+	if err := r.reader.Commit(ctx, marks); err != nil {
+		return fmt.Errorf("source %s: commit: %w", r.pipe.cfg.Source.Component.Name, err)
+	}
+	return nil
+}
+
+// finish tells the pipeline that this route has done with partitions, and notes those that the source has finished.
+func (r *route) finish(ctx context.Context, parts []penstock.Partition) {
+	for _, p := range parts {
+		r.pipe.routeFinished(r, p)
+	}
+	for _, p := range r.pipe.finish(ctx, r) {
+		r.mu.Lock()
+		r.books.finish(p.ID)
+		r.mu.Unlock()
+	}
+}
+
+// finishing is a partition on its way to being finished by the source.
+type finishing struct {
+	part  penstock.Partition
+	done  map[*route]bool
+	state backoff.State
+	next  time.Time // when Finish may be tried again
+	told  bool
+}
+
+// routeFinished notes that r has settled p wholly, durably.
+func (p *pipe) routeFinished(r *route, part penstock.Partition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.finishing[part.ID]
+	if f == nil {
+		f = &finishing{part: part, done: make(map[*route]bool)}
+		p.finishing[part.ID] = f
+		p.order = append(p.order, part.ID)
+	}
+	f.done[r] = true
+}
+
+// finish calls the source's Finish for each partition that every route has done with and returns those that
+// are finished for r.
+func (p *pipe) finish(ctx context.Context, r *route) []penstock.Partition {
+	var out []penstock.Partition
+	for _, f := range p.due(time.Now()) {
+		if p.finisher != nil {
+			if err := p.finisher.Finish(ctx, f.part); err != nil {
+				p.notFinished(f, err)
+				continue
+			}
+		}
+		p.mu.Lock()
+		f.told = true
+		p.mu.Unlock()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := p.order[:0]
+	for _, id := range p.order {
+		f := p.finishing[id]
+		if f.told && f.done[r] {
+			out = append(out, f.part)
+			delete(f.done, r)
+		}
+		if f.told && len(f.done) == 0 {
+			delete(p.finishing, id)
+			continue
+		}
+		kept = append(kept, id)
+	}
+	p.order = kept
+	return out
+}
+
+// due returns the partitions whose Finish may be tried now, and claims them until it is over.
+func (p *pipe) due(now time.Time) []*finishing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []*finishing
+	for _, id := range p.order {
+		f := p.finishing[id]
+		if !f.told && len(f.done) == len(p.routes) && !now.Before(f.next) {
+			f.next = now.Add(finishClaim)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// finishClaim keeps a second route's goroutine off a partition that is just being finished.
+const finishClaim = time.Minute
+
+var finishBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Full()
+
+func (p *pipe) notFinished(f *finishing, err error) {
+	p.mu.Lock()
+	wait, next, _ := finishBackoff.Next(f.state, nil)
+	f.state, f.next = next, time.Now().Add(wait)
+	p.mu.Unlock()
+	if !errors.Is(err, context.Canceled) {
+		p.log.Warn("a file is delivered and could not be finished; it is tried again", "file", f.part.Name, "again_in", wait, "error", err)
+	}
+}

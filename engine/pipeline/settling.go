@@ -1,0 +1,92 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// settled is called by the sender's loop, once for each batch or piece.
+func (r *route) settled(it flow.Item[*penstock.Batch], s flow.Settlement) {
+	r.close1(it.Value, s.Lane, s.Place, s.Buried)
+}
+
+// settleUnsent settles a batch of which nothing is left to send.
+func (r *route) settleUnsent(b *penstock.Batch) {
+	r.close1(b, "", "", false)
+	b.Release()
+}
+
+// close1 books one settled batch, and wakes the checkpoint when a quarter of the replay bound has settled.
+func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
+	r.progress.Store(int64(time.Since(r.started)))
+	r.mu.Lock()
+	delivered, dead, _, err := r.books.settle(b, lane, place, buried)
+	if err == nil {
+		err = r.guard.Observe(delivered, dead)
+	}
+	unsaved := r.books.unsavedBytes
+	r.mu.Unlock()
+	if err != nil {
+		r.host.stop(err)
+	}
+	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 {
+		select {
+		case r.quarter <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+}
+
+// released is called by the sender's loop when no attempt of an item runs any more.
+func (r *route) released(it flow.Item[*penstock.Batch]) { it.Value.Release() }
+
+// bisect halves a refused batch for the sender's loop.
+func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*penstock.Batch] {
+	b := it.Value
+	m := b.Middle()
+	if m == 0 {
+		return nil
+	}
+	return []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
+}
+
+// bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns
+// when they are durable.
+func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal error) error {
+	b := it.Value
+	b.Split()
+	return r.writeLetters(ctx, b, func(i int) (error, bool) { return refusal, b.Records[i].State == penstock.Kept })
+}
+
+// buryDead makes the records that processors or the reader buried dead letters, before the batch is sent.
+func (r *route) buryDead(ctx context.Context, b *penstock.Batch) error {
+	if b.Untouched() {
+		return nil
+	}
+	return r.writeLetters(ctx, b, func(i int) (error, bool) { return b.Reason(i), b.Records[i].State == penstock.Dead })
+}
+
+func (r *route) writeLetters(ctx context.Context, b *penstock.Batch, which func(i int) (error, bool)) error {
+	var letters []deadletter.Letter
+	for i := range b.Records {
+		reason, dead := which(i)
+		if !dead {
+			continue
+		}
+		rec := &b.Records[i]
+		part := b.Spans[rec.Span].Part
+		letters = append(letters, deadletter.Letter{
+			ID: string(b.AppendRecordID(nil, i)), Reason: fmt.Sprint(reason),
+			Partition: part.ID, File: part.Name, Position: rec.Origin, Record: b.Text(i),
+		})
+	}
+	if len(letters) == 0 {
+		return nil
+	}
+	return r.letters.Append(ctx, letters)
+}

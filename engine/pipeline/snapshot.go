@@ -1,0 +1,80 @@
+package pipeline
+
+import "time"
+
+// Snapshot is a picture of an engine.
+type Snapshot struct {
+	Elapsed time.Duration // since Run began
+	Routes  []RouteSnapshot
+}
+
+// RouteSnapshot is a picture of one route; all counts are source records of this run.
+type RouteSnapshot struct {
+	Pipeline, Route                                             string
+	ReadRecords, ReadBytes                                      int64
+	Delivered, DeliveredBytes, Dead, Dropped, InFlight, Waiting int64
+	Attempts, Redelivered                                       int64  // batches
+	ReplayBytes                                                 int64  // what a kill right now would repeat at most
+	ReplayBound                                                 int64  // and at any moment
+	Health                                                      string // "running", "draining", "finished", "stopped"
+	Err                                                         error  // why it stopped
+	Workers                                                     []WorkerSnapshot
+	Counters                                                    map[string]int64 // of sink and processors
+}
+
+// WorkerSnapshot is a picture of one worker.
+type WorkerSnapshot struct {
+	Name                string
+	State, Reason, Gate string
+	Window              float64
+	InFlight            int
+	RoundTrip           time.Duration
+	Delivered, Failed   uint64
+}
+
+// Snapshot is a consistent picture of each route: ReadRecords = Delivered + Dead + Dropped + InFlight +
+// Waiting in every one.
+func (e *Engine) Snapshot() Snapshot {
+	var s Snapshot
+	if t := e.started.Load(); t != nil {
+		s.Elapsed = time.Since(*t)
+	}
+	for _, p := range e.pipes {
+		for _, r := range p.routes {
+			s.Routes = append(s.Routes, r.snapshot())
+		}
+	}
+	return s
+}
+
+func (r *route) snapshot() RouteSnapshot {
+	s := RouteSnapshot{Pipeline: r.pipe.name, Route: r.cfg.Name, ReplayBound: max(int64(r.cfg.Checkpoint.Replay), int64(r.cfg.Batch.Bytes))}
+	s.Counters = r.host.counter.All()
+	r.mu.Lock()
+	sender := r.sender
+	s.Health, s.Err = r.health, r.err
+	r.mu.Unlock()
+	inFlight := int64(0)
+	if sender != nil {
+		status, names := sender.Status()
+		inFlight = int64(status.InFlightCost)
+		s.Attempts, s.Redelivered, s.ReplayBytes = int64(status.Attempts), int64(status.Redeliveries), status.ReplayBytes
+		for _, l := range status.Lanes {
+			s.Workers = append(s.Workers, WorkerSnapshot{
+				Name: names[l.Lane], State: l.State.String(), Reason: l.Reason, Gate: l.Gate, Window: l.Window,
+				InFlight: l.InFlight, RoundTrip: l.RoundTrip, Delivered: l.Delivered, Failed: l.Failed + l.TimedOut,
+			})
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.books == nil {
+		return s
+	}
+	c := &r.books.counts
+	s.ReadRecords, s.ReadBytes = c.readRecords, c.readBytes
+	s.Delivered, s.DeliveredBytes, s.Dead, s.Dropped = c.delivered, c.deliveredBytes, c.dead, c.dropped
+	s.InFlight = min(inFlight, c.unsettled()) // the sender may not yet have taken what has just settled out of its sum
+	s.Waiting = c.unsettled() - s.InFlight
+	return s
+}

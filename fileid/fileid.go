@@ -1,0 +1,209 @@
+//penstock:pure
+
+// Package fileid answers one question: is this the file that we knew?
+//
+// A name is only a label, and an inode is used again as soon as its file is gone. An [ID] is therefore made of
+// device, inode, birth time where the system tells it, and a hash of the head as it was at first sight. It is
+// given once, never changes while the file grows, and is never given to other data. The package is pure: its
+// callers stat and read, it compares. It never opens a file and keeps nothing.
+//
+// # What it can and cannot tell
+//
+// With a birth time that is finer than a second, an inode that was used again is always told apart, and so is
+// a file that was rewritten in place with another head. A file that was truncated and rewritten in place
+// with the same head is the same file to everything in an ID; who saw it shrink says so by asking for a new ID
+// ([New] then raises Gen).
+//
+// Without a birth time (or with one in whole seconds, as some file systems keep it) two files of one inode are
+// told apart by their heads alone. The ID then also holds the time of the last change at first sight, so that two
+// files with one head do not share an ID, and [ID.Match] leans to "another file" where the evidence is nil:
+// a file taken for new is delivered twice, a file taken for known is lost.
+package fileid
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// MaxHead is how many bytes of a file's head are hashed at most.
+const MaxHead = 1024
+
+// sumSize is how much of the SHA-256 an ID keeps.
+const sumSize = 16
+
+// version begins the string form.
+const version = "f1"
+
+// File is what was seen of a file: from one stat of an open handle, and one read of its beginning through the same handle.
+type File struct {
+	Dev, Ino uint64
+	Birth    int64  // nanoseconds since 1970; 0: the system does not tell
+	ModTime  int64  // nanoseconds since 1970 of the last change; 0: not known
+	Size     int64  // bytes
+	Head     []byte // the first min(Size, MaxHead) bytes
+}
+
+// ID is the identity of a file. Two IDs are equal if they are equal as values; the zero ID belongs to no file.
+type ID struct {
+	Dev, Ino uint64
+	Birth    int64         // as in File; 0: not known
+	Len      int           // how many bytes of the head were hashed: 0 to MaxHead
+	Sum      [sumSize]byte // the beginning of the SHA-256 of those bytes
+	ModTime  int64         // of the last change at first sight, where Birth does not tell files apart; else 0
+	Gen      uint32        // the nth ID that would otherwise be the same; 0 for the first
+}
+
+// Key is the part of an identity that a stat gives and that never changes: what to look files up by.
+type Key struct{ Dev, Ino uint64 }
+
+// Key returns the device and inode of the file.
+func (f File) Key() Key { return Key{f.Dev, f.Ino} }
+
+// Key returns the device and inode that the id names.
+func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
+
+// New gives a file its id at first sight. taken says which ids have been given to other data: Gen is raised until
+// the id is free. taken may be nil.
+//
+// The id of a file whose head is complete depends on nothing but the file, so that a process that was killed
+// before it could store the id gives the same one again.
+func New(f File, taken func(ID) bool) ID {
+	id := ID{Dev: f.Dev, Ino: f.Ino, Birth: f.Birth, Len: min(len(f.Head), MaxHead)}
+	id.Sum = sum(f.Head[:id.Len])
+	if !fine(f.Birth) {
+		id.ModTime = f.ModTime
+	}
+	for taken != nil && taken(id) {
+		id.Gen++
+	}
+	return id
+}
+
+// fine says whether a birth time tells two files of one inode apart: there is one, and it is no whole second. A fine
+// clock shows a whole second once in 250 times or more; the id is then only a little longer.
+func fine(birth int64) bool { return birth%1e9 != 0 }
+
+func sum(head []byte) (s [sumSize]byte) {
+	full := sha256.Sum256(head)
+	copy(s[:], full[:])
+	return s
+}
+
+// Match says whether f is the file that id was given to, unchanged or grown: device and inode are equal, the
+// birth time is if both know one, and the first Len bytes hash to Sum.
+//
+// Where the birth time does not tell files apart, an id without a head matches only a file that is still empty, and a
+// file that holds no more than the head but was changed since first sight is another one.
+func (id ID) Match(f File) bool {
+	if id.Dev != f.Dev || id.Ino != f.Ino || id == (ID{}) {
+		return false
+	}
+	if id.Birth != 0 && f.Birth != 0 && id.Birth != f.Birth {
+		return false
+	}
+	if f.Size < int64(id.Len) || len(f.Head) < id.Len || id.Len > MaxHead {
+		return false
+	}
+	if !fine(id.Birth) || f.Birth == 0 {
+		if id.Len == 0 && f.Size > 0 {
+			return false
+		}
+		if f.Size == int64(id.Len) && id.ModTime != 0 && f.ModTime != 0 && f.ModTime != id.ModTime {
+			return false
+		}
+	}
+	return sum(f.Head[:id.Len]) == id.Sum
+}
+
+// String gives the form in which ids are stored and sent: "f1.", then device (hexadecimal), inode (decimal, as ls -i
+// shows it), birth time (hexadecimal, "-" where unknown), head length and hash (base64url), separated by dots; ".m"
+// and the time of the last change and ".g" and the generation follow where there are any. It is printable
+// ASCII without space, comma, semicolon, '@' and '"', and at most 128 bytes.
+func (id ID) String() string {
+	b := make([]byte, 0, 128)
+	b = append(b, version...)
+	b = strconv.AppendUint(append(b, '.'), id.Dev, 16)
+	b = strconv.AppendUint(append(b, '.'), id.Ino, 10)
+	b = append(b, '.')
+	if id.Birth == 0 {
+		b = append(b, '-')
+	} else {
+		b = strconv.AppendUint(b, uint64(id.Birth), 16)
+	}
+	b = strconv.AppendInt(append(b, '.'), int64(id.Len), 10)
+	b = append(b, '.')
+	b = base64.RawURLEncoding.AppendEncode(b, id.Sum[:])
+	if id.ModTime != 0 {
+		b = strconv.AppendUint(append(b, ".m"...), uint64(id.ModTime), 16)
+	}
+	if id.Gen != 0 {
+		b = strconv.AppendUint(append(b, ".g"...), uint64(id.Gen), 10)
+	}
+	return string(b)
+}
+
+// Parse reads the form that String gives, and nothing else: for every s that it takes, the id's String is s.
+func Parse(s string) (ID, error) {
+	id, err := parse(s)
+	if err == nil && id.String() != s {
+		err = fmt.Errorf("its shortest form is %q", id.String())
+	}
+	if err != nil {
+		return ID{}, fmt.Errorf("%q is not a file id: %w", s, err)
+	}
+	return id, nil
+}
+
+func parse(s string) (id ID, err error) {
+	parts := strings.Split(s, ".")
+	if len(parts) < 6 || len(parts) > 8 || parts[0] != version {
+		return id, fmt.Errorf("want %s.DEVICE.INODE.BIRTH.LENGTH.HASH", version)
+	}
+	if id.Dev, err = strconv.ParseUint(parts[1], 16, 64); err != nil {
+		return id, fmt.Errorf("device: %w", err)
+	}
+	if id.Ino, err = strconv.ParseUint(parts[2], 10, 64); err != nil {
+		return id, fmt.Errorf("inode: %w", err)
+	}
+	if parts[3] != "-" {
+		if id.Birth, err = parseTime(parts[3]); err != nil {
+			return id, fmt.Errorf("birth time: %w", err)
+		}
+	}
+	if id.Len, err = strconv.Atoi(parts[4]); err != nil || id.Len < 0 || id.Len > MaxHead {
+		return id, fmt.Errorf("head length is %q, want 0 to %d", parts[4], MaxHead)
+	}
+	hash, err := base64.RawURLEncoding.Strict().DecodeString(parts[5])
+	if err != nil || len(hash) != sumSize {
+		return id, fmt.Errorf("hash is %q, want %d bytes in base64url", parts[5], sumSize)
+	}
+	copy(id.Sum[:], hash)
+	err = parseRest(&id, parts[6:])
+	return id, err
+}
+
+func parseRest(id *ID, parts []string) (err error) {
+	for _, p := range parts {
+		if text, ok := strings.CutPrefix(p, "m"); ok {
+			if id.ModTime, err = parseTime(text); err != nil {
+				return fmt.Errorf("time of the last change: %w", err)
+			}
+			continue
+		}
+		text, ok := strings.CutPrefix(p, "g")
+		gen, err := strconv.ParseUint(text, 10, 32)
+		if !ok || err != nil {
+			return fmt.Errorf("unknown part %q", p)
+		}
+		id.Gen = uint32(gen)
+	}
+	return nil
+}
+
+func parseTime(s string) (int64, error) {
+	n, err := strconv.ParseUint(s, 16, 64)
+	return int64(n), err
+}

@@ -1,0 +1,59 @@
+package flow
+
+import "github.com/penstock-io/penstock/flow/control"
+
+// outcomeOf reads the outcome out of what Deliver returned.
+func outcomeOf[T any](err error) control.Outcome {
+	if err == nil {
+		return control.Delivered
+	}
+	switch e := typed[T](err).(type) {
+	case *Throttled:
+		return control.Throttled
+	case *Rejected:
+		return control.Rejected
+	case *Misconfigured:
+		return control.Misconfigured
+	case *Split[T]:
+		if len(e.Done)+len(e.Rest)+len(e.Refused) > 0 {
+			return control.Split
+		}
+	}
+	return control.Retryable // of no type, or a Split that accounts for nothing
+}
+
+// typed returns the outermost of the outcome types in err's tree, in the order of errors.As; nil: there is
+// none. errors.As itself would prefer the type that is asked for first to the one that wraps the other.
+func typed[T any](err error) error {
+	for err != nil {
+		switch e := err.(type) {
+		case *Throttled:
+			if e != nil {
+				return e
+			}
+		case *Rejected:
+			if e != nil {
+				return e
+			}
+		case *Misconfigured:
+			if e != nil {
+				return e
+			}
+		case *Split[T]:
+			if e != nil {
+				return e
+			}
+		case interface{ Unwrap() error }:
+			err = e.Unwrap()
+			continue
+		case interface{ Unwrap() []error }:
+			for _, one := range e.Unwrap() {
+				if found := typed[T](one); found != nil {
+					return found
+				}
+			}
+		}
+		return nil
+	}
+	return nil
+}

@@ -1,0 +1,72 @@
+package flow
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// count is a producer of n items that costs nothing.
+type count struct{ n int }
+
+func (c *count) Next(context.Context) (Item[int], error) {
+	if c.n == 0 {
+		return Item[int]{}, io.EOF
+	}
+	c.n--
+	return Item[int]{Value: c.n, Cost: 1, Bytes: 1}, nil
+}
+
+// nothing is a worker that has it for good at once.
+type nothing struct{}
+
+func (nothing) Deliver(context.Context, Attempt[int]) (Report, error) { return Report{}, nil }
+
+func hundredLanes() []Lane[int] {
+	lanes := make([]Lane[int], 100)
+	for i := range lanes {
+		lanes[i] = Lane[int]{Name: string(rune('0'+i/10)) + string(rune('0'+i%10)), Worker: nothing{}}
+	}
+	return lanes
+}
+
+func sendCount(tb testing.TB, n int, m machine) {
+	tb.Helper()
+	settled := 0
+	o := Options[int]{Lanes: hundredLanes(), Settled: func(Item[int], Settlement) { settled++ }}
+	s, err := newSender(o, m)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := s.Run(tb.Context(), &count{n}); err != nil || settled != n {
+		tb.Fatalf("Run: %v; %d of %d settled", err, settled, n)
+	}
+}
+
+func mustMachine(tb testing.TB, c control.Config) machine {
+	tb.Helper()
+	m, err := control.New(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return m
+}
+
+func BenchmarkSettleThroughHundredWorkers(b *testing.B) {
+	const batch = 10000
+	for name, m := range map[string]func() machine{
+		"fifo": func() machine { return newFifo(4, 0) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				sendCount(b, batch, m())
+				n += batch
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "settles/s")
+		})
+	}
+}

@@ -1,0 +1,199 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// start begins an attempt of h.
+func (l *loop[T]) start(h *held[T], c control.Command) {
+	ln := l.lanes.byNumber[c.Lane]
+	a := l.running.take()
+	a.Attempt = Attempt[T]{Value: h.Value, ID: c.ID, Number: int(c.Number), Run: c.Run, Place: c.Place}
+	if c.Expect != 0 {
+		a.Expect = l.box.start.Add(c.Expect)
+	}
+	a.item, a.lane, a.worker = h, ln, ln.Worker
+	a.ctx, a.cancel = context.WithCancelCause(l.base)
+	a.abandon = l.now + l.o.Abandon
+	h.running++
+	ln.running++
+	l.running.add(a)
+	l.crew.deliver(a, l.box)
+}
+
+// answered takes what an attempt returned.
+func (l *loop[T]) answered(a *attempt[T]) {
+	l.now = max(l.now, a.at)
+	h, ln, err := a.item, a.lane, a.err
+	l.running.remove(a)
+	l.crew.rest(a.runner, a.exited)
+	h.running--
+	ln.running--
+	e := control.Event{Kind: control.Answer, Outcome: a.outcome, Lane: ln.number, Seq: h.seq, ID: a.ID, Report: a.report}
+	if e.Outcome == control.Retryable && a.ended != nil {
+		e.Outcome = control.TimedOut
+	}
+	if e.Outcome != control.Delivered && l.o.Failed != nil && (a.ended == nil || a.ended == ErrAbandoned) {
+		l.o.Failed(h.Item, Failure{Lane: ln.Name, Number: a.Number, Outcome: e.Outcome, Err: err})
+	}
+	l.running.give(a)
+	switch e.Outcome {
+	case control.Delivered:
+		if e.Report.Place != "" && !h.done {
+			h.places = append(h.places, placed{e.ID, e.Report.Place})
+		}
+		l.put(e)
+	case control.Throttled:
+		e.After = max(0, typed[T](err).(*Throttled).After)
+		l.put(e)
+	case control.Split:
+		l.split(h, e, err)
+	default:
+		if e.Outcome == control.Rejected {
+			h.refusal = err
+		}
+		l.put(e)
+	}
+	last := h.done && h.running == 0
+	l.flush()
+	if last {
+		l.release(h)
+	}
+	l.forget(ln)
+}
+
+// split puts the answer e with the pieces that err says, which replace h; pieces of an item that was settled
+// or replaced before are surplus.
+func (l *loop[T]) split(h *held[T], e control.Event, err error) {
+	s := typed[T](err).(*Split[T])
+	all := slices.Concat(s.Done, s.Rest, s.Refused)
+	if h.done {
+		l.put(e)
+		for _, it := range all {
+			l.released(it)
+		}
+		return
+	}
+	e.Pieces = uint32(len(all))
+	l.put(e)
+	l.replace(h, all, func(i int, piece *held[T]) control.Outcome {
+		switch {
+		case i < len(s.Done):
+			piece.places = append(piece.places, placed{e.ID, e.Report.Place})
+			return control.Delivered
+		case i < len(s.Done)+len(s.Rest):
+			return control.Retryable
+		}
+		piece.refusal = err
+		return control.Rejected
+	})
+}
+
+// replace puts items as pieces in the place of h.
+func (l *loop[T]) replace(h *held[T], items []Item[T], outcome func(i int, piece *held[T]) control.Outcome) {
+	l.items.finish(h)
+	var wrong error
+	for i, it := range items {
+		piece, err := l.items.add(it)
+		if err != nil {
+			wrong = fmt.Errorf("piece of item %d: %w", h.seq, err)
+		}
+		l.put(control.Event{
+			Kind: control.Piece, Outcome: outcome(i, piece), Seq: piece.seq, Parent: h.seq,
+			Cost: piece.Cost, Bytes: piece.Bytes, Keys: piece.keys,
+		})
+	}
+	if wrong != nil {
+		l.stop(wrong)
+	}
+}
+
+// settle tells the owner that an item is done.
+func (l *loop[T]) settle(c control.Command) {
+	h := l.items.bySeq[c.Seq]
+	if h == nil || h.done {
+		panic(fmt.Sprintf("flow: BUG: item %d is settled a second time", c.Seq))
+	}
+	s := Settlement{Attempts: int(c.Number), Buried: c.Lane < 0}
+	if !s.Buried && c.ID != 0 {
+		s.Place = h.place(c.ID)
+		if ln := l.lanes.byNumber[c.Lane]; ln != nil {
+			s.Lane = ln.Name
+		}
+	}
+	l.items.finish(h)
+	l.o.Settled(h.Item, s)
+	if h.running == 0 {
+		l.release(h)
+	}
+}
+
+// bisect answers that h was cut, or that it cannot be.
+func (l *loop[T]) bisect(h *held[T]) {
+	var pieces []Item[T]
+	if l.o.Bisect != nil {
+		pieces = l.o.Bisect(h.Item, h.refusal)
+	}
+	if len(pieces) < 2 {
+		l.put(control.Event{Kind: control.Cut, Seq: h.seq})
+		return
+	}
+	l.put(control.Event{Kind: control.Cut, Seq: h.seq, Pieces: uint32(len(pieces))})
+	l.replace(h, pieces, func(int, *held[T]) control.Outcome { return control.Retryable })
+	if h.running == 0 {
+		l.release(h)
+	}
+}
+
+// bury hands h to the undertaker when it is its turn.
+func (l *loop[T]) bury(h *held[T]) {
+	if l.o.Bury == nil {
+		l.stop(fmt.Errorf("flow: an item was refused and there is no Options.Bury to keep it: %w", h.refusal))
+		return
+	}
+	l.refused = append(l.refused, h)
+	l.dig()
+}
+
+func (l *loop[T]) dig() {
+	if l.digging || len(l.refused) == 0 || l.stopping {
+		return
+	}
+	if l.graves == nil {
+		l.graves = make(chan *held[T], 1)
+		l.crew.undertake(l.base, l.o.Bury, l.graves, l.box)
+	}
+	l.digging = true
+	l.graves <- l.refused[0]
+	l.refused[0] = nil
+	l.refused = l.refused[1:]
+}
+
+// buried takes what the undertaker returned.
+func (l *loop[T]) buried(h *held[T], err error) {
+	l.digging = false
+	if err != nil {
+		l.stop(fmt.Errorf("flow: bury a refused item: %w", errors.Join(err, h.refusal)))
+		return
+	}
+	l.step(control.Event{Kind: control.Buried, Seq: h.seq})
+	l.dig()
+}
+
+// release gives an item back, which nobody reads any more.
+func (l *loop[T]) release(h *held[T]) {
+	it := h.Item
+	l.items.drop(h)
+	l.released(it)
+}
+
+func (l *loop[T]) released(it Item[T]) {
+	if l.o.Released != nil {
+		l.o.Released(it)
+	}
+}

@@ -1,0 +1,256 @@
+//penstock:pure
+
+package control
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// answer takes the end of an attempt's Deliver.
+func (m *Machine) answer(e *Event, out []Command) []Command {
+	a := m.attempt(e.ID)
+	if a == nil || e.Outcome < Delivered || e.Outcome > Split {
+		return out
+	}
+	l := a.lane
+	if a.at >= 0 {
+		m.overdue.removeAt(a.at)
+	}
+	a.late = a.overdue
+	l.flying--
+	l.flyingCost -= a.cost
+	if !a.overdue {
+		l.awaited--
+		l.awaitedCost -= a.cost
+	}
+	if l.flying == 0 { // the sums are of floats
+		l.flyingCost, l.awaitedCost = 0, 0
+	}
+	a.answered, a.outcome, a.after = true, e.Outcome, e.After
+	m.restarted(l, &e.Report)
+	if e.Outcome == Delivered {
+		m.measure(a)
+	}
+	if e.Outcome == Split {
+		m.expectPieces(a, e.Pieces)
+	}
+	if a.ordered {
+		l.broken = l.broken || e.Outcome != Delivered
+		out = m.inOrder(l, out)
+	} else {
+		out = m.conclude(a, out)
+	}
+	m.refresh(l)
+	m.forget(l)
+	return out
+}
+
+// restarted starts over with a worker whose process is another one than before.
+func (m *Machine) restarted(l *lane, r *Report) {
+	if r.Epoch == l.workerID {
+		return
+	}
+	if l.workerID != 0 {
+		m.endProbe(l)
+		l.est, l.known = estimator{}, false
+		l.win.Reset(m.now)
+	}
+	l.workerID = r.Epoch
+}
+
+// measure feeds estimator and window with a delivery.
+func (m *Machine) measure(a *attempt) {
+	l := a.lane
+	rtt := m.now - a.sent
+	seconds := rtt.Seconds()
+	m.delivered++
+	l.known = true
+	l.stats.delivered++
+	l.est.delivered += a.cost
+	l.est.sample(seconds, a.cost)
+	if a.late {
+		l.stats.late++
+		l.win.OnUndo(m.now)
+		return
+	}
+	l.est.shift = 0
+	l.est.progress(m.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
+	l.win.OnSample(window.Sample{
+		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost,
+		InFlightAtSend: a.ahead, Limited: a.limited, Epoch: a.epoch,
+	})
+	m.probe(l, a.limited)
+}
+
+// timeout takes an attempt as overdue: its worker is BUSY, and another one is tried, unless the order of keys
+// forbids it while the attempt runs.
+func (m *Machine) timeout(a *attempt) {
+	l, it := a.lane, a.item
+	a.overdue = true
+	l.awaited--
+	l.awaitedCost -= a.cost
+	l.stats.timedOut++
+	if a.canceled {
+		return
+	}
+	l.win.OnTimeout(m.now, a.cost)
+	if a != l.br.probe && a != m.global.probe {
+		l.est.double(m.now, a.sent) // a probe's wait is doubled by the breaker
+	}
+	m.failed(l, a, TimedOut)
+	if it.state == inFlight && !it.keyed() && !it.refused && !it.awaited() {
+		m.again(it, l)
+	}
+}
+
+// conclude does what the outcome asks for, to the lane and to the item.
+func (m *Machine) conclude(a *attempt, out []Command) []Command {
+	l, it := a.lane, a.item
+	m.land(a)
+	switch a.outcome {
+	case Delivered:
+		m.succeeded(l, a)
+		out = m.deliver(it, a, out)
+	case Throttled:
+		m.throttle(a)
+		m.put(it, nil)
+		it.waited = it.waited || it.state == inRedo // at the gate
+	case Retryable, TimedOut:
+		m.nack(a)
+		m.put(it, l)
+	case Rejected:
+		m.succeeded(l, a)
+		out = m.reject(it, out)
+	case Misconfigured:
+		if !a.canceled {
+			l.stats.failed++
+			m.failed(l, a, Misconfigured)
+		}
+		m.put(it, nil)
+	case Split:
+		m.succeeded(l, a)
+		out = m.settlePieces(a, out)
+		m.put(it, l) // only if no pieces follow
+	}
+	out = m.refuse(it, out)
+	m.settleProbes(a)
+	m.freeAttempt(a)
+	m.release(it)
+	return out
+}
+
+// land takes a out of its item: it does not run any more.
+func (m *Machine) land(a *attempt) {
+	a.item.drop(a)
+	m.flies(a.item, a.lane, -1)
+}
+
+// settleProbes lets another probe go if a was one and decided nothing.
+func (m *Machine) settleProbes(a *attempt) {
+	if a.lane.br.probe == a {
+		a.lane.br.probe = nil
+	}
+	if m.global.probe == a {
+		m.global.probe = nil
+	}
+}
+
+// nack takes a retryable answer; one that was overdue has been counted as a timeout.
+func (m *Machine) nack(a *attempt) {
+	l := a.lane
+	if a.late || a.canceled {
+		return
+	}
+	l.stats.failed++
+	if a.outcome == TimedOut {
+		l.win.OnTimeout(m.now, a.cost)
+	} else {
+		l.win.OnNack(m.now, a.cost)
+	}
+	m.failed(l, a, a.outcome)
+}
+
+// throttle closes the gate of a lane that is alive but full.
+func (m *Machine) throttle(a *attempt) {
+	l := a.lane
+	l.stats.throttled++
+	if a.canceled {
+		return
+	}
+	if l.br.probe == a {
+		m.closeBreaker(l)
+	}
+	if m.global.probe == a {
+		m.recovered(l)
+	}
+	after := m.jitter(min(a.after, maxThrottle), 1, 1.1)
+	if a.after <= 0 {
+		after = m.wait(&l.throttles, nil, probeLate)
+	}
+	l.closed = max(l.closed, m.now+min(after, maxThrottle))
+	m.dirty = true
+}
+
+// maxThrottle bounds how long a worker may close its gate at once.
+const maxThrottle = 5 * time.Minute
+
+// put returns it to the send buffer after an attempt that did not deliver it, if nothing else of it is
+// awaited. failed is the lane that it should keep away from; nil: none.
+func (m *Machine) put(it *item, failed *lane) {
+	if it.state != inFlight || it.awaited() || it.keyed() && len(it.running) > 0 {
+		return
+	}
+	it.interrupt()
+	if it.refused {
+		return
+	}
+	m.again(it, failed)
+}
+
+// again puts it into the send buffer.
+func (m *Machine) again(it *item, failed *lane) {
+	if it.state != inFlight {
+		return
+	}
+	if failed != nil && !it.failedAt(failed) {
+		it.tried = append(it.tried, failed.num)
+	}
+	it.state = inRedo
+	m.redo.add(it)
+}
+
+// deliver settles it, once.
+func (m *Machine) deliver(it *item, a *attempt, out []Command) []Command {
+	a.lane.throttles = outage{}
+	if it.state == isDone {
+		m.duplicates++
+		return out
+	}
+	if it.state == inHands { // cut or being buried: too late to stop that
+		m.duplicates++
+		return out
+	}
+	out = append(out, Command{Kind: Settle, Seq: it.seq, ID: a.id, Lane: a.lane.num, Number: it.number})
+	for _, o := range it.running {
+		if !o.overdue && !o.ordered && !o.canceled {
+			o.canceled = true
+			out = append(out, Command{Kind: Cancel, Seq: it.seq, ID: o.id, Lane: o.lane.num})
+		}
+	}
+	m.settle(it)
+	return out
+}
+
+// settle counts it and takes it out of the sequence.
+func (m *Machine) settle(it *item) {
+	m.settled++
+	if it.counted {
+		m.started -= it.bytes
+	} else {
+		m.unsent -= it.bytes
+	}
+	m.unsaved += it.bytes
+	m.finish(it)
+}

@@ -1,0 +1,73 @@
+//penstock:pure
+
+package control
+
+import "time"
+
+// attempt is one delivery of one item to one lane, from Start until its outcome is concluded. Attempts are
+// reused; the ID tells one use from the next.
+type attempt struct {
+	id       uint64
+	slot     uint32
+	at       int // index in the deadline heap; -1: not in it
+	item     *item
+	lane     *lane
+	sent     time.Duration
+	deadline time.Duration
+	cost     float64
+	ahead    float64 // cost in flight at the lane just after it was sent
+	progress float64 // cost that the lane had delivered when it was sent
+	epoch    uint32  // of the window
+	limited  bool    // the window was the limit
+	overdue  bool
+	canceled bool
+	probe    bool // it decides about the lane's breaker
+	scout    bool // it decides about the global backoff
+	late     bool // it was overdue when it was answered
+
+	// Ordered lanes.
+	ordered    bool
+	answered   bool // but an earlier one of the run is not: its conclusion waits
+	outcome    Outcome
+	after      time.Duration
+	run, place uint32
+	next       *attempt // in the lane's run
+	held       []*item  // delivered pieces of its item, which settle when it is concluded
+}
+
+// slotBits is the part of an attempt's ID that finds its slot: 4 million attempts at once. The other 42 bits
+// count the attempts of the machine.
+const slotBits = 22
+
+func (m *Machine) newAttempt() *attempt {
+	var a *attempt
+	if n := len(m.freeAttempts); n > 0 {
+		a = m.freeAttempts[n-1]
+		m.freeAttempts = m.freeAttempts[:n-1]
+		*a = attempt{slot: a.slot, held: a.held[:0]}
+	} else {
+		a = &attempt{slot: uint32(len(m.attempts))}
+		m.attempts = append(m.attempts, a)
+	}
+	m.serial++
+	a.id = m.serial<<slotBits | uint64(a.slot)
+	a.at = -1
+	return a
+}
+
+// attempt finds the attempt with this ID; nil: there is none, or its answer has come.
+func (m *Machine) attempt(id uint64) *attempt {
+	slot := id & (1<<slotBits - 1)
+	if slot >= uint64(len(m.attempts)) {
+		return nil
+	}
+	if a := m.attempts[slot]; a.id == id && !a.answered && a.item != nil {
+		return a
+	}
+	return nil
+}
+
+func (m *Machine) freeAttempt(a *attempt) {
+	a.id, a.item, a.lane, a.next = 0, nil, nil, nil
+	m.freeAttempts = append(m.freeAttempts, a)
+}

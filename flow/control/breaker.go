@@ -1,0 +1,231 @@
+//penstock:pure
+
+package control
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// breaker leaves a lane alone that fails, and tries it with one item at a time until it is back.
+type breaker struct {
+	streak int     // failures in a row
+	since  uint64  // Machine.delivered when the streak began
+	score  float64 // EWMA of successes since it last closed
+	n      int     // outcomes in score
+	open   bool    // counted in Machine.opened
+	rest   bool    // left alone in the same way beyond the cap, because others deliver; never for long
+	fault  Outcome // what opened it
+	until  time.Duration
+	outage outage
+	probe  *attempt
+}
+
+func (b *breaker) shut() bool { return b.open || b.rest }
+
+// outage times the tries during one: 0.5 s * 2^k with equal jitter, at most 1 s in the first minute and 30 s later.
+type outage struct {
+	active bool
+	since  time.Duration
+	k      uint
+	state  backoff.State
+}
+
+const (
+	defaultFailures = 3
+	scoreWeight     = 0.1
+	scoreLeast      = 0.5
+	scoreAfter      = 10
+	failureWeight   = 0.2 // of the newest outcome in what dispatch sees
+
+	probeBase  = 500 * time.Millisecond
+	probeEarly = time.Second
+	probeLate  = 30 * time.Second
+	earlyFor   = time.Minute
+)
+
+// wait draws the time until the next try.
+func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration) time.Duration {
+	if !o.active {
+		*o = outage{active: true, since: m.now}
+	}
+	if policy != nil {
+		d, next, ok := policy.Next(o.state, m.src)
+		if !ok {
+			d = o.state.Prev
+		}
+		o.state = next
+		return min(max(d, 0), most)
+	}
+	limit := min(probeLate, most)
+	if m.now-o.since < earlyFor {
+		limit = min(probeEarly, most)
+	}
+	d := min(probeBase<<min(o.k, 10), limit)
+	o.k++
+	return m.jitter(d, 0.5, 1)
+}
+
+// succeeded takes in that l took an item, or answered sensibly: it is alive.
+func (m *Machine) succeeded(l *lane, a *attempt) {
+	b := &l.br
+	b.streak = 0
+	l.failing -= failureWeight * l.failing
+	if l.failing < 1e-3 {
+		l.failing = 0
+	}
+	b.n++
+	b.score += max(scoreWeight, 1/float64(b.n)) * (1 - b.score)
+	switch {
+	case !b.shut():
+	case a == b.probe:
+		m.closeBreaker(l)
+	case b.fault != Misconfigured && b.probe == nil:
+		b.until = m.now // a late answer: see at once whether it is back
+		m.dirty = true
+	}
+	switch {
+	case !m.global.active:
+	case a.late:
+		m.global.until = m.now
+	default:
+		m.recovered(l)
+	}
+}
+
+// failed takes in a failure of l: a nack, a timeout, or its own fault.
+func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
+	b := &l.br
+	l.failing += failureWeight * (1 - l.failing)
+	if b.streak == 0 {
+		b.since = m.delivered
+	}
+	b.streak++
+	b.n++
+	b.score -= max(scoreWeight, 1/float64(b.n)) * b.score
+	if a == m.global.probe {
+		m.global.probe = nil
+		m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, probeLate)
+		m.dirty = true
+	}
+	if a == b.probe && b.shut() {
+		b.probe = nil
+		b.fault = why
+		most := probeLate
+		if b.rest {
+			most = probeEarly
+		}
+		b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most)
+		m.dirty = true
+		return
+	}
+	if b.shut() || l.at < 0 {
+		return
+	}
+	limit := m.cfg.Breaker.Failures
+	enough := limit > 0 && (b.streak >= limit || b.n >= scoreAfter && b.score < scoreLeast)
+	if why == Misconfigured || enough {
+		m.openBreaker(l, why)
+	}
+}
+
+// openBreaker leaves l alone. At most half of the lanes are open: where more fail and none delivers, what is
+// behind them is suspected, and all are left alone but for one probe; where others deliver, l rests for
+// moments only.
+func (m *Machine) openBreaker(l *lane, why Outcome) {
+	b := &l.br
+	most := probeLate
+	switch {
+	case m.opened < max(1, len(m.up)/2):
+		b.open = true
+		m.opened++
+	case m.delivered > b.since || why == Misconfigured:
+		b.rest = true
+		most = probeEarly
+	default:
+		m.suspect()
+		b.streak = 0
+		return
+	}
+	b.fault, b.probe, b.outage = why, nil, outage{}
+	b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most)
+	m.endProbe(l)
+	m.dirty = true
+}
+
+// closeBreaker takes l back: its window starts over, and what waited for its sake waits no longer.
+func (m *Machine) closeBreaker(l *lane) {
+	if l.br.open {
+		m.opened--
+	}
+	l.br = breaker{}
+	l.failing = 0
+	m.endProbe(l)
+	l.win.Reset(m.now)
+	m.hasten()
+}
+
+// hasten ends the wait of every item: it has waited long enough, for the lane's sake.
+func (m *Machine) hasten() {
+	for len(m.delayed.s) > 0 {
+		m.wakeItem(m.delayed.s[0])
+	}
+	for i := range m.redo.len() {
+		m.redo.at(i).waited = true
+	}
+}
+
+func (m *Machine) wakeItem(it *item) {
+	m.delayed.removeAt(it.at)
+	it.state = inRedo
+	m.redo.add(it)
+}
+
+// global is the backoff of the whole machine while nothing is delivered anywhere.
+type global struct {
+	active bool
+	until  time.Duration
+	probe  *attempt
+	outage outage
+}
+
+func (m *Machine) suspect() {
+	if m.global.active {
+		return
+	}
+	m.global = global{active: true}
+	m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, probeLate)
+	m.dirty = true
+	m.refreshAll()
+}
+
+// recovered ends the global backoff: l delivers, and every open lane gets its probe at once.
+func (m *Machine) recovered(l *lane) {
+	m.global = global{}
+	for _, o := range m.up {
+		if o != l && o.br.shut() && o.br.fault != Misconfigured {
+			o.br.until = m.now
+		}
+	}
+	m.dirty = true
+	m.hasten()
+	m.refreshAll()
+}
+
+func (m *Machine) refreshAll() {
+	for _, l := range m.up {
+		m.refresh(l)
+	}
+}
+
+// scout picks the lane for the probe of the global backoff: the one that was sent nothing for the longest.
+func (m *Machine) scout() *lane {
+	var best *lane
+	for _, l := range m.up {
+		if m.now >= l.closed && !l.broken && m.within(l) && l.br.probe == nil && (best == nil || l.used < best.used) {
+			best = l
+		}
+	}
+	return best
+}

@@ -1,0 +1,225 @@
+//penstock:pure
+
+package control
+
+import (
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// itemState is where an item is.
+type itemState uint8
+
+const (
+	isFree   itemState = iota
+	inFresh            // waits, never sent
+	inRedo             // waits for its next attempt
+	inDelay            // waits until due
+	inFlight           // an attempt runs, and nothing else is to be done
+	inHands            // is being cut or buried, or its pieces come in
+	isDone             // settled, or replaced by its pieces; attempts may still run
+)
+
+// item is one item from Offer or Piece until it has settled and no attempt of it runs. Items are reused.
+type item struct {
+	seq    uint64
+	rank   rank
+	cost   float64
+	bytes  int64
+	hash   uint64
+	nodes  []keyNode // one for each of its keys
+	number uint32    // attempts so far
+	state  itemState
+
+	running []*attempt // not yet concluded
+	tried   []int32    // lanes that failed it
+	firstOf *lane      // Ordered lane whose next run must begin with it
+	counted bool       // in Machine.started: sent at least once, so that a crash may repeat it
+	refused bool       // to be cut or buried when nothing of it runs
+	waited  bool       // it has waited before an attempt at a lane that failed it
+	pieces  uint32     // that are still to come,
+	total   uint32     // out of so many
+	by      *attempt   // whose answer split it; of a piece: whose conclusion settles it
+	byID    uint64
+	byLane  int32
+
+	due   time.Duration
+	at    int // index in the delay heap
+	retry backoff.State
+}
+
+// rank orders items by their place in the sequence of Offers; pieces share out the place of their parent.
+type rank struct {
+	root       uint64 // Seq of the item that was offered
+	low, width uint64 // its part of the root's place; width 0 stands for 2^64
+	seq        uint64 // where depth has used up the width
+}
+
+func (r *rank) less(o *rank) bool {
+	if r.root != o.root {
+		return r.root < o.root
+	}
+	if r.low != o.low {
+		return r.low < o.low
+	}
+	return r.seq < o.seq
+}
+
+// piece is the place of the ith of n pieces of r.
+func (r *rank) piece(i, n uint32, seq uint64) rank {
+	p := rank{root: r.root, seq: seq}
+	if r.width == 0 {
+		p.width, _ = bits.Div64(1, 0, max(2, uint64(n)))
+	} else {
+		p.width = max(1, r.width/uint64(max(1, n)))
+	}
+	p.low = r.low + uint64(i)*p.width
+	return p
+}
+
+func (it *item) keyed() bool { return len(it.nodes) > 0 }
+
+// isolated says that it may go to any free lane.
+func (it *item) isolated() bool {
+	return len(it.nodes) == 0 && len(it.tried) == 0 && len(it.running) == 0 && it.firstOf == nil
+}
+
+// runsAt says whether an attempt of it has not returned from l.
+func (it *item) runsAt(l *lane) bool {
+	for _, a := range it.running {
+		if a.lane == l {
+			return true
+		}
+	}
+	return false
+}
+
+func (it *item) failedAt(l *lane) bool { return slices.Contains(it.tried, l.num) }
+
+// awaited says whether an attempt of it runs that is not overdue.
+func (it *item) awaited() bool {
+	for _, a := range it.running {
+		if !a.overdue {
+			return true
+		}
+	}
+	return false
+}
+
+func (it *item) drop(a *attempt) {
+	if i := slices.Index(it.running, a); i >= 0 {
+		it.running = slices.Delete(it.running, i, i+1)
+	}
+}
+
+// buffer is a sorted queue of items. Taking from the front and adding at the end cost nothing; the rest is a
+// binary search and a move of pointers.
+type buffer struct {
+	s    []*item
+	head int
+}
+
+func (b *buffer) len() int       { return len(b.s) - b.head }
+func (b *buffer) at(i int) *item { return b.s[b.head+i] }
+
+// find returns the index at which it stands or would stand.
+func (b *buffer) find(it *item) int {
+	i, _ := slices.BinarySearchFunc(b.s[b.head:], it, func(x, y *item) int {
+		switch {
+		case x.rank.less(&y.rank):
+			return -1
+		case y.rank.less(&x.rank):
+			return 1
+		}
+		return 0
+	})
+	return i
+}
+
+func (b *buffer) add(it *item) {
+	if b.head > 0 && len(b.s) == cap(b.s) {
+		n := copy(b.s, b.s[b.head:])
+		clear(b.s[n:])
+		b.s, b.head = b.s[:n], 0
+	}
+	if n := b.len(); n == 0 || b.at(n-1).rank.less(&it.rank) {
+		b.s = append(b.s, it)
+		return
+	}
+	b.s = slices.Insert(b.s, b.head+b.find(it), it)
+}
+
+func (b *buffer) removeAt(i int) {
+	if i == 0 {
+		b.s[b.head] = nil
+		if b.head++; b.head == len(b.s) {
+			b.s, b.head = b.s[:0], 0
+		}
+		return
+	}
+	b.s = slices.Delete(b.s, b.head+i, b.head+i+1)
+}
+
+func (b *buffer) remove(it *item) {
+	if i := b.find(it); i < b.len() && b.at(i) == it {
+		b.removeAt(i)
+	}
+}
+
+// newItem takes an item from the free list and puts it into the sequence.
+func (m *Machine) newItem(seq uint64, r rank, e *Event) *item {
+	var it *item
+	if n := len(m.freeItems); n > 0 {
+		it = m.freeItems[n-1]
+		m.freeItems = m.freeItems[:n-1]
+		nodes, running, tried := it.nodes[:0], it.running[:0], it.tried[:0]
+		*it = item{nodes: nodes, running: running, tried: tried}
+	} else {
+		it = &item{}
+	}
+	it.seq, it.rank, it.bytes = seq, r, e.Bytes
+	if it.cost = e.Cost; !(it.cost > 0) {
+		it.cost = 1
+	}
+	it.hash = seq
+	m.live++
+	m.unsent += it.bytes
+	if len(e.Keys) > 0 {
+		it.hash = uint64(e.Keys[0]) | 1<<63
+		m.link(it, e.Keys)
+	}
+	return it
+}
+
+// finish takes an item that has settled, or was replaced by its pieces, out of the sequence.
+func (m *Machine) finish(it *item) {
+	m.leave(it)
+	it.state = isDone
+	m.live--
+	m.unlink(it)
+	m.release(it)
+}
+
+// release frees a finished item when nothing of it runs any more.
+func (m *Machine) release(it *item) {
+	if it.state == isDone && len(it.running) == 0 {
+		it.by, it.state = nil, isFree
+		m.freeItems = append(m.freeItems, it)
+	}
+}
+
+// leave takes it out of the queue in which it waits.
+func (m *Machine) leave(it *item) {
+	switch it.state {
+	case inFresh:
+		m.fresh.remove(it)
+	case inRedo:
+		m.redo.remove(it)
+	case inDelay:
+		m.delayed.removeAt(it.at)
+	}
+	m.unfirst(it)
+}

@@ -1,0 +1,135 @@
+//penstock:pure
+
+package control
+
+import "slices"
+
+// keyState holds the order of one key: its items in sequence, and which lane holds those in flight.
+type keyState struct {
+	key         uint32
+	head, tail  *keyNode
+	flying      int   // items with an attempt in flight
+	holder      *lane // of those
+	interrupted bool  // one in flight failed while later ones fly: nothing starts until all have returned
+}
+
+// keyNode is an item's place among the items of one of its keys.
+type keyNode struct {
+	item       *item
+	state      *keyState
+	prev, next *keyNode
+}
+
+// link puts it behind all items of its keys that come before it.
+func (m *Machine) link(it *item, keys []uint32) {
+	it.nodes = slices.Grow(it.nodes[:0], len(keys))
+	m.keyed++
+	for i, k := range keys {
+		if slices.Contains(keys[:i], k) {
+			continue
+		}
+		s := m.keys[k]
+		if s == nil {
+			if n := len(m.freeKeys); n > 0 {
+				s = m.freeKeys[n-1]
+				m.freeKeys = m.freeKeys[:n-1]
+			} else {
+				s = &keyState{}
+			}
+			*s = keyState{key: k}
+			m.keys[k] = s
+		}
+		it.nodes = append(it.nodes, keyNode{item: it, state: s})
+		n := &it.nodes[len(it.nodes)-1]
+		after := s.tail
+		for after != nil && it.rank.less(&after.item.rank) {
+			after = after.prev
+		}
+		n.prev = after
+		if after != nil {
+			n.next, after.next = after.next, n
+		} else {
+			n.next, s.head = s.head, n
+		}
+		if n.next != nil {
+			n.next.prev = n
+		} else {
+			s.tail = n
+		}
+	}
+}
+
+// unlink lets the items behind it go on.
+func (m *Machine) unlink(it *item) {
+	if len(it.nodes) == 0 {
+		return
+	}
+	m.keyed--
+	if len(it.running) > 0 { // its pieces have come before its attempt was concluded: it flies no more
+		m.flies(it, it.running[0].lane, -1)
+	}
+	for i := range it.nodes {
+		n := &it.nodes[i]
+		s := n.state
+		if n.prev != nil {
+			n.prev.next = n.next
+		} else {
+			s.head = n.next
+		}
+		if n.next != nil {
+			n.next.prev = n.prev
+		} else {
+			s.tail = n.prev
+		}
+		if s.head == nil && s.flying == 0 {
+			delete(m.keys, s.key)
+			m.freeKeys = append(m.freeKeys, s)
+		}
+	}
+	clear(it.nodes)
+	it.nodes = it.nodes[:0]
+}
+
+// flies counts it, or no longer, as in flight at l. An item with keys has one attempt at most.
+func (m *Machine) flies(it *item, l *lane, delta int) {
+	for i := range it.nodes {
+		s := it.nodes[i].state
+		s.flying += delta
+		s.holder = l
+		if s.flying == 0 {
+			s.holder, s.interrupted = nil, false
+		}
+	}
+}
+
+// interrupt keeps the later items of its keys from starting before those in flight have returned.
+func (it *item) interrupt() {
+	for i := range it.nodes {
+		if s := it.nodes[i].state; s.flying > 0 {
+			s.interrupted = true
+		}
+	}
+}
+
+// turn says whether the order of its keys lets it start now, and at which lane only; nil: at any.
+func (it *item) turn() (only *lane, ok bool) {
+	for i := range it.nodes {
+		n := &it.nodes[i]
+		s := n.state
+		if n.prev != nil && (n.prev.item.state != inFlight || n.prev.item.refused) {
+			return nil, false
+		}
+		if s.flying == 0 {
+			if n.prev != nil {
+				return nil, false
+			}
+			continue
+		}
+		l := s.holder
+		if s.interrupted || n.prev == nil || !l.limits.Ordered || l.broken || l.at < 0 || only != nil && only != l {
+			return nil, false
+		}
+		only = l
+	}
+	return only, true
+}

@@ -1,0 +1,258 @@
+//penstock:pure
+
+package control
+
+import (
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/dispatch"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// lane is one worker as the machine knows it.
+type lane struct {
+	num    int32
+	at     int // in Machine.up and Machine.cands; -1: it is down
+	limits Limits
+	win    window.Window
+	prober window.Prober // win, when it measures the drained round trip; else nil
+	byCost bool
+
+	flying      int // attempts whose Deliver has not returned
+	flyingCost  float64
+	awaited     int // of those, not overdue: what the window counts
+	awaitedCost float64
+	places      int  // further items it may take now, by any item
+	ready       bool // its breaker wants one probe item now
+	open        bool // up, and neither breaker nor throttle holds it back
+
+	est      estimator
+	known    bool // it has answered since it came up
+	failing  float64
+	used     time.Duration
+	workerID uint32 // Report.Epoch
+
+	closed    time.Duration // throttled until; 0: not
+	throttles outage
+	br        breaker
+
+	probing   bool // the window is narrowed to measure the drained round trip
+	probeAt   time.Duration
+	probeEnds time.Duration
+
+	// Ordered lanes: the attempts of the run that are not yet concluded, in the order of their places.
+	run, place uint32
+	oldest     *attempt
+	newest     *attempt
+	broken     bool  // one of the run was not delivered: nothing starts until all of it have returned
+	halted     bool  // and has been concluded: all behind it go back
+	first      *item // the next run begins with it
+	stats      laneStats
+}
+
+type laneStats struct{ delivered, failed, timedOut, throttled, late uint64 }
+
+// laneUp makes a lane, or changes the limits of one that is up.
+func (m *Machine) laneUp(num int32, limits Limits) {
+	limits.InFlight = max(0, limits.InFlight)
+	i, found := m.laneIndex(num)
+	if !found {
+		l := &lane{num: num, at: -1, win: m.cfg.Window.New()}
+		l.prober, _ = l.win.(window.Prober)
+		l.byCost = !l.win.Batches()
+		m.lanes = slices.Insert(m.lanes, i, l)
+	}
+	l := m.lanes[i]
+	if l.at < 0 {
+		l.used = m.now
+	}
+	if l.limits.Ordered != limits.Ordered && l.oldest != nil {
+		limits.Ordered = l.limits.Ordered // a run under way keeps its rules until it has returned
+	}
+	l.limits = limits
+	m.rank(l)
+}
+
+// rank puts l among the lanes that are up.
+func (m *Machine) rank(l *lane) {
+	if l.at < 0 {
+		i, _ := slices.BinarySearchFunc(m.up, l.num, func(x *lane, n int32) int { return int(x.num) - int(n) })
+		m.up = slices.Insert(m.up, i, l)
+		m.cands = slices.Insert(m.cands, i, dispatch.Candidate{Lane: l.num})
+		m.reseat(i)
+	}
+	m.refresh(l)
+}
+
+func (m *Machine) reseat(from int) {
+	for i := from; i < len(m.up); i++ {
+		m.up[i].at = i
+	}
+}
+
+func (m *Machine) laneDown(num int32) {
+	i, found := m.laneIndex(num)
+	if !found || m.lanes[i].at < 0 {
+		return
+	}
+	l := m.lanes[i]
+	m.endProbe(l)
+	if l.br.open {
+		m.opened--
+	}
+	l.br = breaker{}
+	if l.first != nil {
+		m.unfirst(l.first)
+	}
+	at := l.at
+	l.at = -1
+	m.refresh(l)
+	m.up = slices.Delete(m.up, at, at+1)
+	m.cands = slices.Delete(m.cands, at, at+1)
+	m.reseat(at)
+	m.forget(l)
+}
+
+// forget frees a lane that is down when its last attempt has been concluded.
+func (m *Machine) forget(l *lane) {
+	if l.at >= 0 || l.flying > 0 || l.oldest != nil {
+		return
+	}
+	if i, found := m.laneIndex(l.num); found && m.lanes[i] == l {
+		m.lanes = slices.Delete(m.lanes, i, i+1)
+	}
+}
+
+func (m *Machine) laneIndex(num int32) (int, bool) {
+	return slices.BinarySearchFunc(m.lanes, num, func(l *lane, n int32) int { return int(l.num) - int(n) })
+}
+
+// refresh brings the machine's view of l up to date: how many items it may take, and what dispatch sees.
+func (m *Machine) refresh(l *lane) {
+	m.places -= l.places
+	if l.places > 0 {
+		m.free--
+	}
+	if l.ready {
+		m.ready--
+	}
+	if l.open {
+		m.open--
+	}
+	l.places, l.ready, l.open = 0, false, false
+	if l.at < 0 {
+		return
+	}
+	if m.now >= l.closed && !l.br.shut() {
+		l.open = true
+		m.open++
+	}
+	switch {
+	case m.now < l.closed || m.global.active || l.broken:
+	case l.br.shut():
+		l.ready = l.br.probe == nil && m.now >= l.br.until && m.within(l)
+	case l.first == nil:
+		l.places = l.room()
+	}
+	if l.places > 0 {
+		m.places += l.places
+		m.free++
+	}
+	if l.ready {
+		m.ready++
+	}
+	c := &m.cands[l.at]
+	c.Free = l.places > 0
+	c.InFlight = l.awaited
+	c.Work = l.flyingCost
+	c.Mean = l.est.mean
+	c.Rate = l.est.rate
+	c.Service = toDuration(l.est.service)
+	c.Failures = l.failing
+	c.Used = l.used
+	c.Known = l.known
+}
+
+// within says whether the hard limit of l leaves room.
+func (m *Machine) within(l *lane) bool { return l.limits.InFlight == 0 || l.flying < l.limits.InFlight }
+
+// room is how many items window and hard limit still take; one is always allowed.
+func (l *lane) room() int {
+	limit := max(1, l.win.Limit())
+	var n int
+	if l.byCost {
+		if mean := l.est.mean; mean > 0 {
+			n = int((limit - l.awaitedCost) / mean)
+		} else {
+			n = int(limit - l.awaitedCost)
+		}
+		if l.awaited == 0 {
+			n = max(n, 1)
+		}
+	} else {
+		n = int(limit) - l.awaited
+	}
+	if l.limits.InFlight > 0 {
+		n = min(n, l.limits.InFlight-l.flying)
+	}
+	return max(n, 0)
+}
+
+// probe lets a window measure its drained round trip where that is due: at most one lane, or a tenth of them,
+// at a time, and only lanes that are used to their limit (others have drained samples for nothing).
+func (m *Machine) probe(l *lane, limited bool) {
+	p := l.prober
+	if p == nil {
+		return
+	}
+	if l.probing {
+		if p.Probing() && m.now < l.probeEnds {
+			return
+		}
+		m.endProbe(l)
+	}
+	within := p.ProbeWithin()
+	if within == 0 {
+		l.probeAt = 0
+		return
+	}
+	if l.probeAt == 0 || l.probeAt > m.now+2*within {
+		l.probeAt = m.now + m.jitter(within, 0.75, 1.25)
+	}
+	if m.now < l.probeAt || !limited {
+		return
+	}
+	if len(m.probes) >= max(1, len(m.up)/10) {
+		if oldest := m.probes[0]; m.now >= oldest.probeEnds {
+			m.endProbe(oldest)
+			m.refresh(oldest)
+		}
+		return
+	}
+	m.probes = append(m.probes, l)
+	l.probing = true
+	l.probeEnds = m.now + max(time.Second, probeRounds*l.est.smoothed())
+	p.BeginProbe(m.now)
+}
+
+// probeRounds bounds a drained probe in round trips of its lane.
+const probeRounds = 40
+
+func (m *Machine) endProbe(l *lane) {
+	if !l.probing {
+		return
+	}
+	l.probing, l.probeAt = false, 0
+	if l.prober.Probing() {
+		l.prober.EndProbe(m.now)
+	}
+	if i := slices.Index(m.probes, l); i >= 0 {
+		m.probes = slices.Delete(m.probes, i, i+1)
+	}
+}
+
+// jitter draws d times a number between from and to.
+func (m *Machine) jitter(d time.Duration, from, to float64) time.Duration {
+	return time.Duration(float64(d) * (from + (to-from)*m.rnd.Float64()))
+}

@@ -1,0 +1,338 @@
+//penstock:pure
+
+package control
+
+// dispatch starts what can be started: probes of lanes that are to be tried again, then what is sent again,
+// oldest first, then what is new.
+func (m *Machine) dispatch(out []Command) []Command {
+	m.replayShut = false
+	if m.global.active {
+		return m.sendScout(out)
+	}
+	if m.ready > 0 {
+		out = m.sendProbes(out)
+	}
+	if m.free == 0 && m.firsts == 0 {
+		return out
+	}
+	if m.redo.len() > 0 {
+		out = m.drain(&m.redo, maxScan, out)
+	}
+	if m.fresh.len() > 0 {
+		most := 1 // nothing but order and binding distinguishes new items
+		if m.binds || m.keyed > 0 {
+			most = m.cfg.Ahead
+		}
+		out = m.drain(&m.fresh, most, out)
+	}
+	return out
+}
+
+// maxScan bounds how many items that cannot go yet are passed over in the send buffer at one step.
+const maxScan = 64
+
+// drain starts items of b in order, passing over up to most that must wait.
+func (m *Machine) drain(b *buffer, most int, out []Command) []Command {
+	for i := 0; i < b.len() && most > 0; {
+		if m.free == 0 && b == &m.fresh {
+			break
+		}
+		it := b.at(i)
+		if m.replayHolds(it) {
+			break
+		}
+		l, delay := m.choose(it)
+		switch {
+		case l != nil:
+			b.removeAt(i)
+			out = m.start(it, l, out)
+		case delay:
+			b.removeAt(i)
+			m.delay(it)
+		default:
+			i++
+			most--
+		}
+	}
+	return out
+}
+
+// replayHolds says whether the replay bound keeps it from being sent for the first time.
+func (m *Machine) replayHolds(it *item) bool {
+	if it.counted || m.cfg.Replay == 0 {
+		return false
+	}
+	held := m.started + m.unsaved
+	if held > 0 && held+it.bytes > m.cfg.Replay {
+		m.replayShut = true
+	}
+	return m.replayShut
+}
+
+// choose picks the lane of the next attempt of it; nil: it waits for one, or, if delay, for its retry policy.
+func (m *Machine) choose(it *item) (l *lane, delay bool) {
+	if it.isolated() {
+		if m.free == 0 {
+			return nil, false
+		}
+		return m.pick(it), false
+	}
+	only, ok := it.turn()
+	switch {
+	case !ok:
+		return nil, false
+	case only != nil:
+		if only.places == 0 {
+			return nil, false
+		}
+		return only, false
+	case m.binds:
+		return m.chooseBound(it)
+	}
+	if l := it.firstOf; l != nil && m.mayReturn(it, l) {
+		if !it.waited {
+			return nil, true
+		}
+		if l.open && !l.broken && l.room() > 0 {
+			return l, false
+		}
+		return nil, false
+	}
+	return m.chooseOther(it)
+}
+
+// mayReturn says whether an item that failed at l has no better lane: one that is open and has not failed it.
+func (m *Machine) mayReturn(it *item, l *lane) bool {
+	for _, o := range m.up {
+		if o != l && o.open && !it.failedAt(o) && !it.runsAt(o) {
+			return false
+		}
+	}
+	return true
+}
+
+// chooseBound leaves the item to the one lane that the dispatch policy has for it.
+func (m *Machine) chooseBound(it *item) (*lane, bool) {
+	l := m.pick(it)
+	if l == nil || it.runsAt(l) {
+		return nil, false
+	}
+	if it.failedAt(l) && !it.waited {
+		return nil, true
+	}
+	return l, false
+}
+
+// chooseOther steers the item away from the lanes that failed it while any other is open, and always from
+// those where it still runs.
+func (m *Machine) chooseOther(it *item) (*lane, bool) {
+	// Counting is enough nearly always: more lanes are open than have failed it or run it.
+	other := m.open > len(it.tried)+len(it.running)
+	if !other {
+		again := false
+		for _, l := range m.up {
+			switch {
+			case !l.open || it.runsAt(l):
+			case it.failedAt(l):
+				again = true
+			default:
+				other = true
+			}
+		}
+		if !other && again && !it.waited {
+			return nil, true
+		}
+	}
+	m.masked = m.masked[:0]
+	if other {
+		for _, num := range it.tried {
+			m.hide(num)
+		}
+	}
+	for _, a := range it.running {
+		m.hide(a.lane.num)
+	}
+	if len(m.masked) == m.free {
+		m.unhide()
+		return nil, false
+	}
+	l := m.pick(it)
+	m.unhide()
+	return l, false
+}
+
+// hide keeps dispatch from choosing this lane, until unhide.
+func (m *Machine) hide(num int32) {
+	if i, found := m.laneIndex(num); found {
+		if at := m.lanes[i].at; at >= 0 && m.cands[at].Free {
+			m.cands[at].Free = false
+			m.masked = append(m.masked, at)
+		}
+	}
+}
+
+func (m *Machine) unhide() {
+	for _, i := range m.masked {
+		m.cands[i].Free = true
+	}
+}
+
+// pick asks the dispatch policy.
+func (m *Machine) pick(it *item) *lane {
+	if i := m.chooser.Choose(m.now, it.cost, it.hash, m.cands); i >= 0 {
+		return m.up[i]
+	}
+	return nil
+}
+
+// delay makes it wait as Config.Retry says.
+func (m *Machine) delay(it *item) {
+	d, next, ok := m.cfg.Retry.Next(it.retry, m.src)
+	if !ok {
+		d = it.retry.Prev // nothing is given up here
+	} else {
+		it.retry = next
+	}
+	it.waited = true
+	it.due = m.now + max(d, 0)
+	it.state = inDelay
+	m.delayed.push(it)
+}
+
+// sendProbes gives each lane that is to be tried again one item.
+func (m *Machine) sendProbes(out []Command) []Command {
+	for _, l := range m.up {
+		if m.ready == 0 {
+			break
+		}
+		if !l.ready {
+			continue
+		}
+		if it := m.probeItem(l); it != nil {
+			m.leave(it)
+			out = m.start(it, l, out)
+			m.opening(l)
+		}
+	}
+	return out
+}
+
+// opening marks the attempt that was just started at l as the one that decides about its breaker.
+func (m *Machine) opening(l *lane) {
+	a := m.last
+	a.probe = true
+	l.br.probe = a
+	m.refresh(l)
+}
+
+// sendScout sends the one probe of the global backoff when it is due.
+func (m *Machine) sendScout(out []Command) []Command {
+	if m.global.probe != nil || m.now < m.global.until {
+		return out
+	}
+	l := m.scout()
+	if l == nil {
+		return out
+	}
+	it := m.probeItem(l)
+	if it == nil {
+		return out
+	}
+	m.leave(it)
+	out = m.start(it, l, out)
+	m.global.probe = m.last
+	if l.br.shut() {
+		m.opening(l)
+	}
+	return out
+}
+
+// probeItem finds an item for a probe of l: a new one, since it has waited least, else one that is to be sent
+// again, else one that waits for its retry.
+func (m *Machine) probeItem(l *lane) *item {
+	if it := l.first; it != nil {
+		if it.state == inRedo || it.state == inDelay {
+			return it
+		}
+		return nil
+	}
+	for i := range min(m.fresh.len(), m.cfg.Ahead) {
+		it := m.fresh.at(i)
+		if m.replayHolds(it) {
+			break
+		}
+		if m.probeFits(it, l) {
+			return it
+		}
+	}
+	for i := range min(m.redo.len(), maxScan) {
+		if it := m.redo.at(i); m.probeFits(it, l) {
+			return it
+		}
+	}
+	for i := range min(len(m.delayed.s), maxScan) {
+		if it := m.delayed.s[i]; m.probeFits(it, l) {
+			return it
+		}
+	}
+	return nil
+}
+
+func (m *Machine) probeFits(it *item, l *lane) bool {
+	if it.firstOf != nil && it.firstOf != l || it.runsAt(l) {
+		return false
+	}
+	if only, ok := it.turn(); !ok || only != nil && only != l {
+		return false
+	}
+	if !m.binds {
+		return true
+	}
+	was := m.cands[l.at].Free
+	m.cands[l.at].Free = true
+	i := m.chooser.Choose(m.now, it.cost, it.hash, m.cands)
+	m.cands[l.at].Free = was
+	return i == l.at
+}
+
+// start begins an attempt of it at l. It is in no queue any more.
+func (m *Machine) start(it *item, l *lane, out []Command) []Command {
+	m.unfirst(it)
+	if !it.counted {
+		it.counted = true
+		m.unsent -= it.bytes
+		m.started += it.bytes
+	}
+	it.state, it.waited = inFlight, false
+	it.number++
+	m.sent++
+	if it.number > 1 {
+		m.redeliveries++
+	}
+	a := m.newAttempt()
+	m.last = a
+	a.item, a.lane, a.cost, a.sent = it, l, it.cost, m.now
+	it.running = append(it.running, a)
+	m.flies(it, l, 1)
+	l.flying++
+	l.awaited++
+	l.flyingCost += a.cost
+	l.awaitedCost += a.cost
+	l.used = m.now
+	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.win.Epoch()
+	a.limited = l.room() == 0
+	c := Command{Kind: Start, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
+	if l.limits.Ordered {
+		m.enlist(l, a)
+		c.Run, c.Place = a.run, a.place
+	}
+	if m.cfg.Timeout >= 0 {
+		if a.deadline = m.now + m.cfg.Timeout; m.cfg.Timeout == 0 {
+			a.deadline = m.now + l.est.rto(a.cost)
+		}
+		c.Expect = a.deadline
+		m.overdue.push(a)
+	}
+	m.refresh(l)
+	return append(out, c)
+}

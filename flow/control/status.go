@@ -1,0 +1,163 @@
+//penstock:pure
+
+package control
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// Status is a picture of a machine for people and metrics.
+type Status struct {
+	Waiting       int     // items that wait for a lane or for their next attempt
+	WaitingCost   float64 //
+	InFlight      int     // items with an attempt in flight
+	InFlightCost  float64
+	ReplayBytes   int64 // in flight, or settled and not yet Saved
+	Settled       uint64
+	Attempts      uint64
+	Redeliveries  uint64 // attempts but the first of each item
+	Duplicates    uint64 // answers that delivered an item a second time
+	ReplayBinding bool   // the replay bound closes the gate now
+	Lanes         []LaneStatus
+}
+
+// LaneStatus is a picture of one lane.
+type LaneStatus struct {
+	Lane         int32
+	Up           bool
+	State        window.State  // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
+	Reason       string        // the figures that led there, in words
+	Window       float64       // limit now, in the window's unit
+	InFlight     int           // attempts not yet answered
+	InFlightCost float64       //
+	Gate         string        // what binds now: "window", "limit", "throttle", "breaker", "replay", "order", "none"
+	RoundTrip    time.Duration // smoothed
+	Base         time.Duration // drained
+	Timeout      time.Duration // RTO now for an item of mean cost
+	Until        time.Duration // OPEN, THROTTLED: when the gate opens, since the sender's start
+	Delivered    uint64
+	Failed       uint64 // retryable answers
+	TimedOut     uint64
+	ThrottledN   uint64
+	Late         uint64
+}
+
+// Status of the machine and of each lane that is up or still has attempts in flight, in the order of lane
+// numbers. It allocates; it is for people and metrics.
+func (m *Machine) Status() Status {
+	s := Status{
+		Waiting:       m.fresh.len() + m.redo.len() + len(m.delayed.s),
+		ReplayBytes:   m.started + m.unsaved,
+		Settled:       m.settled,
+		Attempts:      m.sent,
+		Redeliveries:  m.redeliveries,
+		Duplicates:    m.duplicates,
+		ReplayBinding: m.replayBinds(),
+		Lanes:         make([]LaneStatus, 0, len(m.lanes)),
+	}
+	for _, b := range []*buffer{&m.fresh, &m.redo} {
+		for i := range b.len() {
+			s.WaitingCost += b.at(i).cost
+		}
+	}
+	for _, it := range m.delayed.s {
+		s.WaitingCost += it.cost
+	}
+	for _, a := range m.attempts {
+		if it := a.item; it != nil && it.state == inFlight && it.running[0] == a {
+			s.InFlight++
+			s.InFlightCost += it.cost
+		}
+	}
+	for _, l := range m.lanes {
+		s.Lanes = append(s.Lanes, m.laneStatus(l))
+	}
+	return s
+}
+
+func (m *Machine) laneStatus(l *lane) LaneStatus {
+	s := LaneStatus{
+		Lane: l.num, Up: l.at >= 0,
+		State: l.win.State(), Reason: l.win.Reason(), Window: l.win.Limit(),
+		InFlight: l.flying, InFlightCost: l.flyingCost,
+		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.rto(l),
+		Delivered: l.stats.delivered, Failed: l.stats.failed, TimedOut: l.stats.timedOut,
+		ThrottledN: l.stats.throttled, Late: l.stats.late,
+	}
+	if l.prober != nil && l.prober.Base() > 0 {
+		s.Base = l.prober.Base()
+	}
+	s.Gate = m.binding(l)
+	switch {
+	case l.br.shut():
+		s.State, s.Until = window.Open, l.br.until
+		if l.br.rest {
+			s.State = window.Busy // at most half are open
+		}
+		s.Reason = l.br.reason()
+		if l.br.probe != nil {
+			s.State, s.Until = window.Probing, 0
+			s.Reason += "; one item is out to see whether it is back"
+		}
+	case m.global.active:
+		s.State, s.Until = window.Busy, m.global.until
+		s.Reason = "nothing is delivered anywhere: what is behind the workers is suspected, one item at a time is tried"
+	case m.now < l.closed:
+		s.State, s.Until = window.Throttled, l.closed
+		s.Reason = fmt.Sprintf("it asked to be left alone until %v", l.closed)
+	}
+	return s
+}
+
+func (b *breaker) reason() string {
+	why := "failures in a row"
+	switch b.fault {
+	case TimedOut:
+		why = "attempts overdue in a row"
+	case Misconfigured:
+		return "the worker is misconfigured: left alone between tries"
+	}
+	if b.rest {
+		return why + ", as at most of its kind: left alone for moments"
+	}
+	return why + ": left alone between tries"
+}
+
+// binding names the gate that is shut, or the limit that is nearest.
+func (m *Machine) binding(l *lane) string {
+	switch {
+	case l.at < 0:
+		return "none"
+	case l.br.shut(), m.global.active:
+		return "breaker"
+	case m.now < l.closed:
+		return "throttle"
+	case l.broken, l.first != nil:
+		return "order"
+	case !m.within(l):
+		return "limit"
+	case l.room() == 0:
+		return "window"
+	case m.replayBinds():
+		return "replay"
+	case m.keyed > 0 && m.fresh.len() > 0:
+		return "order"
+	}
+	return "none"
+}
+
+func (m *Machine) replayBinds() bool {
+	held := m.unsent + m.started + m.unsaved
+	return m.cfg.Replay > 0 && held > 0 && (m.replayShut || held >= m.cfg.Replay)
+}
+
+// rto is the timeout now of an item of mean cost at l; 0: none.
+func (m *Machine) rto(l *lane) time.Duration {
+	if m.cfg.Timeout != 0 {
+		return max(0, m.cfg.Timeout)
+	}
+	return l.est.rto(l.est.mean)
+}

@@ -1,0 +1,51 @@
+//penstock:pure
+
+package dispatch
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Hash binds each key to one lane, whether that lane is free or not: what system D replaced, and what keeps
+// all items of a key at one worker. The lane is the one with the highest hash of key and lane (rendezvous
+// hashing, Thaler and Ravishankar 1998), so that a lane that comes or goes moves its own keys only.
+type Hash struct{}
+
+// Name returns "hash".
+func (Hash) Name() string { return "hash" }
+
+// New returns a chooser. It takes nothing from src.
+func (Hash) New(rand.Source) Chooser { return hash{} }
+
+type hash struct{}
+
+// Binding marks a chooser whose lane for an item is fixed: the machine does not steer the item to another lane
+// after a failure, and looks for others further back in the queue while the bound lane is full.
+type Binding interface {
+	Chooser
+	Binds()
+}
+
+func (hash) Binds() {}
+
+func (hash) Choose(_ time.Duration, _ float64, key uint64, c []Candidate) int {
+	best, highest := -1, uint64(0)
+	for i := range c {
+		if h := mix(key ^ mix(uint64(c[i].Lane)+1)); best < 0 || h > highest {
+			best, highest = i, h
+		}
+	}
+	if best < 0 || !c[best].Free {
+		return -1
+	}
+	return best
+}
+
+// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -1,0 +1,97 @@
+package flow
+
+import "time"
+
+// flight is the attempts that have not answered.
+type flight[T any] struct {
+	byID        map[uint64]*attempt[T]
+	first, last *attempt[T] // those whose context has not been ended, in the order of their start, and so of their abandon
+	free        []*attempt[T]
+}
+
+// maxFreeAttempts bounds the memory kept for coming attempts.
+const maxFreeAttempts = 1024
+
+func (f *flight[T]) add(a *attempt[T]) {
+	f.byID[a.ID] = a
+	a.prev = f.last
+	if f.last != nil {
+		f.last.next = a
+	} else {
+		f.first = a
+	}
+	f.last = a
+}
+
+func (f *flight[T]) unlink(a *attempt[T]) {
+	if a.prev != nil {
+		a.prev.next = a.next
+	} else if f.first == a {
+		f.first = a.next
+	}
+	if a.next != nil {
+		a.next.prev = a.prev
+	} else if f.last == a {
+		f.last = a.prev
+	}
+	a.prev, a.next = nil, nil
+}
+
+// end ends the context of an attempt that has not answered; the first cause counts.
+func (f *flight[T]) end(a *attempt[T], cause error) {
+	if a.ended == nil {
+		f.unlink(a)
+		a.ended = cause
+		a.cancel(cause)
+	}
+}
+
+// remove forgets an attempt that has answered.
+func (f *flight[T]) remove(a *attempt[T]) {
+	delete(f.byID, a.ID)
+	if a.ended == nil {
+		f.unlink(a)
+	}
+}
+
+// take returns an attempt to be filled.
+func (f *flight[T]) take() *attempt[T] {
+	n := len(f.free)
+	if n == 0 {
+		return &attempt[T]{}
+	}
+	a := f.free[n-1]
+	f.free = f.free[:n-1]
+	return a
+}
+
+// give keeps the memory of a for later.
+func (f *flight[T]) give(a *attempt[T]) {
+	if len(f.free) < maxFreeAttempts {
+		*a = attempt[T]{}
+		f.free = append(f.free, a)
+	}
+}
+
+// alarm is the loop's one timer. It may ring early, because a later time does not set it anew.
+type alarm struct {
+	timer *time.Timer
+	at    time.Duration
+	armed bool
+}
+
+func newAlarm() *alarm {
+	t := time.NewTimer(0)
+	t.Stop()
+	return &alarm{timer: t}
+}
+
+// set makes the alarm ring no later than next says.
+func (a *alarm) set(next func() (time.Duration, bool), start time.Time) {
+	at, ok := next()
+	if !ok || a.armed && a.at <= at {
+		return
+	}
+	a.timer.Reset(at - time.Since(start))
+	a.at, a.armed = at, true
+}

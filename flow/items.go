@@ -1,0 +1,155 @@
+package flow
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// held is an item from Next, Bisect or Split until Options.Released. The loop owns it.
+type held[T any] struct {
+	Item[T]
+	seq     uint64
+	keys    []uint32 // interned, each once
+	running int      // attempts
+	done    bool     // settled, or replaced by pieces
+	refusal error    // the last
+	places  []placed // of attempts that delivered it and said where the receiver stands
+}
+
+// placed is what an attempt reported: on an Ordered lane its settle may come later.
+type placed struct {
+	id    uint64
+	place string
+}
+
+func (h *held[T]) place(id uint64) string {
+	for i := range h.places {
+		if h.places[i].id == id {
+			return h.places[i].place
+		}
+	}
+	return ""
+}
+
+// store holds the items. It is bounded by Options.MaxBytes, or by the producer.
+type store[T any] struct {
+	bySeq map[uint64]*held[T]
+	keys  keyTable
+	last  uint64 // sequence number
+	open  int    // items not yet settled or replaced
+	bytes int64  // of those
+	free  []*held[T]
+}
+
+// maxFreeItems bounds the memory kept for coming items.
+const maxFreeItems = 1024
+
+// add takes an item, the next in sequence. One whose cost or size means nothing is held all the same, with the
+// least that means something, and comes with an error.
+func (s *store[T]) add(it Item[T]) (*held[T], error) {
+	var h *held[T]
+	if n := len(s.free); n > 0 {
+		h = s.free[n-1]
+		s.free = s.free[:n-1]
+	} else {
+		h = new(held[T])
+	}
+	s.last++
+	keys, places := h.keys[:0], h.places[:0]
+	*h = held[T]{Item: it, seq: s.last, keys: s.keys.intern(keys, it.Keys, s.last), places: places}
+	s.bySeq[h.seq] = h
+	s.open++
+	var err error
+	if h.Cost == 0 {
+		h.Cost = 1
+	} else if !(h.Cost > 0) || math.IsInf(h.Cost, 0) {
+		err = fmt.Errorf("flow: item %d costs %v; want a number above 0, or 0 for 1", h.seq, h.Cost)
+		h.Cost = 1
+	}
+	if h.Bytes < 0 {
+		err = fmt.Errorf("flow: item %d has %d bytes; want 0 or more", h.seq, h.Bytes)
+		h.Bytes = 0
+	}
+	s.bytes += h.Bytes
+	return h, err
+}
+
+// finish counts h as settled or replaced.
+func (s *store[T]) finish(h *held[T]) {
+	h.done = true
+	s.open--
+	s.bytes -= h.Bytes
+}
+
+// drop forgets h, which nobody holds any more.
+func (s *store[T]) drop(h *held[T]) {
+	delete(s.bySeq, h.seq)
+	s.keys.release(h.keys)
+	clear(h.places)
+	if len(s.free) < maxFreeItems {
+		keys, places := h.keys, h.places
+		*h = held[T]{keys: keys, places: places} // what the item referred to is free
+		s.free = append(s.free, h)
+	}
+}
+
+// all returns the items that are held, in sequence.
+func (s *store[T]) all() []*held[T] {
+	list := make([]*held[T], 0, len(s.bySeq))
+	for _, h := range s.bySeq {
+		list = append(list, h)
+	}
+	slices.SortFunc(list, func(a, b *held[T]) int { return int(a.seq) - int(b.seq) })
+	return list
+}
+
+// keyTable gives each key that an item holds a number, and numbers that nobody holds away again.
+type keyTable struct {
+	numbers map[string]uint32
+	uses    []keyUse // by number
+	free    []uint32
+}
+
+type keyUse struct {
+	key  string
+	refs int
+	seq  uint64 // of the item that took it last: an item takes a key once
+}
+
+func (t *keyTable) intern(dst []uint32, keys []string, seq uint64) []uint32 {
+	for _, key := range keys {
+		n, ok := t.numbers[key]
+		if !ok {
+			if len(t.free) > 0 {
+				n = t.free[len(t.free)-1]
+				t.free = t.free[:len(t.free)-1]
+			} else {
+				n = uint32(len(t.uses))
+				t.uses = append(t.uses, keyUse{})
+			}
+			t.uses[n] = keyUse{key: key}
+			if t.numbers == nil {
+				t.numbers = make(map[string]uint32)
+			}
+			t.numbers[key] = n
+		}
+		if u := &t.uses[n]; u.seq != seq {
+			u.seq = seq
+			u.refs++
+			dst = append(dst, n)
+		}
+	}
+	return dst
+}
+
+func (t *keyTable) release(numbers []uint32) {
+	for _, n := range numbers {
+		u := &t.uses[n]
+		if u.refs--; u.refs == 0 {
+			delete(t.numbers, u.key)
+			*u = keyUse{}
+			t.free = append(t.free, n)
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// deliverFunc is a worker made of a function.
+type deliverFunc[T any] func(ctx context.Context, a Attempt[T]) (Report, error)
+
+func (f deliverFunc[T]) Deliver(ctx context.Context, a Attempt[T]) (Report, error) { return f(ctx, a) }
+
+// takes returns a worker that has everything for good after d.
+func takes[T any](d time.Duration) deliverFunc[T] {
+	return func(ctx context.Context, _ Attempt[T]) (Report, error) { return Report{}, sleep(ctx, d) }
+}
+
+// hangs is a worker that returns only when its context ends.
+func hangs[T any]() deliverFunc[T] {
+	return func(ctx context.Context, _ Attempt[T]) (Report, error) {
+		<-ctx.Done()
+		return Report{}, context.Cause(ctx)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// produceFunc is a producer made of a function.
+type produceFunc[T any] func(ctx context.Context) (Item[T], error)
+
+func (f produceFunc[T]) Next(ctx context.Context) (Item[T], error) { return f(ctx) }
+
+// these produces items and then io.EOF.
+func these[T any](items ...Item[T]) produceFunc[T] {
+	return func(context.Context) (Item[T], error) {
+		if len(items) == 0 {
+			return Item[T]{}, io.EOF
+		}
+		it := items[0]
+		items = items[1:]
+		return it, nil
+	}
+}
+
+// values makes an item of each value.
+func values[T any](v ...T) (items []Item[T]) {
+	for _, one := range v {
+		items = append(items, Item[T]{Value: one, Bytes: 1})
+	}
+	return items
+}
+
+// idle produces nothing and waits for the end.
+func idle[T any]() produceFunc[T] {
+	return func(ctx context.Context) (Item[T], error) {
+		<-ctx.Done()
+		return Item[T]{}, context.Cause(ctx)
+	}
+}
+
+// diary notes what a Sender does to items of type T, with the time since its start, and checks each promise of Options
+// that holds whatever happens: settled at most once, released exactly once and not while an attempt runs.
+type diary[T comparable] struct {
+	t     testing.TB
+	start time.Time
+
+	mu       sync.Mutex // guards what follows: workers write too
+	settled  map[T]Settlement
+	at       map[T]time.Duration
+	order    []T // as settled
+	released map[T]int
+	replaced map[T]bool // by pieces
+	running  map[T]int
+	starts   []string // "value lane", as they came
+	failures []Failure
+}
+
+func newDiary[T comparable](t testing.TB) *diary[T] {
+	return &diary[T]{
+		t: t, start: time.Now(), settled: make(map[T]Settlement), at: make(map[T]time.Duration), released: make(map[T]int),
+		replaced: make(map[T]bool), running: make(map[T]int),
+	}
+}
+
+// lane is a lane whose attempts are noted.
+func (d *diary[T]) lane(name string, w Worker[T]) Lane[T] {
+	return Lane[T]{Name: name, Worker: deliverFunc[T](func(ctx context.Context, a Attempt[T]) (Report, error) {
+		d.mu.Lock()
+		d.running[a.Value]++
+		d.starts = append(d.starts, fmt.Sprintf("%v %s", a.Value, name))
+		if d.released[a.Value] > 0 {
+			d.t.Errorf("attempt %d of %v starts after its release", a.Number, a.Value)
+		}
+		d.mu.Unlock()
+		defer func() {
+			d.mu.Lock()
+			d.running[a.Value]--
+			d.mu.Unlock()
+		}()
+		return w.Deliver(ctx, a)
+	})}
+}
+
+// options returns what notes everything; the test adds the rest.
+func (d *diary[T]) options(lanes ...Lane[T]) Options[T] {
+	return Options[T]{
+		Lanes: lanes,
+		Settled: func(it Item[T], s Settlement) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if _, again := d.settled[it.Value]; again {
+				d.t.Errorf("%v settled twice", it.Value)
+			}
+			if d.released[it.Value] > 0 {
+				d.t.Errorf("%v settled after its release", it.Value)
+			}
+			d.settled[it.Value] = s
+			d.at[it.Value] = time.Since(d.start)
+			d.order = append(d.order, it.Value)
+		},
+		Released: func(it Item[T]) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.released[it.Value]++
+			if n := d.released[it.Value]; n > 1 {
+				d.t.Errorf("%v released %d times", it.Value, n)
+			}
+			if n := d.running[it.Value]; n > 0 {
+				d.t.Errorf("%v released while %d attempts run", it.Value, n)
+			}
+		},
+		Failed: func(it Item[T], f Failure) {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.failures = append(d.failures, f)
+		},
+	}
+}
+
+// wantSettled checks that exactly these values were settled, and everything held was released.
+func (d *diary[T]) wantSettled(want ...T) {
+	d.t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, v := range want {
+		if _, ok := d.settled[v]; !ok {
+			d.t.Errorf("%v was not settled", v)
+		}
+		if d.released[v] != 1 {
+			d.t.Errorf("%v was released %d times, want once", v, d.released[v])
+		}
+	}
+	if len(d.settled) != len(want) {
+		d.t.Errorf("settled %v, want %v", slices.Collect(maps.Keys(d.settled)), want)
+	}
+}
+
+func (d *diary[T]) wantAt(v T, want time.Duration) {
+	d.t.Helper()
+	if got, ok := d.at[v]; !ok || got != want {
+		d.t.Errorf("%v settled at %v (%v), want %v", v, got, ok, want)
+	}
+}
+
+// mustRun runs a Sender of o and wants nil.
+func mustRun[T any](t testing.TB, o Options[T], p Producer[T]) {
+	t.Helper()
+	if err := mustSender(t, o).Run(t.Context(), p); err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+}
+
+func mustSender[T any](t testing.TB, o Options[T]) *Sender[T] {
+	t.Helper()
+	s, err := newSender(o, testMachine(t, o.Control))
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	return s
+}
+
+func testMachine(t testing.TB, c control.Config) machine {
+	return newFifo(4, c.Timeout)
+}
+
+var errRefused = errors.New("no")

@@ -1,0 +1,99 @@
+//penstock:pure
+
+package ledger
+
+import "slices"
+
+// entry is one stretch between the watermark and the tail. It begins where the one before ends.
+type entry struct {
+	to      Position
+	parts   []Range // settled pieces of it: ascending, disjoint, never touching, never the whole
+	settled bool
+}
+
+// settle adds piece, which lies in the entry, and says whether any of it is new. begin is where the entry begins.
+func (e *entry) settle(piece Range, begin Position) bool {
+	// The first part that ends at or behind the piece's begin, and the first that begins behind its end: what
+	// lies between touches the piece and becomes one with it.
+	i, _ := slices.BinarySearchFunc(e.parts, piece.From, func(p Range, at Position) int { return p.To.Compare(at) })
+	j := i
+	for j < len(e.parts) && e.parts[j].From.Compare(piece.To) <= 0 {
+		j++
+	}
+	if j > i {
+		first, last := e.parts[i], e.parts[j-1]
+		if j == i+1 && first.From.Compare(piece.From) <= 0 && first.To.Compare(piece.To) >= 0 {
+			return false
+		}
+		if first.From.Compare(piece.From) < 0 {
+			piece.From = first.From
+		}
+		if last.To.Compare(piece.To) > 0 {
+			piece.To = last.To
+		}
+	}
+	if piece.From.Compare(begin) == 0 && piece.To.Compare(e.to) == 0 {
+		e.settled, e.parts = true, nil
+		return true
+	}
+	e.parts = slices.Replace(e.parts, i, j, piece)
+	return true
+}
+
+// ring is a queue of entries that can be searched. Its length is a power of two.
+type ring struct {
+	buf  []entry
+	head int
+	n    int
+}
+
+func (r *ring) at(i int) *entry { return &r.buf[(r.head+i)&(len(r.buf)-1)] }
+
+// find returns the first entry that ends behind p.
+func (r *ring) find(p Position) int {
+	lo, hi := 0, r.n
+	for lo < hi {
+		mid := int(uint(lo+hi) >> 1)
+		if r.at(mid).to.Compare(p) > 0 {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo
+}
+
+func (r *ring) push(e entry) {
+	if r.n == len(r.buf) {
+		r.grow()
+	}
+	*r.at(r.n) = e
+	r.n++
+}
+
+func (r *ring) pop() {
+	*r.at(0) = entry{} // its keys and parts are free
+	r.head = (r.head + 1) & (len(r.buf) - 1)
+	r.n--
+}
+
+// grow makes room: neighbours that are settled become one; where that frees less than half, the ring doubles.
+// So the ring holds at most four entries for each one that is not settled, and a push costs O(1) on average.
+func (r *ring) grow() {
+	kept := make([]entry, 0, max(4, len(r.buf)*2))
+	for i := range r.n {
+		e := r.at(i)
+		if n := len(kept); n > 0 && e.settled && kept[n-1].settled {
+			kept[n-1].to = e.to
+			continue
+		}
+		kept = append(kept, *e)
+	}
+	r.head, r.n = 0, len(kept)
+	if half := len(r.buf) / 2; r.n > half || half == 0 {
+		r.buf = kept[:cap(kept)]
+		return
+	}
+	clear(r.buf)
+	copy(r.buf, kept)
+}

@@ -1,0 +1,80 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+func TestPanickingWorker(t *testing.T) {
+	for name, fail := range map[string]func(){
+		"panic":       func() { panic("out of paper") },
+		"panic error": func() { panic(errRefused) },
+		"Goexit":      runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDiary[int](t)
+				w := deliverFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
+					if a.Number == 1 {
+						fail()
+					}
+					return Report{}, nil
+				})
+				mustRun(t, d.options(d.lane("a", w)), these(values(1, 2)...))
+				d.wantSettled(1, 2)
+				if len(d.failures) != 2 {
+					t.Fatalf("failures %v, want 2", d.failures)
+				}
+				f := d.failures[0]
+				p, ok := errors.AsType[*PanicError](f.Err)
+				if !ok || f.Outcome != control.Retryable || !strings.Contains(string(p.Stack), "TestPanickingWorker") {
+					t.Errorf("failure is %v %v", f.Outcome, f.Err)
+				}
+				if name == "panic error" && !errors.Is(f.Err, errRefused) {
+					t.Errorf("%v does not wrap what was panicked with", f.Err)
+				}
+				if !strings.HasPrefix(f.Err.Error(), `worker "a": `) {
+					t.Errorf("error is %q", f.Err)
+				}
+			})
+		})
+	}
+}
+
+func TestPanicOfProducerAndBury(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDiary[int](t)
+		p := produceFunc[int](func(context.Context) (Item[int], error) { panic("no rows") })
+		err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(t.Context(), p)
+		if p, ok := errors.AsType[*PanicError](err); !ok || p.Where != "producer" || p.Value != "no rows" {
+			t.Errorf("Run: %v", err)
+		}
+		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: rejects[int](func(int) bool { return true })})
+		o.Bury = func(context.Context, Item[int], error) error { runtime.Goexit(); return nil }
+		err = mustSender(t, o).Run(t.Context(), these(values(1)...))
+		if p, ok := errors.AsType[*PanicError](err); !ok || p.Where != "Options.Bury" || p.Value != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}
+
+// A callback that panics panics out of Run, which leaves no goroutine behind: the bubble would not end.
+func TestPanicOfCallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: takes[int](0)}, Lane[int]{Name: "b", Worker: hangs[int]()})
+		o.Settled = func(Item[int], Settlement) { panic("callback") }
+		defer func() {
+			if v := recover(); v != "callback" {
+				t.Errorf("recovered %v", v)
+			}
+		}()
+		_ = mustSender(t, o).Run(t.Context(), these(values(1, 2, 3, 4, 5, 6)...))
+		t.Error("Run returned")
+	})
+}

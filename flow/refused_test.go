@@ -1,0 +1,106 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// rejects refuses values that are wrong.
+func rejects[T any](wrong func(T) bool) deliverFunc[T] {
+	return func(_ context.Context, a Attempt[T]) (Report, error) {
+		if wrong(a.Value) {
+			return Report{}, fmt.Errorf("post: %w", &Rejected{Err: errRefused})
+		}
+		return Report{}, nil
+	}
+}
+
+// halves bisects strings.
+func halves(it Item[string], _ error) []Item[string] {
+	if len(it.Value) < 2 {
+		return nil
+	}
+	mid := len(it.Value) / 2
+	return []Item[string]{{Value: it.Value[:mid]}, {Value: it.Value[mid:]}}
+}
+
+func TestBisectsDownToTheRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDiary[string](t)
+		o := d.options(d.lane("a", rejects(func(s string) bool { return strings.Contains(s, "x") })))
+		o.Bisect = halves
+		o.Bury = func(ctx context.Context, it Item[string], refusal error) error {
+			if !errors.Is(refusal, errRefused) {
+				t.Errorf("refusal is %v", refusal)
+			}
+			return sleep(ctx, time.Second)
+		}
+		mustRun(t, o, these(values("abcdxfgh", "ijk")...))
+		d.wantSettled("abcd", "x", "f", "gh", "ijk")
+		if st := d.settled["x"]; !st.Buried || st.Lane != "" {
+			t.Errorf("x settled as %+v, want buried", st)
+		}
+		for _, parent := range []string{"abcdxfgh", "xfgh", "xf"} {
+			if d.released[parent] != 1 {
+				t.Errorf("%q was released %d times, want once", parent, d.released[parent])
+			}
+		}
+	})
+}
+
+func TestSplit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDiary[string](t)
+		w := deliverFunc[string](func(_ context.Context, a Attempt[string]) (Report, error) {
+			if a.Value != "abcd" {
+				return Report{}, nil
+			}
+			return Report{Place: "9"}, &Split[string]{Done: values("a"), Rest: values("b", "c"), Refused: values("d"), Err: errRefused}
+		})
+		o := d.options(d.lane("w", w))
+		var buried []string
+		o.Bury = func(_ context.Context, it Item[string], refusal error) error {
+			buried = append(buried, it.Value)
+			if !errors.Is(refusal, errRefused) {
+				t.Errorf("refusal is %v", refusal)
+			}
+			return nil
+		}
+		mustRun(t, o, these(values("abcd", "e")...))
+		d.wantSettled("a", "b", "c", "d", "e")
+		if d.released["abcd"] != 1 || !slices.Equal(buried, []string{"d"}) || !d.settled["d"].Buried {
+			t.Errorf("released %v, buried %v, settled %v", d.released, buried, d.settled)
+		}
+	})
+}
+
+func TestBuryFailureStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, bury := range []func(context.Context, Item[string], error) error{
+			nil,
+			func(context.Context, Item[string], error) error { return errors.New("disk full") },
+		} {
+			d := newDiary[string](t)
+			picky := rejects(func(s string) bool { return s == "x" })
+			o := d.options(d.lane("a", picky), d.lane("b", picky))
+			o.Bury = bury
+			err := mustSender(t, o).Run(t.Context(), these(values("a", "x", "b")...))
+			want := "flow: bury a refused item: disk full\npost: rejected: no"
+			if bury == nil {
+				want = "flow: an item was refused and there is no Options.Bury to keep it: post: rejected: no"
+			}
+			if err == nil || err.Error() != want || !errors.Is(err, errRefused) {
+				t.Errorf("Run: %v\nwant %s", err, want)
+			}
+			if _, ok := d.settled["x"]; ok || d.released["x"] != 1 {
+				t.Errorf("x: settled %v, released %d", ok, d.released["x"])
+			}
+		}
+	})
+}

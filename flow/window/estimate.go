@@ -1,0 +1,170 @@
+//penstock:pure
+
+package window
+
+import (
+	"math"
+	"time"
+)
+
+// round collects the samples between two verdicts.
+type round struct {
+	n        int
+	raw      time.Duration // sum of raw round trips
+	sum, sq  float64       // of normalised ones, seconds
+	limited  bool
+	smoothed float64 // EWMA of the rounds' normalised means; 0: none yet
+	varied   float64 // EWMA of the rounds' variances of the mean
+}
+
+func (r *round) add(s *Sample) {
+	x := s.normal()
+	r.n++
+	r.raw += s.RoundTrip
+	r.sum += x
+	r.sq += x * x
+	r.limited = r.limited || s.Limited
+}
+
+// begin forgets the samples of a round but keeps what was learned from those before.
+func (r *round) begin() { r.n, r.raw, r.sum, r.sq, r.limited = 0, 0, 0, 0, false }
+
+func (r *round) rawMean() float64 { return r.raw.Seconds() / float64(r.n) }
+
+// smooth takes the round's mean into the moving one, which it returns.
+func (r *round) smooth() float64 {
+	n := float64(r.n)
+	mean := r.sum / n
+	variance := max(0, r.sq/n-mean*mean) / n
+	if r.smoothed == 0 {
+		r.smoothed, r.varied = mean, variance
+		return mean
+	}
+	r.smoothed += roundWeight * (mean - r.smoothed)
+	r.varied += roundWeight * (variance - r.varied)
+	return r.smoothed
+}
+
+// jitter is the standard error of a round's mean as a share of it.
+func (r *round) jitter() float64 {
+	if r.smoothed == 0 {
+		return 0
+	}
+	return math.Sqrt(r.varied) / r.smoothed
+}
+
+const (
+	roundWeight  = 0.5 // of the newest round in the moving mean
+	probeSamples = 8   // a drained probe takes
+	baseWeight   = 0.1 // of a drained sample, or of a mean below the base
+	probeWeight  = 0.5 // of a probe's mean
+
+	probeEvery  = 10 * time.Second // between drained probes, at least
+	probeRounds = 30               // and at least so many round trips
+	firstProbe  = time.Second      // while the base is provisional
+	firstRounds = 10
+)
+
+// queue estimates what a window w keeps waiting at its worker, and the dead zone in which it should stand.
+func queue(w, base, mean, jitter float64) (q, low, high float64) {
+	share := 1.0
+	if mean > 0 {
+		share = min(1, base/mean)
+	}
+	bdp := w * share
+	low = max(2, 1.5*math.Sqrt(bdp))
+	high = max(3, 3*math.Sqrt(bdp), low+w*jitter)
+	return w * (1 - share), low, high
+}
+
+// base is the mean round trip at a drained worker, in seconds.
+//
+// It is a mean and no minimum: one lucky sample as the base starves workers that serve in parallel. It never
+// expires by age: an undrained replacement would take in the queue that the window built, and ratchet upward.
+// It falls toward any mean below it and rises by drained samples and probes only.
+type base struct {
+	value   float64
+	n       int // drained samples in it, counted up to probeSamples
+	epoch   uint32
+	probing bool
+	narrow  float64 // the window while probing
+	probed  int
+	sum     float64
+}
+
+// sample takes in s where it tells of the drained worker; true: it is no sample for a verdict.
+func (b *base) sample(s *Sample) bool {
+	x := s.normal()
+	if b.value == 0 {
+		b.value = x
+	}
+	if b.probing {
+		if s.Epoch == b.epoch {
+			b.probed++
+			b.sum += x
+			if b.probed >= probeSamples {
+				b.finish()
+			}
+		}
+		return true
+	}
+	if s.Epoch != b.epoch {
+		return true // sent while a probe held the window down
+	}
+	if s.drained() {
+		if b.n < probeSamples {
+			b.n++
+		}
+		b.value += max(1/float64(b.n), baseWeight) * (x - b.value)
+	}
+	return false
+}
+
+func (b *base) finish() {
+	r := b.sum / float64(b.probed)
+	if b.n < probeSamples {
+		n, p := float64(b.n), float64(b.probed)
+		b.value = (b.value*n + r*p) / (n + p)
+	} else {
+		b.value += probeWeight * (r - b.value)
+	}
+	b.n = probeSamples
+	b.end()
+}
+
+// fall lets the base follow a mean below it.
+func (b *base) fall(mean float64) {
+	if mean < b.value {
+		b.value += baseWeight * (mean - b.value)
+	}
+}
+
+func (b *base) begin(narrow float64) {
+	b.probing, b.narrow, b.probed, b.sum = true, narrow, 0, 0
+	b.epoch++
+}
+
+func (b *base) end() {
+	if b.probing {
+		b.probing = false
+		b.epoch++
+	}
+}
+
+// restart makes the base provisional: the worker may have changed.
+func (b *base) restart() {
+	b.end()
+	b.n = 0
+}
+
+func (b *base) probeWithin() time.Duration {
+	if b.value == 0 {
+		return 0
+	}
+	if b.n < probeSamples {
+		return max(firstProbe, seconds(firstRounds*b.value))
+	}
+	return max(probeEvery, seconds(probeRounds*b.value))
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

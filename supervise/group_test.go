@@ -1,0 +1,214 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var errBroken = errors.New("broken")
+
+// untilDone waits for the group's end and returns what ended it, as most goroutines do.
+func untilDone(ctx context.Context) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func TestGroupEndsWithItsGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup(t.Context())
+		var ended atomic.Int32
+		for i := range 3 {
+			g.Go(fmt.Sprint("sleep/", i), func(context.Context) error {
+				time.Sleep(time.Duration(i) * time.Second)
+				ended.Add(1)
+				return nil
+			})
+		}
+		if err := g.Wait(); err != nil || ended.Load() != 3 {
+			t.Fatalf("Wait: %v after %d goroutines", err, ended.Load())
+		}
+		if !errors.Is(context.Cause(g.Context()), ErrStopped) {
+			t.Errorf("cause after Wait is %v", context.Cause(g.Context()))
+		}
+	})
+}
+
+func TestGroupFirstFailureEndsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup(t.Context())
+		start := time.Now()
+		g.Go("wait", untilDone)
+		g.Go("stubborn", func(ctx context.Context) error {
+			<-ctx.Done()
+			time.Sleep(time.Minute)
+			return errors.New("a later failure")
+		})
+		g.Go("fail", func(context.Context) error {
+			time.Sleep(time.Second)
+			return errBroken
+		})
+		err := g.Wait()
+		if !errors.Is(err, errBroken) || err.Error() != "fail: broken" {
+			t.Errorf("Wait: %v, want fail: broken", err)
+		}
+		if got := time.Since(start); got != time.Second+time.Minute {
+			t.Errorf("Wait returned after %v, want 1m1s: it waits for all", got)
+		}
+		if context.Cause(g.Context()) != err {
+			t.Errorf("cause is %v, want %v", context.Cause(g.Context()), err)
+		}
+	})
+}
+
+func TestGroupStop(t *testing.T) {
+	why := errors.New("reload")
+	for _, c := range []struct{ stop, want error }{{nil, ErrStopped}, {why, why}} {
+		g := NewGroup(t.Context())
+		g.Go("wait", untilDone)
+		g.Go("wait, wrapped", func(ctx context.Context) error { return fmt.Errorf("read: %w", untilDone(ctx)) })
+		g.Go("wait, in its own words", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		g.Stop(c.stop)
+		if err := g.Wait(); err != nil {
+			t.Errorf("Stop(%v): Wait: %v, want nil: being told to stop is no failure", c.stop, err)
+		}
+		if got := context.Cause(g.Context()); got != c.want {
+			t.Errorf("Stop(%v): cause is %v, want %v", c.stop, got, c.want)
+		}
+	}
+}
+
+func TestGroupFailureWhileStopping(t *testing.T) {
+	g := NewGroup(t.Context())
+	g.Go("flush", func(ctx context.Context) error {
+		<-ctx.Done()
+		return errBroken
+	})
+	g.Stop(nil)
+	if err := g.Wait(); !errors.Is(err, errBroken) {
+		t.Errorf("Wait: %v; a failure while stopping is one", err)
+	}
+}
+
+func TestGroupPanicWhileStopping(t *testing.T) {
+	g := NewGroup(t.Context())
+	g.Go("w", func(ctx context.Context) error {
+		<-ctx.Done()
+		panic(ctx.Err())
+	})
+	g.Stop(nil)
+	if _, ok := errors.AsType[*PanicError](g.Wait()); !ok {
+		t.Error("a panic while stopping was lost")
+	}
+}
+
+func TestGroupParentEnds(t *testing.T) {
+	parent, stop := context.WithCancelCause(t.Context())
+	g := NewGroup(parent)
+	g.Go("wait", untilDone)
+	stop(errBroken)
+	if err := g.Wait(); err != nil {
+		t.Errorf("Wait: %v, want nil: the parent knows why it ended", err)
+	}
+	if context.Cause(g.Context()) != errBroken {
+		t.Errorf("cause is %v", context.Cause(g.Context()))
+	}
+}
+
+func TestGroupPanic(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		fail func()
+		want string
+	}{
+		{"panic", func() { panic("out of paper") }, "w: panic: out of paper\n"},
+		{"error", func() { panic(errBroken) }, "w: panic: broken\n"},
+		{"goexit", runtime.Goexit, "w: runtime.Goexit was called\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := NewGroup(t.Context())
+			g.Go("wait", untilDone)
+			g.Go("w", func(context.Context) error { c.fail(); return nil })
+			err := g.Wait()
+			p, ok := errors.AsType[*PanicError](err)
+			if !ok || p.Name != "w" || !strings.HasPrefix(err.Error(), c.want) {
+				t.Fatalf("Wait: %v", err)
+			}
+			if !strings.Contains(string(p.Stack), "TestGroupPanic") {
+				t.Errorf("the stack does not show where:\n%s", p.Stack)
+			}
+			if errors.Is(err, errBroken) != (c.name == "error") {
+				t.Errorf("errors.Is(%v, errBroken) is wrong", err)
+			}
+		})
+	}
+}
+
+// A goroutine may return somebody else's PanicError: it is an error like any other and keeps the names of both.
+func TestGroupForeignPanicError(t *testing.T) {
+	g := NewGroup(t.Context())
+	foreign := &PanicError{Name: "inner", Value: "x"}
+	g.Go("outer", func(context.Context) error { return foreign })
+	if err := g.Wait(); !errors.Is(err, foreign) || !strings.HasPrefix(err.Error(), "outer: inner: panic: x") {
+		t.Errorf("Wait: %v, want it to name outer and inner", err)
+	}
+}
+
+func TestGroupStartsMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup(t.Context())
+		done := false
+		g.Go("first", func(context.Context) error {
+			g.Go("second", func(context.Context) error {
+				time.Sleep(time.Second)
+				done = true
+				return nil
+			})
+			return nil
+		})
+		if err := g.Wait(); err != nil || !done {
+			t.Errorf("Wait: %v, second done: %v", err, done)
+		}
+	})
+}
+
+func TestGroupRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup(t.Context())
+		for i, name := range []string{"c", "a", "b", "a"} {
+			g.Go(name, func(context.Context) error { time.Sleep(time.Duration(4-i) * time.Second); return nil })
+		}
+		for _, want := range [][]string{{"c", "a", "b", "a"}, {"c", "a", "b"}, {"c", "a"}, {"c"}, nil} {
+			synctest.Wait()
+			if got := g.Running(); !slices.Equal(got, want) {
+				t.Errorf("running %q, want %q", got, want)
+			}
+			time.Sleep(time.Second)
+		}
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestGroupWithoutGoroutines(t *testing.T) {
+	g := NewGroup(t.Context())
+	if err := g.Wait(); err != nil {
+		t.Error(err)
+	}
+	if err := g.Wait(); err != nil { // a second time
+		t.Error(err)
+	}
+	// What starts after the end finds it ended, and is still waited for.
+	g.Go("late", untilDone)
+	if err := g.Wait(); err != nil {
+		t.Errorf("Wait: %v", err)
+	}
+}

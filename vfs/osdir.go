@@ -1,0 +1,288 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// osDir is a directory that is held open twice: as a root, to resolve names in, and as a handle, for what a root does not
+// offer (sync, rename between two directories, birth times).
+type osDir struct {
+	root   *os.Root
+	handle *os.File
+	path   string
+}
+
+func (d *osDir) Path() string { return d.path }
+
+func (d *osDir) Close() error {
+	err := d.handle.Close()
+	if errors.Is(err, os.ErrClosed) {
+		err = nil
+	}
+	return errors.Join(err, d.root.Close())
+}
+
+// swaps is how often a name may change its kind between looking and opening before that is an error.
+const swaps = 8
+
+// errSwapped says that someone exchanges files faster than they can be opened.
+var errSwapped = errors.New("changed its kind again and again while it was opened")
+
+// child opens the directory name, which is one part of whole, without following a symlink.
+func (d *osDir) child(op, whole, name string) (*osDir, error) {
+	for range swaps {
+		seen, err := d.root.Lstat(name)
+		if err != nil {
+			return nil, rename(err, op, whole)
+		}
+		if seen.Mode()&fs.ModeSymlink != 0 {
+			return nil, NotRegular(op, whole, name, seen.Mode())
+		}
+		if !seen.IsDir() {
+			return nil, &fs.PathError{Op: op, Path: whole, Err: fmt.Errorf("%q: %w", name, syscall.ENOTDIR)}
+		}
+		root, err := d.root.OpenRoot(name + "/.") // "/.": a FIFO that was put in the way is refused, and does not block
+		if err != nil {
+			return nil, rename(err, op, whole)
+		}
+		child, err := newOSDir(root, filepath.Join(d.path, name))
+		if err != nil {
+			return nil, rename(err, op, whole)
+		}
+		if got, err := child.handle.Stat(); err == nil && os.SameFile(seen, got) {
+			return child, nil
+		}
+		if err := child.Close(); err != nil {
+			return nil, rename(err, op, whole)
+		}
+	}
+	return nil, &fs.PathError{Op: op, Path: whole, Err: errSwapped}
+}
+
+// parent resolves all parts of name but the last, which it returns. done frees what was opened for it.
+func (d *osDir) parent(op, name string) (dir *osDir, last string, done func(), err error) {
+	if err := CheckName(op, name, false); err != nil {
+		return nil, "", nil, err
+	}
+	dir, done = d, func() {}
+	rest := name
+	for {
+		part, more, found := strings.Cut(rest, "/")
+		if !found {
+			return dir, part, done, nil
+		}
+		child, err := dir.child(op, name, part)
+		done()
+		if err != nil {
+			return nil, "", nil, err
+		}
+		dir, rest = child, more
+		done = func() { _ = child.Close() } // a directory that was only read through: nothing can be lost
+	}
+}
+
+// rename gives a path error of os.Root the operation and name that the caller knows.
+func rename(err error, op, name string) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	} else if e, ok := errors.AsType[*os.LinkError](err); ok {
+		err = e.Err
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+func (d *osDir) Open(name string) (File, error) { return d.OpenFile(name, os.O_RDONLY, 0) }
+
+func (d *osDir) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	dir, last, done, err := d.parent("open", name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	f, err := dir.openLast(name, last, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return &osFile{File: f, name: last}, nil
+}
+
+// openLast opens the regular file last of this directory. It looks first and opens only a regular file, because opening
+// a device can do things; then it compares, because the name may have been exchanged meanwhile. openFlags keeps a FIFO
+// that was put in the way from blocking.
+func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.File, error) {
+	for range swaps {
+		seen, err := d.root.Lstat(last)
+		switch {
+		case err == nil && !seen.Mode().IsRegular():
+			return nil, NotRegular("open", name, path.Base(name), seen.Mode())
+		case err == nil && flag&(os.O_CREATE|os.O_EXCL) == os.O_CREATE|os.O_EXCL:
+			return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EEXIST}
+		case err == nil:
+			f, err := d.root.OpenFile(last, flag&^(os.O_CREATE|os.O_TRUNC)|openFlags, 0)
+			if errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0 {
+				continue
+			}
+			if err != nil {
+				return nil, rename(err, "open", name)
+			}
+			if f, err = d.verify(f, seen, flag); err != nil {
+				return nil, rename(err, "open", name)
+			}
+			if f != nil {
+				return f, nil
+			}
+		case errors.Is(err, fs.ErrNotExist) && flag&os.O_CREATE != 0:
+			f, err := d.root.OpenFile(last, flag|os.O_EXCL|openFlags, perm)
+			if errors.Is(err, fs.ErrExist) && flag&os.O_EXCL == 0 {
+				continue
+			}
+			if err != nil {
+				return nil, rename(err, "open", name)
+			}
+			return f, nil
+		default:
+			return nil, rename(err, "open", name)
+		}
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: errSwapped}
+}
+
+// verify returns f when it is the file that was seen, and nil when the name was exchanged. Only then is it truncated.
+func (d *osDir) verify(f *os.File, seen fs.FileInfo, flag int) (*os.File, error) {
+	got, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if !got.Mode().IsRegular() || !os.SameFile(seen, got) {
+		return nil, f.Close()
+	}
+	if flag&os.O_TRUNC != 0 {
+		if err := f.Truncate(0); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+	}
+	return f, nil
+}
+
+func (d *osDir) Stat(name string) (Info, error) {
+	if name == "." {
+		info, err := d.handle.Stat()
+		if err != nil {
+			return Info{}, rename(err, "stat", name)
+		}
+		return infoOf(info, ".", birthOf(d.handle, info)), nil
+	}
+	dir, last, done, err := d.parent("stat", name)
+	if err != nil {
+		return Info{}, err
+	}
+	defer done()
+	info, err := dir.root.Lstat(last)
+	if err != nil {
+		return Info{}, rename(err, "stat", name)
+	}
+	return infoOf(info, last, birthAt(dir.handle, last, info)), nil
+}
+
+func (d *osDir) Entries(name string) ([]Entry, error) {
+	dir, err := d.open("list", name)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	list, err := dir.handle.ReadDir(-1)
+	if err != nil {
+		return nil, rename(err, "list", name)
+	}
+	entries := make([]Entry, len(list))
+	for i, e := range list {
+		entries[i] = Entry{Name: e.Name(), Type: e.Type()}
+	}
+	return entries, nil
+}
+
+func (d *osDir) OpenDir(name string) (Dir, error) {
+	dir, err := d.open("open directory", name)
+	if err != nil {
+		return nil, err
+	}
+	return dir, nil
+}
+
+// open opens the directory name beneath d, with a handle of its own also for ".".
+func (d *osDir) open(op, name string) (*osDir, error) {
+	if err := CheckName(op, name, true); err != nil {
+		return nil, err
+	}
+	if name == "." {
+		root, err := d.root.OpenRoot(".")
+		if err != nil {
+			return nil, rename(err, op, name)
+		}
+		return newOSDir(root, d.path)
+	}
+	dir, last, done, err := d.parent(op, name)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return dir.child(op, name, last)
+}
+
+func (d *osDir) MakeDir(name string, perm fs.FileMode) (Dir, error) {
+	if err := CheckName("make directory", name, false); err != nil {
+		return nil, err
+	}
+	at, done := d, func() {}
+	for part := range strings.SplitSeq(name, "/") {
+		err := at.makeOne(part, perm)
+		var child *osDir
+		if err == nil {
+			child, err = at.child("make directory", name, part)
+		}
+		done()
+		if err != nil {
+			return nil, err
+		}
+		at, done = child, func() { _ = child.Close() }
+	}
+	return at, nil
+}
+
+// makeOne makes the directory name where nothing of that name is, durably.
+func (d *osDir) makeOne(name string, perm fs.FileMode) error {
+	err := d.root.Mkdir(name, perm)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return rename(err, "make directory", name)
+	}
+	return d.Sync()
+}
+
+func (d *osDir) Remove(name string) error {
+	dir, last, done, err := d.parent("remove", name)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if err := dir.root.Remove(last); err != nil {
+		return rename(err, "remove", name)
+	}
+	return nil
+}
+
+func (d *osDir) Sync() error {
+	if err := syncDir(d.handle); err != nil {
+		return fmt.Errorf("sync directory %q: %w", d.path, err)
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package vfstest
+
+import (
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Data says what of the bytes that were not synced a crash leaves.
+type Data string
+
+// What a crash leaves of bytes. Synced ones are always left.
+const (
+	DataAll    Data = "kept"   // all of them: only the process died
+	DataNone   Data = "lost"   // none
+	DataPrefix Data = "prefix" // of each file, a prefix of its writes, the last one cut anywhere
+	// Of each file, all but a part of the page that was written last: half of the new bytes in it, then old ones or zeros.
+	DataTorn Data = "torn"
+)
+
+// Names says what of the names that were made, renamed or removed since the directory's sync a crash leaves.
+type Names string
+
+// What a crash leaves of names. A rename in one directory is left whole or not at all; of one between two directories, the
+// new name may be left beside the old one, but never neither.
+const (
+	NamesAll  Names = "kept"
+	NamesNone Names = "lost"
+	NamesSome Names = "some" // each change survives or not, whatever became of the others
+)
+
+// Crash is what a crash at one moment left.
+type Crash struct {
+	FS    *Mem // nothing is open in it, no lock is held, and all that it has is durable
+	Call  Call // the last one before the crash
+	Data  Data
+	Names Names
+	Seed  uint64
+}
+
+// String says how to find this crash again.
+func (c Crash) String() string {
+	return fmt.Sprintf("crash after %v; data %s, names %s, seed %d", c.Call, c.Data, c.Names, c.Seed)
+}
+
+// Crashes runs the workload on an empty file system, once, and yields after each call that may have changed something the
+// file systems that a crash at this moment can leave: one as after a kill of the process, and those of every
+// combination of [Data] and [Names] that makes a difference under seed. The loop body runs inside the call, so it sees
+// the workload's variables as they were at the crash. The workload must make its calls on its own goroutine, and
+// the body must not use what the workload may have locked. A break lets the workload run to its end.
+func Crashes(t testing.TB, seed uint64, workload func(vfs.FS)) iter.Seq[Crash] {
+	t.Helper()
+	return CrashesFrom(t, seed, New(), func(m *Mem) { workload(m) })
+}
+
+// CrashesFrom is [Crashes] on a file system that holds something already, such as one that a crash left.
+func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Seq[Crash] {
+	t.Helper()
+	return func(yield func(Crash) bool) {
+		going := true
+		m.watch(func(c Call) {
+			if !going {
+				return
+			}
+			for crash := range m.crashes(c, seed) {
+				if going = yield(crash); !going {
+					return
+				}
+			}
+		})
+		defer m.watch(nil)
+		workload(m)
+	}
+}
+
+func (m *Mem) watch(after func(Call)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.after = after
+}
+
+func (m *Mem) crashes(c Call, seed uint64) iter.Seq[Crash] {
+	return func(yield func(Crash) bool) {
+		m.mu.Lock()
+		names := len(m.names) > 0
+		data := m.unsynced()
+		m.mu.Unlock()
+		datas, nameses := []Data{DataNone}, []Names{NamesNone}
+		if data {
+			datas = []Data{DataNone, DataPrefix, DataTorn}
+		}
+		if names {
+			nameses = []Names{NamesNone, NamesSome, NamesAll}
+		}
+		if !yield(Crash{FS: m.Crash(DataAll, NamesAll, seed), Call: c, Data: DataAll, Names: NamesAll, Seed: seed}) {
+			return
+		}
+		for _, d := range datas {
+			for _, n := range nameses {
+				if !yield(Crash{FS: m.Crash(d, n, seed+uint64(c.N)), Call: c, Data: d, Names: n, Seed: seed}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// unsynced says whether any file has bytes that are not on the disk, a removed or renamed one included.
+func (m *Mem) unsynced() bool {
+	found := false
+	m.walk(func(n *node) { found = found || len(n.writes) > 0 })
+	return found
+}
+
+// walk visits every node that a crash could leave, once.
+func (m *Mem) walk(visit func(*node)) {
+	done := make(map[*node]bool)
+	var visitOnce func(n *node)
+	visitOnce = func(n *node) {
+		if done[n] {
+			return
+		}
+		done[n] = true
+		visit(n)
+		for _, child := range n.kept {
+			visitOnce(child)
+		}
+		for _, child := range n.seen {
+			visitOnce(child)
+		}
+	}
+	visitOnce(m.root)
+	for _, op := range m.names {
+		for i := range op.changes {
+			visitOnce(op.changes[i].node)
+		}
+	}
+}
+
+// Crash returns what a crash now would leave. The Mem itself goes on. It may be called while others use the Mem.
+func (m *Mem) Crash(data Data, names Names, seed uint64) *Mem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	entries := make(map[*node]map[string]*node) // of directories that differ from kept
+	of := func(d *node) map[string]*node {
+		if entries[d] == nil {
+			entries[d] = make(map[string]*node, len(d.kept))
+			for name, n := range d.kept {
+				entries[d][name] = n
+			}
+		}
+		return entries[d]
+	}
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for _, op := range m.names {
+		left := op.survives(names, rng)
+		for i := range left {
+			left[i].apply(of(left[i].dir))
+		}
+	}
+	clone := &Mem{nextIno: m.nextIno, ticks: m.ticks, now: m.now}
+	copies := make(map[*node]*node)
+	var copyOf func(n *node) *node
+	copyOf = func(n *node) *node {
+		if c := copies[n]; c != nil {
+			c.links++
+			return c
+		}
+		c := &node{ino: n.ino, mode: n.mode, links: 1, born: n.born, changed: n.changed, target: n.target}
+		copies[n] = c
+		if n.mode.IsDir() {
+			c.seen, c.kept = make(map[string]*node), make(map[string]*node)
+			list := n.kept
+			if e := entries[n]; e != nil {
+				list = e
+			}
+			for name, child := range list {
+				k := copyOf(child)
+				c.seen[name], c.kept[name] = k, k
+			}
+		} else {
+			c.data = n.crashed(data, rand.New(rand.NewPCG(seed, n.ino)))
+			c.disk = c.data.share()
+		}
+		return c
+	}
+	clone.root = copyOf(m.root)
+	return clone
+}
+
+// survives returns what a crash leaves of the op.
+func (o *nameOp) survives(names Names, rng *rand.Rand) []change {
+	switch names {
+	case NamesNone:
+		return nil
+	case NamesSome:
+		if rng.IntN(2) == 0 {
+			return nil
+		}
+		if o.between() && rng.IntN(2) == 0 {
+			return o.changes[:1]
+		}
+	}
+	return o.changes
+}
+
+// page is the unit in which a system brings bytes to the disk.
+const page = 4096
+
+// crashed returns what a crash leaves of a file's bytes.
+func (n *node) crashed(data Data, rng *rand.Rand) content {
+	switch {
+	case len(n.writes) == 0 && data != DataAll, data == DataNone:
+		return n.disk.share()
+	case data == DataAll:
+		return n.data.share()
+	}
+	c := n.disk.share()
+	if data == DataTorn {
+		for i := range n.writes {
+			n.writes[i].apply(&c)
+		}
+		n.tear(&c, rng)
+		return c
+	}
+	total := 0
+	for i := range n.writes {
+		total += max(1, len(n.writes[i].data))
+	}
+	left := rng.IntN(total + 1)
+	for _, w := range n.writes {
+		if left == 0 {
+			break
+		}
+		if w.size < 0 && len(w.data) > left {
+			w.data = w.data[:left]
+		}
+		left -= max(1, len(w.data))
+		w.apply(&c)
+	}
+	return c
+}
+
+// tear undoes the second half of what was written last into one page.
+func (n *node) tear(c *content, rng *rand.Rand) {
+	last := n.writes[len(n.writes)-1]
+	if last.size >= 0 || len(last.data) == 0 {
+		return
+	}
+	end := last.off + len(last.data)
+	start := max(last.off, (end-1)/page*page)
+	middle := start + (end-start)/2
+	old := make([]byte, end-middle)
+	if rng.IntN(2) == 0 && middle < len(n.disk.b) {
+		copy(old, n.disk.b[middle:])
+	}
+	c.write(middle, old)
+}

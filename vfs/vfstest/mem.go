@@ -1,0 +1,278 @@
+// Package vfstest is a file system in memory that loses what was not synced, in the worst order, and a suite that every
+// implementation of vfs passes.
+//
+// [Mem] keeps two states of every file and directory: what a reader sees, and what is on the disk. [Crashes] runs a
+// workload and hands out, after each call that changes anything, clones as a power loss at that moment could leave
+// them. [Mem.Fail] makes the n-th call of a kind fail. The tests own it; it never touches a real file, and the same seed
+// gives the same clones.
+package vfstest
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Mem is a file system in memory. Its root is "/", and a relative path starts there. It is safe for concurrent use.
+//
+// Every call through vfs is recorded ([Mem.Calls]) and may fail ([Mem.Fail]). The methods that Mem has beside OpenDir and
+// MakeDir are the hand of somebody else: they are not recorded, do not fail, and what they do is durable at once.
+//
+// Of permissions it knows the owner's, as a user who is not root. It has no limit of space but a fault.
+type Mem struct {
+	mu      sync.Mutex // guards all that follows, and every node
+	root    *node
+	nextIno uint64
+	ticks   int64
+	now     func() time.Time
+	names   []*nameOp // changes of directories that were not synced, in order
+	calls   []Call
+	called  int
+	faults  []*Fault
+	after   func(Call) // is told of each call that may have changed something, without mu
+}
+
+// epoch is where the clock of a Mem begins; each reading is a millisecond later.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// New returns an empty file system.
+func New() *Mem {
+	m := &Mem{}
+	m.root = m.newNode(fs.ModeDir | 0o700)
+	return m
+}
+
+// SetClock makes now the clock for times of change and birth; nil is a clock of the Mem's own that goes on by a
+// millisecond with each reading.
+func (m *Mem) SetClock(now func() time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now = now
+}
+
+func (m *Mem) time() time.Time {
+	if m.now != nil {
+		return m.now()
+	}
+	m.ticks++
+	return epoch.Add(time.Duration(m.ticks) * time.Millisecond)
+}
+
+// OpenDir opens a directory by its path, which may lead through symlinks.
+func (m *Mem) OpenDir(name string) (vfs.Dir, error) {
+	var d *dir
+	err := m.call(OpOpenDir, clean(name), false, func(*Call, *Fault) error {
+		n, err := m.resolve(clean(name))
+		if err != nil {
+			return pathError("open directory", name, err)
+		}
+		if !n.mode.IsDir() {
+			return pathError("open directory", name, syscall.ENOTDIR)
+		}
+		d = &dir{m: m, node: n, path: name}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// MakeDir opens a directory by its path, and makes it and its parents where they are missing.
+func (m *Mem) MakeDir(name string, perm fs.FileMode) (vfs.Dir, error) {
+	var d *dir
+	err := m.call(OpMakeDir, clean(name), true, func(*Call, *Fault) error {
+		n, err := m.makeAll(clean(name), perm)
+		if err != nil {
+			return pathError("make directory", name, err)
+		}
+		d = &dir{m: m, node: n, path: name}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+func (m *Mem) makeAll(name string, perm fs.FileMode) (*node, error) {
+	at, sofar := m.root, "/"
+	for part := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
+		if part == "" {
+			continue
+		}
+		sofar = path.Join(sofar, part)
+		next := at.seen[part]
+		if next != nil && next.mode&fs.ModeSymlink != 0 {
+			var err error
+			if next, err = m.resolve(sofar); err != nil {
+				return nil, err
+			}
+		}
+		if next == nil {
+			next = m.makeDir(at, part, perm)
+		}
+		if !next.mode.IsDir() {
+			return nil, syscall.ENOTDIR
+		}
+		at = next
+	}
+	return at, nil
+}
+
+// makeDir makes a directory, durably.
+func (m *Mem) makeDir(at *node, name string, perm fs.FileMode) *node {
+	n := m.newNode(fs.ModeDir | perm.Perm())
+	at.seen[name], at.kept[name] = n, n
+	at.changed = m.time()
+	return n
+}
+
+// symlinksMost is how many symlinks one path may lead through.
+const symlinksMost = 40
+
+// resolve follows an absolute path through symlinks.
+func (m *Mem) resolve(name string) (*node, error) {
+	at, links := m.root, 0
+	where := "/"
+	rest := strings.Trim(name, "/")
+	for rest != "" {
+		var part string
+		part, rest, _ = strings.Cut(rest, "/")
+		if part == "" {
+			continue
+		}
+		if !at.mode.IsDir() {
+			return nil, syscall.ENOTDIR
+		}
+		next := at.seen[part]
+		if next == nil {
+			return nil, syscall.ENOENT
+		}
+		if next.mode&fs.ModeSymlink == 0 {
+			at, where = next, path.Join(where, part)
+			continue
+		}
+		if links++; links > symlinksMost {
+			return nil, syscall.ELOOP
+		}
+		target := next.target
+		if !path.IsAbs(target) {
+			target = path.Join(where, target)
+		}
+		at, where, rest = m.root, "/", strings.Trim(path.Join(target, rest), "/")
+	}
+	return at, nil
+}
+
+func clean(name string) string { return path.Join("/", filepath.ToSlash(name)) }
+
+func pathError(op, name string, err error) error {
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+// WriteFile puts data into a file, durably, and makes it and its directories where they are missing. A file that exists keeps its
+// inode.
+func (m *Mem) WriteFile(name string, data []byte) error {
+	return m.outside(name, func(at *node, last string) error {
+		n := at.seen[last]
+		if n == nil {
+			n = m.newNode(0o600)
+			at.seen[last], at.kept[last] = n, n
+			at.changed = m.time()
+		}
+		if !n.mode.IsRegular() {
+			return vfs.ErrNotRegular
+		}
+		n.data = content{b: append([]byte(nil), data...)}
+		n.disk = n.data.share()
+		n.writes = nil
+		n.changed = m.time()
+		return nil
+	})
+}
+
+// ReadFile returns what a reader of the file sees.
+func (m *Mem) ReadFile(name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.resolve(clean(name))
+	if err == nil && !n.mode.IsRegular() {
+		err = vfs.ErrNotRegular
+	}
+	if err != nil {
+		return nil, pathError("read", name, err)
+	}
+	return append([]byte(nil), n.data.b...), nil
+}
+
+// Symlink makes a symlink to target.
+func (m *Mem) Symlink(target, name string) error {
+	return m.plant(name, func() *node {
+		n := m.newNode(fs.ModeSymlink | 0o777)
+		n.target = target
+		return n
+	})
+}
+
+// Special makes a FIFO, socket or device: what the type bits of mode say.
+func (m *Mem) Special(name string, mode fs.FileMode) error {
+	return m.plant(name, func() *node { return m.newNode(mode.Type() | 0o600) })
+}
+
+func (m *Mem) plant(name string, make func() *node) error {
+	return m.outside(name, func(at *node, last string) error {
+		if at.seen[last] != nil {
+			return fs.ErrExist
+		}
+		n := make()
+		at.seen[last], at.kept[last] = n, n
+		return nil
+	})
+}
+
+// Chmod sets the permission bits of a file. 0 makes it unreadable.
+func (m *Mem) Chmod(name string, perm fs.FileMode) error {
+	return m.outside(name, func(at *node, last string) error {
+		n := at.seen[last]
+		if n == nil {
+			return fs.ErrNotExist
+		}
+		n.mode = n.mode.Type() | perm.Perm()
+		return nil
+	})
+}
+
+// Delete removes a file, or a directory with all beneath it.
+func (m *Mem) Delete(name string) error {
+	return m.outside(name, func(at *node, last string) error {
+		n := at.seen[last]
+		if n == nil {
+			return fs.ErrNotExist
+		}
+		delete(at.seen, last)
+		delete(at.kept, last)
+		n.links--
+		return nil
+	})
+}
+
+func (m *Mem) outside(name string, do func(at *node, last string) error) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at, err := m.makeAll(path.Dir(clean(name)), 0o700)
+	if err == nil {
+		err = do(at, path.Base(clean(name)))
+	}
+	if err != nil {
+		return fmt.Errorf("vfstest: %q: %w", name, err)
+	}
+	return nil
+}
