@@ -61,27 +61,27 @@ func (t *tokens) cost(cost int) int {
 	return t.price
 }
 
-// slices is how many parts a sliding window has: it forgets its oldest tenth at a time.
-const slices = 10
+// windowParts is how many parts a sliding window has: it forgets its oldest tenth at a time.
+const windowParts = 10
 
 // tally counts two things over a sliding window.
 type tally struct {
 	width time.Duration // of one slice
 	head  int64         // the slice that is counted now, from the start of time
-	parts [slices][2]int64
+	parts [windowParts][2]int64
 	sums  [2]int64
 }
 
 // forward forgets what is older than the window at now.
 func (t *tally) forward(now time.Duration) {
 	at := int64(now / t.width)
-	if at-t.head >= slices {
-		t.parts, t.sums, t.head = [slices][2]int64{}, [2]int64{}, at
+	if at-t.head >= windowParts {
+		t.parts, t.sums, t.head = [windowParts][2]int64{}, [2]int64{}, at
 		return
 	}
 	for t.head < at {
 		t.head++
-		old := &t.parts[t.head%slices]
+		old := &t.parts[t.head%windowParts]
 		t.sums[0] -= old[0]
 		t.sums[1] -= old[1]
 		*old = [2]int64{}
@@ -90,7 +90,7 @@ func (t *tally) forward(now time.Duration) {
 
 func (t *tally) add(now time.Duration, which int, n int64) {
 	t.forward(now)
-	t.parts[t.head%slices][which] += n
+	t.parts[t.head%windowParts][which] += n
 	t.sums[which] += n
 }
 
@@ -123,7 +123,7 @@ func (b *ratio) take(now time.Duration, n int) bool {
 func (b *ratio) give(now time.Duration, n int, r Result) {
 	if n > 1 && r == NotMade {
 		b.seen.forward(now)
-		if b.seen.sums[retries] > 0 && b.seen.parts[b.seen.head%slices][retries] > 0 {
+		if b.seen.sums[retries] > 0 && b.seen.parts[b.seen.head%windowParts][retries] > 0 {
 			b.seen.add(now, retries, -1)
 		}
 	}
@@ -180,7 +180,7 @@ func (b *throttle) give(now time.Duration, r Result) {
 		b.seen.add(now, accepts, 1)
 	case NotMade:
 		// It never asked the service: the request is taken out again if it is still in the running slice.
-		if b.seen.forward(now); b.seen.parts[b.seen.head%slices][requests] > 0 {
+		if b.seen.forward(now); b.seen.parts[b.seen.head%windowParts][requests] > 0 {
 			b.seen.add(now, requests, -1)
 		}
 	case Failed:

@@ -42,7 +42,7 @@ func Ratio(share, perSecond float64, window time.Duration) Budget {
 		window = 10 * time.Second
 	}
 	r := ratio{share: max(share, 0), floor: max(perSecond, 0) * window.Seconds()}
-	r.seen.width = max(window/slices, 1)
+	r.seen.width = max(window/windowParts, 1)
 	return &ratioBudget{start: time.Now(), ratio: r}
 }
 
@@ -100,7 +100,7 @@ func Throttle(k float64, src rand.Source) Budget {
 		src = runtimeSource{}
 	}
 	b := &throttleBudget{start: time.Now(), chance: rand.New(src), throttle: throttle{k: max(k, 1)}}
-	b.seen.width = 2 * time.Minute / slices
+	b.seen.width = 2 * time.Minute / windowParts
 	return b
 }
 
