@@ -308,7 +308,8 @@ func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log []string
 		note := retry.OnEvent(func(e retry.Event) {
-			log = append(log, fmt.Sprintf("%v %d at %v, wait %v, err %v, stop %v", e.Kind, e.Attempt.Number, e.Elapsed, e.Wait, e.Err, e.Stop))
+			log = append(log, fmt.Sprintf("%v %d at %v, wait %v, err %v, stop %v",
+				e.Kind, e.Attempt.Number, e.Elapsed, e.Wait, e.Err, e.Stop))
 		})
 		n := 0
 		_ = retry.Do(t.Context(), func(context.Context) error {

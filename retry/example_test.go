@@ -36,7 +36,8 @@ func ExampleDo() {
 // The error tells why there was no further attempt, and holds what the attempts returned.
 func ExampleError() {
 	refused := errors.New("connection refused")
-	err := retry.Do(context.Background(), func(context.Context) error { return refused }, retry.Policy(backoff.Fixed(0)), retry.MaxAttempts(3))
+	err := retry.Do(context.Background(), func(context.Context) error { return refused },
+		retry.Policy(backoff.Fixed(0)), retry.MaxAttempts(3))
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, retry.ErrExhausted), errors.Is(err, refused))
 	if e, ok := errors.AsType[*retry.Error](err); ok {

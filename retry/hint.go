@@ -4,28 +4,28 @@ package retry
 
 import (
 	"math"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// RetryAfter reads how long a server wants to be left alone out of the header of its answer, seen at now: the field
-// Retry-After (RFC 9110 section 10.2.3: seconds, or a date in any form that HTTP allows), and without it the field
-// RateLimit (draft-ietf-httpapi-ratelimit-headers: the longest t of the policies whose r is 0). false: it does not say,
-// or says nothing that can be understood. A date that has passed is a hint of 0. Values too large for a Duration are
-// the largest Duration: bounding is the caller's part, HintLimit's in this package.
-func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
-	if text := strings.TrimSpace(h.Get("Retry-After")); text != "" {
+// readHint reads the fields Retry-After and RateLimit of an answer seen at now; see [RetryAfter].
+func readHint(retryAfter string, rateLimits []string, now time.Time) (time.Duration, bool) {
+	if text := strings.TrimSpace(retryAfter); text != "" {
 		if n, ok := seconds(text); ok {
 			return n, true
 		}
-		if at, err := http.ParseTime(text); err == nil {
-			return max(at.Sub(now), 0), true
+		for _, form := range httpDates {
+			if at, err := time.Parse(form, text); err == nil {
+				return max(at.Sub(now), 0), true
+			}
 		}
 	}
-	return rateLimit(h.Values("RateLimit"))
+	return rateLimit(rateLimits)
 }
+
+// httpDates are the forms of a date that HTTP allows, RFC 9110 section 5.6.7.
+var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC}
 
 // seconds reads a number of digits only, saturating.
 func seconds(text string) (time.Duration, bool) {
@@ -77,44 +77,4 @@ func outside(s string, sep byte) (parts []string) {
 		}
 	}
 	return append(parts, s[from:])
-}
-
-// statusAction is what an HTTP status asks for. keyed: the request carried an Idempotency-Key, whose draft gives some
-// statuses a meaning of their own (draft-ietf-httpapi-idempotency-key-header-07, section 2.7): 409, the first request
-// is still being worked on; 422, the key was used for another request; 400, the key is missing.
-func statusAction(status int, keyed bool) Action {
-	switch status {
-	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
-		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return Retry
-	case http.StatusMisdirectedRequest:
-		return Failover
-	case http.StatusUnauthorized:
-		return Refresh
-	case http.StatusConflict:
-		if keyed {
-			return Retry
-		}
-	}
-	// What is left of 5xx says that this server will never do it (501, 505), or is not standard: CDNs use 520 to 527
-	// for an origin that cannot be reached.
-	if status >= 520 && status <= 527 {
-		return Retry
-	}
-	return Fail
-}
-
-// idempotent reports whether doing the request twice is the same as doing it once (RFC 9110 section 9.2.2), or the
-// server is told how to see to that.
-func idempotent(method string, h http.Header) bool {
-	switch method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
-		return true
-	}
-	return keyedBy(h)
-}
-
-// keyedBy reports whether h has a key by which the server recognizes a second copy.
-func keyedBy(h http.Header) bool {
-	return h.Get("Idempotency-Key") != "" || h.Get("X-Idempotency-Key") != ""
 }

@@ -43,7 +43,8 @@ func TestPoll(t *testing.T) {
 			stop: retry.ErrExhausted, polls: seconds(0, 1), is: []error{retry.ErrNotReady, detail}},
 		{name: "waits first, counts polls", answers: repeat(1, retry.NotReady), stop: retry.ErrExhausted,
 			opts: []retry.Option{retry.MaxPolls(3), retry.WaitFirst()}, polls: seconds(1, 2, 3), is: []error{retry.ErrNotReady}},
-		{name: "server error is retried", answers: append(repeat(2, retry.ServerError), said{verdict: retry.Success}), polls: seconds(0, 1, 2)},
+		{name: "server error is retried", answers: append(repeat(2, retry.ServerError), said{verdict: retry.Success}),
+			polls: seconds(0, 1, 2)},
 		{name: "server error stops", answers: []said{{retry.ServerError, detail}}, opts: []retry.Option{retry.StopOnServerError()},
 			stop: retry.ErrPermanent, polls: seconds(0), is: []error{retry.ErrServerError, detail}},
 		{name: "throttled with a hint", answers: []said{{retry.Throttled, retry.After(10*time.Second, detail)}, {verdict: retry.Success}},
@@ -99,11 +100,12 @@ func TestPollDefaults(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		polls := 0
-		if _, err := retry.Poll(t.Context(), notReady(&polls)); !errors.Is(err, retry.ErrExhausted) || polls != retry.DefaultPolls {
+		_, err := retry.Poll(t.Context(), notReady(&polls))
+		if !errors.Is(err, retry.ErrExhausted) || polls != retry.DefaultPolls {
 			t.Errorf("%d polls, %v", polls, err)
 		}
 		polls = 0
-		_, err := retry.Poll(t.Context(), notReady(&polls), retry.Policy(backoff.Limit(backoff.Fixed(1), 100)))
+		_, err = retry.Poll(t.Context(), notReady(&polls), retry.Policy(backoff.Limit(backoff.Fixed(1), 100)))
 		if !errors.Is(err, retry.ErrExhausted) || polls != 100 {
 			t.Errorf("%d polls of a policy that ends after 100, %v", polls, err)
 		}
@@ -135,7 +137,8 @@ func TestPollAndTheBudget(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l, begun := newLedger(2), time.Now()
-		_, err := retry.Poll(t.Context(), func(context.Context) (int, retry.Verdict, error) { return 0, retry.ServerError, nil }, fixed, retry.Spend(l))
+		broken := func(context.Context) (int, retry.Verdict, error) { return 0, retry.ServerError, nil }
+		_, err := retry.Poll(t.Context(), broken, fixed, retry.Spend(l))
 		if !errors.Is(err, retry.ErrBudget) || time.Since(begun) != time.Second {
 			t.Errorf("%v after %v: a refused poll has to wait all the same", err, time.Since(begun))
 		}

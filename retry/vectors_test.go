@@ -80,7 +80,8 @@ func awsTokens(t *testing.T, c vectors.Case) {
 		granted := -1 // the first attempt is no retry
 		err := r.Do(t.Context(), func(context.Context) error { granted++; return errors.New("failed") })
 		reason := fmt.Sprintf("%d available, %d requested", b.left, b.cost(cost))
-		if granted != d.Output.Int(t, "retries_granted") || !errors.Is(err, ErrBudget) || !strings.HasSuffix(d.Output.Text(t, "reason"), reason) {
+		if granted != d.Output.Int(t, "retries_granted") || !errors.Is(err, ErrBudget) ||
+			!strings.HasSuffix(d.Output.Text(t, "reason"), reason) {
 			t.Errorf("%v: %d retries granted, %v, %s; want %v", d.Input, granted, err, reason, d.Output)
 		}
 		if d.Output.Text(t, "action") != "fail" {
