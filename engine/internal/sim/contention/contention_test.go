@@ -126,7 +126,7 @@ func TestRunIsExact(t *testing.T) {
 // TestOutage shows the articles' pros and cons as figures.
 func TestOutage(t *testing.T) {
 	run := func(spec string, clients int, length time.Duration) contention.Loss {
-		return contention.Outage(policy(t, spec), clients, length, 1)
+		return contention.MeasureOutage(policy(t, spec), clients, length, 5, 1)
 	}
 	const exponential, jittered = "exponential base=100ms max=30s", "exponential base=100ms max=30s jitter=full"
 	short := run("fixed delay=1s", 100, 50*time.Millisecond)
@@ -142,7 +142,7 @@ func TestOutage(t *testing.T) {
 	}
 	together, apart := run(exponential, 100, 10*time.Minute), run(jittered, 100, 10*time.Minute)
 	if together.Burst < 90 || apart.Burst > 10 {
-		t.Errorf("of 100 clients %d come back within 50 ms without jitter, %d with", together.Burst, apart.Burst)
+		t.Errorf("of 100 clients %v come back within 50 ms without jitter, %v with", together.Burst, apart.Burst)
 	}
 	none := run("none", 1, time.Second)
 	if want := float64(time.Second / (2 * contention.HopMean)); math.Abs(none.Wasted-want) > 2 || none.Delay > 2*contention.HopMean {

@@ -16,20 +16,37 @@ const Window = 50 * time.Millisecond
 // maxAttempts ends a client that an outage would let try for ever, as with a policy that never waits.
 const maxAttempts = 1_000_000
 
-// Loss is what one outage has cost with one policy.
+// Loss is what an outage has cost with one policy; of several trials the means.
 type Loss struct {
 	Wasted     float64       // attempts that the outage made fail, per client
 	Delay      time.Duration // from the recovery to a client's success, mean of the clients
 	DelayWorst time.Duration // of the client that came last
-	Burst      int           // most attempts in any Window after the recovery
-	GaveUp     int           // clients whose policy ended before the outage did
+	Burst      float64       // most attempts in any Window after the recovery
+	GaveUp     float64       // clients whose policy ended before the outage did
+}
+
+// MeasureOutage runs trials and returns the means.
+func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials int, seed uint64) Loss {
+	var wasted, delay, worst, most, gaveUp sum
+	for i := range trials {
+		l := Outage(p, clients, length, seed, uint64(i))
+		wasted.add(l.Wasted)
+		delay.add(float64(l.Delay))
+		worst.add(float64(l.DelayWorst))
+		most.add(l.Burst)
+		gaveUp.add(l.GaveUp)
+	}
+	return Loss{
+		Wasted: wasted.mean, Delay: time.Duration(delay.mean), DelayWorst: time.Duration(worst.mean),
+		Burst: most.mean, GaveUp: gaveUp.mean,
+	}
 }
 
 // Outage lets clients run into a service that is away from 0 to length: all of them call within the first Latency, fail
 // at once, and try again as p says until they get through. An attempt that fails takes HopMean both ways. The service
 // that is back serves everybody at once: what is measured is how the clients come.
-func Outage(p backoff.Policy, clients int, length time.Duration, seed uint64) Loss {
-	src := rand.NewPCG(seed, uint64(clients))
+func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uint64) Loss {
+	src := rand.NewPCG(seed, trial)
 	rng := rand.New(src)
 	var loss Loss
 	var total time.Duration
@@ -60,7 +77,7 @@ func Outage(p backoff.Policy, clients int, length time.Duration, seed uint64) Lo
 	if len(back) > 0 {
 		loss.Delay = total / time.Duration(len(back))
 	}
-	loss.Burst = burst(back)
+	loss.Burst = float64(burst(back))
 	return loss
 }
 

@@ -35,6 +35,9 @@ const (
 	GapBits      = 96
 )
 
+// maxStations is more than an Ethernet ever had, and as many as can be simulated one by one.
+const maxStations = 100_000
+
 // MaxExponent is where the backoff stops growing.
 const MaxExponent = 10
 
@@ -47,8 +50,8 @@ func (n Network) Check() (Network, error) {
 		n.Attempts = 16
 	}
 	switch {
-	case n.Stations < 1 || n.Stations > 1_000_000:
-		return n, fmt.Errorf("stations %d: want 1 to 1000000", n.Stations)
+	case n.Stations < 1 || n.Stations > maxStations:
+		return n, fmt.Errorf("stations %d: want 1 to %d", n.Stations, maxStations)
 	case n.FrameBits < 1 || n.FrameBits > 1<<30:
 		return n, fmt.Errorf("frame bits %d: want 1 to %d", n.FrameBits, 1<<30)
 	case !(n.BitRate >= 1 && n.BitRate <= 1e12):
