@@ -276,7 +276,7 @@ func (s Series) draw(c canvas, at func(x, y float64) point) {
 		run, back = nil, nil
 	}
 	for i := range min(len(s.X), len(s.Y)) {
-		if math.IsNaN(s.Y[i]) {
+		if math.IsNaN(s.Y[i]) || math.IsNaN(s.X[i]) {
 			flush()
 			continue
 		}

@@ -51,20 +51,37 @@ type raster struct {
 
 // fill fills closed outlines.
 func (r *raster) fill(c color.RGBA, opacity float64, outlines ...[]point) {
-	bounds := r.img.Bounds()
-	v := vector.NewRasterizer(bounds.Dx(), bounds.Dy())
+	around := surrounding(outlines).Intersect(r.img.Bounds())
+	if around.Empty() {
+		return
+	}
+	v := vector.NewRasterizer(around.Dx(), around.Dy())
+	x0, y0 := float32(around.Min.X), float32(around.Min.Y)
 	for _, o := range outlines {
 		for i, p := range o {
+			x, y := float32(p.x*pixels)-x0, float32(p.y*pixels)-y0
 			if i == 0 {
-				v.MoveTo(float32(p.x*pixels), float32(p.y*pixels))
+				v.MoveTo(x, y)
 			} else {
-				v.LineTo(float32(p.x*pixels), float32(p.y*pixels))
+				v.LineTo(x, y)
 			}
 		}
 		v.ClosePath()
 	}
 	a := uint8(math.Round(255 * opacity))
-	v.Draw(r.img, bounds, image.NewUniform(color.NRGBA{c.R, c.G, c.B, a}), image.Point{})
+	v.Draw(r.img, around, image.NewUniform(color.NRGBA{c.R, c.G, c.B, a}), image.Point{})
+}
+
+// surrounding is the smallest rectangle of whole pixels around the outlines.
+func surrounding(outlines [][]point) (around image.Rectangle) {
+	for _, o := range outlines {
+		for _, p := range o {
+			x, y := p.x*pixels, p.y*pixels
+			at := image.Rect(int(math.Floor(x)), int(math.Floor(y)), int(math.Floor(x))+1, int(math.Floor(y))+1)
+			around = around.Union(at)
+		}
+	}
+	return around
 }
 
 func (r *raster) area(points []point, c color.RGBA, opacity float64) { r.fill(c, opacity, points) }

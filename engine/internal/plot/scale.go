@@ -10,11 +10,15 @@ type scale struct {
 	lo, hi float64
 }
 
+// largest is the largest value that is drawn, and its inverse the smallest on a logarithmic axis: beyond, the
+// arithmetic of ticks would leave the floats.
+const largest = 1e200
+
 // newScale fits an axis to values; zero includes 0 where the axis is linear.
 func newScale(a Axis, values []float64, zero bool) scale {
 	s := scale{axis: a, lo: math.Inf(1), hi: math.Inf(-1)}
 	for _, v := range values {
-		if math.IsNaN(v) || math.IsInf(v, 0) || a.Log && v <= 0 {
+		if math.IsNaN(v) || math.Abs(v) > largest || a.Log && v < 1/largest {
 			continue
 		}
 		s.lo, s.hi = min(s.lo, v), max(s.hi, v)
@@ -52,9 +56,14 @@ func (s scale) place(v float64) float64 {
 		if v <= s.lo {
 			return 0
 		}
-		return min(math.Log(v/s.lo)/math.Log(s.hi/s.lo), 1)
+		v = math.Log(v/s.lo) / math.Log(s.hi/s.lo)
+	} else {
+		v = (v - s.lo) / (s.hi - s.lo)
 	}
-	return min(max((v-s.lo)/(s.hi-s.lo), 0), 1)
+	if !(v > 0) { // NaN too
+		return 0
+	}
+	return min(v, 1)
 }
 
 // ticks are round values within the scale, about five.
