@@ -25,6 +25,15 @@ const (
 	Fatal
 )
 
+// String names the verdict.
+func (v Verdict) String() string {
+	names := [...]string{"by error", "success", "not ready", "throttled", "server error", "fatal"}
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return "unknown verdict"
+}
+
 // DefaultPolls is the limit of polls where none is set and the policy has no end: with the default policy about
 // a quarter of an hour.
 const DefaultPolls = 60

@@ -56,7 +56,9 @@ func TestSVGIsWellFormedAndSaysEverything(t *testing.T) {
 			text += string(token)
 		}
 	}
-	for _, want := range []string{`a <b> & "c"`, "lines", "range", "mean", "drawn", "none", "exponential base=100ms max=30s", "30000", "step"} {
+	for _, want := range []string{
+		`a <b> & "c"`, "lines", "range", "mean", "drawn", "none", "exponential base=100ms max=30s", "30000", "step",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the figure", want)
 		}
