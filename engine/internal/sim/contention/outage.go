@@ -42,12 +42,14 @@ func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials i
 	}
 }
 
-// Outage lets clients run into a service that is away from 0 to length: all of them call within the first Latency, fail
-// at once, and try again as p says until they get through. An attempt that fails takes HopMean both ways. The service
-// that is back serves everybody at once: what is measured is how the clients come.
+// Outage lets clients run into a service that is away from 0 to length and up to a tenth longer, as otherwise the delay
+// of a policy without jitter would depend on where in its ladder the end happens to fall. All of them call within the
+// first Latency, fail at once, and try again as p says until they get through. An attempt that fails takes HopMean both
+// ways. The service that is back serves everybody at once: what is measured is how the clients come.
 func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uint64) Loss {
 	src := rand.NewPCG(seed, trial)
 	rng := rand.New(src)
+	length += time.Duration(rng.Int64N(int64(length/10) + 1))
 	var loss Loss
 	var total time.Duration
 	var back []time.Duration // when the clients got through, since the recovery
