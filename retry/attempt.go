@@ -38,7 +38,8 @@ type mark struct {
 	context.Context // the caller's
 	key             string
 	number, target  int
-	inside          bool                 // the caller's context is itself of an attempt
+	hedge           bool                 // of a Hedge, which replaces attempts but repeats nothing
+	inside          bool                 // the caller's context is itself of a retry's attempt
 	next            atomic.Pointer[mark] // the attempt after this one, same target and key
 	inner           atomic.Pointer[mark] // the first attempt of a retry within this attempt
 }
@@ -112,7 +113,7 @@ func unseen(ctx context.Context, key string) *mark {
 		m = &mark{Context: ctx, number: 1, key: key}
 	}
 	if above, ok := ctx.Value(markKey{}).(*mark); ok {
-		m.inside = true
+		m.inside = above.inside || !above.hedge
 		m.key = cmp.Or(key, above.key)
 	}
 	switch data := (*words)(unsafe.Pointer(&ctx)).data; {
@@ -130,7 +131,7 @@ func (m *mark) following(target int) *mark {
 	if n := m.next.Load(); n != nil && n.target == target {
 		return n
 	}
-	n := &mark{Context: m.Context, key: m.key, number: m.number + 1, target: target, inside: m.inside}
+	n := &mark{Context: m.Context, key: m.key, number: m.number + 1, target: target, inside: m.inside, hedge: m.hedge}
 	if target == m.target && m.number < maxShared {
 		m.next.CompareAndSwap(nil, n)
 	}

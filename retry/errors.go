@@ -98,7 +98,7 @@ func ended(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	if cause := context.Cause(ctx); cause != nil && cause != err { //nolint:errorlint // the same value, not its like
+	if cause := context.Cause(ctx); cause != nil && cause != err {
 		return fmt.Errorf("%w: %w", err, cause)
 	}
 	return err

@@ -17,7 +17,7 @@ func Fallback[T any](
 	if err == nil || ctx.Err() != nil {
 		return v, err
 	}
-	if e, ok := errors.AsType[*Error](err); ok && e.Stop == ErrNested { //nolint:errorlint // Stop is never wrapped
+	if e, ok := errors.AsType[*Error](err); ok && errors.Is(e.Stop, ErrNested) {
 		return v, err
 	}
 	second, failed := other(ctx, err)

@@ -45,6 +45,7 @@ func Hedge[T any](ctx context.Context, op func(context.Context) (T, error), h He
 	all, cancel := context.WithCancelCause(ctx)
 	h.Delay = max(h.Delay, 0)
 	r := race[T]{policy: h, op: op, discard: discard, mark: begins(all, h.Key), begun: time.Now(), answers: make(chan answer[T], h.Max)}
+	r.mark.hedge = true // it is new, as its context is: nobody else has it yet
 	defer cancel(ErrHedged)
 	v, stop := r.run(ctx)
 	// From here on nobody takes an answer: attempts that still succeed discard theirs. One may have succeeded at the

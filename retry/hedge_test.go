@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/retry"
 )
 
@@ -87,7 +88,9 @@ func TestHedge(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{begun: time.Now(), steps: c.steps}
 				v, err := retry.Hedge(t.Context(), s.op, c.policy, nil)
-				if took := time.Since(s.begun); took != c.after || v != c.want || !slices.Equal(s.starts, c.starts) {
+				took := time.Since(s.begun)
+				synctest.Wait() // the attempts that lost notice it
+				if took != c.after || v != c.want || !slices.Equal(s.starts, c.starts) {
 					t.Errorf("%d after %v, attempts at %v; want %d after %v, at %v", v, took, s.starts, c.want, c.after, c.starts)
 				}
 				if c.stop == nil && err != nil || c.stop != nil && !errors.Is(err, c.stop) {
@@ -96,7 +99,6 @@ func TestHedge(t *testing.T) {
 				if c.stop != nil && !errors.Is(err, errDown) {
 					t.Errorf("%v has lost the failure", err)
 				}
-				synctest.Wait() // the attempts that lost notice it
 				for _, cause := range s.ends {
 					if cause != retry.ErrHedged {
 						t.Errorf("an attempt ended by %v, want ErrHedged", cause)
@@ -119,6 +121,7 @@ func TestHedgeContext(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || time.Since(s.begun) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(s.begun))
 		}
+		synctest.Wait()
 		if _, err := retry.Hedge(ctx, s.op, retry.HedgePolicy{}, nil); !errors.Is(err, context.Canceled) || len(s.starts) != 2 {
 			t.Errorf("%v; an attempt ran with a dead context", err)
 		}
@@ -181,6 +184,22 @@ func TestHedgeLosesNoResult(t *testing.T) {
 				t.Fatalf("%d of 2 results came to an end, %v", len(got), err)
 			}
 		})
+	}
+}
+
+// A hedge is no retry: a retry within one of its attempts goes on as it would alone.
+func TestRetryWithinAHedge(t *testing.T) {
+	calls := 0
+	v, err := retry.Hedge(t.Context(), func(ctx context.Context) (int, error) {
+		return retry.Value(ctx, func(context.Context) (int, error) {
+			if calls++; calls < 3 {
+				return 0, errDown
+			}
+			return calls, nil
+		}, retry.Policy(backoff.Fixed(0)))
+	}, retry.HedgePolicy{Delay: time.Hour}, nil)
+	if v != 3 || err != nil {
+		t.Errorf("%d, %v; want the third attempt's", v, err)
 	}
 }
 

@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"runtime"
 	"time"
@@ -234,7 +235,7 @@ func (s *sequence) error(r *Retrier, stop error) error {
 	if len(e.Errs) > 0 {
 		e.Last = e.Errs[len(e.Errs)-1]
 	}
-	if stop == ErrHint { //nolint:errorlint // our own sentinel, never wrapped here
+	if errors.Is(stop, ErrHint) {
 		e.After = s.after
 	}
 	if s.clocked {
