@@ -38,6 +38,7 @@ type mark struct {
 	context.Context // the caller's
 	key             string
 	number, target  int
+	mortal          bool                 // the caller's context can end
 	hedge           bool                 // of a Hedge, which replaces attempts but repeats nothing
 	inside          bool                 // the caller's context is itself of a retry's attempt
 	next            atomic.Pointer[mark] // the attempt after this one, same target and key
@@ -76,9 +77,9 @@ func same(a, b *context.Context) bool {
 }
 
 // known returns the mark of the first attempt below ctx if ctx is the recent context, else nil. It is small enough to
-// be compiled into Do.
-func known(ctx context.Context) *mark {
-	if m := recent.Load(); m != nil && same(&m.Context, &ctx) {
+// be compiled into Do, and takes the address because Do has the context in memory anyway.
+func known(ctx *context.Context) *mark {
+	if m := recent.Load(); m != nil && same(&m.Context, ctx) {
 		return m
 	}
 	return nil
@@ -86,7 +87,7 @@ func known(ctx context.Context) *mark {
 
 // first returns the mark of the first attempt below ctx.
 func first(ctx context.Context) *mark {
-	if m := known(ctx); m != nil {
+	if m := known(&ctx); m != nil {
 		return m
 	}
 	return unseen(ctx, "")
@@ -110,7 +111,7 @@ func unseen(ctx context.Context, key string) *mark {
 	}
 	m := background
 	if key != "" || !same(&m.Context, &ctx) {
-		m = &mark{Context: ctx, number: 1, key: key}
+		m = &mark{Context: ctx, number: 1, key: key, mortal: ctx.Done() != nil}
 	}
 	if above, ok := ctx.Value(markKey{}).(*mark); ok {
 		m.inside = above.inside || !above.hedge
@@ -131,7 +132,7 @@ func (m *mark) following(target int) *mark {
 	if n := m.next.Load(); n != nil && n.target == target {
 		return n
 	}
-	n := &mark{Context: m.Context, key: m.key, number: m.number + 1, target: target, inside: m.inside, hedge: m.hedge}
+	n := &mark{Context: m.Context, key: m.key, number: m.number + 1, target: target, mortal: m.mortal, inside: m.inside, hedge: m.hedge}
 	if target == m.target && m.number < maxShared {
 		m.next.CompareAndSwap(nil, n)
 	}

@@ -171,8 +171,8 @@ var standard Retrier
 // tells why it stopped and keeps what op returned; errors.Is and errors.AsType look through it.
 func Do(ctx context.Context, op func(context.Context) error, opts ...Option) error {
 	// A known context and no options: the path of nearly every call, which has nothing to set up.
-	m := known(ctx)
-	if m == nil || len(opts) > 0 || ctx.Err() != nil {
+	m := known(&ctx)
+	if m == nil || len(opts) > 0 || m.mortal && ctx.Err() != nil {
 		return doSlowly(ctx, op, opts)
 	}
 	if err := op(m); err != nil {
