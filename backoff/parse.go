@@ -27,8 +27,8 @@ import (
 //	recommended latency=100ms max=30s
 //
 // factor and degree may be left out and are 2 then; max left out or none means no cap (recommended: left out, latency is
-// 100ms and max 30s); max_exponent is 10 and attempts of slotted 16. jitter is none, full, equal, proportional or additive, the last two with
-// a width (width=0.2 is 20 %); random, slotted and the decorrelated ones have no jitter but their own. attempts=5 ends
+// 100ms and max 30s); max_exponent is 10 and attempts of slotted 16. jitter is none, full, equal, proportional or additive, the last
+// two with a width (width=0.2 is 20 %); random, slotted and the decorrelated ones have no jitter but their own. attempts=5 ends
 // any policy, the first call included. Policies are put together as in Go:
 //
 //	first_now(SPEC)    then(SPEC; 3; SPEC)    max(SPEC; SPEC)    sum(SPEC; SPEC)    limit(SPEC; 5)

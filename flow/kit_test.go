@@ -120,10 +120,11 @@ func (d *diary[T]) lane(name string, w Worker[T]) Lane[T] {
 	})}
 }
 
-// options returns what notes everything; the test adds the rest.
+// options returns what notes everything, without timeouts; the test adds the rest.
 func (d *diary[T]) options(lanes ...Lane[T]) Options[T] {
 	return Options[T]{
-		Lanes: lanes,
+		Lanes:   lanes,
+		Control: control.Config{Timeout: -1},
 		Settled: func(it Item[T], s Settlement) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -191,15 +192,11 @@ func mustRun[T any](t testing.TB, o Options[T], p Producer[T]) {
 
 func mustSender[T any](t testing.TB, o Options[T]) *Sender[T] {
 	t.Helper()
-	s, err := newSender(o, testMachine(t, o.Control))
+	s, err := New(o)
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
 	return s
-}
-
-func testMachine(t testing.TB, c control.Config) machine {
-	return newFifo(4, c.Timeout)
 }
 
 var errRefused = errors.New("no")

@@ -32,7 +32,8 @@ func ValidName(name string) bool {
 // CheckName returns the error of operation op for a name that is not valid, else nil. dirOK lets "." pass.
 func CheckName(op, name string, dirOK bool) error {
 	if !ValidName(name) || name == "." && !dirOK {
-		return &fs.PathError{Op: op, Path: name, Err: fmt.Errorf("name must stay beneath the directory: no leading slash, no empty, . or .. part: %w", fs.ErrInvalid)}
+		const rule = "a name stays beneath the directory: no slash before it, no part that is empty, . or .."
+		return &fs.PathError{Op: op, Path: name, Err: fmt.Errorf("%s: %w", rule, fs.ErrInvalid)}
 	}
 	return nil
 }

@@ -91,11 +91,22 @@ func (p Cenkalti) Next(s backoff.State, src rand.Source) (time.Duration, backoff
 // Bounds implements backoff.Bounder.
 func (p Cenkalti) Bounds(n int) (lowest, mean, highest time.Duration) {
 	interval := p.interval(step(n))
+	if p.Compat && wraps(p.spread(interval)) {
+		return anything()
+	}
 	return ordered(p.at(interval, 0), p.at(interval, .5), p.at(interval, largest))
 }
 
 // largest is the highest float below 1: what a draw can come to at most.
 const largest = 1 - 1.0/(1<<53)
+
+// wraps reports that a range of floats is not all within an int64, so that with Compat its draws may be anything.
+func wraps(low, high float64) bool {
+	return !(low >= math.MinInt64 && high < math.MaxInt64 && high >= math.MinInt64 && low < math.MaxInt64)
+}
+
+// anything is the bounds of draws that wrap.
+func anything() (lowest, mean, highest time.Duration) { return math.MinInt64, 0, math.MaxInt64 }
 
 // ordered puts three waits in order, for ranges that a negative setting has turned round.
 func ordered(a, b, c time.Duration) (lowest, mean, highest time.Duration) {

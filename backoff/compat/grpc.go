@@ -69,6 +69,9 @@ func (p GRPC) Next(s backoff.State, src rand.Source) (time.Duration, backoff.Sta
 // Bounds implements backoff.Bounder.
 func (p GRPC) Bounds(n int) (lowest, mean, highest time.Duration) {
 	k := step(n)
+	if x := p.interval(k); p.Compat && k > 0 && wraps(x*(1-p.Jitter), x*(1+p.Jitter)) {
+		return anything()
+	}
 	return ordered(p.at(k, 0), p.at(k, .5), p.at(k, largest))
 }
 

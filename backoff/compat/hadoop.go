@@ -252,7 +252,7 @@ func hadoopTime(t int64, k int, limit int64, compat bool, u float64) int64 {
 	case compat:
 		x = min(t*(1<<(k&63)), limit)
 	default:
-		x = min(doubled(max(t, 0), uint32(min(k, 63))), limit)
+		x = min(doubled(max(t, 0), uint32(min(k, 63))), max(limit, 0))
 	}
 	return javaLong(float64(float64(x) * float64(u+.5)))
 }

@@ -69,9 +69,10 @@ func (p Jpillora) Next(s backoff.State, src rand.Source) (time.Duration, backoff
 // Bounds implements backoff.Bounder.
 func (p Jpillora) Bounds(n int) (lowest, mean, highest time.Duration) {
 	low, high, factor := p.settings()
+	jittered := p.Jitter
 	p.Jitter = false
 	top := p.ForAttempt(float64(step(n)), 0)
-	if low >= high || top <= low {
+	if low >= high || top <= low || !jittered {
 		return top, top, top
 	}
 	// Uniform from low to the interval that is not yet cut; the share above high sits on it.

@@ -74,6 +74,9 @@ func (p KubernetesWait) Bounds(n int) (lowest, mean, highest time.Duration) {
 		d = p.cut(d)
 		return d, d, d
 	}
+	if p.Compat && wraps(float64(d), float64(d)+p.Jitter*float64(d)) {
+		return anything()
+	}
 	at := func(u float64) time.Duration { return p.cut(jitter(d, p.Jitter, u, p.Compat)) }
 	return ordered(at(0), at(.5), at(largest))
 }
@@ -160,6 +163,9 @@ func (p KubernetesJitter) at(u float64) time.Duration {
 
 // Bounds implements backoff.Bounder.
 func (p KubernetesJitter) Bounds(int) (lowest, mean, highest time.Duration) {
+	if d := float64(p.Duration); p.Compat && wraps(d, d+max(p.MaxFactor, 1)*d) {
+		return anything()
+	}
 	return ordered(p.at(0), p.at(.5), p.at(largest))
 }
 

@@ -20,15 +20,14 @@ type KubernetesExponential struct {
 }
 
 func (p KubernetesExponential) wait(n uint32) time.Duration {
-	x := float64(p.Base) * math.Exp2(float64(n))
-	if x > math.MaxInt64 || !p.Compat && x >= math.MaxInt64 {
-		return p.Max
+	x, d := float64(p.Base)*math.Exp2(float64(n)), p.Max
+	if x < math.MaxInt64 || p.Compat && x == math.MaxInt64 { // the float is 2^63
+		d = min(duration(x, true), p.Max)
 	}
-	if d := min(duration(x, true), p.Max); p.Compat {
+	if p.Compat {
 		return d
-	} else {
-		return max(d, 0)
 	}
+	return max(d, 0)
 }
 
 // Next implements backoff.Policy.

@@ -40,6 +40,11 @@ func (p Resilience4j) Delay(attempt int, random float64) (time.Duration, error) 
 }
 
 func (p Resilience4j) at(n uint32, random float64) time.Duration {
+	return p.draw(p.interval(n), random)
+}
+
+// interval repeats the original's steps, in milliseconds.
+func (p Resilience4j) interval(n uint32) int64 {
 	x := p.Initial.Milliseconds()
 	for range min(n, maxIterations) {
 		next := javaLong(float64(float64(x) * p.Multiplier))
@@ -48,6 +53,10 @@ func (p Resilience4j) at(n uint32, random float64) time.Duration {
 		}
 		x = next
 	}
+	return x
+}
+
+func (p Resilience4j) draw(x int64, random float64) time.Duration {
 	if p.Random {
 		delta := float64(p.Randomization * float64(x))
 		low, high := float64(x)-delta, float64(x)+delta
@@ -77,8 +86,9 @@ func (p Resilience4j) Bounds(n int) (lowest, mean, highest time.Duration) {
 	if p.Validate() != nil {
 		return 0, 0, 0
 	}
-	k := step(n)
-	return ordered(p.at(k, 0), middle(func(u float64) time.Duration { return p.at(k, u) }), p.at(k, largest))
+	x := p.interval(step(n))
+	at := func(u float64) time.Duration { return p.draw(x, u) }
+	return ordered(at(0), middle(at), at(largest))
 }
 
 // middle is the mean of a wait that depends on one uniform draw, from 2000 evenly spaced ones.

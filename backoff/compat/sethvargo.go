@@ -118,10 +118,12 @@ func (p Sethvargo) Bounds(n int) (lowest, mean, highest time.Duration) {
 	highest = lowest
 	const cells = 2000
 	values := slices.Repeat([]time.Duration{lowest}, cells)
-	for _, w := range p.Wrappers {
+	strides := [...]int{1, 919, 607, 1201, 1733} // with no factor in common with cells: they keep several jitters apart
+	for k, w := range p.Wrappers {
 		lowest, highest = w.low(lowest), w.high(highest)
-		for i := range values { // a stride that has no factor with cells keeps several jitters apart
-			values[i] = w.apply(values[i], backoff.State{}, fixed(uint64(i*919%cells)*(math.MaxUint64/cells)))
+		for i := range values {
+			u := i * strides[k%len(strides)] % cells
+			values[i] = w.apply(values[i], backoff.State{}, fixed(uint64(2*u+1)*(math.MaxUint64/(2*cells))))
 		}
 	}
 	sum := 0.0

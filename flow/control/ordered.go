@@ -7,9 +7,8 @@ const maxPlace = 1 << 31
 
 // enlist puts a at the end of the lane's run.
 func (m *Machine) enlist(l *lane, a *attempt) {
-	if l.oldest == nil && l.place >= maxPlace {
-		l.run++
-		l.place = 0
+	if l.run == 0 || l.oldest == nil && l.place >= maxPlace {
+		m.newRun(l)
 	}
 	a.ordered = true
 	a.run, a.place = l.run, l.place
@@ -48,11 +47,16 @@ func (m *Machine) inOrder(l *lane, out []Command) []Command {
 		}
 	}
 	if l.oldest == nil && l.broken {
-		l.run++
-		l.place = 0
+		m.newRun(l)
 		l.broken, l.halted = false, false
 	}
 	return out
+}
+
+// newRun gives l a run that no lane has had, also if its number comes and goes.
+func (m *Machine) newRun(l *lane) {
+	m.runs++
+	l.run, l.place = m.runs, 0
 }
 
 // consequence puts back an item that failed because one before it in the run did: no fault of its own or of
@@ -64,8 +68,7 @@ func (m *Machine) consequence(a *attempt, out []Command) []Command {
 	if a.outcome == Delivered && it.state == isDone {
 		m.duplicates++
 	}
-	it.interrupt()
-	m.again(it, nil)
+	m.put(it, nil)
 	m.freeAttempt(a)
 	out = m.refuse(it, out)
 	m.release(it)

@@ -29,7 +29,7 @@ const (
 type Call struct {
 	N    int // the first is 1
 	Op   Op
-	Path string // absolute; of a rename: the new one
+	Path string // absolute; of a rename: the new one; of an open file: its name now
 	From string // of a rename: the old path
 	Size int    // bytes read or written; of a truncate: the new length
 	Err  error

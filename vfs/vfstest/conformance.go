@@ -30,10 +30,11 @@ func TestFS(t *testing.T, make func(t *testing.T) Harness) {
 		name string
 		run  func(*testing.T, *bench)
 	}{
-		{"names", testNames}, {"open", testOpen}, {"flags", testFlags}, {"offset", testOffset}, {"truncate", testTruncate}, {"closed", testClosed},
-		{"symlinks", testSymlinks}, {"not regular", testNotRegular}, {"stat", testStat}, {"entries", testEntries}, {"make directory", testMakeDir},
-		{"rename", testRename}, {"rename between directories", testRenameBetween}, {"rename new", testRenameNew}, {"rename an open file", testRenameOpen},
-		{"remove", testRemove}, {"lock", testLock},
+		{"names", testNames}, {"open", testOpen}, {"flags", testFlags}, {"offset", testOffset}, {"truncate", testTruncate},
+		{"closed", testClosed}, {"symlinks", testSymlinks}, {"not regular", testNotRegular}, {"stat", testStat},
+		{"entries", testEntries}, {"make directory", testMakeDir}, {"rename", testRename},
+		{"rename between directories", testRenameBetween}, {"rename new", testRenameNew},
+		{"rename an open file", testRenameOpen}, {"remove", testRemove}, {"lock", testLock},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h := make(t)

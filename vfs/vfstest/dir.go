@@ -92,7 +92,8 @@ func (d *dir) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error
 		if err != nil {
 			return err
 		}
-		f = &file{m: d.m, node: n, flag: flag, name: last, path: d.full(name)}
+		n.path = d.full(name)
+		f = &file{m: d.m, node: n, flag: flag, name: last}
 		return nil
 	})
 	if err != nil {
@@ -198,6 +199,7 @@ func (d *dir) move(oldName string, to vfs.Dir, newName string, replace bool) err
 		if there != nil {
 			there.links--
 		}
+		n.path = c.Path
 		d.m.note(change{dir: into, name: newLast, node: n}, change{dir: from, name: last, node: n, gone: true})
 		return nil
 	})

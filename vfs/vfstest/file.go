@@ -11,28 +11,28 @@ import (
 
 // file is an open file of a Mem; m.mu guards it.
 type file struct {
-	m          *Mem
-	node       *node
-	flag       int
-	name, path string
-	offset     int64
-	closed     bool
+	m      *Mem
+	node   *node
+	flag   int
+	name   string
+	offset int64
+	closed bool
 }
 
 // may says whether the file is open, and for reading or writing.
 func (f *file) may(op string, writes bool) error {
 	if f.closed {
-		return pathError(op, f.path, fs.ErrClosed)
+		return pathError(op, f.node.path, fs.ErrClosed)
 	}
 	access := f.flag & (os.O_RDONLY | os.O_WRONLY | os.O_RDWR)
 	if writes && access == os.O_RDONLY || !writes && access == os.O_WRONLY {
-		return pathError(op, f.path, syscall.EBADF)
+		return pathError(op, f.node.path, syscall.EBADF)
 	}
 	return nil
 }
 
 func (f *file) Read(p []byte) (n int, err error) {
-	err = f.m.call(OpRead, f.path, false, func(c *Call, _ *Fault) error {
+	err = f.m.call(OpRead, f.node.path, false, func(c *Call, _ *Fault) error {
 		if err := f.may("read", false); err != nil {
 			return err
 		}
@@ -50,12 +50,12 @@ func (f *file) Read(p []byte) (n int, err error) {
 }
 
 func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
-	err = f.m.call(OpRead, f.path, false, func(c *Call, _ *Fault) error {
+	err = f.m.call(OpRead, f.node.path, false, func(c *Call, _ *Fault) error {
 		if err := f.may("read", false); err != nil {
 			return err
 		}
 		if off < 0 {
-			return pathError("read", f.path, fs.ErrInvalid)
+			return pathError("read", f.node.path, fs.ErrInvalid)
 		}
 		if off < int64(len(f.node.data.b)) {
 			n = copy(p, f.node.data.b[off:])
@@ -70,7 +70,7 @@ func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 func (f *file) Write(p []byte) (n int, err error) {
-	err = f.m.callWith(OpWrite, f.path, true, func(c *Call, fault *Fault) error {
+	err = f.m.callWith(OpWrite, f.node.path, true, func(c *Call, fault *Fault) error {
 		if err := f.may("write", true); err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (f *file) Write(p []byte) (n int, err error) {
 		f.offset += int64(n)
 		c.Size = n
 		if fault != nil {
-			return pathError("write", f.path, fault.Err)
+			return pathError("write", f.node.path, fault.Err)
 		}
 		return nil
 	})
@@ -99,7 +99,7 @@ func (f *file) Seek(offset int64, whence int) (int64, error) {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
 	if f.closed {
-		return 0, pathError("seek", f.path, fs.ErrClosed)
+		return 0, pathError("seek", f.node.path, fs.ErrClosed)
 	}
 	switch whence {
 	case io.SeekCurrent:
@@ -108,16 +108,16 @@ func (f *file) Seek(offset int64, whence int) (int64, error) {
 		offset += int64(len(f.node.data.b))
 	}
 	if offset < 0 || whence < io.SeekStart || whence > io.SeekEnd {
-		return 0, pathError("seek", f.path, fs.ErrInvalid)
+		return 0, pathError("seek", f.node.path, fs.ErrInvalid)
 	}
 	f.offset = offset
 	return offset, nil
 }
 
 func (f *file) Stat() (info vfs.Info, err error) {
-	err = f.m.call(OpStat, f.path, false, func(*Call, *Fault) error {
+	err = f.m.call(OpStat, f.node.path, false, func(*Call, *Fault) error {
 		if f.closed {
-			return pathError("stat", f.path, fs.ErrClosed)
+			return pathError("stat", f.node.path, fs.ErrClosed)
 		}
 		info = f.node.info(f.name)
 		return nil
@@ -126,12 +126,12 @@ func (f *file) Stat() (info vfs.Info, err error) {
 }
 
 func (f *file) Truncate(size int64) error {
-	return f.m.call(OpTruncate, f.path, true, func(c *Call, _ *Fault) error {
+	return f.m.call(OpTruncate, f.node.path, true, func(c *Call, _ *Fault) error {
 		if err := f.may("truncate", true); err != nil {
 			return err
 		}
 		if size < 0 {
-			return pathError("truncate", f.path, fs.ErrInvalid)
+			return pathError("truncate", f.node.path, fs.ErrInvalid)
 		}
 		c.Size = int(size)
 		f.node.truncate(int(size))
@@ -141,13 +141,13 @@ func (f *file) Truncate(size int64) error {
 }
 
 func (f *file) Sync() error {
-	return f.m.callWith(OpSync, f.path, true, func(_ *Call, fault *Fault) error {
+	return f.m.callWith(OpSync, f.node.path, true, func(_ *Call, fault *Fault) error {
 		if f.closed {
-			return pathError("sync", f.path, fs.ErrClosed)
+			return pathError("sync", f.node.path, fs.ErrClosed)
 		}
 		f.node.sync(fault != nil)
 		if fault != nil {
-			return pathError("sync", f.path, fault.Err)
+			return pathError("sync", f.node.path, fault.Err)
 		}
 		return nil
 	})
@@ -157,7 +157,7 @@ func (f *file) Close() error {
 	f.m.mu.Lock()
 	defer f.m.mu.Unlock()
 	if f.closed {
-		return pathError("close", f.path, fs.ErrClosed)
+		return pathError("close", f.node.path, fs.ErrClosed)
 	}
 	f.closed = true
 	return nil

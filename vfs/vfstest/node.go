@@ -14,6 +14,7 @@ type node struct {
 	links         uint64
 	born, changed time.Time
 	target        string // of a symlink
+	path          string // of a file that was opened: by which name, or what it was renamed to since
 	locked        bool
 
 	// A regular file.

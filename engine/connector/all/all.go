@@ -7,11 +7,13 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/drop"
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/connector/spooldir"
 )
 
 // Components returns the built-in components in a new slice, in the order in which the reference lists them.
 func Components() []penstock.Component {
 	return []penstock.Component{
+		spooldir.Source(),
 		file.Component(),
 		http.Component(),
 		drop.Component(),

@@ -89,24 +89,25 @@ func parseHeader(b []byte) (version uint16, generation uint64, err error) {
 	return binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint64(b[12:]), nil
 }
 
-// sum is the checksum of a frame: it covers the file's generation and the frame's place in it, so that bytes of another
-// generation, or bytes that moved, are not taken for an entry.
-func sum(generation uint64, offset int64, length uint32, payload []byte) uint32 {
-	var where [20]byte
-	binary.LittleEndian.PutUint64(where[0:], generation)
-	binary.LittleEndian.PutUint64(where[8:], uint64(offset))
-	binary.LittleEndian.PutUint32(where[16:], length)
-	return crc32.Update(crc32.Checksum(where[:], castagnoli), castagnoli, payload)
+// summer computes the checksums of frames. They cover the file's generation and the frame's place in it, so that bytes of
+// another generation, or bytes that moved, are not taken for an entry.
+type summer struct{ where [20]byte } // a field, because what crc32 is given escapes to the heap
+
+func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
+	binary.LittleEndian.PutUint64(s.where[0:], generation)
+	binary.LittleEndian.PutUint64(s.where[8:], uint64(offset))
+	binary.LittleEndian.PutUint32(s.where[16:], uint32(len(payload)))
+	return crc32.Update(crc32.Checksum(s.where[:], castagnoli), castagnoli, payload)
 }
 
 // seal fills in the head of the frame that is b: frameHead bytes, then the payload.
-func seal(b []byte, generation uint64, offset int64) error {
+func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	n := len(b) - frameHead
 	if n > maxEntry {
 		return fmt.Errorf("an entry of %d bytes is more than the limit of %d: save fewer marks at once", n, maxEntry)
 	}
 	binary.LittleEndian.PutUint32(b, uint32(n))
-	binary.LittleEndian.PutUint32(b[4:], sum(generation, offset, uint32(n), b[frameHead:]))
+	binary.LittleEndian.PutUint32(b[4:], s.sum(generation, offset, b[frameHead:]))
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -30,7 +31,8 @@ type loaded struct {
 	good       int64 // where the last good frame ends
 	bad        error // why the frame at good is not; nil: the file ends there
 	nonsense   bool  // its checksum is right all the same
-	torn       bool  // nothing behind the bad frame is an entry: it is the last one, unfinished
+	sums       summer
+	torn       bool // nothing behind the bad frame is an entry: it is the last one, unfinished
 }
 
 // load reads a file to its end or to the first frame that is not good. The error is one of reading, of the header or of the
@@ -41,7 +43,7 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 		return nil, err
 	}
 	l := &loaded{st: newState(), size: info.Size}
-	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, l.size), readBuffer)
+	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, l.size), int(min(l.size, readBuffer)))
 	var head [headerSize]byte
 	if _, err := io.ReadFull(r, head[:]); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, errNotCheckpoint
@@ -83,14 +85,11 @@ func (l *loaded) frames(r *bufio.Reader) error {
 			l.bad = fmt.Errorf("its length of %d does not fit", n)
 			return nil
 		}
-		if int64(cap(payload)) < n {
-			payload = make([]byte, max(n, readBuffer))
-		}
-		payload = payload[:n]
+		payload = slices.Grow(payload[:0], int(n))[:n]
 		if _, err := io.ReadFull(r, payload); err != nil {
 			return err
 		}
-		if sum(l.generation, l.good, uint32(n), payload) != binary.LittleEndian.Uint32(head[4:]) {
+		if l.sums.sum(l.generation, l.good, payload) != binary.LittleEndian.Uint32(head[4:]) {
 			l.bad = errors.New("its checksum is wrong")
 			return nil
 		}
@@ -150,7 +149,7 @@ func (l *loaded) last(f vfs.File) (bool, error) {
 			return false, nil
 		}
 		payload := rest[at+frameHead:][:n]
-		if sum(l.generation, l.good+int64(at), uint32(n), payload) == binary.LittleEndian.Uint32(rest[at+4:]) {
+		if l.sums.sum(l.generation, l.good+int64(at), payload) == binary.LittleEndian.Uint32(rest[at+4:]) {
 			return false, nil
 		}
 	}

@@ -91,6 +91,7 @@ type snapshotWriter struct {
 	generation uint64
 	written    int64
 	buf        []byte
+	sums       summer
 	err        error
 }
 
@@ -124,7 +125,7 @@ func (w *snapshotWriter) frame(payload func([]byte) []byte) {
 	start := len(w.buf)
 	w.buf = payload(append(w.buf, make([]byte, frameHead)...))
 	if w.err == nil {
-		w.err = seal(w.buf[start:], w.generation, w.written+int64(start))
+		w.err = w.sums.seal(w.buf[start:], w.generation, w.written+int64(start))
 	}
 	if len(w.buf) >= readBuffer {
 		w.flush()

@@ -39,7 +39,7 @@ type lane struct {
 
 // Bytes that a snapshot takes for a thing beside its strings, at most: numbers, flags, lengths.
 const (
-	partCost     = 40
+	partCost     = 26
 	rangeCost    = 20
 	keyCost      = 20
 	laneCost     = 30

@@ -3,44 +3,48 @@
 package deadletter
 
 import (
-	"encoding/base64"
-	"strconv"
+	"encoding/json"
 	"time"
 	"unicode/utf8"
 
 	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/kit/ndjson"
 )
 
 // Version of the lines' form; docs/formats/dead-letters.md.
 const Version = 1
 
-// appendLine appends the letter as one line. The id comes second, so that a reader finds it without the record.
-func (l *Letter) appendLine(dst []byte, o Options, now time.Time) []byte {
-	text := func(key, value string) {
-		dst = append(append(append(dst, `,"`...), key...), `":`...)
-		dst = ndjson.AppendString(dst, value)
+// line is a letter as it is written, in this order: the id stands early, so that it is found without the record.
+type line struct {
+	Version      int       `json:"version"`
+	ID           string    `json:"id"`
+	Time         time.Time `json:"time"`
+	Pipeline     string    `json:"pipeline"`
+	Route        string    `json:"route"`
+	Reason       string    `json:"reason"`
+	Partition    string    `json:"partition"`
+	File         string    `json:"file"`
+	Position     string    `json:"position"`
+	Attempts     int       `json:"attempts"`
+	Worker       string    `json:"worker"`
+	Record       *string   `json:"record,omitempty"`
+	RecordBase64 []byte    `json:"record_base64,omitempty"`
+}
+
+// writeLine writes the letter as one line to a JSON encoder. A record that is not UTF-8 is written in base64, so that
+// every byte of it comes back.
+func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
+	out := line{
+		Version: Version, ID: l.ID, Time: now.UTC(), Pipeline: o.Pipeline, Route: o.Route, Reason: l.Reason,
+		Partition: l.Partition, File: l.File, Position: string(penstock.AppendPosition(nil, l.Position)),
+		Attempts: l.Attempts, Worker: l.Worker,
 	}
-	dst = append(dst, `{"version":1`...)
-	text("id", l.ID)
-	text("time", now.UTC().Format(time.RFC3339Nano))
-	text("pipeline", o.Pipeline)
-	text("route", o.Route)
-	text("reason", l.Reason)
-	text("partition", l.Partition)
-	text("file", l.File)
-	text("position", string(penstock.AppendPosition(nil, l.Position)))
-	dst = append(dst, `,"attempts":`...)
-	dst = strconv.AppendInt(dst, int64(l.Attempts), 10)
-	text("worker", l.Worker)
 	if utf8.Valid(l.Record) {
-		dst = append(dst, `,"record":`...)
-		dst = ndjson.AppendString(dst, l.Record)
+		text := string(l.Record)
+		out.Record = &text
 	} else {
-		dst = append(dst, `,"record_base64":"`...)
-		dst = append(base64.StdEncoding.AppendEncode(dst, l.Record), '"')
+		out.RecordBase64 = l.Record
 	}
-	return append(dst, '}', '\n')
+	return to.Encode(&out)
 }
 
 // FileName is the name of a route's file in the folder of dead letters: pipeline, a dot, route, a dot and ndjson. Of both names

@@ -4,7 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -33,7 +38,9 @@ type recentIDs struct {
 	max  int
 }
 
-func newRecentIDs(limit int) *recentIDs { return &recentIDs{set: make(map[idHash]struct{}), max: limit} }
+func newRecentIDs(limit int) *recentIDs {
+	return &recentIDs{set: make(map[idHash]struct{}), max: limit}
+}
 
 func (r *recentIDs) has(id idHash) bool {
 	_, ok := r.set[id]
@@ -54,10 +61,10 @@ func (r *recentIDs) add(id idHash) {
 	r.set[id] = struct{}{}
 }
 
-// repair removes what a kill or a power loss left half written at the end of f, puts the ids of its tail into known, and leaves
-// the offset at the end, which it returns. What it removes was never acknowledged: an acknowledged letter was durable, and
-// so was all before it.
-func repair(f vfs.File, known *recentIDs) (size int64, err error) {
+// repair removes what a kill or a power loss left half written at the end of f, learns the ids of its tail, and leaves the
+// offset at the end, which it returns. A line without an end is cut off: no Append had returned. Whole lines at the end that
+// are no letters are none of ours, or were damaged: they are moved into a file of their own, so that nothing is lost.
+func (s *Store) repair(f vfs.File) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
@@ -67,13 +74,20 @@ func repair(f vfs.File, known *recentIDs) (size int64, err error) {
 	if _, err := f.ReadAt(tail, from); err != nil && err != io.EOF {
 		return 0, err
 	}
-	good := len(tail)
+	torn := bytes.LastIndexByte(tail, '\n') + 1
+	good := torn
 	for good > 0 && !endsWhole(tail[:good]) {
 		good = bytes.LastIndexByte(tail[:good-1], '\n') + 1
 	}
+	ours := bytes.HasPrefix(tail[torn:], linePrefix[:min(len(linePrefix), len(tail)-torn)])
+	if good < torn || !ours {
+		if err := s.setAside(tail[good:]); err != nil {
+			return 0, err
+		}
+	}
 	for line := range bytes.Lines(tail[:good]) {
 		if id, ok := idOf(line); ok {
-			known.add(hashOf(id))
+			s.known.add(hashOf(id))
 		}
 	}
 	size = from + int64(good)
@@ -84,6 +98,35 @@ func repair(f vfs.File, known *recentIDs) (size int64, err error) {
 	}
 	_, err = f.Seek(size, io.SeekStart)
 	return size, err
+}
+
+// linePrefix begins every line of this version.
+var linePrefix = []byte(`{"version":1,"id":"`)
+
+// asides bounds the search for a free name.
+const asides = 1000
+
+// setAside writes text into a new file beside the store's.
+func (s *Store) setAside(text []byte) error {
+	for n := 1; n <= asides; n++ {
+		name := fmt.Sprintf("%s.aside-%d", s.name, n)
+		f, err := s.dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if _, err = f.Write(text); err == nil {
+			err = f.Sync()
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		s.aside = filepath.Join(s.dir.Path(), name)
+		return s.dir.Sync()
+	}
+	return fmt.Errorf("%d files that were set aside stand beside it; look at them and move them away", asides)
 }
 
 // endsWhole says whether the last line of text is whole.
@@ -98,6 +141,11 @@ func endsWhole(text []byte) bool {
 
 // idOf reads the id of a whole line.
 func idOf(line []byte) (string, bool) {
+	if rest, ok := bytes.CutPrefix(line, linePrefix); ok && bytes.HasSuffix(line, []byte("}\n")) { // the fast way
+		if id, _, ok := bytes.Cut(rest, []byte(`"`)); ok && bytes.IndexByte(id, '\\') < 0 {
+			return string(id), json.Valid(line)
+		}
+	}
 	var letter struct {
 		ID *string `json:"id"`
 	}

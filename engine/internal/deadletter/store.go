@@ -7,7 +7,9 @@
 package deadletter
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -55,7 +57,8 @@ type Store struct {
 	file  vfs.File      // nil: to be opened again
 	size  int64         // of what is durable
 	known *recentIDs
-	buf   []byte
+	buf   bytes.Buffer
+	aside string // see SetAside
 	over  bool
 }
 
@@ -77,12 +80,15 @@ func (s *Store) path() string { return filepath.Join(s.dir.Path(), s.name) }
 // Path names the file, for messages.
 func (s *Store) Path() string { return s.path() }
 
+// SetAside names the file into which Open moved an end of the store that it could not read, for a warning; "" as a rule.
+func (s *Store) SetAside() string { return s.aside }
+
 func (s *Store) open() error {
 	f, err := s.dir.OpenFile(s.name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	size, err := repair(f, s.known)
+	size, err := s.repair(f)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -116,22 +122,28 @@ func (s *Store) append(letters []Letter) error {
 		return errClosed
 	}
 	now := time.Now()
-	s.buf = s.buf[:0]
+	s.buf.Reset()
+	to := json.NewEncoder(&s.buf)
+	to.SetEscapeHTML(false)
 	var added []idHash
+	twice := make(map[idHash]bool, len(letters))
 	for i := range letters {
 		id := hashOf(letters[i].ID)
-		if s.known.has(id) {
+		if s.known.has(id) || twice[id] {
 			continue
 		}
+		twice[id] = true
 		added = append(added, id)
-		s.buf = letters[i].appendLine(s.buf, s.o, now)
+		if err := letters[i].writeLine(to, s.o, now); err != nil {
+			return err
+		}
 	}
-	if len(s.buf) == 0 {
+	if s.buf.Len() == 0 {
 		return nil
 	}
-	if s.size+int64(len(s.buf)) > s.o.MaxBytes {
+	if s.size+int64(s.buf.Len()) > s.o.MaxBytes {
 		return fmt.Errorf("%w: %d bytes are there and %d more do not fit dead_letters.max, %v; look at the reasons, move the file away "+
-			"or raise the option, and start again", ErrFull, s.size, len(s.buf), penstock.Size(s.o.MaxBytes))
+			"or raise the option, and start again", ErrFull, s.size, s.buf.Len(), penstock.Size(s.o.MaxBytes))
 	}
 	if err := s.write(); err != nil {
 		return err
@@ -150,7 +162,7 @@ func (s *Store) write() (err error) {
 			return err
 		}
 	}
-	if _, err = s.file.Write(s.buf); err == nil {
+	if _, err = s.file.Write(s.buf.Bytes()); err == nil {
 		err = s.file.Sync()
 	}
 	if err != nil {
@@ -158,7 +170,7 @@ func (s *Store) write() (err error) {
 		s.file = nil
 		return errors.Join(err, f.Close())
 	}
-	s.size += int64(len(s.buf))
+	s.size += int64(s.buf.Len())
 	return nil
 }
 

@@ -93,7 +93,8 @@ type buried struct {
 // the stretch of this file just before c.Next, takes what it can; one that holds other files takes only a whole sealed
 // file, or a seal without bytes. After an error (io.ErrUnexpectedEOF: f has less than Size bytes) b and c are as before.
 func (l *Filler) Fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
-	data, spans, origins, graves, before := len(b.Data), len(b.Spans), b.Origins, len(l.buried), *c
+	data, spans, origins, added := len(b.Data), len(b.Spans), b.Origins, b.Added
+	graves, before := len(l.buried), *c
 	last := penstock.Span{}
 	if spans > 0 {
 		last = b.Spans[spans-1]
@@ -108,7 +109,8 @@ func (l *Filler) Fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
 		if spans > 0 {
 			b.Spans[spans-1] = last
 		}
-		b.Data, b.Spans, b.Origins, l.buried, *c = b.Data[:data], b.Spans[:spans], origins, l.buried[:graves], before
+		b.Data, b.Spans, b.Origins, b.Added = b.Data[:data], b.Spans[:spans], origins, added
+		l.buried, *c = l.buried[:graves], before
 		return NoRoom, err
 	}
 	return res, nil
@@ -180,6 +182,7 @@ func (l *Filler) stretch(b *penstock.Batch, c *Cursor, f File, end int64, closed
 			}
 		case have > d.n && closed:
 			b.Data = append(b.Data[:base+have], '\n')
+			b.Added++
 			add(b, c, f, int64(have-d.n), have-d.n+1, 1, false)
 			return false, nil
 		default:

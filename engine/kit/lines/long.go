@@ -30,7 +30,7 @@ func (e *LongRecordError) Error() string {
 // behind b.Data: a piece of it, or all of it as a dead letter. more is false when its end is not there yet.
 func (l *Filler) long(b *penstock.Batch, c *Cursor, f File, end int64, closed bool) (more bool, err error) {
 	base, size := len(b.Data), int64(l.MaxRecord)
-	next := size
+	next, added := size, 1
 	if l.Bury {
 		stop, found, err := l.search(b, c, f, end)
 		if err != nil || !found && !closed {
@@ -39,10 +39,12 @@ func (l *Filler) long(b *penstock.Batch, c *Cursor, f File, end int64, closed bo
 		size = stop - c.Next
 		if next = size; found {
 			next++
+			added = 0
 		}
 		l.buried = append(l.buried, buried{span: len(b.Spans), size: size})
 	}
 	b.Data = append(b.Data[:base+l.MaxRecord], '\n')
+	b.Added += added
 	add(b, c, f, next, l.MaxRecord+1, 1, true)
 	return true, nil
 }

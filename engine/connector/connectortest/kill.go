@@ -1,0 +1,116 @@
+package connectortest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+)
+
+// sinkCancelled ends contexts before and while Delivers run. What failed is delivered again in the next run; with
+// exactly once, what a failed run left behind must not stay.
+func sinkCancelled(t *testing.T, c SinkCase) {
+	const rounds, seed = 12, 4
+	r := c.Start(t)
+	l := live(t, r, "")
+	random := randomFrom(t, seed)
+	enough := errors.New("enough")
+	each := min(l.atOnce(), 6)
+	next := 0
+	for range rounds {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		wait := time.Duration(random.IntN(3)) * 300 * time.Microsecond
+		timer := time.AfterFunc(wait, func() { cancel(enough) })
+		if wait == 0 {
+			cancel(enough)
+		}
+		for pending := true; pending; {
+			var batches []*penstock.Batch
+			for n := range each {
+				batches = append(batches, l.batch(next+n))
+			}
+			began := time.Now()
+			all := l.deliver(ctx, batches, nil)
+			if took := time.Since(began); took > wait+tooLate {
+				t.Errorf("Deliver returned %v after its context had ended", took-wait)
+			}
+			pending = l.again(all, &next)
+			ctx = t.Context()
+		}
+		timer.Stop()
+		cancel(enough)
+	}
+	l.end()
+	check(t, r, l.ordered(), !c.ExactlyOnce, texts(0, next))
+}
+
+// again moves next behind what was delivered, and says whether something was not. On an ordered lane nothing behind a
+// failure may have been delivered; elsewhere the whole round comes again, which repeats.
+func (l *life) again(all []attempt, next *int) bool {
+	l.t.Helper()
+	failed := -1
+	for n, a := range all {
+		if a.err != nil && failed < 0 {
+			failed = n
+		}
+		if a.err == nil && failed >= 0 && l.ordered() {
+			l.t.Fatalf("place %d was delivered though place %d had failed: %v", n, failed, all[failed].err)
+		}
+	}
+	switch {
+	case failed < 0:
+		*next += len(all)
+		return false
+	case l.ordered():
+		*next += failed
+	}
+	return true
+}
+
+// sinkKilled ends the process after every batch, with a checkpoint that holds everything or lags one batch behind, and
+// goes on in the next process from there.
+func sinkKilled(t *testing.T, c SinkCase) {
+	r := c.Start(t)
+	place := ""
+	next := 0
+	ordered := false
+	for cycle := range 16 {
+		l := live(t, r, place)
+		ordered = l.ordered()
+		place = l.place // a checkpoint has the start before the first Deliver
+		for n := range 1 + cycle%3 {
+			l.must(l.batch(next))
+			if n < cycle%3 || cycle%2 == 0 {
+				place = l.place
+				next++
+			}
+		}
+		l.end()
+	}
+	l := live(t, r, place)
+	l.must(l.batch(next))
+	l.end()
+	check(t, r, ordered, !c.ExactlyOnce, texts(0, next+1))
+}
+
+func sinkCloses(t *testing.T, c SinkCase) {
+	r := c.Start(t)
+	l := live(t, r, "")
+	l.must(l.batch(0))
+	if s, ok := l.sink.(penstock.Syncer); ok {
+		if err := s.Sync(t.Context()); err != nil {
+			t.Errorf("Sync: %v", err)
+		}
+	}
+	l.end()
+	if err := l.sink.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	unopened := r.New(t, NewHost(t))
+	if err := unopened.Close(); err != nil {
+		t.Errorf("Close of a sink that was never opened: %v", err)
+	}
+	check(t, r, l.ordered(), false, texts(0, 1))
+}

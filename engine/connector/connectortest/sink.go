@@ -1,0 +1,359 @@
+package connectortest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// SinkCase says how to make a sink and how to see what its receiver has.
+type SinkCase struct {
+	// Start makes a receiver that holds nothing; it is called once for each check.
+	Start func(t *testing.T) Receiver
+	// ExactlyOnce: after a kill nothing is held twice, given the Place that was saved. Else it may be.
+	ExactlyOnce bool
+}
+
+// Receiver is where a sink delivers to.
+type Receiver struct {
+	// New makes the sink anew over the same receiver, as a new process does.
+	New func(t *testing.T, h *Host) penstock.Sink
+	// Received returns the text of each record that the receiver holds, in its order. nil: it keeps nothing.
+	Received func(t *testing.T) []string
+}
+
+// Sink runs the suite over a sink. It checks that Open gives lanes with names of their own; that what is delivered, on all
+// lanes and by as many goroutines at once as their limits allow (at most 16), in any order of arrival, is held by the
+// receiver once, on ordered lanes in the order of places, though each arena is poisoned after its last Deliver; that pieces
+// deliver exactly their kept records, and batches of none do no harm; that a Deliver whose context ends returns soon, and
+// after it the next run takes everything; that a process that ends after any batch, with the checkpoint up to date or one
+// batch behind, loses nothing in the next one and, if the case says so, doubles nothing; that Close may be called twice.
+func Sink(t *testing.T, c SinkCase) {
+	t.Helper()
+	for _, check := range []struct {
+		name string
+		run  func(*testing.T, SinkCase)
+	}{
+		{"delivers at once", sinkDelivers},
+		{"arrivals in any order", sinkReversed},
+		{"pieces and dropped records", sinkPieces},
+		{"contexts that end", sinkCancelled},
+		{"killed between calls", sinkKilled},
+		{"closes twice", sinkCloses},
+	} {
+		t.Run(check.name, func(t *testing.T) { check.run(t, c) })
+	}
+}
+
+// records of a batch of the suite.
+const perBatch = 5
+
+// textOf is what record i of batch n says; sizes differ, a few are large.
+func textOf(n, i int) string {
+	size := (n*31 + i*17) % 90
+	if n%11 == 3 && i == 0 {
+		size = 100_000
+	}
+	return fmt.Sprintf("batch %03d record %d %s", n, i, strings.Repeat("abcdefghij", size/10))
+}
+
+// life is one process of a sink.
+type life struct {
+	t     *testing.T
+	host  *Host
+	sink  penstock.Sink
+	lanes []penstock.Lane
+	pool  *penstock.Pool
+	run   uint32
+	place string // as a checkpoint would hold it
+	ids   uint64
+}
+
+// live opens the sink at a place.
+func live(t *testing.T, r Receiver, place string) *life {
+	t.Helper()
+	l := &life{t: t, host: NewHost(t), pool: &penstock.Pool{Poison: true}, place: place}
+	l.sink = r.New(t, l.host)
+	var mu sync.Mutex
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := l.sink.Open(ctx, penstock.SinkOptions{Pipeline: "suite", Route: "main", Place: place, Lanes: func(lanes []penstock.Lane) {
+		mu.Lock()
+		defer mu.Unlock()
+		l.lanes = slices.Clone(lanes)
+	}})
+	if err != nil {
+		t.Fatalf("Open: %v", err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(l.lanes) == 0 {
+		t.Fatal("Open returned and has given no lanes")
+	}
+	names := make(map[string]bool)
+	for _, lane := range l.lanes {
+		if lane.Name == "" || names[lane.Name] || lane.Worker == nil {
+			t.Fatalf("lane %q has no name of its own or no worker", lane.Name)
+		}
+		names[lane.Name] = true
+	}
+	if p, ok := l.sink.(penstock.Placed); ok {
+		l.place = p.StartPlace()
+		if place != "" && l.place != place {
+			t.Errorf("StartPlace is %q after Open at %q", l.place, place)
+		}
+	}
+	return l
+}
+
+func (l *life) end() {
+	l.t.Helper()
+	if err := l.host.Stop(); err != nil {
+		l.t.Errorf("goroutine of the sink: %v", err)
+	}
+	if err := l.sink.Close(); err != nil {
+		l.t.Errorf("Close: %v", err)
+	}
+}
+
+// batch makes batch n, encoded as the engine does it.
+func (l *life) batch(n int) *penstock.Batch {
+	l.t.Helper()
+	b := l.raw(n)
+	l.encode(b)
+	return b
+}
+
+func (l *life) raw(n int) *penstock.Batch {
+	b := l.pool.Get(penstock.Limits{})
+	for i := range perBatch {
+		b.Data = append(append(b.Data, textOf(n, i)...), '\n')
+	}
+	b.Origins = perBatch
+	from := int64(n) << 32
+	b.Spans = append(b.Spans, penstock.Span{
+		Part:  &penstock.Partition{ID: "suite", Name: "suite"},
+		Range: penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: from + int64(len(b.Data))}},
+		Bytes: len(b.Data),
+	})
+	return b
+}
+
+func (l *life) encode(b *penstock.Batch) {
+	l.t.Helper()
+	if e, ok := l.sink.(penstock.Encoder); ok && b.Kept() > 0 {
+		if err := b.Encode(e); err != nil {
+			l.t.Fatalf("Encode: %v", err)
+		}
+	}
+}
+
+// attempt is one Deliver of the suite.
+type attempt struct {
+	lane   int
+	batch  *penstock.Batch
+	report flow.Report
+	err    error
+}
+
+// ordered says whether all goes through one ordered lane.
+func (l *life) ordered() bool { return len(l.lanes) == 1 && l.lanes[0].Limits.Ordered }
+
+// atOnce is how many Delivers of one lane run at once.
+func (l *life) atOnce() int {
+	const most = 16
+	if n := l.lanes[0].Limits.InFlight; n > 0 {
+		return min(n, most)
+	}
+	return most
+}
+
+// deliver runs one Deliver for each batch, at most atOnce a lane and in that many goroutines, started in the order
+// given by starts (indexes of batches; nil: in order), as one run on ordered lanes. It releases the batches.
+func (l *life) deliver(ctx context.Context, batches []*penstock.Batch, starts []int) []attempt {
+	l.t.Helper()
+	all := make([]attempt, len(batches))
+	var wg sync.WaitGroup
+	room := make([]chan struct{}, len(l.lanes))
+	for i := range room {
+		room[i] = make(chan struct{}, l.atOnce())
+	}
+	for k := range batches {
+		n := k
+		if starts != nil {
+			n = starts[k]
+		}
+		a := &all[n]
+		a.lane, a.batch = n%len(l.lanes), batches[n]
+		l.ids++
+		at := penstock.Attempt{Value: a.batch, ID: l.ids, Number: 1, Run: l.run, Place: uint32(n / len(l.lanes))}
+		room[a.lane] <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room[a.lane] }()
+			a.report, a.err = l.lanes[a.lane].Worker.Deliver(ctx, at)
+			at.Value.Release()
+		})
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		l.t.Fatalf("Deliver had not returned after %v", patience)
+	}
+	l.run++
+	for n := range all {
+		if all[n].err == nil && all[n].report.Place != "" {
+			l.place = all[n].report.Place
+		}
+	}
+	return all
+}
+
+// must delivers and fails the test where one fails.
+func (l *life) must(batches ...*penstock.Batch) {
+	l.t.Helper()
+	for n, a := range l.deliver(l.t.Context(), batches, nil) {
+		if a.err != nil {
+			l.t.Fatalf("Deliver of batch %d: %v", n, a.err)
+		}
+	}
+}
+
+// check compares what the receiver holds with want: in order on one ordered lane, and with repeats where they are allowed.
+func check(t *testing.T, r Receiver, ordered, repeats bool, want []string) {
+	t.Helper()
+	if r.Received == nil {
+		return
+	}
+	got := r.Received(t)
+	if !ordered {
+		got, want = slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))
+		if repeats {
+			got = slices.Compact(got)
+		}
+	}
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got):
+			t.Fatalf("the receiver holds %d records, want %d; missing: %.60q", len(got), len(want), want[i])
+		case i >= len(want):
+			t.Fatalf("the receiver holds %d records, want %d; too many: %.60q", len(got), len(want), got[i])
+		case got[i] != want[i]:
+			t.Fatalf("record %d at the receiver is %.60q, want %.60q", i, got[i], want[i])
+		}
+	}
+}
+
+// texts are all records of batches from to to-1.
+func texts(from, to int) []string {
+	var all []string
+	for n := from; n < to; n++ {
+		for i := range perBatch {
+			all = append(all, textOf(n, i))
+		}
+	}
+	return all
+}
+
+func sinkDelivers(t *testing.T, c SinkCase) {
+	r := c.Start(t)
+	l := live(t, r, "")
+	const rounds, each = 4, 12
+	for round := range rounds {
+		var batches []*penstock.Batch
+		for n := range each {
+			batches = append(batches, l.batch(round*each+n))
+		}
+		l.must(batches...)
+	}
+	l.end()
+	check(t, r, l.ordered(), false, texts(0, rounds*each))
+}
+
+// sinkReversed starts as many Delivers as may run at once with the last place first, then in random orders.
+func sinkReversed(t *testing.T, c SinkCase) {
+	const rounds, seed = 8, 2
+	r := c.Start(t)
+	l := live(t, r, "")
+	random := randomFrom(t, seed)
+	each := l.atOnce() * len(l.lanes)
+	for round := range rounds {
+		var batches []*penstock.Batch
+		starts := random.Perm(each)
+		for n := range each {
+			batches = append(batches, l.batch(round*each+n))
+			if round == 0 {
+				starts[n] = each - 1 - n
+			}
+		}
+		for n, a := range l.deliver(t.Context(), batches, starts) {
+			if a.err != nil {
+				t.Fatalf("Deliver of batch %d: %v", n, a.err)
+			}
+		}
+	}
+	l.end()
+	check(t, r, l.ordered(), false, texts(0, rounds*each))
+}
+
+// sinkPieces delivers batches cut and picked apart, with records dropped and buried, and some with nothing left.
+func sinkPieces(t *testing.T, c SinkCase) {
+	const seed = 3
+	r := c.Start(t)
+	l := live(t, r, "")
+	random := randomFrom(t, seed)
+	var want []string
+	for n := range 30 {
+		b := l.raw(n)
+		b.Split()
+		for i := range b.Records {
+			switch n%3*10 + random.IntN(3) {
+			case 10:
+				b.Drop(i)
+			case 20:
+				b.Bury(i, errors.New("the suite buried it"))
+			default:
+				want = append(want, textOf(n, i))
+			}
+		}
+		l.encode(b)
+		for _, p := range pieces(b, random) {
+			l.must(p)
+		}
+	}
+	empty := l.raw(99)
+	empty.Split()
+	for i := range empty.Records {
+		empty.Drop(i)
+	}
+	l.must(empty)
+	l.end()
+	check(t, r, l.ordered(), false, want)
+}
+
+// pieces tiles b, in order, by cuts at random; it gives b's reference to them.
+func pieces(b *penstock.Batch, random *rand.Rand) []*penstock.Batch {
+	if random.IntN(3) == 0 {
+		return []*penstock.Batch{b}
+	}
+	var all []*penstock.Batch
+	for from := 0; from < len(b.Records); {
+		to := from + 1 + random.IntN(len(b.Records)-from)
+		all = append(all, b.Cut(from, to))
+		from = to
+	}
+	b.Release()
+	return all
+}

@@ -1,0 +1,35 @@
+package drop_test
+
+import (
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/drop"
+)
+
+func TestSink(t *testing.T) {
+	connectortest.Sink(t, connectortest.SinkCase{Start: func(*testing.T) connectortest.Receiver {
+		return connectortest.Receiver{New: func(_ *testing.T, h *connectortest.Host) penstock.Sink { return drop.New(h) }}
+	}})
+}
+
+func TestCounts(t *testing.T) {
+	h := connectortest.NewHost(t)
+	made, err := drop.Component().New(drop.Component().Options(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := penstock.NewBatch(penstock.Limits{})
+	b.Data = append(b.Data, "one\ntwo\nthree\n"...)
+	b.Origins = 3
+	b.Spans = []penstock.Span{{Part: &penstock.Partition{ID: "p"}, Range: penstock.Range{To: penstock.Position{Num: 14}}, Bytes: 14}}
+	b.Split()
+	b.Drop(1)
+	if _, err := made.(penstock.Worker).Deliver(t.Context(), penstock.Attempt{Value: b}); err != nil {
+		t.Errorf("Deliver: %v", err)
+	}
+	if records, bytes := h.Counted("records_discarded"), h.Counted("bytes_discarded"); records != 2 || bytes != 14 {
+		t.Errorf("counted %d records and %d bytes, want 2 and 14", records, bytes)
+	}
+}

@@ -1,0 +1,64 @@
+//penstock:pure
+
+package spooldir
+
+import (
+	"path"
+	"strconv"
+	"strings"
+)
+
+// lockName is the lock file in the directory that is read.
+const lockName = ".penstock.lock"
+
+// names says which names are to be read.
+type names struct {
+	include, exclude []string
+	suffix           string
+}
+
+// wanted says whether the file at this path beneath the directory is to be read.
+func (n names) wanted(name string) bool {
+	base := path.Base(name)
+	return !hidden(base) && !n.done(base) && match(n.include, name, base) && !match(n.exclude, name, base)
+}
+
+// hidden says whether a name is nobody's business: the lock file, what rsync and editors have in work.
+func hidden(base string) bool { return strings.HasPrefix(base, ".") }
+
+// done says whether a name is that of a finished file: it ends with the suffix, or the suffix, a dot and a number.
+func (n names) done(base string) bool {
+	if n.suffix == "" {
+		return false
+	}
+	if strings.HasSuffix(base, n.suffix) {
+		return true
+	}
+	i := strings.LastIndexByte(base, '.')
+	if i <= 0 || !strings.HasSuffix(base[:i], n.suffix) {
+		return false
+	}
+	_, err := strconv.ParseUint(base[i+1:], 10, 32)
+	return err == nil
+}
+
+func match(globs []string, name, base string) bool {
+	for _, g := range globs {
+		text := base
+		if strings.Contains(g, "/") {
+			text = name
+		}
+		if ok, err := path.Match(g, text); ok && err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// numbered is the nth name to try where a file may not replace another one: name, name.1, name.2 and so on.
+func numbered(name string, n int) string {
+	if n == 0 {
+		return name
+	}
+	return name + "." + strconv.Itoa(n)
+}

@@ -1,0 +1,322 @@
+package control_test
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// model is a naive sender around a machine: it answers as it is told, knows everything from the commands that
+// it was given, and complains about each that breaks a promise of the package.
+type model struct {
+	t       *testing.T
+	cfg     control.Config
+	size    int // of the fixed window; 0: not fixed
+	m       *control.Machine
+	twin    *control.Machine // steps the same events
+	out     []control.Command
+	out2    []control.Command
+	now     time.Duration
+	steps   int
+	log     []event
+	seq     uint64
+	items   map[uint64]*modelItem
+	order   []*modelItem // live, in sequence
+	tries   map[uint64]*modelTry
+	lanes   map[int32]*modelLane
+	asked   []ask // Bisect and Bury not yet answered
+	partial bool  // pieces are still to come
+	starts  uint64
+	again   uint64
+	dups    uint64
+	done    uint64
+	unsaid  int64 // bytes settled and not saved
+	largest int64 // bytes of an item
+	strict  bool  // no lane was ever Ordered: duplicates can be counted at once
+}
+
+// event is one step for the log of a failure.
+type event struct {
+	control.Event
+	commands []control.Command
+}
+
+type modelItem struct {
+	seq     uint64
+	bytes   int64
+	cost    float64
+	keys    []uint32
+	starts  uint32
+	running int
+	settled bool
+	piece   bool
+	special bool      // a piece that came delivered or refused: it may settle out of order
+	gone    bool      // replaced by its pieces
+	held    *modelTry // delivered at an Ordered lane; it settles when those before it in the run have
+}
+
+type modelTry struct {
+	id         uint64
+	item       *modelItem
+	lane       int32
+	expect     time.Duration
+	overdue    bool
+	canceled   bool
+	ordered    bool
+	run, place uint32
+}
+
+type modelLane struct {
+	up          bool
+	limits      control.Limits
+	out         int // attempts not answered
+	awaited     int
+	run         uint32
+	next        uint32 // place
+	failed      bool   // one of the run was not delivered
+	firstFailed uint32 // place
+}
+
+type ask struct {
+	seq  uint64
+	bury bool
+}
+
+func newModel(t *testing.T, cfg control.Config, size int) *model {
+	t.Helper()
+	m, err := control.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twin, err := control.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &model{
+		t: t, cfg: cfg, size: size, m: m, twin: twin,
+		strict: true, items: map[uint64]*modelItem{}, tries: map[uint64]*modelTry{}, lanes: map[int32]*modelLane{},
+	}
+}
+
+func (w *model) fail(format string, args ...any) {
+	w.t.Helper()
+	for _, l := range w.log[max(0, len(w.log)-200):] {
+		w.t.Logf("event %+v", l.Event)
+		for _, c := range l.commands {
+			w.t.Logf("    command %+v", c)
+		}
+	}
+	w.t.Fatalf(format, args...)
+}
+
+func (w *model) step(e control.Event) {
+	w.t.Helper()
+	e.Now = w.now
+	w.out = w.m.Step(e, w.out[:0])
+	w.out2 = w.twin.Step(e, w.out2[:0])
+	if !slices.Equal(w.out, w.out2) {
+		w.fail("the same events gave %v and %v", w.out, w.out2)
+	}
+	if e.Kind == control.Tick {
+		for _, x := range w.tries {
+			if x.expect > 0 && x.expect <= w.now && !x.overdue {
+				x.overdue = true
+				w.lanes[x.lane].awaited--
+			}
+		}
+	}
+	w.log = append(w.log, event{e, slices.Clone(w.out)})
+	for _, c := range w.out {
+		w.obey(c)
+	}
+	if got, want := w.m.Idle(), len(w.order) == 0; got != want && !w.partial {
+		w.fail("Idle() = %v with %d items live", got, len(w.order))
+	}
+	if w.steps++; w.steps%16 == 0 {
+		w.check()
+	}
+}
+
+func (w *model) obey(c control.Command) {
+	w.t.Helper()
+	it := w.items[c.Seq]
+	if it == nil {
+		w.fail("command %+v for an item that was never offered", c)
+	}
+	switch c.Kind {
+	case control.Start:
+		w.start(c, it)
+	case control.Cancel:
+		x := w.tries[c.ID]
+		switch {
+		case x == nil || x.item != it:
+			w.fail("cancel of an attempt that does not run: %+v", c)
+		case !it.settled || x.ordered || x.canceled:
+			w.fail("cancel is not safe: %+v", c)
+		}
+		x.canceled = true
+	case control.Settle:
+		w.settle(c, it)
+	case control.Bisect, control.Bury:
+		if it.running > 0 || it.settled {
+			w.fail("%+v while %d attempts run (settled: %v)", c, it.running, it.settled)
+		}
+		w.asked = append(w.asked, ask{c.Seq, c.Kind == control.Bury})
+	}
+}
+
+func (w *model) start(c control.Command, it *modelItem) {
+	w.t.Helper()
+	l := w.lanes[c.Lane]
+	switch {
+	case l == nil || !l.up:
+		w.fail("start at lane %d, which is down", c.Lane)
+	case it.settled || it.gone || it.special:
+		w.fail("start of item %d, which has settled", c.Seq)
+	case w.tries[c.ID] != nil:
+		w.fail("attempt %d is started twice", c.ID)
+	case l.limits.InFlight > 0 && l.out >= l.limits.InFlight:
+		w.fail("lane %d has %d in flight at a limit of %d", c.Lane, l.out, l.limits.InFlight)
+	case w.size > 0 && l.awaited >= w.size:
+		w.fail("lane %d has %d in flight at a window of %d", c.Lane, l.awaited, w.size)
+	case c.Number != it.starts+1:
+		w.fail("start of item %d is number %d after %d", c.Seq, c.Number, it.starts)
+	case w.cfg.Timeout >= 0 && c.Expect <= w.now:
+		w.fail("attempt %d is overdue as it starts", c.ID)
+	}
+	for _, a := range w.asked {
+		if a.seq == c.Seq {
+			w.fail("start of item %d, which is being cut or buried", c.Seq)
+		}
+	}
+	for _, x := range w.tries {
+		if x.item == it && (x.lane == c.Lane || len(it.keys) > 0 || !x.overdue) {
+			w.fail("item %d is started while attempt %d of it runs at lane %d", c.Seq, x.id, x.lane)
+		}
+		if shares(x.item, it) && !(x.lane == c.Lane && l.limits.Ordered) {
+			w.fail("items %d and %d share a key and are both in flight", it.seq, x.item.seq)
+		}
+	}
+	for _, o := range w.order {
+		if o == it {
+			break
+		}
+		if shares(o, it) && o.running == 0 && o.held == nil {
+			w.fail("item %d starts before item %d of the same key", it.seq, o.seq)
+		}
+	}
+	x := &modelTry{id: c.ID, item: it, lane: c.Lane, expect: c.Expect, ordered: l.limits.Ordered, run: c.Run, place: c.Place}
+	if x.ordered {
+		if l.out == 0 && c.Run != l.run {
+			l.run, l.next, l.failed = c.Run, 0, false
+		}
+		if c.Run != l.run || c.Place != l.next || l.failed {
+			w.fail("lane %d: run %d place %d, want run %d place %d (failed: %v)", c.Lane, c.Run, c.Place, l.run, l.next, l.failed)
+		}
+		l.next++
+	}
+	w.tries[c.ID] = x
+	l.out++
+	l.awaited++
+	it.running++
+	it.held = nil
+	it.starts++
+	w.starts++
+	if it.starts > 1 {
+		w.again++
+	}
+}
+
+func (w *model) settle(c control.Command, it *modelItem) {
+	w.t.Helper()
+	if it.settled {
+		w.fail("item %d settles twice", c.Seq)
+	}
+	if c.Number != it.starts && !it.special {
+		w.fail("item %d settles after %d attempts, says %d", c.Seq, it.starts, c.Number)
+	}
+	for _, o := range w.order {
+		if o == it {
+			break
+		}
+		if shares(o, it) && !it.special {
+			w.fail("item %d settles before item %d of the same key", it.seq, o.seq)
+		}
+	}
+	it.settled = true
+	w.done++
+	w.unsaid += it.bytes
+	w.remove(it)
+}
+
+func (w *model) remove(it *modelItem) {
+	i := slices.Index(w.order, it)
+	if i < 0 {
+		w.fail("item %d is not live", it.seq)
+	}
+	w.order = slices.Delete(w.order, i, i+1)
+}
+
+func shares(a, b *modelItem) bool {
+	if a == b {
+		return false
+	}
+	return slices.ContainsFunc(a.keys, func(k uint32) bool { return slices.Contains(b.keys, k) })
+}
+
+// check compares what the machine says of itself with what the model knows.
+func (w *model) check() {
+	w.t.Helper()
+	s := w.m.Status()
+	type figures struct{ attempts, again, settled, dups uint64 }
+	got := figures{s.Attempts, s.Redeliveries, s.Settled, s.Duplicates}
+	if !w.strict {
+		got.dups = w.dups
+	}
+	if want := (figures{w.starts, w.again, w.done, w.dups}); got != want {
+		w.fail("figures are %+v, want %+v", got, want)
+	}
+	var held int64
+	for _, it := range w.order {
+		if it.starts > 0 || it.piece {
+			held += it.bytes
+		}
+	}
+	if w.cfg.Replay > 0 && held+w.unsaid > max(w.cfg.Replay, w.largest) {
+		w.fail("%d bytes are sent or unsaved at a replay bound of %d", held+w.unsaid, w.cfg.Replay)
+	}
+	open := 0
+	for _, l := range s.Lanes {
+		if l.State.String() == "OPEN" {
+			open++
+		}
+		if l.InFlight != w.lanes[l.Lane].out {
+			w.fail("lane %d has %d in flight, says %d", l.Lane, w.lanes[l.Lane].out, l.InFlight)
+		}
+	}
+	ups := 0
+	for _, l := range w.lanes {
+		if l.up {
+			ups++
+		}
+	}
+	if most := max(1, ups/2); open > most && !w.shrunk() {
+		w.fail("%d of %d lanes are open", open, ups)
+	}
+	if !reflect.DeepEqual(s, w.twin.Status()) {
+		w.fail("twin machines have different status")
+	}
+}
+
+// shrunk says that lanes have gone down: those that were open before stay so.
+func (w *model) shrunk() bool {
+	for _, l := range w.lanes {
+		if !l.up {
+			return true
+		}
+	}
+	return false
+}
