@@ -68,7 +68,7 @@ func newRoute(p *pipe, c config.Route, o Options) (*route, error) {
 			return nil, err
 		}
 	}
-	_, err = controlConfig(c)
+	_, err = controlConfig(c, nil)
 	return r, err
 }
 

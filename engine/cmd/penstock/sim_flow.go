@@ -101,7 +101,7 @@ func (f *simFlowFlags) run(cmd *cobra.Command, files []string) error {
 		for _, v := range s.Verdicts {
 			if !v.OK {
 				missed = append(missed, fmt.Sprintf("%s: %s: %s is %s, and must be %s",
-					s.Scenario.Name, s.Spec.Name, v.Field, short(v.Got), v.Text))
+					s.Scenario.Name, s.Spec.Name, v.Field, figure(v.Got), v.Text))
 			}
 		}
 		return out.summary(s)
@@ -174,8 +174,8 @@ func (r *simFlowTable) end() error { return r.w.Flush() }
 func (r *simFlowTable) summary(s *flow.Summary) error {
 	m := &s.Median
 	fmt.Fprintf(r.w, "%s\t%s\tgoodput %s\tbloat %s\trtt %s ms\tp99 %s ms\tattempts %s\n",
-		s.Scenario.Name, s.Spec.Title(), short(m[flow.Goodput]), short(m[flow.Bloat]), short(m[flow.RTTMean]),
-		short(m[flow.LatencyP99]), short(m[flow.AttemptsPerBatch]))
+		s.Scenario.Name, s.Spec.Title(), figure(m[flow.Goodput]), figure(m[flow.Bloat]), figure(m[flow.RTTMean]),
+		figure(m[flow.LatencyP99]), figure(m[flow.AttemptsPerBatch]))
 	for _, v := range s.Verdicts {
 		word := "ok"
 		if !v.OK {
@@ -185,10 +185,10 @@ func (r *simFlowTable) summary(s *flow.Summary) error {
 		if v.Worst {
 			of = "worst "
 		}
-		fmt.Fprintf(r.w, "\t\t%s\t%s%s\tis %s\tmust be %s\n", word, of, v.Field, short(v.Got), v.Text)
+		fmt.Fprintf(r.w, "\t\t%s\t%s%s\tis %s\tmust be %s\n", word, of, v.Field, figure(v.Got), v.Text)
 	}
 	return nil
 }
 
-// short is a figure for people: four digits.
-func short(v float64) string { return fmt.Sprintf("%.4g", v) }
+// figure is one for people: four digits.
+func figure(v float64) string { return fmt.Sprintf("%.4g", v) }

@@ -34,7 +34,7 @@ const (
 )
 
 // inFlight is how many batches may be in hand at once: enough to write a group while another one is made durable.
-const inFlight = 32
+const inFlight = 128
 
 // Options of the sink.
 type Options struct {

@@ -35,6 +35,7 @@ type file struct {
 	entry  *entry // nil: not identified yet
 	part   *penstock.Partition
 	cursor lines.Cursor
+	looked time.Duration // when the handle was last asked for its size
 	handle vfs.File
 	used   uint64        // of the handle, for the least recently used
 	unread time.Duration // monotonic: since when bytes have been waiting to be read, 0: none are

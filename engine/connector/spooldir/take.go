@@ -65,22 +65,30 @@ func (r *reader) sealLost(b *penstock.Batch, f *file) (stay bool) {
 	return false
 }
 
+// lookSpacing is how long a stat of a file's handle is good for, far from its end.
+const lookSpacing = 5 * time.Millisecond
+
 // look opens f, if need be, and stats it by its handle. false: not now.
 func (r *reader) look(f *file) bool {
 	if f.handle == nil && !r.openFile(f) {
 		return false
+	}
+	now := r.s.now()
+	if now-f.looked < lookSpacing && f.info.Size-f.cursor.Next > 2*r.target {
+		return true // its end is far off: who reads a large file need not stat it for each batch
 	}
 	info, err := f.handle.Stat()
 	if err != nil {
 		r.fail(f, err)
 		return false
 	}
+	f.looked = now
 	if !sameFile(info, f.info) {
 		r.closeFile(f) // the name was given to another file since the listing
 		r.soon()
 		return false
 	}
-	f.saw(info, r.s.now())
+	f.saw(info, now)
 	r.uses++
 	f.used = r.uses
 	return true
