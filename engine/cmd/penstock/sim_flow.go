@@ -18,6 +18,9 @@ type simFlowFlags struct {
 	seeds      int
 	seed       uint64
 	asJSON     bool
+	plot       string
+	trace      string
+	replay     string
 }
 
 // simFlowRun is a line of `sim flow --json`, one for each run; its names are stable. The figures follow on its level.
@@ -70,6 +73,9 @@ Without --algorithm those run that a file has bounds for.`,
 	fl.IntVar(&f.seeds, "seeds", 20, "runs of each scenario and algorithm")
 	fl.Uint64Var(&f.seed, "seed", 1, "of the first run; each further one has the next")
 	fl.BoolVar(&f.asJSON, "json", false, "one object a line")
+	fl.StringVar(&f.plot, "plot", "", "folder to write an SVG into for each scenario and algorithm, of the first seed")
+	fl.StringVar(&f.trace, "trace", "", "file to write what the machine was told and did, of one scenario, algorithm and seed")
+	fl.StringVar(&f.replay, "replay", "", "trace to replay, of this command or of flow: {trace: FILE}, instead of scenarios")
 	return cmd
 }
 
@@ -78,6 +84,10 @@ const maxSeeds = 100_000
 
 func (f *simFlowFlags) run(cmd *cobra.Command, files []string) error {
 	switch {
+	case f.replay != "" && len(files) > 0:
+		return usagef("sim flow: --replay takes the trace and no scenario, and %q is one", files[0])
+	case f.replay != "":
+		return f.runReplay(cmd.OutOrStdout())
 	case len(files) == 0:
 		return usagef("sim flow needs scenario files: %s", cmd.UseLine())
 	case f.seeds < 1 || f.seeds > maxSeeds:
@@ -94,6 +104,11 @@ func (f *simFlowFlags) run(cmd *cobra.Command, files []string) error {
 			return usagef("sim flow: %v", err)
 		}
 		plans = append(plans, p)
+	}
+	if f.plot != "" || f.trace != "" {
+		if err := f.files(plans); err != nil {
+			return err
+		}
 	}
 	out := f.reporter(cmd.OutOrStdout())
 	var missed []string
