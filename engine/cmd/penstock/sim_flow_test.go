@@ -37,7 +37,7 @@ func TestSimFlowJSON(t *testing.T) {
 	if got.code != exitUnfinished || !strings.Contains(got.stderr, "trickle: fixed:4+round_robin: bloat is ") {
 		t.Errorf("exit code %d, %q; want 1 and the bound that was missed", got.code, got.stderr)
 	}
-	text := strings.TrimSuffix(got.stdout, "\n")
+	text := strings.TrimSuffix(got.out, "\n")
 	rows := strings.Split(text, "\n")
 	if len(rows) != 8 {
 		t.Fatalf("%d lines, want three runs and a summary for each of two algorithms:\n%s", len(rows), text)
@@ -84,16 +84,16 @@ func TestSimFlowFiles(t *testing.T) {
 	record, plots := filepath.Join(dir, "trace.ndjson"), filepath.Join(dir, "plots")
 	p := newProgram(newFake(), nil)
 	got := p.try(t, "sim", "flow", file, "--algorithm", "linear", "--seeds", "1", "--trace", record, "--plot", plots)
-	if got.code != exitOK || !strings.Contains(got.stdout, "trickle  linear  goodput ") {
-		t.Fatalf("exit code %d, %q, %q", got.code, got.stdout, got.stderr)
+	if got.code != exitOK || !strings.Contains(got.out, "trickle  linear  goodput ") {
+		t.Fatalf("exit code %d, %q, %q", got.code, got.out, got.stderr)
 	}
 	svg, err := os.ReadFile(filepath.Join(plots, "trickle-linear.svg"))
 	if err != nil || !strings.HasPrefix(string(svg), "<svg ") || !strings.HasSuffix(string(svg), "</svg>\n") {
 		t.Errorf("the plot is %.40q, %v", svg, err)
 	}
 	got = p.try(t, "sim", "flow", "--replay", record)
-	if got.code != exitOK || !strings.Contains(got.stdout, "all the same bit for bit") {
-		t.Errorf("replay: exit code %d, %q, %q", got.code, got.stdout, got.stderr)
+	if got.code != exitOK || !strings.Contains(got.out, "all the same bit for bit") {
+		t.Errorf("replay: exit code %d, %q, %q", got.code, got.out, got.stderr)
 	}
 	text, err := os.ReadFile(record)
 	if err != nil {
