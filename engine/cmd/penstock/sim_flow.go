@@ -21,6 +21,7 @@ type simFlowFlags struct {
 	plot       string
 	trace      string
 	replay     string
+	ablate     bool
 }
 
 // simFlowRun is a line of `sim flow --json`, one for each run; its names are stable. The figures follow on its level.
@@ -65,7 +66,7 @@ Without --algorithm those run that a file has bounds for.`,
   penstock sim flow s01-saturated.yaml --algorithm linear --algorithm linear+round_robin --seeds 5
   penstock sim flow s05-step-change.yaml --algorithm fixed:8 --seeds 1 --json`,
 		DisableFlagsInUseLine: true,
-		RunE:                  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE:                  f.run,
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&f.algorithms, "algorithm", nil, "may be given several times: "+strings.Join(flow.AlgorithmNames(), ", "))
@@ -76,6 +77,7 @@ Without --algorithm those run that a file has bounds for.`,
 	fl.StringVar(&f.plot, "plot", "", "folder to write an SVG into for each scenario and algorithm, of the first seed")
 	fl.StringVar(&f.trace, "trace", "", "file to write what the machine was told and did, of one scenario, algorithm and seed")
 	fl.StringVar(&f.replay, "replay", "", "trace to replay, of this command or of flow: {trace: FILE}, instead of scenarios")
+	fl.BoolVar(&f.ablate, "ablate", false, "run the article's arguments as experiments, instead of scenarios")
 	return cmd
 }
 
@@ -88,10 +90,15 @@ func (f *simFlowFlags) run(cmd *cobra.Command, files []string) error {
 		return usagef("sim flow: --replay takes the trace and no scenario, and %q is one", files[0])
 	case f.replay != "":
 		return f.runReplay(cmd.OutOrStdout())
-	case len(files) == 0:
+	case f.ablate && len(files) > 0:
+		return usagef("sim flow: --ablate has its own scenarios and takes none, and %q is one", files[0])
+	case len(files) == 0 && !f.ablate:
 		return usagef("sim flow needs scenario files: %s", cmd.UseLine())
 	case f.seeds < 1 || f.seeds > maxSeeds:
 		return usagef("sim flow: --seeds is %d; it must be 1 to %d", f.seeds, maxSeeds)
+	}
+	if f.ablate {
+		return f.runAblate(cmd)
 	}
 	var plans []flow.Plan
 	for _, file := range files {
@@ -206,4 +213,9 @@ func (r *simFlowTable) summary(s *flow.Summary) error {
 }
 
 // figure is one for people: four digits.
-func figure(v float64) string { return fmt.Sprintf("%.4g", v) }
+func figure(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}

@@ -4,6 +4,7 @@ package flow
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +48,34 @@ var algorithms = []algorithm{
 
 var policies = []dispatch.Policy{
 	dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
-	peers.PeakEWMA{},
+	peers.PeakEWMA{}, hashOnce{},
+}
+
+// hashOnce is hash dispatch that does not bind: what a lane has failed goes to the one with the next highest hash.
+// It is the other half of the question whether a batch should go to the same worker again after a timeout.
+type hashOnce struct{ dispatch.Hash }
+
+func (hashOnce) Name() string                     { return "hash_once" }
+func (hashOnce) New(rand.Source) dispatch.Chooser { return &free{by: dispatch.Hash{}.New(nil)} }
+
+// free lets a chooser see the free lanes only.
+type free struct {
+	by   dispatch.Chooser
+	only []dispatch.Candidate
+	at   []int
+}
+
+func (f *free) Choose(now time.Duration, cost float64, key uint64, c []dispatch.Candidate) int {
+	f.only, f.at = f.only[:0], f.at[:0]
+	for i := range c {
+		if c[i].Free {
+			f.only, f.at = append(f.only, c[i]), append(f.at, i)
+		}
+	}
+	if i := f.by.Choose(now, cost, key, f.only); i >= 0 {
+		return f.at[i]
+	}
+	return -1
 }
 
 // DefaultDispatch is what an algorithm has that names none.
@@ -106,14 +134,17 @@ func Find(name, policy string) (*Spec, error) {
 
 func linear(option string) (window.Algorithm, error) {
 	l := window.Linear{}
-	switch option {
-	case "":
-	case "per_ack":
-		l.Step = window.PerAck
-	default:
-		d, err := time.ParseDuration(option)
+	for word := range strings.SplitSeq(option, ":") {
+		if word == "" {
+			continue
+		}
+		if word == "per_ack" {
+			l.Step = window.PerAck
+			continue
+		}
+		d, err := time.ParseDuration(word)
 		if err != nil || d <= 0 {
-			return nil, fmt.Errorf("%q is neither per_ack nor a threshold such as 50ms", option)
+			return nil, fmt.Errorf("%q is neither per_ack nor a threshold such as 50ms", word)
 		}
 		l.Threshold = d
 	}

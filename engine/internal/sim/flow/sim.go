@@ -84,14 +84,14 @@ func (s *Scenario) Config(spec *Spec, seed uint64) control.Config {
 	return c
 }
 
-// abandonAfter is the hard end of an attempt: flow.Sender's own, or, at a link, the timeout itself, as there is no
-// other worker to turn to.
+// abandonAfter is the hard end of an attempt: flow.Sender's own, or the timeout if that is longer; at a link the timeout
+// itself, as there is no other worker to turn to.
 const abandonAfter = time.Minute
 
 // Run carries out one run.
 func Run(s *Scenario, spec *Spec, o Options) (Figures, error) {
 	x := &sim{
-		s: s, spec: spec, abandon: abandonAfter, tracer: o.Trace,
+		s: s, spec: spec, abandon: max(abandonAfter, s.Timeout), tracer: o.Trace,
 		arrivals: rand.New(rand.NewPCG(o.Seed, arrivalStream)),
 		costs:    rand.New(rand.NewPCG(o.Seed, costStream)),
 		net:      rand.New(rand.NewPCG(o.Seed, netStream)),
