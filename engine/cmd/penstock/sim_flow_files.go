@@ -89,6 +89,7 @@ func (f *simFlowFlags) runReplay(out io.Writer) error {
 	if done.Torn {
 		torn = "; its last line is torn and was left out"
 	}
-	_, err = fmt.Fprintf(out, "%s: %d events replayed, %d commands, all the same bit for bit%s\n", f.replay, done.Events, done.Commands, torn)
+	_, err = fmt.Fprintf(out, "%s: %d events replayed, %d commands, all the same bit for bit%s\n", f.replay, done.Events,
+		done.Commands, torn)
 	return err
 }

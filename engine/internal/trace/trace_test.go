@@ -40,13 +40,15 @@ func story(t *testing.T, c control.Config) []byte {
 	}
 	step(control.Event{Kind: control.LaneUp, Limits: control.Limits{InFlight: 3}})
 	step(control.Event{Kind: control.LaneUp, Lane: 1, Limits: control.Limits{Ordered: true}})
-	outcomes := []control.Outcome{control.Delivered, control.Throttled, control.Retryable, control.Delivered, control.TimedOut, control.Misconfigured}
+	outcomes := []control.Outcome{control.Delivered, control.Throttled, control.Retryable, control.Delivered, control.TimedOut,
+		control.Misconfigured}
 	seq := uint64(0)
 	for i := range 300 {
 		now := time.Duration(i) * 7 * time.Millisecond
 		for m.Room() {
 			seq++
-			step(control.Event{Now: now, Kind: control.Offer, Seq: seq, Cost: 0.1 + float64(i%3)/3, Bytes: 10, Keys: []uint32{uint32(seq % 5)}})
+			step(control.Event{Now: now, Kind: control.Offer, Seq: seq, Cost: 0.1 + float64(i%3)/3, Bytes: 10,
+				Keys: []uint32{uint32(seq % 5)}})
 		}
 		if len(started) > 0 {
 			d := started[0]
@@ -70,8 +72,9 @@ func configs() map[string]control.Config {
 	return map[string]control.Config{
 		"zero": {},
 		"everything": {
-			Seed: 1<<64 - 1, Window: window.Linear{Initial: 3, Threshold: time.Second, Step: window.PerAck}, Dispatch: dispatch.RoundRobin{},
-			Timeout: 20 * time.Millisecond, Retry: backoff.Fibonacci(time.Millisecond, time.Second), Replay: 500, Ahead: 9,
+			Seed: 1<<64 - 1, Window: window.Linear{Initial: 3, Threshold: time.Second, Step: window.PerAck},
+			Dispatch: dispatch.RoundRobin{},
+			Timeout:  20 * time.Millisecond, Retry: backoff.Fibonacci(time.Millisecond, time.Second), Replay: 500, Ahead: 9,
 			Breaker: control.Breaker{Failures: 5, Probe: backoff.Fixed(time.Millisecond)},
 		},
 		"fixed": {Window: window.Fixed{Size: 7}, Dispatch: dispatch.Hash{}, Timeout: -1},
@@ -184,7 +187,8 @@ func TestWriterKeepsItsFirstError(t *testing.T) {
 }
 
 func FuzzReplay(f *testing.F) {
-	f.Add([]byte(`{"penstock_trace":1,"seed":1}` + "\n" + `{"now":0,"event":"lane_up"}` + "\n" + `{"now":0,"event":"offer","seq":1,"cost":1}` + "\n"))
+	f.Add([]byte(`{"penstock_trace":1,"seed":1}` + "\n" + `{"now":0,"event":"lane_up"}` + "\n" +
+		`{"now":0,"event":"offer","seq":1,"cost":1}` + "\n"))
 	f.Add([]byte("{}\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if bytes.Count(text, []byte("\n")) > 200 {

@@ -44,7 +44,8 @@ network: { rtt: 10ms }
 `
 
 const (
-	finiteJob = "duration: 3600s\nworkers: [ { count: 4, rate: 100 }, { count: 4, rate: 50 }, { count: 2, rate: 20 }, { rate: 10 }, { rate: 5 } ]\n" +
+	finiteJob = "duration: 3600s\n" +
+		"workers: [ { count: 4, rate: 100 }, { count: 4, rate: 50 }, { count: 2, rate: 20 }, { rate: 10 }, { rate: 5 } ]\n" +
 		"network: { rtt: 10ms }\nload: { batches: 20000 }\n"
 	openLoad  = "duration: 60s\nload: { poisson: 0.6 }\n" + article
 	endless   = "duration: 60s\nload: saturated\n" + article
@@ -54,7 +55,8 @@ const (
 		"events: [ { at: 30s, for: 30s, workers: [0], hang: true } ]\n"
 	noTimeout  = "timeout: 24h\n"
 	unbounded  = "fixed:100000"
-	stormShare = "Storm 2.8.3 itself, measured: one limit for all bolts (max.spout.pending 12 to 1000) 9 to 19 % of 655/s; a window for each bolt 99.5 %."
+	stormShare = "Storm 2.8.3 itself, measured: one limit for all bolts (max.spout.pending 12 to 1000) 9 to 19 % of " +
+		"655/s; a window for each bolt 99.5 %."
 )
 
 // Ablate runs the article as an experiment: each of its arguments, with and without what it argues for.
@@ -82,14 +84,16 @@ func experiments() []Experiment {
 		},
 		Rows: []Row{
 			{Name: "hash, no windows", spec: unbounded + "+hash", worlds: []string{finiteJob + noTimeout, openLoad + noTimeout}},
-			{Name: "round robin, no windows", spec: unbounded + "+round_robin", worlds: []string{finiteJob + noTimeout, openLoad + noTimeout}},
+			{Name: "round robin, no windows", spec: unbounded + "+round_robin", worlds: []string{finiteJob + noTimeout, openLoad +
+				noTimeout}},
 			{Name: "round robin, windows", spec: "linear+round_robin", worlds: []string{finiteJob, openLoad}},
 			{Name: "least completion, windows", spec: "linear", worlds: []string{finiteJob, openLoad}},
 		},
 	}, {
 		Name: "window_size", Question: "A larger window is not always better: fixed ones, endless backlog",
 		Columns: []Column{
-			{Title: "goodput %", figure: Goodput, scale: 100}, {Title: "round trip ms", figure: RTTMean}, {Title: "p99 ms", figure: LatencyP99},
+			{Title: "goodput %", figure: Goodput, scale: 100}, {Title: "round trip ms", figure: RTTMean}, {Title: "p99 ms",
+				figure: LatencyP99},
 			{Title: "in flight", figure: InFlightMean},
 		},
 		Rows: windowSizes(),
@@ -113,9 +117,11 @@ func experiments() []Experiment {
 		},
 		Rows: slowStarts(),
 	}, {
-		Name: "after_timeout", Question: "After a timeout the same worker again, or the next: one of twelve equal ones hangs for 30 s, 60 % load",
+		Name:     "after_timeout",
+		Question: "After a timeout the same worker again, or the next: one of twelve equal ones hangs for 30 s, 60 % load",
 		Columns: []Column{
-			{Title: "p99 ms", figure: LatencyP99}, {Title: "p99.9 ms", figure: LatencyP999}, {Title: "oldest waits ms", figure: WatermarkLag},
+			{Title: "p99 ms", figure: LatencyP99}, {Title: "p99.9 ms", figure: LatencyP999}, {Title: "oldest waits ms",
+				figure: WatermarkLag},
 			{Title: "attempts a batch", figure: AttemptsPerBatch},
 		},
 		Rows: []Row{
@@ -152,7 +158,8 @@ func slowStarts() (rows []Row) {
 
 func batchRecords() (rows []Row) {
 	world := "duration: 20s\nload: saturated\nsize: { constant: %d }\n" +
-		strings.NewReplacer("100 }", "5000 }", "50 }", "2500 }", "20 }", "1000 }", "rate: 10 }", "rate: 500 }", "rate: 5 }", "rate: 250 }").Replace(article)
+		strings.NewReplacer("100 }", "5000 }", "50 }", "2500 }", "20 }", "1000 }", "rate: 10 }", "rate: 500 }", "rate: 5 }",
+			"rate: 250 }").Replace(article)
 	for _, n := range []int{1, 3, 10, 30, 100, 300, 1000} {
 		text := fmt.Sprintf(world, n)
 		rows = append(rows, Row{Name: fmt.Sprintf("%d records", n), spec: "fixed:4", worlds: []string{text, "linear\n" + text}})

@@ -17,7 +17,8 @@ func TestFormErrors(t *testing.T) {
 		{"no mapping", "- 1", "test.yaml:1:1: a scenario must be a mapping"},
 		{"an unknown key", good + "worker: 3", `test.yaml:4:1: "worker" is no key of a scenario; did you mean "workers"?`},
 		{"a key twice", good + "load: saturated", `test.yaml:4:1: "load" is given twice; the first is in line 2`},
-		{"an unknown key of a worker", "duration: 1s\nload: saturated\nworkers:\n  - { rat: 1 }", `test.yaml:4:7: "rat" is no key of a worker; did you mean "rate"?`},
+		{"an unknown key of a worker", "duration: 1s\nload: saturated\nworkers:\n  - { rat: 1 }",
+			`test.yaml:4:7: "rat" is no key of a worker; did you mean "rate"?`},
 		{"a worker without a rate", "duration: 1s\nload: saturated\nworkers: [ { slots: 1 } ]", "a worker has no rate"},
 		{"no duration", "load: saturated\nworkers: [ { rate: 10 } ]", "duration is missing"},
 		{"no load", "duration: 1s\nworkers: [ { rate: 10 } ]", "load is missing"},
@@ -33,7 +34,8 @@ func TestFormErrors(t *testing.T) {
 		{"a wrong service", good + "service: quick", `service is "quick"`},
 		{"a wrong load", "duration: 1s\nload: heavy\nworkers: [ { rate: 10 } ]", `load is "heavy"`},
 		{"two loads", "duration: 1s\nload: { poisson: 0.5, every: 1s }\nworkers: [ { rate: 10 } ]", "poisson goes with burst only"},
-		{"a burst alone", "duration: 1s\nload: { every: 1s, burst: { at: 0s, batches: 1 } }\nworkers: [ { rate: 10 } ]", "burst goes with poisson only"},
+		{"a burst alone", "duration: 1s\nload: { every: 1s, burst: { at: 0s, batches: 1 } }\nworkers: [ { rate: 10 } ]",
+			"burst goes with poisson only"},
 		{"a share of a link", "duration: 1s\nload: { poisson: 0.5 }\nlink: { delay: 1ms }", "a link has none"},
 		{"two sizes", good + "size: { constant: 1, lognormal: 1 }", "size is one of"},
 		{"a wrong range", good + "size: { uniform: [9, 1] }", "two whole numbers, the smaller first"},
@@ -70,8 +72,10 @@ func TestFormErrors(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte("duration: 10s\nload: saturated\nworkers: [ { rate: 10 } ]\n"))
-	f.Add([]byte("duration: 1s\nload: { every: 1ms, batches: 3 }\nlink: { delay: 1ms, rate: { limit: 1, action: drop } }\nexpect: { linear: { goodput: \">= 1\" } }"))
-	f.Add([]byte("duration: 1s\nload: { poisson: 1 }\nworkers: [ { count: 2, rate: 3 } ]\nevents: [ { at: 0s, workers: { fastest: 1 }, rate: x2 } ]"))
+	f.Add([]byte("duration: 1s\nload: { every: 1ms, batches: 3 }\n" +
+		"link: { delay: 1ms, rate: { limit: 1, action: drop } }\nexpect: { linear: { goodput: \">= 1\" } }"))
+	f.Add([]byte("duration: 1s\nload: { poisson: 1 }\nworkers: [ { count: 2, rate: 3 } ]\n" +
+		"events: [ { at: 0s, workers: { fastest: 1 }, rate: x2 } ]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s, err := flow.Parse("f.yaml", text)
 		if err == nil && (s.Duration <= 0 || len(s.Workers) == 0 || s.Senders < 1) {

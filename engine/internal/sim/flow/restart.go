@@ -19,7 +19,8 @@ const checkpointEvery = time.Second
 // acks and checkpoint that the article replaced, by a cumulative ack, and with the ranges above it.
 func restarts(first uint64, seeds int) (Experiment, error) {
 	x := Experiment{
-		Name: "restart", Question: "Delivered before a crash and sent again after it: a minute at 60 % load, a worker hangs in its last second",
+		Name: "restart", Question: "Delivered before a crash and sent again after it: a minute at 60 % load, a worker " +
+			"hangs in its last second",
 		Columns: []Column{{Title: "batches"}, {Title: "% of those delivered"}},
 		Rows: []Row{
 			{Name: "no acks (hash dispatch)"}, {Name: "cumulative ack, saved each second"}, {Name: "and ranges above it"},

@@ -50,7 +50,8 @@ func TestScenarios(t *testing.T) {
 						t.Errorf("%s: %s is %g", algorithm, flow.Figure(i), v)
 					}
 				}
-				if f[flow.Goodput] <= 0 || f[flow.Goodput] > 1.25 || f[flow.RTTMean] <= 0 || f[flow.AttemptsPerBatch] < 1 || f[flow.Overshoot] <= 0 {
+				if f[flow.Goodput] <= 0 || f[flow.Goodput] > 1.25 || f[flow.RTTMean] <= 0 || f[flow.AttemptsPerBatch] < 1 ||
+					f[flow.Overshoot] <= 0 {
 					b, _ := f.MarshalJSON()
 					t.Errorf("%s: %s", algorithm, b)
 				}
@@ -62,7 +63,8 @@ func TestScenarios(t *testing.T) {
 // TestSameSeedSameBytes: a run is a function of its seed, also beside others.
 func TestSameSeedSameBytes(t *testing.T) {
 	s := parse(t, "duration: 20s\nload: { poisson: 0.7 }\nservice: hyper\nsize: { lognormal: 1 }\nsenders: 2\n"+
-		"pauses: { every: 3s, for: 100ms, phase: random }\nevents: [ { at: 5s, for: 5s, workers: [0], fail: { after: 1ms, share: 0.5 } } ]\n"+twelve)
+		"pauses: { every: 3s, for: 100ms, phase: random }\n"+
+		"events: [ { at: 5s, for: 5s, workers: [0], fail: { after: 1ms, share: 0.5 } } ]\n"+twelve)
 	plans := []flow.Plan{{Scenario: s, Specs: []*flow.Spec{find(t, "linear"), find(t, "netflix_vegas+peak_ewma")}}}
 	all := func() (out [][]byte) {
 		err := flow.RunAll(t.Context(), plans, 7, 3, func(sum *flow.Summary) error {
@@ -133,7 +135,8 @@ worst:
 				word = "ok"
 			}
 			got = append(got, sum.Spec.Name+" "+v.Field.String()+" "+word)
-			if worst := v.Field == flow.RateMean; v.Worst != worst || worst && v.Got != max(sum.Runs[0][v.Field], sum.Runs[1][v.Field], sum.Runs[2][v.Field]) {
+			if worst := v.Field == flow.RateMean; v.Worst != worst || worst && v.Got != max(sum.Runs[0][v.Field],
+				sum.Runs[1][v.Field], sum.Runs[2][v.Field]) {
 				t.Errorf("%s: worst %v, %g", v.Field, v.Worst, v.Got)
 			}
 		}

@@ -74,7 +74,8 @@ func TestOpenQueues(t *testing.T) {
 		{"M/M/4", "exponential", 4, 4000/rate + 1000*erlangC(4, 4*rho)/(rate*(1-rho)), 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := parse(t, one("1500s", fmt.Sprintf("{ rate: %g, slots: %d }", rate, c.slots), c.service, "{ rtt: 0s }", fmt.Sprintf("{ poisson: %g }", rho)))
+			s := parse(t, one("1500s", fmt.Sprintf("{ rate: %g, slots: %d }", rate, c.slots), c.service, "{ rtt: 0s }",
+				fmt.Sprintf("{ poisson: %g }", rho)))
 			var mean, p99 float64
 			const seeds = 3
 			for seed := range uint64(seeds) {
@@ -100,12 +101,14 @@ func TestDeterministicIsExact(t *testing.T) {
 	}{{1, 50, 20}, {2, 100, 20}, {3, 100, 30}, {7, 100, 70}} {
 		s := parse(t, one("60s", "{ rate: 100 }", "deterministic", "{ rtt: 10ms }", "saturated"))
 		f := run(t, s, fmt.Sprintf("fixed:%d", c.window), 1)
-		if f[flow.RateMean] < c.rate*0.9995 || f[flow.RateMean] > c.rate*1.0005 || f[flow.RTTMax] != c.rttMin || f[flow.RTTP50] != c.rttMin {
+		if f[flow.RateMean] < c.rate*0.9995 || f[flow.RateMean] > c.rate*1.0005 || f[flow.RTTMax] != c.rttMin ||
+			f[flow.RTTP50] != c.rttMin {
 			t.Errorf("window %d: %g/s, round trip %g to %g ms; want %g/s, %g ms",
 				c.window, f[flow.RateMean], f[flow.RTTP50], f[flow.RTTMax], c.rate, c.rttMin)
 		}
 	}
-	f := run(t, parse(t, "duration: 20s\nworkers: [ { rate: 10, slots: 5 } ]\nservice: deterministic\nload: { batches: 20 }\ntimeout: 1h"), "fixed:100+round_robin", 1)
+	f := run(t, parse(t, "duration: 20s\nworkers: [ { rate: 10, slots: 5 } ]\nservice: deterministic\n"+
+		"load: { batches: 20 }\ntimeout: 1h"), "fixed:100+round_robin", 1)
 	if f[flow.Finish] != 2 {
 		t.Errorf("20 batches at 5 slots of 500 ms each take %g s, want 2", f[flow.Finish])
 	}

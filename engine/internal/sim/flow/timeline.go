@@ -51,7 +51,8 @@ func WriteTimeline(to io.Writer, s *Scenario, spec *Spec, seed uint64, r *Series
 		{"in flight (cost)", []curve{{color: lineColors[0], values: r.InFlight}}},
 		{"mean round trip (ms)", []curve{{color: lineColors[0], values: r.RoundTrip}}},
 		{"goodput (cost per second)", []curve{
-			{name: "delivered", color: lineColors[0], values: r.Goodput}, {name: "workers can", color: lineColors[1], values: r.Optimum, dashed: true},
+			{name: "delivered", color: lineColors[0], values: r.Goodput}, {name: "workers can", color: lineColors[1],
+				values: r.Optimum, dashed: true},
 		}},
 	}
 	height := headHeight + float64(len(panels))*(panelHeight+panelGap)
@@ -60,8 +61,9 @@ func WriteTimeline(to io.Writer, s *Scenario, spec *Spec, seed uint64, r *Series
 	t.printf(`<rect width="%g" height="%g" fill="#ffffff"/>`+"\n", pageWidth, height)
 	t.text(16, 26, 17, "start", fmt.Sprintf("%s: %s, seed %d", s.Name, spec.Title(), seed))
 	t.text(16, 46, 12, "start", s.About)
-	t.text(16, 63, 12, "start", fmt.Sprintf("goodput %.3f of the optimum, %.3g times the bandwidth-delay product in flight, mean round trip %.4g ms",
-		f[Goodput], f[Bloat], f[RTTMean]))
+	t.text(16, 63, 12, "start",
+		fmt.Sprintf("goodput %.3f of the optimum, %.3g times the bandwidth-delay product in flight, mean round trip %.4g ms",
+			f[Goodput], f[Bloat], f[RTTMean]))
 	for i, p := range panels {
 		t.panel(p, headHeight+float64(i)*(panelHeight+panelGap)+20, r.Step.Seconds())
 	}
@@ -100,7 +102,8 @@ func (t *timeline) windows(r *Series) []curve {
 func (t *timeline) printf(format string, args ...any) { fmt.Fprintf(t.w, format, args...) }
 
 func (t *timeline) text(x, y, size float64, anchor, s string) {
-	t.printf(`<text x="%.1f" y="%.1f" font-size="%g" text-anchor="%s" fill="#222b35">%s</text>`+"\n", x, y, size, anchor, html.EscapeString(s))
+	t.printf(`<text x="%.1f" y="%.1f" font-size="%g" text-anchor="%s" fill="#222b35">%s</text>`+"\n", x, y, size, anchor,
+		html.EscapeString(s))
 }
 
 func (t *timeline) x(seconds float64) float64 {
@@ -161,7 +164,8 @@ func (t *timeline) events(top float64) {
 	}
 	for i, at := range t.s.Joins {
 		if at > 0 {
-			t.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#e69f00" stroke-dasharray="3 3"><title>sender %d joins</title></line>`+"\n",
+			t.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#e69f00" stroke-dasharray="3 `+
+				`3"><title>sender %d joins</title></line>`+"\n",
 				t.x(at.Seconds()), top, t.x(at.Seconds()), top+panelHeight, i)
 		}
 	}
@@ -169,7 +173,8 @@ func (t *timeline) events(top float64) {
 
 // title says what an event does.
 func (e *Event) title() string {
-	what := [...]string{Rate: "other rate", Hang: "hang", Pause: "pause", Fail: "errors", Throttle: "429", Restart: "restart", Credit: "advertises"}[e.Kind]
+	what := [...]string{Rate: "other rate", Hang: "hang", Pause: "pause", Fail: "errors", Throttle: "429", Restart: "restart",
+		Credit: "advertises"}[e.Kind]
 	switch {
 	case e.Kind == Rate && e.Factor > 0:
 		what = fmt.Sprintf("rate x%g", e.Factor)

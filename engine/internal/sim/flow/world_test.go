@@ -28,12 +28,14 @@ func TestOptimum(t *testing.T) {
 		{"more than all of it", "load: { poisson: 2 }", 655},
 		{"one every", "load: { every: 25ms }", 40},
 		{"a burst that is served", "load: { poisson: 0.5, burst: { at: 0s, batches: 655 } }", 327.5 + 65.5},
-		{"four times slower for half of the time", "load: saturated\nevents: [ { at: 5s, workers: { fastest: 4 }, rate: x0.25 } ]", 655 - 150},
+		{"four times slower for half of the time", "load: saturated\nevents: [ { at: 5s, workers: { fastest: 4 }, rate: x0.25 } ]",
+			655 - 150},
 		{"another rate", "load: saturated\nevents: [ { at: 0s, for: 5s, workers: [0], rate: 300 } ]", 755},
 		{"a hang", "load: saturated\nevents: [ { at: 2s, for: 5s, workers: [0], hang: true } ]", 605},
 		{"a pause", "load: saturated\nevents: [ { at: 2s, for: 5s, workers: [4], pause: true } ]", 630},
 		{"errors", "load: saturated\nevents: [ { at: 2s, for: 5s, workers: all, fail: { after: 5ms } } ]", 327.5},
-		{"half errors cost attempts, not capacity", "load: saturated\nevents: [ { at: 0s, workers: all, fail: { after: 5ms, share: 0.5 } } ]", 655},
+		{"half errors cost attempts, not capacity",
+			"load: saturated\nevents: [ { at: 0s, workers: all, fail: { after: 5ms, share: 0.5 } } ]", 655},
 		{"a throttle", "load: saturated\nevents: [ { at: 0s, workers: [0, 1], throttle: { rate: 30 } } ]", 655 - 140},
 		{"a throttle above the rate", "load: saturated\nevents: [ { at: 0s, workers: [0, 1], throttle: { rate: 300 } } ]", 655},
 		{"pauses", "load: saturated\npauses: { every: 10s, for: 500ms, phase: random }", 655 * 0.95},
@@ -51,7 +53,8 @@ func TestOptimum(t *testing.T) {
 // TestWStar is the smallest total window, found by trying all of small systems.
 func TestWStar(t *testing.T) {
 	for _, rates := range [][3]int{{100, 50, 5}, {10, 10, 10}, {200, 3, 1}} {
-		s := parse(t, fmt.Sprintf("duration: 10s\nload: saturated\nnetwork: { rtt: 20ms }\nworkers: [ { rate: %d }, { rate: %d }, { rate: %d } ]",
+		s := parse(t, fmt.Sprintf("duration: 10s\nload: saturated\nnetwork: { rtt: 20ms }\n"+
+			"workers: [ { rate: %d }, { rate: %d }, { rate: %d } ]",
 			rates[0], rates[1], rates[2]))
 		best, sum := 1000, float64(rates[0]+rates[1]+rates[2])
 		x := func(i, w int) float64 {
@@ -139,7 +142,8 @@ func TestThrottleTakesItsRate(t *testing.T) {
 
 // TestPauses: each worker pauses for its share of the time, and what came meanwhile is served afterwards.
 func TestPauses(t *testing.T) {
-	s := parse(t, "duration: 200s\nload: saturated\ntimeout: 1h\nservice: deterministic\npauses: { every: 10s, for: 2s, phase: random }\n"+twelve)
+	s := parse(t, "duration: 200s\nload: saturated\ntimeout: 1h\nservice: deterministic\n"+
+		"pauses: { every: 10s, for: 2s, phase: random }\n"+twelve)
 	f := run(t, s, "fixed:8", 1)
 	near(t, "goodput", f[flow.Goodput], 1, 0.01)
 	near(t, "optimum", f[flow.Optimum], 655*0.8, 1e-9)
@@ -147,7 +151,8 @@ func TestPauses(t *testing.T) {
 
 // TestSharedServer: all workers together have the one server's rate.
 func TestSharedServer(t *testing.T) {
-	s := parse(t, "duration: 100s\nwarmup: 5s\nload: saturated\ntimeout: 1h\nservice: deterministic\nshared: { rate: 200, slots: 1 }\n"+twelve)
+	s := parse(t, "duration: 100s\nwarmup: 5s\nload: saturated\ntimeout: 1h\nservice: deterministic\n"+
+		"shared: { rate: 200, slots: 1 }\n"+twelve)
 	f := run(t, s, "fixed:4", 1)
 	near(t, "rate", f[flow.RateMean], 200, 0.002)
 	near(t, "round trip", f[flow.RTTMean], 48*5, 0.01)
@@ -198,6 +203,7 @@ func TestLinkDelay(t *testing.T) {
 		f := run(t, parse(t, "duration: 30s\nload: saturated\ntimeout: 10s\nlink: "+c.link), fmt.Sprintf("fixed:%d", c.window), 1)
 		near(t, fmt.Sprintf("round trip of %d at %s", c.window, c.link), f[flow.RTTMax], c.want, 1e-6)
 	}
-	f := run(t, parse(t, "duration: 30s\nload: { batches: 20 }\ntimeout: 10s\nlink: { delay: 100ms, fail_first: { after: 2, failures: 5 } }"), "fixed:1", 1)
+	f := run(t, parse(t, "duration: 30s\nload: { batches: 20 }\ntimeout: 10s\n"+
+		"link: { delay: 100ms, fail_first: { after: 2, failures: 5 } }"), "fixed:1", 1)
 	near(t, "attempts", f[flow.AttemptsPerBatch], 25.0/20, 1e-9)
 }

@@ -24,7 +24,8 @@ func (VectorARC) Name() string { return "vector_arc" }
 // Validate says what is wrong with v.
 func (v VectorARC) Validate() error {
 	if v.Initial < 0 || v.Max < 0 || v.Decrease < 0 || v.Decrease >= 1 {
-		return fmt.Errorf("vector_arc: initial %d, max %d, decrease %g: want positive ones and a ratio below 1", v.Initial, v.Max, v.Decrease)
+		return fmt.Errorf("vector_arc: initial %d, max %d, decrease %g: want positive ones and a ratio below 1", v.Initial, v.Max,
+			v.Decrease)
 	}
 	return nil
 }
