@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
 )
 
 // count is a producer of n items that costs nothing.
@@ -69,5 +70,18 @@ func BenchmarkSettleThroughHundredWorkers(b *testing.B) {
 			}
 			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "settles/s")
 		})
+	}
+}
+
+// TestAllocationsAnItem measures what one more item costs: the context of its attempt (the context and its
+// cancel), and nothing else.
+func TestAllocationsAnItem(t *testing.T) {
+	const few, many = 500, 3_000
+	run := func(n int) float64 {
+		c := control.Config{Window: window.Fixed{Size: 1}} // so that as much is in flight whether few or many are sent
+		return testing.AllocsPerRun(1, func() { sendCount(t, n, mustMachine(t, c)) })
+	}
+	if got := (run(many) - run(few)) / (many - few); got > 2.05 {
+		t.Errorf("%.2f allocations an item, want at most 2", got)
 	}
 }

@@ -32,8 +32,9 @@ type Attempt[T any] struct {
 	ID     uint64 // unique in the Sender
 	Number int    // of this item; the first is 1
 
-	// On Ordered lanes Place is dense from 0 within a Run and is the order of effect. Once one of a Run has failed,
-	// the rest of it must fail too; when all of it have returned, the next Run starts with the failed item.
+	// On Ordered lanes Place is dense from 0 within a Run and is the order of effect; Run only grows in a
+	// Sender. Once one of a Run has failed, the rest of it must fail too; when all of it have returned, the
+	// next Run starts with the failed item.
 	Run, Place uint32
 
 	// Expect is when the round trip is overdue: the worker counts as BUSY and another one is tried, while the
@@ -92,10 +93,12 @@ type Failure struct {
 
 // Options is what a Sender needs. Lanes and Settled are required.
 type Options[T any] struct {
-	Lanes    []Lane[T]      // may be empty at first: SetLanes
-	Control  control.Config // window, dispatch, timeouts, breaker, budget, replay bound
-	MaxBytes int64          // of items not yet settled; 0 means 32 MiB; negative: the producer bounds it, as the engine does
-	Abandon  time.Duration  // hard end of an attempt; 0 means 60 s
+	Lanes   []Lane[T]      // may be empty at first: SetLanes
+	Control control.Config // window, dispatch, timeouts, breaker, budget, replay bound
+	// MaxBytes closes the gate when items not yet settled hold so much; the item that reaches it is the last, so one item
+	// more than this at most. 0 means 32 MiB; negative: the producer bounds it, as the engine does.
+	MaxBytes int64
+	Abandon  time.Duration // hard end of an attempt; 0 means 60 s
 
 	// Bisect cuts an item that was refused into pieces that stand in its place, in order. nil, or fewer than
 	// two pieces: it cannot be cut and is buried whole. It is called on the loop and never while an attempt

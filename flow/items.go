@@ -10,7 +10,7 @@ import (
 type held[T any] struct {
 	Item[T]
 	seq     uint64
-	keys    []uint32 // interned, each once
+	keys    []uint32 // interned
 	running int      // attempts
 	done    bool     // settled, or replaced by pieces
 	refusal error    // the last
@@ -57,7 +57,7 @@ func (s *store[T]) add(it Item[T]) (*held[T], error) {
 	}
 	s.last++
 	keys, places := h.keys[:0], h.places[:0]
-	*h = held[T]{Item: it, seq: s.last, keys: s.keys.intern(keys, it.Keys, s.last), places: places}
+	*h = held[T]{Item: it, seq: s.last, keys: s.keys.intern(keys, it.Keys), places: places}
 	s.bySeq[h.seq] = h
 	s.open++
 	var err error
@@ -114,10 +114,9 @@ type keyTable struct {
 type keyUse struct {
 	key  string
 	refs int
-	seq  uint64 // of the item that took it last: an item takes a key once
 }
 
-func (t *keyTable) intern(dst []uint32, keys []string, seq uint64) []uint32 {
+func (t *keyTable) intern(dst []uint32, keys []string) []uint32 {
 	for _, key := range keys {
 		n, ok := t.numbers[key]
 		if !ok {
@@ -134,11 +133,8 @@ func (t *keyTable) intern(dst []uint32, keys []string, seq uint64) []uint32 {
 			}
 			t.numbers[key] = n
 		}
-		if u := &t.uses[n]; u.seq != seq {
-			u.seq = seq
-			u.refs++
-			dst = append(dst, n)
-		}
+		t.uses[n].refs++
+		dst = append(dst, n)
 	}
 	return dst
 }

@@ -22,6 +22,7 @@ type lane[T any] struct {
 	number  int32
 	up      bool // takes attempts; else it only waits for those that run
 	running int
+	again   *Lane[T] // Ordered: comes back as this when nothing of it runs, so that its order has one owner at a time
 }
 
 // attempt is one Deliver. The loop owns it, but for the runner between its start and its answer.

@@ -36,31 +36,50 @@ func (l *loop[T]) relane(list []Lane[T]) {
 		stays[list[i].Name] = true
 	}
 	for _, ln := range l.lanes.byNumber {
-		if ln != nil && ln.up && !stays[ln.Name] {
+		if ln == nil || stays[ln.Name] {
+			continue
+		}
+		ln.again = nil
+		if ln.up {
 			ln.up = false
 			l.step(control.Event{Kind: control.LaneDown, Lane: ln.number})
 			l.forget(ln)
 		}
 	}
-	for _, want := range list {
-		ln := l.lanes.find(want.Name)
-		changed := ln == nil || !ln.up || ln.Limits != want.Limits
-		if ln == nil {
-			ln = l.lanes.add(want)
-		}
-		ln.Worker, ln.Limits, ln.up = want.Worker, want.Limits, true
-		if changed {
-			l.nameLanes()
-			l.step(control.Event{Kind: control.LaneUp, Lane: ln.number, Limits: want.Limits})
+	for i := range list {
+		switch ln := l.lanes.find(list[i].Name); {
+		case ln == nil:
+			l.raise(l.lanes.add(list[i]))
+		case !ln.up && (ln.Limits.Ordered || list[i].Limits.Ordered):
+			ln.again = &list[i]
+		case !ln.up:
+			ln.Worker, ln.Limits = list[i].Worker, list[i].Limits // not its name, which runners read
+			l.raise(ln)
+		case ln.Limits != list[i].Limits:
+			ln.Limits = list[i].Limits
+			l.raise(ln)
 		}
 	}
 }
 
-// forget frees the number of a lane that is down and has nothing running.
-func (l *loop[T]) forget(ln *lane[T]) {
-	if !ln.up && ln.running == 0 {
-		l.lanes.byNumber[ln.number] = nil
+// raise tells the machine that ln is up, or what its limits are now.
+func (l *loop[T]) raise(ln *lane[T]) {
+	if !ln.up {
+		ln.up = true
 		l.nameLanes()
+	}
+	l.step(control.Event{Kind: control.LaneUp, Lane: ln.number, Limits: ln.Limits})
+}
+
+// forget frees the number of a lane that is down and has nothing running. One that is to come back does so now.
+func (l *loop[T]) forget(ln *lane[T]) {
+	if ln.up || ln.running > 0 {
+		return
+	}
+	l.lanes.byNumber[ln.number] = nil
+	l.nameLanes()
+	if ln.again != nil && !l.stopping {
+		l.raise(l.lanes.add(*ln.again))
 	}
 }
 

@@ -98,9 +98,10 @@ func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	return newLoop(s).run(ctx, p)
 }
 
-// SetLanes replaces the lanes by name: a name that stays is kept with all that is known of it, its Worker and
-// Limits as given now; a new one is added, a missing one gets nothing more. It takes effect when the Sender
-// next looks, and not at all after Run. An error changes nothing.
+// SetLanes replaces the lanes by name: a name that stays is kept with its Worker and all that is known of it,
+// only its Limits become those given now; a new one is added, a missing one gets nothing more. An Ordered lane
+// that was missing comes back when what still ran of it has returned. It takes effect when the Sender next
+// looks, and not at all after Run. An error changes nothing.
 func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	if err := checkLanes(l); err != nil {
 		return err

@@ -132,6 +132,7 @@ func TestStopWhileTheProducerWaits(t *testing.T) {
 		// An item that comes too late is given back.
 		late := produceFunc[int](func(ctx context.Context) (Item[int], error) {
 			<-ctx.Done()
+			time.Sleep(time.Second) // long after the loop has seen the end
 			return Item[int]{Value: 7}, nil
 		})
 		d = newDiary[int](t)

@@ -23,9 +23,11 @@ const (
 	// Offer: a new item, the next in sequence. Seq, Cost, Bytes, Keys.
 	Offer Kind = iota + 1
 	// Answer: the Deliver of attempt ID has returned. Outcome, After, Report. With Outcome Split, Pieces
-	// Piece events follow at once.
+	// Piece events follow at once; Pieces is 0, and none follow, where the item was settled before or is being
+	// cut or buried. An ID that does not run, or was answered before, is ignored.
 	Answer
-	// Tick: nothing happened, time passed (see Machine.Wake).
+	// Tick: nothing happened, time passed (see Machine.Wake). Attempts become overdue on a Tick only, so an
+	// owner that has answers at hand steps them before it.
 	Tick
 	// LaneUp: lane Lane exists with Limits; again for a lane that is up: its limits have changed.
 	LaneUp
@@ -36,8 +38,9 @@ const (
 	// Cut: the answer to Bisect{Seq}: Pieces Piece events follow at once; fewer than two: it cannot be cut,
 	// none follow, and a Bury command answers.
 	Cut
-	// Piece: item Seq stands in the place of Parent. Cost, Bytes, Keys; Outcome is Retryable (to be sent),
-	// Delivered or Rejected (to be buried).
+	// Piece: item Seq, greater than any before, stands in the place of Parent, behind the pieces before it. Cost,
+	// Bytes, Keys; Outcome is Retryable (to be sent), Delivered or Rejected (to be buried). The pieces tile
+	// Parent, which is gone, without a Settle of its own, when the last has come.
 	Piece
 	// Buried: the answer to Bury{Seq}: it is durable.
 	Buried
@@ -97,7 +100,7 @@ type CommandKind uint8
 // The commands.
 const (
 	Start  CommandKind = iota + 1 // item Seq to lane Lane as attempt ID: Number, Run, Place, Expect
-	Cancel                        // attempt ID's context: its item was settled by another attempt, and abandoning it is safe
+	Cancel                        // attempt ID's context: another attempt has settled its item; its Answer is still owed
 	Settle                        // item Seq is settled: Number attempts, by Lane through attempt ID, or Lane -1: buried
 	Bisect                        // item Seq was refused and no attempt of it runs: cut it and answer with Cut
 	Bury                          // item Seq was refused and cannot be cut: make it durable and answer with Buried

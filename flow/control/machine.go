@@ -27,8 +27,11 @@ type Config struct {
 
 // Breaker says when a worker that fails is left alone and how it is tried again. The zero value means the defaults.
 type Breaker struct {
-	Failures int            // in a row that open it; 0 means 3; negative: only Misconfigured opens it
-	Probe    backoff.Policy // how long it stays open before one probe item; nil: 0.5 s * 2^k with equal jitter, at most 1 s in the first minute of an outage and 30 s later
+	// Failures in a row that open it; 0 means 3; negative: only Misconfigured opens it.
+	Failures int
+	// Probe is how long it stays open before one probe item; nil: 0.5 s * 2^k with equal jitter, at most 1 s in
+	// the first minute of an outage and 30 s later.
+	Probe backoff.Policy
 }
 
 const (

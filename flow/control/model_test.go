@@ -1,7 +1,6 @@
 package control_test
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -21,7 +20,8 @@ type model struct {
 	out     []control.Command
 	out2    []control.Command
 	now     time.Duration
-	log     []string
+	steps   int
+	log     []event
 	seq     uint64
 	items   map[uint64]*modelItem
 	order   []*modelItem // live, in sequence
@@ -36,6 +36,12 @@ type model struct {
 	unsaid  int64 // bytes settled and not saved
 	largest int64 // bytes of an item
 	strict  bool  // no lane was ever Ordered: duplicates can be counted at once
+}
+
+// event is one step for the log of a failure.
+type event struct {
+	control.Event
+	commands []control.Command
 }
 
 type modelItem struct {
@@ -97,9 +103,11 @@ func newModel(t *testing.T, cfg control.Config, size int) *model {
 
 func (w *model) fail(format string, args ...any) {
 	w.t.Helper()
-	tail := w.log[max(0, len(w.log)-200):]
-	for _, l := range tail {
-		w.t.Log(l)
+	for _, l := range w.log[max(0, len(w.log)-200):] {
+		w.t.Logf("event %+v", l.Event)
+		for _, c := range l.commands {
+			w.t.Logf("    command %+v", c)
+		}
 	}
 	w.t.Fatalf(format, args...)
 }
@@ -107,8 +115,6 @@ func (w *model) fail(format string, args ...any) {
 func (w *model) step(e control.Event) {
 	w.t.Helper()
 	e.Now = w.now
-	w.log = append(w.log, fmt.Sprintf("%v event kind %d seq %d id %d lane %d outcome %d parent %d pieces %d keys %v",
-		w.now, e.Kind, e.Seq, e.ID, e.Lane, e.Outcome, e.Parent, e.Pieces, e.Keys))
 	w.out = w.m.Step(e, w.out[:0])
 	w.out2 = w.twin.Step(e, w.out2[:0])
 	if !slices.Equal(w.out, w.out2) {
@@ -122,11 +128,16 @@ func (w *model) step(e control.Event) {
 			}
 		}
 	}
-	for _, c := range slices.Clone(w.out) {
-		w.log = append(w.log, fmt.Sprintf("    command %+v", c))
+	w.log = append(w.log, event{e, slices.Clone(w.out)})
+	for _, c := range w.out {
 		w.obey(c)
 	}
-	w.check()
+	if got, want := w.m.Idle(), len(w.order) == 0; got != want && !w.partial {
+		w.fail("Idle() = %v with %d items live", got, len(w.order))
+	}
+	if w.steps++; w.steps%16 == 0 {
+		w.check()
+	}
 }
 
 func (w *model) obey(c control.Command) {
@@ -260,9 +271,6 @@ func shares(a, b *modelItem) bool {
 func (w *model) check() {
 	w.t.Helper()
 	s := w.m.Status()
-	if got, want := w.m.Idle(), len(w.order) == 0; got != want && !w.partial {
-		w.fail("Idle() = %v with %d items live", got, len(w.order))
-	}
 	type figures struct{ attempts, again, settled, dups uint64 }
 	got := figures{s.Attempts, s.Redeliveries, s.Settled, s.Duplicates}
 	if !w.strict {
@@ -311,188 +319,4 @@ func (w *model) shrunk() bool {
 		}
 	}
 	return false
-}
-
-// offer hands out an item if there is room.
-func (w *model) offer(cost float64, bytes int64, keys ...uint32) bool {
-	w.t.Helper()
-	if !w.m.Room() {
-		return false
-	}
-	w.seq++
-	it := &modelItem{seq: w.seq, cost: cost, bytes: bytes, keys: keys}
-	w.items[it.seq] = it
-	w.order = append(w.order, it)
-	w.largest = max(w.largest, bytes)
-	w.step(control.Event{Kind: control.Offer, Seq: it.seq, Cost: cost, Bytes: bytes, Keys: keys})
-	return true
-}
-
-// attempts that run, oldest first.
-func (w *model) running() []*modelTry {
-	var ids []uint64
-	for id := range w.tries {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	var tries []*modelTry
-	for _, id := range ids {
-		tries = append(tries, w.tries[id])
-	}
-	return tries
-}
-
-// answer ends attempt x. pieces are the outcomes of the pieces of a Split.
-func (w *model) answer(x *modelTry, outcome control.Outcome, after time.Duration, pieces ...control.Outcome) {
-	w.t.Helper()
-	delete(w.tries, x.id)
-	it, l := x.item, w.lanes[x.lane]
-	l.out--
-	it.running--
-	if !x.overdue {
-		l.awaited--
-	}
-	if x.ordered {
-		w.hold(x, l, outcome)
-	}
-	late := it.settled || it.gone || slices.ContainsFunc(w.asked, func(a ask) bool { return a.seq == it.seq })
-	if outcome == control.Delivered && late {
-		w.dups++
-	}
-	if late {
-		pieces = nil
-	}
-	w.step(control.Event{Kind: control.Answer, ID: x.id, Outcome: outcome, After: after, Pieces: uint32(len(pieces))})
-	w.pieces(it, pieces)
-}
-
-// pieces puts items with these outcomes into the place of it; they tile its cost and bytes.
-func (w *model) pieces(it *modelItem, outcomes []control.Outcome) {
-	w.t.Helper()
-	if len(outcomes) == 0 {
-		return
-	}
-	n := int64(len(outcomes))
-	at := slices.Index(w.order, it)
-	if at < 0 {
-		w.fail("item %d is cut but not live", it.seq)
-	}
-	it.gone = true
-	w.order = slices.Delete(w.order, at, at+1)
-	var made []*modelItem
-	for i, o := range outcomes {
-		w.seq++
-		p := &modelItem{seq: w.seq, cost: it.cost / float64(n), bytes: it.bytes / n, keys: it.keys, piece: true}
-		if i == 0 {
-			p.bytes += it.bytes % n
-		}
-		p.special = o == control.Delivered || o == control.Rejected
-		w.items[p.seq] = p
-		made = append(made, p)
-	}
-	w.order = slices.Insert(w.order, at, made...)
-	for i, p := range made {
-		w.partial = i < len(made)-1
-		w.step(control.Event{Kind: control.Piece, Seq: p.seq, Parent: it.seq, Outcome: outcomes[i], Cost: p.cost, Bytes: p.bytes, Keys: p.keys})
-	}
-}
-
-// reply answers the ith question of the machine: pieces for a Bisect, or none.
-func (w *model) reply(i, pieces int) {
-	w.t.Helper()
-	a := w.asked[i]
-	w.asked = slices.Delete(w.asked, i, i+1)
-	if a.bury {
-		w.step(control.Event{Kind: control.Buried, Seq: a.seq})
-		return
-	}
-	if pieces < 2 {
-		pieces = 0
-	}
-	w.step(control.Event{Kind: control.Cut, Seq: a.seq, Pieces: uint32(pieces)})
-	w.pieces(w.items[a.seq], slices.Repeat([]control.Outcome{control.Retryable}, pieces))
-}
-
-// pass lets time pass, with a Tick whenever the machine wants one.
-func (w *model) pass(d time.Duration) {
-	w.t.Helper()
-	end := w.now + d
-	for range 100_000 {
-		at, ok := w.m.Wake()
-		if !ok || at > end {
-			w.now = end
-			return
-		}
-		w.now = max(w.now, at)
-		w.step(control.Event{Kind: control.Tick})
-		if next, ok := w.m.Wake(); ok && next <= w.now {
-			w.fail("Wake is %v after a Tick at %v", next, w.now)
-		}
-	}
-	w.fail("the machine does not stop asking for Ticks")
-}
-
-func (w *model) lane(num int32, up bool, limits control.Limits) {
-	w.t.Helper()
-	l := w.lanes[num]
-	if l == nil {
-		l = &modelLane{}
-		w.lanes[num] = l
-	}
-	l.up = up
-	if !up {
-		w.step(control.Event{Kind: control.LaneDown, Lane: num})
-		return
-	}
-	l.limits = limits
-	w.strict = w.strict && !limits.Ordered
-	w.step(control.Event{Kind: control.LaneUp, Lane: num, Limits: limits})
-}
-
-// drain delivers everything from now on, and fails if the machine does not settle all of it.
-func (w *model) drain() {
-	w.t.Helper()
-	for range 10_000 {
-		switch {
-		case len(w.asked) > 0:
-			w.reply(0, 0)
-		case w.unsaid > 0:
-			n := w.unsaid
-			w.unsaid = 0
-			w.step(control.Event{Kind: control.Saved, Bytes: n})
-		case len(w.tries) > 0:
-			w.answer(w.running()[0], control.Delivered, 0)
-		case len(w.order) == 0:
-			if s := w.m.Status(); s.Waiting != 0 || s.InFlight != 0 || s.ReplayBytes != 0 {
-				w.fail("idle with status %+v", s)
-			}
-			return
-		default:
-			at, ok := w.m.Wake()
-			if !ok {
-				w.fail("%d items are live, nothing is in flight, and the machine wants no Tick: %+v %s", len(w.order), w.m.Status(), w.m.Dbg())
-			}
-			w.pass(max(0, at-w.now))
-		}
-	}
-	w.fail("not drained after 10000 steps: %+v", w.m.Status())
-}
-
-// hold notes what is delivered behind attempts of its run that are not answered yet, and forgets it when one of
-// those fails.
-func (w *model) hold(x *modelTry, l *modelLane, outcome control.Outcome) {
-	if outcome == control.Delivered {
-		if !l.failed || x.place < l.firstFailed {
-			x.item.held = x
-		}
-		return
-	}
-	if !l.failed || x.place < l.firstFailed {
-		l.failed, l.firstFailed = true, x.place
-	}
-	for _, it := range w.order {
-		if h := it.held; h != nil && h.lane == x.lane && h.run == x.run && h.place > x.place {
-			it.held = nil
-		}
-	}
 }

@@ -12,28 +12,58 @@ func (m *Machine) dispatch(out []Command) []Command {
 	if m.ready > 0 {
 		out = m.sendProbes(out)
 	}
-	if m.free == 0 && m.firsts == 0 {
-		return out
-	}
-	if m.redo.len() > 0 {
-		out = m.drain(&m.redo, maxScan, out)
-	}
-	if m.fresh.len() > 0 {
-		most := 1 // nothing but order and binding distinguishes new items
-		if m.binds || m.keyed > 0 {
-			most = m.cfg.Ahead
+	for m.free > 0 || m.firsts > 0 {
+		firsts := m.firsts
+		if firsts > 0 {
+			out = m.sendFirsts(out)
 		}
-		out = m.drain(&m.fresh, most, out)
+		if m.redo.len() > 0 {
+			out = m.drain(&m.redo, maxScan, out)
+		}
+		if m.fresh.len() > 0 {
+			most := 1 // nothing but order and binding distinguishes new items
+			if m.binds || m.keyed > 0 {
+				most = m.cfg.Ahead
+			}
+			out = m.drain(&m.fresh, most, out)
+		}
+		if m.firsts == firsts {
+			break
+		}
+		// A lane that was kept for one item has been freed: those passed over may go there.
 	}
 	return out
 }
 
-// maxScan bounds how many items that cannot go yet are passed over in the send buffer at one step.
-const maxScan = 64
+// sendFirsts starts the items for which lanes are kept, wherever they stand in the send buffer.
+func (m *Machine) sendFirsts(out []Command) []Command {
+	for _, l := range m.up {
+		it := l.first
+		if it == nil || it.state != inRedo {
+			continue
+		}
+		to, delay := m.choose(it)
+		if to != nil {
+			m.redo.remove(it)
+			out = m.start(it, to, out)
+		} else if delay {
+			m.redo.remove(it)
+			m.delay(it)
+		}
+	}
+	return out
+}
 
-// drain starts items of b in order, passing over up to most that must wait.
+// How many items that cannot go yet are passed over in the send buffer at one step: those that wait for a
+// lane, and all, those that wait for an older one of their keys included.
+const (
+	maxScan    = 64
+	maxBlocked = 1024
+)
+
+// drain starts items of b in order, passing over up to most that must wait for a lane.
 func (m *Machine) drain(b *buffer, most int, out []Command) []Command {
-	for i := 0; i < b.len() && most > 0; {
+	for i := 0; i < b.len() && most > 0 && i < maxBlocked; {
 		if m.free == 0 && b == &m.fresh {
 			break
 		}
@@ -50,8 +80,10 @@ func (m *Machine) drain(b *buffer, most int, out []Command) []Command {
 			b.removeAt(i)
 			m.delay(it)
 		default:
+			if _, ok := it.turn(); ok {
+				most--
+			}
 			i++
-			most--
 		}
 	}
 	return out
@@ -231,9 +263,7 @@ func (m *Machine) sendProbes(out []Command) []Command {
 
 // opening marks the attempt that was just started at l as the one that decides about its breaker.
 func (m *Machine) opening(l *lane) {
-	a := m.last
-	a.probe = true
-	l.br.probe = a
+	l.br.probe = m.last
 	m.refresh(l)
 }
 
@@ -330,7 +360,7 @@ func (m *Machine) start(it *item, l *lane, out []Command) []Command {
 	l.awaitedCost += a.cost
 	l.used = m.now
 	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.win.Epoch()
-	a.limited = l.room() == 0
+	a.limited = l.windowRoom() <= 0
 	c := Command{Kind: Start, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
 	if l.limits.Ordered {
 		m.enlist(l, a)

@@ -41,64 +41,94 @@ type leastCompletion struct {
 }
 
 func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []Candidate) int {
-	stale, worst, unknown, failing := l.survey(now, cost, c)
-	if stale >= 0 {
-		return stale
-	}
-	median := 0.0
-	if unknown {
-		median = l.median(cost, c)
-		worst = max(worst, median)
-	}
-	best, equal := -1, 1
-	for i := range c {
-		if !usable(&c[i]) {
-			continue
-		}
-		if !c[i].Known {
-			l.expect[i] = median
-		}
-		if failing {
-			l.expect[i] += worst * c[i].Failures
-		}
-		switch {
-		case best < 0 || less(l.expect[i], c[i].Rate, l.expect[best], c[best].Rate):
-			best, equal = i, 1
-		case !less(l.expect[best], c[best].Rate, l.expect[i], c[i].Rate):
-			if equal++; l.rnd.IntN(equal) == 0 {
-				best = i
-			}
-		}
-	}
-	return best
-}
-
-// survey fills in the expectations of the free lanes that are known, and finds the lane, known or not, that was
-// unused for the longest beyond its time.
-func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate) (stale int, worst float64, unknown, failing bool) {
 	if len(l.expect) < len(c) {
 		l.expect = make([]float64, len(c))
 	}
-	stale = -1
-	var oldest time.Duration
+	s := l.survey(now, cost, c)
+	if s.stale >= 0 {
+		return s.stale
+	}
+	if !s.unknown && !s.failing {
+		return s.best
+	}
+	median := 0.0
+	if s.unknown {
+		median = l.median(cost, c)
+	}
+	worst := max(s.worst, median)
+	s.best = -1
 	for i := range c {
 		k := &c[i]
 		if !usable(k) {
 			continue
 		}
-		if idle := now - k.Used; idle > staleAfter && k.InFlight == 0 && idle > staleRounds*k.Service && idle > oldest {
-			stale, oldest = i, idle
-		}
-		failing = failing || k.Failures > 0
 		if !k.Known {
-			unknown = true
+			l.expect[i] = median
+		}
+		l.expect[i] += worst * k.Failures
+		l.better(&s, i, c)
+	}
+	return s.best
+}
+
+// survey is what one scan of the lanes has found.
+type survey struct {
+	best, equal      int     // the free lane that is known and has the least expectation; so many are as good
+	worst            float64 // expectation of a free lane
+	stale            int     // free lane, known or not, that was unused for the longest beyond its time; -1: none
+	unknown, failing bool    // a free lane is
+}
+
+// survey fills in the expectations of the free lanes that are known.
+func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate) survey {
+	s := survey{best: -1, stale: -1}
+	longest := staleAfter
+	for i := range c {
+		k := &c[i]
+		if !usable(k) {
+			continue
+		}
+		if idle := now - k.Used; idle > longest && k.InFlight == 0 && idle > staleRounds*k.Service {
+			s.stale, longest = i, idle
+		}
+		if k.Failures > 0 {
+			s.failing = true
+		}
+		if !k.Known {
+			s.unknown = true
 			continue
 		}
 		e := expectation(k, cost)
 		l.expect[i] = e
-		worst = max(worst, e)
+		if e > s.worst {
+			s.worst = e
+		}
+		l.better(&s, i, c)
 	}
-	return stale, worst, unknown, failing
+	return s
+}
+
+// better takes lane i as the best if it is, with an even chance for each that is as good.
+func (l *leastCompletion) better(s *survey, i int, c []Candidate) {
+	if s.best < 0 {
+		s.best, s.equal = i, 1
+		return
+	}
+	e, best := l.expect[i], l.expect[s.best]
+	if d := e - best; d > tie*best {
+		return
+	} else if d >= -tie*best {
+		switch mine, other := c[i].Rate, c[s.best].Rate; {
+		case mine < other:
+			return
+		case mine == other:
+			if s.equal++; l.rnd.IntN(s.equal) == 0 {
+				s.best = i
+			}
+			return
+		}
+	}
+	s.best, s.equal = i, 1
 }
 
 func usable(k *Candidate) bool { return k.Free && (k.Known || k.InFlight == 0) }
@@ -113,11 +143,15 @@ func expectation(k *Candidate, cost float64) float64 {
 	if k.Rate <= 0 { // never seen with a backlog: as if it served one at a time
 		return e * float64(1+k.InFlight)
 	}
+	extra := 0.0
 	if k.Mean > 0 {
-		e += (cost - k.Mean) / k.Rate
+		extra = cost - k.Mean
 	}
-	return max(0, e) + k.Work/k.Rate
+	return max(e+(k.Work+extra)/k.Rate, e*leastShare)
 }
+
+// leastShare bounds how much faster than an item of mean cost a small one is expected to be.
+const leastShare = 0.1
 
 // median expectation of all lanes that are known, free or not; 0: none is.
 func (l *leastCompletion) median(cost float64, c []Candidate) float64 {
@@ -132,12 +166,4 @@ func (l *leastCompletion) median(cost float64, c []Candidate) float64 {
 	}
 	slices.Sort(l.sorted)
 	return l.sorted[len(l.sorted)/2]
-}
-
-// less orders by expectation, then by rate, the faster first.
-func less(e, rate, other, otherRate float64) bool {
-	if d := e - other; d < -tie*other || d > tie*other {
-		return d < 0
-	}
-	return rate > otherRate
 }

@@ -148,7 +148,7 @@ func FuzzLedger(f *testing.F) {
 func TestAgainstModel(t *testing.T) {
 	const seed = 20261121
 	src := rand.NewChaCha8([32]byte{seed & 0xff, seed >> 8 & 0xff, seed >> 16 & 0xff})
-	for range 2000 {
+	for range 150 {
 		program := make([]byte, 3*300)
 		_, _ = src.Read(program)
 		play(t, program)

@@ -229,6 +229,15 @@ func (l *Ledger) Watermark() Position { return l.watermark }
 // Next is where the next range must begin.
 func (l *Ledger) Next() Position { return l.tail }
 
+// Limit is how far the next range may reach: there a range begins that was settled before the restart. false:
+// none is ahead.
+func (l *Ledger) Limit() (end Position, ok bool) {
+	if len(l.restored) == 0 {
+		return Position{}, false
+	}
+	return l.restored[0].From, true
+}
+
 // Pending is how many opened ranges have not settled wholly.
 func (l *Ledger) Pending() int { return l.pending }
 

@@ -109,13 +109,16 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkMark(t, l, 12, span(20, 30), span(40, 50))
-	if l.Next() != at(12) {
-		t.Fatalf("next is %v, want 12", l.Next())
+	if end, ok := l.Limit(); l.Next() != at(12) || end != at(20) || !ok {
+		t.Fatalf("next is (%v, %v] %v, want (12, 20]", l.Next(), end, ok)
 	}
 	for _, r := range []Range{span(12, 15), span(15, 20), span(30, 40), span(50, 70)} {
 		if err := l.Open(r); err != nil {
 			t.Fatalf("Open(%v): %v", r, err)
 		}
+	}
+	if end, ok := l.Limit(); ok {
+		t.Fatalf("a limit at %v, but nothing settled is ahead", end)
 	}
 	l.Settle(span(50, 60))
 	checkMark(t, l, 12, span(20, 30), span(40, 60))
@@ -165,18 +168,18 @@ func TestLimit(t *testing.T) {
 		l.Settle(span(i, i+1))
 	}
 	size := len(l.open.buf)
-	for i := range int64(4 * MaxOpen) {
+	for i := range int64(MaxOpen) {
 		if err := l.Open(span(MaxOpen+i, MaxOpen+i+1)); err != nil {
 			t.Fatal(err)
 		}
 		l.Settle(span(MaxOpen+i, MaxOpen+i+1))
 	}
-	checkMark(t, l, 0, span(1, 5*MaxOpen))
+	checkMark(t, l, 0, span(1, 2*MaxOpen))
 	if len(l.open.buf) != size {
 		t.Fatalf("the ring grew from %d to %d entries while one range was pending", size, len(l.open.buf))
 	}
 	l.Settle(span(0, 1))
-	checkMark(t, l, 5*MaxOpen)
+	checkMark(t, l, 2*MaxOpen)
 }
 
 func TestMarkAppends(t *testing.T) {

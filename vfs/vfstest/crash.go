@@ -76,6 +76,10 @@ func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Se
 	}
 }
 
+// Watch makes after be told of each call that may have changed something, on the goroutine that made it, when the call is done and
+// before it returns: for workloads of several goroutines, which then take their crashes by [Mem.Crash]. nil ends it.
+func (m *Mem) Watch(after func(Call)) { m.watch(after) }
+
 func (m *Mem) watch(after func(Call)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -22,7 +22,8 @@ import (
 // markResult is one partition of one route in `checkpoint show --json`.
 type markResult struct {
 	Route     string        `json:"route"`
-	Partition string        `json:"partition"` // id
+	Boot      string        `json:"boot,omitempty"` // see layer
+	Partition string        `json:"partition"`      // id
 	Name      string        `json:"name"`
 	Watermark position      `json:"watermark"` // everything up to here is settled
 	Above     []rangeResult `json:"above"`     // settled stretches above it
@@ -42,6 +43,7 @@ type rangeResult struct {
 // placeResult is where an ordered lane stands.
 type placeResult struct {
 	Route string `json:"route"`
+	Boot  string `json:"boot,omitempty"`
 	Lane  string `json:"lane"`
 	Place string `json:"place"`
 }
@@ -72,7 +74,8 @@ made durable in the state directory. A start goes on from it.`,
 		Long: `Show prints for each route and partition the watermark (everything up to it is
 settled), how many stretches above it are settled, and whether the source is done
 with it; and for each ordered worker the place up to which its receiver has taken
-the data. It only reads, also while a run is under way.
+the data. "survives" says what an entry holds against: a kill only, until the sink
+has synced, or a power loss, too. Show only reads, also while a run is under way.
 
 With --json it prints one object a partition or place, then one with "ok".`,
 		Example: `  penstock checkpoint show penstock.yaml
@@ -129,10 +132,11 @@ func checkpointJSON(w io.Writer, snap *checkpoint.Snapshot, report *checkpoint.R
 		Damage: report.Damage, Aside: report.Aside,
 	}
 	for _, r := range snap.Routes {
+		route, boot := layer(r.Route)
 		for _, m := range r.Marks {
 			last.Partitions++
 			out := markResult{
-				Route: r.Route, Partition: m.Part.ID, Name: m.Part.Name, Watermark: positionOf(m.Watermark),
+				Route: route, Boot: boot, Partition: m.Part.ID, Name: m.Part.Name, Watermark: positionOf(m.Watermark),
 				Above: []rangeResult{}, Finished: m.Finished,
 			}
 			for _, a := range m.Above {
@@ -143,7 +147,7 @@ func checkpointJSON(w io.Writer, snap *checkpoint.Snapshot, report *checkpoint.R
 			}
 		}
 		for _, lane := range lanes(r) {
-			if err := writeResult(w, placeResult{r.Route, lane, r.Places[lane]}); err != nil {
+			if err := writeResult(w, placeResult{route, boot, lane, r.Places[lane]}); err != nil {
 				return err
 			}
 		}
@@ -152,31 +156,43 @@ func checkpointJSON(w io.Writer, snap *checkpoint.Snapshot, report *checkpoint.R
 }
 
 func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string {
-	rows := [][]string{{"route", "partition", "watermark", "ranges above", "finished"}}
-	places := [][]string{{"route", "worker", "place"}}
+	rows := [][]string{{"route", "partition", "survives", "watermark", "ranges above", "finished"}}
+	places := [][]string{{"route", "worker", "survives", "place"}}
 	for _, r := range snap.Routes {
+		route, boot := layer(r.Route)
+		survives := "power loss"
+		if boot != "" {
+			survives = "kill"
+		}
 		for _, m := range r.Marks {
 			finished := "no"
 			if m.Finished {
 				finished = "yes"
 			}
 			rows = append(rows, []string{
-				r.Route, printable(m.Part.Name), positionText(m.Watermark), strconv.Itoa(len(m.Above)), finished,
+				route, printable(m.Part.Name), survives, positionText(m.Watermark), strconv.Itoa(len(m.Above)), finished,
 			})
 		}
 		for _, lane := range lanes(r) {
-			places = append(places, []string{r.Route, printable(lane), printable(r.Places[lane])})
+			places = append(places, []string{route, printable(lane), survives, printable(r.Places[lane])})
 		}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", report)
 	if len(rows) > 1 {
-		b.WriteString("\n" + table(rows, 2))
+		b.WriteString("\n" + table(rows, 3))
 	}
 	if len(places) > 1 {
-		b.WriteString("\n" + table(places, 3))
+		b.WriteString("\n" + table(places, 4))
 	}
 	return b.String()
+}
+
+// layer splits the name under which a route is kept. What a sink has taken and not yet synced is kept apart, together with the
+// boot of the operating system until whose end it holds; docs/adr/0004-two-layers-of-checkpoint.md.
+func layer(kept string) (route, boot string) {
+	route, boot, _ = strings.Cut(kept, checkpoint.BootMark)
+	return route, boot
 }
 
 func lanes(r checkpoint.RouteSnapshot) []string {

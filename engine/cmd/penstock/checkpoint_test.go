@@ -29,6 +29,10 @@ func saved(t *testing.T, state string) {
 			Above: []penstock.Range{{From: at(2000), To: at(3000)}, {From: at(4000), To: at(5000)}}},
 		{Part: penstock.Partition{ID: "t1", Name: "orders"}, Watermark: penstock.Position{Num: 3, Key: "\x01k\xff"}},
 	}
+	later := []penstock.Mark{{Part: marks[0].Part, Watermark: at(3000000)}}
+	if err := store.Append("access/main@boot=7", later, nil); err != nil {
+		t.Fatal(err)
+	}
 	if err := store.Append("access/main", marks, map[string]string{"out.log": "inode 5, 1234 bytes"}); err != nil {
 		t.Fatal(err)
 	}

@@ -60,8 +60,8 @@ func writeResult(w io.Writer, v any) error {
 	return nil
 }
 
-// summary is what a person reads at the end of a run.
-func summary(s pipeline.Snapshot) string {
+// summary is what a person reads at the end of a run; "" for one that failed before it had read anything.
+func summary(s pipeline.Snapshot, err error) string {
 	rows := [][]string{{
 		"pipeline", "route", "records read", "bytes read", "delivered", "dead", "dropped", "waiting", "redelivered", "seconds", "MB/s",
 	}}
@@ -77,6 +77,9 @@ func summary(s pipeline.Snapshot) string {
 		})
 	}
 	var b strings.Builder
+	if read == 0 && err != nil {
+		return ""
+	}
 	if read == 0 {
 		b.WriteString("nothing new: no record was read that had not been delivered before\n")
 	} else {

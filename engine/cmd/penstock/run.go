@@ -80,7 +80,7 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 			return errors.Join(err, wErr)
 		}
 	case e != nil:
-		if _, wErr := io.WriteString(cmd.OutOrStdout(), summary(snap)); wErr != nil {
+		if _, wErr := io.WriteString(cmd.OutOrStdout(), summary(snap, err)); wErr != nil {
 			return errors.Join(err, fmt.Errorf("write the summary: %w", wErr))
 		}
 	}

@@ -92,10 +92,12 @@ func (h *Host) Stop() error {
 	h.group.Stop(errProcessEnded)
 	ended := make(chan error, 1)
 	go func() { ended <- h.group.Wait() }()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
 	case err := <-ended:
 		return err
-	case <-time.After(patience):
+	case <-timer.C:
 		return errors.New("goroutines still run long after their context has ended")
 	}
 }

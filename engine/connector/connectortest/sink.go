@@ -205,9 +205,11 @@ func (l *life) deliver(ctx context.Context, batches []*penstock.Batch, starts []
 	}
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-timer.C:
 		l.t.Fatalf("Deliver had not returned after %v", patience)
 	}
 	l.run++

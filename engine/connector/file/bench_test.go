@@ -54,7 +54,8 @@ func BenchmarkFile(b *testing.B) {
 						if p >= batches {
 							return io.EOF
 						}
-						if _, err := lane.Worker.Deliver(context.Background(), penstock.Attempt{Value: batch, Place: uint32(p)}); err != nil {
+						a := penstock.Attempt{Value: batch, Place: uint32(p)}
+						if _, err := lane.Worker.Deliver(context.Background(), a); err != nil {
 							return err
 						}
 					}

@@ -34,12 +34,12 @@ const (
 )
 
 // inFlight is how many batches may be in hand at once: enough to write a group while another one is made durable.
-const inFlight = 32
+const inFlight = 128
 
 // Options of the sink.
 type Options struct {
-	Path   string `yaml:"path" path:"true" required:"true" doc:"the file to append to; it (0600) and its folders (0700) are made where missing"`
-	Format string `yaml:"format" enum:"ndjson,raw" doc:"ndjson: a JSON object a line; raw: the record's bytes as they were read, and a line end"`
+	Path   string `yaml:"path" path:"true" alone:"true" required:"true" doc:"appended to; made where missing (0600, folders 0700)"`
+	Format string `yaml:"format" enum:"ndjson,raw" doc:"ndjson: a JSON object a line; raw: the record's bytes and a line end"`
 	Fsync  string `yaml:"fsync" enum:"ack,interval" doc:"when a delivered batch is durable: before it is acked, or at most 1 s later"`
 }
 
@@ -93,7 +93,7 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("sink file %q: %w", s.o.Path, err), s.Close())
+			err = errors.Join(fmt.Errorf("%q: %w", s.o.Path, err), s.Close())
 		}
 	}()
 	folder, name := filepath.Split(filepath.Clean(s.o.Path))

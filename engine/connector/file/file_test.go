@@ -2,11 +2,19 @@ package file_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/file"
+	"github.com/penstock-io/penstock/flow"
 )
 
 // lines returns a batch of n records of width bytes, line ends included.
@@ -15,6 +23,11 @@ func lines(n, width int) *penstock.Batch {
 	for i := range n {
 		b.Data = append(append(b.Data, bytes.Repeat([]byte{'a' + byte(i%26)}, width-1)...), '\n')
 	}
+	return spanned(b, n)
+}
+
+// spanned gives b, whose data holds n records, its span.
+func spanned(b *penstock.Batch, n int) *penstock.Batch {
 	b.Origins = n
 	b.Spans = []penstock.Span{{
 		Part:  &penstock.Partition{ID: "p", Name: "p"},
@@ -22,6 +35,12 @@ func lines(n, width int) *penstock.Batch {
 		Bytes: len(b.Data),
 	}}
 	return b
+}
+
+func text(s string) *penstock.Batch {
+	b := penstock.NewBatch(penstock.Limits{})
+	b.Data = append(b.Data, s...)
+	return spanned(b, max(1, strings.Count(s, "\n")))
 }
 
 // open opens a sink and returns it with its lane.
@@ -49,4 +68,202 @@ func tryOpen(t testing.TB, h *connectortest.Host, o file.Options, place string) 
 		t.Cleanup(func() { _ = s.Close() })
 	}
 	return s, lane, err
+}
+
+// writer delivers batches one by one, each a run of its own.
+type writer struct {
+	lane penstock.Lane
+	run  uint32
+}
+
+func (w *writer) deliver(b *penstock.Batch) (place string, err error) {
+	w.run++
+	report, err := w.lane.Worker.Deliver(context.Background(), penstock.Attempt{Value: b, ID: uint64(w.run), Number: 1, Run: w.run})
+	return report.Place, err
+}
+
+func rawAt(path string) file.Options {
+	return file.Options{Path: path, Format: file.Raw, Fsync: file.SyncAck}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestRawBytes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out")
+	_, lane := open(t, connectortest.NewHost(t), rawAt(path), "")
+	w := writer{lane: lane}
+	changed := text("keep\r\ndrop\n\xff\x00\n")
+	changed.Split()
+	changed.Drop(1)
+	for _, b := range []*penstock.Batch{text("plain\r\n\n"), changed, text("no line end"), lines(3, 100_000)} {
+		if _, err := w.deliver(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole, _ := lines(3, 100_000).Whole()
+	if got, want := read(t, path), "plain\r\n\nkeep\r\n\xff\x00\nno line end\n"+string(whole); got != want {
+		t.Errorf("the file holds %.80q (%d bytes), want %.80q (%d bytes)", got, len(got), want, len(want))
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
+	}
+}
+
+// TestFoundFile: without a checkpoint what is there is kept, and what a run that never settled added is cut off, given
+// the start that the engine saved.
+func TestFoundFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out")
+	if err := os.WriteFile(path, []byte("found, no line end"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		h := connectortest.NewHost(t)
+		s, lane := open(t, h, rawAt(path), "")
+		start := s.StartPlace()
+		w := writer{lane: lane}
+		if _, err := w.deliver(text("one\n")); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = h.Stop(), s.Close()
+		h = connectortest.NewHost(t)
+		if s, _ = open(t, h, rawAt(path), start); s.StartPlace() != start {
+			t.Errorf("StartPlace %q after Open at %q", s.StartPlace(), start)
+		}
+		_, _ = h.Stop(), s.Close()
+		if got := read(t, path); got != "found, no line end\n" {
+			t.Errorf("the file holds %q, want what was found, with a line end", got)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out")
+	h := connectortest.NewHost(t)
+	s, lane := open(t, h, rawAt(path), "")
+	w := writer{lane: lane}
+	place, err := w.deliver(text("0123456789\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = tryOpen(t, connectortest.NewHost(t), rawAt(path), "")
+	if err == nil || !strings.Contains(err.Error(), "another route or process") {
+		t.Errorf("a second sink on the same file: %v", err)
+	}
+	_, _ = h.Stop(), s.Close()
+	refuse := func(name, place, want string) {
+		t.Helper()
+		_, _, err := tryOpen(t, connectortest.NewHost(t), rawAt(path), place)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: Open gives %v, want an error with %q", name, err, want)
+		}
+	}
+	refuse("a place of a later version", "9 what ever", "this version cannot read; put the file back")
+	if err := os.Truncate(path, 5); err != nil {
+		t.Fatal(err)
+	}
+	refuse("a file that was cut", place, "it has 5 bytes, and its checkpoint says that 11 were delivered")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	refuse("a file that is gone", place, "it is gone, and its checkpoint says that it holds 11 bytes; put the file back")
+	if err := os.WriteFile(path, make([]byte, 100), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refuse("another file", place, "it was replaced; put the file back")
+	if err := errors.Join(os.Remove(path), os.Symlink(path+".1", path)); err != nil {
+		t.Fatal(err)
+	}
+	refuse("a symlink", "", "not a regular file")
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	refuse("a directory", "", "not a regular file")
+}
+
+// TestMovedWhileWritten: the name is looked at each second; what was moved is the worker's fault until it is back.
+func TestMovedWhileWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out")
+	_, lane := open(t, connectortest.NewHost(t), rawAt(path), "")
+	w := writer{lane: lane}
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	want := ""
+	misconfigured := func(err error) bool { _, ok := errors.AsType[*flow.Misconfigured](err); return ok }
+	for !misconfigured(w.count(&want)) { // until the next look
+		if len(want) > 100<<20 {
+			t.Fatal("nobody noticed that the file was moved")
+		}
+	}
+	if err := w.count(&want); !misconfigured(err) || !strings.Contains(err.Error(), "moved or removed") {
+		t.Errorf("Deliver: %v, want misconfigured: moved or removed", err)
+	}
+	if err := os.Rename(path+".1", path); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.count(&want); err != nil {
+		t.Errorf("Deliver after the file was put back: %v", err)
+	}
+	if got := read(t, path); got != want {
+		t.Errorf("the file holds %d bytes, want %d", len(got), len(want))
+	}
+}
+
+// count delivers one record and, where that works, appends it to want.
+func (w *writer) count(want *string) error {
+	line := fmt.Sprintf("record %d\n", w.run)
+	_, err := w.deliver(text(line))
+	if err == nil {
+		*want += line
+	}
+	return err
+}
+
+// TestAllocations: a batch costs the same handful of allocations, however many records it has.
+func TestAllocations(t *testing.T) {
+	o := rawAt(filepath.Join(t.TempDir(), "out"))
+	o.Fsync = file.SyncInterval
+	_, lane := open(t, connectortest.NewHost(t), o, "")
+	w := writer{lane: lane}
+	small, large := lines(1, 10), lines(2000, 10)
+	cost := func(b *penstock.Batch) float64 {
+		return testing.AllocsPerRun(200, func() {
+			if _, err := w.deliver(b); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if few, many := cost(small), cost(large); few > 8 || many > few+1 {
+		t.Errorf("a batch of one record costs %v allocations, of 2,000 records %v; want at most 8, and no more for more", few, many)
+	}
+}
+
+// TestGroups: what waits while an fsync runs shares the next one.
+func TestGroups(t *testing.T) {
+	h := connectortest.NewHost(t)
+	_, lane := open(t, h, rawAt(filepath.Join(t.TempDir(), "out")), "")
+	const batches, atOnce = 640, 32
+	room := make(chan struct{}, atOnce)
+	var wg sync.WaitGroup
+	for n := range uint32(batches) {
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			if _, err := lane.Worker.Deliver(t.Context(), penstock.Attempt{Value: lines(100, 100), Place: n}); err != nil {
+				t.Errorf("Deliver %d: %v", n, err)
+			}
+		})
+	}
+	wg.Wait()
+	if syncs := h.Counted("syncs"); syncs > batches/2 {
+		t.Errorf("%d batches, %d at once, cost %d syncs", batches, atOnce, syncs)
+	}
 }

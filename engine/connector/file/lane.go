@@ -57,7 +57,8 @@ type lane struct {
 
 func newLane(s *Sink, name string, f vfs.File, at place) *lane {
 	l := &lane{
-		sink: s, dir: s.dir, name: name, ack: s.o.Fsync == SyncAck, file: f, id: at, length: at.length, synced: at.length, settled: at.length,
+		sink: s, dir: s.dir, name: name, ack: s.o.Fsync == SyncAck,
+		file: f, id: at, length: at.length, synced: at.length, settled: at.length,
 		wakeWriter: make(chan struct{}, 1), wakeSyncer: make(chan struct{}, 1), syncing: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	l.scratch.New = func() any { return new([]byte) }

@@ -26,12 +26,12 @@ const (
 
 // Options of the sink. How long an answer may take is `flow.timeout` and `flow.abandon`.
 type Options struct {
-	Endpoints      []string          `yaml:"endpoints" required:"true" doc:"URLs; each is a worker; user:password in one becomes basic auth"`
+	Endpoints      []string          `yaml:"endpoints" required:"true" doc:"URLs, each a worker; user:password becomes basic auth"`
 	Method         string            `yaml:"method" enum:"POST,PUT,PATCH" doc:"of every request"`
-	Body           string            `yaml:"body" enum:"ndjson,raw" doc:"ndjson: a JSON object a line; raw: the records' bytes and line ends"`
+	Body           string            `yaml:"body" enum:"ndjson,raw" doc:"ndjson: a JSON object a line; raw: records and line ends"`
 	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"the body"`
-	Headers        map[string]string `yaml:"headers" doc:"of every request; may replace Content-Type and User-Agent"`
-	IdempotencyKey bool              `yaml:"idempotency_key" doc:"send Idempotency-Key and Penstock-Spans, so that the receiver can tell a repetition"`
+	Headers        map[string]string `yaml:"headers" secret:"true" doc:"of every request; may replace Content-Type and User-Agent"`
+	IdempotencyKey bool              `yaml:"idempotency_key" doc:"send Idempotency-Key and Penstock-Spans, to tell repetitions"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
 }
 

@@ -51,7 +51,7 @@ func (l *loader) failAt(line, column int, format string, args ...any) *Error {
 	e := &Error{
 		Place:   Place{File: l.path, Line: line, Column: column},
 		Message: l.redact(fmt.Sprintf(format, args...)),
-		Excerpt: excerpt(l.shown, line, column),
+		Excerpt: l.redact(excerpt(l.shown, line, column)),
 	}
 	l.errs = append(l.errs, e)
 	return e
@@ -64,6 +64,36 @@ const leastHidden = 4
 func (l *loader) hide(value string) {
 	if len(value) >= leastHidden {
 		l.hidden = append(l.hidden, value)
+	}
+}
+
+// hideSecrets hides what stands beneath secret keys, word by word, for the lines of an excerpt break a text differently.
+func (l *loader) hideSecrets(n *yaml.Node, secret bool) {
+	if n.Kind == yaml.ScalarNode && secret && !strings.Contains(n.Value, "${") {
+		for _, word := range strings.Fields(n.Value) {
+			l.hide(word)
+		}
+		l.maskQuoted(n)
+	}
+	for i, c := range n.Content {
+		key := n.Kind == yaml.MappingNode && i%2 == 0
+		below := secret && !key
+		if n.Kind == yaml.MappingNode && !key {
+			below = secret || l.secrets[n.Content[i-1].Value]
+		}
+		l.hideSecrets(c, below)
+	}
+}
+
+// maskQuoted masks the further lines of a secret in quotes, whatever their indentation.
+func (l *loader) maskQuoted(n *yaml.Node) {
+	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
+		return
+	}
+	_, rest := l.lineAt(n.Line, n.Column)
+	all := quotedAll.FindString(strings.Join(append([]string{rest}, l.lines[n.Line:]...), "\n"))
+	for i := range strings.Count(all, "\n") {
+		l.shown[n.Line+i] = redacted
 	}
 }
 
@@ -136,6 +166,7 @@ func (l *loader) parse(text []byte) *yaml.Node {
 		l.syntax(err)
 		return nil
 	}
+	l.hideSecrets(&doc, false)
 	root := l.tidy(doc.Content[0], nil)
 	if len(l.errs) > 0 {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // excerptWidth is how many characters of a line an excerpt shows; of a longer one the part around the caret.
@@ -31,7 +32,8 @@ func excerpt(lines []string, line, column int) string {
 		fmt.Fprintf(&b, "%5d | %s", i, text)
 		b.WriteByte('\n')
 		if i == line {
-			fmt.Fprintf(&b, "      | %s^\n", strings.Repeat(" ", max(column-1-from, 0)))
+			at := min(column-1-from, utf8.RuneCountInString(text)) // the end, where it points into what is masked
+			fmt.Fprintf(&b, "      | %s^\n", strings.Repeat(" ", max(at, 0)))
 		}
 	}
 	return strings.TrimRight(b.String(), "\n")
@@ -54,7 +56,7 @@ func window(line string, from int) string {
 
 var (
 	secretKey = regexp.MustCompile(`["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:(\s+|$)`)
-	quotedAll = regexp.MustCompile(`^("(\\.|[^"\\])*"|'(''|[^'])*')`)
+	quotedAll = regexp.MustCompile(`(?s)^("(\\.|[^"\\])*"|'(''|[^'])*')`)
 	variable  = regexp.MustCompile(`^["']?\$\{[^}]*\}["']?\s*[,}]`)
 	userinfo  = regexp.MustCompile(`(://)[^\s/@"']*@`)
 )

@@ -28,7 +28,7 @@ func plainName(s string) string { return strings.NewReplacer("_", "", "-", "", "
 func distance(a, b string) int {
 	const longest = 64
 	if len(a) > longest || len(b) > longest {
-		return longest
+		return max(len(a), len(b)) // as if nothing were alike: no name is that long
 	}
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

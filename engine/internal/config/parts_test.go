@@ -50,14 +50,14 @@ type httpOptions struct {
 	Weights   map[string]int    `yaml:"weights"`
 	TLS       tlsOptions        `yaml:"tls"`
 	Accept    string            `yaml:"accept" expr:"true"`
-	internal  int
 }
 
 func (o *httpOptions) Validate() error {
 	var errs []error
-	for _, e := range o.Endpoints {
+	for i, e := range o.Endpoints {
 		if !strings.HasPrefix(e, "http://") && !strings.HasPrefix(e, "https://") {
-			errs = append(errs, &penstock.OptionError{Key: "endpoints", Err: fmt.Errorf("%q is not an http or https URL", e)})
+			err := fmt.Errorf("%q is not an http or https URL", e)
+			errs = append(errs, &penstock.OptionError{Key: fmt.Sprintf("endpoints[%d]", i), Err: err})
 		}
 	}
 	if len(o.TLS.Hosts.Allow) == 1 {

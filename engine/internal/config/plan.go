@@ -160,6 +160,9 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 	return number("!!int", fmt.Sprint(v.Interface()), secret)
 }
 
+// Text gives the value of one option as a plan writes it, for what prints or documents options.
+func Text(v any) string { return describe(reflect.ValueOf(v), false).Value }
+
 func describeStruct(v reflect.Value, secret bool) *yaml.Node {
 	n := mapping()
 	keys, fields := fieldsOf(v.Type())

@@ -91,15 +91,13 @@ func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	return true
 }
 
-// show gives a value as a message may show it: never a secret, nor what a file held; with its variables beside what they gave.
+// show gives a value as a message may show it: never a secret, nor what a file or a variable held, for that often is one.
 func show(n *yaml.Node, text string, hidden bool) string {
 	switch {
-	case hidden && strings.Contains(n.Value, "${"):
+	case text != n.Value || hidden && strings.Contains(n.Value, "${"):
 		return fmt.Sprintf("what %q gives", n.Value)
 	case hidden:
 		return "the value"
-	case text != n.Value:
-		return fmt.Sprintf("%q (from %q)", Redact(text), n.Value)
 	}
 	return fmt.Sprintf("%q", Redact(text))
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -171,13 +172,27 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	}
 	at := key
 	node := options
-	for part := range strings.SplitSeq(oe.Key, ".") {
-		if node = valueOf(node, part); node == nil {
+	for part := range strings.FieldsFuncSeq(oe.Key, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		if node = within(node, part); node == nil {
 			break
 		}
 		at = node
 	}
-	l.fail(at, "%s: %v", joinKey(name, oe.Key), oe.Err)
+	text := oe.Err.Error()
+	if !strings.HasPrefix(text, "is ") { // "path is missing", but "path: no such thing"
+		text = ": " + text
+	} else {
+		text = " " + text
+	}
+	l.fail(at, "%s%s", joinKey(name, oe.Key), text)
+}
+
+// within returns the value of a key in a mapping, or the item of a list at an index, or nil.
+func within(n *yaml.Node, part string) *yaml.Node {
+	if i, err := strconv.Atoi(part); err == nil && n.Kind == yaml.SequenceNode && i >= 0 && i < len(n.Content) {
+		return n.Content[i]
+	}
+	return valueOf(n, part)
 }
 
 // valueOf returns the value of a key in a mapping, or nil.

@@ -126,11 +126,13 @@ func (s *Store) append(letters []Letter) error {
 	to := json.NewEncoder(&s.buf)
 	to.SetEscapeHTML(false)
 	var added []idHash
+	twice := make(map[idHash]bool, len(letters))
 	for i := range letters {
 		id := hashOf(letters[i].ID)
-		if s.known.has(id) {
+		if s.known.has(id) || twice[id] {
 			continue
 		}
+		twice[id] = true
 		added = append(added, id)
 		if err := letters[i].writeLine(to, s.o, now); err != nil {
 			return err

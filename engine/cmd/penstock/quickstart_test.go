@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/connector/all"
+	"github.com/penstock-io/penstock/engine/pipeline"
+)
+
+// realProgram is the program as main makes it, but for signals.
+func realProgram() *program {
+	p := newProgram(newFake(), make(chan os.Signal))
+	p.components = all.Components()
+	p.load = func(path string, o pipeline.Options) (engine, error) { return pipeline.Load(path, o) }
+	return p
+}
+
+const quickstart = "../../../examples/quickstart"
+
+// TestQuickstartData: the spool that the repository ships is what its README says that it is.
+func TestQuickstartData(t *testing.T) {
+	total := 0
+	for i, lines := range []int{500, 350, 200} {
+		seed := strconv.Itoa(i + 1)
+		got, err := os.ReadFile(filepath.Join(quickstart, "spool", "web-"+seed+".log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := realProgram().try(t, "generate", "--format", "combined", "--seed", seed, "--lines", strconv.Itoa(lines))
+		if want.out != string(got) {
+			t.Errorf("web-%s.log is not what generate makes with seed %s and %d lines", seed, seed, lines)
+		}
+		total += bytes.Count(got, []byte("\n"))
+	}
+	if total < 1000 {
+		t.Errorf("the quickstart has %d records, want at least 1000", total)
+	}
+}
+
+// TestQuickstart runs a copy of it as the README does: everything once, then nothing, then only a new file.
+func TestQuickstart(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"penstock.yaml", "spool"} {
+		if err := copyTree(filepath.Join(quickstart, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	run := func() routeResult {
+		t.Helper()
+		got := realProgram().try(t, "run", "--once", "--json", "penstock.yaml")
+		var line runResult
+		if err := json.Unmarshal([]byte(got.out), &line); err != nil || got.code != exitOK || len(line.Pipelines) != 1 {
+			t.Fatalf("code %d, %v: %s\n%s", got.code, err, got.out, got.stderr)
+		}
+		return line.Pipelines[0]
+	}
+	if r := run(); r.Delivered != 1050 || r.ReadRecords != 1050 {
+		t.Errorf("first run %+v", r)
+	}
+	if r := run(); r.ReadRecords != 0 || r.Delivered != 0 {
+		t.Errorf("second run %+v", r)
+	}
+	if got := realProgram().try(t, "generate", "--lines", "7", "--seed", "4", "--out", "spool/web-4.log"); got.code != exitOK {
+		t.Fatal(got)
+	}
+	if r := run(); r.Delivered != 7 {
+		t.Errorf("after a new file %+v", r)
+	}
+	out, err := os.ReadFile("out/access.log")
+	if err != nil || bytes.Count(out, []byte("\n")) != 1057 {
+		t.Errorf("out/access.log has %d lines, %v", bytes.Count(out, []byte("\n")), err)
+	}
+	if got := realProgram().try(t, "checkpoint", "show", "penstock.yaml"); got.code != exitOK {
+		t.Errorf("checkpoint show: %+v", got)
+	}
+}
+
+// copyTree copies a file or a folder of files.
+func copyTree(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.CopyFS(to, os.DirFS(from))
+	}
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, text, 0o600)
+}

@@ -1,0 +1,231 @@
+package file_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/file"
+	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+const memPath = "/var/out.log"
+
+// memText reads the file out of a file system in memory.
+func memText(t *testing.T, files vfs.FS) string {
+	t.Helper()
+	dir, err := files.OpenDir("/var")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := dir.Open("out.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := make([]byte, info.Size)
+	if _, err := f.ReadAt(text, 0); err != nil && info.Size > 0 {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// line is the nth batch's only record; some are larger than what is copied together.
+func line(n int) string {
+	if n%7 == 3 {
+		return fmt.Sprintf("line %d %s\n", n, strings.Repeat("x", 70_000))
+	}
+	return fmt.Sprintf("line %d\n", n)
+}
+
+func linesTo(n int) string {
+	var all strings.Builder
+	for i := range n {
+		all.WriteString(line(i))
+	}
+	return all.String()
+}
+
+// finish opens the sink over files at place, of which done lines were settled, delivers the rest, and checks the file.
+func finish(t *testing.T, what fmt.Stringer, files vfs.FS, place string, done, total int) {
+	t.Helper()
+	h := connectortest.NewHostOn(t, files)
+	s, lane, err := tryOpen(t, h, rawAt(memPath), place)
+	if err != nil {
+		t.Fatalf("%v: Open at %q: %v", what, place, err)
+	}
+	if place == "" {
+		done = 0 // nothing was saved, so nothing was delivered
+	} else if got := memText(t, files); got != linesTo(done) {
+		t.Fatalf("%v: after Open at %q the file holds %d bytes, want %d", what, place, len(got), len(linesTo(done)))
+	}
+	w := writer{lane: lane}
+	for n := done; n < total; n++ {
+		if _, err := w.deliver(text(line(n))); err != nil {
+			t.Fatalf("%v: Deliver: %v", what, err)
+		}
+	}
+	_, _ = h.Stop(), s.Close()
+	if got := memText(t, files); got != linesTo(total) {
+		t.Fatalf("%v: the file holds %d bytes in the end, want %d", what, len(got), len(linesTo(total)))
+	}
+}
+
+// TestCrashes: a power loss after any call, the worst kept or lost; with the places reported until then, the file is exact.
+func TestCrashes(t *testing.T) {
+	const total = 12
+	place, done, crashes := "", 0, 0
+	for crash := range vfstest.Crashes(t, 1, func(files vfs.FS) {
+		for done < total {
+			h := connectortest.NewHostOn(t, files)
+			s, lane := open(t, h, rawAt(memPath), place)
+			place = s.StartPlace()
+			w := writer{lane: lane}
+			for range 4 {
+				p, err := w.deliver(text(line(done)))
+				if err != nil {
+					t.Errorf("Deliver: %v", err)
+				}
+				place = p
+				done++
+			}
+			_, _ = h.Stop(), s.Close()
+		}
+	}) {
+		crashes++
+		finish(t, crash, crash.FS, place, done, total)
+	}
+	if crashes < 50 {
+		t.Errorf("%d crashes: the test shows little", crashes)
+	}
+}
+
+// TestCrashesOfGroups: power losses at random moments while many are delivered at once.
+func TestCrashesOfGroups(t *testing.T) {
+	const total, crashes = 100, 10
+	files := vfstest.New()
+	h := connectortest.NewHostOn(t, files)
+	s, lane := open(t, h, rawAt(memPath), "")
+	var mu sync.Mutex // guards what follows
+	places := make([]string, total)
+	done, place := 0, s.StartPlace()
+	var wg sync.WaitGroup
+	room := make(chan struct{}, 16)
+	for n := range total {
+		room <- struct{}{}
+		wg.Go(func() {
+			report, err := lane.Worker.Deliver(t.Context(), penstock.Attempt{Value: text(line(n)), Place: uint32(n)})
+			if err != nil {
+				t.Errorf("Deliver: %v", err)
+			}
+			mu.Lock()
+			places[n] = report.Place
+			for done < total && places[done] != "" {
+				place = places[done]
+				done++
+			}
+			mu.Unlock()
+			<-room
+		})
+		if n%(total/crashes) == 0 {
+			mu.Lock()
+			at, settled := place, done
+			mu.Unlock()
+			for _, data := range []vfstest.Data{vfstest.DataNone, vfstest.DataPrefix, vfstest.DataTorn} {
+				left := files.Crash(data, vfstest.NamesNone, uint64(n))
+				crash := vfstest.Crash{FS: left, Data: data, Names: vfstest.NamesNone, Seed: uint64(n)}
+				finish(t, crash, crash.FS, at, settled, settled+3)
+			}
+		}
+	}
+	wg.Wait()
+	_, _ = h.Stop(), s.Close()
+	if got := memText(t, files); got != linesTo(total) {
+		t.Errorf("the file holds %d bytes, want %d", len(got), len(linesTo(total)))
+	}
+}
+
+// TestFaults: every kind of call fails at each of its calls, once; what failed is delivered again, and all is durable
+// once, in order.
+func TestFaults(t *testing.T) {
+	for _, fault := range []vfstest.Fault{
+		{Op: vfstest.OpWrite, Err: syscall.ENOSPC, Short: 3},
+		{Op: vfstest.OpWrite, Err: syscall.EIO},
+		{Op: vfstest.OpSync, Err: syscall.EIO},
+		{Op: vfstest.OpTruncate, Err: syscall.EIO},
+	} {
+		for nth := 1; nth < 40; nth++ {
+			files := vfstest.New()
+			h := connectortest.NewHostOn(t, files)
+			s, lane := open(t, h, rawAt(memPath), "")
+			fault.Nth, fault.Path = nth, "out.log"
+			files.Fail(fault)
+			if fault.Op == vfstest.OpTruncate {
+				files.Fail(vfstest.Fault{Op: vfstest.OpWrite, Path: "out.log", Nth: 2, Short: 2, Err: syscall.ENOSPC})
+			}
+			w := writer{lane: lane}
+			for n, failed := 0, 0; n < 20; {
+				switch _, err := w.deliver(text(line(n))); {
+				case err == nil:
+					n++
+				case !strings.Contains(err.Error(), memPath):
+					t.Fatalf("%s %d: %v does not name the file", fault.Op, nth, err)
+				default:
+					if failed++; failed > 5 {
+						t.Fatalf("%s %d: does not recover: %v", fault.Op, nth, err)
+					}
+				}
+			}
+			if got := memText(t, files.Crash(vfstest.DataNone, vfstest.NamesNone, 1)); got != linesTo(20) {
+				t.Fatalf("%s %d: %d bytes are durable, want %d", fault.Op, nth, len(got), len(linesTo(20)))
+			}
+			_, _ = h.Stop(), s.Close()
+			if files.Heal() == 0 && nth > 1 {
+				break
+			}
+		}
+	}
+}
+
+// TestFailedIntervalSync: what was acked before it was durable cannot be delivered again, so that a failed sync is said, and
+// said again, and the route stops.
+func TestFailedIntervalSync(t *testing.T) {
+	files := vfstest.New()
+	h := connectortest.NewHostOn(t, files)
+	o := rawAt(memPath)
+	o.Fsync = file.SyncInterval
+	s, lane := open(t, h, o, "")
+	w := writer{lane: lane}
+	if _, err := w.deliver(text(line(0))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.deliver(text(line(1))); err != nil {
+		t.Fatal(err)
+	}
+	files.Fail(vfstest.Fault{Op: vfstest.OpSync, Path: "out.log", Err: syscall.EIO})
+	for range 2 {
+		err := s.Sync(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "bytes 7 to 14") {
+			t.Errorf("Sync: %v, want an error that names bytes 7 to 14", err)
+		}
+	}
+	if _, err := w.deliver(text(line(2))); err == nil {
+		t.Error("Deliver after a failed sync was taken")
+	}
+	if err := s.Close(); err == nil {
+		t.Error("Close after a failed sync says nothing")
+	}
+	_ = h.Stop()
+}

@@ -1,0 +1,212 @@
+package http_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	nethttp "net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// serving runs talk for each connection, after the request's head was read, and returns the URL. It waits for them at
+// the end of the test.
+func serving(t *testing.T, talk func(head *nethttp.Request, c net.Conn, rest *bufio.Reader)) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			rest := bufio.NewReaderSize(c, 512)
+			if head, err := nethttp.ReadRequest(rest); err == nil {
+				talk(head, c, rest)
+			}
+			c.Close()
+		}
+	}()
+	t.Cleanup(func() { listener.Close(); <-ended })
+	return "http://" + listener.Addr().String()
+}
+
+const big = 8 << 20 // bytes; more than the sockets between two processes hold
+
+// TestEarlyAnswer: a server answers before it has read the body, and reads on. Deliver returns, the arena is poisoned, and
+// none of the poison may reach the server.
+func TestEarlyAnswer(t *testing.T) {
+	for _, answer := range []string{
+		"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n",
+		"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 5\r\nConnection: close\r\n\r\nabc",
+	} {
+		read := make(chan int64, 1)
+		returned := make(chan struct{})
+		url := serving(t, func(head *nethttp.Request, c net.Conn, rest *bufio.Reader) {
+			_, _ = io.WriteString(c, answer)
+			<-returned
+			var seen int64
+			buf := make([]byte, 64<<10)
+			for {
+				n, err := rest.Read(buf)
+				seen += int64(n)
+				if bytes.IndexByte(buf[:n], 0xDB) >= 0 {
+					t.Errorf("after %d bytes the server read memory that had been released", seen)
+					break
+				}
+				if err != nil {
+					break
+				}
+			}
+			read <- seen
+		})
+		pool := &penstock.Pool{Poison: true}
+		b := lines(pool, big/1024, 1024)
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		err := deliver(ctx, rawTo(t, url, nil), b)
+		cancel()
+		b.Release()
+		close(returned)
+		if _, ok := errors.AsType[*flow.Throttled](err); !ok {
+			t.Errorf("Deliver: %v, want throttled", err)
+		}
+		if n := <-read; n >= big {
+			t.Errorf("the server read the whole body, %d bytes: the test shows nothing", n)
+		}
+	}
+}
+
+// TestHangs: a server that reads nothing, one that reads all and never answers, one that answers half. Each time Deliver
+// returns soon after its context has ended, with its cause, and what it was called with may be reused.
+func TestHangs(t *testing.T) {
+	enough := errors.New("abandoned")
+	for _, c := range []struct {
+		name string
+		talk func(net.Conn, *bufio.Reader, int64)
+	}{
+		{"reads nothing", func(net.Conn, *bufio.Reader, int64) {}},
+		{"never answers", func(_ net.Conn, r *bufio.Reader, n int64) { _, _ = io.CopyN(io.Discard, r, n) }},
+		{"answers half a head", func(c net.Conn, r *bufio.Reader, n int64) {
+			_, _ = io.CopyN(io.Discard, r, n)
+			_, _ = io.WriteString(c, "HTTP/1.1 20")
+		}},
+		{"answers half a body", func(c net.Conn, r *bufio.Reader, n int64) {
+			_, _ = io.CopyN(io.Discard, r, n)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			over := make(chan struct{})
+			url := serving(t, func(head *nethttp.Request, conn net.Conn, r *bufio.Reader) {
+				c.talk(conn, r, head.ContentLength)
+				<-over
+			})
+			pool := &penstock.Pool{Poison: true}
+			b := lines(pool, 1024, 1024)
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, enough)
+			defer cancel()
+			began := time.Now()
+			err := deliver(ctx, rawTo(t, url, nil), b)
+			took := time.Since(began)
+			b.Release()
+			close(over)
+			if !errors.Is(err, enough) && !errors.Is(err, context.DeadlineExceeded) || took > 5*time.Second {
+				t.Errorf("Deliver: %v after %v, want the cause of its context after 200 ms", err, took)
+			}
+		})
+	}
+}
+
+// TestCutAnswers: what breaks off is retryable, whatever its status said; none of the lane's faults is the data's.
+func TestCutAnswers(t *testing.T) {
+	for _, answer := range []string{
+		"", "HTTP/1.1 20", "nonsense\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+	} {
+		url := serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
+			_, _ = io.CopyN(io.Discard, r, head.ContentLength)
+			_, _ = io.WriteString(c, answer)
+		})
+		err := deliver(t.Context(), rawTo(t, url, nil), lines(new(penstock.Pool), 10, 10))
+		if err == nil {
+			t.Errorf("answer %q counts as delivered", answer)
+		}
+		for _, wrong := range []bool{is[*flow.Rejected](err), is[*flow.Misconfigured](err), is[*flow.Throttled](err)} {
+			if wrong {
+				t.Errorf("answer %q gives %v, want a retryable error", answer, err)
+			}
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := "http://" + listener.Addr().String()
+	listener.Close()
+	if err := deliver(t.Context(), rawTo(t, gone, nil), lines(new(penstock.Pool), 1, 10)); err == nil || is[*flow.Misconfigured](err) {
+		t.Errorf("a refused connection gives %v, want a retryable error", err)
+	}
+}
+
+func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
+
+// TestLongAnswer: an answer without an end is read to its bound, and counts by its status.
+func TestLongAnswer(t *testing.T) {
+	url := serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
+		_, _ = io.CopyN(io.Discard, r, head.ContentLength)
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
+		for {
+			if _, err := c.Write(make([]byte, 64<<10)); err != nil {
+				return
+			}
+		}
+	})
+	if err := deliver(t.Context(), rawTo(t, url, nil), lines(new(penstock.Pool), 1, 10)); err != nil {
+		t.Errorf("Deliver: %v", err)
+	}
+}
+
+// TestStaleConnection: a server that closes kept connections, unannounced, costs at most a try: what is sent again is whole.
+func TestStaleConnection(t *testing.T) {
+	var requests atomic.Int64
+	url := serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
+		body := make([]byte, head.ContentLength)
+		if _, err := io.ReadFull(r, body); err != nil {
+			return
+		}
+		requests.Add(1)
+		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	})
+	lane := rawTo(t, url, nil)
+	const batches, tries = 50, 10
+	for range batches {
+		var err error
+		for range tries {
+			if err = deliver(t.Context(), lane, lines(new(penstock.Pool), 10, 100)); err == nil {
+				break
+			}
+			if is[*flow.Rejected](err) || is[*flow.Misconfigured](err) {
+				t.Fatalf("Deliver: %v, want a retryable error", err)
+			}
+		}
+		if err != nil {
+			t.Fatalf("Deliver, try %d: %v", tries, err)
+		}
+	}
+	if n := requests.Load(); n != batches {
+		t.Errorf("the server took %d whole requests, want %d", n, batches)
+	}
+}

@@ -1,0 +1,182 @@
+package http_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// lines returns a batch of n records of width bytes out of pool, line ends included.
+func lines(pool *penstock.Pool, n, width int) *penstock.Batch {
+	b := pool.Get(penstock.Limits{Bytes: n * width, Records: n})
+	for i := range n {
+		b.Data = append(append(b.Data, bytes.Repeat([]byte{'a' + byte(i%26)}, width-1)...), '\n')
+	}
+	b.Origins = n
+	b.Spans = append(b.Spans, penstock.Span{
+		Part:  &penstock.Partition{ID: "p", Name: "p"},
+		Range: penstock.Range{To: penstock.Position{Num: int64(len(b.Data))}},
+		Bytes: len(b.Data),
+	})
+	return b
+}
+
+// rawTo returns the one lane of a sink that posts raw to endpoint, with what change makes of its options.
+func rawTo(t testing.TB, endpoint string, change func(*http.Options)) penstock.Lane {
+	t.Helper()
+	o := http.DefaultOptions()
+	o.Endpoints, o.Body = []string{endpoint}, http.Raw
+	if change != nil {
+		change(o)
+	}
+	s := newSink(t, connectortest.NewHost(t), o)
+	var lane penstock.Lane
+	if err := s.Open(t.Context(), penstock.SinkOptions{Lanes: func(all []penstock.Lane) { lane = all[0] }}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return lane
+}
+
+func deliver(ctx context.Context, lane penstock.Lane, b *penstock.Batch) error {
+	_, err := lane.Worker.Deliver(ctx, penstock.Attempt{Value: b, ID: 1, Number: 1})
+	return err
+}
+
+// answering is a server that answers every request alike.
+func answering(t *testing.T, answer nethttp.HandlerFunc) string {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestOutcomes(t *testing.T) {
+	followed := false
+	for _, c := range []struct {
+		status int
+		header string
+		check  func(error) bool
+	}{
+		{200, "", func(err error) bool { return err == nil }},
+		{409, "", func(err error) bool { return err == nil }},
+		{400, "", func(err error) bool { _, ok := errors.AsType[*flow.Rejected](err); return ok }},
+		{413, "", func(err error) bool { _, ok := errors.AsType[*flow.Rejected](err); return ok }},
+		{401, "", func(err error) bool { _, ok := errors.AsType[*flow.Misconfigured](err); return ok }},
+		{302, "Location", func(err error) bool { _, ok := errors.AsType[*flow.Misconfigured](err); return ok }},
+		{429, "Retry-After", func(err error) bool {
+			e, ok := errors.AsType[*flow.Throttled](err)
+			return ok && e.After == 9*time.Second
+		}},
+		{500, "", func(err error) bool { e, ok := err.(*http.StatusError); return ok && e.Status == 500 }},
+	} {
+		url := answering(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+			if r.URL.Path == "/elsewhere" {
+				followed = true
+			}
+			w.Header().Set("Location", "/elsewhere")
+			if c.header == "Retry-After" {
+				w.Header().Set("Retry-After", "9")
+			}
+			w.WriteHeader(c.status)
+			_, _ = io.WriteString(w, "no\x1b[31m way \xff"+strings.Repeat("x", 300))
+		})
+		b := lines(new(penstock.Pool), 10, 20)
+		err := deliver(t.Context(), rawTo(t, strings.Replace(url, "http://", "http://me:secret@", 1)+"?token=secret", nil), b)
+		if !c.check(err) {
+			t.Errorf("status %d gives %v", c.status, err)
+		}
+		if err == nil {
+			continue
+		}
+		want := fmt.Sprintf(`POST %s/: %d %s: "no\x1b[31m way \xff`, url, c.status, nethttp.StatusText(c.status))
+		if text := err.Error(); !strings.Contains(text, want) || strings.Contains(text, "secret") || len(text) > 400 {
+			t.Errorf("status %d gives %q, want it to hold %q, and no secret", c.status, text, want)
+		}
+	}
+	if followed {
+		t.Error("a redirect was followed")
+	}
+}
+
+func TestRequest(t *testing.T) {
+	var got *nethttp.Request
+	var body []byte
+	url := answering(t, func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+	})
+	lane := rawTo(t, strings.Replace(url, "http://", "http://me:secret@", 1)+"/in?a=1", func(o *http.Options) {
+		o.Method, o.Headers = "PUT", map[string]string{"x-Tenant": "t", "content-type": "text/x-log"}
+	})
+	b := lines(new(penstock.Pool), 3, 5)
+	if err := deliver(t.Context(), lane, b); err != nil {
+		t.Fatal(err)
+	}
+	user, password, _ := got.BasicAuth()
+	for _, c := range []struct{ what, got, want string }{
+		{"method", got.Method, "PUT"},
+		{"target", got.RequestURI, "/in?a=1"},
+		{"user", user + ":" + password, "me:secret"},
+		{"X-Tenant", got.Header.Get("X-Tenant"), "t"},
+		{"Content-Type", got.Header.Get("Content-Type"), "text/x-log"},
+		{"User-Agent", got.Header.Get("User-Agent"), "penstock"},
+		{"Content-Encoding", got.Header.Get("Content-Encoding"), ""},
+		{"length", fmt.Sprint(got.ContentLength), "15"},
+		{"Idempotency-Key", got.Header.Get("Idempotency-Key"), b.ID()},
+		{"Penstock-Spans", got.Header.Get("Penstock-Spans"), "p;0;15"},
+		{"body", string(body), "aaaa\nbbbb\ncccc\n"},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s is %q, want %q", c.what, c.got, c.want)
+		}
+	}
+	for n := range 1000 { // a batch of a thousand small files
+		b.Spans = append(b.Spans, penstock.Span{
+			Part: &penstock.Partition{ID: fmt.Sprint("file-", n)}, Range: penstock.Range{To: penstock.Position{Num: 1}},
+		})
+	}
+	if err := deliver(t.Context(), lane, b); err != nil {
+		t.Fatal(err)
+	}
+	spans, count, key := got.Header.Get("Penstock-Spans"), got.Header.Get("Penstock-Span-Count"), got.Header.Get("Idempotency-Key")
+	if spans != "" || count != "1001" || key != b.ID() {
+		t.Errorf("headers of 1,001 spans: %q", got.Header)
+	}
+	lane = rawTo(t, url, func(o *http.Options) { o.IdempotencyKey = false })
+	if err := deliver(t.Context(), lane, b); err != nil {
+		t.Fatal(err)
+	}
+	if got.Header.Get("Idempotency-Key")+got.Header.Get("Penstock-Span-Count") != "" {
+		t.Errorf("headers without idempotency_key: %q", got.Header)
+	}
+}
+
+// TestCertificates: a certificate that nobody vouches for, and a server that speaks no TLS, are the endpoint's fault.
+func TestCertificates(t *testing.T) {
+	secure := httptest.NewUnstartedServer(nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {
+		t.Error("a request came through an unverified certificate")
+	}))
+	secure.Config.ErrorLog = nil
+	secure.StartTLS()
+	defer secure.Close()
+	plain := answering(t, func(nethttp.ResponseWriter, *nethttp.Request) {})
+	for _, url := range []string{secure.URL, strings.Replace(plain, "http:", "https:", 1)} {
+		err := deliver(t.Context(), rawTo(t, url, nil), lines(new(penstock.Pool), 1, 10))
+		if _, ok := errors.AsType[*flow.Misconfigured](err); !ok {
+			t.Errorf("Deliver to %s: %v, want misconfigured", url, err)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package http_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/http"
+)
+
+func TestOptions(t *testing.T) {
+	for _, c := range []struct {
+		name, key, want string
+		change          func(*http.Options)
+	}{
+		{"none", "endpoints", "at least one URL", func(o *http.Options) { o.Endpoints = nil }},
+		{"not a URL", "endpoints", "endpoint 1: it is not a URL", func(o *http.Options) { o.Endpoints[0] = "http://a:secret@%zz" }},
+		{"scheme", "endpoints", `endpoint 2: its scheme is "ftp"`, func(o *http.Options) { o.Endpoints[1] = "ftp://secret@a/" }},
+		{"no scheme", "endpoints", "http://", func(o *http.Options) { o.Endpoints[1] = "a:8080/in" }},
+		{"no host", "endpoints", "it names no host", func(o *http.Options) { o.Endpoints[1] = "http:///in" }},
+		{"fragment", "endpoints", "fragment", func(o *http.Options) { o.Endpoints[1] = "http://a/in#secret" }},
+		{"twice", "endpoints", "endpoint 2, http://a:8080/in, stands twice", func(o *http.Options) { o.Endpoints[1] = o.Endpoints[0] }},
+		{"method", "method", `"GET" is not one of POST, PUT, PATCH`, func(o *http.Options) { o.Method = "GET" }},
+		{"body", "body", `"xml" is not one of ndjson, raw`, func(o *http.Options) { o.Body = "xml" }},
+		{"compress", "compress", `"zip" is not one of none, gzip`, func(o *http.Options) { o.Compress = "zip" }},
+		{"connect timeout", "connect_timeout", "write a time above 0", func(o *http.Options) { o.ConnectTimeout = 0 }},
+		{"header name", "headers.a b", "which no header name may", func(o *http.Options) {
+			o.Headers = map[string]string{"a b": "secret"}
+		}},
+		{"empty header", "headers.", "the name is empty", func(o *http.Options) { o.Headers = map[string]string{"": "secret"} }},
+		{"our header", "headers.idempotency-key", "leave it out", func(o *http.Options) {
+			o.Headers = map[string]string{"idempotency-key": "secret"}
+		}},
+		{"header value", "headers.X", "control character 0xa", func(o *http.Options) { o.Headers = map[string]string{"X": "secret\n"} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := http.DefaultOptions()
+			o.Endpoints = []string{"http://a:8080/in", "http://b:8080/in"}
+			c.change(o)
+			err := o.Validate()
+			wrong, ok := errors.AsType[*penstock.OptionError](err)
+			if !ok || wrong.Key != c.key || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("Validate() = %v, want an error of %s with %q and no secret", err, c.key, c.want)
+			}
+			if _, err := http.New(*o, connectortest.NewHost(t)); err == nil {
+				t.Error("New took the options")
+			}
+		})
+	}
+}
+
+func TestLaneNames(t *testing.T) {
+	o := http.DefaultOptions()
+	o.Endpoints = []string{"http://me:secret@a:8080", "https://b/in/x?token=secret", "https://b/in/x?token=other", "http://[::1]:9/%2F"}
+	var got []string
+	s := newSink(t, connectortest.NewHost(t), o)
+	if err := s.Open(t.Context(), penstock.SinkOptions{Lanes: func(all []penstock.Lane) {
+		for _, l := range all {
+			got = append(got, l.Name)
+		}
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	want := []string{"http://a:8080/", "https://b/in/x", "https://b/in/x (2)", "http://[::1]:9/%2F"}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("lanes %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,93 @@
+package control_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// loop keeps a machine saturated: every attempt is answered after all that were started before it.
+type loop struct {
+	m      *control.Machine
+	now    time.Duration
+	seq    uint64
+	cmds   []control.Command
+	flying []uint64 // ring of attempts
+	head   int
+}
+
+func newLoop(tb testing.TB, lanes int, w window.Algorithm) *loop {
+	tb.Helper()
+	m, err := control.New(control.Config{Window: w})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	l := &loop{m: m}
+	for i := range lanes {
+		l.step(control.Event{Kind: control.LaneUp, Lane: int32(i)})
+	}
+	l.fill()
+	for range 60 * lanes {
+		l.ack()
+	}
+	return l
+}
+
+func (l *loop) step(e control.Event) {
+	e.Now = l.now
+	l.cmds = l.m.Step(e, l.cmds[:0])
+	for _, c := range l.cmds {
+		if c.Kind == control.Start {
+			l.flying = append(l.flying, c.ID)
+		}
+	}
+}
+
+func (l *loop) fill() {
+	for l.m.Room() {
+		l.seq++
+		l.step(control.Event{Kind: control.Offer, Seq: l.seq, Cost: 1, Bytes: 100})
+	}
+}
+
+func (l *loop) ack() {
+	if l.head > len(l.flying)/2 && len(l.flying) == cap(l.flying) {
+		n := copy(l.flying, l.flying[l.head:])
+		l.flying, l.head = l.flying[:n], 0
+	}
+	id := l.flying[l.head]
+	l.head++
+	l.now += 100 * time.Microsecond
+	l.step(control.Event{Kind: control.Answer, ID: id, Outcome: control.Delivered})
+	l.fill()
+	if at, ok := l.m.Wake(); ok && at <= l.now {
+		l.step(control.Event{Kind: control.Tick})
+	}
+}
+
+// BenchmarkAck is what one delivered item costs: its answer, the offer of the next and its start.
+func BenchmarkAck(b *testing.B) {
+	for _, w := range []window.Algorithm{window.Linear{Max: 32}, window.Fixed{Size: 4}} {
+		for _, lanes := range []int{12, 100, 1000} {
+			b.Run(fmt.Sprintf("%s/lanes=%d", w.Name(), lanes), func(b *testing.B) {
+				l := newLoop(b, lanes, w)
+				b.ReportAllocs()
+				for b.Loop() {
+					l.ack()
+				}
+			})
+		}
+	}
+}
+
+func TestAckAllocatesNothing(t *testing.T) {
+	for _, lanes := range []int{12, 1000} {
+		l := newLoop(t, lanes, window.Linear{Max: 32})
+		if n := testing.AllocsPerRun(3000, l.ack); n != 0 {
+			t.Errorf("an ack with %d lanes allocates %v times, want 0", lanes, n)
+		}
+	}
+}

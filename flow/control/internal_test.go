@@ -1,0 +1,239 @@
+package control
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// TestTimeoutIsRFC6298 compares the estimator, for items of one cost, with the RFC's own formulas.
+func TestTimeoutIsRFC6298(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 50 {
+		var e estimator
+		if e.rto(1) != time.Second {
+			t.Fatalf("before the first sample the timeout is %v, want 1 s", e.rto(1))
+		}
+		var srtt, rttvar float64
+		mean := 0.05 + rnd.Float64()
+		for i := range 500 {
+			r := mean * (0.2 + rnd.ExpFloat64())
+			if i == 0 {
+				srtt, rttvar = r, r/2
+			} else {
+				rttvar = 0.75*rttvar + 0.25*math.Abs(srtt-r)
+				srtt = 0.875*srtt + 0.125*r
+			}
+			e.sample(r, 3)
+			want := min(max(srtt+4*rttvar, 0.2), 60)
+			if got := e.rto(3).Seconds(); math.Abs(got-want) > 1e-6*want {
+				t.Fatalf("after sample %d the timeout is %v s, want %v s", i, got, want)
+			}
+		}
+	}
+}
+
+func TestTimeoutDoubles(t *testing.T) {
+	var e estimator
+	e.sample(0.1, 1) // 0.1 + 4*0.05 s
+	if e.rto(1) != 300*time.Millisecond {
+		t.Fatalf("timeout %v, want 300ms", e.rto(1))
+	}
+	e.double(5*time.Second, time.Second)
+	e.double(5*time.Second, 2*time.Second) // sent before: the same event
+	if e.rto(1) != 600*time.Millisecond {
+		t.Errorf("timeout %v after one loss, want 600ms", e.rto(1))
+	}
+	e.double(7*time.Second, 6*time.Second)
+	if e.rto(1) != 1200*time.Millisecond {
+		t.Errorf("timeout %v after a second loss, want 1.2s", e.rto(1))
+	}
+	for i := range 40 {
+		e.double(time.Duration(10+2*i)*time.Second, time.Duration(9+2*i)*time.Second)
+	}
+	if e.rto(1) != time.Minute {
+		t.Errorf("timeout %v, want at most a minute", e.rto(1))
+	}
+	e.shift = 0
+	var fast estimator
+	fast.sample(0.001, 1)
+	if fast.rto(1) != 200*time.Millisecond {
+		t.Errorf("timeout %v, want at least 200ms", fast.rto(1))
+	}
+}
+
+// TestSizeNormalised: with round trips of 10 ms + 1 ms a unit, an item of 100 units gets its own timeout, and
+// normalising takes the size out.
+func TestSizeNormalised(t *testing.T) {
+	var e estimator
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for range 2000 {
+		cost := float64(1 + rnd.IntN(1000))
+		e.sample(0.010+0.001*cost, cost)
+	}
+	if math.Abs(e.a-0.010) > 0.001 || math.Abs(e.b-0.001) > 1e-5 {
+		t.Errorf("fit %v + %v cost, want 0.010 + 0.001 cost", e.a, e.b)
+	}
+	small, large := e.normal(0.020, 10), e.normal(1.010, 1000)
+	if math.Abs(small/large-1) > 0.02 {
+		t.Errorf("normalised round trips %v and %v, want equal", small, large)
+	}
+	if d := e.rto(1000); d < time.Second || d > 1100*time.Millisecond {
+		t.Errorf("timeout of a large item is %v, want just above its 1.01 s", d)
+	}
+}
+
+func TestRateAndService(t *testing.T) {
+	var e estimator
+	// Ten in flight at a worker of 100/s behind 10 ms: 100 ms each, ten delivered meanwhile.
+	now := time.Duration(0)
+	for range 200 {
+		now += 10 * time.Millisecond
+		e.sample(0.1, 1)
+		e.progress(now, 0.1, 1, 10, 10)
+	}
+	if math.Abs(e.rate-100) > 1 {
+		t.Errorf("rate %v, want 100", e.rate)
+	}
+	if math.Abs(e.service-0.01) > 0.001 {
+		t.Errorf("service %v, want what is left of 100 ms after nine others at 100/s", e.service)
+	}
+	var alone estimator
+	for range 50 {
+		alone.progress(now, 0.2, 1, 1, 1)
+	}
+	if alone.rate != 0 || math.Abs(alone.service-0.2) > 1e-9 {
+		t.Errorf("one at a time gives rate %v, service %v; want 0 (not known) and 0.2", alone.rate, alone.service)
+	}
+}
+
+func TestBufferIsSorted(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(9, 9))
+	var b buffer
+	var naive []*item
+	for i := range 20_000 {
+		switch n := rnd.IntN(5); {
+		case n < 2 || len(naive) == 0:
+			seq := uint64(i)
+			if n == 0 {
+				seq = rnd.Uint64N(uint64(i) + 1)
+			}
+			it := &item{seq: uint64(i), rank: rank{root: seq, seq: uint64(i)}}
+			b.add(it)
+			naive = append(naive, it)
+			slices.SortFunc(naive, func(x, y *item) int {
+				if x.rank.less(&y.rank) {
+					return -1
+				}
+				return 1
+			})
+		case n == 2:
+			b.removeAt(0)
+			naive = naive[1:]
+		default:
+			j := rnd.IntN(len(naive))
+			b.remove(naive[j])
+			naive = slices.Delete(naive, j, j+1)
+		}
+		if b.len() != len(naive) {
+			t.Fatalf("step %d: %d items, want %d", i, b.len(), len(naive))
+		}
+		for j, it := range naive {
+			if b.at(j) != it {
+				t.Fatalf("step %d: item %d at %d, want %d", i, b.at(j).seq, j, it.seq)
+			}
+		}
+		if len(naive) > 60 {
+			b, naive = buffer{}, nil
+		}
+	}
+}
+
+// TestPiecesKeepTheirPlace cuts items deeper than their share of the sequence can be divided.
+func TestPiecesKeepTheirPlace(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(4, 4))
+	var order []rank
+	for i := range uint64(3) {
+		order = append(order, rank{root: i + 1, seq: i + 1})
+	}
+	seq := uint64(10)
+	for range 300 {
+		i := rnd.IntN(len(order))
+		if rnd.IntN(2) == 0 {
+			i = 1 // one of them over and over
+		}
+		n := uint32(2 + rnd.IntN(3))
+		var pieces []rank
+		p := order[i]
+		for j := range n {
+			seq++
+			pieces = append(pieces, p.piece(j, n, seq))
+		}
+		if p.width == 1 {
+			continue // used up: such pieces follow each other by Seq only
+		}
+		order = slices.Replace(order, i, i+1, pieces...)
+		for j := 1; j < len(order); j++ {
+			if !order[j-1].less(&order[j]) {
+				t.Fatalf("place %d %+v is not before %+v", j-1, order[j-1], order[j])
+			}
+		}
+	}
+}
+
+func TestHeapAgainstSorting(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(2, 8))
+	var h heap[*attempt]
+	var naive []*attempt
+	for i := range 20_000 {
+		if rnd.IntN(3) > 0 || len(naive) == 0 {
+			a := &attempt{id: uint64(i), deadline: time.Duration(rnd.IntN(50))}
+			h.push(a)
+			naive = append(naive, a)
+		} else {
+			j := rnd.IntN(len(naive))
+			h.removeAt(naive[j].at)
+			if naive[j].at != -1 {
+				t.Fatal("a removed element keeps its index")
+			}
+			naive = slices.Delete(naive, j, j+1)
+		}
+		if len(naive) == 0 {
+			continue
+		}
+		first := slices.MinFunc(naive, func(x, y *attempt) int {
+			if x.before(y) {
+				return -1
+			}
+			return 1
+		})
+		if h.s[0] != first || first.at != 0 || len(h.s) != len(naive) {
+			t.Fatalf("step %d: the first is due at %v, want %v", i, h.s[0].deadline, first.deadline)
+		}
+		if len(naive) > 100 {
+			h, naive = heap[*attempt]{}, nil
+		}
+	}
+}
+
+// TestIDsFindTheirAttempts: an ID of an attempt that is over finds nothing, though its slot is used again.
+func TestIDsFindTheirAttempts(t *testing.T) {
+	m, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := m.newAttempt()
+	a.item = &item{}
+	id := a.id
+	if m.attempt(id) != a {
+		t.Fatal("an ID does not find its attempt")
+	}
+	m.freeAttempt(a)
+	b := m.newAttempt()
+	b.item = &item{}
+	if b != a || b.id == id || m.attempt(id) != nil || m.attempt(b.id) != b || m.attempt(1<<63) != nil {
+		t.Errorf("IDs %d and %d of one slot are confused", id, b.id)
+	}
+}

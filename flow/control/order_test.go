@@ -1,0 +1,160 @@
+package control_test
+
+import (
+	"testing"
+
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// ordered makes a model with lanes that apply Delivers in order.
+func ordered(t *testing.T, lanes int) *model {
+	t.Helper()
+	w := newLanes(t, control.Config{Timeout: -1}, 4, 0)
+	for i := range lanes {
+		w.lane(int32(i), true, control.Limits{InFlight: 4, Ordered: true})
+	}
+	return w
+}
+
+func TestKeysOnPlainLanes(t *testing.T) {
+	w := newLanes(t, control.Config{}, 4, 3)
+	w.offer(1, 1, 1)    // item 1
+	w.offer(1, 1, 1, 2) // item 2 waits for 1
+	w.offer(1, 1, 2)    // item 3 waits for 2
+	w.offer(1, 1, 3)    // item 4 is free
+	if s := w.m.Status(); s.InFlight != 2 || s.Waiting != 2 {
+		t.Fatalf("%d in flight, %d waiting; want 2 and 2", s.InFlight, s.Waiting)
+	}
+	w.answer(w.only(1), control.Delivered, 0)
+	w.answer(w.only(2), control.Delivered, 0)
+	w.only(3)
+	w.drain()
+}
+
+func TestRunOnAnOrderedLane(t *testing.T) {
+	w := ordered(t, 2)
+	for range 4 {
+		w.offer(1, 1, 9)
+	}
+	tries := w.running()
+	if len(tries) != 4 {
+		t.Fatalf("%d in flight, want all four on one lane", len(tries))
+	}
+	for i, x := range tries {
+		if x.lane != tries[0].lane || x.place != uint32(i) {
+			t.Fatalf("attempt %d is place %d of lane %d", i, x.place, x.lane)
+		}
+	}
+	// The second is answered first: it settles after the first.
+	w.answer(tries[1], control.Delivered, 0)
+	if len(w.out) != 0 {
+		t.Fatalf("settled out of order: %+v", w.out)
+	}
+	w.answer(tries[0], control.Delivered, 0)
+	if len(w.out) != 2 || w.out[0].Seq != 1 || w.out[1].Seq != 2 {
+		t.Fatalf("got %+v, want items 1 and 2 settled", w.out)
+	}
+	// The third fails, so the fourth fails too; nothing starts in between; then both come in a new run.
+	w.answer(tries[2], control.Retryable, 0)
+	w.offer(1, 1, 8)
+	if x := w.only(5); x.lane == tries[0].lane {
+		t.Fatal("started on a lane whose run has failed")
+	}
+	w.answer(tries[3], control.Retryable, 0)
+	if a, b := w.only(3), w.only(4); a.lane != b.lane || a.place > b.place {
+		t.Fatalf("items 3 and 4 come again as lane %d place %d and lane %d place %d", a.lane, a.place, b.lane, b.place)
+	}
+	if s := w.m.Status().Lanes[tries[0].lane]; s.Failed != 1 {
+		t.Errorf("%d failures count, want the first of the run alone", s.Failed)
+	}
+	w.drain()
+}
+
+// TestNextRunBeginsWithTheFailedItem: with one lane, a later item of another key does not come before it.
+func TestNextRunBeginsWithTheFailedItem(t *testing.T) {
+	w := ordered(t, 1)
+	w.offer(1, 1, 1)
+	w.offer(1, 1, 2)
+	run := w.only(1).run
+	w.answer(w.only(1), control.Retryable, 0)
+	w.answer(w.only(2), control.Retryable, 0)
+	w.offer(1, 1, 3)
+	w.wantIdle() // item 1 waits for its retry, and the others for it
+	w.pass(100 * ms)
+	tries := w.running()
+	if len(tries) != 3 || tries[0].item.seq != 1 || tries[0].place != 0 || tries[0].run == run {
+		t.Fatalf("the next run begins with %+v", tries[0])
+	}
+	w.drain()
+}
+
+func TestKeysBoundToDifferentLanesWait(t *testing.T) {
+	w := ordered(t, 2)
+	w.offer(1, 1, 1)
+	w.offer(1, 1, 2)
+	a, b := w.only(1), w.only(2)
+	if a.lane == b.lane {
+		t.Fatal("round robin put both on one lane")
+	}
+	w.offer(1, 1, 1, 2)
+	if s := w.m.Status(); s.Waiting != 1 {
+		t.Fatalf("item 3 does not wait: %+v", s)
+	}
+	w.answer(a, control.Delivered, 0)
+	if x := w.only(3); x.lane != b.lane {
+		t.Errorf("item 3 is on lane %d, want behind item 2 on lane %d", x.lane, b.lane)
+	}
+	w.drain()
+}
+
+func TestFailureBeforeAnswersBehindIt(t *testing.T) {
+	w := ordered(t, 1)
+	for range 3 {
+		w.offer(1, 1, 1)
+	}
+	tries := w.running()
+	w.answer(tries[2], control.Retryable, 0) // refused by the receiver, since the second was: its answer comes first
+	w.answer(tries[1], control.Retryable, 0)
+	w.answer(tries[0], control.Delivered, 0)
+	if s := w.m.Status(); s.Settled != 1 || s.Lanes[0].Failed != 1 {
+		t.Errorf("%d settled, %d failures; want 1 and 1", s.Settled, s.Lanes[0].Failed)
+	}
+	w.pass(100 * ms)
+	w.drain()
+}
+
+func TestRejectedInARun(t *testing.T) {
+	w := ordered(t, 1)
+	for range 3 {
+		w.offer(2, 2, 1)
+	}
+	tries := w.running()
+	w.answer(tries[0], control.Rejected, 0)
+	w.answer(tries[1], control.Retryable, 0)
+	w.answer(tries[2], control.Retryable, 0)
+	w.wantIdle()
+	w.reply(0, 2)
+	got := w.running()
+	if len(got) != 4 || got[0].item.seq != 4 || got[1].item.seq != 5 || got[2].item.seq != 2 {
+		t.Fatalf("%d attempts, want the two pieces before items 2 and 3", len(got))
+	}
+	w.drain()
+}
+
+// TestHardLimitDoesNotWidenTheWindow: a window that is not what binds does not grow.
+func TestHardLimitDoesNotWidenTheWindow(t *testing.T) {
+	w := newLanes(t, control.Config{Window: window.Linear{Threshold: sec}}, 0, 0)
+	w.lane(0, true, control.Limits{InFlight: 3})
+	for range 400 {
+		w.fill()
+		w.now += ms
+		w.answer(w.running()[0], control.Delivered, 0)
+	}
+	w.fill()
+	// One step takes it past the limit; samples sent before that step allow one more.
+	if s := w.m.Status().Lanes[0]; s.Window > 5 || s.Gate != "limit" {
+		t.Errorf("window %v, gate %q; want at most 5 at a limit of 3, which binds", s.Window, s.Gate)
+	}
+	w.drain()
+}
