@@ -162,19 +162,9 @@ func pipelined(poison int, crashes *int) func() (supervise.Work[int, string, str
 	return func() (supervise.Work[int, string, string], error) {
 		return func(ctx context.Context, in *inbox) error {
 			for {
-				m, err := in.Next(ctx)
+				hand, err := takeAll(ctx, in)
 				if err != nil {
 					return err
-				}
-				hand := []supervise.Message[int, string, string]{m}
-				for {
-					soon, cancel := context.WithTimeout(ctx, time.Millisecond)
-					m, err := in.Next(soon)
-					cancel()
-					if err != nil {
-						break
-					}
-					hand = append(hand, m)
 				}
 				if slices.ContainsFunc(hand, func(m supervise.Message[int, string, string]) bool { return m.Key == poison }) {
 					*crashes++
@@ -186,6 +176,21 @@ func pipelined(poison int, crashes *int) func() (supervise.Work[int, string, str
 			}
 		}, nil
 	}
+}
+
+// takeAll waits for a message and takes what more there is for it.
+func takeAll(ctx context.Context, in *inbox) (hand []supervise.Message[int, string, string], err error) {
+	m, err := in.Next(ctx)
+	for err == nil {
+		hand = append(hand, m)
+		soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+		m, err = in.Next(soon)
+		cancel()
+	}
+	if len(hand) > 0 {
+		err = nil
+	}
+	return hand, err
 }
 
 // One poison message among good ones must not keep the waits short: they grow from death to death.
