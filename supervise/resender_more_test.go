@@ -138,7 +138,7 @@ func TestResenderProbes(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		want := []int{40, 1, 2, 4, 8, 16, 32, 40, 40, 40, 17}
 		if !slices.Equal(hands, want) {
 			t.Errorf("in hand %v, want %v", hands, want)
@@ -218,7 +218,7 @@ func TestResenderAgeWhileAway(t *testing.T) {
 			Backoff: fixed(time.Hour), Limits: supervise.Limits{MaxAge: time.Minute},
 			DeadLetter: func(context.Context, dead) error { return nil },
 		})
-		time.Sleep(s)
+		pass(s)
 		_, err := r.Call(t.Context(), 1, "m")
 		if !errors.Is(err, supervise.ErrAge) || !time.Now().Equal(time.Date(2000, 1, 1, 0, 1, 1, 0, time.UTC)) {
 			t.Errorf("at %v: %v", time.Now(), err)
@@ -251,10 +251,10 @@ func TestResenderFallback(t *testing.T) {
 		call(1, "second")
 		call(2, "second")
 		d.want(t, "0s first starts", "1s first starts", "2s first starts", "3s second starts")
-		time.Sleep(90 * s)
+		pass(90 * s)
 		call(3, "second") // the first was tried again at 62 s, and crashes now
 		broken = false
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		call(4, "first")
 		d.want(t, "1m2s first starts", "1m34s second starts", "2m33s first starts")
 		stop()
@@ -290,7 +290,7 @@ func TestResenderStall(t *testing.T) {
 				t.Errorf("the late answer counts: %q, %v", got, err)
 			}
 		})
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		close(release)
 		wg.Wait()
 		err := stop()

@@ -212,7 +212,7 @@ func TestResenderBackoffGrowsOverGoodMessages(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if s := r.Status(); s.Held != 0 || !s.Probing {
 			t.Errorf("after an hour: %+v, want it on probation: the last incarnation has shown nothing", s)
 		}
@@ -294,17 +294,20 @@ func TestResenderBlockedSendersGoOn(t *testing.T) {
 			}),
 			Limits: supervise.Limits{Items: 100, Bytes: 1}, Size: func(m string) int64 { return int64(len(m)) },
 		})
+		var mu sync.Mutex
 		var order []int
 		for i := range 5 {
 			go func() {
 				if err := r.Send(t.Context(), i, "too large by far"); err != nil {
 					t.Errorf("Send %d: %v", i, err)
 				}
+				mu.Lock()
 				order = append(order, i)
+				mu.Unlock()
 			}()
 			synctest.Wait()
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if !slices.Equal(order, []int{0, 1, 2, 3, 4}) {
 			t.Errorf("sent in the order %v", order)
 		}

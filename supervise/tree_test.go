@@ -32,7 +32,7 @@ func TestGroupCrashCountsOnce(t *testing.T) {
 		_, stop := serve(t, supervise.Spec{
 			Strategy: supervise.OneForAll, Backoff: fixed(s), Stagger: -1, Intensity: supervise.Intensity{Max: 1, Within: time.Hour}, OnEvent: d.event,
 		}, d.child("a", 0, 5*s), d.child("b", 2*s), d.child("c", 0, 5*s), d.child("d", 0, 5*s))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		d.want(t, "0s a starts", "0s b starts", "0s c starts", "0s d starts",
 			"7s b stops", "7s a starts", "7s b starts", "7s c starts", "7s d starts")
 		if err := stop(); err != supervise.ErrStopped {
@@ -75,7 +75,7 @@ func TestEscalation(t *testing.T) {
 						return nil
 					}
 				}}))
-				time.Sleep(c.after + 10*s + s/2)
+				pass(c.after + 10*s + s/2)
 				want := []string{"0s started sub", fmt.Sprint(c.after, " ended sub"), fmt.Sprint(c.after+10*s, " started sub")}
 				if !slices.Equal(seen, want) {
 					t.Errorf("at the root %q, want %q", seen, want)
@@ -98,7 +98,7 @@ func TestStuck(t *testing.T) {
 				stuck = append(stuck, fmt.Sprint(e.Kind, " ", e.Supervisor, "/", e.Child))
 			}
 		}}, d.child("first", 0), subtree("sub", supervise.Spec{Strategy: supervise.OneForAll, Backoff: fixed(0)}, deaf("deaf", release), crash))
-		time.Sleep(5 * time.Minute)
+		pass(5 * time.Minute)
 		want := []string{"stuck root/sub/deaf", "escalated root/sub/deaf"}
 		if !slices.Equal(stuck, want) {
 			t.Errorf("reported %q, want %q", stuck, want)
@@ -146,7 +146,7 @@ func TestAddRemoveRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		sup, stop := serve(t, supervise.Spec{Backoff: fixed(time.Hour), OnEvent: d.event}, d.child("a", s), d.child("b", 0, s))
-		time.Sleep(10 * s)
+		pass(10 * s)
 		if err := sup.Restart("a"); err != nil { // runs: stops first
 			t.Error(err)
 		}
@@ -157,7 +157,7 @@ func TestAddRemoveRestart(t *testing.T) {
 		if err := sup.Add(d.child("c", 2*s)); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(10 * s)
+		pass(10 * s)
 		d.want(t, "0s a starts", "0s b starts", "10s b starts", "10s c starts", "11s a stops", "11s a starts")
 		if err := sup.Remove(t.Context(), "c"); err != nil {
 			t.Error(err)
@@ -238,7 +238,7 @@ func TestStatusAsJSON(t *testing.T) {
 		d := newDiary()
 		sup, stop := serve(t, supervise.Spec{Backoff: fixed(time.Minute)}, d.child("a", 0, s),
 			subtree("sub", supervise.Spec{Strategy: supervise.RestForOne}, d.child("b", 0)))
-		time.Sleep(2 * s)
+		pass(2 * s)
 		text, err := json.Marshal(sup.Status())
 		want := `{"name":"root","state":"running","restart":"permanent","strategy":"one for one","starts":1,"since":"2000-01-01T00:00:00Z","children":[` +
 			`{"name":"a","state":"waiting","restart":"permanent","starts":1,"since":"2000-01-01T00:00:01Z","next":"2000-01-01T00:01:01Z","error":"crash"},` +
