@@ -318,7 +318,8 @@ func TestResenderUnderASupervisor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, stop := serve(t, supervise.Spec{Backoff: fixed(s)}, supervise.Child{Name: "sender", New: func() (supervise.Service, error) { return r, nil }})
+		same := func() (supervise.Service, error) { return r, nil }
+		_, stop := serve(t, supervise.Spec{Backoff: fixed(s)}, supervise.Child{Name: "sender", New: same})
 		if got, err := r.Call(t.Context(), 1, "m"); got != "answer" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}

@@ -260,7 +260,8 @@ func TestBackoffResetsAfterAStableRun(t *testing.T) {
 func TestCleanEndsDoNotGrowTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, n := newDiary(), 0
-		_, stop := serve(t, supervise.Spec{Backoff: backoff.Exponential(s, 2, time.Hour)}, supervise.Child{Name: "a", Run: func(ctx context.Context) error {
+		spec := supervise.Spec{Backoff: backoff.Exponential(s, 2, time.Hour)}
+		_, stop := serve(t, spec, supervise.Child{Name: "a", Run: func(ctx context.Context) error {
 			d.note("start")
 			if n++; n == 4 {
 				return errCrash

@@ -30,7 +30,8 @@ func TestGroupCrashCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		_, stop := serve(t, supervise.Spec{
-			Strategy: supervise.OneForAll, Backoff: fixed(s), Stagger: -1, Intensity: supervise.Intensity{Max: 1, Within: time.Hour}, OnEvent: d.event,
+			Strategy: supervise.OneForAll, Backoff: fixed(s), Stagger: -1, OnEvent: d.event,
+			Intensity: supervise.Intensity{Max: 1, Within: time.Hour},
 		}, d.child("a", 0, 5*s), d.child("b", 2*s), d.child("c", 0, 5*s), d.child("d", 0, 5*s))
 		pass(time.Minute)
 		d.want(t, "0s a starts", "0s b starts", "0s c starts", "0s d starts",
@@ -193,8 +194,9 @@ func TestSignificant(t *testing.T) {
 	for _, end := range []error{nil, errCrash, supervise.ErrStop} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newDiary()
+			job := func(context.Context) error { time.Sleep(s); return end }
 			sup, err := supervise.New("root", supervise.Spec{}, d.child("a", 0),
-				supervise.Child{Name: "job", Restart: supervise.Temporary, Significant: true, Run: func(context.Context) error { time.Sleep(s); return end }})
+				supervise.Child{Name: "job", Restart: supervise.Temporary, Significant: true, Run: job})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -235,16 +237,17 @@ func TestNewRefuses(t *testing.T) {
 
 func TestStatusAsJSON(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDiary()
+		d, begun := newDiary(), time.Now()
 		sup, stop := serve(t, supervise.Spec{Backoff: fixed(time.Minute)}, d.child("a", 0, s),
 			subtree("sub", supervise.Spec{Strategy: supervise.RestForOne}, d.child("b", 0)))
+		at := func(d time.Duration) string { return begun.Add(d).Format(time.RFC3339Nano) }
 		pass(2 * s)
 		text, err := json.Marshal(sup.Status())
-		want := `{"name":"root","state":"running","restart":"permanent","strategy":"one for one","starts":1,"since":"2000-01-01T00:00:00Z","children":[` +
-			`{"name":"a","state":"waiting","restart":"permanent","starts":1,"since":"2000-01-01T00:00:01Z","next":"2000-01-01T00:01:01Z","error":"crash"},` +
-			`{"name":"sub","state":"running","restart":"permanent","strategy":"rest for one","starts":1,"since":"2000-01-01T00:00:00Z","children":[` +
-			`{"name":"b","state":"running","restart":"permanent","starts":1,"since":"2000-01-01T00:00:00Z"}]}]}`
-		if got := strings.ReplaceAll(string(text), time.Now().Format("Z07:00"), "Z"); err != nil || got != want {
+		want := `{"name":"root","state":"running","restart":"permanent","strategy":"one for one","starts":1,"since":"` + at(0) + `","children":[` +
+			`{"name":"a","state":"waiting","restart":"permanent","starts":1,"since":"` + at(s) + `","next":"` + at(61*s) + `","error":"crash"},` +
+			`{"name":"sub","state":"running","restart":"permanent","strategy":"rest for one","starts":1,"since":"` + at(0) + `","children":[` +
+			`{"name":"b","state":"running","restart":"permanent","starts":1,"since":"` + at(0) + `"}]}]}`
+		if got := string(text); err != nil || got != want {
 			t.Errorf("%s, %v\nwant\n%s", got, err, want)
 		}
 		stop()
