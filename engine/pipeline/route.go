@@ -100,7 +100,12 @@ func (r *route) runOpened(ctx context.Context) (err error) {
 		group.Stop(nil)
 		err = joined(err, group.Wait(), r.close())
 	}()
-	if err := r.open(group.Context()); err != nil {
+	err = r.open(group.Context())
+	r.pipe.opening.arrive()
+	if err != nil {
+		return err
+	}
+	if err := r.pipe.opening.wait(group.Context()); err != nil {
 		return err
 	}
 	readCtx, stopReading := context.WithCancelCause(group.Context())
