@@ -14,7 +14,8 @@ func BenchmarkResenderAck(b *testing.B) {
 	for _, n := range []int{1_000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("held=%d", n), func(b *testing.B) {
 			r, err := supervise.NewResender("r", supervise.Options[int, int, int]{
-				Child: supervise.Each("none", func(context.Context, int, int) (int, error) { return 0, nil }), Limits: supervise.Limits{Items: n + 1},
+				Child:  supervise.Each("none", func(context.Context, int, int) (int, error) { return 0, nil }),
+				Limits: supervise.Limits{Items: n + 1},
 			})
 			if err != nil {
 				b.Fatal(err)

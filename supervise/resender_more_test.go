@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
-	"github.com/penstock-io/penstock/backoff/compat"
 	"github.com/penstock-io/penstock/supervise"
 )
 
@@ -29,7 +28,7 @@ func TestResendsAfterCrashes(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			crashes := 0
-			r, stop := resend(t, options{Child: c.child(&crashes), Backoff: compat.Akka{}, Limits: supervise.Limits{Items: k}})
+			r, stop := resend(t, options{Child: c.child(&crashes), Limits: supervise.Limits{Items: k}})
 			for i := range k {
 				if err := r.Send(t.Context(), i, ""); err != nil {
 					t.Fatal(err)

@@ -137,7 +137,7 @@ func TestResenderFindsThePoison(t *testing.T) {
 				wg.Go(func() {
 					reply, err := r.Call(t.Context(), i, fmt.Sprint(i))
 					if i == poison {
-						if gone, ok := errors.AsType[*supervise.DeadError](err); !ok || !errors.Is(err, supervise.ErrPoison) || !errors.Is(gone, errCrash) {
+						if !isDead(err) || !errors.Is(err, supervise.ErrPoison) || !errors.Is(err, errCrash) {
 							t.Errorf("the poison's answer: %v", err)
 						}
 					} else if err != nil || reply != fmt.Sprint(i) {

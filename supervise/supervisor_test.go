@@ -141,7 +141,8 @@ func TestOneForAll(t *testing.T) {
 func TestRestForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
-		_, stop := serve(t, supervise.Spec{OnEvent: d.event, Strategy: supervise.RestForOne, Backoff: fixed(s), Stagger: 3 * time.Nanosecond},
+		spec := supervise.Spec{OnEvent: d.event, Strategy: supervise.RestForOne, Backoff: fixed(s), Stagger: 3 * time.Nanosecond}
+		_, stop := serve(t, spec,
 			d.child("a", s), d.child("b", 0, 10*s), d.child("c", 4*s), d.child("d", 0))
 		pass(20 * s)
 		d.want(t, "0s a starts", "0s b starts", "0s c starts", "0s d starts",
@@ -171,13 +172,14 @@ func TestRestartKinds(t *testing.T) {
 		t.Run(c.restart.String()+" "+c.end, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				starts := 0
-				sup, stop := serve(t, supervise.Spec{}, supervise.Child{Name: "a", Restart: c.restart, Run: func(ctx context.Context) error {
+				run := func(ctx context.Context) error {
 					if starts++; starts == 1 {
 						return ends[c.end]()
 					}
 					<-ctx.Done()
 					return ctx.Err()
-				}})
+				}
+				sup, stop := serve(t, supervise.Spec{}, supervise.Child{Name: "a", Restart: c.restart, Run: run})
 				pass(s)
 				if again := starts > 1; again != c.again {
 					t.Errorf("%d starts, want another: %v", starts, c.again)

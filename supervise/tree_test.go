@@ -62,8 +62,8 @@ func TestEscalation(t *testing.T) {
 					if e.Supervisor == "root" && e.Kind != supervise.Stopping {
 						seen = append(seen, fmt.Sprint(e.Time.Sub(begun), " ", e.Kind, " ", e.Child))
 						if e.Kind == supervise.Ended && e.Restart {
-							if esc, ok := errors.AsType[*supervise.EscalatedError](e.Err); !ok || esc.Supervisor != "root/sub" || esc.Child != "a" ||
-								!errors.Is(e.Err, c.end) {
+							esc, ok := errors.AsType[*supervise.EscalatedError](e.Err)
+							if !ok || esc.Supervisor != "root/sub" || esc.Child != "a" || !errors.Is(e.Err, c.end) {
 								t.Errorf("the subtree ended with %v", e.Err)
 							}
 						}
@@ -98,7 +98,8 @@ func TestStuck(t *testing.T) {
 			if e.Kind == supervise.Stuck || e.Kind == supervise.Escalated {
 				stuck = append(stuck, fmt.Sprint(e.Kind, " ", e.Supervisor, "/", e.Child))
 			}
-		}}, d.child("first", 0), subtree("sub", supervise.Spec{Strategy: supervise.OneForAll, Backoff: fixed(0)}, deaf("deaf", release), crash))
+		}}, d.child("first", 0),
+			subtree("sub", supervise.Spec{Strategy: supervise.OneForAll, Backoff: fixed(0)}, deaf("deaf", release), crash))
 		pass(5 * time.Minute)
 		want := []string{"stuck root/sub/deaf", "escalated root/sub/deaf"}
 		if !slices.Equal(stuck, want) {
@@ -230,7 +231,8 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := supervise.New("root", supervise.Spec{}, supervise.Child{Name: "a", Run: run}, supervise.Child{Name: "a", Run: run}); err == nil {
+	same := supervise.Child{Name: "a", Run: run}
+	if _, err := supervise.New("root", supervise.Spec{}, same, same); err == nil {
 		t.Error("two of a name: no error")
 	}
 }
@@ -243,9 +245,12 @@ func TestStatusAsJSON(t *testing.T) {
 		at := func(d time.Duration) string { return begun.Add(d).Format(time.RFC3339Nano) }
 		pass(2 * s)
 		text, err := json.Marshal(sup.Status())
-		want := `{"name":"root","state":"running","restart":"permanent","strategy":"one for one","starts":1,"since":"` + at(0) + `","children":[` +
-			`{"name":"a","state":"waiting","restart":"permanent","starts":1,"since":"` + at(s) + `","next":"` + at(61*s) + `","error":"crash"},` +
-			`{"name":"sub","state":"running","restart":"permanent","strategy":"rest for one","starts":1,"since":"` + at(0) + `","children":[` +
+		want := `{"name":"root","state":"running","restart":"permanent","strategy":"one for one",` +
+			`"starts":1,"since":"` + at(0) + `","children":[` +
+			`{"name":"a","state":"waiting","restart":"permanent",` +
+			`"starts":1,"since":"` + at(s) + `","next":"` + at(61*s) + `","error":"crash"},` +
+			`{"name":"sub","state":"running","restart":"permanent","strategy":"rest for one",` +
+			`"starts":1,"since":"` + at(0) + `","children":[` +
 			`{"name":"b","state":"running","restart":"permanent","starts":1,"since":"` + at(0) + `"}]}]}`
 		if got := string(text); err != nil || got != want {
 			t.Errorf("%s, %v\nwant\n%s", got, err, want)
