@@ -6,6 +6,9 @@
 package ndjson
 
 import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"unicode/utf8"
 
 	"github.com/penstock-io/penstock"
@@ -28,7 +31,7 @@ func Append(dst []byte, b *penstock.Batch) []byte {
 // AppendRecord appends record i of b, whose Records are filled, without a line end.
 func AppendRecord(dst []byte, b *penstock.Batch, i int) []byte {
 	r := &b.Records[i]
-	if r.NumFields == 0 {
+	if !r.Parsed && r.NumFields == 0 {
 		dst = append(dst, `{"message":`...)
 		return append(AppendString(dst, b.Text(i)), '}')
 	}
@@ -60,9 +63,14 @@ func AppendValue(dst []byte, kind penstock.Kind, value []byte) []byte {
 			dst = utf8.AppendRune(dst, r)
 		}
 	}
-	for i := from; i < len(dst); i++ {
-		if dst[i] == '\n' || dst[i] == '\r' {
-			dst[i] = ' '
+	for _, c := range []byte("\n\r") {
+		for rest := dst[from:]; ; {
+			i := bytes.IndexByte(rest, c)
+			if i < 0 {
+				break
+			}
+			rest[i] = ' '
+			rest = rest[i+1:]
 		}
 	}
 	return dst
@@ -70,53 +78,68 @@ func AppendValue(dst []byte, kind penstock.Kind, value []byte) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// escaped marks the ASCII bytes that may not stand in a JSON string as they are: control characters, the quote and the
-// backslash; and DEL, which terminals obey.
-var escaped = func() (t [256]bool) {
-	for c := range byte(' ') {
-		t[c] = true
-	}
-	t['"'], t['\\'], t[0x7F] = true, true, true
-	for c := utf8.RuneSelf; c < len(t); c++ {
-		t[c] = true // looked at more closely
-	}
-	return t
-}()
-
 // AppendString appends s as a JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD, one for each; control
-// characters are escaped, and U+2028 and U+2029 too, which end a line for some readers. All else stands as it is.
+// characters are escaped, DEL too, which terminals obey, and U+2028 and U+2029, which end a line for some readers. All
+// else stands as it is.
 func AppendString[T []byte | string](dst []byte, s T) []byte {
 	dst = append(dst, '"')
-	start := 0
+	from := len(dst)
+	dst = append(dst, s...)
+	if n := plain(dst[from:]); n < len(s) {
+		dst = appendEscaped(dst[:from+n], s[n:])
+	}
+	return append(dst, '"')
+}
+
+// appendEscaped appends s, of which something may have to be escaped.
+func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 	for i := 0; i < len(s); {
 		c := s[i]
-		if !escaped[c] {
-			i++
-			continue
-		}
-		size, same := 1, false
-		if c >= utf8.RuneSelf {
-			size, same = runeAt(s, i)
-		}
-		if same {
-			i += size
-			continue
-		}
-		dst = append(dst, s[start:i]...)
+		size := 1
 		switch {
-		case c < utf8.RuneSelf:
+		case c >= utf8.RuneSelf:
+			var same bool
+			if size, same = runeAt(s, i); same {
+				dst = append(dst, s[i:i+size]...)
+			} else if size == 1 {
+				dst = append(dst, "\uFFFD"...)
+			} else {
+				dst = append(dst, `\u202`...)
+				dst = append(dst, hexDigits[s[i+2]&0xF])
+			}
+		case c < ' ' || c == '"' || c == '\\' || c == 0x7F:
 			dst = appendEscape(dst, c)
-		case size == 1:
-			dst = append(dst, "\uFFFD"...)
 		default:
-			dst = append(dst, `\u202`...)
-			dst = append(dst, hexDigits[s[i+2]&0xF])
+			from := len(dst)
+			dst = append(dst, s[i:min(i+64, len(s))]...) // not all of it: a text full of escapes would be copied again and again
+			size = plain(dst[from:])
+			dst = dst[:from+size]
 		}
 		i += size
-		start = i
 	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
+	return dst
+}
+
+// plain returns how many bytes at the start of s may stand in a JSON string as they are and are ASCII. It looks at eight at
+// a time: a byte whose top bit survives in hit is one of those that are looked for, and the lowest is exact
+// (Hacker's Delight, section 6-1).
+func plain(s []byte) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		w := binary.LittleEndian.Uint64(s[i:])
+		quote, slash, del := w^(ones*'"'), w^(ones*'\\'), w^(ones*0x7F)
+		hit := (w | (w-ones*' ')&^w | (quote-ones)&^quote | (slash-ones)&^slash | (del-ones)&^del) & tops
+		if hit != 0 {
+			return i + bits.TrailingZeros64(hit)/8
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7F {
+			break
+		}
+	}
+	return i
 }
 
 // runeAt returns the length of the rune at i, 1 if it is none, and whether it may stand as it is.
