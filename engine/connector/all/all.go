@@ -8,12 +8,14 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/engine/processor/parse"
 )
 
 // Components returns the built-in components in a new slice, in the order in which the reference lists them.
 func Components() []penstock.Component {
 	return []penstock.Component{
 		spooldir.Source(),
+		parse.Component(),
 		file.Component(),
 		http.Component(),
 		drop.Component(),

@@ -20,9 +20,10 @@ import (
 // They may hold line ends only where JSON allows white space; those become spaces, so that one record stays one line.
 func Append(dst []byte, b *penstock.Batch) []byte {
 	b.Split()
+	var k keys
 	for i := range b.Records {
 		if b.Records[i].State == penstock.Kept {
-			dst = append(AppendRecord(dst, b, i), '\n')
+			dst = append(k.appendRecord(dst, b, i), '\n')
 		}
 	}
 	return dst
@@ -30,20 +31,7 @@ func Append(dst []byte, b *penstock.Batch) []byte {
 
 // AppendRecord appends record i of b, whose Records are filled, without a line end.
 func AppendRecord(dst []byte, b *penstock.Batch, i int) []byte {
-	r := &b.Records[i]
-	if !r.Parsed && r.NumFields == 0 {
-		dst = append(dst, `{"message":`...)
-		return append(AppendString(dst, b.Text(i)), '}')
-	}
-	dst = append(dst, '{')
-	for n, f := range b.Fields[r.Field : r.Field+r.NumFields] {
-		if n > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(AppendString(dst, b.Names[f.Name]), ':')
-		dst = AppendValue(dst, f.Kind, b.Value(f))
-	}
-	return append(dst, '}')
+	return (*keys)(nil).appendRecord(dst, b, i)
 }
 
 // AppendValue appends a field's value, as it was written, in the form of its kind. An empty Number, Bool or JSON is null,
@@ -56,6 +44,12 @@ func AppendValue(dst []byte, kind penstock.Kind, value []byte) []byte {
 		return append(dst, "null"...)
 	}
 	from := len(dst)
+	if kind != penstock.JSON {
+		if dst = append(dst, value...); plain(dst[from:]) == len(value) {
+			return dst
+		}
+		dst = dst[:from]
+	}
 	if utf8.Valid(value) {
 		dst = append(dst, value...)
 	} else {
@@ -120,19 +114,16 @@ func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 	return dst
 }
 
-// plain returns how many bytes at the start of s may stand in a JSON string as they are and are ASCII. It looks at eight at
-// a time: a byte whose top bit survives in hit is one of those that are looked for, and the lowest is exact
-// (Hacker's Delight, section 6-1).
+// plain returns how many bytes at the start of s may stand in a JSON string as they are and are ASCII.
 func plain(s []byte) int {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	i := 0
-	for ; i+8 <= len(s); i += 8 {
-		w := binary.LittleEndian.Uint64(s[i:])
-		quote, slash, del := w^(ones*'"'), w^(ones*'\\'), w^(ones*0x7F)
-		hit := (w | (w-ones*' ')&^w | (quote-ones)&^quote | (slash-ones)&^slash | (del-ones)&^del) & tops
-		if hit != 0 {
+	for ; i+word <= len(s); i += word {
+		if hit := special(binary.LittleEndian.Uint64(s[i:])); hit != 0 {
 			return i + bits.TrailingZeros64(hit)/8
 		}
+	}
+	if i < len(s) && len(s) >= word { // the last word again, of which the start is known to be plain
+		return len(s) - word + plain(s[len(s)-word:])
 	}
 	for ; i < len(s); i++ {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7F {

@@ -47,6 +47,7 @@ type clf struct {
 	count  int // of fields
 	names  [clfAgent + 1]uint32
 	from   int // where the search for escape began
+	bad    problem
 	escape int // the first backslash of the batch at or behind from; len(Data): none
 }
 
@@ -82,41 +83,49 @@ func (c *clf) escaped(data []byte, from, to int) bool {
 func (c *clf) split(b *penstock.Batch, off, n uint32) problem {
 	s := b.Data[off : off+n : off+n]
 	base := len(b.Fields)
-	if cap(b.Fields)-base < c.count {
-		b.Fields = append(b.Fields, make([]penstock.Field, c.count)...)
+	if cap(b.Fields)-base < len(c.names) {
+		b.Fields = append(b.Fields, make([]penstock.Field, len(c.names))...)
 	}
-	b.Fields = b.Fields[:base+c.count]
-	f := b.Fields[base : base+c.count : base+c.count]
-	at, bad := c.head(s, off, f)
-	if bad.what != "" {
-		return bad
+	b.Fields = b.Fields[:base+len(c.names)]
+	f := (*clfRow)(b.Fields[base:])
+	at := c.head(s, off, f)
+	if at < 0 {
+		return c.bad
 	}
-	escapes := c.escaped(b.Data, int(off), int(off+n))
 	end := closing(s, at)
 	if end < 0 {
 		return problem{"the request's quote does not close", at - 1}
 	}
 	c.request(s, off, at, end, f)
-	at, bad = c.numbers(s, off, end+1, f)
-	if bad.what != "" {
-		return bad
+	if at = c.numbers(s, off, end+1, f); at < 0 {
+		return c.bad
 	}
 	if c.count > clfReferrer {
-		if at, bad = c.tail(s, off, at, f); bad.what != "" {
-			return bad
+		if at = c.tail(s, off, at, f); at < 0 {
+			return c.bad
 		}
 	}
 	if at != len(s) {
 		return problem{"text behind the last field; for a format with more fields use dissect", at}
 	}
-	if escapes {
-		c.unescape(b, f)
+	b.Fields = b.Fields[:base+c.count]
+	if c.escaped(b.Data, int(off), int(off+n)) {
+		c.unescape(b, b.Fields[base:])
 	}
 	return problem{}
 }
 
+// clfRow is the fields of one record; the common log format leaves the last two out in the end.
+type clfRow [clfAgent + 1]penstock.Field
+
+// fail notes what is wrong and returns a place that is none.
+func (c *clf) fail(what string, at int) int {
+	c.bad = problem{what, at}
+	return -1
+}
+
 // put sets field k to s[from:to]; a - is null.
-func (c *clf) put(f []penstock.Field, k int, s []byte, off uint32, from, to int) {
+func (c *clf) put(f *clfRow, k int, s []byte, off uint32, from, to int) {
 	if to-from == 1 && s[from] == '-' {
 		f[k] = penstock.Field{Name: c.names[k], Kind: penstock.Null, Off: off + uint32(from)}
 		return
@@ -125,27 +134,27 @@ func (c *clf) put(f []penstock.Field, k int, s []byte, off uint32, from, to int)
 }
 
 // null sets field k to null.
-func (c *clf) null(f []penstock.Field, k int, off uint32, at int) {
+func (c *clf) null(f *clfRow, k int, off uint32, at int) {
 	f[k] = penstock.Field{Name: c.names[k], Kind: penstock.Null, Off: off + uint32(at)}
 }
 
 // head reads host, identity, user and time, and returns where the request begins, behind its quote.
-func (c *clf) head(s []byte, off uint32, f []penstock.Field) (int, problem) {
+func (c *clf) head(s []byte, off uint32, f *clfRow) int {
 	i := space(s, 0)
 	if i <= 0 {
-		return 0, problem{"a host and a space are missing", 0}
+		return c.fail("a host and a space are missing", 0)
 	}
 	c.put(f, clfHost, s, off, 0, i)
 	from := i + 1
 	if i = space(s, from); i <= from {
-		return 0, problem{"an identity and a space are missing", from}
+		return c.fail("an identity and a space are missing", from)
 	}
 	c.put(f, clfIdentity, s, off, from, i)
 	from = i + 1
 	if i = space(s, from); i <= from || i+1 >= len(s) || s[i+1] != '[' { // a user's name may have spaces
 		rest := bytes.Index(s[min(from, len(s)):], []byte(" ["))
 		if rest <= 0 {
-			return 0, problem{"a user and a time in brackets are missing", from}
+			return c.fail("a user and a time in brackets are missing", from)
 		}
 		i = from + rest
 	}
@@ -154,15 +163,15 @@ func (c *clf) head(s []byte, off uint32, f []penstock.Field) (int, problem) {
 	if i = from + clfStampLen; i >= len(s) || s[i] != ']' {
 		rest := bytes.IndexByte(s[from:], ']')
 		if rest < 0 {
-			return 0, problem{"the time's bracket does not close", from - 1}
+			return c.fail("the time's bracket does not close", from-1)
 		}
 		i = from + rest
 	}
 	c.put(f, clfTimestamp, s, off, from, i)
 	if i+2 >= len(s) || s[i+1] != ' ' || s[i+2] != '"' {
-		return 0, problem{"a request in quotes is missing", min(i+1, len(s))}
+		return c.fail("a request in quotes is missing", min(i+1, len(s)))
 	}
-	return i + 3, problem{}
+	return i + 3
 }
 
 // space returns the first space of s at or behind i, or -1. Short fields are quicker read than searched.
@@ -196,7 +205,7 @@ func closing(s []byte, i int) int {
 
 // request cuts `METHOD TARGET PROTOCOL`. A target may have spaces; without a protocol it is HTTP/0.9's. What is no request
 // at all, as when a client speaks TLS to a plain port, is the path alone, so that nothing is lost.
-func (c *clf) request(s []byte, off uint32, from, to int, f []penstock.Field) {
+func (c *clf) request(s []byte, off uint32, from, to int, f *clfRow) {
 	i := from
 	for i < to && s[i] >= 'A' && s[i] <= 'Z' {
 		i++
@@ -235,16 +244,16 @@ var token = func() (t [256]bool) {
 }()
 
 // numbers reads status and size, and returns where the size ends.
-func (c *clf) numbers(s []byte, off uint32, at int, f []penstock.Field) (int, problem) {
+func (c *clf) numbers(s []byte, off uint32, at int, f *clfRow) int {
 	if at >= len(s) || s[at] != ' ' {
-		return 0, problem{"a space and a status are missing behind the request", at}
+		return c.fail("a space and a status are missing behind the request", at)
 	}
-	end, bad := c.integer(s, off, at+1, f, clfStatus)
-	if bad.what != "" {
-		return 0, bad
+	end := c.integer(s, off, at+1, f, clfStatus)
+	if end < 0 {
+		return end
 	}
 	if end >= len(s) || s[end] != ' ' {
-		return 0, problem{"a space and a size are missing behind the status", end}
+		return c.fail("a space and a size are missing behind the status", end)
 	}
 	return c.integer(s, off, end+1, f, clfSize)
 }
@@ -252,8 +261,8 @@ func (c *clf) numbers(s []byte, off uint32, at int, f []penstock.Field) (int, pr
 // longestInteger is how many digits surely fit 64 bits.
 const longestInteger = 18
 
-// integer sets field k to the digits at i, without leading zeros, which no JSON number has.
-func (c *clf) integer(s []byte, off uint32, i int, f []penstock.Field, k int) (int, problem) {
+// integer sets field k to the digits at i, without leading zeros, which no JSON number has, and returns where they end.
+func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
 	from := i
 	for i < len(s) && s[i]-'0' <= 9 {
 		i++
@@ -264,34 +273,34 @@ func (c *clf) integer(s []byte, off uint32, i int, f []penstock.Field, k int) (i
 			from++
 		}
 		if i-from > longestInteger {
-			return 0, problem{"a number of more than 18 digits", from}
+			return c.fail("a number of more than 18 digits", from)
 		}
 		f[k] = penstock.Field{Name: c.names[k], Kind: penstock.Number, Off: off + uint32(from), Len: uint32(i - from)}
-		return i, problem{}
+		return i
 	case i < len(s) && s[i] == '-':
 		c.null(f, k, off, i)
-		return i + 1, problem{}
+		return i + 1
 	}
-	return 0, problem{"neither a number nor a -", i}
+	return c.fail("neither a number nor a -", i)
 }
 
 // tail reads referrer and agent, and returns where the agent's quote has closed.
-func (c *clf) tail(s []byte, off uint32, at int, f []penstock.Field) (int, problem) {
+func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
 	for k := clfReferrer; k <= clfAgent; k++ {
 		if at+1 >= len(s) || s[at] != ' ' || s[at+1] != '"' {
 			if k == clfReferrer && at == len(s) {
-				return 0, problem{"a referrer and an agent are missing; without them the format is common", at}
+				return c.fail("a referrer and an agent are missing; without them the format is common", at)
 			}
-			return 0, problem{"a referrer and an agent in quotes are missing", at}
+			return c.fail("a referrer and an agent in quotes are missing", at)
 		}
 		end := closing(s, at+2)
 		if end < 0 {
-			return 0, problem{"the quote of the referrer or agent does not close", at + 1}
+			return c.fail("the quote of the referrer or agent does not close", at+1)
 		}
 		c.put(f, k, s, off, at+2, end)
 		at = end + 1
 	}
-	return at, problem{}
+	return at
 }
 
 // unescape replaces quoted fields that have escapes by their text, behind the raw bytes. One whose text would not be

@@ -151,7 +151,8 @@ func TestOnError(t *testing.T) {
 func sample(n int) string {
 	var s strings.Builder
 	for i := range n {
-		fmt.Fprintf(&s, `%d.%d.3.4 - - [17/May/2015:10:%02d:03 +0000] "GET /presentations/logstash-monitorama-2013/images/kibana-search%d.png HTTP/1.1" %d %d`+
+		fmt.Fprintf(&s, `%d.%d.3.4 - - [17/May/2015:10:%02d:03 +0000] `+
+			`"GET /presentations/logstash-monitorama-2013/images/kibana-search%d.png HTTP/1.1" %d %d`+
 			` "http://semicomplete.com/presentations/logstash-monitorama-2013/" `+
 			`"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36"`+"\n",
 			i%223, i%17, i%60, i, 200+i%5*100, i*37)

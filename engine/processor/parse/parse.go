@@ -15,9 +15,9 @@ import (
 
 // Options of the processor.
 type Options struct {
-	Format  string            `yaml:"format" enum:"combined,common,json,dissect,regex" required:"true" doc:"what the text looks like"`
+	Format  string            `yaml:"format" enum:"combined,common,json,dissect,regex" required:"true" doc:"how the text is written"`
 	Pattern string            `yaml:"pattern" expr:"true" doc:"of dissect or regex: where the fields are"`
-	Types   map[string]string `yaml:"types" enum:"text,integer,number,bool" doc:"of dissect or regex: what a field is, if not text: integer, number or bool"`
+	Types   map[string]string `yaml:"types" enum:"text,integer,number,bool" doc:"of dissect or regex: what a field is, if not text"`
 	Field   string            `yaml:"field" doc:"the field whose text is parsed, replaced by what it holds; default: the whole record"`
 	OnError string            `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"what becomes of a record that does not parse"`
 
