@@ -49,7 +49,10 @@ func (k *keys) appendKey(dst []byte, b *penstock.Batch, name uint32) []byte {
 		key.n = len(dst) - key.off
 		return dst
 	}
-	return append(dst, dst[key.off:key.off+key.n]...)
+	at := len(dst)
+	dst = append(dst, dst[key.off:key.off+key.n]...)
+	dst[at] = ',' // where it was written it may have become the brace of its record
+	return dst
 }
 
 const word = 8 // bytes that are looked at together

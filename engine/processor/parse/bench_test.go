@@ -74,6 +74,22 @@ func BenchmarkCombined(bench *testing.B) {
 	})
 }
 
+// BenchmarkJSON: parse {format: json} -> drop, and to JSON again, of lines like those that `penstock generate --format json` makes.
+func BenchmarkJSON(bench *testing.B) {
+	text := grown(sampleJSON(10000))
+	p := processor(bench, parse.Options{Format: "json"})
+	var dst []byte
+	bench.Run("parse", func(bench *testing.B) {
+		ofLoop(bench, text, func(b *penstock.Batch) { mustProcess(bench, p, b) })
+	})
+	bench.Run("json", func(bench *testing.B) {
+		ofLoop(bench, text, func(b *penstock.Batch) {
+			mustProcess(bench, p, b)
+			dst = ndjson.Append(dst[:0], b)
+		})
+	})
+}
+
 func mustProcess(bench *testing.B, p *parse.Processor, b *penstock.Batch) {
 	if err := p.Process(bench.Context(), b); err != nil {
 		bench.Fatal(err)

@@ -93,6 +93,8 @@ func newFormat(o *Options) (*format, error) {
 	switch o.Format {
 	case "combined", "common":
 		return newCLF(o.Format == "combined"), nil
+	case "json":
+		return newJSON(), nil
 	}
 	return nil, option("format", fmt.Errorf("there is no %q", o.Format))
 }
