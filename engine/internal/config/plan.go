@@ -133,6 +133,9 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 			return text(string(out), secret)
 		}
 	}
+	if isPairs(t) {
+		return describePairs(v, secret)
+	}
 	switch t.Kind() {
 	case reflect.Struct:
 		return describeStruct(v, secret)

@@ -95,6 +95,10 @@ func newFormat(o *Options) (*format, error) {
 		return newCLF(o.Format == "combined"), nil
 	case "json":
 		return newJSON(), nil
+	case "dissect":
+		return newDissect(o)
+	case "regex":
+		return newRegex(o)
 	}
 	return nil, option("format", fmt.Errorf("there is no %q", o.Format))
 }
