@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/flow"
@@ -37,6 +38,7 @@ func (r *route) readAll(ctx context.Context) error {
 		}
 		b := r.pool.Get(penstock.Limits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
 		err := r.reader.Read(ctx, b)
+		b.Time = time.Now()
 		if ctx.Err() != nil || err != nil && !errors.Is(err, io.EOF) && len(b.Spans) == 0 || len(b.Spans) == 0 {
 			b.Release()
 		} else if passed := r.pass(ctx, b); passed != nil {
