@@ -67,3 +67,15 @@ func (b *Batch) AppendData(text []byte) (off, n uint32) {
 	b.Data = append(b.Data, text...)
 	return off, uint32(len(text))
 }
+
+// Refuse does with record i, on which a processor cannot work, what onError says: dead_letter (or "") buries it for the
+// reason, drop leaves it out, pass leaves it as it is.
+func (b *Batch) Refuse(i int, onError string, reason error) {
+	switch onError {
+	case "pass":
+	case "drop":
+		b.Drop(i)
+	default:
+		b.Bury(i, reason)
+	}
+}

@@ -7,12 +7,12 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A slice of structs whose first field is tagged `yaml:",key"` and whose second `yaml:",value"` is a mapping that keeps its
+// A slice of structs whose first field is tagged `yaml:",key"` and whose second `yaml:",value"`, any others unexported, is a mapping that keeps its
 // order: `set: {b: 1, a: 2}`.
 
 // isPairs says whether t is such a slice.
 func isPairs(t reflect.Type) bool {
-	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && t.Elem().NumField() == 2 &&
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && t.Elem().NumField() >= 2 &&
 		t.Elem().Field(0).Tag.Get("yaml") == ",key" && t.Elem().Field(1).Tag.Get("yaml") == ",value"
 }
 

@@ -200,7 +200,10 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	} else {
 		text = " " + text
 	}
-	if oe.Key != "" {
+	switch {
+	case strings.HasPrefix(oe.Key, "["): // the options are a list
+		name += oe.Key
+	case oe.Key != "":
 		name = joinKey(name, oe.Key)
 	}
 	e := l.failAt(at.Line, at.Column+l.columnsTo(at, oe.At), "%s%s", name, text)

@@ -23,6 +23,8 @@ type Evaluator struct {
 	scan    kitjson.Scanner
 	id      []byte // of the record whose meta.id was asked for last
 	out     []byte
+	same    penstock.Field // what a literal was written as in this batch
+	written bool           // it was
 }
 
 // slot is one field that the program uses.
@@ -44,7 +46,7 @@ func NewEvaluator(p *Program) *Evaluator {
 
 // Begin sets the evaluator to a batch, whose Records are filled. Call it again when Names has grown.
 func (e *Evaluator) Begin(b *penstock.Batch) {
-	e.batch = b
+	e.batch, e.written = b, false
 	for s := range e.slots {
 		e.slots[s].index, e.slots[s].have = b.FindName(e.slots[s].name)
 	}
@@ -150,10 +152,20 @@ func (e *Evaluator) Field(i int) (penstock.Field, error) {
 		}
 		return f, nil
 	}
+	if e.written {
+		return e.same, nil
+	}
 	v, err := e.program.value(e, i)
 	if err != nil {
 		return penstock.Field{}, err
 	}
+	f, err := e.keep(v)
+	e.same, e.written = f, e.program.literal
+	return f, err
+}
+
+// keep puts a value into the arena.
+func (e *Evaluator) keep(v value) (penstock.Field, error) {
 	switch v.kind {
 	case null:
 		return penstock.Field{Kind: penstock.Null}, nil

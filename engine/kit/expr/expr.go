@@ -11,6 +11,7 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/expr-lang/expr"
@@ -59,10 +60,12 @@ type Program struct {
 	names   []string // of fields that it uses
 	all     bool     // it uses $env: any field
 	meta    bool     // it uses meta
-	lenient bool     // null is less than nothing: the schema is known, so that a missing value is no mistake in a name
+	result  penstock.FieldType
+	lenient bool // null is less than nothing: the schema is known, so that a missing value is no mistake in a name
 
 	condition condition   // the quick way; nil: none
 	value     operand     // of one that is a literal, a field or a member of it; nil: none
+	literal   bool        // value is the same for all records
 	machine   *vm.Program // the general way; nil where there is a quick one
 }
 
@@ -96,7 +99,7 @@ func compile(text string, in penstock.Schema, condition bool) (*Program, error) 
 	if p.all && !in.Open {
 		declared = in.Names()
 	}
-	if err := typed(text, in, declared, condition); err != nil {
+	if p.result, err = typed(text, in, declared, condition); err != nil {
 		return nil, err
 	}
 	b := builder{program: p}
@@ -104,6 +107,7 @@ func compile(text string, in penstock.Schema, condition bool) (*Program, error) 
 		p.condition = b.condition(tree.Node)
 	} else {
 		p.value = b.operand(tree.Node)
+		_, p.literal = literal(tree.Node)
 	}
 	if p.condition != nil || p.value != nil {
 		return p, nil
@@ -111,8 +115,8 @@ func compile(text string, in penstock.Schema, condition bool) (*Program, error) 
 	return p, p.assemble(condition)
 }
 
-// typed lets the library check types: against the schema, or, where that is open, what needs none.
-func typed(text string, in penstock.Schema, names []string, condition bool) error {
+// typed lets the library check types, against the schema, or, where that is open, what needs none; it returns the result's.
+func typed(text string, in penstock.Schema, names []string, condition bool) (penstock.FieldType, error) {
 	env := types.Map{"meta": types.Map{
 		"id": types.String, "file": types.String, "offset": types.Int, "time": types.TypeOf(noTime),
 	}}
@@ -129,11 +133,32 @@ func typed(text string, in penstock.Schema, names []string, condition bool) erro
 	if in.Open { // members of $env
 		options = append(options, expr.AllowUndefinedVariables())
 	}
-	if _, err := expr.Compile(text, options...); err != nil {
-		return problem(err)
+	program, err := expr.Compile(text, options...)
+	if err != nil {
+		return "", problem(err)
 	}
-	return nil
+	if t := program.Node().Type(); t != nil {
+		switch t.Kind() {
+		case reflect.String:
+			return penstock.TextType, nil
+		case reflect.Int:
+			return penstock.IntegerType, nil
+		case reflect.Float64:
+			return penstock.NumberType, nil
+		case reflect.Bool:
+			return penstock.BoolType, nil
+		}
+	}
+	if id, ok := program.Node().(*ast.IdentifierNode); ok { // a JSON or number field: not known to the library
+		if at := in.Find(id.Value); at >= 0 {
+			return in.Fields[at].Type, nil
+		}
+	}
+	return penstock.AnyType, nil
 }
+
+// Type is what the schema says that the result is.
+func (p *Program) Type() penstock.FieldType { return p.result }
 
 var libraryTypes = map[penstock.FieldType]types.Type{
 	penstock.AnyType: types.Any, penstock.TextType: types.String, penstock.IntegerType: types.Int, penstock.NumberType: types.Any,

@@ -284,7 +284,7 @@ func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
 	return c.fail("neither a number nor a -", i)
 }
 
-// tail reads referrer and agent, and returns where the agent's quote has closed.
+// tail reads referrer and agent, and returns where they end.
 func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
 	for k := clfReferrer; k <= clfAgent; k++ {
 		if at+1 >= len(s) || s[at] != ' ' || s[at+1] != '"' {
@@ -294,8 +294,12 @@ func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
 			return c.fail("a referrer and an agent in quotes are missing", at)
 		}
 		end := closing(s, at+2)
-		if end < 0 {
-			return c.fail("the quote of the referrer or agent does not close", at+1)
+		if end < 0 && k == clfReferrer {
+			return c.fail("the referrer's quote does not close", at+1)
+		}
+		if end < 0 { // servers cut long lines: what there is of the agent counts
+			c.put(f, k, s, off, at+2, len(s))
+			return len(s)
 		}
 		c.put(f, k, s, off, at+2, end)
 		at = end + 1

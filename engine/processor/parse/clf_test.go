@@ -109,8 +109,10 @@ func TestCombined(t *testing.T) {
 		{"common", `h - - [t] "GET / HTTP/1.1" 200 1`,
 			"dead: parse combined: byte 33: a referrer and an agent are missing; without them the format is common"},
 		{"no agent", `h - - [t] "GET / HTTP/1.1" 200 1 "r"`, "dead: parse combined: byte 37: a referrer and an agent in quotes are missing"},
-		{"agent not closed", `h - - [t] "GET / HTTP/1.1" 200 1 "r" "a`,
-			"dead: parse combined: byte 38: the quote of the referrer or agent does not close"},
+		{"referrer not closed", `h - - [t] "GET / HTTP/1.1" 200 1 "r`, "dead: parse combined: byte 34: the referrer's quote does not close"},
+		{"agent cut off", `h - - [t] "GET / HTTP/1.1" 200 1 "r" "a b`,
+			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/","protocol":"HTTP/1.1","status":200,"size":1,` +
+				`"referrer":"r","agent":"a b"}`},
 		{"more fields", `h - - [t] "GET / HTTP/1.1" 200 1 "r" "a" "x"`,
 			"dead: parse combined: byte 41: text behind the last field; for a format with more fields use dissect"},
 	} {
