@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"github.com/expr-lang/expr"
@@ -93,6 +94,9 @@ func compile(text string, in penstock.Schema, condition bool) (*Program, error) 
 	}
 	p.names, p.all, p.meta = seen.fields(), seen.all, seen.meta
 	if err := seen.check(in); err != nil {
+		if _, bare := tree.Node.(*ast.IdentifierNode); bare {
+			err.Message += fmt.Sprintf("; if it is meant as text, write '%q'", text)
+		}
 		return nil, err
 	}
 	declared := p.names
@@ -195,11 +199,24 @@ func problem(err error) error {
 	switch {
 	case strings.HasPrefix(e.Message, "unexpected token EOF"):
 		e.Message = "ends too early"
+	case e.Message == `unexpected token Operator("=")`:
+		e.Message = "= does not compare; write =="
+	case unexpected.MatchString(e.Message):
+		e.Message = unexpected.ReplaceAllString(e.Message, "$1 does not belong here")
+	case mismatched.MatchString(e.Message):
+		m := mismatched.FindStringSubmatch(e.Message)
+		e.Message = fmt.Sprintf("%s stands between %s and %s", m[1], article(m[2]), article(m[3]))
 	case strings.HasPrefix(e.Message, "expected bool, but got "):
 		e.Message = "is no condition, which is true or false, but " + article(strings.TrimPrefix(e.Message, "expected bool, but got "))
 	}
 	return e
 }
+
+// What the library says of a wrong token, and of operands that do not fit.
+var (
+	unexpected = regexp.MustCompile(`^unexpected token \w+\((.*)\)$`)
+	mismatched = regexp.MustCompile(`^invalid operation: (\S+) \(mismatched types (\S+) and (\S+)\)$`)
+)
 
 // article names one of the library's types.
 func article(t string) string {
@@ -208,6 +225,8 @@ func article(t string) string {
 		return "text"
 	case "int", "float64":
 		return "a number"
+	case "bool":
+		return "true or false"
 	}
 	return "of type " + t
 }
@@ -278,7 +297,7 @@ func (s *seen) fields() []string {
 }
 
 // check refuses names that records of the schema do not have.
-func (s *seen) check(in penstock.Schema) error {
+func (s *seen) check(in penstock.Schema) *Error {
 	for _, m := range s.metas {
 		name, ok := m.Property.(*ast.StringNode)
 		if ok && !contains(metaNames, name.Value) {
@@ -306,7 +325,7 @@ func (s *seen) check(in penstock.Schema) error {
 	return nil
 }
 
-func noField(name string, at int, in penstock.Schema) error {
+func noField(name string, at int, in penstock.Schema) *Error {
 	return &Error{Message: fmt.Sprintf("there is no field %q", name), At: at, Word: name, Known: in.Names()}
 }
 

@@ -46,7 +46,7 @@ func dissected(pattern string) (prefix string, parts []part, named []string, err
 	}
 	prefix, rest, _ := strings.Cut(pattern, "%{")
 	if len(prefix) == len(pattern) {
-		return "", nil, nil, wrong(0, "has no %%{field}, so that there would be no field")
+		return "", nil, nil, wrong(0, "is without %%{field}, so that there would be no field")
 	}
 	for at := len(prefix); ; {
 		name, behind, closed := strings.Cut(rest, "}")
@@ -83,7 +83,7 @@ func dissected(pattern string) (prefix string, parts []part, named []string, err
 		rest = more
 	}
 	if len(named) == 0 {
-		return "", nil, nil, option("pattern", errors.New("names no field"))
+		return "", nil, nil, option("pattern", errors.New("is without a name in its %{}, so that there would be no field"))
 	}
 	return prefix, parts, named, nil
 }

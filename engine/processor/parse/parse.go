@@ -74,10 +74,10 @@ func (o *Options) Validate() error {
 	case patterned && o.Pattern == "":
 		errs = append(errs, option("format", fmt.Errorf("%s needs a pattern, which says where the fields are", o.Format)))
 	case !patterned && o.Pattern != "":
-		errs = append(errs, option("pattern", fmt.Errorf("belongs to dissect and regex; %s has fields of its own", o.Format)))
+		errs = append(errs, option("pattern", fmt.Errorf("is for dissect and regex; %s has fields of its own", o.Format)))
 	}
 	if !patterned && len(o.Types) > 0 {
-		errs = append(errs, option("types", fmt.Errorf("belongs to dissect and regex; %s has types of its own", o.Format)))
+		errs = append(errs, option("types", fmt.Errorf("is for dissect and regex; %s has types of its own", o.Format)))
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)

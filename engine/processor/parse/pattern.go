@@ -148,7 +148,7 @@ func newRegex(o *Options) (*format, error) {
 		named, groups = append(named, n), append(groups, i)
 	}
 	if len(named) == 0 {
-		return nil, option("pattern", errors.New("names no group, so that there would be no field; write (?P<name>...)"))
+		return nil, option("pattern", errors.New("is without a named group, so that there would be no field; write (?P<name>...)"))
 	}
 	fields, err := typed(o, named)
 	if err != nil {

@@ -50,10 +50,10 @@ func TestWrongOptions(t *testing.T) {
 		want string
 	}{
 		{parse.Options{Format: "dissect"}, "format: dissect needs a pattern, which says where the fields are"},
-		{parse.Options{Format: "combined", Pattern: "x"}, "pattern: belongs to dissect and regex; combined has fields of its own"},
-		{parse.Options{Format: "json", Types: map[string]string{"a": "bool"}}, "types: belongs to dissect and regex; json has types of its own"},
-		{parse.Options{Format: "dissect", Pattern: "x"}, "pattern: has no %{field}, so that there would be no field"},
-		{parse.Options{Format: "dissect", Pattern: "%{}x"}, "pattern: names no field"},
+		{parse.Options{Format: "combined", Pattern: "x"}, "pattern: is for dissect and regex; combined has fields of its own"},
+		{parse.Options{Format: "json", Types: map[string]string{"a": "bool"}}, "types: is for dissect and regex; json has types of its own"},
+		{parse.Options{Format: "dissect", Pattern: "x"}, "pattern: is without %{field}, so that there would be no field"},
+		{parse.Options{Format: "dissect", Pattern: "%{}x"}, "pattern: is without a name in its %{}, so that there would be no field"},
 		{parse.Options{Format: "dissect", Pattern: "%{a"}, "pattern: %{ is not closed"},
 		{parse.Options{Format: "dissect", Pattern: "%{a %{b}"}, "pattern: %{ is not closed"},
 		{parse.Options{Format: "dissect", Pattern: "%{a}%{b}"}, "pattern: %{a} and the next field need something between them"},
@@ -62,7 +62,7 @@ func TestWrongOptions(t *testing.T) {
 		{parse.Options{Format: "dissect", Pattern: "%{a:int}"}, "pattern: %{a:int}: there are %{name}, %{} and %{name->}, and `types` for numbers"},
 		{parse.Options{Format: "dissect", Pattern: "%{a}", Types: map[string]string{"b": "bool"}}, "types.b: the pattern has no field of that name"},
 		{parse.Options{Format: "regex", Pattern: "("}, "pattern: is no regular expression of Go: error parsing regexp: missing closing ): `(`"},
-		{parse.Options{Format: "regex", Pattern: "(a)"}, "pattern: names no group, so that there would be no field; write (?P<name>...)"},
+		{parse.Options{Format: "regex", Pattern: "(a)"}, "pattern: is without a named group, so that there would be no field; write (?P<name>...)"},
 		{parse.Options{Format: "xml"}, `format: there is no "xml"`},
 	} {
 		if err := c.o.Validate(); err == nil || err.Error() != c.want {

@@ -13,7 +13,7 @@ import (
 
 // Options of the processor; a text alone is the condition.
 type Options struct {
-	Expr    expr.Text `yaml:"expr" required:"true" doc:"the condition"`
+	Expr    expr.Text `yaml:"expr" required:"true" doc:"the condition; where: EXPR alone is enough"`
 	OnError string    `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"of a record for which nothing can be said; default: the parser's"`
 
 	program *expr.Program
