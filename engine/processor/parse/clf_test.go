@@ -185,3 +185,39 @@ func TestCombinedAllocatesNothing(t *testing.T) {
 		t.Errorf("%d kept, %d fields", b.Kept(), b.Records[999].NumFields)
 	}
 }
+
+func TestShape(t *testing.T) {
+	in := penstock.Schema{Fields: []penstock.SchemaField{{Name: "a", Type: "text"}, {Name: "n", Type: "integer"}, {Name: "z", Type: "text"}}}
+	pattern := parse.Options{Format: "dissect", Pattern: "%{x} %{a}", Types: map[string]string{"x": "integer"}}
+	for _, c := range []struct {
+		field, onError, want string
+	}{
+		{"", "drop", "[x:integer a:text] false drop"},
+		{"", "pass", "[x:integer a:text message:text] false pass"},
+		{"z", "dead_letter", "[a:text n:integer x:integer] false dead_letter"},
+		{"z", "pass", "[a:text n:integer z:text x:integer] false pass"},
+		{"n", "drop", "field: n is integer, and only text can be parsed"},
+		{"y", "drop", `field: there is no field "y" here`},
+	} {
+		o := pattern
+		o.Field, o.OnError = c.field, c.onError
+		if err := o.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := o.Shape(in.Clone())
+		got := "["
+		for i, f := range out.Fields {
+			if i > 0 {
+				got += " "
+			}
+			got += f.Name + ":" + string(f.Type)
+		}
+		got += fmt.Sprintf("] %v %s", out.Open, out.OnError)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("field %q, on_error %s: %s, want %s", c.field, c.onError, got, c.want)
+		}
+	}
+}

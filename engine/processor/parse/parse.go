@@ -108,8 +108,8 @@ func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
 	found := o.made.fields
 	if o.Field == "" {
 		out := penstock.Schema{Fields: found, Open: o.made.open, OnError: o.OnError}
-		if o.OnError == "pass" { // then some records have their text only
-			out.Open = true
+		if o.OnError == "pass" && out.Find(penstock.MessageName) < 0 { // what some records then have only
+			out.Fields = append(out.Clone().Fields, penstock.SchemaField{Name: penstock.MessageName, Type: penstock.TextType})
 		}
 		return out, nil
 	}
@@ -124,7 +124,7 @@ func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
 			return in, option("field", fmt.Errorf("%s is %s, and only text can be parsed", o.Field, t))
 		}
 	}
-	out := penstock.Schema{Open: in.Open || o.made.open || o.OnError == "pass", OnError: o.OnError}
+	out := penstock.Schema{Open: in.Open || o.made.open, OnError: o.OnError}
 	add := func(f penstock.SchemaField) {
 		if i := out.Find(f.Name); i >= 0 {
 			out.Fields[i] = f
@@ -133,8 +133,10 @@ func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
 		out.Fields = append(out.Fields, f)
 	}
 	for i, f := range in.Fields {
-		if i != at {
+		if i != at || o.OnError == "pass" { // then the field stays where it is wrong
 			add(f)
+		}
+		if i != at {
 			continue
 		}
 		for _, f := range found {
