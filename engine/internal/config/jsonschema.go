@@ -204,7 +204,8 @@ func shapeOf(v reflect.Value, o option) object {
 	case isPairs(t):
 		value := t.Elem().Field(1)
 		return object{
-			{"type", "object"}, {"minProperties", 1}, {"additionalProperties", schemaOf(reflect.New(value.Type).Elem(), optionOf("", value))},
+			{"type", "object"}, {"minProperties", 1}, {"additionalProperties", schemaOf(reflect.New(value.Type).Elem(), optionOf("",
+				value))},
 		}
 	case reflect.PointerTo(t).Implements(textType) && t.Kind() != reflect.Struct:
 		return textSchema()

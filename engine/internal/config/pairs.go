@@ -7,8 +7,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A slice of structs whose first field is tagged `yaml:",key"` and whose second `yaml:",value"`, any others unexported, is a mapping that keeps its
-// order: `set: {b: 1, a: 2}`.
+// A slice of structs whose first field is tagged `yaml:",key"` and whose second `yaml:",value"`, any others unexported, is a
+// mapping that keeps its order: `set: {b: 1, a: 2}`.
 
 // isPairs says whether t is such a slice.
 func isPairs(t reflect.Type) bool {

@@ -45,6 +45,7 @@ type Error struct {
 	Known   []string // those that do
 }
 
+// Error gives the message.
 func (e *Error) Error() string { return e.Message }
 
 // Option returns err as the error of an option, "" for options that are one text.

@@ -237,7 +237,8 @@ func TestQuickConditionsAllocateNothing(t *testing.T) {
 // FuzzQuick holds the quick way to the library's machine.
 func FuzzQuick(f *testing.F) {
 	for _, text := range []string{
-		`a >= 400`, `a == b and not c`, `a in [1, "x", nil, 2.5]`, `d.e == 1 or d.e == nil`, `b contains "x"`, `a matches "x"`, `c`, `a < b`,
+		`a >= 400`, `a == b and not c`, `a in [1, "x", nil, 2.5]`, `d.e == 1 or d.e == nil`, `b contains "x"`, `a matches "x"`,
+		`c`, `a < b`,
 	} {
 		f.Add(text, `{"a":404,"b":"x","c":true,"d":{"e":1}}`)
 		f.Add(text, `{"a":"x","b":1.5,"c":null,"d":{"e":{}}}`)
@@ -247,7 +248,8 @@ func FuzzQuick(f *testing.F) {
 		if strings.ContainsAny(line, "\n\r\\") || strings.Contains(text, "meta") || strings.Contains(line, "huge") {
 			return
 		}
-		for _, schema := range []penstock.Schema{open, {Fields: []penstock.SchemaField{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}}}} {
+		for _, schema := range []penstock.Schema{open, {Fields: []penstock.SchemaField{{Name: "a"}, {Name: "b"}, {Name: "c"},
+			{Name: "d"}}}} {
 			p, err := Condition(text, schema)
 			if err != nil || p.condition == nil {
 				continue
@@ -266,7 +268,9 @@ func FuzzQuick(f *testing.F) {
 			said := fmt.Sprint(err, wantErr)
 			if strings.Contains(said, "too large") ||
 				strings.Contains(said, "true or false") || strings.Contains(said, "not bool") || strings.Contains(text, "in") {
-				continue // the machine reads all fields before it begins, takes null for false but not within not, and finds no float among integers
+				// The machine reads all fields before it begins, takes null for false but not within not, and finds no float
+				// among integers.
+				continue
 			}
 			if (err == nil) != (wantErr == nil) || err == nil && got != want {
 				t.Errorf("%q of %q: %v, %v; the machine says %v, %v", text, line, got, err, want, wantErr)

@@ -144,6 +144,7 @@ func Number(text []byte) (any, error) {
 // RangeError is a number that no float64 can hold.
 type RangeError struct{ Number string }
 
+// Error names the number.
 func (e *RangeError) Error() string {
 	return "the number " + e.Number + " is too large to be compared or counted with"
 }

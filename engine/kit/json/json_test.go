@@ -51,7 +51,8 @@ func TestScanner(t *testing.T) {
 		{`{"t":true,"f":false,"n":null}`, `"t" bool "true"; "f" bool "false"; "n" null ""`},
 		{`{"s":"","u":"grün 😀","e":"a\"\\\/\b\f\n\r\t\u00e9\ud83d\uDE00"}`,
 			`"s" text ""; "u" text "grün 😀"; "e" text "a\"\\/\b\f\n\r\té😀"`},
-		{`{"a":[1, {"b" : [ ] , "c":{ } },"]}"] ,"d":{"x":[[]]}}`, `"a" json "[1, {\"b\" : [ ] , \"c\":{ } },\"]}\"]"; "d" json "{\"x\":[[]]}"`},
+		{`{"a":[1, {"b" : [ ] , "c":{ } },"]}"] ,"d":{"x":[[]]}}`,
+			`"a" json "[1, {\"b\" : [ ] , \"c\":{ } },\"]}\"]"; "d" json "{\"x\":[[]]}"`},
 		{`{"\u0061\n":1}`, `"a\n" number "1"`},
 		{`{"a":1,"a":2}`, `"a" number "1"; "a" number "2"`},
 		{`{"h":"\ud800"}`, `"h" json "\"\\ud800\""`},
@@ -166,7 +167,8 @@ func TestScanningAllocatesNothing(t *testing.T) {
 // FuzzScanner holds the scanner to the standard library, which is as strict but for UTF-8 and depth.
 func FuzzScanner(f *testing.F) {
 	for _, s := range []string{
-		`{}`, `{"a":1,"b":[1,2,{"c":null}],"d":"\ud83d\ude00"}`, `{"a":01}`, `{"a":"\ud800"}`, "{\"\xff\":1}", `{"a":-1.5e-7,"a":true}`, ` {"":""}x`,
+		`{}`, `{"a":1,"b":[1,2,{"c":null}],"d":"\ud83d\ude00"}`, `{"a":01}`, `{"a":"\ud800"}`, "{\"\xff\":1}",
+		`{"a":-1.5e-7,"a":true}`, ` {"":""}x`,
 	} {
 		f.Add([]byte(s))
 	}

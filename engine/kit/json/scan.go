@@ -278,7 +278,7 @@ func (s *Scanner) escape(i int) (n int, alone bool) {
 	return s.failed("a backslash before something that has no escape", i), false
 }
 
-// unit is the number of a \uXXXX that b begins with, or -1.
+// unit is the number of a \u0000 that b begins with, or -1.
 func unit(b []byte) int {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1

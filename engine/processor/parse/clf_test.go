@@ -74,25 +74,29 @@ func TestCombined(t *testing.T) {
 			`{"host":"1.2.3.4","identity":null,"user":"bob","timestamp":"17/May/2015:10:05:03 +0000","method":"GET","path":"/a?b=c",` +
 				`"protocol":"HTTP/1.1","status":200,"size":203023,"referrer":"http://x/","agent":"Moz (X; Y)"}`},
 		{"CRLF", "h - - [t] \"GET / HTTP/1.1\" 200 1 \"-\" \"a\"\r",
-			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/","protocol":"HTTP/1.1","status":200,"size":1,` +
+			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/",` +
+				`"protocol":"HTTP/1.1","status":200,"size":1,` +
 				`"referrer":null,"agent":"a"}`},
 		{"no request", `h - - [t] "-" 408 - "-" "-"`,
 			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":null,"path":null,"protocol":null,"status":408,"size":null,` +
 				`"referrer":null,"agent":null}`},
 		{"TLS to a plain port", `h - - [t] "\x16\x03\x01\x00" 400 226 "-" "-"`,
-			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":null,"path":"\\x16\\x03\\x01\\x00","protocol":null,"status":400,` +
+			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":null,"path":"\\x16\\x03\\x01\\x00",` +
+				`"protocol":null,"status":400,` +
 				`"size":226,"referrer":null,"agent":null}`},
 		{"HTTP/0.9", `h - - [t] "GET /x" 200 0 "" "a"`,
 			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/x","protocol":null,"status":200,"size":0,` +
 				`"referrer":"","agent":"a"}`},
 		{"a target with spaces and quotes", `h - - [t] "GET /a b\"c\\d HTTP/2.0" 200 0 "r" "a\"b\\"`,
-			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/a b\"c\\d","protocol":"HTTP/2.0","status":200,` +
+			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/a b\"c\\d",` +
+				`"protocol":"HTTP/2.0","status":200,` +
 				`"size":0,"referrer":"r","agent":"a\"b\\"}`},
 		{"nginx escapes UTF-8", `h - - [t] "GET /gr\xC3\xBCn HTTP/1.1" 200 0 "r" "a\tb\q\xzz"`,
 			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/grün","protocol":"HTTP/1.1","status":200,` +
 				`"size":0,"referrer":"r","agent":"a\tb\\q\\xzz"}`},
 		{"a user with spaces", `::1 i john doe [t] "M-SEARCH * HTTP/1.1" 007 00012 "r" "a"`,
-			`{"host":"::1","identity":"i","user":"john doe","timestamp":"t","method":"M-SEARCH","path":"*","protocol":"HTTP/1.1","status":7,` +
+			`{"host":"::1","identity":"i","user":"john doe","timestamp":"t","method":"M-SEARCH","path":"*",` +
+				`"protocol":"HTTP/1.1","status":7,` +
 				`"size":12,"referrer":"r","agent":"a"}`},
 		{"empty", ``, "dead: parse combined: byte 1: a host and a space are missing"},
 		{"one word", `x`, "dead: parse combined: byte 1: a host and a space are missing"},
@@ -108,10 +112,13 @@ func TestCombined(t *testing.T) {
 			"dead: parse combined: byte 32: a number of more than 18 digits"},
 		{"common", `h - - [t] "GET / HTTP/1.1" 200 1`,
 			"dead: parse combined: byte 33: a referrer and an agent are missing; without them the format is common"},
-		{"no agent", `h - - [t] "GET / HTTP/1.1" 200 1 "r"`, "dead: parse combined: byte 37: a referrer and an agent in quotes are missing"},
-		{"referrer not closed", `h - - [t] "GET / HTTP/1.1" 200 1 "r`, "dead: parse combined: byte 34: the referrer's quote does not close"},
+		{"no agent", `h - - [t] "GET / HTTP/1.1" 200 1 "r"`,
+			"dead: parse combined: byte 37: a referrer and an agent in quotes are missing"},
+		{"referrer not closed", `h - - [t] "GET / HTTP/1.1" 200 1 "r`,
+			"dead: parse combined: byte 34: the referrer's quote does not close"},
 		{"agent cut off", `h - - [t] "GET / HTTP/1.1" 200 1 "r" "a b`,
-			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/","protocol":"HTTP/1.1","status":200,"size":1,` +
+			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/",` +
+				`"protocol":"HTTP/1.1","status":200,"size":1,` +
 				`"referrer":"r","agent":"a b"}`},
 		{"more fields", `h - - [t] "GET / HTTP/1.1" 200 1 "r" "a" "x"`,
 			"dead: parse combined: byte 41: text behind the last field; for a format with more fields use dissect"},
@@ -156,7 +163,8 @@ func sample(n int) string {
 		fmt.Fprintf(&s, `%d.%d.3.4 - - [17/May/2015:10:%02d:03 +0000] `+
 			`"GET /presentations/logstash-monitorama-2013/images/kibana-search%d.png HTTP/1.1" %d %d`+
 			` "http://semicomplete.com/presentations/logstash-monitorama-2013/" `+
-			`"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36"`+"\n",
+			`"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 `+
+			`(KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36"`+"\n",
 			i%223, i%17, i%60, i, 200+i%5*100, i*37)
 	}
 	return s.String()
@@ -187,7 +195,8 @@ func TestCombinedAllocatesNothing(t *testing.T) {
 }
 
 func TestShape(t *testing.T) {
-	in := penstock.Schema{Fields: []penstock.SchemaField{{Name: "a", Type: "text"}, {Name: "n", Type: "integer"}, {Name: "z", Type: "text"}}}
+	in := penstock.Schema{Fields: []penstock.SchemaField{{Name: "a", Type: "text"}, {Name: "n", Type: "integer"}, {Name: "z",
+		Type: "text"}}}
 	pattern := parse.Options{Format: "dissect", Pattern: "%{x} %{a}", Types: map[string]string{"x": "integer"}}
 	for _, c := range []struct {
 		field, onError, want string

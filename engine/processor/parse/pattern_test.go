@@ -33,7 +33,8 @@ func TestPatterns(t *testing.T) {
 		{"regex", `^(?P<a>\w+)=(?P<b>\d+)?;`, nil, `x=; more`, `{"a":"x","b":null}`},
 		{"regex", `(?<n>\d+)ms`, map[string]string{"n": "integer"}, `took 17ms`, `{"n":17}`},
 		{"regex", `(?<n>\d+)ms`, nil, `took 17s`, "dead: parse regex: the text does not match the pattern"},
-		{"regex", `(?<n>[a-z]+)ms`, map[string]string{"n": "integer"}, `took ams`, "dead: parse regex: byte 6: n is not a whole number of at most 18 digits"},
+		{"regex", `(?<n>[a-z]+)ms`, map[string]string{"n": "integer"}, `took ams`,
+			"dead: parse regex: byte 6: n is not a whole number of at most 18 digits"},
 		{"regex", `(?i)MS(?<n>\d+)`, nil, `ms17`, `{"n":"17"}`},
 		{"regex", `(a(?<n>x)b)?c`, nil, `zzc`, `{"n":null}`},
 	} {
@@ -51,7 +52,8 @@ func TestWrongOptions(t *testing.T) {
 	}{
 		{parse.Options{Format: "dissect"}, "format: dissect needs a pattern, which says where the fields are"},
 		{parse.Options{Format: "combined", Pattern: "x"}, "pattern: is for dissect and regex; combined has fields of its own"},
-		{parse.Options{Format: "json", Types: map[string]string{"a": "bool"}}, "types: is for dissect and regex; json has types of its own"},
+		{parse.Options{Format: "json", Types: map[string]string{"a": "bool"}},
+			"types: is for dissect and regex; json has types of its own"},
 		{parse.Options{Format: "dissect", Pattern: "x"}, "pattern: is without %{field}, so that there would be no field"},
 		{parse.Options{Format: "dissect", Pattern: "%{}x"}, "pattern: is without a name in its %{}, so that there would be no field"},
 		{parse.Options{Format: "dissect", Pattern: "%{a"}, "pattern: %{ is not closed"},
@@ -59,10 +61,14 @@ func TestWrongOptions(t *testing.T) {
 		{parse.Options{Format: "dissect", Pattern: "%{a}%{b}"}, "pattern: %{a} and the next field need something between them"},
 		{parse.Options{Format: "dissect", Pattern: "%{a->}"}, "pattern: %{a->} needs the text that is repeated behind it"},
 		{parse.Options{Format: "dissect", Pattern: "%{a} %{a}"}, `pattern: names two fields "a"`},
-		{parse.Options{Format: "dissect", Pattern: "%{a:int}"}, "pattern: %{a:int}: there are %{name}, %{} and %{name->}, and `types` for numbers"},
-		{parse.Options{Format: "dissect", Pattern: "%{a}", Types: map[string]string{"b": "bool"}}, "types.b: the pattern has no field of that name"},
-		{parse.Options{Format: "regex", Pattern: "("}, "pattern: is no regular expression of Go: error parsing regexp: missing closing ): `(`"},
-		{parse.Options{Format: "regex", Pattern: "(a)"}, "pattern: is without a named group, so that there would be no field; write (?P<name>...)"},
+		{parse.Options{Format: "dissect", Pattern: "%{a:int}"},
+			"pattern: %{a:int}: there are %{name}, %{} and %{name->}, and `types` for numbers"},
+		{parse.Options{Format: "dissect", Pattern: "%{a}", Types: map[string]string{"b": "bool"}},
+			"types.b: the pattern has no field of that name"},
+		{parse.Options{Format: "regex", Pattern: "("},
+			"pattern: is no regular expression of Go: error parsing regexp: missing closing ): `(`"},
+		{parse.Options{Format: "regex", Pattern: "(a)"},
+			"pattern: is without a named group, so that there would be no field; write (?P<name>...)"},
 		{parse.Options{Format: "xml"}, `format: there is no "xml"`},
 	} {
 		if err := c.o.Validate(); err == nil || err.Error() != c.want {
@@ -74,7 +80,8 @@ func TestWrongOptions(t *testing.T) {
 func TestDissectAllocatesNothing(t *testing.T) {
 	b := lines(strings.Repeat("2026-01-05 06:00:00 INFO worker-1: took 17 ms\n", 1000))
 	raw := len(b.Data)
-	o := parse.Options{Format: "dissect", Pattern: "%{date} %{time} %{level} %{who}: took %{ms} ms", Types: map[string]string{"ms": "integer"}}
+	o := parse.Options{Format: "dissect", Pattern: "%{date} %{time} %{level} %{who}: took %{ms} ms",
+		Types: map[string]string{"ms": "integer"}}
 	p := processor(t, o)
 	run := func() {
 		reparse(b, raw)

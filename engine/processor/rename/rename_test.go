@@ -33,7 +33,8 @@ func TestRename(t *testing.T) {
 		want  []string
 	}{
 		{[]rename.Pair{{Old: "b", New: "x"}}, []string{`{"a":1,"x":2,"c":3}`, `{"c":4}`, `{}`, `{"message":"plain"}`}},
-		{[]rename.Pair{{Old: "a", New: "c"}, {Old: "c", New: "a"}}, []string{`{"c":1,"b":2,"a":3}`, `{"a":4}`, `{}`, `{"message":"plain"}`}},
+		{[]rename.Pair{{Old: "a", New: "c"}, {Old: "c", New: "a"}}, []string{`{"c":1,"b":2,"a":3}`, `{"a":4}`, `{}`,
+			`{"message":"plain"}`}},
 		{[]rename.Pair{{Old: "a", New: "c"}}, []string{`{"c":1,"b":2}`, `{"c":4}`, `{}`, `{"message":"plain"}`}},
 		{[]rename.Pair{{Old: "message", New: "text"}}, []string{`{"a":1,"b":2,"c":3}`, `{"c":4}`, `{}`, `{"text":"plain"}`}},
 	} {
