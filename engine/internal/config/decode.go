@@ -104,6 +104,8 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 		return l.decode(n, fresh.Elem(), o)
 	case t.Kind() == reflect.Struct:
 		return l.decodeStruct(n, v, o)
+	case isPairs(t):
+		return l.decodePairs(n, v, o)
 	case t.Kind() == reflect.Slice:
 		return l.decodeList(n, v, o)
 	case t.Kind() == reflect.Map:
