@@ -5,6 +5,7 @@ package all
 import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/drop"
+	"github.com/penstock-io/penstock/engine/connector/exec"
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
@@ -16,6 +17,7 @@ func Components() []penstock.Component {
 		spooldir.Source(),
 		file.Component(),
 		http.Component(),
+		exec.Component(),
 		drop.Component(),
 	}
 }
