@@ -1,6 +1,6 @@
 module github.com/penstock-io/penstock/engine
 
-go 1.26
+go 1.26.0
 
 require github.com/penstock-io/penstock v0.0.0
 
@@ -11,10 +11,14 @@ require (
 	github.com/klauspost/compress v1.20.3
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
-	golang.org/x/sys v0.13.0
+	golang.org/x/image v0.47.0
+	golang.org/x/sys v0.49.0
 )
 
-require github.com/inconshreveable/mousetrap v1.1.0 // indirect
+require (
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)
 
 // Until the first release the two modules move together; docs/adr/0002-two-modules.md.
 replace github.com/penstock-io/penstock => ../

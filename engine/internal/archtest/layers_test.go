@@ -47,7 +47,9 @@ var libraries = []string{
 }
 
 // testSupport may be imported by any test.
-var testSupport = []string{"flow/control/controltest", "vfs/vfstest", "internal/vectors", "engine/connector/connectortest", "engine/connector/all"}
+var testSupport = []string{
+	"flow/control/controltest", "vfs/vfstest", "internal/vectors", "engine/connector/connectortest", "engine/connector/all",
+}
 
 func row(dir string) (string, []string, bool) {
 	best, imports, found := "", []string(nil), false
