@@ -110,7 +110,8 @@ type Spec struct {
 	// restarted. It must not wait for this supervisor (Remove, the end of Serve). nil: that of the nearest supervisor
 	// above, which then is called by several goroutines.
 	OnEvent func(Event)
-	// Rand is drawn from by the goroutine of Serve; nil means a source seeded by the runtime.
+	// Rand is drawn from by the goroutine of Serve, so two supervisors must not share one that is not safe for concurrent
+	// use; nil means a source seeded by the runtime.
 	Rand rand.Source
 }
 

@@ -119,7 +119,8 @@ func (r *Resender[K, M, R]) Status() ResenderStatus {
 	defer r.mu.Unlock()
 	s := ResenderStatus{
 		Name: r.name, Starts: r.s.incarnation, Held: len(r.s.messages), Bytes: r.s.bytes, Out: r.s.out.n, Delayed: len(r.s.delayed),
-		Resent: r.s.resent, Streak: r.s.streak, Window: r.o.Limits.Window, Probing: r.s.probing, Backoff: r.s.state, Fallback: r.detour.fallback,
+		Resent: r.s.resent, Streak: r.s.streak, Window: r.o.Limits.Window, Probing: r.s.probing, Backoff: r.s.state,
+		Fallback: r.detour.fallback,
 	}
 	if r.s.probing {
 		s.Window = r.s.window

@@ -14,12 +14,12 @@ type State uint8
 
 // The states.
 const (
-	Idle     State = iota // not started yet, or stopped until others have stopped too
-	Waiting               // for its next start
-	Running               //
-	Halting               // its context has ended; it has not returned yet
-	Hanging               // the same for longer than its Shutdown
-	Finished              // ended and not to be started again
+	Idle    State = iota // not started yet, or stopped until others have stopped too
+	Waiting              // for its next start
+	Running
+	Halting  // its context has ended; it has not returned yet
+	Hanging  // the same for longer than its Shutdown
+	Finished // ended and not to be started again
 )
 
 // String returns the name.

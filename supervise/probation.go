@@ -118,7 +118,8 @@ type detour struct {
 	after    int           // crashes in a row; 0: there is no other recipe
 	back     time.Duration // how long the fallback is used; 0: until it fails as often
 	fallback bool
-	crashes  int // in a row, of this recipe
+	trial    bool // the first recipe is tried again: one crash within back is enough
+	crashes  int  // in a row, of this recipe
 	since    time.Duration
 }
 
@@ -127,7 +128,10 @@ func (d *detour) crashed(now time.Duration, recovered bool) {
 	if recovered {
 		d.crashes = 0
 	}
-	if d.crashes++; d.after > 0 && d.crashes >= d.after {
+	d.crashes++
+	failed := d.trial && now-d.since < d.back
+	d.trial = false
+	if d.after > 0 && (failed || d.crashes >= d.after) {
 		d.fallback, d.crashes, d.since = !d.fallback, 0, now
 	}
 }
@@ -137,5 +141,7 @@ func (d *detour) due(now time.Duration) bool {
 	return d.fallback && d.back > 0 && now-d.since >= d.back
 }
 
-// goBack returns to the first recipe, of which one more crash is enough to leave it.
-func (d *detour) goBack() { d.fallback, d.crashes = false, d.after-1 }
+// goBack returns to the first recipe.
+func (d *detour) goBack(now time.Duration) {
+	d.fallback, d.trial, d.crashes, d.since = false, true, 0, now
+}

@@ -123,7 +123,7 @@ type Options[K comparable, M, R any] struct {
 	Child Recipe[K, M, R]
 	// Fallback, when its New is set, makes the child after FallbackAfter crashes in a row (0 means 10) without recovery,
 	// until it has crashed as often, or, when FallbackFor is above 0, that time has passed: then Child is tried again,
-	// and left for the Fallback at its first crash.
+	// and left for the Fallback at its first crash within FallbackFor.
 	Fallback      Recipe[K, M, R]
 	FallbackAfter int
 	FallbackFor   time.Duration

@@ -172,7 +172,7 @@ func (s *serving[K, M, R]) decide(now time.Duration) *run {
 		l.cut = true
 		s.tellToStop(now, errStall)
 	case l != nil && s.detour.due(now):
-		s.detour.goBack()
+		s.detour.goBack(now)
 		s.tellToStop(now, errRetry)
 	case l == nil && !s.ending && now >= s.begin:
 		return s.born(now)

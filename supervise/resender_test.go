@@ -137,7 +137,7 @@ func TestResenderFindsThePoison(t *testing.T) {
 				wg.Go(func() {
 					reply, err := r.Call(t.Context(), i, fmt.Sprint(i))
 					if i == poison {
-						if gone, ok := errors.AsType[*supervise.DeadError](err); !ok || !errors.Is(err, supervise.ErrPoison) || !errors.Is(gone, errCrash) {
+						if !isDead(err) || !errors.Is(err, supervise.ErrPoison) || !errors.Is(err, errCrash) {
 							t.Errorf("the poison's answer: %v", err)
 						}
 					} else if err != nil || reply != fmt.Sprint(i) {
@@ -162,19 +162,9 @@ func pipelined(poison int, crashes *int) func() (supervise.Work[int, string, str
 	return func() (supervise.Work[int, string, string], error) {
 		return func(ctx context.Context, in *inbox) error {
 			for {
-				m, err := in.Next(ctx)
+				hand, err := takeAll(ctx, in)
 				if err != nil {
 					return err
-				}
-				hand := []supervise.Message[int, string, string]{m}
-				for {
-					soon, cancel := context.WithTimeout(ctx, time.Millisecond)
-					m, err := in.Next(soon)
-					cancel()
-					if err != nil {
-						break
-					}
-					hand = append(hand, m)
 				}
 				if slices.ContainsFunc(hand, func(m supervise.Message[int, string, string]) bool { return m.Key == poison }) {
 					*crashes++
@@ -186,6 +176,21 @@ func pipelined(poison int, crashes *int) func() (supervise.Work[int, string, str
 			}
 		}, nil
 	}
+}
+
+// takeAll waits for a message and takes what more there is for it.
+func takeAll(ctx context.Context, in *inbox) (hand []supervise.Message[int, string, string], err error) {
+	m, err := in.Next(ctx)
+	for err == nil {
+		hand = append(hand, m)
+		soon, cancel := context.WithTimeout(ctx, time.Millisecond)
+		m, err = in.Next(soon)
+		cancel()
+	}
+	if len(hand) > 0 {
+		err = nil
+	}
+	return hand, err
 }
 
 // One poison message among good ones must not keep the waits short: they grow from death to death.
@@ -207,7 +212,7 @@ func TestResenderBackoffGrowsOverGoodMessages(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		if s := r.Status(); s.Held != 0 || !s.Probing {
 			t.Errorf("after an hour: %+v, want it on probation: the last incarnation has shown nothing", s)
 		}
@@ -289,17 +294,20 @@ func TestResenderBlockedSendersGoOn(t *testing.T) {
 			}),
 			Limits: supervise.Limits{Items: 100, Bytes: 1}, Size: func(m string) int64 { return int64(len(m)) },
 		})
+		var mu sync.Mutex
 		var order []int
 		for i := range 5 {
 			go func() {
 				if err := r.Send(t.Context(), i, "too large by far"); err != nil {
 					t.Errorf("Send %d: %v", i, err)
 				}
+				mu.Lock()
 				order = append(order, i)
+				mu.Unlock()
 			}()
 			synctest.Wait()
 		}
-		time.Sleep(10 * time.Second)
+		pass(10 * time.Second)
 		if !slices.Equal(order, []int{0, 1, 2, 3, 4}) {
 			t.Errorf("sent in the order %v", order)
 		}

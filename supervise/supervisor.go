@@ -93,7 +93,9 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 		}
 		s.needs = up.needs
 	}
-	s.m.begin(0)
+	if ctx.Err() == nil {
+		s.m.begin(0)
+	}
 	tell := s.m.spec.OnEvent
 	if tell == nil {
 		tell = func(Event) {}

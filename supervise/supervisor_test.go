@@ -105,12 +105,18 @@ func fixed(d time.Duration) backoff.Policy { return backoff.Fixed(d) }
 
 const s = time.Second
 
+// pass lets d go by and waits until all that is due then has happened.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
 func TestOneForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
 		_, stop := serve(t, supervise.Spec{OnEvent: d.event, Backoff: fixed(2 * s)},
 			d.child("a", 0), d.child("b", 0, 3*s, s), d.child("c", 0))
-		time.Sleep(10 * s)
+		pass(10 * s)
 		d.want(t, "0s a starts", "0s b starts", "0s c starts", "5s b starts", "8s b starts")
 		if err := stop(); err != supervise.ErrStopped {
 			t.Errorf("Serve: %v", err)
@@ -124,7 +130,7 @@ func TestOneForAll(t *testing.T) {
 		d := newDiary()
 		_, stop := serve(t, supervise.Spec{OnEvent: d.event, Strategy: supervise.OneForAll, Backoff: fixed(2 * s), Stagger: -1},
 			d.child("a", s), d.child("b", 0, 10*s), d.child("c", 500*time.Millisecond))
-		time.Sleep(20 * s)
+		pass(20 * s)
 		d.want(t, "0s a starts", "0s b starts", "0s c starts",
 			"10.5s c stops", "11.5s a stops", "12s a starts", "12s b starts", "12s c starts")
 		stop()
@@ -135,9 +141,10 @@ func TestOneForAll(t *testing.T) {
 func TestRestForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
-		_, stop := serve(t, supervise.Spec{OnEvent: d.event, Strategy: supervise.RestForOne, Backoff: fixed(s), Stagger: 3 * time.Nanosecond},
+		spec := supervise.Spec{OnEvent: d.event, Strategy: supervise.RestForOne, Backoff: fixed(s), Stagger: 3 * time.Nanosecond}
+		_, stop := serve(t, spec,
 			d.child("a", s), d.child("b", 0, 10*s), d.child("c", 4*s), d.child("d", 0))
-		time.Sleep(20 * s)
+		pass(20 * s)
 		d.want(t, "0s a starts", "0s b starts", "0s c starts", "0s d starts",
 			"10s d stops", "14s c stops", "14s b starts", "14.000000003s c starts", "14.000000006s d starts")
 		stop()
@@ -165,14 +172,15 @@ func TestRestartKinds(t *testing.T) {
 		t.Run(c.restart.String()+" "+c.end, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				starts := 0
-				sup, stop := serve(t, supervise.Spec{}, supervise.Child{Name: "a", Restart: c.restart, Run: func(ctx context.Context) error {
+				run := func(ctx context.Context) error {
 					if starts++; starts == 1 {
 						return ends[c.end]()
 					}
 					<-ctx.Done()
 					return ctx.Err()
-				}})
-				time.Sleep(s)
+				}
+				sup, stop := serve(t, supervise.Spec{}, supervise.Child{Name: "a", Restart: c.restart, Run: run})
+				pass(s)
 				if again := starts > 1; again != c.again {
 					t.Errorf("%d starts, want another: %v", starts, c.again)
 				}
@@ -231,7 +239,7 @@ func TestFactory(t *testing.T) {
 				return nil
 			}), nil
 		}})
-		time.Sleep(5 * s)
+		pass(5 * s)
 		d.want(t, "0s make 1", "1s make 2", "2s make 3", "2s serve 3")
 		stop()
 	})
@@ -244,7 +252,7 @@ func TestBackoffResetsAfterAStableRun(t *testing.T) {
 		a := d.child("a", 0, 0, 0, 0, 7999*time.Millisecond, 8*s, 0)
 		a.Backoff = backoff.Exponential(s, 2, 4*s) // stable: twice the last wait
 		_, stop := serve(t, supervise.Spec{OnEvent: d.event}, a)
-		time.Sleep(60 * s)
+		pass(60 * s)
 		d.want(t, "0s a starts", "1s a starts", "3s a starts", "7s a starts", "18.999s a starts", "27.999s a starts", "29.999s a starts")
 		stop()
 	})
@@ -254,14 +262,15 @@ func TestBackoffResetsAfterAStableRun(t *testing.T) {
 func TestCleanEndsDoNotGrowTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, n := newDiary(), 0
-		_, stop := serve(t, supervise.Spec{Backoff: backoff.Exponential(s, 2, time.Hour)}, supervise.Child{Name: "a", Run: func(ctx context.Context) error {
+		spec := supervise.Spec{Backoff: backoff.Exponential(s, 2, time.Hour)}
+		_, stop := serve(t, spec, supervise.Child{Name: "a", Run: func(ctx context.Context) error {
 			d.note("start")
 			if n++; n == 4 {
 				return errCrash
 			}
 			return nil
 		}})
-		time.Sleep(9 * s)
+		pass(9 * s)
 		d.want(t, "0s start", "1s start", "2s start", "3s start", "4s start", "6s start", "8s start")
 		stop()
 	})
@@ -292,7 +301,7 @@ func TestStagger(t *testing.T) {
 		}
 		begun = time.Now()
 		_, stop := serve(t, supervise.Spec{Backoff: fixed(s), Stagger: gap}, children...)
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if len(starts) != 2*n {
 			t.Fatalf("%d starts", len(starts))
 		}
