@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	execprocessor "github.com/penstock-io/penstock/engine/processor/exec"
 )
 
 // Components returns the built-in components in a new slice, in the order in which the reference lists them.
@@ -18,6 +19,7 @@ func Components() []penstock.Component {
 		file.Component(),
 		http.Component(),
 		exec.Component(),
+		execprocessor.Component(),
 		drop.Component(),
 	}
 }

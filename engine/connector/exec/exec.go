@@ -11,12 +11,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/engine/kit/child/multilang"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/supervise"
 )
 
 // Component is the sink's line in the list of components.
@@ -34,6 +38,8 @@ type Sink struct {
 	o       Options
 	host    penstock.Host
 	scratch sync.Pool // *[]byte: what pieces are encoded into
+	pids    string    // of storm: the folder in which bolts leave their process ids; made by Open
+	tree    atomic.Pointer[func() supervise.Status]
 }
 
 // New returns a sink that has started nothing.
@@ -68,12 +74,30 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
 		for _, slot := range fleet.Slots() {
 			workers = append(workers, &ndjsonLane{sink: s, slot: slot})
 		}
-		s.host.Go("children", fleet.Serve)
+		s.serve(fleet)
+	case Storm:
+		var err error
+		if s.pids, err = os.MkdirTemp("", "penstock-pids-"); err != nil {
+			return fmt.Errorf("a folder for the process ids of bolts: %w", err)
+		}
+		fleet, err := child.NewFleet(child.FleetOptions[*multilang.Bolt]{
+			Name: "children", Names: names, Spec: s.spec, Talk: s.newBolt(o.Pipeline),
+		})
+		if err != nil {
+			return err
+		}
+		for _, slot := range fleet.Slots() {
+			workers = append(workers, &boltLane{sink: s, slot: slot})
+		}
+		s.serve(fleet)
 	}
 	for i, w := range workers {
 		limits := flow.Limits{InFlight: 1}
-		if s.o.Protocol == NDJSON {
+		switch s.o.Protocol {
+		case NDJSON:
 			limits.InFlight = s.o.InFlight
+		case Storm:
+			limits.InFlight = boltInFlight
 		}
 		lanes = append(lanes, penstock.Lane{Name: names[i], Worker: w, Limits: limits})
 	}
@@ -88,7 +112,32 @@ func (s *Sink) spec(worker string) child.Spec {
 }
 
 // Close implements penstock.Sink. The children ended with the goroutines that the host has waited for.
-func (s *Sink) Close() error { return nil }
+func (s *Sink) Close() error {
+	if s.pids == "" {
+		return nil
+	}
+	dir := s.pids
+	s.pids = ""
+	return os.RemoveAll(dir)
+}
+
+// serve keeps the children running until the route stops.
+func (s *Sink) serve(fleet interface {
+	Serve(context.Context) error
+	Tree() supervise.Status
+}) {
+	tree := fleet.Tree
+	s.tree.Store(&tree)
+	s.host.Go("children", fleet.Serve)
+}
+
+// Tree is what the sink keeps running.
+func (s *Sink) Tree() supervise.Status {
+	if tree := s.tree.Load(); tree != nil {
+		return (*tree)()
+	}
+	return supervise.Status{Name: "children"}
+}
 
 // Encode implements penstock.Encoder: what a child reads of a batch. Raw lines of which nothing was changed are sent from
 // the batch's own bytes.
@@ -97,6 +146,7 @@ func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 	case s.o.Protocol == NDJSON:
 		return appendRecords(dst, b), nil
 	case s.o.Protocol == Storm:
+		b.Split() // here, where it has one owner: several attempts of it may run at once
 		return nil, nil
 	case s.o.Format == JSON:
 		return ndjson.Append(dst, b), nil

@@ -54,7 +54,7 @@ func (l *linesLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Repor
 		unread = err != nil && child.Unread(err)
 		if err == nil || unread {
 			err = p.CloseInput()
-			_, _ = io.Copy(io.Discard, p.Out) // until the child has closed it, or its end
+			_, _ = io.Copy(io.Discard, p) // until the child has closed it, or its end
 			p.Await(ctx)
 		}
 		return err

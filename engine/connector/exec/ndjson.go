@@ -48,7 +48,7 @@ func newTalk(p *child.Process) *talk {
 
 // Serve implements child.Session.
 func (t *talk) Serve(context.Context) error {
-	in := bufio.NewReaderSize(t.p.Out, 64<<10)
+	in := bufio.NewReaderSize(t.p, 64<<10)
 	for {
 		line, err := readLine(in)
 		if err == nil && len(line) > 0 {
@@ -133,7 +133,7 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Repo
 	if err != nil {
 		return flow.Report{}, err
 	}
-	t, err := l.session(ctx)
+	t, err := awaited(ctx, l.slot)
 	if err != nil {
 		return flow.Report{}, err
 	}
@@ -156,22 +156,23 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Repo
 	}
 }
 
-// session waits for the first start of a child; for one that was there before, flow knows better what to do meanwhile.
-func (l *ndjsonLane) session(ctx context.Context) (*talk, error) {
+// awaited waits for the first start of a child; for one that was there before, flow knows better what to do meanwhile.
+func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, error) {
+	var none S
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return none, context.Cause(ctx)
 	}
-	t, err := l.slot.Session()
+	session, err := slot.Session()
 	if e, ok := errors.AsType[*child.DownError](err); ok && e.Err == nil {
-		t, err = l.slot.Await(ctx)
+		session, err = slot.Await(ctx)
 	}
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return none, context.Cause(ctx)
 		}
-		return nil, down(err)
+		return none, down(err)
 	}
-	return t, nil
+	return session, nil
 }
 
 // ask writes a batch's line. A child that is told half of one is killed.

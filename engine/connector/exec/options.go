@@ -41,11 +41,11 @@ type Options struct {
 	Pending  int           `yaml:"pending" doc:"of storm: tuples that one child may have at once"`
 	Timeout  time.Duration `yaml:"timeout" doc:"of storm: how long a child may give no sign of life before it is killed"`
 
-	Env    []string       `yaml:"env" doc:"names of the variables that it gets; PENSTOCK_WORKER and, of lines, PENSTOCK_BATCH are made"`
-	Memory penstock.Size  `yaml:"memory" doc:"address space of each process; 0: no limit; Linux"`
-	CPU    time.Duration  `yaml:"cpu" doc:"processor time of each process; 0: no limit; Linux"`
-	Grace  time.Duration  `yaml:"grace" doc:"how long it may take to end once its input has ended"`
-	Conf   map[string]any `yaml:"-"` // of storm: the configuration of the handshake, for programs that embed penstock
+	Env    []string          `yaml:"env" doc:"names of the variables that it gets; PENSTOCK_WORKER and, of lines, PENSTOCK_BATCH are made"`
+	Memory penstock.Size     `yaml:"memory" doc:"address space of each process; 0: no limit; Linux"`
+	CPU    time.Duration     `yaml:"cpu" doc:"processor time of each process; 0: no limit; Linux"`
+	Grace  time.Duration     `yaml:"grace" doc:"how long it may take to end once its input has ended"`
+	Conf   map[string]string `yaml:"conf" doc:"of storm: what the handshake gives as the topology's configuration"`
 }
 
 // DefaultOptions are those of a config that names a command only.
@@ -86,6 +86,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Format == JSON && o.Protocol != Lines {
 		wrong("format", "belongs to protocol lines; %s has a form of its own", o.Protocol)
+	}
+	if len(o.Conf) > 0 && o.Protocol != Storm {
+		wrong("conf", "belongs to protocol storm, and this is %s", o.Protocol)
 	}
 	if o.Timeout < minTimeout {
 		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout, minTimeout)

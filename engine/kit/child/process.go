@@ -13,11 +13,9 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Process is a child that runs. Kill may be called by any goroutine; Write, CloseInput
-// and Out belong to one goroutine each.
+// Process is a child that runs. Kill may be called by any goroutine; Write and
+// CloseInput belong to one, Read to one.
 type Process struct {
-	Out io.Reader // its standard output; io.EOF once the child is dead and all was read
-
 	name    string
 	cmd     *exec.Cmd
 	in, out *os.File
@@ -79,6 +77,9 @@ func (p *Process) Await(ctx context.Context) {
 	case <-ctx.Done():
 	}
 }
+
+// Read reads what the child writes to its standard output; io.EOF once it is dead and all was read.
+func (p *Process) Read(text []byte) (int, error) { return p.out.Read(text) }
 
 // CloseInput ends the child's standard input.
 func (p *Process) CloseInput() error { return p.in.Close() }
@@ -154,7 +155,6 @@ func start(s Spec) (*Process, error) {
 			theirs, ours = append(theirs, errs), append(ours, e)
 			p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, errs
 			p.in, p.out, p.stderr = w, r, e
-			p.Out = p.out
 			if err = p.cmd.Start(); err != nil {
 				err = &StartError{Program: p.name, Err: err}
 			}

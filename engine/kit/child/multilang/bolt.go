@@ -3,6 +3,7 @@ package multilang
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,14 +12,22 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/supervise"
 )
+
+// Process is the child. A *child.Process is one.
+type Process interface {
+	io.Reader                                        // its standard output
+	Write(ctx context.Context, message []byte) error // to its standard input; whole messages
+	Kill(cause error)
+}
 
 // Options of a bolt.
 type Options struct {
 	Handshake Handshake
 	Component string        // the name that tuples come from
+	Task      int           // its task
+	Pending   int           // tuples that a child has at once, at most
 	Timeout   time.Duration // no sign of life for so long: the child hangs and is killed
 	Log       *slog.Logger  // what the child logs
 	Attrs     []any         // beside it
@@ -64,7 +73,8 @@ func NewWork(n int) *Work {
 // Bolt is the talk with one child. It implements child.Session; Give may be called by any number of goroutines.
 type Bolt struct {
 	o     Options
-	p     *child.Process
+	p     Process
+	room  chan struct{} // holds one for each tuple that the child has
 	ready chan struct{} // closed when the handshake was answered
 	ended chan struct{} // closed by End
 
@@ -90,9 +100,9 @@ type given struct {
 }
 
 // NewBolt makes the talk with a child that has just started.
-func NewBolt(p *child.Process, o Options) *Bolt {
+func NewBolt(p Process, o Options) *Bolt {
 	return &Bolt{
-		o: o, p: p, ready: make(chan struct{}), ended: make(chan struct{}), signal: make(chan struct{}, 1),
+		o: o, p: p, room: make(chan struct{}, o.Pending), ready: make(chan struct{}), ended: make(chan struct{}), signal: make(chan struct{}, 1),
 		written: make(chan struct{}), open: make(map[ID]*given), seen: time.Now(),
 	}
 }
@@ -124,7 +134,7 @@ func (b *Bolt) Serve(ctx context.Context) error {
 
 // read takes the child's messages until it ends or says what it may not.
 func (b *Bolt) read() error {
-	in := NewReader(b.p.Out)
+	in := NewReader(b.p)
 	for {
 		text, err := in.Next()
 		if err != nil {
@@ -156,10 +166,10 @@ func (b *Bolt) write(ctx context.Context) error {
 		b.written = make(chan struct{})
 		b.mu.Unlock()
 		if err := b.p.Write(ctx, text); err != nil {
-			if ctx.Err() == nil && !child.Unread(err) {
-				b.p.Kill(err)
+			if ctx.Err() == nil {
+				b.p.Kill(fmt.Errorf("it no longer reads its standard input: %w", err))
 			}
-			return nil // its end says more
+			return nil
 		}
 		spare = text
 	}
@@ -213,9 +223,16 @@ func (b *Bolt) Ready(ctx context.Context) error {
 // maxOut is how many bytes may wait to be written before Give waits too.
 const maxOut = 256 << 10
 
-// Give hands one tuple to the child. It waits while the child does not read; when ctx ends it returns its cause. The caller
-// bounds how many a child has at once.
+// Give hands one tuple to the child. It waits while the child has as many as it may have, or does not read; when ctx ends it
+// returns its cause. After an error the tuple was not given.
 func (b *Bolt) Give(ctx context.Context, t Tuple) error {
+	select {
+	case b.room <- struct{}{}:
+	case <-b.ended:
+		return b.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	for {
 		b.mu.Lock()
 		if b.err != nil {
@@ -228,7 +245,7 @@ func (b *Bolt) Give(ctx context.Context, t Tuple) error {
 			g := &given{id: ID(id), Tuple: t}
 			b.open[g.id] = g
 			b.oldest = append(b.oldest, g)
-			b.out = AppendTuple(b.out, id, b.o.Component, SourceTask, t.Values)
+			b.out = AppendTuple(b.out, id, b.o.Component, b.o.Task, t.Values)
 			b.mu.Unlock()
 			b.wake()
 			return nil
@@ -276,7 +293,10 @@ func (b *Bolt) take(m Message) error {
 }
 
 // levelOf is Storm's: trace, debug, info, warn, error from 0 to 4.
-func levelOf(n interface{ String() string }) slog.Level {
+func levelOf(n *json.Number) slog.Level {
+	if n == nil {
+		return slog.LevelInfo
+	}
 	return map[string]slog.Level{"0": slog.LevelDebug, "1": slog.LevelDebug, "3": slog.LevelWarn, "4": slog.LevelError}[n.String()]
 }
 
@@ -292,6 +312,7 @@ func (b *Bolt) answerLocked(m Message) error {
 		return fmt.Errorf("it has said %s of tuple %.40q, which it does not have", m.Command, string(m.ID))
 	}
 	delete(b.open, m.ID)
+	<-b.room
 	g.answered = true
 	b.worked = true
 	for len(b.oldest) > 0 && b.oldest[0].answered {
