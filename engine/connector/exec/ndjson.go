@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/child"
@@ -114,11 +115,11 @@ func (t *talk) End(err error) {
 	close(t.ended)
 }
 
-// Worked implements child.Session.
-func (t *talk) Worked() bool {
+// Did implements child.Session.
+func (t *talk) Did() (worked, busy bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.worked
+	return t.worked, len(t.asked) > 0
 }
 
 // Deliver implements penstock.Worker.
@@ -156,15 +157,20 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Repo
 	}
 }
 
-// awaited waits for the first start of a child; for one that was there before, flow knows better what to do meanwhile.
+// startPatience is how long an attempt waits for a child that is about to start.
+const startPatience = 250 * time.Millisecond
+
+// awaited waits for a child that is about to start; where it takes longer flow knows better what to do meanwhile.
 func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, error) {
 	var none S
 	if ctx.Err() != nil {
 		return none, context.Cause(ctx)
 	}
 	session, err := slot.Session()
-	if e, ok := errors.AsType[*child.DownError](err); ok && e.Err == nil {
-		session, err = slot.Await(ctx)
+	if e, ok := errors.AsType[*child.DownError](err); ok && e.Next <= child.Soon {
+		soon, cancel := context.WithTimeout(ctx, startPatience)
+		session, err = slot.Await(soon)
+		cancel()
 	}
 	if err != nil {
 		if ctx.Err() != nil {

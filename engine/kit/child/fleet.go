@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -18,12 +19,14 @@ type Session interface {
 	Serve(ctx context.Context) error
 	// End is called after Serve has returned and the process and its group are gone: whoever waits for an answer is told err.
 	End(err error)
-	// Worked says whether the child has done anything since its start.
-	Worked() bool
+	// Did says whether the child has done anything since its start, and whether it has anything in hand now. It is called
+	// before End.
+	Did() (worked, busy bool)
 }
 
 // Fleet keeps children running, each in a slot of its own, until its context ends. One that ends is started again: at once
-// if it has worked since its start, else after a wait that grows from FirstWait to LastWait.
+// if it has worked since its start, or if it died of what it had in hand, up to maxKilled times in a row: that may be the
+// fault of what it was given, and those who give it find out. Else after a wait that grows from FirstWait to LastWait.
 type Fleet[S Session] struct {
 	o     FleetOptions[S]
 	slots []*Slot[S]
@@ -44,6 +47,29 @@ const (
 	LastWait  = 30 * time.Second
 )
 
+// maxKilled is how many deaths with work in hand are forgiven in a row.
+const maxKilled = 16
+
+// waits is the policy of one slot: the wait depends on what its last children did, which the supervisor does not know.
+type waits[S Session] struct {
+	backoff.Policy
+	slot *Slot[S]
+}
+
+// Next implements backoff.Policy.
+func (w waits[S]) Next(s backoff.State, src rand.Source) (wait time.Duration, next backoff.State, ok bool) {
+	w.slot.mu.Lock()
+	ends := w.slot.ends
+	w.slot.mu.Unlock()
+	if ends == 0 {
+		return 0, backoff.State{}, true
+	}
+	if ends == 1 {
+		s = backoff.State{}
+	}
+	return w.Policy.Next(s, src)
+}
+
 // Slot is the place of one child. Its methods may be called by any goroutine.
 type Slot[S Session] struct {
 	name string
@@ -53,7 +79,8 @@ type Slot[S Session] struct {
 	changed chan struct{}
 	last    error     // how the last one ended
 	next    time.Time // of the next start; zero: not known yet
-	ends    int       // in a row without any work
+	ends    int       // in a row that are not forgiven
+	killed  int       // in a row that died of what they had in hand
 }
 
 // DownError says that there is no child in a slot at the moment.
@@ -75,8 +102,8 @@ func (e *DownError) Error() string {
 // Unwrap returns how the last one ended.
 func (e *DownError) Unwrap() error { return e.Err }
 
-// soon is what Next says while it is not known.
-const soon = 10 * time.Millisecond
+// Soon is what DownError.Next says at least, also where the next start is due or not known yet.
+const Soon = 10 * time.Millisecond
 
 // NewFleet starts nothing.
 func NewFleet[S Session](o FleetOptions[S]) (*Fleet[S], error) {
@@ -88,15 +115,13 @@ func NewFleet[S Session](o FleetOptions[S]) (*Fleet[S], error) {
 		spec := o.Spec(name)
 		children = append(children, supervise.Child{
 			Name:     name,
+			Backoff:  waits[S]{backoff.Exponential(FirstWait, 2, LastWait).Equal(), s},
 			Run:      func(ctx context.Context) error { return s.run(ctx, spec, o.Talk) },
 			Shutdown: spec.grace() + 5*time.Second, // beyond that even SIGKILL has not ended it
 		})
 	}
 	var err error
-	f.tree, err = supervise.New(o.Name, supervise.Spec{
-		Backoff: backoff.Exponential(FirstWait, 2, LastWait).Equal(),
-		OnEvent: f.event,
-	}, children...)
+	f.tree, err = supervise.New(o.Name, supervise.Spec{OnEvent: f.event}, children...)
 	return f, err
 }
 
@@ -106,17 +131,16 @@ func (f *Fleet[S]) Slots() []*Slot[S] { return f.slots }
 // Serve runs the children until ctx ends, and returns when they are gone. It may be called once.
 func (f *Fleet[S]) Serve(ctx context.Context) error { return f.tree.Serve(ctx) }
 
-// event notes when a child will be back, and has one that has worked come back at once.
+// event notes when a child will be back.
 func (f *Fleet[S]) event(e supervise.Event) {
 	if e.Kind != supervise.Ended || !e.Restart {
 		return
 	}
 	for _, s := range f.slots {
-		if s.name != e.Child {
-			continue
-		}
-		if s.ended(e.Time.Add(e.Delay)) {
-			_ = f.tree.Restart(e.Child) // it errs for children that are not there
+		if s.name == e.Child {
+			s.mu.Lock()
+			s.next = e.Time.Add(e.Delay)
+			s.mu.Unlock()
 		}
 	}
 }
@@ -135,13 +159,11 @@ func (s *Slot[S]) run(ctx context.Context, spec Spec, talk func(*Process) S) err
 	if ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}
-	worked := session != none && session.Worked()
-	s.mu.Lock()
-	s.ends++
-	if worked {
-		s.ends = 0
+	var worked, busy bool
+	if session != none {
+		worked, busy = session.Did()
 	}
-	s.mu.Unlock()
+	s.count(worked, busy)
 	s.set(none, err)
 	if session != none {
 		session.End(err)
@@ -160,15 +182,18 @@ func (s *Slot[S]) set(session S, err error) {
 	s.changed = make(chan struct{})
 }
 
-// ended notes when the next start is due, and says whether it is due at once.
-func (s *Slot[S]) ended(next time.Time) (atOnce bool) {
+// count notes what the last child did before it ended.
+func (s *Slot[S]) count(worked, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ends == 0 {
-		return true
+	switch {
+	case worked:
+		s.ends, s.killed = 0, 0
+	case busy && s.killed < maxKilled:
+		s.killed++
+	default:
+		s.ends++
 	}
-	s.next = next
-	return false
 }
 
 // Session returns the talk with the child that runs; a *DownError: there is none.
@@ -184,7 +209,7 @@ func (s *Slot[S]) look() (S, <-chan struct{}, error) {
 	if s.session != none {
 		return s.session, s.changed, nil
 	}
-	wait := soon
+	wait := Soon
 	if !s.next.IsZero() {
 		wait = max(wait, time.Until(s.next))
 	}

@@ -118,14 +118,14 @@ func (t *talk) End(err error) {
 	close(t.ended)
 }
 
-// Worked implements child.Session.
-func (t *talk) Worked() bool {
+// Did implements child.Session.
+func (t *talk) Did() (worked, busy bool) {
 	if t.bolt != nil {
-		return t.bolt.Worked()
+		return t.bolt.Did()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.worked
+	return t.worked, t.want > 0
 }
 
 // work has the child work on some records of b and notes what became of those that it answered for. The error is what the

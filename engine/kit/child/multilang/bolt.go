@@ -381,11 +381,11 @@ func (b *Bolt) End(err error) {
 	close(b.ended)
 }
 
-// Worked implements child.Session.
-func (b *Bolt) Worked() bool {
+// Did implements child.Session.
+func (b *Bolt) Did() (worked, busy bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.worked
+	return b.worked, len(b.open) > 0
 }
 
 // Kill kills the child.
