@@ -5,10 +5,12 @@ package all
 import (
 	"github.com/penstock-io/penstock"
 	dropsink "github.com/penstock-io/penstock/engine/connector/drop"
+	execsink "github.com/penstock-io/penstock/engine/connector/exec"
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 	"github.com/penstock-io/penstock/engine/processor/drop"
+	"github.com/penstock-io/penstock/engine/processor/exec"
 	"github.com/penstock-io/penstock/engine/processor/parse"
 	"github.com/penstock-io/penstock/engine/processor/rename"
 	"github.com/penstock-io/penstock/engine/processor/set"
@@ -24,8 +26,10 @@ func Components() []penstock.Component {
 		set.Component(),
 		drop.Component(),
 		rename.Component(),
+		exec.Component(),
 		file.Component(),
 		http.Component(),
+		execsink.Component(),
 		dropsink.Component(),
 	}
 }
