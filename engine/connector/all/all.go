@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/engine/connector/sqlite"
 )
 
 // Components returns the built-in components in a new slice, in the order in which the reference lists them.
@@ -16,6 +17,7 @@ func Components() []penstock.Component {
 		spooldir.Source(),
 		file.Component(),
 		http.Component(),
+		sqlite.Component(),
 		drop.Component(),
 	}
 }
