@@ -17,7 +17,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// crashConfig is a job whose every file lies in a Mem: the config itself is read from a real folder, whose paths the Mem has too.
+// crashConfig is a job whose every file lies in a Mem: the config itself is read from a real folder, whose
+// paths the Mem has too.
 func crashConfig(t *testing.T, fsync, finished string) *config.File {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,9 +53,10 @@ func runOn(t *testing.T, m *vfstest.Mem, f *config.File, boot string) error {
 	return e.Run(ctx)
 }
 
-// TestPowerLoss runs a whole pipeline, spool_dir -> file, on a file system that can lose what was not synced, takes what a crash
-// would have left after every call, starts again from there, and holds the file against the input: exactly once, whatever was lost; and
-// no file was renamed or deleted whose records the output then lacks.
+// TestPowerLoss runs a whole pipeline, spool_dir -> file, on a file system that can lose what was not synced,
+// takes what a crash would have left after every call, starts again from there, and holds the file against
+// the input: exactly once, whatever was lost; and no file was renamed or deleted whose records the output
+// then lacks.
 func TestPowerLoss(t *testing.T) {
 	for _, c := range []struct{ fsync, finished string }{
 		{"ack", "rename"}, {"interval", "rename"}, {"interval", "delete"}, {"ack", "keep"},
@@ -95,8 +97,8 @@ func TestPowerLoss(t *testing.T) {
 // maxCrashes bounds the crashes of one run that are tried; where there are more, they are thinned out evenly.
 const maxCrashes = 500
 
-// collect runs a workload of many goroutines and takes, after each call that may have changed something, what a crash would leave: as
-// after a kill, and with unsynced data and names lost in each way.
+// collect runs a workload of many goroutines and takes, after each call that may have changed something, what
+// a crash would leave: as after a kill, and with unsynced data and names lost in each way.
 func collect(t *testing.T, m *vfstest.Mem, workload func() error) (crashes []vfstest.Crash) {
 	t.Helper()
 	kinds := []vfstest.Crash{

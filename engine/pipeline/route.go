@@ -45,7 +45,8 @@ type route struct {
 	budget   *budget
 	resumed  map[string]penstock.Mark // of a Ledgered sink: wins over the store
 	jobs     chan *job                // in read order, to the sender
-	readErr  error                    // why the reader ended, set before jobs is closed; nil: the data ended
+	readErr  error                    // why the reader ended, set before jobs is closed; io.EOF: the data ended
+	ahead    error                    // what the reader said with its last batch, of which the next call tells
 	work     chan *job                // to the processors; nil when there is nothing to process
 
 	drainOnce sync.Once
@@ -62,7 +63,8 @@ type route struct {
 	keyed    bool // items carry order keys
 	alone    bool // there is one lane, an ordered one: one key says as much as all partitions'
 	laneSet  []penstock.Lane
-	finisher []penstock.Partition // synced and settled, to be finished by the source
+	refusers map[*penstock.Batch]refuser // of batches that were rejected and are being cut or buried
+	finisher []penstock.Partition        // synced and settled, to be finished by the source
 }
 
 // The healths of a route.
@@ -84,7 +86,7 @@ func (r *route) run(ctx context.Context) error {
 		r.health = healthStopped
 	}
 	r.mu.Unlock()
-	if err != nil {
+	if err != nil && !r.once { // others go on, maybe for weeks, until Run returns it
 		r.host.log.Error("route stopped", "error", err)
 	}
 	return err
@@ -97,7 +99,12 @@ func (r *route) runOpened(ctx context.Context) (err error) {
 		group.Stop(nil)
 		err = joined(err, group.Wait(), r.close())
 	}()
-	if err := r.open(group.Context()); err != nil {
+	err = r.open(group.Context())
+	r.pipe.opening.arrive()
+	if err != nil {
+		return err
+	}
+	if err := r.pipe.opening.wait(group.Context()); err != nil {
 		return err
 	}
 	readCtx, stopReading := context.WithCancelCause(group.Context())
@@ -106,7 +113,7 @@ func (r *route) runOpened(ctx context.Context) (err error) {
 	defer stopSaving()
 	saved := make(chan struct{})
 	group.Go(r.key+"/drain", func(ctx context.Context) error { return r.watchDrain(ctx, stopReading) })
-	group.Go(r.key+"/reader", func(context.Context) error { r.read(readCtx); return nil })
+	group.Go(r.key+"/reader", func(ctx context.Context) error { r.read(readCtx, ctx); return nil })
 	if r.work != nil {
 		for n := range r.workers() {
 			group.Go(fmt.Sprintf("%s/processor-%d", r.key, n), r.process)
@@ -170,19 +177,22 @@ func (r *route) open(ctx context.Context) error {
 }
 
 func (r *route) openSender() error {
-	c, err := controlConfig(r.cfg)
+	r.mu.Lock()
+	lanes := r.laneSet
+	r.mu.Unlock()
+	c, err := controlConfig(r.cfg, lanes)
 	if err != nil {
 		return err
 	}
 	sender, err := flow.New(flow.Options[*penstock.Batch]{
 		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon,
-		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failures.failed,
+		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failed,
 	})
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
-	lanes := r.laneSet
+	lanes = r.laneSet // the sink may have changed them meanwhile
 	r.sender = sender
 	r.keyed = r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes)
 	r.alone = len(lanes) == 1 && allOrdered(lanes)
@@ -308,8 +318,8 @@ func (r *route) close() error {
 }
 
 // controlConfig turns a route's flow:, retry: and checkpoint: into the machine's config.
-func controlConfig(c config.Route) (control.Config, error) {
-	w, err := windowOf(c.Flow)
+func controlConfig(c config.Route, lanes []penstock.Lane) (control.Config, error) {
+	w, err := windowOf(c.Flow, lanes)
 	if err != nil {
 		return control.Config{}, err
 	}
