@@ -67,7 +67,7 @@ func (w *inserting) write(b *penstock.Batch) error {
 	if b.Kept() == 0 {
 		return nil
 	}
-	w.table = w.s.tableFor(b)
+	w.table = w.s.shape.For(b)
 	w.rows.Over(w.table, b)
 	columns := w.table.Columns
 	per := rowsPerInsert(len(columns))
@@ -77,8 +77,8 @@ func (w *inserting) write(b *penstock.Batch) error {
 			continue
 		}
 		if reason := w.rows.Row(i); reason != "" {
-			if w.table.New == sqltable.JSONColumn && w.table.Extra < 0 {
-				return &flow.Misconfigured{Err: fmt.Errorf("%s, and there is no JSON column %q to take it: %w", reason, w.s.o.JSONColumn, errNoJSONColumn)}
+			if err := w.s.shape.Unfit(reason); err != nil {
+				return &flow.Misconfigured{Err: err}
 			}
 			w.refusals = append(w.refusals, sqltable.Refusal{Record: i, Reason: reason})
 			continue

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,7 +45,7 @@ func (c *connection) columnsOf(name sqltable.Name) (columns []sqltable.Column, e
 		column, _ := v[1].(string)
 		decl, _ := v[2].(string)
 		if hidden, _ := v[6].(int64); hidden == 0 {
-			columns = append(columns, sqltable.Column{Name: column, Type: typeOf(decl), Decl: decl})
+			columns = append(columns, sqltable.Column{Name: column, Type: typeOf(decl), Decl: decl, Own: v[4] != nil})
 		}
 		return nil
 	}, "PRAGMA table_xinfo("+sqltable.Quote(name.Table)+")")
@@ -75,47 +74,17 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// find fixes the columns where the table exists or the config lists them; else the first batch does.
+// find settles the columns where the table exists or the config lists them; else the first batch does.
 func (s *Sink) find(c *connection) error {
 	there, err := c.columnsOf(s.name)
-	if err != nil {
-		return err
+	if err == nil {
+		s.lane.exists, err = s.shape.Found(there)
 	}
-	listed := s.o.Listed()
-	if len(there) == 0 {
-		if len(listed) > 0 {
-			s.setTable(listed, true)
-		}
-		return nil
-	}
-	columns := there
-	if len(listed) > 0 {
-		columns = nil
-		for _, l := range listed {
-			i := slices.IndexFunc(there, func(t sqltable.Column) bool { return t.Name == l.Name })
-			if i < 0 {
-				return fmt.Errorf("the table %s has no column %q; add it to the table, or take it out of `columns`", s.name, l.Name)
-			}
-			columns = append(columns, there[i])
-		}
-		if i := slices.IndexFunc(there, func(t sqltable.Column) bool { return t.Name == s.o.JSONColumn }); i >= 0 && s.o.Policy() == sqltable.JSONColumn {
-			columns = append(columns, there[i])
-		}
-	}
-	for _, k := range s.o.Key {
-		if !slices.ContainsFunc(columns, func(t sqltable.Column) bool { return t.Name == k }) {
-			return fmt.Errorf("the table %s has no column %q, which `key` names", s.name, k)
-		}
-	}
-	s.setTable(columns, false)
-	s.lane.exists = true
-	return nil
+	return err
 }
 
 // makeTable makes the table in the transaction that is open.
 func (s *Sink) makeTable(c *connection, b *penstock.Batch) error {
-	_, err := c.exec(createSQL(s.name, s.tableFor(b).Columns, s.o.Key))
+	_, err := c.exec(createSQL(s.name, s.shape.For(b).Columns, s.o.Key))
 	return err
 }
-
-var errNoJSONColumn = errors.New("add the column to the table, list the `columns` that are wanted, or say `on_new_field: ignore` or dead_letter")

@@ -12,8 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
@@ -68,9 +66,7 @@ type Sink struct {
 	ledger string
 	file   *file
 	lane   *lane
-
-	table atomic.Pointer[sqltable.Table] // nil until it is known, then fixed
-	mu    sync.Mutex                     // guards the making of table
+	shape  *sqltable.Shape
 }
 
 // New returns a sink that has touched nothing yet.
@@ -79,7 +75,12 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 		return nil, err
 	}
 	name, err := sqltable.ParseName(o.Table, false)
-	return &Sink{o: o, host: h, name: name}, err
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{o: o, host: h, name: name}
+	s.shape = sqltable.NewShape(&dialect, &s.o.Options, name)
+	return s, nil
 }
 
 // Open opens the file, or makes it, and the tables of the ledger.
@@ -104,30 +105,8 @@ func (s *Sink) Open(ctx context.Context, o penstock.SinkOptions) (err error) {
 // writer would have to do it. It writes nothing.
 func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 	b.Split()
-	s.tableFor(b)
+	s.shape.For(b)
 	return nil, nil
-}
-
-// tableFor returns the table as it is known, or makes it up from b.
-func (s *Sink) tableFor(b *penstock.Batch) *sqltable.Table {
-	if t := s.table.Load(); t != nil {
-		return t
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t := s.table.Load(); t != nil {
-		return t
-	}
-	s.setTable(sqltable.Infer(&dialect, b), true)
-	return s.table.Load()
-}
-
-// setTable fixes the columns for good. made: the table does not exist and is made of them.
-func (s *Sink) setTable(columns []sqltable.Column, made bool) {
-	if made {
-		columns = sqltable.Made(columns, &s.o.Options)
-	}
-	s.table.Store(sqltable.NewTable(&dialect, columns, s.o.JSONColumn, s.o.Policy()))
 }
 
 // Close frees the file.

@@ -59,6 +59,11 @@ func (r *Rows) Row(i int) (refusal string) {
 		r.extra = append(r.extra, '}')
 		r.Cells[r.table.Extra] = r.extra
 	}
+	for _, k := range r.table.Required {
+		if r.Cells[k] == nil {
+			return fmt.Sprintf("the key's column %q has no value", r.table.Columns[k].Name)
+		}
+	}
 	return ""
 }
 

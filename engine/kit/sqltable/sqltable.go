@@ -34,6 +34,7 @@ type Column struct {
 	Name string
 	Type Type
 	Decl string // the type as the database knows it, where Type is Other; "": the dialect's own word for Type
+	Own  bool   // the database has a value of its own for it: left to it, unless the config lists the column
 }
 
 // Policy is what becomes of a field that has no column, and of a value that its column cannot hold.
@@ -69,6 +70,9 @@ type Table struct {
 	Columns []Column
 	Extra   int // index of the JSON column; -1: there is none
 	New     Policy
+
+	// Required are the columns that may not be NULL: a key without a value tells no rows apart.
+	Required []int
 
 	dialect *Dialect
 	index   map[string]int // of the columns that take fields
