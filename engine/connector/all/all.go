@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/drop"
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/connector/postgres"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 	"github.com/penstock-io/penstock/engine/connector/sqlite"
 )
@@ -18,6 +19,7 @@ func Components() []penstock.Component {
 		file.Component(),
 		http.Component(),
 		sqlite.Component(),
+		postgres.Component(),
 		drop.Component(),
 	}
 }

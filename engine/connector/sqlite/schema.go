@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"database/sql/driver"
 	"fmt"
 	"slices"
@@ -25,7 +26,7 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) stri
 			b.WriteString(", ")
 		}
 		b.WriteString(sqltable.Quote(c.Name))
-		if decl := declared[c.Type] + c.Decl; decl != "" {
+		if decl := cmp.Or(c.Decl, declared[c.Type]); decl != "" {
 			b.WriteString(" " + decl)
 		}
 		if slices.Contains(key, c.Name) {

@@ -165,12 +165,17 @@ func (c ColumnOption) Column() (Column, error) {
 }
 
 // Listed returns the columns that the config lists.
-func (o *Options) Listed() []Column {
+func (o *Options) Listed(d *Dialect) []Column {
 	columns := make([]Column, 0, len(o.Columns))
 	for _, c := range o.Columns {
-		if col, err := c.Column(); err == nil { // Validate has refused the others
-			columns = append(columns, col)
+		col, err := c.Column()
+		if err != nil {
+			continue // Validate has refused it
 		}
+		if col.Type == Other {
+			col.Type = d.TypeOf(col.Decl)
+		}
+		columns = append(columns, col)
 	}
 	return columns
 }

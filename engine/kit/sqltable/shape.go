@@ -51,7 +51,7 @@ func (s *Shape) settle(columns []Column) {
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	listed := s.options.Listed()
+	listed := s.options.Listed(s.dialect)
 	if len(there) == 0 {
 		if len(listed) > 0 {
 			s.settle(Made(listed, s.options))

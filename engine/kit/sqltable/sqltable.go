@@ -56,6 +56,8 @@ type Dialect struct {
 	NoNUL       bool     // text cannot hold the byte 0
 	UTF8        bool     // text is UTF-8: what is none becomes U+FFFD
 	NumberLimit int      // digits before and behind the point that Number can hold; 0: any
+
+	TypeOf func(decl string) Type // of a type of the database's own
 }
 
 // Usable says whether name can be a column.
