@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"encoding/binary"
 	"strconv"
 	"sync"
 
@@ -8,15 +9,20 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// encoder lays batches out in the text form of COPY (https://www.postgresql.org/docs/current/sql-copy.html), which carries
-// every type as it was written.
+// encoder lays batches out as COPY takes them: in its binary form where the columns allow, else in its text form
+// (https://www.postgresql.org/docs/current/sql-copy.html), which carries every type as it was written.
 type encoder struct{ rows sqltable.Rows }
 
 // append appends the kept records of b, whose records are filled, and returns those that are refused. In mode upsert a row
 // begins with its number in the batch.
 func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
-	e.rows.Over(s.shape.For(b), b)
+	t := s.shape.For(b)
+	binaryForm, numbered := isBinary(t.Columns), s.o.Mode == sqltable.Upsert
+	if binaryForm {
+		dst = append(dst, binaryHeader...)
+	}
+	e.rows.Over(t, b)
 	for i := range b.Records {
 		if b.Records[i].State != penstock.Kept {
 			continue
@@ -25,22 +31,52 @@ func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqlt
 			refusals = append(refusals, sqltable.Refusal{Record: i, Reason: reason})
 			continue
 		}
-		if s.o.Mode == sqltable.Upsert {
-			dst = append(strconv.AppendInt(dst, int64(i), 10), '\t')
+		number := -1
+		if numbered {
+			number = i
 		}
-		for c, cell := range e.rows.Cells {
-			if c > 0 {
-				dst = append(dst, '\t')
-			}
-			if cell == nil {
-				dst = append(dst, '\\', 'N')
-			} else {
-				dst = appendEscaped(dst, cell)
-			}
+		if binaryForm {
+			dst = e.appendBinaryRow(dst, t.Columns, number)
+		} else {
+			dst = e.appendTextRow(dst, number)
 		}
-		dst = append(dst, '\n')
+	}
+	if binaryForm {
+		dst = append(dst, binaryTrailer...)
 	}
 	return dst, refusals
+}
+
+func (e *encoder) appendBinaryRow(dst []byte, columns []sqltable.Column, number int) []byte {
+	fields := len(columns)
+	if number >= 0 {
+		fields++
+	}
+	dst = append(dst, byte(fields>>8), byte(fields))
+	if number >= 0 {
+		dst = binary.BigEndian.AppendUint64(append(dst, 0, 0, 0, 8), uint64(number))
+	}
+	for c, cell := range e.rows.Cells {
+		dst = appendBinary(dst, &columns[c], cell)
+	}
+	return dst
+}
+
+func (e *encoder) appendTextRow(dst []byte, number int) []byte {
+	if number >= 0 {
+		dst = append(strconv.AppendInt(dst, int64(number), 10), '\t')
+	}
+	for c, cell := range e.rows.Cells {
+		if c > 0 {
+			dst = append(dst, '\t')
+		}
+		if cell == nil {
+			dst = append(dst, '\\', 'N')
+		} else {
+			dst = appendEscaped(dst, cell)
+		}
+	}
+	return append(dst, '\n')
 }
 
 // escapes are the letters that stand for bytes which COPY reads as something else.

@@ -140,7 +140,7 @@ func (l *lane) deliver(ctx context.Context, c *pgx.Conn, b *penstock.Batch) erro
 	if len(spans) == 0 && len(data) == 0 {
 		return nil
 	}
-	presence, err := s.enter(ctx, c, spans)
+	presence, err := s.enter(ctx, c, spans, len(data) > 0)
 	if err != nil || presence == sqlspan.All {
 		return err
 	}
@@ -177,8 +177,9 @@ func commit(ctx context.Context, c *pgx.Conn) error {
 }
 
 // enter begins a transaction, stores the rows of spans in it, and says how much of them was there before. With None the
-// transaction is open and the data may follow. It is one round trip.
-func (s *Sink) enter(ctx context.Context, c *pgx.Conn, spans []penstock.Span) (sqlspan.Presence, error) {
+// transaction is open and the data may follow. It is one round trip, in which the table's columns are looked at where data is
+// to follow.
+func (s *Sink) enter(ctx context.Context, c *pgx.Conn, spans []penstock.Span, data bool) (sqlspan.Presence, error) {
 	q := querySpans(spans)
 	var epoch int64
 	stored := make(map[key]bool, len(spans))
@@ -208,6 +209,13 @@ func (s *Sink) enter(ctx context.Context, c *pgx.Conn, spans []penstock.Span) (s
 			return err
 		})
 	})
+	var columns []sqltable.Column
+	if data {
+		batch.Queue(s.sql.tableColumns, s.name.String()).Query(func(rows pgx.Rows) (err error) {
+			columns, err = pgx.CollectRows(rows, scanColumn)
+			return err
+		})
+	}
 	if err := c.SendBatch(ctx, &batch).Close(); err != nil {
 		return sqlspan.None, err
 	}
@@ -221,6 +229,9 @@ func (s *Sink) enter(ctx context.Context, c *pgx.Conn, spans []penstock.Span) (s
 	presence := sqlspan.Judge(spans, before, marks)
 	if presence == sqlspan.Part {
 		return presence, &sqlspan.PartError{Ledger: s.ledger, Span: spans[0]}
+	}
+	if data && presence == sqlspan.None {
+		return presence, s.checkColumns(s.shape.Known(), columns)
 	}
 	return presence, nil
 }

@@ -243,7 +243,7 @@ func (s *Sink) Store(ctx context.Context, spans []penstock.Span) error {
 		return nil
 	}
 	err := s.books.do(ctx, bookBound, func(ctx context.Context, c *pgx.Conn) error {
-		presence, err := s.enter(ctx, c, spans)
+		presence, err := s.enter(ctx, c, spans, false)
 		if err == nil && presence == sqlspan.None {
 			err = commit(ctx, c)
 		}

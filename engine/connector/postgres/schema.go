@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/flow"
 )
 
 // errEnd is what a whole payload ends with.
@@ -78,7 +79,11 @@ func copySQL(table string, columns []sqltable.Column, numbered bool) string {
 	if numbered {
 		names = rowColumn + "," + names
 	}
-	return fmt.Sprintf("COPY %s (%s) FROM STDIN", table, names)
+	form := ""
+	if isBinary(columns) {
+		form = " (FORMAT binary)"
+	}
+	return fmt.Sprintf("COPY %s (%s) FROM STDIN%s", table, names, form)
 }
 
 // mergeSQL moves what is staged into the table: of each key the last row, in the order of keys, so that two connections
@@ -114,17 +119,39 @@ func (s *Sink) find(ctx context.Context, c *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	there, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (col sqltable.Column, err error) {
-		err = r.Scan(&col.Name, &col.Decl, &col.Own)
-		col.Type = typeOf(col.Decl)
-		return col, err
-	})
+	there, err := pgx.CollectRows(rows, scanColumn)
 	if err != nil {
 		return err
 	}
 	exists, err := s.shape.Found(there)
 	s.exists.Store(exists)
 	return err
+}
+
+func scanColumn(r pgx.CollectableRow) (col sqltable.Column, err error) {
+	err = r.Scan(&col.Name, &col.Decl, &col.Own)
+	col.Type = typeOf(col.Decl)
+	return col, err
+}
+
+// checkColumns holds the table against what its rows are written for: the binary form of one type is nonsense in another.
+func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
+	if len(there) == 0 {
+		s.exists.Store(false)
+		return fmt.Errorf("the table %s is gone; it is made again", s.name)
+	}
+	for _, c := range t.Columns {
+		i := slices.IndexFunc(there, func(d sqltable.Column) bool { return d.Name == c.Name })
+		want := cmp.Or(c.Decl, declared[c.Type])
+		switch {
+		case i < 0:
+			return &flow.Misconfigured{Err: fmt.Errorf("the table %s has no column %q, with which this run began; add it, or restart penstock", s.name, c.Name)}
+		case there[i].Type != c.Type || c.Type == sqltable.JSON && there[i].Decl != want:
+			return &flow.Misconfigured{Err: fmt.Errorf("column %q of the table %s is %s, and was %s when this run began; restart penstock",
+				c.Name, s.name, there[i].Decl, want)}
+		}
+	}
+	return nil
 }
 
 // prepare makes what a batch with data needs and this connection or database lacks: the table, the staging table.

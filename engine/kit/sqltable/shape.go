@@ -39,6 +39,9 @@ func (s *Shape) For(b *penstock.Batch) *Table {
 	return s.table.Load()
 }
 
+// Known returns the table, nil while nothing has settled it.
+func (s *Shape) Known() *Table { return s.table.Load() }
+
 func (s *Shape) settle(columns []Column) {
 	t := NewTable(s.dialect, columns, s.options.JSONColumn, s.options.Policy())
 	for _, k := range s.options.Key {
