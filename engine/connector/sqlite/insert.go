@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -181,7 +182,7 @@ func exact(cell []byte) driver.Value {
 	if n, err := strconv.ParseInt(string(cell), 10, 64); err == nil && (cell[0] != '-' || n != 0) {
 		return n
 	}
-	if f, err := strconv.ParseFloat(string(cell), 64); err == nil {
+	if f, err := strconv.ParseFloat(string(cell), 64); err == nil && f != 0 && bytes.IndexByte(cell, '.') > 0 {
 		var buf [32]byte
 		if string(strconv.AppendFloat(buf[:0], f, 'f', -1, 64)) == string(cell) {
 			return f
