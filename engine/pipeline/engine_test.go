@@ -130,7 +130,8 @@ func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 						return context.Cause(ctx)
 					}
 				}}
-				e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{lines: numbered(3), size: 1}, config.Route{Sink: use(penstock.SinkRole, sink)})
+				e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{lines: numbered(3), size: 1},
+					config.Route{Sink: use(penstock.SinkRole, sink)})
 				ended := make(chan error)
 				go func() { ended <- e.Run(t.Context()) }()
 				time.Sleep(time.Second) // the first of three is in flight
@@ -164,7 +165,8 @@ func TestStallEndsAFiniteRun(t *testing.T) {
 			config.Route{Sink: use(penstock.SinkRole, sink)})
 		start := time.Now()
 		err := e.Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "nothing was delivered for 5m0s") || !strings.Contains(err.Error(), "401 Unauthorized") {
+		if err == nil || !strings.Contains(err.Error(), "nothing was delivered for 5m0s") ||
+			!strings.Contains(err.Error(), "401 Unauthorized") {
 			t.Errorf("Run = %v", err)
 		}
 		if took := time.Since(start); took < 5*time.Minute || took > 6*time.Minute {
@@ -198,7 +200,8 @@ func TestRefusedRecordIsFound(t *testing.T) {
 		t.Errorf("delivered %d (%d arrived), dead %d", s.Delivered, len(sink.got), s.Dead)
 	}
 	letters, err := m.ReadFile("/state/dead/p.r0.ndjson")
-	if err != nil || !strings.Contains(string(letters), `"worker":"worker-0"`) || !strings.Contains(string(letters), "line 137 is unlucky") {
+	if err != nil || !strings.Contains(string(letters), `"worker":"worker-0"`) ||
+		!strings.Contains(string(letters), "line 137 is unlucky") {
 		t.Errorf("dead letters (%v): %s", err, letters)
 	}
 }
@@ -206,7 +209,8 @@ func TestRefusedRecordIsFound(t *testing.T) {
 // TestGuardStopsARoute: a stream does not turn into dead letters.
 func TestGuardStopsARoute(t *testing.T) {
 	sink := &fakeSink{deliver: func(context.Context, penstock.Attempt) error { return &flow.Rejected{Err: errors.New("400")} }}
-	e := fakeJob(t, vfstest.New(), Options{Once: true}, &fakeSource{lines: numbered(100_000), size: 50}, config.Route{Sink: use(penstock.SinkRole, sink)})
+	e := fakeJob(t, vfstest.New(), Options{Once: true}, &fakeSource{lines: numbered(100_000), size: 50},
+		config.Route{Sink: use(penstock.SinkRole, sink)})
 	err := e.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "stopped by the guard") {
 		t.Fatalf("Run = %v", err)
@@ -242,7 +246,8 @@ func TestStateIsLocked(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- a.Run(t.Context()) }()
 		synctest.Wait()
-		if err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "/state") || !strings.Contains(err.Error(), "penstock, process") {
+		if err := b.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "/state") ||
+			!strings.Contains(err.Error(), "penstock, process") {
 			t.Errorf("the second Run = %v, want an error that names the directory and the holder", err)
 		}
 		a.Drain()

@@ -86,7 +86,7 @@ func (r *route) run(ctx context.Context) error {
 		r.health = healthStopped
 	}
 	r.mu.Unlock()
-	if err != nil && !r.once { // others go on, maybe for weeks, until Run returns it
+	if err != nil && !r.once && ctx.Err() == nil { // others go on, maybe for weeks, until Run returns it
 		r.host.log.Error("route stopped", "error", err)
 	}
 	return err
@@ -265,7 +265,8 @@ func (r *route) watchDrain(ctx context.Context, stopReading context.CancelCauseF
 	case <-ctx.Done():
 		return nil
 	case <-bound.C:
-		return fmt.Errorf("draining took longer than %v; what was in flight will be delivered again at the next start", r.cfg.Drain)
+		r.host.stop(fmt.Errorf("draining took longer than %v; what was in flight will be delivered again at the next start", r.cfg.Drain))
+		return nil
 	}
 }
 
@@ -286,7 +287,8 @@ func (r *route) watchStall(ctx context.Context) error {
 		if unsettled == 0 {
 			r.progress.Store(int64(time.Since(r.started)))
 		} else if quiet >= r.stall {
-			return fmt.Errorf("nothing was delivered for %v while %d records wait: %s", r.stall, unsettled, r.trouble())
+			r.host.stop(fmt.Errorf("nothing was delivered for %v while %d records wait: %s", r.stall, unsettled, r.trouble()))
+			return nil
 		}
 	}
 }
