@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -163,13 +162,8 @@ func (r *route) open(ctx context.Context) error {
 		return err
 	}
 	if r.ledgered != nil {
-		marks, err := r.ledgered.Load(ctx)
-		if err != nil {
-			return fmt.Errorf("sink %s: loading what it holds: %w", r.cfg.Sink.Component.Name, err)
-		}
-		r.resumed = make(map[string]penstock.Mark, len(marks))
-		for _, m := range marks {
-			r.resumed[m.Part.ID] = m
+		if err := r.load(ctx); err != nil {
+			return err
 		}
 	}
 	if err := r.openSender(); err != nil {
@@ -247,29 +241,6 @@ func (r *route) savePlace(given string) error {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil
-}
-
-// markOf returns what this route had settled of a partition before this run.
-func (r *route) markOf(id string) (penstock.Mark, bool) {
-	if m, ok := r.resumed[id]; ok {
-		return m, true
-	}
-	return r.memory.mark(id)
-}
-
-func (r *route) known() iter.Seq[penstock.Mark] {
-	return func(yield func(penstock.Mark) bool) {
-		for _, m := range r.resumed {
-			if !yield(m) {
-				return
-			}
-		}
-		for m := range r.memory.marks() {
-			if _, ok := r.resumed[m.Part.ID]; !ok && !yield(m) {
-				return
-			}
-		}
-	}
 }
 
 // drain makes the route accept nothing more.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
@@ -83,7 +84,7 @@ func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*pens
 }
 
 // bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns
-// when they are durable.
+// when they are durable and, where the sink keeps a ledger, their spans are in it: else they would come again after a crash.
 func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal error) error {
 	b := it.Value
 	b.Split()
@@ -92,7 +93,7 @@ func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal
 	delete(r.refusers, b)
 	r.mu.Unlock()
 	own, _ := errors.AsType[*penstock.RefusedError](refusal)
-	return r.writeLetters(ctx, b, by, func(i int) (error, bool) {
+	err := r.writeLetters(ctx, b, by, func(i int) (error, bool) {
 		if own != nil {
 			if reason := own.Reasons[string(b.AppendRecordID(nil, i))]; reason != nil {
 				return reason, b.Records[i].State == penstock.Kept
@@ -100,6 +101,33 @@ func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal
 		}
 		return refusal, b.Records[i].State == penstock.Kept
 	})
+	if err != nil || r.ledgered == nil {
+		return err
+	}
+	return r.storeSpans(ctx, b.Spans)
+}
+
+// storeBackoff paces what is tried again until the sink has stored the spans of dead letters.
+var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
+
+func (r *route) storeSpans(ctx context.Context, spans []penstock.Span) error {
+	var state backoff.State
+	for {
+		err := r.ledgered.Store(ctx, spans)
+		if err == nil {
+			return nil
+		}
+		wait, next, _ := storeBackoff.Next(state, nil)
+		state = next
+		r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again", "again_in", wait, "error", err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // buryDead makes the records that processors or the reader buried dead letters, before the batch is sent.

@@ -8,7 +8,9 @@ import (
 	execsink "github.com/penstock-io/penstock/engine/connector/exec"
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/connector/postgres"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/engine/connector/sqlite"
 	"github.com/penstock-io/penstock/engine/processor/drop"
 	"github.com/penstock-io/penstock/engine/processor/exec"
 	"github.com/penstock-io/penstock/engine/processor/parse"
@@ -29,6 +31,8 @@ func Components() []penstock.Component {
 		exec.Component(),
 		file.Component(),
 		http.Component(),
+		sqlite.Component(),
+		postgres.Component(),
 		execsink.Component(),
 		dropsink.Component(),
 	}
