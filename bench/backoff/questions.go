@@ -4,10 +4,10 @@ import "math/rand/v2"
 
 var questions = []question{
 	{
-		name: "Next", about: "the next jittered wait; jpillora, cenkalti and ours with the runtime's source", target: 1,
+		name: "Next", about: "the next jittered wait; ours draws from a PCG of the caller's, -nil and all others from the runtime", target: 1,
 		answers: []answer{
-			{lib: "penstock", bench: nextOurs(nil)},
-			{lib: "penstock-pcg", bench: nextOurs(rand.NewPCG(1, 2)), aside: true},
+			{lib: "penstock", bench: nextOurs(rand.NewPCG(1, 2))},
+			{lib: "penstock-nil", bench: nextOurs(nil), aside: true},
 			{lib: "cenkalti", bench: nextCenkalti},
 			{lib: "jpillora", bench: nextJpillora},
 			{lib: "avast", bench: nextAvast},
@@ -24,7 +24,8 @@ func does(again, cancellable bool) []answer {
 	return []answer{
 		{lib: "penstock", bench: ours(again, cancellable)},
 		{lib: "avast", bench: ofAvast(again, cancellable)},
-		{lib: "sethvargo", bench: ofSethvargo(again, cancellable)},
+		{lib: "sethvargo", bench: ofSethvargo(again, cancellable, true)},
+		{lib: "sethvargo-bare", bench: ofSethvargo(again, cancellable, false), aside: true},
 		{lib: "cenkalti", bench: ofCenkalti(again, cancellable)},
 		{lib: "failsafe-go", bench: ofFailsafe(again, cancellable)},
 	}
