@@ -1,8 +1,8 @@
 // Command backoff measures packages backoff and retry against other libraries, all in one run: what the next wait costs, a
 // call that succeeds, and a call with one retry that waits for nothing.
 //
-// The rounds are interleaved: each runs every library once and begins with another one, so that a busy neighbour hits all alike. It prints a line of
-// Go's benchmark format for each run, which benchstat reads, and then the ratios that the project promises: ours to the
+// The rounds are interleaved: each runs every library once and begins with another one, so that a busy neighbour hits
+// all alike. It writes a line of Go's benchmark format for each run, which benchstat reads, and prints the ratios that the project promises: ours to the
 // fastest of the others, each by its best round, as a neighbour can only slow things down; the medians stand beside them.
 // It is a module of its own, so that the rivals enter no other.
 package main
@@ -106,7 +106,8 @@ func (q question) measure(lines io.Writer, rounds int) bool {
 			fastest = i
 		}
 	}
-	fmt.Printf("%s: %s\n  %-14s %10s %10s %8s   ours to it: %5s %7s\n", q.name, q.about, "", "best ns", "median ns", "allocs", "best", "median")
+	fmt.Printf("%s: %s\n", q.name, q.about)
+	fmt.Printf("  %-14s %10s %10s %8s   ours to it: %5s %7s\n", "", "best ns", "median ns", "allocs", "best", "median")
 	for i, a := range q.answers {
 		fmt.Printf("  %-14s %10.2f %10.2f %8d   %17.2f %7.2f\n", a.lib, slices.Min(times[i]), median(times[i]), allocs[i],
 			slices.Min(times[0])/slices.Min(times[i]), median(times[0])/median(times[i]))
