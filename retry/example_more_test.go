@@ -22,7 +22,7 @@ func ExampleOnly() {
 			return fmt.Errorf("open spool: %w", fs.ErrNotExist)
 		}
 		return fmt.Errorf("open spool: %w", fs.ErrPermission)
-	}, quick, retry.Classify(retry.Only(retry.On(retry.Retry, fs.ErrNotExist))))
+	}, retry.Policy(backoff.Fixed(0)), retry.Classify(retry.Only(retry.On(retry.Retry, fs.ErrNotExist))))
 	fmt.Println(err)
 	// Output: retry: not worth another attempt after 3 attempts: open spool: permission denied
 }

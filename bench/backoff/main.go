@@ -2,9 +2,9 @@
 // call that succeeds, and a call with one retry that waits for nothing.
 //
 // The rounds are interleaved: each runs every library once and begins with another one, so that a busy neighbour hits
-// all alike. It writes a line of Go's benchmark format for each run, which benchstat reads, and prints the ratios that the project promises: ours to the
-// fastest of the others, each by its best round, as a neighbour can only slow things down; the medians stand beside them.
-// It is a module of its own, so that the rivals enter no other.
+// all alike. It writes a line of Go's benchmark format for each run, which benchstat reads, and prints the ratios that
+// the project promises: ours to the fastest of the others, each by its best round, as a neighbour can only slow things
+// down; the medians stand beside them. It is a module of its own, so that the rivals enter no other.
 package main
 
 import (

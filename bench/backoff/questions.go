@@ -4,7 +4,9 @@ import "math/rand/v2"
 
 var questions = []question{
 	{
-		name: "Next", about: "the next jittered wait; ours draws from a PCG of the caller's, -nil and all others from the runtime", target: 1,
+		name:   "Next",
+		about:  "the next jittered wait; ours draws from a PCG of the caller's, -nil and all others from the runtime",
+		target: 1,
 		answers: []answer{
 			{lib: "penstock", bench: nextOurs(rand.NewPCG(1, 2))},
 			{lib: "penstock-nil", bench: nextOurs(nil), aside: true},
