@@ -67,6 +67,10 @@ bench-backoff: ## backoff and retry against five other libraries in one run: rat
 	cd bench/backoff && GOWORK=off go run . -rounds $${ROUNDS:-10} -out ../out/backoff.txt
 	go run $(BENCHSTAT) -col /lib bench/out/backoff.txt
 
+.PHONY: bench-herd
+bench-herd: ## 10,000 supervised children crash together: how they come back, beside suture.
+	cd bench && GOWORK=off go run ./herd
+
 .PHONY: fuzz
 fuzz: ## Every fuzz target for 30 s (FUZZTIME=...).
 	@for m in $(MODULES); do (cd $$m && go list -f '{{.Dir}} {{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}' ./... | while read -r dir files; do \

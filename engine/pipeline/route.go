@@ -39,6 +39,7 @@ type route struct {
 
 	memory   *memory
 	failures *failures
+	deaths   deaths
 	letters  *deadletter.Store
 	sender   *flow.Sender[*penstock.Batch]
 	reader   penstock.Reader
@@ -78,7 +79,9 @@ const (
 
 // run runs the route until its data ends, it has drained, or ctx is done. It frees what it opened.
 func (r *route) run(ctx context.Context) error {
+	r.mu.Lock()
 	r.started = time.Now()
+	r.mu.Unlock()
 	err := r.runOpened(ctx)
 	r.mu.Lock()
 	r.err = err
@@ -217,6 +220,7 @@ func allOrdered(lanes []penstock.Lane) bool {
 
 // setLanes is what a sink calls with its workers: before the sender exists they are kept for it.
 func (r *route) setLanes(lanes []penstock.Lane) {
+	lanes = r.mortals(lanes)
 	r.mu.Lock()
 	r.laneSet = lanes
 	sender := r.sender

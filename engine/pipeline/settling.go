@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,6 +66,7 @@ func (r *route) released(it flow.Item[*penstock.Batch]) {
 	r.mu.Lock()
 	delete(r.refusers, it.Value)
 	r.mu.Unlock()
+	r.deaths.forget(it.Value)
 	it.Value.Release()
 }
 
@@ -75,7 +77,9 @@ func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*pens
 	if m == 0 {
 		return nil
 	}
-	return []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
+	pieces := []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
+	r.deaths.cut(b, pieces)
+	return pieces
 }
 
 // bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns
@@ -87,7 +91,15 @@ func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal
 	by := r.refusers[b]
 	delete(r.refusers, b)
 	r.mu.Unlock()
-	return r.writeLetters(ctx, b, by, func(i int) (error, bool) { return refusal, b.Records[i].State == penstock.Kept })
+	own, _ := errors.AsType[*penstock.RefusedError](refusal)
+	return r.writeLetters(ctx, b, by, func(i int) (error, bool) {
+		if own != nil {
+			if reason := own.Reasons[string(b.AppendRecordID(nil, i))]; reason != nil {
+				return reason, b.Records[i].State == penstock.Kept
+			}
+		}
+		return refusal, b.Records[i].State == penstock.Kept
+	})
 }
 
 // buryDead makes the records that processors or the reader buried dead letters, before the batch is sent.

@@ -104,6 +104,8 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 		return l.decode(n, fresh.Elem(), o)
 	case t.Kind() == reflect.Struct:
 		return l.decodeStruct(n, v, o)
+	case isPairs(t):
+		return l.decodePairs(n, v, o)
 	case t.Kind() == reflect.Slice:
 		return l.decodeList(n, v, o)
 	case t.Kind() == reflect.Map:
@@ -140,6 +142,9 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	for _, key := range keys {
 		f := fields[key]
 		fo := optionOf(o.name, f)
+		if at := v.FieldByIndex(f.Index); fo.path && given[key] == nil && at.Kind() == reflect.String {
+			at.SetString(l.resolve(at.String())) // a default such as "." means the config's folder too
+		}
 		if !fo.required || !isEmpty(v.FieldByIndex(f.Index)) || given[key] == nil && meant[key] {
 			continue
 		}
