@@ -1,6 +1,6 @@
 module github.com/penstock-io/penstock/engine
 
-go 1.26
+go 1.26.0
 
 require github.com/penstock-io/penstock v0.0.0
 
@@ -14,8 +14,14 @@ require (
 )
 
 require (
+	github.com/VividCortex/ewma v1.2.0 // indirect
+	github.com/acarl005/stripansi v0.0.0-20180116102854-5a71ef0e047d // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
-	golang.org/x/sys v0.13.0 // indirect
+	github.com/mattn/go-runewidth v0.0.16 // indirect
+	github.com/prometheus/client_golang v1.25.0 // indirect
+	github.com/rivo/uniseg v0.4.7 // indirect
+	github.com/vbauerster/mpb/v8 v8.9.3 // indirect
+	golang.org/x/sys v0.48.0 // indirect
 )
 
 // Until the first release the two modules move together; docs/adr/0002-two-modules.md.

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,6 +57,16 @@ func (r *route) failed(it flow.Item[*penstock.Batch], f flow.Failure) {
 		r.refusers[it.Value] = refuser{worker: f.Lane, attempts: f.Number}
 		r.mu.Unlock()
 		return
+	}
+	if s, ok := errors.AsType[*penstock.Split](f.Err); ok && f.Outcome == control.Split {
+		r.mu.Lock()
+		for _, piece := range s.Refused {
+			r.refusers[piece.Value] = refuser{worker: f.Lane, attempts: f.Number}
+		}
+		r.mu.Unlock()
+		if len(s.Rest) == 0 {
+			return // the dead letters say it
+		}
 	}
 	r.failures.failed(it, f)
 }
