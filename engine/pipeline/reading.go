@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/flow"
@@ -93,6 +94,10 @@ func (r *route) opened(ctx context.Context, b *penstock.Batch) (*job, error) {
 	if r.books.counts.readRecords == 0 {
 		r.guard.First(b.Origins)
 	}
+	if r.books.counts.unsettled() == 0 { // it was idle, not stalled
+		r.progress.Store(int64(time.Since(r.started)))
+	}
+	r.books.now = time.Since(r.started)
 	if err := r.books.open(b); err != nil {
 		b.Release()
 		return nil, err

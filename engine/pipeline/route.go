@@ -54,7 +54,7 @@ type route struct {
 	drained   chan struct{} // closed by drain
 	quarter   chan struct{} // a quarter of the replay bound has settled: write now
 	progress  atomic.Int64  // when something last settled, in nanoseconds since started
-	started   time.Time
+	started   time.Time     // set under mu, before the route's goroutines start
 
 	mu       sync.Mutex // guards what follows; never held while something else is called
 	books    *books
@@ -78,7 +78,9 @@ const (
 
 // run runs the route until its data ends, it has drained, or ctx is done. It frees what it opened.
 func (r *route) run(ctx context.Context) error {
+	r.mu.Lock()
 	r.started = time.Now()
+	r.mu.Unlock()
 	err := r.runOpened(ctx)
 	r.mu.Lock()
 	r.err = err

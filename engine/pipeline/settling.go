@@ -27,6 +27,7 @@ func (r *route) settleUnsent(b *penstock.Batch) {
 func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
 	r.progress.Store(int64(time.Since(r.started)))
 	r.mu.Lock()
+	r.books.now = time.Since(r.started)
 	delivered, dead, _, err := r.books.settle(b, lane, place, buried)
 	if err == nil {
 		err = r.guard.Observe(delivered, dead)

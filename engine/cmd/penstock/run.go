@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/engine/pipeline"
 	"github.com/penstock-io/penstock/supervise"
 )
@@ -24,6 +25,7 @@ type runFlags struct {
 	once, json          bool
 	stall               time.Duration
 	logFormat, logLevel string
+	admin               string
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -52,6 +54,7 @@ is one line of JSON instead; docs/cli.md explains its fields.`,
 	cmd.Flags().BoolVar(&f.once, "once", false, "end when everything that is there now has been delivered")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
 	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after so long without a delivery while data waits")
+	cmd.Flags().StringVar(&f.admin, "admin", "", "in place of the config's `admin:`: host:port on loopback, or off")
 	cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -68,7 +71,14 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	e, err := p.load(path, pipeline.Options{Components: p.components, Once: f.once, Stall: f.stall, Log: log})
+	o := pipeline.Options{Components: p.components, Once: f.once, Stall: f.stall, Log: log}
+	if f.admin != "" {
+		o.Admin = &config.Admin{Address: f.admin}
+		if err := o.Admin.Check(); err != nil {
+			return usagef("run: --admin: %v", err)
+		}
+	}
+	e, err := p.load(path, o)
 	var snap pipeline.Snapshot
 	if err == nil {
 		err = p.drive(cmd.Context(), e, f.once, cmd.ErrOrStderr())
