@@ -250,15 +250,16 @@ func (r *route) markOf(id string) (penstock.Mark, bool) {
 	return r.memory.mark(id)
 }
 
+// known yields the marks of the source's partitions; those of replayed dead letters are none of them.
 func (r *route) known() iter.Seq[penstock.Mark] {
 	return func(yield func(penstock.Mark) bool) {
 		for _, m := range r.resumed {
-			if !yield(m) {
+			if !deadletter.IsPartition(m.Part.ID) && !yield(m) {
 				return
 			}
 		}
 		for m := range r.memory.marks() {
-			if _, ok := r.resumed[m.Part.ID]; !ok && !yield(m) {
+			if _, ok := r.resumed[m.Part.ID]; !ok && !deadletter.IsPartition(m.Part.ID) && !yield(m) {
 				return
 			}
 		}
