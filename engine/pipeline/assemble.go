@@ -52,6 +52,9 @@ func newRoute(p *pipe, c config.Route, o Options) (*route, error) {
 		key: p.name + "/" + c.Name, pipe: p, cfg: c, once: o.Once, stall: o.Stall, health: healthRunning,
 		refusers: make(map[*penstock.Batch]refuser), drained: make(chan struct{}), quarter: make(chan struct{}, 1),
 	}
+	if o.Manifest != nil {
+		r.manifest = o.Manifest.Route(p.name, c.Name)
+	}
 	log := o.Log.With("pipeline", p.name, "route", c.Name)
 	r.host = newHost(log, o.FS, r.key)
 	var err error

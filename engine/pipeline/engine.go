@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/engine/internal/manifest"
 	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -30,6 +31,7 @@ type Options struct {
 	Log        *slog.Logger         // nil means slog.Default()
 	FS         vfs.FS               // nil means the real one
 	Admin      *config.Admin        // in place of the config's `admin:`; nil: as there
+	Manifest   *manifest.Book       // takes what is read and settled of each partition; nil: nobody asks
 	Boot       string               // names this run of the operating system, for tests; "" asks the system
 }
 

@@ -26,6 +26,9 @@ func (r *route) settleUnsent(b *penstock.Batch) {
 // close1 books one settled batch, and wakes the checkpoint when a quarter of the replay bound has settled.
 func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
 	r.progress.Store(int64(time.Since(r.started)))
+	if r.manifest != nil {
+		r.manifest.Settled(b, buried)
+	}
 	r.mu.Lock()
 	r.books.now = time.Since(r.started)
 	delivered, dead, _, err := r.books.settle(b, lane, place, buried)

@@ -25,6 +25,7 @@ type RouteSnapshot struct {
 	Duplicates                                                  int64         // answers that delivered a batch a second time
 	Quiet                                                       time.Duration // since something settled, while data waits
 	WatermarkAge                                                time.Duration // of the oldest watermark that data waits above
+	LeftBytes                                                   int64         // that the source has and nobody has read; -1: not known
 	LastFault                                                   string        // the latest failure of a worker, in words
 	Workers                                                     []WorkerSnapshot
 	Counters                                                    map[string]int64 // of sink and processors
@@ -86,7 +87,7 @@ func (r *route) snapshot() RouteSnapshot {
 	if r.books == nil {
 		return s
 	}
-	s.LastFault = r.failures.latest()
+	s.LastFault, s.LeftBytes = r.failures.latest(), r.left.Load()
 	if s.Health == healthRunning || s.Health == healthDraining {
 		now := time.Since(r.started)
 		if s.WatermarkAge = r.books.watermarkAge(now); r.books.counts.unsettled() > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/engine/internal/manifest"
 	"github.com/penstock-io/penstock/engine/pipeline"
 	"github.com/penstock-io/penstock/supervise"
 )
@@ -25,7 +26,7 @@ type runFlags struct {
 	once, json          bool
 	stall               time.Duration
 	logFormat, logLevel string
-	admin               string
+	admin, manifest     string
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -55,6 +56,7 @@ is one line of JSON instead; docs/cli.md explains its fields.`,
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
 	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after so long without a delivery while data waits")
 	cmd.Flags().StringVar(&f.admin, "admin", "", "in place of the config's `admin:`: host:port on loopback, or off")
+	cmd.Flags().StringVar(&f.manifest, "manifest", "", "with --once: write what was read of each file, with hashes, into this file")
 	cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -78,11 +80,27 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 			return usagef("run: --admin: %v", err)
 		}
 	}
+	var file *manifest.File
+	if f.manifest != "" {
+		if !f.once {
+			return usagef("run: --manifest belongs to --once; a run without an end has none")
+		}
+		o.Manifest = new(manifest.Book)
+	}
 	e, err := p.load(path, o)
+	if err == nil && o.Manifest != nil {
+		if file, err = manifest.Create(f.manifest); err != nil {
+			return usagef("run: --manifest: %v", err)
+		}
+	}
+	begun := time.Now()
 	var snap pipeline.Snapshot
 	if err == nil {
 		err = p.drive(cmd.Context(), e, f.once, cmd.ErrOrStderr())
 		snap = e.Snapshot()
+	}
+	if file != nil {
+		err = errors.Join(err, file.Write(manifestOf(snap, o.Manifest, path, begun, err)))
 	}
 	switch {
 	case f.json:
@@ -95,6 +113,23 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 		}
 	}
 	return err
+}
+
+func manifestOf(s pipeline.Snapshot, book *manifest.Book, config string, begun time.Time, err error) *manifest.Manifest {
+	m := &manifest.Manifest{
+		Version: manifest.Version, OK: err == nil, Config: config, Program: pipeline.Version(),
+		Begun: begun.UTC(), Ended: time.Now().UTC(), Routes: []manifest.Account{},
+	}
+	if err != nil {
+		m.Error = err.Error()
+	}
+	for _, r := range s.Routes {
+		m.Routes = append(m.Routes, manifest.Account{
+			Pipeline: r.Pipeline, Route: r.Route, ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes,
+			Delivered: r.Delivered, Dead: r.Dead, Dropped: r.Dropped, Partitions: book.Partitions(r.Pipeline, r.Route),
+		})
+	}
+	return m
 }
 
 // drive runs e until it ends, turning the first signal into a drain and the second into a stop.
