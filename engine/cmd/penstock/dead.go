@@ -365,7 +365,11 @@ func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) er
 	if f.stall <= 0 {
 		return usagef("dead replay: --stall is %v; it must be above zero", f.stall)
 	}
-	log, err := logger(cmd.ErrOrStderr(), f.logFormat, f.logLevel)
+	stderr := cmd.ErrOrStderr()
+	if view := terminal(stderr); view != nil {
+		stderr = view
+	}
+	log, err := logger(stderr, f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
@@ -385,7 +389,7 @@ func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) er
 			Components: p.components, Stall: f.stall, Log: log,
 		})
 		if err == nil {
-			err = p.drive(cmd.Context(), e, true, cmd.ErrOrStderr())
+			err = p.drive(cmd.Context(), e, true, stderr)
 			one := e.Snapshot()
 			snap.Routes = append(snap.Routes, one.Routes...)
 			snap.Elapsed += one.Elapsed

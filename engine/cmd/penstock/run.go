@@ -69,7 +69,13 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 	if cmd.Flags().Changed("stall") && !f.once {
 		return usagef("run: --stall belongs to --once; without it a run waits as long as it takes")
 	}
-	log, err := logger(cmd.ErrOrStderr(), f.logFormat, f.logLevel)
+	stderr := cmd.ErrOrStderr()
+	if f.once {
+		if view := terminal(stderr); view != nil {
+			stderr = view // logs stand above the progress
+		}
+	}
+	log, err := logger(stderr, f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
@@ -96,7 +102,7 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 	begun := time.Now()
 	var snap pipeline.Snapshot
 	if err == nil {
-		err = p.drive(cmd.Context(), e, f.once, cmd.ErrOrStderr())
+		err = p.drive(cmd.Context(), e, f.once, stderr)
 		snap = e.Snapshot()
 	}
 	if file != nil {
@@ -146,8 +152,15 @@ func (p *program) drive(ctx context.Context, e engine, once bool, stderr io.Writ
 		err = e.Run(ctx)
 		return nil
 	})
-	tick := time.NewTicker(progressEvery)
+	view, drawn := stderr.(*screen)
+	every := progressEvery
+	if drawn {
+		every = drawEvery
+		defer view.draw(nil)
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var seen progressView
 	count := 0
 	for {
 		select {
@@ -164,7 +177,11 @@ func (p *program) drive(ctx context.Context, e engine, once bool, stderr io.Writ
 				cancel(errStoppedAtOnce)
 			}
 		case <-tick.C:
-			io.WriteString(stderr, progress(e.Snapshot()))
+			if drawn {
+				view.draw(seen.lines(e.Snapshot()))
+			} else {
+				io.WriteString(stderr, progress(e.Snapshot()))
+			}
 		}
 	}
 }
