@@ -27,7 +27,11 @@ func (r *route) settleUnsent(b *penstock.Batch) {
 // close1 books one settled batch, and wakes the checkpoint when a quarter of the replay bound has settled.
 func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
 	r.progress.Store(int64(time.Since(r.started)))
+	if r.manifest != nil {
+		r.manifest.Settled(b, buried)
+	}
 	r.mu.Lock()
+	r.books.now = time.Since(r.started)
 	delivered, dead, _, err := r.books.settle(b, lane, place, buried)
 	if err == nil {
 		err = r.guard.Observe(delivered, dead)
@@ -58,6 +62,16 @@ func (r *route) failed(it flow.Item[*penstock.Batch], f flow.Failure) {
 		r.refusers[it.Value] = refuser{worker: f.Lane, attempts: f.Number}
 		r.mu.Unlock()
 		return
+	}
+	if s, ok := errors.AsType[*penstock.Split](f.Err); ok && f.Outcome == control.Split {
+		r.mu.Lock()
+		for _, piece := range s.Refused {
+			r.refusers[piece.Value] = refuser{worker: f.Lane, attempts: f.Number}
+		}
+		r.mu.Unlock()
+		if len(s.Rest) == 0 {
+			return // the dead letters say it
+		}
 	}
 	r.failures.failed(it, f)
 }

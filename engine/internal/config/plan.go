@@ -21,7 +21,8 @@ const redacted = "***"
 // Plan gives the config as it was understood: every pipeline and route with all options, defaults included, paths resolved and
 // secrets masked. It is a config again, but for the secrets.
 func (f *File) Plan() []byte {
-	root := mapping("state", f.State, "admin", f.Admin)
+	root := mapping("state", f.State)
+	add(root, "admin", f.Admin.plan())
 	pipelines := mapping()
 	for i := range f.Pipelines {
 		add(pipelines, f.Pipelines[i].Name, f.Pipelines[i].plan())
