@@ -36,7 +36,7 @@ const (
 type Component struct {
 	Role Role
 	Name string // the key in a config; snake_case
-	// Options returns a pointer to a struct that holds the defaults; see docs/components.md for its tags. A
+	// Options returns a pointer to a struct that holds the defaults; see docs/configuration.md for its tags. A
 	// method Validate() error on it is called after decoding; an [OptionError] in it is shown at its place.
 	Options func() any
 	// New checks and assembles; it starts nothing and touches neither disk nor network. options is what

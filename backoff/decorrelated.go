@@ -4,6 +4,7 @@ package backoff
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"time"
 )
@@ -61,6 +62,9 @@ func (p Walk) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return base, min(max(p.mean(step(n)), base), highest), highest
 }
 
+// cells is how finely a distribution is followed.
+const cells = 256
+
 // mean follows the distribution of the wait from step to step. Given the wait x before, the next is uniform in
 // [base, h(x)] with h(x) = min(3x, max); cells are equally wide in the logarithm.
 func (p Walk) mean(n uint32) time.Duration {
@@ -69,40 +73,45 @@ func (p Walk) mean(n uint32) time.Duration {
 		return 0
 	}
 	lo, hi := float64(base), float64(p.highest(uint64(n)+1))
-	const cells = 256
 	ratio := math.Log(hi/lo) / cells
 	if ratio <= 0 {
 		return base
 	}
-	var share, next, edges [cells + 1]float64
+	var edges [cells + 1]float64
 	for i := range edges {
 		edges[i] = lo * math.Exp(ratio*float64(i))
 	}
-	first := min(3*lo, float64(limit))
-	fill(&share, &edges, lo, first, 1)
-	for range min(n, 100) { // the distribution has settled long before
-		next = [cells + 1]float64{}
-		for i := range cells {
-			if share[i] > 0 {
-				middle := (edges[i] + edges[i+1]) / 2
-				fill(&next, &edges, lo, min(3*middle, float64(limit)), share[i])
+	var share, next, density [cells]float64
+	share[0] = 1                     // the first wait follows one of base
+	for i := range min(n, 100) + 1 { // the distribution has settled long before
+		clear(next[:])
+		clear(density[:])
+		for j := range cells {
+			if share[j] == 0 {
+				continue
 			}
+			last := (edges[j] + edges[j+1]) / 2
+			if i == 0 {
+				last = lo
+			}
+			end := min(3*last, float64(limit))
+			per := share[j] / (end - lo)
+			k := min(int(math.Log(end/lo)/ratio), cells-1) // the cell in which end lies
+			density[k] += per
+			next[k] += per * (end - edges[k])
+		}
+		above := 0.0
+		for k := cells - 1; k >= 0; k-- {
+			next[k] += above * (edges[k+1] - edges[k])
+			above += density[k]
 		}
 		share = next
 	}
 	sum := 0.0
-	for i := range cells {
-		sum += share[i] * (edges[i] + edges[i+1]) / 2
+	for j := range cells {
+		sum += share[j] * (edges[j] + edges[j+1]) / 2
 	}
-	return scale(time.Duration(1), sum)
-}
-
-// fill spreads weight uniformly over [lo, hi] into the cells between edges.
-func fill(share, edges *[257]float64, lo, hi, weight float64) {
-	density := weight / (hi - lo)
-	for i := 0; i+1 < len(edges) && edges[i] < hi; i++ {
-		share[i] += density * (min(edges[i+1], hi) - edges[i])
-	}
+	return scale(1, sum)
 }
 
 // Validate implements Validator.
@@ -123,9 +132,17 @@ type Smooth struct {
 // Duration; Polly cuts to it after the draw, here the policy stops growing where its longest wait reaches it and draws
 // again what is above. It computes in floats.
 func DecorrelatedV2(base, max time.Duration) Smooth {
-	p := Smooth{base: base, max: max}
-	_, limit := p.limits()
-	for p.held < 1000 && p.wait(float64(p.held)+1, float64(p.held)-1) < limit {
+	return Smooth{base: base, max: max}.hold()
+}
+
+// hold sets the step at which the highest wait reaches the cap.
+func (p Smooth) hold() Smooth {
+	base, limit := p.limits()
+	if base == 0 {
+		return p
+	}
+	p.held = uint32(max(bits.Len64(uint64(limit/base))-3, 0)) // the highest wait is about base * 2^held: begin before
+	for p.wait(float64(p.held)+1, float64(p.held)-1) < limit {
 		p.held++
 	}
 	return p
@@ -175,28 +192,28 @@ func (p Smooth) Bounds(n int) (lowest, mean, highest time.Duration) {
 	if p.base <= 0 {
 		return 0, 0, 0
 	}
-	const cells = 256
-	sum := 0.0
-	for j := range cells {
-		before := k - 1 + (float64(j)+.5)/cells
-		if n <= 0 {
-			before = 0
+	var now, before [cells]float64
+	for i := range cells {
+		now[i] = curve(k + (float64(i)+.5)/cells)
+		if n > 0 {
+			before[i] = curve(k - 1 + (float64(i)+.5)/cells)
 		}
+	}
+	base, _ := p.limits()
+	unit, sum := float64(base)/1.4, 0.0
+	for _, x := range before {
 		inner, kept := 0.0, 0.0
-		for i := range cells {
-			if d := p.wait(k+(float64(i)+.5)/cells, before); d <= limit {
-				inner, kept = inner+float64(d), kept+1
+		for _, y := range now {
+			if d := (y - x) * unit; d <= float64(limit) {
+				inner, kept = inner+d, kept+1
 			}
 		}
 		if kept > 0 {
 			sum += inner / kept
 		}
 	}
-	if n > 0 {
-		lowest = p.wait(k, k) // 0: the draw before may have been the highest of its step
-	}
 	highest = min(p.wait(k+1, k-1), limit)
-	return lowest, min(scale(1, sum/cells), highest), highest
+	return 0, min(scale(1, sum/cells), highest), highest // 0: the draw before may have been the highest of its step
 }
 
 // Validate implements Validator.

@@ -36,10 +36,13 @@ func drawAgain(src rand.Source, n, hi, lo uint64) uint64 {
 
 func bits64(src rand.Source) uint64 {
 	if src == nil {
-		return rand.Uint64()
+		return runtimeBits()
 	}
 	return src.Uint64()
 }
+
+// runtimeBits is the one place where randomness comes in that nobody gave.
+func runtimeBits() uint64 { return rand.Uint64() }
 
 // scale returns d * f cut to [0, MaxInt64], truncated to whole nanoseconds; NaN gives 0. The product is rounded by
 // itself (float64() forbids a fused multiplication), so every platform gets the same.

@@ -4,6 +4,7 @@ package backoff
 
 import (
 	"math"
+	"math/bits"
 	"math/rand/v2"
 	"time"
 )
@@ -21,11 +22,11 @@ type ladder struct {
 	jitter jitter
 	max    time.Duration // cap on every wait; 0 means none, negative is a fault and means none too
 	rungs  []rung        // the first steps, ready to draw from
-	held   bool          // the last rung stands for all steps after it
+	last   uint32        // the rung that stands for all steps from it on; MaxUint32: there is none
 }
 
-// rung is what a step draws from: lo + [0, span].
-type rung struct{ lo, span uint64 }
+// rung is what a step draws from: n waits from lo on, n at least 1.
+type rung struct{ lo, n uint64 }
 
 // maxRungs is how many steps a Ladder computes in advance. An exponential ladder is at its cap long before, a table
 // may be longer.
@@ -41,7 +42,7 @@ type growth interface {
 }
 
 func newLadder(g growth, j jitter, max time.Duration) Ladder {
-	p := &ladder{growth: g, jitter: j, max: max}
+	p := &ladder{growth: g, jitter: j, max: max, last: math.MaxUint32}
 	for n := range uint32(maxRungs) {
 		r, ok := p.rung(n)
 		if !ok {
@@ -49,7 +50,7 @@ func newLadder(g growth, j jitter, max time.Duration) Ladder {
 		}
 		p.rungs = append(p.rungs, r)
 		if d, _ := g.interval(n); d >= p.cap() || g.settled(n) {
-			p.held = true
+			p.last = n
 			break
 		}
 	}
@@ -70,34 +71,47 @@ func (p *ladder) rung(n uint32) (rung, bool) {
 		return rung{}, false
 	}
 	lo, hi := p.jitter.spread(d, p.cap())
-	return rung{uint64(lo), uint64(hi - lo)}, true
+	return rung{uint64(lo), uint64(hi-lo) + 1}, true
 }
 
 // at returns what step n draws from; false: the ladder ends before n.
 func (p *ladder) at(n uint32) (rung, bool) {
 	if p == nil {
-		return rung{}, true
+		return rung{0, 1}, true
 	}
-	if int64(n) < int64(len(p.rungs)) {
-		return p.rungs[n], true
-	}
-	if p.held {
-		return p.rungs[len(p.rungs)-1], true
+	if i := min(n, p.last); int64(i) < int64(len(p.rungs)) {
+		return p.rungs[i], true
 	}
 	return p.rung(n)
 }
 
-// Next implements Policy.
+// Next implements Policy. It is at and draw by hand: as calls they cost as much again.
 func (l Ladder) Next(s State, src rand.Source) (time.Duration, State, bool) {
-	r, ok := l.p.at(s.N)
-	if !ok {
+	if l.p == nil {
+		return 0, s.After(0), true
+	}
+	var r rung
+	if i := min(s.N, l.p.last); uint64(i) < uint64(len(l.p.rungs)) {
+		r = l.p.rungs[i]
+	} else if far, ok := l.p.rung(s.N); ok {
+		r = far
+	} else {
 		return 0, s, false
 	}
-	d := r.lo
-	if r.span > 0 {
-		d += draw(src, r.span)
+	if r.n > 1 {
+		var x uint64
+		if src != nil {
+			x = src.Uint64()
+		} else {
+			x = runtimeBits()
+		}
+		hi, lo := bits.Mul64(x, r.n)
+		if lo < r.n {
+			hi = drawAgain(src, r.n, hi, lo)
+		}
+		r.lo += hi
 	}
-	return time.Duration(d), s.After(time.Duration(d)), true
+	return time.Duration(r.lo), s.After(time.Duration(r.lo)), true
 }
 
 // Bounds implements Bounder.
@@ -106,7 +120,7 @@ func (l Ladder) Bounds(n int) (lowest, mean, highest time.Duration) {
 	if !ok {
 		return 0, 0, 0
 	}
-	return time.Duration(r.lo), time.Duration(r.lo + r.span/2), time.Duration(r.lo + r.span)
+	return time.Duration(r.lo), time.Duration(r.lo + (r.n-1)/2), time.Duration(r.lo + r.n - 1)
 }
 
 // step turns the int of Bounds into a step: negative counts as 0.

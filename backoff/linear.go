@@ -151,7 +151,10 @@ func (l Ladder) String() string {
 	if l.p.max != 0 {
 		spec += " max=" + l.p.max.String()
 	}
-	if _, ok := l.p.growth.(recommendedGrowth); ok { // full is what it has when nothing is said
+	if _, ok := l.p.growth.(recommendedGrowth); ok { // full and a cap are what it has when nothing is said
+		if l.p.max == 0 {
+			spec += " max=none"
+		}
 		switch l.p.jitter.mode {
 		case none:
 			return spec + " jitter=none"

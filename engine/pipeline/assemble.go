@@ -49,7 +49,7 @@ func made[T any](u config.Use, h penstock.Host) (T, error) {
 func newRoute(p *pipe, c config.Route, o Options) (*route, error) {
 	r := &route{
 		key: p.name + "/" + c.Name, pipe: p, cfg: c, once: o.Once, stall: o.Stall, health: healthRunning,
-		drained: make(chan struct{}), quarter: make(chan struct{}, 1),
+		refusers: make(map[*penstock.Batch]refuser), drained: make(chan struct{}), quarter: make(chan struct{}, 1),
 	}
 	log := o.Log.With("pipeline", p.name, "route", c.Name)
 	r.host = newHost(log, o.FS, r.key)
@@ -68,7 +68,7 @@ func newRoute(p *pipe, c config.Route, o Options) (*route, error) {
 			return nil, err
 		}
 	}
-	_, err = controlConfig(c)
+	_, err = controlConfig(c, nil)
 	return r, err
 }
 
@@ -101,5 +101,8 @@ func (r *route) prepare(store *checkpoint.Store, fs vfs.FS, boot string) error {
 	r.letters, err = deadletter.Open(dir, deadletter.Options{
 		Pipeline: r.pipe.name, Route: r.cfg.Name, MaxBytes: int64(r.cfg.DeadLetters.Max),
 	})
+	if err == nil && r.letters.SetAside() != "" {
+		r.host.log.Warn("the end of the dead letters could not be read and was moved aside", "file", r.letters.SetAside())
+	}
 	return err
 }

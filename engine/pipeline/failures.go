@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
 )
@@ -19,6 +20,7 @@ type failures struct {
 	mu     sync.Mutex // guards byLane
 	byLane map[string]*failure
 	last   string
+	dead   failure // of dead letters: text unused
 }
 
 type failure struct {
@@ -60,6 +62,22 @@ func (f *failures) failed(_ flow.Item[*penstock.Batch], e flow.Failure) {
 	}
 	f.log.Log(context.Background(), level, "not delivered; it will be sent again",
 		"worker", e.Lane, "attempt", e.Number, "times", more, "error", text)
+}
+
+// buried logs that there are new dead letters, at most every failureEvery: the letters themselves say the rest.
+func (f *failures) buried(letters []deadletter.Letter, path string) {
+	now := time.Now()
+	f.mu.Lock()
+	f.dead.more += len(letters)
+	more := f.dead.more
+	due := now.Sub(f.dead.logged) >= failureEvery
+	if due {
+		f.dead = failure{logged: now}
+	}
+	f.mu.Unlock()
+	if due {
+		f.log.Warn("records were refused and are kept as dead letters", "records", more, "file", path, "latest_reason", letters[0].Reason)
+	}
 }
 
 // latest is the last failure in words; "" when there was none.

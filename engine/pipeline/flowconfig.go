@@ -4,15 +4,22 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/flow/dispatch"
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-func windowOf(f config.Flow) (window.Algorithm, error) {
+// windowOf returns the window of a route's workers. auto is linear; but ordered lanes with a limit of their
+// own (a file) get that limit at once: they group what is in flight into one fsync, so a round trip that
+// grows with the window says nothing about them.
+func windowOf(f config.Flow, lanes []penstock.Lane) (window.Algorithm, error) {
 	switch f.Window {
-	case "", "linear":
+	case "", "auto", "linear":
+		if f.Window != "linear" && allOrdered(lanes) && lanes[0].Limits.InFlight > 0 {
+			return window.Fixed{Size: lanes[0].Limits.InFlight}, nil
+		}
 		threshold, err := durationOrAuto(f.Threshold)
 		if err != nil {
 			return nil, fmt.Errorf("flow.threshold: %w", err)

@@ -26,13 +26,11 @@ type memory struct {
 	pendingPlaces map[string]string
 }
 
-const bootMark = "@boot="
-
 // newMemory returns the memory of a route. boot "" (the system does not tell) means one layer.
 func newMemory(store *checkpoint.Store, key string, lazy bool, boot string) *memory {
 	m := &memory{store: store, lower: key}
 	if lazy && boot != "" {
-		m.upper = key + bootMark + boot
+		m.upper = key + checkpoint.BootMark + boot
 		m.pendingMarks = make(map[string]penstock.Mark)
 		m.pendingPlaces = make(map[string]string)
 	}
@@ -44,7 +42,7 @@ func (m *memory) layered() bool { return m.upper != "" }
 // forgetOtherBoots drops upper layers that a restart of the system has made worthless.
 func (m *memory) forgetOtherBoots() error {
 	for _, route := range m.store.Routes() {
-		if route == m.upper || !strings.HasPrefix(route, m.lower+bootMark) {
+		if route == m.upper || !strings.HasPrefix(route, m.lower+checkpoint.BootMark) {
 			continue
 		}
 		var ids []string

@@ -12,105 +12,100 @@ import (
 	"github.com/penstock-io/penstock/flow"
 )
 
-// job is one batch on its way from the reader to the sender. Its place in route.jobs is the read order,
-// whatever the order in which the processors finish.
+// job is one batch on its way from the reader through the processors to the sender. Its place in route.jobs
+// is the read order, whatever the order in which the processors finish.
 type job struct {
 	batch *penstock.Batch
 	keys  []string
-	done  chan struct{} // closed when processed; nil: nothing to process
+	done  chan struct{} // closed when processed; nil: there is nothing to process
 	err   error
 }
 
 // read fills batches until the data ends or the route drains, then closes the way to the sender. Its error
-// reaches the sender behind the last batch, so that what was read before it is still delivered.
-func (r *route) read(ctx context.Context) {
-	r.readErr = r.readAll(ctx)
-	close(r.jobs)
+// reaches the sender behind the last batch, so that what was read before it is still delivered. ctx ends when
+// the route drains, stop when it stops: then what was read stays with the garbage collector.
+func (r *route) read(ctx, stop context.Context) {
+	defer close(r.jobs)
 	if r.work != nil {
-		close(r.work)
+		defer close(r.work)
+	}
+	for {
+		j, err := r.readOne(ctx)
+		if err != nil {
+			r.readErr = err
+			return
+		}
+		if r.work != nil {
+			j.done = make(chan struct{})
+			select {
+			case r.work <- j:
+			case <-stop.Done():
+				r.readErr = context.Cause(stop)
+				return
+			}
+		}
+		select {
+		case r.jobs <- j:
+		case <-stop.Done():
+			r.readErr = context.Cause(stop)
+			return
+		}
 	}
 }
 
-func (r *route) readAll(ctx context.Context) error {
-	for {
+// readOne reads one batch and opens its spans. io.EOF: the data has ended, or the route accepts no more. A
+// batch that was read and then not sent stays opened and unsettled: it will be read again.
+func (r *route) readOne(ctx context.Context) (*job, error) {
+	for r.ahead == nil {
 		if err := r.budget.acquire(ctx); err != nil {
-			return quiet(ctx, err)
+			return nil, io.EOF
 		}
 		b := r.pool.Get(penstock.Limits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
 		err := r.reader.Read(ctx, b)
 		b.Time = time.Now()
-		if ctx.Err() != nil || err != nil && !errors.Is(err, io.EOF) && len(b.Spans) == 0 || len(b.Spans) == 0 {
-			b.Release()
-		} else if passed := r.pass(ctx, b); passed != nil {
-			return quiet(ctx, passed)
-		}
 		switch {
-		case errors.Is(err, io.EOF):
-			return nil
 		case ctx.Err() != nil:
-			return quiet(ctx, context.Cause(ctx))
-		case err != nil:
-			return fmt.Errorf("source %s: %w", r.pipe.cfg.Source.Component.Name, err)
+			err = io.EOF
+		case err != nil && !errors.Is(err, io.EOF):
+			err = fmt.Errorf("source %s: %w", r.pipe.cfg.Source.Component.Name, err)
 		}
+		r.ahead = err
+		if ctx.Err() != nil || len(b.Spans) == 0 {
+			b.Release()
+			continue
+		}
+		return r.opened(ctx, b)
 	}
-}
-
-// quiet turns the end of a drained or stopped reader into none.
-func quiet(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
+	return nil, r.ahead
 }
 
 // oneKey orders everything on a single ordered lane; a batch of a thousand small files need not name them all.
 var oneKey = []string{"all"}
 
-// pass opens the batch's spans and hands it on. A batch that cannot be handed on because the route stops
-// stays opened and unsettled: it will be read again.
-func (r *route) pass(ctx context.Context, b *penstock.Batch) error {
+// opened takes what was read into the books.
+func (r *route) opened(ctx context.Context, b *penstock.Batch) (*job, error) {
 	if r.work == nil { // else the processors' goroutines do it
 		if err := r.buryDead(ctx, b); err != nil {
 			b.Release()
-			return err
+			return nil, err
 		}
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.books.counts.readRecords == 0 {
 		r.guard.First(b.Origins)
 	}
-	err := r.books.open(b)
-	var keys []string
-	if err == nil && r.keyed {
-		keys = oneKey
-		if !r.alone {
-			keys = r.books.keysOf(b)
-		}
-	}
-	r.mu.Unlock()
-	if err != nil {
+	if err := r.books.open(b); err != nil {
 		b.Release()
-		return err
+		return nil, err
 	}
-	j := &job{batch: b, keys: keys}
-	if r.work != nil {
-		j.done = make(chan struct{})
-		select {
-		case r.work <- j:
-		case <-ctx.Done():
-			b.Release()
-			return context.Cause(ctx)
-		}
+	j := &job{batch: b}
+	if r.keyed && r.alone {
+		j.keys = oneKey
+	} else if r.keyed {
+		j.keys = r.books.keysOf(b)
 	}
-	select {
-	case r.jobs <- j:
-		return nil
-	case <-ctx.Done():
-		if j.done == nil {
-			b.Release()
-		}
-		return context.Cause(ctx)
-	}
+	return j, nil
 }
 
 // workers is how many goroutines process: as many as run at once.
@@ -160,29 +155,32 @@ type producer struct{ r *route }
 // Next implements flow.Producer.
 func (p producer) Next(ctx context.Context) (flow.Item[*penstock.Batch], error) {
 	for {
-		select {
-		case j, ok := <-p.r.jobs:
-			if !ok && p.r.readErr != nil {
-				return flow.Item[*penstock.Batch]{}, p.r.readErr
-			}
-			if !ok {
-				return flow.Item[*penstock.Batch]{}, io.EOF
-			}
-			if j.done != nil {
-				<-j.done // the processor's goroutine always ends it
-			}
-			if j.err != nil {
-				j.batch.Release()
-				return flow.Item[*penstock.Batch]{}, j.err
-			}
-			if p.r.nothingToSend(j.batch) {
-				p.r.settleUnsent(j.batch)
-				continue
-			}
+		j, err := p.job(ctx)
+		switch {
+		case err != nil:
+			return flow.Item[*penstock.Batch]{}, err
+		case j.err != nil:
+			j.batch.Release()
+			return flow.Item[*penstock.Batch]{}, j.err
+		case !p.r.nothingToSend(j.batch):
 			return p.r.item(j.batch, j.keys), nil
-		case <-ctx.Done():
-			return flow.Item[*penstock.Batch]{}, context.Cause(ctx)
 		}
+		p.r.settleUnsent(j.batch)
+	}
+}
+
+func (p producer) job(ctx context.Context) (*job, error) {
+	select {
+	case j, ok := <-p.r.jobs:
+		if !ok {
+			return nil, p.r.readErr
+		}
+		if j.done != nil {
+			<-j.done // the processor's goroutine always ends it
+		}
+		return j, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 

@@ -46,7 +46,8 @@ type route struct {
 	budget   *budget
 	resumed  map[string]penstock.Mark // of a Ledgered sink: wins over the store
 	jobs     chan *job                // in read order, to the sender
-	readErr  error                    // why the reader ended, set before jobs is closed; nil: the data ended
+	readErr  error                    // why the reader ended, set before jobs is closed; io.EOF: the data ended
+	ahead    error                    // what the reader said with its last batch, of which the next call tells
 	work     chan *job                // to the processors; nil when there is nothing to process
 
 	drainOnce sync.Once
@@ -63,7 +64,8 @@ type route struct {
 	keyed    bool // items carry order keys
 	alone    bool // there is one lane, an ordered one: one key says as much as all partitions'
 	laneSet  []penstock.Lane
-	finisher []penstock.Partition // synced and settled, to be finished by the source
+	refusers map[*penstock.Batch]refuser // of batches that were rejected and are being cut or buried
+	finisher []penstock.Partition        // synced and settled, to be finished by the source
 }
 
 // The healths of a route.
@@ -85,7 +87,7 @@ func (r *route) run(ctx context.Context) error {
 		r.health = healthStopped
 	}
 	r.mu.Unlock()
-	if err != nil {
+	if err != nil && !r.once && ctx.Err() == nil { // others go on, maybe for weeks, until Run returns it
 		r.host.log.Error("route stopped", "error", err)
 	}
 	return err
@@ -98,7 +100,12 @@ func (r *route) runOpened(ctx context.Context) (err error) {
 		group.Stop(nil)
 		err = joined(err, group.Wait(), r.close())
 	}()
-	if err := r.open(group.Context()); err != nil {
+	err = r.open(group.Context())
+	r.pipe.opening.arrive()
+	if err != nil {
+		return err
+	}
+	if err := r.pipe.opening.wait(group.Context()); err != nil {
 		return err
 	}
 	readCtx, stopReading := context.WithCancelCause(group.Context())
@@ -107,7 +114,7 @@ func (r *route) runOpened(ctx context.Context) (err error) {
 	defer stopSaving()
 	saved := make(chan struct{})
 	group.Go(r.key+"/drain", func(ctx context.Context) error { return r.watchDrain(ctx, stopReading) })
-	group.Go(r.key+"/reader", func(context.Context) error { r.read(readCtx); return nil })
+	group.Go(r.key+"/reader", func(ctx context.Context) error { r.read(readCtx, ctx); return nil })
 	if r.work != nil {
 		for n := range r.workers() {
 			group.Go(fmt.Sprintf("%s/processor-%d", r.key, n), r.process)
@@ -176,19 +183,22 @@ func (r *route) open(ctx context.Context) error {
 }
 
 func (r *route) openSender() error {
-	c, err := controlConfig(r.cfg)
+	r.mu.Lock()
+	lanes := r.laneSet
+	r.mu.Unlock()
+	c, err := controlConfig(r.cfg, lanes)
 	if err != nil {
 		return err
 	}
 	sender, err := flow.New(flow.Options[*penstock.Batch]{
 		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon,
-		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failures.failed,
+		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failed,
 	})
 	if err != nil {
 		return err
 	}
 	r.mu.Lock()
-	lanes := r.laneSet
+	lanes = r.laneSet // the sink may have changed them meanwhile
 	r.sender = sender
 	r.keyed = r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes)
 	r.alone = len(lanes) == 1 && allOrdered(lanes)
@@ -284,7 +294,8 @@ func (r *route) watchDrain(ctx context.Context, stopReading context.CancelCauseF
 	case <-ctx.Done():
 		return nil
 	case <-bound.C:
-		return fmt.Errorf("draining took longer than %v; what was in flight will be delivered again at the next start", r.cfg.Drain)
+		r.host.stop(fmt.Errorf("draining took longer than %v; what was in flight will be delivered again at the next start", r.cfg.Drain))
+		return nil
 	}
 }
 
@@ -305,7 +316,8 @@ func (r *route) watchStall(ctx context.Context) error {
 		if unsettled == 0 {
 			r.progress.Store(int64(time.Since(r.started)))
 		} else if quiet >= r.stall {
-			return fmt.Errorf("nothing was delivered for %v while %d records wait: %s", r.stall, unsettled, r.trouble())
+			r.host.stop(fmt.Errorf("nothing was delivered for %v while %d records wait: %s", r.stall, unsettled, r.trouble()))
+			return nil
 		}
 	}
 }
@@ -337,8 +349,8 @@ func (r *route) close() error {
 }
 
 // controlConfig turns a route's flow:, retry: and checkpoint: into the machine's config.
-func controlConfig(c config.Route) (control.Config, error) {
-	w, err := windowOf(c.Flow)
+func controlConfig(c config.Route, lanes []penstock.Lane) (control.Config, error) {
+	w, err := windowOf(c.Flow, lanes)
 	if err != nil {
 		return control.Config{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/flow/control"
 )
 
 // settled is called by the sender's loop, once for each batch or piece.
@@ -42,8 +43,30 @@ func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
 	}
 }
 
+// refuser is who refused a batch, for its dead letters.
+type refuser struct {
+	worker   string
+	attempts int
+}
+
+// failed is called by the sender's loop with each attempt that did not deliver.
+func (r *route) failed(it flow.Item[*penstock.Batch], f flow.Failure) {
+	if f.Outcome == control.Rejected {
+		r.mu.Lock()
+		r.refusers[it.Value] = refuser{worker: f.Lane, attempts: f.Number}
+		r.mu.Unlock()
+		return
+	}
+	r.failures.failed(it, f)
+}
+
 // released is called by the sender's loop when no attempt of an item runs any more.
-func (r *route) released(it flow.Item[*penstock.Batch]) { it.Value.Release() }
+func (r *route) released(it flow.Item[*penstock.Batch]) {
+	r.mu.Lock()
+	delete(r.refusers, it.Value)
+	r.mu.Unlock()
+	it.Value.Release()
+}
 
 // bisect halves a refused batch for the sender's loop.
 func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*penstock.Batch] {
@@ -60,7 +83,11 @@ func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*pens
 func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal error) error {
 	b := it.Value
 	b.Split()
-	return r.writeLetters(ctx, b, func(i int) (error, bool) { return refusal, b.Records[i].State == penstock.Kept })
+	r.mu.Lock()
+	by := r.refusers[b]
+	delete(r.refusers, b)
+	r.mu.Unlock()
+	return r.writeLetters(ctx, b, by, func(i int) (error, bool) { return refusal, b.Records[i].State == penstock.Kept })
 }
 
 // buryDead makes the records that processors or the reader buried dead letters, before the batch is sent.
@@ -68,10 +95,10 @@ func (r *route) buryDead(ctx context.Context, b *penstock.Batch) error {
 	if b.Untouched() {
 		return nil
 	}
-	return r.writeLetters(ctx, b, func(i int) (error, bool) { return b.Reason(i), b.Records[i].State == penstock.Dead })
+	return r.writeLetters(ctx, b, refuser{}, func(i int) (error, bool) { return b.Reason(i), b.Records[i].State == penstock.Dead })
 }
 
-func (r *route) writeLetters(ctx context.Context, b *penstock.Batch, which func(i int) (error, bool)) error {
+func (r *route) writeLetters(ctx context.Context, b *penstock.Batch, by refuser, which func(i int) (error, bool)) error {
 	var letters []deadletter.Letter
 	for i := range b.Records {
 		reason, dead := which(i)
@@ -83,10 +110,15 @@ func (r *route) writeLetters(ctx context.Context, b *penstock.Batch, which func(
 		letters = append(letters, deadletter.Letter{
 			ID: string(b.AppendRecordID(nil, i)), Reason: fmt.Sprint(reason),
 			Partition: part.ID, File: part.Name, Position: rec.Origin, Record: b.Text(i),
+			Attempts: by.attempts, Worker: by.worker,
 		})
 	}
 	if len(letters) == 0 {
 		return nil
 	}
-	return r.letters.Append(ctx, letters)
+	if err := r.letters.Append(ctx, letters); err != nil {
+		return err
+	}
+	r.failures.buried(letters, r.letters.Path())
+	return nil
 }

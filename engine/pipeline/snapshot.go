@@ -73,6 +73,9 @@ func (r *route) snapshot() RouteSnapshot {
 	}
 	c := &r.books.counts
 	s.ReadRecords, s.ReadBytes = c.readRecords, c.readBytes
+	if s.Health == healthFinished || s.Health == healthStopped {
+		s.ReplayBytes = r.books.unsavedBytes // the sender has ended and hears of no save any more
+	}
 	s.Delivered, s.DeliveredBytes, s.Dead, s.Dropped = c.delivered, c.deliveredBytes, c.dead, c.dropped
 	s.InFlight = min(inFlight, c.unsettled()) // the sender may not yet have taken what has just settled out of its sum
 	s.Waiting = c.unsettled() - s.InFlight

@@ -42,6 +42,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 	} else {
 		out = m.conclude(a, out)
 	}
+	l.reorder()
 	m.refresh(l)
 	m.forget(l)
 	return out
@@ -187,7 +188,7 @@ func (m *Machine) throttle(a *attempt) {
 	}
 	after := m.jitter(min(a.after, maxThrottle), 1, 1.1)
 	if a.after <= 0 {
-		after = m.wait(&l.throttles, nil, probeLate)
+		after = m.wait(&l.throttles, nil, 0)
 	}
 	l.closed = max(l.closed, m.now+min(after, maxThrottle))
 	m.dirty = true

@@ -21,8 +21,6 @@ type attempt struct {
 	limited  bool    // the window was the limit
 	overdue  bool
 	canceled bool
-	probe    bool // it decides about the lane's breaker
-	scout    bool // it decides about the global backoff
 	late     bool // it was overdue when it was answered
 
 	// Ordered lanes.

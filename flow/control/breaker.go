@@ -45,7 +45,7 @@ const (
 	earlyFor   = time.Minute
 )
 
-// wait draws the time until the next try.
+// wait draws the time until the next try. most bounds it; 0: nothing but the policy does.
 func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration) time.Duration {
 	if !o.active {
 		*o = outage{active: true, since: m.now}
@@ -56,11 +56,17 @@ func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration) tim
 			d = o.state.Prev
 		}
 		o.state = next
-		return min(max(d, 0), most)
+		if most > 0 {
+			d = min(d, most)
+		}
+		return max(d, 0)
 	}
-	limit := min(probeLate, most)
+	limit := probeLate
+	if most > 0 {
+		limit = most
+	}
 	if m.now-o.since < earlyFor {
-		limit = min(probeEarly, most)
+		limit = min(limit, probeEarly)
 	}
 	d := min(probeBase<<min(o.k, 10), limit)
 	o.k++
@@ -106,13 +112,13 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 	b.score -= max(scoreWeight, 1/float64(b.n)) * b.score
 	if a == m.global.probe {
 		m.global.probe = nil
-		m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, probeLate)
+		m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0)
 		m.dirty = true
 	}
 	if a == b.probe && b.shut() {
 		b.probe = nil
 		b.fault = why
-		most := probeLate
+		most := time.Duration(0)
 		if b.rest {
 			most = probeEarly
 		}
@@ -135,7 +141,7 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 // moments only.
 func (m *Machine) openBreaker(l *lane, why Outcome) {
 	b := &l.br
-	most := probeLate
+	most := time.Duration(0)
 	switch {
 	case m.opened < max(1, len(m.up)/2):
 		b.open = true
@@ -195,7 +201,7 @@ func (m *Machine) suspect() {
 		return
 	}
 	m.global = global{active: true}
-	m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, probeLate)
+	m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0)
 	m.dirty = true
 	m.refreshAll()
 }

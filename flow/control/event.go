@@ -100,7 +100,7 @@ type CommandKind uint8
 // The commands.
 const (
 	Start  CommandKind = iota + 1 // item Seq to lane Lane as attempt ID: Number, Run, Place, Expect
-	Cancel                        // attempt ID's context: another attempt has settled its item, abandoning it is safe. Its Answer is still owed
+	Cancel                        // attempt ID's context: another attempt has settled its item; its Answer is still owed
 	Settle                        // item Seq is settled: Number attempts, by Lane through attempt ID, or Lane -1: buried
 	Bisect                        // item Seq was refused and no attempt of it runs: cut it and answer with Cut
 	Bury                          // item Seq was refused and cannot be cut: make it durable and answer with Buried

@@ -125,7 +125,7 @@ func randomTape(seed uint64, n int) *tape {
 
 // TestMachineAtRandom runs the fuzzer's property over fixed seeds, longer tapes than the fuzzer likes.
 func TestMachineAtRandom(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range uint64(300) {
 		in := randomTape(seed, 600)
 		play(world(t, in), in)
 		if t.Failed() {

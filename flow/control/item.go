@@ -169,6 +169,9 @@ func (b *buffer) remove(it *item) {
 	}
 }
 
+// maxCost of an item keeps sums of costs finite.
+const maxCost = 1e12
+
 // newItem takes an item from the free list and puts it into the sequence.
 func (m *Machine) newItem(seq uint64, r rank, e *Event) *item {
 	var it *item
@@ -180,8 +183,8 @@ func (m *Machine) newItem(seq uint64, r rank, e *Event) *item {
 	} else {
 		it = &item{}
 	}
-	it.seq, it.rank, it.bytes = seq, r, e.Bytes
-	if it.cost = e.Cost; !(it.cost > 0) {
+	it.seq, it.rank, it.bytes = seq, r, max(0, e.Bytes)
+	if it.cost = min(e.Cost, maxCost); !(it.cost > 0) { // not a number is not above 0 either
 		it.cost = 1
 	}
 	it.hash = seq

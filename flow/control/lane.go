@@ -41,6 +41,8 @@ type lane struct {
 	probeAt   time.Duration
 	probeEnds time.Duration
 
+	wantOrdered bool // Limits.Ordered as it was last given
+
 	// Ordered lanes: the attempts of the run that are not yet concluded, in the order of their places.
 	run, place uint32
 	oldest     *attempt
@@ -67,11 +69,16 @@ func (m *Machine) laneUp(num int32, limits Limits) {
 	if l.at < 0 {
 		l.used = m.now
 	}
-	if l.limits.Ordered != limits.Ordered && l.oldest != nil {
-		limits.Ordered = l.limits.Ordered // a run under way keeps its rules until it has returned
-	}
-	l.limits = limits
+	l.limits.InFlight, l.wantOrdered = limits.InFlight, limits.Ordered
+	l.reorder()
 	m.rank(l)
+}
+
+// reorder changes whether l is Ordered, when nothing of it runs: what is under way keeps its rules.
+func (l *lane) reorder() {
+	if l.flying == 0 && l.oldest == nil {
+		l.limits.Ordered = l.wantOrdered
+	}
 }
 
 // rank puts l among the lanes that are up.
@@ -178,33 +185,36 @@ func (m *Machine) refresh(l *lane) {
 // within says whether the hard limit of l leaves room.
 func (m *Machine) within(l *lane) bool { return l.limits.InFlight == 0 || l.flying < l.limits.InFlight }
 
-// room is how many items window and hard limit still take; one is always allowed.
+// room is how many items window and hard limit still take.
 func (l *lane) room() int {
-	limit := max(1, l.win.Limit())
-	var n int
-	if l.byCost {
-		if mean := l.est.mean; mean > 0 {
-			n = int((limit - l.awaitedCost) / mean)
-		} else {
-			n = int(limit - l.awaitedCost)
-		}
-		if l.awaited == 0 {
-			n = max(n, 1)
-		}
-	} else {
-		n = int(limit) - l.awaited
-	}
+	n := l.windowRoom()
 	if l.limits.InFlight > 0 {
 		n = min(n, l.limits.InFlight-l.flying)
 	}
 	return max(n, 0)
 }
 
+// windowRoom is how many items of mean cost the window still takes; one is always allowed.
+func (l *lane) windowRoom() int {
+	limit := max(1, l.win.Limit())
+	if !l.byCost {
+		return int(limit) - l.awaited
+	}
+	left := limit - l.awaitedCost
+	if l.est.mean > 0 {
+		left /= l.est.mean
+	}
+	if l.awaited == 0 {
+		return max(int(left), 1)
+	}
+	return int(left)
+}
+
 // probe lets a window measure its drained round trip where that is due: at most one lane, or a tenth of them,
 // at a time, and only lanes that are used to their limit (others have drained samples for nothing).
 func (m *Machine) probe(l *lane, limited bool) {
 	p := l.prober
-	if p == nil {
+	if p == nil || l.at < 0 {
 		return
 	}
 	if l.probing {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
 )
 
 // ordered makes a model with lanes that apply Delivers in order.
@@ -137,6 +138,23 @@ func TestRejectedInARun(t *testing.T) {
 	got := w.running()
 	if len(got) != 4 || got[0].item.seq != 4 || got[1].item.seq != 5 || got[2].item.seq != 2 {
 		t.Fatalf("%d attempts, want the two pieces before items 2 and 3", len(got))
+	}
+	w.drain()
+}
+
+// TestHardLimitDoesNotWidenTheWindow: a window that is not what binds does not grow.
+func TestHardLimitDoesNotWidenTheWindow(t *testing.T) {
+	w := newLanes(t, control.Config{Window: window.Linear{Threshold: sec}}, 0, 0)
+	w.lane(0, true, control.Limits{InFlight: 3})
+	for range 400 {
+		w.fill()
+		w.now += ms
+		w.answer(w.running()[0], control.Delivered, 0)
+	}
+	w.fill()
+	// One step takes it past the limit; samples sent before that step allow one more.
+	if s := w.m.Status().Lanes[0]; s.Window > 5 || s.Gate != "limit" {
+		t.Errorf("window %v, gate %q; want at most 5 at a limit of 3, which binds", s.Window, s.Gate)
 	}
 	w.drain()
 }

@@ -263,9 +263,7 @@ func (m *Machine) sendProbes(out []Command) []Command {
 
 // opening marks the attempt that was just started at l as the one that decides about its breaker.
 func (m *Machine) opening(l *lane) {
-	a := m.last
-	a.probe = true
-	l.br.probe = a
+	l.br.probe = m.last
 	m.refresh(l)
 }
 
@@ -362,7 +360,7 @@ func (m *Machine) start(it *item, l *lane, out []Command) []Command {
 	l.awaitedCost += a.cost
 	l.used = m.now
 	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.win.Epoch()
-	a.limited = l.room() == 0
+	a.limited = l.windowRoom() <= 0
 	c := Command{Kind: Start, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
 	if l.limits.Ordered {
 		m.enlist(l, a)

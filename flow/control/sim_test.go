@@ -182,7 +182,9 @@ func TestRecovery(t *testing.T) {
 func TestOutage(t *testing.T) {
 	w := unequal()
 	for i := range w {
-		w = faulty(w, i, controltest.Fault{Kind: controltest.Fail, From: 20 * time.Second, To: 80 * time.Second, After: 5 * time.Millisecond})
+		w = faulty(w, i, controltest.Fault{
+			Kind: controltest.Fail, From: 20 * time.Second, To: 80 * time.Second, After: 5 * time.Millisecond,
+		})
 	}
 	r := run(t, controltest.Scenario{Workers: w, RTT: 10 * time.Millisecond, Duration: 120 * time.Second, Warmup: 90 * time.Second})
 	t.Logf("%d attempts in a minute of outage, goodput %.3f from 10 s after it", r.Hits, r.Goodput/capacity)
@@ -191,5 +193,25 @@ func TestOutage(t *testing.T) {
 	}
 	if r.Goodput < 0.95*capacity {
 		t.Errorf("goodput is %.3f of the optimum from 10 s after the outage", r.Goodput/capacity)
+	}
+}
+
+// TestBrownOut: everything becomes five times slower for a minute while 60 % load goes on arriving. No storm
+// of redeliveries, and no second collapse.
+func TestBrownOut(t *testing.T) {
+	w := unequal()
+	for i := range w {
+		w = faulty(w, i, controltest.Fault{Kind: controltest.Slow, From: 30 * time.Second, To: 90 * time.Second, Factor: 0.2})
+	}
+	r := run(t, controltest.Scenario{
+		Workers: w, RTT: 10 * time.Millisecond, Load: 0.6 * capacity, Duration: 240 * time.Second, Warmup: 10 * time.Second,
+	})
+	per := float64(r.Status.Attempts) / float64(r.Status.Settled)
+	t.Logf("%.4f attempts an item, goodput %.3f, %d waiting at the end", per, r.Goodput/(0.6*capacity), r.Status.Waiting)
+	if per > 1.1 {
+		t.Errorf("%.3f attempts an item, want at most 1.1", per)
+	}
+	if r.Goodput < 0.98*0.6*capacity {
+		t.Errorf("goodput is %.3f of what arrived", r.Goodput/(0.6*capacity))
 	}
 }

@@ -233,7 +233,8 @@ func (l *linear) Reason() string {
 			return fmt.Sprintf("mean round trip %v against a threshold of %v: window %g to %g%s",
 				seconds(v.mean), seconds(v.base), v.before, v.after, v.unused())
 		}
-		return fmt.Sprintf("about %.1f batches queued (grows below %.1f, shrinks above %.1f; mean round trip %v, drained %v): window %g to %g%s",
+		const text = "about %.1f batches queued (grows below %.1f, shrinks above %.1f; mean round trip %v, drained %v): window %g to %g%s"
+		return fmt.Sprintf(text,
 			v.queue, v.low, v.high, seconds(v.mean), seconds(v.base), v.before, v.after, v.unused())
 	case timedOut:
 		return fmt.Sprintf("a batch was overdue: window %g to %g", v.before, v.after)

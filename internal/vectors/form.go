@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -156,3 +157,6 @@ func Load(dir string) ([]File, error) {
 	}
 	return files, nil
 }
+
+// Rand is the source of a draw.
+type Rand = rand.Source

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/big"
 	"slices"
 	"testing"
 	"time"
@@ -117,4 +118,37 @@ func (o Object) String() string {
 		return fmt.Sprint(err)
 	}
 	return string(text)
+}
+
+// Number is a call's result as a number.
+func (c Call) Number(t testing.TB) (f float64) {
+	t.Helper()
+	var x Float
+	if err := json.Unmarshal(c.Result, &x); err != nil {
+		t.Fatalf("result of %s: %v", c.Call, err)
+	}
+	return float64(x)
+}
+
+// Text is a call's result as a string.
+func (c Call) Text(t testing.TB) (s string) {
+	t.Helper()
+	if err := json.Unmarshal(c.Result, &s); err != nil {
+		t.Fatalf("result of %s: %v", c.Call, err)
+	}
+	return s
+}
+
+// Big is an integer of any size; 0 where it is absent.
+func (o Object) Big(t testing.TB, key string) *big.Int {
+	t.Helper()
+	text := Get[json.Number](t, o, key)
+	i, ok := new(big.Int).SetString(string(text), 10)
+	if text != "" && !ok {
+		t.Fatalf("field %q: %s is no integer", key, text)
+	}
+	if i == nil {
+		i = new(big.Int)
+	}
+	return i
 }

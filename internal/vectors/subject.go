@@ -2,6 +2,7 @@ package vectors
 
 import (
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -221,7 +222,7 @@ func checkSupport(t *testing.T, c Case, s Subject) {
 		}
 		for _, v := range values {
 			p := 1 / float64(len(values))
-			if got := float64(counts[v.Duration()]) / draws; !sameShare(got, p, draws, draws*1e6) {
+			if got := float64(counts[v.Duration()]) / draws; !sameShare(got, p, draws, math.MaxInt32) {
 				t.Errorf("n = %d: %d ns has a share of %.5f, want %.5f", step.N, v, got, p)
 			}
 			delete(counts, v.Duration())

@@ -14,7 +14,7 @@ import (
 const (
 	// syncBytes not yet durable are synced at once with fsync: interval too, beside the writes, so that the disk has worked
 	// all the while when the end asks for everything.
-	syncBytes = 8 << 20
+	syncBytes = 32 << 20
 
 	together = 64 << 10  // batches below this many bytes are copied together
 	bufBytes = 256 << 10 // into so many, so that a write call is worth its while

@@ -34,7 +34,7 @@ const (
 )
 
 // inFlight is how many batches may be in hand at once: enough to write a group while another one is made durable.
-const inFlight = 32
+const inFlight = 128
 
 // Options of the sink.
 type Options struct {
@@ -93,7 +93,7 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("sink file %q: %w", s.o.Path, err), s.Close())
+			err = errors.Join(fmt.Errorf("%q: %w", s.o.Path, err), s.Close())
 		}
 	}()
 	folder, name := filepath.Split(filepath.Clean(s.o.Path))

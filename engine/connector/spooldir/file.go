@@ -35,9 +35,12 @@ type file struct {
 	entry  *entry // nil: not identified yet
 	part   *penstock.Partition
 	cursor lines.Cursor
+	looked time.Duration // when the handle was last asked for its size
 	handle vfs.File
 	used   uint64        // of the handle, for the least recently used
 	unread time.Duration // monotonic: since when bytes have been waiting to be read, 0: none are
+
+	drained int64 // of this size all whole records were handed out
 
 	sealed   bool
 	last     int64 // where it was sealed

@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// syncSpacing is the least time between two syncs of the directory by Finish. What is not synced yet is by the next
-	// Finish, Commit or Close: after a power loss a file may only have its old name again, and is recognised.
-	syncSpacing = 50 * time.Millisecond
+	// syncSpacing is the least time between two syncs of the directory, because one takes as long as thousands of renames. It is done
+	// beside the work, and at Close: after a power loss before it a file may only have its old name again, and is
+	// recognised by its id.
+	syncSpacing = time.Second
 	// maxNumber is how many names are tried where a finished file's name is taken.
 	maxNumber = 100_000
 	// maxWatched is how many finished files a reader looks at again, maxHeld how many of them are deleted ones, held open.
@@ -41,11 +42,7 @@ func (s *source) Finish(ctx context.Context, p penstock.Partition) error {
 	if err := s.acquire(); err != nil {
 		return err
 	}
-	err := s.finish(p)
-	if err == nil {
-		err = s.sync(syncSpacing)
-	}
-	return errors.Join(err, s.done())
+	return errors.Join(s.finish(p), s.done())
 }
 
 func (s *source) finish(p penstock.Partition) error {
@@ -256,14 +253,14 @@ func (s *source) tell(e *entry, name string, where place, readers []*reader, hel
 	}
 }
 
-// sync makes the names durable that were changed, unless that was done less than spacing ago.
-func (s *source) sync(spacing time.Duration) error {
+// sync makes the names durable that were changed since the last one.
+func (s *source) sync() error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	s.mu.Lock()
-	dir, moved, now := s.dir, s.moved, s.now()
-	idle := !s.unsync || dir == nil || s.synced > 0 && now-s.synced < spacing
-	if !idle {
-		s.unsync, s.synced = false, now
-	}
+	dir, moved := s.dir, s.moved
+	idle := !s.unsync || dir == nil
+	s.unsync = s.unsync && idle
 	s.mu.Unlock()
 	if idle {
 		return nil

@@ -3,12 +3,13 @@ package spooldir
 import (
 	"context"
 	"path/filepath"
+	"time"
 
 	"github.com/fsnotify/fsnotify"
 )
 
-// watchLocked starts the watcher that wakes readers before their next poll. Polling is the truth: a watcher that cannot be had, that
-// misses events or dies costs only time. It needs a file system of the operating system.
+// watchLocked starts what runs beside the readers: the syncs, and the watcher that wakes readers before their next poll.
+// Polling is the truth: a watcher that cannot be had, that misses events or dies costs only time.
 func (s *source) watchLocked() {
 	stop := make(chan struct{})
 	s.stop = stop
@@ -18,6 +19,25 @@ func (s *source) watchLocked() {
 		}
 		return nil
 	})
+	s.h.Go("spool_dir/sync", func(ctx context.Context) error { return s.syncOften(ctx, stop) })
+}
+
+// syncOften makes durable what Finish has renamed, until ctx is done or stop is closed.
+func (s *source) syncOften(ctx context.Context, stop <-chan struct{}) error {
+	tick := time.NewTicker(syncSpacing)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-stop:
+			return nil
+		case <-tick.C:
+			if err := s.sync(); err != nil {
+				s.log.Warn("after a power loss now, finished files may have their old names again", "error", err)
+			}
+		}
+	}
 }
 
 // notify wakes the readers at each change of the directory, until ctx is done or stop is closed.

@@ -22,19 +22,19 @@ const (
 // Options of a spool_dir.
 type Options struct {
 	Path       string        `yaml:"path" required:"true" path:"true" alone:"true" doc:"the directory; it has to exist"`
-	Include    []string      `yaml:"include" doc:"globs of the files to read; one with a slash is held against the path beneath the directory, else against the name"`
-	Exclude    []string      `yaml:"exclude" doc:"globs of files that are left alone; names that begin with a dot always are"`
+	Include    []string      `yaml:"include" doc:"globs of the files to read, by name; with a slash: by path beneath the directory"`
+	Exclude    []string      `yaml:"exclude" doc:"globs of files to leave alone; names with a leading dot always are"`
 	Recursive  bool          `yaml:"recursive" doc:"read subdirectories, too"`
-	Order      string        `yaml:"order" enum:"oldest,name" doc:"which file comes first: by time of the last change, then name; or by name"`
+	Order      string        `yaml:"order" enum:"oldest,name" doc:"which file comes first: by last change, then name; or by name"`
 	Finished   string        `yaml:"finished" enum:"rename,delete,move,keep" doc:"what becomes of a file that is delivered"`
-	Suffix     string        `yaml:"suffix" doc:"that a finished file gets (.done, then .done.1 where that is taken); files that have it are never read"`
+	Suffix     string        `yaml:"suffix" doc:"of finished files (.done, or .done.1 where taken); they are never read"`
 	MoveTo     string        `yaml:"move_to" path:"true" doc:"where finished files are moved to; on the same file system"`
 	Settle     time.Duration `yaml:"settle" doc:"a file counts as finished only when it has been quiet that long"`
 	MaxRecord  penstock.Size `yaml:"max_record" doc:"a longer record is treated as long_record says"`
-	LongRecord string        `yaml:"long_record" enum:"cut,dead_letter" doc:"pieces of max_record bytes, or a dead letter of the first max_record bytes"`
+	LongRecord string        `yaml:"long_record" enum:"cut,dead_letter" doc:"pieces, or a dead letter of its beginning"`
 	PollMin    time.Duration `yaml:"poll_min" doc:"how soon an idle directory is listed again at first; the wait doubles"`
 	PollMax    time.Duration `yaml:"poll_max" doc:"how soon an idle directory is listed again at the latest"`
-	Watch      time.Duration `yaml:"watch" doc:"how long a finished file is looked at again, at growing intervals, in case its writer goes on"`
+	Watch      time.Duration `yaml:"watch" doc:"how long a finished file is looked at again, ever more rarely"`
 	OpenFiles  int           `yaml:"open_files" doc:"files that are held open while they are written, at most"`
 }
 

@@ -16,7 +16,7 @@ import (
 // scanSpacing bounds what listings may cost: the wait before one is at least so many times what the last one took.
 const scanSpacing = 10
 
-// wakeSpacing is the least wait before a listing that a notification asks for.
+// wakeSpacing is the least wait between two listings.
 const wakeSpacing = 5 * time.Millisecond
 
 // reader hands out the files of the directory to one route.
@@ -65,7 +65,7 @@ func newReader(s *source, o penstock.OpenOptions) *reader {
 			if id, err := fileid.Parse(m.Part.ID); err == nil {
 				r.known[id.Key()] = append(r.known[id.Key()], id)
 			} else {
-				s.log.Warn("the checkpoint has a partition that is no file of this source; it is left alone", "partition", m.Part.ID, "error", err)
+				s.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition", m.Part.ID, "error", err)
 			}
 		}
 	}
@@ -100,7 +100,7 @@ func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
 		wait := r.untilScan(now)
 		if len(b.Spans) > 0 {
 			left := begun + r.o.Linger - now
-			if left <= 0 {
+			if left <= 0 || r.o.Once { // what is there now was listed: waiting would bring nothing
 				r.filler.Complete(b)
 				return nil
 			}
@@ -144,11 +144,24 @@ func (r *reader) untilScan(now time.Duration) time.Duration {
 	if r.scans == 0 {
 		return 0
 	}
-	at := r.scanned + max(r.idleFor, scanSpacing*r.took)
+	at := r.scanned + max(r.idleFor, scanSpacing*r.took, wakeSpacing)
 	if r.due > 0 {
 		at = min(at, max(r.due, r.scanned+r.minSpacing()))
 	}
+	if r.o.Once && r.allSealed() {
+		at = min(at, r.scanned+r.minSpacing()) // the last listing, which ends the run
+	}
 	return at - now
+}
+
+// allSealed says whether every file that is known has been read to its end.
+func (r *reader) allSealed() bool {
+	for _, f := range r.byKey {
+		if !f.sealed {
+			return false
+		}
+	}
+	return true
 }
 
 func (r *reader) minSpacing() time.Duration { return max(wakeSpacing, 2*r.took) }
@@ -190,12 +203,9 @@ func (r *reader) list() {
 	r.idleFor, r.idle, _ = policy.Next(r.idle, nil)
 }
 
-// Commit implements penstock.Reader. What was renamed before is now made durable.
+// Commit implements penstock.Reader.
 func (r *reader) Commit(ctx context.Context, marks []penstock.Mark) error {
 	r.note(marks)
-	if err := r.s.sync(0); err != nil {
-		r.s.log.Warn("the directory could not be synced; after a power loss a finished file may have its old name again", "error", err)
-	}
 	return nil
 }
 

@@ -188,7 +188,7 @@ func (r *reader) enqueue(now time.Duration) {
 		}
 	}
 	for _, f := range r.after {
-		if !f.sealed && r.ready(f, now) {
+		if r.ready(f, now) {
 			todo = append(todo, f)
 		}
 	}
@@ -220,10 +220,10 @@ func (r *reader) ready(f *file, now time.Duration) bool {
 		return true
 	}
 	r.dueAt(at)
-	if f.info.Size-f.cursor.Next >= r.target {
+	if f.info.Size-max(f.cursor.Next, f.drained) >= r.target {
 		return true
 	}
-	if f.entry == nil && f.info.Size < fileid.MaxHead || f.info.Size <= f.cursor.Next && !f.changed() {
+	if f.entry == nil && f.info.Size < fileid.MaxHead || f.info.Size <= f.drained && !f.changed() {
 		return false
 	}
 	if wait := f.unread + r.s.o.Settle; f.unread > 0 && wait > now {
@@ -264,7 +264,7 @@ func (r *reader) ended() (bool, error) {
 		return true, io.EOF
 	}
 	slices.SortFunc(failed, func(a, b *file) int { return cmp.Compare(a.name, b.name) })
-	return true, fmt.Errorf("spool_dir %q: %d files could not be read, the first is %q: %w; mend that and run again",
+	return true, fmt.Errorf("%q: %d files could not be read, the first is %q: %w; mend that and run again",
 		r.s.o.Path, len(failed), failed[0].name, failed[0].failed)
 }
 

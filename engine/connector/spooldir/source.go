@@ -35,6 +35,9 @@ type source struct {
 	// finishing serialises Finish, and is held from the change of a file's name until the readers have been told. It is taken before mu.
 	finishing sync.Mutex
 
+	// syncing is held while the directory is synced or closed. It is taken before mu.
+	syncing sync.Mutex
+
 	mu      sync.Mutex // guards what follows; files are touched while it is held only when the directory is opened or closed
 	users   int        // open readers and running calls of Finish
 	dir     vfs.Dir
@@ -46,7 +49,6 @@ type source struct {
 	byID    map[string]*entry
 	byKey   map[fileid.Key]*entry // the one that was made last
 	unsync  bool                  // names were changed since the last sync
-	synced  time.Duration
 }
 
 // entry is a file that has an id.
@@ -107,9 +109,9 @@ func (s *source) acquire() (err error) {
 	}
 	dir, err := s.h.FS().OpenDir(s.o.Path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("spool_dir %q: the directory does not exist; make it, or correct path: %w", s.o.Path, err)
+		return fmt.Errorf("%q: the directory does not exist; make it, or correct path: %w", s.o.Path, err)
 	} else if err != nil {
-		return fmt.Errorf("spool_dir %q: open the directory: %w", s.o.Path, err)
+		return fmt.Errorf("%q: open the directory: %w", s.o.Path, err)
 	}
 	s.dir = dir
 	defer func() {
@@ -119,9 +121,10 @@ func (s *source) acquire() (err error) {
 	}()
 	if s.lock, err = dir.Lock(lockName, fmt.Sprintf("penstock, process %d", os.Getpid())); err != nil {
 		if errors.Is(err, vfs.ErrLocked) {
-			return fmt.Errorf("spool_dir %q: another instance reads it and holds %s; stop it, or give each one a directory: %w", s.o.Path, lockName, err)
+			return fmt.Errorf("%q: another instance reads it and holds %s; stop it, or give each one a directory: %w",
+				s.o.Path, lockName, err)
 		}
-		return fmt.Errorf("spool_dir %q: take the lock %s (the directory has to be writable): %w", s.o.Path, lockName, err)
+		return fmt.Errorf("%q: take the lock %s (the directory has to be writable): %w", s.o.Path, lockName, err)
 	}
 	if s.o.Finished == finishedMove {
 		if err := s.openMoved(); err != nil {
@@ -138,31 +141,41 @@ func (s *source) acquire() (err error) {
 
 func (s *source) openMoved() (err error) {
 	if s.moved, err = s.h.FS().MakeDir(s.o.MoveTo, 0o700); err != nil {
-		return fmt.Errorf("spool_dir %q: open move_to: %w", s.o.Path, err)
+		return fmt.Errorf("%q: open move_to: %w", s.o.Path, err)
 	}
 	here, err := s.dir.Stat(".")
 	if err != nil {
-		return fmt.Errorf("spool_dir %q: %w", s.o.Path, err)
+		return fmt.Errorf("%q: %w", s.o.Path, err)
 	}
 	there, err := s.moved.Stat(".")
 	if err != nil {
-		return fmt.Errorf("spool_dir %q: move_to: %w", s.o.Path, err)
+		return fmt.Errorf("%q: move_to: %w", s.o.Path, err)
 	}
 	if here.Dev != there.Dev {
-		return fmt.Errorf("spool_dir %q: move_to %q is on another file system, where a file cannot be moved at once; choose a directory beside path", s.o.Path, s.o.MoveTo)
+		return fmt.Errorf("%q: move_to %q is on another file system, where a file cannot be moved at once; "+
+			"choose a directory beside path", s.o.Path, s.o.MoveTo)
 	}
 	if here.Ino == there.Ino && here.Ino != 0 {
-		return fmt.Errorf("spool_dir %q: move_to %q is the same directory", s.o.Path, s.o.MoveTo)
+		return fmt.Errorf("%q: move_to %q is the same directory", s.o.Path, s.o.MoveTo)
 	}
 	return nil
 }
 
-// done gives back what acquire took; the last user closes the directory and gives up the lock.
+// done gives back what acquire took; the last user syncs and closes the directory and gives up the lock.
 func (s *source) done() error {
-	err := s.sync(0)
+	s.mu.Lock()
+	if s.users > 1 {
+		s.users--
+		s.mu.Unlock()
+		return nil
+	}
+	s.mu.Unlock()
+	err := s.sync()
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.users--; s.users > 0 {
+	if s.users--; s.users > 0 { // somebody came meanwhile
 		return err
 	}
 	if s.stop != nil {

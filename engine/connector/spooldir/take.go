@@ -44,7 +44,7 @@ func (r *reader) take(b *penstock.Batch, f *file) (stay bool) {
 	if res == lines.Full {
 		return true
 	}
-	f.unread = 0
+	f.unread, f.drained = 0, f.info.Size
 	if quiet {
 		r.seal(f)
 	} else {
@@ -65,22 +65,30 @@ func (r *reader) sealLost(b *penstock.Batch, f *file) (stay bool) {
 	return false
 }
 
+// lookSpacing is how long a stat of a file's handle is good for, far from its end.
+const lookSpacing = 5 * time.Millisecond
+
 // look opens f, if need be, and stats it by its handle. false: not now.
 func (r *reader) look(f *file) bool {
 	if f.handle == nil && !r.openFile(f) {
 		return false
+	}
+	now := r.s.now()
+	if now-f.looked < lookSpacing && f.info.Size-f.cursor.Next > 2*r.target {
+		return true // its end is far off: who reads a large file need not stat it for each batch
 	}
 	info, err := f.handle.Stat()
 	if err != nil {
 		r.fail(f, err)
 		return false
 	}
+	f.looked = now
 	if !sameFile(info, f.info) {
 		r.closeFile(f) // the name was given to another file since the listing
 		r.soon()
 		return false
 	}
-	f.saw(info, r.s.now())
+	f.saw(info, now)
 	r.uses++
 	f.used = r.uses
 	return true
@@ -168,7 +176,7 @@ func (r *reader) identify(f *file) bool {
 	f.entry = r.s.identify(r, seen, f.name)
 	m, known := r.resume(f.entry.text)
 	if high := highest(m); known && high > f.info.Size {
-		r.s.log.Warn("a file is shorter than what was read of it in an earlier run; it is read anew, what was not read of the old one is gone",
+		r.s.log.Warn("a file is shorter than what was read of it in an earlier run; "+anew,
 			"file", f.name, "size", f.info.Size, "read", high)
 		r.s.h.Count("files_replaced", 1)
 		r.s.kill(f.entry)
@@ -210,14 +218,17 @@ func highest(m penstock.Mark) int64 {
 	return high
 }
 
+// anew says what becomes of a file that is not the one that it was.
+const anew = "it is read anew, what was not read of the old one is gone"
+
 // verify finds out whether what was handed out of f still stands in it. false: it is another file now, or cannot be read.
 func (r *reader) verify(f *file) bool {
 	switch {
 	case f.info.Size < f.cursor.Next:
-		r.replaced(f, "a file became shorter than what was read of it; it is read anew, what was not read of the old one is gone")
+		r.replaced(f, "a file became shorter than what was read of it; "+anew)
 		return false
 	case r.s.isDead(f.entry):
-		r.replaced(f, "a file was rewritten in place; it is read anew, what was not read of the old one is gone")
+		r.replaced(f, "a file was rewritten in place; "+anew)
 		return false
 	case !f.changed():
 		return true
@@ -231,7 +242,7 @@ func (r *reader) verify(f *file) bool {
 		return false
 	}
 	if !same {
-		r.replaced(f, "a file was rewritten in place; it is read anew, what was not read of the old one is gone")
+		r.replaced(f, "a file was rewritten in place; "+anew)
 		return false
 	}
 	if f.sealed && f.info.Size == f.last { // touched
@@ -248,7 +259,7 @@ func (r *reader) verify(f *file) bool {
 // grew notes that more came after a file had been sealed: it goes on as the same partition.
 func (r *reader) grew(f *file) {
 	f.sealed = false
-	r.s.log.Warn("a file has grown after it counted as finished; the rest is delivered, too. A longer settle would have waited for its writer",
+	r.s.log.Warn("a file has grown after it counted as finished; the rest is delivered; a longer settle waits",
 		"file", f.name, "finished_at", f.cursor.Next, "size", f.info.Size)
 	r.s.h.Count("files_grown", 1)
 	r.s.noteGrown(r, f)
@@ -268,7 +279,10 @@ func (r *reader) replaced(f *file, what string) {
 	ghost := &file{name: f.name, entry: f.entry, part: f.part, cursor: lines.Cursor{Next: f.cursor.Next}, lost: true}
 	r.ghosts++
 	now := r.s.now()
-	*f = file{name: f.name, where: f.where, info: f.info, since: now, unread: now, scan: f.scan, handle: f.handle, used: f.used, orphan: f.orphan}
+	*f = file{
+		name: f.name, where: f.where, info: f.info, scan: f.scan, handle: f.handle, used: f.used, orphan: f.orphan,
+		since: now, unread: now,
+	}
 	r.queue = append(r.queue, ghost)
 	r.soon()
 }
@@ -278,7 +292,8 @@ func (r *reader) lose(f *file, why string) {
 	if f.lost {
 		return
 	}
-	r.s.log.Warn("a file is gone before it was read to its end", "file", f.name, "read", f.cursor.Next, "size_seen", f.info.Size, "reason", why)
+	r.s.log.Warn("a file is gone before it was read to its end",
+		"file", f.name, "read", f.cursor.Next, "size_seen", f.info.Size, "reason", why)
 	r.s.h.Count("files_vanished", 1)
 	f.lost, f.sealed = true, false
 	delete(r.byKey, keyOf(f.info))

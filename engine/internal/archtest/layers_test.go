@@ -21,6 +21,7 @@ var layers = []struct {
 	{"flow/dispatch", []string{}},
 	{"flow/ledger", []string{}},
 	{"flow/control", []string{"backoff", "flow/window", "flow/dispatch"}},
+	{"flow/control/controltest", []string{"backoff", "flow/control", "flow/window", "flow/dispatch"}},
 	{"flow", []string{"backoff", "supervise", "flow/control", "flow/window", "flow/dispatch", "flow/ledger"}},
 	{"fileid", []string{}},
 	{"vfs", []string{}},
@@ -46,7 +47,9 @@ var libraries = []string{
 }
 
 // testSupport may be imported by any test.
-var testSupport = []string{"vfs/vfstest", "internal/vectors", "engine/connector/connectortest", "engine/connector/all"}
+var testSupport = []string{
+	"flow/control/controltest", "vfs/vfstest", "internal/vectors", "engine/connector/connectortest", "engine/connector/all",
+}
 
 func row(dir string) (string, []string, bool) {
 	best, imports, found := "", []string(nil), false

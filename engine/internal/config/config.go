@@ -64,7 +64,7 @@ type Batch struct {
 
 // Flow is `flow:`.
 type Flow struct {
-	Window    string        `yaml:"window" enum:"linear,fixed" doc:"what limits the batches in flight to each worker"`
+	Window    string        `yaml:"window" enum:"auto,linear,fixed" doc:"what limits the batches in flight to each worker"`
 	Size      int           `yaml:"size" doc:"of a fixed window, in batches"`
 	Initial   int           `yaml:"initial" doc:"of a window that adapts, in batches"`
 	Max       int           `yaml:"max" doc:"of a window that adapts, in batches"`

@@ -45,7 +45,7 @@ func TestDefaults(t *testing.T) {
 		Sink:  f.Pipelines[0].Routes[0].Sink,
 		Batch: Batch{Bytes: 256 << 10, Records: 5000, Linger: 200 * time.Millisecond},
 		Flow: Flow{
-			Window: "linear", Initial: 1, Max: 1000, Threshold: "auto", Step: "per_round", Dispatch: "least_completion",
+			Window: "auto", Initial: 1, Max: 1000, Threshold: "auto", Step: "per_round", Dispatch: "least_completion",
 			Timeout: "auto", Abandon: time.Minute,
 		},
 		Retry:       Retry{Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second, Jitter: "full"},

@@ -26,7 +26,7 @@ func DefaultRoute(name, state string) Route {
 		Name:  name,
 		Batch: Batch{Bytes: 256 << 10, Records: 5000, Linger: 200 * time.Millisecond},
 		Flow: Flow{
-			Window: "linear", Initial: 1, Max: 1000, Threshold: "auto", Step: "per_round",
+			Window: "auto", Initial: 1, Max: 1000, Threshold: "auto", Step: "per_round",
 			Dispatch: "least_completion", Timeout: "auto", Abandon: 60 * time.Second,
 		},
 		Retry:       Retry{Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second, Jitter: "full"},

@@ -110,7 +110,8 @@ func check(t *testing.T, batches []*penstock.Batch, recs []record, from int64, a
 			recs = recs[1:]
 			got := b.Records[i]
 			if !bytes.Equal(b.Raw(i), want.text) || got.Origin.Num != want.end || (got.State == penstock.Dead) != want.dead {
-				t.Fatalf("record %q at %d, state %v; want %q at %d, dead %v", b.Raw(i), got.Origin.Num, got.State, want.text, want.end, want.dead)
+				t.Fatalf("record %q at %d, state %v; want %q at %d, dead %v",
+					b.Raw(i), got.Origin.Num, got.State, want.text, want.end, want.dead)
 			}
 		}
 	}

@@ -1,0 +1,118 @@
+//penstock:pure
+
+package compat
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// Cenkalti is the ExponentialBackOff of github.com/cenkalti/backoff v7 (v4 and v5 alike): an interval that grows by
+// Multiplier up to Max, and a wait uniform in the interval -Randomization to +Randomization of itself.
+//
+// Quirks: the jitter comes after the cap, so that waits go up to (1+Randomization) Max; an Initial above Max is waited
+// once; a Multiplier below 1 shrinks the interval, and at 0 it starts over; a Randomization above 1 gives negative
+// waits (with Compat; else 0), of which -1 ns reads as Stop in the original. There is no limit of attempts or of time.
+//
+// [CenkaltiDefaults] has the library's settings: 500 ms, x 1.5, +-50 %, 60 s.
+type Cenkalti struct {
+	Initial       time.Duration
+	Max           time.Duration
+	Multiplier    float64
+	Randomization float64
+	Compat        bool
+}
+
+// CenkaltiDefaults is what NewExponentialBackOff returns.
+var CenkaltiDefaults = Cenkalti{500 * time.Millisecond, time.Minute, 1.5, .5, false}
+
+// interval repeats the original's steps, each of which truncates to whole nanoseconds.
+func (p Cenkalti) interval(n uint32) time.Duration {
+	turn := float64(p.Max) / p.Multiplier
+	current := p.Initial
+	for i := range min(n, maxIterations) {
+		next := p.Max
+		if float64(current) < turn || turn != turn {
+			next = time.Duration(amd64Long(float64(float64(current) * p.Multiplier)))
+		}
+		switch next {
+		case 0: // the next call starts over: the sequence repeats every i+1 steps
+			return p.interval(n % (i + 1))
+		case current:
+			return current
+		}
+		current = next
+	}
+	return current
+}
+
+// spread returns the ends of the range that interval is drawn from, the upper one exclusive.
+func (p Cenkalti) spread(interval time.Duration) (low, high float64) {
+	if p.Randomization == 0 {
+		return float64(interval), float64(interval)
+	}
+	delta := float64(p.Randomization * float64(interval))
+	low, high = float64(interval)-delta, float64(interval)+delta
+	return low, low + float64(high-low+1)
+}
+
+func (p Cenkalti) at(interval time.Duration, random float64) time.Duration {
+	if p.Randomization == 0 {
+		return p.cut(interval)
+	}
+	low, high := p.spread(interval)
+	x := low + float64(random*(high-low))
+	if x >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return p.cut(time.Duration(amd64Long(x)))
+}
+
+func (p Cenkalti) cut(d time.Duration) time.Duration {
+	if p.Compat {
+		return d
+	}
+	return max(d, 0)
+}
+
+// Next implements backoff.Policy.
+func (p Cenkalti) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+	random := 0.0
+	if p.Randomization != 0 {
+		random = uniform(src)
+	}
+	d := p.at(p.interval(s.N), random)
+	return d, s.After(d), true
+}
+
+// Bounds implements backoff.Bounder.
+func (p Cenkalti) Bounds(n int) (lowest, mean, highest time.Duration) {
+	interval := p.interval(step(n))
+	if p.Compat && wraps(p.spread(interval)) {
+		return anything()
+	}
+	return ordered(p.at(interval, 0), p.at(interval, .5), p.at(interval, largest))
+}
+
+// largest is the highest float below 1: what a draw can come to at most.
+const largest = 1 - 1.0/(1<<53)
+
+// wraps reports that a range of floats is not all within an int64, so that with Compat its draws may be anything.
+func wraps(low, high float64) bool {
+	return !(low >= math.MinInt64 && high < math.MaxInt64 && high >= math.MinInt64 && low < math.MaxInt64)
+}
+
+// anything is the bounds of draws that wrap.
+func anything() (lowest, mean, highest time.Duration) { return math.MinInt64, 0, math.MaxInt64 }
+
+// ordered puts three waits in order, for ranges that a negative setting has turned round.
+func ordered(a, b, c time.Duration) (lowest, mean, highest time.Duration) {
+	lowest, highest = min(a, c), max(a, c)
+	return lowest, min(max(b, lowest), highest), highest
+}
+
+// Validate implements backoff.Validator: the original takes everything.
+func (p Cenkalti) Validate() error { return nil }

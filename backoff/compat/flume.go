@@ -1,0 +1,213 @@
+//penstock:pure
+
+package compat
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// Flume is the wait of Apache Flume 1.11's SpoolDirectorySource when its channel is full or throws: 250 ms, doubling,
+// at most Max, and from the start again after a commit (begin with a new State then). It never gives up.
+//
+// Quirks: Max is not applied to the first wait, so a Max of 100 ms waits 250 ms once; with Off the source spins. The
+// doubling is of an int of milliseconds: with a Max near 2^31 it wraps to -100663296 ms, a hot loop (Compat only).
+type Flume struct {
+	Max    time.Duration // maxBackoff; 0 means 4 s
+	Off    bool          // backoff = false: wait 0
+	Compat bool
+}
+
+func (p Flume) wait(n uint32) time.Duration {
+	limit := p.Max
+	if limit == 0 {
+		limit = 4 * time.Second
+	}
+	switch {
+	case p.Off:
+		return 0
+	case n == 0:
+		return 250 * time.Millisecond
+	case !p.Compat:
+		return min(time.Duration(doubled(int64(250*time.Millisecond), n)), max(limit, 0))
+	}
+	b, top := int32(250), int32(min(limit.Milliseconds(), math.MaxInt32))
+	for range min(n, maxIterations) {
+		next := min(b<<1, top)
+		if next == b {
+			break
+		}
+		b = next
+	}
+	return millis(int64(b))
+}
+
+// Next implements backoff.Policy.
+func (p Flume) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
+	d := p.wait(s.N)
+	return d, s.After(d), true
+}
+
+// Bounds implements backoff.Bounder.
+func (p Flume) Bounds(n int) (lowest, mean, highest time.Duration) {
+	d := p.wait(step(n))
+	return d, d, d
+}
+
+// Validate implements backoff.Validator: the original takes everything.
+func (p Flume) Validate() error { return nil }
+
+// FlumePenalty is how long Flume's FailoverSinkProcessor leaves a failed sink alone: 1 s * 2^f after f failures in a
+// row, f from 1, at most Max.
+//
+// Quirk: the arithmetic is that of an int of milliseconds (Compat only): from the 22nd failure on the penalty is
+// negative or 0, so that the sink is tried without pause, and from the 32nd on it starts over at 1 s.
+type FlumePenalty struct {
+	Max    time.Duration // maxpenalty; 0 means 30 s
+	Compat bool
+}
+
+func (p FlumePenalty) wait(n uint32) time.Duration {
+	limit := p.Max
+	if limit == 0 {
+		limit = 30 * time.Second
+	}
+	f := uint64(n) + 1
+	if !p.Compat {
+		return min(time.Duration(doubled(int64(time.Second), uint32(min(f, 63)))), max(limit, 0))
+	}
+	penalty := int32(1) << (f & 31) * 1000
+	return min(millis(int64(penalty)), limit)
+}
+
+// Next implements backoff.Policy.
+func (p FlumePenalty) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
+	d := p.wait(s.N)
+	return d, s.After(d), true
+}
+
+// Bounds implements backoff.Bounder.
+func (p FlumePenalty) Bounds(n int) (lowest, mean, highest time.Duration) {
+	d := p.wait(step(n))
+	return d, d, d
+}
+
+// Validate implements backoff.Validator: the original takes everything.
+func (p FlumePenalty) Validate() error { return nil }
+
+// FlumeOrder is the penalty of Flume's OrderSelector (load-balancing sinks with backoff): 1 s * 2^f, at most Max, with f
+// counting failures up to 16. f starts over when the failure before is at least an hour and its penalty ago.
+type FlumeOrder struct {
+	Max time.Duration // maxTimeOut; 0 means 30 s
+}
+
+func (p FlumeOrder) penalty(f uint32) time.Duration {
+	limit := p.Max
+	if limit == 0 {
+		limit = 30 * time.Second
+	}
+	return min(time.Second<<f, max(limit, 0))
+}
+
+// Failed returns the penalty after a failure that came gap after the one before; the gap of the first does not matter.
+// The state keeps f in Step.
+func (p FlumeOrder) Failed(s backoff.State, gap time.Duration) (time.Duration, backoff.State) {
+	f := min(s.Step, 16)
+	if s.N > 0 && gap < p.penalty(f)+time.Hour {
+		f = min(f+1, 16)
+	} else {
+		f = 1
+	}
+	d := p.penalty(f)
+	s = s.After(d)
+	s.Step = f
+	return d, s
+}
+
+// Next implements backoff.Policy: as Failed with a gap as long as the penalty before.
+func (p FlumeOrder) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
+	s.Step = min(s.N, 16)
+	d, s := p.Failed(s, 0)
+	return d, s, true
+}
+
+// Bounds implements backoff.Bounder, for failures without a gap.
+func (p FlumeOrder) Bounds(n int) (lowest, mean, highest time.Duration) {
+	d := p.penalty(min(step(n), 15) + 1)
+	return d, d, d
+}
+
+// Validate implements backoff.Validator: the original takes everything.
+func (p FlumeOrder) Validate() error { return nil }
+
+// FlumeOutcome is how one turn of a Flume runner ended.
+type FlumeOutcome uint8
+
+// The outcomes of a turn.
+const (
+	FlumeReady             FlumeOutcome = iota // READY: work was done
+	FlumeBackoff                               // BACKOFF: nothing to do
+	FlumeDeliveryException                     // EventDeliveryException
+	FlumeException                             // any other exception
+)
+
+// FlumeRunner is the wait between turns of Flume's PollableSourceRunner, or with Sink of its SinkRunner: the number of
+// BACKOFFs in a row times Increment, at most Max.
+//
+// Quirk: of a source an EventDeliveryException waits 0, a hot loop; of a sink every exception waits Max. Neither counts.
+type FlumeRunner struct {
+	Increment time.Duration // 0 means 1 s
+	Max       time.Duration // 0 means 5 s
+	Sink      bool
+}
+
+func (p FlumeRunner) settings() (increment, limit time.Duration) {
+	increment, limit = p.Increment, p.Max
+	if increment == 0 {
+		increment = time.Second
+	}
+	if limit == 0 {
+		limit = 5 * time.Second
+	}
+	return max(increment, 0), max(limit, 0)
+}
+
+// Turn returns the wait after a turn. The state keeps the number of BACKOFFs in a row in Step.
+func (p FlumeRunner) Turn(s backoff.State, o FlumeOutcome) (time.Duration, backoff.State) {
+	increment, limit := p.settings()
+	count, d := s.Step, time.Duration(0)
+	switch {
+	case o == FlumeReady:
+		count = 0
+	case o == FlumeBackoff:
+		if count < math.MaxUint32 {
+			count++
+		}
+		d = min(time.Duration(times(int64(increment), int64(count))), limit)
+	case o == FlumeException || p.Sink:
+		d = limit
+	}
+	s = s.After(d)
+	s.Step = count
+	return d, s
+}
+
+// Next implements backoff.Policy: a BACKOFF each time.
+func (p FlumeRunner) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
+	s.Step = s.N
+	d, s := p.Turn(s, FlumeBackoff)
+	return d, s, true
+}
+
+// Bounds implements backoff.Bounder, for a BACKOFF each time.
+func (p FlumeRunner) Bounds(n int) (lowest, mean, highest time.Duration) {
+	increment, limit := p.settings()
+	d := min(time.Duration(times(int64(increment), int64(step(n))+1)), limit)
+	return d, d, d
+}
+
+// Validate implements backoff.Validator: the original takes everything.
+func (p FlumeRunner) Validate() error { return nil }

@@ -1,0 +1,185 @@
+//penstock:pure
+
+package compat
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// HadoopFailover is failoverOnNetworkException: on a failure of the network it goes over to another server, after a
+// delay of its own, within a limit of failovers and one of retries; what is no such failure it hands to Fallback.
+//
+// Quirks: the first failover waits 0 and the second 2 Delay on average; the delay is cut to MaxDelay before the jitter,
+// so that it goes up to 1.5 MaxDelay; the shift wraps at 64 and the product before (Compat only). MaxRetries counts
+// retries less failovers. A remote AccessControlException is no refusal, but a matter for Fallback.
+type HadoopFailover struct {
+	Fallback       Hadoop // nil means HadoopTryOnce
+	MaxFailovers   int
+	MaxRetries     int   // 0 is what the short constructors of the original set
+	DelayMillis    int64 // milliseconds: an int64 of them may be beyond a Duration
+	MaxDelayMillis int64 // milliseconds
+	Compat         bool
+}
+
+func (p HadoopFailover) fallback() Hadoop {
+	if p.Fallback == nil {
+		return HadoopTryOnce()
+	}
+	return p.Fallback
+}
+
+// sleep is getFailoverOrRetrySleepTime.
+func (p HadoopFailover) sleep(times int, u float64) time.Duration {
+	if times <= 0 {
+		return 0
+	}
+	return millis(hadoopTime(p.DelayMillis, times, p.MaxDelayMillis, p.Compat, u))
+}
+
+// failovers are the classes that mean that the call did not reach a server, or one that does not serve.
+var failovers = []string{
+	"ConnectException", "EOFException", "NoRouteToHostException", "UnknownHostException", "StandbyException",
+	"ConnectTimeoutException",
+}
+
+func (e JavaError) failsOver() bool {
+	for _, class := range failovers {
+		if e.isA(class) {
+			return true
+		}
+	}
+	return e.Remote == "StandbyException" || e.Remote == "ObserverRetryOnActiveException"
+}
+
+// Decide implements Hadoop.
+func (p HadoopFailover) Decide(f HadoopFailure, src rand.Source) HadoopDecision {
+	e := f.Err
+	switch {
+	case f.Failovers >= p.MaxFailovers:
+		return HadoopDecision{Reason: fmt.Sprintf("failovers (%d) exceeded maximum allowed (%d)", f.Failovers, p.MaxFailovers)}
+	case f.Retries-f.Failovers > p.MaxRetries:
+		return HadoopDecision{Reason: fmt.Sprintf("retries (%d) exceeded maximum allowed (%d)", f.Retries, p.MaxRetries)}
+	case e.anyIsA("SaslException"):
+		return HadoopDecision{Reason: "SASL failure"}
+	case e.failsOver():
+		return HadoopDecision{Action: HadoopFailOver, Delay: p.sleep(f.Failovers, uniform(src))}
+	case e.isA("RetriableException") || e.Remote == "RetriableException":
+		return HadoopDecision{Action: HadoopRetry, Delay: p.sleep(f.Retries, uniform(src))}
+	case e.isA("InvalidToken"):
+		return HadoopDecision{Reason: "Invalid or Cancelled Token"}
+	case e.anyIsA("AccessControlException"):
+		return HadoopDecision{Reason: "Access denied"}
+	case e.isA("IOException") && !e.isA("RemoteException"):
+		if f.Idempotent {
+			return HadoopDecision{Action: HadoopFailOver, Delay: p.sleep(f.Retries, uniform(src))}
+		}
+		return HadoopDecision{Reason: "the invoked method is not idempotent, and unable to determine whether it was invoked"}
+	}
+	return p.fallback().Decide(f, src)
+}
+
+// Next implements backoff.Policy for a server that cannot be reached: every wait is a failover.
+func (p HadoopFailover) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+	k := attemptOf(s.N) - 1
+	f := HadoopFailure{Err: JavaError{Class: "ConnectException"}, Retries: k, Failovers: k, Idempotent: true}
+	d := p.Decide(f, src)
+	if d.Action == HadoopFail || p.Validate() != nil {
+		return 0, s, false
+	}
+	return d.Delay, s.After(d.Delay), true
+}
+
+// Bounds implements backoff.Bounder, for failovers.
+func (p HadoopFailover) Bounds(n int) (lowest, mean, highest time.Duration) {
+	k := attemptOf(step(n)) - 1
+	if k >= p.MaxFailovers || p.MaxRetries < 0 {
+		return 0, 0, 0
+	}
+	at := func(u float64) time.Duration { return p.sleep(k, u) }
+	return ordered(at(0), middle(at), at(largest))
+}
+
+// Validate implements backoff.Validator: the original takes everything but a broken fallback.
+func (p HadoopFailover) Validate() error { return p.fallback().Validate() }
+
+// HadoopByClass chooses a policy by the class of the exception: see its constructors.
+type HadoopByClass struct {
+	choose   func(JavaError) string // the class to look up; "": the default
+	fallback Hadoop
+	policies map[string]Hadoop
+}
+
+// HadoopByException looks up the class of the exception.
+//
+// Quirk: only that very class, no subclass and no cause; a RemoteException is one whatever it carries.
+func HadoopByException(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
+	return HadoopByClass{func(e JavaError) string { return e.Class }, fallback, policies}
+}
+
+// HadoopByRemoteException looks up the class that a RemoteException carries; every other exception takes the default.
+func HadoopByRemoteException(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
+	return HadoopByClass{func(e JavaError) string { return e.Remote }, fallback, policies}
+}
+
+// HadoopOtherThanRemoteAndSASL looks up the class of an exception that is no RemoteException and has no SaslException
+// among its causes; those take the default.
+func HadoopOtherThanRemoteAndSASL(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
+	return HadoopByClass{func(e JavaError) string {
+		if e.isA("RemoteException") || e.anyIsA("SaslException") {
+			return ""
+		}
+		return e.Class
+	}, fallback, policies}
+}
+
+func (p HadoopByClass) policy(e JavaError) Hadoop {
+	if p.choose != nil {
+		if class := p.choose(e); class != "" {
+			if chosen, ok := p.policies[class]; ok && chosen != nil {
+				return chosen
+			}
+		}
+	}
+	if p.fallback == nil {
+		return HadoopTryOnce()
+	}
+	return p.fallback
+}
+
+// Decide implements Hadoop.
+func (p HadoopByClass) Decide(f HadoopFailure, src rand.Source) HadoopDecision {
+	return p.policy(f.Err).Decide(f, src)
+}
+
+// Next implements backoff.Policy for an IOException of an idempotent call.
+func (p HadoopByClass) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+	return p.policy(JavaError{Class: "IOException"}).Next(s, src)
+}
+
+// Bounds implements backoff.Bounder for an IOException.
+func (p HadoopByClass) Bounds(n int) (lowest, mean, highest time.Duration) {
+	return p.policy(JavaError{Class: "IOException"}).Bounds(n)
+}
+
+// Validate implements backoff.Validator: the first fault of the policies.
+func (p HadoopByClass) Validate() error {
+	if err := p.policy(JavaError{}).Validate(); err != nil {
+		return err
+	}
+	for _, class := range slices.Sorted(maps.Keys(p.policies)) {
+		policy := p.policies[class]
+		if policy == nil {
+			continue
+		}
+		if err := policy.Validate(); err != nil {
+			return fmt.Errorf("policy of %s: %w", class, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+//penstock:pure
+
+package compat
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// HadoopPair is one stretch of HadoopMultipleLinearRandom.
+type HadoopPair struct {
+	Retries int
+	Sleep   time.Duration // whole milliseconds
+}
+
+// HadoopLinear is MultipleLinearRandomRetry: see [HadoopMultipleLinearRandom].
+type HadoopLinear struct{ pairs *[]HadoopPair }
+
+// HadoopMultipleLinearRandom retries with the sleep of each pair in turn, rounded to milliseconds after a draw of U[0.5,
+// 1.5) of it.
+//
+// Quirk: the first pair serves one retry more than it says, so "10000,6,60000,10" gives 7 retries of 10 s and 10 of
+// 60 s.
+func HadoopMultipleLinearRandom(pairs ...HadoopPair) HadoopLinear {
+	own := slices.Clone(pairs)
+	return HadoopLinear{&own}
+}
+
+// ParseHadoopMultipleLinearRandom reads "sleep1,retries1,sleep2,retries2,...", sleeps in milliseconds; nil: the text is
+// not of that form, for which the original logs and returns null. Spaces around numbers, a plus sign and commas at the
+// end are taken; 0, negative and odd counts of numbers are not.
+func ParseHadoopMultipleLinearRandom(text string) *HadoopLinear {
+	elements := strings.Split(text, ",")
+	if text != "" { // Java's split leaves out what is empty at the end, unless the whole is
+		for len(elements) > 0 && elements[len(elements)-1] == "" {
+			elements = elements[:len(elements)-1]
+		}
+	}
+	if len(elements) == 0 || len(elements)%2 != 0 {
+		return nil
+	}
+	var pairs []HadoopPair
+	for i := 0; i < len(elements); i += 2 {
+		sleep, retries := positiveInt(elements[i]), positiveInt(elements[i+1])
+		if sleep < 0 || retries < 0 {
+			return nil
+		}
+		pairs = append(pairs, HadoopPair{int(retries), millis(sleep)})
+	}
+	p := HadoopMultipleLinearRandom(pairs...)
+	return &p
+}
+
+// positiveInt is Integer.parseInt of the trimmed text; -1 where that fails or gives 0 or less.
+func positiveInt(text string) int64 {
+	n, err := strconv.ParseInt(strings.TrimFunc(text, func(r rune) bool { return r <= ' ' }), 10, 32)
+	if err != nil || n <= 0 {
+		return -1
+	}
+	return n
+}
+
+// Pairs returns the pairs.
+func (p HadoopLinear) Pairs() []HadoopPair {
+	if p.pairs == nil {
+		return nil
+	}
+	return slices.Clone(*p.pairs)
+}
+
+// pair is the original's search: what a pair serves is more than it says for the first.
+func (p HadoopLinear) pair(retries int64) (HadoopPair, bool) {
+	if p.pairs == nil {
+		return HadoopPair{}, false
+	}
+	for _, pair := range *p.pairs {
+		if retries <= int64(pair.Retries) {
+			return pair, true
+		}
+		retries -= int64(pair.Retries)
+	}
+	return HadoopPair{}, false
+}
+
+// String is the original's: MultipleLinearRandomRetry[6x10000ms, 10x60000ms].
+func (p HadoopLinear) String() string { return "MultipleLinearRandomRetry" + p.list() }
+
+func (p HadoopLinear) list() string {
+	var texts []string
+	for _, pair := range p.Pairs() {
+		texts = append(texts, fmt.Sprintf("%dx%dms", pair.Retries, pair.Sleep.Milliseconds()))
+	}
+	return "[" + strings.Join(texts, ", ") + "]"
+}
+
+func (p HadoopLinear) wait(pair HadoopPair, u float64) time.Duration {
+	return millis(javaLong(math.Floor(float64(float64(pair.Sleep.Milliseconds())*float64(u+.5)) + .5)))
+}
+
+// Decide implements Hadoop.
+func (p HadoopLinear) Decide(f HadoopFailure, src rand.Source) HadoopDecision {
+	pair, ok := p.pair(int64(f.Retries))
+	if !ok {
+		return HadoopDecision{Reason: "Retry all pairs in MultipleLinearRandomRetry: " + p.list()}
+	}
+	return HadoopDecision{Action: HadoopRetry, Delay: p.wait(pair, uniform(src))}
+}
+
+// Next implements backoff.Policy.
+func (p HadoopLinear) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+	pair, ok := p.pair(int64(s.N))
+	if !ok || p.Validate() != nil {
+		return 0, s, false
+	}
+	d := p.wait(pair, uniform(src))
+	return d, s.After(d), true
+}
+
+// Bounds implements backoff.Bounder.
+func (p HadoopLinear) Bounds(n int) (lowest, mean, highest time.Duration) {
+	pair, ok := p.pair(int64(step(n)))
+	if !ok || p.Validate() != nil {
+		return 0, 0, 0
+	}
+	at := func(u float64) time.Duration { return p.wait(pair, u) }
+	return ordered(at(0), middle(at), at(largest))
+}
+
+// Validate implements backoff.Validator: the original's error, and what its parser would not have let pass.
+func (p HadoopLinear) Validate() error {
+	if p.pairs == nil || len(*p.pairs) == 0 {
+		//lint:ignore ST1005 the original's text
+		return errors.New("pairs must be neither null nor empty.")
+	}
+	for _, pair := range *p.pairs {
+		if pair.Retries < 0 {
+			return fmt.Errorf("numRetries = %d < 0", pair.Retries)
+		}
+		if pair.Sleep < 0 {
+			return fmt.Errorf("sleepMillis = %d < 0", pair.Sleep.Milliseconds())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+//penstock:pure
+
+package compat
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// KubernetesWait is wait.Backoff of k8s.io/apimachinery v0.37, one wait a Step: Duration * Factor^n for as long as
+// there are Steps, then the same wait for ever.
+//
+// Quirks: the jitter, U[0, 1) * Jitter of the wait, comes on top of Cap; a Duration above Cap is waited once; where the
+// interval reaches Cap, Steps falls to 0, which ends ExponentialBackoff early (Loop). Without a Cap it overflows to the
+// lowest int64, a hot loop (Compat only).
+type KubernetesWait struct {
+	Duration time.Duration
+	Factor   float64 // 0 means 1
+	Jitter   float64 // 0 means none
+	Steps    int
+	Cap      time.Duration // 0 means none
+	Compat   bool
+}
+
+// interval returns the wait of step n before jitter, and the steps that are left after it.
+func (p KubernetesWait) interval(n uint32) (d time.Duration, left int) {
+	d, left = p.Duration, p.Steps
+	for i := uint32(0); left > 0; i++ {
+		wait := d
+		left--
+		if p.Factor != 0 {
+			x := float64(float64(d) * p.Factor)
+			if d = time.Duration(amd64Long(x)); !p.Compat {
+				d = time.Duration(javaLong(x))
+			}
+			if p.Cap > 0 && d > p.Cap {
+				d, left = p.Cap, 0
+			}
+		}
+		if i == n {
+			return wait, left
+		}
+		if d == wait || i > maxIterations { // it stays: count the rest down at once
+			return d, max(left-int(min(n-i, math.MaxInt32)), 0)
+		}
+	}
+	return d, 0
+}
+
+// Next implements backoff.Policy: Step, which never ends.
+func (p KubernetesWait) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+	d, _ := p.interval(s.N)
+	if p.Jitter > 0 {
+		d = jitter(d, p.Jitter, uniform(src), p.Compat)
+	}
+	d = p.cut(d)
+	return d, s.After(d), true
+}
+
+func (p KubernetesWait) cut(d time.Duration) time.Duration {
+	if p.Compat {
+		return d
+	}
+	return max(d, 0)
+}
+
+// Bounds implements backoff.Bounder.
+func (p KubernetesWait) Bounds(n int) (lowest, mean, highest time.Duration) {
+	d, _ := p.interval(step(n))
+	if p.Jitter <= 0 {
+		d = p.cut(d)
+		return d, d, d
+	}
+	if p.Compat && wraps(float64(d), float64(d)+p.Jitter*float64(d)) {
+		return anything()
+	}
+	at := func(u float64) time.Duration { return p.cut(jitter(d, p.Jitter, u, p.Compat)) }
+	return ordered(at(0), at(.5), at(largest))
+}
+
+// Validate implements backoff.Validator: the original takes everything.
+func (p KubernetesWait) Validate() error { return nil }
+
+// Loop is what ExponentialBackoff waits between the calls of its condition: it ends with Steps, and early where the
+// interval reaches the cap, because the original then counts no steps any more.
+func (p KubernetesWait) Loop() KubernetesLoop { return KubernetesLoop{p} }
+
+// KubernetesLoop is ExponentialBackoff of apimachinery: see [KubernetesWait.Loop].
+//
+// Quirk: where it ends by the cap, the original waits once more after its last call (Wasted).
+type KubernetesLoop struct{ wait KubernetesWait }
+
+// Next implements backoff.Policy.
+func (p KubernetesLoop) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+	if _, left := p.wait.interval(s.N); left < 1 {
+		return 0, s, false
+	}
+	return p.wait.Next(s, src)
+}
+
+// Wasted returns what the original waits after its last call, without jitter: 0 unless the cap has ended the loop.
+func (p KubernetesLoop) Wasted() time.Duration {
+	for n := range uint32(min(max(p.wait.Steps, 0), maxIterations)) {
+		d, left := p.wait.interval(n)
+		if left < 1 && int64(n)+1 < int64(p.wait.Steps) {
+			return p.wait.cut(d)
+		}
+		if left < 1 {
+			break
+		}
+	}
+	return 0
+}
+
+// Bounds implements backoff.Bounder.
+func (p KubernetesLoop) Bounds(n int) (lowest, mean, highest time.Duration) {
+	if _, left := p.wait.interval(step(n)); left < 1 {
+		return 0, 0, 0
+	}
+	return p.wait.Bounds(n)
+}
+
+// Validate implements backoff.Validator: the original takes everything.
+func (p KubernetesLoop) Validate() error { return nil }
+
+// KubernetesJitter is wait.Jitter: Duration plus U[0, 1) * MaxFactor of it.
+//
+// Quirk: a MaxFactor of 0 or less means 1, not none.
+type KubernetesJitter struct {
+	Duration  time.Duration
+	MaxFactor float64
+	Compat    bool // an overflow wraps, as on amd64
+}
+
+// jitter is wait.Jitter with the draw given.
+func jitter(d time.Duration, factor, random float64, compat bool) time.Duration {
+	if factor <= 0 {
+		factor = 1
+	}
+	x := float64(float64(random*factor) * float64(d))
+	if compat {
+		return d + time.Duration(amd64Long(x))
+	}
+	return plus(d, time.Duration(javaLong(x)))
+}
+
+// Next implements backoff.Policy.
+func (p KubernetesJitter) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+	d := p.at(uniform(src))
+	return d, s.After(d), true
+}
+
+func (p KubernetesJitter) at(u float64) time.Duration {
+	d := jitter(p.Duration, p.MaxFactor, u, p.Compat)
+	if p.Compat {
+		return d
+	}
+	return max(d, 0)
+}
+
+// Bounds implements backoff.Bounder.
+func (p KubernetesJitter) Bounds(int) (lowest, mean, highest time.Duration) {
+	if d := float64(p.Duration); p.Compat && wraps(d, d+max(p.MaxFactor, 1)*d) {
+		return anything()
+	}
+	return ordered(p.at(0), p.at(.5), p.at(largest))
+}
+
+// Validate implements backoff.Validator: the original takes everything.
+func (p KubernetesJitter) Validate() error { return nil }

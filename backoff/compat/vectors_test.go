@@ -1,0 +1,167 @@
+package compat
+
+import (
+	"maps"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/internal/vectors"
+)
+
+func at(n int) backoff.State { return backoff.State{N: uint32(n)} }
+
+// handlers are what each policy's cases are compared with; every file of handlers adds its own.
+type handlers = map[string]func(*testing.T, vectors.Case)
+
+func TestVectors(t *testing.T) {
+	all := handlers{}
+	for _, some := range []handlers{
+		awsVectors, cenkaltiVectors, curatorVectors, flumeVectors, grpcVectors, hadoopVectors, akkaVectors, jodisVectors,
+		jpilloraVectors, kubernetesVectors, pekkoVectors, resilience4jVectors, sethvargoVectors,
+	} {
+		maps.Copy(all, some)
+	}
+	vectors.Run(t, vectors.Compat, all)
+}
+
+// policy is the handler of a policy that is a backoff.Policy and nothing more.
+func policy[P backoff.Policy](read func(t *testing.T, p vectors.Object) P) func(*testing.T, vectors.Case) {
+	return func(t *testing.T, c vectors.Case) { vectors.Check(t, c, vectors.Policy(read(t, c.Params), at)) }
+}
+
+var cenkaltiVectors = handlers{"cenkalti": policy(func(t *testing.T, p vectors.Object) Cenkalti {
+	return Cenkalti{
+		Initial: p.Duration(t, "initial_ns"), Max: p.Duration(t, "max_ns"),
+		Multiplier: p.Float(t, "multiplier"), Randomization: p.Float(t, "randomization"), Compat: true,
+	}
+})}
+
+var pekkoVectors = handlers{"pekko": policy(func(t *testing.T, p vectors.Object) Pekko {
+	return Pekko{Min: p.Duration(t, "min_ns"), Max: p.Duration(t, "max_ns"), RandomFactor: p.Float(t, "random_factor"), Compat: true}
+})}
+
+var grpcVectors = handlers{"grpc.connection": policy(func(t *testing.T, p vectors.Object) GRPC {
+	return GRPC{
+		Base: p.Duration(t, "base_ns"), Multiplier: p.Float(t, "multiplier"), Jitter: p.Float(t, "jitter"),
+		Max: p.Duration(t, "max_ns"), Compat: true,
+	}
+})}
+
+var awsVectors = handlers{
+	"aws.legacy": func(t *testing.T, c vectors.Case) {
+		p := AWS{Max: c.Params.Duration(t, "max_ns")}
+		s := vectors.Policy(p, at)
+		s.Walk, s.Bounds = nil, nil // the library may be asked for its attempt 0, which is step -1
+		s.At = func(n int, src vectors.Rand) (time.Duration, bool) { return p.Delay(n+c.ArgOffset, uniform(src)), true }
+		vectors.Check(t, c, s)
+	},
+	"aws.2026": policy(func(t *testing.T, p vectors.Object) AWS2026 {
+		return AWS2026{Base: p.Duration(t, "base_ns"), Max: p.Duration(t, "max_ns"), Throttled: p.Bool(t, "throttled")}
+	}),
+}
+
+var resilience4jVectors = func() handlers {
+	check := func(random bool, initial string) func(*testing.T, vectors.Case) {
+		return func(t *testing.T, c vectors.Case) {
+			p := Resilience4j{
+				Initial: c.Params.Duration(t, initial), Multiplier: 1, Random: random,
+				Randomization: c.Params.Float(t, "randomization"),
+				Capped:        c.Params.Has("max_ns"), Max: c.Params.Duration(t, "max_ns"),
+			}
+			if c.Params.Has("multiplier") {
+				p.Multiplier = c.Params.Float(t, "multiplier")
+			}
+			s := vectors.Policy(p, at)
+			s.At = func(n int, src vectors.Rand) (time.Duration, bool) {
+				d, err := p.Delay(n+c.ArgOffset, uniform(src))
+				return d, err == nil
+			}
+			if c.FirstN < 0 {
+				_, s.Err = p.Delay(c.FirstN+c.ArgOffset, 0)
+			}
+			vectors.Check(t, c, s)
+		}
+	}
+	return handlers{
+		"resilience4j.exponential":        check(false, "initial_ns"),
+		"resilience4j.fixed":              check(false, "interval_ns"),
+		"resilience4j.exponential_random": check(true, "initial_ns"),
+		"resilience4j.randomized":         check(true, "interval_ns"),
+	}
+}()
+
+var akkaVectors = handlers{"akka": func(t *testing.T, c vectors.Case) {
+	p := Akka{
+		Slot: c.Params.Duration(t, "slot_ns"), Ceiling: c.Params.Int(t, "ceiling"), StayAtCeiling: c.Params.Bool(t, "stay_at_ceiling"),
+	}
+	vectors.Check(t, c, vectors.Policy(p, at))
+	for _, step := range c.Steps {
+		if len(step.State.Keys()) == 0 {
+			continue
+		}
+		want := AkkaState{
+			Retries: uint64(step.State.Int(t, "retries")), TotalRetries: uint64(step.State.Int(t, "total_retries")),
+			Resets: uint64(step.State.Int(t, "resets")), Started: step.State.Bool(t, "started"),
+		}
+		if got := p.Counters(uint32(step.N)); got != want {
+			t.Errorf("n = %d: counters %+v, want %+v", step.N, got, want)
+		}
+	}
+}}
+
+var jodisVectors = handlers{"jodis": func(t *testing.T, c vectors.Case) {
+	p := Jodis{
+		Base: c.Params.Duration(t, "base_ns"), MaxSleep: c.Params.Duration(t, "max_sleep_ns"),
+		MaxElapsed: c.Params.Duration(t, "max_elapsed_ns"),
+	}
+	if c.Kind != "decision" {
+		vectors.Check(t, c, vectors.Policy(p, at))
+		return
+	}
+	for _, d := range c.Decisions {
+		n, elapsed := d.Input.Int(t, "n"), d.Input.Duration(t, "elapsed_ns")
+		want := d.Output.Text(t, "action") == "retry"
+		checkDelay(t, d, func(src vectors.Rand) (time.Duration, bool) { return p.Decide(uint32(n), elapsed, src) }, want)
+		if sleeps := d.Output.Int(t, "sleeps"); (sleeps == 1) != want {
+			t.Errorf("%s: %d sleeps with a retry %v", d.Input, sleeps, want)
+		}
+	}
+}}
+
+// checkDelay compares a decision's delay: exactly, or as draws within the extremes that the library was seen to give.
+func checkDelay(t *testing.T, d vectors.Decision, decide func(src vectors.Rand) (time.Duration, bool), want bool) {
+	t.Helper()
+	src := vectors.Source(vectors.Case{Name: d.Input.String()}, 0)
+	low, high := time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
+	for range 3000 {
+		delay, retry := decide(src)
+		if retry != want {
+			t.Errorf("%s: goes on %v, want %v", d.Input, retry, want)
+			return
+		}
+		low, high = min(low, delay), max(high, delay)
+	}
+	lowest, highest := d.Output.Duration(t, "delay_ns"), d.Output.Duration(t, "delay_ns")
+	random := d.Output.Has("min_ns")
+	if random {
+		lowest, highest = d.Output.Duration(t, "min_ns"), d.Output.Duration(t, "max_ns")
+	}
+	if !want && !random {
+		return
+	}
+	// The extremes of two samples of 3000 lie within 1 % of the range of each other but for once in 10^13.
+	slack := 0.0
+	if random && d.Output.Int(t, "samples") > 0 {
+		slack = (float64(highest)-float64(lowest))*0.01 + 1
+	}
+	if math.Abs(float64(low)-float64(lowest)) > slack || math.Abs(float64(high)-float64(highest)) > slack {
+		t.Errorf("%s: delays %d to %d ns, want %d to %d within %.0f", d.Input, low, high, lowest, highest, slack)
+	}
+}
+
+func unknown(t *testing.T, what string, value any) {
+	t.Helper()
+	t.Fatalf("%s %v is not known", what, value)
+}

@@ -1,0 +1,208 @@
+//penstock:pure
+
+package backoff
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Parse reads a policy from text: a name, and keys with values. The keys are those of the engine's `retry:`.
+//
+//	fixed delay=1s
+//	random max=1s
+//	linear base=1s increment=1s max=30s
+//	exponential base=250ms factor=2 max=30s jitter=full
+//	polynomial base=40ms degree=2 max=30s jitter=full
+//	fibonacci unit=10ms max=1m
+//	table delays=15s,15s,30s,3m
+//	pattern points=0:1s,5:5s
+//	slotted slot=51.2us max_exponent=10 attempts=16
+//	decorrelated base=1s max=30s
+//	decorrelated_v2 base=1s max=30s
+//	recommended latency=100ms max=30s
+//
+// factor and degree may be left out and are 2 then; max left out or none means no cap (recommended: left out, latency is
+// 100ms and max 30s); max_exponent is 10 and attempts of slotted 16. jitter is none, full, equal, proportional or additive, the last
+// two with a width (width=0.2 is 20 %); random, slotted and the decorrelated ones have no jitter but their own. attempts=5 ends
+// any policy, the first call included. Policies are put together as in Go:
+//
+//	first_now(SPEC)    then(SPEC; 3; SPEC)    max(SPEC; SPEC)    sum(SPEC; SPEC)    limit(SPEC; 5)
+//
+// An error names the part that is wrong: an unknown policy or key, a key given twice, a value that is negative, too
+// large or no number, a max below the first wait. What String returns reads back as the same policy.
+func Parse(spec string) (Policy, error) {
+	p, err := parse(strings.TrimSpace(spec), 0)
+	if err != nil {
+		return nil, fmt.Errorf("backoff %q: %w", spec, err)
+	}
+	return p, nil
+}
+
+// maxNesting is how deep policies may stand inside each other in a text.
+const maxNesting = 16
+
+func parse(spec string, depth int) (Policy, error) {
+	if depth > maxNesting {
+		return nil, fmt.Errorf("policies stand more than %d deep inside each other", maxNesting)
+	}
+	if name, rest, ok := strings.Cut(spec, "("); ok && !strings.ContainsAny(name, " =;") {
+		return parseCombination(name, rest, depth)
+	}
+	words := strings.Fields(spec)
+	if len(words) == 0 {
+		return nil, errors.New("no policy: want one of " + names())
+	}
+	read, ok := readers[words[0]]
+	if !ok {
+		return nil, fmt.Errorf("unknown policy %q: want one of %s", words[0], names())
+	}
+	k := &keys{policy: words[0], values: map[string]string{}}
+	for _, word := range words[1:] {
+		key, value, ok := strings.Cut(word, "=")
+		if !ok {
+			return nil, fmt.Errorf("%q: want key=value", word)
+		}
+		if _, twice := k.values[key]; twice {
+			return nil, fmt.Errorf("%s is given twice", key)
+		}
+		k.values[key] = value
+	}
+	p := read(k)
+	if attempts, ok := k.number("attempts", 1); ok {
+		p = Limit(p, attempts)
+	}
+	if err := k.finish(words[1:]); err != nil {
+		return nil, err
+	}
+	return p, Validate(p)
+}
+
+// readers make the policies that have a name of their own.
+var readers = map[string]func(*keys) Policy{
+	"fixed":  func(k *keys) Policy { return k.jitter(Fixed(k.must("delay"))) },
+	"random": func(k *keys) Policy { return Random(k.must("max")) },
+	"linear": func(k *keys) Policy { return k.jitter(Linear(k.must("base"), k.must("increment"), k.cap(0))) },
+	"exponential": func(k *keys) Policy {
+		return k.jitter(Exponential(k.must("base"), k.float("factor", 2), k.cap(0)))
+	},
+	"polynomial": func(k *keys) Policy {
+		return k.jitter(Polynomial(k.must("base"), k.float("degree", 2), k.cap(0)))
+	},
+	"fibonacci":       func(k *keys) Policy { return k.jitter(Fibonacci(k.must("unit"), k.cap(0))) },
+	"table":           func(k *keys) Policy { return k.jitter(Table(k.delays()...)) },
+	"pattern":         func(k *keys) Policy { return k.jitter(Pattern(k.points()...)) },
+	"slotted":         readSlotted,
+	"decorrelated":    func(k *keys) Policy { return Decorrelated(k.must("base"), k.cap(0)) },
+	"decorrelated_v2": func(k *keys) Policy { return DecorrelatedV2(k.must("base"), k.cap(0)) },
+	"recommended": func(k *keys) Policy {
+		latency, ok := k.duration("latency")
+		if !ok {
+			latency = 100 * time.Millisecond
+		}
+		return k.jitter(Recommended(latency, k.cap(30*time.Second)))
+	},
+}
+
+func readSlotted(k *keys) Policy {
+	exponent, ok := k.number("max_exponent", 0)
+	if !ok {
+		exponent = 10
+	}
+	attempts, ok := k.number("attempts", 0)
+	if !ok {
+		attempts = 16
+	}
+	delete(k.values, "attempts") // it is slotted's own, not the limit of any policy
+	if exponent > 63 {
+		k.fail(fmt.Errorf("max_exponent %d: want 63 or less", exponent))
+	}
+	return Slotted(k.must("slot"), exponent, attempts)
+}
+
+func names() string {
+	var list []string
+	for name := range readers {
+		list = append(list, name)
+	}
+	slices.Sort(list)
+	return strings.Join(append(list, "first_now(...)", "limit(...)", "max(...)", "sum(...)", "then(...)"), ", ")
+}
+
+func parseCombination(name, rest string, depth int) (Policy, error) {
+	inside, ok := strings.CutSuffix(rest, ")")
+	if !ok {
+		return nil, fmt.Errorf("%s( has no ) at its end", name)
+	}
+	parts, err := split(inside)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	want := map[string]int{"first_now": 1, "limit": 2, "then": 3, "max": -1, "sum": -1}[name]
+	if want == 0 {
+		return nil, fmt.Errorf("unknown policy %q: want one of %s", name, names())
+	}
+	if want > 0 && len(parts) != want {
+		return nil, fmt.Errorf("%s has %d parts between semicolons, want %d", name, len(parts), want)
+	}
+	var ps []Policy
+	count := 0
+	for i, part := range parts {
+		if i == 1 && want > 1 {
+			if count, err = parseCount(part); err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			continue
+		}
+		p, err := parse(part, depth+1)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		ps = append(ps, p)
+	}
+	p := map[string]func() Policy{
+		"first_now": func() Policy { return FirstNow(ps[0]) },
+		"limit":     func() Policy { return Limit(ps[0], count) },
+		"then":      func() Policy { return Then(ps[0], count, ps[1]) },
+		"max":       func() Policy { return Max(ps...) },
+		"sum":       func() Policy { return Sum(ps...) },
+	}[name]()
+	return p, Validate(p)
+}
+
+func parseCount(text string) (int, error) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("count %q: want a whole number from 0 to %d", text, 1<<31-1)
+	}
+	return int(n), nil
+}
+
+// split cuts at the semicolons that are in no inner parentheses.
+func split(text string) ([]string, error) {
+	var parts []string
+	depth, from := 0, 0
+	for i := range len(text) {
+		switch text[i] {
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth < 0 {
+				return nil, errors.New("a ) without its (")
+			}
+		case ';':
+			if depth == 0 {
+				parts = append(parts, strings.TrimSpace(text[from:i]))
+				from = i + 1
+			}
+		}
+	}
+	if depth != 0 {
+		return nil, errors.New("a ( without its )")
+	}
+	return append(parts, strings.TrimSpace(text[from:])), nil
+}

@@ -1,0 +1,160 @@
+package spooldir_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// faulty runs a test in fake time over a file system that fails when it is told to.
+func faulty(t *testing.T, change func(*spooldir.Options), run func(t *testing.T, m *vfstest.Mem, w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		m := vfstest.New()
+		m.SetClock(time.Now)
+		if _, err := m.MakeDir("/spool", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		run(t, m, newWorld(t, "/spool", m, change))
+	})
+}
+
+func plant(t *testing.T, m *vfstest.Mem, name, text string) {
+	t.Helper()
+	if err := m.WriteFile(name, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A file that cannot be opened, or not be read: reported once, tried again, the others go on.
+func TestUnreadable(t *testing.T) {
+	for _, op := range []vfstest.Op{vfstest.OpOpen, vfstest.OpRead} {
+		faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *world) {
+			plant(t, m, "/spool/a.log", "a\n")
+			plant(t, m, "/spool/b.log", "b\n")
+			m.Fail(vfstest.Fault{Op: op, Path: "a.log", Lasting: true, Err: syscall.EIO})
+			w.open(false)
+			defer w.close()
+			w.pump(20 * time.Second)
+			w.want("b.log: b\n")
+			if n := strings.Count(w.host.logged(), "a file cannot be read"); n != 1 || w.host.counted("files_unreadable") != 1 {
+				t.Errorf("%s fails: it was logged %d times, want once", op, n)
+			}
+			if struck := m.Heal(); struck < 3 || struck > 10 {
+				t.Errorf("%s fails: tried %d times in 20 s, want 3 to 10", op, struck)
+			}
+			w.pump(35 * time.Second)
+			w.want("b.log: b\n", "a.log: a\n")
+			if !strings.Contains(w.host.logged(), "a file can be read again") {
+				t.Error("the log does not say that the file can be read again")
+			}
+		})
+	}
+}
+
+// Finite work that could not be done does not end as if it had been.
+func TestOnceWithUnreadable(t *testing.T) {
+	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *world) {
+		plant(t, m, "/spool/a.log", "a\n")
+		plant(t, m, "/spool/b.log", "b\n")
+		m.Fail(vfstest.Fault{Op: vfstest.OpOpen, Path: "a.log", Lasting: true, Err: syscall.EACCES})
+		err := w.once()
+		if !errors.Is(err, syscall.EACCES) || !strings.Contains(err.Error(), `1 files could not be read, the first is "a.log"`) {
+			t.Errorf("once: %v", err)
+		}
+		w.want("b.log: b\n")
+	})
+}
+
+// The rename is refused (Flume dies): what is delivered stays delivered, the file is finished later.
+func TestRenameRefused(t *testing.T) {
+	for _, finished := range []string{"rename", "delete"} {
+		faulty(t, func(o *spooldir.Options) { o.Finished = finished }, func(t *testing.T, m *vfstest.Mem, w *world) {
+			op := map[string]vfstest.Op{"rename": vfstest.OpRename, "delete": vfstest.OpRemove}[finished]
+			plant(t, m, "/spool/a.log", "a\n")
+			m.Fail(vfstest.Fault{Op: op, Lasting: true, Err: syscall.EACCES})
+			w.open(false)
+			defer w.close()
+			w.pump(5 * time.Second)
+			plant(t, m, "/spool/b.log", "b\n")
+			w.pump(5 * time.Second)
+			w.want("a.log: a\n", "b.log: b\n")
+			if len(w.refused) == 0 || !errors.Is(w.refused[0], syscall.EACCES) || len(w.pending) != 2 {
+				t.Fatalf("Finish: %v, %d files wait", w.refused, len(w.pending))
+			}
+			m.Heal()
+			w.pump(time.Second)
+			if len(w.pending) != 0 {
+				t.Errorf("%d files still wait: %v", len(w.pending), w.refused[len(w.refused)-1])
+			}
+		})
+	}
+}
+
+// The directory cannot be listed for a while.
+func TestListingFails(t *testing.T) {
+	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *world) {
+		w.open(false)
+		defer w.close()
+		m.Fail(vfstest.Fault{Op: vfstest.OpList, Lasting: true, Err: syscall.EIO})
+		w.pump(5 * time.Second)
+		plant(t, m, "/spool/a.log", "a\n")
+		if n := strings.Count(w.host.logged(), "cannot be listed"); n != 1 {
+			t.Errorf("it was logged %d times, want once", n)
+		}
+		m.Heal()
+		w.pump(5 * time.Second)
+		w.want("a.log: a\n")
+	})
+}
+
+// After a power loss at any moment, over any of the renames and deletions: nothing is lost, nothing comes twice that was settled.
+func TestPowerLoss(t *testing.T) {
+	for _, finished := range []string{"rename", "delete"} {
+		synctest.Test(t, func(t *testing.T) {
+			m := vfstest.New()
+			m.SetClock(time.Now)
+			dir, err := m.MakeDir("/spool", 0o755)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"a.log", "b.log", "c.log"} {
+				plant(t, m, "/spool/"+name, name+"\n")
+			}
+			if err := dir.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			change := func(o *spooldir.Options) { o.Finished = finished }
+			var first *world
+			crashes := 0
+			for crash := range vfstest.CrashesFrom(t, 1, m, func(m *vfstest.Mem) {
+				first = newWorld(t, "/spool", m, change)
+				first.limits = penstock.Limits{Bytes: 1}
+				if err := first.once(); err != nil {
+					t.Error(err)
+				}
+			}) {
+				crashes++
+				again := newWorld(t, "/spool", crash.FS, change)
+				again.store = first.store.clone()
+				if err := again.once(); err != nil {
+					t.Fatalf("%v: %v", crash, err)
+				}
+				if got := again.texts(); !slices.Equal(got, []string{"a.log: a.log\n", "b.log: b.log\n", "c.log: c.log\n"}) {
+					t.Fatalf("%v: delivered %q", crash, got)
+				}
+			}
+			if crashes < 6 {
+				t.Errorf("%s: only %d crashes were tried", finished, crashes)
+			}
+		})
+	}
+}

@@ -1,0 +1,196 @@
+package spooldir_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// dataFiles are the real logs.
+func dataFiles(t testing.TB) []string {
+	t.Helper()
+	dir := os.Getenv("PENSTOCK_DATA")
+	if dir == "" {
+		t.Skip("PENSTOCK_DATA does not name the folder of real logs")
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*.log"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no logs in %s: %v", dir, err)
+	}
+	return names
+}
+
+// spoolData puts the real logs into a directory and returns what of each has to be delivered, by name.
+func spoolData(t testing.TB) (dir string, want map[string][]byte) {
+	t.Helper()
+	dir, want = t.TempDir(), make(map[string][]byte)
+	for _, name := range dataFiles(t) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, dir, filepath.Base(name), string(text))
+		if !bytes.HasSuffix(text, []byte("\n")) {
+			text = append(text, '\n')
+		}
+		want[filepath.Base(name)] = text
+	}
+	return dir, want
+}
+
+var someLimits = []penstock.Limits{{Bytes: 1 << 10}, {Bytes: 64 << 10}, {}, {Records: 7}, {Bytes: 1 << 20, Records: 1000}}
+
+// Each real log comes out byte for byte, whatever the size of the batches.
+func TestRealLogs(t *testing.T) {
+	dir, want := spoolData(t)
+	for _, limits := range someLimits {
+		w := newWorld(t, dir, vfs.OS(), func(o *spooldir.Options) { o.Finished = "keep" })
+		w.limits = limits
+		records := 0
+		w.onBatch = func(b *penstock.Batch) { records += b.Origins }
+		if err := w.once(); err != nil {
+			t.Fatal(err)
+		}
+		lines := 0
+		for id, data := range w.store.data {
+			name := w.store.marks[id].Part.Name
+			if !bytes.Equal(data, want[name]) {
+				t.Errorf("limits %+v: %s: %d bytes came out, want %d, the same", limits, name, len(data), len(want[name]))
+			}
+			lines += bytes.Count(want[name], []byte("\n"))
+		}
+		if len(w.store.data) != len(want) || records != lines {
+			t.Errorf("limits %+v: %d files and %d records, want %d and %d", limits, len(w.store.data), records, len(want), lines)
+		}
+	}
+}
+
+// covered is one batch of a run.
+type covered struct {
+	spans []penstock.Span
+	text  []string // what each span holds
+}
+
+// readAll reads to io.EOF from marks on.
+func readAll(t *testing.T, h *host, dir string, limits penstock.Limits, marks map[string]penstock.Mark) (out []covered) {
+	t.Helper()
+	src := h.source(options(dir, func(o *spooldir.Options) { o.Finished = "keep" }))
+	s := newStore()
+	s.marks = marks
+	r, err := src.Open(t.Context(), s.options(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		b := penstock.NewBatch(limits)
+		err := r.Read(t.Context(), b)
+		if err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+		c, at := covered{spans: b.Spans}, 0
+		for _, s := range b.Spans {
+			c.text = append(c.text, string(b.Data[at:at+s.Bytes]))
+			at += s.Bytes
+		}
+		if out = append(out, c); err == io.EOF {
+			return out
+		}
+	}
+}
+
+// Killed after any batch, with any of the batches before it settled: every line comes exactly once more or was settled, and every
+// batch of one file ends where a batch of the first run ended.
+func TestResumeAnywhere(t *testing.T) {
+	dir, _ := spoolData(t)
+	const seed = 20261121
+	rng := rand.New(rand.NewPCG(seed, 0))
+	h := newHost(t, vfs.OS())
+	for _, limits := range []penstock.Limits{{Bytes: 16 << 10}, {Records: 300}, {Bytes: 100 << 10, Records: 500}} {
+		first := readAll(t, h, dir, limits, nil)
+		whole, ends := make(map[string]string), make(map[string]bool)
+		for _, c := range first {
+			for i, s := range c.spans {
+				whole[s.Part.ID] += c.text[i]
+				ends[fmt.Sprint(s.Part.ID, s.To.Num)] = true
+			}
+		}
+		for round := range 12 {
+			kill := rng.IntN(len(first) + 1)
+			marks, settled := make(map[string]penstock.Mark), make(map[string]map[int64]string)
+			for _, c := range first[:kill] {
+				keep := rng.IntN(3) > 0
+				for i, s := range c.spans {
+					settleSpan(marks, s, keep)
+					if settled[s.Part.ID] == nil {
+						settled[s.Part.ID] = make(map[int64]string)
+					}
+					if keep {
+						settled[s.Part.ID][s.From.Num] = c.text[i]
+					}
+				}
+			}
+			where := fmt.Sprintf("seed %d, limits %+v, round %d, killed after %d of %d batches", seed, limits, round, kill, len(first))
+			for _, c := range readAll(t, h, dir, limits, marks) {
+				for i, s := range c.spans {
+					if !ends[fmt.Sprint(s.Part.ID, s.To.Num)] {
+						t.Fatalf("%s: a batch of %s ends at %d, where none of the first run did", where, s.Part.Name, s.To.Num)
+					}
+					if s.From == s.To {
+						continue
+					}
+					if settled[s.Part.ID] == nil {
+						settled[s.Part.ID] = make(map[int64]string)
+					}
+					if _, twice := settled[s.Part.ID][s.From.Num]; twice {
+						t.Fatalf("%s: %s from %d on came twice", where, s.Part.Name, s.From.Num)
+					}
+					settled[s.Part.ID][s.From.Num] = c.text[i]
+				}
+			}
+			for id, want := range whole {
+				if got := inOrder(settled[id]); got != want {
+					t.Fatalf("%s: %d bytes of a file came out, want %d, the same", where, len(got), len(want))
+				}
+			}
+		}
+	}
+}
+
+// settleSpan enters a span into the marks: as settled, or only as opened.
+func settleSpan(marks map[string]penstock.Mark, s penstock.Span, keep bool) {
+	m := marks[s.Part.ID]
+	m.Part = *s.Part
+	switch {
+	case !keep || s.From == s.To:
+	case m.Watermark == s.From && len(m.Above) == 0:
+		m.Watermark = s.To
+	case len(m.Above) > 0 && m.Above[len(m.Above)-1].To == s.From:
+		m.Above[len(m.Above)-1].To = s.To
+	default:
+		m.Above = append(m.Above, s.Range)
+	}
+	marks[s.Part.ID] = m
+}
+
+func inOrder(pieces map[int64]string) string {
+	var at []int64
+	for k := range pieces {
+		at = append(at, k)
+	}
+	slices.Sort(at)
+	var b bytes.Buffer
+	for _, k := range at {
+		b.WriteString(pieces[k])
+	}
+	return b.String()
+}

@@ -1,0 +1,295 @@
+package spooldir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// host is a penstock.Host that runs nothing, so that it works within a synctest bubble, where a watcher would stop time.
+type host struct {
+	fs  vfs.FS
+	log *slog.Logger
+
+	mu     sync.Mutex
+	counts map[string]int64
+	lines  strings.Builder // of the log, from Info on
+}
+
+func newHost(t testing.TB, files vfs.FS) *host {
+	h := &host{fs: files, counts: make(map[string]int64)}
+	h.log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), h), nil))
+	return h
+}
+
+func (h *host) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lines.Write(p)
+}
+
+func (h *host) logged() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lines.String()
+}
+
+func (h *host) Log() *slog.Logger                          { return h.log }
+func (h *host) FS() vfs.FS                                 { return h.fs }
+func (h *host) Go(string, func(context.Context) error)     {}
+func (h *host) Count(name string, n int64)                 { h.mu.Lock(); defer h.mu.Unlock(); h.counts[name] += n }
+func (h *host) counted(name string) int64                  { h.mu.Lock(); defer h.mu.Unlock(); return h.counts[name] }
+func (h *host) source(o *spooldir.Options) penstock.Source { return must(newSource(h, o)) }
+
+func newSource(h penstock.Host, o *spooldir.Options) (penstock.Source, error) {
+	s, err := spooldir.Source().New(o, h)
+	if err != nil {
+		return nil, err
+	}
+	return s.(penstock.Source), nil
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// store is what the checkpoint of a route would hold. It settles in read order.
+type store struct {
+	marks map[string]penstock.Mark
+	names map[string][]string // of each partition, as they were told
+	data  map[string][]byte   // what was delivered of each
+	order []string            // partitions by their first bytes
+}
+
+func newStore() *store {
+	return &store{marks: make(map[string]penstock.Mark), names: make(map[string][]string), data: make(map[string][]byte)}
+}
+
+// clone is what is left of it after a crash.
+func (s *store) clone() *store {
+	c := &store{marks: maps.Clone(s.marks), names: maps.Clone(s.names), data: make(map[string][]byte), order: slices.Clone(s.order)}
+	for id, data := range s.data {
+		c.data[id] = slices.Clone(data)
+	}
+	return c
+}
+
+func (s *store) options(once bool) penstock.OpenOptions {
+	marks := maps.Clone(s.marks)
+	return penstock.OpenOptions{
+		Route: "main", Once: once,
+		Resume: func(id string) (penstock.Mark, bool) { m, ok := marks[id]; return m, ok },
+		Known:  maps.Values(marks),
+	}
+}
+
+// world is one route over one directory: a reader, and an engine that settles whatever comes at once.
+type world struct {
+	t       testing.TB
+	dir     string
+	host    *host
+	src     penstock.Source
+	reader  penstock.Reader
+	store   *store
+	limits  penstock.Limits
+	finish  bool                          // call Finish for what is sealed
+	pending map[string]penstock.Partition // sealed, not finished yet
+	refused []error                       // what Finish has returned
+	dead    []string                      // reasons of dead letters
+	batches []string                      // what each batch covers
+	onBatch func(b *penstock.Batch)
+}
+
+func newWorld(t testing.TB, dir string, files vfs.FS, change func(*spooldir.Options)) *world {
+	w := &world{
+		t: t, dir: dir, host: newHost(t, files), store: newStore(), finish: true, pending: make(map[string]penstock.Partition),
+	}
+	w.src = w.host.source(options(dir, change))
+	return w
+}
+
+func (w *world) open(once bool) *world {
+	w.t.Helper()
+	r, err := w.src.Open(w.t.Context(), w.store.options(once))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.reader = r
+	return w
+}
+
+func (w *world) close() {
+	w.t.Helper()
+	if err := w.reader.Close(); err != nil {
+		w.t.Errorf("Close: %v", err)
+	}
+}
+
+var errEnough = errors.New("enough")
+
+// pump reads, settles, commits and finishes for d.
+func (w *world) pump(d time.Duration) {
+	w.t.Helper()
+	for end := time.Now().Add(d); ; {
+		left := time.Until(end)
+		ctx, cancel := context.WithTimeoutCause(w.t.Context(), min(left, 250*time.Millisecond), errEnough)
+		err := w.step(ctx)
+		cancel()
+		w.finishAll()
+		if err == io.EOF || time.Until(end) <= 0 {
+			return
+		}
+		if err != nil && !errors.Is(err, errEnough) {
+			w.t.Fatalf("Read: %v", err)
+		}
+	}
+}
+
+// once reads to io.EOF.
+func (w *world) once() error {
+	w.t.Helper()
+	w.open(true)
+	defer w.close()
+	for {
+		err := w.step(w.t.Context())
+		w.finishAll()
+		if err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// step reads one batch and settles it.
+func (w *world) step(ctx context.Context) error {
+	b := penstock.NewBatch(w.limits)
+	err := w.reader.Read(ctx, b)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if err == nil && len(b.Spans) == 0 {
+		w.t.Fatal("Read returned nil and nothing")
+	}
+	if w.onBatch != nil {
+		w.onBatch(b)
+	}
+	w.settle(b)
+	return err
+}
+
+func (w *world) settle(b *penstock.Batch) {
+	w.t.Helper()
+	at := 0
+	for _, s := range b.Spans {
+		m := w.store.marks[s.Part.ID]
+		if m.Watermark != s.From {
+			w.t.Fatalf("span %+v of %s follows %v", s.Range, s.Part.Name, m.Watermark)
+		}
+		if m.Part.Name != s.Part.Name {
+			w.store.names[s.Part.ID] = append(w.store.names[s.Part.ID], s.Part.Name)
+		}
+		if _, ok := w.store.data[s.Part.ID]; !ok {
+			w.store.order = append(w.store.order, s.Part.ID)
+		}
+		w.store.data[s.Part.ID] = append(w.store.data[s.Part.ID], b.Data[at:at+s.Bytes]...)
+		at += s.Bytes
+		if m.Finished && s.From != s.To {
+			m.Finished = false
+		}
+		m.Part, m.Watermark = *s.Part, s.To
+		w.store.marks[s.Part.ID] = m
+		if s.Last {
+			w.pending[s.Part.ID] = *s.Part
+		}
+	}
+	if at != len(b.Data) {
+		w.t.Fatalf("spans count %d bytes of %d", at, len(b.Data))
+	}
+	for i := range b.Records {
+		if b.Records[i].State == penstock.Dead {
+			w.dead = append(w.dead, b.Reason(i).Error())
+		}
+	}
+	w.batches = append(w.batches, string(b.AppendSpans(nil)))
+	var marks []penstock.Mark
+	for _, s := range b.Spans {
+		marks = append(marks, w.store.marks[s.Part.ID])
+	}
+	if err := w.reader.Commit(w.t.Context(), marks); err != nil {
+		w.t.Errorf("Commit: %v", err)
+	}
+}
+
+func (w *world) finishAll() {
+	if !w.finish {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.pending)) {
+		if err := w.src.(penstock.Finisher).Finish(w.t.Context(), w.pending[id]); err != nil {
+			w.refused = append(w.refused, err)
+			continue
+		}
+		delete(w.pending, id)
+		m := w.store.marks[id]
+		m.Finished = true
+		w.store.marks[id] = m
+	}
+}
+
+// texts are what was delivered of each partition, in the order in which they began, under the last name of each.
+func (w *world) texts() []string {
+	var out []string
+	for _, id := range w.store.order {
+		out = append(out, fmt.Sprintf("%s: %s", w.store.marks[id].Part.Name, w.store.data[id]))
+	}
+	return out
+}
+
+func (w *world) want(want ...string) {
+	w.t.Helper()
+	if got := w.texts(); !slices.Equal(got, want) {
+		w.t.Errorf("delivered %q\nwant %q", got, want)
+	}
+}
+
+// ls are the names in the directory, without the lock.
+func (w *world) ls() []string {
+	w.t.Helper()
+	var out []string
+	err := filepath.WalkDir(w.dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && d.Name() != ".penstock.lock" {
+			rel, _ := filepath.Rel(w.dir, path)
+			out = append(out, rel)
+		}
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return out
+}
+
+func (w *world) wantFiles(want ...string) {
+	w.t.Helper()
+	if got := w.ls(); !slices.Equal(got, want) {
+		w.t.Errorf("the directory holds %q, want %q", got, want)
+	}
+}
