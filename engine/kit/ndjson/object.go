@@ -79,8 +79,8 @@ func appendText(dst, data []byte, off, n int) []byte {
 	if cap(dst)-at < n+2*word {
 		dst = slices.Grow(dst, n+2*word)
 	}
+	dst = append(dst, '"')
 	to := dst[at+1 : at+n+2*word]
-	dst[:at+1][at] = '"'
 	for i := 0; i < n; i += word {
 		w := binary.LittleEndian.Uint64(from[i:])
 		binary.LittleEndian.PutUint64(to[i:], w)
