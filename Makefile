@@ -42,7 +42,7 @@ slim: ## The root module requires nothing.
 	@test "$$(GOWORK=off go list -m all | wc -l)" = 1
 
 .PHONY: crash
-crash: ## kill -9 of the real program, 200 times (KILLS=n): nothing lost, the file exact, HTTP repeats within the printed bound.
+crash: ## kill -9 of the real program, 200 times (KILLS=n) and as often for SQL: nothing lost, file and tables exact, HTTP repeats within the bound.
 	cd engine && PENSTOCK_KILLS=$${KILLS:-200} go test -count=1 -timeout 60m -v -run TestKill ./internal/endtoend
 
 .PHONY: crash-short

@@ -237,7 +237,9 @@ func (s *Sink) enter(ctx context.Context, c *pgx.Conn, spans []penstock.Span, da
 }
 
 // before returns, for each span, where the row ends that was there before; nil: there was none.
-func (s *Sink) before(ctx context.Context, c *pgx.Conn, q spanArrays, spans []penstock.Span, inserted map[key]bool) ([]*penstock.Position, error) {
+func (s *Sink) before(
+	ctx context.Context, c *pgx.Conn, q spanArrays, spans []penstock.Span, inserted map[key]bool,
+) ([]*penstock.Position, error) {
 	ends := make([]*penstock.Position, len(spans))
 	if len(inserted) == len(spans) {
 		return ends, nil

@@ -60,8 +60,8 @@ func statementsFor(name sqltable.Name) statements {
 			WHERE (excluded.num, excluded.key) >= (m.num, m.key)`),
 		foldSpans: r(`DELETE FROM $spans s USING unnest($2::text[], $3::bigint[], $4::bytea[]) u (part, num, key)
 			WHERE s.route = $1 AND s.part = u.part AND (s.to_num, s.to_key) <= (u.num, u.key)`),
-		tableColumns: `SELECT attname, format_type(atttypid, atttypmod), atthasdef OR attidentity <> '' OR attgenerated <> '' FROM pg_attribute
-			WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
+		tableColumns: `SELECT attname, format_type(atttypid, atttypmod), atthasdef OR attidentity <> '' OR attgenerated <> ''
+			FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
 	}
 }
 

@@ -55,7 +55,8 @@ func (s *opened) batch(rows ...[]field) *penstock.Batch {
 	from := s.next
 	for _, row := range rows {
 		s.next++
-		r := penstock.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)), NumFields: uint32(len(row)), Origin: penstock.Position{Num: s.next}}
+		r := penstock.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)), NumFields: uint32(len(row))}
+		r.Origin.Num = s.next
 		for _, f := range row {
 			n, ok := names[f.name]
 			if !ok {
@@ -94,8 +95,10 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 	const seed = 6
 	random := rand.New(rand.NewPCG(seed, 0))
 	numbers := []string{
-		"0", "-0", "0.0", "-0.00", "0.1", "1", "10", "9999", "10000", "10001", "99999999", "0.0001", "0.00001", "1.10", "9223372036854775808",
-		"-9223372036854775809", "1e400", "1E-40", "-1.5e3", "123456789.987654321", "1e0", "00012.50", "12345678901234567890.12345678901234567890",
+		"0", "-0", "0.0", "-0.00", "0.1", "1", "10", "9999", "10000", "10001", "99999999", "0.0001", "0.00001", "1.10",
+		"9223372036854775808",
+		"-9223372036854775809", "1e400", "1E-40", "-1.5e3", "123456789.987654321", "1e0", "00012.50",
+		"12345678901234567890.12345678901234567890",
 	}
 	for range 500 {
 		n := fmt.Sprint(random.IntN(3))
@@ -120,10 +123,12 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 	if err := s.deliver(t, s.batch(rows...)); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.column(t, `SELECT data_type::text FROM information_schema.columns WHERE table_name = 'numbers' AND column_name = 'n' AND table_schema = current_schema()`); got[0] != "numeric" {
+	if got := d.column(t, `SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'numbers'::regclass
+		AND attname = 'n'`); got[0] != "numeric" {
 		t.Errorf("numbers became %v", got)
 	}
-	if wrong := d.column(t, `SELECT text || ' is stored as ' || n::text FROM numbers WHERE n::text <> text::numeric::text`); len(wrong) > 0 {
+	wrong := d.column(t, `SELECT text || ' is stored as ' || n::text FROM numbers WHERE n::text <> text::numeric::text`)
+	if len(wrong) > 0 {
 		t.Errorf("seed %d: %d of %d differ from what the server reads: %v", seed, len(wrong), len(numbers), wrong[:min(5, len(wrong))])
 	}
 	if got := d.column(t, `SELECT count(*)::text FROM numbers`); got[0] != fmt.Sprint(len(numbers)) {
@@ -137,11 +142,13 @@ func TestValuesFindTheirColumn(t *testing.T) {
 	s := open(t, d.options("events"))
 	long := strings.Repeat("n", 64)
 	first := s.batch([]field{
-		{"i", penstock.Number, "1"}, {"b", penstock.Bool, "true"}, {"j", penstock.JSON, `{"z":1.10,"a":[1]}`}, {"t", penstock.Text, "a\tb\\N"},
+		{"i", penstock.Number, "1"}, {"b", penstock.Bool, "true"}, {"j", penstock.JSON, `{"z":1.10,"a":[1]}`},
+		{"t", penstock.Text, "a\tb\\N"},
 		{"null", penstock.Null, ""}, {`q"uo'te`, penstock.Text, "x"}, {long, penstock.Number, "7"}, {"ctid", penstock.Text, "c"},
 	})
 	second := s.batch([]field{
-		{"i", penstock.Number, "9223372036854775808"}, {"b", penstock.Text, "maybe"}, {"j", penstock.Text, `say "x"`}, {"t", penstock.Number, "0.10"},
+		{"i", penstock.Number, "9223372036854775808"}, {"b", penstock.Text, "maybe"}, {"j", penstock.Text, `say "x"`},
+		{"t", penstock.Number, "0.10"},
 		{"null", penstock.JSON, "[1]"}, {"new", penstock.Number, "1.50"}, {"new", penstock.Text, "bad \xff byte"},
 	}, []field{{"i", penstock.Text, "12"}, {"t", penstock.Text, "\xc3\x28"}})
 	for _, b := range []*penstock.Batch{first, second} {
@@ -279,7 +286,8 @@ func TestMisconfigured(t *testing.T) {
 	d.exec(t, `GRANT USAGE, CREATE ON SCHEMA `+d.schema+` TO weak`)
 	d.exec(t, `GRANT ALL ON ALL TABLES IN SCHEMA `+d.schema+` TO weak`)
 	d.exec(t, `REVOKE ALL ON closed FROM weak`)
-	weak := strings.Replace(d.url, "postgres@", "weak@", 1)
+	rightless := d.options("closed")
+	rightless.URL, rightless.Ledger = strings.Replace(d.url, "postgres@", "weak@", 1), "weak"
 	for _, c := range []struct {
 		name  string
 		o     postgres.Options
@@ -287,7 +295,7 @@ func TestMisconfigured(t *testing.T) {
 		want  string
 	}{
 		{"no JSON column", d.options("narrow"), "", `no column "_extra"`},
-		{"no right", func() postgres.Options { o := d.options("closed"); o.URL, o.Ledger = weak, "weak"; return o }(), "", "permission denied"},
+		{"no right", rightless, "", "permission denied"},
 	} {
 		s := open(t, c.o)
 		err := s.deliver(t, s.batch([]field{{"a", penstock.Text, "1"}, {"b", penstock.Text, "2"}}))

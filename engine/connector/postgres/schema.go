@@ -101,8 +101,8 @@ func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) strin
 		do = "UPDATE SET " + strings.Join(set, ",")
 	}
 	names := namesOf(columns)
-	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM (SELECT DISTINCT ON (%s) * FROM %s ORDER BY %s,%s DESC) AS last ON CONFLICT (%s) DO %s",
-		name, names, names, keys, stageName, keys, rowColumn, keys, do)
+	last := fmt.Sprintf("SELECT DISTINCT ON (%s) * FROM %s ORDER BY %s,%s DESC", keys, stageName, keys, rowColumn)
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM (%s) AS last ON CONFLICT (%s) DO %s", name, names, names, last, keys, do)
 }
 
 func namesOf(columns []sqltable.Column) string {
@@ -145,7 +145,7 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 		want := cmp.Or(c.Decl, declared[c.Type])
 		switch {
 		case i < 0:
-			return &flow.Misconfigured{Err: fmt.Errorf("the table %s has no column %q, with which this run began; add it, or restart penstock", s.name, c.Name)}
+			return &flow.Misconfigured{Err: fmt.Errorf("the table %s has lost its column %q; add it, or restart penstock", s.name, c.Name)}
 		case there[i].Type != c.Type || c.Type == sqltable.JSON && there[i].Decl != want:
 			return &flow.Misconfigured{Err: fmt.Errorf("column %q of the table %s is %s, and was %s when this run began; restart penstock",
 				c.Name, s.name, there[i].Decl, want)}

@@ -46,7 +46,8 @@ func parsed(n int, plain bool) *penstock.Batch {
 				kind = penstock.Number
 			}
 			if !plain {
-				b.Fields = append(b.Fields, penstock.Field{Name: uint32(k), Kind: kind, Off: uint32(len(b.Data)), Len: uint32(len(text))})
+				f := penstock.Field{Name: uint32(k), Kind: kind, Off: uint32(len(b.Data)), Len: uint32(len(text))}
+				b.Fields = append(b.Fields, f)
 			}
 			b.Data = append(append(b.Data, text...), ' ')
 		}
@@ -57,8 +58,11 @@ func parsed(n int, plain bool) *penstock.Batch {
 	}
 	b.Origins = rowsPerBatch
 	b.Spans = []penstock.Span{{
-		Part:  &penstock.Partition{ID: "bench", Name: "bench"},
-		Range: penstock.Range{From: penstock.Position{Num: int64(n * rowsPerBatch)}, To: penstock.Position{Num: int64((n + 1) * rowsPerBatch)}},
+		Part: &penstock.Partition{ID: "bench", Name: "bench"},
+		Range: penstock.Range{
+			From: penstock.Position{Num: int64(n * rowsPerBatch)},
+			To:   penstock.Position{Num: int64((n + 1) * rowsPerBatch)},
+		},
 		Bytes: len(b.Data),
 	}}
 	b.Parsed()

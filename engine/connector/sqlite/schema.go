@@ -14,7 +14,8 @@ import (
 // declared are the words for the types. Number has none, so that SQLite converts nothing: a number that neither an integer nor
 // a float holds exactly stays the text that it was.
 var declared = map[sqltable.Type]string{
-	sqltable.Text: "TEXT", sqltable.Integer: "INTEGER", sqltable.Number: "", sqltable.Float: "REAL", sqltable.Bool: "BOOLEAN", sqltable.JSON: "TEXT",
+	sqltable.Text: "TEXT", sqltable.Integer: "INTEGER", sqltable.Number: "", sqltable.Float: "REAL",
+	sqltable.Bool: "BOOLEAN", sqltable.JSON: "TEXT",
 }
 
 // createSQL makes the table.

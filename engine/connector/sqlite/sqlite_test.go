@@ -49,7 +49,8 @@ func (s *opened) batch(rows ...[]field) *penstock.Batch {
 	from := s.next
 	for _, row := range rows {
 		s.next++
-		r := penstock.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)), NumFields: uint32(len(row)), Origin: penstock.Position{Num: s.next}}
+		r := penstock.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)), NumFields: uint32(len(row))}
+		r.Origin.Num = s.next
 		for _, f := range row {
 			n := slices.Index(b.Names, f.name)
 			if n < 0 {
@@ -103,7 +104,8 @@ func TestValues(t *testing.T) {
 	o := options(t, "events")
 	s := open(t, o)
 	first := s.batch([]field{
-		{"i", penstock.Number, "1"}, {"n", penstock.Number, "0.1"}, {"b", penstock.Bool, "true"}, {"j", penstock.JSON, `{"z":1.10,"a":[1]}`},
+		{"i", penstock.Number, "1"}, {"n", penstock.Number, "0.1"}, {"b", penstock.Bool, "true"},
+		{"j", penstock.JSON, `{"z":1.10,"a":[1]}`},
 		{"t", penstock.Text, "bad \xff byte, \x00 too"}, {`q"uo'te`, penstock.Text, "x"}, {"I", penstock.Text, "folds"},
 	})
 	numbers := []string{"1.10", "9223372036854775808", "1e400", "-0", "0.30000000000000004", "3", "100.5", "123456789012345678901234567890"}
@@ -111,7 +113,9 @@ func TestValues(t *testing.T) {
 	for _, n := range numbers {
 		rows = append(rows, []field{{"n", penstock.Number, n}})
 	}
-	rows = append(rows, []field{{"i", penstock.Number, "9223372036854775808"}, {"b", penstock.Text, "maybe"}, {"new", penstock.Number, "1.50"}})
+	rows = append(rows, []field{
+		{"i", penstock.Number, "9223372036854775808"}, {"b", penstock.Text, "maybe"}, {"new", penstock.Number, "1.50"},
+	})
 	for _, b := range []*penstock.Batch{first, s.batch(rows...)} {
 		if err := s.deliver(t, b); err != nil {
 			t.Fatal(err)
@@ -227,7 +231,8 @@ func TestMisconfigured(t *testing.T) {
 		os.Remove(o.Path + left)
 	}
 	broken := made(t, o, connectortest.NewHost(t))
-	if err := broken.Open(t.Context(), penstock.SinkOptions{Lanes: func([]penstock.Lane) {}}); err == nil || !strings.Contains(err.Error(), o.Path) {
+	err := broken.Open(t.Context(), penstock.SinkOptions{Lanes: func([]penstock.Lane) {}})
+	if err == nil || !strings.Contains(err.Error(), o.Path) {
 		t.Errorf("a file that is no database: %v", err)
 	}
 }

@@ -39,8 +39,8 @@ func openPostgres(t *testing.T, url string) *sql.DB {
 	return db
 }
 
-// TestKillPostgres kills the program while four connections write a table, and holds the table against the input: each
-// record once.
+// TestKillPostgres kills the program while four connections write a table, and holds the table and the dead letters
+// against the input: each record once.
 func TestKillPostgres(t *testing.T) {
 	server := connectortest.StartServer(t, "postgres", "psql")
 	db := openPostgres(t, server.URL)
@@ -49,6 +49,7 @@ func TestKillPostgres(t *testing.T) {
 		dir := t.TempDir()
 		input := textOnly(spool(t, dir, rnd, 12<<20))
 		table := fmt.Sprintf("lines%d", job)
+		execute(t, db, fmt.Sprintf(refusing, table))
 		config := postgresConfig(t, dir, server.URL, table, []string{"16KiB", "64KiB", "256KiB"}[job%3])
 		written := func() int64 { return number(db, `SELECT coalesce(sum(octet_length(message) + 1), 0) FROM `+table) }
 		for range killsPerJob {
@@ -57,7 +58,7 @@ func TestKillPostgres(t *testing.T) {
 			}
 		}
 		once(t, config)
-		if err := sameLines(db, `SELECT message FROM `+table, input); err != nil {
+		if err := sameLines(db, `SELECT message FROM `+table, dead(t, dir), input); err != nil {
 			t.Fatalf("job %d: the table is not exactly the input: %v", job, err)
 		}
 		if again := once(t, config).Pipelines[0]; again.ReadRecords != 0 {
@@ -115,7 +116,7 @@ func TestKillPostgresServer(t *testing.T) {
 	if cuts+crashes == 0 {
 		t.Error("nothing was disturbed: give it more input")
 	}
-	if err := sameLines(db, `SELECT message FROM lines`, input); err != nil {
+	if err := sameLines(db, `SELECT message FROM lines`, nil, input); err != nil {
 		t.Fatalf("the table is not exactly the input: %v", err)
 	}
 }

@@ -1,7 +1,9 @@
 package endtoend
 
 import (
+	"bytes"
 	"database/sql"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"path/filepath"
@@ -15,8 +17,11 @@ import (
 // killsOfSQL is how many of the kills each database takes.
 func killsOfSQL(t *testing.T) int { return max(1, kills(t)/2) }
 
-// TestKillSQLite kills the program while it writes a table, again and again, and holds the table against the input: each
-// record once, each file's in its order.
+// refusing makes a table that refuses a few records of each generated file: those have to be dead letters.
+const refusing = `CREATE TABLE %s (message text CHECK (message NOT LIKE '%%line 1_7 %%' OR length(message) < 20), _extra text)`
+
+// TestKillSQLite kills the program while it writes a table, again and again, and holds the table and the dead letters against
+// the input: each record once.
 func TestKillSQLite(t *testing.T) {
 	rnd := seeded(t)
 	for left, job := killsOfSQL(t), 0; left > 0; job++ {
@@ -32,6 +37,8 @@ pipelines:
     checkpoint: { replay: 2MiB, sync: 50ms }
 `, []string{"16KiB", "64KiB", "256KiB"}[job%3]))
 		db := openSQLite(t, filepath.Join(dir, "out.db"))
+		execute(t, db, "PRAGMA journal_mode = WAL")
+		execute(t, db, fmt.Sprintf(refusing, "lines"))
 		written := func() int64 {
 			return number(db, `SELECT coalesce(sum(length(CAST(message AS BLOB)) + 1), 0) FROM lines`)
 		}
@@ -42,7 +49,7 @@ pipelines:
 			}
 		}
 		once(t, config)
-		if err := sameLines(db, `SELECT message FROM lines ORDER BY rowid`, input); err != nil {
+		if err := sameLines(db, `SELECT message FROM lines`, dead(t, dir), input); err != nil {
 			t.Fatalf("job %d: the table is not exactly the input: %v", job, err)
 		}
 		if again := once(t, config).Pipelines[0]; again.ReadRecords != 0 {
@@ -69,14 +76,37 @@ func number(db *sql.DB, query string) (n int64) {
 	return n
 }
 
-// sameLines holds the texts of a query against the lines of the input: each once, none more.
-func sameLines(db *sql.DB, query string, input []spooled) error {
+func execute(t *testing.T, db *sql.DB, query string) {
+	t.Helper()
+	if _, err := db.Exec(query); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// dead reads the records of a job's dead letters; there have to be some.
+func dead(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	for line := range bytes.Lines(read(t, filepath.Join(dir, "state", "dead", "crash.main.ndjson"))) {
+		var letter struct{ Record string }
+		if err := json.Unmarshal(line, &letter); err != nil {
+			t.Fatalf("dead letter %q: %v", line, err)
+		}
+		all = append(all, letter.Record)
+	}
+	if len(all) == 0 {
+		t.Error("no record was refused")
+	}
+	return all
+}
+
+// sameLines holds the texts of a query and those given against the lines of the input: each once, none more.
+func sameLines(db *sql.DB, query string, more []string, input []spooled) error {
 	rows, err := db.Query(query)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	var got []string
+	got := more
 	for rows.Next() {
 		var s string
 		if err := rows.Scan(&s); err != nil {

@@ -23,7 +23,7 @@ type Options struct {
 	Columns    []ColumnOption `yaml:"columns" doc:"[name, ...] or {name: type, ...}; without: the table's, or from the first batch"`
 	Mode       string         `yaml:"mode" enum:"append,upsert" doc:"append: each record is a row; upsert: it replaces the row of its key"`
 	Key        []string       `yaml:"key" doc:"for upsert: the columns of a primary key or unique index"`
-	OnNewField string         `yaml:"on_new_field" enum:"json_column,ignore,dead_letter" doc:"fields without a column: default json_column, ignore where columns are listed"`
+	OnNewField string         `yaml:"on_new_field" enum:"json_column,ignore,dead_letter" doc:"of fields without a column"`
 	JSONColumn string         `yaml:"json_column" doc:"the column that takes new fields, as a JSON object"`
 	Ledger     string         `yaml:"ledger" doc:"name under which the database knows what it has; default PIPELINE/ROUTE"`
 }
@@ -159,7 +159,7 @@ func (c ColumnOption) Column() (Column, error) {
 		return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("_ (),[]", r)
 	}
 	if len(name) > maxDecl || name[0] < 'a' || name[0] > 'z' || strings.ContainsFunc(name, func(r rune) bool { return !allowed(r) }) {
-		return Column{}, fmt.Errorf("%q is not a type; write text, integer, number, float, boolean, json, or a type of the database", c.Type)
+		return Column{}, fmt.Errorf("%q is no type; write text, integer, number, float, boolean, json, or one of the database", c.Type)
 	}
 	return Column{Name: c.Name, Type: Other, Decl: name}, nil
 }

@@ -87,7 +87,7 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 	return true, nil
 }
 
-var errNoJSONColumn = errors.New("add the column to the table, list the `columns` that are wanted, or say `on_new_field: ignore` or dead_letter")
+var errNoJSONColumn = errors.New("add it to the table, list the `columns` that are wanted, or say `on_new_field: ignore` or dead_letter")
 
 // Unfit returns the error that keeps a table from taking any record that Row refuses: there is to be a JSON column, and there
 // is none. That is the table's fault and not the records'. nil: the records are refused.
