@@ -1,0 +1,194 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine/internal/sim/flow"
+)
+
+type simFlowFlags struct {
+	algorithms []string
+	dispatch   string
+	seeds      int
+	seed       uint64
+	asJSON     bool
+}
+
+// simFlowRun is a line of `sim flow --json`, one for each run; its names are stable. The figures follow on its level.
+type simFlowRun struct {
+	Scenario  string `json:"scenario"`
+	Algorithm string `json:"algorithm"`
+	Dispatch  string `json:"dispatch"`
+	Seed      uint64 `json:"seed"`
+}
+
+// simFlowSummary is the line that follows the runs of a scenario and algorithm.
+type simFlowSummary struct {
+	Scenario  string         `json:"scenario"`
+	Algorithm string         `json:"algorithm"`
+	Dispatch  string         `json:"dispatch"`
+	Seeds     int            `json:"seeds"`
+	Median    flow.Figures   `json:"median"`
+	Worst     flow.Figures   `json:"worst"`
+	Expect    []simFlowBound `json:"expect"`
+	OK        bool           `json:"ok"`
+}
+
+type simFlowBound struct {
+	Field string  `json:"field"`
+	Bound string  `json:"bound"`
+	Value float64 `json:"value"`
+	OK    bool    `json:"ok"`
+	Of    string  `json:"of"` // the seeds' median or worst
+}
+
+func newSimFlowCommand() *cobra.Command {
+	var f simFlowFlags
+	cmd := &cobra.Command{
+		Use:   "flow FILE...",
+		Short: "Run flow-control scenarios in virtual time",
+		Long: `Sim flow runs scenarios against the same machine that delivers in a real run, and
+holds what it does against the bounds that the files give. One seed gives the same
+figures, bit for bit. It ends with exit code 1 if a bound is missed.
+
+Without --algorithm those run that a file has bounds for.`,
+		Example: `  penstock sim flow scenarios/*.yaml
+  penstock sim flow s01-saturated.yaml --algorithm linear --algorithm linear+round_robin --seeds 5
+  penstock sim flow s05-step-change.yaml --algorithm fixed:8 --seeds 1 --json`,
+		DisableFlagsInUseLine: true,
+		RunE:                  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	fl := cmd.Flags()
+	fl.StringArrayVar(&f.algorithms, "algorithm", nil, "may be given several times: "+strings.Join(flow.AlgorithmNames(), ", "))
+	fl.StringVar(&f.dispatch, "dispatch", "", "of algorithms whose name carries none: "+strings.Join(flow.DispatchNames(), ", "))
+	fl.IntVar(&f.seeds, "seeds", 20, "runs of each scenario and algorithm")
+	fl.Uint64Var(&f.seed, "seed", 1, "of the first run; each further one has the next")
+	fl.BoolVar(&f.asJSON, "json", false, "one object a line")
+	return cmd
+}
+
+// maxSeeds bounds a run of the command.
+const maxSeeds = 100_000
+
+func (f *simFlowFlags) run(cmd *cobra.Command, files []string) error {
+	switch {
+	case len(files) == 0:
+		return usagef("sim flow needs scenario files: %s", cmd.UseLine())
+	case f.seeds < 1 || f.seeds > maxSeeds:
+		return usagef("sim flow: --seeds is %d; it must be 1 to %d", f.seeds, maxSeeds)
+	}
+	var plans []flow.Plan
+	for _, file := range files {
+		s, err := flow.Load(file)
+		if err != nil {
+			return usagef("sim flow: %v", err)
+		}
+		p, err := flow.NewPlan(s, f.algorithms, f.dispatch)
+		if err != nil {
+			return usagef("sim flow: %v", err)
+		}
+		plans = append(plans, p)
+	}
+	out := f.reporter(cmd.OutOrStdout())
+	var missed []string
+	err := flow.RunAll(cmd.Context(), plans, f.seed, f.seeds, func(s *flow.Summary) error {
+		for _, v := range s.Verdicts {
+			if !v.OK {
+				missed = append(missed, fmt.Sprintf("%s: %s: %s is %s, and must be %s",
+					s.Scenario.Name, s.Spec.Name, v.Field, short(v.Got), v.Text))
+			}
+		}
+		return out.summary(s)
+	})
+	if err != nil {
+		return fmt.Errorf("sim flow: %w", err)
+	}
+	if err := out.end(); err != nil {
+		return fmt.Errorf("sim flow: %w", err)
+	}
+	if len(missed) > 0 {
+		return fmt.Errorf("sim flow: %d bounds missed:\n  %s", len(missed), strings.Join(missed, "\n  "))
+	}
+	return nil
+}
+
+func (f *simFlowFlags) reporter(w io.Writer) simFlowReporter {
+	if f.asJSON {
+		return &simFlowJSON{w}
+	}
+	t := &simFlowTable{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)}
+	return t
+}
+
+type simFlowReporter interface {
+	summary(s *flow.Summary) error
+	end() error
+}
+
+type simFlowJSON struct{ w io.Writer }
+
+func (r *simFlowJSON) end() error { return nil }
+
+func (r *simFlowJSON) summary(s *flow.Summary) error {
+	for i := range s.Runs {
+		head, err := json.Marshal(simFlowRun{s.Scenario.Name, s.Spec.Name, s.Spec.Dispatch, s.First + uint64(i)})
+		if err != nil {
+			return err
+		}
+		line := append(head[:len(head)-1], ',')
+		line = s.Runs[i].AppendJSON(line)
+		if _, err := r.w.Write(append(line, "}\n"...)); err != nil {
+			return err
+		}
+	}
+	sum := simFlowSummary{
+		Scenario: s.Scenario.Name, Algorithm: s.Spec.Name, Dispatch: s.Spec.Dispatch, Seeds: len(s.Runs),
+		Median: s.Median, Worst: s.Worst, Expect: []simFlowBound{}, OK: s.OK,
+	}
+	for _, v := range s.Verdicts {
+		of := "median"
+		if v.Worst {
+			of = "worst"
+		}
+		sum.Expect = append(sum.Expect, simFlowBound{v.Field.String(), v.Text, v.Got, v.OK, of})
+	}
+	line, err := json.Marshal(sum)
+	if err != nil {
+		return err
+	}
+	_, err = r.w.Write(append(line, '\n'))
+	return err
+}
+
+// simFlowTable prints a line for each scenario and algorithm, and under it what was expected.
+type simFlowTable struct{ w *tabwriter.Writer }
+
+func (r *simFlowTable) end() error { return r.w.Flush() }
+
+func (r *simFlowTable) summary(s *flow.Summary) error {
+	m := &s.Median
+	fmt.Fprintf(r.w, "%s\t%s\tgoodput %s\tbloat %s\trtt %s ms\tp99 %s ms\tattempts %s\n",
+		s.Scenario.Name, s.Spec.Title(), short(m[flow.Goodput]), short(m[flow.Bloat]), short(m[flow.RTTMean]),
+		short(m[flow.LatencyP99]), short(m[flow.AttemptsPerBatch]))
+	for _, v := range s.Verdicts {
+		word := "ok"
+		if !v.OK {
+			word = "MISSED"
+		}
+		of := ""
+		if v.Worst {
+			of = "worst "
+		}
+		fmt.Fprintf(r.w, "\t\t%s\t%s%s\tis %s\tmust be %s\n", word, of, v.Field, short(v.Got), v.Text)
+	}
+	return nil
+}
+
+// short is a figure for people: four digits.
+func short(v float64) string { return fmt.Sprintf("%.4g", v) }

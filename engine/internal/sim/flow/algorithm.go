@@ -1,0 +1,138 @@
+//penstock:pure
+
+package flow
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/dispatch"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// Spec is an algorithm with its dispatch.
+type Spec struct {
+	Name     string // as it was asked for: "linear", "fixed:10", "queue+round_robin"
+	Dispatch string
+	Window   window.Algorithm
+	Policy   dispatch.Policy
+	Reports  bool // the workers say what they have and can: for algorithms that listen
+}
+
+// algorithm is a line of the registry. option is what stands behind a colon; "" if nothing does.
+type algorithm struct {
+	name    string
+	option  string // what may stand behind a colon, for messages; "": nothing
+	reports bool
+	make    func(option string) (window.Algorithm, error)
+}
+
+func plain(a window.Algorithm) func(string) (window.Algorithm, error) {
+	return func(string) (window.Algorithm, error) { return a, nil }
+}
+
+// algorithms of the product, and peers.
+var algorithms = []algorithm{
+	{name: "linear", option: "per_ack or a threshold, such as linear:50ms", make: linear},
+	{name: "fixed", option: "batches, such as fixed:10", make: fixed},
+}
+
+var policies = []dispatch.Policy{
+	dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
+}
+
+// DefaultDispatch is what an algorithm has that names none.
+const DefaultDispatch = "least_completion"
+
+// AlgorithmNames lists what Find knows.
+func AlgorithmNames() []string {
+	var names []string
+	for _, a := range algorithms {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// DispatchNames lists the dispatch policies.
+func DispatchNames() []string {
+	var names []string
+	for _, p := range policies {
+		names = append(names, p.Name())
+	}
+	return names
+}
+
+// Find returns the algorithm of a name such as "linear", "fixed:10" or "queue+round_robin". dispatch is used where the
+// name carries none; "" is the default.
+func Find(name, policy string) (*Spec, error) {
+	s := &Spec{Name: name, Dispatch: policy}
+	base, carried, carries := strings.Cut(name, "+")
+	if carries {
+		s.Dispatch = carried
+	}
+	if s.Dispatch == "" {
+		s.Dispatch = DefaultDispatch
+	}
+	base, option, _ := strings.Cut(base, ":")
+	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.name == base })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no algorithm %q; there is: %s", base, strings.Join(AlgorithmNames(), ", "))
+	}
+	a := &algorithms[i]
+	if option != "" && a.option == "" {
+		return nil, fmt.Errorf("algorithm %q takes no option, and %q is one", base, option)
+	}
+	var err error
+	if s.Window, err = a.make(option); err != nil {
+		return nil, fmt.Errorf("algorithm %q: %w", name, err)
+	}
+	s.Reports = a.reports
+	i = slices.IndexFunc(policies, func(p dispatch.Policy) bool { return p.Name() == s.Dispatch })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no dispatch %q; there is: %s", s.Dispatch, strings.Join(DispatchNames(), ", "))
+	}
+	s.Policy = policies[i]
+	return s, nil
+}
+
+func linear(option string) (window.Algorithm, error) {
+	l := window.Linear{}
+	switch option {
+	case "":
+	case "per_ack":
+		l.Step = window.PerAck
+	default:
+		d, err := time.ParseDuration(option)
+		if err != nil || d <= 0 {
+			return nil, fmt.Errorf("%q is neither per_ack nor a threshold such as 50ms", option)
+		}
+		l.Threshold = d
+	}
+	return l, l.Validate()
+}
+
+func fixed(option string) (window.Algorithm, error) {
+	f := window.Fixed{}
+	if option != "" {
+		n, err := strconv.Atoi(option)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is no number of batches such as 10", option)
+		}
+		f.Size = n
+	}
+	return f, f.Validate()
+}
+
+// carries says whether the name carries the dispatch.
+func (s *Spec) carries() bool { return strings.Contains(s.Name, "+") }
+
+// Title is the name with the dispatch, as people read it.
+func (s *Spec) Title() string {
+	if s.carries() || s.Dispatch == DefaultDispatch {
+		return s.Name
+	}
+	return s.Name + "+" + s.Dispatch
+}

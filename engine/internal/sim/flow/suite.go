@@ -1,0 +1,147 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// Plan is what to run of one scenario.
+type Plan struct {
+	Scenario *Scenario
+	Specs    []*Spec
+}
+
+// NewPlan decides which algorithms a scenario is run with: those asked for, else those that it has bounds for, else
+// queue. dispatch is for those that name none; "" is the default.
+func NewPlan(s *Scenario, algorithms []string, dispatch string) (Plan, error) {
+	names, line := algorithms, 0
+	if len(names) == 0 {
+		for _, e := range s.Expect {
+			names = append(names, e.Algorithm)
+		}
+	}
+	if len(names) == 0 {
+		names = []string{"queue"}
+	}
+	p := Plan{Scenario: s}
+	for i, name := range names {
+		spec, err := Find(name, dispatch)
+		if err != nil {
+			if len(algorithms) == 0 && i < len(s.Expect) && len(s.Expect[i].Bounds) > 0 {
+				line = s.Expect[i].Bounds[0].Line
+				return Plan{}, fmt.Errorf("%s:%d: %w", s.Path, line, err)
+			}
+			return Plan{}, err
+		}
+		p.Specs = append(p.Specs, spec)
+	}
+	return p, nil
+}
+
+// Verdict is a bound and what it met.
+type Verdict struct {
+	Bound
+	Got float64
+	OK  bool
+}
+
+// Summary is a scenario under one algorithm, over all seeds.
+type Summary struct {
+	Scenario *Scenario
+	Spec     *Spec
+	First    uint64    // seed
+	Runs     []Figures // by seed
+	Median   Figures
+	Worst    Figures
+	Verdicts []Verdict
+	OK       bool
+}
+
+// RunAll runs every plan with seeds first, first+1, ... on so many goroutines as there are processors, and calls done
+// with each summary in the order of the plans. An error of done ends it.
+func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int, done func(*Summary) error) error {
+	type task struct {
+		summary *Summary
+		seed    int
+	}
+	var tasks []task
+	var summaries []*Summary
+	left := map[*Summary]int{}
+	for i := range plans {
+		for _, spec := range plans[i].Specs {
+			s := &Summary{Scenario: plans[i].Scenario, Spec: spec, First: first, Runs: make([]Figures, seeds)}
+			summaries = append(summaries, s)
+			left[s] = seeds
+			for k := range seeds {
+				tasks = append(tasks, task{s, k})
+			}
+		}
+	}
+	var mu sync.Mutex // guards next, left and reported; done is called under it, which keeps its order
+	next, reported := 0, 0
+	work := func(ctx context.Context) error {
+		for {
+			mu.Lock()
+			if next == len(tasks) || ctx.Err() != nil {
+				mu.Unlock()
+				return context.Cause(ctx)
+			}
+			t := tasks[next]
+			next++
+			mu.Unlock()
+			f, err := Run(t.summary.Scenario, t.summary.Spec, Options{Seed: first + uint64(t.seed)})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			t.summary.Runs[t.seed] = f
+			left[t.summary]--
+			for err == nil && reported < len(summaries) && left[summaries[reported]] == 0 {
+				s := summaries[reported]
+				reported++
+				s.judge()
+				err = done(s)
+			}
+			mu.Unlock()
+			if err != nil {
+				return err
+			}
+		}
+	}
+	g := supervise.NewGroup(ctx)
+	for i := range min(runtime.GOMAXPROCS(0), max(1, len(tasks))) {
+		g.Go(fmt.Sprintf("sim/%d", i), work)
+	}
+	return g.Wait()
+}
+
+// judge holds the figures against the scenario's bounds.
+func (s *Summary) judge() {
+	s.Median, s.Worst, s.OK = Median(s.Runs), Worst(s.Runs), true
+	for _, e := range s.Scenario.Expect {
+		if !s.Spec.is(e.Algorithm) {
+			continue
+		}
+		for _, b := range e.Bounds {
+			v := Verdict{Bound: b, Got: s.Median[b.Field]}
+			if b.Worst {
+				v.Got = extreme(s.Runs, &b)
+			}
+			v.OK = b.Holds(v.Got)
+			s.OK = s.OK && v.OK
+			s.Verdicts = append(s.Verdicts, v)
+		}
+	}
+}
+
+// is says whether bounds under this name are about s: the same algorithm with the same dispatch.
+func (s *Spec) is(name string) bool {
+	if name == s.Name {
+		return s.carries() || s.Dispatch == DefaultDispatch
+	}
+	return name == s.Name+"+"+s.Dispatch
+}
