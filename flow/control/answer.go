@@ -15,6 +15,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 		return out
 	}
 	l := a.lane
+	a.limited = a.limited || !a.overdue && l.windowRoom() <= 0 // full all the time, or again
 	if a.at >= 0 {
 		m.overdue.removeAt(a.at)
 	}
@@ -73,10 +74,11 @@ func (m *Machine) measure(a *attempt) {
 	l.est.sample(seconds, a.cost)
 	if a.late {
 		l.stats.late++
+		l.est.spurious()
 		l.win.OnUndo(m.now)
 		return
 	}
-	l.est.shift = 0
+	l.est.inTime()
 	l.est.progress(m.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
 	l.win.OnSample(window.Sample{
 		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost,

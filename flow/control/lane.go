@@ -200,10 +200,10 @@ func (l *lane) windowRoom() int {
 	if !l.byCost {
 		return int(limit) - l.awaited
 	}
-	left := limit - l.awaitedCost
-	if l.est.mean > 0 {
-		left /= l.est.mean
+	if l.est.mean <= 0 {
+		return int(limit) - l.awaited
 	}
+	left := limit - l.awaitedCost/l.est.mean + 1e-6 // sums of costs are not exact
 	if l.awaited == 0 {
 		return max(int(left), 1)
 	}

@@ -12,9 +12,10 @@ type round struct {
 	n        int
 	raw      time.Duration // sum of raw round trips
 	sum, sq  float64       // of normalised ones, seconds
-	limited  bool
-	smoothed float64 // EWMA of the rounds' normalised means; 0: none yet
-	varied   float64 // EWMA of the rounds' variances of the mean
+	limited  int           // of them sent at the limit
+	began    time.Duration // when the last sample before them came
+	smoothed float64       // EWMA of the rounds' normalised means; 0: none yet
+	varied   float64       // EWMA of the rounds' variances of the mean
 }
 
 func (r *round) add(s *Sample) {
@@ -23,11 +24,27 @@ func (r *round) add(s *Sample) {
 	r.raw += s.RoundTrip
 	r.sum += x
 	r.sq += x * x
-	r.limited = r.limited || s.Limited
+	if s.Limited {
+		r.limited++
+	}
+	if r.n == 1 {
+		r.began = s.Now - s.RoundTrip
+	}
+}
+
+// used says whether the window was the limit for half of the round at least: one that was not is not to grow (RFC 7661).
+func (r *round) used() bool { return 2*r.limited >= r.n }
+
+// rate is how many a second were delivered in the round.
+func (r *round) rate(now time.Duration) float64 {
+	if span := (now - r.began).Seconds(); span > 0 {
+		return float64(r.n) / span
+	}
+	return 0
 }
 
 // begin forgets the samples of a round but keeps what was learned from those before.
-func (r *round) begin() { r.n, r.raw, r.sum, r.sq, r.limited = 0, 0, 0, 0, false }
+func (r *round) begin() { r.n, r.raw, r.sum, r.sq, r.limited = 0, 0, 0, 0, 0 }
 
 func (r *round) rawMean() float64 { return r.raw.Seconds() / float64(r.n) }
 
@@ -54,10 +71,13 @@ func (r *round) jitter() float64 {
 }
 
 const (
-	roundWeight  = 0.5 // of the newest round in the moving mean
-	probeSamples = 8   // a drained probe takes
-	baseWeight   = 0.1 // of a drained sample, or of a mean below the base
-	probeWeight  = 0.5 // of a probe's mean
+	roundWeight  = 0.5  // of the newest round in the moving mean
+	probeSamples = 8    // a drained probe takes at least,
+	probeRound   = 2    // and so many times its window,
+	probeMost    = 64   // but no more
+	probeShare   = 0.75 // of the window that does not wait: a probe may cost little
+	baseWeight   = 0.1  // of a drained sample, or of a mean below the base
+	probeWeight  = 0.25 // of a probe's mean
 
 	probeEvery  = 10 * time.Second // between drained probes, at least
 	probeRounds = 30               // and at least so many round trips
@@ -102,7 +122,7 @@ func (b *base) sample(s *Sample) bool {
 		if s.Epoch == b.epoch {
 			b.probed++
 			b.sum += x
-			if b.probed >= probeSamples {
+			if b.probed >= b.wanted() {
 				b.finish()
 			}
 		}
@@ -118,6 +138,11 @@ func (b *base) sample(s *Sample) bool {
 		b.value += max(1/float64(b.n), baseWeight) * (x - b.value)
 	}
 	return false
+}
+
+// wanted is how many samples a probe takes.
+func (b *base) wanted() int {
+	return min(max(probeSamples, int(probeRound*b.narrow)), probeMost)
 }
 
 func (b *base) finish() {

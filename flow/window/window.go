@@ -68,7 +68,8 @@ func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
 // Window is the limit of one worker.
 type Window interface {
-	// Limit is how much may be in flight now, at least 1, in batches if Batches, else in cost.
+	// Limit is how much may be in flight now, at least 1, in batches: each counts as one if Batches, else as its
+	// share of its worker's mean cost.
 	Limit() float64
 	Batches() bool
 	OnSample(s Sample)                         // delivered
@@ -78,6 +79,7 @@ type Window interface {
 	Reset(now time.Duration)                   // the worker restarted or its breaker closed: start over at the floor
 	State() State
 	Reason() string // the figures of the last verdict, in words
+	Discard()       // the round under way tells nothing: this process, not the worker, was held up
 	Epoch() uint32  // changes when samples sent before must not be judged by the state after
 }
 
