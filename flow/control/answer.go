@@ -68,6 +68,7 @@ func (m *Machine) measure(a *attempt) {
 	rtt := m.now - a.sent
 	seconds := rtt.Seconds()
 	m.delivered++
+	l.limit.tell(m.now, a.sent)
 	l.known = true
 	l.stats.delivered++
 	l.est.delivered += a.cost
@@ -81,7 +82,7 @@ func (m *Machine) measure(a *attempt) {
 	l.est.inTime()
 	l.est.progress(m.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
 	l.win.OnSample(window.Sample{
-		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost,
+		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
 		InFlightAtSend: a.ahead, Limited: a.limited, Epoch: a.epoch,
 	})
 	m.probe(l, a.limited)
@@ -95,6 +96,9 @@ func (m *Machine) timeout(a *attempt) {
 	l.awaited--
 	l.awaitedCost -= a.cost
 	l.stats.timedOut++
+	if l.br.trial == a {
+		l.br.trial = nil
+	}
 	if a.canceled {
 		return
 	}
@@ -155,6 +159,9 @@ func (m *Machine) settleProbes(a *attempt) {
 	if a.lane.br.probe == a {
 		a.lane.br.probe = nil
 	}
+	if a.lane.br.trial == a {
+		a.lane.br.trial = nil
+	}
 	if m.global.probe == a {
 		m.global.probe = nil
 	}
@@ -188,9 +195,13 @@ func (m *Machine) throttle(a *attempt) {
 	if m.global.probe == a {
 		m.recovered(l)
 	}
+	l.limit.refused(m.now, a.sent)
+	if m.now < l.closed {
+		return
+	}
 	after := m.jitter(min(a.after, maxThrottle), 1, 1.1)
 	if a.after <= 0 {
-		after = m.wait(&l.throttles, nil, 0)
+		after = m.wait(&l.throttles, nil, 0, 0)
 	}
 	l.closed = max(l.closed, m.now+min(after, maxThrottle))
 	m.dirty = true

@@ -35,6 +35,7 @@ type lane struct {
 
 	closed    time.Duration // throttled until; 0: not
 	throttles outage
+	limit     limiter
 	br        breaker
 
 	probing   bool // the window is narrowed to measure the drained round trip
@@ -157,11 +158,20 @@ func (m *Machine) refresh(l *lane) {
 		m.open++
 	}
 	switch {
-	case m.now < l.closed || m.global.active || l.broken:
+	case m.now < l.closed || m.global.active || l.broken || l.limit.shut(m.now):
 	case l.br.shut():
 		l.ready = l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && m.within(l)
 	case l.first == nil:
 		l.places = l.room()
+		if m.wary(l) {
+			l.places = min(l.places, 1)
+			if l.br.trial != nil {
+				l.places = 0
+			}
+		}
+		if l.limit.rate > 0 {
+			l.places = min(l.places, 1)
+		}
 	}
 	if l.places > 0 {
 		m.places += l.places

@@ -186,6 +186,9 @@ func (m *Machine) findGate() {
 	}
 	for _, l := range m.up {
 		m.gate(l.closed)
+		if l.limit.rate > 0 {
+			m.gate(l.limit.next)
+		}
 		if l.br.shut() {
 			m.gate(l.br.until)
 		}

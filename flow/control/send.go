@@ -373,6 +373,13 @@ func (m *Machine) start(it *item, l *lane, out []Command) []Command {
 		c.Expect = a.deadline
 		m.overdue.push(a)
 	}
+	if l.limit.rate > 0 {
+		l.limit.started(m.now)
+		m.dirty = true
+	}
+	if m.wary(l) {
+		l.br.trial = a
+	}
 	m.refresh(l)
 	return append(out, c)
 }

@@ -14,21 +14,29 @@ type delay struct {
 	w, top   float64
 	start    bool // start-up: every ack of a full window widens it by one, which doubles it per round trip
 	round    round
+	inFlight float64 // when the batches of the last round were sent, on the average
+	idle     int     // rounds of the start-up in which the window was not used
+	empty    int     // rounds in a row in which next to nothing was queued behind a full window
 	need     float64 // samples that end the round
 	base     base
 	state    State
 	verdict  verdict
-	cut      bool    // narrowed for a timeout or a nack since the last verdict: once a round is enough
-	before   float64 // what a late ack gives back; 0: nothing
-	fastest  float64 // deliveries per second of the fastest round of the start-up
-	flat     int     // rounds of the start-up that were hardly faster
-	last     time.Duration
-	restarts bool // a failure starts over, so that the start-up comes again
+	cut      bool          // narrowed for a timeout or a nack since the last verdict: once a round is enough
+	floor    float64       // of this round's narrowing
+	before   float64       // what a late ack gives back; 0: nothing
+	fastest  float64       // deliveries per second of the fastest round of the start-up
+	flat     int           // rounds of the start-up that were hardly faster
+	last     time.Duration // sample
+	since    time.Duration // what was sent before says nothing of the window as it is
+	restarts bool          // a failure starts over, so that the start-up comes again
 }
 
 const (
 	startFaster = 1.15 // a round of the start-up is to be faster than all before by this factor,
-	startFlat   = 3    // or so many that are not end it (BBR: the pipe is full)
+	startIdle   = 4    // unused rounds end it too
+	emptyShare  = 0.25 // of the low mark is next to nothing
+	emptyRounds = 3
+	startFlat   = 3 // or so many that are not end it (BBR: the pipe is full)
 
 	leastRound = 8
 	mostRound  = 64
@@ -38,7 +46,7 @@ const (
 )
 
 func newDelay(initial, top int, start bool) delay {
-	return delay{w: float64(initial), top: float64(top), start: start, need: float64(initial)}
+	return delay{w: float64(initial), top: float64(top), start: start, need: max(2, float64(initial))}
 }
 
 func (d *delay) Limit() float64 {
@@ -47,12 +55,12 @@ func (d *delay) Limit() float64 {
 	}
 	return d.w
 }
-func (d *delay) Batches() bool              { return false }
-func (d *delay) Epoch() uint32              { return d.base.epoch }
-func (d *delay) Probing() bool              { return d.base.probing }
-func (d *delay) Base() time.Duration        { return seconds(d.base.value) }
-func (d *delay) EndProbe(time.Duration)     { d.base.end(); d.nextRound() }
-func (d *delay) Discard()                   { d.nextRound() }
+func (d *delay) Batches() bool          { return false }
+func (d *delay) Epoch() uint32          { return d.base.epoch }
+func (d *delay) Probing() bool          { return d.base.probing }
+func (d *delay) Base() time.Duration    { return seconds(d.base.value) }
+func (d *delay) EndProbe(time.Duration) { d.base.end(); d.nextRound() }
+func (d *delay) Discard()               { d.nextRound() }
 
 // ProbeWithin wants no probe in the start-up, which it would disturb.
 func (d *delay) ProbeWithin() time.Duration {
@@ -61,7 +69,6 @@ func (d *delay) ProbeWithin() time.Duration {
 	}
 	return d.base.probeWithin()
 }
-
 
 func (d *delay) State() State {
 	if d.base.probing {
@@ -73,17 +80,17 @@ func (d *delay) State() State {
 // bdp is the part of the window that does not wait.
 func (d *delay) bdp() float64 {
 	if m := d.round.smoothed; m > 0 && d.base.value > 0 {
-		return d.w * min(1, d.base.value/m)
+		return d.inFlight * min(1, d.base.value/m)
 	}
 	return d.w
 }
 
-func (d *delay) BeginProbe(time.Duration) { d.base.begin(max(1, math.Floor(d.bdp()*probeShare))) }
+func (d *delay) BeginProbe(time.Duration) { d.base.begin(d.base.narrowed(d.bdp())) }
 
 func (d *delay) nextRound() {
 	d.round.begin()
 	d.cut = false
-	d.need = max(1, d.w)
+	d.need = max(2, d.w)
 	if !d.start {
 		d.need = max(leastRound, min(d.w, mostRound))
 	}
@@ -104,11 +111,24 @@ func (d *delay) sample(s *Sample) bool {
 		}
 		return false
 	}
+	if s.Now-s.RoundTrip < d.since {
+		return false // it was sent into the window as it was before
+	}
 	d.round.add(s)
-	if d.start && s.Limited {
+	if d.start && s.Limited && d.base.seen > 1 { // two drained samples tell whether the worker's pace varies
 		d.w = min(d.w+1, d.top)
 	}
+	if d.start && d.round.n >= leastRound && d.base.noise() < steady && d.filling() {
+		return true // no need to wait for the round's end: it doubles while it waits
+	}
 	return float64(d.round.n) >= d.need
+}
+
+// filling says whether the round so far shows a queue above the high mark.
+func (d *delay) filling() bool {
+	n := float64(d.round.n)
+	q, _, high := queue(d.round.ahead/n, d.base.value, d.round.sum/n, d.round.jitter(), d.base.noise())
+	return q > high
 }
 
 // judge fills in the verdict of the round that has ended.
@@ -121,10 +141,14 @@ func (d *delay) judge() *verdict {
 	v.mean = d.round.smooth()
 	d.base.fall(v.mean)
 	v.base = d.base.value
-	v.queue, v.low, v.high = queue(d.w, v.base, v.mean, d.round.jitter())
+	// What was in flight when the round's batches were sent is what made their round trips: in the start-up, and
+	// where the window is not used up, that is less than the window.
+	d.inFlight = d.round.ahead / float64(d.round.n)
+	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(), d.base.noise())
 	d.state = Normal
 	if v.queue > v.high {
 		d.state = Slow
+		d.before = 0 // slow is no spurious timeout
 	}
 	return v
 }
@@ -142,24 +166,49 @@ func (d *delay) started(v *verdict, now time.Duration) {
 			full = true
 		}
 	}
+	if v.limited {
+		d.idle = 0
+	} else if d.idle++; d.idle >= startIdle && d.base.n >= probeSamples {
+		full = true // this load says nothing more; a burst is not to meet a window that doubles
+	}
 	if full {
 		d.start = false
+		d.since = now
 	}
 }
 
-// busy narrows the window to share of itself for a failure, once a round.
-func (d *delay) busy(c cause, share float64) {
+// grow widens the window by a batch, and by more each round while next to nothing queues behind it: the worker has
+// become faster than the window's steps.
+func (d *delay) grow(v *verdict) {
+	step := 1.0
+	if v.queue < v.low*emptyShare {
+		if d.empty++; d.empty > emptyRounds {
+			step = math.Min(math.Exp2(float64(min(d.empty-emptyRounds, 10))), max(1, d.w/2))
+		}
+	} else {
+		d.empty = 0
+	}
+	d.w = min(d.w+step, d.top)
+}
+
+// busy narrows the window by a batch for each failure, in a round to share of itself at most: where a receiver refuses
+// what is beyond its limit, what is left is that limit. A timeout narrows it to share at once.
+func (d *delay) busy(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy
 	d.start = false
 	if !d.cut {
-		d.before = 0
+		d.nextRound()
+		d.since = now
+		d.cut, d.floor, d.before = true, max(1, d.w*share), 0
 		if c == timedOut {
 			d.before = d.w
 		}
-		d.w = max(1, d.w*share)
-		d.nextRound()
-		d.cut = true
+	}
+	if c == timedOut {
+		d.w = min(d.w, d.floor)
+	} else {
+		d.w = max(d.floor, d.w-1)
 	}
 	d.verdict.after = d.w
 }
@@ -178,7 +227,7 @@ func (d *delay) OnUndo(time.Duration) {
 func (d *delay) Reset(time.Duration) {
 	d.verdict = verdict{cause: restarted, before: d.w, after: 1}
 	d.w, d.before, d.state = 1, 0, Unknown
-	d.start, d.fastest, d.flat = d.restarts, 0, 0
+	d.start, d.fastest, d.flat, d.idle, d.empty = d.restarts, 0, 0, 0, 0
 	d.base.restart()
 	d.round = round{}
 	d.nextRound()

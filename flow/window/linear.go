@@ -4,7 +4,6 @@ package window
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -132,7 +131,7 @@ func (l *linear) judge() {
 		v.mean = l.round.smooth()
 		l.base.fall(v.mean)
 		v.base = l.base.value
-		v.queue, v.low, v.high = queue(l.w, v.base, v.mean, l.round.jitter())
+		v.queue, v.low, v.high = queue(l.w, v.base, v.mean, l.round.jitter(), 1)
 		l.step(v.queue > v.high, v.queue < v.low, v.limited)
 	}
 	v.after = l.w
@@ -200,7 +199,7 @@ func (l *linear) BeginProbe(time.Duration) {
 	if m := l.round.smoothed; m > 0 && l.base.value > 0 {
 		bdp = l.w * min(1, l.base.value/m)
 	}
-	l.base.begin(max(1, math.Floor(bdp*probeShare)))
+	l.base.begin(l.base.narrowed(bdp))
 }
 
 func (l *linear) Reason() string {

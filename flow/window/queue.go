@@ -57,8 +57,8 @@ func filledRange(initial, top int) (int, int) {
 
 type queueWindow struct{ delay }
 
-// A timeout or a nack narrows the window to this share.
-const queueCut = 0.75
+// queueCut is what failures of one round leave of the window at least.
+const queueCut = 0.5
 
 func (q *queueWindow) OnSample(s Sample) {
 	if !q.sample(&s) {
@@ -70,17 +70,18 @@ func (q *queueWindow) OnSample(s Sample) {
 		q.started(v, s.Now)
 	case v.queue > 2*v.high+1:
 		q.w = max(1, q.w-max(1, min((v.queue-v.high)/2, q.w/4)))
+		q.since = s.Now
 	case v.queue > v.high:
 		q.w = max(1, q.w-1)
 	case v.queue < v.low && v.limited:
-		q.w = min(q.w+1, q.top)
+		q.grow(v)
 	}
 	v.after = q.w
 	q.nextRound()
 }
 
-func (q *queueWindow) OnTimeout(time.Duration, float64) { q.busy(timedOut, queueCut) }
-func (q *queueWindow) OnNack(time.Duration, float64)    { q.busy(nacked, queueCut) }
+func (q *queueWindow) OnTimeout(now time.Duration, _ float64) { q.busy(now, timedOut, queueCut) }
+func (q *queueWindow) OnNack(now time.Duration, _ float64)    { q.busy(now, nacked, queueCut) }
 
 // AIMD is the window for receivers that are shared with senders that we know nothing of: one batch more a round while
 // the worker is not full, a fifth less where it is or where something fails, once a round. Only multiplicative
@@ -119,12 +120,13 @@ func (a *aimd) OnSample(s Sample) {
 		a.started(v, s.Now)
 	case v.queue > v.high:
 		a.w = max(1, a.w*aimdCut)
+		a.since = s.Now
 	case v.queue < v.low && v.limited:
-		a.w = min(a.w+1, a.top)
+		a.grow(v)
 	}
 	v.after = a.w
 	a.nextRound()
 }
 
-func (a *aimd) OnTimeout(time.Duration, float64) { a.busy(timedOut, aimdCut) }
-func (a *aimd) OnNack(time.Duration, float64)    { a.busy(nacked, aimdCut) }
+func (a *aimd) OnTimeout(now time.Duration, _ float64) { a.busy(now, timedOut, aimdCut) }
+func (a *aimd) OnNack(now time.Duration, _ float64)    { a.busy(now, nacked, aimdCut) }

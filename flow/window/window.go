@@ -49,6 +49,7 @@ type Sample struct {
 	RoundTrip      time.Duration
 	Normal         time.Duration // RoundTrip as an item of the worker's mean cost would have had it; 0: the same as RoundTrip
 	Cost           float64       // of the item
+	Mean           float64       // cost of the worker's items on the average; 0: the same as Cost
 	InFlightAtSend float64       // cost in flight at this worker just after it was sent, overdue attempts included
 	Limited        bool          // the window was the limit when it was sent
 	Late           bool          // it had been given up as timed out
@@ -61,6 +62,17 @@ func (s *Sample) normal() float64 {
 		return s.Normal.Seconds()
 	}
 	return s.RoundTrip.Seconds()
+}
+
+// ahead is InFlightAtSend in batches of mean cost.
+func (s *Sample) ahead() float64 {
+	if s.Mean > 0 {
+		return s.InFlightAtSend / s.Mean
+	}
+	if s.Cost > 0 {
+		return s.InFlightAtSend / s.Cost
+	}
+	return 1
 }
 
 // drained says whether the worker had nothing else of ours when the item was sent.

@@ -85,7 +85,7 @@ func TestQueueEstimate(t *testing.T) {
 		{8, 0.010, 0.080, 0.5, 7, 2, 6},     // jitter widens the dead zone
 		{8, 0.100, 0.080, 0, 0, 4.24, 8.49}, // a mean below the base queues nothing
 	} {
-		q, low, high := queue(c.w, c.base, c.mean, c.jitter)
+		q, low, high := queue(c.w, c.base, c.mean, c.jitter, 1)
 		got, want := fmt.Sprintf("%.2f %.2f %.2f", q, low, high), fmt.Sprintf("%.2f %.2f %.2f", c.q, c.low, c.high)
 		if got != want {
 			t.Errorf("queue(%v, %v, %v, %v) = %s, want %s", c.w, c.base, c.mean, c.jitter, got, want)
