@@ -15,7 +15,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 		return out
 	}
 	l := a.lane
-	a.limited = a.limited || !a.overdue && l.windowRoom() <= 0 // full all the time, or again
+	a.limited = a.limited || !a.overdue && m.windowRoom(l) <= 0 // full all the time, or again
 	if a.at >= 0 {
 		m.overdue.removeAt(a.at)
 	}
@@ -32,7 +32,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 	a.answered, a.outcome, a.after = true, e.Outcome, e.After
 	m.restarted(l, &e.Report)
 	if e.Outcome == Delivered {
-		m.measure(a)
+		m.measure(a, &e.Report)
 	}
 	if e.Outcome == Split {
 		m.expectPieces(a, e.Pieces)
@@ -51,7 +51,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 
 // restarted starts over with a worker whose process is another one than before.
 func (m *Machine) restarted(l *lane, r *Report) {
-	if r.Epoch == l.workerID {
+	if r.Epoch == 0 || r.Epoch == l.workerID { // 0: an answer that says nothing, such as a broken connection's
 		return
 	}
 	if l.workerID != 0 {
@@ -63,7 +63,7 @@ func (m *Machine) restarted(l *lane, r *Report) {
 }
 
 // measure feeds estimator and window with a delivery.
-func (m *Machine) measure(a *attempt) {
+func (m *Machine) measure(a *attempt, r *Report) {
 	l := a.lane
 	rtt := m.now - a.sent
 	seconds := rtt.Seconds()
@@ -73,18 +73,21 @@ func (m *Machine) measure(a *attempt) {
 	l.stats.delivered++
 	l.est.delivered += a.cost
 	l.est.sample(seconds, a.cost)
+	sample := window.Sample{
+		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
+		InFlightAtSend: a.ahead, Limited: a.limited, Late: a.late, Epoch: a.epoch,
+		Advert: window.Advert{Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, QueueLen: r.QueueLen, Wait: r.QueueWait},
+	}
 	if a.late {
 		l.stats.late++
 		l.est.spurious()
 		l.win.OnUndo(m.now)
+		l.win.OnSample(sample)
 		return
 	}
 	l.est.inTime()
 	l.est.progress(m.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
-	l.win.OnSample(window.Sample{
-		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
-		InFlightAtSend: a.ahead, Limited: a.limited, Epoch: a.epoch,
-	})
+	l.win.OnSample(sample)
 	m.probe(l, a.limited)
 }
 

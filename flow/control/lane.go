@@ -17,6 +17,7 @@ type lane struct {
 	limits Limits
 	win    window.Window
 	prober window.Prober // win, when it measures the drained round trip; else nil
+	leased window.Leased // win, when its limit is a promise with an end; else nil
 	byCost bool
 
 	flying      int // attempts whose Deliver has not returned
@@ -63,6 +64,7 @@ func (m *Machine) laneUp(num int32, limits Limits) {
 	if !found {
 		l := &lane{num: num, at: -1, win: m.cfg.Window.New()}
 		l.prober, _ = l.win.(window.Prober)
+		l.leased, _ = l.win.(window.Leased)
 		l.byCost = !l.win.Batches()
 		m.lanes = slices.Insert(m.lanes, i, l)
 	}
@@ -162,7 +164,7 @@ func (m *Machine) refresh(l *lane) {
 	case l.br.shut():
 		l.ready = l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && m.within(l)
 	case l.first == nil:
-		l.places = l.room()
+		l.places = m.room(l)
 		if m.wary(l) {
 			l.places = min(l.places, 1)
 			if l.br.trial != nil {
@@ -196,8 +198,8 @@ func (m *Machine) refresh(l *lane) {
 func (m *Machine) within(l *lane) bool { return l.limits.InFlight == 0 || l.flying < l.limits.InFlight }
 
 // room is how many items window and hard limit still take.
-func (l *lane) room() int {
-	n := l.windowRoom()
+func (m *Machine) room(l *lane) int {
+	n := m.windowRoom(l)
 	if l.limits.InFlight > 0 {
 		n = min(n, l.limits.InFlight-l.flying)
 	}
@@ -205,8 +207,11 @@ func (l *lane) room() int {
 }
 
 // windowRoom is how many items of mean cost the window still takes; one is always allowed.
-func (l *lane) windowRoom() int {
+func (m *Machine) windowRoom(l *lane) int {
 	limit := max(1, l.win.Limit())
+	if l.leased != nil && l.leased.LeaseEnds() > 0 && m.now >= l.leased.LeaseEnds() {
+		return 1 - l.awaited
+	}
 	if !l.byCost {
 		return int(limit) - l.awaited
 	}

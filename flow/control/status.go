@@ -143,7 +143,10 @@ func (m *Machine) binding(l *lane) string {
 		return "order"
 	case !m.within(l):
 		return "limit"
-	case l.room() == 0:
+	case m.room(l) == 0:
+		if l.leased != nil {
+			return l.leased.Binding()
+		}
 		return "window"
 	case m.replayBinds():
 		return "replay"

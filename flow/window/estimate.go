@@ -117,6 +117,7 @@ type base struct {
 	n       int     // drained samples in it, counted up to probeSamples
 	square  float64 // EWMA of the squared deviation of a drained sample
 	seen    int     // samples in square
+	spoken  bool    // the worker says how long a batch waited
 	epoch   uint32
 	probing bool
 	narrow  float64 // the window while probing
@@ -129,6 +130,10 @@ func (b *base) sample(s *Sample) bool {
 	x := s.normal()
 	if b.value == 0 {
 		b.value = x
+	}
+	if s.Advert.Valid { // a worker that says how long it made us wait needs no draining
+		b.told(x - s.Advert.Wait.Seconds())
+		return false
 	}
 	if b.probing {
 		if s.Epoch == b.epoch {
@@ -186,6 +191,19 @@ func (b *base) wanted() int {
 	return min(max(probeSamples, int(probeRound*b.narrow)), probeMost)
 }
 
+// told takes in a round trip without its wait.
+func (b *base) told(x float64) {
+	if x <= 0 {
+		return
+	}
+	if !b.spoken {
+		b.spoken, b.n, b.value = true, 0, x
+	}
+	b.n++
+	b.vary(x)
+	b.value += max(1/float64(b.n), varyWeight) * (x - b.value)
+}
+
 func (b *base) finish() {
 	r := b.sum / float64(b.probed)
 	if b.n < probeSamples {
@@ -200,7 +218,7 @@ func (b *base) finish() {
 
 // fall lets the base follow a mean below it.
 func (b *base) fall(mean float64) {
-	if mean < b.value {
+	if mean < b.value && !b.spoken {
 		b.value += baseWeight * (mean - b.value)
 	}
 }
@@ -220,7 +238,7 @@ func (b *base) end() {
 // restart makes the base provisional: the worker may have changed.
 func (b *base) restart() {
 	b.end()
-	b.n, b.seen, b.square = 0, 0, 0
+	b.n, b.seen, b.square, b.spoken = 0, 0, 0, false
 }
 
 func (b *base) probeWithin() time.Duration {

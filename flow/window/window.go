@@ -54,6 +54,16 @@ type Sample struct {
 	Limited        bool          // the window was the limit when it was sent
 	Late           bool          // it had been given up as timed out
 	Epoch          uint32        // of the window when it was sent (Window.Epoch)
+	Advert         Advert        // what the worker says of itself
+}
+
+// Advert is what a worker says with an answer of the window that it grants.
+type Advert struct {
+	Valid    bool
+	Credit   uint64        // absolute, cumulative: the cost that it will have taken from us at most, since it began
+	Taken    uint64        // the cost that it has taken from us since it began; 0: not said
+	QueueLen int           // cost waiting at the worker
+	Wait     time.Duration // of this batch in the worker's queue
 }
 
 // normal returns the size-normalised round trip in seconds.
