@@ -30,6 +30,9 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 		l.flyingCost, l.awaitedCost = 0, 0
 	}
 	a.answered, a.outcome, a.after = true, e.Outcome, e.After
+	if m.peaks {
+		l.note(m.now, (m.now - a.sent).Seconds())
+	}
 	m.restarted(l, &e.Report)
 	if e.Outcome == Delivered {
 		m.measure(a, &e.Report)

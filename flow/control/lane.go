@@ -3,6 +3,7 @@
 package control
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -29,7 +30,9 @@ type lane struct {
 	open        bool // up, and neither breaker nor throttle holds it back
 
 	est      estimator
-	known    bool // it has answered since it came up
+	peak     float64       // round trip for dispatch.PeakEWMA, seconds: jumps up, decays over peakDecay
+	answered time.Duration // when it last answered
+	known    bool          // it has answered since it came up
 	failing  float64
 	used     time.Duration
 	workerID uint32 // Report.Epoch
@@ -192,6 +195,7 @@ func (m *Machine) refresh(l *lane) {
 	c.Failures = l.failing
 	c.Used = l.used
 	c.Known = l.known
+	c.Peak, c.Answered = toDuration(l.peak), l.answered
 }
 
 // within says whether the hard limit of l leaves room.
@@ -224,6 +228,20 @@ func (m *Machine) windowRoom(l *lane) int {
 	}
 	return int(left)
 }
+
+// note takes in a round trip, of whatever outcome, for policies that go by its peak.
+func (l *lane) note(now time.Duration, rtt float64) {
+	if rtt >= l.peak {
+		l.peak = rtt
+	} else {
+		old := math.Exp(-(now - l.answered).Seconds() / peakDecay)
+		l.peak = l.peak*old + rtt*(1-old)
+	}
+	l.answered = now
+}
+
+// peakDecay is Finagle's, in seconds.
+const peakDecay = 10.0
 
 // probe lets a window measure its drained round trip where that is due: at most one lane, or a tenth of them,
 // at a time, and only lanes that are used to their limit (others have drained samples for nothing).
