@@ -60,6 +60,10 @@ workers-short: ## The same, shortened.
 bench: build ## Speed as ratios against the physical limits, 7 interleaved pairs each.
 	cd bench && GOWORK=off go run . -penstock ../$(BIN)
 
+.PHONY: bench-herd
+bench-herd: ## 10,000 supervised children crash together: how they come back, beside suture.
+	cd bench && GOWORK=off go run ./herd
+
 .PHONY: fuzz
 fuzz: ## Every fuzz target for 30 s (FUZZTIME=...).
 	@for m in $(MODULES); do (cd $$m && go list -f '{{.Dir}} {{join .TestGoFiles " "}} {{join .XTestGoFiles " "}}' ./... | while read -r dir files; do \

@@ -76,10 +76,19 @@ type Syncer interface {
 	Sync(ctx context.Context) error
 }
 
-// Ledgered is an optional part of a Sink that stores Batch.Spans in the transaction of the data.
+// Ledgered is an optional part of a Sink that stores Batch.Spans in the transaction of the data. It gets batches of which
+// no record is left, too: their spans are stored alike.
 type Ledgered interface {
-	// Load first fences off every earlier process, then returns what the sink holds. It wins over the local state.
+	// Load first fences off every earlier process, then returns what the sink holds. It wins over the local state, also
+	// for what it does not hold.
 	Load(ctx context.Context) ([]Mark, error)
-	// Compact may fold what lies at or below the watermarks of m.
+	// Store stores spans without data: their records have become dead letters, which are durable. It is called from
+	// another goroutine than Deliver, and again, with backoff, when it returned an error.
+	Store(ctx context.Context, spans []Span) error
+	// Compact may fold what lies at or below the watermarks of m. It is called from the checkpoint's goroutine.
 	Compact(ctx context.Context, m []Mark) error
 }
+
+// Preferred is an optional part of a sink's options (what [Component].Options returns): the batch with which the sink is
+// fast, for where the config does not say `batch:`. Zero fields mean no wish. It is asked after decoding.
+type Preferred interface{ PreferredBatch() Limits }

@@ -51,19 +51,19 @@ func (a Adaptive) limits() (low, high time.Duration) {
 func (a Adaptive) Validate() error {
 	var faults []error
 	if a.Min < 0 {
-		faults = append(faults, fmt.Errorf("Min %v is negative", a.Min))
+		faults = append(faults, fmt.Errorf("adaptive: Min %v is negative", a.Min))
 	}
 	if a.Max < 0 {
-		faults = append(faults, fmt.Errorf("Max %v is negative", a.Max))
+		faults = append(faults, fmt.Errorf("adaptive: Max %v is negative", a.Max))
 	}
 	if low := cmp.Or(a.Min, time.Second); low > cmp.Or(a.Max, 5*time.Minute) {
-		faults = append(faults, fmt.Errorf("Max %v is below Min %v", cmp.Or(a.Max, 5*time.Minute), low))
+		faults = append(faults, fmt.Errorf("adaptive: Max %v is below Min %v", cmp.Or(a.Max, 5*time.Minute), low))
 	}
 	if a.Grow != 0 && !(a.Grow > 1 && !math.IsInf(a.Grow, 1)) {
-		faults = append(faults, fmt.Errorf("Grow %v: want above 1, and finite", a.Grow))
+		faults = append(faults, fmt.Errorf("adaptive: Grow %v: want above 1, and finite", a.Grow))
 	}
 	if !(a.Shrink >= 0 && a.Shrink < 1) {
-		faults = append(faults, fmt.Errorf("Shrink %v: want 0 or more and below 1", a.Shrink))
+		faults = append(faults, fmt.Errorf("adaptive: Shrink %v: want 0 or more and below 1", a.Shrink))
 	}
 	return errors.Join(faults...)
 }

@@ -52,7 +52,8 @@ var workloads = []workload{
 		},
 		penstock: func(o options, in input) (run, error) {
 			return posted(in, func(urls []string) (run, error) {
-				return penstockOnce(o, in, head+fmt.Sprintf("    sink: { http: { endpoints: [%s], body: raw } }\n", strings.Join(urls, ", ")))
+				sink := fmt.Sprintf("    sink: { http: { endpoints: [%s], body: raw } }\n", strings.Join(urls, ", "))
+				return penstockOnce(o, in, head+sink)
 			})
 		},
 	},

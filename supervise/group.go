@@ -1,14 +1,18 @@
 // Package supervise owns what keeps running: every goroutine has a name, an owner, a stop and a bound.
 //
 // It is the one place, beside flow's lanes and retry's hedge, where the keyword go stands. A [Group] is the
-// small form: named goroutines that start together, stop together and are waited for.
+// small form: named goroutines that start together, stop together and are waited for. A [Supervisor] is the large one:
+// children that are made afresh when they die, with waits between, in trees. A [Resender] keeps what a child has not
+// acked, so that who waits for an answer gets it however often the child dies meanwhile.
+//
+// Decisions (who starts when, in which order, how often is too often, what is sent again) are in pure files, where time
+// is a parameter; the rest only waits and starts. The package logs nothing: see [Spec.OnEvent] and [Supervisor.Status].
 package supervise
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 )
@@ -74,19 +78,18 @@ func (g *Group) Go(name string, run func(ctx context.Context) error) {
 }
 
 func (g *Group) run(m *member, run func(ctx context.Context) error) {
-	var err error
-	returned := false
-	defer func() {
-		if !returned { // without a value to recover it was runtime.Goexit
-			err = &PanicError{Name: m.name, Value: recover(), Stack: debug.Stack()}
-		} else if err != nil {
+	panicked := true
+	guard(m.name, func() (err error) {
+		err = run(g.ctx)
+		panicked = false
+		return err
+	}, func(err error) {
+		if err != nil && !panicked {
 			err = fmt.Errorf("%s: %w", m.name, err)
 		}
 		g.ended(m, err)
 		g.wg.Done()
-	}()
-	err = run(g.ctx)
-	returned = true
+	})
 }
 
 func (g *Group) ended(m *member, err error) {

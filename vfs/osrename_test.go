@@ -16,7 +16,8 @@ func TestRenameWithoutHandles(t *testing.T) {
 		move func(*osDir, string, *osDir, string) error
 		new  bool
 	}{
-		{"by handle or path", renameAt, false}, {"by path", moveByPath, false}, {"new", renameNewAt, true}, {"new by link", moveNewByLink, true},
+		{"by handle or path", renameAt, false}, {"by path", moveByPath, false},
+		{"new", renameNewAt, true}, {"new by link", moveNewByLink, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			from, to := openTemp(t), openTemp(t)

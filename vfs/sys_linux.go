@@ -53,7 +53,8 @@ func birth(f *os.File, name string, flags uintptr, info fs.FileInfo) time.Time {
 	}
 	var st statx
 	err = withFD(f, func(fd uintptr) error {
-		_, _, errno := syscall.Syscall6(sysStatx, fd, uintptr(unsafe.Pointer(p)), flags, statxBtime|statxIno, uintptr(unsafe.Pointer(&st)), 0)
+		_, _, errno := syscall.Syscall6(sysStatx,
+			fd, uintptr(unsafe.Pointer(p)), flags, statxBtime|statxIno, uintptr(unsafe.Pointer(&st)), 0)
 		return asError(errno)
 	})
 	_, ino, _ := inode(info)

@@ -166,7 +166,8 @@ var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMO
 // but no exception.
 func CuratorRetryable(code string, sessionFailed bool) (bool, error) {
 	if code == "UNKNOWNSESSION" {
-		return false, errors.New("Invalid exception code:-12") //nolint:staticcheck // the original's text
+		//lint:ignore ST1005 the original's text
+		return false, errors.New("Invalid exception code:-12")
 	}
 	if sessionFailed && code == "SESSIONEXPIRED" {
 		return false, nil

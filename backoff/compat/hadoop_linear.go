@@ -137,7 +137,8 @@ func (p HadoopLinear) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original's error, and what its parser would not have let pass.
 func (p HadoopLinear) Validate() error {
 	if p.pairs == nil || len(*p.pairs) == 0 {
-		return errors.New("pairs must be neither null nor empty.") //nolint:staticcheck // the original's text
+		//lint:ignore ST1005 the original's text
+		return errors.New("pairs must be neither null nor empty.")
 	}
 	for _, pair := range *p.pairs {
 		if pair.Retries < 0 {

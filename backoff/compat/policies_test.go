@@ -73,7 +73,8 @@ func FuzzPolicies(f *testing.F) {
 		for _, compat := range []bool{false, true} {
 			for name, p := range every(a, b, x, y, count, compat) {
 				for _, n := range []uint32{n, n % 100} {
-					ask(t, name, p, compat, backoff.State{N: n, Step: uint32(seed), Prev: time.Duration(prev), Slept: time.Duration(prev)}, seed)
+					s := backoff.State{N: n, Step: uint32(seed), Prev: time.Duration(prev), Slept: time.Duration(prev)}
+					ask(t, name, p, compat, s, seed)
 				}
 			}
 		}
@@ -119,7 +120,8 @@ func TestBounds(t *testing.T) {
 				}
 				sum, squares, count = sum+float64(d), squares+float64(d)*float64(d), count+1
 			}
-			if count < walks || name == "jodis" || name == "k8s/flow" || name == "polly" { // whose doc comments say what their mean leaves out
+			// The doc comments of these three say what their mean leaves out.
+			if count < walks || name == "jodis" || name == "k8s/flow" || name == "polly" {
 				continue
 			}
 			sd := math.Sqrt(max(squares/count-sum/count*sum/count, 0))

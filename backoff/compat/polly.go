@@ -103,9 +103,11 @@ func (p Polly) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p Polly) Validate() error {
 	switch {
 	case p.Delay < 0 || p.Max < 0:
-		return errors.New("The delay and its maximum must not be negative") //nolint:staticcheck // as Polly words it
+		//lint:ignore ST1005 as Polly words it
+		return errors.New("The delay and its maximum must not be negative")
 	case p.MaxRetries < 0:
-		return errors.New("The number of retries must not be negative") //nolint:staticcheck // as Polly words it
+		//lint:ignore ST1005 as Polly words it
+		return errors.New("The number of retries must not be negative")
 	}
 	return nil
 }

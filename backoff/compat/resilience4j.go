@@ -34,7 +34,8 @@ func (p Resilience4j) Delay(attempt int, random float64) (time.Duration, error) 
 		return 0, err
 	}
 	if attempt < 1 {
-		return 0, fmt.Errorf("Illegal argument attempt: %d", attempt) //nolint:staticcheck // the original's text
+		//lint:ignore ST1005 the original's text
+		return 0, fmt.Errorf("Illegal argument attempt: %d", attempt)
 	}
 	return p.at(uint32(min(attempt-1, maxIterations)), random), nil
 }
@@ -110,13 +111,15 @@ func (p Resilience4j) Validate() error {
 		return intervalError(p.Initial)
 	}
 	if p.Random && (p.Randomization < 0 || p.Randomization > 1) {
-		return fmt.Errorf("Illegal argument randomizationFactor: %s", //nolint:staticcheck // the original's text
+		//lint:ignore ST1005 the original's text
+		return fmt.Errorf("Illegal argument randomizationFactor: %s",
 			strconv.FormatFloat(p.Randomization, 'f', -1, 64))
 	}
 	return nil
 }
 
 func intervalError(d time.Duration) error {
-	return fmt.Errorf("Illegal argument interval: %d millis is less than 1", //nolint:staticcheck // the original's text
+	//lint:ignore ST1005 the original's text
+	return fmt.Errorf("Illegal argument interval: %d millis is less than 1",
 		d.Milliseconds())
 }

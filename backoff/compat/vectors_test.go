@@ -93,7 +93,9 @@ var resilience4jVectors = func() handlers {
 }()
 
 var akkaVectors = handlers{"akka": func(t *testing.T, c vectors.Case) {
-	p := Akka{Slot: c.Params.Duration(t, "slot_ns"), Ceiling: c.Params.Int(t, "ceiling"), StayAtCeiling: c.Params.Bool(t, "stay_at_ceiling")}
+	p := Akka{
+		Slot: c.Params.Duration(t, "slot_ns"), Ceiling: c.Params.Int(t, "ceiling"), StayAtCeiling: c.Params.Bool(t, "stay_at_ceiling"),
+	}
 	vectors.Check(t, c, vectors.Policy(p, at))
 	for _, step := range c.Steps {
 		if len(step.State.Keys()) == 0 {

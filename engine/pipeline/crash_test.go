@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/all"
 	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/vfs/vfstest"
@@ -77,7 +78,7 @@ func TestPowerLoss(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			crashes := collect(t, m, func() error { return runOn(t, m, f, "first boot") })
+			crashes := collect(t, m, func() error { return runOn(t, m, f, "first boot") }, func() {})
 			checkOutput(t, m, input, "without a crash")
 			for _, crash := range crashes {
 				boot := "second boot"
@@ -94,12 +95,12 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// maxCrashes bounds the crashes of one run that are tried; where there are more, they are thinned out evenly.
-const maxCrashes = 500
+// maxCrashes bounds the crashes of one run, each of which is a run of its own.
+const maxCrashes = 2000
 
 // collect runs a workload of many goroutines and takes, after each call that may have changed something, what
 // a crash would leave: as after a kill, and with unsynced data and names lost in each way.
-func collect(t *testing.T, m *vfstest.Mem, workload func() error) (crashes []vfstest.Crash) {
+func collect(t *testing.T, m *vfstest.Mem, workload func() error, note func()) (crashes []vfstest.Crash) {
 	t.Helper()
 	kinds := []vfstest.Crash{
 		{Data: vfstest.DataAll, Names: vfstest.NamesAll}, {Data: vfstest.DataNone, Names: vfstest.NamesNone},
@@ -112,6 +113,7 @@ func collect(t *testing.T, m *vfstest.Mem, workload func() error) (crashes []vfs
 		defer mu.Unlock()
 		for _, crash := range kinds {
 			crash.Call, crash.Seed = c, uint64(len(crashes))
+			note()
 			crash.FS = m.Crash(crash.Data, crash.Names, crash.Seed)
 			crashes = append(crashes, crash)
 		}
@@ -123,15 +125,10 @@ func collect(t *testing.T, m *vfstest.Mem, workload func() error) (crashes []vfs
 	if len(crashes) < 50 {
 		t.Fatalf("only %d calls were seen", len(crashes))
 	}
-	step := float64(len(crashes)) / maxCrashes
-	if step <= 1 {
-		return crashes
+	if len(crashes) > maxCrashes {
+		t.Fatalf("%d crashes: make the job smaller, or raise maxCrashes", len(crashes))
 	}
-	thin := make([]vfstest.Crash, 0, maxCrashes)
-	for i := range maxCrashes {
-		thin = append(thin, crashes[int(float64(i)*step)])
-	}
-	return thin
+	return crashes
 }
 
 func checkOutput(t *testing.T, m *vfstest.Mem, input map[string]string, when string) {
@@ -154,5 +151,42 @@ func checkOutput(t *testing.T, m *vfstest.Mem, input map[string]string, when str
 	}
 	if len(got) > 0 {
 		t.Fatalf("%s: the output has lines that were never written: %v", when, got)
+	}
+}
+
+// TestPowerLossLosesNothing is the same with a receiver that has no place of its own, such as an HTTP service: what it took before the
+// crash and what it takes after the restart is together everything.
+func TestPowerLossLosesNothing(t *testing.T) {
+	f := crashConfig(t, "ack", "delete")
+	m := vfstest.New()
+	var text strings.Builder
+	for n := range 200 {
+		fmt.Fprintf(&text, "line %03d\n", n)
+	}
+	if err := m.WriteFile("/job/spool/a.log", []byte(text.String())); err != nil {
+		t.Fatal(err)
+	}
+	sink := &fakeSink{workers: 2}
+	f.Pipelines[0].Routes[0].Sink = use(penstock.SinkRole, sink)
+	var taken []int // by the receiver, at each crash
+	crashes := collect(t, m, func() error { return runOn(t, m, f, "first boot") }, func() {
+		sink.mu.Lock()
+		defer sink.mu.Unlock()
+		taken = append(taken, len(sink.got))
+	})
+	before := sink.got
+	for i, crash := range crashes {
+		again := &fakeSink{workers: 2}
+		f.Pipelines[0].Routes[0].Sink = use(penstock.SinkRole, again)
+		if err := runOn(t, crash.FS, f, "second boot"); err != nil {
+			t.Fatalf("%v: %v", crash, err)
+		}
+		got := map[string]bool{}
+		for _, line := range append(before[:taken[i]:taken[i]], again.got...) {
+			got[line] = true
+		}
+		if len(got) != 200 {
+			t.Fatalf("%v: %d of 200 records arrived before (%d) or after (%d) the crash", crash, len(got), taken[i], len(again.got))
+		}
 	}
 }

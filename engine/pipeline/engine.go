@@ -49,6 +49,7 @@ type pipe struct {
 	source   penstock.Source
 	finisher penstock.Finisher // nil: the source has nothing to finish
 	routes   []*route
+	opening  *barrier
 
 	mu        sync.Mutex // guards what follows; Finish is called without it
 	finishing map[string]*finishing
@@ -155,6 +156,7 @@ func (e *Engine) runPipes(ctx context.Context, store *checkpoint.Store) error {
 func (p *pipe) run(ctx context.Context) error {
 	own := supervise.NewGroup(ctx)
 	p.host.group.Store(own)
+	p.opening = newBarrier(len(p.routes))
 	routes := supervise.NewGroup(own.Context())
 	results := make([]error, len(p.routes))
 	for i, r := range p.routes {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/flow"
@@ -61,6 +62,7 @@ func (r *route) readOne(ctx context.Context) (*job, error) {
 		}
 		b := r.pool.Get(penstock.Limits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
 		err := r.reader.Read(ctx, b)
+		b.Time = time.Now()
 		switch {
 		case ctx.Err() != nil:
 			err = io.EOF

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -39,6 +38,7 @@ type route struct {
 
 	memory   *memory
 	failures *failures
+	deaths   deaths
 	letters  *deadletter.Store
 	sender   *flow.Sender[*penstock.Batch]
 	reader   penstock.Reader
@@ -78,7 +78,9 @@ const (
 
 // run runs the route until its data ends, it has drained, or ctx is done. It frees what it opened.
 func (r *route) run(ctx context.Context) error {
+	r.mu.Lock()
 	r.started = time.Now()
+	r.mu.Unlock()
 	err := r.runOpened(ctx)
 	r.mu.Lock()
 	r.err = err
@@ -87,7 +89,7 @@ func (r *route) run(ctx context.Context) error {
 		r.health = healthStopped
 	}
 	r.mu.Unlock()
-	if err != nil && !r.once { // others go on, maybe for weeks, until Run returns it
+	if err != nil && !r.once && ctx.Err() == nil { // others go on, maybe for weeks, until Run returns it
 		r.host.log.Error("route stopped", "error", err)
 	}
 	return err
@@ -100,7 +102,12 @@ func (r *route) runOpened(ctx context.Context) (err error) {
 		group.Stop(nil)
 		err = joined(err, group.Wait(), r.close())
 	}()
-	if err := r.open(group.Context()); err != nil {
+	err = r.open(group.Context())
+	r.pipe.opening.arrive()
+	if err != nil {
+		return err
+	}
+	if err := r.pipe.opening.wait(group.Context()); err != nil {
 		return err
 	}
 	readCtx, stopReading := context.WithCancelCause(group.Context())
@@ -155,13 +162,8 @@ func (r *route) open(ctx context.Context) error {
 		return err
 	}
 	if r.ledgered != nil {
-		marks, err := r.ledgered.Load(ctx)
-		if err != nil {
-			return fmt.Errorf("sink %s: loading what it holds: %w", r.cfg.Sink.Component.Name, err)
-		}
-		r.resumed = make(map[string]penstock.Mark, len(marks))
-		for _, m := range marks {
-			r.resumed[m.Part.ID] = m
+		if err := r.load(ctx); err != nil {
+			return err
 		}
 	}
 	if err := r.openSender(); err != nil {
@@ -212,6 +214,7 @@ func allOrdered(lanes []penstock.Lane) bool {
 
 // setLanes is what a sink calls with its workers: before the sender exists they are kept for it.
 func (r *route) setLanes(lanes []penstock.Lane) {
+	lanes = r.mortals(lanes)
 	r.mu.Lock()
 	r.laneSet = lanes
 	sender := r.sender
@@ -240,29 +243,6 @@ func (r *route) savePlace(given string) error {
 	return nil
 }
 
-// markOf returns what this route had settled of a partition before this run.
-func (r *route) markOf(id string) (penstock.Mark, bool) {
-	if m, ok := r.resumed[id]; ok {
-		return m, true
-	}
-	return r.memory.mark(id)
-}
-
-func (r *route) known() iter.Seq[penstock.Mark] {
-	return func(yield func(penstock.Mark) bool) {
-		for _, m := range r.resumed {
-			if !yield(m) {
-				return
-			}
-		}
-		for m := range r.memory.marks() {
-			if _, ok := r.resumed[m.Part.ID]; !ok && !yield(m) {
-				return
-			}
-		}
-	}
-}
-
 // drain makes the route accept nothing more.
 func (r *route) drain() {
 	r.drainOnce.Do(func() {
@@ -289,7 +269,8 @@ func (r *route) watchDrain(ctx context.Context, stopReading context.CancelCauseF
 	case <-ctx.Done():
 		return nil
 	case <-bound.C:
-		return fmt.Errorf("draining took longer than %v; what was in flight will be delivered again at the next start", r.cfg.Drain)
+		r.host.stop(fmt.Errorf("draining took longer than %v; what was in flight will be delivered again at the next start", r.cfg.Drain))
+		return nil
 	}
 }
 
@@ -310,7 +291,8 @@ func (r *route) watchStall(ctx context.Context) error {
 		if unsettled == 0 {
 			r.progress.Store(int64(time.Since(r.started)))
 		} else if quiet >= r.stall {
-			return fmt.Errorf("nothing was delivered for %v while %d records wait: %s", r.stall, unsettled, r.trouble())
+			r.host.stop(fmt.Errorf("nothing was delivered for %v while %d records wait: %s", r.stall, unsettled, r.trouble()))
+			return nil
 		}
 	}
 }

@@ -2,10 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
@@ -65,6 +67,7 @@ func (r *route) released(it flow.Item[*penstock.Batch]) {
 	r.mu.Lock()
 	delete(r.refusers, it.Value)
 	r.mu.Unlock()
+	r.deaths.forget(it.Value)
 	it.Value.Release()
 }
 
@@ -75,11 +78,13 @@ func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*pens
 	if m == 0 {
 		return nil
 	}
-	return []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
+	pieces := []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
+	r.deaths.cut(b, pieces)
+	return pieces
 }
 
 // bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns
-// when they are durable.
+// when they are durable and, where the sink keeps a ledger, their spans are in it: else they would come again after a crash.
 func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal error) error {
 	b := it.Value
 	b.Split()
@@ -87,7 +92,42 @@ func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal
 	by := r.refusers[b]
 	delete(r.refusers, b)
 	r.mu.Unlock()
-	return r.writeLetters(ctx, b, by, func(i int) (error, bool) { return refusal, b.Records[i].State == penstock.Kept })
+	own, _ := errors.AsType[*penstock.RefusedError](refusal)
+	err := r.writeLetters(ctx, b, by, func(i int) (error, bool) {
+		if own != nil {
+			if reason := own.Reasons[string(b.AppendRecordID(nil, i))]; reason != nil {
+				return reason, b.Records[i].State == penstock.Kept
+			}
+		}
+		return refusal, b.Records[i].State == penstock.Kept
+	})
+	if err != nil || r.ledgered == nil {
+		return err
+	}
+	return r.storeSpans(ctx, b.Spans)
+}
+
+// storeBackoff paces what is tried again until the sink has stored the spans of dead letters.
+var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
+
+func (r *route) storeSpans(ctx context.Context, spans []penstock.Span) error {
+	var state backoff.State
+	for {
+		err := r.ledgered.Store(ctx, spans)
+		if err == nil {
+			return nil
+		}
+		wait, next, _ := storeBackoff.Next(state, nil)
+		state = next
+		r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again", "again_in", wait, "error", err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // buryDead makes the records that processors or the reader buried dead letters, before the batch is sent.

@@ -87,7 +87,9 @@ func (w *model) pieces(it *modelItem, outcomes []control.Outcome) {
 	w.order = slices.Insert(w.order, at, made...)
 	for i, p := range made {
 		w.partial = i < len(made)-1
-		w.step(control.Event{Kind: control.Piece, Seq: p.seq, Parent: it.seq, Outcome: outcomes[i], Cost: p.cost, Bytes: p.bytes, Keys: p.keys})
+		w.step(control.Event{
+			Kind: control.Piece, Seq: p.seq, Parent: it.seq, Outcome: outcomes[i], Cost: p.cost, Bytes: p.bytes, Keys: p.keys,
+		})
 	}
 }
 

@@ -182,7 +182,9 @@ func TestRecovery(t *testing.T) {
 func TestOutage(t *testing.T) {
 	w := unequal()
 	for i := range w {
-		w = faulty(w, i, controltest.Fault{Kind: controltest.Fail, From: 20 * time.Second, To: 80 * time.Second, After: 5 * time.Millisecond})
+		w = faulty(w, i, controltest.Fault{
+			Kind: controltest.Fail, From: 20 * time.Second, To: 80 * time.Second, After: 5 * time.Millisecond,
+		})
 	}
 	r := run(t, controltest.Scenario{Workers: w, RTT: 10 * time.Millisecond, Duration: 120 * time.Second, Warmup: 90 * time.Second})
 	t.Logf("%d attempts in a minute of outage, goodput %.3f from 10 s after it", r.Hits, r.Goodput/capacity)

@@ -56,7 +56,8 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
 	}
 	width := float64(s.step.Max) - float64(s.step.Min)
-	if lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1]); lo < float64(s.step.Min)-width/50 || hi > float64(s.step.Max)+width/50 {
+	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
+	if lo < float64(s.step.Min)-width/50 || hi > float64(s.step.Max)+width/50 {
 		t.Errorf("n = %d: draws from %v to %v ns, want %d to %d ns", s.step.N, lo, hi, s.step.Min, s.step.Max)
 	}
 }

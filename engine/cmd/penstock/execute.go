@@ -96,7 +96,8 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.runCommand(), p.validateCommand(), p.checkpointCommand(), generateCommand(), newSimCommand(), versionCommand())
+	root.AddCommand(p.runCommand(), p.validateCommand(), p.checkpointCommand(), p.schemaCommand())
+	root.AddCommand(generateCommand(), newBackoffCommand(), newSimCommand(), versionCommand())
 	return root
 }
 

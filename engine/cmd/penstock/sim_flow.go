@@ -18,6 +18,10 @@ type simFlowFlags struct {
 	seeds      int
 	seed       uint64
 	asJSON     bool
+	plot       string
+	trace      string
+	replay     string
+	ablate     bool
 }
 
 // simFlowRun is a line of `sim flow --json`, one for each run; its names are stable. The figures follow on its level.
@@ -62,7 +66,7 @@ Without --algorithm those run that a file has bounds for.`,
   penstock sim flow s01-saturated.yaml --algorithm linear --algorithm linear+round_robin --seeds 5
   penstock sim flow s05-step-change.yaml --algorithm fixed:8 --seeds 1 --json`,
 		DisableFlagsInUseLine: true,
-		RunE:                  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE:                  f.run,
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&f.algorithms, "algorithm", nil, "may be given several times: "+strings.Join(flow.AlgorithmNames(), ", "))
@@ -70,6 +74,10 @@ Without --algorithm those run that a file has bounds for.`,
 	fl.IntVar(&f.seeds, "seeds", 20, "runs of each scenario and algorithm")
 	fl.Uint64Var(&f.seed, "seed", 1, "of the first run; each further one has the next")
 	fl.BoolVar(&f.asJSON, "json", false, "one object a line")
+	fl.StringVar(&f.plot, "plot", "", "folder to write an SVG into for each scenario and algorithm, of the first seed")
+	fl.StringVar(&f.trace, "trace", "", "file to write what the machine was told and did, of one scenario, algorithm and seed")
+	fl.StringVar(&f.replay, "replay", "", "trace to replay, of this command or of flow: {trace: FILE}, instead of scenarios")
+	fl.BoolVar(&f.ablate, "ablate", false, "run the article's arguments as experiments, instead of scenarios")
 	return cmd
 }
 
@@ -78,10 +86,19 @@ const maxSeeds = 100_000
 
 func (f *simFlowFlags) run(cmd *cobra.Command, files []string) error {
 	switch {
-	case len(files) == 0:
+	case f.replay != "" && len(files) > 0:
+		return usagef("sim flow: --replay takes the trace and no scenario, and %q is one", files[0])
+	case f.replay != "":
+		return f.runReplay(cmd.OutOrStdout())
+	case f.ablate && len(files) > 0:
+		return usagef("sim flow: --ablate has its own scenarios and takes none, and %q is one", files[0])
+	case len(files) == 0 && !f.ablate:
 		return usagef("sim flow needs scenario files: %s", cmd.UseLine())
 	case f.seeds < 1 || f.seeds > maxSeeds:
 		return usagef("sim flow: --seeds is %d; it must be 1 to %d", f.seeds, maxSeeds)
+	}
+	if f.ablate {
+		return f.runAblate(cmd)
 	}
 	var plans []flow.Plan
 	for _, file := range files {
@@ -95,13 +112,18 @@ func (f *simFlowFlags) run(cmd *cobra.Command, files []string) error {
 		}
 		plans = append(plans, p)
 	}
+	if f.plot != "" || f.trace != "" {
+		if err := f.files(plans); err != nil {
+			return err
+		}
+	}
 	out := f.reporter(cmd.OutOrStdout())
 	var missed []string
 	err := flow.RunAll(cmd.Context(), plans, f.seed, f.seeds, func(s *flow.Summary) error {
 		for _, v := range s.Verdicts {
 			if !v.OK {
 				missed = append(missed, fmt.Sprintf("%s: %s: %s is %s, and must be %s",
-					s.Scenario.Name, s.Spec.Name, v.Field, short(v.Got), v.Text))
+					s.Scenario.Name, s.Spec.Name, v.Field, figure(v.Got), v.Text))
 			}
 		}
 		return out.summary(s)
@@ -174,8 +196,8 @@ func (r *simFlowTable) end() error { return r.w.Flush() }
 func (r *simFlowTable) summary(s *flow.Summary) error {
 	m := &s.Median
 	fmt.Fprintf(r.w, "%s\t%s\tgoodput %s\tbloat %s\trtt %s ms\tp99 %s ms\tattempts %s\n",
-		s.Scenario.Name, s.Spec.Title(), short(m[flow.Goodput]), short(m[flow.Bloat]), short(m[flow.RTTMean]),
-		short(m[flow.LatencyP99]), short(m[flow.AttemptsPerBatch]))
+		s.Scenario.Name, s.Spec.Title(), figure(m[flow.Goodput]), figure(m[flow.Bloat]), figure(m[flow.RTTMean]),
+		figure(m[flow.LatencyP99]), figure(m[flow.AttemptsPerBatch]))
 	for _, v := range s.Verdicts {
 		word := "ok"
 		if !v.OK {
@@ -185,10 +207,15 @@ func (r *simFlowTable) summary(s *flow.Summary) error {
 		if v.Worst {
 			of = "worst "
 		}
-		fmt.Fprintf(r.w, "\t\t%s\t%s%s\tis %s\tmust be %s\n", word, of, v.Field, short(v.Got), v.Text)
+		fmt.Fprintf(r.w, "\t\t%s\t%s%s\tis %s\tmust be %s\n", word, of, v.Field, figure(v.Got), v.Text)
 	}
 	return nil
 }
 
-// short is a figure for people: four digits.
-func short(v float64) string { return fmt.Sprintf("%.4g", v) }
+// figure is one for people: four digits.
+func figure(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}

@@ -48,6 +48,7 @@ func Sink(t *testing.T, c SinkCase) {
 		{"pieces and dropped records", sinkPieces},
 		{"contexts that end", sinkCancelled},
 		{"killed between calls", sinkKilled},
+		{"keeps a ledger", sinkKeepsLedger},
 		{"closes twice", sinkCloses},
 	} {
 		t.Run(check.name, func(t *testing.T) { check.run(t, c) })
@@ -74,7 +75,8 @@ type life struct {
 	lanes []penstock.Lane
 	pool  *penstock.Pool
 	run   uint32
-	place string // as a checkpoint would hold it
+	place string          // as a checkpoint would hold it
+	marks []penstock.Mark // what a Ledgered sink held at its start
 	ids   uint64
 }
 
@@ -105,6 +107,11 @@ func live(t *testing.T, r Receiver, place string) *life {
 			t.Fatalf("lane %q has no name of its own or no worker", lane.Name)
 		}
 		names[lane.Name] = true
+	}
+	if p, ok := l.sink.(penstock.Ledgered); ok {
+		if l.marks, err = p.Load(ctx); err != nil {
+			t.Fatalf("Load: %v", err)
+		}
 	}
 	if p, ok := l.sink.(penstock.Placed); ok {
 		l.place = p.StartPlace()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/inorder"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -43,7 +44,7 @@ type lane struct {
 	buf []byte // the writer's own: small batches that are written together
 
 	mu      sync.Mutex // guards what follows; no I/O while it is held
-	order   order[*delivery]
+	order   inorder.Order[*delivery]
 	ready   []*delivery // in order, to be written
 	written []*delivery // in order, to be made durable; only with ack
 	file    vfs.File
@@ -112,7 +113,7 @@ func (l *lane) enter(a penstock.Attempt, d *delivery) error {
 		return l.over
 	}
 	before := len(l.ready)
-	err := l.order.arrive(a.Run, a.Place, d, func(d *delivery) { l.ready = append(l.ready, d) })
+	err := l.order.Arrive(a.Run, a.Place, d, func(d *delivery) { l.ready = append(l.ready, d) })
 	if len(l.ready) > before {
 		wake(l.wakeWriter)
 	}
@@ -133,8 +134,8 @@ func wake(c chan struct{}) {
 func (l *lane) leave(a penstock.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.order.waits(a.Run, a.Place) {
-		l.order.fail(cause, func(d *delivery) { d.done <- cause })
+	if l.order.Waits(a.Run, a.Place) {
+		l.order.Fail(cause, func(d *delivery) { d.done <- cause })
 	}
 }
 
@@ -152,7 +153,7 @@ func (l *lane) fail(err error, groups ...[]*delivery) {
 }
 
 func (l *lane) failLocked(err error) {
-	l.order.fail(err, func(d *delivery) { d.done <- err })
+	l.order.Fail(err, func(d *delivery) { d.done <- err })
 	answer(l.ready, err)
 	answer(l.written, err)
 	l.ready, l.written = nil, nil

@@ -18,7 +18,6 @@ const seed = 20261121
 
 // model is what a checkpoint should hold, kept as plainly as can be.
 type model struct {
-	order  []string // routes, as first seen
 	marks  map[string]map[string]penstock.Mark
 	places map[string]map[string]string
 }

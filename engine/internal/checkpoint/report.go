@@ -29,7 +29,8 @@ func (r *Report) String() string {
 		fmt.Fprintf(&b, "; %d bytes of an unfinished last entry were left out", r.Cut)
 	}
 	if r.Damage != "" {
-		fmt.Fprintf(&b, "; DAMAGED: %s; the %d bytes from there on were not used, what they had settled is delivered again", r.Damage, r.Lost)
+		const text = "; DAMAGED: %s; the %d bytes from there on were not used, what they had settled is delivered again"
+		fmt.Fprintf(&b, text, r.Damage, r.Lost)
 	}
 	if len(r.Aside) > 0 {
 		fmt.Fprintf(&b, "; the file as it was is kept as %s", strings.Join(r.Aside, ", "))

@@ -19,7 +19,8 @@ func manyFiles(n int) []penstock.Mark {
 	for i := range marks {
 		marks[i] = penstock.Mark{
 			Part: penstock.Partition{
-				ID:   fmt.Sprintf("fe00-%x-%x-%016x%016x-400", 1000+i, 1_790_000_000_000_000_000+rng.Int64N(1e15), rng.Uint64(), rng.Uint64()),
+				ID: fmt.Sprintf("fe00-%x-%x-%016x%016x-400",
+					1000+i, 1_790_000_000_000_000_000+rng.Int64N(1e15), rng.Uint64(), rng.Uint64()),
 				Name: fmt.Sprintf("hosts/web-%02d/access-2026-11-21-%06d.log", i%20, i),
 			},
 			Watermark: penstock.Position{Num: rng.Int64N(1 << 30)},

@@ -319,7 +319,8 @@ func TestConcurrentUse(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			for i := range rounds {
-				mark := penstock.Mark{Part: penstock.Partition{ID: fmt.Sprint(i % 7), Name: "n"}, Watermark: penstock.Position{Num: int64(i)}}
+				part := penstock.Partition{ID: fmt.Sprint(i % 7), Name: "n"}
+				mark := penstock.Mark{Part: part, Watermark: penstock.Position{Num: int64(i)}}
 				if err := store.Append(route, []penstock.Mark{mark}, map[string]string{"l": fmt.Sprint(i)}); err != nil {
 					t.Error(err)
 				}

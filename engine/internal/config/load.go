@@ -36,6 +36,7 @@ func newLoader(path string, o LoadOptions) *loader {
 	return &loader{
 		path: path, dir: filepath.Dir(path), options: o,
 		secrets: secretKeys(o.Components), claims: map[string]claim{},
+		right: map[any]func(error){},
 	}
 }
 

@@ -133,6 +133,9 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 			return text(string(out), secret)
 		}
 	}
+	if isPairs(t) {
+		return describePairs(v, secret)
+	}
 	switch t.Kind() {
 	case reflect.Struct:
 		return describeStruct(v, secret)
@@ -172,7 +175,11 @@ func describeStruct(v reflect.Value, secret bool) *yaml.Node {
 		if value.Kind() == reflect.Pointer && value.IsNil() {
 			continue
 		}
-		add(n, key, describe(value, secret || optionOf("", f).secret))
+		o := optionOf("", f)
+		if o.enum != nil && value.IsZero() { // no choice is as if the key were left out
+			continue
+		}
+		add(n, key, describe(value, secret || o.secret))
 	}
 	return n
 }

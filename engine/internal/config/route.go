@@ -123,6 +123,11 @@ func (l *loader) route(name string, key *yaml.Node, keys map[string]*yaml.Node, 
 	if p := keys["processors"]; p != nil {
 		r.Processors = l.processors(p, what)
 	}
+	l.shape(&r)
+	preferred, ok := r.Sink.Options.(penstock.Preferred)
+	if ok {
+		r.prefer(preferred.PreferredBatch())
+	}
 	before := len(l.errs)
 	for _, part := range []struct {
 		key string
@@ -135,11 +140,34 @@ func (l *loader) route(name string, key *yaml.Node, keys map[string]*yaml.Node, 
 			l.decode(v, reflect.ValueOf(part.to).Elem(), option{name: part.key})
 		}
 	}
+	if ok && len(l.errs) == before && valueOf(keys["batch"], "bytes") == nil {
+		r.yield()
+	}
 	if len(l.errs) == before {
 		c := check{loader: l, keys: keys, route: &r, at: key}
 		c.all()
 	}
 	return r
+}
+
+// preferredInMemory is how many of a sink's preferred batches fit the memory of a route that does not say how much.
+const preferredInMemory = 16
+
+// prefer takes a sink's wish for the default.
+func (r *Route) prefer(b penstock.Limits) {
+	if b.Bytes > 0 {
+		r.Batch.Bytes = penstock.Size(b.Bytes)
+		r.Memory = max(r.Memory, preferredInMemory*r.Batch.Bytes)
+	}
+	if b.Records > 0 {
+		r.Batch.Records = b.Records
+	}
+}
+
+// yield makes a batch that is only a sink's wish fit the bounds that the config says: a few of it have to.
+func (r *Route) yield() {
+	bound := min(r.Checkpoint.Replay, r.Memory)
+	r.Batch.Bytes = max(1, min(r.Batch.Bytes, max(bound/8, min(bound, penstock.Size(penstock.DefaultLimits.Bytes)))))
 }
 
 func (l *loader) processors(n *yaml.Node, what string) []Use {
@@ -150,9 +178,30 @@ func (l *loader) processors(n *yaml.Node, what string) []Use {
 	}
 	var out []Use
 	for _, c := range n.Content {
-		if u, ok := l.use(c, penstock.ProcessorRole, what); ok {
-			out = append(out, u)
-		}
+		u, _ := l.use(c, penstock.ProcessorRole, what)
+		out = append(out, u)
 	}
 	return out
+}
+
+// shape hands the schema of the records from each processor to the next, and to the sink. Behind one whose options are wrong
+// nothing is known, and so nothing else is said.
+func (l *loader) shape(r *Route) {
+	schema := penstock.UnparsedSchema()
+	for _, u := range append(slices.Clone(r.Processors), r.Sink) {
+		refused := l.right[u.Options]
+		if refused == nil && u.Options != nil || u.Component.Name == "" {
+			return
+		}
+		s, ok := u.Options.(penstock.Shaper)
+		if !ok {
+			continue
+		}
+		out, err := s.Shape(schema.Clone())
+		if err != nil {
+			refused(err)
+			return
+		}
+		schema = out
+	}
 }

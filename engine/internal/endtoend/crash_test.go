@@ -37,15 +37,16 @@ func TestKillFile(t *testing.T) {
 	for left, job := kills(t)/2, 0; left > 0; job++ {
 		dir := t.TempDir()
 		input := spool(t, dir, rnd, 12<<20)
-		config := write(t, filepath.Join(dir, "penstock.yaml"), `
+		fsync := []string{"ack", "interval"}[job%2]
+		config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: ./state
 pipelines:
   crash:
     source: { spool_dir: { path: ./spool, include: ["*.log"], finished: rename, settle: 10ms } }
-    sink: { file: { path: ./out.log, format: raw } }
+    sink: { file: { path: ./out.log, format: raw, fsync: %s } }
     batch: { bytes: 16KiB }
     checkpoint: { replay: 512KiB, sync: 50ms }
-`)
+`, fsync))
 		total := size(input)
 		written := func() int64 {
 			info, err := os.Stat(filepath.Join(dir, "out.log"))
@@ -54,9 +55,11 @@ pipelines:
 			}
 			return info.Size()
 		}
+		var struck []int64
 		for range killsPerJob {
 			if left > 0 && killAt(t, config, rnd, total, written) {
 				left--
+				struck = append(struck, 100*written()/total)
 			}
 		}
 		once(t, config)
@@ -67,6 +70,7 @@ pipelines:
 		if err := interleaved(read(t, filepath.Join(dir, "out.log")), want); err != nil {
 			t.Fatalf("job %d: the file is not exactly the input: %v", job, err)
 		}
+		t.Logf("job %d, fsync: %s: killed at %v %% of the work; the file is exactly the input", job, fsync, struck)
 	}
 }
 

@@ -150,7 +150,6 @@ type sim struct {
 	cmds    []control.Command
 	r       Result
 	area    float64
-	from    time.Duration
 }
 
 type flight struct {

@@ -4,11 +4,13 @@ package flow
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/internal/sim/peers"
 	"github.com/penstock-io/penstock/flow/dispatch"
 	"github.com/penstock-io/penstock/flow/window"
 )
@@ -38,10 +40,42 @@ func plain(a window.Algorithm) func(string) (window.Algorithm, error) {
 var algorithms = []algorithm{
 	{name: "linear", option: "per_ack or a threshold, such as linear:50ms", make: linear},
 	{name: "fixed", option: "batches, such as fixed:10", make: fixed},
+	{name: "vector_arc", make: plain(peers.VectorARC{})},
+	{name: "netflix_vegas", make: plain(peers.NetflixVegas{})},
+	{name: "netflix_gradient2", option: "min1: from 4, down to 1", make: gradient2},
+	{name: "reno", make: plain(peers.Reno{})},
 }
 
 var policies = []dispatch.Policy{
 	dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
+	peers.PeakEWMA{}, hashOnce{},
+}
+
+// hashOnce is hash dispatch that does not bind: what a lane has failed goes to the one with the next highest hash.
+// It is the other half of the question whether a batch should go to the same worker again after a timeout.
+type hashOnce struct{ dispatch.Hash }
+
+func (hashOnce) Name() string                     { return "hash_once" }
+func (hashOnce) New(rand.Source) dispatch.Chooser { return &free{by: dispatch.Hash{}.New(nil)} }
+
+// free lets a chooser see the free lanes only.
+type free struct {
+	by   dispatch.Chooser
+	only []dispatch.Candidate
+	at   []int
+}
+
+func (f *free) Choose(now time.Duration, cost float64, key uint64, c []dispatch.Candidate) int {
+	f.only, f.at = f.only[:0], f.at[:0]
+	for i := range c {
+		if c[i].Free {
+			f.only, f.at = append(f.only, c[i]), append(f.at, i)
+		}
+	}
+	if i := f.by.Choose(now, cost, key, f.only); i >= 0 {
+		return f.at[i]
+	}
+	return -1
 }
 
 // DefaultDispatch is what an algorithm has that names none.
@@ -100,14 +134,17 @@ func Find(name, policy string) (*Spec, error) {
 
 func linear(option string) (window.Algorithm, error) {
 	l := window.Linear{}
-	switch option {
-	case "":
-	case "per_ack":
-		l.Step = window.PerAck
-	default:
-		d, err := time.ParseDuration(option)
+	for word := range strings.SplitSeq(option, ":") {
+		if word == "" {
+			continue
+		}
+		if word == "per_ack" {
+			l.Step = window.PerAck
+			continue
+		}
+		d, err := time.ParseDuration(word)
 		if err != nil || d <= 0 {
-			return nil, fmt.Errorf("%q is neither per_ack nor a threshold such as 50ms", option)
+			return nil, fmt.Errorf("%q is neither per_ack nor a threshold such as 50ms", word)
 		}
 		l.Threshold = d
 	}
@@ -135,4 +172,15 @@ func (s *Spec) Title() string {
 		return s.Name
 	}
 	return s.Name + "+" + s.Dispatch
+}
+
+// gradient2 has a variant that can go below its default minimum of 20, which is more than most workers can take.
+func gradient2(option string) (window.Algorithm, error) {
+	switch option {
+	case "":
+		return peers.NetflixGradient2{}, nil
+	case "min1":
+		return peers.NetflixGradient2{Initial: 4, Min: 1}, nil
+	}
+	return nil, fmt.Errorf("%q is not min1", option)
 }

@@ -49,7 +49,7 @@ var figureNames = [figures]string{
 func (f Figure) String() string { return figureNames[f] }
 
 // FigureNames lists all figures.
-func FigureNames() []string { return figureNames[:] }
+func FigureNames() []string { return slices.Clone(figureNames[:]) }
 
 func figureNamed(name string) (Figure, bool) {
 	i := slices.Index(figureNames[:], name)

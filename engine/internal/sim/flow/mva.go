@@ -5,8 +5,8 @@ package flow
 import "math"
 
 // Throughput of a closed network: window batches circulate between a station of slots parallel exponential servers,
-// rate batches per second together, and a network in which each spends think seconds. It is the exact solution that
-// mean-value analysis computes (Reiser and Lavenberg 1980), here by the birth and death of what is at the station.
+// rate batches per second together, and a network in which each spends think seconds. It is what mean-value
+// analysis computes (Reiser and Lavenberg 1980), here by the birth and death of what is at the station.
 func Throughput(window, slots int, rate, think float64) float64 {
 	if think <= 0 {
 		return rate * float64(min(window, slots)) / float64(slots)
@@ -46,36 +46,63 @@ func (s *Scenario) WStar() float64 {
 		}
 		return float64(level) * mean
 	}
-	stations := s.Workers
+	workers := s.Workers
 	if s.Shared != nil {
-		stations = []Worker{*s.Shared}
+		workers = []Worker{*s.Shared}
 	}
 	think := (s.RTT + s.Jitter).Seconds()
-	windows := make([]int, len(stations))
-	now := make([]float64, len(stations))
-	next := make([]float64, len(stations))
+	stations := make([]station, len(workers))
 	target, sum, total := 0.0, 0.0, 0
-	for i := range stations {
-		w := &stations[i]
+	for i := range workers {
+		w := &workers[i]
 		target += enough * w.Rate / mean
-		next[i] = Throughput(1, w.Slots, w.Rate/mean, think)
+		stations[i] = station{slots: w.Slots, mu: w.Rate / mean / float64(w.Slots), think: think, p: make([]float64, w.Slots)}
+		stations[i].p[0] = 1
+		stations[i].widen()
 	}
 	for sum < target {
-		best, gain := 0, -1.0
+		best := &stations[0]
 		for i := range stations {
-			if g := next[i] - now[i]; g > gain {
-				best, gain = i, g
+			if stations[i].gain() > best.gain() {
+				best = &stations[i]
 			}
 		}
-		w := &stations[best]
-		sum += gain
-		total++
-		windows[best]++
-		now[best] = next[best]
-		next[best] = Throughput(windows[best]+1, w.Slots, w.Rate/mean, think)
-		if gain <= 0 {
+		if best.gain() <= 0 {
 			break
 		}
+		sum += best.gain()
+		total++
+		best.widen()
 	}
 	return float64(total) * mean
+}
+
+// station is the recursion of mean-value analysis for one worker with its network: each widen adds one batch.
+type station struct {
+	slots     int
+	mu, think float64
+	window    int
+	queued    float64   // at the station
+	p         []float64 // chance of so many there, for less than slots
+	now, last float64   // throughput at window, and at one less
+}
+
+func (s *station) gain() float64 { return s.now - s.last }
+
+func (s *station) widen() {
+	s.window++
+	wait := 1 + s.queued
+	for j := 0; j < s.slots-1; j++ {
+		wait += float64(s.slots-1-j) * s.p[j]
+	}
+	r := wait / (float64(s.slots) * s.mu)
+	x := float64(s.window) / (s.think + r)
+	s.last, s.now = s.now, x
+	s.queued = x * r
+	busy := x / s.mu
+	for j := s.slots - 1; j >= 1; j-- {
+		s.p[j] = x / (float64(j) * s.mu) * s.p[j-1]
+		busy += float64(s.slots-j) * s.p[j]
+	}
+	s.p[0] = max(0, 1-busy/float64(s.slots)) // near saturation the difference is lost in rounding
 }

@@ -45,6 +45,8 @@ type sender struct {
 	awake   bool
 	flying  map[uint64]*attempt
 	got     float64 // distinct cost after everybody has joined
+	windows []Sent  // by lane, if they want to know
+	atLane  []int   // in flight, kept for them
 }
 
 // plan adds a batch that is to be sent from now on.
@@ -105,6 +107,10 @@ func (x *sim) start(d *sender, c *control.Command) {
 	a := x.newAttempt()
 	*a = attempt{id: c.ID, sender: d.num, lane: c.Lane, seq: c.Seq, cost: it.cost, sent: x.now}
 	d.flying[c.ID] = a
+	if d.windows != nil {
+		d.atLane[c.Lane]++
+		d.windows[c.Lane].Sent(d.atLane[c.Lane])
+	}
 	x.fig.start(x, a, !it.started)
 	it.started = true
 	x.agenda.add(occurrence{at: x.now + x.oneWay(), kind: reaches, num: c.Lane, a: a})
@@ -149,6 +155,9 @@ func (x *sim) end(a *attempt, out control.Outcome, hint time.Duration) {
 	a.over = true
 	d := &x.senders[a.sender]
 	delete(d.flying, a.id)
+	if d.windows != nil {
+		d.atLane[a.lane]--
+	}
 	x.fig.end(x, a, out)
 	if len(x.observers) > 0 {
 		x.observers[a.sender].Observe(x.now, a.lane, x.now-a.sent, out)

@@ -24,7 +24,7 @@ type Series struct {
 const seriesPoints = 600
 
 func (r *Series) begin(s *Scenario) {
-	r.step = max(s.Duration/seriesPoints, time.Millisecond)
+	r.step = max(s.Duration/seriesPoints, seriesStepMin)
 	r.Step = r.step
 	r.Windows = make([][]float64, len(s.Workers))
 }

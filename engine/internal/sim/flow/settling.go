@@ -38,8 +38,8 @@ const (
 )
 
 // settling says how long it takes from the start, and from the end of the last event, until every window of max(1 s,
-// 10 round trips of the workers when drained, queue-free) has at least 0.95 of the optimum; the time to the end if that never is. What counts from the start ends with
-// the first event.
+// 10 round trips of the drained workers) has at least 0.95 of the optimum; the time to the end if that never is. What
+// counts from the start ends with the first event.
 //
 // Under a backlog what counts is the work of which something came: the time that slots were busy, times their rate.
 // Its expectation is the cost delivered, without the noise of the service times' draw, which alone puts one window
@@ -87,8 +87,8 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	return converge, recovery
 }
 
-// settled is the time in seconds from bin `from` to the end of the last window before `to` that is below the optimum's share:
-// windows that begin no earlier than there all have it.
+// settled is the time in seconds from bin `from` until windows that begin no earlier, and end before `to`, all have the
+// optimum's share.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/dispatch"
+	"github.com/penstock-io/penstock/flow/window"
 )
 
 // sim is the state of a run.
@@ -40,7 +41,8 @@ type sim struct {
 	allJoined time.Duration
 	last      time.Duration // settle
 	fig       collector
-	observers []Observer
+	observers []Observer // by sender
+	joining   int32      // sender whose lanes are being made
 	tracer    func(*control.Event, []control.Command)
 }
 
@@ -82,14 +84,14 @@ func (s *Scenario) Config(spec *Spec, seed uint64) control.Config {
 	return c
 }
 
-// abandonAfter is the hard end of an attempt: flow.Sender's own, or, at a link, the timeout itself, as there is no
-// other worker to turn to.
+// abandonAfter is the hard end of an attempt: flow.Sender's own, or the timeout if that is longer; at a link the timeout
+// itself, as there is no other worker to turn to.
 const abandonAfter = time.Minute
 
 // Run carries out one run.
 func Run(s *Scenario, spec *Spec, o Options) (Figures, error) {
 	x := &sim{
-		s: s, spec: spec, abandon: abandonAfter, tracer: o.Trace,
+		s: s, spec: spec, abandon: max(abandonAfter, s.Timeout), tracer: o.Trace,
 		arrivals: rand.New(rand.NewPCG(o.Seed, arrivalStream)),
 		costs:    rand.New(rand.NewPCG(o.Seed, costStream)),
 		net:      rand.New(rand.NewPCG(o.Seed, netStream)),
@@ -132,6 +134,9 @@ func (x *sim) newSender(i int32, seed uint64) error {
 	if o, ok := x.spec.Policy.(observing); ok {
 		c.Dispatch = keeper{Policy: o, x: x}
 	}
+	if a, ok := x.spec.Window.(sending); ok {
+		c.Window = sendingKeeper{Algorithm: a, x: x}
+	}
 	m, err := control.New(c)
 	if err != nil {
 		return fmt.Errorf("%s: %s: %w", x.s.Name, x.spec.Name, err)
@@ -164,6 +169,35 @@ func (k keeper) New(src rand.Source) dispatch.Chooser {
 		k.x.observers = append(k.x.observers, o)
 	}
 	return c
+}
+
+// sending is an algorithm whose windows want to know of what is sent.
+type sending interface {
+	window.Algorithm
+	Sends()
+}
+
+// Sent is a window that wants to know of what is sent: so many attempts are now in flight at its worker.
+type Sent interface {
+	window.Window
+	Sent(inFlight int)
+}
+
+// sendingKeeper notes the windows that an algorithm makes: the machine of each sender makes them in the order of its
+// lanes.
+type sendingKeeper struct {
+	window.Algorithm
+	x *sim
+}
+
+func (k sendingKeeper) New() window.Window {
+	w := k.Algorithm.New()
+	if s, ok := w.(Sent); ok {
+		d := &k.x.senders[k.x.joining]
+		d.windows = append(d.windows, s)
+		d.atLane = append(d.atLane, 0)
+	}
+	return w
 }
 
 // schedule puts what the scenario says will happen on the agenda.
@@ -343,7 +377,7 @@ func (x *sim) changes(o *occurrence) {
 
 // join starts a sender.
 func (x *sim) join(d *sender) {
-	d.joined = true
+	d.joined, x.joining = true, d.num
 	for i := range x.servers {
 		x.step(d, control.Event{Kind: control.LaneUp, Lane: int32(i)})
 	}

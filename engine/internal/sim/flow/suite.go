@@ -116,7 +116,13 @@ func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int, done fun
 	for i := range min(runtime.GOMAXPROCS(0), max(1, len(tasks))) {
 		g.Go(fmt.Sprintf("sim/%d", i), work)
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if reported < len(summaries) {
+		return context.Cause(ctx)
+	}
+	return nil
 }
 
 // judge holds the figures against the scenario's bounds.

@@ -1,6 +1,10 @@
 //penstock:pure
 
-package file
+// Package inorder puts what arrives at an ordered lane in any order into the order of effect.
+//
+// It holds one lane's [Order], which the lane owns and guards. It never calls a clock, starts nothing and keeps nothing of a
+// run that is over.
+package inorder
 
 import (
 	"errors"
@@ -14,9 +18,10 @@ var (
 	errTwice  = errors.New("the place in the run was taken already")
 )
 
-// order brings what arrives in any order into the order of effect: by place, dense from 0 in a run. Once one of a run has
-// failed, all of it that is not out yet fails, until the next run begins. It is not safe for concurrent use.
-type order[T any] struct {
+// Order brings what arrives in any order into the order of effect: by place, dense from 0 in a run. Once one of a run has
+// failed, all of it that is not out yet fails, until the next run begins. Its zero value is ready; it is not
+// safe for concurrent use.
+type Order[T any] struct {
 	begun   bool
 	run     uint32
 	next    uint32       // the place that comes out next
@@ -24,11 +29,11 @@ type order[T any] struct {
 	waiting map[uint32]T // arrived before their turn
 }
 
-// arrive takes v and calls out for each one whose turn has come. An error: v fails, and nothing was kept of it.
-func (o *order[T]) arrive(run, place uint32, v T, out func(T)) error {
+// Arrive takes v and calls out for each one whose turn has come. An error: v fails, and nothing was kept of it.
+func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	if !o.begun || int32(run-o.run) > 0 { // run numbers may wrap
 		if len(o.waiting) > 0 {
-			panic("file: BUG: a run began before all of the one before it had returned")
+			panic("inorder: BUG: a run began before all of the one before it had returned")
 		}
 		o.begun, o.run, o.next, o.failure = true, run, 0, nil
 	}
@@ -60,14 +65,14 @@ func (o *order[T]) arrive(run, place uint32, v T, out func(T)) error {
 	}
 }
 
-// waits says whether the given place has arrived and not come out.
-func (o *order[T]) waits(run, place uint32) bool {
+// Waits says whether the given place has arrived and not come out.
+func (o *Order[T]) Waits(run, place uint32) bool {
 	_, ok := o.waiting[place]
 	return ok && run == o.run
 }
 
-// fail ends the run and calls out for each one that waited, by place.
-func (o *order[T]) fail(err error, out func(T)) {
+// Fail ends the run and calls out for each one that waited, by place.
+func (o *Order[T]) Fail(err error, out func(T)) {
 	if o.failure == nil {
 		o.failure = fmt.Errorf("an earlier batch of the same run failed: %w", err)
 	}

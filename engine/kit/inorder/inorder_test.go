@@ -1,4 +1,4 @@
-package file
+package inorder
 
 import (
 	"errors"
@@ -10,7 +10,7 @@ import (
 func TestOrderRandomly(t *testing.T) {
 	const seed = 1
 	random := rand.New(rand.NewPCG(seed, 0))
-	var o order[int]
+	var o Order[int]
 	for run := range uint32(200) {
 		run += 1<<32 - 100 // over the wrap
 		n := 1 + random.IntN(20)
@@ -19,9 +19,9 @@ func TestOrderRandomly(t *testing.T) {
 		refused := 0
 		for k, place := range random.Perm(n) {
 			if k == failAt {
-				o.fail(errors.New("broken"), func(v int) { failed = append(failed, v) })
+				o.Fail(errors.New("broken"), func(v int) { failed = append(failed, v) })
 			}
-			if err := o.arrive(run, uint32(place), place, func(v int) { out = append(out, v) }); err != nil {
+			if err := o.Arrive(run, uint32(place), place, func(v int) { out = append(out, v) }); err != nil {
 				if k < failAt {
 					t.Fatalf("run %d: place %d is refused before the failure: %v", run, place, err)
 				}
@@ -42,29 +42,16 @@ func TestOrderRandomly(t *testing.T) {
 			t.Fatalf("run %d: failed in the order %v", run, failed)
 		}
 	}
-	if err := o.arrive(5, 0, 0, nil); !errors.Is(err, errOldRun) {
+	if err := o.Arrive(5, 0, 0, nil); !errors.Is(err, errOldRun) {
 		t.Errorf("an old run's arrival: %v, want %v", err, errOldRun)
 	}
 	run := o.run + 1
 	for _, place := range []uint32{0, 5} {
-		if err := o.arrive(run, place, 0, func(int) {}); err != nil {
+		if err := o.Arrive(run, place, 0, func(int) {}); err != nil {
 			t.Errorf("place %d: %v", place, err)
 		}
-		if err := o.arrive(run, place, 0, nil); !errors.Is(err, errTwice) {
+		if err := o.Arrive(run, place, 0, nil); !errors.Is(err, errTwice) {
 			t.Errorf("place %d a second time: %v, want %v", place, err, errTwice)
-		}
-	}
-}
-
-func TestPlace(t *testing.T) {
-	for _, p := range []place{{}, {1, 2, 3}, {1<<64 - 1, -1 << 63, 1<<63 - 1}} {
-		if got, err := parsePlace(p.String()); err != nil || got != p {
-			t.Errorf("parsePlace(%q) = %v, %v", p.String(), got, err)
-		}
-	}
-	for _, s := range []string{"", "1", "2 1 2 3", "1 1 2 -3", "1 1 2 3 4", "1 x 2 3", "1  2 3"} {
-		if p, err := parsePlace(s); err == nil {
-			t.Errorf("parsePlace(%q) = %v, want an error", s, p)
 		}
 	}
 }

@@ -1,0 +1,108 @@
+package connectortest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+)
+
+// sinkKeepsLedger holds what a Ledgered sink says it has against what was delivered: with batches dropped whole, spans
+// stored without data, marks folded, the process ended after every step, and an earlier process that goes on delivering.
+func sinkKeepsLedger(t *testing.T, c SinkCase) {
+	r := c.Start(t)
+	first := live(t, r, "")
+	if _, ok := first.sink.(penstock.Ledgered); !ok {
+		first.end()
+		return
+	}
+	if len(first.marks) > 0 {
+		t.Errorf("a new ledger holds %v", first.marks)
+	}
+	first.end()
+	const seed, steps = 5, 24
+	random := randomFrom(t, seed)
+	told := newSettled()
+	begun := false
+	for n := range steps {
+		l := live(t, r, "")
+		checkMarks(t, l.marks, told)
+		ledger := l.sink.(penstock.Ledgered)
+		b := l.batch(n)
+		span := b.Spans[0]
+		if !begun {
+			told.open(penstock.Span{Part: span.Part}) // a ledger without a mark begins before everything
+			begun = true
+		}
+		switch random.IntN(4) {
+		case 0:
+			for i := range b.Records {
+				b.Drop(i)
+			}
+			l.must(b)
+		case 1:
+			if err := ledger.Store(t.Context(), b.Spans); err != nil {
+				t.Fatalf("Store: %v", err)
+			}
+			l.must(b) // it is there: nothing is written
+		default:
+			l.must(b)
+		}
+		told.settle(span)
+		if random.IntN(3) == 0 {
+			if err := ledger.Compact(t.Context(), told.marks()); err != nil {
+				t.Fatalf("Compact: %v", err)
+			}
+		}
+		again := l.raw(n)
+		l.encode(again)
+		l.must(again)
+		l.end()
+	}
+	check(t, r, false, false, sinkFenced(t, r, told))
+}
+
+// sinkFenced lets an earlier process deliver after a later one has loaded, and returns what the receiver then has to hold.
+func sinkFenced(t *testing.T, r Receiver, told *settled) []string {
+	before := r.Received(t)
+	early := live(t, r, "")
+	late := live(t, r, "")
+	checkMarks(t, late.marks, told)
+	const fresh = 500
+	for _, a := range early.deliver(t.Context(), []*penstock.Batch{early.batch(fresh)}, nil) {
+		if a.err == nil {
+			t.Error("a process was not fenced off though a later one had loaded")
+		}
+	}
+	if err := early.host.Stop(); err == nil {
+		t.Error("a process that was fenced off did not end its route")
+	}
+	if err := early.sink.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	late.must(late.batch(fresh))
+	late.end()
+	return append(before, texts(fresh, fresh+1)...)
+}
+
+func checkMarks(t *testing.T, got []penstock.Mark, told *settled) {
+	t.Helper()
+	want := told.marks()
+	if len(got) != len(want) {
+		t.Fatalf("the ledger holds %v, want %v", got, want)
+	}
+	for i := range got {
+		err := errors.Join()
+		if got[i].Part.ID != want[i].Part.ID || got[i].Watermark != want[i].Watermark || len(got[i].Above) != len(want[i].Above) {
+			err = errors.New("differs")
+		}
+		for k := range got[i].Above {
+			if err == nil && got[i].Above[k] != want[i].Above[k] {
+				err = errors.New("differs")
+			}
+		}
+		if err != nil {
+			t.Fatalf("the ledger holds %v, want %v", got[i], want[i])
+		}
+	}
+}

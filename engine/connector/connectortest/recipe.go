@@ -1,0 +1,88 @@
+package connectortest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Server is a real server that a recipe starts: PENSTOCK_RECIPES names the folder of recipes, each NAME/start.sh DIR PORT.
+type Server struct {
+	URL string
+
+	name, dir string
+	port      string
+}
+
+// StartServer starts the server of a recipe on a free port, with data of its own, and stops it when the test ends. It skips
+// the test where PENSTOCK_RECIPES is not set, or where the program, whose name is given, is not installed.
+func StartServer(t testing.TB, name, program string) *Server {
+	t.Helper()
+	recipes := os.Getenv("PENSTOCK_RECIPES")
+	if recipes == "" {
+		t.Skipf("skipped: PENSTOCK_RECIPES names no folder of recipes that start a real %s", name)
+	}
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skipf("skipped: %s is not installed (no program %s)", name, program)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "penstock-"+name+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{name: name, dir: dir, port: port}
+	t.Cleanup(func() {
+		s.Kill(t)
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("removing what %s has left: %v", name, err)
+		}
+	})
+	s.Start(t)
+	return s
+}
+
+// Start starts it again, with the same data on the same port.
+func (s *Server) Start(t testing.TB) {
+	t.Helper()
+	out, err := s.script(filepath.Join(s.name, "start.sh"), s.dir, s.port)
+	url, ok := strings.CutPrefix(strings.TrimSpace(out), "ready ")
+	if err != nil || !ok {
+		t.Fatalf("starting %s: %v: %s", s.name, err, out)
+	}
+	s.URL = url
+}
+
+// Stop asks it to end and waits for it; Start resumes with its data.
+func (s *Server) Stop(t testing.TB) { s.stop(t) }
+
+// Kill is kill -9 of the server and its children: a crash.
+func (s *Server) Kill(t testing.TB) { s.stop(t, "KILL") }
+
+func (s *Server) stop(t testing.TB, how ...string) {
+	t.Helper()
+	if out, err := s.script("stop.sh", append([]string{s.dir}, how...)...); err != nil {
+		t.Errorf("stopping %s: %v: %s", s.name, err, out)
+	}
+}
+
+func (s *Server) script(name string, args ...string) (string, error) {
+	cmd := exec.Command(filepath.Join(os.Getenv("PENSTOCK_RECIPES"), name), args...)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, errs.String())
+	}
+	return string(out), err
+}

@@ -1,0 +1,140 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+)
+
+// BenchmarkAgainstCopy prints, for seven interleaved pairs, how fast the sink with its four connections is beside psql's \copy
+// of the same rows into the same table; the median is to be 1.5 at least. The sink's side includes finding and encoding the
+// rows, psql's its own start, which is 20 ms.
+func BenchmarkAgainstCopy(b *testing.B) {
+	const pairs, batches, rows = 7, 30, 10_000
+	server := connectortest.StartServer(b, "postgres", "psql")
+	for _, plain := range []bool{false, true} {
+		b.Run(map[bool]string{false: "parsed", true: "lines"}[plain], func(b *testing.B) {
+			d := fresh(b, server)
+			file := filepath.Join(b.TempDir(), "rows.txt")
+			if err := os.WriteFile(file, copyText(batches*rows, plain), 0o600); err != nil {
+				b.Fatal(err)
+			}
+			table := "CREATE TABLE lines (message text)"
+			if !plain {
+				table = "CREATE TABLE lines (host text, time text, request text, status bigint, size bigint, agent text)"
+			}
+			var ratios []float64
+			for b.Loop() {
+				ratios = ratios[:0]
+				for range pairs {
+					renew(b, d, table)
+					bare := psqlCopy(b, d, file)
+					renew(b, d, table)
+					ours := throughSink(b, d, batches, rows, plain)
+					ratios = append(ratios, bare.Seconds()/ours.Seconds())
+					b.Logf("psql \\copy %v, sink %v: %.2f", bare, ours, bare.Seconds()/ours.Seconds())
+				}
+			}
+			slices.Sort(ratios)
+			b.ReportMetric(ratios[pairs/2], "x-psql-copy")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// renew makes the table anew and the checkpoint out of the way of who is measured.
+func renew(b *testing.B, d *database, table string) {
+	b.Helper()
+	d.exec(b, "DROP TABLE IF EXISTS lines")
+	d.exec(b, table)
+	d.exec(b, "CHECKPOINT")
+}
+
+func accessRow(i int) []string {
+	return []string{
+		fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255), "17/May/2015:10:05:03 +0000",
+		fmt.Sprintf("GET /presentations/logstash-monitorama-2013/images/%d.png HTTP/1.1", i), "200", fmt.Sprint(1000 + i),
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36",
+	}
+}
+
+func copyText(rows int, plain bool) []byte {
+	var out []byte
+	for i := range rows {
+		sep := "\t"
+		if plain {
+			sep = " "
+		}
+		out = append(append(out, strings.Join(accessRow(i), sep)...), '\n')
+	}
+	return out
+}
+
+func psqlCopy(b *testing.B, d *database, file string) time.Duration {
+	b.Helper()
+	start := time.Now()
+	out, err := exec.Command("psql", "-q", "-d", d.url, "-c", `\copy `+d.schema+`.lines from '`+file+`'`).CombinedOutput()
+	if err != nil {
+		b.Fatalf("%v: %s", err, out)
+	}
+	return time.Since(start)
+}
+
+var runs int
+
+func throughSink(b *testing.B, d *database, batches, rows int, plain bool) time.Duration {
+	b.Helper()
+	o := d.options("lines")
+	o.OnNewField = "ignore"
+	runs++
+	o.Ledger = fmt.Sprintf("bench/%d", runs)
+	s := open(b, o)
+	defer s.Close()
+	names := []string{"host", "time", "request", "status", "size", "agent"}
+	all := make(chan *penstock.Batch, batches)
+	for range batches {
+		fields := make([][]field, rows)
+		for i := range fields {
+			row := accessRow(int(s.next) + i)
+			if plain {
+				fields[i] = []field{{"message", penstock.Text, strings.Join(row, " ")}}
+				continue
+			}
+			for k, name := range names {
+				kind := penstock.Text
+				if k == 3 || k == 4 {
+					kind = penstock.Number
+				}
+				fields[i] = append(fields[i], field{name, kind, row[k]})
+			}
+		}
+		all <- s.batch(fields...)
+	}
+	close(all)
+	start := time.Now()
+	var work sync.WaitGroup
+	for _, l := range s.lanes {
+		work.Go(func() {
+			for batch := range all {
+				if err := batch.Encode(s.Sink); err != nil {
+					b.Error(err)
+				}
+				if _, err := l.Worker.Deliver(context.Background(), penstock.Attempt{Value: batch}); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	return time.Since(start)
+}

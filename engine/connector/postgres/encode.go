@@ -1,0 +1,123 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"strconv"
+	"sync"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+)
+
+// encoder lays batches out as COPY takes them: in its binary form where the columns allow, else in its text form
+// (https://www.postgresql.org/docs/current/sql-copy.html), which carries every type as it was written.
+type encoder struct{ rows sqltable.Rows }
+
+// append appends the kept records of b, whose records are filled, and returns those that are refused. In mode upsert a row
+// begins with its number in the batch.
+func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
+	var refusals []sqltable.Refusal
+	t := s.shape.For(b)
+	binaryForm, numbered := isBinary(t.Columns), s.o.Mode == sqltable.Upsert
+	if binaryForm {
+		dst = append(dst, binaryHeader...)
+	}
+	e.rows.Over(t, b)
+	for i := range b.Records {
+		if b.Records[i].State != penstock.Kept {
+			continue
+		}
+		if reason := e.rows.Row(i); reason != "" {
+			refusals = append(refusals, sqltable.Refusal{Record: i, Reason: reason})
+			continue
+		}
+		number := -1
+		if numbered {
+			number = i
+		}
+		if binaryForm {
+			dst = e.appendBinaryRow(dst, t.Columns, number)
+		} else {
+			dst = e.appendTextRow(dst, number)
+		}
+	}
+	if binaryForm {
+		dst = append(dst, binaryTrailer...)
+	}
+	return dst, refusals
+}
+
+func (e *encoder) appendBinaryRow(dst []byte, columns []sqltable.Column, number int) []byte {
+	fields := len(columns)
+	if number >= 0 {
+		fields++
+	}
+	dst = append(dst, byte(fields>>8), byte(fields))
+	if number >= 0 {
+		dst = binary.BigEndian.AppendUint64(append(dst, 0, 0, 0, 8), uint64(number))
+	}
+	for c, cell := range e.rows.Cells {
+		dst = appendBinary(dst, &columns[c], cell)
+	}
+	return dst
+}
+
+func (e *encoder) appendTextRow(dst []byte, number int) []byte {
+	if number >= 0 {
+		dst = append(strconv.AppendInt(dst, int64(number), 10), '\t')
+	}
+	for c, cell := range e.rows.Cells {
+		if c > 0 {
+			dst = append(dst, '\t')
+		}
+		if cell == nil {
+			dst = append(dst, '\\', 'N')
+		} else {
+			dst = appendEscaped(dst, cell)
+		}
+	}
+	return append(dst, '\n')
+}
+
+// escapes are the letters that stand for bytes which COPY reads as something else.
+var escapes = [256]byte{'\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't', '\v': 'v', '\\': '\\'}
+
+func appendEscaped(dst, cell []byte) []byte {
+	start := 0
+	for i, c := range cell {
+		if c != '\\' && (c > '\r' || escapes[c] == 0) {
+			continue
+		}
+		dst = append(dst, cell[start:i]...)
+		dst = append(dst, '\\', escapes[c])
+		start = i + 1
+	}
+	return append(dst, cell[start:]...)
+}
+
+// lent is a reader over bytes that can be taken back: the driver may go on reading in a goroutine of its own after it has
+// returned an error.
+type lent struct {
+	mu   sync.Mutex // guards rest
+	rest []byte
+	err  error
+}
+
+// Read implements io.Reader.
+func (l *lent) Read(p []byte) (n int, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.rest) == 0 {
+		return 0, l.err
+	}
+	n = copy(p, l.rest)
+	l.rest = l.rest[n:]
+	return n, nil
+}
+
+// takeBack returns when nothing reads the bytes any more.
+func (l *lent) takeBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest, l.err = nil, errTakenBack
+}

@@ -1,0 +1,247 @@
+package postgres_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/postgres"
+)
+
+// wire is a proxy before the server that can hold back what a client sends from a word on, as a network does whose packets
+// come late, and cut everything.
+type wire struct {
+	listener net.Listener
+	server   string
+
+	mu    sync.Mutex // guards what follows
+	hold  []byte     // from the first chunk that holds this word on, nothing passes; nil: all does
+	held  chan struct{}
+	pass  chan struct{} // closed: what was held back passes
+	conns []net.Conn
+}
+
+func newWire(t *testing.T, server string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{listener: l, server: u.Host, held: make(chan struct{}, 64), pass: make(chan struct{})}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() { w.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		w.release()
+		w.cut()
+		all.Wait()
+	})
+	return w
+}
+
+func (w *wire) url(t *testing.T, server string) string {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = w.listener.Addr().String()
+	return u.String()
+}
+
+func (w *wire) serve(client net.Conn) {
+	server, err := net.Dial("tcp", w.server)
+	if err != nil {
+		client.Close()
+		return
+	}
+	w.mu.Lock()
+	w.conns = append(w.conns, client, server)
+	w.mu.Unlock()
+	var both sync.WaitGroup
+	both.Go(func() { io.Copy(client, server); client.Close() })
+	both.Go(func() {
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buf)
+			w.mu.Lock()
+			hold, pass := w.hold, w.pass
+			w.mu.Unlock()
+			if hold != nil && bytes.Contains(buf[:n], hold) {
+				w.held <- struct{}{}
+				<-pass
+			}
+			if _, failed := server.Write(buf[:n]); failed != nil || err != nil {
+				server.Close()
+				return
+			}
+		}
+	})
+	both.Wait()
+}
+
+func (w *wire) holdBack(word string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hold = []byte(word)
+}
+
+func (w *wire) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hold = nil
+	select {
+	case <-w.pass:
+	default:
+		close(w.pass)
+	}
+}
+
+func (w *wire) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		c.Close()
+	}
+	w.conns = nil
+}
+
+// TestLateCommit kills a process whose COMMIT is still on its way, lets the next one load and deliver, and only then lets
+// the old bytes pass: whatever the server makes of them, the batch is there once.
+func TestLateCommit(t *testing.T) {
+	server := connectortest.StartServer(t, "postgres", "psql")
+	for _, word := range []string{"COMMIT\x00", "FROM STDIN", "penstock_spans"} {
+		for _, patient := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%q, fenced by force: %v", word, patient), func(t *testing.T) {
+				d := fresh(t, server)
+				d.exec(t, "CREATE TABLE lines (message text, _extra json)")
+				w := newWire(t, server.URL)
+				o := d.options("lines")
+				o.URL = w.url(t, server.URL)
+				old := open(t, o)
+				b := func(s *opened) *penstock.Batch {
+					s.next = 0
+					return s.batch([]field{{"message", penstock.Text, "once"}})
+				}
+				w.holdBack(word)
+				ctx, die := context.WithCancelCause(context.Background())
+				died := make(chan error, 1)
+				go func() {
+					batch := b(old)
+					err := batch.Encode(old.Sink)
+					if err == nil {
+						_, err = old.lanes[0].Worker.Deliver(ctx, penstock.Attempt{Value: batch})
+					}
+					died <- err
+				}()
+				<-w.held
+				die(errors.New("killed"))
+				if err := <-died; err == nil {
+					t.Error("a delivery that was killed said that it was delivered")
+				}
+				direct := d.options("lines")
+				var next *opened
+				if patient { // the server has heard nothing of the death: the fence has to end what is open
+					next = open(t, direct)
+					w.release()
+				} else {
+					w.release()
+					next = open(t, direct)
+				}
+				if err := next.deliver(t, b(next)); err != nil {
+					t.Fatal(err)
+				}
+				if err := next.deliver(t, b(next)); err != nil {
+					t.Fatal(err)
+				}
+				if got := d.column(t, "SELECT message FROM lines"); len(got) != 1 {
+					t.Errorf("the record is there %d times", len(got))
+				}
+			})
+		}
+	}
+}
+
+// TestTwoAttemptsAtOnce: what is overdue on one connection is sent on another one, and is written once, also after folding.
+func TestTwoAttemptsAtOnce(t *testing.T) {
+	d := fresh(t, connectortest.StartServer(t, "postgres", "psql"))
+	d.exec(t, "CREATE TABLE lines (message text, _extra json)")
+	s := open(t, d.options("lines"))
+	for round := range 20 {
+		b := s.batch([]field{{"message", penstock.Text, "once"}})
+		if err := b.Encode(s.Sink); err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for _, l := range s.lanes {
+			all.Go(func() {
+				if _, err := l.Worker.Deliver(t.Context(), penstock.Attempt{Value: b}); err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
+			})
+		}
+		if round%2 == 0 {
+			all.Go(func() {
+				mark := penstock.Mark{Part: *b.Spans[0].Part, Watermark: b.Spans[0].From}
+				if err := s.Compact(t.Context(), []penstock.Mark{mark}); err != nil {
+					t.Errorf("Compact: %v", err)
+				}
+			})
+		}
+		all.Wait()
+	}
+	if got := d.column(t, "SELECT message FROM lines"); len(got) != 20 {
+		t.Errorf("%d rows, want 20", len(got))
+	}
+}
+
+// TestServerAway: a server that is not there yet is waited for.
+func TestServerAway(t *testing.T) {
+	server := connectortest.StartServer(t, "postgres", "psql")
+	d := fresh(t, server)
+	server.Stop(t)
+	loaded := make(chan error, 1)
+	s := made(t, d.options("lines"), connectortest.NewHost(t))
+	defer s.Close()
+	if err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "r", Lanes: func([]penstock.Lane) {}}); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_, err := s.Load(t.Context())
+		loaded <- err
+	}()
+	timer := time.NewTimer(300 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case err := <-loaded:
+		t.Fatalf("Load returned while the server was down: %v", err)
+	case <-timer.C:
+	}
+	server.Start(t)
+	if err := <-loaded; err != nil {
+		t.Error(err)
+	}
+}
+
+var _ penstock.Ledgered = (*postgres.Sink)(nil)

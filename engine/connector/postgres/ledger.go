@@ -1,0 +1,276 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+)
+
+// statements are the SQL of the ledger, whose tables stand in the data's schema; docs/formats/sql-tables.md.
+type statements struct {
+	make                                                  string
+	routes, insertSpans, spanEnds, epoch, marksOf         string
+	bump, marks, spans, setMarks, foldSpans, tableColumns string
+}
+
+const (
+	shareFence  = `SELECT pg_advisory_xact_lock_shared($1)`
+	takeFence   = `SELECT pg_advisory_xact_lock($1)`
+	evictFenced = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND (classid::bigint << 32 | objid::bigint) = $1 AND pid <> pg_backend_pid()`
+)
+
+func statementsFor(name sqltable.Name) statements {
+	r := strings.NewReplacer(
+		"$routes", name.Beside(sqlspan.RoutesTable).String(),
+		"$marks", name.Beside(sqlspan.MarksTable).String(),
+		"$spans", name.Beside(sqlspan.SpansTable).String(),
+	).Replace
+	return statements{
+		make: r(`CREATE TABLE IF NOT EXISTS $routes (route text PRIMARY KEY, format integer NOT NULL, epoch bigint NOT NULL);
+			CREATE TABLE IF NOT EXISTS $marks (route text, part text, name text NOT NULL, num bigint NOT NULL, key bytea NOT NULL,
+				PRIMARY KEY (route, part));
+			CREATE TABLE IF NOT EXISTS $spans (route text, part text, from_num bigint, from_key bytea, to_num bigint NOT NULL,
+				to_key bytea NOT NULL, PRIMARY KEY (route, part, from_num, from_key))`),
+		routes: r(`$routes`),
+		insertSpans: r(`INSERT INTO $spans SELECT $1, * FROM unnest($2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::bytea[])
+			ON CONFLICT DO NOTHING RETURNING part, from_num, from_key`),
+		spanEnds: r(`SELECT s.part, s.from_num, s.from_key, s.to_num, s.to_key FROM $spans s JOIN unnest($2::text[], $3::bigint[],
+			$4::bytea[]) u (part, num, key) ON s.part = u.part AND s.from_num = u.num AND s.from_key = u.key WHERE s.route = $1`),
+		epoch:   r(`SELECT epoch FROM $routes WHERE route = $1`),
+		marksOf: r(`SELECT part, num, key FROM $marks WHERE route = $1 AND part = ANY ($2::text[])`),
+		bump: r(`INSERT INTO $routes AS r VALUES ($1, $2, 1) ON CONFLICT (route) DO UPDATE SET epoch = r.epoch + 1
+			RETURNING format, epoch`),
+		marks: r(`SELECT part, name, num, key FROM $marks WHERE route = $1`),
+		spans: r(`SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = $1`),
+		setMarks: r(`INSERT INTO $marks AS m SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
+			ON CONFLICT (route, part) DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key
+			WHERE (excluded.num, excluded.key) >= (m.num, m.key)`),
+		foldSpans: r(`DELETE FROM $spans s USING unnest($2::text[], $3::bigint[], $4::bytea[]) u (part, num, key)
+			WHERE s.route = $1 AND s.part = u.part AND (s.to_num, s.to_key) <= (u.num, u.key)`),
+		tableColumns: `SELECT attname, format_type(atttypid, atttypmod), atthasdef OR attidentity <> '' OR attgenerated <> '' FROM pg_attribute
+			WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
+	}
+}
+
+// Bounds of Load.
+const (
+	loadAttempt = 30 * time.Second // one attempt
+	loadOnce    = time.Minute      // all of them in a finite run
+	fenceWait   = "2s"             // for transactions of earlier processes to end, before their connections are ended
+)
+
+var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
+
+// Load implements penstock.Ledgered. It waits for a server that is not there yet.
+func (s *Sink) Load(ctx context.Context) (marks []penstock.Mark, err error) {
+	if s.once {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, loadOnce, errors.New("the database could not be reached in time"))
+		defer cancel()
+	}
+	var state backoff.State
+	for {
+		err := s.books.do(ctx, loadAttempt, func(ctx context.Context, c *pgx.Conn) error {
+			marks, err = s.load(ctx, c)
+			return err
+		})
+		if err == nil {
+			return marks, nil
+		}
+		if waited(err) {
+			s.evict(ctx)
+		}
+		if !transient(err) || ctx.Err() != nil {
+			return nil, err
+		}
+		wait, next, _ := loadBackoff.Next(state, nil)
+		state = next
+		s.host.Log().Warn("the database does not say yet what it holds; it is asked again", "again_in", wait, "error", err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("%w; the last answer: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+// evict ends the connections of earlier processes whose transactions do not end by themselves.
+func (s *Sink) evict(ctx context.Context) {
+	err := s.books.do(ctx, loadAttempt, func(ctx context.Context, c *pgx.Conn) error {
+		var ended int64
+		if err := c.QueryRow(ctx, evictFenced, s.fence).Scan(&ended); err != nil {
+			return err
+		}
+		s.host.Log().Warn("connections of an earlier process of this route were ended", "connections", ended)
+		return nil
+	})
+	if err != nil {
+		s.host.Log().Warn("connections of an earlier process of this route hold its ledger and cannot be ended", "error", err)
+	}
+}
+
+// load is one attempt: it makes the ledger's tables, takes the next epoch, and reads and folds what is there.
+func (s *Sink) load(ctx context.Context, c *pgx.Conn) (marks []penstock.Mark, err error) {
+	var there bool
+	if err := c.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, s.sql.routes).Scan(&there); err != nil {
+		return nil, err
+	}
+	if !there {
+		if _, err := c.PgConn().Exec(ctx, s.sql.make).ReadAll(); err != nil {
+			return nil, fmt.Errorf("making the ledger's tables: %w", err)
+		}
+	}
+	err = pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '`+fenceWait+`'`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, takeFence, s.fence); err != nil {
+			return fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
+		}
+		var format, epoch int64
+		if err := tx.QueryRow(ctx, s.sql.bump, s.ledger, sqlspan.Format).Scan(&format, &epoch); err != nil {
+			return err
+		}
+		if format != sqlspan.Format {
+			return fmt.Errorf("the ledger %q is of format %d, and this penstock knows %d: use the version that wrote it, or a newer one",
+				s.ledger, format, sqlspan.Format)
+		}
+		if marks, err = s.held(ctx, tx); err != nil {
+			return err
+		}
+		if err := s.foldTo(ctx, tx, marks); err != nil {
+			return err
+		}
+		s.epoch.Store(epoch)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return marks, s.find(ctx, c)
+}
+
+func (s *Sink) held(ctx context.Context, tx pgx.Tx) ([]penstock.Mark, error) {
+	rows, err := tx.Query(ctx, s.sql.marks, s.ledger)
+	if err != nil {
+		return nil, err
+	}
+	marks, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (m penstock.Mark, err error) {
+		var key []byte
+		err = r.Scan(&m.Part.ID, &m.Part.Name, &m.Watermark.Num, &key)
+		m.Watermark.Key = string(key)
+		return m, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if rows, err = tx.Query(ctx, s.sql.spans, s.ledger); err != nil {
+		return nil, err
+	}
+	spans, err := pgx.CollectRows(rows, scanSpan)
+	return sqlspan.Fold(marks, spans), err
+}
+
+func scanSpan(r pgx.CollectableRow) (s sqlspan.Row, err error) {
+	var from, to []byte
+	err = r.Scan(&s.Part, &s.From.Num, &from, &s.To.Num, &to)
+	s.From.Key, s.To.Key = string(from), string(to)
+	return s, err
+}
+
+// foldTo moves the marks up and takes away the rows at or below them. That one transaction does both is what keeps a late
+// copy of a batch out: its span row is free again only when the mark is to be seen.
+func (s *Sink) foldTo(ctx context.Context, tx pgx.Tx, marks []penstock.Mark) error {
+	if len(marks) == 0 {
+		return nil
+	}
+	var parts, names []string
+	var nums []int64
+	var keys [][]byte
+	for _, m := range marks {
+		parts, names = append(parts, m.Part.ID), append(names, strings.ToValidUTF8(strings.ReplaceAll(m.Part.Name, "\x00", ""), "\uFFFD"))
+		nums, keys = append(nums, m.Watermark.Num), append(keys, []byte(m.Watermark.Key))
+	}
+	if _, err := tx.Exec(ctx, s.sql.setMarks, s.ledger, parts, names, nums, keys); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, s.sql.foldSpans, s.ledger, parts, nums, keys)
+	return err
+}
+
+// bookBound bounds one fold or one storing of spans.
+const bookBound = 30 * time.Second
+
+// Compact implements penstock.Ledgered.
+func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
+	err := s.books.do(ctx, bookBound, func(ctx context.Context, c *pgx.Conn) error {
+		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, shareFence, s.fence); err != nil {
+				return err
+			}
+			var epoch int64
+			if err := tx.QueryRow(ctx, s.sql.epoch, s.ledger).Scan(&epoch); err != nil {
+				return err
+			}
+			if err := s.checkEpoch(epoch); err != nil {
+				return err
+			}
+			return s.foldTo(ctx, tx, marks)
+		})
+	})
+	return s.noteEnd(err)
+}
+
+// Store implements penstock.Ledgered.
+func (s *Sink) Store(ctx context.Context, spans []penstock.Span) error {
+	spans = sqlspan.Covering(nil, spans)
+	if len(spans) == 0 {
+		return nil
+	}
+	err := s.books.do(ctx, bookBound, func(ctx context.Context, c *pgx.Conn) error {
+		presence, err := s.enter(ctx, c, spans, false)
+		if err == nil && presence == sqlspan.None {
+			err = commit(ctx, c)
+		}
+		return err
+	})
+	return s.noteEnd(err)
+}
+
+func (s *Sink) checkEpoch(seen int64) error {
+	if own := s.epoch.Load(); own != seen {
+		return &sqlspan.FencedError{Ledger: s.ledger, Own: own, Seen: seen}
+	}
+	return nil
+}
+
+// noteEnd lets an error that ends the route do so.
+func (s *Sink) noteEnd(err error) error {
+	if last := sqlspan.Ends(err); last != nil {
+		select {
+		case s.lost <- last:
+		default: // one is enough
+		}
+	}
+	return err
+}
+
+func network(err error) bool {
+	_, is := errors.AsType[net.Error](err)
+	return is || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}

@@ -1,0 +1,85 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+	"github.com/penstock-io/penstock/flow"
+)
+
+var (
+	errStopped   = errors.New("the sink was stopped")
+	errTakenBack = errors.New("the batch was taken back")
+)
+
+// outcome makes of an error what Deliver returns, by its SQLSTATE
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html):
+//
+//	22, 23, 21, 54, 44, P0   rejected: data, constraints, limits of a value, a trigger that raises
+//	42, 28, 3D, 3F, 0A       misconfigured: no such table or column, no right, no login, no database
+//	all else, and none       retryable: connection, deadlock, serialization, resources, shutdown, read-only standby
+func outcome(err error) error {
+	if err == nil || sqlspan.Ends(err) != nil {
+		return err
+	}
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok || len(e.Code) < 2 {
+		return err
+	}
+	switch e.Code[:2] {
+	case "22", "23", "21", "54", "44", "P0":
+		return &flow.Rejected{Err: described(e)}
+	case "42", "28", "3D", "3F", "0A":
+		return &flow.Misconfigured{Err: err}
+	}
+	return err
+}
+
+// collided says that somebody else made the same table or type at the same moment, which IF NOT EXISTS does not prevent.
+func collided(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.Code == "42P07" || e.Code == "42710" || e.Code == "23505")
+}
+
+// described is what a dead letter says: the server's words without the row, which Detail and Where repeat.
+func described(e *pgconn.PgError) error {
+	text := fmt.Sprintf("%s (SQLSTATE %s)", e.Message, e.Code)
+	for _, part := range []struct{ what, name string }{{"column", e.ColumnName}, {"constraint", e.ConstraintName}} {
+		if part.name != "" {
+			text += fmt.Sprintf(", %s %q", part.what, part.name)
+		}
+	}
+	return errors.New(text)
+}
+
+// waited says that lock_timeout struck.
+func waited(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && e.Code == "55P03"
+}
+
+// transient says whether the same may go well a little later: what Load tries again.
+func transient(err error) bool {
+	if sqlspan.Ends(err) != nil {
+		return false
+	}
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch {
+		case collided(err):
+			return true
+		case len(e.Code) == 5:
+			switch e.Code[:2] {
+			case "08", "40", "53", "55", "57", "58", "25":
+				return true
+			}
+		}
+		return false
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	return pgconn.SafeToRetry(err) || pgconn.Timeout(err) || network(err)
+}

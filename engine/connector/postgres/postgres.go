@@ -1,0 +1,199 @@
+// Package postgres holds the sink that writes records into a table of PostgreSQL, exactly once, over several connections.
+//
+// Each connection is a lane. A batch is one transaction: its span rows, unique, then a look at the partition's mark and at the
+// route's epoch, then the data by COPY (docs/formats/sql-tables.md). So a batch that comes a second time, over whichever
+// connection, waits for the first one's end and is found in the ledger; and a transaction of a process that was fenced off
+// commits nothing.
+//
+// The sink owns its connections and starts no pool. It never alters a table that exists, and never makes SQL of data.
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// Options of the sink.
+type Options struct {
+	URL string `yaml:"url" secret:"true" required:"true" doc:"postgres://user:password@host:port/database?sslmode=verify-full"`
+	sqltable.Options
+	Workers int `yaml:"workers" doc:"connections, each a lane, 1 to 100; default 4, in mode upsert 1, which keeps the order"`
+}
+
+// DefaultOptions append over four connections, and keep fields that have no column in a JSON column.
+func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
+
+const (
+	defaultWorkers = 4
+	maxWorkers     = 100
+)
+
+// What PostgreSQL can hold (https://www.postgresql.org/docs/current/limits.html). A table that is made from records stays well
+// below its limit of columns, and numbers below those of numeric.
+var dialect = sqltable.Dialect{
+	MaxName: 63, MaxColumns: 500, NoNUL: true, UTF8: true, NumberLimit: 16_000,
+	Reserved: []string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}, TypeOf: typeOf,
+}
+
+// Validate says which option is wrong, and resolves workers.
+func (o *Options) Validate() error {
+	if o.Workers == 0 && o.Mode == sqltable.Upsert {
+		o.Workers = 1
+	} else if o.Workers == 0 {
+		o.Workers = defaultWorkers
+	}
+	if o.Workers < 1 || o.Workers > maxWorkers {
+		return &penstock.OptionError{Key: "workers", Err: fmt.Errorf("is %d; it may be 1 to %d", o.Workers, maxWorkers)}
+	}
+	if err := checkURL(o.URL); err != nil {
+		return &penstock.OptionError{Key: "url", Err: err}
+	}
+	return o.Options.Validate(&dialect, true)
+}
+
+// checkURL never shows the URL, which may hold a password.
+func checkURL(text string) error {
+	if text == "" {
+		return errors.New("missing: the database, such as postgres://user@host:5432/database")
+	}
+	if !strings.Contains(text, "://") {
+		if strings.Contains(text, "=") {
+			return nil // keywords and values, which the driver reads
+		}
+		return errors.New("it is not a URL; write postgres://user@host:5432/database")
+	}
+	u, err := url.Parse(text)
+	if err != nil {
+		return errors.New("it is not a URL; write postgres://user@host:5432/database, and %40 for an @ in the password")
+	}
+	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return fmt.Errorf("its scheme is %q; write postgres://", u.Scheme)
+	}
+	return nil
+}
+
+// PreferredBatch implements penstock.Preferred: a transaction's cost is that of one fsync.
+func (o *Options) PreferredBatch() penstock.Limits {
+	return penstock.Limits{Bytes: 4 << 20, Records: 10_000}
+}
+
+// Component is the sink's line in the list of components.
+func Component() penstock.Component {
+	return penstock.Component{
+		Role:    penstock.SinkRole,
+		Name:    "postgres",
+		Options: func() any { return DefaultOptions() },
+		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+	}
+}
+
+// Sink writes into one table. It implements penstock.Sink, Encoder and Ledgered.
+type Sink struct {
+	o      Options
+	host   penstock.Host
+	name   sqltable.Name
+	shape  *sqltable.Shape
+	config *pgx.ConnConfig
+	ledger string
+	fence  int64 // the lock that transactions share and Load has alone
+	sql    statements
+	once   bool
+
+	epoch  atomic.Int64  // taken by Load; 0: not loaded
+	exists atomic.Bool   // the table is there
+	making chan struct{} // who holds its token may make it
+	lost   chan error    // takes one: why the route has to end
+
+	books *lane   // the ledger's own connection
+	lanes []*lane // one for each worker
+}
+
+// New returns a sink that has touched nothing yet.
+func New(o Options, h penstock.Host) (*Sink, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	name, err := sqltable.ParseName(o.Table, true)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{o: o, host: h, name: name, sql: statementsFor(name), lost: make(chan error, 1), making: make(chan struct{}, 1)}
+	s.shape = sqltable.NewShape(&dialect, &s.o.Options, name)
+	return s, nil
+}
+
+// Open reads the URL and makes the lanes; Load is the first to connect.
+func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
+	if s.config, err = pgx.ParseConfig(s.o.URL); err != nil {
+		return fmt.Errorf("sink postgres: url: %w", err)
+	}
+	s.once = o.Once
+	s.ledger = o.Pipeline + "/" + o.Route
+	if s.o.Ledger != "" {
+		s.ledger = s.o.Ledger
+	}
+	sum := sha256.Sum256([]byte("penstock ledger " + s.name.Schema + "." + s.ledger))
+	s.fence = int64(binary.BigEndian.Uint64(sum[:]))
+	if _, set := s.config.RuntimeParams["application_name"]; !set {
+		s.config.RuntimeParams["application_name"] = "penstock " + s.ledger
+	}
+	s.books = newLane(s)
+	lanes := make([]penstock.Lane, s.o.Workers)
+	for i := range lanes {
+		l := newLane(s)
+		s.lanes = append(s.lanes, l)
+		lanes[i] = penstock.Lane{
+			Name: fmt.Sprintf("%s:%d/%s #%d", s.config.Host, s.config.Port, s.config.Database, i+1), Worker: l,
+			// one at a time is in the order of places: a single connection keeps the order of a partition
+			Limits: flow.Limits{InFlight: 1, Ordered: len(lanes) == 1},
+		}
+	}
+	s.host.Go("postgres fence", s.watch)
+	o.Lanes(lanes)
+	return nil
+}
+
+// watch ends the route when another process has taken its ledger over.
+func (s *Sink) watch(ctx context.Context) error {
+	select {
+	case err := <-s.lost:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Encode implements penstock.Encoder: the rows in the form of COPY. A batch of which a record is refused has none: Deliver
+// looks at it again and says which.
+func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+	b.Split()
+	var e encoder
+	dst, refusals := e.append(dst, s, b)
+	if len(refusals) > 0 {
+		return nil, nil
+	}
+	return dst, nil
+}
+
+// Close frees the connections.
+func (s *Sink) Close() error {
+	for _, l := range append(s.lanes, s.books) {
+		if l != nil {
+			l.close()
+		}
+	}
+	s.lanes, s.books = nil, nil
+	return nil
+}

@@ -1,0 +1,316 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/postgres"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// opened is a sink that has loaded.
+type opened struct {
+	*postgres.Sink
+	host  *connectortest.Host
+	lanes []penstock.Lane
+	next  int64 // where the next batch begins
+}
+
+func open(t testing.TB, o postgres.Options) *opened {
+	t.Helper()
+	s := &opened{host: connectortest.NewHost(t)}
+	s.Sink = made(t, o, s.host)
+	t.Cleanup(func() { s.Close() })
+	err := s.Open(t.Context(), penstock.SinkOptions{
+		Pipeline: "p", Route: "main", Once: true, Lanes: func(l []penstock.Lane) { s.lanes = l },
+	})
+	if err == nil {
+		_, err = s.Load(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// field is one field of a row of a test.
+type field struct {
+	name string
+	kind penstock.Kind
+	text string
+}
+
+// batch makes a batch of parsed records.
+func (s *opened) batch(rows ...[]field) *penstock.Batch {
+	b := penstock.NewBatch(penstock.Limits{})
+	names := map[string]uint32{}
+	part := &penstock.Partition{ID: "p", Name: "p"}
+	from := s.next
+	for _, row := range rows {
+		s.next++
+		r := penstock.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)), NumFields: uint32(len(row)), Origin: penstock.Position{Num: s.next}}
+		for _, f := range row {
+			n, ok := names[f.name]
+			if !ok {
+				n = uint32(len(b.Names))
+				names[f.name] = n
+				b.Names = append(b.Names, f.name)
+			}
+			b.Fields = append(b.Fields, penstock.Field{Name: n, Kind: f.kind, Off: uint32(len(b.Data)), Len: uint32(len(f.text))})
+			b.Data = append(b.Data, f.text...)
+		}
+		b.Data = append(b.Data, '\n')
+		r.Len = uint32(len(b.Data)) - r.Off - 1
+		b.Records = append(b.Records, r)
+	}
+	b.Origins = len(rows)
+	b.Spans = []penstock.Span{{Part: part, Bytes: len(b.Data),
+		Range: penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: s.next}}}}
+	b.Parsed()
+	return b
+}
+
+func (s *opened) deliver(t testing.TB, b *penstock.Batch) error {
+	t.Helper()
+	if b.Kept() > 0 {
+		if err := b.Encode(s.Sink); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := s.lanes[0].Worker.Deliver(t.Context(), penstock.Attempt{Value: b})
+	return err
+}
+
+func TestNumbersKeepTheirDigits(t *testing.T) {
+	d := fresh(t, connectortest.StartServer(t, "postgres", "psql"))
+	s := open(t, d.options("numbers"))
+	const seed = 6
+	random := rand.New(rand.NewPCG(seed, 0))
+	numbers := []string{
+		"0", "-0", "0.0", "-0.00", "0.1", "1", "10", "9999", "10000", "10001", "99999999", "0.0001", "0.00001", "1.10", "9223372036854775808",
+		"-9223372036854775809", "1e400", "1E-40", "-1.5e3", "123456789.987654321", "1e0", "00012.50", "12345678901234567890.12345678901234567890",
+	}
+	for range 500 {
+		n := fmt.Sprint(random.IntN(3))
+		for range random.IntN(30) {
+			n += fmt.Sprint(random.IntN(10) * random.IntN(2))
+		}
+		if random.IntN(2) == 0 {
+			n += "."
+			for range 1 + random.IntN(20) {
+				n += fmt.Sprint(random.IntN(10) * random.IntN(2))
+			}
+		}
+		if random.IntN(3) == 0 {
+			n += fmt.Sprintf("e%d", random.IntN(60)-30)
+		}
+		numbers = append(numbers, []string{"", "-"}[random.IntN(2)]+n)
+	}
+	var rows [][]field
+	for _, n := range numbers {
+		rows = append(rows, []field{{"n", penstock.Number, n}, {"text", penstock.Text, n}})
+	}
+	if err := s.deliver(t, s.batch(rows...)); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.column(t, `SELECT data_type::text FROM information_schema.columns WHERE table_name = 'numbers' AND column_name = 'n' AND table_schema = current_schema()`); got[0] != "numeric" {
+		t.Errorf("numbers became %v", got)
+	}
+	if wrong := d.column(t, `SELECT text || ' is stored as ' || n::text FROM numbers WHERE n::text <> text::numeric::text`); len(wrong) > 0 {
+		t.Errorf("seed %d: %d of %d differ from what the server reads: %v", seed, len(wrong), len(numbers), wrong[:min(5, len(wrong))])
+	}
+	if got := d.column(t, `SELECT count(*)::text FROM numbers`); got[0] != fmt.Sprint(len(numbers)) {
+		t.Errorf("%s rows of %d", got[0], len(numbers))
+	}
+}
+
+// TestValuesFindTheirColumn sends what the first batch did not foresee.
+func TestValuesFindTheirColumn(t *testing.T) {
+	d := fresh(t, connectortest.StartServer(t, "postgres", "psql"))
+	s := open(t, d.options("events"))
+	long := strings.Repeat("n", 64)
+	first := s.batch([]field{
+		{"i", penstock.Number, "1"}, {"b", penstock.Bool, "true"}, {"j", penstock.JSON, `{"z":1.10,"a":[1]}`}, {"t", penstock.Text, "a\tb\\N"},
+		{"null", penstock.Null, ""}, {`q"uo'te`, penstock.Text, "x"}, {long, penstock.Number, "7"}, {"ctid", penstock.Text, "c"},
+	})
+	second := s.batch([]field{
+		{"i", penstock.Number, "9223372036854775808"}, {"b", penstock.Text, "maybe"}, {"j", penstock.Text, `say "x"`}, {"t", penstock.Number, "0.10"},
+		{"null", penstock.JSON, "[1]"}, {"new", penstock.Number, "1.50"}, {"new", penstock.Text, "bad \xff byte"},
+	}, []field{{"i", penstock.Text, "12"}, {"t", penstock.Text, "\xc3\x28"}})
+	for _, b := range []*penstock.Batch{first, second} {
+		if err := s.deliver(t, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := d.column(t, `SELECT row_to_json(e)::text FROM events e`)
+	want := []string{
+		`{"i":1,"b":true,"j":{"z":1.10,"a":[1]},"t":"a\tb\\N","null":null,"q\"uo'te":"x","_extra":{"` + long + `":7,"ctid":"c"}}`,
+		`{"i":null,"b":null,"j":"say \"x\"","t":"0.10","null":"[1]","q\"uo'te":null,` +
+			`"_extra":{"i":9223372036854775808,"b":"maybe","new":1.50,"new":"bad ` + "\uFFFD" + ` byte"}}`,
+		`{"i":12,"b":null,"j":null,"t":"` + "\uFFFD" + `(","null":null,"q\"uo'te":null,"_extra":null}`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %s\nwant %s", strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+}
+
+// settle delivers b as the engine does, bisecting what is rejected, and returns the reasons of what was refused by message.
+func (s *opened) settle(t testing.TB, b *penstock.Batch, refused map[string]string) {
+	t.Helper()
+	err := s.deliver(t, b)
+	if split, ok := errors.AsType[*penstock.Split](err); ok {
+		for _, it := range split.Refused {
+			note(it.Value, split.Err, refused)
+			if err := s.Store(t.Context(), it.Value.Spans); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, it := range split.Rest {
+			s.settle(t, it.Value, refused)
+		}
+		return
+	}
+	if rejected, ok := errors.AsType[*flow.Rejected](err); ok {
+		m := b.Middle()
+		if m == 0 {
+			note(b, rejected.Err, refused)
+			if err := s.Store(t.Context(), b.Spans); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+		s.settle(t, b.Cut(0, m), refused)
+		s.settle(t, b.Cut(m, len(b.Records)), refused)
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func note(b *penstock.Batch, reason error, refused map[string]string) {
+	for i := range b.Records {
+		if b.Records[i].State == penstock.Kept {
+			refused[string(b.Value(b.Fields[b.Records[i].Field]))] = reason.Error()
+		}
+	}
+}
+
+// TestRefusedRows: the rows that database or table refuse are found, the others are written once, and the ledger has all.
+func TestRefusedRows(t *testing.T) {
+	d := fresh(t, connectortest.StartServer(t, "postgres", "psql"))
+	d.exec(t, `CREATE TABLE orders (id text PRIMARY KEY, n bigint CHECK (n < 90), day date, at serial)`)
+	o := d.options("orders")
+	o.OnNewField = "dead_letter"
+	s := open(t, o)
+	var rows [][]field
+	for i := range 100 {
+		row := []field{{"id", penstock.Text, fmt.Sprint(i)}, {"n", penstock.Number, fmt.Sprint(i)}, {"day", penstock.Text, "2026-11-21"}}
+		switch i {
+		case 7:
+			row[1].text = "1.5"
+		case 20:
+			row[2].text = "no day"
+		case 33:
+			row = append(row, field{"more", penstock.Text, "x"})
+		case 40:
+			row[0].text = "a\x00b"
+		case 41:
+			row[0].text = "0" // again
+		}
+		rows = append(rows, row)
+	}
+	refused := map[string]string{}
+	s.settle(t, s.batch(rows...), refused)
+	for id, want := range map[string]string{
+		"7": "whole numbers", "20": "22007", "33": `"more" has no column`, "a\x00b": "NUL", "0": "orders_pkey", "95": "orders_n_check",
+	} {
+		if !strings.Contains(refused[id], want) {
+			t.Errorf("record %q was refused for %q, want %q", id, refused[id], want)
+		}
+	}
+	if len(refused) != 15 {
+		t.Errorf("refused %v", refused)
+	}
+	if got := d.column(t, `SELECT count(*) || ' ' || count(at) FROM orders`); got[0] != "85 85" {
+		t.Errorf("the table has %v, want 85", got)
+	}
+	marks, err := s.Load(t.Context())
+	if err != nil || len(marks) != 1 || marks[0].Watermark.Num != 100 || len(marks[0].Above) > 0 {
+		t.Errorf("the ledger has %v, %v", marks, err)
+	}
+}
+
+func TestUpsert(t *testing.T) {
+	d := fresh(t, connectortest.StartServer(t, "postgres", "psql"))
+	o := d.options("state")
+	o.Mode, o.Key = "upsert", []string{"id"}
+	s := open(t, o)
+	if len(s.lanes) != 1 || !s.lanes[0].Limits.Ordered {
+		t.Errorf("upsert has %d lanes, ordered: %v; want one that keeps the order", len(s.lanes), s.lanes[0].Limits.Ordered)
+	}
+	row := func(id, v string) []field { return []field{{"id", penstock.Text, id}, {"v", penstock.Number, v}} }
+	refused := map[string]string{}
+	s.settle(t, s.batch(row("a", "1"), row("b", "1"), row("a", "2")), refused)
+	s.settle(t, s.batch(row("b", "3"), []field{{"v", penstock.Number, "4"}}, row("c", "1")), refused)
+	if got := d.column(t, `SELECT id || v FROM state ORDER BY id`); !slices.Equal(got, []string{"a2", "b3", "c1"}) {
+		t.Errorf("the table has %v", got)
+	}
+	if len(refused) != 1 || !strings.Contains(refused["4"], `key's column "id" has no value`) {
+		t.Errorf("refused: %v", refused)
+	}
+}
+
+// TestMisconfigured: what is wrong with the table or the rights settles nothing and kills nothing.
+func TestMisconfigured(t *testing.T) {
+	server := connectortest.StartServer(t, "postgres", "psql")
+	d := fresh(t, server)
+	d.exec(t, `CREATE TABLE narrow (a text)`)
+	d.exec(t, `CREATE TABLE closed (a text, _extra json)`)
+	d.exec(t, `CREATE ROLE weak LOGIN`)
+	open(t, d.options("narrow")).Close() // makes the ledger's tables
+	d.exec(t, `GRANT USAGE, CREATE ON SCHEMA `+d.schema+` TO weak`)
+	d.exec(t, `GRANT ALL ON ALL TABLES IN SCHEMA `+d.schema+` TO weak`)
+	d.exec(t, `REVOKE ALL ON closed FROM weak`)
+	weak := strings.Replace(d.url, "postgres@", "weak@", 1)
+	for _, c := range []struct {
+		name  string
+		o     postgres.Options
+		table string
+		want  string
+	}{
+		{"no JSON column", d.options("narrow"), "", `no column "_extra"`},
+		{"no right", func() postgres.Options { o := d.options("closed"); o.URL, o.Ledger = weak, "weak"; return o }(), "", "permission denied"},
+	} {
+		s := open(t, c.o)
+		err := s.deliver(t, s.batch([]field{{"a", penstock.Text, "1"}, {"b", penstock.Text, "2"}}))
+		if m, ok := errors.AsType[*flow.Misconfigured](err); !ok || !strings.Contains(m.Error(), c.want) {
+			t.Errorf("%s: %v, want misconfigured: %s", c.name, err, c.want)
+		}
+	}
+	s := open(t, d.options("changes"))
+	if err := s.deliver(t, s.batch([]field{{"n", penstock.Number, "1"}})); err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, `ALTER TABLE changes ALTER n TYPE text`)
+	err := s.deliver(t, s.batch([]field{{"n", penstock.Number, "2"}}))
+	if _, ok := errors.AsType[*flow.Misconfigured](err); !ok {
+		t.Errorf("a column of another type: %v, want misconfigured", err)
+	}
+	o := d.options("x")
+	o.URL = strings.Replace(d.url, "/postgres?", "/nowhere?", 1)
+	gone := made(t, o, connectortest.NewHost(t))
+	if err := gone.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "r", Lanes: func([]penstock.Lane) {}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gone.Load(context.Background()); err == nil || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("a database that does not exist: %v", err)
+	}
+}

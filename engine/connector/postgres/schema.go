@@ -1,0 +1,196 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// errEnd is what a whole payload ends with.
+var errEnd = io.EOF
+
+// declared are the words for the types. json, not jsonb: it keeps digits, order and repeated keys as they were written.
+var declared = map[sqltable.Type]string{
+	sqltable.Text: "text", sqltable.Integer: "bigint", sqltable.Number: "numeric", sqltable.Float: "double precision",
+	sqltable.Bool: "boolean", sqltable.JSON: "json",
+}
+
+// typeOf says what a column of a type is given.
+func typeOf(decl string) sqltable.Type {
+	switch decl {
+	case "text":
+		return sqltable.Text
+	case "bigint":
+		return sqltable.Integer
+	case "numeric":
+		return sqltable.Number
+	case "double precision":
+		return sqltable.Float
+	case "boolean":
+		return sqltable.Bool
+	case "json", "jsonb":
+		return sqltable.JSON
+	}
+	return sqltable.Other
+}
+
+func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (", name)
+	for i, c := range columns {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s %s", sqltable.Quote(c.Name), cmp.Or(c.Decl, declared[c.Type]))
+		if slices.Contains(key, c.Name) {
+			b.WriteString(" NOT NULL")
+		}
+	}
+	if len(key) > 0 {
+		fmt.Fprintf(&b, ", PRIMARY KEY (%s)", sqltable.QuoteAll(key))
+	}
+	b.WriteString(")")
+	return b.String()
+}
+
+// The staging table of an upsert: one for each connection, emptied by every commit. rowColumn tells which of two rows of a
+// key came later.
+const (
+	stageName = `pg_temp."penstock_stage"`
+	rowColumn = `"penstock_row"`
+)
+
+func stageSQL(name sqltable.Name, columns []sqltable.Column) string {
+	return fmt.Sprintf(`CREATE TEMP TABLE "penstock_stage" ON COMMIT DELETE ROWS AS SELECT 0::bigint AS %s, %s FROM %s WITH NO DATA`,
+		rowColumn, namesOf(columns), name)
+}
+
+func copySQL(table string, columns []sqltable.Column, numbered bool) string {
+	names := namesOf(columns)
+	if numbered {
+		names = rowColumn + "," + names
+	}
+	form := ""
+	if isBinary(columns) {
+		form = " (FORMAT binary)"
+	}
+	return fmt.Sprintf("COPY %s (%s) FROM STDIN%s", table, names, form)
+}
+
+// mergeSQL moves what is staged into the table: of each key the last row, in the order of keys, so that two connections
+// which meet on the same keys lock them in the same order.
+func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
+	keys := sqltable.QuoteAll(key)
+	var set []string
+	for _, c := range columns {
+		if !slices.Contains(key, c.Name) {
+			set = append(set, sqltable.Quote(c.Name)+"=excluded."+sqltable.Quote(c.Name))
+		}
+	}
+	do := "NOTHING"
+	if len(set) > 0 {
+		do = "UPDATE SET " + strings.Join(set, ",")
+	}
+	names := namesOf(columns)
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM (SELECT DISTINCT ON (%s) * FROM %s ORDER BY %s,%s DESC) AS last ON CONFLICT (%s) DO %s",
+		name, names, names, keys, stageName, keys, rowColumn, keys, do)
+}
+
+func namesOf(columns []sqltable.Column) string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.Name
+	}
+	return sqltable.QuoteAll(names)
+}
+
+// find settles the columns where the table is there or the config lists them; else the first batch does.
+func (s *Sink) find(ctx context.Context, c *pgx.Conn) error {
+	rows, err := c.Query(ctx, s.sql.tableColumns, s.name.String())
+	if err != nil {
+		return err
+	}
+	there, err := pgx.CollectRows(rows, scanColumn)
+	if err != nil {
+		return err
+	}
+	exists, err := s.shape.Found(there)
+	s.exists.Store(exists)
+	return err
+}
+
+func scanColumn(r pgx.CollectableRow) (col sqltable.Column, err error) {
+	err = r.Scan(&col.Name, &col.Decl, &col.Own)
+	col.Type = typeOf(col.Decl)
+	return col, err
+}
+
+// checkColumns holds the table against what its rows are written for: the binary form of one type is nonsense in another.
+func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
+	if len(there) == 0 {
+		s.exists.Store(false)
+		return fmt.Errorf("the table %s is gone; it is made again", s.name)
+	}
+	for _, c := range t.Columns {
+		i := slices.IndexFunc(there, func(d sqltable.Column) bool { return d.Name == c.Name })
+		want := cmp.Or(c.Decl, declared[c.Type])
+		switch {
+		case i < 0:
+			return &flow.Misconfigured{Err: fmt.Errorf("the table %s has no column %q, with which this run began; add it, or restart penstock", s.name, c.Name)}
+		case there[i].Type != c.Type || c.Type == sqltable.JSON && there[i].Decl != want:
+			return &flow.Misconfigured{Err: fmt.Errorf("column %q of the table %s is %s, and was %s when this run began; restart penstock",
+				c.Name, s.name, there[i].Decl, want)}
+		}
+	}
+	return nil
+}
+
+// prepare makes what a batch with data needs and this connection or database lacks: the table, the staging table.
+func (l *lane) prepare(ctx context.Context, c *pgx.Conn, b *penstock.Batch) error {
+	s := l.sink
+	columns := s.shape.For(b).Columns
+	if err := s.makeTable(ctx, c, columns); err != nil {
+		return err
+	}
+	if s.o.Mode == sqltable.Upsert && !l.stage {
+		if _, err := c.Exec(ctx, stageSQL(s.name, columns)); err != nil {
+			return fmt.Errorf("making the staging table: %w", err)
+		}
+		l.stage = true
+	}
+	return nil
+}
+
+// makeTable makes the table where it is not there; one lane at a time, because PostgreSQL lets two of them collide.
+func (s *Sink) makeTable(ctx context.Context, c *pgx.Conn, columns []sqltable.Column) error {
+	if s.exists.Load() {
+		return nil
+	}
+	select {
+	case s.making <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-s.making }()
+	if s.exists.Load() {
+		return nil
+	}
+	_, err := c.Exec(ctx, createSQL(s.name, columns, s.o.Key))
+	if err != nil && collided(err) {
+		return fmt.Errorf("another process makes the table, too: %v", err)
+	}
+	if err != nil {
+		return fmt.Errorf("making the table: %w", err)
+	}
+	s.exists.Store(true)
+	return nil
+}

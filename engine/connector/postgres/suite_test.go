@@ -1,0 +1,99 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/postgres"
+)
+
+// database is a schema of its own in a server that the tests of this package share.
+type database struct {
+	url    string
+	schema string
+	conn   *pgx.Conn
+}
+
+var schemas atomic.Int64
+
+// fresh makes an empty schema.
+func fresh(t testing.TB, s *connectortest.Server) *database {
+	t.Helper()
+	c, err := pgx.Connect(context.Background(), s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &database{url: s.URL, schema: fmt.Sprintf("s%d", schemas.Add(1)), conn: c}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	d.exec(t, "CREATE SCHEMA "+d.schema)
+	d.exec(t, "SET search_path = "+d.schema)
+	return d
+}
+
+func (d *database) exec(t testing.TB, sql string) {
+	t.Helper()
+	if _, err := d.conn.Exec(context.Background(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// column reads the first column of a query, which is text.
+func (d *database) column(t testing.TB, query string) []string {
+	t.Helper()
+	rows, err := d.conn.Query(context.Background(), query, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return all
+}
+
+func (d *database) options(table string) postgres.Options {
+	o := *postgres.DefaultOptions()
+	o.URL, o.Table = d.url, d.schema+"."+table
+	return o
+}
+
+func made(t testing.TB, o postgres.Options, h penstock.Host) *postgres.Sink {
+	t.Helper()
+	s, err := postgres.New(o, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestSuite(t *testing.T) {
+	server := connectortest.StartServer(t, "postgres", "psql")
+	for _, workers := range []int{1, 4} {
+		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
+			connectortest.Sink(t, connectortest.SinkCase{ExactlyOnce: true, Start: func(t *testing.T) connectortest.Receiver {
+				d := fresh(t, server)
+				o := d.options("lines")
+				o.Workers = workers
+				if workers == 1 { // n says in which order the rows came; without it the sink makes the table
+					d.exec(t, "CREATE TABLE lines (n bigserial, message text, _extra json)")
+				}
+				return connectortest.Receiver{
+					New: func(t *testing.T, h *connectortest.Host) penstock.Sink { return made(t, o, h) },
+					Received: func(t *testing.T) []string {
+						if workers == 1 {
+							return d.column(t, "SELECT message FROM lines ORDER BY n")
+						}
+						d.exec(t, "CREATE TABLE IF NOT EXISTS lines (message text)") // where nothing was delivered yet
+						return d.column(t, "SELECT message FROM lines")
+					},
+				}
+			}})
+		})
+	}
+}

@@ -1,0 +1,192 @@
+package sqlite
+
+import (
+	"bytes"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// insertForm is one prepared INSERT.
+type insertForm struct {
+	rows   int
+	upsert bool
+}
+
+// A statement takes several rows, which costs half of what as many statements do.
+const (
+	maxRows = 64
+	maxArgs = 800
+)
+
+func rowsPerInsert(columns int) int { return min(maxRows, max(1, maxArgs/max(1, columns))) }
+
+func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string, rows int) string {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.Name
+	}
+	row := "(" + strings.Repeat("?,", len(columns)-1) + "?)"
+	sql := fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", name, sqltable.QuoteAll(names), strings.Repeat(row+",", rows-1), row)
+	if len(key) == 0 {
+		return sql
+	}
+	sql += " ON CONFLICT (" + sqltable.QuoteAll(key) + ") DO "
+	var set []string
+	for _, n := range names {
+		if !slices.Contains(key, n) {
+			set = append(set, sqltable.Quote(n)+"=excluded."+sqltable.Quote(n))
+		}
+	}
+	if len(set) == 0 {
+		return sql + "NOTHING"
+	}
+	return sql + "UPDATE SET " + strings.Join(set, ",")
+}
+
+// inserting writes the rows of one batch into the transaction that is open.
+type inserting struct {
+	s        *Sink
+	c        *connection
+	table    *sqltable.Table
+	rows     sqltable.Rows
+	waiting  []int // records whose values stand in args, not written yet
+	refusals []sqltable.Refusal
+}
+
+// write writes every kept record of b. The records that are refused come back together, so that one look at a batch finds
+// them all; the caller has to undo what was written then.
+func (w *inserting) write(b *penstock.Batch) error {
+	w.waiting, w.refusals = w.waiting[:0], w.refusals[:0]
+	if b.Kept() == 0 {
+		return nil
+	}
+	w.table = w.s.shape.For(b)
+	w.rows.Over(w.table, b)
+	columns := w.table.Columns
+	per := rowsPerInsert(len(columns))
+	w.c.args = slices.Grow(w.c.args[:0], per*len(columns))
+	for i := range b.Records {
+		if b.Records[i].State != penstock.Kept {
+			continue
+		}
+		if reason := w.rows.Row(i); reason != "" {
+			if err := w.s.shape.Unfit(reason); err != nil {
+				return &flow.Misconfigured{Err: err}
+			}
+			w.refusals = append(w.refusals, sqltable.Refusal{Record: i, Reason: reason})
+			continue
+		}
+		w.waiting = append(w.waiting, i)
+		w.c.bind(columns, w.rows.Cells)
+		if len(w.waiting) == per {
+			if err := w.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	if len(w.refusals) > 0 {
+		slices.SortFunc(w.refusals, func(a, b sqltable.Refusal) int { return a.Record - b.Record })
+		return sqltable.Answer(b, w.refusals)
+	}
+	return nil
+}
+
+// flush writes the rows that wait; where the database refuses them together, one by one.
+func (w *inserting) flush() error {
+	n, columns := len(w.waiting), len(w.table.Columns)
+	defer func() { w.waiting, w.c.args = w.waiting[:0], w.c.args[:0] }()
+	if n == 0 {
+		return nil
+	}
+	if n == rowsPerInsert(columns) {
+		err := w.insert(n, w.c.args)
+		if err == nil || !refusesRow(err) {
+			return err
+		}
+	}
+	for k, record := range w.waiting {
+		args := w.c.args[k*columns : (k+1)*columns]
+		for i := range args {
+			args[i].Ordinal = i + 1
+		}
+		err := w.insert(1, args)
+		if err != nil && refusesRow(err) {
+			w.refusals = append(w.refusals, sqltable.Refusal{Record: record, Reason: err.Error()})
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *inserting) insert(rows int, args []driver.NamedValue) error {
+	form := insertForm{rows, len(w.s.o.Key) > 0}
+	stmt := w.c.inserts[form]
+	if stmt == nil {
+		prepared, err := w.c.conn.Prepare(insertSQL(w.s.name, w.table.Columns, w.s.o.Key, rows))
+		if err != nil {
+			return err
+		}
+		var ok bool
+		if stmt, ok = prepared.(driver.StmtExecContext); !ok {
+			return errors.Join(errors.New("the SQLite driver's statements lack ExecContext"), prepared.Close())
+		}
+		w.c.inserts[form] = stmt
+	}
+	_, err := stmt.ExecContext(forever(), args)
+	return err
+}
+
+// bind adds one row to the arguments.
+func (c *connection) bind(columns []sqltable.Column, cells [][]byte) {
+	for i := range columns {
+		c.args = append(c.args, driver.NamedValue{Ordinal: len(c.args) + 1, Value: value(columns[i].Type, cells[i])})
+	}
+}
+
+// value is what SQLite is given for a cell, so that it keeps what was written.
+func value(t sqltable.Type, cell []byte) driver.Value {
+	if cell == nil {
+		return nil
+	}
+	switch t {
+	case sqltable.Integer:
+		if n, err := strconv.ParseInt(string(cell), 10, 64); err == nil {
+			return n
+		}
+	case sqltable.Float:
+		if f, err := strconv.ParseFloat(string(cell), 64); err == nil {
+			return f
+		}
+	case sqltable.Number:
+		return exact(cell)
+	case sqltable.Bool:
+		return int64(len("false") - len(cell)) // true is 1
+	}
+	return string(cell)
+}
+
+// exact is a number as an integer or a float where that prints as the same digits, else as text.
+func exact(cell []byte) driver.Value {
+	if n, err := strconv.ParseInt(string(cell), 10, 64); err == nil && (cell[0] != '-' || n != 0) {
+		return n
+	}
+	if f, err := strconv.ParseFloat(string(cell), 64); err == nil && f != 0 && bytes.IndexByte(cell, '.') > 0 {
+		var buf [32]byte
+		if string(strconv.AppendFloat(buf[:0], f, 'f', -1, 64)) == string(cell) {
+			return f
+		}
+	}
+	return string(cell)
+}

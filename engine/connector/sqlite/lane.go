@@ -1,0 +1,200 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/inorder"
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// delivery is one Deliver on its way.
+type delivery struct {
+	batch *penstock.Batch
+	done  chan error // takes one
+}
+
+// lane is the one worker of the sink.
+type lane struct {
+	sink   *Sink
+	epoch  int64 // set by Load, before the first Deliver
+	wake   chan struct{}
+	insert inserting // the writer's own
+	exists bool      // the table is there; the writer's own once it runs
+
+	mu    sync.Mutex // guards what follows; no I/O while it is held
+	order inorder.Order[*delivery]
+	ready []*delivery // in order, to be written
+	over  error       // why no Deliver is taken any more
+}
+
+func newLane(s *Sink) *lane { return &lane{sink: s, wake: make(chan struct{}, 1)} }
+
+// Deliver implements penstock.Worker.
+func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+	a.Value.Split() // a batch that was not encoded; no other attempt of it runs on an ordered lane
+	d := &delivery{batch: a.Value, done: make(chan error, 1)}
+	if err := l.arrive(a, d); err != nil {
+		return flow.Report{}, err
+	}
+	select {
+	case err := <-d.done:
+		return flow.Report{}, err
+	case <-ctx.Done():
+		l.leave(a, context.Cause(ctx))
+		return flow.Report{}, <-d.done // now, or when the transaction has ended: until then it reads the batch
+	}
+}
+
+func (l *lane) arrive(a penstock.Attempt, d *delivery) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		return l.over
+	}
+	before := len(l.ready)
+	err := l.order.Arrive(a.Run, a.Place, d, func(d *delivery) { l.ready = append(l.ready, d) })
+	if len(l.ready) > before {
+		select {
+		case l.wake <- struct{}{}:
+		default: // it is awake already
+		}
+	}
+	return err
+}
+
+// leave fails the run when a Deliver whose turn has not come gives up: its place would never be filled.
+func (l *lane) leave(a penstock.Attempt, cause error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.order.Waits(a.Run, a.Place) {
+		l.failLocked(cause)
+	}
+}
+
+// failLocked answers all that was not taken by the writer. Its error has none of the outcomes' types: what failed one batch
+// says nothing of the others.
+func (l *lane) failLocked(cause error) {
+	err := fmt.Errorf("an earlier batch was not written: %v", cause)
+	l.order.Fail(err, func(d *delivery) { d.done <- err })
+	for _, d := range l.ready {
+		d.done <- err
+	}
+	l.ready = nil
+}
+
+// end takes no Deliver any more.
+func (l *lane) end(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over == nil {
+		l.over = err
+	}
+	l.failLocked(l.over)
+}
+
+// run is the writer: it writes what is ready until ctx ends, or another process has taken over.
+func (l *lane) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			l.end(context.Cause(ctx))
+			return nil
+		case <-l.wake:
+		}
+		l.mu.Lock()
+		group := l.ready
+		l.ready = nil
+		l.mu.Unlock()
+		if len(group) == 0 {
+			continue
+		}
+		written, err := l.write(ctx, group)
+		for _, d := range group[:written] {
+			d.done <- nil
+		}
+		if err == nil {
+			continue
+		}
+		l.mu.Lock()
+		l.failLocked(err)
+		l.mu.Unlock()
+		group[written].done <- err
+		for _, d := range group[written+1:] {
+			d.done <- fmt.Errorf("an earlier batch was not written: %v", err)
+		}
+		if last := sqlspan.Ends(err); last != nil {
+			l.end(last)
+			return last
+		}
+	}
+}
+
+// write writes a group in one transaction and says how many of it are durable; err is that of the next one.
+func (l *lane) write(ctx context.Context, group []*delivery) (written int, err error) {
+	var failed error // of a batch; those before it are committed
+	made := false
+	err = l.sink.file.use(ctx, func(c *connection) error {
+		return c.transaction(func() error {
+			if err := l.sink.checkEpoch(c); err != nil {
+				return err
+			}
+			for written < len(group) {
+				b := group[written].batch
+				if !l.exists && !made && b.Kept() > 0 {
+					if err := l.sink.makeTable(c, b); err != nil {
+						return err
+					}
+					made = true
+				}
+				if failed, err = l.one(c, b); failed != nil || err != nil {
+					return err
+				}
+				written++
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return 0, outcome(err)
+	}
+	l.exists = l.exists || made
+	return written, failed
+}
+
+// one writes a batch and its spans, or nothing of it. failed is what the batch is answered with; err ends the transaction.
+func (l *lane) one(c *connection, b *penstock.Batch) (failed, err error) {
+	if _, err := c.exec("SAVEPOINT batch"); err != nil {
+		return nil, err
+	}
+	failed = l.rows(c, b)
+	if failed == nil {
+		_, err = c.exec("RELEASE batch")
+		return nil, err
+	}
+	if broken(failed) {
+		return nil, failed
+	}
+	if _, err := c.exec("ROLLBACK TO batch"); err != nil {
+		return nil, failed // SQLite has ended the transaction itself, as it does when the disk is full
+	}
+	if _, err := c.exec("RELEASE batch"); err != nil {
+		return nil, err
+	}
+	return outcome(failed), nil
+}
+
+func (l *lane) rows(c *connection, b *penstock.Batch) error {
+	presence, err := l.sink.enter(c, b.Spans)
+	if err != nil || presence == sqlspan.All {
+		return err
+	}
+	if b.Kept() == 0 {
+		return nil
+	}
+	l.insert.s, l.insert.c = l.sink, c
+	return l.insert.write(b)
+}

@@ -1,0 +1,91 @@
+package sqlite
+
+import (
+	"cmp"
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+)
+
+// declared are the words for the types. Number has none, so that SQLite converts nothing: a number that neither an integer nor
+// a float holds exactly stays the text that it was.
+var declared = map[sqltable.Type]string{
+	sqltable.Text: "TEXT", sqltable.Integer: "INTEGER", sqltable.Number: "", sqltable.Float: "REAL", sqltable.Bool: "BOOLEAN", sqltable.JSON: "TEXT",
+}
+
+// createSQL makes the table.
+func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (", name)
+	for i, c := range columns {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(sqltable.Quote(c.Name))
+		if decl := cmp.Or(c.Decl, declared[c.Type]); decl != "" {
+			b.WriteString(" " + decl)
+		}
+		if slices.Contains(key, c.Name) {
+			b.WriteString(" NOT NULL")
+		}
+	}
+	if len(key) > 0 {
+		fmt.Fprintf(&b, ", PRIMARY KEY (%s)", sqltable.QuoteAll(key))
+	}
+	b.WriteString(")")
+	return b.String()
+}
+
+// columnsOf reads a table's columns but for generated ones; none: there is no such table.
+func (c *connection) columnsOf(name sqltable.Name) (columns []sqltable.Column, err error) {
+	err = c.query(func(v []driver.Value) error {
+		column, _ := v[1].(string)
+		decl, _ := v[2].(string)
+		if hidden, _ := v[6].(int64); hidden == 0 {
+			columns = append(columns, sqltable.Column{Name: column, Type: typeOf(decl), Decl: decl, Own: v[4] != nil})
+		}
+		return nil
+	}, "PRAGMA table_xinfo("+sqltable.Quote(name.Table)+")")
+	return columns, err
+}
+
+// typeOf says what a column of a declared type is given, after the rules by which SQLite converts
+// (https://sqlite.org/datatype3.html, section 3.1), so that it has nothing to convert.
+func typeOf(decl string) sqltable.Type {
+	d := strings.ToUpper(decl)
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(d, w) })
+	}
+	switch {
+	case has("BOOL"):
+		return sqltable.Bool
+	case has("INT"):
+		return sqltable.Integer
+	case has("CHAR", "CLOB", "TEXT"):
+		return sqltable.Text
+	case d == "", has("BLOB"):
+		return sqltable.Number
+	case has("REAL", "FLOA", "DOUB"):
+		return sqltable.Float
+	}
+	return sqltable.Other
+}
+
+// find settles the columns where the table exists or the config lists them; else the first batch does.
+func (s *Sink) find(c *connection) error {
+	there, err := c.columnsOf(s.name)
+	if err == nil {
+		s.lane.exists, err = s.shape.Found(there)
+	}
+	return err
+}
+
+// makeTable makes the table in the transaction that is open.
+func (s *Sink) makeTable(c *connection, b *penstock.Batch) error {
+	_, err := c.exec(createSQL(s.name, s.shape.For(b).Columns, s.o.Key))
+	return err
+}

@@ -1,0 +1,123 @@
+// Package sqlite holds the sink that writes records into a table of a SQLite file, exactly once.
+//
+// The file has one lane, which is ordered. One goroutine takes what is ready and writes it in one transaction, each batch
+// with its span rows (docs/formats/sql-tables.md), durable before it is answered: write-ahead log, synchronous = FULL. So a
+// batch that comes a second time, after a crash or a lost answer, is found in the ledger and not written again.
+//
+// The sink owns its connection; other programs may read the file, and write to it for moments, meanwhile. It never alters a
+// table that exists, and never makes SQL of data.
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// Options of the sink.
+type Options struct {
+	Path string `yaml:"path" path:"true" alone:"true" required:"true" doc:"the database; made where missing (0600, folders 0700)"`
+	sqltable.Options
+}
+
+// DefaultOptions append, and keep fields that have no column in a JSON column.
+func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
+
+// What SQLite can hold. Its limit of columns is 2000; a table that is made from records stays well below.
+var dialect = sqltable.Dialect{MaxName: 1000, MaxColumns: 500, FoldCase: true, TypeOf: typeOf}
+
+// Validate says which option is wrong.
+func (o *Options) Validate() error {
+	if o.Path == "" {
+		return &penstock.OptionError{Key: "path", Err: errors.New("missing: the database file")}
+	}
+	return o.Options.Validate(&dialect, false)
+}
+
+// PreferredBatch implements penstock.Preferred: a transaction's cost is that of one fsync.
+func (o *Options) PreferredBatch() penstock.Limits {
+	return penstock.Limits{Bytes: 4 << 20, Records: 10_000}
+}
+
+// Component is the sink's line in the list of components.
+func Component() penstock.Component {
+	return penstock.Component{
+		Role:    penstock.SinkRole,
+		Name:    "sqlite",
+		Options: func() any { return DefaultOptions() },
+		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+	}
+}
+
+// inFlight is how many batches may be in hand at once: enough that while one transaction is written the next is at hand.
+const inFlight = 32
+
+var limits = flow.Limits{InFlight: inFlight, Ordered: true}
+
+// Sink writes into one table. It implements penstock.Sink, Encoder and Ledgered.
+type Sink struct {
+	o      Options
+	host   penstock.Host
+	name   sqltable.Name
+	ledger string
+	file   *file
+	lane   *lane
+	shape  *sqltable.Shape
+}
+
+// New returns a sink that has touched nothing yet.
+func New(o Options, h penstock.Host) (*Sink, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	name, err := sqltable.ParseName(o.Table, false)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{o: o, host: h, name: name}
+	s.shape = sqltable.NewShape(&dialect, &s.o.Options, name)
+	return s, nil
+}
+
+// Open opens the file, or makes it, and the tables of the ledger.
+func (s *Sink) Open(ctx context.Context, o penstock.SinkOptions) (err error) {
+	s.ledger = o.Pipeline + "/" + o.Route
+	if s.o.Ledger != "" {
+		s.ledger = s.o.Ledger
+	}
+	if s.file, err = openFile(s.host.FS(), s.o.Path); err == nil {
+		err = s.file.use(ctx, func(c *connection) error { return c.prepareLedger() })
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("sink sqlite %q: %w", s.o.Path, err), s.Close())
+	}
+	s.lane = newLane(s)
+	s.host.Go("sqlite writer", s.lane.run)
+	o.Lanes([]penstock.Lane{{Name: s.o.Path, Worker: s.lane, Limits: limits}})
+	return nil
+}
+
+// Encode implements penstock.Encoder: it finds the batch's records, and from the first batch the table's columns, where the
+// writer would have to do it. It writes nothing.
+func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+	b.Split()
+	s.shape.For(b)
+	return nil, nil
+}
+
+// Close frees the file.
+func (s *Sink) Close() error {
+	if s.lane != nil {
+		s.lane.end(errStopped)
+	}
+	var err error
+	if s.file != nil {
+		err = s.file.close()
+	}
+	s.lane, s.file = nil, nil
+	return err
+}

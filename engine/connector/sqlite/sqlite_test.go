@@ -1,0 +1,249 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/sqlite"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// opened is a sink that has loaded.
+type opened struct {
+	*sqlite.Sink
+	lane penstock.Lane
+	run  uint32
+	next int64
+}
+
+func open(t testing.TB, o sqlite.Options) *opened {
+	t.Helper()
+	s := &opened{Sink: made(t, o, connectortest.NewHost(t))}
+	t.Cleanup(func() { s.Close() })
+	err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "main", Lanes: func(l []penstock.Lane) { s.lane = l[0] }})
+	if err == nil {
+		_, err = s.Load(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+type field struct {
+	name string
+	kind penstock.Kind
+	text string
+}
+
+func (s *opened) batch(rows ...[]field) *penstock.Batch {
+	b := penstock.NewBatch(penstock.Limits{})
+	from := s.next
+	for _, row := range rows {
+		s.next++
+		r := penstock.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)), NumFields: uint32(len(row)), Origin: penstock.Position{Num: s.next}}
+		for _, f := range row {
+			n := slices.Index(b.Names, f.name)
+			if n < 0 {
+				n = len(b.Names)
+				b.Names = append(b.Names, f.name)
+			}
+			b.Fields = append(b.Fields, penstock.Field{Name: uint32(n), Kind: f.kind, Off: uint32(len(b.Data)), Len: uint32(len(f.text))})
+			b.Data = append(b.Data, f.text...)
+		}
+		b.Data = append(b.Data, '\n')
+		r.Len = uint32(len(b.Data)) - r.Off - 1
+		b.Records = append(b.Records, r)
+	}
+	b.Origins = len(rows)
+	b.Spans = []penstock.Span{{Part: &penstock.Partition{ID: "p", Name: "p"}, Bytes: len(b.Data),
+		Range: penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: s.next}}}}
+	b.Parsed()
+	return b
+}
+
+func (s *opened) deliver(t testing.TB, b *penstock.Batch) error {
+	t.Helper()
+	if err := b.Encode(s.Sink); err != nil {
+		t.Fatal(err)
+	}
+	s.run++
+	_, err := s.lane.Worker.Deliver(t.Context(), penstock.Attempt{Value: b, Run: s.run})
+	return err
+}
+
+func options(t testing.TB, table string) sqlite.Options {
+	o := *sqlite.DefaultOptions()
+	o.Path, o.Table = filepath.Join(t.TempDir(), "out.db"), table
+	return o
+}
+
+func execute(t testing.TB, path, query string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(query); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// TestValues: what comes out is what was written, whatever the first batch had foreseen.
+func TestValues(t *testing.T) {
+	o := options(t, "events")
+	s := open(t, o)
+	first := s.batch([]field{
+		{"i", penstock.Number, "1"}, {"n", penstock.Number, "0.1"}, {"b", penstock.Bool, "true"}, {"j", penstock.JSON, `{"z":1.10,"a":[1]}`},
+		{"t", penstock.Text, "bad \xff byte, \x00 too"}, {`q"uo'te`, penstock.Text, "x"}, {"I", penstock.Text, "folds"},
+	})
+	numbers := []string{"1.10", "9223372036854775808", "1e400", "-0", "0.30000000000000004", "3", "100.5", "123456789012345678901234567890"}
+	var rows [][]field
+	for _, n := range numbers {
+		rows = append(rows, []field{{"n", penstock.Number, n}})
+	}
+	rows = append(rows, []field{{"i", penstock.Number, "9223372036854775808"}, {"b", penstock.Text, "maybe"}, {"new", penstock.Number, "1.50"}})
+	for _, b := range []*penstock.Batch{first, s.batch(rows...)} {
+		if err := s.deliver(t, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := column(t, o.Path, `SELECT CAST(n AS TEXT) FROM events ORDER BY rowid LIMIT 8 OFFSET 1`)
+	if !slices.Equal(got, numbers) {
+		t.Errorf("numbers are %q, want %q", got, numbers)
+	}
+	got = column(t, o.Path, `SELECT typeof(i) || typeof(n) || b || j || hex(t) || "q""uo'te" || _extra FROM events WHERE rowid = 1`)
+	if want := `integerreal1{"z":1.10,"a":[1]}62616420FF20627974652C200020746F6Fx{"I":"folds"}`; got[0] != want {
+		t.Errorf("the first row is %s, want %s", got[0], want)
+	}
+	got = column(t, o.Path, `SELECT _extra FROM events ORDER BY rowid DESC LIMIT 1`)
+	if want := `{"i":9223372036854775808,"b":"maybe","new":1.50}`; got[0] != want {
+		t.Errorf("the JSON column is %s, want %s", got[0], want)
+	}
+	if info, err := os.Stat(o.Path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file: %v, %v; want mode 0600", info.Mode(), err)
+	}
+}
+
+// TestRefusedRows: all that are refused are found in one look, by reason; nothing of the batch is written until then.
+func TestRefusedRows(t *testing.T) {
+	o := options(t, "orders")
+	o.OnNewField = "dead_letter"
+	execute(t, o.Path, `CREATE TABLE orders (id TEXT PRIMARY KEY, n INTEGER CHECK (n < 90), at TEXT DEFAULT 'now')`)
+	s := open(t, o)
+	var rows [][]field
+	for i := range 200 {
+		id := string(rune('A'+i/26)) + string(rune('a'+i%26))
+		row := []field{{"id", penstock.Text, id}, {"n", penstock.Number, "1"}}
+		switch i {
+		case 70, 71, 150:
+			row[1].text = "95"
+		case 72:
+			row[0].text = "Aa" // again
+		case 100:
+			row[1].text = "1.5"
+		case 199:
+			row = append(row, field{"more", penstock.Text, "x"})
+		}
+		rows = append(rows, row)
+	}
+	b := s.batch(rows...)
+	reasons := map[string]int{}
+	for round := 0; ; round++ {
+		err := s.deliver(t, b)
+		if err == nil {
+			break
+		}
+		split, ok := errors.AsType[*penstock.Split](err)
+		if !ok || round > 5 {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if n := column(t, o.Path, `SELECT count(*) FROM orders`); n[0] != "0" {
+			t.Fatalf("round %d: %s rows of a batch that was refused in part", round, n[0])
+		}
+		reasons[split.Err.Error()] += split.Refused[0].Value.Kept()
+		b = split.Rest[0].Value
+	}
+	for want, n := range map[string]int{"CHECK": 3, "UNIQUE": 1, "whole numbers": 1, `"more"`: 1} {
+		found := false
+		for reason, m := range reasons {
+			found = found || strings.Contains(reason, want) && m == n
+		}
+		if !found {
+			t.Errorf("no %d refusals for %s: %v", n, want, reasons)
+		}
+	}
+	if n := column(t, o.Path, `SELECT count(*) || count(at) FROM orders`); n[0] != "194194" {
+		t.Errorf("%s rows and defaults, want 194 each", n[0])
+	}
+}
+
+func TestUpsert(t *testing.T) {
+	o := options(t, "state")
+	o.Mode, o.Key = "upsert", []string{"id"}
+	s := open(t, o)
+	row := func(id, v string) []field { return []field{{"id", penstock.Text, id}, {"v", penstock.Number, v}} }
+	for _, b := range []*penstock.Batch{
+		s.batch(row("a", "1"), row("b", "1"), row("a", "2")), s.batch(row("b", "3"), row("c", "1")),
+	} {
+		if err := s.deliver(t, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := column(t, o.Path, `SELECT id || v FROM state ORDER BY id`); !slices.Equal(got, []string{"a2", "b3", "c1"}) {
+		t.Errorf("the table has %v", got)
+	}
+}
+
+// TestMisconfigured: what is wrong with the table settles nothing and kills nothing.
+func TestMisconfigured(t *testing.T) {
+	o := options(t, "narrow")
+	execute(t, o.Path, `CREATE TABLE narrow (a TEXT)`)
+	s := open(t, o)
+	misconfigured := func(err error, want string) {
+		t.Helper()
+		if m, ok := errors.AsType[*flow.Misconfigured](err); !ok || !strings.Contains(m.Error(), want) {
+			t.Errorf("%v, want misconfigured: %s", err, want)
+		}
+	}
+	misconfigured(s.deliver(t, s.batch([]field{{"b", penstock.Text, "1"}})), `no column "_extra"`)
+	execute(t, o.Path, `DROP TABLE narrow`)
+	misconfigured(s.deliver(t, s.batch([]field{{"a", penstock.Text, "1"}})), "no such table")
+	s.Close()
+	o.Columns = o.Columns[:0]
+	if err := os.WriteFile(o.Path, []byte(strings.Repeat("this is no database ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []string{"-wal", "-shm"} {
+		os.Remove(o.Path + left)
+	}
+	broken := made(t, o, connectortest.NewHost(t))
+	if err := broken.Open(t.Context(), penstock.SinkOptions{Lanes: func([]penstock.Lane) {}}); err == nil || !strings.Contains(err.Error(), o.Path) {
+		t.Errorf("a file that is no database: %v", err)
+	}
+}
+
+// TestNewerLedger: what a later version wrote is refused.
+func TestNewerLedger(t *testing.T) {
+	o := options(t, "lines")
+	open(t, o).Close()
+	execute(t, o.Path, `UPDATE penstock_routes SET format = 2`)
+	s := made(t, o, connectortest.NewHost(t))
+	defer s.Close()
+	err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "main", Lanes: func([]penstock.Lane) {}})
+	if err == nil {
+		_, err = s.Load(t.Context())
+	}
+	if err == nil || !strings.Contains(err.Error(), "format 2") {
+		t.Errorf("a ledger of format 2: %v", err)
+	}
+}

@@ -1,0 +1,60 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"net/url"
+	"path/filepath"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/sqlite"
+)
+
+func TestSuite(t *testing.T) {
+	connectortest.Sink(t, connectortest.SinkCase{ExactlyOnce: true, Start: func(t *testing.T) connectortest.Receiver {
+		o := *sqlite.DefaultOptions()
+		o.Path = filepath.Join(t.TempDir(), "made", "a file?#%.db")
+		o.Table = "lines"
+		return connectortest.Receiver{
+			New: func(t *testing.T, h *connectortest.Host) penstock.Sink { return made(t, o, h) },
+			Received: func(t *testing.T) []string {
+				return column(t, o.Path, `SELECT message FROM lines ORDER BY rowid`)
+			},
+		}
+	}})
+}
+
+func made(t testing.TB, o sqlite.Options, h penstock.Host) *sqlite.Sink {
+	t.Helper()
+	s, err := sqlite.New(o, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// column reads the first column of a query as text, from a connection of its own.
+func column(t testing.TB, path, query string) (all []string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var s sql.NullString
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s.String)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

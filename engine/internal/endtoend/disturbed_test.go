@@ -1,0 +1,56 @@
+package endtoend
+
+import (
+	"testing"
+	"time"
+)
+
+// tries is how often a measurement is made again because others used the machine.
+const tries = 3
+
+// undisturbed runs a measurement that returns what it missed ("" if nothing). Where it missed while the machine kept even a bare timer
+// waiting, it says nothing about penstock and is made again.
+func undisturbed(t *testing.T, measure func(t *testing.T) (missed string)) {
+	t.Helper()
+	for try := 1; ; try++ {
+		stop, late := make(chan struct{}), make(chan float64)
+		go func() { late <- lateShare(stop) }()
+		missed := measure(t)
+		close(stop)
+		share := <-late
+		switch {
+		case missed == "":
+			return
+		case share < disturbedShare || try == tries:
+			t.Errorf("%s (%.1f %% of a bare timer's ticks were more than %v late)", missed, 100*share, lateTick)
+			return
+		}
+		t.Logf("%s; but %.1f %% of a bare timer's ticks were more than %v late: measured again", missed, 100*share, lateTick)
+	}
+}
+
+const (
+	lateTick       = 5 * time.Millisecond
+	disturbedShare = 0.01
+)
+
+// lateShare is the share of ticks of a bare timer that came late, until stop.
+func lateShare(stop <-chan struct{}) float64 {
+	const every = 2 * time.Millisecond
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	ticks, late := 0.0, 0.0
+	for {
+		due := time.Now().Add(every)
+		timer.Reset(every)
+		select {
+		case <-stop:
+			return late / max(1, ticks)
+		case <-timer.C:
+		}
+		ticks++
+		if time.Since(due) > lateTick {
+			late++
+		}
+	}
+}

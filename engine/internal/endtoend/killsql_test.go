@@ -1,0 +1,117 @@
+package endtoend
+
+import (
+	"database/sql"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	_ "modernc.org/sqlite"
+)
+
+// killsOfSQL is how many of the kills each database takes.
+func killsOfSQL(t *testing.T) int { return max(1, kills(t)/2) }
+
+// TestKillSQLite kills the program while it writes a table, again and again, and holds the table against the input: each
+// record once, each file's in its order.
+func TestKillSQLite(t *testing.T) {
+	rnd := seeded(t)
+	for left, job := killsOfSQL(t), 0; left > 0; job++ {
+		dir := t.TempDir()
+		input := spool(t, dir, rnd, 12<<20)
+		config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
+state: ./state
+pipelines:
+  crash:
+    source: { spool_dir: { path: ./spool, include: ["*.log"], finished: rename, settle: 10ms } }
+    sink: { sqlite: { path: ./out.db, table: lines } }
+    batch: { bytes: %s }
+    checkpoint: { replay: 2MiB, sync: 50ms }
+`, []string{"16KiB", "64KiB", "256KiB"}[job%3]))
+		db := openSQLite(t, filepath.Join(dir, "out.db"))
+		written := func() int64 {
+			return number(db, `SELECT coalesce(sum(length(CAST(message AS BLOB)) + 1), 0) FROM lines`)
+		}
+		total := size(input)
+		for range killsPerJob {
+			if left > 0 && killAt(t, config, rnd, total, written) {
+				left--
+			}
+		}
+		once(t, config)
+		if err := sameLines(db, `SELECT message FROM lines ORDER BY rowid`, input); err != nil {
+			t.Fatalf("job %d: the table is not exactly the input: %v", job, err)
+		}
+		if again := once(t, config).Pipelines[0]; again.ReadRecords != 0 {
+			t.Errorf("job %d: %d records were read again after the end", job, again.ReadRecords)
+		}
+	}
+}
+
+func openSQLite(t *testing.T, path string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// number is the one number that a query gives; 0 where it fails, as it does while the table is not there.
+func number(db *sql.DB, query string) (n int64) {
+	if db.QueryRow(query).Scan(&n) != nil {
+		return 0
+	}
+	return n
+}
+
+// sameLines holds the texts of a query against the lines of the input: each once, none more.
+func sameLines(db *sql.DB, query string, input []spooled) error {
+	rows, err := db.Query(query)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var got []string
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return err
+		}
+		got = append(got, s)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	return sameTexts(got, linesOf(input))
+}
+
+// linesOf are the records of the input, as text without line ends, and as UTF-8.
+func linesOf(input []spooled) (all []string) {
+	for _, f := range input {
+		for line := range strings.Lines(string(f.text)) {
+			line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+			all = append(all, line)
+		}
+	}
+	return all
+}
+
+// sameTexts compares two lists regardless of their order.
+func sameTexts(got, want []string) error {
+	slices.Sort(got)
+	slices.Sort(want)
+	for i := range max(len(got), len(want)) {
+		switch {
+		case i >= len(got), i < len(want) && got[i] > want[i]:
+			return fmt.Errorf("%d records, want %d; missing %.80q", len(got), len(want), want[i])
+		case i >= len(want), got[i] < want[i]:
+			return fmt.Errorf("%d records, want %d; too many %.80q", len(got), len(want), got[i])
+		}
+	}
+	return nil
+}

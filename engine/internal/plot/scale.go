@@ -1,0 +1,133 @@
+//penstock:pure
+
+package plot
+
+import "math"
+
+// scale maps the values of an axis to [0, 1].
+type scale struct {
+	axis   Axis
+	lo, hi float64
+}
+
+// largest is the largest value that is drawn, and its inverse the smallest on a logarithmic axis: beyond, the
+// arithmetic of ticks would leave the floats.
+const largest = 1e200
+
+// newScale fits an axis to values; zero includes 0 where the axis is linear.
+func newScale(a Axis, values []float64, zero bool) scale {
+	s := scale{axis: a, lo: math.Inf(1), hi: math.Inf(-1)}
+	for _, v := range values {
+		if math.IsNaN(v) || math.Abs(v) > largest || a.Log && v < 1/largest {
+			continue
+		}
+		s.lo, s.hi = min(s.lo, v), max(s.hi, v)
+	}
+	if s.lo > s.hi {
+		s.lo, s.hi = 0, 1
+		if a.Log {
+			s.lo = .1
+		}
+		return s
+	}
+	if a.Log {
+		if zero {
+			s.lo /= 1.5 // the lowest value is to be seen above the axis
+		}
+		s.lo = roundDown(s.lo)
+		s.hi = max(s.hi*1.15, s.lo*10)
+		return s
+	}
+	if zero {
+		s.lo = min(s.lo, 0)
+	}
+	if s.hi == s.lo {
+		s.hi = s.lo + 1
+	}
+	if zero {
+		s.hi += (s.hi - s.lo) * .04
+	}
+	return s
+}
+
+// place returns where v lies, cut to [0, 1].
+func (s scale) place(v float64) float64 {
+	if s.axis.Log {
+		if v <= s.lo {
+			return 0
+		}
+		v = math.Log(v/s.lo) / math.Log(s.hi/s.lo)
+	} else {
+		v = (v - s.lo) / (s.hi - s.lo)
+	}
+	if !(v > 0) { // NaN too
+		return 0
+	}
+	return min(v, 1)
+}
+
+// ticks are round values within the scale, about five.
+func (s scale) ticks() (list []float64) {
+	if s.axis.Log {
+		decades := math.Log10(s.hi / s.lo)
+		between := []float64{1, 2, 5}
+		if decades > 2.2 {
+			between = between[:1]
+		}
+		jump := math.Pow(10, math.Ceil(decades/6))
+		for v := math.Pow(10, math.Floor(math.Log10(s.lo)+1e-9)); v <= s.hi; v *= jump {
+			for _, m := range between {
+				if v*m >= s.lo*.9999 && v*m <= s.hi {
+					list = append(list, v*m)
+				}
+			}
+		}
+		return list
+	}
+	step := round((s.hi - s.lo) / 5)
+	if s.axis.Time {
+		step = roundTime((s.hi - s.lo) / 5)
+	}
+	if s.axis.Whole {
+		step = max(math.Round(step), 1)
+	}
+	for i := math.Ceil(s.lo/step - 1e-9); i*step <= s.hi+step*1e-9; i++ {
+		list = append(list, i*step+0) // never -0
+	}
+	return list
+}
+
+// roundDown returns the nearest of 1, 2, 5 times a power of ten, not above x.
+func roundDown(x float64) float64 {
+	unit := math.Pow(10, math.Floor(math.Log10(x)+1e-9))
+	for _, m := range []float64{5, 2} {
+		if x >= unit*m*(1-1e-9) {
+			return unit * m
+		}
+	}
+	return unit
+}
+
+// roundTime is round for seconds: from a second on the steps are those of a clock.
+func roundTime(x float64) float64 {
+	if x <= 1 {
+		return round(x)
+	}
+	for _, s := range []float64{2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 6 * 3600, 12 * 3600, 86400} {
+		if x <= s {
+			return s
+		}
+	}
+	return round(x/86400) * 86400
+}
+
+// round returns the nearest of 1, 2, 5 times a power of ten, not below x.
+func round(x float64) float64 {
+	unit := math.Pow(10, math.Floor(math.Log10(x)))
+	for _, m := range []float64{1, 2, 5} {
+		if x <= unit*m*(1+1e-9) {
+			return unit * m
+		}
+	}
+	return unit * 10
+}

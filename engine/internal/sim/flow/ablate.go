@@ -1,0 +1,209 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Experiment is one argument of the article over which the flow control was built, as a table: rows are what is tried,
+// columns figures of one or two scenarios.
+type Experiment struct {
+	Name, Question string
+	Columns        []Column
+	Rows           []Row
+	Note           string // what was measured elsewhere
+}
+
+// Column is a figure, the median over seeds.
+type Column struct {
+	Title  string
+	worlds int // index into the rows' scenarios
+	figure Figure
+	scale  float64 // 0 means 1
+}
+
+// Row is a thing tried.
+type Row struct {
+	Name   string
+	Values []float64 // by column
+	spec   string
+	worlds []string // scenarios as text, by world; nil: the experiment's
+}
+
+// article are the twelve unequal workers, 655 batches a second together.
+const article = `warmup: 5s
+workers:
+  - { count: 4, rate: 100 }
+  - { count: 4, rate: 50 }
+  - { count: 2, rate: 20 }
+  - { count: 1, rate: 10 }
+  - { count: 1, rate: 5 }
+service: exponential
+network: { rtt: 10ms }
+`
+
+const (
+	finiteJob = "duration: 3600s\n" +
+		"workers: [ { count: 4, rate: 100 }, { count: 4, rate: 50 }, { count: 2, rate: 20 }, { rate: 10 }, { rate: 5 } ]\n" +
+		"network: { rtt: 10ms }\nload: { batches: 20000 }\n"
+	openLoad  = "duration: 60s\nload: { poisson: 0.6 }\n" + article
+	endless   = "duration: 60s\nload: saturated\n" + article
+	parallel  = endless + "slots: 8\n"
+	coldStart = "duration: 10s\nworkers: [ { rate: 2000, slots: 200 } ]\nservice: deterministic\nload: { batches: 500 }\n"
+	equalHang = "duration: 90s\nwarmup: 5s\nworkers: [ { count: 12, rate: 50 } ]\nnetwork: { rtt: 10ms }\nload: { poisson: 0.6 }\n" +
+		"events: [ { at: 30s, for: 30s, workers: [0], hang: true } ]\n"
+	noTimeout  = "timeout: 24h\n"
+	unbounded  = "fixed:100000"
+	stormShare = "Storm 2.8.3 itself, measured: one limit for all bolts (max.spout.pending 12 to 1000) 9 to 19 % of " +
+		"655/s; a window for each bolt 99.5 %."
+)
+
+// Ablate runs the article as an experiment: each of its arguments, with and without what it argues for.
+func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) {
+	all := experiments()
+	for i := range all {
+		if err := all[i].run(ctx, first, seeds); err != nil {
+			return nil, fmt.Errorf("%s: %w", all[i].Name, err)
+		}
+	}
+	crash, err := restarts(first, seeds)
+	if err != nil {
+		return nil, err
+	}
+	return append(all, crash), nil
+}
+
+func experiments() []Experiment {
+	return []Experiment{{
+		Name: "dispatch", Question: "Hash without acks, round robin with windows, the idlest first: a finite job, and 60 % load",
+		Note: stormShare,
+		Columns: []Column{
+			{Title: "20,000 batches take s", worlds: 0, figure: Finish}, {Title: "60 %: p50 ms", worlds: 1, figure: LatencyP50},
+			{Title: "p99 ms", worlds: 1, figure: LatencyP99}, {Title: "in flight", worlds: 1, figure: InFlightMean},
+		},
+		Rows: []Row{
+			{Name: "hash, no windows", spec: unbounded + "+hash", worlds: []string{finiteJob + noTimeout, openLoad + noTimeout}},
+			{Name: "round robin, no windows", spec: unbounded + "+round_robin", worlds: []string{finiteJob + noTimeout, openLoad +
+				noTimeout}},
+			{Name: "round robin, windows", spec: "linear+round_robin", worlds: []string{finiteJob, openLoad}},
+			{Name: "least completion, windows", spec: "linear", worlds: []string{finiteJob, openLoad}},
+		},
+	}, {
+		Name: "window_size", Question: "A larger window is not always better: fixed ones, endless backlog",
+		Columns: []Column{
+			{Title: "goodput %", figure: Goodput, scale: 100}, {Title: "round trip ms", figure: RTTMean}, {Title: "p99 ms",
+				figure: LatencyP99},
+			{Title: "in flight", figure: InFlightMean},
+		},
+		Rows: windowSizes(),
+	}, {
+		Name: "step", Question: "One step of the window a round, or one an ack: endless backlog, one slot a worker and eight",
+		Columns: []Column{
+			{Title: "goodput %", worlds: 0, figure: Goodput, scale: 100}, {Title: "round trip ms", worlds: 0, figure: RTTMean},
+			{Title: "8 slots: goodput %", worlds: 1, figure: Goodput, scale: 100}, {Title: "round trip ms", worlds: 1, figure: RTTMean},
+		},
+		Rows: []Row{
+			{Name: "per round", spec: "linear", worlds: []string{endless, parallel}},
+			{Name: "per ack", spec: "linear:per_ack", worlds: []string{endless, parallel}},
+			{Name: "per round, 50 ms threshold", spec: "linear:50ms", worlds: []string{endless, parallel}},
+			{Name: "per ack, 50 ms threshold", spec: "linear:50ms:per_ack", worlds: []string{endless, parallel}},
+		},
+	}, {
+		Name: "slow_start", Question: "Slow start or linear: 500 batches to one idle worker of 200 slots, and the twelve",
+		Columns: []Column{
+			{Title: "500 batches take s", worlds: 0, figure: Finish}, {Title: "twelve: overshoot", worlds: 1, figure: Overshoot},
+			{Title: "goodput %", worlds: 1, figure: Goodput, scale: 100},
+		},
+		Rows: slowStarts(),
+	}, {
+		Name:     "after_timeout",
+		Question: "After a timeout the same worker again, or the next: one of twelve equal ones hangs for 30 s, 60 % load",
+		Columns: []Column{
+			{Title: "p99 ms", figure: LatencyP99}, {Title: "p99.9 ms", figure: LatencyP999}, {Title: "oldest waits ms",
+				figure: WatermarkLag},
+			{Title: "attempts a batch", figure: AttemptsPerBatch},
+		},
+		Rows: []Row{
+			{Name: "the same worker", spec: "linear+hash", worlds: []string{equalHang}},
+			{Name: "the next one", spec: "linear+hash_once", worlds: []string{equalHang}},
+		},
+	}, {
+		Name: "batch_records", Question: "Records in a batch: 32,750 records a second that workers can take, network 10 ms",
+		Columns: []Column{
+			{Title: "goodput %, window 4", worlds: 0, figure: Goodput, scale: 100},
+			{Title: "goodput %, linear", worlds: 1, figure: Goodput, scale: 100},
+			{Title: "acks a second", worlds: 1, figure: RateMean}, {Title: "round trip ms", worlds: 1, figure: RTTMean},
+		},
+		Rows: batchRecords(),
+	}}
+}
+
+func windowSizes() (rows []Row) {
+	for _, n := range []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64} {
+		rows = append(rows, Row{Name: fmt.Sprintf("fixed %d", n), spec: fmt.Sprintf("fixed:%d", n), worlds: []string{endless}})
+	}
+	return append(rows, Row{Name: "linear", spec: "linear", worlds: []string{endless}})
+}
+
+// slowStarts are linear, TCP's own, and whatever of the product doubles at its start.
+func slowStarts() (rows []Row) {
+	for _, name := range AlgorithmNames() {
+		if name == "linear" || name == "reno" || name == "queue" {
+			rows = append(rows, Row{Name: name, spec: name, worlds: []string{coldStart, endless}})
+		}
+	}
+	return rows
+}
+
+func batchRecords() (rows []Row) {
+	world := "duration: 20s\nload: saturated\nsize: { constant: %d }\n" +
+		strings.NewReplacer("100 }", "5000 }", "50 }", "2500 }", "20 }", "1000 }", "rate: 10 }", "rate: 500 }", "rate: 5 }",
+			"rate: 250 }").Replace(article)
+	for _, n := range []int{1, 3, 10, 30, 100, 300, 1000} {
+		text := fmt.Sprintf(world, n)
+		rows = append(rows, Row{Name: fmt.Sprintf("%d records", n), spec: "fixed:4", worlds: []string{text, "linear\n" + text}})
+	}
+	return rows
+}
+
+// run fills in the values. A world that begins with an algorithm's name and a line end is run with that one.
+func (x *Experiment) run(ctx context.Context, first uint64, seeds int) error {
+	var plans []Plan
+	for _, r := range x.Rows {
+		for _, text := range r.worlds {
+			name := r.spec
+			if head, rest, found := strings.Cut(text, "\n"); found && !strings.Contains(head, ":") {
+				name, text = head, rest
+			}
+			s, err := Parse(x.Name, []byte(text))
+			if err != nil {
+				return err
+			}
+			spec, err := Find(name, "")
+			if err != nil {
+				return err
+			}
+			plans = append(plans, Plan{Scenario: s, Specs: []*Spec{spec}})
+		}
+	}
+	var got []Figures
+	if err := RunAll(ctx, plans, first, seeds, func(s *Summary) error {
+		got = append(got, s.Median)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for i := range x.Rows {
+		r := &x.Rows[i]
+		for _, c := range x.Columns {
+			v := got[c.worlds][c.figure]
+			if c.scale != 0 {
+				v *= c.scale
+			}
+			r.Values = append(r.Values, v)
+		}
+		got = got[len(r.worlds):]
+	}
+	return nil
+}

@@ -1,0 +1,197 @@
+package flow_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/sim/flow"
+	"github.com/penstock-io/penstock/engine/internal/trace"
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// scenarios loads the suite.
+func scenarios(t *testing.T) []*flow.Scenario {
+	t.Helper()
+	dir := os.Getenv("PENSTOCK_SCENARIOS")
+	if dir == "" {
+		t.Skip("PENSTOCK_SCENARIOS names no folder of scenarios")
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios in %s: %v", dir, err)
+	}
+	var all []*flow.Scenario
+	for _, file := range files {
+		s, err := flow.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// TestScenarios: every file of the suite loads, and the first seconds of each run and make sense.
+func TestScenarios(t *testing.T) {
+	for _, s := range scenarios(t) {
+		t.Run(s.Name, func(t *testing.T) {
+			s.Duration, s.Warmup = min(s.Duration, 4*time.Second), 0
+			for _, algorithm := range []string{"linear", "vector_arc+round_robin"} {
+				f := run(t, s, algorithm, 1)
+				for i, v := range f {
+					if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+						t.Errorf("%s: %s is %g", algorithm, flow.Figure(i), v)
+					}
+				}
+				if f[flow.Goodput] <= 0 || f[flow.Goodput] > 1.25 || f[flow.RTTMean] <= 0 || f[flow.AttemptsPerBatch] < 1 ||
+					f[flow.Overshoot] <= 0 {
+					b, _ := f.MarshalJSON()
+					t.Errorf("%s: %s", algorithm, b)
+				}
+			}
+		})
+	}
+}
+
+// TestSameSeedSameBytes: a run is a function of its seed, also beside others.
+func TestSameSeedSameBytes(t *testing.T) {
+	s := parse(t, "duration: 20s\nload: { poisson: 0.7 }\nservice: hyper\nsize: { lognormal: 1 }\nsenders: 2\n"+
+		"pauses: { every: 3s, for: 100ms, phase: random }\n"+
+		"events: [ { at: 5s, for: 5s, workers: [0], fail: { after: 1ms, share: 0.5 } } ]\n"+twelve)
+	plans := []flow.Plan{{Scenario: s, Specs: []*flow.Spec{find(t, "linear"), find(t, "netflix_vegas+peak_ewma")}}}
+	all := func() (out [][]byte) {
+		err := flow.RunAll(t.Context(), plans, 7, 3, func(sum *flow.Summary) error {
+			for _, f := range sum.Runs {
+				b, err := f.MarshalJSON()
+				if err != nil {
+					return err
+				}
+				out = append(out, b)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	first, second := all(), all()
+	seen := map[string]bool{}
+	for i := range first {
+		if !bytes.Equal(first[i], second[i]) {
+			t.Errorf("run %d differs:\n%s\n%s", i, first[i], second[i])
+		}
+		seen[string(first[i])] = true
+	}
+	if len(seen) != 6 {
+		t.Errorf("%d different results of 6 runs with different seeds and algorithms", len(seen))
+	}
+}
+
+// TestTraceReplays: the trace of a run, replayed, is the run.
+func TestTraceReplays(t *testing.T) {
+	s := parse(t, "duration: 10s\nload: { poisson: 0.8 }\nevents: [ { at: 2s, for: 3s, workers: [0, 4], hang: true } ]\n"+twelve)
+	spec := find(t, "linear+round_robin")
+	var text bytes.Buffer
+	w, err := trace.NewWriter(&text, s.Config(spec, 3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := flow.Run(s, spec, flow.Options{Seed: 3, Trace: func(e *control.Event, do []control.Command) { w.Event(e, do) }})
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	done, err := trace.Replay(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "settled in the replay", float64(done.Status.Settled), f[flow.RateMean]*10, 1e-9)
+}
+
+func TestBoundsAreJudged(t *testing.T) {
+	s := parse(t, "duration: 10s\nload: saturated\nservice: deterministic\n"+twelve+`
+expect:
+  linear: { goodput: ">= 0.1", bloat: "<= 0.1" }
+  linear+round_robin: { goodput: "> 2" }
+worst:
+  linear: { rate_mean: "<= 1" }
+`)
+	p, err := flow.NewPlan(s, nil, "")
+	if err != nil || len(p.Specs) != 2 || p.Specs[1].Dispatch != "round_robin" {
+		t.Fatalf("NewPlan = %+v, %v; want the two algorithms that have bounds", p, err)
+	}
+	var got []string
+	err = flow.RunAll(t.Context(), []flow.Plan{p}, 1, 3, func(sum *flow.Summary) error {
+		for _, v := range sum.Verdicts {
+			word := "missed"
+			if v.OK {
+				word = "ok"
+			}
+			got = append(got, sum.Spec.Name+" "+v.Field.String()+" "+word)
+			if worst := v.Field == flow.RateMean; v.Worst != worst || worst && v.Got != max(sum.Runs[0][v.Field],
+				sum.Runs[1][v.Field], sum.Runs[2][v.Field]) {
+				t.Errorf("%s: worst %v, %g", v.Field, v.Worst, v.Got)
+			}
+		}
+		if sum.OK {
+			t.Errorf("%s is ok", sum.Spec.Name)
+		}
+		return nil
+	})
+	want := "linear goodput ok, linear bloat missed, linear rate_mean missed, linear+round_robin goodput missed"
+	if err != nil || strings.Join(got, ", ") != want {
+		t.Errorf("verdicts %q, %v\nwant %q", strings.Join(got, ", "), err, want)
+	}
+	other, err := flow.NewPlan(s, []string{"linear"}, "round_robin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := flow.RunAll(t.Context(), []flow.Plan{other}, 1, 1, func(sum *flow.Summary) error {
+		if len(sum.Verdicts) != 1 || sum.Verdicts[0].Value != 2 {
+			t.Errorf("linear with --dispatch round_robin is judged by %+v; want the bounds of linear+round_robin", sum.Verdicts)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRunAllEnds(t *testing.T) {
+	p := flow.Plan{Scenario: parse(t, "duration: 10s\nload: saturated\n"+twelve), Specs: []*flow.Spec{find(t, "linear")}}
+	stop := errors.New("enough")
+	if err := flow.RunAll(t.Context(), []flow.Plan{p, p}, 1, 2, func(*flow.Summary) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("RunAll = %v, want what done returned", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(stop)
+	if err := flow.RunAll(ctx, []flow.Plan{p}, 1, 1, func(*flow.Summary) error { return nil }); !errors.Is(err, stop) {
+		t.Errorf("RunAll = %v, want the cause of its context", err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	for name, want := range map[string]string{
+		"tidal":           `there is no algorithm "tidal"; there is: linear, fixed`,
+		"linear+darts":    `there is no dispatch "darts"; there is: least_completion, round_robin`,
+		"fixed:0":         "no number of batches",
+		"fixed:many":      "no number of batches",
+		"linear:slow":     "neither per_ack nor a threshold",
+		"reno:1":          "takes no option",
+		"linear:-5ms":     "neither per_ack nor a threshold",
+		"fixed:100000000": "fixed window of 100000000",
+	} {
+		if _, err := flow.Find(name, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Find(%q) = %v; want %q in it", name, err, want)
+		}
+	}
+	if s := find(t, "fixed:10+hash"); s.Window.Name() != "fixed" || s.Policy.Name() != "hash" || s.Title() != "fixed:10+hash" {
+		t.Errorf("Find(fixed:10+hash) = %+v", s)
+	}
+}

@@ -1,0 +1,92 @@
+//penstock:pure
+
+package peers
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/dispatch"
+)
+
+// PeakEWMA is Finagle's load metric: a moving mean of round trips that jumps to each peak and decays over ten seconds,
+// times what is pending and one. Every answer counts, errors too, as in Finagle. All lanes are compared instead of two
+// drawn ones, so that the metric stands alone.
+type PeakEWMA struct{}
+
+// Name returns "peak_ewma".
+func (PeakEWMA) Name() string { return "peak_ewma" }
+
+// Observes marks that its choosers want to see every answer.
+func (PeakEWMA) Observes() {}
+
+// New returns a chooser; src breaks ties.
+func (PeakEWMA) New(src rand.Source) dispatch.Chooser {
+	return &peak{rnd: rand.New(src), cost: map[int32]*decaying{}}
+}
+
+const (
+	peakTau     = 10 * time.Second
+	peakPenalty = math.MaxFloat64 / 4 // of a lane that has never answered and has something pending
+)
+
+type peak struct {
+	rnd  *rand.Rand
+	cost map[int32]*decaying // by lane; only looked up
+}
+
+type decaying struct {
+	value float64 // seconds
+	at    time.Duration
+}
+
+func (d *decaying) observe(now time.Duration, rtt float64) {
+	w := math.Exp(-float64(now-d.at) / float64(peakTau))
+	if rtt > d.value {
+		d.value = rtt
+	} else {
+		d.value = d.value*w + rtt*(1-w)
+	}
+	d.at = now
+}
+
+// Observe takes in an answer, whatever it says.
+func (p *peak) Observe(now time.Duration, lane int32, roundTrip time.Duration, _ control.Outcome) {
+	p.lane(now, lane).observe(now, roundTrip.Seconds())
+}
+
+func (p *peak) lane(now time.Duration, lane int32) *decaying {
+	d := p.cost[lane]
+	if d == nil {
+		d = &decaying{at: now}
+		p.cost[lane] = d
+	}
+	return d
+}
+
+func (p *peak) Choose(now time.Duration, _ float64, _ uint64, c []dispatch.Candidate) int {
+	best, least, equal := -1, 0.0, 0
+	for i := range c {
+		if !c[i].Free {
+			continue
+		}
+		d := p.lane(now, c[i].Lane)
+		d.observe(now, 0)
+		pending := float64(c[i].InFlight)
+		load := d.value * (pending + 1)
+		if d.value == 0 && pending > 0 {
+			load = peakPenalty + pending
+		}
+		switch {
+		case best < 0 || load < least:
+			best, least, equal = i, load, 1
+		case load == least:
+			if equal++; p.rnd.IntN(equal) == 0 {
+				best = i
+			}
+		}
+	}
+	return best
+}

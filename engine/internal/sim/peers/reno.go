@@ -1,0 +1,83 @@
+//penstock:pure
+
+package peers
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// Reno is TCP's congestion window by RFC 5681 in batches: slow start by one per ack up to ssthresh, then one per
+// window; a nack, which says that the receiver is there, halves it as fast retransmit does; a timeout leaves one.
+type Reno struct{}
+
+// Name returns "reno".
+func (Reno) Name() string { return "reno" }
+
+// Validate finds nothing wrong.
+func (Reno) Validate() error { return nil }
+
+// New returns a window for one worker.
+func (Reno) New() window.Window { return &reno{window: renoInitial, threshold: math.Inf(1)} }
+
+const (
+	renoInitial = 3 // RFC 5681: segments between 1095 and 2190 bytes
+	renoLeast   = 2 // of ssthresh
+	renoMost    = 100_000
+)
+
+type reno struct {
+	simple
+	window, threshold float64
+	roundTrip         time.Duration
+	deaf              time.Duration // losses until then belong to the cut that was made
+}
+
+func (r *reno) Limit() float64 { return max(1, math.Floor(r.window)) }
+
+func (r *reno) OnSample(s window.Sample) {
+	r.roundTrip = s.RoundTrip
+	r.state = window.Normal
+	if s.Late {
+		return
+	}
+	if r.window < r.threshold {
+		r.window++
+	} else {
+		r.window += 1 / r.window
+	}
+	r.window = min(r.window, renoMost)
+}
+
+func (r *reno) OnTimeout(now time.Duration, _ float64) {
+	if r.cut(now) {
+		r.window = 1
+	}
+}
+
+func (r *reno) OnNack(now time.Duration, _ float64) {
+	if r.cut(now) {
+		r.window = r.threshold
+	}
+}
+
+// cut takes one loss event: all losses within a round trip are one.
+func (r *reno) cut(now time.Duration) bool {
+	r.state = window.Busy
+	if now < r.deaf {
+		return false
+	}
+	r.threshold = max(r.window/2, renoLeast)
+	r.deaf = now + r.roundTrip
+	return true
+}
+
+// Reset is what RFC 5681 calls the restart window after an idle time.
+func (r *reno) Reset(time.Duration) { r.window = min(renoInitial, r.window) }
+
+func (r *reno) Reason() string {
+	return fmt.Sprintf("congestion window %.4g, slow start threshold %.4g", r.window, r.threshold)
+}

@@ -1,0 +1,134 @@
+//penstock:pure
+
+package trace
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/dispatch"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// header is the first line: all that makes one machine behave otherwise than another.
+type header struct {
+	Version  int             `json:"penstock_trace"`
+	Seed     uint64          `json:"seed"`
+	Window   string          `json:"window,omitempty"`
+	Options  json.RawMessage `json:"window_options,omitempty"` // the fields of the algorithm's Go struct
+	Dispatch string          `json:"dispatch,omitempty"`
+	Timeout  time.Duration   `json:"timeout,omitempty"`
+	Retry    string          `json:"retry,omitempty"` // as package backoff writes policies
+	Replay   int64           `json:"replay,omitempty"`
+	Ahead    int             `json:"ahead,omitempty"`
+	Failures int             `json:"breaker_failures,omitempty"`
+	Probe    string          `json:"breaker_probe,omitempty"`
+}
+
+// windows read an algorithm's options back, by its name.
+var windows = map[string]func(options []byte) (window.Algorithm, error){
+	"linear": options[window.Linear],
+	"fixed":  options[window.Fixed],
+}
+
+var policies = []dispatch.Policy{dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{}}
+
+func options[A window.Algorithm](text []byte) (window.Algorithm, error) {
+	var a A
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(&a)
+	return a, err
+}
+
+func headerOf(c *control.Config) (header, error) {
+	h := header{
+		Version: Version, Seed: c.Seed, Timeout: c.Timeout, Replay: c.Replay, Ahead: c.Ahead, Failures: c.Breaker.Failures,
+	}
+	var err error
+	if c.Window != nil {
+		h.Window = c.Window.Name()
+		if windows[h.Window] == nil {
+			return h, fmt.Errorf("trace: a machine with %s windows could not be replayed: it is not one of the product's", h.Window)
+		}
+		if h.Options, err = json.Marshal(c.Window); err != nil {
+			return h, fmt.Errorf("trace: write the options of %s windows: %w", h.Window, err)
+		}
+	}
+	if c.Dispatch != nil {
+		h.Dispatch = c.Dispatch.Name()
+		if policy(h.Dispatch) == nil {
+			return h, fmt.Errorf("trace: a machine with %s dispatch could not be replayed: it is not one of the product's", h.Dispatch)
+		}
+	}
+	if h.Retry, err = spec(c.Retry); err != nil {
+		return h, fmt.Errorf("trace: retry policy: %w", err)
+	}
+	if h.Probe, err = spec(c.Breaker.Probe); err != nil {
+		return h, fmt.Errorf("trace: breaker's probe policy: %w", err)
+	}
+	return h, nil
+}
+
+// spec writes a policy as text from which it can be read back.
+func spec(p backoff.Policy) (string, error) {
+	if p == nil {
+		return "", nil
+	}
+	s, ok := p.(fmt.Stringer)
+	if !ok {
+		return "", fmt.Errorf("%T cannot be written as text", p)
+	}
+	if _, err := backoff.Parse(s.String()); err != nil {
+		return "", fmt.Errorf("%s cannot be read back: %w", s, err)
+	}
+	return s.String(), nil
+}
+
+func policy(name string) dispatch.Policy {
+	for _, p := range policies {
+		if p.Name() == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func (h *header) config() (control.Config, error) {
+	c := control.Config{
+		Seed: h.Seed, Timeout: h.Timeout, Replay: h.Replay, Ahead: h.Ahead, Breaker: control.Breaker{Failures: h.Failures},
+	}
+	if h.Version != Version {
+		return c, fmt.Errorf("is version %d, and this program knows %d", h.Version, Version)
+	}
+	var err error
+	if h.Window != "" {
+		read := windows[h.Window]
+		if read == nil {
+			return c, fmt.Errorf("there is no window algorithm %q", h.Window)
+		}
+		if c.Window, err = read(h.Options); err != nil {
+			return c, fmt.Errorf("options of %s windows: %w", h.Window, err)
+		}
+	}
+	if h.Dispatch != "" {
+		if c.Dispatch = policy(h.Dispatch); c.Dispatch == nil {
+			return c, fmt.Errorf("there is no dispatch %q", h.Dispatch)
+		}
+	}
+	if h.Retry != "" {
+		if c.Retry, err = backoff.Parse(h.Retry); err != nil {
+			return c, fmt.Errorf("retry policy: %w", err)
+		}
+	}
+	if h.Probe != "" {
+		if c.Breaker.Probe, err = backoff.Parse(h.Probe); err != nil {
+			return c, fmt.Errorf("breaker's probe policy: %w", err)
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,93 @@
+//penstock:pure
+
+package sqltable
+
+import (
+	"bytes"
+	"strconv"
+
+	"github.com/penstock-io/penstock"
+)
+
+// isInteger says whether text is a whole number of 64 bits, in decimal digits.
+func isInteger(text []byte) bool {
+	digits := text
+	if len(digits) > 0 && digits[0] == '-' {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 || len(digits) > 19 {
+		return false
+	}
+	for _, c := range digits {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	if len(digits) < 19 {
+		return true
+	}
+	_, err := strconv.ParseInt(string(text), 10, 64)
+	return err == nil
+}
+
+// isNumber says whether text is a number of JSON's form (RFC 8259, section 6; leading zeros are let pass, as patterns give
+// them) with at most limit digits before and behind the point once its exponent is applied; limit 0: any.
+func isNumber(text []byte, limit int) bool {
+	rest := bytes.TrimPrefix(text, []byte("-"))
+	whole := digits(rest)
+	rest = rest[whole:]
+	fraction := 0
+	if len(rest) > 0 && rest[0] == '.' {
+		if fraction = digits(rest[1:]); fraction == 0 {
+			return false
+		}
+		rest = rest[1+fraction:]
+	}
+	exponent := 0
+	if len(rest) > 0 && rest[0]|0x20 == 'e' {
+		rest = rest[1:]
+		sign := 1
+		if len(rest) > 0 && (rest[0] == '+' || rest[0] == '-') {
+			if rest[0] == '-' {
+				sign = -1
+			}
+			rest = rest[1:]
+		}
+		n := digits(rest)
+		if n == 0 || n > 9 && limit > 0 {
+			return false
+		}
+		for _, c := range rest[:min(n, 9)] {
+			exponent = exponent*10 + int(c-'0')
+		}
+		exponent *= sign
+		rest = rest[n:]
+	}
+	return whole > 0 && len(rest) == 0 && (limit == 0 || whole+exponent <= limit && fraction-exponent <= limit)
+}
+
+func digits(text []byte) (n int) {
+	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+// fits says whether a column of type t holds a value that is not null.
+func fits(t Type, kind penstock.Kind, value []byte, limit int) bool {
+	switch t {
+	case Integer:
+		return (kind == penstock.Number || kind == penstock.Text) && isInteger(value)
+	case Number:
+		return (kind == penstock.Number || kind == penstock.Text) && isNumber(value, limit)
+	case Float:
+		if kind != penstock.Number && kind != penstock.Text || !isNumber(value, 0) {
+			return false
+		}
+		_, err := strconv.ParseFloat(string(value), 64)
+		return err == nil
+	case Bool:
+		return kind == penstock.Bool || kind == penstock.Text && (string(value) == "true" || string(value) == "false")
+	}
+	return true
+}

@@ -1,0 +1,122 @@
+//penstock:pure
+
+package sqltable
+
+import (
+	"slices"
+
+	"github.com/penstock-io/penstock"
+)
+
+// seen is what the values of one field were.
+type seen struct {
+	column                                 Column
+	text, boolean, integer, number, nested bool
+}
+
+// Infer returns the columns of a table for the records of b, which have been split: one for each field, in the order in which
+// they first appear, and [MessageField] where a record was not parsed. Fields whose name cannot be a column, or is
+// another one's in a database that folds case, are left to the policy, and so are those beyond the dialect's MaxColumns.
+//
+//	all values are                    column
+//	true, false                       Bool
+//	whole numbers of 64 bits          Integer
+//	numbers                           Number
+//	arrays and objects, or these      JSON
+//	  and anything else
+//	anything else, or only null       Text
+func Infer(d *Dialect, b *penstock.Batch) []Column {
+	at := make(map[string]int)
+	var all []*seen
+	note := func(name string, kind penstock.Kind, value []byte) {
+		i, ok := at[name]
+		if !ok {
+			i = len(all)
+			if len(all) >= d.MaxColumns || !d.Usable(name) || taken(d, all, name) {
+				i = -1
+			} else {
+				all = append(all, &seen{column: Column{Name: name}})
+			}
+			at[name] = i
+		}
+		if i >= 0 {
+			all[i].note(kind, value)
+		}
+	}
+	for i := range b.Records {
+		r := &b.Records[i]
+		if r.State != penstock.Kept {
+			continue
+		}
+		if r.NumFields == 0 {
+			note(MessageField, penstock.Text, nil)
+		}
+		for _, f := range b.Fields[r.Field : r.Field+r.NumFields] {
+			note(b.Names[f.Name], f.Kind, b.Value(f))
+		}
+	}
+	columns := make([]Column, len(all))
+	for i, s := range all {
+		s.column.Type = s.of()
+		columns[i] = s.column
+	}
+	return columns
+}
+
+func taken(d *Dialect, all []*seen, name string) bool {
+	if d.FoldCase {
+		for _, s := range all {
+			if d.same(s.column.Name, name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *seen) note(kind penstock.Kind, value []byte) {
+	switch {
+	case kind == penstock.Text:
+		s.text = true
+	case kind == penstock.Null || len(value) == 0:
+	case kind == penstock.Bool:
+		s.boolean = true
+	case kind == penstock.JSON:
+		s.nested = true
+	case isInteger(value):
+		s.integer = true
+	default:
+		s.number = true
+	}
+}
+
+func (s *seen) of() Type {
+	switch {
+	case s.nested:
+		return JSON
+	case s.text, s.boolean && (s.integer || s.number):
+		return Text
+	case s.boolean:
+		return Bool
+	case s.number:
+		return Number
+	case s.integer:
+		return Integer
+	}
+	return Text
+}
+
+// Made returns the columns of a table that is to be made: those given, the key's where they lack, and the JSON column where
+// the policy wants one.
+func Made(columns []Column, o *Options) []Column {
+	all := append([]Column(nil), columns...)
+	for _, k := range o.Key {
+		if !slices.ContainsFunc(all, func(c Column) bool { return c.Name == k }) {
+			all = append(all, Column{Name: k})
+		}
+	}
+	if o.Policy() == JSONColumn {
+		all = append(all, Column{Name: o.JSONColumn, Type: JSON})
+	}
+	return all
+}

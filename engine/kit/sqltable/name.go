@@ -1,0 +1,112 @@
+//penstock:pure
+
+package sqltable
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Quote returns name as a SQL identifier. It must have passed CheckName, or be Usable.
+func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
+
+// QuoteAll quotes each of names and joins them by commas.
+func QuoteAll(names []string) string {
+	var out strings.Builder
+	for i, n := range names {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteString(Quote(n))
+	}
+	return out.String()
+}
+
+var (
+	errNoName = errors.New("is empty; a name has at least one character")
+	errNUL    = errors.New("holds a NUL byte, which no name may")
+	errUTF8   = errors.New("is not UTF-8")
+)
+
+// CheckName says why name cannot be one of the database.
+func (d *Dialect) CheckName(name string) error { return checkName(name, d.MaxName) }
+
+func checkName(name string, most int) error {
+	switch {
+	case name == "":
+		return errNoName
+	case most > 0 && len(name) > most:
+		return fmt.Errorf("has %d bytes, and the database takes names of at most %d", len(name), most)
+	case strings.IndexByte(name, 0) >= 0:
+		return errNUL
+	case !utf8.ValidString(name):
+		return errUTF8
+	}
+	return nil
+}
+
+// Name is a table's, with its schema.
+type Name struct{ Schema, Table string } // Schema "": the database's default
+
+// String gives the name as SQL.
+func (n Name) String() string {
+	if n.Schema == "" {
+		return Quote(n.Table)
+	}
+	return Quote(n.Schema) + "." + Quote(n.Table)
+}
+
+// Beside is the name of another table in the same schema.
+func (n Name) Beside(table string) Name { return Name{n.Schema, table} }
+
+// ParseName reads "table" or, where schemas is set, "schema.table". A part may stand in double quotes, "" being one within;
+// without quotes it is taken as it is written, upper case included.
+func ParseName(text string, schemas bool) (Name, error) {
+	var parts []string
+	for rest := text; ; {
+		part, after, err := namePart(rest, schemas)
+		if err != nil {
+			return Name{}, err
+		}
+		parts = append(parts, part)
+		if after == "" {
+			break
+		}
+		rest = after[1:]
+	}
+	switch {
+	case len(parts) == 1:
+		return Name{Table: parts[0]}, nil
+	case len(parts) == 2 && schemas:
+		return Name{parts[0], parts[1]}, nil
+	}
+	return Name{}, fmt.Errorf("%q has too many dots; quote a name that holds one", text)
+}
+
+func namePart(text string, schemas bool) (part, after string, err error) {
+	if !strings.HasPrefix(text, `"`) {
+		if i := strings.IndexByte(text, '.'); schemas && i >= 0 {
+			return text[:i], text[i:], nil
+		}
+		return text, "", nil
+	}
+	var out strings.Builder
+	for i := 1; i < len(text); i++ {
+		if text[i] != '"' {
+			out.WriteByte(text[i])
+			continue
+		}
+		if i+1 < len(text) && text[i+1] == '"' {
+			out.WriteByte('"')
+			i++
+			continue
+		}
+		if after = text[i+1:]; after != "" && !strings.HasPrefix(after, ".") {
+			return "", "", fmt.Errorf("%q goes on behind the closing quote", text)
+		}
+		return out.String(), after, nil
+	}
+	return "", "", fmt.Errorf("%q has no closing quote", text)
+}

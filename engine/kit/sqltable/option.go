@@ -1,0 +1,181 @@
+//penstock:pure
+
+package sqltable
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock"
+)
+
+// How a record becomes a row.
+const (
+	Append = "append" // every record is a row of its own
+	Upsert = "upsert" // a record replaces the row of the same key
+)
+
+// Options are those that every SQL sink has: to be embedded in its own.
+type Options struct {
+	Table      string         `yaml:"table" required:"true" doc:"the table; made where missing"`
+	Columns    []ColumnOption `yaml:"columns" doc:"[name, ...] or {name: type, ...}; without: the table's, or from the first batch"`
+	Mode       string         `yaml:"mode" enum:"append,upsert" doc:"append: each record is a row; upsert: it replaces the row of its key"`
+	Key        []string       `yaml:"key" doc:"for upsert: the columns of a primary key or unique index"`
+	OnNewField string         `yaml:"on_new_field" enum:"json_column,ignore,dead_letter" doc:"fields without a column: default json_column, ignore where columns are listed"`
+	JSONColumn string         `yaml:"json_column" doc:"the column that takes new fields, as a JSON object"`
+	Ledger     string         `yaml:"ledger" doc:"name under which the database knows what it has; default PIPELINE/ROUTE"`
+}
+
+// DefaultOptions are those of a config that does not say otherwise.
+func DefaultOptions() Options { return Options{Mode: Append, JSONColumn: "_extra"} }
+
+// Policy resolves on_new_field: where the config lists the columns, what it does not list is left out unless it says so.
+func (o *Options) Policy() Policy {
+	switch {
+	case o.OnNewField != "":
+		return Policy(o.OnNewField)
+	case len(o.Columns) > 0:
+		return Ignore
+	}
+	return JSONColumn
+}
+
+// maxLedgerName bounds the name in the ledger's tables.
+const maxLedgerName = 200
+
+// Validate says what is wrong, and resolves on_new_field; schemas says whether a table's name may have one before it.
+func (o *Options) Validate(d *Dialect, schemas bool) error {
+	o.OnNewField = string(o.Policy())
+	wrong := func(key, format string, args ...any) error {
+		return &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+	}
+	name, err := ParseName(o.Table, schemas)
+	switch {
+	case err != nil:
+		return wrong("table", "%w", err)
+	case d.CheckName(name.Table) != nil:
+		return wrong("table", "%w", d.CheckName(name.Table))
+	case name.Schema != "" && d.CheckName(name.Schema) != nil:
+		return wrong("table", "schema %w", d.CheckName(name.Schema))
+	case strings.HasPrefix(strings.ToLower(name.Table), LedgerPrefix):
+		return wrong("table", "%q is a name of the ledger's own; choose one that does not begin with %s", name.Table, LedgerPrefix)
+	case o.Mode != Append && o.Mode != Upsert:
+		return wrong("mode", "%q is none of append, upsert", o.Mode)
+	case !slices.Contains([]Policy{JSONColumn, Ignore, DeadLetter}, Policy(o.OnNewField)):
+		return wrong("on_new_field", "%q is none of json_column, ignore, dead_letter", o.OnNewField)
+	case !d.Usable(o.JSONColumn):
+		return wrong("json_column", "%q cannot be the name of a column", o.JSONColumn)
+	case len(o.Ledger) > maxLedgerName || strings.ContainsFunc(o.Ledger, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return wrong("ledger", "%q is not 1 to %d visible ASCII characters without space", o.Ledger, maxLedgerName)
+	}
+	for i, c := range o.Columns {
+		if err := o.checkColumn(d, i, c); err != nil {
+			return wrong(fmt.Sprintf("columns[%d]", i), "%w", err)
+		}
+	}
+	return o.validateKey(wrong)
+}
+
+func (o *Options) checkColumn(d *Dialect, i int, c ColumnOption) error {
+	switch {
+	case d.CheckName(c.Name) != nil:
+		return fmt.Errorf("name %q %w", c.Name, d.CheckName(c.Name))
+	case !d.Usable(c.Name):
+		return fmt.Errorf("%q is a name that the database keeps for itself", c.Name)
+	case o.Policy() == JSONColumn && d.same(c.Name, o.JSONColumn):
+		return fmt.Errorf("%q is the JSON column; leave it out, or name another one in json_column", c.Name)
+	case slices.ContainsFunc(o.Columns[:i], func(before ColumnOption) bool { return d.same(before.Name, c.Name) }):
+		return fmt.Errorf("%q stands twice", c.Name)
+	}
+	_, err := c.Column()
+	return err
+}
+
+func (o *Options) validateKey(wrong func(key, format string, args ...any) error) error {
+	switch {
+	case o.Mode == Upsert && len(o.Key) == 0:
+		return wrong("key", "is missing: upsert needs the columns that tell rows apart")
+	case o.Mode != Upsert && len(o.Key) > 0:
+		return wrong("key", "has no meaning with mode: append; write mode: upsert, or leave it out")
+	}
+	for i, k := range o.Key {
+		listed := slices.ContainsFunc(o.Columns, func(c ColumnOption) bool { return c.Name == k })
+		switch {
+		case k == "" || slices.Contains(o.Key[:i], k):
+			return wrong("key", "%q is empty or stands twice", k)
+		case len(o.Columns) > 0 && !listed:
+			return wrong("key", "%q is none of the columns", k)
+		}
+	}
+	return nil
+}
+
+// LedgerPrefix begins the names of the ledger's tables, which stand beside the data's.
+const LedgerPrefix = "penstock_"
+
+// ColumnOption is a column in a config: "name", "name: type", or {name: type} in a mapping.
+type ColumnOption struct {
+	Name string `yaml:"name" required:"true" doc:"the column, and the field that it takes"`
+	Type string `yaml:"type" doc:"text (default), integer, number, float, boolean, json, or a type of the database"`
+}
+
+// UnmarshalText reads "name" or "name: type".
+func (c *ColumnOption) UnmarshalText(text []byte) error {
+	c.Name, c.Type = string(text), ""
+	if name, typ, ok := strings.Cut(string(text), ": "); ok {
+		c.Name, c.Type = name, strings.TrimSpace(typ)
+		if c.Type == "" {
+			return errors.New("the type is empty; leave out the colon, or write a type behind it")
+		}
+	}
+	return nil
+}
+
+// MarshalText gives the form that UnmarshalText reads.
+func (c ColumnOption) MarshalText() ([]byte, error) {
+	if c.Type == "" {
+		return []byte(c.Name), nil
+	}
+	return []byte(c.Name + ": " + c.Type), nil
+}
+
+var typeNames = map[string]Type{
+	"": Text, "text": Text, "integer": Integer, "int": Integer, "bigint": Integer, "number": Number, "numeric": Number, "decimal": Number,
+	"float": Float, "double": Float, "double precision": Float, "boolean": Bool, "bool": Bool, "json": JSON,
+}
+
+// maxDecl bounds the name of a database's own type.
+const maxDecl = 60
+
+// Column resolves the option.
+func (c ColumnOption) Column() (Column, error) {
+	name := strings.ToLower(c.Type)
+	if t, ok := typeNames[name]; ok {
+		return Column{Name: c.Name, Type: t}, nil
+	}
+	allowed := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("_ (),[]", r)
+	}
+	if len(name) > maxDecl || name[0] < 'a' || name[0] > 'z' || strings.ContainsFunc(name, func(r rune) bool { return !allowed(r) }) {
+		return Column{}, fmt.Errorf("%q is not a type; write text, integer, number, float, boolean, json, or a type of the database", c.Type)
+	}
+	return Column{Name: c.Name, Type: Other, Decl: name}, nil
+}
+
+// Listed returns the columns that the config lists.
+func (o *Options) Listed(d *Dialect) []Column {
+	columns := make([]Column, 0, len(o.Columns))
+	for _, c := range o.Columns {
+		col, err := c.Column()
+		if err != nil {
+			continue // Validate has refused it
+		}
+		if col.Type == Other {
+			col.Type = d.TypeOf(col.Decl)
+		}
+		columns = append(columns, col)
+	}
+	return columns
+}

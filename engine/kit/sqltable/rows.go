@@ -1,0 +1,169 @@
+//penstock:pure
+
+package sqltable
+
+import (
+	"bytes"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+)
+
+// Rows lays the records of a batch over a table, one at a time. It only reads the batch, and belongs to one goroutine.
+type Rows struct {
+	// Cells are the current row's, one for each column: nil is NULL, all else the value's text in the form of the column's
+	// type. They are valid until the next Row.
+	Cells [][]byte
+
+	table   *Table
+	batch   *penstock.Batch
+	columns []int // by name of the batch
+	extra   []byte
+	scratch []byte
+	unclean bool // the arena holds what the database's text cannot
+}
+
+// Over begins to lay b, whose Records are filled, over t. The memory of an earlier batch is used again.
+func (r *Rows) Over(t *Table, b *penstock.Batch) {
+	r.table, r.batch = t, b
+	r.columns = r.columns[:0]
+	for _, name := range b.Names {
+		r.columns = append(r.columns, t.Column(name))
+	}
+	if cap(r.Cells) < len(t.Columns) {
+		r.Cells = make([][]byte, len(t.Columns))
+	}
+	r.Cells = r.Cells[:len(t.Columns)]
+	d := t.dialect
+	r.unclean = d.UTF8 && !utf8.Valid(b.Data) || d.NoNUL && bytes.IndexByte(b.Data, 0) >= 0
+}
+
+// Row lays record i and returns why it is refused, "" where it is not. A reason never holds data.
+func (r *Rows) Row(i int) (refusal string) {
+	clear(r.Cells)
+	r.extra, r.scratch = r.extra[:0], r.scratch[:0]
+	record := &r.batch.Records[i]
+	if record.NumFields == 0 {
+		if refusal = r.put(r.table.message, MessageField, penstock.Text, r.batch.Text(i)); refusal != "" {
+			return refusal
+		}
+	}
+	for _, f := range r.batch.Fields[record.Field : record.Field+record.NumFields] {
+		if refusal = r.put(r.columns[f.Name], r.batch.Names[f.Name], f.Kind, r.batch.Value(f)); refusal != "" {
+			return refusal
+		}
+	}
+	if len(r.extra) > 0 {
+		r.extra = append(r.extra, '}')
+		r.Cells[r.table.Extra] = r.extra
+	}
+	for _, k := range r.table.Required {
+		if r.Cells[k] == nil {
+			return fmt.Sprintf("the key's column %q has no value", r.table.Columns[k].Name)
+		}
+	}
+	return ""
+}
+
+var empty = []byte{}
+
+func (r *Rows) put(column int, name string, kind penstock.Kind, value []byte) (refusal string) {
+	if column < 0 {
+		return r.unknown(name, kind, value)
+	}
+	if kind == penstock.Null || len(value) == 0 && kind != penstock.Text {
+		r.Cells[column] = nil
+		return ""
+	}
+	c := &r.table.Columns[column]
+	if !fits(c.Type, kind, value, r.table.dialect.NumberLimit) {
+		if r.table.New == JSONColumn && r.table.Extra >= 0 {
+			r.more(name, kind, value)
+			return ""
+		}
+		return fmt.Sprintf("field %q holds %s, which its column cannot (%s)", name, kindName(kind), typeName(c))
+	}
+	if c.Type == JSON && kind == penstock.Text {
+		from := len(r.scratch)
+		r.scratch = ndjson.AppendString(r.scratch, value)
+		r.Cells[column] = r.scratch[from:len(r.scratch):len(r.scratch)]
+		return ""
+	}
+	if r.unclean {
+		if value, refusal = r.clean(name, value); refusal != "" {
+			return refusal
+		}
+	}
+	if value == nil {
+		value = empty
+	}
+	r.Cells[column] = value
+	return ""
+}
+
+// unknown keeps, leaves out or refuses a field that has no column.
+func (r *Rows) unknown(name string, kind penstock.Kind, value []byte) (refusal string) {
+	switch {
+	case r.table.New == Ignore:
+		return ""
+	case r.table.New == JSONColumn && r.table.Extra >= 0:
+		r.more(name, kind, value)
+		return ""
+	}
+	return fmt.Sprintf("field %q has no column in the table", name)
+}
+
+// more adds a member to the JSON column.
+func (r *Rows) more(name string, kind penstock.Kind, value []byte) {
+	if len(r.extra) == 0 {
+		r.extra = append(r.extra, '{')
+	} else {
+		r.extra = append(r.extra, ',')
+	}
+	r.extra = append(ndjson.AppendString(r.extra, name), ':')
+	r.extra = ndjson.AppendValue(r.extra, kind, value)
+}
+
+// clean makes a value of an arena that holds bad bytes one that the database takes.
+func (r *Rows) clean(name string, value []byte) (cleaned []byte, refusal string) {
+	d := r.table.dialect
+	if d.NoNUL && bytes.IndexByte(value, 0) >= 0 {
+		return nil, fmt.Sprintf("field %q holds a NUL byte, which the database cannot store in text", name)
+	}
+	if !d.UTF8 || utf8.Valid(value) {
+		return value, ""
+	}
+	from := len(r.scratch)
+	for _, c := range string(value) {
+		r.scratch = utf8.AppendRune(r.scratch, c)
+	}
+	return r.scratch[from:len(r.scratch):len(r.scratch)], ""
+}
+
+func kindName(k penstock.Kind) string {
+	switch k {
+	case penstock.Number:
+		return "a number"
+	case penstock.Bool:
+		return "a truth value"
+	case penstock.JSON:
+		return "an array or object"
+	}
+	return "a text"
+}
+
+func typeName(c *Column) string {
+	switch c.Type {
+	case Integer:
+		return "whole numbers of 64 bits"
+	case Number:
+		return "numbers"
+	case Float:
+		return "floats of 64 bits"
+	case Bool:
+		return "true or false"
+	}
+	return c.Decl
+}

@@ -1,0 +1,99 @@
+package sqltable
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/penstock-io/penstock"
+)
+
+// Shape settles, once, what columns a sink's table has: those of the database where it is there, else those that the config
+// lists, else those of the first batch. It is safe for concurrent use.
+type Shape struct {
+	dialect *Dialect
+	options *Options
+	name    Name
+
+	table atomic.Pointer[Table] // nil until it is settled
+	mu    sync.Mutex            // guards the settling
+}
+
+// NewShape returns a shape that nothing has settled yet.
+func NewShape(d *Dialect, o *Options, name Name) *Shape {
+	return &Shape{dialect: d, options: o, name: name}
+}
+
+// For returns the table, and settles it from b, whose records are filled, where nothing has yet.
+func (s *Shape) For(b *penstock.Batch) *Table {
+	if t := s.table.Load(); t != nil {
+		return t
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.table.Load() == nil {
+		s.settle(Made(Infer(s.dialect, b), s.options))
+	}
+	return s.table.Load()
+}
+
+// Known returns the table, nil while nothing has settled it.
+func (s *Shape) Known() *Table { return s.table.Load() }
+
+func (s *Shape) settle(columns []Column) {
+	t := NewTable(s.dialect, columns, s.options.JSONColumn, s.options.Policy())
+	for _, k := range s.options.Key {
+		t.Required = append(t.Required, slices.IndexFunc(columns, func(c Column) bool { return c.Name == k }))
+	}
+	s.table.Store(t)
+}
+
+// Found settles the table from what the database has, where it has it (exists), or else from what the config lists.
+func (s *Shape) Found(there []Column) (exists bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	listed := s.options.Listed(s.dialect)
+	if len(there) == 0 {
+		if len(listed) > 0 {
+			s.settle(Made(listed, s.options))
+		}
+		return false, nil
+	}
+	at := func(name string) int { return slices.IndexFunc(there, func(c Column) bool { return c.Name == name }) }
+	var columns []Column
+	for _, l := range listed {
+		i := at(l.Name)
+		if i < 0 {
+			return true, fmt.Errorf("the table %s has no column %q; add it to the table, or take it out of `columns`", s.name, l.Name)
+		}
+		columns = append(columns, there[i])
+	}
+	if len(listed) == 0 {
+		columns = slices.DeleteFunc(slices.Clone(there), func(c Column) bool { return c.Own })
+	} else if i := at(s.options.JSONColumn); i >= 0 && s.options.Policy() == JSONColumn {
+		columns = append(columns, there[i])
+	}
+	for _, k := range s.options.Key {
+		if !slices.ContainsFunc(columns, func(c Column) bool { return c.Name == k }) {
+			return true, fmt.Errorf("the table %s has no column %q that `key` could name", s.name, k)
+		}
+	}
+	if len(columns) == 0 {
+		return true, fmt.Errorf("the table %s has no column without a default of its own; list the `columns` to fill", s.name)
+	}
+	s.settle(columns)
+	return true, nil
+}
+
+var errNoJSONColumn = errors.New("add the column to the table, list the `columns` that are wanted, or say `on_new_field: ignore` or dead_letter")
+
+// Unfit returns the error that keeps a table from taking any record that Row refuses: there is to be a JSON column, and there
+// is none. That is the table's fault and not the records'. nil: the records are refused.
+func (s *Shape) Unfit(reason string) error {
+	if t := s.table.Load(); t == nil || t.New != JSONColumn || t.Extra >= 0 {
+		return nil
+	}
+	return fmt.Errorf("%s, and the table %s has no column %q to take it: %w", reason, s.name, s.options.JSONColumn, errNoJSONColumn)
+}

@@ -1,0 +1,181 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// fakeSource hands out lines, in batches of size, as one partition. Without once it waits for more that never comes.
+type fakeSource struct {
+	lines []string
+	size  int
+	err   error // behind the lines
+
+	mu       sync.Mutex
+	opened   int
+	finished []string
+}
+
+// Open implements penstock.Source.
+func (s *fakeSource) Open(_ context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opened++
+	r := &fakeReader{s: s, once: o.Once, part: &penstock.Partition{ID: "fake", Name: "fake"}}
+	if m, ok := o.Resume("fake"); ok {
+		r.at, r.sealed = int(m.Watermark.Num), m.Finished
+	}
+	return r, nil
+}
+
+// Finish implements penstock.Finisher.
+func (s *fakeSource) Finish(_ context.Context, p penstock.Partition) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.finished = append(s.finished, p.Name)
+	return nil
+}
+
+type fakeReader struct {
+	s      *fakeSource
+	once   bool
+	part   *penstock.Partition
+	at     int
+	sealed bool
+}
+
+// Read implements penstock.Reader.
+func (r *fakeReader) Read(ctx context.Context, b *penstock.Batch) error {
+	if r.at == len(r.s.lines) {
+		switch {
+		case r.s.err != nil:
+			return r.s.err
+		case r.once && r.sealed:
+			return io.EOF
+		case r.once:
+			r.sealed = true
+			span := penstock.Span{Part: r.part, Last: true}
+			span.From.Num, span.To.Num = int64(r.at), int64(r.at)
+			b.Spans = append(b.Spans, span)
+			return nil
+		}
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	span := penstock.Span{Part: r.part}
+	span.From.Num = int64(r.at)
+	for n := 0; n < r.s.size && r.at < len(r.s.lines); n++ {
+		line := r.s.lines[r.at] + "\n"
+		r.at++
+		b.Records = append(b.Records, penstock.Record{
+			Off: uint32(len(b.Data)), Len: uint32(len(line) - 1), Span: uint32(len(b.Spans)), Origin: penstock.Position{Num: int64(r.at)},
+		})
+		b.Data = append(b.Data, line...)
+		b.Origins++
+	}
+	span.To.Num, span.Bytes = int64(r.at), len(b.Data)
+	b.Spans = append(b.Spans, span)
+	return nil
+}
+
+// Commit implements penstock.Reader.
+func (r *fakeReader) Commit(context.Context, []penstock.Mark) error { return nil }
+
+// Close implements penstock.Reader.
+func (r *fakeReader) Close() error { return nil }
+
+// fakeSink keeps what is delivered. deliver, when set, decides each attempt before that.
+type fakeSink struct {
+	deliver func(ctx context.Context, a penstock.Attempt) error
+	workers int
+
+	mu   sync.Mutex
+	got  []string
+	open bool
+}
+
+// Open implements penstock.Sink.
+func (s *fakeSink) Open(_ context.Context, o penstock.SinkOptions) error {
+	s.open = true
+	var lanes []penstock.Lane
+	for i := range max(1, s.workers) {
+		lanes = append(lanes, penstock.Lane{Name: fmt.Sprintf("worker-%d", i), Worker: s})
+	}
+	o.Lanes(lanes)
+	return nil
+}
+
+// Close implements penstock.Sink.
+func (s *fakeSink) Close() error { return nil }
+
+// Deliver implements penstock.Worker.
+func (s *fakeSink) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+	if s.deliver != nil {
+		if err := s.deliver(ctx, a); err != nil {
+			return flow.Report{}, err
+		}
+	}
+	text := string(a.Value.AppendRaw(nil))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.got = append(s.got, strings.Split(strings.TrimSuffix(text, "\n"), "\n")...)
+	return flow.Report{}, nil
+}
+
+// fakeProcessor changes each batch as it is told.
+type fakeProcessor func(b *penstock.Batch)
+
+// Process implements penstock.Processor.
+func (p fakeProcessor) Process(_ context.Context, b *penstock.Batch) error {
+	if p == nil {
+		return errors.New("no such processor")
+	}
+	p(b)
+	return nil
+}
+
+func use(role penstock.Role, what any) config.Use {
+	return config.Use{Component: penstock.Component{
+		Role: role, Name: "fake",
+		New: func(any, penstock.Host) (any, error) { return what, nil },
+	}}
+}
+
+// job assembles a pipeline from fakes on a file system in memory.
+func fakeJob(t *testing.T, m *vfstest.Mem, o Options, source *fakeSource, routes ...config.Route) *Engine {
+	t.Helper()
+	for i := range routes {
+		r := config.DefaultRoute(fmt.Sprintf("r%d", i), "/state")
+		r.Sink, r.Processors = routes[i].Sink, routes[i].Processors
+		if routes[i].Drain > 0 {
+			r.Drain = routes[i].Drain
+		}
+		routes[i] = r
+	}
+	o.FS, o.Log = m, slog.New(slog.DiscardHandler)
+	e, err := New(&config.File{State: "/state", Pipelines: []config.Pipeline{
+		{Name: "p", Source: use(penstock.SourceRole, source), Routes: routes},
+	}}, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func numbered(n int) (lines []string) {
+	for i := range n {
+		lines = append(lines, fmt.Sprintf("line %d", i))
+	}
+	return lines
+}

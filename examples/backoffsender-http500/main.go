@@ -1,0 +1,107 @@
+// Command backoffsender-http500 is the scene of R. Roestenburg's BackOffSender (Akka): a child that crashes when an HTTP
+// server answers 500, a caller that waits for its answer, and ten messages behind it. The server fails eight times in a
+// row; everybody gets an answer, and nothing is sent twice but the message that was in hand.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff/compat"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+const (
+	failures = 8
+	behind   = 10
+)
+
+func main() {
+	if err := run(context.Background(), os.Stdout); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run prints the answers in the order of the questions.
+func run(ctx context.Context, w io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		question, err := io.ReadAll(io.LimitReader(r.Body, 1<<10))
+		if n := requests.Add(1); n <= failures || err != nil {
+			http.Error(w, "out of order", http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprint(w, strings.ToUpper(string(question)))
+	}))
+	defer server.Close()
+
+	crashes := 0
+	sender, err := supervise.NewResender("sender", supervise.Options[int, string, string]{
+		Child: supervise.Each("http", func(ctx context.Context, _ int, question string) (string, error) {
+			return ask(ctx, server.Client(), server.URL, question)
+		}),
+		Backoff: compat.Akka{Slot: 10 * time.Millisecond}, // the original's waits
+		OnEvent: func(e supervise.Event) {
+			if e.Kind == supervise.Ended && e.Restart {
+				crashes++
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer sender.Close()
+	group := supervise.NewGroup(ctx)
+	group.Go("sender", sender.Serve)
+
+	answers := make([]string, 1+behind)
+	var callers sync.WaitGroup
+	for i := range answers {
+		callers.Go(func() {
+			answer, err := sender.Call(ctx, i, fmt.Sprintf("question %d", i))
+			if err != nil {
+				answer = err.Error()
+			}
+			answers[i] = answer
+		})
+	}
+	callers.Wait()
+	group.Stop(nil)
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for _, answer := range answers {
+		fmt.Fprintln(w, answer)
+	}
+	fmt.Fprintf(w, "%d crashes, %d requests for %d answers\n", crashes, requests.Load(), len(answers))
+	return nil
+}
+
+// ask is the dangerous work: it knows nothing of retries. Its error is its child's death.
+func ask(ctx context.Context, client *http.Client, url, question string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(question))
+	if err != nil {
+		return "", err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= 500 {
+		return "", fmt.Errorf("ask %q: %s", question, resp.Status)
+	}
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+	return string(answer), err
+}

@@ -1,0 +1,69 @@
+// Command ethernet shows the truncated binary exponential backoff of IEEE 802.3 on three stations that all want to
+// send: who collides waits 0 to 2^k-1 slots, k the number of its collisions, at most 10.
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+const slot = 51200 * time.Nanosecond // 512 bit times at 10 Mb/s
+
+// station has one frame to send.
+type station struct {
+	name  string
+	at    int // the slot in which it sends next
+	state backoff.State
+}
+
+func main() {
+	policy := backoff.Slotted(slot, 10, 16)
+	src := rand.NewPCG(802, 3)
+	stations := []*station{{name: "A"}, {name: "B"}, {name: "C"}}
+	for len(stations) > 0 {
+		now := slices.MinFunc(stations, func(a, b *station) int { return a.at - b.at }).at
+		var senders []*station
+		var names []string
+		for _, s := range stations {
+			if s.at == now {
+				senders, names = append(senders, s), append(names, s.name)
+			}
+		}
+		if len(senders) == 1 {
+			fmt.Printf("slot %2d: %s sends\n", now, names[0])
+			stations = slices.DeleteFunc(stations, func(s *station) bool { return s == senders[0] })
+			continue
+		}
+		fmt.Printf("slot %2d: %s collide\n", now, strings.Join(names, ", "))
+		for _, s := range senders {
+			wait, next, ok := policy.Next(s.state, src)
+			if !ok { // the 16th collision; here it cannot come
+				fmt.Printf("         %s gives up\n", s.name)
+				stations = slices.DeleteFunc(stations, func(other *station) bool { return other == s })
+				continue
+			}
+			s.state, s.at = next, now+1+int(wait/slot)
+			fmt.Printf("         %s waits %d of at most %d slots\n", s.name, wait/slot, 1<<min(next.N, 10)-1)
+		}
+	}
+	fmt.Println()
+	worst("802.3, which gives up at the 16th collision", backoff.Slotted(slot, 10, 16))
+	worst("with 16 retries, as it is often told", backoff.Slotted(slot, 10, 17))
+}
+
+// worst prints how long a frame can wait in all.
+func worst(name string, p backoff.Policy) {
+	var waits int
+	var mean, longest time.Duration
+	for n := range backoff.Delays(p, nil) {
+		_, m, high := backoff.Bounds(p, n)
+		waits, mean, longest = waits+1, mean+m, longest+high
+	}
+	const digits = 10 * time.Microsecond
+	fmt.Printf("%s: %d waits, %v on average, %v at most\n", name, waits, mean.Round(digits), longest.Round(digits))
+}

@@ -1,0 +1,82 @@
+// Command hadoop-policies shows what Hadoop's RetryPolicies do, with the ports of backoff/compat, and how a client of
+// two name nodes says the same with package retry: by the kind of the error, to the next node at once, and with a wait
+// only when both have failed.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/backoff/compat"
+	"github.com/penstock-io/penstock/retry"
+)
+
+func main() {
+	milliseconds, err := compat.ParseJavaUnit("MILLISECONDS")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	show("RETRY_FOREVER", compat.HadoopForever())
+	show("TRY_ONCE_THEN_FAIL", compat.HadoopTryOnce())
+	show("retryUpToMaximumCountWithFixedSleep(3, 1 s)", compat.HadoopFixedCount(3, 1000, milliseconds))
+	show("retryUpToMaximumTimeWithFixedSleep(5 s, 1 s)", compat.HadoopFixedTime(5000, 1000, milliseconds))
+	show("retryUpToMaximumCountWithProportionalSleep(4, 1 s)", compat.HadoopProportional(4, 1000, milliseconds))
+	show("exponentialBackoffRetry(5, 1 s)", compat.HadoopExponential(5, 1000, milliseconds))
+	show(`MultipleLinearRandomRetry("1000,2,60000,1")`, *compat.ParseHadoopMultipleLinearRandom("1000,2,60000,1"))
+	fmt.Println()
+	nodes()
+}
+
+// show prints the first waits of a policy.
+func show(name string, p backoff.Policy) {
+	var waits []string
+	for n, d := range backoff.Delays(p, rand.NewPCG(1, 2)) {
+		if n == 6 {
+			waits = append(waits, "...")
+			break
+		}
+		waits = append(waits, d.String())
+	}
+	if len(waits) == 0 {
+		waits = []string{"no retry"}
+	}
+	fmt.Printf("%s: %s\n", name, strings.Join(waits, " "))
+}
+
+var (
+	errStandby  = errors.New("operation is not supported in state standby")
+	errSafeMode = errors.New("name node is in safe mode")
+	errDenied   = errors.New("permission denied")
+)
+
+// nodes writes to the active one of two name nodes.
+func nodes() {
+	answers := map[int][]error{0: {errStandby, errSafeMode, nil}, 1: {errStandby}}
+	client := &retry.Retrier{
+		Policy:  backoff.Exponential(time.Millisecond, 2, 10*time.Millisecond).Proportional(.5), // Hadoop's width
+		Targets: 2,
+		Classify: retry.Chain(
+			retry.On(retry.Failover, errStandby),
+			retry.On(retry.Retry, errSafeMode),
+			retry.On(retry.Fail, errDenied),
+		),
+		OnEvent: func(e retry.Event) {
+			if e.Kind == retry.AttemptFailed {
+				fmt.Printf("attempt %d at node %d: %v: %v, wait: %v\n", e.Attempt.Number, e.Attempt.Target, e.Err, e.Action, e.Wait > 0)
+			}
+		},
+	}
+	err := client.Do(context.Background(), func(ctx context.Context) error {
+		a, _ := retry.FromContext(ctx)
+		answer := answers[a.Target][0]
+		answers[a.Target] = answers[a.Target][1:]
+		return answer
+	})
+	fmt.Println("written:", err)
+}

@@ -1,0 +1,67 @@
+// Command which-backoff compares what policies do to one client when a service is away for a moment, for seconds and
+// for minutes: how many attempts are wasted, and how late the client notices that the service is back. What they do to
+// the service when a hundred clients come back at once is in docs/which-backoff.md.
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+const (
+	attempt = 20 * time.Millisecond // what a failed attempt takes
+	trials  = 1000
+)
+
+var policies = []struct {
+	name   string
+	policy backoff.Policy
+}{
+	{"fixed 1 s", backoff.Fixed(time.Second)},
+	{"random to 2 s", backoff.Random(2 * time.Second)},
+	{"fibonacci 100 ms", backoff.Fibonacci(100*time.Millisecond, 30*time.Second)},
+	{"exponential 100 ms", backoff.Exponential(100*time.Millisecond, 2, 30*time.Second)},
+	{"exponential, full jitter", backoff.Exponential(100*time.Millisecond, 2, 30*time.Second).Full()},
+	{"recommended, 100 ms", backoff.Recommended(100*time.Millisecond, 30*time.Second)},
+}
+
+func main() {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "policy\taway 50ms: wasted\tlate\taway 5s: wasted\tlate\taway 10m: wasted\tlate\t")
+	for _, p := range policies {
+		fmt.Fprintf(w, "%s\t", p.name)
+		for _, away := range []time.Duration{50 * time.Millisecond, 5 * time.Second, 10 * time.Minute} {
+			wasted, late := outage(p.policy, away)
+			fmt.Fprintf(w, "%.1f\t%v\t", wasted, late)
+		}
+		fmt.Fprintln(w)
+	}
+	if err := w.Flush(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// outage returns how many attempts fail on average while the service is away, and how long after its return the first
+// one succeeds. The client begins at a random moment of the first second.
+func outage(p backoff.Policy, away time.Duration) (wasted float64, late time.Duration) {
+	src := rand.NewPCG(1, 2)
+	rng := rand.New(src)
+	for range trials {
+		at := time.Duration(rng.Int64N(int64(min(away, time.Second))))
+		for _, wait := range backoff.Delays(p, src) {
+			if at >= away {
+				break
+			}
+			wasted++
+			at += attempt + wait
+		}
+		late += at - away
+	}
+	return wasted / trials, (late / trials).Round(time.Millisecond)
+}

@@ -1,0 +1,80 @@
+//penstock:pure
+
+package retry
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// readHint reads the fields Retry-After and RateLimit of an answer seen at now; see [RetryAfter].
+func readHint(retryAfter string, rateLimits []string, now time.Time) (time.Duration, bool) {
+	if text := strings.TrimSpace(retryAfter); text != "" {
+		if n, ok := seconds(text); ok {
+			return n, true
+		}
+		for _, form := range httpDates {
+			if at, err := time.Parse(form, text); err == nil {
+				return max(at.Sub(now), 0), true
+			}
+		}
+	}
+	return rateLimit(rateLimits)
+}
+
+// httpDates are the forms of a date that HTTP allows, RFC 9110 section 5.6.7.
+var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC}
+
+// seconds reads a number of digits only, saturating.
+func seconds(text string) (time.Duration, bool) {
+	if text == "" || strings.Trim(text, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n > int64(math.MaxInt64/time.Second) {
+		return math.MaxInt64, true
+	}
+	return time.Duration(n) * time.Second, true
+}
+
+// rateLimit reads a structured list such as `"burst";r=0;t=5, "daily";r=100;t=40000`: only a policy with nothing left
+// (r=0) makes its t a hint.
+func rateLimit(values []string) (hint time.Duration, ok bool) {
+	for _, value := range values {
+		for _, member := range outside(value, ',') {
+			t, said, empty := time.Duration(0), false, false
+			for _, param := range outside(member, ';') {
+				name, text, _ := strings.Cut(strings.TrimSpace(param), "=")
+				switch name {
+				case "r":
+					left, valid := seconds(text)
+					empty = valid && left == 0
+				case "t":
+					t, said = seconds(text)
+				}
+			}
+			if said && empty {
+				hint, ok = max(hint, t), true
+			}
+		}
+	}
+	return hint, ok
+}
+
+// outside splits at sep where that stands outside of a quoted string.
+func outside(s string, sep byte) (parts []string) {
+	quoted, from := false, 0
+	for i := 0; i < len(s); i++ {
+		switch {
+		case quoted && s[i] == '\\':
+			i++
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == sep && !quoted:
+			parts, from = append(parts, s[from:i]), i+1
+		}
+	}
+	return append(parts, s[from:])
+}

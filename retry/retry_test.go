@@ -1,0 +1,378 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/retry"
+)
+
+var errDown = errors.New("service is down")
+
+// fixed is a policy without chance, so that instants are exact.
+var fixed = retry.Policy(backoff.Fixed(time.Second))
+
+// failing returns an operation that fails n times and then succeeds, and notes when it ran.
+func failing(n int, starts *[]time.Duration) func(context.Context) error {
+	begun := time.Now()
+	return func(context.Context) error {
+		*starts = append(*starts, time.Since(begun))
+		if len(*starts) <= n {
+			return fmt.Errorf("attempt %d: %w", len(*starts), errDown)
+		}
+		return nil
+	}
+}
+
+func seconds(list ...float64) (ds []time.Duration) {
+	for _, s := range list {
+		ds = append(ds, time.Duration(s*float64(time.Second)))
+	}
+	return ds
+}
+
+func TestDo(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		failures int
+		opts     []retry.Option
+		timeout  time.Duration // of the caller's context
+		starts   []time.Duration
+		stop     error
+		waited   time.Duration
+	}{
+		{name: "first succeeds", opts: []retry.Option{fixed}, starts: seconds(0)},
+		{name: "third succeeds", failures: 2, opts: []retry.Option{fixed}, starts: seconds(0, 1, 2)},
+		{name: "ten attempts by default", failures: 99, opts: []retry.Option{fixed}, stop: retry.ErrExhausted,
+			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9), waited: 9 * time.Second},
+		{name: "three attempts", failures: 99, opts: []retry.Option{fixed, retry.MaxAttempts(3)}, stop: retry.ErrExhausted,
+			starts: seconds(0, 1, 2), waited: 2 * time.Second},
+		{name: "a table has its own end", failures: 99, stop: retry.ErrExhausted,
+			opts:   []retry.Option{retry.Policy(backoff.Table(seconds(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5)...))},
+			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15), waited: 15 * time.Second},
+		{name: "a limit is shorter than the table", failures: 99, stop: retry.ErrExhausted,
+			opts:   []retry.Option{retry.Policy(backoff.Table(seconds(1, 1, 1)...)), retry.MaxAttempts(2)},
+			starts: seconds(0, 1), waited: time.Second},
+		{name: "elapsed: the wait that would pass it is not begun", failures: 99, stop: retry.ErrElapsed,
+			opts:   []retry.Option{fixed, retry.MaxElapsed(2500 * time.Millisecond)},
+			starts: seconds(0, 1, 2), waited: 2 * time.Second},
+		{name: "elapsed: exactly on it is allowed", failures: 99, stop: retry.ErrElapsed,
+			opts:   []retry.Option{fixed, retry.MaxElapsed(2 * time.Second)},
+			starts: seconds(0, 1, 2), waited: 2 * time.Second},
+		{name: "failing", failures: 99, stop: retry.ErrFailing,
+			opts:   []retry.Option{fixed, retry.MaxFailing(1500 * time.Millisecond)},
+			starts: seconds(0, 1), waited: time.Second},
+		{name: "deadline: the wait that would outlive it is not begun", failures: 99, stop: retry.ErrDeadline,
+			opts: []retry.Option{fixed}, timeout: 2500 * time.Millisecond,
+			starts: seconds(0, 1, 2), waited: 2 * time.Second},
+		{name: "unlimited ends by the deadline", failures: 99, stop: retry.ErrDeadline,
+			opts: []retry.Option{fixed, retry.MaxAttempts(retry.Unlimited)}, timeout: 20 * time.Second,
+			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19), waited: 19 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx := t.Context()
+				if c.timeout > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, c.timeout)
+					defer cancel()
+				}
+				var starts []time.Duration
+				err := retry.Do(ctx, failing(c.failures, &starts), c.opts...)
+				if !slices.Equal(starts, c.starts) {
+					t.Errorf("attempts at %v, want %v", starts, c.starts)
+				}
+				if c.stop == nil {
+					if err != nil {
+						t.Fatal(err)
+					}
+					return
+				}
+				e, ok := errors.AsType[*retry.Error](err)
+				if !ok || e.Stop != c.stop || !errors.Is(err, errDown) || e.Attempts != len(c.starts) || e.Waited != c.waited {
+					t.Fatalf("%#v, want it stopped by %q after %d attempts and %v of waiting", err, c.stop, len(c.starts), c.waited)
+				}
+				if e.Elapsed != c.waited {
+					t.Errorf("elapsed %v, want %v", e.Elapsed, c.waited)
+				}
+			})
+		})
+	}
+}
+
+// A long first attempt that fails is retried where only the time of failing is limited (cenkalti/backoff#188).
+func TestMaxFailingLeavesOutTheRunThatFailedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		op := func(ctx context.Context) error {
+			if n++; n == 1 {
+				wait(ctx, time.Hour)
+				return errDown
+			}
+			return nil
+		}
+		if err := retry.Do(t.Context(), op, fixed, retry.MaxFailing(time.Minute)); err != nil || n != 2 {
+			t.Fatalf("%v after %d attempts, want success of the second", err, n)
+		}
+		n = 0
+		err := retry.Do(t.Context(), op, fixed, retry.MaxElapsed(time.Minute))
+		if !errors.Is(err, retry.ErrElapsed) || n != 1 {
+			t.Fatalf("%v after %d attempts, want ErrElapsed after the first", err, n)
+		}
+	})
+}
+
+// wait passes time inside a bubble.
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func TestDoNeverRunsWithADeadContext(t *testing.T) {
+	why := errors.New("operator pressed stop")
+	t.Run("dead at the call", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		for _, opts := range [][]retry.Option{nil, {retry.MaxElapsed(time.Hour)}} {
+			err := retry.Do(ctx, func(context.Context) error { t.Error("the operation ran"); return nil }, opts...)
+			e, ok := errors.AsType[*retry.Error](err)
+			if !ok || e.Attempts != 0 || !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+				t.Errorf("%v, want context.Canceled with its cause", err)
+			}
+		}
+	})
+	t.Run("dies in the attempt", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		n := 0
+		err := retry.Do(ctx, func(context.Context) error { n++; cancel(why); return errDown }, retry.Policy(backoff.Fixed(0)))
+		if n != 1 || !errors.Is(err, why) || !errors.Is(err, errDown) {
+			t.Errorf("%d attempts, %v; want one, with both causes", n, err)
+		}
+	})
+	t.Run("dies in the wait", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(1500*time.Millisecond, func() { cancel(why) })
+			n, begun := 0, time.Now()
+			err := retry.Do(ctx, func(context.Context) error { n++; return errDown }, fixed)
+			e, ok := errors.AsType[*retry.Error](err)
+			if !ok || n != 2 || !errors.Is(err, why) || time.Since(begun) != 1500*time.Millisecond || e.Waited != 1500*time.Millisecond {
+				t.Errorf("%d attempts in %v, %#v", n, time.Since(begun), err)
+			}
+		})
+	})
+	t.Run("a zero wait is no way around it", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		err := retry.Do(ctx, func(context.Context) error {
+			if n++; n == 1000 {
+				cancel()
+			}
+			return errDown
+		}, retry.Policy(backoff.Fixed(0)), retry.MaxAttempts(retry.Unlimited))
+		if n != 1000 || !errors.Is(err, context.Canceled) {
+			t.Errorf("%d attempts, %v; want 1000 and canceled", n, err)
+		}
+	})
+}
+
+// ErrDeadline has to read as a timeout for callers that know only package context.
+func TestErrDeadlineIsDeadlineExceeded(t *testing.T) {
+	if !errors.Is(retry.ErrDeadline, context.DeadlineExceeded) || errors.Is(retry.ErrDeadline, context.Canceled) {
+		t.Error("ErrDeadline must be context.DeadlineExceeded and nothing else")
+	}
+}
+
+func TestAttemptTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, begun := 0, time.Now()
+		err := retry.Do(t.Context(), func(ctx context.Context) error {
+			if n++; n == 3 {
+				return nil
+			}
+			<-ctx.Done()
+			if cause := context.Cause(ctx); cause != retry.ErrAttemptTimeout {
+				t.Errorf("cause %v", cause)
+			}
+			return ctx.Err()
+		}, fixed, retry.AttemptTimeout(4*time.Second))
+		if err != nil || n != 3 || time.Since(begun) != 10*time.Second {
+			t.Errorf("%v after %d attempts and %v, want success of the third at 10s", err, n, time.Since(begun))
+		}
+	})
+}
+
+func TestPermanent(t *testing.T) {
+	bad := errors.New("no such account")
+	for name, err := range map[string]error{
+		"itself":                retry.Permanent(bad),
+		"wrapped":               fmt.Errorf("pay: %w", retry.Permanent(bad)),
+		"joined":                errors.Join(errDown, retry.Permanent(bad)),
+		"around a hint":         retry.Permanent(retry.After(time.Hour, bad)),
+		"beneath a hint":        retry.After(time.Hour, retry.Permanent(bad)),
+		"on the last attempt":   retry.Permanent(bad),
+		"from a retry within":   &retry.Error{Stop: retry.ErrNested, Last: retry.Permanent(bad), Errs: []error{bad}},
+		"whatever Classify has": retry.Permanent(bad),
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			opts := []retry.Option{retry.Classify(retry.On(retry.Retry, bad))}
+			if name == "on the last attempt" {
+				opts = append(opts, retry.MaxAttempts(1))
+			}
+			got := retry.Do(t.Context(), func(context.Context) error { n++; return err }, opts...)
+			e, ok := errors.AsType[*retry.Error](got)
+			if !ok || n != 1 || e.Stop != retry.ErrPermanent || !errors.Is(got, bad) {
+				t.Errorf("%d attempts, %v; want one and ErrPermanent", n, got)
+			}
+		})
+	}
+	if retry.Permanent(nil) != nil || retry.After(time.Second, nil) != nil {
+		t.Error("a mark on nil must be nil")
+	}
+}
+
+func TestErrorKeepsFirstAndLast(t *testing.T) {
+	n := 0
+	err := retry.Do(t.Context(), func(context.Context) error { n++; return fmt.Errorf("failure %d", n) },
+		retry.Policy(backoff.Fixed(0)), retry.MaxAttempts(100))
+	e, ok := errors.AsType[*retry.Error](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, err := range e.Errs {
+		got = append(got, strings.TrimPrefix(err.Error(), "failure "))
+	}
+	if want := "1 94 95 96 97 98 99 100"; strings.Join(got, " ") != want || e.Last.Error() != "failure 100" {
+		t.Errorf("kept %v, last %q; want %s", got, e.Last, want)
+	}
+	if want := "retry: attempts exhausted after 100 attempts: failure 100"; err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
+	}
+	if len(e.Errs) != retry.MaxErrors {
+		t.Errorf("%d errors kept, want %d", len(e.Errs), retry.MaxErrors)
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	for want, e := range map[string]*retry.Error{
+		"retry: not worth another attempt after 1 attempt: no": {Stop: retry.ErrPermanent, Attempts: 1, Last: errors.New("no")},
+		"context canceled": {Stop: context.Canceled},
+		"retry: told to wait longer than allowed after 2 attempts (asked to wait 1h0m0s)": {
+			Stop: retry.ErrHint, Attempts: 2, After: time.Hour},
+		"retry: attempts exhausted after 2 attempts in 1.235s: no": {Stop: retry.ErrExhausted, Attempts: 2,
+			Elapsed: 1234567890, Last: errors.New("no")},
+	} {
+		if e.Error() != want {
+			t.Errorf("%q, want %q", e, want)
+		}
+	}
+}
+
+func TestValue(t *testing.T) {
+	n := 0
+	v, err := retry.Value(t.Context(), func(context.Context) (int, error) {
+		if n++; n < 3 {
+			return n, errDown
+		}
+		return n, nil
+	}, retry.Policy(backoff.Fixed(0)))
+	if v != 3 || err != nil {
+		t.Errorf("%v, %v; want 3", v, err)
+	}
+	v, err = retry.Value(t.Context(), func(context.Context) (int, error) { return 7, retry.Permanent(errDown) })
+	if v != 0 || !errors.Is(err, errDown) {
+		t.Errorf("%v, %v; want 0 and the failure", v, err)
+	}
+}
+
+// The default policy: ten attempts, each wait drawn from [0, min(30 s, 100 ms * 2^n)].
+func TestDefaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var waits [10]time.Duration
+		last, seen := time.Now(), 0
+		for range 50 {
+			n := 0
+			err := retry.Do(t.Context(), func(context.Context) error {
+				if n > 0 {
+					d := time.Since(last)
+					if ceiling := min(30*time.Second, 100*time.Millisecond<<(n-1)); d > ceiling {
+						t.Errorf("wait %d is %v, above %v", n, d, ceiling)
+					}
+					waits[n] = max(waits[n], d)
+				}
+				n, last = n+1, time.Now()
+				seen++
+				return errDown
+			})
+			if !errors.Is(err, retry.ErrExhausted) || n != 10 {
+				t.Fatalf("%d attempts, %v", n, err)
+			}
+		}
+		if waits[9] < 10*time.Second {
+			t.Errorf("the longest of 50 ninth waits is %v: it has not grown", waits[9])
+		}
+	})
+}
+
+func TestAllocations(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := 0
+	succeed := func(context.Context) error { return nil }
+	second := func(context.Context) error {
+		if n++; n%2 == 1 {
+			return errDown
+		}
+		return nil
+	}
+	value := func(context.Context) (string, error) { return "v", nil }
+	policy := backoff.Fixed(0)
+	r := retry.Retrier{Policy: policy, MaxAttempts: 5, MaxElapsed: time.Hour, Budget: retry.TokenBucket(500, 5, 1)}
+	zero := retry.Retrier{Policy: policy}
+	check := func(name string, f func()) {
+		t.Helper()
+		if got := testing.AllocsPerRun(1000, f); got != 0 {
+			t.Errorf("%s: %v allocations, want none", name, got)
+		}
+	}
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("Do, success", func() { must(retry.Do(ctx, succeed)) })
+	check("Do, success, context.Background", func() { must(retry.Do(context.Background(), succeed)) })
+	check("Do, success, options", func() { must(retry.Do(ctx, succeed, retry.MaxAttempts(3), retry.Policy(policy))) })
+	check("Do, one retry", func() { must(zero.Do(ctx, second)) })
+	check("Do, one retry, options", func() { must(retry.Do(ctx, second, retry.MaxAttempts(3), retry.Policy(policy))) })
+	check("Retrier, success, limits and budget", func() { must(r.Do(ctx, succeed)) })
+	check("Retrier, one retry, limits and budget", func() { must(r.Do(ctx, second)) })
+	check("Value, success", func() { _, err := retry.Value(ctx, value); must(err) })
+	check("Loop, success", func() {
+		loop := retry.NewLoop(ctx)
+		for a := range loop.Attempts() {
+			a.End(succeed(a.Context()))
+		}
+		must(loop.Err())
+	})
+	check("Loop, one retry", func() {
+		loop := zero.Loop(ctx)
+		for a := range loop.Attempts() {
+			a.End(second(a.Context()))
+		}
+		must(loop.Err())
+	})
+}

@@ -1,0 +1,198 @@
+package retry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/internal/vectors"
+)
+
+func TestVectors(t *testing.T) {
+	vectors.Run(t, vectors.Retry, map[string]func(*testing.T, vectors.Case){
+		"polling.pseudo": func(t *testing.T, c vectors.Case) { polling(t, c, 0, StopOnServerError()) },
+		"polling.java":   func(t *testing.T, c vectors.Case) { polling(t, c, 1) }, // its loop polls once more than its MAX
+		"aws.tokens":     awsTokens,
+		"cenkalti.retry": cenkaltiRetry,
+	})
+}
+
+// polling runs the articles' polling loops: they wait before each poll, 2^n units.
+func polling(t *testing.T, c vectors.Case, more int, opts ...Option) {
+	unit := c.Params.Duration(t, "unit_ns")
+	verdicts := map[string]Verdict{
+		"SUCCESS": Success, "NOT_READY": NotReady, "THROTTLED": Throttled, "SERVER_ERROR": ServerError, "FATAL": Fatal,
+	}
+	for _, d := range c.Decisions {
+		verdict, ok := verdicts[d.Input.Text(t, "status")]
+		if !ok {
+			t.Fatalf("unknown status in %v", d.Input)
+		}
+		policy := backoff.Exponential(unit, 2, d.Input.Duration(t, "cap_ns"))
+		synctest.Test(t, func(t *testing.T) {
+			var waits []time.Duration
+			last := time.Now()
+			_, err := Poll(t.Context(), func(context.Context) (int, Verdict, error) {
+				waits, last = append(waits, time.Since(last)), time.Now()
+				return 0, verdict, nil
+			}, append(opts, Policy(policy), MaxPolls(d.Input.Int(t, "max")+more), WaitFirst())...)
+			action := "fail"
+			if err == nil {
+				action = "done"
+			}
+			if want := d.Output.Durations(t, "waits_ns"); len(waits) != d.Output.Int(t, "polls") || !slices.Equal(waits, want) {
+				t.Errorf("%v: waits %v, want %v", d.Input, waits, want)
+			}
+			if action != d.Output.Text(t, "action") {
+				t.Errorf("%v: %v, want %v", d.Input, err, d.Output)
+			}
+		})
+	}
+}
+
+// awsTokens empties a fresh bucket of 500 tokens.
+func awsTokens(t *testing.T, c vectors.Case) {
+	price, costs := 5, map[string]int{"plain": 0, "throttle": 0, "timeout": 10}
+	switch mode := c.Params.Text(t, "mode"); mode {
+	case "legacy":
+	case "2026":
+		price, costs = 14, map[string]int{"plain": 0, "throttle": 5}
+	default:
+		t.Fatalf("unknown mode %q", mode)
+	}
+	for _, d := range c.Decisions {
+		cost, ok := costs[d.Input.Text(t, "error")]
+		if !ok {
+			t.Fatalf("unknown error in %v", d.Input)
+		}
+		b := TokenBucket(500, price, 1).(*tokenBucket)
+		r := Retrier{
+			Policy: backoff.Fixed(0), MaxAttempts: Unlimited, Budget: b,
+			Classify: func(error, int) Decision { return Decision{Action: Retry, Cost: cost} },
+		}
+		granted := -1 // the first attempt is no retry
+		err := r.Do(t.Context(), func(context.Context) error { granted++; return errors.New("failed") })
+		reason := fmt.Sprintf("%d available, %d requested", b.left, b.cost(cost))
+		if granted != d.Output.Int(t, "retries_granted") || !errors.Is(err, ErrBudget) ||
+			!strings.HasSuffix(d.Output.Text(t, "reason"), reason) {
+			t.Errorf("%v: %d retries granted, %v, %s; want %v", d.Input, granted, err, reason, d.Output)
+		}
+		if d.Output.Text(t, "action") != "fail" {
+			t.Errorf("%v: unknown action in %v", d.Input, d.Output)
+		}
+	}
+}
+
+// nextBackOff is a policy that always answers with one value, as a test's cenkalti BackOff does: -1 is its Stop.
+type nextBackOff time.Duration
+
+func (d nextBackOff) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
+	if d == -1 {
+		return 0, s, false
+	}
+	return time.Duration(d), s.After(time.Duration(d)), true
+}
+
+// cenkaltiRetry makes one decision of Retry: the hint counts instead of the policy and starts it anew.
+func cenkaltiRetry(t *testing.T, c vectors.Case) {
+	for _, d := range c.Decisions {
+		in := d.Input
+		r := Retrier{
+			Policy:      nextBackOff(in.Duration(t, "policy_next_ns")),
+			MaxAttempts: in.Int(t, "max_tries"),
+			MaxElapsed:  in.Duration(t, "max_elapsed_ns"),
+			Hint:        HintLimit{Mode: Instead, Max: -1},
+		}
+		if r.MaxAttempts == 0 {
+			r.MaxAttempts = Unlimited
+		}
+		var after time.Duration
+		if in.Has("retry_after_ns") {
+			after = in.Duration(t, "retry_after_ns")
+		}
+		failure := map[string]error{
+			"plain":                         errors.New("plain"),
+			"permanent":                     Permanent(errors.New("plain")),
+			"wrapped permanent":             fmt.Errorf("wrapped: %w", Permanent(errors.New("plain"))),
+			"retry_after":                   After(after, fmt.Errorf("retry after %v", after)),
+			"permanent holding retry_after": Permanent(After(after, fmt.Errorf("retry after %v", after))),
+		}[in.Text(t, "error")]
+		if failure == nil || in.Int(t, "try") != 1 {
+			t.Fatalf("unknown form of input: %v", in)
+		}
+		ran, live := in.Duration(t, "elapsed_ns"), in.Text(t, "context") == "live"
+		synctest.Test(t, func(t *testing.T) { runCenkaltiRetry(t, &r, failure, ran, live, d) })
+		checkResets(t, &r, failure, ran, live, d)
+	}
+}
+
+func runCenkaltiRetry(t *testing.T, r *Retrier, failure error, ran time.Duration, live bool, d vectors.Decision) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n, notified := 0, false
+	var ended time.Time
+	var waited time.Duration
+	r.OnEvent = func(e Event) { notified = notified || e.Kind == AttemptFailed }
+	err := r.Do(ctx, func(ctx context.Context) error {
+		if n++; n > 1 {
+			waited = time.Since(ended)
+			return nil
+		}
+		timer := time.NewTimer(ran)
+		<-timer.C
+		if !live {
+			cancel()
+		}
+		ended = time.Now()
+		return failure
+	})
+	out := d.Output
+	switch action := out.Text(t, "action"); action {
+	case "retry":
+		if err != nil || n != 2 || waited != out.Duration(t, "waited_ns") || waited != out.Duration(t, "delay_ns") {
+			t.Errorf("%v: %v after %d attempts and a wait of %v; want %v", d.Input, err, n, waited, out)
+		}
+	case "fail":
+		stop := map[string]error{
+			"backoff: permanent error":               ErrPermanent,
+			"backoff: retries exhausted":             ErrExhausted,
+			"backoff: maximum elapsed time exceeded": ErrElapsed,
+			"context canceled":                       context.Canceled,
+		}[out.Text(t, "reason")]
+		e, ok := errors.AsType[*Error](err)
+		if !ok || stop == nil || !errors.Is(e.Stop, stop) || n != 1 || notified != out.Bool(t, "notified") {
+			t.Errorf("%v: %v after %d attempts, notified %v; want %v", d.Input, err, n, notified, out)
+			return
+		}
+		if last := strings.TrimPrefix(e.Last.Error(), "wrapped: "); last != out.Text(t, "last_error") {
+			t.Errorf("%v: last error %q, want %q", d.Input, last, out.Text(t, "last_error"))
+		}
+	default:
+		t.Errorf("%v: unknown action %q", d.Input, action)
+	}
+}
+
+// checkResets compares how often the policy starts anew, which only the plan shows.
+func checkResets(t *testing.T, r *Retrier, failure error, ran time.Duration, live bool, d vectors.Decision) {
+	begun := backoff.State{N: 7}
+	p := plan{row: 1, state: begun}
+	s := step{Decision: r.classify(failure, 1), now: ran}
+	if !live {
+		s.dead = context.Canceled
+	}
+	_, _ = p.decide(r, s)
+	resets := 1
+	if p.state == (backoff.State{}) {
+		resets++
+	}
+	if want := d.Output.Int(t, "policy_resets"); resets != want {
+		t.Errorf("%v: the policy starts anew %d times, want %d", d.Input, resets, want)
+	}
+}

@@ -1,0 +1,75 @@
+//penstock:pure
+
+package supervise
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Decay is the restart policy of suture v4, for who moves over. The supervisor counts ends; the count halves every
+// HalfLife and every end, also one without an error, adds 1. Up to Threshold a child starts again at once. Above it all
+// restarts of the supervisor wait for Pause, drawn from [Pause, 1.5 Pause); each further end meanwhile begins the pause
+// anew; after it the count is 0. One departure: what waited starts spaced by Spec.Stagger, in suture all at once.
+type Decay struct {
+	HalfLife  time.Duration // 0 means 30 s
+	Threshold float64       // 0 means 5
+	Pause     time.Duration // 0 means 15 s
+	Exact     bool          // the pause is Pause itself
+}
+
+func (d Decay) withDefaults() (Decay, error) {
+	if d.HalfLife < 0 || d.Pause < 0 || !(d.Threshold >= 0) || math.IsInf(d.Threshold, 1) {
+		return d, fmt.Errorf("decay: half life %v, threshold %v, pause %v: want 0 or more, and finite", d.HalfLife, d.Threshold, d.Pause)
+	}
+	d.HalfLife = or(d.HalfLife, 30*time.Second)
+	d.Pause = or(d.Pause, 15*time.Second)
+	if d.Threshold == 0 {
+		d.Threshold = 5
+	}
+	return d, nil
+}
+
+// decaying is the count of one supervisor.
+type decaying struct {
+	failures float64
+	last     time.Duration // of the latest end
+	any      bool
+	gate     time.Duration // no restart before it
+	paused   bool
+}
+
+// failed counts an end at now. A pause, new or begun anew, is returned; 0: restart at once, or when the running pause ends.
+func (c *decaying) failed(d Decay, now time.Duration, src rand.Source) time.Duration {
+	if !c.any {
+		c.any, c.failures = true, 1
+	} else {
+		c.failures = c.failures*math.Exp2(-(now-c.last).Seconds()/d.HalfLife.Seconds()) + 1
+	}
+	c.last = now
+	if c.failures <= d.Threshold {
+		return 0
+	}
+	pause := d.Pause
+	if !d.Exact {
+		pause += time.Duration(float64(pause) / 2 * fraction(src))
+	}
+	c.paused, c.gate = true, now+pause
+	return pause
+}
+
+// resume ends a pause that is over.
+func (c *decaying) resume(now time.Duration) bool {
+	if !c.paused || now < c.gate {
+		return false
+	}
+	c.paused, c.failures = false, 0
+	return true
+}
+
+// fraction draws from [0, 1).
+func fraction(src rand.Source) float64 {
+	return float64(src.Uint64()>>11) / (1 << 53)
+}

@@ -1,0 +1,134 @@
+package supervise_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// A child that fails twice is started again; when it is done, the tree ends.
+func ExampleSupervisor() {
+	starts := 0
+	tree, err := supervise.New("shop", supervise.Spec{Backoff: backoff.Fixed(time.Millisecond)},
+		supervise.Child{Name: "cache", Run: func(ctx context.Context) error {
+			<-ctx.Done()
+			fmt.Println("cache stops:", context.Cause(ctx))
+			return nil
+		}},
+		supervise.Child{Name: "import", Restart: supervise.Transient, Significant: true, Run: func(context.Context) error {
+			if starts++; starts < 3 {
+				return errors.New("the other side hung up")
+			}
+			fmt.Println("imported at start", starts)
+			return nil
+		}},
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("ended with", tree.Serve(context.Background()))
+	// Output:
+	// imported at start 3
+	// cache stops: supervise: stopped
+	// ended with <nil>
+}
+
+// Subtrees are children like others. The status draws the tree.
+func ExampleSupervisor_Status() {
+	idle := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	up := make(chan struct{})
+	tree, err := supervise.New("shop", supervise.Spec{},
+		supervise.Child{Name: "log", Run: idle},
+		supervise.Child{Name: "orders", New: func() (supervise.Service, error) {
+			return supervise.New("orders", supervise.Spec{Strategy: supervise.RestForOne},
+				supervise.Child{Name: "database", Run: idle},
+				supervise.Child{Name: "clerk", Run: func(ctx context.Context) error { close(up); return idle(ctx) }},
+			)
+		}},
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	group := supervise.NewGroup(ctx)
+	group.Go("tree", tree.Serve)
+	<-up
+	fmt.Print(tree.Status())
+	cancel()
+	if err := group.Wait(); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// shop (one for one): running
+	// ├── log: running
+	// └── orders (rest for one): running
+	//     ├── database: running
+	//     └── clerk: running
+}
+
+// The caller gets its answer although the child dies twice over the question.
+func ExampleResender() {
+	asked := 0
+	sender, err := supervise.NewResender("sender", supervise.Options[string, int, int]{
+		Child: supervise.Each("oracle", func(_ context.Context, key string, n int) (int, error) {
+			if asked++; asked < 3 {
+				panic("not now")
+			}
+			return n * 6, nil
+		}),
+		Backoff: backoff.Fixed(time.Millisecond),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sender.Close()
+	group := supervise.NewGroup(context.Background())
+	group.Go("sender", sender.Serve)
+	answer, err := sender.Call(context.Background(), "question", 7)
+	fmt.Println(answer, err, "after", asked, "attempts")
+	group.Stop(nil)
+	if err := group.Wait(); err != nil {
+		fmt.Println(err)
+	}
+	// Output: 42 <nil> after 3 attempts
+}
+
+// What kills its child three times becomes a dead letter; the others get their answers.
+func ExampleLimits() {
+	sender, err := supervise.NewResender("sender", supervise.Options[string, int, int]{
+		Child: supervise.Each("divide", func(_ context.Context, _ string, n int) (int, error) {
+			return 100 / n, nil
+		}),
+		Backoff: backoff.Fixed(time.Millisecond),
+		Limits:  supervise.Limits{MaxDeaths: 3},
+		DeadLetter: func(_ context.Context, d supervise.Dead[string, int]) error {
+			fmt.Println("dead letter:", d.Key, "after", d.Deaths, "deaths")
+			return nil
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer sender.Close()
+	group := supervise.NewGroup(context.Background())
+	group.Go("sender", sender.Serve)
+	if err := sender.Send(context.Background(), "poison", 0); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Println(sender.Call(context.Background(), "good", 25))
+	group.Stop(nil)
+	if err := group.Wait(); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// dead letter: poison after 3 deaths
+	// 4 <nil>
+}

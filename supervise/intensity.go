@@ -1,0 +1,30 @@
+//penstock:pure
+
+package supervise
+
+import "time"
+
+// recent counts restarts in a sliding window: a ring of the last Max, so a decision looks at one of them.
+type recent struct {
+	Intensity
+	times []time.Duration // a ring once it has Max entries
+	at    int             // the oldest
+}
+
+// allow notes a restart at now and says whether it may happen. Two restarts exactly Within apart are within it, as in
+// OTP's supervisor.
+func (r *recent) allow(now time.Duration) bool {
+	switch {
+	case r.Max == 0:
+		return true
+	case len(r.times) < r.Max:
+		r.times = append(r.times, now)
+		return true
+	}
+	oldest := r.times[r.at]
+	r.times[r.at] = now
+	if r.at++; r.at == r.Max {
+		r.at = 0
+	}
+	return now-oldest > r.Within
+}

@@ -1,0 +1,147 @@
+//penstock:pure
+
+package supervise
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// started is a new incarnation of the child.
+func (s *resends[K, M, R]) started(now time.Duration) uint64 {
+	s.incarnation++
+	s.progress = now
+	return s.incarnation
+}
+
+// crashed brings back what was out when the child died of err after it had run so long, and returns the wait before the
+// next incarnation; false: the policy has given up. Only a message that was out alone is counted a death.
+func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Duration, bool) {
+	if s.out.n == 0 && s.suspects == 0 && ran >= s.stableAfter() {
+		s.state, s.streak = backoff.State{}, 0
+	}
+	d, next, ok := s.backoff.Next(s.state, s.src)
+	if ok {
+		s.state = next
+	}
+	s.streak++
+	alone := s.out.n == 1
+	for h := s.out.last; h != nil; h = s.out.last {
+		s.out.drop(h)
+		h.state, h.err = h.state.After(d), err
+		if alone {
+			h.deaths++
+		}
+		if !h.suspect {
+			h.suspect = true
+			s.suspects++
+		}
+		if reason := s.verdict(now, h); reason != nil {
+			s.bury(h, reason)
+			continue
+		}
+		h.place = ready
+		s.ready.insert(h)
+	}
+	s.probing, s.window, s.taken, s.failed = true, 1, 0, false
+	return d, ok
+}
+
+// stableAfter is how long a child that had nothing in hand must have run for its waits to begin anew.
+func (s *resends[K, M, R]) stableAfter() time.Duration {
+	return max(longest(s.backoff), plus(s.state.Prev, s.state.Prev))
+}
+
+// returned brings back what was out when the child ended without a crash, and returns the wait, which does not grow.
+func (s *resends[K, M, R]) returned() time.Duration {
+	for h := s.out.last; h != nil; h = s.out.last {
+		s.out.drop(h)
+		h.place = ready
+		s.ready.insert(h)
+	}
+	s.taken, s.failed = 0, false
+	d, _, ok := s.backoff.Next(s.state, s.src)
+	if !ok {
+		return s.state.Prev
+	}
+	return d
+}
+
+// tick lets messages whose delay is over be taken, and gives up those that are too old and not out.
+func (s *resends[K, M, R]) tick(now time.Duration) {
+	for len(s.delayed) > 0 && s.delayed[0].due <= now {
+		h := heap.Pop(&s.delayed).(*held[K, M, R])
+		switch reason := s.verdict(now, h); {
+		case h.reason != nil: // it is to be buried once more
+			s.bury(h, h.reason)
+		case reason != nil:
+			s.bury(h, reason)
+		default:
+			h.place = ready
+			s.ready.insert(h)
+		}
+	}
+	for h := s.ready.first; h != nil && s.limits.MaxAge > 0 && now-h.accepted >= s.limits.MaxAge; h = s.ready.first {
+		s.ready.drop(h)
+		s.bury(h, s.verdict(now, h))
+	}
+}
+
+// wake is when tick, or stalled, has to be asked next.
+func (s *resends[K, M, R]) wake() (at time.Duration, ok bool) {
+	sooner := func(t time.Duration) {
+		if !ok || t < at {
+			at, ok = t, true
+		}
+	}
+	if len(s.delayed) > 0 {
+		sooner(s.delayed[0].due)
+	}
+	if s.limits.MaxAge > 0 && s.ready.first != nil {
+		sooner(plus(s.ready.first.accepted, s.limits.MaxAge))
+	}
+	if s.limits.Stall > 0 && s.out.n > 0 {
+		sooner(plus(s.progress, s.limits.Stall))
+	}
+	return at, ok
+}
+
+// stalled says whether the child has held messages for too long without settling or taking one.
+func (s *resends[K, M, R]) stalled(now time.Duration) bool {
+	return s.limits.Stall > 0 && s.out.n > 0 && now-s.progress >= s.limits.Stall
+}
+
+// detour says which recipe the next incarnation is made by.
+type detour struct {
+	after    int           // crashes in a row; 0: there is no other recipe
+	back     time.Duration // how long the fallback is used; 0: until it fails as often
+	fallback bool
+	trial    bool // the first recipe is tried again: one crash within back is enough
+	crashes  int  // in a row, of this recipe
+	since    time.Duration
+}
+
+// crashed counts; recovered says that the child had acked its probe windows since the crash before.
+func (d *detour) crashed(now time.Duration, recovered bool) {
+	if recovered {
+		d.crashes = 0
+	}
+	d.crashes++
+	failed := d.trial && now-d.since < d.back
+	d.trial = false
+	if d.after > 0 && (failed || d.crashes >= d.after) {
+		d.fallback, d.crashes, d.since = !d.fallback, 0, now
+	}
+}
+
+// due says whether it is time to try the first recipe again.
+func (d *detour) due(now time.Duration) bool {
+	return d.fallback && d.back > 0 && now-d.since >= d.back
+}
+
+// goBack returns to the first recipe.
+func (d *detour) goBack(now time.Duration) {
+	d.fallback, d.trial, d.crashes, d.since = false, true, 0, now
+}

@@ -1,0 +1,355 @@
+package supervise_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// The original resends every kept message at every tick: k messages and f crashes are f * k sends. Here only what was in
+// hand comes again, and the child that is on probation has one in hand.
+func TestResendsAfterCrashes(t *testing.T) {
+	const k, f = 100_000, 5
+	for _, c := range []struct {
+		name   string
+		child  func(crashes *int) recipe
+		resent uint64 // at most
+	}{
+		{"one in hand", oneInHand, f},
+		{"all of the window in hand", windowInHand, 1024 + f},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			crashes := 0
+			r, stop := resend(t, options{Child: c.child(&crashes), Limits: supervise.Limits{Items: k}})
+			for i := range k {
+				if err := r.Send(t.Context(), i, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Hour)
+			st := r.Status()
+			if st.Held != 0 || crashes != f || st.Resent > c.resent {
+				t.Errorf("%s: %d held, %d crashes, %d resends, want 0, %d, at most %d", c.name, st.Held, crashes, st.Resent, f, c.resent)
+			}
+			theirs := original(k, f)
+			t.Logf("%d unacked, %d crashes, %-26s %6d resends; the original: %d", k, f, c.name+":", st.Resent, theirs)
+			if st.Resent*100 > theirs {
+				t.Errorf("%d resends, the original %d: want a hundredth at most", st.Resent, theirs)
+			}
+			stop()
+		})
+	}
+}
+
+// original is BackOffSender as published, over a child that dies at the first message that it is given, crashes times, and
+// then acks all: it keeps what is not acked, and at each Tick sends every one of it again. It returns what it sent more
+// than once.
+func original(k, crashes int) (resent uint64) {
+	possiblyFailed := make(map[int]bool)
+	var mailbox []int
+	for i := range k { // Msg: kept and forwarded
+		possiblyFailed[i] = true
+		mailbox = append(mailbox, i)
+	}
+	for ; crashes > 0; crashes-- { // Terminated: the mailbox dies with the child
+		mailbox = nil
+		for i := range possiblyFailed { // Tick
+			mailbox = append(mailbox, i)
+			resent++
+		}
+	}
+	for _, i := range mailbox { // Sent
+		delete(possiblyFailed, i)
+	}
+	if len(possiblyFailed) > 0 {
+		panic("the model lost a message")
+	}
+	return resent
+}
+
+func oneInHand(crashes *int) recipe {
+	return supervise.Each("each", func(context.Context, int, string) (string, error) {
+		if *crashes < 5 {
+			*crashes++
+			return "", errCrash
+		}
+		return "", nil
+	})
+}
+
+// windowInHand takes all it can before it crashes.
+func windowInHand(crashes *int) recipe {
+	return recipe{Name: "window", New: func() (supervise.Work[int, string, string], error) {
+		return func(ctx context.Context, in *inbox) error {
+			for {
+				hand, err := takeAll(ctx, in)
+				if err != nil {
+					return err
+				}
+				if *crashes < 5 {
+					*crashes++
+					return errCrash
+				}
+				for _, m := range hand {
+					m.Ack("")
+				}
+			}
+		}, nil
+	}}
+}
+
+// After a crash the child is given 1, then 2, 4, ... messages, each round when the one before is settled.
+func TestResenderProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hands []int
+		first := true
+		r, stop := resend(t, options{
+			Backoff: fixed(time.Second), Limits: supervise.Limits{Window: 40},
+			Child: recipe{Name: "c", New: func() (supervise.Work[int, string, string], error) {
+				return func(ctx context.Context, in *inbox) error {
+					for {
+						hand, err := takeAll(ctx, in)
+						if err != nil {
+							return err
+						}
+						hands = append(hands, len(hand))
+						if first {
+							first = false
+							return errCrash
+						}
+						for _, m := range hand {
+							m.Ack("")
+						}
+					}
+				}, nil
+			}},
+		})
+		for i := range 200 {
+			if err := r.Send(t.Context(), i, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		pass(time.Minute)
+		want := []int{40, 1, 2, 4, 8, 16, 32, 40, 40, 40, 17}
+		if !slices.Equal(hands, want) {
+			t.Errorf("in hand %v, want %v", hands, want)
+		}
+		stop()
+	})
+}
+
+// A message's attempts, its age and its own waits end, each with its reason, and the child lives on.
+func TestResenderGivesUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		limits   supervise.Limits
+		retry    backoff.Policy
+		reason   error
+		after    time.Duration
+		attempts int
+	}{
+		"attempts": {supervise.Limits{MaxAttempts: 4}, fixed(s), supervise.ErrAttempts, 3 * s, 4},
+		"age":      {supervise.Limits{MaxAge: 2500 * time.Millisecond}, fixed(s), supervise.ErrAge, 2500 * time.Millisecond, 3},
+		"policy":   {supervise.Limits{}, backoff.Limit(fixed(s), 3), nil, 2 * s, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var letters []dead
+				failing := true
+				r, stop := resend(t, options{
+					Child: nacking(), Retry: c.retry, Limits: c.limits,
+					DeadLetter: func(_ context.Context, d dead) error {
+						if failing {
+							failing = false
+							return errors.New("no disk")
+						}
+						letters = append(letters, d)
+						return nil
+					},
+				})
+				begun := time.Now()
+				_, err := r.Call(t.Context(), 1, "m")
+				gone, ok := errors.AsType[*supervise.DeadError](err)
+				if !ok || !errors.Is(err, errCrash) || c.reason != nil && !errors.Is(err, c.reason) {
+					t.Errorf("Call: %v", err)
+				}
+				if ok && gone.Attempts != c.attempts || len(letters) != 1 || letters[0].State.N < uint32(c.attempts-1) {
+					t.Errorf("dead letter %+v, want one after %d attempts", letters, c.attempts)
+				}
+				if took := time.Since(begun); took != c.after+s { // the grave was closed once
+					t.Errorf("given up after %v, want %v and a second for the second burial", took, c.after)
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// nacking gives everything back.
+func nacking() recipe {
+	return recipe{Name: "nacking", New: func() (supervise.Work[int, string, string], error) {
+		return func(ctx context.Context, in *inbox) error {
+			for {
+				m, err := in.Next(ctx)
+				if err != nil {
+					return err
+				}
+				if !m.Nack(errCrash) || m.Nack(errCrash) {
+					return errors.New("the first Nack counts, and no other")
+				}
+			}
+		}, nil
+	}}
+}
+
+// While the child is away a message gets too old, at the nanosecond.
+func TestResenderAgeWhileAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, stop := resend(t, options{
+			Child:   recipe{Name: "away", New: func() (supervise.Work[int, string, string], error) { return nil, errCrash }},
+			Backoff: fixed(time.Hour), Limits: supervise.Limits{MaxAge: time.Minute},
+			DeadLetter: func(context.Context, dead) error { return nil },
+		})
+		pass(s)
+		_, err := r.Call(t.Context(), 1, "m")
+		if !errors.Is(err, supervise.ErrAge) || !time.Now().Equal(time.Date(2000, 1, 1, 0, 1, 1, 0, time.UTC)) {
+			t.Errorf("at %v: %v", time.Now(), err)
+		}
+		stop()
+	})
+}
+
+// The other recipe takes over after as many crashes in a row, and the first is tried again after a while.
+func TestResenderFallback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDiary()
+		broken := true
+		r, stop := resend(t, options{
+			Child: supervise.Each("first", func(context.Context, int, string) (string, error) {
+				if broken {
+					return "", errCrash
+				}
+				return "first", nil
+			}),
+			Fallback:      supervise.Each("second", func(context.Context, int, string) (string, error) { return "second", nil }),
+			FallbackAfter: 3, FallbackFor: time.Minute, Backoff: fixed(s), OnEvent: d.event,
+		})
+		call := func(key int, want string) {
+			t.Helper()
+			if got, err := r.Call(t.Context(), key, "m"); got != want || err != nil {
+				t.Errorf("answer %q, %v; want %q", got, err, want)
+			}
+		}
+		call(1, "second")
+		call(2, "second")
+		d.want(t, "0s first starts", "1s first starts", "2s first starts", "3s second starts")
+		pass(90 * s)
+		call(3, "second") // the first was tried again at 62 s, and crashes now
+		broken = false
+		pass(2 * time.Minute)
+		call(4, "first")
+		d.want(t, "1m2s first starts", "1m34s second starts", "2m33s first starts")
+		stop()
+	})
+}
+
+// A child that holds on to its messages is cut off, and what it held goes to the next; one that is cut off and does not
+// return is named.
+func TestResenderStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, n := make(chan struct{}), 0
+		r, stop := resend(t, options{
+			Child: supervise.Each("c", func(ctx context.Context, _ int, m string) (string, error) {
+				switch n++; n {
+				case 1:
+					<-ctx.Done()
+					return "", context.Cause(ctx)
+				case 2:
+					return m, nil
+				}
+				<-release
+				return "late", nil
+			}),
+			Backoff: fixed(s), Limits: supervise.Limits{Stall: 10 * s, Shutdown: 3 * s},
+		})
+		begun := time.Now()
+		if got, err := r.Call(t.Context(), 1, "answer"); got != "answer" || time.Since(begun) != 11*s {
+			t.Errorf("after %v: %q, %v", time.Since(begun), got, err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if got, err := r.Call(t.Context(), 2, "m"); got != "late" || err != nil {
+				t.Errorf("the late answer counts: %q, %v", got, err)
+			}
+		})
+		pass(time.Minute)
+		close(release)
+		wg.Wait()
+		err := stop()
+		if _, ok := errors.AsType[*supervise.EscalatedError](err); !ok {
+			t.Errorf("Serve: %v", err)
+		}
+		if gone, ok := errors.AsType[*supervise.StuckError](err); !ok || !slices.Equal(gone.Children, []string{"c"}) {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+}
+
+// Under a supervisor the Resender is made once and served again: what it holds outlives its own escalation.
+func TestResenderUnderASupervisor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		r, err := supervise.NewResender("sender", options{
+			Child: supervise.Each("c", func(context.Context, int, string) (string, error) {
+				if n++; n < 10 {
+					return "", fmt.Errorf("%w: broken for now", supervise.ErrEscalate)
+				}
+				return "answer", nil
+			}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same := func() (supervise.Service, error) { return r, nil }
+		_, stop := serve(t, supervise.Spec{Backoff: fixed(s)}, supervise.Child{Name: "sender", New: same})
+		if got, err := r.Call(t.Context(), 1, "m"); got != "answer" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		stop()
+		r.Close()
+	})
+}
+
+// Close answers who waits; an ack by key counts from anywhere, once.
+func TestResenderCloseAndAck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := supervise.NewResender("r", options{Child: nacking()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := r.Call(t.Context(), 1, "m"); !errors.Is(err, supervise.ErrStopped) {
+				t.Errorf("after Close: %v", err)
+			}
+		})
+		wg.Go(func() {
+			if got, err := r.Call(t.Context(), 2, "m"); got != "by hand" || err != nil {
+				t.Errorf("after Ack: %q, %v", got, err)
+			}
+		})
+		synctest.Wait()
+		if n := len(slices.Collect(r.Messages())); n != 2 || !r.Ack(2, "by hand") || r.Ack(2, "again") || r.Ack(3, "") {
+			t.Errorf("%d messages, or an Ack that counted twice", n)
+		}
+		r.Close()
+		wg.Wait()
+	})
+}

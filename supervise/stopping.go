@@ -1,0 +1,199 @@
+//penstock:pure
+
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// stops says whether err asks for no further start.
+func stops(err error) bool { return errors.Is(err, ErrStop) }
+
+// mayTake is how long c may take to stop.
+func (c *child) mayTake() time.Duration { return or(c.Shutdown, or(c.patience, defaultChildShutdown)) }
+
+// bound is how long it may take to stop all children and to know who is stuck.
+func (m *machine) bound() time.Duration {
+	most := time.Duration(0)
+	for c := m.first; c != nil; c = c.next {
+		most = max(most, c.mayTake())
+	}
+	return m.spec.Shutdown + most + time.Second // the last for the reports on the way up
+}
+
+// cancel tells an incarnation to stop.
+func (m *machine) cancel(now time.Duration, c *child, cause error) {
+	c.state, c.at = Halting, now+c.mayTake()
+	m.stops.put(c)
+	m.out = append(m.out, command{kind: commandCancel, child: c, cause: cause})
+	m.tell(Event{Kind: Stopping, Child: c.Name, Incarnation: c.incarnation, Err: cause})
+}
+
+// hang is for a child that has not stopped in time. Where it was to start again that can never happen beside the old
+// incarnation, so the supervisor gives up.
+func (m *machine) hang(now time.Duration, c *child) {
+	m.stops.drop(c)
+	c.state = Hanging
+	m.tell(Event{Kind: Stuck, Child: c.Name, Incarnation: c.incarnation, Ran: now - c.since})
+	if m.phase < ending && c.then != thenRemove {
+		m.escalate(now, c, "it did not stop in time, so it cannot be started again")
+	}
+	m.advance(now)
+}
+
+// regroup stops the children from mark on, in reverse order, and lets them start again in order, at due at the soonest.
+func (m *machine) regroup(now time.Duration, mark uint64, due time.Duration) {
+	if m.phase == regrouping && mark >= m.mark {
+		m.due = max(m.due, due)
+		return
+	}
+	if m.phase != regrouping {
+		m.phase, m.mark, m.due, m.cursor = regrouping, mark, due, m.last
+	}
+	m.mark, m.due = min(m.mark, mark), max(m.due, due)
+	for c := m.last; c != nil && c.seq >= m.mark; c = c.prev {
+		m.unwait(c)
+	}
+}
+
+func (m *machine) unwait(c *child) {
+	if c.state == Waiting {
+		m.waits.drop(c)
+		c.state = Idle
+	}
+}
+
+// escalate gives up.
+func (m *machine) escalate(now time.Duration, c *child, reason string) {
+	err := &EscalatedError{Supervisor: m.path, Child: c.Name, Reason: reason, Errs: m.errs}
+	m.tell(Event{Kind: Escalated, Child: c.Name, Err: err})
+	m.stop(now, err, err)
+}
+
+// stop ends everything: the children's contexts with cause, Serve with result.
+func (m *machine) stop(now time.Duration, cause, result error) {
+	if m.phase >= ending {
+		return
+	}
+	m.phase, m.cursor, m.deadline, m.cause, m.result = ending, m.last, now+m.spec.Shutdown, cause, result
+	for len(m.waits) > 0 {
+		m.unwait(m.waits[len(m.waits)-1])
+	}
+	m.advance(now)
+}
+
+// advance goes on with stopping children one by one, the last first, and with what follows when they have stopped.
+func (m *machine) advance(now time.Duration) {
+	if m.phase != regrouping && m.phase != ending {
+		return
+	}
+	for c := m.cursor; c != nil && (m.phase == ending || c.seq >= m.mark); c = m.cursor {
+		if c.state == Running {
+			m.cancel(now, c, m.reason())
+		}
+		if c.state == Halting && !m.hurry {
+			return
+		}
+		m.cursor = c.prev
+	}
+	switch {
+	case m.phase == regrouping:
+		m.release(now)
+	case len(m.stops) == 0:
+		m.phase = over
+	}
+}
+
+func (m *machine) reason() error {
+	if m.phase == regrouping {
+		return ErrRestarting
+	}
+	return m.cause
+}
+
+// release lets a group that has stopped start again.
+func (m *machine) release(now time.Duration) {
+	m.phase = keeping
+	for c := m.first; c != nil; c = c.next {
+		if c.seq >= m.mark && c.state == Idle {
+			m.wait(c, max(now, m.due))
+		}
+	}
+}
+
+// unlink takes a child that is not alive out of the tree.
+func (m *machine) unlink(c *child) {
+	if m.cursor == c {
+		m.cursor = c.prev
+	}
+	if c.prev == nil {
+		m.first = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		m.last = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	delete(m.names, c.Name)
+	m.out = append(m.out, command{kind: commandGone, child: c})
+}
+
+// remove stops a child for good.
+func (m *machine) remove(now time.Duration, name string) error {
+	c := m.names[name]
+	if c == nil {
+		return fmt.Errorf("child %q: there is none of that name", name)
+	}
+	c.then = thenRemove
+	switch {
+	case c.state == Running:
+		m.cancel(now, c, ErrRemoved)
+	case !c.alive:
+		m.unwait(c)
+		m.unlink(c)
+	}
+	return nil
+}
+
+// restart stops a child and starts it again, or starts one that waits or is done, without a wait.
+func (m *machine) restart(now time.Duration, name string) error {
+	c := m.names[name]
+	switch {
+	case c == nil:
+		return fmt.Errorf("child %q: there is none of that name", name)
+	case m.phase == unborn || m.phase >= ending:
+		return fmt.Errorf("child %q: %w", name, ErrStopped)
+	case c.then == thenRemove:
+		return fmt.Errorf("child %q: %w", name, ErrRemoved)
+	case m.inGroup(c):
+		if c.state == Finished {
+			c.state = Idle
+		}
+		return nil // it is about to
+	}
+	switch c.state {
+	case Running:
+		c.then = thenRestart
+		m.cancel(now, c, ErrRestarting)
+	case Waiting:
+		m.unwait(c)
+		m.wait(c, now)
+	case Finished, Idle:
+		m.wait(c, now)
+	}
+	return nil
+}
+
+// stuck lists the children that have not returned, those first that were told first.
+func (m *machine) stuck() (list []*child) {
+	for c := m.last; c != nil; c = c.prev {
+		if c.alive {
+			list = append(list, c)
+		}
+	}
+	return list
+}
