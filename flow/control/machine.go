@@ -49,6 +49,7 @@ type Machine struct {
 	rnd     *rand.Rand
 	chooser dispatch.Chooser
 	binds   bool // the chooser has one lane for an item
+	peaks   bool // the chooser goes by peaks of the round trip
 	now     time.Duration
 
 	lanes  []*lane              // up, or down with attempts in flight; by number
@@ -128,6 +129,7 @@ func New(c Config) (*Machine, error) {
 		hands:   make(map[uint64]*item),
 		keys:    make(map[uint32]*keyState),
 	}
+	_, m.peaks = c.Dispatch.(dispatch.PeakEWMA)
 	_, m.binds = m.chooser.(dispatch.Binding)
 	return m, nil
 }
@@ -186,6 +188,9 @@ func (m *Machine) findGate() {
 	}
 	for _, l := range m.up {
 		m.gate(l.closed)
+		if l.limit.rate > 0 {
+			m.gate(l.limit.next)
+		}
 		if l.br.shut() {
 			m.gate(l.br.until)
 		}
