@@ -132,5 +132,6 @@ func (c *credit) Reason() string {
 	if !c.offered {
 		return "nothing advertised; " + c.queueWindow.Reason()
 	}
-	return fmt.Sprintf("%.4g batches advertised, at most twice its own %.4g; %s", c.advertised(), c.queueWindow.Limit(), c.queueWindow.Reason())
+	return fmt.Sprintf("%.4g batches advertised, at most twice its own %.4g; %s",
+		c.advertised(), c.queueWindow.Limit(), c.queueWindow.Reason())
 }

@@ -3,7 +3,6 @@
 package window
 
 import (
-	"fmt"
 	"math"
 	"time"
 )
@@ -55,12 +54,12 @@ func (d *delay) Limit() float64 {
 	}
 	return d.w
 }
-func (d *delay) Batches() bool          { return false }
-func (d *delay) Epoch() uint32          { return d.base.epoch }
-func (d *delay) Probing() bool          { return d.base.probing }
-func (d *delay) Base() time.Duration    { return seconds(d.base.value) }
-func (d *delay) EndProbe(time.Duration) { d.base.end(); d.nextRound() }
-func (d *delay) Discard()               { d.nextRound() }
+func (d *delay) Batches() bool             { return false }
+func (d *delay) Epoch() uint32             { return d.base.epoch }
+func (d *delay) Probing() bool             { return d.base.probing }
+func (d *delay) Base() time.Duration       { return seconds(d.base.value) }
+func (d *delay) EndProbe(time.Duration)    { d.base.end(); d.nextRound() }
+func (d *delay) Discard(now time.Duration) { d.nextRound(); d.since = now }
 
 // ProbeWithin wants no probe in the start-up, which it would disturb.
 func (d *delay) ProbeWithin() time.Duration {
@@ -111,7 +110,7 @@ func (d *delay) sample(s *Sample) bool {
 		}
 		return false
 	}
-	if s.Now-s.RoundTrip < d.since {
+	if d.since > 0 && s.Now-s.RoundTrip < d.since {
 		return false // it was sent into the window as it was before
 	}
 	d.round.add(s)
@@ -235,7 +234,7 @@ func (d *delay) Reset(time.Duration) {
 
 func (d *delay) Reason() string {
 	if d.base.probing {
-		return fmt.Sprintf("narrowed to %g to measure the drained round trip, %d of %d samples", d.base.narrow, d.base.probed, d.base.wanted())
+		return d.base.reason()
 	}
 	if d.start && d.verdict.cause == roundEnded {
 		return d.verdict.reason() + "; start-up: doubles each round trip"

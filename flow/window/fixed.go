@@ -48,6 +48,5 @@ func (f *fixed) OnNack(time.Duration, float64)    { f.state = Busy }
 func (f *fixed) OnUndo(time.Duration)             { f.state = Normal }
 func (f *fixed) Reset(time.Duration)              { f.state = Unknown }
 func (f *fixed) State() State                     { return f.state }
-func (f *fixed) Discard()                         {}
 func (f *fixed) Epoch() uint32                    { return 0 }
 func (f *fixed) Reason() string                   { return fmt.Sprintf("the window is fixed at %g batches", f.size) }

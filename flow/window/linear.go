@@ -75,7 +75,8 @@ type linear struct {
 	base    base
 	state   State
 	verdict verdict
-	lost    int // steps taken for timeouts that a late ack may still give back
+	since   time.Duration // what was sent before tells nothing
+	lost    int           // steps taken for timeouts that a late ack may still give back
 }
 
 func (l *linear) Limit() float64 {
@@ -89,7 +90,7 @@ func (l *linear) Epoch() uint32              { return l.base.epoch }
 func (l *linear) Probing() bool              { return l.base.probing }
 func (l *linear) Base() time.Duration        { return seconds(l.base.value) }
 func (l *linear) EndProbe(now time.Duration) { l.base.end(); l.round.begin() }
-func (l *linear) Discard()                   { l.round.begin() }
+func (l *linear) Discard(now time.Duration)  { l.round.begin(); l.since = now }
 
 func (l *linear) State() State {
 	if l.base.probing {
@@ -109,6 +110,9 @@ func (l *linear) OnSample(s Sample) {
 			}
 			return
 		}
+	}
+	if l.since > 0 && s.Now-s.RoundTrip < l.since {
+		return
 	}
 	l.round.add(&s)
 	if l.cfg.Step == PerRound && float64(l.round.n) < l.w {
@@ -204,7 +208,7 @@ func (l *linear) BeginProbe(time.Duration) {
 
 func (l *linear) Reason() string {
 	if l.base.probing {
-		return fmt.Sprintf("narrowed to %g to measure the drained round trip, %d of %d samples", l.base.narrow, l.base.probed, l.base.wanted())
+		return l.base.reason()
 	}
 	return l.verdict.reason()
 }

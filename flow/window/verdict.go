@@ -32,7 +32,9 @@ func (v *verdict) reason() string {
 			return fmt.Sprintf("mean round trip %v against a threshold of %v: window %.4g to %.4g%s",
 				seconds(v.mean), seconds(v.base), v.before, v.after, v.unused())
 		}
-		return fmt.Sprintf("about %.1f batches queued (grows below %.1f, shrinks above %.1f; mean round trip %v, drained %v): window %.4g to %.4g%s",
+		const text = "about %.1f batches queued (grows below %.1f, shrinks above %.1f; " +
+			"mean round trip %v, drained %v): window %.4g to %.4g%s"
+		return fmt.Sprintf(text,
 			v.queue, v.low, v.high, seconds(v.mean), seconds(v.base), v.before, v.after, v.unused())
 	case timedOut:
 		return fmt.Sprintf("a batch was overdue: window %.4g to %.4g", v.before, v.after)
@@ -51,4 +53,9 @@ func (v *verdict) unused() string {
 		return ""
 	}
 	return ", not used to its limit"
+}
+
+// reason of a probe under way.
+func (b *base) reason() string {
+	return fmt.Sprintf("narrowed to %g to measure the drained round trip, %d of %d samples", b.narrow, b.probed, b.wanted())
 }

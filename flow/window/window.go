@@ -101,8 +101,14 @@ type Window interface {
 	Reset(now time.Duration)                   // the worker restarted or its breaker closed: start over at the floor
 	State() State
 	Reason() string // the figures of the last verdict, in words
-	Discard()       // the round under way tells nothing: this process, not the worker, was held up
 	Epoch() uint32  // changes when samples sent before must not be judged by the state after
+}
+
+// Discarder is a Window that can be told that the round under way tells nothing: this process, not its worker, was held
+// up, and every round trip is longer by that.
+type Discarder interface {
+	Window
+	Discard(now time.Duration)
 }
 
 // Prober is a Window that now and then measures its worker's round trip with the worker's queue drained. The
