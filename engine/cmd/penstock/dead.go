@@ -67,15 +67,18 @@ mended, replay delivers it again, through the route from which it came.`,
 		Example: "  penstock dead list penstock.yaml",
 	})
 	cmd.AddCommand(
-		p.deadSub("list CONFIG", "Print the dead letters of a config, and how many there are of each reason", `List prints a line for each letter that was not replayed, newest last, and then how
+		p.deadSub("list CONFIG", "Print the dead letters of a config, and how many there are of each reason",
+			`List prints a line for each letter that was not replayed, newest last, and then how
 many there are of each reason. It only reads, also while a run is under way.
 
 With --json it prints one object a letter, then one with "ok".`, p.deadList),
-		p.deadSub("show CONFIG ID...", "Print dead letters whole, with their records", `Show prints letters with all that is known of them, and the record. Control bytes are
+		p.deadSub("show CONFIG ID...", "Print dead letters whole, with their records",
+			`Show prints letters with all that is known of them, and the record. Control bytes are
 escaped, so that a record cannot steer the terminal. Without an ID: all of them.
 
 With --json it prints one object a letter, with the record, then one with "ok".`, p.deadShow),
-		p.deadSub("replay CONFIG", "Deliver dead letters again", `Replay delivers the letters once more, through the processors and the sink of the
+		p.deadSub("replay CONFIG", "Deliver dead letters again",
+			`Replay delivers the letters once more, through the processors and the sink of the
 route from which they came. Each is delivered once: the route's checkpoint notes which
 are settled, so a second replay sends none, and one that was killed goes on where it
 was, repeating at most the route's checkpoint.replay. What is refused again becomes a
@@ -159,7 +162,8 @@ func (f *deadFlags) routes(c *config.File) (out []deadRoute, err error) {
 }
 
 // eachLetter calls take with the letters that are meant, and returns how many of them there are.
-func (p *program) eachLetter(path string, f *deadFlags, ids []string, take func(letterResult, *deadletter.Entry) error) (deadResult, error) {
+func (p *program) eachLetter(path string, f *deadFlags, ids []string, take func(letterResult, *deadletter.Entry) error) (deadResult,
+	error) {
 	out := deadResult{}
 	c, err := config.Load(path, config.LoadOptions{Components: p.components})
 	if err != nil {
@@ -276,7 +280,8 @@ func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) erro
 		if reasons[l.Reason]++; reasons[l.Reason] == 1 {
 			order = append(order, l.Reason)
 		}
-		_, err := fmt.Fprintf(w, "%s  %s/%s  %s  %s\n", l.Time.Format(time.RFC3339), l.Pipeline, l.Route, escaped(l.ID), escaped(shortReason(l.Reason)))
+		_, err := fmt.Fprintf(w, "%s  %s/%s  %s  %s\n", l.Time.Format(time.RFC3339), l.Pipeline, l.Route, escaped(l.ID),
+			escaped(shortReason(l.Reason)))
 		return err
 	})
 	if err != nil {
@@ -344,8 +349,8 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 	return err
 }
 
-// escaped writes what data holds so that no terminal obeys it: control bytes, invisible and direction-changing characters and bytes
-// that are no UTF-8 as Go escapes them, and a backslash as two.
+// escaped writes what data holds so that no terminal obeys it: control bytes, invisible and
+// direction-changing characters and bytes that are no UTF-8 as Go escapes them, and a backslash as two.
 func escaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {

@@ -78,8 +78,8 @@ func (o *Options) proxy() (func(*nethttp.Request) (*url.URL, error), error) {
 // maxToken bounds a token's file.
 const maxToken = 64 << 10
 
-// token is what stands in Authorization. One that comes from a file is read again when the receiver refuses it. It is safe
-// for concurrent use.
+// token is what stands in Authorization. One that comes from a file is read again when the receiver refuses
+// it. It is safe for concurrent use.
 type token struct {
 	file string // "": it never changes
 

@@ -147,7 +147,8 @@ func TestReady(t *testing.T) {
 		if code != want || text != body {
 			t.Errorf("%s: %d %q, want %d %q", c.name, code, text, want, body)
 		}
-		if _, text := get(handler(t, Options{Status: status, Token: "x"}), "http://127.0.0.1/readyz", nil); strings.Contains(text, "access") {
+		if _, text := get(handler(t, Options{Status: status, Token: "x"}), "http://127.0.0.1/readyz", nil); strings.Contains(text,
+			"access") {
 			t.Errorf("%s: said to who has no token: %q", c.name, text)
 		}
 	}
@@ -159,7 +160,8 @@ func TestStatusForm(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &back); err != nil || back.Routes[0].Workers[0].State != "SLOW" || !back.Ready {
 		t.Errorf("%v: %s", err, text)
 	}
-	for _, name := range []string{`"problems":[]`, `"routes":[{"pipeline":"access"`, `"watermark_age_seconds"`, `"round_trip_seconds":0.25`} {
+	for _, name := range []string{`"problems":[]`, `"routes":[{"pipeline":"access"`, `"watermark_age_seconds"`,
+		`"round_trip_seconds":0.25`} {
 		if !strings.Contains(text, name) {
 			t.Errorf("no %s in %s", name, text)
 		}

@@ -117,8 +117,9 @@ func scrape(t *testing.T, url string) func(name string) float64 {
 	}
 }
 
-// TestStatusOfAProcess: a running process tells metrics that add up, whether it is ready, and what each worker does; a wrong token
-// makes it not ready, settles nothing, and it heals when the receiver takes the token again.
+// TestStatusOfAProcess: a running process tells metrics that add up, whether it is ready, and what each
+// worker does; a wrong token makes it not ready, settles nothing, and it heals when the receiver takes the
+// token again.
 func TestStatusOfAProcess(t *testing.T) {
 	var refuse atomic.Bool
 	var held atomic.Int64
@@ -160,7 +161,8 @@ pipelines:
 	refuse.Store(true)
 	write(t, filepath.Join(dir, "spool", "b.log"), strings.Repeat("another line\n", 100))
 	text := until(t, base+"/readyz", func(status int, _ string) bool { return status == 503 })
-	if !strings.Contains(text, "/a is misconfigured: ") && !strings.Contains(text, "/b is misconfigured: ") || !strings.Contains(text, "401") {
+	if !strings.Contains(text, "/a is misconfigured: ") && !strings.Contains(text, "/b is misconfigured: ") || !strings.Contains(text,
+		"401") {
 		t.Errorf("not ready because: %s", text)
 	}
 	out, err := exec.Command(programOf(t), "status", "--json", config).Output()

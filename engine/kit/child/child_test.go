@@ -105,7 +105,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestGroupDies: a hanging child is killed with what it has started, and Run returns soon, whoever still holds its pipes.
+// TestGroupDies: a hanging child is killed with what it has started, and Run returns soon, whoever still
+// holds its pipes.
 func TestGroupDies(t *testing.T) {
 	enough := errors.New("enough")
 	for name, script := range map[string]string{
