@@ -229,8 +229,8 @@ func (d *play) picture(r *pipeline.RouteSnapshot) []string {
 
 func (d *play) result(err error) demoResult {
 	r := d.engine.Snapshot().Routes[0]
-	out := demoResult{OK: err == nil, Seconds: time.Since(d.began).Round(time.Millisecond).Seconds(), Records: demoRecords,
-		Bound: r.ReplayBound}
+	out := demoResult{OK: err == nil, Records: demoRecords, Bound: r.ReplayBound}
+	out.Seconds = time.Since(d.began).Round(time.Millisecond).Seconds()
 	out.routeResult = result(d.engine.Snapshot(), 0, nil).Pipelines[0]
 	out.Lost, out.Repeated = d.tally.Count()
 	if err != nil {
@@ -246,6 +246,8 @@ func (d *play) result(err error) demoResult {
 
 func (d *play) end() string {
 	out := d.result(nil)
-	return fmt.Sprintf("\nlost %s, repeated %s of %s records, counted at the receivers\n(%.0f s, one of them slow, one dead for 5 s)\n",
-		thousands(int64(out.Lost)), thousands(int64(out.Repeated)), thousands(demoRecords), out.Seconds)
+	const form = "\nlost %s, repeated %s of %s records, counted at the receivers\n" +
+		"(%.0f s, one of them slow, one dead for 5 s)\n"
+	return fmt.Sprintf(form, thousands(int64(out.Lost)), thousands(int64(out.Repeated)),
+		thousands(demoRecords), out.Seconds)
 }

@@ -30,9 +30,9 @@ type bulkItem struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// bulkFates reads what became of each of n records. created: the documents have their records' ids and none
-// was overwritten, so that a conflict is a repetition. No fates and no error: all of them were taken. An
-// error: the answer says nothing that can be believed, and everything is sent again.
+// bulkFates reads what became of each of n records. created: the documents have their records' ids and none was overwritten, so
+// that a conflict is a repetition. No fates and no error: all of them were taken. An error: the answer says nothing that can be
+// believed, and everything is sent again.
 func bulkFates(text []byte, n int, created bool) ([]fate, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {

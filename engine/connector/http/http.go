@@ -2,10 +2,10 @@
 // JSON lines, arrays or plain records, and to stores with a form of their own (Elasticsearch, Loki,
 // ClickHouse).
 //
-// A batch is one request; what its answer means is decided in outcome.go, and for each record of a bulk in
-// bulk.go. With idempotency_key every request names its batch, the same after a crash, so that a receiver can
-// tell a repetition. The sink owns its connections. It follows no redirect, decides nothing about when to try
-// again (flow does), and shows no password and no query of an endpoint to anybody.
+// A batch is one request; what its answer means is decided in outcome.go, and for each record of a bulk in bulk.go. With
+// idempotency_key every request names its batch, the same after a crash, so that a receiver can tell a repetition. The sink owns
+// its connections. It follows no redirect, decides nothing about when to try again (flow does), and shows no password and no query
+// of an endpoint to anybody.
 package http
 
 import (

@@ -53,8 +53,7 @@ var exceptions = map[int]control.Outcome{
 	117: control.Rejected, 131: control.Rejected, 321: control.Rejected, 349: control.Rejected, // incorrect data, too large, null
 	469: control.Rejected, 691: control.Rejected, // a constraint is violated, an unknown value of an enum
 	16: control.Misconfigured, 36: control.Misconfigured, 47: control.Misconfigured, 60: control.Misconfigured, // no such column, table
-	// syntax, database, setting
-	62: control.Misconfigured, 81: control.Misconfigured, 115: control.Misconfigured, 164: control.Misconfigured,
+	62: control.Misconfigured, 81: control.Misconfigured, 115: control.Misconfigured, 164: control.Misconfigured, // syntax, setting
 	192: control.Misconfigured, 193: control.Misconfigured, 194: control.Misconfigured, // user and password
 	497: control.Misconfigured, 516: control.Misconfigured, // no right, authentication failed
 	202: control.Throttled, 241: control.Throttled, 252: control.Throttled, 439: control.Throttled, // too many queries or parts, no memory

@@ -23,7 +23,7 @@ type ElasticsearchOptions struct {
 
 // LokiOptions are those of `body: loki`.
 type LokiOptions struct {
-	Labels      map[string]string `yaml:"labels" doc:"labels of every stream; {job: penstock} where neither these nor label_fields are given"`
+	Labels      map[string]string `yaml:"labels" doc:"labels of every stream; {job: penstock} where a record has none at all"`
 	LabelFields []string          `yaml:"label_fields" doc:"fields that become labels too: few, of few values"`
 	Timestamp   string            `yaml:"timestamp" doc:"field that holds the record's time; without it, when it was sent first"`
 	Line        string            `yaml:"line" enum:"auto,json,raw" doc:"auto: parsed records as JSON, others as they were read"`

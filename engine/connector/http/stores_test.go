@@ -75,8 +75,9 @@ func TestStoreForms(t *testing.T) {
 	}{
 		{"json_array", "[" + strings.Join(records, ",\n") + "]\n", "/", "", func(o *http.Options) { o.Body = http.JSONArray }},
 		{
-			"elasticsearch", `{"create":{"_index":"logs","_id":"p@6"}}` + "\n" + records[0] + "\n" + `{"create":{"_index":"logs","_id":"p@13"}}` +
-				"\n" + records[1] + "\n" + `{"create":{"_index":"logs","_id":"p@19"}}` + "\n" + records[2] + "\n",
+			"elasticsearch", `{"create":{"_index":"logs","_id":"p@6"}}` + "\n" + records[0] + "\n" +
+				`{"create":{"_index":"logs","_id":"p@13"}}` + "\n" +
+				records[1] + "\n" + `{"create":{"_index":"logs","_id":"p@19"}}` + "\n" + records[2] + "\n",
 			"/_bulk", "errors,items.*.status,items.*.error.type,items.*.error.reason",
 			func(o *http.Options) { o.Body, o.Elasticsearch.Index = http.ElasticsearchBulk, "logs" },
 		},
@@ -89,14 +90,13 @@ func TestStoreForms(t *testing.T) {
 			},
 		},
 		{
-			"loki", `{"streams":[{"stream":{"job":"x","host":"a\"b"},"values":[["1431857103000000000",` + fmt.Sprintf("%q",
-				records[0]) + `]]},` +
+			"loki", `{"streams":[{"stream":{"job":"x","host":"a\"b"},"values":[["1431857103000000000",` +
+				fmt.Sprintf("%q", records[0]) + `]]},` +
 				`{"stream":{"job":"x","host":"c"},"values":[["1431857104123000000",` + fmt.Sprintf("%q", records[1]) + `]]}]}`,
 			"/loki/api/v1/push", "",
 			func(o *http.Options) {
 				o.Body = http.Loki
-				o.Loki = http.LokiOptions{Labels: map[string]string{"job": "x"}, LabelFields: []string{"host"}, Timestamp: "at",
-					Line: "auto"}
+				o.Loki.Labels, o.Loki.LabelFields, o.Loki.Timestamp = map[string]string{"job": "x"}, []string{"host"}, "at"
 			},
 		},
 		{

@@ -127,23 +127,7 @@ pipelines:
 	if last.Letters != bad || last.Replayed != bad {
 		t.Errorf("the last replay: %+v", last)
 	}
-	repeated := 0
-	for i := range records {
-		kind := "good"
-		if i%every == 0 {
-			kind = "bad"
-		}
-		line := fmt.Sprintf("%s record %d", kind, i)
-		n := server.taken[line]
-		if n == 0 {
-			t.Fatalf("%q was lost", line)
-		}
-		repeated += (n - 1) * (len(line) + 1)
-	}
-	if bound := killed * 2048; repeated > bound {
-		t.Errorf("%d kills repeated %d bytes, more than %d", killed, repeated, bound)
-	}
-	t.Logf("%d kills, %d bytes repeated", killed, repeated)
+	server.exact(t, records, every, killed*2048)
 	before := server.since
 	if _, last := deadLetters(t, "replay", "--json", config); last.Pipelines[0].ReadRecords != 0 || server.since != before {
 		t.Errorf("a second replay sent %d letters: %+v", server.since-before, last)
@@ -181,4 +165,26 @@ func killReplay(t *testing.T, server *pickyServer, config string, after int) int
 		return 1
 	}
 	return 0
+}
+
+// exact says that every record is there, and that no more bytes came again than the bound.
+func (s *pickyServer) exact(t *testing.T, records, every, bound int) {
+	t.Helper()
+	repeated := 0
+	for i := range records {
+		kind := "good"
+		if i%every == 0 {
+			kind = "bad"
+		}
+		line := fmt.Sprintf("%s record %d", kind, i)
+		n := s.taken[line]
+		if n == 0 {
+			t.Fatalf("%q was lost", line)
+		}
+		repeated += (n - 1) * (len(line) + 1)
+	}
+	if repeated > bound {
+		t.Errorf("%d bytes were repeated, more than %d", repeated, bound)
+	}
+	t.Logf("%d bytes repeated, at most %d", repeated, bound)
 }
