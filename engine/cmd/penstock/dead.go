@@ -281,7 +281,7 @@ func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) erro
 			order = append(order, l.Reason)
 		}
 		_, err := fmt.Fprintf(w, "%s  %s/%s  %s  %s\n",
-			l.Time.Format(time.RFC3339), l.Pipeline, l.Route, escaped(l.ID), escaped(short(l.Reason)))
+			l.Time.Format(time.RFC3339), l.Pipeline, l.Route, escaped(l.ID), escaped(shortReason(l.Reason)))
 		return err
 	})
 	if err != nil {
