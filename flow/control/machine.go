@@ -269,6 +269,9 @@ func (m *Machine) Room() bool {
 	if m.binds || m.keyed > 0 {
 		places = max(places, m.cfg.Ahead)
 	}
+	if m.global.active { // an item to probe with: where late acks have settled all, nothing else ends the backoff
+		places = max(places, 1)
+	}
 	return waiting < places && waiting+len(m.delayed.s) < places+m.cfg.Ahead
 }
 
