@@ -70,7 +70,7 @@ func (l *loop) ack() {
 
 // BenchmarkAck is what one delivered item costs: its answer, the offer of the next and its start.
 func BenchmarkAck(b *testing.B) {
-	for _, w := range []window.Algorithm{window.Linear{Max: 32}, window.Fixed{Size: 4}} {
+	for _, w := range []window.Algorithm{window.Linear{Max: 32}, window.Queue{Max: 32}, window.Credit{Max: 32}} {
 		for _, lanes := range []int{12, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/lanes=%d", w.Name(), lanes), func(b *testing.B) {
 				l := newLoop(b, lanes, w)
@@ -85,9 +85,11 @@ func BenchmarkAck(b *testing.B) {
 
 func TestAckAllocatesNothing(t *testing.T) {
 	for _, lanes := range []int{12, 1000} {
-		l := newLoop(t, lanes, window.Linear{Max: 32})
-		if n := testing.AllocsPerRun(3000, l.ack); n != 0 {
-			t.Errorf("an ack with %d lanes allocates %v times, want 0", lanes, n)
+		for _, w := range []window.Algorithm{window.Linear{Max: 32}, window.Queue{Max: 32}, window.AIMD{Max: 32}, window.Credit{Max: 32}} {
+			l := newLoop(t, lanes, w)
+			if n := testing.AllocsPerRun(3000, l.ack); n != 0 {
+				t.Errorf("%s: an ack with %d lanes allocates %v times, want 0", w.Name(), lanes, n)
+			}
 		}
 	}
 }

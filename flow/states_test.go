@@ -1,0 +1,375 @@
+package flow_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/dispatch"
+	"github.com/penstock-io/penstock/flow/ledger"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// The search visits every state that a machine and its ledger can come to with up to six batches, three workers and two
+// attempts of each that go wrong, whatever is answered in whatever order, with a checkpoint at any moment and one crash. A state
+// is reached by playing its events again, since a machine cannot be copied; states are told apart by what can be seen of them.
+const (
+	searchWorkers = 3
+	searchWrong   = 2 // attempts of a batch that may come back undelivered or overdue, in each life of the process
+)
+
+// move is one event of the world.
+type move struct {
+	kind byte   // 'a' ack, 'n' nack, 't' time passes until an attempt is overdue, 's' save, 'c' crash, 'w' wait
+	id   uint64 // attempt
+}
+
+// searchTry is an attempt that has not answered.
+type searchTry struct {
+	id      uint64
+	batch   int
+	lane    int32
+	expect  time.Duration
+	overdue bool
+}
+
+// searched is a machine with its ledger and the world around both.
+type searched struct {
+	batches int
+	m       *control.Machine
+	now     time.Duration
+	out     []control.Command
+	ledger  *ledger.Ledger
+	tries   []searchTry
+	bySeq   map[uint64]int
+	settled []bool // in this life of the process
+	wrong   []int
+	taken   []bool // some worker has it, also from before the crash
+	mark    ledger.Position
+	above   []ledger.Range
+	crashed bool
+	known   bool   // it is on a way that was gone before
+	broken  string // what was violated
+}
+
+// boot starts a process from the checkpoint.
+func (s *searched) boot() {
+	m, err := control.New(control.Config{
+		Window: window.Fixed{Size: 1}, Dispatch: dispatch.RoundRobin{}, Timeout: time.Second,
+		Retry: backoff.Fixed(10 * time.Millisecond), Breaker: control.Breaker{Failures: -1},
+	})
+	if err != nil {
+		panic(err)
+	}
+	l, err := ledger.New(s.mark, s.above)
+	if err != nil {
+		panic(err)
+	}
+	s.m, s.ledger, s.now, s.tries = m, l, 0, nil
+	s.bySeq, s.settled, s.wrong = map[uint64]int{}, make([]bool, s.batches), make([]int, s.batches)
+	for b := range s.batches {
+		s.settled[b] = s.saved(b)
+	}
+	for i := range searchWorkers {
+		s.step(control.Event{Kind: control.LaneUp, Lane: int32(i)})
+	}
+	for b := range s.batches {
+		if s.settled[b] {
+			continue
+		}
+		if err := l.Open(spanOf(b)); err != nil {
+			s.fail("batch %d cannot be opened: %v", b, err)
+			return
+		}
+		seq := uint64(b) + 1
+		s.bySeq[seq] = b
+		s.step(control.Event{Kind: control.Offer, Seq: seq, Cost: 1, Bytes: 10})
+	}
+}
+
+func spanOf(b int) ledger.Range {
+	return ledger.Range{From: ledger.Position{Num: int64(b)}, To: ledger.Position{Num: int64(b) + 1}}
+}
+
+// saved says whether the checkpoint covers batch b.
+func (s *searched) saved(b int) bool {
+	if s.mark.Num > int64(b) {
+		return true
+	}
+	for _, r := range s.above {
+		if r.From.Num <= int64(b) && int64(b) < r.To.Num {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *searched) fail(format string, args ...any) {
+	if s.broken == "" {
+		s.broken = fmt.Sprintf(format, args...)
+	}
+}
+
+func (s *searched) step(e control.Event) {
+	e.Now = s.now
+	s.out = s.m.Step(e, s.out[:0])
+	for _, c := range s.out {
+		b, known := s.bySeq[c.Seq]
+		switch c.Kind {
+		case control.Start:
+			s.started(c, b, known)
+		case control.Settle:
+			if !known || s.settled[b] {
+				s.fail("batch %d settles twice, or was never offered", b)
+				continue
+			}
+			s.settled[b] = true
+			if !s.taken[b] {
+				s.fail("batch %d settles and no worker has it", b)
+			}
+			if !s.ledger.Settle(spanOf(b)) {
+				s.fail("the ledger had batch %d as settled", b)
+			}
+		case control.Cancel: // its answer is still owed: it stays among the tries
+		default:
+			s.fail("command %d, and nothing was refused", c.Kind)
+		}
+	}
+	s.check()
+}
+
+func (s *searched) started(c control.Command, b int, known bool) {
+	if !known || s.settled[b] {
+		s.fail("batch %d starts after it has settled, or was never offered", b)
+	}
+	for _, x := range s.tries {
+		if x.lane == c.Lane && !x.overdue {
+			s.fail("two attempts in a window of one at worker %d", c.Lane)
+		}
+		if x.batch == b && (x.lane == c.Lane || !x.overdue) {
+			s.fail("batch %d starts at worker %d while an attempt runs at %d", b, c.Lane, x.lane)
+		}
+	}
+	s.tries = append(s.tries, searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect})
+}
+
+// check holds the ledger against what the workers have. On the way to a state it need not: that was done when the way was new.
+func (s *searched) check() {
+	if s.known {
+		return
+	}
+	mark, above := s.ledger.Mark()
+	for b := range s.batches {
+		covered := mark.Num > int64(b)
+		for _, r := range above {
+			covered = covered || r.From.Num <= int64(b) && int64(b) < r.To.Num
+		}
+		if covered != s.settled[b] {
+			s.fail("the ledger has batch %d settled: %v; it is: %v", b, covered, s.settled[b])
+		}
+		if covered && !s.taken[b] {
+			s.fail("batch %d is settled and no worker has it", b)
+		}
+	}
+}
+
+// moves that are possible now.
+func (s *searched) moves() []move {
+	var list []move
+	ripe := false
+	for _, x := range s.tries {
+		list = append(list, move{'a', x.id})
+		if s.wrong[x.batch] < searchWrong || x.overdue {
+			list = append(list, move{'n', x.id})
+		}
+		ripe = ripe || !x.overdue && s.wrong[x.batch] < searchWrong
+	}
+	if ripe {
+		list = append(list, move{kind: 't'})
+	}
+	if mark, above := s.ledger.Mark(); !s.crashed && (mark != s.mark || !slices.Equal(above, s.above)) {
+		list = append(list, move{kind: 's'})
+	}
+	if !s.crashed {
+		list = append(list, move{kind: 'c'})
+	}
+	if at, ok := s.m.Wake(); ok && !s.awaits() && at > s.now {
+		list = append(list, move{kind: 'w'})
+	}
+	return list
+}
+
+// awaits says whether an attempt runs that is not overdue.
+func (s *searched) awaits() bool {
+	return slices.ContainsFunc(s.tries, func(x searchTry) bool { return !x.overdue })
+}
+
+func (s *searched) do(v move) {
+	switch v.kind {
+	case 'a', 'n':
+		i := slices.IndexFunc(s.tries, func(x searchTry) bool { return x.id == v.id })
+		x := s.tries[i]
+		s.tries = slices.Delete(s.tries, i, i+1)
+		out := control.Retryable
+		if v.kind == 'a' {
+			out = control.Delivered
+			s.taken[x.batch] = true
+		} else if !x.overdue {
+			s.wrong[x.batch]++
+		}
+		s.step(control.Event{Kind: control.Answer, ID: x.id, Outcome: out})
+	case 't':
+		s.overdue()
+	case 's':
+		s.mark, s.above = s.ledger.Mark()
+	case 'c':
+		s.crashed = true
+		s.boot()
+	case 'w':
+		at, _ := s.m.Wake()
+		s.now = at
+		s.step(control.Event{Kind: control.Tick})
+	}
+}
+
+// overdue lets time pass until the next attempt is overdue.
+func (s *searched) overdue() {
+	next := time.Duration(1<<63 - 1)
+	for _, x := range s.tries {
+		if !x.overdue {
+			next = min(next, x.expect)
+		}
+	}
+	for {
+		at, ok := s.m.Wake()
+		if !ok || at > next {
+			s.fail("an attempt is due at %v, and the machine wants no Tick then", next)
+			return
+		}
+		s.now = max(s.now, at)
+		for i := range s.tries {
+			if x := &s.tries[i]; !x.overdue && x.expect <= s.now {
+				x.overdue = true
+				s.wrong[x.batch]++
+			}
+		}
+		s.step(control.Event{Kind: control.Tick})
+		if s.now >= next {
+			return
+		}
+	}
+}
+
+// key tells states apart.
+func (s *searched) key() string {
+	var k []byte
+	for b := range s.batches {
+		flags := byte(s.wrong[b] << 2)
+		if s.settled[b] {
+			flags |= 1
+		}
+		if s.taken[b] {
+			flags |= 2
+		}
+		k = append(k, flags)
+	}
+	tries := slices.Clone(s.tries)
+	slices.SortFunc(tries, func(x, y searchTry) int {
+		return (x.batch*searchWorkers + int(x.lane)) - (y.batch*searchWorkers + int(y.lane))
+	})
+	for _, x := range tries {
+		f := byte(x.batch<<3) | byte(x.lane<<1)
+		if x.overdue {
+			f |= 1
+		}
+		k = append(k, f)
+	}
+	k = append(k, 0xff)
+	if s.crashed {
+		k = append(k, 1)
+	}
+	k = binary.AppendVarint(k, s.mark.Num)
+	for _, r := range s.above {
+		k = binary.AppendVarint(k, r.From.Num)
+		k = binary.AppendVarint(k, r.To.Num)
+	}
+	return string(k)
+}
+
+func replay(batches int, path []move) *searched {
+	s := &searched{batches: batches, taken: make([]bool, batches), known: len(path) > 0}
+	s.boot()
+	for i, v := range path {
+		s.known = i < len(path)-1
+		s.do(v)
+	}
+	return s
+}
+
+// leastStates is what the search must visit to count.
+const leastStates = 100_000
+
+func TestEveryState(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a search of 100,000 states is not short")
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // each state is a machine made anew
+	var mu sync.Mutex
+	total, ended := 0, 0
+	t.Run("batches", func(t *testing.T) {
+		for batches, most := range []int{1: 100, 2: 5_000, 3: 40_000, 4: 30_000, 5: 20_000, 6: 15_000} {
+			if most == 0 {
+				continue
+			}
+			t.Run(strconv.Itoa(batches), func(t *testing.T) {
+				t.Parallel()
+				states, ends := search(t, batches, most)
+				mu.Lock()
+				defer mu.Unlock()
+				total, ended = total+states, ended+ends
+			})
+		}
+	})
+	t.Logf("%d states visited, in %d of them everything was settled, 0 violations", total, ended)
+	if total < leastStates {
+		t.Errorf("%d states visited, want at least %d", total, leastStates)
+	}
+}
+
+// search visits the states with so many batches, and no more than most of them.
+func search(t *testing.T, batches, most int) (states, ended int) {
+	seen := map[string]bool{}
+	stack := [][]move{nil}
+	for len(stack) > 0 && len(seen) < most {
+		path := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		s := replay(batches, path)
+		if s.broken != "" {
+			t.Fatalf("%d batches, after %c: %s", batches, path, s.broken)
+		}
+		k := s.key()
+		if seen[k] {
+			continue
+		}
+		seen[k] = true
+		list := s.moves()
+		if len(s.tries) == 0 && !slices.ContainsFunc(list, func(v move) bool { return v.kind == 'w' }) {
+			ended++
+			if !s.m.Idle() || slices.Contains(s.settled, false) {
+				t.Fatalf("%d batches, after %c: nothing is under way and settled are %v", batches, path, s.settled)
+			}
+		}
+		for _, v := range list {
+			stack = append(stack, append(slices.Clone(path), v))
+		}
+	}
+	t.Logf("%d batches: %d states", batches, len(seen))
+	return len(seen), ended
+}

@@ -1,0 +1,123 @@
+package window
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestScaleOfTime: a world in which everything takes k times as long has the same windows. Powers of two keep the
+// arithmetic exact.
+func TestScaleOfTime(t *testing.T) {
+	for _, a := range []Algorithm{Linear{}, Queue{}, AIMD{}, Rate{}} {
+		var want []float64
+		for _, k := range []time.Duration{1, 2, 8} {
+			rnd := rand.New(rand.NewPCG(7, 7))
+			w := a.New()
+			var got []float64
+			now := time.Duration(0)
+			for i := range 4000 {
+				n := w.Limit()
+				rtt := time.Duration((10 + 5*n*rnd.ExpFloat64()/2) * float64(time.Millisecond)).Round(time.Microsecond)
+				now += 2 * time.Millisecond
+				w.OnSample(Sample{
+					Now: now * k, RoundTrip: rtt * k, Cost: 1, InFlightAtSend: n, Limited: true, Epoch: w.Epoch(),
+				})
+				if i%701 == 700 {
+					w.OnTimeout(now*k, 1)
+				}
+				got = append(got, w.Limit())
+			}
+			if want == nil {
+				want = got
+			}
+			for i := range got {
+				if d := got[i] - want[i]; d > 1e-6 || d < -1e-6 {
+					t.Fatalf("%s, time times %d: window %v after sample %d, want %v", a.Name(), k, got[i], i, want[i])
+				}
+			}
+		}
+		if low, high := extremes(want); low == high {
+			t.Errorf("%s: the window never moved", a.Name())
+		}
+	}
+}
+
+func extremes(v []float64) (low, high float64) {
+	low, high = v[0], v[0]
+	for _, x := range v {
+		low, high = min(low, x), max(high, x)
+	}
+	return low, high
+}
+
+// TestCreditCounts: what is granted is absolute, answers may be lost, and a liar is held to twice what its round trips bear out.
+func TestCreditCounts(t *testing.T) {
+	w := Credit{}.New().(*credit)
+	now := time.Duration(0)
+	answer := func(credit, taken uint64) {
+		now += 10 * ms
+		w.OnSample(Sample{
+			Now: now, RoundTrip: 20 * ms, Cost: 1, Mean: 1, InFlightAtSend: w.Limit(), Limited: true, Epoch: w.Epoch(),
+			Advert: Advert{Valid: true, Credit: credit, Taken: taken},
+		})
+	}
+	for i := uint64(1); i <= 100; i++ {
+		answer(i+3, i)
+	}
+	if w.Limit() != 3 || w.Binding() != "credit" {
+		t.Errorf("a grant of 3 more gives a window of %v, and %q binds", w.Limit(), w.Binding())
+	}
+	for i := uint64(111); i <= 200; i++ { // ten answers were lost
+		answer(i+3, i)
+	}
+	if w.Limit() != 3 {
+		t.Errorf("after lost answers the window is %v, want 3", w.Limit())
+	}
+	answer(1_000_000, 201)
+	if own := w.queueWindow.Limit(); w.Limit() > 2*max(own, 2) || w.Binding() != "window" {
+		t.Errorf("a grant of a million gives a window of %v beside its own of %v; %q binds", w.Limit(), own, w.Binding())
+	}
+	answer(0, 202)
+	if w.Limit() != 1 {
+		t.Errorf("a grant of nothing gives a window of %v, want one at a time", w.Limit())
+	}
+	if ends := w.LeaseEnds(); ends != now+Lease {
+		t.Errorf("the lease ends at %v, want %v", ends, now+Lease)
+	}
+	w.Reset(now)
+	if w.Limit() != 1 || w.LeaseEnds() != 0 {
+		t.Errorf("after a restart the window is %v, the lease ends at %v", w.Limit(), w.LeaseEnds())
+	}
+}
+
+func TestPoolSharesEvenly(t *testing.T) {
+	var p Pool
+	now := time.Duration(0)
+	var last [3]Advert
+	for i := range 3000 {
+		now += 5 * ms
+		s := i % 3
+		last[s] = p.Done(now, uint64(s), 2, 8, 10*ms) // four batches wait: neither too few nor too many
+	}
+	for s, ad := range last {
+		if !ad.Valid || ad.Taken != 2000 || ad.Credit-ad.Taken != last[0].Credit-last[0].Taken {
+			t.Errorf("sender %d: %+v; want 2000 taken and the same share as %+v", s, ad, last[0])
+		}
+	}
+	grown := p.Size()
+	for range 3000 {
+		now += 5 * ms
+		p.Done(now, 0, 2, 0, 10*ms) // nothing waits
+	}
+	if p.Size() <= grown {
+		t.Errorf("the pool is %v batches after nothing waited, %v before", p.Size(), grown)
+	}
+	for range 3000 {
+		now += 5 * ms
+		p.Done(now, 0, 2, 100, 10*ms)
+	}
+	if p.Size() != 1 {
+		t.Errorf("the pool is %v batches while fifty wait, want 1", p.Size())
+	}
+}
