@@ -183,21 +183,3 @@ func TestLateAckHastensTheProbe(t *testing.T) {
 	}
 	w.drain()
 }
-
-// TestLateAcksEndTheGlobalBackoff: everything times out, then every answer comes late and settles all.
-// Nothing waits that could be a probe, and still the machine must ask for the item that ends the backoff.
-func TestLateAcksEndTheGlobalBackoff(t *testing.T) {
-	w := newLanes(t, control.Config{Timeout: time.Second}, 4, 4)
-	w.fill()
-	w.pass(5 * time.Second)
-	for len(w.tries) > 0 {
-		w.answer(w.running()[0], control.Delivered, 0)
-	}
-	if !w.m.Room() {
-		if at, ok := w.m.Wake(); !ok || at < w.now {
-			t.Fatalf("no room, and nothing will ever make any: %+v", w.m.Status())
-		}
-	}
-	w.fill()
-	w.drain()
-}

@@ -195,3 +195,26 @@ func TestFind(t *testing.T) {
 		t.Errorf("Find(fixed:10+hash) = %+v", s)
 	}
 }
+
+// TestLateAcksEndTheGlobalBackoff: windows far too wide for the one server behind all workers make everything
+// late; once late acks have settled all, nothing waits that could be the probe, and the machine must ask for
+// one.
+func TestLateAcksEndTheGlobalBackoff(t *testing.T) {
+	const shared = `
+name: too-wide
+duration: 60s
+warmup: 20s
+workers:
+  - { count: 12, rate: 50 }
+service: exponential
+network: { rtt: 10ms }
+shared: { rate: 200, slots: 1 }
+load: saturated
+timeout: auto
+`
+	for seed := range uint64(5) {
+		if f := run(t, parse(t, shared), "fixed:32", seed+1); f[flow.Goodput] < 0.9 {
+			t.Errorf("seed %d: goodput is %.3f: the sender stood still", seed+1, f[flow.Goodput])
+		}
+	}
+}
