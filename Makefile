@@ -3,6 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 MODULES := . engine
 BIN := bin/penstock
+BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .PHONY: help
@@ -59,6 +60,12 @@ workers-short: ## The same, shortened.
 .PHONY: bench
 bench: build ## Speed as ratios against the physical limits, 7 interleaved pairs each.
 	cd bench && GOWORK=off go run . -penstock ../$(BIN)
+
+.PHONY: bench-backoff
+bench-backoff: ## backoff and retry against five other libraries in one run: ratios, then benchstat (ROUNDS=10).
+	@mkdir -p bench/out
+	cd bench/backoff && GOWORK=off go run . -rounds $${ROUNDS:-10} -out ../out/backoff.txt
+	go run $(BENCHSTAT) -col /lib bench/out/backoff.txt
 
 .PHONY: bench-herd
 bench-herd: ## 10,000 supervised children crash together: how they come back, beside suture.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // Batch is records that travel and settle together. It has one owner while it is filled and processed; from
@@ -16,8 +17,9 @@ type Batch struct {
 	Added   int      // bytes in Data that the source does not have: line ends that the Reader added; set by it
 	Names   []string // of fields
 	Fields  []Field
-	Records []Record // empty until Split
-	Payload []byte   // what the sink's Encoder made; nil in a piece
+	Records []Record  // empty until Split
+	Payload []byte    // what the sink's Encoder made; nil in a piece
+	Time    time.Time // when it was read; set by the engine before the processors
 
 	limits  Limits
 	pool    *Pool

@@ -47,12 +47,21 @@ type Component struct {
 
 // OptionError says which option is wrong, so that the config's reader can show the place.
 type OptionError struct {
-	Key string // as written in the config, with dots for nesting: "rotate.bytes"
+	Key string // as written in the config, with dots for nesting: "rotate.bytes"; "" for options that are one text
 	Err error
+	At  int // characters into the option's text where it is wrong; 0 means its start
+	// Word, when set, is a name that does not exist, and Known those that do: the nearest is shown beside the error.
+	Word  string
+	Known []string
 }
 
-// Error gives the key and what is wrong with it.
-func (e *OptionError) Error() string { return fmt.Sprintf("%s: %v", e.Key, e.Err) }
+// Error gives the key, if there is one, and what is wrong with it.
+func (e *OptionError) Error() string {
+	if e.Key == "" {
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("%s: %v", e.Key, e.Err)
+}
 
 // Unwrap returns what is wrong.
 func (e *OptionError) Unwrap() error { return e.Err }

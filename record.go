@@ -39,9 +39,10 @@ const (
 // Record is a view of one record of a batch: offsets, never bytes. 72 bytes.
 type Record struct {
 	Off, Len         uint32   // the text in Batch.Data, without its line end
-	Field, NumFields uint32   // Batch.Fields[Field : Field+NumFields]; none: the record was not parsed
+	Field, NumFields uint32   // Batch.Fields[Field : Field+NumFields]
 	Span, Sub        uint32   // Batch.Spans[Span]; the nth record made from the same origin, from 0
 	State            State    //
+	Parsed           bool     // it was given fields, be it none; else it has one, message, which is its text; see [Batch.SetFields]
 	Origin           Position // of the source record it comes from; with Span and Sub the record's id, whatever it became
 }
 
@@ -54,7 +55,7 @@ const (
 	Number             // the digits as they were written; parsed only when asked
 	Bool               // true or false
 	Null               // no value; Len is 0
-	JSON               // an array or object as it was written
+	JSON               // an array or object as it was written; or a string, quotes included, that no UTF-8 text can be (a lone surrogate)
 )
 
 // Field is one named value of a record: its text stays as it was written. 16 bytes.

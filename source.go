@@ -56,6 +56,13 @@ type Reader interface {
 	Close() error
 }
 
+// Estimator is an optional part of a [Reader] that knows what is there: for progress and time left.
+type Estimator interface {
+	// Left is how many bytes are there now and were not read yet. It is called between two calls of Read, by the same goroutine,
+	// a few times a second.
+	Left() int64
+}
+
 // Finisher is an optional part of a Source.
 type Finisher interface {
 	// Finish is called when all routes have settled every record of the sealed partition p, its sinks have

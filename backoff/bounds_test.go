@@ -12,9 +12,9 @@ import (
 // of the draws piles up on the highest wait; and the jitter is not lost where the cap is reached. Seeds are fixed; a right
 // policy is refused by the comparison of means with a probability below 1e-7 in all.
 func TestBounds(t *testing.T) {
-	walks := 100_000
+	walks, all := 100_000, true
 	if testing.Short() || raceEnabled {
-		walks = 5_000
+		walks, all = 5_000, false
 	}
 	for _, c := range every() {
 		t.Run(c.name, func(t *testing.T) {
@@ -34,6 +34,9 @@ func TestBounds(t *testing.T) {
 					}
 					states[i] = next
 					d.add(float64(wait))
+				}
+				if !all && n > 20 && n < 69 && d.n > 0 { // Bounds of some policies is an integral, and slow under the race detector
+					continue
 				}
 				lowest, mean, highest := backoff.Bounds(c.p, n)
 				if d.n == 0 {

@@ -85,33 +85,43 @@ func (p *ladder) at(n uint32) (rung, bool) {
 	return p.rung(n)
 }
 
-// Next implements Policy. It is at and draw by hand: as calls they cost as much again.
+// Next implements Policy. It is at and draw by hand, with what is rare out of the way: as calls they cost as much again.
 func (l Ladder) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	if l.p == nil {
 		return 0, s.After(0), true
 	}
-	var r rung
-	if i := min(s.N, l.p.last); uint64(i) < uint64(len(l.p.rungs)) {
-		r = l.p.rungs[i]
-	} else if far, ok := l.p.rung(s.N); ok {
-		r = far
-	} else {
-		return 0, s, false
+	i := min(s.N, l.p.last)
+	if uint64(i) >= uint64(len(l.p.rungs)) {
+		return l.p.far(s, src)
 	}
-	if r.n > 1 {
-		var x uint64
-		if src != nil {
-			x = src.Uint64()
-		} else {
-			x = runtimeBits()
+	r := &l.p.rungs[i]
+	var hi, lo uint64
+	switch {
+	case r.n == 1:
+		return time.Duration(r.lo), s.After(time.Duration(r.lo)), true
+	case src == nil: // a branch of its own, so that src is not kept over the call
+		if hi, lo = bits.Mul64(runtimeBits(), r.n); lo < r.n {
+			hi = drawAgain(nil, r.n, hi, lo)
 		}
-		hi, lo := bits.Mul64(x, r.n)
-		if lo < r.n {
+	default:
+		if hi, lo = bits.Mul64(src.Uint64(), r.n); lo < r.n {
 			hi = drawAgain(src, r.n, hi, lo)
 		}
-		r.lo += hi
 	}
-	return time.Duration(r.lo), s.After(time.Duration(r.lo)), true
+	d := time.Duration(r.lo + hi)
+	return d, s.After(d), true
+}
+
+// far is Next beyond the steps that were computed in advance.
+//
+//go:noinline
+func (p *ladder) far(s State, src rand.Source) (time.Duration, State, bool) {
+	r, ok := p.rung(s.N)
+	if !ok {
+		return 0, s, false
+	}
+	d := time.Duration(r.lo + draw(src, r.n-1))
+	return d, s.After(d), true
 }
 
 // Bounds implements Bounder.

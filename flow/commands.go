@@ -90,6 +90,9 @@ func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 			return control.Retryable
 		}
 		piece.refusal = err
+		if n := i - len(s.Done) - len(s.Rest); n < len(s.Refusals) && s.Refusals[n] != nil {
+			piece.refusal = s.Refusals[n]
+		}
 		return control.Rejected
 	})
 }

@@ -32,6 +32,8 @@ type Split[T any] struct {
 	Rest    []Item[T] // stands in the item's place, in order, and is tried again
 	Refused []Item[T] // never: to Options.Bury, no further attempt
 	Err     error
+	// Refusals, where set, says for each of Refused why; the others have Err.
+	Refusals []error
 }
 
 // Error says that the worker is full, until when, and why.

@@ -77,8 +77,8 @@ func (e *Error) Error() string {
 			b.WriteByte('s')
 		}
 	}
-	if e.Elapsed > 0 {
-		b.WriteString(" in " + e.Elapsed.Round(time.Millisecond).String())
+	if d := e.Elapsed.Round(time.Millisecond); d > 0 {
+		b.WriteString(" in " + d.String())
 	}
 	if e.After > 0 {
 		b.WriteString(" (asked to wait " + e.After.String() + ")")

@@ -170,13 +170,22 @@ var standard Retrier
 // Do runs op until it returns nil, at most ten times by default, waiting in between. The error is an *Error that
 // tells why it stopped and keeps what op returned; errors.Is and errors.AsType look through it.
 func Do(ctx context.Context, op func(context.Context) error, opts ...Option) error {
-	// A known context and no options: the path of nearly every call, which has nothing to set up.
-	m := known(&ctx)
-	if m == nil || len(opts) > 0 || m.mortal && ctx.Err() != nil {
+	// A known context and no options: the path of nearly every call, which has nothing to set up. It is written so that
+	// the compiler keeps little over the calls: opts is dead from here on, and ctx is the mark's own.
+	if len(opts) > 0 {
 		return doSlowly(ctx, op, opts)
 	}
+	m := known(&ctx)
+	if m == nil {
+		return doSlowly(ctx, op, nil)
+	}
+	if m.mortal {
+		if m.Context.Err() != nil {
+			return doSlowly(m.Context, op, nil)
+		}
+	}
 	if err := op(m); err != nil {
-		return standard.again(ctx, op, m, err)
+		return standard.again(m.Context, op, m, err)
 	}
 	return nil
 }

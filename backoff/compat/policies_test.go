@@ -103,7 +103,10 @@ func ask(t *testing.T, name string, p backoff.Policy, compat bool, s backoff.Sta
 
 // TestBounds draws walks of 70 steps from ordinary settings: all within Bounds, with its mean.
 func TestBounds(t *testing.T) {
-	const walks = 3000
+	walks := 3000
+	if testing.Short() {
+		walks = 300
+	}
 	for name, p := range every(int64(100*time.Millisecond), int64(10*time.Second), 2, .2, 29, false) {
 		src := rand.NewPCG(3, 4)
 		states := make([]backoff.State, walks)
@@ -121,7 +124,7 @@ func TestBounds(t *testing.T) {
 				sum, squares, count = sum+float64(d), squares+float64(d)*float64(d), count+1
 			}
 			// The doc comments of these three say what their mean leaves out.
-			if count < walks || name == "jodis" || name == "k8s/flow" || name == "polly" {
+			if int(count) < walks || name == "jodis" || name == "k8s/flow" || name == "polly" {
 				continue
 			}
 			sd := math.Sqrt(max(squares/count-sum/count*sum/count, 0))

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
@@ -51,6 +52,9 @@ func newRoute(p *pipe, c config.Route, o Options) (*route, error) {
 		key: p.name + "/" + c.Name, pipe: p, cfg: c, once: o.Once, stall: o.Stall, health: healthRunning,
 		refusers: make(map[*penstock.Batch]refuser), drained: make(chan struct{}), quarter: make(chan struct{}, 1),
 	}
+	if o.Manifest != nil {
+		r.manifest = o.Manifest.Route(p.name, c.Name)
+	}
 	log := o.Log.With("pipeline", p.name, "route", c.Name)
 	r.host = newHost(log, o.FS, r.key)
 	var err error
@@ -78,12 +82,15 @@ func newHost(log *slog.Logger, fs vfs.FS, prefix string) *host {
 
 // prepare gives the route its state: checkpoint, dead letters, memory.
 func (r *route) prepare(store *checkpoint.Store, fs vfs.FS, boot string) error {
-	r.failures = &failures{log: r.host.log, byLane: make(map[string]*failure)}
 	r.memory = newMemory(store, r.key, r.syncer != nil, boot)
 	if err := r.memory.forgetOtherBoots(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
+	r.mu.Lock() // a snapshot may be taken meanwhile
+	r.failures = &failures{log: r.host.log, byLane: make(map[string]*failure)}
 	r.books = newBooks(r.markOf)
+	r.started = time.Now()
+	r.mu.Unlock()
 	share := int64(r.cfg.Batch.Bytes)
 	if r.encoder != nil {
 		share *= 2

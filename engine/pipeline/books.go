@@ -4,6 +4,7 @@ package pipeline
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/flow/ledger"
@@ -16,6 +17,9 @@ type books struct {
 	resume func(id string) (penstock.Mark, bool) // what was settled before this run
 	dirty  []*partition                          // settled since the last take, in the order of their first settle
 	places map[string]string                     // by lane, since the last take
+
+	now     time.Duration // since the route started; the owner sets it before open and settle
+	pending map[*partition]struct{}
 
 	counts       counts
 	unsavedBytes int64 // settled and not yet taken
@@ -41,6 +45,7 @@ type partition struct {
 	sealedAt penstock.Position
 	finished bool // the source was told
 	dirty    bool
+	stood    time.Duration // since when, while it is pending: its watermark moved, or what is above it was read
 }
 
 // saving is what one checkpoint entry holds.
@@ -52,7 +57,7 @@ type saving struct {
 }
 
 func newBooks(resume func(string) (penstock.Mark, bool)) *books {
-	return &books{parts: make(map[string]*partition), places: make(map[string]string), resume: resume}
+	return &books{parts: make(map[string]*partition), places: make(map[string]string), pending: make(map[*partition]struct{}), resume: resume}
 }
 
 // open takes what a reader has put into b into the accounts.
@@ -68,6 +73,10 @@ func (k *books) open(b *penstock.Batch) error {
 		if span.From != span.To {
 			if err := p.ledger.Open(span.Range); err != nil {
 				return fmt.Errorf("partition %q: the source handed out a span that does not follow: %w", span.Part.Name, err)
+			}
+			if p.ledger.Pending() == 1 {
+				p.stood = k.now
+				k.pending[p] = struct{}{}
 			}
 		}
 		if span.Last {
@@ -116,7 +125,7 @@ func (k *books) settle(b *penstock.Batch, lane, place string, buried bool) (deli
 			return 0, 0, 0, fmt.Errorf("partition %q was settled and never opened", span.Part.ID)
 		}
 		if span.From != span.To {
-			p.ledger.Settle(span.Range)
+			k.settleRange(p, span.Range)
 		}
 		k.touch(p)
 	}
@@ -133,6 +142,24 @@ func (k *books) settle(b *penstock.Batch, lane, place string, buried bool) (deli
 		k.places[lane] = place
 	}
 	return delivered, dead, dropped, nil
+}
+
+func (k *books) settleRange(p *partition, r penstock.Range) {
+	before := p.ledger.Watermark()
+	p.ledger.Settle(r)
+	if p.ledger.Pending() == 0 {
+		delete(k.pending, p)
+	} else if p.ledger.Watermark() != before {
+		p.stood = k.now
+	}
+}
+
+// watermarkAge is for how long the oldest watermark with unsettled data above it has stood; 0: there is none.
+func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
+	for p := range k.pending {
+		age = max(age, now-p.stood)
+	}
+	return age
 }
 
 // tally counts the origins of b by what became of them: delivered if any record made from one was, else dead

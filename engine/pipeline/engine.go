@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/engine/internal/manifest"
 	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -29,6 +30,8 @@ type Options struct {
 	Stall      time.Duration        // with Once: give up after so long without a settle while data waits; 0 means 5 minutes
 	Log        *slog.Logger         // nil means slog.Default()
 	FS         vfs.FS               // nil means the real one
+	Admin      *config.Admin        // in place of the config's `admin:`; nil: as there
+	Manifest   *manifest.Book       // takes what is read and settled of each partition; nil: nobody asks
 	Boot       string               // names this run of the operating system, for tests; "" asks the system
 }
 
@@ -111,6 +114,15 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("state directory %s: %w; stop the other penstock, or give this one a `state:` of its own", e.cfg.State, err)
 	}
 	defer func() { err = joined(err, lock.Close()) }()
+	served := e.cfg.Admin
+	if e.o.Admin != nil {
+		served = *e.o.Admin
+	}
+	stopAdmin, err := e.serveAdmin(ctx, served)
+	if err != nil {
+		return err
+	}
+	defer func() { err = joined(err, stopAdmin()) }()
 	store, report, err := checkpoint.Open(state, checkpoint.Options{Warn: func(err error) { e.o.Log.Warn("checkpoint", "error", err) }})
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w", e.cfg.State, err)

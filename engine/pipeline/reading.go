@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/flow"
@@ -61,6 +62,7 @@ func (r *route) readOne(ctx context.Context) (*job, error) {
 		}
 		b := r.pool.Get(penstock.Limits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
 		err := r.reader.Read(ctx, b)
+		b.Time = time.Now()
 		switch {
 		case ctx.Err() != nil:
 			err = io.EOF
@@ -68,6 +70,7 @@ func (r *route) readOne(ctx context.Context) (*job, error) {
 			err = fmt.Errorf("source %s: %w", r.pipe.cfg.Source.Component.Name, err)
 		}
 		r.ahead = err
+		r.estimate()
 		if ctx.Err() != nil || len(b.Spans) == 0 {
 			b.Release()
 			continue
@@ -75,6 +78,19 @@ func (r *route) readOne(ctx context.Context) (*job, error) {
 		return r.opened(ctx, b)
 	}
 	return nil, r.ahead
+}
+
+// estimateEvery is how often a reader is asked how much is left: it may have to look at every file.
+const estimateEvery = 250 * time.Millisecond
+
+func (r *route) estimate() {
+	e, ok := r.reader.(penstock.Estimator)
+	now := time.Since(r.started)
+	if !ok || r.ahead == nil && now-r.estimated < estimateEvery {
+		return
+	}
+	r.estimated = now
+	r.left.Store(e.Left())
 }
 
 // oneKey orders everything on a single ordered lane; a batch of a thousand small files need not name them all.
@@ -88,11 +104,18 @@ func (r *route) opened(ctx context.Context, b *penstock.Batch) (*job, error) {
 			return nil, err
 		}
 	}
+	if r.manifest != nil {
+		r.manifest.Read(b)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.books.counts.readRecords == 0 {
 		r.guard.First(b.Origins)
 	}
+	if r.books.counts.unsettled() == 0 { // it was idle, not stalled
+		r.progress.Store(int64(time.Since(r.started)))
+	}
+	r.books.now = time.Since(r.started)
 	if err := r.books.open(b); err != nil {
 		b.Release()
 		return nil, err

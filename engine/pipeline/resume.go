@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
 )
 
 // load asks a sink that keeps a ledger what it holds. That is the truth, also where it is less than the local state says: the
@@ -46,12 +48,13 @@ func (r *route) markOf(id string) (penstock.Mark, bool) {
 }
 
 func (r *route) known() iter.Seq[penstock.Mark] {
-	if r.resumed == nil {
-		return r.memory.marks()
+	marks := r.memory.marks()
+	if r.resumed != nil {
+		marks = maps.Values(r.resumed)
 	}
 	return func(yield func(penstock.Mark) bool) {
-		for _, m := range r.resumed {
-			if !yield(m) {
+		for m := range marks {
+			if !deadletter.IsPartition(m.Part.ID) && !yield(m) { // those of replayed dead letters are none of the source's
 				return
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/internal/manifest"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/supervise"
@@ -36,24 +37,28 @@ type route struct {
 	ledgered   penstock.Ledgered // nil: the local checkpoint is the truth
 	processors []func() (penstock.Processor, error)
 
-	memory   *memory
-	failures *failures
-	letters  *deadletter.Store
-	sender   *flow.Sender[*penstock.Batch]
-	reader   penstock.Reader
-	pool     *penstock.Pool
-	budget   *budget
-	resumed  map[string]penstock.Mark // of a Ledgered sink: wins over the store
-	jobs     chan *job                // in read order, to the sender
-	readErr  error                    // why the reader ended, set before jobs is closed; io.EOF: the data ended
-	ahead    error                    // what the reader said with its last batch, of which the next call tells
-	work     chan *job                // to the processors; nil when there is nothing to process
+	memory    *memory
+	failures  *failures
+	deaths    deaths
+	manifest  *manifest.Route // nil: nobody asks
+	left      atomic.Int64    // bytes that the source has and nobody has read; -1: it does not tell
+	letters   *deadletter.Store
+	sender    *flow.Sender[*penstock.Batch]
+	reader    penstock.Reader
+	pool      *penstock.Pool
+	budget    *budget
+	resumed   map[string]penstock.Mark // of a Ledgered sink: wins over the store
+	jobs      chan *job                // in read order, to the sender
+	readErr   error                    // why the reader ended, set before jobs is closed; io.EOF: the data ended
+	estimated time.Duration            // when the reader was last asked how much is left; the reader's goroutine owns it
+	ahead     error                    // what the reader said with its last batch, of which the next call tells
+	work      chan *job                // to the processors; nil when there is nothing to process
 
 	drainOnce sync.Once
 	drained   chan struct{} // closed by drain
 	quarter   chan struct{} // a quarter of the replay bound has settled: write now
 	progress  atomic.Int64  // when something last settled, in nanoseconds since started
-	started   time.Time
+	started   time.Time     // set under mu, before the route's goroutines start
 
 	mu       sync.Mutex // guards what follows; never held while something else is called
 	books    *books
@@ -77,7 +82,10 @@ const (
 
 // run runs the route until its data ends, it has drained, or ctx is done. It frees what it opened.
 func (r *route) run(ctx context.Context) error {
+	r.left.Store(-1)
+	r.mu.Lock()
 	r.started = time.Now()
+	r.mu.Unlock()
 	err := r.runOpened(ctx)
 	r.mu.Lock()
 	r.err = err
@@ -211,6 +219,7 @@ func allOrdered(lanes []penstock.Lane) bool {
 
 // setLanes is what a sink calls with its workers: before the sender exists they are kept for it.
 func (r *route) setLanes(lanes []penstock.Lane) {
+	lanes = r.mortals(lanes)
 	r.mu.Lock()
 	r.laneSet = lanes
 	sender := r.sender

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,7 +27,11 @@ func (r *route) settleUnsent(b *penstock.Batch) {
 // close1 books one settled batch, and wakes the checkpoint when a quarter of the replay bound has settled.
 func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
 	r.progress.Store(int64(time.Since(r.started)))
+	if r.manifest != nil {
+		r.manifest.Settled(b, buried)
+	}
 	r.mu.Lock()
+	r.books.now = time.Since(r.started)
 	delivered, dead, _, err := r.books.settle(b, lane, place, buried)
 	if err == nil {
 		err = r.guard.Observe(delivered, dead)
@@ -58,6 +63,16 @@ func (r *route) failed(it flow.Item[*penstock.Batch], f flow.Failure) {
 		r.mu.Unlock()
 		return
 	}
+	if s, ok := errors.AsType[*penstock.Split](f.Err); ok && f.Outcome == control.Split {
+		r.mu.Lock()
+		for _, piece := range s.Refused {
+			r.refusers[piece.Value] = refuser{worker: f.Lane, attempts: f.Number}
+		}
+		r.mu.Unlock()
+		if len(s.Rest) == 0 {
+			return // the dead letters say it
+		}
+	}
 	r.failures.failed(it, f)
 }
 
@@ -66,6 +81,7 @@ func (r *route) released(it flow.Item[*penstock.Batch]) {
 	r.mu.Lock()
 	delete(r.refusers, it.Value)
 	r.mu.Unlock()
+	r.deaths.forget(it.Value)
 	it.Value.Release()
 }
 
@@ -76,7 +92,9 @@ func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*pens
 	if m == 0 {
 		return nil
 	}
-	return []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
+	pieces := []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
+	r.deaths.cut(b, pieces)
+	return pieces
 }
 
 // bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns
@@ -88,7 +106,15 @@ func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal
 	by := r.refusers[b]
 	delete(r.refusers, b)
 	r.mu.Unlock()
-	err := r.writeLetters(ctx, b, by, func(i int) (error, bool) { return refusal, b.Records[i].State == penstock.Kept })
+	own, _ := errors.AsType[*penstock.RefusedError](refusal)
+	err := r.writeLetters(ctx, b, by, func(i int) (error, bool) {
+		if own != nil {
+			if reason := own.Reasons[string(b.AppendRecordID(nil, i))]; reason != nil {
+				return reason, b.Records[i].State == penstock.Kept
+			}
+		}
+		return refusal, b.Records[i].State == penstock.Kept
+	})
 	if err != nil || r.ledgered == nil {
 		return err
 	}

@@ -1,6 +1,10 @@
 package pipeline
 
-import "time"
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
 
 // Snapshot is a picture of an engine.
 type Snapshot struct {
@@ -13,11 +17,16 @@ type RouteSnapshot struct {
 	Pipeline, Route                                             string
 	ReadRecords, ReadBytes                                      int64
 	Delivered, DeliveredBytes, Dead, Dropped, InFlight, Waiting int64
-	Attempts, Redelivered                                       int64  // batches
-	ReplayBytes                                                 int64  // what a kill right now would repeat at most
-	ReplayBound                                                 int64  // and at any moment
-	Health                                                      string // "running", "draining", "finished", "stopped"
-	Err                                                         error  // why it stopped
+	Attempts, Redelivered                                       int64         // batches
+	ReplayBytes                                                 int64         // what a kill right now would repeat at most
+	ReplayBound                                                 int64         // and at any moment
+	Health                                                      string        // "running", "draining", "finished", "stopped"
+	Err                                                         error         // why it stopped
+	Duplicates                                                  int64         // answers that delivered a batch a second time
+	Quiet                                                       time.Duration // since something settled, while data waits
+	WatermarkAge                                                time.Duration // of the oldest watermark that data waits above
+	LeftBytes                                                   int64         // that the source has and nobody has read; -1: not known
+	LastFault                                                   string        // the latest failure of a worker, in words
 	Workers                                                     []WorkerSnapshot
 	Counters                                                    map[string]int64 // of sink and processors
 }
@@ -28,8 +37,12 @@ type WorkerSnapshot struct {
 	State, Reason, Gate string
 	Window              float64
 	InFlight            int
-	RoundTrip           time.Duration
-	Delivered, Failed   uint64
+	RoundTrip, Base     time.Duration // smoothed; when drained
+	Timeout             time.Duration
+	Delivered, Failed   uint64 // attempts; Failed with those that timed out
+	TimedOut, Throttled uint64
+	Late                uint64
+	Misconfigured       bool
 }
 
 // Snapshot is a consistent picture of each route: ReadRecords = Delivered + Dead + Dropped + InFlight +
@@ -58,11 +71,14 @@ func (r *route) snapshot() RouteSnapshot {
 	if sender != nil {
 		status, names := sender.Status()
 		inFlight = int64(status.InFlightCost)
+		s.Duplicates = int64(status.Duplicates)
 		s.Attempts, s.Redelivered, s.ReplayBytes = int64(status.Attempts), int64(status.Redeliveries), status.ReplayBytes
 		for _, l := range status.Lanes {
 			s.Workers = append(s.Workers, WorkerSnapshot{
 				Name: names[l.Lane], State: l.State.String(), Reason: l.Reason, Gate: l.Gate, Window: l.Window,
-				InFlight: l.InFlight, RoundTrip: l.RoundTrip, Delivered: l.Delivered, Failed: l.Failed + l.TimedOut,
+				InFlight: l.InFlight, RoundTrip: l.RoundTrip, Base: l.Base, Timeout: l.Timeout,
+				Delivered: l.Delivered, Failed: l.Failed + l.TimedOut, TimedOut: l.TimedOut, Throttled: l.ThrottledN, Late: l.Late,
+				Misconfigured: l.Fault == control.Misconfigured,
 			})
 		}
 	}
@@ -70,6 +86,13 @@ func (r *route) snapshot() RouteSnapshot {
 	defer r.mu.Unlock()
 	if r.books == nil {
 		return s
+	}
+	s.LastFault, s.LeftBytes = r.failures.latest(), r.left.Load()
+	if s.Health == healthRunning || s.Health == healthDraining {
+		now := time.Since(r.started)
+		if s.WatermarkAge = r.books.watermarkAge(now); r.books.counts.unsettled() > 0 {
+			s.Quiet = max(0, now-time.Duration(r.progress.Load()))
+		}
 	}
 	c := &r.books.counts
 	s.ReadRecords, s.ReadBytes = c.readRecords, c.readBytes

@@ -42,6 +42,7 @@ type LaneStatus struct {
 	Failed       uint64 // retryable answers
 	TimedOut     uint64
 	ThrottledN   uint64
+	Fault        Outcome // why the breaker is shut: Retryable, TimedOut, Misconfigured; 0: it is not
 	Late         uint64
 }
 
@@ -97,7 +98,7 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 		if l.br.rest {
 			s.State = window.Busy // at most half are open
 		}
-		s.Reason = l.br.reason()
+		s.Reason, s.Fault = l.br.reason(), l.br.fault
 		if l.br.probe != nil {
 			s.State, s.Until = window.Probing, 0
 			s.Reason += "; one item is out to see whether it is back"

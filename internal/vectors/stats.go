@@ -33,9 +33,11 @@ type Sample struct {
 func (s Sample) Check(t *testing.T) {
 	t.Helper()
 	sorted := slices.Sorted(slices.Values(s.ours))
-	if s.step.Min == s.step.Max {
-		if lo, hi := sorted[0], sorted[len(sorted)-1]; lo != s.step.Min.Duration() || hi != lo {
-			t.Errorf("n = %d: %d to %d ns, want always %d ns", s.step.N, lo, hi, s.step.Min)
+	if s.step.Min == s.step.Max { // constant, or all but a few beyond what their sample shows
+		below, upTo := share(sorted, s.step.Min.Duration())
+		if others, most := len(sorted)-(upTo-below), beyond(s.samples, len(sorted)); others > most {
+			t.Errorf("n = %d: %v to %v, and %d of %d draws are not the %d ns that the library always gave; want at most %d",
+				s.step.N, sorted[0], sorted[len(sorted)-1], others, len(sorted), s.step.Min, most)
 		}
 		return
 	}
@@ -55,9 +57,15 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 		t.Errorf("n = %d: of %d draws %d are below the library's lowest, %d ns, and %d above its highest, %d ns; want at most %d",
 			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
 	}
+	// A draw far outside is refused even alone, at an end where the draws lie close: where few of them make the tail (a cap
+	// that takes nearly all), the library's own extreme is chance.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
-	if lo < float64(s.step.Min)-width/50 || hi > float64(s.step.Max)+width/50 {
+	dense := func(key string, end Nanos) bool {
+		q, ok := s.step.Quantiles[key]
+		return ok && math.Abs(float64(q)-float64(end)) <= width/20
+	}
+	if dense("0.01", s.step.Min) && lo < float64(s.step.Min)-width/50 || dense("0.99", s.step.Max) && hi > float64(s.step.Max)+width/50 {
 		t.Errorf("n = %d: draws from %v to %v ns, want %d to %d ns", s.step.N, lo, hi, s.step.Min, s.step.Max)
 	}
 }

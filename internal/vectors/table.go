@@ -1,7 +1,9 @@
 package vectors
 
 import (
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -78,6 +80,16 @@ var owners = map[string]string{
 // Run runs one subtest for each case of PENSTOCK_VECTORS that belongs to pkg, with the handler of its policy. A policy
 // without an owner fails Compat's test, one without a handler its owner's; so does a setting that no handler read.
 func Run(t *testing.T, pkg string, handlers map[string]func(*testing.T, Case)) {
+	for _, policy := range slices.Sorted(maps.Keys(owners)) {
+		if owned := owners[policy] == pkg; owned != (handlers[policy] != nil) {
+			t.Errorf("policy %q belongs to %s: it needs a handler there, and only there", policy, owners[policy])
+		}
+	}
+	for policy := range handlers {
+		if owners[policy] == "" {
+			t.Errorf("policy %q has a handler in the test of %s and no owner: add it to internal/vectors/table.go", policy, pkg)
+		}
+	}
 	dir := os.Getenv("PENSTOCK_VECTORS")
 	if dir == "" {
 		t.Skip("PENSTOCK_VECTORS is not set: it names the folder with the golden vectors")

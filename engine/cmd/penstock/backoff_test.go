@@ -136,19 +136,21 @@ func TestSimBackoffJSON(t *testing.T) {
 		CallsSD  float64 `json:"calls_sd"`
 	}
 	p := newProgram(newFake(), nil)
-	args := []string{"sim", "backoff", "--clients", "10,50", "--policy", "exponential base=10ms factor=2 max=2s jitter=full",
-		"--policy", "recommended", "--trials", "20", "--seed", "1", "--json"}
+	args := []string{"sim", "backoff", "--clients", "50,120,190", "--policy", "exponential base=10ms factor=2 max=2s jitter=full",
+		"--policy", "recommended", "--trials", "100", "--seed", "1", "--json"}
 	got := p.try(t, args...)
 	list := lines[result](t, got.out)
-	if got.code != exitOK || len(list) != 4 {
+	if got.code != exitOK || len(list) != 6 {
 		t.Fatalf("%+v", got)
 	}
-	full, recommended := list[1], list[3]
-	if list[0].Clients != 10 || full.Clients != 50 || full.Policy != args[5] || recommended.Policy != "recommended" {
-		t.Errorf("%+v", list)
-	}
-	if recommended.TimeMs >= full.TimeMs || recommended.Calls >= full.Calls || full.TimeSDMs <= 0 || full.CallsSD <= 0 {
-		t.Errorf("recommended %+v against full jitter %+v", recommended, full)
+	for i, clients := range []int{50, 120, 190} { // what the project recommends beats full jitter on both axes
+		full, recommended := list[i], list[i+3]
+		if full.Clients != clients || recommended.Clients != clients || full.Policy != args[5] || recommended.Policy != "recommended" {
+			t.Errorf("%+v", list)
+		}
+		if recommended.TimeMs >= full.TimeMs || recommended.Calls >= full.Calls || full.TimeSDMs <= 0 || full.CallsSD <= 0 {
+			t.Errorf("%d clients: recommended %+v against full jitter %+v", clients, recommended, full)
+		}
 	}
 	if again := p.try(t, args...); again.out != got.out {
 		t.Error("the same seed gave other figures")

@@ -72,9 +72,16 @@ func TestQuickstart(t *testing.T) {
 	if r := run(); r.Delivered != 7 {
 		t.Errorf("after a new file %+v", r)
 	}
-	out, err := os.ReadFile("out/access.log")
+	out, err := os.ReadFile("out/access.ndjson")
 	if err != nil || bytes.Count(out, []byte("\n")) != 1057 {
-		t.Errorf("out/access.log has %d lines, %v", bytes.Count(out, []byte("\n")), err)
+		t.Errorf("out/access.ndjson has %d lines, %v", bytes.Count(out, []byte("\n")), err)
+	}
+	var first struct {
+		Host   string
+		Status int
+	}
+	if err := json.Unmarshal(out[:bytes.IndexByte(out, '\n')], &first); err != nil || first.Host == "" || first.Status < 100 {
+		t.Errorf("the first record is %.200s: %v", out, err)
 	}
 	if got := realProgram().try(t, "checkpoint", "show", "penstock.yaml"); got.code != exitOK {
 		t.Errorf("checkpoint show: %+v", got)

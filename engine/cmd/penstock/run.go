@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/engine/internal/manifest"
 	"github.com/penstock-io/penstock/engine/pipeline"
 	"github.com/penstock-io/penstock/supervise"
 )
@@ -24,6 +26,7 @@ type runFlags struct {
 	once, json          bool
 	stall               time.Duration
 	logFormat, logLevel string
+	admin, manifest     string
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -52,6 +55,8 @@ is one line of JSON instead; docs/cli.md explains its fields.`,
 	cmd.Flags().BoolVar(&f.once, "once", false, "end when everything that is there now has been delivered")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
 	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after so long without a delivery while data waits")
+	cmd.Flags().StringVar(&f.admin, "admin", "", "in place of the config's `admin:`: host:port on loopback, or off")
+	cmd.Flags().StringVar(&f.manifest, "manifest", "", "with --once: write what was read of each file, with hashes, into this file")
 	cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -64,15 +69,44 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 	if cmd.Flags().Changed("stall") && !f.once {
 		return usagef("run: --stall belongs to --once; without it a run waits as long as it takes")
 	}
-	log, err := logger(cmd.ErrOrStderr(), f.logFormat, f.logLevel)
+	stderr := cmd.ErrOrStderr()
+	if f.once {
+		if view := terminal(stderr); view != nil {
+			stderr = view // logs stand above the progress
+		}
+	}
+	log, err := logger(stderr, f.logFormat, f.logLevel)
 	if err != nil {
 		return err
 	}
-	e, err := p.load(path, pipeline.Options{Components: p.components, Once: f.once, Stall: f.stall, Log: log})
+	o := pipeline.Options{Components: p.components, Once: f.once, Stall: f.stall, Log: log}
+	if f.admin != "" {
+		o.Admin = &config.Admin{Address: f.admin}
+		if err := o.Admin.Check(); err != nil {
+			return usagef("run: --admin: %v", err)
+		}
+	}
+	var file *manifest.File
+	if f.manifest != "" {
+		if !f.once {
+			return usagef("run: --manifest belongs to --once; a run without an end has none")
+		}
+		o.Manifest = new(manifest.Book)
+	}
+	e, err := p.load(path, o)
+	if err == nil && o.Manifest != nil {
+		if file, err = manifest.Create(f.manifest); err != nil {
+			return usagef("run: --manifest: %v", err)
+		}
+	}
+	begun := time.Now()
 	var snap pipeline.Snapshot
 	if err == nil {
-		err = p.drive(cmd.Context(), e, f.once, cmd.ErrOrStderr())
+		err = p.drive(cmd.Context(), e, f.once, stderr)
 		snap = e.Snapshot()
+	}
+	if file != nil {
+		err = errors.Join(err, file.Write(manifestOf(snap, o.Manifest, path, begun, err)))
 	}
 	switch {
 	case f.json:
@@ -85,6 +119,23 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 		}
 	}
 	return err
+}
+
+func manifestOf(s pipeline.Snapshot, book *manifest.Book, config string, begun time.Time, err error) *manifest.Manifest {
+	m := &manifest.Manifest{
+		Version: manifest.Version, OK: err == nil, Config: config, Program: pipeline.Version(),
+		Begun: begun.UTC(), Ended: time.Now().UTC(), Routes: []manifest.Account{},
+	}
+	if err != nil {
+		m.Error = err.Error()
+	}
+	for _, r := range s.Routes {
+		m.Routes = append(m.Routes, manifest.Account{
+			Pipeline: r.Pipeline, Route: r.Route, ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes,
+			Delivered: r.Delivered, Dead: r.Dead, Dropped: r.Dropped, Partitions: book.Partitions(r.Pipeline, r.Route),
+		})
+	}
+	return m
 }
 
 // drive runs e until it ends, turning the first signal into a drain and the second into a stop.
@@ -101,8 +152,15 @@ func (p *program) drive(ctx context.Context, e engine, once bool, stderr io.Writ
 		err = e.Run(ctx)
 		return nil
 	})
-	tick := time.NewTicker(progressEvery)
+	view, drawn := stderr.(*screen)
+	every := progressEvery
+	if drawn {
+		every = drawEvery
+		defer view.draw(nil)
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
+	var seen progressView
 	count := 0
 	for {
 		select {
@@ -119,7 +177,11 @@ func (p *program) drive(ctx context.Context, e engine, once bool, stderr io.Writ
 				cancel(errStoppedAtOnce)
 			}
 		case <-tick.C:
-			io.WriteString(stderr, progress(e.Snapshot()))
+			if drawn {
+				view.draw(seen.lines(e.Snapshot()))
+			} else {
+				io.WriteString(stderr, progress(e.Snapshot()))
+			}
 		}
 	}
 }

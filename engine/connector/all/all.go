@@ -4,22 +4,36 @@ package all
 
 import (
 	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/connector/drop"
+	dropsink "github.com/penstock-io/penstock/engine/connector/drop"
+	execsink "github.com/penstock-io/penstock/engine/connector/exec"
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 	"github.com/penstock-io/penstock/engine/connector/sqlite"
+	"github.com/penstock-io/penstock/engine/processor/drop"
+	"github.com/penstock-io/penstock/engine/processor/exec"
+	"github.com/penstock-io/penstock/engine/processor/parse"
+	"github.com/penstock-io/penstock/engine/processor/rename"
+	"github.com/penstock-io/penstock/engine/processor/set"
+	"github.com/penstock-io/penstock/engine/processor/where"
 )
 
 // Components returns the built-in components in a new slice, in the order in which the reference lists them.
 func Components() []penstock.Component {
 	return []penstock.Component{
 		spooldir.Source(),
+		parse.Component(),
+		where.Component(),
+		set.Component(),
+		drop.Component(),
+		rename.Component(),
+		exec.Component(),
 		file.Component(),
 		http.Component(),
 		sqlite.Component(),
 		postgres.Component(),
-		drop.Component(),
+		execsink.Component(),
+		dropsink.Component(),
 	}
 }

@@ -1,6 +1,7 @@
-// Package http holds the sink that sends batches as HTTP requests, each endpoint a worker.
+// Package http holds the sink that sends batches as HTTP requests, each endpoint a worker: to receivers of JSON lines, arrays or
+// plain records, and to stores with a form of their own (Elasticsearch, Loki, ClickHouse).
 //
-// A batch is one request; what its answer means is decided in outcome.go. With idempotency_key every request names its
+// A batch is one request; what its answer means is decided in outcome.go, and for each record of a bulk in bulk.go. With idempotency_key every request names its
 // batch, the same after a crash, so that a receiver can tell a repetition. The sink owns its connections. It follows no
 // redirect, decides nothing about when to try again (flow does), and shows no password and no query of an endpoint to
 // anybody.
@@ -10,11 +11,11 @@ import (
 	"bytes"
 	"context"
 	"sync"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/flow"
 )
 
@@ -37,6 +38,7 @@ type Sink struct {
 	host      penstock.Host
 	endpoints []endpoint
 	lanes     []*lane
+	token     *token
 	zips      sync.Pool // *gzip.Writer
 	scratch   sync.Pool // *[]byte: bodies of pieces, and what is to be compressed
 }
@@ -61,10 +63,24 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 
 // Open implements penstock.Sink: one lane for each endpoint, named by its URL without user, password and query. It
 // connects to none: an endpoint that is down now is a worker that is down.
+//
+// It reads the files of certificates and token.
 func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
+	secure, err := s.o.TLS.config()
+	if err != nil {
+		return err
+	}
+	proxy, err := s.o.proxy()
+	if err != nil {
+		return err
+	}
+	if s.token, err = newToken(&s.o); err != nil {
+		return err
+	}
 	var all []penstock.Lane
 	for _, e := range s.endpoints {
 		l := newLane(s, e)
+		l.transport.TLSClientConfig, l.transport.Proxy = secure.Clone(), proxy
 		s.lanes = append(s.lanes, l)
 		all = append(all, penstock.Lane{Name: e.name, Worker: l, Limits: flow.Limits{InFlight: inFlight}})
 	}
@@ -109,12 +125,7 @@ func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func (s *Sink) plain(dst []byte, b *penstock.Batch) []byte {
-	if s.o.Body == NDJSON {
-		return ndjson.Append(dst, b)
-	}
-	return b.AppendRaw(dst)
-}
+func (s *Sink) plain(dst []byte, b *penstock.Batch) []byte { return s.o.appendBody(dst, b, time.Now()) }
 
 // bodyOf returns the body of a request for b: its payload, its own bytes, or, for a piece, what is encoded into scratch.
 func (s *Sink) bodyOf(b *penstock.Batch, scratch *[]byte) ([]byte, error) {

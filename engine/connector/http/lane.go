@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	nethttp "net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -26,6 +27,7 @@ const (
 	maxSpans = 4 << 10
 
 	maxAnswer     = 64 << 10               // bytes of an answer that are read; a connection with more to come is closed
+	maxBulkAnswer = 32 << 20               // of the answer to a bulk, which has a few hundred bytes a record at most
 	maxQuoted     = 200                    // bytes of an answer that an error quotes
 	bodyPatience  = 100 * time.Millisecond // how long after the answer the transport may go on sending, to keep the connection
 	idlePatience  = 90 * time.Second       // how long an unused connection is kept
@@ -55,10 +57,7 @@ func newLane(s *Sink, e endpoint) *lane {
 		WriteBufferSize:        writeBuffer,
 	}}
 	l.headers.Set("User-Agent", "penstock")
-	l.headers.Set("Content-Type", "text/plain")
-	if s.o.Body == NDJSON {
-		l.headers.Set("Content-Type", "application/x-ndjson")
-	}
+	l.headers.Set("Content-Type", contentTypes[s.o.Body])
 	if s.o.Compress == Gzip {
 		l.headers.Set("Content-Encoding", "gzip")
 	}
@@ -87,14 +86,15 @@ func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, er
 	if err != nil {
 		return flow.Report{}, fmt.Errorf("%s %s: %w", l.sink.o.Method, l.endpoint.name, err)
 	}
-	return flow.Report{}, l.meaning(res)
+	return flow.Report{}, l.meaning(b, res)
 }
 
 // answer is what came back.
 type answer struct {
 	status     int
 	retryAfter string
-	text       []byte // its beginning
+	code       int    // ClickHouse's exception; 0: none
+	text       []byte // its beginning; of a bulk's, all of it
 	cut        error  // why its body did not come to its end
 }
 
@@ -106,9 +106,12 @@ func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte) (answer
 	defer bodies.end(cancel)
 	first, _ := bodies.open()
 	req := &nethttp.Request{
-		Method: l.sink.o.Method, URL: l.endpoint.target, Host: l.endpoint.target.Host, Header: l.headers.Clone(),
+		Method: l.sink.o.Method, URL: l.target(b), Host: l.endpoint.target.Host, Header: l.headers.Clone(),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: first, GetBody: bodies.open, ContentLength: int64(len(data)),
+	}
+	if auth := l.sink.token.get(); auth != "" {
+		req.Header.Set("Authorization", auth)
 	}
 	if l.sink.o.IdempotencyKey {
 		l.identify(req.Header, b)
@@ -120,9 +123,26 @@ func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte) (answer
 	}
 	defer res.Body.Close()
 	out := answer{status: res.StatusCode, retryAfter: res.Header.Get("Retry-After")}
-	out.text, out.cut = readAnswer(res.Body)
+	out.code, _ = strconv.Atoi(res.Header.Get("X-ClickHouse-Exception-Code"))
+	if l.bulk() && res.StatusCode/100 == 2 {
+		out.text, out.cut = readWhole(res.Body)
+	} else {
+		out.text, out.cut = readAnswer(res.Body)
+	}
 	l.sink.host.Count("bytes_sent", int64(len(data)))
 	return out, nil
+}
+
+func (l *lane) bulk() bool { return l.sink.o.Body == ElasticsearchBulk }
+
+// target is the URL of a request for b: ClickHouse tells repetitions by a token in the query.
+func (l *lane) target(b *penstock.Batch) *url.URL {
+	if l.sink.o.Body != ClickHouse || !l.sink.o.IdempotencyKey {
+		return l.endpoint.target
+	}
+	u := *l.endpoint.target
+	u.RawQuery += "&insert_deduplication_token=" + b.ID()
+	return &u
 }
 
 // identify names the batch, so that a receiver can tell a repetition.
@@ -143,7 +163,8 @@ func faultOf(ctx context.Context, err error) error {
 	}
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
-	if untrusted || noTLS {
+	op, alert := errors.AsType[*net.OpError](err) // crypto/tls tells so of an alert: it wants another certificate, or none of ours
+	if untrusted || noTLS || alert && op.Op == "remote error" {
 		return &flow.Misconfigured{Err: err}
 	}
 	return err
@@ -169,14 +190,40 @@ func readAnswer(r io.Reader) (text []byte, cut error) {
 	return text, err
 }
 
+// readWhole reads the answer to a bulk, which says something of each record.
+func readWhole(r io.Reader) (text []byte, cut error) {
+	text, cut = io.ReadAll(io.LimitReader(r, maxBulkAnswer+1))
+	if cut == nil && len(text) > maxBulkAnswer {
+		cut = fmt.Errorf("it is longer than %v", penstock.Size(maxBulkAnswer))
+	}
+	return text, cut
+}
+
 // meaning turns an answer into the outcome of the attempt.
-func (l *lane) meaning(res answer) error {
+func (l *lane) meaning(b *penstock.Batch, res answer) error {
 	v := judge(res.status, l.sink.o.IdempotencyKey, res.retryAfter, time.Now())
+	if l.sink.o.Body == ClickHouse {
+		v = judgeException(v, res.code, res.text)
+	}
+	where := l.sink.o.Method + " " + l.endpoint.name
 	if v.outcome == control.Delivered {
-		if res.cut == nil {
+		switch {
+		case res.cut != nil:
+			return fmt.Errorf("%s: the answer, status %d, broke off: %w", where, res.status, res.cut)
+		case !l.bulk():
 			return nil
 		}
-		return fmt.Errorf("%s %s: the answer, status %d, broke off: %w", l.sink.o.Method, l.endpoint.name, res.status, res.cut)
+		e := &l.sink.o.Elasticsearch
+		fates, err := bulkFates(res.text, b.Kept(), e.Action == actionCreate && e.ID == idRecord)
+		if err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+		return settle(b, fates, where)
+	}
+	if res.status == 401 || res.status == 403 {
+		if err := l.sink.token.read(); err != nil {
+			l.sink.host.Log().Warn("the token was refused, and its file cannot be read again", "worker", l.endpoint.name, "error", err)
+		}
 	}
 	err := error(&StatusError{Method: l.sink.o.Method, Endpoint: l.endpoint.name, Status: res.status, Answer: res.text})
 	switch v.outcome {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	nethttp "net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +15,11 @@ import (
 const (
 	NDJSON = "ndjson" // a JSON object a line: the fields of a parsed record, else {"message":"..."}
 	Raw    = "raw"    // the records' bytes as they were read, each with its line end
+
+	JSONArray         = "json_array"         // one JSON array of the objects that ndjson has a line each
+	ElasticsearchBulk = "elasticsearch_bulk" // an action line and a document for each record, to /_bulk
+	Loki              = "loki"               // streams of labels and lines, to /loki/api/v1/push
+	ClickHouse        = "clickhouse"         // INSERT ... FORMAT JSONEachRow
 )
 
 // How a body is compressed.
@@ -28,16 +32,29 @@ const (
 type Options struct {
 	Endpoints      []string          `yaml:"endpoints" required:"true" doc:"URLs, each a worker; user:password becomes basic auth"`
 	Method         string            `yaml:"method" enum:"POST,PUT,PATCH" doc:"of every request"`
-	Body           string            `yaml:"body" enum:"ndjson,raw" doc:"ndjson: a JSON object a line; raw: records and line ends"`
+	Body           string            `yaml:"body" enum:"ndjson,json_array,raw,elasticsearch_bulk,loki,clickhouse" doc:"form of the body"`
 	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"the body"`
 	Headers        map[string]string `yaml:"headers" secret:"true" doc:"of every request; may replace Content-Type and User-Agent"`
 	IdempotencyKey bool              `yaml:"idempotency_key" doc:"send Idempotency-Key and Penstock-Spans, to tell repetitions"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
+
+	Basic      *Basic `yaml:"basic" doc:"user and password of every endpoint, as basic auth"`
+	Bearer     string `yaml:"bearer" secret:"true" doc:"token of every endpoint; write ${file:/path} to keep it out of the config"`
+	BearerFile string `yaml:"bearer_file" path:"true" doc:"file that holds the token; read again after a 401, so that it can be replaced"`
+	TLS        TLS    `yaml:"tls" doc:"certificates; the defaults trust what the system trusts"`
+	Proxy      string `yaml:"proxy" doc:"none, environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), or a URL: http, https or socks5"`
+
+	Elasticsearch ElasticsearchOptions `yaml:"elasticsearch" doc:"of body: elasticsearch_bulk"`
+	Loki          LokiOptions          `yaml:"loki" doc:"of body: loki"`
+	ClickHouse    ClickHouseOptions    `yaml:"clickhouse" doc:"of body: clickhouse"`
 }
 
 // DefaultOptions post JSON lines with an idempotency key.
 func DefaultOptions() *Options {
-	return &Options{Method: nethttp.MethodPost, Body: NDJSON, Compress: None, IdempotencyKey: true, ConnectTimeout: 10 * time.Second}
+	return &Options{
+		Method: nethttp.MethodPost, Body: NDJSON, Compress: None, IdempotencyKey: true, ConnectTimeout: 10 * time.Second,
+		Proxy: proxyNone, Elasticsearch: defaultElasticsearch(), Loki: defaultLoki(),
+	}
 }
 
 // reserved headers are the sink's or the connection's own.
@@ -56,7 +73,7 @@ func (o *Options) Validate() error {
 		valid      []string
 	}{
 		{"method", o.Method, []string{"POST", "PUT", "PATCH"}},
-		{"body", o.Body, []string{NDJSON, Raw}},
+		{"body", o.Body, []string{NDJSON, JSONArray, Raw, ElasticsearchBulk, Loki, ClickHouse}},
 		{"compress", o.Compress, []string{None, Gzip}},
 	} {
 		if !slices.Contains(c.valid, c.value) {
@@ -71,7 +88,10 @@ func (o *Options) Validate() error {
 	if o.ConnectTimeout <= 0 {
 		return &penstock.OptionError{Key: "connect_timeout", Err: fmt.Errorf("is %v; write a time above 0", o.ConnectTimeout)}
 	}
-	return nil
+	if err := o.validateAccess(); err != nil {
+		return err
+	}
+	return o.validateStore()
 }
 
 // checkHeader never shows the value, which may be a token.
@@ -94,62 +114,4 @@ func checkHeader(name, value string) error {
 		}
 	}
 	return nil
-}
-
-// endpoint is a URL in its parts.
-type endpoint struct {
-	name   string // for people: scheme, host and path
-	target *url.URL
-	auth   string // of the header Authorization; "": none
-}
-
-// endpoints reads the URLs. Its errors show none of them whole, because they may hold passwords.
-func (o *Options) endpoints() ([]endpoint, error) {
-	if len(o.Endpoints) == 0 {
-		return nil, errors.New("missing: at least one URL, such as http://host:8080/in")
-	}
-	var all []endpoint
-	names := make(map[string]int)
-	for i, text := range o.Endpoints {
-		e, err := parseEndpoint(text)
-		if err != nil {
-			return nil, fmt.Errorf("endpoint %d: %w", i+1, err)
-		}
-		if slices.Index(o.Endpoints, text) != i {
-			return nil, fmt.Errorf("endpoint %d, %s, stands twice", i+1, e.name)
-		}
-		if names[e.name]++; names[e.name] > 1 { // told apart by what is not shown
-			e.name = fmt.Sprintf("%s (%d)", e.name, names[e.name])
-		}
-		all = append(all, e)
-	}
-	return all, nil
-}
-
-func parseEndpoint(text string) (endpoint, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		return endpoint{}, errors.New("it is not a URL; write http://host:port/path")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return endpoint{}, fmt.Errorf("its scheme is %q; write http:// or https://", u.Scheme)
-	case u.Hostname() == "":
-		return endpoint{}, errors.New("it names no host; write http://host:port/path")
-	case u.Fragment != "":
-		return endpoint{}, errors.New("it has a fragment (#...), which is never sent; leave it out")
-	}
-	e := endpoint{target: u}
-	if u.User != nil {
-		password, _ := u.User.Password()
-		r := nethttp.Request{Header: make(nethttp.Header)}
-		r.SetBasicAuth(u.User.Username(), password)
-		e.auth = r.Header.Get("Authorization")
-		u.User = nil
-	}
-	if u.Path == "" {
-		u.Path = "/"
-	}
-	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}
-	e.name = shown.String()
-	return e, nil
 }

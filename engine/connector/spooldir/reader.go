@@ -75,6 +75,16 @@ func newReader(s *source, o penstock.OpenOptions) *reader {
 	return r
 }
 
+// Left implements penstock.Estimator: what the last listing has seen of the files and was not read.
+func (r *reader) Left() (bytes int64) {
+	for _, f := range r.files {
+		if !f.finished && f.where == inSpool {
+			bytes += max(0, f.info.Size-f.cursor.Next)
+		}
+	}
+	return bytes
+}
+
 // Read implements penstock.Reader.
 func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
 	begun := r.s.now()

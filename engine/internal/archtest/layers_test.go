@@ -30,7 +30,7 @@ var layers = []struct {
 	{".", []string{"flow", "flow/ledger", "flow/control", "vfs", "fileid"}},
 	{"engine/kit", append([]string{".", "engine/kit"}, libraries...)},
 	{"engine/connector/connectortest", append([]string{".", "engine/kit", "vfs/vfstest"}, libraries...)},
-	{"engine/connector/all", []string{".", "engine/connector"}},
+	{"engine/connector/all", []string{".", "engine/connector", "engine/processor"}},
 	{"engine/connector", append([]string{".", "engine/kit"}, libraries...)},
 	{"engine/processor", append([]string{".", "engine/kit"}, libraries...)},
 	{"engine/internal", append([]string{".", "engine/internal"}, libraries...)},

@@ -15,7 +15,7 @@ import (
 type File struct {
 	Path      string // as given; relative paths inside were resolved against its folder
 	State     string // directory of checkpoints, buffers and dead letters
-	Admin     string // host:port; "" or "off": none
+	Admin     Admin  // where metrics, health and status are served
 	Pipelines []Pipeline
 }
 

@@ -104,6 +104,8 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 		return l.decode(n, fresh.Elem(), o)
 	case t.Kind() == reflect.Struct:
 		return l.decodeStruct(n, v, o)
+	case isPairs(t):
+		return l.decodePairs(n, v, o)
 	case t.Kind() == reflect.Slice:
 		return l.decodeList(n, v, o)
 	case t.Kind() == reflect.Map:
@@ -140,6 +142,9 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	for _, key := range keys {
 		f := fields[key]
 		fo := optionOf(o.name, f)
+		if at := v.FieldByIndex(f.Index); fo.path && given[key] == nil && at.Kind() == reflect.String {
+			at.SetString(l.resolve(at.String())) // a default such as "." means the config's folder too
+		}
 		if !fo.required || !isEmpty(v.FieldByIndex(f.Index)) || given[key] == nil && meant[key] {
 			continue
 		}
@@ -170,7 +175,7 @@ func (l *loader) unknownOption(key *yaml.Node, of string, keys []string) {
 
 func (l *loader) decodeList(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind == yaml.MappingNode && reflect.PointerTo(v.Type().Elem()).Implements(textType) {
-		return l.decodePairs(n, v, o)
+		return l.decodeTexts(n, v, o)
 	}
 	if n.Kind != yaml.SequenceNode {
 		e := l.fail(n, "%s wants a list, and this is %s", o.name, article(kindName(n)))
@@ -190,9 +195,9 @@ func (l *loader) decodeList(n *yaml.Node, v reflect.Value, o option) bool {
 	return ok
 }
 
-// decodePairs reads a mapping of texts where a list of things is wanted that are written as a text: each pair is "KEY: VALUE".
+// decodeTexts reads a mapping of texts where a list of things is wanted that are written as a text: each pair is "KEY: VALUE".
 // So what has an order may be written as a mapping, which Go's maps would shuffle.
-func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
+func (l *loader) decodeTexts(n *yaml.Node, v reflect.Value, o option) bool {
 	out := reflect.MakeSlice(v.Type(), len(n.Content)/2, len(n.Content)/2)
 	ok := true
 	for i := range out.Len() {

@@ -36,6 +36,7 @@ func newLoader(path string, o LoadOptions) *loader {
 	return &loader{
 		path: path, dir: filepath.Dir(path), options: o,
 		secrets: secretKeys(o.Components), claims: map[string]claim{},
+		right: map[any]func(error){},
 	}
 }
 
@@ -71,6 +72,7 @@ func secretKeys(cs []penstock.Component) map[string]bool {
 			visit(f.Type, depth+1)
 		}
 	}
+	visit(reflect.TypeFor[Admin](), 0)
 	for _, c := range cs {
 		if c.Options != nil {
 			visit(reflect.TypeOf(c.Options()), 0)
@@ -85,7 +87,7 @@ var (
 )
 
 func (l *loader) file(root *yaml.Node) *File {
-	f := &File{Path: l.path, State: l.resolve("state"), Admin: "off"}
+	f := &File{Path: l.path, State: l.resolve("state"), Admin: Admin{Address: AdminOff}}
 	if root.Kind != yaml.MappingNode {
 		l.fail(root, "a config is a mapping with `pipelines:`, and this is %s", article(kindName(root)))
 		return f
@@ -135,13 +137,6 @@ func (l *loader) keys(n *yaml.Node, of string, known []string) (out map[string]*
 		out[key.Value] = n.Content[i+1]
 	}
 	return out, meant
-}
-
-func (l *loader) admin(n *yaml.Node, f *File) {
-	if !l.decode(n, reflect.ValueOf(&f.Admin).Elem(), option{name: "admin"}) || f.Admin == "off" {
-		return
-	}
-	l.fail(n, "admin: metrics and the dashboard are served from the next release on; write \"off\", or leave the key out")
 }
 
 // emptyOr says what a node is where a filled mapping is wanted.

@@ -58,7 +58,7 @@ func TestDefaults(t *testing.T) {
 	if got := f.Pipelines[0].Routes[0]; !reflect.DeepEqual(plain(got), plain(want)) {
 		t.Errorf("defaults\n%+v\nwant\n%+v", got, want)
 	}
-	if f.State != filepath.Join(dir, "state") || f.Admin != "off" || f.Pipelines[0].Name != "access" {
+	if f.State != filepath.Join(dir, "state") || f.Admin.On() || f.Pipelines[0].Name != "access" {
 		t.Errorf("file %+v", f)
 	}
 	left, err := os.ReadDir(dir)

@@ -56,7 +56,8 @@ func didYouMean(word string, names []string) string {
 	if n := Nearest(word, names); n != "" {
 		return fmt.Sprintf("did you mean %q?", n)
 	}
-	if len(names) == 0 {
+	const most = 30 // a longer list helps nobody
+	if len(names) == 0 || len(names) > most {
 		return ""
 	}
 	sorted := slices.Sorted(slices.Values(names))

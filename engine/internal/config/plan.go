@@ -21,7 +21,8 @@ const redacted = "***"
 // Plan gives the config as it was understood: every pipeline and route with all options, defaults included, paths resolved and
 // secrets masked. It is a config again, but for the secrets.
 func (f *File) Plan() []byte {
-	root := mapping("state", f.State, "admin", f.Admin)
+	root := mapping("state", f.State)
+	add(root, "admin", f.Admin.plan())
 	pipelines := mapping()
 	for i := range f.Pipelines {
 		add(pipelines, f.Pipelines[i].Name, f.Pipelines[i].plan())
@@ -133,6 +134,9 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 			return text(string(out), secret)
 		}
 	}
+	if isPairs(t) {
+		return describePairs(v, secret)
+	}
 	switch t.Kind() {
 	case reflect.Struct:
 		return describeStruct(v, secret)
@@ -172,7 +176,11 @@ func describeStruct(v reflect.Value, secret bool) *yaml.Node {
 		if value.Kind() == reflect.Pointer && value.IsNil() {
 			continue
 		}
-		add(n, key, describe(value, secret || optionOf("", f).secret))
+		o := optionOf("", f)
+		if o.enum != nil && value.IsZero() { // no choice is as if the key were left out
+			continue
+		}
+		add(n, key, describe(value, secret || o.secret))
 	}
 	return n
 }

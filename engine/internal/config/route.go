@@ -123,6 +123,7 @@ func (l *loader) route(name string, key *yaml.Node, keys map[string]*yaml.Node, 
 	if p := keys["processors"]; p != nil {
 		r.Processors = l.processors(p, what)
 	}
+	l.shape(&r)
 	preferred, ok := r.Sink.Options.(penstock.Preferred)
 	if ok {
 		r.prefer(preferred.PreferredBatch())
@@ -177,9 +178,30 @@ func (l *loader) processors(n *yaml.Node, what string) []Use {
 	}
 	var out []Use
 	for _, c := range n.Content {
-		if u, ok := l.use(c, penstock.ProcessorRole, what); ok {
-			out = append(out, u)
-		}
+		u, _ := l.use(c, penstock.ProcessorRole, what)
+		out = append(out, u)
 	}
 	return out
+}
+
+// shape hands the schema of the records from each processor to the next, and to the sink. Behind one whose options are wrong
+// nothing is known, and so nothing else is said.
+func (l *loader) shape(r *Route) {
+	schema := penstock.UnparsedSchema()
+	for _, u := range append(slices.Clone(r.Processors), r.Sink) {
+		refused := l.right[u.Options]
+		if refused == nil && u.Options != nil || u.Component.Name == "" {
+			return
+		}
+		s, ok := u.Options.(penstock.Shaper)
+		if !ok {
+			continue
+		}
+		out, err := s.Shape(schema.Clone())
+		if err != nil {
+			refused(err)
+			return
+		}
+		schema = out
+	}
 }

@@ -39,7 +39,18 @@ func (l *loader) use(n *yaml.Node, role penstock.Role, what string) (Use, bool) 
 		return u, true
 	}
 	u.Options = c.Options()
-	return u, l.optionsOf(u, key, options)
+	if !l.optionsOf(u, key, options) {
+		return u, false
+	}
+	l.right[u.Options] = func(err error) { l.refused(err, c.Name, key, options) }
+	return u, true
+}
+
+// refused notes what a component says of its options.
+func (l *loader) refused(err error, name string, key, options *yaml.Node) {
+	for _, e := range flatten(err) {
+		l.invalid(e, name, key, options)
+	}
 }
 
 // several refuses a mapping of more than one key where one component is wanted.
@@ -126,6 +137,10 @@ func (l *loader) optionsOf(u Use, key, options *yaml.Node) bool {
 			case reflect.Map:
 				e.Hint = fmt.Sprintf("write %s: {NAME: VALUE}", name)
 			case reflect.Slice:
+				if isPairs(v.Type()) {
+					e.Hint = fmt.Sprintf("write %s: {NAME: VALUE}", name)
+					break
+				}
 				e.Hint = fmt.Sprintf("write %s: [VALUE]", name)
 			}
 			return false
@@ -145,9 +160,7 @@ func (l *loader) optionsOf(u Use, key, options *yaml.Node) bool {
 	if err == nil {
 		return true
 	}
-	for _, e := range flatten(err) {
-		l.invalid(e, name, key, options)
-	}
+	l.refused(err, name, key, options)
 	return false
 }
 
@@ -172,6 +185,9 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	}
 	at := key
 	node := options
+	if oe.Key == "" && options != nil && options.Kind == yaml.ScalarNode {
+		at = options
+	}
 	for part := range strings.FieldsFuncSeq(oe.Key, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
 		if node = within(node, part); node == nil {
 			break
@@ -184,7 +200,33 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	} else {
 		text = " " + text
 	}
-	l.fail(at, "%s%s", joinKey(name, oe.Key), text)
+	switch {
+	case strings.HasPrefix(oe.Key, "["): // the options are a list
+		name += oe.Key
+	case oe.Key != "":
+		name = joinKey(name, oe.Key)
+	}
+	e := l.failAt(at.Line, at.Column+l.columnsTo(at, oe.At), "%s%s", name, text)
+	if oe.Word != "" {
+		e.Hint = didYouMean(oe.Word, oe.Known)
+	}
+}
+
+// columnsTo is how many columns behind the start of a text of one line its nth character stands; 0 where it is written otherwise
+// than it reads: with escapes, variables, or in several lines.
+func (l *loader) columnsTo(n *yaml.Node, nth int) int {
+	if nth <= 0 || n.Kind != yaml.ScalarNode {
+		return 0
+	}
+	_, rest := l.lineAt(n.Line, n.Column)
+	quotes := 0
+	if strings.HasPrefix(rest, "'") || strings.HasPrefix(rest, `"`) {
+		quotes = 1
+	}
+	if !strings.HasPrefix(rest[min(quotes, len(rest)):], n.Value) {
+		return 0
+	}
+	return quotes + nth
 }
 
 // within returns the value of a key in a mapping, or the item of a list at an index, or nil.

@@ -6,6 +6,9 @@
 package ndjson
 
 import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"unicode/utf8"
 
 	"github.com/penstock-io/penstock"
@@ -17,9 +20,10 @@ import (
 // They may hold line ends only where JSON allows white space; those become spaces, so that one record stays one line.
 func Append(dst []byte, b *penstock.Batch) []byte {
 	b.Split()
+	var k keys
 	for i := range b.Records {
 		if b.Records[i].State == penstock.Kept {
-			dst = append(AppendRecord(dst, b, i), '\n')
+			dst = append(k.appendRecord(dst, b, i), '\n')
 		}
 	}
 	return dst
@@ -27,20 +31,7 @@ func Append(dst []byte, b *penstock.Batch) []byte {
 
 // AppendRecord appends record i of b, whose Records are filled, without a line end.
 func AppendRecord(dst []byte, b *penstock.Batch, i int) []byte {
-	r := &b.Records[i]
-	if r.NumFields == 0 {
-		dst = append(dst, `{"message":`...)
-		return append(AppendString(dst, b.Text(i)), '}')
-	}
-	dst = append(dst, '{')
-	for n, f := range b.Fields[r.Field : r.Field+r.NumFields] {
-		if n > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(AppendString(dst, b.Names[f.Name]), ':')
-		dst = AppendValue(dst, f.Kind, b.Value(f))
-	}
-	return append(dst, '}')
+	return (*keys)(nil).appendRecord(dst, b, i)
 }
 
 // AppendValue appends a field's value, as it was written, in the form of its kind. An empty Number, Bool or JSON is null,
@@ -53,6 +44,12 @@ func AppendValue(dst []byte, kind penstock.Kind, value []byte) []byte {
 		return append(dst, "null"...)
 	}
 	from := len(dst)
+	if kind != penstock.JSON {
+		if dst = append(dst, value...); plain(dst[from:]) == len(value) {
+			return dst
+		}
+		dst = dst[:from]
+	}
 	if utf8.Valid(value) {
 		dst = append(dst, value...)
 	} else {
@@ -60,9 +57,14 @@ func AppendValue(dst []byte, kind penstock.Kind, value []byte) []byte {
 			dst = utf8.AppendRune(dst, r)
 		}
 	}
-	for i := from; i < len(dst); i++ {
-		if dst[i] == '\n' || dst[i] == '\r' {
-			dst[i] = ' '
+	for _, c := range []byte("\n\r") {
+		for rest := dst[from:]; ; {
+			i := bytes.IndexByte(rest, c)
+			if i < 0 {
+				break
+			}
+			rest[i] = ' '
+			rest = rest[i+1:]
 		}
 	}
 	return dst
@@ -70,53 +72,65 @@ func AppendValue(dst []byte, kind penstock.Kind, value []byte) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// escaped marks the ASCII bytes that may not stand in a JSON string as they are: control characters, the quote and the
-// backslash; and DEL, which terminals obey.
-var escaped = func() (t [256]bool) {
-	for c := range byte(' ') {
-		t[c] = true
-	}
-	t['"'], t['\\'], t[0x7F] = true, true, true
-	for c := utf8.RuneSelf; c < len(t); c++ {
-		t[c] = true // looked at more closely
-	}
-	return t
-}()
-
 // AppendString appends s as a JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD, one for each; control
-// characters are escaped, and U+2028 and U+2029 too, which end a line for some readers. All else stands as it is.
+// characters are escaped, DEL too, which terminals obey, and U+2028 and U+2029, which end a line for some readers. All
+// else stands as it is.
 func AppendString[T []byte | string](dst []byte, s T) []byte {
 	dst = append(dst, '"')
-	start := 0
+	from := len(dst)
+	dst = append(dst, s...)
+	if n := plain(dst[from:]); n < len(s) {
+		dst = appendEscaped(dst[:from+n], s[n:])
+	}
+	return append(dst, '"')
+}
+
+// appendEscaped appends s, of which something may have to be escaped.
+func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 	for i := 0; i < len(s); {
 		c := s[i]
-		if !escaped[c] {
-			i++
-			continue
-		}
-		size, same := 1, false
-		if c >= utf8.RuneSelf {
-			size, same = runeAt(s, i)
-		}
-		if same {
-			i += size
-			continue
-		}
-		dst = append(dst, s[start:i]...)
+		size := 1
 		switch {
-		case c < utf8.RuneSelf:
+		case c >= utf8.RuneSelf:
+			var same bool
+			if size, same = runeAt(s, i); same {
+				dst = append(dst, s[i:i+size]...)
+			} else if size == 1 {
+				dst = append(dst, "\uFFFD"...)
+			} else {
+				dst = append(dst, `\u202`...)
+				dst = append(dst, hexDigits[s[i+2]&0xF])
+			}
+		case c < ' ' || c == '"' || c == '\\' || c == 0x7F:
 			dst = appendEscape(dst, c)
-		case size == 1:
-			dst = append(dst, "\uFFFD"...)
 		default:
-			dst = append(dst, `\u202`...)
-			dst = append(dst, hexDigits[s[i+2]&0xF])
+			from := len(dst)
+			dst = append(dst, s[i:min(i+64, len(s))]...) // not all of it: a text full of escapes would be copied again and again
+			size = plain(dst[from:])
+			dst = dst[:from+size]
 		}
 		i += size
-		start = i
 	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
+	return dst
+}
+
+// plain returns how many bytes at the start of s may stand in a JSON string as they are and are ASCII.
+func plain(s []byte) int {
+	i := 0
+	for ; i+word <= len(s); i += word {
+		if hit := special(binary.LittleEndian.Uint64(s[i:])); hit != 0 {
+			return i + bits.TrailingZeros64(hit)/8
+		}
+	}
+	if i < len(s) && len(s) >= word { // the last word again, of which the start is known to be plain
+		return len(s) - word + plain(s[len(s)-word:])
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7F {
+			break
+		}
+	}
+	return i
 }
 
 // runeAt returns the length of the rune at i, 1 if it is none, and whether it may stand as it is.

@@ -157,7 +157,7 @@ func slowStarts() (rows []Row) {
 }
 
 func batchRecords() (rows []Row) {
-	world := "duration: 20s\nload: saturated\nsize: { constant: %d }\n" +
+	world := "duration: 12s\nload: saturated\nsize: { constant: %d }\n" +
 		strings.NewReplacer("100 }", "5000 }", "50 }", "2500 }", "20 }", "1000 }", "rate: 10 }", "rate: 500 }", "rate: 5 }",
 			"rate: 250 }").Replace(article)
 	for _, n := range []int{1, 3, 10, 30, 100, 300, 1000} {

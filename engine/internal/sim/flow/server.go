@@ -152,14 +152,18 @@ func (x *sim) account(v *server, j *job) {
 	j.since = x.now
 }
 
+func (x *sim) accountAll(v *server) {
+	for _, j := range v.busy {
+		x.account(v, j)
+	}
+}
+
 // setSpeed changes how fast a server works; what it has begun goes on at the new speed.
 func (x *sim) setSpeed(v *server, speed float64) {
 	if speed == v.speed {
 		return
 	}
-	for _, j := range v.busy {
-		x.account(v, j)
-	}
+	x.accountAll(v)
 	v.speed = speed
 	for _, j := range v.busy {
 		x.await(v, j)

@@ -267,6 +267,12 @@ func (x *sim) run() Figures {
 	}
 	x.fig.advance(x.now, end)
 	x.now = end
+	for i := range x.servers {
+		x.accountAll(&x.servers[i])
+	}
+	if x.shared != nil {
+		x.accountAll(x.shared)
+	}
 	return x.fig.figures(x)
 }
 

@@ -207,3 +207,27 @@ func TestLinkDelay(t *testing.T) {
 		"link: { delay: 100ms, fail_first: { after: 2, failures: 5 } }"), "fixed:1", 1)
 	near(t, "attempts", f[flow.AttemptsPerBatch], 25.0/20, 1e-9)
 }
+
+// TestSettling: a window that keeps every slot busy has converged at once, one that cannot never does, and work that
+// is lost or done twice does not count.
+func TestSettling(t *testing.T) {
+	base := "duration: 40s\nwarmup: 1s\nload: saturated\nworkers: [ { rate: 100 }, { count: 2, rate: 8, slots: 8 } ]\n" +
+		"network: { rtt: 10ms }\n"
+	f := run(t, parse(t, base+"timeout: 1h"), "fixed:40+round_robin", 1)
+	if f[flow.Converge] > 0.2 {
+		t.Errorf("converged after %g s with every slot busy", f[flow.Converge])
+	}
+	if f = run(t, parse(t, base+"timeout: 1h"), "fixed:1+round_robin", 1); f[flow.Converge] < 35 {
+		t.Errorf("a window of one converged after %g s", f[flow.Converge])
+	}
+	step := base + "timeout: 1h\nevents: [ { at: 10s, for: 10s, workers: [0], %s } ]"
+	if f = run(t, parse(t, fmt.Sprintf(step, "rate: x0.1")), "fixed:40+round_robin", 1); f[flow.Recover] > 0.2 {
+		t.Errorf("recovered after %g s with every slot busy", f[flow.Recover])
+	}
+	if f = run(t, parse(t, fmt.Sprintf(step, "hang: true")), "fixed:40+round_robin", 1); f[flow.Recover] < 15 {
+		t.Errorf("recovered after %g s though the worker's places were lost for good", f[flow.Recover])
+	}
+	if f = run(t, parse(t, base+"timeout: 100ms"), "fixed:40+round_robin", 1); f[flow.Converge] < 35 || f[flow.DuplicatesPerBatch] < 0.1 {
+		t.Errorf("converged after %g s with %g duplicates a batch", f[flow.Converge], f[flow.DuplicatesPerBatch])
+	}
+}

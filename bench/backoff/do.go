@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	avast "github.com/avast/retry-go/v5"
+	cenkalti "github.com/cenkalti/backoff/v7"
+	failsafe "github.com/failsafe-go/failsafe-go"
+	"github.com/failsafe-go/failsafe-go/retrypolicy"
+	sethvargo "github.com/sethvargo/go-retry"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/retry"
+)
+
+var errFailed = errors.New("failed")
+
+// Every library is called in its fastest form that can be used again and again, each in a loop of its own, so that
+// nothing but the call is timed. The operation of a success does nothing.
+
+// parent is the caller's context: one that never ends, or one that can be cancelled, as programs mostly have.
+func parent(cancellable bool) (context.Context, context.CancelFunc) {
+	if cancellable {
+		return context.WithCancel(context.Background())
+	}
+	return context.Background(), func() {}
+}
+
+// fails is an operation that fails every other time.
+func fails(n *int) error {
+	if *n++; *n%2 == 1 {
+		return errFailed
+	}
+	return nil
+}
+
+func ours(again, cancellable bool) func(*testing.B) {
+	return func(b *testing.B) {
+		ctx, cancel := parent(cancellable)
+		defer cancel()
+		b.ReportAllocs()
+		if !again {
+			op := func(context.Context) error { return nil }
+			for b.Loop() {
+				if err := retry.Do(ctx, op); err != nil {
+					b.Fatal(err)
+				}
+			}
+			return
+		}
+		n, r := 0, &retry.Retrier{Policy: backoff.Fixed(0)}
+		op := func(context.Context) error { return fails(&n) }
+		for b.Loop() {
+			if err := r.Do(ctx, op); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func ofAvast(again, cancellable bool) func(*testing.B) {
+	return func(b *testing.B) {
+		ctx, cancel := parent(cancellable)
+		defer cancel()
+		r := avast.New(avast.Context(ctx), avast.Delay(0), avast.MaxJitter(0), avast.DelayType(avast.FixedDelay))
+		n, op := 0, func() error { return nil }
+		if again {
+			op = func() error { return fails(&n) }
+		}
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := r.Do(op); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func ofCenkalti(again, cancellable bool) func(*testing.B) {
+	return func(b *testing.B) {
+		ctx, cancel := parent(cancellable)
+		defer cancel()
+		n, op := 0, func() (struct{}, error) { return struct{}{}, nil }
+		if again {
+			op = func() (struct{}, error) { return struct{}{}, fails(&n) }
+		}
+		zero := cenkalti.WithBackOff(&cenkalti.ZeroBackOff{})
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := cenkalti.Retry(ctx, op, zero); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// ofSethvargo makes its backoff for each call if fresh is set, as a program has to: the waits and the limit of retries
+// are used up by the calls. Without, there is no limit and no wait at all, which shows what its Do costs alone.
+func ofSethvargo(again, cancellable, fresh bool) func(*testing.B) {
+	return func(b *testing.B) {
+		ctx, cancel := parent(cancellable)
+		defer cancel()
+		retryable := sethvargo.RetryableError(errFailed)
+		n, op := 0, func(context.Context) error { return nil }
+		if again {
+			op = func(context.Context) error {
+				if fails(&n) != nil {
+					return retryable
+				}
+				return nil
+			}
+		}
+		zero := sethvargo.BackoffFunc(func() (time.Duration, bool) { return 0, false })
+		b.ReportAllocs()
+		if fresh {
+			for b.Loop() {
+				if err := sethvargo.Do(ctx, sethvargo.WithMaxRetries(9, zero), op); err != nil {
+					b.Fatal(err)
+				}
+			}
+			return
+		}
+		for b.Loop() {
+			if err := sethvargo.Do(ctx, zero, op); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func ofFailsafe(again, cancellable bool) func(*testing.B) {
+	return func(b *testing.B) {
+		ctx, cancel := parent(cancellable)
+		defer cancel()
+		n, op := 0, func() error { return nil }
+		if again {
+			op = func() error { return fails(&n) }
+		}
+		executor := failsafe.With[any](retrypolicy.NewBuilder[any]().WithMaxRetries(3).Build()).WithContext(ctx)
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := executor.Run(op); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

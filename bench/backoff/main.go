@@ -1,0 +1,127 @@
+// Command backoff measures packages backoff and retry against other libraries, all in one run: what the next wait costs, a
+// call that succeeds, and a call with one retry that waits for nothing.
+//
+// The rounds are interleaved: each runs every library once and begins with another one, so that a busy neighbour hits
+// all alike. It writes a line of Go's benchmark format for each run, which benchstat reads, and prints the ratios that
+// the project promises: ours to the fastest of the others, each by its best round, as a neighbour can only slow things
+// down; the medians stand beside them. It is a module of its own, so that the rivals enter no other.
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+)
+
+// question is one thing that is measured, with everybody who can answer it.
+type question struct {
+	name, about string
+	target      float64 // of the fastest rival, at most
+	answers     []answer
+}
+
+// answer is how one library does it. The first of a question is ours.
+type answer struct {
+	lib   string
+	bench func(*testing.B)
+	aside bool // shown, but neither ours nor a rival
+}
+
+func main() {
+	testing.Init()
+	rounds := flag.Int("rounds", 10, "interleaved rounds")
+	length := flag.String("benchtime", "100ms", "how long each library runs in a round")
+	out := flag.String("out", "", "file for the lines that benchstat reads; none by default")
+	only := flag.String("only", "", "the question to ask; all by default")
+	check := flag.Bool("check", false, "exit 1 when a target is missed")
+	flag.Parse()
+	if err := run(*rounds, *length, *out, *only, *check); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(rounds int, length, out, only string, check bool) (err error) {
+	if rounds < 1 {
+		return fmt.Errorf("-rounds %d: want 1 or more", rounds)
+	}
+	if err := flag.Set("test.benchtime", length); err != nil {
+		return err
+	}
+	lines := bufio.NewWriter(io.Discard)
+	if out != "" {
+		f, err := os.Create(out)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		lines.Reset(f)
+	}
+	fmt.Fprintf(lines, "goos: %s\ngoarch: %s\npkg: github.com/penstock-io/penstock/bench/backoff\n", runtime.GOOS, runtime.GOARCH)
+	missed := 0
+	for _, q := range questions {
+		if only != "" && q.name != only {
+			continue
+		}
+		if !q.measure(lines, rounds) {
+			missed++
+		}
+	}
+	if err := lines.Flush(); err != nil {
+		return err
+	}
+	if check && missed > 0 {
+		return fmt.Errorf("%d targets missed", missed)
+	}
+	return nil
+}
+
+// measure runs the rounds of q and prints what they showed; false: ours missed the target.
+func (q question) measure(lines io.Writer, rounds int) bool {
+	times, allocs := make([][]float64, len(q.answers)), make([]int64, len(q.answers))
+	for round := range rounds {
+		for i := range q.answers {
+			at := (round + i) % len(q.answers)
+			a := q.answers[at]
+			r := testing.Benchmark(a.bench)
+			if r.N == 0 {
+				fmt.Printf("%s: %s failed\n", q.name, a.lib)
+				return false
+			}
+			times[at] = append(times[at], float64(r.T.Nanoseconds())/float64(r.N))
+			allocs[at] = r.AllocsPerOp()
+			fmt.Fprintf(lines, "Benchmark%s/lib=%s %d %.3f ns/op %d B/op %d allocs/op\n",
+				q.name, a.lib, r.N, times[at][round], r.AllocedBytesPerOp(), r.AllocsPerOp())
+		}
+	}
+	fastest := -1
+	for i, a := range q.answers {
+		if i > 0 && !a.aside && (fastest < 0 || slices.Min(times[i]) < slices.Min(times[fastest])) {
+			fastest = i
+		}
+	}
+	fmt.Printf("%s: %s\n", q.name, q.about)
+	fmt.Printf("  %-14s %10s %10s %8s   ours to it: %5s %7s\n", "", "best ns", "median ns", "allocs", "best", "median")
+	for i, a := range q.answers {
+		fmt.Printf("  %-14s %10.2f %10.2f %8d   %17.2f %7.2f\n", a.lib, slices.Min(times[i]), median(times[i]), allocs[i],
+			slices.Min(times[0])/slices.Min(times[i]), median(times[0])/median(times[i]))
+	}
+	ratio := slices.Min(times[0]) / slices.Min(times[fastest])
+	ok := ratio <= q.target && allocs[0] == 0
+	verdict := map[bool]string{true: "ok", false: "MISSED"}[ok]
+	fmt.Printf("  %s: %.2f of the fastest rival, %s; target at most %.1f, and 0 allocations\n\n",
+		verdict, ratio, q.answers[fastest].lib, q.target)
+	return ok
+}
+
+func median(list []float64) float64 {
+	sorted := slices.SortedFunc(slices.Values(list), cmp.Compare[float64])
+	n := len(sorted)
+	return (sorted[n/2] + sorted[(n-1)/2]) / 2
+}

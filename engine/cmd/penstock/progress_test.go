@@ -1,0 +1,62 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/pipeline"
+)
+
+// TestProgressView: share, speed and time left are those of the figures; a source that does not tell what is left has no bar.
+func TestProgressView(t *testing.T) {
+	at := func(elapsed time.Duration, delivered, left int64) pipeline.Snapshot {
+		return pipeline.Snapshot{Elapsed: elapsed, Routes: []pipeline.RouteSnapshot{{
+			Pipeline: "a", Route: "main", ReadRecords: delivered * 2, ReadBytes: delivered * 200, Delivered: delivered, LeftBytes: left,
+			Workers: []pipeline.WorkerSnapshot{
+				{Name: "http://x/", State: "NORMAL", Window: 3.25, InFlight: 2, RoundTrip: 1500 * time.Microsecond},
+				{Name: "http://longer/", State: "OPEN", Reason: "failures in a row\x1b"},
+			},
+		}}}
+	}
+	var v progressView
+	v.lines(at(time.Second, 10_000, 8_000_000))
+	got := v.lines(at(3*time.Second, 20_000, 6_000_000)) // 1 MB in 2 s, 2 of 10 MB are settled
+	want := []string{
+		"a/main  █████░░░░░░░░░░░░░░░░░░░  20 %  20,000 records  0.50 MB/s  16s left",
+		"  http://x/       NORMAL     window   3.3  in flight   2     1.5ms",
+		`  http://longer/  OPEN       window   0.0  in flight   0         -  "failures in a row\x1b"`,
+	}
+	want[1] = strings.Replace(want[1], "3.3", "3.2", 1) // halves go to the even digit
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if got := new(progressView).lines(at(time.Second, 10_000, -1))[0]; got != "a/main  10,000 records  - MB/s" {
+		t.Errorf("where nobody knows what is left: %q", got)
+	}
+	many := at(time.Second, 10, 1000)
+	for range mostRoutes {
+		many.Routes = append(many.Routes, many.Routes[0])
+	}
+	if got := new(progressView).lines(many); len(got) != 1 || !strings.HasPrefix(got[0], "all 9 routes  ") {
+		t.Errorf("of many routes: %q", got)
+	}
+}
+
+// TestScreen: what is written stands above what is drawn, lines are cut to the width, and everything drawn is erased before it is
+// drawn anew.
+func TestScreen(t *testing.T) {
+	var out strings.Builder
+	s := &screen{w: &out, width: func() int { return 10 }}
+	s.draw([]string{"one", "a line that is too long"})
+	if _, err := s.Write([]byte("log\n")); err != nil {
+		t.Fatal(err)
+	}
+	s.draw([]string{"two"})
+	s.draw(nil)
+	const up2, up1 = "\x1b[A\x1b[A\r\x1b[J", "\x1b[A\r\x1b[J"
+	want := "one\na line t…\n" + up2 + "log\none\na line t…\n" + up2 + "two\n" + up1
+	if out.String() != want {
+		t.Errorf("wrote %q, want %q", out.String(), want)
+	}
+}

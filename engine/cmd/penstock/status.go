@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/engine/internal/config"
+)
+
+// tokenVariable is the environment variable from which `status` takes the token where it is given an address.
+const tokenVariable = "PENSTOCK_ADMIN_TOKEN"
+
+type statusFlags struct {
+	json, tree bool
+	timeout    time.Duration
+}
+
+func (p *program) statusCommand() *cobra.Command {
+	var f statusFlags
+	cmd := &cobra.Command{
+		Use:   "status [--json] [--tree] CONFIG|ADDRESS",
+		Short: "Ask a running penstock how it is",
+		Long: `Status asks the process that runs with a config how far each route is and what
+each worker does: its window, what is in flight, its state, and why. It asks at the
+config's ` + "`admin:`" + `, or at an address, host:port; there the token is taken from
+` + tokenVariable + `.
+
+It ends with exit code 1 where nothing answers, or where the process is not ready
+(a route stopped, a worker misconfigured, nothing settled for a minute while data
+waits, a full disk); it then says why.`,
+		Example: `  penstock status /etc/penstock.yaml
+  penstock status --tree 127.0.0.1:7070
+  penstock status --json penstock.yaml | jq '.routes[].workers[] | {name, state}'`,
+		DisableFlagsInUseLine: true,
+		Args:                  needs("a config or an address"),
+		RunE:                  func(cmd *cobra.Command, args []string) error { return p.status(cmd, args[0], f) },
+	}
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON")
+	cmd.Flags().BoolVar(&f.tree, "tree", false, "print pipelines, routes and workers as a tree")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answer may take")
+	return cmd
+}
+
+func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
+	if f.timeout <= 0 {
+		return usagef("status: --timeout is %v; it must be above zero", f.timeout)
+	}
+	address, token, err := p.adminOf(what)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	s, err := admin.Ask(ctx, address, token)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.json:
+		err = writeResult(cmd.OutOrStdout(), s)
+	case f.tree:
+		_, err = io.WriteString(cmd.OutOrStdout(), statusTree(s))
+	default:
+		_, err = io.WriteString(cmd.OutOrStdout(), statusText(s))
+	}
+	if err == nil && !s.Ready {
+		err = fmt.Errorf("not ready: %s", strings.Join(s.Why, "; "))
+	}
+	return err
+}
+
+// adminOf finds where a config's process is asked, or takes an address as it is.
+func (p *program) adminOf(what string) (address, token string, err error) {
+	if _, statErr := os.Stat(what); statErr != nil {
+		if u, err := url.Parse(what); err == nil && u.Scheme == "http" && u.Host != "" {
+			what = u.Host
+		}
+		if config.CheckAddress(what, true) == nil {
+			return what, os.Getenv(tokenVariable), nil
+		}
+	}
+	f, err := config.Load(what, config.LoadOptions{Components: p.components})
+	if err != nil {
+		return "", "", err
+	}
+	if !f.Admin.On() {
+		return "", "", fmt.Errorf("%s has no `admin:`, so nobody can ask its process; add `admin: 127.0.0.1:7070` and start it again", what)
+	}
+	return f.Admin.Address, f.Admin.Token, nil
+}
+
+func statusText(s *admin.Status) string {
+	var b strings.Builder
+	ready := "ready"
+	if !s.Ready {
+		ready = "NOT READY"
+	}
+	fmt.Fprintf(&b, "penstock %s, process %d, running for %s: %s\n\n", s.Program, s.PID, runTime(s.Seconds), ready)
+	rows := [][]string{{"route", "health", "read", "delivered", "dead", "dropped", "in flight", "waiting", "redelivered", "watermark age"}}
+	workers := [][]string{{"route", "worker", "state", "gate", "window", "in flight", "round trip", "delivered", "failed", "throttled"}}
+	for _, r := range s.Routes {
+		name := r.Pipeline + "/" + r.Name
+		rows = append(rows, []string{
+			name, r.Health, thousands(r.ReadRecords), thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped),
+			thousands(r.InFlight), thousands(r.Waiting), thousands(r.Redelivered), seconds(r.WatermarkAgeSeconds),
+		})
+		for _, w := range r.Workers {
+			workers = append(workers, []string{
+				name, printable(w.Name), w.State, w.Gate, strconv.FormatFloat(w.Window, 'f', 1, 64), strconv.Itoa(w.InFlight),
+				seconds(w.RoundTrip), thousands(int64(w.Delivered)), thousands(int64(w.Failed + w.TimedOut)), thousands(int64(w.Throttled)),
+			})
+		}
+	}
+	b.WriteString(table(rows, 2))
+	if len(workers) > 1 {
+		b.WriteString("\n" + table(workers, 4))
+	}
+	for _, r := range s.Routes {
+		for _, w := range r.Workers {
+			if w.State != "NORMAL" && w.Reason != "" {
+				fmt.Fprintf(&b, "%s: %s\n", printable(w.Name), printable(w.Reason))
+			}
+		}
+	}
+	return b.String()
+}
+
+// statusTree is the process as a tree: pipeline, source, route, processors, sink, workers.
+func statusTree(s *admin.Status) string {
+	root := &branch{text: fmt.Sprintf("penstock %s, process %d, running for %s", s.Program, s.PID, runTime(s.Seconds))}
+	pipelines := map[string]*branch{}
+	for _, r := range s.Routes {
+		p := pipelines[r.Pipeline]
+		if p == nil {
+			p = root.add(fmt.Sprintf("pipeline %s, source %s", r.Pipeline, r.Source))
+			pipelines[r.Pipeline] = p
+		}
+		route := p.add(fmt.Sprintf("route %s: %s, read %s = delivered %s + dead %s + dropped %s + in flight %s + waiting %s", r.Name, r.Health,
+			thousands(r.ReadRecords), thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped), thousands(r.InFlight), thousands(r.Waiting)))
+		for _, name := range r.Processors {
+			route.add("processor " + name)
+		}
+		sink := route.add("sink " + r.Sink)
+		for _, w := range r.Workers {
+			text := fmt.Sprintf("%s: %s, window %.1f, in flight %d, round trip %s", printable(w.Name), w.State, w.Window, w.InFlight, seconds(w.RoundTrip))
+			if w.State != "NORMAL" && w.Reason != "" {
+				text += ": " + printable(w.Reason)
+			}
+			sink.add(text)
+		}
+	}
+	var b strings.Builder
+	root.write(&b, "", "")
+	return b.String()
+}
+
+// branch is a line of a tree with what hangs on it.
+type branch struct {
+	text string
+	on   []*branch
+}
+
+func (t *branch) add(text string) *branch {
+	t.on = append(t.on, &branch{text: text})
+	return t.on[len(t.on)-1]
+}
+
+func (t *branch) write(b *strings.Builder, first, rest string) {
+	b.WriteString(first + t.text + "\n")
+	for i, o := range t.on {
+		if i == len(t.on)-1 {
+			o.write(b, rest+"└─ ", rest+"   ")
+		} else {
+			o.write(b, rest+"├─ ", rest+"│  ")
+		}
+	}
+}
+
+// seconds writes a time in the unit that suits it; "-" for none.
+func seconds(v float64) string {
+	d := time.Duration(v * float64(time.Second))
+	units := []time.Duration{time.Second, time.Millisecond, time.Microsecond, time.Nanosecond}
+	i := slices.IndexFunc(units, func(u time.Duration) bool { return d >= u })
+	switch {
+	case d <= 0:
+		return "-"
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	}
+	return d.Round(units[i] / 10).String()
+}
+
+func runTime(v float64) string {
+	return time.Duration(v * float64(time.Second)).Round(time.Second).String()
+}

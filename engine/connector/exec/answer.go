@@ -1,0 +1,224 @@
+//penstock:pure
+
+package exec
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// The protocol ndjson: docs/formats/exec-ndjson.md.
+
+// appendHead appends what stands before the records in a batch's line.
+func appendHead(dst []byte, id uint64, number int, b *penstock.Batch) []byte {
+	dst = append(dst, `{"id":`...)
+	dst = strconv.AppendUint(dst, id, 10)
+	dst = append(dst, `,"attempt":`...)
+	dst = strconv.AppendInt(dst, int64(number), 10)
+	dst = append(dst, `,"batch":"`...)
+	dst = append(dst, b.ID()...)
+	return append(dst, '"', ',')
+}
+
+// appendRecords appends the kept records of b and the end of its line.
+func appendRecords(dst []byte, b *penstock.Batch) []byte {
+	b.Split()
+	dst = append(dst, `"records":[`...)
+	first := true
+	for i := range b.Records {
+		if b.Records[i].State != penstock.Kept {
+			continue
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = ndjson.AppendRecord(dst, b, i)
+	}
+	return append(dst, "]}\n"...)
+}
+
+// answer is what a child says of a batch.
+type answer struct {
+	ID        *uint64  `json:"id"` // nil: the oldest that it has
+	Delivered bool     `json:"delivered"`
+	Refused   []index  `json:"refused"` // with delivered: these will never be taken
+	Retry     []int    `json:"retry"`   // with delivered: these are to be sent again
+	After     *float64 `json:"retry_after"`
+	Rejected  bool     `json:"rejected"`
+	Wrong     bool     `json:"misconfigured"`
+	Err       string   `json:"error"`
+
+	Epoch     uint32  `json:"epoch"`
+	Credit    uint64  `json:"credit"`
+	QueueLen  int     `json:"queue_len"`
+	Slots     int     `json:"slots"`
+	QueueWait float64 `json:"queue_wait"`
+	Service   float64 `json:"service"`
+}
+
+// index is a refused record: its number in the batch's records, from 0, alone or with a reason.
+type index struct {
+	Record int
+	Reason string
+}
+
+// UnmarshalJSON reads 3 or {"record":3,"reason":"..."}.
+func (x *index) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] != '{' {
+		return json.Unmarshal(text, &x.Record)
+	}
+	var form struct {
+		Record *int   `json:"record"`
+		Reason string `json:"reason"`
+	}
+	if err := json.Unmarshal(text, &form); err != nil {
+		return err
+	}
+	if form.Record == nil {
+		return errors.New("a refused record has no number")
+	}
+	x.Record, x.Reason = *form.Record, form.Reason
+	return nil
+}
+
+// maxQuoted is how much of a line that is no answer an error quotes, in bytes.
+const maxQuoted = 200
+
+// parseAnswer reads one line.
+func parseAnswer(line []byte) (answer, error) {
+	var a answer
+	if err := json.Unmarshal(line, &a); err != nil {
+		quoted := line[:min(len(line), maxQuoted)]
+		return a, fmt.Errorf("its answer %q is none of the protocol ndjson: %w; all else belongs on standard error", quoted, err)
+	}
+	if a.After != nil && (math.IsNaN(*a.After) || *a.After < 0) {
+		return a, fmt.Errorf("its answer has retry_after %v; want seconds, 0 or more", *a.After)
+	}
+	return a, nil
+}
+
+// report is what the child says of itself.
+func (a answer) report() flow.Report {
+	return flow.Report{
+		Epoch: a.Epoch, Credit: a.Credit, QueueLen: a.QueueLen, Slots: a.Slots,
+		QueueWait: seconds(a.QueueWait), Service: seconds(a.Service),
+	}
+}
+
+// longest is how far retry_after and the times of a report count: what is longer is a mistake or for ever.
+const longest = 24 * time.Hour
+
+func seconds(s float64) time.Duration {
+	if !(s > 0) {
+		return 0
+	}
+	return time.Duration(min(s, longest.Seconds()) * float64(time.Second))
+}
+
+// outcome turns the answer about b into the outcome of its attempt. misuse is a mistake of the child, after which it is not
+// to be talked to.
+func (a answer) outcome(b *penstock.Batch) (outcome, misuse error) {
+	said := errors.New(or(a.Err, "the child gave no reason"))
+	if !a.Delivered {
+		switch {
+		case len(a.Refused)+len(a.Retry) > 0:
+			return nil, errors.New(`its answer names records and says "delivered":false; with "delivered":true all others are delivered`)
+		case a.Wrong:
+			return &flow.Misconfigured{Err: said}, nil
+		case a.Rejected:
+			return &flow.Rejected{Err: said}, nil
+		case a.After != nil:
+			return &flow.Throttled{After: seconds(*a.After), Err: said}, nil
+		}
+		return said, nil
+	}
+	if len(a.Refused)+len(a.Retry) == 0 {
+		return nil, nil
+	}
+	kept := keptOf(b)
+	fates := make([]fate, len(kept))
+	reasons := map[string]error{}
+	set := func(n int, f fate) bool {
+		if n < 0 || n >= len(kept) || fates[n] != done {
+			return false
+		}
+		fates[n] = f
+		return true
+	}
+	for _, x := range a.Refused {
+		if !set(x.Record, refused) {
+			return nil, unknownRecord("refuses", x.Record, len(kept))
+		}
+		reasons[string(b.AppendRecordID(nil, kept[x.Record]))] = errors.New(or(x.Reason, said.Error()))
+	}
+	for _, n := range a.Retry {
+		if !set(n, again) {
+			return nil, unknownRecord("wants again", n, len(kept))
+		}
+	}
+	split := shareOut(b, kept, fates)
+	split.Err = said
+	if len(reasons) > 0 {
+		split.Err = &penstock.RefusedError{Reasons: reasons}
+	}
+	return split, nil
+}
+
+func unknownRecord(what string, n, of int) error {
+	return fmt.Errorf("its answer %s record %d, which the batch of %d does not have, or which it names twice", what, n, of)
+}
+
+func or(s, instead string) string {
+	if s == "" {
+		return instead
+	}
+	return s
+}
+
+// fate is what becomes of a record of a batch that is settled in part.
+type fate uint8
+
+const (
+	done fate = iota
+	again
+	refused
+)
+
+func keptOf(b *penstock.Batch) []int {
+	b.Split()
+	kept := make([]int, 0, len(b.Records))
+	for i := range b.Records {
+		if b.Records[i].State == penstock.Kept {
+			kept = append(kept, i)
+		}
+	}
+	return kept
+}
+
+// shareOut makes the pieces of b by the fates of its kept records.
+func shareOut(b *penstock.Batch, kept []int, fates []fate) *penstock.Split {
+	var by [refused + 1][]int
+	for n, i := range kept {
+		by[fates[n]] = append(by[fates[n]], i)
+	}
+	split := &penstock.Split{}
+	if len(by[done]) > 0 {
+		split.Done = append(split.Done, penstock.Piece(b.Pick(by[done])))
+	}
+	if len(by[again]) > 0 {
+		split.Rest = append(split.Rest, penstock.Piece(b.Pick(by[again])))
+	}
+	if len(by[refused]) > 0 {
+		split.Refused = append(split.Refused, penstock.Piece(b.Pick(by[refused])))
+	}
+	return split
+}

@@ -1,0 +1,185 @@
+// Package exec holds the sink that hands batches to child processes, in any language, each a worker.
+//
+// Three protocols: `lines` starts a process for each batch, with the records on its standard input; `ndjson` and `storm` keep
+// children running and talk to them. A child that dies is started again for as long as the route runs; what it had is
+// retryable and goes to the others at once. A child that hangs is killed with its process group when flow abandons the
+// attempt. The sink owns its children. It decides nothing about when to try again (flow does), gives nothing to a shell, and
+// believes no child that it has delivered what it has not answered for.
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/engine/kit/child/multilang"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// Component is the sink's line in the list of components.
+func Component() penstock.Component {
+	return penstock.Component{
+		Role:    penstock.SinkRole,
+		Name:    "exec",
+		Options: func() any { return DefaultOptions() },
+		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+	}
+}
+
+// Sink hands batches to child processes. It implements penstock.Sink and penstock.Encoder.
+type Sink struct {
+	o       Options
+	host    penstock.Host
+	scratch sync.Pool // *[]byte: what pieces are encoded into
+	pids    string    // of storm: the folder in which bolts leave their process ids; made by Open
+	tree    atomic.Pointer[func() supervise.Status]
+}
+
+// New returns a sink that has started nothing.
+func New(o Options, h penstock.Host) (*Sink, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Sink{o: o, host: h}
+	s.scratch.New = func() any { return new([]byte) }
+	return s, nil
+}
+
+// Open implements penstock.Sink: one lane for each worker, named worker-1, worker-2, ... A program that cannot be started is
+// no error here: its workers are down, and say why.
+func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
+	names := make([]string, s.o.Workers)
+	for i := range names {
+		names[i] = fmt.Sprintf("worker-%d", i+1)
+	}
+	lanes := make([]penstock.Lane, 0, len(names))
+	var workers []penstock.Worker
+	switch s.o.Protocol {
+	case Lines:
+		for _, name := range names {
+			workers = append(workers, &linesLane{sink: s, spec: s.spec(name)})
+		}
+	case NDJSON:
+		fleet, err := child.NewFleet(child.FleetOptions[*talk]{Name: "children", Names: names, Spec: s.spec, Talk: newTalk})
+		if err != nil {
+			return err
+		}
+		for _, slot := range fleet.Slots() {
+			workers = append(workers, &ndjsonLane{sink: s, slot: slot})
+		}
+		s.serve(fleet)
+	case Storm:
+		var err error
+		if s.pids, err = os.MkdirTemp("", "penstock-pids-"); err != nil {
+			return fmt.Errorf("a folder for the process ids of bolts: %w", err)
+		}
+		fleet, err := child.NewFleet(child.FleetOptions[*multilang.Bolt]{
+			Name: "children", Names: names, Spec: s.spec, Talk: s.newBolt(o.Pipeline),
+		})
+		if err != nil {
+			return err
+		}
+		for _, slot := range fleet.Slots() {
+			workers = append(workers, &boltLane{sink: s, slot: slot})
+		}
+		s.serve(fleet)
+	}
+	for i, w := range workers {
+		limits := flow.Limits{InFlight: 1}
+		switch s.o.Protocol {
+		case NDJSON:
+			limits.InFlight = s.o.InFlight
+		case Storm:
+			limits.InFlight = boltInFlight
+		}
+		lanes = append(lanes, penstock.Lane{Name: names[i], Worker: w, Limits: limits})
+	}
+	o.Lanes(lanes)
+	return nil
+}
+
+func (s *Sink) spec(worker string) child.Spec {
+	spec := s.o.spec(worker)
+	spec.Log = s.host.Log()
+	return spec
+}
+
+// Close implements penstock.Sink. The children ended with the goroutines that the host has waited for.
+func (s *Sink) Close() error {
+	if s.pids == "" {
+		return nil
+	}
+	dir := s.pids
+	s.pids = ""
+	return os.RemoveAll(dir)
+}
+
+// serve keeps the children running until the route stops.
+func (s *Sink) serve(fleet interface {
+	Serve(context.Context) error
+	Tree() supervise.Status
+}) {
+	tree := fleet.Tree
+	s.tree.Store(&tree)
+	s.host.Go("children", fleet.Serve)
+}
+
+// Tree is what the sink keeps running.
+func (s *Sink) Tree() supervise.Status {
+	if tree := s.tree.Load(); tree != nil {
+		return (*tree)()
+	}
+	return supervise.Status{Name: "children"}
+}
+
+// Encode implements penstock.Encoder: what a child reads of a batch. Raw lines of which nothing was changed are sent from
+// the batch's own bytes.
+func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+	switch {
+	case s.o.Protocol == NDJSON:
+		return appendRecords(dst, b), nil
+	case s.o.Protocol == Storm:
+		b.Split() // here, where it has one owner: several attempts of it may run at once
+		return nil, nil
+	case s.o.Format == JSON:
+		return ndjson.Append(dst, b), nil
+	}
+	if _, ok := b.Whole(); ok {
+		return nil, nil
+	}
+	return b.AppendRaw(dst), nil
+}
+
+// bodyOf returns what a child reads of b: its payload, its own bytes, or, for a piece, what is encoded into scratch.
+func (s *Sink) bodyOf(b *penstock.Batch, scratch *[]byte) ([]byte, error) {
+	if len(b.Payload) > 0 {
+		return b.Payload, nil
+	}
+	body, err := s.Encode((*scratch)[:0], b)
+	if body == nil && err == nil {
+		body, _ = b.Whole()
+		return body, nil
+	}
+	*scratch = body
+	return body, err
+}
+
+// down is the outcome of an attempt at a worker whose child does not run: a gate that is closed until it will be back; but a
+// program that cannot be started at all is the config's fault.
+func down(err error) error {
+	e, ok := errors.AsType[*child.DownError](err)
+	if !ok {
+		return err
+	}
+	if start, ok := errors.AsType[*child.StartError](err); ok {
+		return &flow.Misconfigured{Err: start}
+	}
+	return &flow.Throttled{After: e.Next, Err: err}
+}

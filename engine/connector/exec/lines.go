@@ -1,0 +1,95 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// Statuses that say more than no; sysexits.h, and the shells' own.
+const (
+	exUsage       = 64  // EX_USAGE: the command line is wrong
+	exDataErr     = 65  // EX_DATAERR: the input is wrong
+	exTempFail    = 75  // EX_TEMPFAIL: later
+	exConfig      = 78  // EX_CONFIG
+	notExecutable = 126 // a shell found it and may not run it
+	notFound      = 127 // a shell did not find it
+)
+
+// linesLane starts a process for each batch.
+type linesLane struct {
+	sink *Sink
+	spec child.Spec
+}
+
+// Deliver implements penstock.Worker.
+func (l *linesLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+	b := a.Value
+	if b.Kept() == 0 {
+		return flow.Report{}, nil // nothing to say, and no process to say it to
+	}
+	if ctx.Err() != nil {
+		return flow.Report{}, context.Cause(ctx)
+	}
+	scratch := l.sink.scratch.Get().(*[]byte)
+	defer l.sink.scratch.Put(scratch)
+	data, err := l.sink.bodyOf(b, scratch)
+	if err != nil {
+		return flow.Report{}, err
+	}
+	spec := l.spec
+	spec.Extra = map[string]string{"PENSTOCK_WORKER": l.spec.Extra["PENSTOCK_WORKER"], "PENSTOCK_BATCH": b.ID()}
+	own, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	spec.Grace = -1 // an end of the context is an end of patience; the process ends its input by reading it
+	l.sink.host.Count("processes_started", 1)
+	unread := false
+	err = child.Run(own, spec, func(ctx context.Context, p *child.Process) error {
+		err := p.Write(ctx, data)
+		unread = err != nil && child.Unread(err)
+		if err == nil || unread {
+			err = p.CloseInput()
+			_, _ = io.Copy(io.Discard, p) // until the child has closed it, or its end
+			p.Await(ctx)
+		}
+		return err
+	})
+	return flow.Report{}, l.meaning(ctx, err, unread)
+}
+
+// meaning turns how the process ended into the outcome of the attempt.
+func (l *linesLane) meaning(ctx context.Context, err error, unread bool) error {
+	if start, ok := errors.AsType[*child.StartError](err); ok {
+		return &flow.Misconfigured{Err: start}
+	}
+	if err == nil {
+		if unread {
+			return fmt.Errorf("%s ended with status 0 before it had read the batch to its end", l.spec.Command[0])
+		}
+		return nil
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, flow.ErrAbandoned) {
+		return cause
+	}
+	exit, ok := errors.AsType[*child.ExitError](err)
+	if !ok {
+		return err
+	}
+	switch exit.Code {
+	case exDataErr:
+		return &flow.Rejected{Err: err}
+	case exTempFail:
+		return &flow.Throttled{Err: err}
+	case exUsage, exConfig, notExecutable, notFound:
+		return &flow.Misconfigured{Err: err}
+	}
+	if exit.Signalled || exit.Killed != nil {
+		return &penstock.DiedError{Err: err}
+	}
+	return err
+}

@@ -1,0 +1,243 @@
+package exec
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// maxAnswer bounds an answer's line, in bytes: one that refuses every record of a large batch, with reasons, fits.
+const maxAnswer = 8 << 20
+
+// ndjsonLane hands batches to the child in a slot.
+type ndjsonLane struct {
+	sink *Sink
+	slot *child.Slot[*talk]
+}
+
+// talk is the talk with one child. Its Serve reads; batches are written by those who deliver them.
+type talk struct {
+	p     *child.Process
+	turn  chan struct{} // holds one: it is who writes
+	ended chan struct{} // closed by End
+
+	mu     sync.Mutex // guards what follows
+	asked  []*asked   // written, or being written, and not answered; in this order
+	worked bool
+	err    error // of the end
+}
+
+// asked is a batch that a child has.
+type asked struct {
+	id     uint64
+	answer chan answer // holds one
+	blamed bool        // when the child died it was the oldest: the one that the child was at
+}
+
+func newTalk(p *child.Process) *talk {
+	return &talk{p: p, turn: make(chan struct{}, 1), ended: make(chan struct{})}
+}
+
+// Serve implements child.Session.
+func (t *talk) Serve(context.Context) error {
+	in := bufio.NewReaderSize(t.p, 64<<10)
+	for {
+		line, err := readLine(in)
+		if err == nil && len(line) > 0 {
+			err = t.take(line)
+		}
+		switch {
+		case err == io.EOF:
+			return nil // how it died says more
+		case err != nil:
+			t.p.Kill(err)
+			return err
+		}
+	}
+}
+
+// readLine returns the next line without its end; io.EOF also where the last line lacks it.
+func readLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line[:len(line)-1], nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, io.EOF
+		case len(line) > maxAnswer:
+			return nil, fmt.Errorf("it has written a line of more than %d bytes: %q...", maxAnswer, line[:maxQuoted])
+		}
+	}
+}
+
+// take hands an answer to who waits for it.
+func (t *talk) take(line []byte) error {
+	a, err := parseAnswer(line)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at := 0
+	if a.ID != nil {
+		at = slices.IndexFunc(t.asked, func(q *asked) bool { return q.id == *a.ID })
+	}
+	if at < 0 || at >= len(t.asked) {
+		return fmt.Errorf("its answer %q is about a batch that it does not have", line[:min(len(line), maxQuoted)])
+	}
+	q := t.asked[at]
+	t.asked = slices.Delete(t.asked, at, at+1)
+	t.worked = true
+	q.answer <- a
+	return nil
+}
+
+// End implements child.Session.
+func (t *talk) End(err error) {
+	t.mu.Lock()
+	t.err = err
+	if len(t.asked) > 0 {
+		t.asked[0].blamed = true
+	}
+	t.mu.Unlock()
+	close(t.ended)
+}
+
+// Did implements child.Session.
+func (t *talk) Did() (worked, busy bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.worked, len(t.asked) > 0
+}
+
+// Deliver implements penstock.Worker.
+func (l *ndjsonLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+	b := a.Value
+	if b.Kept() == 0 {
+		return flow.Report{}, nil
+	}
+	scratch := l.sink.scratch.Get().(*[]byte)
+	defer l.sink.scratch.Put(scratch)
+	data, err := l.sink.bodyOf(b, scratch)
+	if err != nil {
+		return flow.Report{}, err
+	}
+	t, err := awaited(ctx, l.slot)
+	if err != nil {
+		return flow.Report{}, err
+	}
+	q := &asked{id: a.ID, answer: make(chan answer, 1)}
+	if err := t.ask(ctx, q, appendHead(nil, a.ID, a.Number, b), data); err != nil {
+		return flow.Report{}, err
+	}
+	select {
+	case said := <-q.answer:
+		return l.answered(t, b, said)
+	case <-t.ended:
+		select {
+		case said := <-q.answer: // its last words
+			return l.answered(t, b, said)
+		default:
+		}
+		return flow.Report{}, t.died(ctx, q)
+	case <-ctx.Done():
+		return flow.Report{}, t.abandon(ctx)
+	}
+}
+
+// startPatience is how long an attempt waits for a child that is about to start.
+const startPatience = 250 * time.Millisecond
+
+// awaited waits for a child that is about to start; where it takes longer flow knows better what to do meanwhile.
+func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, error) {
+	var none S
+	if ctx.Err() != nil {
+		return none, context.Cause(ctx)
+	}
+	session, err := slot.Session()
+	if e, ok := errors.AsType[*child.DownError](err); ok && e.Next <= child.Soon {
+		soon, cancel := context.WithTimeout(ctx, startPatience)
+		session, err = slot.Await(soon)
+		cancel()
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return none, context.Cause(ctx)
+		}
+		return none, down(err)
+	}
+	return session, nil
+}
+
+// ask writes a batch's line. A child that is told half of one is killed.
+func (t *talk) ask(ctx context.Context, q *asked, head, data []byte) error {
+	select {
+	case t.turn <- struct{}{}:
+	case <-t.ended:
+		return t.died(ctx, q)
+	case <-ctx.Done():
+		return context.Cause(ctx) // nothing was said
+	}
+	t.mu.Lock()
+	t.asked = append(t.asked, q)
+	t.mu.Unlock()
+	err := t.p.Write(ctx, head)
+	if err == nil {
+		err = t.p.Write(ctx, data)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = t.abandon(ctx)
+	} else if err != nil {
+		// It has died, or closed its input and will never read a batch again. Its end says what of.
+		t.p.Kill(errors.New("it no longer reads its standard input"))
+		<-t.ended
+		err = t.died(ctx, q)
+	}
+	<-t.turn
+	return err
+}
+
+// abandon kills the child, which hangs, and says of whom that was the fault.
+func (t *talk) abandon(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	t.p.Kill(cause)
+	if errors.Is(cause, flow.ErrAbandoned) {
+		return &penstock.DiedError{Err: cause}
+	}
+	return cause
+}
+
+// died is the outcome of a batch that the child had when it died.
+func (t *talk) died(ctx context.Context, q *asked) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if q.blamed {
+		return &penstock.DiedError{Err: t.err}
+	}
+	return t.err
+}
+
+// answered turns an answer into the outcome. A child that says what cannot be is killed.
+func (l *ndjsonLane) answered(t *talk, b *penstock.Batch, said answer) (flow.Report, error) {
+	outcome, misuse := said.outcome(b)
+	if misuse != nil {
+		t.p.Kill(misuse)
+		return flow.Report{}, misuse
+	}
+	return said.report(), outcome
+}

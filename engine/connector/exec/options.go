@@ -1,0 +1,115 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/child"
+)
+
+// The protocols.
+const (
+	Lines  = "lines"  // one process a batch, records on its standard input, status 0 is delivered
+	NDJSON = "ndjson" // a batch a line in, an answer a line out; docs/formats/exec-ndjson.md
+	Storm  = "storm"  // Storm's multilang protocol: a bolt
+)
+
+// How records stand on the input of a program that speaks lines.
+const (
+	Raw  = "raw"  // as they were read, each with a line end
+	JSON = "json" // a JSON object a line: the fields of a parsed record, else {"message":"..."}
+)
+
+// The limits of options.
+const (
+	maxWorkers  = 256
+	maxInFlight = 1000 // batches
+	maxPending  = 10_000
+)
+
+// Options of the sink. How long an answer may take is `flow.abandon`: then the child is killed.
+type Options struct {
+	Command  []string      `yaml:"command" required:"true" doc:"[PROGRAM, ARG...]; no shell reads it"`
+	Dir      string        `yaml:"dir" path:"true" doc:"the folder in which it runs; default: that of the config"`
+	Workers  int           `yaml:"workers" doc:"processes at once, each a worker"`
+	Protocol string        `yaml:"protocol" enum:"lines,ndjson,storm" doc:"what is said to it, and what it answers"`
+	Format   string        `yaml:"format" enum:"raw,json" doc:"of lines: records as they were read, or a JSON object a line"`
+	InFlight int           `yaml:"in_flight" doc:"of ndjson: batches that one child may have at once"`
+	Pending  int           `yaml:"pending" doc:"of storm: tuples that one child may have at once"`
+	Timeout  time.Duration `yaml:"timeout" doc:"of storm: how long a child may give no sign of life before it is killed"`
+
+	Env    []string          `yaml:"env" doc:"names of the variables that it gets; PENSTOCK_WORKER and, of lines, PENSTOCK_BATCH are made"`
+	Memory penstock.Size     `yaml:"memory" doc:"address space of each process; 0: no limit; Linux"`
+	CPU    time.Duration     `yaml:"cpu" doc:"processor time of each process; 0: no limit; Linux"`
+	Grace  time.Duration     `yaml:"grace" doc:"how long it may take to end once its input has ended"`
+	Conf   map[string]string `yaml:"conf" doc:"of storm: what the handshake gives as the topology's configuration"`
+}
+
+// DefaultOptions are those of a config that names a command only.
+func DefaultOptions() *Options {
+	return &Options{
+		Dir: ".", Workers: 1, Protocol: Lines, Format: Raw, InFlight: 1, Pending: 100, Timeout: 30 * time.Second,
+		Env: []string{"PATH"}, Grace: 5 * time.Second,
+	}
+}
+
+// Validate implements the optional part of options.
+func (o *Options) Validate() error {
+	var errs []error
+	wrong := func(key, format string, args ...any) {
+		errs = append(errs, &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
+	}
+	if len(o.Command) == 0 {
+		wrong("command", "is missing; write [PROGRAM, ARG...]")
+	}
+	if !slices.Contains([]string{Lines, NDJSON, Storm}, o.Protocol) {
+		wrong("protocol", "%q is none of lines, ndjson, storm", o.Protocol)
+	}
+	for _, n := range []struct {
+		key      string
+		n, most  int
+		what, of string
+	}{
+		{"workers", o.Workers, maxWorkers, "processes", ""},
+		{"in_flight", o.InFlight, maxInFlight, "batches", NDJSON},
+		{"pending", o.Pending, maxPending, "tuples", Storm},
+	} {
+		switch {
+		case n.n < 1 || n.n > n.most:
+			wrong(n.key, "%d %s; want 1 to %d", n.n, n.what, n.most)
+		case n.of != "" && n.of != o.Protocol && n.n != map[string]int{"in_flight": 1, "pending": 100}[n.key]:
+			wrong(n.key, "belongs to protocol %s, and this is %s", n.of, o.Protocol)
+		}
+	}
+	if o.Format == JSON && o.Protocol != Lines {
+		wrong("format", "belongs to protocol lines; %s has a form of its own", o.Protocol)
+	}
+	if len(o.Conf) > 0 && o.Protocol != Storm {
+		wrong("conf", "belongs to protocol storm, and this is %s", o.Protocol)
+	}
+	if o.Timeout < minTimeout {
+		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout, minTimeout)
+	}
+	if o.Grace < 0 {
+		wrong("grace", "%v is below zero", o.Grace)
+	}
+	return errors.Join(append(errs, o.spec("worker-1").Validate())...)
+}
+
+// minTimeout is twice the time between two heartbeats.
+const minTimeout = 2 * time.Second
+
+// spec is what is run as a worker.
+func (o *Options) spec(worker string) child.Spec {
+	grace := o.Grace
+	if grace == 0 {
+		grace = -1
+	}
+	return child.Spec{
+		Command: o.Command, Dir: o.Dir, Env: o.Env, Extra: map[string]string{"PENSTOCK_WORKER": worker},
+		Memory: o.Memory, CPU: o.CPU, Grace: grace, Attrs: []any{"worker", worker},
+	}
+}

@@ -1,0 +1,121 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/engine/kit/child/multilang"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// boltInFlight is how many batches one bolt works on: while the last tuples of one are answered the next begins.
+const boltInFlight = 2
+
+// boltLane hands records, a tuple each, to the bolt in a slot.
+type boltLane struct {
+	sink *Sink
+	slot *child.Slot[*multilang.Bolt]
+}
+
+// newBolt makes the talk with a child that has just started.
+func (s *Sink) newBolt(pipeline string) func(p *child.Process) *multilang.Bolt {
+	conf := make(map[string]any, len(s.o.Conf))
+	for name, value := range s.o.Conf {
+		conf[name] = value
+	}
+	o := multilang.Options{
+		Handshake: multilang.NewHandshake(s.pids, pipeline, "exec", []string{"message"}, conf),
+		Component: pipeline, Task: multilang.SourceTask, Pending: s.o.Pending,
+		Timeout: s.o.Timeout, Log: s.host.Log(), Count: s.host.Count,
+	}
+	return func(p *child.Process) *multilang.Bolt { return multilang.NewBolt(p, o) }
+}
+
+// Deliver implements penstock.Worker: every record must be acked. What the bolt emits has nowhere to go and is counted.
+func (l *boltLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+	b := a.Value
+	if b.Kept() == 0 {
+		return flow.Report{}, nil
+	}
+	bolt, err := awaited(ctx, l.slot)
+	if err == nil {
+		err = bolt.Ready(ctx)
+	}
+	if err != nil {
+		return flow.Report{}, err
+	}
+	kept := keptOf(b)
+	work := multilang.NewWork(len(kept))
+	var values []byte
+	for n, i := range kept {
+		values = multilang.AppendValues(values[:0], b, i)
+		if err = bolt.Give(ctx, multilang.Tuple{Values: values, Of: work, Number: n}); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		select {
+		case <-work.Done:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			bolt.Kill(context.Cause(ctx)) // it hangs, or nobody waits for it any more
+		}
+		<-bolt.Ended()
+	}
+	if work.Err == nil {
+		work.Err = err
+	}
+	return flow.Report{}, l.outcome(ctx, b, kept, work)
+}
+
+// outcome settles what was acked; what was failed, or not answered, is to be sent again.
+func (l *boltLane) outcome(ctx context.Context, b *penstock.Batch, kept []int, work *multilang.Work) error {
+	fates := make([]fate, len(kept))
+	acked, failed := 0, 0
+	for n := range kept {
+		switch {
+		case work.Acked[n]:
+			acked++
+		case work.Failed[n]:
+			failed++
+			fates[n] = again
+		default:
+			fates[n] = again
+		}
+	}
+	if acked == len(kept) {
+		return nil
+	}
+	err := work.Err
+	if err == nil {
+		err = fmt.Errorf("the bolt failed %d of %d tuples", failed, len(kept))
+	}
+	cause := context.Cause(ctx)
+	blame := work.Blamed >= 0 && (cause == nil || errors.Is(cause, flow.ErrAbandoned))
+	switch {
+	case blame && len(kept) == 1:
+		return &penstock.DiedError{Err: err}
+	case !blame && acked == 0:
+		return err
+	}
+	var culprit *penstock.Batch
+	if blame {
+		fates[work.Blamed] = refused // for its own piece; it is sent again like the others
+	}
+	split := shareOut(b, kept, fates)
+	if blame {
+		culprit = split.Refused[0].Value
+		split.Rest = append(split.Refused, split.Rest...)
+		split.Refused = nil
+		err = &penstock.DiedError{Culprit: culprit, Err: err}
+	}
+	split.Err = err
+	return split
+}

@@ -1,0 +1,57 @@
+package exec_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/exec"
+)
+
+func TestSuite(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(*exec.Options)
+	}{
+		{"lines", func(o *exec.Options) { o.Workers = 3 }},
+		{"ndjson", func(o *exec.Options) { o.Protocol, o.Workers = exec.NDJSON, 2 }},
+		{"ndjson ahead", func(o *exec.Options) { o.Protocol, o.InFlight = exec.NDJSON, 8 }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			connectortest.Sink(t, connectortest.SinkCase{Start: func(t *testing.T) connectortest.Receiver {
+				file := filepath.Join(t.TempDir(), "received")
+				o := exec.DefaultOptions()
+				c.change(o)
+				o.Command = command(t, o.Protocol, file)
+				return connectortest.Receiver{
+					New:      func(t *testing.T, h *connectortest.Host) penstock.Sink { return newSink(t, h, o) },
+					Received: func(t *testing.T) []string { return received(t, file) },
+				}
+			}})
+		})
+	}
+}
+
+func newSink(t testing.TB, h *connectortest.Host, o *exec.Options) *exec.Sink {
+	t.Helper()
+	s, err := exec.New(*o, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func received(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+}

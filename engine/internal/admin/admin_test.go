@@ -1,0 +1,191 @@
+package admin
+
+import (
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// picture is a status with everything in it.
+func picture() Status {
+	s := Status{
+		Version: 1, PID: 7, Program: "v0.1.0", Free: 1 << 30, Seconds: 3.5,
+		Routes: []Route{{
+			Pipeline: "access", Name: "main", Source: "spool_dir", Sink: "http", Health: "running", Processors: []string{},
+			ReadRecords: 10, Delivered: 4, Dead: 1, Dropped: 2, InFlight: 1, Waiting: 2, Counters: map[string]int64{"requests": 9},
+			Workers: []Worker{{Name: "http://a/", State: "SLOW", Window: 3.5, InFlight: 2, RoundTrip: 0.25, Throttled: 6}},
+		}},
+	}
+	s.Judge()
+	return s
+}
+
+func handler(t *testing.T, o Options) http.Handler {
+	t.Helper()
+	if o.Status == nil {
+		o.Status = picture
+	}
+	o.Log = slog.New(slog.DiscardHandler)
+	return (&Server{o: o}).Handler()
+}
+
+func get(h http.Handler, url string, change func(*http.Request)) (int, string) {
+	r := httptest.NewRequest(http.MethodGet, url, nil)
+	if change != nil {
+		change(r)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	text, _ := io.ReadAll(w.Result().Body)
+	return w.Code, string(text)
+}
+
+// TestMetricsLint: the metrics are as promlint wants them.
+func TestMetricsLint(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	reg.MustRegister(collector{picture})
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+	if _, err := registry(picture).Gather(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestMetricsValues(t *testing.T) {
+	_, text := get(handler(t, Options{}), "http://127.0.0.1/metrics", nil)
+	for _, want := range []string{
+		`penstock_read_records_total{pipeline="access",route="main"} 10`,
+		`penstock_waiting_records{pipeline="access",route="main"} 2`,
+		`penstock_worker_window{pipeline="access",route="main",worker="http://a/"} 3.5`,
+		`penstock_worker_state{pipeline="access",route="main",state="SLOW",worker="http://a/"} 1`,
+		`penstock_worker_state{pipeline="access",route="main",state="OPEN",worker="http://a/"} 0`,
+		`penstock_worker_throttles_total{pipeline="access",route="main",worker="http://a/"} 6`,
+		`penstock_component_events_total{event="requests",pipeline="access",route="main"} 9`,
+		`penstock_route_health{health="running",pipeline="access",route="main"} 1`,
+		`penstock_ready 1`, `penstock_build_info{version="v0.1.0"} 1`, "go_goroutines ",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no line %s", want)
+		}
+	}
+}
+
+// TestAccess: who may see what.
+func TestAccess(t *testing.T) {
+	with := func(token string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	}
+	open, locked := Options{}, Options{Token: "s3cret"}
+	for _, c := range []struct {
+		name   string
+		o      Options
+		url    string
+		change func(*http.Request)
+		want   int
+	}{
+		{"loopback", open, "http://127.0.0.1:7070/metrics", nil, 200},
+		{"localhost", open, "http://localhost:7070/api/v1/status", nil, 200},
+		{"IPv6", open, "http://[::1]:7070/", nil, 200},
+		{"a name that a page made up", open, "http://evil.test/metrics", nil, 421},
+		{"health by that name", open, "http://evil.test/healthz", nil, 421},
+		{"a name that is given", Options{Hosts: []string{"box.test"}}, "http://box.test:7070/metrics", nil, 200},
+		{"a token and no names", locked, "http://box.test/metrics", with("s3cret"), 200},
+		{"a token and other names", Options{Token: "s3cret", Hosts: []string{"a.test"}}, "http://box.test/metrics", with("s3cret"), 421},
+		{"no token", locked, "http://127.0.0.1/metrics", nil, 401},
+		{"a wrong token", locked, "http://127.0.0.1/api/v1/status", with("s3cre"), 401},
+		{"health without", locked, "http://127.0.0.1/healthz", nil, 200},
+		{"readiness without", locked, "http://127.0.0.1/readyz", nil, 200},
+		{"no profiles", open, "http://127.0.0.1/debug/pprof/", nil, 404},
+		{"profiles", Options{Pprof: true}, "http://127.0.0.1/debug/pprof/", nil, 200},
+		{"profiles need the token", Options{Pprof: true, Token: "x"}, "http://127.0.0.1/debug/pprof/heap", nil, 401},
+		{"writing", open, "http://127.0.0.1/metrics", func(r *http.Request) { r.Method = http.MethodPost }, 405},
+		{"elsewhere", open, "http://127.0.0.1/else", nil, 404},
+	} {
+		if code, text := get(handler(t, c.o), c.url, c.change); code != c.want {
+			t.Errorf("%s: %d, want %d: %.80s", c.name, code, c.want, text)
+		}
+	}
+}
+
+// TestReady: what makes a process not ready, and who is told why.
+func TestReady(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		change     func(*Status)
+	}{
+		{"all is well", "", func(*Status) {}},
+		{"quiet for less than a minute", "", func(s *Status) { s.Routes[0].QuietSeconds = 59.9 }},
+		{"stall", "access/main: stall: nothing settled for 1m1s while 3 records wait", func(s *Status) { s.Routes[0].QuietSeconds = 61 }},
+		{
+			"misconfigured", "access/main: worker http://a/ is misconfigured: 401",
+			func(s *Status) { s.Routes[0].Workers[0].Misconfigured, s.Routes[0].LastFault = true, "401" },
+		},
+		{"full disk", "disk: 1000 bytes are free where the state lies", func(s *Status) { s.Free = 1000 }},
+		{"unknown disk", "", func(s *Status) { s.Free = -1 }},
+		{"stopped", "access/main: stopped: guard", func(s *Status) { s.Routes[0].Health, s.Routes[0].Error = "stopped", "guard" }},
+		{"draining", "access/main: draining", func(s *Status) { s.Routes[0].Health = "draining" }},
+		{"finished", "", func(s *Status) { s.Routes[0].Health, s.Routes[0].QuietSeconds = "finished", 100 }},
+	} {
+		status := func() Status { s := picture(); c.change(&s); s.Judge(); return s }
+		code, text := get(handler(t, Options{Status: status}), "http://127.0.0.1/readyz", nil)
+		want, body := 200, "ready\n"
+		if c.want != "" {
+			want, body = 503, "not ready\n"+c.want+"\n"
+		}
+		if code != want || text != body {
+			t.Errorf("%s: %d %q, want %d %q", c.name, code, text, want, body)
+		}
+		if _, text := get(handler(t, Options{Status: status, Token: "x"}), "http://127.0.0.1/readyz", nil); strings.Contains(text, "access") {
+			t.Errorf("%s: said to who has no token: %q", c.name, text)
+		}
+	}
+}
+
+func TestStatusForm(t *testing.T) {
+	_, text := get(handler(t, Options{}), "http://127.0.0.1/api/v1/status", nil)
+	var back Status
+	if err := json.Unmarshal([]byte(text), &back); err != nil || back.Routes[0].Workers[0].State != "SLOW" || !back.Ready {
+		t.Errorf("%v: %s", err, text)
+	}
+	for _, name := range []string{`"problems":[]`, `"routes":[{"pipeline":"access"`, `"watermark_age_seconds"`, `"round_trip_seconds":0.25`} {
+		if !strings.Contains(text, name) {
+			t.Errorf("no %s in %s", name, text)
+		}
+	}
+}
+
+// TestListen: Run ends with its context, Close frees the port and may be called twice, and a taken port is said so.
+func TestListen(t *testing.T) {
+	o := Options{Address: "127.0.0.1:0", Status: picture, Log: slog.New(slog.DiscardHandler)}
+	s, err := Listen(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	o.Address = s.Addr()
+	if _, err := Listen(o); err == nil || !strings.Contains(err.Error(), "give `admin:` another port") {
+		t.Errorf("a taken port gives %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	o.Address = "0.0.0.0:0"
+	if _, err := Listen(o); err == nil || !strings.Contains(err.Error(), "set a token") {
+		t.Errorf("an open port without a token gives %v", err)
+	}
+}

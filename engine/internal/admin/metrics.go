@@ -1,0 +1,154 @@
+package admin
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// collector turns a Status into metrics when it is scraped. No label comes from data: pipelines, routes and workers are the config's,
+// states and names of counters the code's.
+type collector struct {
+	status func() Status
+}
+
+var (
+	perRoute  = []string{"pipeline", "route"}
+	perWorker = []string{"pipeline", "route", "worker"}
+)
+
+// metric is one family and where its value comes from.
+type metric[T any] struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*T) float64
+}
+
+func counted[T any](labels []string, name, help string, value func(*T) float64) metric[T] {
+	return metric[T]{prometheus.NewDesc("penstock_"+name, help, labels, nil), prometheus.CounterValue, value}
+}
+
+func gauged[T any](labels []string, name, help string, value func(*T) float64) metric[T] {
+	return metric[T]{prometheus.NewDesc("penstock_"+name, help, labels, nil), prometheus.GaugeValue, value}
+}
+
+var routeMetrics = []metric[Route]{
+	counted(perRoute, "read_records_total", "Source records read; always the sum of delivered, dead, dropped, in flight and waiting.",
+		func(r *Route) float64 { return float64(r.ReadRecords) }),
+	counted(perRoute, "read_bytes_total", "Source bytes read.", func(r *Route) float64 { return float64(r.ReadBytes) }),
+	counted(perRoute, "delivered_records_total", "Source records that the sink has taken.",
+		func(r *Route) float64 { return float64(r.Delivered) }),
+	counted(perRoute, "delivered_bytes_total", "Source bytes that the sink has taken.",
+		func(r *Route) float64 { return float64(r.DeliveredBytes) }),
+	counted(perRoute, "dead_records_total", "Source records that became dead letters.", func(r *Route) float64 { return float64(r.Dead) }),
+	counted(perRoute, "dropped_records_total", "Source records that a processor left out.",
+		func(r *Route) float64 { return float64(r.Dropped) }),
+	gauged(perRoute, "in_flight_records", "Source records at a worker.", func(r *Route) float64 { return float64(r.InFlight) }),
+	gauged(perRoute, "waiting_records", "Source records that were read and are at no worker.",
+		func(r *Route) float64 { return float64(r.Waiting) }),
+	counted(perRoute, "attempts_total", "Deliveries of batches that were begun.", func(r *Route) float64 { return float64(r.Attempts) }),
+	counted(perRoute, "redeliveries_total", "Deliveries that were not a batch's first.",
+		func(r *Route) float64 { return float64(r.Redelivered) }),
+	counted(perRoute, "duplicates_total", "Answers that delivered a batch a second time.",
+		func(r *Route) float64 { return float64(r.Duplicates) }),
+	gauged(perRoute, "replay_bytes", "Source bytes that a kill right now would repeat at most.",
+		func(r *Route) float64 { return float64(r.ReplayBytes) }),
+	gauged(perRoute, "replay_bound_bytes", "Source bytes that a kill at any moment would repeat at most.",
+		func(r *Route) float64 { return float64(r.ReplayBoundBytes) }),
+	gauged(perRoute, "quiet_seconds", "Time since anything settled while data waits; else 0.",
+		func(r *Route) float64 { return r.QuietSeconds }),
+	gauged(perRoute, "watermark_age_seconds", "Time for which the oldest watermark with data above it has stood; else 0.",
+		func(r *Route) float64 { return r.WatermarkAgeSeconds }),
+}
+
+var workerMetrics = []metric[Worker]{
+	gauged(perWorker, "worker_window", "How much may be in flight, in the unit of the window.", func(w *Worker) float64 { return w.Window }),
+	gauged(perWorker, "worker_in_flight_batches", "Attempts not yet answered.", func(w *Worker) float64 { return float64(w.InFlight) }),
+	gauged(perWorker, "worker_round_trip_seconds", "Smoothed round trip.", func(w *Worker) float64 { return w.RoundTrip }),
+	gauged(perWorker, "worker_base_round_trip_seconds", "Round trip when nothing queues.", func(w *Worker) float64 { return w.Base }),
+	gauged(perWorker, "worker_timeout_seconds", "Round trip after which a batch goes to another worker, too.",
+		func(w *Worker) float64 { return w.Timeout }),
+	counted(perWorker, "worker_delivered_total", "Attempts that delivered.", func(w *Worker) float64 { return float64(w.Delivered) }),
+	counted(perWorker, "worker_failures_total", "Attempts that failed and were sent again.",
+		func(w *Worker) float64 { return float64(w.Failed) }),
+	counted(perWorker, "worker_timeouts_total", "Attempts that were overdue.", func(w *Worker) float64 { return float64(w.TimedOut) }),
+	counted(perWorker, "worker_throttles_total", "Attempts that the worker asked to hold back.",
+		func(w *Worker) float64 { return float64(w.Throttled) }),
+	counted(perWorker, "worker_late_total", "Attempts that delivered after they had been overdue.",
+		func(w *Worker) float64 { return float64(w.Late) }),
+	gauged(perWorker, "worker_misconfigured", "1 while the worker says that token, address or table is wrong.",
+		func(w *Worker) float64 { return oneIf(w.Misconfigured) }),
+}
+
+var (
+	healths = []string{"running", "draining", "finished", "stopped"}
+	states  = []string{"NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
+
+	routeHealth = prometheus.NewDesc("penstock_route_health", "1 for the health that the route has.", append(perRoute, "health"), nil)
+	workerState = prometheus.NewDesc("penstock_worker_state", "1 for the state that the worker is in.", append(perWorker, "state"), nil)
+	component   = prometheus.NewDesc("penstock_component_events_total", "What sink and processors count of themselves.",
+		append(perRoute, "event"), nil)
+	ready = prometheus.NewDesc("penstock_ready", "1 where /readyz says yes.", nil, nil)
+	info  = prometheus.NewDesc("penstock_build_info", "1; the version is the label.", []string{"version"}, nil)
+	free  = prometheus.NewDesc("penstock_state_free_bytes", "Bytes free where the state lies.", nil, nil)
+)
+
+func oneIf(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range routeMetrics {
+		to <- m.desc
+	}
+	for _, m := range workerMetrics {
+		to <- m.desc
+	}
+	for _, d := range []*prometheus.Desc{routeHealth, workerState, component, ready, info, free} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(to chan<- prometheus.Metric) {
+	s := c.status()
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(ready, oneIf(s.Ready))
+	gauge(info, 1, s.Program)
+	if s.Free >= 0 {
+		gauge(free, float64(s.Free))
+	}
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		for _, m := range routeMetrics {
+			to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(r), r.Pipeline, r.Name)
+		}
+		for _, h := range healths {
+			gauge(routeHealth, oneIf(h == r.Health), r.Pipeline, r.Name, h)
+		}
+		for name, n := range r.Counters {
+			to <- prometheus.MustNewConstMetric(component, prometheus.CounterValue, float64(n), r.Pipeline, r.Name, name)
+		}
+		for k := range r.Workers {
+			w := &r.Workers[k]
+			for _, m := range workerMetrics {
+				to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(w), r.Pipeline, r.Name, w.Name)
+			}
+			for _, state := range states {
+				gauge(workerState, oneIf(state == w.State), r.Pipeline, r.Name, w.Name, state)
+			}
+		}
+	}
+}
+
+// registry holds the process's and Go's own metrics beside ours.
+func registry(status func() Status) *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collector{status}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return reg
+}

@@ -1,0 +1,195 @@
+// Package admin shows a running process to people and programs over HTTP: metrics, health, status, and profiles where asked for.
+//
+// A [Server] belongs to the engine, which gives it a function that takes a picture of itself. It only reads: nothing can be changed
+// through it. It listens on loopback unless a token is set, and answers no request whose Host header names somebody else, so that
+// a page in a browser cannot read it by a name of its own. It never shows a record, an option's value or a secret.
+package admin
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// Options of a Server.
+type Options struct {
+	Address string        // host:port; port 0 takes a free one
+	Token   string        // asked for as `Authorization: Bearer`, but by the two health pages; "": none, loopback only
+	Hosts   []string      // names besides loopback's that a Host header may have; with a token and none, any
+	Pprof   bool          // serve /debug/pprof
+	Status  func() Status // safe for concurrent use; judged
+	Log     *slog.Logger
+}
+
+const (
+	readHeader = 5 * time.Second  // for the head of a request
+	idle       = time.Minute      // of a kept connection
+	answer     = time.Minute      // for writing an answer; profiles ask for up to 30 s by default
+	headBytes  = 16 << 10         // of a request's head
+	goodbye    = 2 * time.Second  // for requests under way when the process ends
+	apiStatus  = "/api/v1/status" // the page that `penstock status` reads
+)
+
+// Server is the pages and their listener.
+type Server struct {
+	o        Options
+	listener net.Listener
+	http     *http.Server
+}
+
+// Listen opens the port. It serves nothing before Run.
+func Listen(o Options) (*Server, error) {
+	if err := config.CheckAddress(o.Address, o.Token != ""); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	l, err := net.Listen("tcp", o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w; give `admin:` another port, or off", err)
+	}
+	s := &Server{o: o, listener: l}
+	s.http = &http.Server{
+		Handler: s.Handler(), ReadHeaderTimeout: readHeader, ReadTimeout: readHeader, WriteTimeout: answer, IdleTimeout: idle,
+		MaxHeaderBytes: headBytes, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	return s, nil
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Run serves until ctx is done, then lets requests under way finish for a moment.
+func (s *Server) Run(ctx context.Context) error {
+	group := supervise.NewGroup(ctx)
+	group.Go("admin/stop", func(ctx context.Context) error {
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
+		defer cancel()
+		if s.http.Shutdown(end) != nil {
+			return s.http.Close()
+		}
+		return nil
+	})
+	err := s.http.Serve(s.listener)
+	group.Stop(nil)
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return errors.Join(err, group.Wait())
+}
+
+// Close frees the port; it may be called twice, and also where Run was never called.
+func (s *Server) Close() error {
+	if err := s.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// Handler is the pages behind their checks.
+func (s *Server) Handler() http.Handler {
+	pages := http.NewServeMux()
+	pages.Handle("GET /metrics", promhttp.HandlerFor(registry(s.o.Status), promhttp.HandlerOpts{MaxRequestsInFlight: 8}))
+	pages.HandleFunc("GET "+apiStatus, s.status)
+	pages.HandleFunc("GET /{$}", s.index)
+	if s.o.Pprof {
+		pages.HandleFunc("GET /debug/pprof/", pprof.Index)
+		pages.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		pages.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		pages.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		pages.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	open := http.NewServeMux()
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok\n") })
+	open.HandleFunc("GET /readyz", s.ready)
+	open.Handle("/", s.private(pages))
+	return s.rightHost(open)
+}
+
+func say(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(text)) // who asked has gone
+}
+
+// rightHost refuses requests that were meant for somebody else.
+func (s *Server) rightHost(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if h, _, err := net.SplitHostPort(host); err == nil {
+			host = h
+		}
+		host = strings.Trim(host, "[]")
+		ip := net.ParseIP(host)
+		known := host == "localhost" || ip != nil && ip.IsLoopback() || slices.Contains(s.o.Hosts, host)
+		if !known && (s.o.Token == "" || len(s.o.Hosts) > 0) {
+			say(w, http.StatusMisdirectedRequest, "this Host is not served here; name it in admin.hosts\n")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) authorized(r *http.Request) bool {
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return s.o.Token == "" || ok && subtle.ConstantTimeCompare([]byte(given), []byte(s.o.Token)) == 1
+}
+
+func (s *Server) private(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.authorized(r) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			say(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN\n")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// ready says 200 or 503; why not, only to who may know.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	status := s.o.Status()
+	switch {
+	case status.Ready:
+		say(w, http.StatusOK, "ready\n")
+	case s.authorized(r):
+		say(w, http.StatusServiceUnavailable, "not ready\n"+strings.Join(status.Why, "\n")+"\n")
+	default:
+		say(w, http.StatusServiceUnavailable, "not ready\n")
+	}
+}
+
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s.o.Status()) // who asked has gone
+}
+
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+	text := "penstock\n\n/metrics\n/healthz\n/readyz\n" + apiStatus + "\n"
+	if s.o.Pprof {
+		text += "/debug/pprof/\n"
+	}
+	say(w, http.StatusOK, text)
+}

@@ -1,0 +1,122 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Source reads the letters of a file as records, each a partition of its own, so that they can be delivered again by the route from
+// which they come, with its ledger and its checkpoint. It implements penstock.Source. It reads what the file holds when it is
+// opened: letters that the replay makes are not of it.
+type Source struct {
+	FS     vfs.FS
+	Path   string // of the file
+	Filter Filter
+}
+
+// Open implements penstock.Source. A file that does not exist holds no letters.
+func (s *Source) Open(_ context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+	r := &reader{filter: s.Filter, resume: o.Resume, seen: make(map[idHash]struct{})}
+	dir, err := s.FS.OpenDir(filepath.Dir(s.Path))
+	if errors.Is(err, fs.ErrNotExist) {
+		r.entries = NewEntries(eof{})
+		return r, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dead letters: %w", err)
+	}
+	r.dir = dir
+	r.file, err = dir.OpenFile(filepath.Base(s.Path), os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		r.entries = NewEntries(eof{})
+		return r, nil
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("dead letters: %w", err), r.Close())
+	}
+	info, err := r.file.Stat()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("dead letters: %w", err), r.Close())
+	}
+	r.entries = NewEntries(io.NewSectionReader(r.file, 0, info.Size))
+	return r, nil
+}
+
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }
+
+type reader struct {
+	filter  Filter
+	resume  func(id string) (penstock.Mark, bool)
+	seen    map[idHash]struct{} // a letter that stands twice is one
+	dir     vfs.Dir
+	file    vfs.File
+	entries *Entries
+}
+
+// Read implements penstock.Reader.
+func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
+	for !b.Full() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		e, err := r.entries.Next()
+		if err != nil {
+			return err
+		}
+		if r.wanted(e) {
+			put(b, e)
+		}
+	}
+	return nil
+}
+
+func (r *reader) wanted(e *Entry) bool {
+	id := hashOf(e.ID)
+	if _, twice := r.seen[id]; twice || !r.filter.Takes(e) {
+		return false
+	}
+	r.seen[id] = struct{}{}
+	mark, known := r.resume(PartitionOf(e.ID))
+	return !known || mark.Watermark.Num < 1
+}
+
+// put appends a letter's record, which is all of its partition.
+func put(b *penstock.Batch, e *Entry) {
+	text := e.Text()
+	part := &penstock.Partition{ID: PartitionOf(e.ID), Name: e.File}
+	to := penstock.Position{Num: 1}
+	b.Records = append(b.Records, penstock.Record{
+		Off: uint32(len(b.Data)), Len: uint32(len(text)), Span: uint32(len(b.Spans)), Origin: to,
+	})
+	b.Spans = append(b.Spans, penstock.Span{Part: part, Range: penstock.Range{To: to}, Bytes: len(text) + 1, Last: true})
+	b.Data = append(append(b.Data, text...), '\n')
+	b.Origins++
+	b.Added++
+}
+
+// Commit implements penstock.Reader.
+func (r *reader) Commit(context.Context, []penstock.Mark) error { return nil }
+
+// Close implements penstock.Reader.
+func (r *reader) Close() error {
+	var errs []error
+	if r.file != nil {
+		errs = append(errs, r.file.Close())
+		r.file = nil
+	}
+	if r.dir != nil {
+		errs = append(errs, r.dir.Close())
+		r.dir = nil
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,131 @@
+// Package demo holds what `penstock demo` delivers to: HTTP receivers on loopback that are slow, die and come back, and count what
+// they have taken, so that "lost 0" is measured where the data arrives.
+//
+// A [Receiver] belongs to the demo. It keeps a count of every record and nothing else.
+package demo
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// atOnce is how many requests a receiver serves at the same time; the others queue.
+const atOnce = 4
+
+// Tally counts how often each record was taken. It is safe for concurrent use.
+type Tally struct {
+	mu    sync.Mutex // guards taken
+	taken []int32    // by number
+}
+
+// NewTally is for records numbered from 0 to n-1.
+func NewTally(n int) *Tally { return &Tally{taken: make([]int32, n)} }
+
+// take counts the records of a body: each line begins with its number.
+func (t *Tally) take(body string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for line := range strings.Lines(body) {
+		number, _, _ := strings.Cut(line, " ")
+		if n, err := strconv.Atoi(number); err == nil && n >= 0 && n < len(t.taken) {
+			t.taken[n]++
+		}
+	}
+}
+
+// Count says how many records never came, and how many came again.
+func (t *Tally) Count() (lost, repeated int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range t.taken {
+		if n == 0 {
+			lost++
+		} else {
+			repeated += int(n) - 1
+		}
+	}
+	return lost, repeated
+}
+
+// Receiver is one endpoint.
+type Receiver struct {
+	service time.Duration // of a request
+	tally   *Tally
+	slots   chan struct{}
+	addr    string
+
+	mu     sync.Mutex // guards server
+	server *http.Server
+	group  *supervise.Group
+}
+
+// NewReceiver is a receiver that takes that long for a request. It listens when it is revived.
+func NewReceiver(service time.Duration, tally *Tally) *Receiver {
+	return &Receiver{service: service, tally: tally, slots: make(chan struct{}, atOnce), addr: "127.0.0.1:0"}
+}
+
+// URL is where it is reached, once it was revived.
+func (r *Receiver) URL() string { return "http://" + r.addr + "/in" }
+
+// Revive listens, at the same address as before.
+func (r *Receiver) Revive(ctx context.Context) error {
+	l, err := net.Listen("tcp", r.addr)
+	if err != nil {
+		return err
+	}
+	r.addr = l.Addr().String()
+	server := &http.Server{Handler: r, ReadHeaderTimeout: 5 * time.Second}
+	group := supervise.NewGroup(ctx)
+	group.Go("receiver "+r.addr, func(context.Context) error {
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.server, r.group = server, group
+	return nil
+}
+
+// Kill cuts every connection. What was being served is not taken. It may be called twice.
+func (r *Receiver) Kill() error {
+	r.mu.Lock()
+	server, group := r.server, r.group
+	r.server = nil
+	r.mu.Unlock()
+	if server == nil {
+		return nil
+	}
+	return errors.Join(server.Close(), group.Wait())
+}
+
+// ServeHTTP implements http.Handler.
+func (r *Receiver) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return
+	}
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	case <-req.Context().Done():
+		return
+	}
+	served := time.NewTimer(r.service)
+	defer served.Stop()
+	select {
+	case <-served.C:
+		r.tally.take(string(body))
+	case <-req.Context().Done():
+	}
+}

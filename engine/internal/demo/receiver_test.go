@@ -1,0 +1,56 @@
+package demo
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestReceiver: it counts what it has answered, and nothing of what it was killed in; revived, it is where it was.
+func TestReceiver(t *testing.T) {
+	tally := NewTally(4)
+	r := NewReceiver(time.Millisecond, tally)
+	post := func(body string) error {
+		res, err := http.Post(r.URL(), "text/plain", strings.NewReader(body))
+		if err == nil {
+			err = res.Body.Close()
+		}
+		return err
+	}
+	if err := r.Revive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := post("0 a\n1 b\n1 b\nx\n9 z\n"); err != nil {
+		t.Fatal(err)
+	}
+	url := r.URL()
+	r.service = time.Hour
+	ended := make(chan error, 1)
+	go func() { ended <- post("2 c\n") }()
+	for len(r.slots) == 0 { // until it is served
+		if err := t.Context().Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("a receiver that was killed has answered")
+	}
+	if err := r.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.service = 0
+	if err := r.Revive(t.Context()); err != nil || r.URL() != url {
+		t.Fatalf("revived at %s, %v", r.URL(), err)
+	}
+	defer r.Kill()
+	if err := post("3 d\n"); err != nil {
+		t.Fatal(err)
+	}
+	if lost, repeated := tally.Count(); lost != 1 || repeated != 1 {
+		t.Errorf("lost %d, repeated %d; want 1 and 1", lost, repeated)
+	}
+}

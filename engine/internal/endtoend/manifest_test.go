@@ -1,0 +1,106 @@
+package endtoend
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+// manifestFile is what TestManifest reads of a manifest.
+type manifestFile struct {
+	Version int
+	OK      bool
+	Routes  []struct {
+		Pipeline, Route string
+		Partitions      []struct {
+			Name, From, To, SHA256                   string
+			Records, Bytes, Delivered, Dead, Dropped int64
+		}
+	}
+}
+
+// TestManifest: the manifest of a run names every file with the counts and the hash that the files have, computed here from the
+// files themselves; of a file that has grown, the second run's names what was added alone.
+func TestManifest(t *testing.T) {
+	dir := t.TempDir()
+	spool := filepath.Join(dir, "spool")
+	files := map[string][]byte{}
+	for i := range 5 {
+		var text bytes.Buffer
+		for n := range 3000 * i {
+			fmt.Fprintf(&text, "line %d of file %d\n", n, i)
+		}
+		if i == 3 {
+			text.WriteString("a last line without an end")
+		}
+		name := fmt.Sprintf("%d.log", i)
+		files[name] = text.Bytes()
+		write(t, filepath.Join(spool, name), text.String())
+	}
+	config := write(t, filepath.Join(dir, "penstock.yaml"), `
+pipelines:
+  m:
+    source: { spool_dir: { path: ./spool, finished: keep, settle: 1ms } }
+    routes:
+      one: { sink: drop, batch: { bytes: 4KiB } }
+      two: { sink: { file: { path: ./out.log, format: raw } } }
+`)
+	for i, m := range runManifest(t, config).Routes {
+		seen := 0
+		for _, p := range m.Partitions {
+			text, known := files[p.Name]
+			if !known {
+				t.Fatalf("the manifest names %q", p.Name)
+			}
+			if len(text) == 0 {
+				continue
+			}
+			seen++
+			lines := int64(bytes.Count(text, []byte("\n")))
+			if text[len(text)-1] != '\n' {
+				lines++
+			}
+			sum := sha256.Sum256(text)
+			if p.SHA256 != hex.EncodeToString(sum[:]) || p.Records != lines || p.Delivered != lines || p.Bytes != int64(len(text)) ||
+				p.From != "0" || p.To != strconv.Itoa(len(text)) || p.Dead+p.Dropped != 0 {
+				t.Errorf("route %d: %+v, and the file has %d lines, %d bytes, hash %x", i, p, lines, len(text), sum)
+			}
+		}
+		if seen != 4 {
+			t.Errorf("route %d names %d of 4 files with data", i, seen)
+		}
+	}
+	more := "one more line\n"
+	write(t, filepath.Join(spool, "1.log"), string(files["1.log"])+more)
+	sum := sha256.Sum256([]byte(more))
+	for _, m := range runManifest(t, config).Routes {
+		for _, p := range m.Partitions {
+			switch {
+			case p.Name != "1.log":
+				if p.Bytes != 0 || p.Records != 0 || p.From != p.To || p.SHA256 != "" {
+					t.Errorf("of a file in which nothing is new: %+v", p)
+				}
+			case p.SHA256 != hex.EncodeToString(sum[:]) || p.Records != 1 || p.From != strconv.Itoa(len(files["1.log"])):
+				t.Errorf("of the file that grew: %+v", p)
+			}
+		}
+	}
+}
+
+func runManifest(t *testing.T, config string) (m manifestFile) {
+	t.Helper()
+	path := filepath.Join(filepath.Dir(config), "manifest.json")
+	if out, err := exec.Command(programOf(t), "run", "--once", "--manifest", path, config).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := json.Unmarshal(read(t, path), &m); err != nil || m.Version != 1 || !m.OK || len(m.Routes) != 2 {
+		t.Fatalf("%v: %s", err, read(t, path))
+	}
+	return m
+}

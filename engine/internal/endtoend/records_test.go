@@ -1,0 +1,242 @@
+package endtoend
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// figures are what a table of requests must agree with its log in.
+type figures struct {
+	records int
+	bytes   int64
+	status  map[string]int
+	hosts   int
+}
+
+// combinedLine takes an access log line apart in another way than the parser: by one expression, from both ends.
+var combinedLine = regexp.MustCompile(`^(\S+) .*\] "[^"]*" (\d{3}) (\d+|-) "[^"]*" "[^"]*"?$`)
+
+// figuresOfLog reads them from the log.
+func figuresOfLog(t *testing.T, log []byte) figures {
+	t.Helper()
+	f := figures{status: map[string]int{}}
+	hosts := map[string]bool{}
+	for line := range strings.Lines(string(log)) {
+		m := combinedLine.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if m == nil {
+			t.Fatalf("the test's expression does not match %q", line)
+		}
+		f.records++
+		f.status[m[2]]++
+		hosts[m[1]] = true
+		if m[3] != "-" {
+			n, err := strconv.ParseInt(m[3], 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.bytes += n
+		}
+	}
+	f.hosts = len(hosts)
+	return f
+}
+
+// request is what the file sink wrote of one.
+type request struct {
+	Host, Timestamp, Method, Path, Protocol string
+	Status                                  json.Number
+	Size                                    *int64
+	Referrer, Agent                         *string
+}
+
+func figuresOfOutput(t *testing.T, out []byte) figures {
+	t.Helper()
+	f := figures{status: map[string]int{}}
+	hosts := map[string]bool{}
+	d := json.NewDecoder(bytes.NewReader(out))
+	for d.More() {
+		var r request
+		if err := d.Decode(&r); err != nil {
+			t.Fatalf("record %d: %v", f.records, err)
+		}
+		if r.Timestamp == "" || r.Method == "" || !strings.HasPrefix(r.Protocol, "HTTP/") {
+			t.Fatalf("record %d lacks a field: %+v", f.records, r)
+		}
+		f.records++
+		f.status[r.Status.String()]++
+		hosts[r.Host] = true
+		if r.Size != nil {
+			f.bytes += *r.Size
+		}
+	}
+	f.hosts = len(hosts)
+	return f
+}
+
+// TestRealAccessLog: all lines of a real access log parse, and what lands agrees with the log.
+func TestRealAccessLog(t *testing.T) {
+	dir := os.Getenv("PENSTOCK_DATA")
+	if dir == "" {
+		t.Skip("skipped: PENSTOCK_DATA names no folder of real logs")
+	}
+	log := read(t, filepath.Join(dir, "apache_logs.log"))
+	want := figuresOfLog(t, log)
+	dir = t.TempDir()
+	write(t, filepath.Join(dir, "spool", "access.log"), string(log))
+	res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), records("parse: {format: combined}")))
+	p := res.Pipelines[0]
+	if p.Dead != 0 || p.Dropped != 0 || p.Delivered != int64(want.records) || want.records != 10_000 {
+		t.Errorf("%+v, want all of %d delivered", p, want.records)
+	}
+	got := figuresOfOutput(t, read(t, filepath.Join(dir, "out.ndjson")))
+	if got.records != want.records || got.bytes != want.bytes || got.hosts != want.hosts || !maps.Equal(got.status, want.status) {
+		t.Errorf("the output has %+v, the log %+v", got, want)
+	}
+}
+
+// TestRealAccessLogFiltered: conditions and changes against figures taken from the log.
+func TestRealAccessLogFiltered(t *testing.T) {
+	dir := os.Getenv("PENSTOCK_DATA")
+	if dir == "" {
+		t.Skip("skipped: PENSTOCK_DATA names no folder of real logs")
+	}
+	log := read(t, filepath.Join(dir, "apache_logs.log"))
+	all := figuresOfLog(t, log)
+	dir = t.TempDir()
+	write(t, filepath.Join(dir, "spool", "access.log"), string(log))
+	res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), records(
+		"parse: {format: combined}", "where: status >= 400", "set: {at: meta.offset, file: meta.file, line: meta.id}",
+		"drop: [identity, user, agent]", "rename: {status: code}")))
+	want := 0
+	for status, n := range all.status {
+		if status >= "400" {
+			want += n
+		}
+	}
+	if p := res.Pipelines[0]; p.Delivered != int64(want) || p.Dropped != int64(all.records-want) || p.Dead != 0 {
+		t.Errorf("%+v, want %d delivered, the rest dropped", p, want)
+	}
+	for line := range bytes.Lines(read(t, filepath.Join(dir, "out.ndjson"))) {
+		var r struct {
+			Host, File, Line string
+			At, Code         int64
+			Agent            *string
+		}
+		if err := json.Unmarshal(line, &r); err != nil {
+			t.Fatal(err)
+		}
+		text, _, _ := bytes.Cut(log[r.At:], []byte("\n"))
+		end := fmt.Sprintf("@%d", int(r.At)+len(text)+1)
+		if r.Code < 400 || r.Agent != nil || r.File != "access.log" || !strings.HasSuffix(r.Line, end) ||
+			!bytes.HasPrefix(text, []byte(r.Host+" ")) || !bytes.Contains(text, fmt.Appendf(nil, `" %d `, r.Code)) {
+			t.Fatalf("%s is not what stands at its offset: %s", line, text)
+		}
+	}
+}
+
+// TestJSONArrivesUnchanged: deep and wide objects, and numbers that no float64 holds.
+func TestJSONArrivesUnchanged(t *testing.T) {
+	var in bytes.Buffer
+	for i := range 300 {
+		fmt.Fprintf(&in, `{"z":%d.10,"a":9223372036854775808,"m":1e400,"deep":%s%s,"t":"grün \"%d\"","f":0.1,"n":null,"ok":true`,
+			i, strings.Repeat(`{"b":[`, i), strings.Repeat(`]}`, i), i)
+		for k := range i {
+			fmt.Fprintf(&in, `,"w%03d":-0.0%d`, (k*7)%300, k)
+		}
+		in.WriteString("}\n")
+	}
+	long := `{"s":"` + strings.Repeat("0123456789", 1<<20) + `"}` + "\n"
+	in.WriteString(strings.Replace(long, `"deep":,`, ``, 1))
+	want := strings.ReplaceAll(in.String(), `"deep":,`, ``)
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "spool", "in.json"), want)
+	config := strings.Replace(records("parse: {format: json}"), "settle: 50ms", "settle: 50ms, max_record: 16MiB", 1)
+	res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), config))
+	if p := res.Pipelines[0]; p.Dead != 0 || p.Delivered != 301 {
+		t.Errorf("%+v", p)
+	}
+	got := strings.SplitAfter(string(read(t, filepath.Join(dir, "out.ndjson"))), "\n")
+	for i, line := range strings.SplitAfter(want, "\n") {
+		if i >= len(got) || got[i] != line {
+			t.Fatalf("record %d came out changed: %.300s", i, line)
+		}
+	}
+}
+
+// TestUnparsedRecords: each way with errors, and what the dead letters hold.
+func TestUnparsedRecords(t *testing.T) {
+	for onError, want := range map[string]routeResult{
+		"dead_letter": {Delivered: 95, Dead: 5}, "drop": {Delivered: 95, Dropped: 5}, "pass": {Delivered: 100},
+	} {
+		dir := t.TempDir()
+		var in strings.Builder
+		for i := range 100 {
+			if i%20 == 7 {
+				fmt.Fprintf(&in, "no JSON %d\r\n", i)
+				continue
+			}
+			fmt.Fprintf(&in, "{\"i\":%d}\r\n", i)
+		}
+		write(t, filepath.Join(dir, "spool", "in.json"), in.String())
+		res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), records("parse: {format: json, on_error: "+onError+"}")))
+		p := res.Pipelines[0]
+		if p.Delivered != want.Delivered || p.Dead != want.Dead || p.Dropped != want.Dropped {
+			t.Errorf("on_error %s: %+v", onError, p)
+		}
+		letters, err := filepath.Glob(filepath.Join(dir, "state", "dead", "*", "*"))
+		more, err2 := filepath.Glob(filepath.Join(dir, "state", "dead", "*"))
+		if err != nil || err2 != nil {
+			t.Fatal(err, err2)
+		}
+		var text []byte
+		for _, path := range append(letters, more...) {
+			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+				text = append(text, read(t, path)...)
+			}
+		}
+		if n := bytes.Count(text, []byte(`parse json: byte 1: no JSON value begins like this`)); int64(n) != want.Dead {
+			t.Errorf("on_error %s: %d dead letters give the reason, want %d: %.500s", onError, n, want.Dead, text)
+		}
+		out := string(read(t, filepath.Join(dir, "out.ndjson")))
+		if passed := strings.Count(out, `{"message":"no JSON `); (onError == "pass") != (passed == 5) {
+			t.Errorf("on_error %s: %d passed", onError, passed)
+		}
+	}
+}
+
+// TestWrongParserIsStopped: a format that fits no line stops the route early instead of filling the dead letters.
+func TestWrongParserIsStopped(t *testing.T) {
+	dir := t.TempDir()
+	line := `10.0.0.1 - - [05/Jan/2026:06:00:00 +0000] "GET / HTTP/1.1" 200 1234 "-" "agent of some length, as they are"` + "\n"
+	write(t, filepath.Join(dir, "spool", "access.log"), strings.Repeat(line, 200_000))
+	res, err := tryOnce(t, write(t, filepath.Join(dir, "penstock.yaml"), records("parse: {format: json}")))
+	if err == nil || res.OK {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if p := res.Pipelines[0]; p.Dead > p.ReadRecords || p.Dead > 20_000 || p.Delivered != 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// records is a config that sends a spool through processors into NDJSON.
+func records(processors ...string) string {
+	items := "      - " + strings.Join(processors, "\n      - ")
+	return `
+state: ./state
+pipelines:
+  records:
+    source: { spool_dir: { path: ./spool, finished: keep, settle: 50ms } }
+    processors:
+` + items + `
+    sink: { file: { path: ./out.ndjson } }
+    batch: { bytes: 64KiB }
+`
+}

@@ -1,0 +1,205 @@
+package endtoend
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// freePort is a port of loopback that was free a moment ago.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// start runs penstock until the test ends, which tells it to drain.
+func start(t *testing.T, args ...string) {
+	t.Helper()
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(bin, args...)
+	cmd.Stderr, cmd.Stdout = t.Output(), t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("a drained run ended with %v", err)
+		}
+	})
+}
+
+// page asks for an admin page; status 0: nobody answers.
+func page(ctx context.Context, t *testing.T, url string) (status int, text string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.StatusCode, string(body)
+}
+
+// until asks for a page again and again until it is as wanted, for 20 s at most.
+func until(t *testing.T, url string, ok func(status int, text string) bool) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		status, text := page(ctx, t, url)
+		if ok(status, text) {
+			return text
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s is still not as it should be: %d %s", url, status, text)
+		case <-tick.C:
+		}
+	}
+}
+
+// scrape reads the metrics with Prometheus' own parser and returns the sum of a family's values.
+func scrape(t *testing.T, url string) func(name string) float64 {
+	t.Helper()
+	_, text := page(t.Context(), t, url)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return func(name string) (sum float64) {
+		t.Helper()
+		f := families["penstock_"+name]
+		if f == nil {
+			t.Fatalf("no metric %s", name)
+		}
+		for _, m := range f.Metric {
+			if f.GetType() == dto.MetricType_COUNTER {
+				sum += m.Counter.GetValue()
+			} else {
+				sum += m.Gauge.GetValue()
+			}
+		}
+		return sum
+	}
+}
+
+// TestStatusOfAProcess: a running process tells metrics that add up, whether it is ready, and what each worker does; a wrong token
+// makes it not ready, settles nothing, and it heals when the receiver takes the token again.
+func TestStatusOfAProcess(t *testing.T) {
+	var refuse atomic.Bool
+	var held atomic.Int64
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		held.Add(1)
+		if refuse.Load() {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	defer receiver.Close()
+	dir, address := t.TempDir(), freePort(t)
+	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
+admin: %s
+pipelines:
+  access:
+    source: { spool_dir: { path: ./spool, settle: 1ms } }
+    sink: { http: { endpoints: ["%s/a", "%s/b"], bearer: s3cr3t-token } }
+    batch: { records: 10, linger: 10ms }
+    retry: { base: 10ms, max: 100ms }
+`, address, receiver.URL, receiver.URL))
+	write(t, filepath.Join(dir, "spool", "a.log"), strings.Repeat("a line of the log\n", 5000))
+	start(t, "run", config)
+	base := "http://" + address
+	until(t, base+"/readyz", func(status int, _ string) bool { return status == 200 })
+	for done := false; !done; {
+		m := scrape(t, base+"/metrics")
+		read, sum := m("read_records_total"), 0.0
+		for _, name := range []string{
+			"delivered_records_total", "dead_records_total", "dropped_records_total", "in_flight_records", "waiting_records",
+		} {
+			sum += m(name)
+		}
+		if read != sum {
+			t.Fatalf("read %v, and the parts make %v", read, sum)
+		}
+		done = m("delivered_records_total") == 5000
+	}
+	refuse.Store(true)
+	write(t, filepath.Join(dir, "spool", "b.log"), strings.Repeat("another line\n", 100))
+	text := until(t, base+"/readyz", func(status int, _ string) bool { return status == 503 })
+	if !strings.Contains(text, "/a is misconfigured: ") && !strings.Contains(text, "/b is misconfigured: ") || !strings.Contains(text, "401") {
+		t.Errorf("not ready because: %s", text)
+	}
+	out, err := exec.Command(programOf(t), "status", "--json", config).Output()
+	var status struct {
+		Ready  bool
+		Routes []struct {
+			Dead, Delivered int64
+			Workers         []struct {
+				Name, State   string
+				Misconfigured bool
+			}
+		}
+	}
+	if jsonErr := json.Unmarshal(out, &status); jsonErr != nil || err == nil || status.Ready || len(status.Routes[0].Workers) != 2 {
+		t.Errorf("status of a process that is not ready: %v, %v, %s", jsonErr, err, out)
+	}
+	if r := status.Routes[0]; r.Dead != 0 || r.Delivered != 5000 {
+		t.Errorf("a wrong token settled records: %+v", r)
+	}
+	if strings.Contains(string(out), "s3cr3t") {
+		t.Errorf("the status shows the token: %s", out)
+	}
+	refuse.Store(false)
+	until(t, base+"/api/v1/status", func(_ int, text string) bool { return strings.Contains(text, `"delivered":5100`) })
+	until(t, base+"/readyz", func(status int, _ string) bool { return status == 200 })
+	for _, flag := range []string{"--json", "--tree", "--timeout=3s"} {
+		out, err := exec.Command(programOf(t), "status", flag, address).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), receiver.URL+"/a") {
+			t.Errorf("status %s: %v\n%s", flag, err, out)
+		}
+		t.Logf("%s", out)
+	}
+}
+
+func programOf(t *testing.T) string {
+	t.Helper()
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}

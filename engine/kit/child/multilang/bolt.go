@@ -1,0 +1,435 @@
+package multilang
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// Process is the child. A *child.Process is one.
+type Process interface {
+	io.Reader                                        // its standard output
+	Write(ctx context.Context, message []byte) error // to its standard input; whole messages
+	Kill(cause error)
+}
+
+// Options of a bolt.
+type Options struct {
+	Handshake Handshake
+	Component string        // the name that tuples come from
+	Task      int           // its task
+	Pending   int           // tuples that a child has at once, at most
+	Timeout   time.Duration // no sign of life for so long: the child hangs and is killed
+	Log       *slog.Logger  // what the child logs
+	Attrs     []any         // beside it
+	Count     func(name string, n int64)
+}
+
+const (
+	heartbeatEvery = time.Second
+	maxMessage     = 16 << 20 // bytes of one message
+	maxWaiting     = 10_000   // answers and heartbeats that a child has not read; then it is killed
+)
+
+// Tuple is a tuple that a child is to work on.
+type Tuple struct {
+	Values []byte // its JSON, brackets included
+	Of     *Work
+	Number int // in its Work
+}
+
+// Emit is a tuple that a child has emitted.
+type Emit struct {
+	Message
+	Number int // of the tuple that it is anchored to; unanchored: of the oldest that the child has
+}
+
+// Work is what one caller has a child do: tuples that it gives and what became of them. Its fields belong to the bolt
+// until Done is closed.
+type Work struct {
+	Acked, Failed []bool // by the tuples' numbers
+	Emits         []Emit // in order, those of failed tuples too
+	Done          chan struct{}
+	Err           error // why not every tuple was answered
+	Blamed        int   // the tuple at which the child died; -1: not this work's
+
+	open int
+}
+
+// NewWork is for n tuples; n is above 0.
+func NewWork(n int) *Work {
+	return &Work{Acked: make([]bool, n), Failed: make([]bool, n), Done: make(chan struct{}), Blamed: -1, open: n}
+}
+
+// Bolt is the talk with one child. It implements child.Session; Give may be called by any number of goroutines.
+type Bolt struct {
+	o     Options
+	p     Process
+	room  chan struct{} // holds one for each tuple that the child has
+	ready chan struct{} // closed when the handshake was answered
+	ended chan struct{} // closed by End
+
+	mu      sync.Mutex // guards what follows
+	signal  chan struct{}
+	out     []byte        // messages to be written
+	waiting int           // answers and heartbeats in out
+	written chan struct{} // closed when out has been taken
+	next    uint64
+	open    map[ID]*given
+	oldest  []*given  // in the order in which they were given; answered ones are taken off the front
+	seen    time.Time // the last sign of life
+	begun   bool
+	worked  bool
+	err     error
+}
+
+// given is a tuple that the child has.
+type given struct {
+	id ID
+	Tuple
+	answered bool
+}
+
+// NewBolt makes the talk with a child that has just started.
+func NewBolt(p Process, o Options) *Bolt {
+	return &Bolt{
+		o: o, p: p, room: make(chan struct{}, o.Pending), ready: make(chan struct{}), ended: make(chan struct{}), signal: make(chan struct{}, 1),
+		written: make(chan struct{}), open: make(map[ID]*given), seen: time.Now(),
+	}
+}
+
+// Serve implements child.Session.
+func (b *Bolt) Serve(ctx context.Context) error {
+	hello, err := b.o.Handshake.Append(nil)
+	if err != nil {
+		b.p.Kill(err)
+		return err
+	}
+	b.mu.Lock()
+	b.out = append(hello, b.out...)
+	b.mu.Unlock()
+	b.wake()
+	group := supervise.NewGroup(ctx)
+	group.Go("writer", b.write)
+	group.Go("heartbeat", b.beat)
+	err = b.read()
+	if err != nil && err != io.EOF {
+		b.p.Kill(err)
+	}
+	group.Stop(nil)
+	if writing := group.Wait(); err == io.EOF {
+		err = writing
+	}
+	return err
+}
+
+// read takes the child's messages until it ends or says what it may not.
+func (b *Bolt) read() error {
+	in := NewReader(b.p)
+	for {
+		text, err := in.Next()
+		if err != nil {
+			return err
+		}
+		m, err := Parse(text)
+		if err != nil {
+			return err
+		}
+		if err := b.take(m); err != nil {
+			return err
+		}
+	}
+}
+
+// write writes what is to be said.
+func (b *Bolt) write(ctx context.Context) error {
+	var spare []byte
+	for {
+		select {
+		case <-b.signal:
+		case <-ctx.Done():
+			return nil
+		}
+		b.mu.Lock()
+		text := b.out
+		b.out, b.waiting = spare[:0], 0
+		close(b.written)
+		b.written = make(chan struct{})
+		b.mu.Unlock()
+		if err := b.p.Write(ctx, text); err != nil {
+			if ctx.Err() == nil {
+				b.p.Kill(fmt.Errorf("it no longer reads its standard input: %w", err))
+			}
+			return nil
+		}
+		spare = text
+	}
+}
+
+func (b *Bolt) wake() {
+	select {
+	case b.signal <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// beat sends heartbeats, and kills a child that gives no sign of life.
+func (b *Bolt) beat(ctx context.Context) error {
+	tick := time.NewTicker(heartbeatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		b.mu.Lock()
+		quiet := time.Since(b.seen)
+		if b.begun {
+			b.next++
+			b.out = AppendHeartbeat(b.out, strconv.FormatUint(b.next, 10))
+			b.waiting++
+		}
+		b.mu.Unlock()
+		b.wake()
+		if quiet > b.o.Timeout {
+			b.p.Kill(fmt.Errorf("it gave no sign of life for %v", b.o.Timeout))
+			return nil
+		}
+	}
+}
+
+// Ready waits until the child has answered the handshake.
+func (b *Bolt) Ready(ctx context.Context) error {
+	select {
+	case <-b.ready:
+		return nil
+	case <-b.ended:
+		return b.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// maxOut is how many bytes may wait to be written before Give waits too.
+const maxOut = 256 << 10
+
+// Give hands one tuple to the child. It waits while the child has as many as it may have, or does not read; when ctx ends it
+// returns its cause. After an error the tuple was not given.
+func (b *Bolt) Give(ctx context.Context, t Tuple) error {
+	select {
+	case b.room <- struct{}{}:
+	case <-b.ended:
+		return b.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for {
+		b.mu.Lock()
+		if b.err != nil {
+			b.mu.Unlock()
+			return b.err
+		}
+		if len(b.out) < maxOut {
+			b.next++
+			id := strconv.FormatUint(b.next, 10)
+			g := &given{id: ID(id), Tuple: t}
+			b.open[g.id] = g
+			b.oldest = append(b.oldest, g)
+			b.out = AppendTuple(b.out, id, b.o.Component, b.o.Task, t.Values)
+			b.mu.Unlock()
+			b.wake()
+			return nil
+		}
+		written := b.written
+		b.mu.Unlock()
+		select {
+		case <-written:
+		case <-b.ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// take does what a message says.
+func (b *Bolt) take(m Message) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen = time.Now()
+	if !b.begun {
+		if m.PID == nil {
+			return fmt.Errorf("it has not answered the handshake with its process id, but with command %q", m.Command)
+		}
+		b.begun = true
+		close(b.ready)
+		return nil
+	}
+	switch m.Command {
+	case "sync":
+	case "ack", "fail":
+		return b.answerLocked(m)
+	case "emit":
+		return b.emitLocked(m)
+	case "log":
+		b.o.Log.Log(context.Background(), levelOf(m.Level), "a bolt logs", append([]any{"text", m.Msg}, b.o.Attrs...)...)
+	case "error":
+		b.o.Log.Error("a bolt reports an error", append([]any{"error", m.Msg}, b.o.Attrs...)...)
+	case "metrics":
+		b.count("bolt_metrics", 1) // its names come from the child: no counter is made of them
+	default:
+		return fmt.Errorf("it has said command %q; a bolt says emit, ack, fail, log, error, metrics and sync", m.Command)
+	}
+	return nil
+}
+
+// levelOf is Storm's: trace, debug, info, warn, error from 0 to 4.
+func levelOf(n *json.Number) slog.Level {
+	if n == nil {
+		return slog.LevelInfo
+	}
+	return map[string]slog.Level{"0": slog.LevelDebug, "1": slog.LevelDebug, "3": slog.LevelWarn, "4": slog.LevelError}[n.String()]
+}
+
+func (b *Bolt) count(name string, n int64) {
+	if b.o.Count != nil {
+		b.o.Count(name, n)
+	}
+}
+
+func (b *Bolt) answerLocked(m Message) error {
+	g := b.open[m.ID]
+	if g == nil {
+		return fmt.Errorf("it has said %s of tuple %.40q, which it does not have", m.Command, string(m.ID))
+	}
+	delete(b.open, m.ID)
+	<-b.room
+	g.answered = true
+	b.worked = true
+	for len(b.oldest) > 0 && b.oldest[0].answered {
+		b.oldest[0] = nil
+		b.oldest = b.oldest[1:]
+	}
+	w := g.Of
+	if m.Command == "ack" {
+		w.Acked[g.Number] = true
+	} else {
+		w.Failed[g.Number] = true
+	}
+	if w.open--; w.open == 0 {
+		close(w.Done)
+	}
+	return nil
+}
+
+func (b *Bolt) emitLocked(m Message) error {
+	b.count("tuples_emitted", 1)
+	if m.NeedsTaskIDs() {
+		if b.waiting++; b.waiting > maxWaiting {
+			return errors.New("it emits and does not read the answers")
+		}
+		b.out = AppendTaskIDs(b.out)
+		b.wake()
+	}
+	var of *given
+	for _, id := range m.Anchors {
+		if of = b.open[id]; of == nil {
+			return fmt.Errorf("it has emitted a tuple anchored to %.40q, which it does not have", string(id))
+		}
+		break // the others settle with their own acks
+	}
+	if of == nil {
+		if len(b.oldest) == 0 {
+			b.count("tuples_emitted_of_nothing", 1)
+			return nil
+		}
+		of = b.oldest[0]
+	}
+	of.Of.Emits = append(of.Of.Emits, Emit{m, of.Number})
+	return nil
+}
+
+// End implements child.Session.
+func (b *Bolt) End(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.err = err
+	blamed := false
+	for _, g := range b.oldest {
+		if g.answered {
+			continue
+		}
+		if !blamed {
+			blamed = true
+			g.Of.Blamed = g.Number
+		}
+		if g.Of.Err == nil {
+			g.Of.Err = err
+			close(g.Of.Done)
+		}
+	}
+	b.open, b.oldest = nil, nil
+	close(b.ended)
+}
+
+// Did implements child.Session.
+func (b *Bolt) Did() (worked, busy bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.worked, len(b.open) > 0
+}
+
+// Kill kills the child.
+func (b *Bolt) Kill(cause error) { b.p.Kill(cause) }
+
+// Ended is closed when the child is gone and every work was told.
+func (b *Bolt) Ended() <-chan struct{} { return b.ended }
+
+// Reader reads messages.
+type Reader struct{ in *bufio.Reader }
+
+// NewReader reads from in.
+func NewReader(in io.Reader) *Reader { return &Reader{bufio.NewReaderSize(in, 64<<10)} }
+
+var errEndless = fmt.Errorf("it has written more than %d bytes without a line `end`", maxMessage)
+
+// Next returns the JSON of the next message, which may stand on several lines. io.EOF: there is no whole one.
+func (r *Reader) Next() ([]byte, error) {
+	var text []byte
+	for {
+		from := len(text)
+		for {
+			part, err := r.in.ReadSlice('\n')
+			text = append(text, part...)
+			if len(text) > maxMessage {
+				return nil, errEndless
+			}
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, bufio.ErrBufferFull) {
+				return nil, io.EOF
+			}
+		}
+		if line := text[from:]; len(line) <= len("end\r\n") && string(trimEnd(line)) == "end" {
+			return text[:from], nil
+		}
+	}
+}
+
+func trimEnd(line []byte) []byte {
+	line = line[:len(line)-1]
+	if n := len(line); n > 0 && line[n-1] == '\r' {
+		line = line[:n-1]
+	}
+	return line
+}

@@ -1,0 +1,24 @@
+//penstock:pure
+
+package multilang
+
+import (
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+)
+
+// AppendValues appends the values of record i of b as a tuple's JSON: those of its fields, in order, or its text alone.
+func AppendValues(dst []byte, b *penstock.Batch, i int) []byte {
+	r := &b.Records[i]
+	dst = append(dst, '[')
+	if r.NumFields == 0 {
+		return append(ndjson.AppendString(dst, b.Text(i)), ']')
+	}
+	for n, f := range b.Fields[r.Field : r.Field+r.NumFields] {
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		dst = ndjson.AppendValue(dst, f.Kind, b.Value(f))
+	}
+	return append(dst, ']')
+}

@@ -1,0 +1,232 @@
+package expr
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/penstock-io/penstock"
+	kitjson "github.com/penstock-io/penstock/engine/kit/json"
+)
+
+// Evaluator runs one program over batches. It belongs to one goroutine and keeps only memory from batch to batch.
+type Evaluator struct {
+	program *Program
+	batch   *penstock.Batch
+	slots   []slot
+	env     map[string]any
+	vm      vm.VM
+	scan    kitjson.Scanner
+	id      []byte // of the record whose meta.id was asked for last
+	out     []byte
+	same    penstock.Field // what a literal was written as in this batch
+	written bool           // it was
+}
+
+// slot is one field that the program uses.
+type slot struct {
+	name  string
+	index uint32 // in Batch.Names
+	have  bool   // some record of the batch may have it
+	hint  uint32 // where in a record it was last
+}
+
+// NewEvaluator returns an evaluator of p.
+func NewEvaluator(p *Program) *Evaluator {
+	e := &Evaluator{program: p, env: map[string]any{}, vm: vm.VM{MemoryBudget: MemoryBudget}}
+	for _, n := range p.names {
+		e.slots = append(e.slots, slot{name: n})
+	}
+	return e
+}
+
+// Begin sets the evaluator to a batch, whose Records are filled. Call it again when Names has grown.
+func (e *Evaluator) Begin(b *penstock.Batch) {
+	e.batch, e.written = b, false
+	for s := range e.slots {
+		e.slots[s].index, e.slots[s].have = b.FindName(e.slots[s].name)
+	}
+}
+
+// Holds says whether the condition is true for record i. The error says why it cannot be said, and names the field.
+func (e *Evaluator) Holds(i int) (bool, error) {
+	if e.program.condition != nil {
+		return e.program.condition(e, i)
+	}
+	out, err := e.run(i)
+	if err != nil {
+		return false, err
+	}
+	ok, is := out.(bool)
+	if !is {
+		return false, fmt.Errorf("the condition is %v, and true or false is wanted", out)
+	}
+	return ok, nil
+}
+
+// field finds the field of a slot in record i.
+func (e *Evaluator) field(s, i int) (penstock.Field, bool) {
+	b, slot := e.batch, &e.slots[s]
+	r := &b.Records[i]
+	if !r.Parsed && r.NumFields == 0 {
+		return penstock.Field{Off: r.Off, Len: r.Len}, slot.name == penstock.MessageName
+	}
+	if !slot.have {
+		return penstock.Field{}, false
+	}
+	if slot.hint < r.NumFields {
+		if f := b.Fields[r.Field+slot.hint]; f.Name == slot.index {
+			return f, true
+		}
+	}
+	for k, f := range b.Fields[r.Field : r.Field+r.NumFields] {
+		if f.Name == slot.index {
+			slot.hint = uint32(k)
+			return f, true
+		}
+	}
+	return penstock.Field{}, false
+}
+
+// load reads a slot's value; a field that is missing is null.
+func (e *Evaluator) load(s, i int) (value, error) {
+	f, ok := e.field(s, i)
+	if !ok {
+		return value{}, nil
+	}
+	return fieldValue(e.batch, f)
+}
+
+// metaOf is a member of meta.
+func (e *Evaluator) metaOf(name string, i int) any {
+	if name == "time" {
+		return e.batch.Time
+	}
+	v, _ := e.metaValue(name, i).decode() // a number of 64 bits and texts
+	return v
+}
+
+// metaValue is a member of meta but for time.
+func (e *Evaluator) metaValue(name string, i int) value {
+	b := e.batch
+	r := &b.Records[i]
+	switch name {
+	case "file":
+		return value{kind: text, raw: []byte(b.Spans[r.Span].Part.Name)}
+	case "offset":
+		return value{kind: whole, num: start(b, i)}
+	}
+	e.id = b.AppendRecordID(e.id[:0], i)
+	return value{kind: text, raw: e.id}
+}
+
+// start is where in its file record i begins: where the one before it ends, or its span begins.
+func start(b *penstock.Batch, i int) int64 {
+	r := &b.Records[i]
+	for k := i - 1; k >= 0 && b.Records[k].Span == r.Span; k-- {
+		if b.Records[k].Origin != r.Origin {
+			return b.Records[k].Origin.Num
+		}
+	}
+	return b.Spans[r.Span].From.Num
+}
+
+// Field evaluates a value for record i and returns it as a field without a name. One that is a field of the record is returned
+// as it is, with its digits; what has to be written is written behind the raw bytes of the batch.
+func (e *Evaluator) Field(i int) (penstock.Field, error) {
+	if e.program.value == nil {
+		out, err := e.run(i)
+		if err != nil {
+			return penstock.Field{}, err
+		}
+		return e.write(out)
+	}
+	if len(e.slots) == 1 && e.program.text == e.slots[0].name {
+		f, ok := e.field(0, i)
+		if !ok {
+			return penstock.Field{Kind: penstock.Null}, nil
+		}
+		return f, nil
+	}
+	if e.written {
+		return e.same, nil
+	}
+	v, err := e.program.value(e, i)
+	if err != nil {
+		return penstock.Field{}, err
+	}
+	f, err := e.keep(v)
+	e.same, e.written = f, e.program.literal
+	return f, err
+}
+
+// keep puts a value into the arena.
+func (e *Evaluator) keep(v value) (penstock.Field, error) {
+	switch v.kind {
+	case null:
+		return penstock.Field{Kind: penstock.Null}, nil
+	case whole, broken:
+		if v.raw != nil {
+			return e.put(penstock.Number, v.raw), nil
+		}
+	case text:
+		return e.put(penstock.Text, v.raw), nil
+	case nested:
+		return e.put(penstock.JSON, v.raw), nil
+	}
+	out, err := v.decode()
+	if err != nil {
+		return penstock.Field{}, err
+	}
+	return e.write(out)
+}
+
+func (e *Evaluator) put(k penstock.Kind, s []byte) penstock.Field {
+	off, n := e.batch.AppendData(s)
+	return penstock.Field{Kind: k, Off: off, Len: n}
+}
+
+// write puts a result of the machine into the arena.
+func (e *Evaluator) write(out any) (penstock.Field, error) {
+	dst := e.out[:0]
+	k := penstock.Number
+	switch v := out.(type) {
+	case nil:
+		return penstock.Field{Kind: penstock.Null}, nil
+	case bool:
+		k, dst = penstock.Bool, strconv.AppendBool(dst, v)
+	case string:
+		k, dst = penstock.Text, append(dst, v...)
+	case int:
+		dst = strconv.AppendInt(dst, int64(v), 10)
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return penstock.Field{}, fmt.Errorf("the result is %v, which is no number that can be written", v)
+		}
+		dst = strconv.AppendFloat(dst, v, 'g', -1, 64)
+	case time.Time:
+		k, dst = penstock.Text, v.AppendFormat(dst, time.RFC3339Nano)
+	case time.Duration:
+		k, dst = penstock.Text, append(dst, v.String()...)
+	default:
+		text, err := json.Marshal(out)
+		if err != nil {
+			return penstock.Field{}, fmt.Errorf("the result is a %T, which is no value of a field", out)
+		}
+		k, dst = kindOf(text), append(dst, text...)
+	}
+	e.out = dst
+	return e.put(k, dst), nil
+}
+
+// kindOf is the kind of a JSON text that some other type of the library was written as.
+func kindOf(text []byte) penstock.Kind {
+	if text[0] == '[' || text[0] == '{' {
+		return penstock.JSON
+	}
+	return penstock.Number
+}

@@ -1,0 +1,340 @@
+// Package expr evaluates expressions over the records of a batch: conditions and values of processors and connectors.
+//
+// The language is that of github.com/expr-lang/expr. A field is a name; one whose name is no word is `$env["user-agent"]`;
+// `meta.id`, `meta.file`, `meta.offset` and `meta.time` are the record's origin. Comparisons of fields with literals, joined by
+// and, or and not, run without the library's machine, and allocate nothing; everything else gets the values that it names.
+//
+// A program is read-only and shared; an [Evaluator] belongs to one goroutine. The package owns neither batch nor record, and
+// changes neither, but that [Evaluator.Field] may write a value into the arena.
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/types"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/penstock-io/penstock"
+)
+
+// Limits of an expression.
+const (
+	MaxNodes     = 1000    // names, literals and operators
+	MemoryBudget = 100_000 // elements that one evaluation may make in arrays and maps
+)
+
+// Text is an expression in the options of a component.
+type Text string
+
+// Expression marks the text for the config's reader: ` #` within it must not begin a comment.
+func (*Text) Expression() {}
+
+// Error is what is wrong with an expression.
+type Error struct {
+	Message string
+	At      int      // characters into the expression
+	Word    string   // a name that does not exist, if that is what is wrong
+	Known   []string // those that do
+}
+
+// Error gives the message.
+func (e *Error) Error() string { return e.Message }
+
+// Option returns err as the error of an option, "" for options that are one text.
+func Option(key string, err error) error {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return &penstock.OptionError{Key: key, Err: e, At: e.At, Word: e.Word, Known: e.Known}
+	}
+	return &penstock.OptionError{Key: key, Err: err}
+}
+
+// Program is a compiled expression.
+type Program struct {
+	text    string
+	names   []string // of fields that it uses
+	all     bool     // it uses $env: any field
+	meta    bool     // it uses meta
+	result  penstock.FieldType
+	lenient bool // null is less than nothing: the schema is known, so that a missing value is no mistake in a name
+
+	condition condition   // the quick way; nil: none
+	value     operand     // of one that is a literal, a field or a member of it; nil: none
+	literal   bool        // value is the same for all records
+	machine   *vm.Program // the general way; nil where there is a quick one
+}
+
+// metaNames are the members of meta.
+var metaNames = []string{"id", "file", "offset", "time"}
+
+// Condition compiles an expression that is true or false, for records of the schema.
+func Condition(text string, in penstock.Schema) (*Program, error) { return compile(text, in, true) }
+
+// Value compiles an expression of any type.
+func Value(text string, in penstock.Schema) (*Program, error) { return compile(text, in, false) }
+
+func compile(text string, in penstock.Schema, condition bool) (*Program, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, &Error{Message: "is empty"}
+	}
+	tree, err := parser.Parse(text)
+	if err != nil {
+		return nil, problem(err)
+	}
+	p := &Program{text: text, lenient: !in.Open && len(in.Fields) > 0}
+	seen := look(tree.Node)
+	if seen.count > MaxNodes {
+		return nil, &Error{Message: fmt.Sprintf("has more than %d names, literals and operators", MaxNodes)}
+	}
+	p.names, p.all, p.meta = seen.fields(), seen.all, seen.meta
+	if err := seen.check(in); err != nil {
+		if _, bare := tree.Node.(*ast.IdentifierNode); bare {
+			err.Message += fmt.Sprintf("; if it is meant as text, write '%q'", text)
+		}
+		return nil, err
+	}
+	declared := p.names
+	if p.all && !in.Open {
+		declared = in.Names()
+	}
+	if p.result, err = typed(text, in, declared, condition); err != nil {
+		return nil, err
+	}
+	b := builder{program: p}
+	if condition {
+		p.condition = b.condition(tree.Node)
+	} else {
+		p.value = b.operand(tree.Node)
+		_, p.literal = literal(tree.Node)
+	}
+	if p.condition != nil || p.value != nil {
+		return p, nil
+	}
+	return p, p.assemble(condition)
+}
+
+// typed lets the library check types, against the schema, or, where that is open, what needs none; it returns the result's.
+func typed(text string, in penstock.Schema, names []string, condition bool) (penstock.FieldType, error) {
+	env := types.Map{"meta": types.Map{
+		"id": types.String, "file": types.String, "offset": types.Int, "time": types.TypeOf(noTime),
+	}}
+	for _, n := range names {
+		env[n] = types.Any
+		if at := in.Find(n); at >= 0 && !in.Open {
+			env[n] = libraryTypes[in.Fields[at].Type]
+		}
+	}
+	options := []expr.Option{expr.Env(env), expr.MaxNodes(MaxNodes)}
+	if condition {
+		options = append(options, expr.AsBool())
+	}
+	if in.Open { // members of $env
+		options = append(options, expr.AllowUndefinedVariables())
+	}
+	program, err := expr.Compile(text, options...)
+	if err != nil {
+		return "", problem(err)
+	}
+	if t := program.Node().Type(); t != nil {
+		switch t.Kind() {
+		case reflect.String:
+			return penstock.TextType, nil
+		case reflect.Int:
+			return penstock.IntegerType, nil
+		case reflect.Float64:
+			return penstock.NumberType, nil
+		case reflect.Bool:
+			return penstock.BoolType, nil
+		}
+	}
+	if id, ok := program.Node().(*ast.IdentifierNode); ok { // a JSON or number field: not known to the library
+		if at := in.Find(id.Value); at >= 0 {
+			return in.Fields[at].Type, nil
+		}
+	}
+	return penstock.AnyType, nil
+}
+
+// Type is what the schema says that the result is.
+func (p *Program) Type() penstock.FieldType { return p.result }
+
+var libraryTypes = map[penstock.FieldType]types.Type{
+	penstock.AnyType: types.Any, penstock.TextType: types.String, penstock.IntegerType: types.Int, penstock.NumberType: types.Any,
+	penstock.BoolType: types.Bool, penstock.JSONType: types.Any,
+}
+
+// assemble compiles for the library's machine, without types: any value may be null.
+func (p *Program) assemble(condition bool) error {
+	env := types.Map{"meta": types.Any}
+	for _, n := range p.names {
+		env[n] = types.Any
+	}
+	options := []expr.Option{expr.Env(env), expr.MaxNodes(2 * MaxNodes), expr.AllowUndefinedVariables()}
+	if condition {
+		options = append(options, expr.AsBool())
+	}
+	if p.lenient {
+		options = append(options, ordering()...)
+	}
+	machine, err := expr.Compile(p.text, options...)
+	if err != nil {
+		return problem(err)
+	}
+	p.machine = machine
+	return nil
+}
+
+// problem puts an error of the library into a form that names the place.
+func problem(err error) error {
+	e := &Error{Message: err.Error()}
+	if fe, ok := errors.AsType[*file.Error](err); ok {
+		e.Message, e.At = fe.Message, fe.From
+	}
+	switch {
+	case strings.HasPrefix(e.Message, "unexpected token EOF"):
+		e.Message = "ends too early"
+	case e.Message == `unexpected token Operator("=")`:
+		e.Message = "= does not compare; write =="
+	case unexpected.MatchString(e.Message):
+		e.Message = unexpected.ReplaceAllString(e.Message, "$1 does not belong here")
+	case mismatched.MatchString(e.Message):
+		m := mismatched.FindStringSubmatch(e.Message)
+		e.Message = fmt.Sprintf("%s stands between %s and %s", m[1], article(m[2]), article(m[3]))
+	case strings.HasPrefix(e.Message, "expected bool, but got "):
+		e.Message = "is no condition, which is true or false, but " + article(strings.TrimPrefix(e.Message, "expected bool, but got "))
+	}
+	return e
+}
+
+// What the library says of a wrong token, and of operands that do not fit.
+var (
+	unexpected = regexp.MustCompile(`^unexpected token \w+\((.*)\)$`)
+	mismatched = regexp.MustCompile(`^invalid operation: (\S+) \(mismatched types (\S+) and (\S+)\)$`)
+)
+
+// article names one of the library's types.
+func article(t string) string {
+	switch t {
+	case "string":
+		return "text"
+	case "int", "float64":
+		return "a number"
+	case "bool":
+		return "true or false"
+	}
+	return "of type " + t
+}
+
+// names of what an expression uses.
+type seen struct {
+	ids   []*ast.IdentifierNode
+	calls map[ast.Node]bool
+	local map[string]bool // let
+	metas []*ast.MemberNode
+	named []*ast.StringNode // the x of $env["x"]
+	bases map[ast.Node]bool // the $env of that
+	all   bool              // $env stands for itself
+	meta  bool
+	count int
+}
+
+func look(node ast.Node) *seen {
+	s := &seen{calls: map[ast.Node]bool{}, local: map[string]bool{}, bases: map[ast.Node]bool{}}
+	ast.Walk(&node, s)
+	for _, id := range s.ids {
+		s.all = s.all || id.Value == "$env" && !s.bases[id]
+	}
+	s.meta = s.meta || s.all
+	return s
+}
+
+// Visit implements ast.Visitor.
+func (s *seen) Visit(node *ast.Node) {
+	s.count++
+	switch n := (*node).(type) {
+	case *ast.IdentifierNode:
+		s.ids = append(s.ids, n)
+		s.meta = s.meta || n.Value == "meta"
+	case *ast.CallNode:
+		s.calls[n.Callee] = true
+	case *ast.VariableDeclaratorNode:
+		s.local[n.Name] = true
+	case *ast.MemberNode:
+		base, ok := n.Node.(*ast.IdentifierNode)
+		if ok && base.Value == "meta" {
+			s.metas = append(s.metas, n)
+		}
+		if name, is := n.Property.(*ast.StringNode); ok && is && base.Value == "$env" {
+			s.named = append(s.named, name)
+			s.bases[base] = true
+		}
+	}
+}
+
+// fields gives the names that are fields, each once.
+func (s *seen) fields() []string {
+	var out []string
+	known := map[string]bool{"meta": true, "$env": true}
+	for _, id := range s.ids {
+		if !known[id.Value] && !s.local[id.Value] && !s.calls[id] {
+			known[id.Value] = true
+			out = append(out, id.Value)
+		}
+	}
+	for _, n := range s.named {
+		if !known[n.Value] {
+			known[n.Value] = true
+			out = append(out, n.Value)
+		}
+	}
+	return out
+}
+
+// check refuses names that records of the schema do not have.
+func (s *seen) check(in penstock.Schema) *Error {
+	for _, m := range s.metas {
+		name, ok := m.Property.(*ast.StringNode)
+		if ok && !contains(metaNames, name.Value) {
+			return &Error{
+				Message: fmt.Sprintf("meta has no %q", name.Value), At: name.Location().From, Word: name.Value, Known: metaNames,
+			}
+		}
+	}
+	for _, n := range s.named {
+		if !in.Open && in.Find(n.Value) < 0 && n.Value != "meta" {
+			return noField(n.Value, n.Location().From, in)
+		}
+	}
+	for _, id := range s.ids {
+		switch {
+		case s.calls[id]:
+			return &Error{
+				Message: fmt.Sprintf("there is no function %q", id.Value), At: id.Location().From, Word: id.Value, Known: functions,
+			}
+		case in.Open || s.local[id.Value] || id.Value == "meta" || id.Value == "$env" || in.Find(id.Value) >= 0:
+		default:
+			return noField(id.Value, id.Location().From, in)
+		}
+	}
+	return nil
+}
+
+func noField(name string, at int, in penstock.Schema) *Error {
+	return &Error{Message: fmt.Sprintf("there is no field %q", name), At: at, Word: name, Known: in.Names()}
+}
+
+func contains(list []string, s string) bool {
+	for _, v := range list {
+		if v == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,116 @@
+package expr
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/builtin"
+	"github.com/expr-lang/expr/vm/runtime"
+)
+
+var noTime time.Time
+
+// functions are the names of the library's functions.
+var functions = func() (out []string) {
+	for _, f := range builtin.Builtins {
+		out = append(out, f.Name)
+	}
+	return out
+}()
+
+// orders are the operators for which null is neither more nor less than anything, with what takes their place.
+var orders = map[string]struct {
+	name string
+	less func(a, b any) bool
+}{
+	"<":  {"isLess", runtime.Less},
+	"<=": {"isLessOrEqual", runtime.LessOrEqual},
+	">":  {"isMore", runtime.More},
+	">=": {"isMoreOrEqual", runtime.MoreOrEqual},
+}
+
+// ordering makes a comparison with null false.
+func ordering() []expr.Option {
+	options := []expr.Option{expr.Patch(nullable{})}
+	for _, o := range orders {
+		options = append(options, expr.Function(o.name, func(v ...any) (any, error) {
+			if v[0] == nil || v[1] == nil {
+				return false, nil
+			}
+			return o.less(v[0], v[1]), nil
+		}, new(func(any, any) bool)))
+	}
+	return options
+}
+
+// nullable replaces the operators by the functions.
+type nullable struct{}
+
+// Visit implements ast.Visitor.
+func (nullable) Visit(node *ast.Node) {
+	n, ok := (*node).(*ast.BinaryNode)
+	if !ok {
+		return
+	}
+	if o, ok := orders[n.Operator]; ok {
+		call := &ast.CallNode{Callee: &ast.IdentifierNode{Value: o.name}, Arguments: []ast.Node{n.Left, n.Right}}
+		call.SetType(reflect.TypeFor[bool]())
+		ast.Patch(node, call)
+	}
+}
+
+// run evaluates with the library's machine.
+func (e *Evaluator) run(i int) (any, error) {
+	clear(e.env)
+	if e.program.all {
+		if err := e.bindAll(i); err != nil {
+			return nil, err
+		}
+	}
+	for s := range e.slots {
+		v, err := e.load(s, i)
+		if err == nil {
+			e.env[e.slots[s].name], err = v.decode()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("field %s: %w", e.slots[s].name, err)
+		}
+	}
+	if e.program.meta {
+		meta := map[string]any{}
+		for _, name := range metaNames {
+			meta[name] = e.metaOf(name, i)
+		}
+		e.env["meta"] = meta
+	}
+	out, err := e.vm.Run(e.program.machine, e.env)
+	if err != nil {
+		return nil, message(err)
+	}
+	return out, nil
+}
+
+// bindAll gives the machine every field of the record.
+func (e *Evaluator) bindAll(i int) error {
+	for _, f := range e.batch.FieldsOf(i) {
+		v, err := fieldValue(e.batch, f)
+		if err == nil {
+			e.env[e.batch.Names[f.Name]], err = v.decode()
+		}
+		if err != nil {
+			return fmt.Errorf("field %s: %w", e.batch.Names[f.Name], err)
+		}
+	}
+	return nil
+}
+
+// message is an error of the machine without its drawing of the place.
+func message(err error) error {
+	if p, ok := problem(err).(*Error); ok {
+		return fmt.Errorf("%s", p.Message)
+	}
+	return err
+}

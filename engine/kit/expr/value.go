@@ -1,0 +1,165 @@
+package expr
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/json"
+)
+
+// kind is what a value is.
+type kind uint8
+
+const (
+	null   kind = iota
+	truth       // num is 0 or 1
+	whole       // num; raw has the digits, if it was read
+	broken      // num holds the bits of a float64; raw as for whole
+	text        // raw
+	nested      // raw, an array or object as JSON
+)
+
+var kindNames = [...]string{"null or missing", "true or false", "a number", "a number", "text", "an array or object"}
+
+// value is one operand, unboxed. Its raw bytes are the batch's, or the program's own.
+type value struct {
+	kind kind
+	num  int64
+	raw  []byte
+}
+
+func (v value) float() float64 {
+	if v.kind == whole {
+		return float64(v.num)
+	}
+	return math.Float64frombits(uint64(v.num))
+}
+
+// fieldValue reads a field; the error is a number that is too large.
+func fieldValue(b *penstock.Batch, f penstock.Field) (value, error) {
+	return valueOf(f.Kind, b.Value(f))
+}
+
+func valueOf(k penstock.Kind, raw []byte) (value, error) {
+	switch k {
+	case penstock.Text:
+		return value{kind: text, raw: raw}, nil
+	case penstock.Number:
+		return number(raw)
+	case penstock.Bool:
+		v := value{kind: truth}
+		if len(raw) > 0 && raw[0] == 't' {
+			v.num = 1
+		}
+		return v, nil
+	case penstock.JSON:
+		if len(raw) > 1 && raw[0] == '"' { // a string with half of a surrogate pair
+			return value{kind: text, raw: json.AppendUnescaped(nil, raw[1:len(raw)-1])}, nil
+		}
+		return value{kind: nested, raw: raw}, nil
+	}
+	return value{}, nil
+}
+
+// number reads digits; what is no integer of 64 bits is a float64.
+func number(raw []byte) (value, error) {
+	if n, ok := integer(raw); ok {
+		return value{kind: whole, num: n, raw: raw}, nil
+	}
+	if bytes.IndexAny(raw, ".eE") < 0 { // the error of ParseInt would cost more than the looking
+		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
+			return value{kind: whole, num: n, raw: raw}, nil
+		}
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil {
+		return value{}, &json.RangeError{Number: string(raw[:min(len(raw), 40)])}
+	}
+	return value{kind: broken, num: int64(math.Float64bits(f)), raw: raw}, nil
+}
+
+// integer reads up to 18 digits and a sign.
+func integer(raw []byte) (int64, bool) {
+	digits := raw
+	if len(digits) > 0 && digits[0] == '-' {
+		digits = digits[1:]
+	}
+	if len(digits) == 0 || len(digits) > 18 {
+		return 0, false
+	}
+	n := int64(0)
+	for _, c := range digits {
+		if c -= '0'; c > 9 {
+			return 0, false
+		}
+		n = n*10 + int64(c)
+	}
+	if len(digits) < len(raw) {
+		n = -n
+	}
+	return n, true
+}
+
+// decode is the value as the library's machine takes it.
+func (v value) decode() (any, error) {
+	switch v.kind {
+	case truth:
+		return v.num != 0, nil
+	case whole:
+		return int(v.num), nil
+	case broken:
+		return v.float(), nil
+	case text:
+		return string(v.raw), nil
+	case nested:
+		return json.Decode(v.raw, json.Value{Kind: penstock.JSON, Len: len(v.raw)})
+	}
+	return nil, nil
+}
+
+// equal compares as the library does: numbers by value, what is of two kinds is not equal.
+func equal(a, b value) (bool, error) {
+	switch {
+	case a.kind == whole && b.kind == whole, a.kind == truth && b.kind == truth:
+		return a.num == b.num, nil
+	case isNumber(a) && isNumber(b):
+		return a.float() == b.float(), nil
+	case a.kind == text && b.kind == text:
+		return bytes.Equal(a.raw, b.raw), nil
+	}
+	return a.kind == null && b.kind == null, nil
+}
+
+func isNumber(v value) bool { return v.kind == whole || v.kind == broken }
+
+// order compares numbers with numbers and texts with texts.
+func order(a, b value) (int, bool) {
+	switch {
+	case a.kind == whole && b.kind == whole:
+		return cmp.Compare(a.num, b.num), true
+	case isNumber(a) && isNumber(b):
+		return cmp.Compare(a.float(), b.float()), true
+	case a.kind == text && b.kind == text:
+		return bytes.Compare(a.raw, b.raw), true
+	}
+	return 0, false
+}
+
+// String is the value in a message, cut where it is long.
+func (v value) String() string {
+	switch v.kind {
+	case truth:
+		return strconv.FormatBool(v.num != 0)
+	case whole:
+		return strconv.FormatInt(v.num, 10)
+	case broken:
+		return strconv.FormatFloat(v.float(), 'g', -1, 64)
+	case text:
+		return fmt.Sprintf("%.40q", v.raw)
+	}
+	return kindNames[v.kind]
+}

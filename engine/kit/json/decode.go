@@ -1,0 +1,150 @@
+//penstock:pure
+
+package json
+
+import (
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/penstock-io/penstock"
+)
+
+// AppendUnescaped appends the text that stands between the quotes of a valid string, escapes taken out; one half of a
+// surrogate pair becomes U+FFFD.
+func AppendUnescaped(dst, s []byte) []byte {
+	for i := 0; i < len(s); {
+		if s[i] != '\\' {
+			from := i
+			for i < len(s) && s[i] != '\\' {
+				i++
+			}
+			dst = append(dst, s[from:i]...)
+			continue
+		}
+		switch c := s[i+1]; c {
+		case 'b':
+			dst = append(dst, '\b')
+		case 'f':
+			dst = append(dst, '\f')
+		case 'n':
+			dst = append(dst, '\n')
+		case 'r':
+			dst = append(dst, '\r')
+		case 't':
+			dst = append(dst, '\t')
+		case 'u':
+			u := rune(unit(s[i:]))
+			i += 6
+			if u >= 0xD800 && u < 0xDC00 {
+				if low := rune(unit(s[i:])); low >= 0xDC00 && low <= 0xDFFF {
+					u = (u-0xD800)<<10 + low - 0xDC00 + 0x10000
+					i += 6
+				}
+			}
+			dst = utf8.AppendRune(dst, u) // a half becomes U+FFFD
+			continue
+		default: // " \ /
+			dst = append(dst, c)
+		}
+		i += 2
+	}
+	return dst
+}
+
+// Member finds a member of the valid object raw by its key, unescaped. Of two with one key the last counts. It returns false
+// where raw is no object or has none. The value lies in raw.
+func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
+	var found Value
+	ok := false
+	if len(raw) == 0 || raw[0] != '{' {
+		return found, false
+	}
+	for s.Start(raw, 0, len(raw)); s.Next(); {
+		name := raw[s.Key.Off : s.Key.Off+s.Key.Len]
+		if string(name) == key || s.Key.Escaped && string(AppendUnescaped(nil, name)) == key {
+			found, ok = s.Value, true
+		}
+	}
+	return found, ok
+}
+
+// Decode returns what v, which lies in data, stands for: nil, a bool, a string, an int or, where it is none or does not fit,
+// a float64, a []any or a map[string]any. Only a number beyond float64 is an error.
+func Decode(data []byte, v Value) (any, error) {
+	raw := data[v.Off : v.Off+v.Len]
+	switch v.Kind {
+	case penstock.Null:
+		return nil, nil
+	case penstock.Bool:
+		return raw[0] == 't', nil
+	case penstock.Number:
+		return Number(raw)
+	case penstock.Text:
+		if v.Escaped {
+			raw = AppendUnescaped(nil, raw)
+		}
+		return string(raw), nil
+	}
+	switch raw[0] {
+	case '"':
+		return string(AppendUnescaped(nil, raw[1:len(raw)-1])), nil
+	case '[':
+		return decodeArray(raw)
+	}
+	out := map[string]any{}
+	var s Scanner
+	for s.Start(raw, 0, len(raw)); s.Next(); {
+		key := raw[s.Key.Off : s.Key.Off+s.Key.Len]
+		if s.Key.Escaped {
+			key = AppendUnescaped(nil, key)
+		}
+		value, err := Decode(raw, s.Value)
+		if err != nil {
+			return nil, err
+		}
+		out[string(key)] = value
+	}
+	return out, nil
+}
+
+func decodeArray(raw []byte) (any, error) {
+	out := []any{}
+	s := Scanner{data: raw, end: len(raw)}
+	var v Value
+	for i := s.space(1); i < len(raw) && raw[i] != ']'; {
+		end := s.value(i, &v)
+		if end < 0 {
+			break
+		}
+		item, err := Decode(raw, v)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, item)
+		if i = s.space(end); i < len(raw) && raw[i] == ',' {
+			i = s.space(i + 1)
+		}
+	}
+	return out, nil
+}
+
+// Number is a number as an int, or where it has a fraction or an exponent or does not fit as a float64. Beyond float64 it is
+// an error.
+func Number(text []byte) (any, error) {
+	if n, err := strconv.ParseInt(string(text), 10, 0); err == nil {
+		return int(n), nil
+	}
+	f, err := strconv.ParseFloat(string(text), 64)
+	if err != nil {
+		return nil, &RangeError{string(text[:min(len(text), 40)])}
+	}
+	return f, nil
+}
+
+// RangeError is a number that no float64 can hold.
+type RangeError struct{ Number string }
+
+// Error names the number.
+func (e *RangeError) Error() string {
+	return "the number " + e.Number + " is too large to be compared or counted with"
+}

@@ -1,0 +1,384 @@
+//penstock:pure
+
+// Package json reads JSON where it lies: it finds the members of an object and what they are, and leaves numbers, nested
+// values and the order of keys as they were written.
+//
+// It is strict (RFC 8259): no leading zeros, no raw control characters, UTF-8 only, nothing behind the value, no more than
+// [MaxDepth] levels. It owns nothing, allocates nothing but what it is asked to decode, and never writes JSON: that is
+// package ndjson.
+package json
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"unicode/utf8"
+
+	"github.com/penstock-io/penstock"
+)
+
+// MaxDepth is how many arrays and objects may stand within each other.
+const MaxDepth = 1000
+
+// Value is where one value lies in the bytes that were scanned, and what it is.
+type Value struct {
+	// Kind is Text for a string whose place is what stands between its quotes, Number, Bool, Null, or JSON for an array or
+	// object. A string that no UTF-8 text can be, since it has one half of a surrogate pair, is JSON, quotes included.
+	Kind penstock.Kind
+	// Escaped says that a Text has escapes; [AppendUnescaped] takes them out.
+	Escaped  bool
+	Off, Len int
+}
+
+// Scanner goes through the members of one object. The zero value is ready for Start; it may be used again.
+type Scanner struct {
+	Key   Value // of the member that Next has found: a Text
+	Value Value
+
+	data     []byte
+	pos, end int
+	begun    bool
+	what     string // what is wrong
+	at       int
+	open     [MaxDepth/64 + 1]uint64 // of each level that is open one bit: whether it is an object
+}
+
+// Start sets the scanner to the object that is data[off:off+n]. Values then lie in data. The bytes are only read.
+func (s *Scanner) Start(data []byte, off, n int) {
+	s.data, s.pos, s.end, s.begun = data, off, off+n, false
+	s.what = ""
+}
+
+// Next finds the next member. It returns false at the end, or where something is wrong.
+func (s *Scanner) Next() bool {
+	i := s.space(s.pos)
+	if !s.begun {
+		s.begun = true
+		if i == s.pos && i+3 <= s.end && string(s.data[i:i+3]) == "\uFEFF" { // a byte order mark, as some editors write
+			i = s.space(i + 3)
+		}
+		if i == s.end {
+			return s.fail("there is no JSON object, only nothing", i)
+		}
+		if s.data[i] != '{' {
+			return s.notObject(i)
+		}
+		if i = s.space(i + 1); i < s.end && s.data[i] == '}' {
+			return s.finish(i + 1)
+		}
+	} else {
+		if i < s.end && s.data[i] == '}' {
+			return s.finish(i + 1)
+		}
+		if i == s.end || s.data[i] != ',' {
+			return s.fail("a comma or } is missing", i)
+		}
+		i = s.space(i + 1)
+	}
+	if i == s.end || s.data[i] != '"' {
+		return s.fail("a key in double quotes is missing", i)
+	}
+	if i = s.text(i, &s.Key); i < 0 {
+		return false
+	}
+	if s.Key.Kind != penstock.Text {
+		return s.fail("a key with one half of a surrogate pair", s.Key.Off)
+	}
+	if i = s.space(i); i == s.end || s.data[i] != ':' {
+		return s.fail("a colon is missing behind the key", i)
+	}
+	s.pos = s.value(s.space(i+1), &s.Value)
+	return s.pos >= 0
+}
+
+// Wrong says what is wrong and at which byte of data, after Next has returned false; "": nothing is, the object has ended.
+func (s *Scanner) Wrong() (what string, at int) { return s.what, s.at }
+
+func (s *Scanner) fail(what string, at int) bool {
+	s.what, s.at = what, at
+	return false
+}
+
+// failed is fail for those that return a place.
+func (s *Scanner) failed(what string, at int) int {
+	s.fail(what, at)
+	return -1
+}
+
+func (s *Scanner) finish(i int) bool {
+	s.pos = i
+	if i = s.space(i); i < s.end {
+		return s.fail("text behind the object", i)
+	}
+	return false
+}
+
+func (s *Scanner) notObject(i int) bool {
+	if s.value(i, &s.Value) < 0 {
+		return false
+	}
+	return s.fail("a JSON object is wanted, {...}, and this is another value", i)
+}
+
+// space returns the first place at or behind i that is no white space, or the end.
+func (s *Scanner) space(i int) int {
+	for i < s.end {
+		if c := s.data[i]; c > ' ' || c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return i
+		}
+		i++
+	}
+	return i
+}
+
+// value scans the value at i and returns where it ends, or -1.
+func (s *Scanner) value(i int, v *Value) int {
+	if i >= s.end {
+		return s.failed("a value is missing", s.end)
+	}
+	switch c := s.data[i]; {
+	case c == '"':
+		return s.text(i, v)
+	case c == '{' || c == '[':
+		end := s.nested(i)
+		*v = Value{Kind: penstock.JSON, Off: i, Len: end - i}
+		return end
+	case c == '-' || c-'0' <= 9:
+		end := s.number(i)
+		*v = Value{Kind: penstock.Number, Off: i, Len: end - i}
+		return end
+	case s.word(i, "true"):
+		*v = Value{Kind: penstock.Bool, Off: i, Len: 4}
+		return i + 4
+	case s.word(i, "false"):
+		*v = Value{Kind: penstock.Bool, Off: i, Len: 5}
+		return i + 5
+	case s.word(i, "null"):
+		*v = Value{Kind: penstock.Null, Off: i}
+		return i + 4
+	}
+	return s.failed("no JSON value begins like this", i)
+}
+
+func (s *Scanner) word(i int, w string) bool {
+	return i+len(w) <= s.end && string(s.data[i:i+len(w)]) == w
+}
+
+// number scans -?(0|[1-9][0-9]*)([.][0-9]+)?([eE][+-]?[0-9]+)?
+func (s *Scanner) number(i int) int {
+	start := i
+	if s.data[i] == '-' {
+		i++
+	}
+	from := i
+	if i = s.digits(i); i == from {
+		return s.failed("a number without digits", start)
+	}
+	if s.data[from] == '0' && i > from+1 {
+		return s.failed("a number with leading zeros", start)
+	}
+	if i < s.end && s.data[i] == '.' {
+		from = i + 1
+		if i = s.digits(from); i == from {
+			return s.failed("a number without digits behind its point", start)
+		}
+	}
+	if i < s.end && s.data[i]|0x20 == 'e' {
+		i++
+		if i < s.end && (s.data[i] == '+' || s.data[i] == '-') {
+			i++
+		}
+		from = i
+		if i = s.digits(from); i == from {
+			return s.failed("a number without digits in its exponent", start)
+		}
+	}
+	return i
+}
+
+func (s *Scanner) digits(i int) int {
+	for i < s.end && s.data[i]-'0' <= 9 {
+		i++
+	}
+	return i
+}
+
+const (
+	ones = 0x0101010101010101
+	tops = 0x8080808080808080
+)
+
+// text scans the string whose quote stands at i, and returns the place behind its closing quote, or -1.
+func (s *Scanner) text(i int, v *Value) int {
+	data, open := s.data, i
+	escaped, half := false, false
+	for i++; ; {
+		if i+8 <= len(data) {
+			w := binary.LittleEndian.Uint64(data[i:])
+			quote, slash := w^(ones*'"'), w^(ones*'\\')
+			hit := (w | (w-ones*' ')&^w | (quote-ones)&^quote | (slash-ones)&^slash) & tops // as in package ndjson
+			if hit == 0 {
+				i += 8
+				continue
+			}
+			i += bits.TrailingZeros64(hit) / 8
+		}
+		if i >= s.end {
+			return s.failed("a string is not closed", open)
+		}
+		switch c := data[i]; {
+		case c == '"':
+			*v = Value{Kind: penstock.Text, Escaped: escaped, Off: open + 1, Len: i - open - 1}
+			if half {
+				*v = Value{Kind: penstock.JSON, Off: open, Len: i + 1 - open}
+			}
+			return i + 1
+		case c == '\\':
+			n, alone := s.escape(i)
+			if n < 0 {
+				return n
+			}
+			escaped, half = true, half || alone
+			i += n
+		case c < ' ':
+			return s.failed("a control character in a string, which must be escaped", i)
+		case c < utf8.RuneSelf:
+			i++
+		default:
+			r, n := utf8.DecodeRune(data[i:s.end])
+			if r == utf8.RuneError && n == 1 {
+				return s.failed("a byte that is not UTF-8", i)
+			}
+			i += n
+		}
+	}
+}
+
+// escape checks the escape at i and returns its length, that of both where it is a pair of surrogates; alone says that it is
+// one half of a pair.
+func (s *Scanner) escape(i int) (n int, alone bool) {
+	if i+1 >= s.end {
+		return s.failed("a string is not closed", i), false
+	}
+	switch s.data[i+1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2, false
+	case 'u':
+		u := unit(s.data[i:s.end])
+		if u < 0 {
+			return s.failed(`\u without four hexadecimal digits`, i), false
+		}
+		if u < 0xD800 || u > 0xDFFF {
+			return 6, false
+		}
+		if low := unit(s.data[i+6 : s.end]); u < 0xDC00 && low >= 0xDC00 && low <= 0xDFFF {
+			return 12, false
+		}
+		return 6, true
+	}
+	return s.failed("a backslash before something that has no escape", i), false
+}
+
+// unit is the number of a \u0000 that b begins with, or -1.
+func unit(b []byte) int {
+	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+		return -1
+	}
+	u := 0
+	for _, c := range b[2:6] {
+		switch {
+		case c-'0' <= 9:
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return -1
+		}
+		u = u<<4 | int(c)
+	}
+	return u
+}
+
+// nested checks the array or object at i and returns where it ends, or -1. It is no recursion: what is open is in bits.
+func (s *Scanner) nested(i int) int {
+	var v Value
+	depth := 0
+	for {
+		// At i a value begins.
+		c := byte(0)
+		if i < s.end {
+			c = s.data[i]
+		}
+		if c == '{' || c == '[' {
+			if depth == MaxDepth-1 {
+				return s.failed("more than 1000 levels of arrays and objects", i)
+			}
+			s.push(depth, c == '{')
+			depth++
+			i = s.space(i + 1)
+			if i < s.end && s.data[i] == c+2 { // ] and } are two behind [ and {
+				i++
+				depth--
+			} else if c == '{' {
+				if i = s.member(i); i < 0 {
+					return i
+				}
+				continue
+			} else {
+				continue
+			}
+		} else if i = s.value(i, &v); i < 0 {
+			return i
+		}
+		// A value has ended.
+		for {
+			if depth == 0 {
+				return i
+			}
+			object := s.isObject(depth - 1)
+			i = s.space(i)
+			switch {
+			case i == s.end:
+				return s.failed("an array or object is not closed", i)
+			case s.data[i] == '}' && object, s.data[i] == ']' && !object:
+				i++
+				depth--
+				continue
+			case s.data[i] != ',':
+				return s.failed("a comma or closing bracket is missing", i)
+			}
+			i = s.space(i + 1)
+			break
+		}
+		if s.isObject(depth - 1) {
+			if i = s.member(i); i < 0 {
+				return i
+			}
+		}
+	}
+}
+
+// member checks the key at i and returns where its value begins, or -1.
+func (s *Scanner) member(i int) int {
+	var key Value
+	if i >= s.end || s.data[i] != '"' {
+		return s.failed("a key in double quotes is missing", i)
+	}
+	if i = s.text(i, &key); i < 0 {
+		return i
+	}
+	if i = s.space(i); i == s.end || s.data[i] != ':' {
+		return s.failed("a colon is missing behind the key", i)
+	}
+	return s.space(i + 1)
+}
+
+func (s *Scanner) push(level int, object bool) {
+	bit := uint64(1) << (level % 64)
+	if object {
+		s.open[level/64] |= bit
+	} else {
+		s.open[level/64] &^= bit
+	}
+}
+
+func (s *Scanner) isObject(level int) bool { return s.open[level/64]>>(level%64)&1 == 1 }

@@ -1,0 +1,177 @@
+//penstock:pure
+
+package exec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock"
+)
+
+// made is a record that a child has made: text, or fields.
+type made struct {
+	text   []byte
+	fields []field // nil: it is text
+}
+
+// field is one of them; value is its JSON.
+type field struct {
+	name  string
+	value json.RawMessage
+}
+
+// put makes record i what m says. Its origin and number stay.
+func (m made) put(b *penstock.Batch, i int) {
+	old := b.Records[i]
+	r := penstock.Record{Off: old.Off, Len: old.Len, Span: old.Span, Sub: old.Sub, Origin: old.Origin}
+	if m.fields == nil {
+		r.Off, r.Len = appendText(b, m.text), uint32(len(m.text))
+	} else {
+		r.Field, r.NumFields = uint32(len(b.Fields)), uint32(len(m.fields))
+		for _, f := range m.fields {
+			b.Fields = append(b.Fields, f.put(b))
+		}
+	}
+	b.Records[i] = r
+	b.Parsed() // its raw bytes are no longer the whole truth
+}
+
+// appendText puts a record's text behind the arena, with a line end, as sources leave it.
+func appendText(b *penstock.Batch, text []byte) (off uint32) {
+	off = uint32(len(b.Data))
+	b.Data = append(append(b.Data, text...), '\n')
+	return off
+}
+
+func (f field) put(b *penstock.Batch) penstock.Field {
+	name := slices.Index(b.Names, f.name)
+	if name < 0 {
+		name = len(b.Names)
+		b.Names = append(b.Names, f.name)
+	}
+	out := penstock.Field{Name: uint32(name), Kind: kindOf(f.value)}
+	value := []byte(f.value)
+	switch out.Kind {
+	case penstock.Null:
+		value = nil
+	case penstock.Text:
+		var s string
+		if json.Unmarshal(f.value, &s) == nil { // it was parsed before
+			value = []byte(s)
+		}
+	}
+	out.Off, out.Len = uint32(len(b.Data)), uint32(len(value))
+	b.Data = append(b.Data, value...)
+	return out
+}
+
+func kindOf(value []byte) penstock.Kind {
+	switch value[0] {
+	case '"':
+		return penstock.Text
+	case 't', 'f':
+		return penstock.Bool
+	case 'n':
+		return penstock.Null
+	case '{', '[':
+		return penstock.JSON
+	}
+	return penstock.Number
+}
+
+// madeOf reads what a child gives for one record: an object, a text, null (dropped), or a list of objects and texts.
+func madeOf(value json.RawMessage) ([]made, error) {
+	value = bytes.TrimSpace(value)
+	if len(value) == 0 {
+		return nil, errors.New("nothing stands for a record")
+	}
+	switch value[0] {
+	case 'n':
+		return nil, nil
+	case '[':
+		var list []json.RawMessage
+		if err := json.Unmarshal(value, &list); err != nil {
+			return nil, err
+		}
+		var all []made
+		for _, one := range list {
+			m, err := madeOne(bytes.TrimSpace(one))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, m)
+		}
+		return all, nil
+	}
+	m, err := madeOne(value)
+	return []made{m}, err
+}
+
+func madeOne(value []byte) (made, error) {
+	switch value[0] {
+	case '"':
+		var s string
+		err := json.Unmarshal(value, &s)
+		return made{text: []byte(s)}, err
+	case '{':
+		fields, err := fieldsOf(value)
+		if err != nil {
+			return made{}, err
+		}
+		if len(fields) == 1 && fields[0].name == "message" && fields[0].value[0] == '"' {
+			return madeOne(fields[0].value)
+		}
+		return made{fields: fields}, nil
+	}
+	return made{}, fmt.Errorf("%.40q stands for a record; want an object, a text, null or a list of those", value)
+}
+
+// fieldsOf takes an object apart, in order, values as they were written. Of a name that stands twice the last value counts.
+func fieldsOf(object []byte) ([]field, error) {
+	in := json.NewDecoder(bytes.NewReader(object))
+	if _, err := in.Token(); err != nil {
+		return nil, err
+	}
+	fields := []field{} // an object without any is not nil
+	for in.More() {
+		key, err := in.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := in.Decode(&value); err != nil {
+			return nil, err
+		}
+		name, _ := key.(string)
+		if at := slices.IndexFunc(fields, func(f field) bool { return f.name == name }); at >= 0 {
+			fields[at].value = value
+			continue
+		}
+		fields = append(fields, field{name, value})
+	}
+	return fields, nil
+}
+
+// ofTuple is the record that an emitted tuple becomes: with names its values are fields; else its one text, or, of any other
+// tuple, its JSON.
+func ofTuple(names []string, tuple []json.RawMessage) (made, error) {
+	if len(names) > 0 {
+		if len(names) != len(tuple) {
+			return made{}, fmt.Errorf("it has emitted a tuple of %d values, and `fields` names %d", len(tuple), len(names))
+		}
+		fields := make([]field, len(tuple))
+		for i, value := range tuple {
+			fields[i] = field{names[i], bytes.TrimSpace(value)}
+		}
+		return made{fields: fields}, nil
+	}
+	if len(tuple) == 1 && bytes.HasPrefix(bytes.TrimSpace(tuple[0]), []byte(`"`)) {
+		return madeOne(bytes.TrimSpace(tuple[0]))
+	}
+	text, err := json.Marshal(tuple)
+	return made{text: text}, err
+}

@@ -1,0 +1,103 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/child"
+)
+
+// The protocols.
+const (
+	Lines  = "lines"  // a line in, a line out
+	NDJSON = "ndjson" // a batch a line in, its records in an answer a line out; docs/formats/exec-ndjson.md
+	Storm  = "storm"  // Storm's multilang protocol: a bolt
+)
+
+// How records stand on the input of a program that speaks lines.
+const (
+	Raw  = "raw"  // their text
+	JSON = "json" // a JSON object: the fields of a parsed record, else {"message":"..."}
+)
+
+// The limits of options.
+const (
+	maxPending = 10_000
+	minTimeout = 2 * time.Second // twice the time between two heartbeats
+)
+
+// Options of the processor.
+type Options struct {
+	Command  []string      `yaml:"command" required:"true" doc:"[PROGRAM, ARG...]; no shell reads it"`
+	Dir      string        `yaml:"dir" path:"true" doc:"the folder in which it runs; default: that of the config"`
+	Protocol string        `yaml:"protocol" enum:"lines,ndjson,storm" doc:"what is said to it, and what it answers"`
+	Format   string        `yaml:"format" enum:"raw,json" doc:"of lines: a record's text, or a JSON object"`
+	Pending  int           `yaml:"pending" doc:"of storm: tuples that one child may have at once"`
+	Fields   []string      `yaml:"fields" doc:"of storm: names of the values of an emitted tuple; default: its one text is the record"`
+	Timeout  time.Duration `yaml:"timeout" doc:"how long a child may say nothing while it has records, before it is killed"`
+
+	Env    []string          `yaml:"env" doc:"names of the variables that it gets; PENSTOCK_WORKER is made"`
+	Memory penstock.Size     `yaml:"memory" doc:"address space of each process; 0: no limit; Linux"`
+	CPU    time.Duration     `yaml:"cpu" doc:"processor time of each process; 0: no limit; Linux"`
+	Grace  time.Duration     `yaml:"grace" doc:"how long it may take to end once its input has ended"`
+	Conf   map[string]string `yaml:"conf" doc:"of storm: what the handshake gives as the topology's configuration"`
+}
+
+// DefaultOptions are those of a config that names a command only.
+func DefaultOptions() *Options {
+	return &Options{
+		Dir: ".", Protocol: Lines, Format: Raw, Pending: 100, Timeout: 30 * time.Second, Env: []string{"PATH"}, Grace: 5 * time.Second,
+	}
+}
+
+// Validate implements the optional part of options.
+func (o *Options) Validate() error {
+	var errs []error
+	wrong := func(key, format string, args ...any) {
+		errs = append(errs, &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
+	}
+	if len(o.Command) == 0 {
+		wrong("command", "is missing; write [PROGRAM, ARG...]")
+	}
+	if !slices.Contains([]string{Lines, NDJSON, Storm}, o.Protocol) {
+		wrong("protocol", "%q is none of lines, ndjson, storm", o.Protocol)
+	}
+	if o.Pending < 1 || o.Pending > maxPending {
+		wrong("pending", "%d tuples; want 1 to %d", o.Pending, maxPending)
+	}
+	for key, set := range map[string]bool{"fields": len(o.Fields) > 0, "conf": len(o.Conf) > 0} {
+		if set && o.Protocol != Storm {
+			wrong(key, "belongs to protocol storm, and this is %s", o.Protocol)
+		}
+	}
+	for i, name := range o.Fields {
+		if name == "" || slices.Contains(o.Fields[:i], name) {
+			wrong(fmt.Sprintf("fields[%d]", i), "%q is empty, or named twice", name)
+		}
+	}
+	if o.Format == JSON && o.Protocol != Lines {
+		wrong("format", "belongs to protocol lines; %s has a form of its own", o.Protocol)
+	}
+	if o.Timeout < minTimeout {
+		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout, minTimeout)
+	}
+	if o.Grace < 0 {
+		wrong("grace", "%v is below zero", o.Grace)
+	}
+	return errors.Join(append(errs, o.spec("").Validate())...)
+}
+
+// spec is what is run.
+func (o *Options) spec(name string) child.Spec {
+	grace := o.Grace
+	if grace == 0 {
+		grace = -1
+	}
+	return child.Spec{
+		Command: o.Command, Dir: o.Dir, Env: o.Env, Extra: map[string]string{"PENSTOCK_WORKER": name},
+		Memory: o.Memory, CPU: o.CPU, Grace: grace, Attrs: []any{"child", name},
+	}
+}

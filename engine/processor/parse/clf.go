@@ -1,0 +1,371 @@
+//penstock:pure
+
+package parse
+
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"github.com/penstock-io/penstock"
+)
+
+// clfFields are those of the combined log format, in order; the common log format has all but the last two.
+// https://httpd.apache.org/docs/2.4/logs.html#accesslog
+var clfFields = []penstock.SchemaField{
+	{Name: "host", Type: penstock.TextType},
+	{Name: "identity", Type: penstock.TextType},
+	{Name: "user", Type: penstock.TextType},
+	{Name: "timestamp", Type: penstock.TextType},
+	{Name: "method", Type: penstock.TextType},
+	{Name: "path", Type: penstock.TextType},
+	{Name: "protocol", Type: penstock.TextType},
+	{Name: "status", Type: penstock.IntegerType},
+	{Name: "size", Type: penstock.IntegerType},
+	{Name: "referrer", Type: penstock.TextType},
+	{Name: "agent", Type: penstock.TextType},
+}
+
+// The places of the fields in clfFields.
+const (
+	clfHost = iota
+	clfIdentity
+	clfUser
+	clfTimestamp
+	clfMethod
+	clfPath
+	clfProtocol
+	clfStatus
+	clfSize
+	clfReferrer
+	clfAgent
+)
+
+const clfStampLen = len("17/May/2015:10:05:03 +0000")
+
+// clf splits lines of the common and the combined log format.
+type clf struct {
+	count  int // of fields
+	names  [clfAgent + 1]uint32
+	from   int // where the search for escape began
+	bad    problem
+	escape int // the first backslash of the batch at or behind from; len(Data): none
+}
+
+func newCLF(combined bool) *format {
+	n := clfSize + 1
+	if combined {
+		n = clfAgent + 1
+	}
+	return &format{fields: clfFields[:n], make: func() splitter { return &clf{count: n} }}
+}
+
+func (c *clf) begin(b *penstock.Batch) {
+	for i := range c.count {
+		c.names[i] = b.Name(clfFields[i].Name)
+	}
+	c.from, c.escape = len(b.Data), len(b.Data)
+	if free := cap(b.Fields) - len(b.Fields); free < c.count*len(b.Records) {
+		b.Fields = append(make([]penstock.Field, 0, len(b.Fields)+c.count*len(b.Records)), b.Fields...)
+	}
+}
+
+// escaped says whether there may be a backslash in Data[from:to]. Records come in order, so each byte is looked at once a batch.
+func (c *clf) escaped(data []byte, from, to int) bool {
+	if from < c.from || c.escape < from {
+		c.from, c.escape = from, len(data)
+		if i := bytes.IndexByte(data[from:], '\\'); i >= 0 {
+			c.escape = from + i
+		}
+	}
+	return c.escape < to
+}
+
+func (c *clf) split(b *penstock.Batch, off, n uint32) problem {
+	s := b.Data[off : off+n : off+n]
+	base := len(b.Fields)
+	if cap(b.Fields)-base < len(c.names) {
+		b.Fields = append(b.Fields, make([]penstock.Field, len(c.names))...)
+	}
+	b.Fields = b.Fields[:base+len(c.names)]
+	f := (*clfRow)(b.Fields[base:])
+	at := c.head(s, off, f)
+	if at < 0 {
+		return c.bad
+	}
+	end := closing(s, at)
+	if end < 0 {
+		return problem{"the request's quote does not close", at - 1}
+	}
+	c.request(s, off, at, end, f)
+	if at = c.numbers(s, off, end+1, f); at < 0 {
+		return c.bad
+	}
+	if c.count > clfReferrer {
+		if at = c.tail(s, off, at, f); at < 0 {
+			return c.bad
+		}
+	}
+	if at != len(s) {
+		return problem{"text behind the last field; for a format with more fields use dissect", at}
+	}
+	b.Fields = b.Fields[:base+c.count]
+	if c.escaped(b.Data, int(off), int(off+n)) {
+		c.unescape(b, b.Fields[base:])
+	}
+	return problem{}
+}
+
+// clfRow is the fields of one record; the common log format leaves the last two out in the end.
+type clfRow [clfAgent + 1]penstock.Field
+
+// fail notes what is wrong and returns a place that is none.
+func (c *clf) fail(what string, at int) int {
+	c.bad = problem{what, at}
+	return -1
+}
+
+// put sets field k to s[from:to]; a - is null.
+func (c *clf) put(f *clfRow, k int, s []byte, off uint32, from, to int) {
+	if to-from == 1 && s[from] == '-' {
+		f[k] = penstock.Field{Name: c.names[k], Kind: penstock.Null, Off: off + uint32(from)}
+		return
+	}
+	f[k] = penstock.Field{Name: c.names[k], Off: off + uint32(from), Len: uint32(to - from)}
+}
+
+// null sets field k to null.
+func (c *clf) null(f *clfRow, k int, off uint32, at int) {
+	f[k] = penstock.Field{Name: c.names[k], Kind: penstock.Null, Off: off + uint32(at)}
+}
+
+// head reads host, identity, user and time, and returns where the request begins, behind its quote.
+func (c *clf) head(s []byte, off uint32, f *clfRow) int {
+	i := space(s, 0)
+	if i <= 0 {
+		return c.fail("a host and a space are missing", 0)
+	}
+	c.put(f, clfHost, s, off, 0, i)
+	from := i + 1
+	if i = space(s, from); i <= from {
+		return c.fail("an identity and a space are missing", from)
+	}
+	c.put(f, clfIdentity, s, off, from, i)
+	from = i + 1
+	if i = space(s, from); i <= from || i+1 >= len(s) || s[i+1] != '[' { // a user's name may have spaces
+		rest := bytes.Index(s[min(from, len(s)):], []byte(" ["))
+		if rest <= 0 {
+			return c.fail("a user and a time in brackets are missing", from)
+		}
+		i = from + rest
+	}
+	c.put(f, clfUser, s, off, from, i)
+	from = i + 2
+	if i = from + clfStampLen; i >= len(s) || s[i] != ']' {
+		rest := bytes.IndexByte(s[from:], ']')
+		if rest < 0 {
+			return c.fail("the time's bracket does not close", from-1)
+		}
+		i = from + rest
+	}
+	c.put(f, clfTimestamp, s, off, from, i)
+	if i+2 >= len(s) || s[i+1] != ' ' || s[i+2] != '"' {
+		return c.fail("a request in quotes is missing", min(i+1, len(s)))
+	}
+	return i + 3
+}
+
+// space returns the first space of s at or behind i, or -1. Short fields are quicker read than searched.
+func space(s []byte, i int) int {
+	for ; i < len(s); i++ {
+		if s[i] == ' ' {
+			return i
+		}
+	}
+	return -1
+}
+
+// closing returns where the quoted text that begins at i ends: at a quote that no backslash escapes; -1: nowhere.
+func closing(s []byte, i int) int {
+	for from := i; ; {
+		n := bytes.IndexByte(s[from:], '"')
+		if n < 0 {
+			return -1
+		}
+		end := from + n
+		slashes := 0
+		for k := end - 1; k >= i && s[k] == '\\'; k-- {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return end
+		}
+		from = end + 1
+	}
+}
+
+// request cuts `METHOD TARGET PROTOCOL`. A target may have spaces; without a protocol it is HTTP/0.9's. What is no request
+// at all, as when a client speaks TLS to a plain port, is the path alone, so that nothing is lost.
+func (c *clf) request(s []byte, off uint32, from, to int, f *clfRow) {
+	i := from
+	for i < to && s[i] >= 'A' && s[i] <= 'Z' {
+		i++
+	}
+	if i == from || i >= to-1 || s[i] != ' ' {
+		for i < to && token[s[i]] {
+			i++
+		}
+	}
+	if i == from || i >= to-1 || s[i] != ' ' {
+		c.null(f, clfMethod, off, from)
+		c.null(f, clfProtocol, off, to)
+		c.put(f, clfPath, s, off, from, to)
+		return
+	}
+	c.put(f, clfMethod, s, off, from, i)
+	last := to - 1
+	for last > i && s[last] != ' ' {
+		last--
+	}
+	if last == i || to-last <= len(" HTTP/") || string(s[last+1:last+6]) != "HTTP/" {
+		c.null(f, clfProtocol, off, to)
+		c.put(f, clfPath, s, off, i+1, to)
+		return
+	}
+	c.put(f, clfPath, s, off, i+1, last)
+	c.put(f, clfProtocol, s, off, last+1, to)
+}
+
+// token marks the bytes of a method; RFC 9110, section 5.6.2.
+var token = func() (t [256]bool) {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
+		t[c] = true
+	}
+	return t
+}()
+
+// numbers reads status and size, and returns where the size ends.
+func (c *clf) numbers(s []byte, off uint32, at int, f *clfRow) int {
+	if at >= len(s) || s[at] != ' ' {
+		return c.fail("a space and a status are missing behind the request", at)
+	}
+	end := c.integer(s, off, at+1, f, clfStatus)
+	if end < 0 {
+		return end
+	}
+	if end >= len(s) || s[end] != ' ' {
+		return c.fail("a space and a size are missing behind the status", end)
+	}
+	return c.integer(s, off, end+1, f, clfSize)
+}
+
+// longestInteger is how many digits surely fit 64 bits.
+const longestInteger = 18
+
+// integer sets field k to the digits at i, without leading zeros, which no JSON number has, and returns where they end.
+func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
+	from := i
+	for i < len(s) && s[i]-'0' <= 9 {
+		i++
+	}
+	switch {
+	case i > from:
+		for from < i-1 && s[from] == '0' {
+			from++
+		}
+		if i-from > longestInteger {
+			return c.fail("a number of more than 18 digits", from)
+		}
+		f[k] = penstock.Field{Name: c.names[k], Kind: penstock.Number, Off: off + uint32(from), Len: uint32(i - from)}
+		return i
+	case i < len(s) && s[i] == '-':
+		c.null(f, k, off, i)
+		return i + 1
+	}
+	return c.fail("neither a number nor a -", i)
+}
+
+// tail reads referrer and agent, and returns where they end.
+func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
+	for k := clfReferrer; k <= clfAgent; k++ {
+		if at+1 >= len(s) || s[at] != ' ' || s[at+1] != '"' {
+			if k == clfReferrer && at == len(s) {
+				return c.fail("a referrer and an agent are missing; without them the format is common", at)
+			}
+			return c.fail("a referrer and an agent in quotes are missing", at)
+		}
+		end := closing(s, at+2)
+		if end < 0 && k == clfReferrer {
+			return c.fail("the referrer's quote does not close", at+1)
+		}
+		if end < 0 { // servers cut long lines: what there is of the agent counts
+			c.put(f, k, s, off, at+2, len(s))
+			return len(s)
+		}
+		c.put(f, k, s, off, at+2, end)
+		at = end + 1
+	}
+	return at
+}
+
+// unescape replaces quoted fields that have escapes by their text, behind the raw bytes. One whose text would not be
+// printable UTF-8 stays as it was written: servers escape what attackers send, too.
+func (c *clf) unescape(b *penstock.Batch, f []penstock.Field) {
+	for k := clfMethod; k < c.count; k++ {
+		if f[k].Kind != penstock.Text || bytes.IndexByte(b.Value(f[k]), '\\') < 0 {
+			continue
+		}
+		off := len(b.Data)
+		b.Data = appendUnescaped(b.Data, b.Value(f[k]))
+		if !printable(b.Data[off:]) {
+			b.Data = b.Data[:off]
+			continue
+		}
+		f[k].Off, f[k].Len = uint32(off), uint32(len(b.Data)-off)
+	}
+}
+
+func printable(s []byte) bool {
+	for _, c := range s {
+		if c < ' ' && c != '\t' || c == 0x7F {
+			return false
+		}
+	}
+	return utf8.Valid(s)
+}
+
+// appendUnescaped undoes what Apache and nginx do to quoted text: \" \\ \n \r \t \b \v and \xhh. Other backslashes stay.
+func appendUnescaped(dst, s []byte) []byte {
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			dst = append(dst, s[i])
+			continue
+		}
+		i++
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			dst = append(dst, c)
+		case c == 'x' && i+2 < len(s) && hexValue(s[i+1]) >= 0 && hexValue(s[i+2]) >= 0:
+			dst = append(dst, byte(hexValue(s[i+1])<<4|hexValue(s[i+2])))
+			i += 2
+		default:
+			if k := bytes.IndexByte([]byte("nrtbv"), c); k >= 0 {
+				dst = append(dst, "\n\r\t\b\v"[k])
+			} else {
+				dst = append(dst, '\\', c)
+			}
+		}
+	}
+	return dst
+}
+
+func hexValue(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}

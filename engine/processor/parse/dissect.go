@@ -1,0 +1,127 @@
+//penstock:pure
+
+package parse
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/penstock-io/penstock"
+)
+
+// dissect cuts a text at the literals of a pattern: `%{name}` takes what stands before the next literal, the last one the
+// rest; `%{}` takes it and makes no field; `%{name->}` allows the literal behind it to be there several times. It is a
+// cut at the first place that fits, never a search back, and so of a known cost.
+type dissect struct {
+	columns
+	parts []part
+}
+
+// part is one `%{...}` with the literal that ends it.
+type part struct {
+	field   int // of columns; -1: none
+	before  string
+	padding bool
+}
+
+func newDissect(o *Options) (*format, error) {
+	prefix, parts, named, err := dissected(o.Pattern)
+	if err != nil {
+		return nil, err
+	}
+	fields, err := typed(o, named)
+	if err != nil {
+		return nil, err
+	}
+	parts = append([]part{{field: -1, before: prefix}}, parts...)
+	return &format{fields: fields, make: func() splitter { return &dissect{columns{fields: fields}, parts} }}, nil
+}
+
+// dissected reads a pattern: the literal that it begins with, and the parts behind it.
+func dissected(pattern string) (prefix string, parts []part, named []string, err error) {
+	wrong := func(at int, format string, args ...any) error {
+		return &penstock.OptionError{Key: "pattern", Err: fmt.Errorf(format, args...), At: len([]rune(pattern[:at]))}
+	}
+	prefix, rest, _ := strings.Cut(pattern, "%{")
+	if len(prefix) == len(pattern) {
+		return "", nil, nil, wrong(0, "is without %%{field}, so that there would be no field")
+	}
+	for at := len(prefix); ; {
+		name, behind, closed := strings.Cut(rest, "}")
+		if !closed || strings.Contains(name, "%{") {
+			return "", nil, nil, wrong(at, "%%{ is not closed")
+		}
+		p := part{field: -1}
+		name, p.padding = strings.CutSuffix(name, "->")
+		if name != "" {
+			if strings.ContainsAny(name, "+?*&/|:") {
+				return "", nil, nil, wrong(at, "%%{%s}: there are %%{name}, %%{} and %%{name->}, and `types` for numbers", name)
+			}
+			for _, n := range named {
+				if n == name {
+					return "", nil, nil, wrong(at, "names two fields %q", name)
+				}
+			}
+			p.field = len(named)
+			named = append(named, name)
+		}
+		next, more, found := strings.Cut(behind, "%{")
+		p.before = next
+		if p.padding && next == "" {
+			return "", nil, nil, wrong(at, "%%{%s->} needs the text that is repeated behind it", name)
+		}
+		if found && next == "" {
+			return "", nil, nil, wrong(at, "%%{%s} and the next field need something between them", name)
+		}
+		parts = append(parts, p)
+		if !found {
+			break
+		}
+		at = len(pattern) - len(more) - len("%{")
+		rest = more
+	}
+	if len(named) == 0 {
+		return "", nil, nil, option("pattern", errors.New("is without a name in its %{}, so that there would be no field"))
+	}
+	return prefix, parts, named, nil
+}
+
+func (d *dissect) split(b *penstock.Batch, off, n uint32) problem {
+	i, end := int(off), int(off+n)
+	for k := range d.parts {
+		p := &d.parts[k]
+		to := end
+		if k == 0 {
+			if !bytes.HasPrefix(b.Data[i:end], []byte(p.before)) {
+				return problem{"the text does not begin as the pattern does", 0}
+			}
+			i += len(p.before)
+			continue
+		}
+		switch {
+		case p.before == "": // the last one takes the rest
+		case len(p.before) == 1:
+			to = i + bytes.IndexByte(b.Data[i:end], p.before[0])
+		default:
+			to = i + bytes.Index(b.Data[i:end], []byte(p.before))
+		}
+		if to < i {
+			return problem{"here the pattern wants " + p.before, i - int(off)}
+		}
+		if p.field >= 0 {
+			if bad := d.add(b, p.field, uint32(i), uint32(to-i), off); bad.what != "" {
+				return bad
+			}
+		}
+		i = to + len(p.before)
+		for p.padding && bytes.HasPrefix(b.Data[i:end], []byte(p.before)) {
+			i += len(p.before)
+		}
+	}
+	if i != end {
+		return problem{"text behind the end of the pattern", i - int(off)}
+	}
+	return problem{}
+}

@@ -1,0 +1,53 @@
+package parse
+
+import (
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/json"
+)
+
+func newJSON() *format {
+	return &format{open: true, make: func() splitter { return new(object) }}
+}
+
+// object splits JSON objects. Of a key that an object has twice the first place and the last value count, so that all who
+// come later see the same; within nested values, which stay as they were written, nothing is changed.
+type object struct {
+	scan  json.Scanner
+	names names
+	turn  uint64 // of the record, to see keys that it has twice
+}
+
+func (o *object) begin(b *penstock.Batch) { o.names.begin(b) }
+
+func (o *object) split(b *penstock.Batch, off, n uint32) problem {
+	o.turn++
+	base := len(b.Fields)
+	data := b.Data
+	last := uint32(0)
+	o.scan.Start(data, int(off), int(n))
+	for o.scan.Next() {
+		key := data[o.scan.Key.Off : o.scan.Key.Off+o.scan.Key.Len]
+		if o.scan.Key.Escaped {
+			key = json.AppendUnescaped(nil, key)
+		}
+		last = o.names.find(b, last, key)
+		v := o.scan.Value
+		f := penstock.Field{Name: o.names.all[last].place, Kind: v.Kind, Off: uint32(v.Off), Len: uint32(v.Len)}
+		if v.Escaped {
+			f.Off = uint32(len(b.Data))
+			b.Data = json.AppendUnescaped(b.Data, data[v.Off:v.Off+v.Len])
+			f.Len = uint32(len(b.Data)) - f.Off
+		}
+		name := &o.names.all[last]
+		if name.turn == o.turn {
+			b.Fields[base+int(name.field)] = f
+			continue
+		}
+		name.turn, name.field = o.turn, uint32(len(b.Fields)-base)
+		b.Fields = append(b.Fields, f)
+	}
+	if what, at := o.scan.Wrong(); what != "" {
+		return problem{what, at - int(off)}
+	}
+	return problem{}
+}

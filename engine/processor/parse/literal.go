@@ -1,0 +1,60 @@
+//penstock:pure
+
+package parse
+
+import (
+	"bytes"
+	"regexp/syntax"
+	"slices"
+	"unicode/utf8"
+)
+
+// needs is the longest text that every match of a regular expression has in it, "" where there is none: looking for that first
+// is a hundred times quicker than finding out that an expression does not match.
+func needs(pattern string) string {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return ""
+	}
+	best, run := "", ""
+	var visit func(re *syntax.Regexp)
+	end := func() {
+		if len(run) > len(best) {
+			best = run
+		}
+		run = ""
+	}
+	visit = func(re *syntax.Regexp) {
+		switch re.Op {
+		case syntax.OpLiteral:
+			if re.Flags&syntax.FoldCase != 0 || slices.Contains(re.Rune, utf8.RuneError) { // U+FFFD matches bad bytes, too
+				end()
+				return
+			}
+			run += string(re.Rune)
+		case syntax.OpConcat, syntax.OpCapture:
+			for _, sub := range re.Sub {
+				visit(sub)
+			}
+		case syntax.OpPlus:
+			end()
+			visit(re.Sub[0])
+			end()
+		case syntax.OpRepeat:
+			end()
+			if re.Min > 0 {
+				visit(re.Sub[0])
+				end()
+			}
+		case syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText, syntax.OpWordBoundary, syntax.OpNoWordBoundary,
+			syntax.OpEmptyMatch: // take up no room
+		default:
+			end()
+		}
+	}
+	visit(re)
+	end()
+	return best
+}
+
+func contains(text, part []byte) bool { return len(part) == 0 || bytes.Contains(text, part) }

@@ -1,0 +1,64 @@
+//penstock:pure
+
+package parse
+
+import "github.com/penstock-io/penstock"
+
+// maxNames bounds the keys that an instance remembers; beyond them it begins anew with the next batch.
+const maxNames = 10_000
+
+// names finds the index of a key in Batch.Names. Most records of a stream have the same keys in the same order: it looks
+// first at the one that followed the key before, the last time. What it keeps from batch to batch is only memory that it need
+// not allocate again. The zero value is ready for begin.
+type names struct {
+	all   []name // the first is no key: the start of a record
+	known map[string]uint32
+	batch uint64 // counts batches
+}
+
+type name struct {
+	text  string
+	next  uint32 // in all: the key that followed
+	batch uint64 // in which place is true
+	place uint32 // in Batch.Names
+	turn  uint64 // the record that had it last
+	field uint32 // its place in that record
+}
+
+func (n *names) begin(b *penstock.Batch) {
+	if len(n.all) == 0 || len(n.all) > maxNames {
+		n.all, n.known = []name{{}}, map[string]uint32{}
+	}
+	n.batch++
+	for i, text := range b.Names { // what processors before this one named
+		at, ok := n.known[text]
+		if !ok {
+			at = n.learn(text)
+		}
+		n.all[at].batch, n.all[at].place = n.batch, uint32(i)
+	}
+}
+
+func (n *names) learn(text string) uint32 {
+	at := uint32(len(n.all))
+	n.all = append(n.all, name{text: text})
+	n.known[text] = at
+	return at
+}
+
+// find returns the index in all of a key that stands behind the one at last, 0 for the first of a record.
+func (n *names) find(b *penstock.Batch, last uint32, key []byte) uint32 {
+	at := n.all[last].next
+	if at == 0 || n.all[at].text != string(key) {
+		var ok bool
+		if at, ok = n.known[string(key)]; !ok {
+			at = n.learn(string(key))
+		}
+		n.all[last].next = at
+	}
+	if e := &n.all[at]; e.batch != n.batch {
+		b.Names = append(b.Names, e.text)
+		e.batch, e.place = n.batch, uint32(len(b.Names)-1)
+	}
+	return at
+}

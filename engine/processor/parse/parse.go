@@ -1,0 +1,214 @@
+// Package parse holds the processor that cuts a record's text into fields.
+//
+// A field is a place in the batch's arena: nothing is copied but text that was escaped, which is written behind the raw
+// bytes. Nothing is allocated for a record that parses, but by `format: regex`, whose engine allocates its matches. The
+// package owns nothing between batches but names and tables that it uses again, and never changes a record's raw bytes.
+package parse
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/penstock-io/penstock"
+)
+
+// Options of the processor.
+type Options struct {
+	Format  string            `yaml:"format" enum:"combined,common,json,dissect,regex" required:"true" doc:"how the text is written"`
+	Pattern string            `yaml:"pattern" expr:"true" doc:"of dissect or regex: where the fields are"`
+	Types   map[string]string `yaml:"types" enum:"text,integer,number,bool" doc:"of dissect or regex: what a field is, if not text"`
+	Field   string            `yaml:"field" doc:"the field whose text is parsed, replaced by what it holds; default: the whole record"`
+	OnError string            `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"what becomes of a record that does not parse"`
+
+	made *format
+}
+
+// Component is the processor's line in the list of components.
+func Component() penstock.Component {
+	return penstock.Component{
+		Role:    penstock.ProcessorRole,
+		Name:    "parse",
+		Options: func() any { return &Options{OnError: "dead_letter"} },
+		New: func(options any, h penstock.Host) (any, error) {
+			return New(options.(*Options), h)
+		},
+	}
+}
+
+// format is what all instances of one processor share: it is read-only.
+type format struct {
+	fields []penstock.SchemaField
+	open   bool
+	make   func() splitter
+}
+
+// splitter cuts texts into fields. It belongs to one instance.
+type splitter interface {
+	// begin is called before the first split of a batch.
+	begin(b *penstock.Batch)
+	// split appends the fields of the text that is n bytes of b.Data at off to b.Fields, and says what is wrong, if
+	// anything is; what it appended then is taken back.
+	split(b *penstock.Batch, off, n uint32) problem
+}
+
+// problem is why a text does not parse; the zero problem is none. It is a value, so that a record that is dropped or passed
+// on costs no allocation.
+type problem struct {
+	what string // "" means that nothing is wrong
+	at   int    // byte of the text, from 0; -1: the whole
+}
+
+func (p problem) err(format string) error {
+	if p.at < 0 {
+		return fmt.Errorf("parse %s: %s", format, p.what)
+	}
+	return fmt.Errorf("parse %s: byte %d: %s", format, p.at+1, p.what)
+}
+
+// Validate implements the optional part of options.
+func (o *Options) Validate() error {
+	var errs []error
+	patterned := o.Format == "dissect" || o.Format == "regex"
+	switch {
+	case patterned && o.Pattern == "":
+		errs = append(errs, option("format", fmt.Errorf("%s needs a pattern, which says where the fields are", o.Format)))
+	case !patterned && o.Pattern != "":
+		errs = append(errs, option("pattern", fmt.Errorf("is for dissect and regex; %s has fields of its own", o.Format)))
+	}
+	if !patterned && len(o.Types) > 0 {
+		errs = append(errs, option("types", fmt.Errorf("is for dissect and regex; %s has types of its own", o.Format)))
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	made, err := newFormat(o)
+	o.made = made
+	return err
+}
+
+func option(key string, err error) error { return &penstock.OptionError{Key: key, Err: err} }
+
+func newFormat(o *Options) (*format, error) {
+	switch o.Format {
+	case "combined", "common":
+		return newCLF(o.Format == "combined"), nil
+	case "json":
+		return newJSON(), nil
+	case "dissect":
+		return newDissect(o)
+	case "regex":
+		return newRegex(o)
+	}
+	return nil, option("format", fmt.Errorf("there is no %q", o.Format))
+}
+
+// Shape implements penstock.Shaper.
+func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
+	found := o.made.fields
+	if o.Field == "" {
+		out := penstock.Schema{Fields: found, Open: o.made.open, OnError: o.OnError}
+		if o.OnError == "pass" && out.Find(penstock.MessageName) < 0 { // what some records then have only
+			out.Fields = append(out.Clone().Fields, penstock.SchemaField{Name: penstock.MessageName, Type: penstock.TextType})
+		}
+		return out, nil
+	}
+	at := in.Find(o.Field)
+	if at < 0 && !in.Open {
+		return in, &penstock.OptionError{
+			Key: "field", Err: fmt.Errorf("there is no field %q here", o.Field), Word: o.Field, Known: in.Names(),
+		}
+	}
+	if at >= 0 {
+		if t := in.Fields[at].Type; t == penstock.IntegerType || t == penstock.NumberType || t == penstock.BoolType {
+			return in, option("field", fmt.Errorf("%s is %s, and only text can be parsed", o.Field, t))
+		}
+	}
+	out := penstock.Schema{Open: in.Open || o.made.open, OnError: o.OnError}
+	add := func(f penstock.SchemaField) {
+		if i := out.Find(f.Name); i >= 0 {
+			out.Fields[i] = f
+			return
+		}
+		out.Fields = append(out.Fields, f)
+	}
+	for i, f := range in.Fields {
+		if i != at || o.OnError == "pass" { // then the field stays where it is wrong
+			add(f)
+		}
+		if i != at {
+			continue
+		}
+		for _, f := range found {
+			add(f)
+		}
+	}
+	return out, nil
+}
+
+// Processor parses the records of batches. It serves one goroutine.
+type Processor struct {
+	options *Options
+	host    penstock.Host
+	split   splitter
+	field   uint32
+}
+
+// New returns a processor, or what is wrong with the options.
+func New(o *Options, h penstock.Host) (*Processor, error) {
+	if o.made == nil { // not from a config
+		if err := o.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	return &Processor{options: o, host: h, split: o.made.make()}, nil
+}
+
+// Process implements penstock.Processor.
+func (p *Processor) Process(_ context.Context, b *penstock.Batch) error {
+	b.Split()
+	if len(b.Records) == 0 {
+		return nil
+	}
+	if p.options.Field != "" {
+		p.field = b.Name(p.options.Field)
+	}
+	p.split.begin(b)
+	wrong := 0
+	for i := range b.Records {
+		r := &b.Records[i]
+		if r.State != penstock.Kept {
+			continue
+		}
+		from := len(b.Fields)
+		var bad problem
+		if p.options.Field == "" {
+			bad = p.split.split(b, r.Off, r.Len)
+		} else {
+			bad = p.within(b, i)
+		}
+		if bad.what == "" {
+			r.Field, r.NumFields, r.Parsed = uint32(from), uint32(len(b.Fields)-from), true
+			continue
+		}
+		b.Fields = b.Fields[:from]
+		wrong++
+		p.refuse(b, i, bad)
+	}
+	b.Parsed()
+	if wrong > 0 {
+		p.host.Count("records_unparsed", int64(wrong))
+	}
+	return nil
+}
+
+// refuse does with record i what on_error says.
+func (p *Processor) refuse(b *penstock.Batch, i int, bad problem) {
+	switch p.options.OnError {
+	case "pass":
+	case "drop":
+		b.Drop(i)
+	default:
+		b.Bury(i, bad.err(p.options.Format))
+	}
+}

@@ -1,0 +1,183 @@
+package parse
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/penstock-io/penstock"
+)
+
+// kindOf is what the text of a field of a type is, and what is wrong with one that is none. An empty text of another type
+// than text is null.
+func kindOf(t penstock.FieldType, s []byte) (penstock.Kind, bool) {
+	switch {
+	case t == penstock.TextType:
+		return penstock.Text, true
+	case len(s) == 0 || len(s) == 1 && s[0] == '-':
+		return penstock.Null, true
+	case t == penstock.BoolType:
+		return penstock.Bool, string(s) == "true" || string(s) == "false"
+	case t == penstock.IntegerType:
+		digits := s
+		if s[0] == '-' {
+			digits = s[1:]
+		}
+		return penstock.Number, isNumber(s) && len(digits) <= longestInteger && allDigits(digits)
+	}
+	return penstock.Number, isNumber(s)
+}
+
+func allDigits(s []byte) bool {
+	for _, c := range s {
+		if c-'0' > 9 {
+			return false
+		}
+	}
+	return true
+}
+
+// isNumber says whether s is a number as JSON writes it, since that is how it will be written again.
+func isNumber(s []byte) bool {
+	if len(s) > 0 && s[0] == '-' {
+		s = s[1:]
+	}
+	rest, ok := cutDigits(s)
+	if !ok || s[0] == '0' && len(s)-len(rest) > 1 {
+		return false
+	}
+	if len(rest) > 0 && rest[0] == '.' {
+		if rest, ok = cutDigits(rest[1:]); !ok {
+			return false
+		}
+	}
+	if len(rest) > 0 && rest[0]|0x20 == 'e' {
+		rest = rest[1:]
+		if len(rest) > 0 && (rest[0] == '+' || rest[0] == '-') {
+			rest = rest[1:]
+		}
+		if rest, ok = cutDigits(rest); !ok {
+			return false
+		}
+	}
+	return len(rest) == 0
+}
+
+// cutDigits returns what stands behind the digits that s begins with, and whether there are any.
+func cutDigits(s []byte) ([]byte, bool) {
+	n := 0
+	for n < len(s) && s[n]-'0' <= 9 {
+		n++
+	}
+	return s[n:], n > 0
+}
+
+// typed gives the named fields of a pattern their types.
+func typed(o *Options, named []string) ([]penstock.SchemaField, error) {
+	fields := make([]penstock.SchemaField, len(named))
+	for i, n := range named {
+		fields[i] = penstock.SchemaField{Name: n, Type: penstock.TextType}
+	}
+	var errs []error
+	for n, t := range o.Types {
+		at := (penstock.Schema{Fields: fields}).Find(n)
+		if at < 0 {
+			errs = append(errs, &penstock.OptionError{
+				Key: "types." + n, Err: errors.New("the pattern has no field of that name"), Word: n, Known: named,
+			})
+			continue
+		}
+		fields[at].Type = penstock.FieldType(t)
+	}
+	return fields, errors.Join(errs...)
+}
+
+// fieldTypes are those that types takes.
+var fieldTypes = map[penstock.FieldType]string{
+	penstock.IntegerType: "not a whole number of at most 18 digits",
+	penstock.NumberType:  "not a number",
+	penstock.BoolType:    "neither true nor false",
+}
+
+// columns appends the fields of one record by pattern.
+type columns struct {
+	fields []penstock.SchemaField
+	names  []uint32
+}
+
+func (c *columns) begin(b *penstock.Batch) {
+	c.names = c.names[:0]
+	for _, f := range c.fields {
+		c.names = append(c.names, b.Name(f.Name))
+	}
+}
+
+// add appends field k, the n bytes at off of a record that begins at start.
+func (c *columns) add(b *penstock.Batch, k int, off, n, start uint32) problem {
+	f := &c.fields[k]
+	kind, ok := kindOf(f.Type, b.Data[off:off+n])
+	if !ok {
+		return problem{f.Name + " is " + fieldTypes[f.Type], int(off - start)}
+	}
+	if kind == penstock.Null {
+		n = 0
+	}
+	b.Fields = append(b.Fields, penstock.Field{Name: c.names[k], Kind: kind, Off: off, Len: n})
+	return problem{}
+}
+
+// regex splits by the named groups of a regular expression.
+type regex struct {
+	columns
+	expr   *regexp.Regexp
+	groups []int // of each field
+	needed []byte
+}
+
+func newRegex(o *Options) (*format, error) {
+	expr, err := regexp.Compile(o.Pattern)
+	if err != nil {
+		return nil, option("pattern", fmt.Errorf("is no regular expression of Go: %w", err))
+	}
+	var named []string
+	var groups []int
+	for i, n := range expr.SubexpNames() {
+		if n == "" {
+			continue
+		}
+		named, groups = append(named, n), append(groups, i)
+	}
+	if len(named) == 0 {
+		return nil, option("pattern", errors.New("is without a named group, so that there would be no field; write (?P<name>...)"))
+	}
+	fields, err := typed(o, named)
+	if err != nil {
+		return nil, err
+	}
+	needed := []byte(needs(o.Pattern))
+	return &format{fields: fields, make: func() splitter {
+		return &regex{columns: columns{fields: fields}, expr: expr, groups: groups, needed: needed}
+	}}, nil
+}
+
+func (r *regex) split(b *penstock.Batch, off, n uint32) problem {
+	text := b.Data[off : off+n : off+n]
+	if !contains(text, r.needed) {
+		return problem{"the text does not match the pattern", -1}
+	}
+	m := r.expr.FindSubmatchIndex(text)
+	if m == nil {
+		return problem{"the text does not match the pattern", -1}
+	}
+	for k, g := range r.groups {
+		from, to := m[2*g], m[2*g+1]
+		if from < 0 { // a group that took no part
+			b.Fields = append(b.Fields, penstock.Field{Name: r.names[k], Kind: penstock.Null, Off: off})
+			continue
+		}
+		if bad := r.add(b, k, off+uint32(from), uint32(to-from), off); bad.what != "" {
+			return bad
+		}
+	}
+	return problem{}
+}

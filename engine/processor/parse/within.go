@@ -1,0 +1,43 @@
+package parse
+
+import (
+	"slices"
+
+	"github.com/penstock-io/penstock"
+)
+
+// within parses the text of one field of record i, and appends the record's fields with what was found in its place. Of two
+// fields of one name the first place and the last value count.
+func (p *Processor) within(b *penstock.Batch, i int) problem {
+	from := b.OpenFields(i)
+	at := slices.IndexFunc(b.Fields[from:], func(f penstock.Field) bool { return f.Name == p.field })
+	if at < 0 {
+		return problem{"the record has no field " + p.options.Field, -1}
+	}
+	f := b.Fields[from+at]
+	if f.Kind != penstock.Text && f.Kind != penstock.JSON {
+		return problem{"the field " + p.options.Field + " is not text", -1}
+	}
+	found := len(b.Fields)
+	if bad := p.split.split(b, f.Off, f.Len); bad.what != "" {
+		return bad
+	}
+	b.Fields = append(b.Fields, b.Fields[from+at+1:found]...)
+	b.Fields = slices.Delete(b.Fields, from+at, found)
+	b.Fields = b.Fields[:from+unique(b.Fields[from:])]
+	return problem{}
+}
+
+// unique keeps one field of each name, at the first place with the last value, and returns how many there are.
+func unique(fields []penstock.Field) int {
+	n := 0
+	for _, f := range fields {
+		if at := slices.IndexFunc(fields[:n], func(o penstock.Field) bool { return o.Name == f.Name }); at >= 0 {
+			fields[at] = f
+			continue
+		}
+		fields[n] = f
+		n++
+	}
+	return n
+}

@@ -1,0 +1,83 @@
+package rename_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/engine/processor/rename"
+)
+
+// outcome is what became of the records of b: their NDJSON, or why there is none.
+func outcome(b *penstock.Batch) (out []string) {
+	for i := range b.Records {
+		switch b.Records[i].State {
+		case penstock.Dead:
+			out = append(out, "dead: "+b.Reason(i).Error())
+		case penstock.Dropped:
+			out = append(out, "dropped")
+		default:
+			out = append(out, string(ndjson.AppendRecord(nil, b, i)))
+		}
+	}
+	return out
+}
+
+func TestRename(t *testing.T) {
+	in := []string{`{"a":1,"b":2,"c":3}`, `{"c":4}`, `{}`, `plain`}
+	for _, c := range []struct {
+		pairs []rename.Pair
+		want  []string
+	}{
+		{[]rename.Pair{{Old: "b", New: "x"}}, []string{`{"a":1,"x":2,"c":3}`, `{"c":4}`, `{}`, `{"message":"plain"}`}},
+		{[]rename.Pair{{Old: "a", New: "c"}, {Old: "c", New: "a"}}, []string{`{"c":1,"b":2,"a":3}`, `{"a":4}`, `{}`,
+			`{"message":"plain"}`}},
+		{[]rename.Pair{{Old: "a", New: "c"}}, []string{`{"c":1,"b":2}`, `{"c":4}`, `{}`, `{"message":"plain"}`}},
+		{[]rename.Pair{{Old: "message", New: "text"}}, []string{`{"a":1,"b":2,"c":3}`, `{"c":4}`, `{}`, `{"text":"plain"}`}},
+	} {
+		b := connectortest.Records(t, in...)
+		if err := rename.New(c.pairs).Process(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		if got := outcome(b); !slices.Equal(got, c.want) {
+			t.Errorf("%q: %q, want %q", c.pairs, got, c.want)
+		}
+	}
+}
+
+func TestRenameShape(t *testing.T) {
+	in := penstock.Schema{Fields: []penstock.SchemaField{{Name: "a"}, {Name: "b"}}}
+	for _, c := range []struct {
+		pairs rename.Options
+		open  bool
+		want  string
+	}{
+		{rename.Options{{Old: "a", New: "x"}}, false, "[x b]"},
+		{rename.Options{{Old: "a", New: "b"}, {Old: "b", New: "a"}}, false, "[b a]"},
+		{rename.Options{{Old: "a", New: "b"}}, false, "a: there is a field b already; drop or rename it first"},
+		{rename.Options{{Old: "a", New: "b"}}, true, "[b]"},
+		{rename.Options{{Old: "c", New: "d"}}, false, `c: there is no field "c"`},
+		{rename.Options{{Old: "c", New: "d"}}, true, "[a b]"},
+		{rename.Options{}, false, "names no field; write rename: {OLD: NEW}"},
+		{rename.Options{{Old: "a", New: ""}}, false, "a: is empty; write the field's new name"},
+		{rename.Options{{Old: "a", New: "a"}}, false, "a: the new name is the old one"},
+		{rename.Options{{Old: "a", New: "x"}, {Old: "b", New: "x"}}, false, "b: two fields would be named x"},
+	} {
+		schema := in.Clone()
+		schema.Open = c.open
+		err := c.pairs.Validate()
+		if err == nil {
+			schema, err = c.pairs.Shape(schema)
+		}
+		got := fmt.Sprint(schema.Names())
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%v: %s, want %s", c.pairs, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package where_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/engine/processor/where"
+)
+
+// outcome is what became of the records of b: their NDJSON, or why there is none.
+func outcome(b *penstock.Batch) (out []string) {
+	for i := range b.Records {
+		switch b.Records[i].State {
+		case penstock.Dead:
+			out = append(out, "dead: "+b.Reason(i).Error())
+		case penstock.Dropped:
+			out = append(out, "dropped")
+		default:
+			out = append(out, string(ndjson.AppendRecord(nil, b, i)))
+		}
+	}
+	return out
+}
+
+var lines = []string{`{"a":1}`, `{"a":5}`, `{"a":"x"}`, `{"b":1}`, `no JSON`}
+
+func run(t *testing.T, o where.Options, in penstock.Schema) []string {
+	t.Helper()
+	if _, err := o.Shape(in); err != nil {
+		t.Fatal(err)
+	}
+	p, err := where.New(&o, connectortest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := connectortest.Records(t, lines...)
+	if err := p.Process(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	return outcome(b)
+}
+
+func TestWhere(t *testing.T) {
+	text := "dead: where a > 3: a > 3: a is text, which has no order with a number"
+	null := "dead: where a > 3: a > 3: a is null or missing, which has no order with a number"
+	for _, c := range []struct {
+		own, parsers string
+		want         []string
+	}{
+		{"", "dead_letter", []string{"dropped", `{"a":5}`, text, null, null}},
+		{"", "", []string{"dropped", `{"a":5}`, text, null, null}},
+		{"", "pass", []string{"dropped", `{"a":5}`, `{"a":"x"}`, `{"b":1}`, `{"message":"no JSON"}`}},
+		{"", "drop", []string{"dropped", `{"a":5}`, "dropped", "dropped", "dropped"}},
+		{"pass", "drop", []string{"dropped", `{"a":5}`, `{"a":"x"}`, `{"b":1}`, `{"message":"no JSON"}`}},
+	} {
+		got := run(t, where.Options{Expr: "a > 3", OnError: c.own}, penstock.Schema{Open: true, OnError: c.parsers})
+		if !slices.Equal(got, c.want) {
+			t.Errorf("on_error %q after %q: %q", c.own, c.parsers, got)
+		}
+	}
+	got := run(t, where.Options{Expr: `message == "no JSON"`}, penstock.UnparsedSchema())
+	if want := []string{"dropped", "dropped", "dropped", "dropped", `{"message":"no JSON"}`}; !slices.Equal(got, want) {
+		t.Errorf("message of unparsed records: %q", got)
+	}
+}
+
+func TestWhereWithoutAConfig(t *testing.T) {
+	if _, err := where.New(&where.Options{Expr: "a >"}, connectortest.NewHost(t)); err == nil || err.Error() != "expr: ends too early" {
+		t.Errorf("New = %v", err)
+	}
+	o := where.Options{}
+	if err := o.UnmarshalText([]byte("a > 3")); err != nil {
+		t.Fatal(err)
+	}
+	p, err := where.New(&o, connectortest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := connectortest.Records(t, lines...)
+	if err := p.Process(t.Context(), b); err != nil || b.Kept() != 1 {
+		t.Errorf("%q, %v", outcome(b), err)
+	}
+}
+
+func TestWhereAllocatesNothing(t *testing.T) {
+	p, err := where.New(&where.Options{Expr: `status >= 400 and host != "x"`}, connectortest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var in []string
+	for i := range 1000 {
+		in = append(in, fmt.Sprintf(`{"host":"h%d","status":%d}`, i, 200+i%400))
+	}
+	b := connectortest.Records(t, in...)
+	if n := testing.AllocsPerRun(20, func() {
+		for i := range b.Records {
+			b.Records[i].State = penstock.Kept
+		}
+		if err := p.Process(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("1,000 records allocate %v times", n)
+	}
+	if b.Kept() != 400 {
+		t.Errorf("%d kept", b.Kept())
+	}
+}
