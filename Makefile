@@ -62,9 +62,9 @@ bench: build ## Speed as ratios against the physical limits, 7 interleaved pairs
 	cd bench && GOWORK=off go run . -penstock ../$(BIN)
 
 .PHONY: bench-backoff
-bench-backoff: ## backoff and retry against five other libraries in one run: ratios, then benchstat (ROUNDS=10).
+bench-backoff: ## backoff and retry against five other libraries in one run: ratios, then benchstat (ROUNDS=30).
 	@mkdir -p bench/out
-	cd bench/backoff && GOWORK=off go run . -rounds $${ROUNDS:-10} -out ../out/backoff.txt
+	cd bench/backoff && GOWORK=off go run . -rounds $${ROUNDS:-30} -out ../out/backoff.txt
 	go run $(BENCHSTAT) -col /lib bench/out/backoff.txt
 
 .PHONY: bench-herd

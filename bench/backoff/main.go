@@ -35,8 +35,8 @@ type answer struct {
 
 func main() {
 	testing.Init()
-	rounds := flag.Int("rounds", 10, "interleaved rounds")
-	length := flag.String("benchtime", "100ms", "how long each library runs in a round")
+	rounds := flag.Int("rounds", 30, "interleaved rounds")
+	length := flag.String("benchtime", "20ms", "how long each library runs in a round")
 	out := flag.String("out", "", "file for the lines that benchstat reads; none by default")
 	only := flag.String("only", "", "the question to ask; all by default")
 	check := flag.Bool("check", false, "exit 1 when a target is missed")

@@ -57,7 +57,9 @@ type saving struct {
 }
 
 func newBooks(resume func(string) (penstock.Mark, bool)) *books {
-	return &books{parts: make(map[string]*partition), places: make(map[string]string), pending: make(map[*partition]struct{}), resume: resume}
+	return &books{
+		parts: make(map[string]*partition), places: make(map[string]string), pending: make(map[*partition]struct{}), resume: resume,
+	}
 }
 
 // open takes what a reader has put into b into the accounts.

@@ -11,43 +11,58 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// windowOf returns the window of a route's workers. auto is linear; but ordered lanes with a limit of their
+// windowOf returns the window of a route's workers. auto is queue; but ordered lanes with a limit of their
 // own (a file) get that limit at once: they group what is in flight into one fsync, so a round trip that
 // grows with the window says nothing about them.
 func windowOf(f config.Flow, lanes []penstock.Lane) (window.Algorithm, error) {
+	var w window.Algorithm
 	switch f.Window {
-	case "", "auto", "linear":
-		if f.Window != "linear" && allOrdered(lanes) && lanes[0].Limits.InFlight > 0 {
-			return window.Fixed{Size: lanes[0].Limits.InFlight}, nil
+	case "", "auto":
+		if allOrdered(lanes) && lanes[0].Limits.InFlight > 0 {
+			w = window.Fixed{Size: lanes[0].Limits.InFlight}
+			break
 		}
+		w = window.Queue{Initial: f.Initial, Max: f.Max}
+	case "queue":
+		w = window.Queue{Initial: f.Initial, Max: f.Max}
+	case "aimd":
+		w = window.AIMD{Initial: f.Initial, Max: f.Max}
+	case "credit":
+		w = window.Credit{Max: f.Max}
+	case "rate":
+		w = window.Rate{Initial: f.Initial, Max: f.Max}
+	case "fixed":
+		w = window.Fixed{Size: f.Size}
+	case "linear":
 		threshold, err := durationOrAuto(f.Threshold)
 		if err != nil {
 			return nil, fmt.Errorf("flow.threshold: %w", err)
 		}
-		w := window.Linear{Initial: f.Initial, Max: f.Max, Threshold: threshold}
+		l := window.Linear{Initial: f.Initial, Max: f.Max, Threshold: threshold}
 		if f.Step == "per_ack" {
-			w.Step = window.PerAck
+			l.Step = window.PerAck
 		}
-		return w, w.Validate()
-	case "fixed":
-		w := window.Fixed{Size: f.Size}
-		return w, w.Validate()
+		w = l
 	default:
-		return nil, fmt.Errorf("flow.window: %q is none of linear, fixed", f.Window)
+		return nil, fmt.Errorf("flow.window: %q is none of linear, aimd, queue, credit, rate, fixed", f.Window)
 	}
+	return w, w.Validate()
 }
 
 func dispatchOf(f config.Flow) (dispatch.Policy, error) {
-	switch f.Dispatch {
-	case "", "least_completion":
+	if f.Dispatch == "" {
 		return dispatch.LeastCompletion{}, nil
-	case "round_robin":
-		return dispatch.RoundRobin{}, nil
-	case "hash":
-		return dispatch.Hash{}, nil
-	default:
-		return nil, fmt.Errorf("flow.dispatch: %q is none of least_completion, round_robin, hash", f.Dispatch)
 	}
+	for _, p := range []dispatch.Policy{
+		dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
+		dispatch.LeastInFlight{}, dispatch.TwoChoices{}, dispatch.PeakEWMA{},
+	} {
+		if p.Name() == f.Dispatch {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf(
+		"flow.dispatch: %q is none of least_completion, round_robin, hash, least_in_flight, two_choices, peak_ewma", f.Dispatch)
 }
 
 func durationOrAuto(s string) (time.Duration, error) {

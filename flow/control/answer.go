@@ -15,6 +15,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 		return out
 	}
 	l := a.lane
+	a.limited = a.limited || !a.overdue && m.windowRoom(l) <= 0 // full all the time, or again
 	if a.at >= 0 {
 		m.overdue.removeAt(a.at)
 	}
@@ -29,9 +30,12 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 		l.flyingCost, l.awaitedCost = 0, 0
 	}
 	a.answered, a.outcome, a.after = true, e.Outcome, e.After
+	if m.peaks {
+		l.note(m.now, (m.now - a.sent).Seconds())
+	}
 	m.restarted(l, &e.Report)
 	if e.Outcome == Delivered {
-		m.measure(a)
+		m.measure(a, &e.Report)
 	}
 	if e.Outcome == Split {
 		m.expectPieces(a, e.Pieces)
@@ -50,7 +54,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 
 // restarted starts over with a worker whose process is another one than before.
 func (m *Machine) restarted(l *lane, r *Report) {
-	if r.Epoch == l.workerID {
+	if r.Epoch == 0 || r.Epoch == l.workerID { // 0: an answer that says nothing, such as a broken connection's
 		return
 	}
 	if l.workerID != 0 {
@@ -62,26 +66,31 @@ func (m *Machine) restarted(l *lane, r *Report) {
 }
 
 // measure feeds estimator and window with a delivery.
-func (m *Machine) measure(a *attempt) {
+func (m *Machine) measure(a *attempt, r *Report) {
 	l := a.lane
 	rtt := m.now - a.sent
 	seconds := rtt.Seconds()
 	m.delivered++
+	l.limit.tell(m.now, a.sent)
 	l.known = true
 	l.stats.delivered++
 	l.est.delivered += a.cost
 	l.est.sample(seconds, a.cost)
+	sample := window.Sample{
+		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
+		InFlightAtSend: a.ahead, Limited: a.limited, Late: a.late, Epoch: a.epoch,
+		Advert: window.Advert{Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, QueueLen: r.QueueLen, Wait: r.QueueWait},
+	}
 	if a.late {
 		l.stats.late++
+		l.est.spurious()
 		l.win.OnUndo(m.now)
+		l.win.OnSample(sample)
 		return
 	}
-	l.est.shift = 0
+	l.est.inTime()
 	l.est.progress(m.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
-	l.win.OnSample(window.Sample{
-		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost,
-		InFlightAtSend: a.ahead, Limited: a.limited, Epoch: a.epoch,
-	})
+	l.win.OnSample(sample)
 	m.probe(l, a.limited)
 }
 
@@ -93,6 +102,9 @@ func (m *Machine) timeout(a *attempt) {
 	l.awaited--
 	l.awaitedCost -= a.cost
 	l.stats.timedOut++
+	if l.br.trial == a {
+		l.br.trial = nil
+	}
 	if a.canceled {
 		return
 	}
@@ -153,6 +165,9 @@ func (m *Machine) settleProbes(a *attempt) {
 	if a.lane.br.probe == a {
 		a.lane.br.probe = nil
 	}
+	if a.lane.br.trial == a {
+		a.lane.br.trial = nil
+	}
 	if m.global.probe == a {
 		m.global.probe = nil
 	}
@@ -186,9 +201,13 @@ func (m *Machine) throttle(a *attempt) {
 	if m.global.probe == a {
 		m.recovered(l)
 	}
+	l.limit.refused(m.now, a.sent)
+	if m.now < l.closed {
+		return
+	}
 	after := m.jitter(min(a.after, maxThrottle), 1, 1.1)
 	if a.after <= 0 {
-		after = m.wait(&l.throttles, nil, 0)
+		after = m.wait(&l.throttles, nil, 0, 0)
 	}
 	l.closed = max(l.closed, m.now+min(after, maxThrottle))
 	m.dirty = true

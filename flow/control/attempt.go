@@ -20,6 +20,7 @@ type attempt struct {
 	epoch    uint32  // of the window
 	limited  bool    // the window was the limit
 	overdue  bool
+	excused  bool // its deadline passed while this process was held up
 	canceled bool
 	late     bool // it was overdue when it was answered
 

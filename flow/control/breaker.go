@@ -10,16 +10,24 @@ import (
 
 // breaker leaves a lane alone that fails, and tries it with one item at a time until it is back.
 type breaker struct {
-	streak int     // failures in a row
-	since  uint64  // Machine.delivered when the streak began
-	score  float64 // EWMA of successes since it last closed
-	n      int     // outcomes in score
-	open   bool    // counted in Machine.opened
-	rest   bool    // left alone in the same way beyond the cap, because others deliver; never for long
-	fault  Outcome // what opened it
+	streak int           // failures in a row, one for each round trip
+	failed time.Duration // when the last of them was answered: only what was sent later counts for or against
+	since  uint64        // Machine.delivered when the streak began
+	score  float64       // EWMA of successes since it last closed
+	n      int           // outcomes in score
+	open   bool          // counted in Machine.opened
+	rest   bool          // left alone in the same way beyond the cap, because others deliver; never for long
+	fault  Outcome       // what opened it
 	until  time.Duration
 	outage outage
 	probe  *attempt
+	trial  *attempt // before the failure that would open it one attempt at a time is enough to lose
+}
+
+// wary says whether the next failure of l opens its breaker.
+func (m *Machine) wary(l *lane) bool {
+	limit := m.cfg.Breaker.Failures
+	return limit > 1 && l.br.streak == limit-1 && !l.br.shut()
 }
 
 func (b *breaker) shut() bool { return b.open || b.rest }
@@ -40,13 +48,15 @@ const (
 	failureWeight   = 0.2 // of the newest outcome in what dispatch sees
 
 	probeBase  = 500 * time.Millisecond
+	probeAlone = 4 * time.Second // where others deliver: there is less hurry, and one that is back speaks for all
 	probeEarly = time.Second
 	probeLate  = 30 * time.Second
 	earlyFor   = time.Minute
 )
 
 // wait draws the time until the next try. most bounds it; 0: nothing but the policy does.
-func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration) time.Duration {
+// lanes share the tries: more than 1 where the first lane that is back lets the others be tried at once.
+func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration, lanes int) time.Duration {
 	if !o.active {
 		*o = outage{active: true, since: m.now}
 	}
@@ -66,9 +76,14 @@ func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration) tim
 		limit = most
 	}
 	if m.now-o.since < earlyFor {
-		limit = min(limit, probeEarly)
+		early := probeEarly
+		if lanes > 0 {
+			early = probeAlone
+		}
+		limit = min(limit, early)
 	}
-	d := min(probeBase<<min(o.k, 10), limit)
+	d := min(probeBase<<min(o.k, 10), limit) * time.Duration(max(1, lanes))
+	d = min(d, probeLate)
 	o.k++
 	return m.jitter(d, 0.5, 1)
 }
@@ -76,7 +91,9 @@ func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration) tim
 // succeeded takes in that l took an item, or answered sensibly: it is alive.
 func (m *Machine) succeeded(l *lane, a *attempt) {
 	b := &l.br
-	b.streak = 0
+	if a.sent >= b.failed {
+		b.streak = 0
+	}
 	l.failing -= failureWeight * l.failing
 	if l.failing < 1e-3 {
 		l.failing = 0
@@ -107,22 +124,38 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 	if b.streak == 0 {
 		b.since = m.delivered
 	}
-	b.streak++
-	b.n++
-	b.score -= max(scoreWeight, 1/float64(b.n)) * b.score
+	// The nacks of one round trip count once. What is overdue while others were delivered is no sign that the worker
+	// is gone.
+	event := a.sent >= b.failed
+	if why == TimedOut {
+		event = l.est.delivered == a.progress
+	}
+	if event {
+		b.streak++
+		b.failed = m.now
+		b.n++
+		b.score -= max(scoreWeight, 1/float64(b.n)) * b.score
+	}
 	if a == m.global.probe {
 		m.global.probe = nil
-		m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0)
+		m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0, 0)
 		m.dirty = true
 	}
 	if a == b.probe && b.shut() {
 		b.probe = nil
 		b.fault = why
-		most := time.Duration(0)
-		if b.rest {
+		most, lanes := time.Duration(0), 0
+		switch {
+		case b.rest:
 			most = probeEarly
+			if m.delivered == b.since {
+				m.suspect() // the others deliver no more
+			}
+		case m.delivered > b.since:
+			lanes = m.opened
 		}
-		b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most)
+		b.since = m.delivered
+		b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most, lanes)
 		m.dirty = true
 		return
 	}
@@ -155,7 +188,9 @@ func (m *Machine) openBreaker(l *lane, why Outcome) {
 		return
 	}
 	b.fault, b.probe, b.outage = why, nil, outage{}
-	b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most)
+	b.trial = nil
+	b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most, 0)
+	b.since = m.delivered
 	m.endProbe(l)
 	m.dirty = true
 }
@@ -170,6 +205,13 @@ func (m *Machine) closeBreaker(l *lane) {
 	m.endProbe(l)
 	l.win.Reset(m.now)
 	m.hasten()
+	for _, o := range m.up { // what is back for one may be back for all
+		if o.br.open && o.br.fault != Misconfigured && o.br.probe == nil && o.br.until > m.now {
+			o.br.until = m.now
+			m.dirty = true
+			m.refresh(o)
+		}
+	}
 }
 
 // hasten ends the wait of every item: it has waited long enough, for the lane's sake.
@@ -201,7 +243,7 @@ func (m *Machine) suspect() {
 		return
 	}
 	m.global = global{active: true}
-	m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0)
+	m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0, 0)
 	m.dirty = true
 	m.refreshAll()
 }

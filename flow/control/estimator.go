@@ -16,6 +16,8 @@ type estimator struct {
 	mean            float64 // cost of an item
 	srtt, rttvar    float64 // relative to the fit; srtt 0: no sample yet
 
+	patience float64 // the timeout is so many times the RFC's, because late answers showed that to be too short; 0 is 1
+
 	shift   uint          // the timeout is doubled so many times
 	doubled time.Duration // when last
 
@@ -32,6 +34,10 @@ const (
 	rttWeight     = 1.0 / 8
 	varWeight     = 1.0 / 4
 	initialRTO    = time.Second
+	leastMargin   = 1.0 // of the timeout above the round trip, in round trips: the RFC's clock granularity
+	patienceStep  = 1.25
+	patienceMost  = 4.0
+	patienceDecay = 0.9998 // with each answer in time: about one timeout in a thousand may be wrong
 	minRTO        = 200 * time.Millisecond
 	maxRTO        = 60 * time.Second
 	maxShift      = 9 // 200 ms doubled so often is more than maxRTO
@@ -132,7 +138,7 @@ func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) 
 func (e *estimator) rto(cost float64) time.Duration {
 	d := initialRTO
 	if e.srtt > 0 {
-		d = toDuration(e.expected(cost) * (e.srtt + 4*e.rttvar))
+		d = toDuration(e.expected(cost) * (e.srtt + max(4*e.rttvar, leastMargin*e.srtt)) * max(1, e.patience))
 		d = min(max(d, minRTO), maxRTO)
 	}
 	return min(d<<min(e.shift, maxShift), maxRTO)
@@ -144,6 +150,16 @@ func (e *estimator) double(now, sent time.Duration) {
 		e.shift = min(e.shift+1, maxShift)
 		e.doubled = now
 	}
+}
+
+// spurious takes in that a timeout was wrong: its answer has come. The tail of the round trip is longer than the RFC
+// supposes, and a timeout that stays too short sends everything of the tail twice.
+func (e *estimator) spurious() { e.patience = min(max(1, e.patience)*patienceStep, patienceMost) }
+
+// inTime lets the timeout come back to the RFC's.
+func (e *estimator) inTime() {
+	e.shift = 0
+	e.patience *= patienceDecay
 }
 
 // smoothed round trip of an item of mean cost.

@@ -87,6 +87,7 @@ type Limits struct {
 type Report struct {
 	Epoch              uint32 // of the worker's process: another one means it restarted and has forgotten what it held
 	Credit             uint64 // absolute, cumulative cost that the worker will have taken at most; 0 with Epoch 0: it advertises none
+	Taken              uint64 // cumulative cost that the worker has taken from this sender; 0: not said
 	QueueLen, Slots    int    // cost waiting in the worker; its parallel servers
 	QueueWait, Service time.Duration
 	// Place is where an Ordered lane's receiver stands after this item (file and length); it is saved in the

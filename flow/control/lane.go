@@ -3,6 +3,7 @@
 package control
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ type lane struct {
 	limits Limits
 	win    window.Window
 	prober window.Prober // win, when it measures the drained round trip; else nil
+	leased window.Leased // win, when its limit is a promise with an end; else nil
 	byCost bool
 
 	flying      int // attempts whose Deliver has not returned
@@ -28,13 +30,16 @@ type lane struct {
 	open        bool // up, and neither breaker nor throttle holds it back
 
 	est      estimator
-	known    bool // it has answered since it came up
+	peak     float64       // round trip for dispatch.PeakEWMA, seconds: jumps up, decays over peakDecay
+	answered time.Duration // when it last answered
+	known    bool          // it has answered since it came up
 	failing  float64
 	used     time.Duration
 	workerID uint32 // Report.Epoch
 
 	closed    time.Duration // throttled until; 0: not
 	throttles outage
+	limit     limiter
 	br        breaker
 
 	probing   bool // the window is narrowed to measure the drained round trip
@@ -62,6 +67,7 @@ func (m *Machine) laneUp(num int32, limits Limits) {
 	if !found {
 		l := &lane{num: num, at: -1, win: m.cfg.Window.New()}
 		l.prober, _ = l.win.(window.Prober)
+		l.leased, _ = l.win.(window.Leased)
 		l.byCost = !l.win.Batches()
 		m.lanes = slices.Insert(m.lanes, i, l)
 	}
@@ -157,11 +163,20 @@ func (m *Machine) refresh(l *lane) {
 		m.open++
 	}
 	switch {
-	case m.now < l.closed || m.global.active || l.broken:
+	case m.now < l.closed || m.global.active || l.broken || l.limit.shut(m.now):
 	case l.br.shut():
 		l.ready = l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && m.within(l)
 	case l.first == nil:
-		l.places = l.room()
+		l.places = m.room(l)
+		if m.wary(l) {
+			l.places = min(l.places, 1)
+			if l.br.trial != nil {
+				l.places = 0
+			}
+		}
+		if l.limit.rate > 0 {
+			l.places = min(l.places, 1)
+		}
 	}
 	if l.places > 0 {
 		m.places += l.places
@@ -180,14 +195,15 @@ func (m *Machine) refresh(l *lane) {
 	c.Failures = l.failing
 	c.Used = l.used
 	c.Known = l.known
+	c.Peak, c.Answered = toDuration(l.peak), l.answered
 }
 
 // within says whether the hard limit of l leaves room.
 func (m *Machine) within(l *lane) bool { return l.limits.InFlight == 0 || l.flying < l.limits.InFlight }
 
 // room is how many items window and hard limit still take.
-func (l *lane) room() int {
-	n := l.windowRoom()
+func (m *Machine) room(l *lane) int {
+	n := m.windowRoom(l)
 	if l.limits.InFlight > 0 {
 		n = min(n, l.limits.InFlight-l.flying)
 	}
@@ -195,20 +211,37 @@ func (l *lane) room() int {
 }
 
 // windowRoom is how many items of mean cost the window still takes; one is always allowed.
-func (l *lane) windowRoom() int {
+func (m *Machine) windowRoom(l *lane) int {
 	limit := max(1, l.win.Limit())
+	if l.leased != nil && l.leased.LeaseEnds() > 0 && m.now >= l.leased.LeaseEnds() {
+		return 1 - l.awaited
+	}
 	if !l.byCost {
 		return int(limit) - l.awaited
 	}
-	left := limit - l.awaitedCost
-	if l.est.mean > 0 {
-		left /= l.est.mean
+	if l.est.mean <= 0 {
+		return int(limit) - l.awaited
 	}
+	left := limit - l.awaitedCost/l.est.mean + 1e-6 // sums of costs are not exact
 	if l.awaited == 0 {
 		return max(int(left), 1)
 	}
 	return int(left)
 }
+
+// note takes in a round trip, of whatever outcome, for policies that go by its peak.
+func (l *lane) note(now time.Duration, rtt float64) {
+	if rtt >= l.peak {
+		l.peak = rtt
+	} else {
+		old := math.Exp(-(now - l.answered).Seconds() / peakDecay)
+		l.peak = l.peak*old + rtt*(1-old)
+	}
+	l.answered = now
+}
+
+// peakDecay is Finagle's, in seconds.
+const peakDecay = 10.0
 
 // probe lets a window measure its drained round trip where that is due: at most one lane, or a tenth of them,
 // at a time, and only lanes that are used to their limit (others have drained samples for nothing).

@@ -49,6 +49,7 @@ type Machine struct {
 	rnd     *rand.Rand
 	chooser dispatch.Chooser
 	binds   bool // the chooser has one lane for an item
+	peaks   bool // the chooser goes by peaks of the round trip
 	now     time.Duration
 
 	lanes  []*lane              // up, or down with attempts in flight; by number
@@ -128,14 +129,44 @@ func New(c Config) (*Machine, error) {
 		hands:   make(map[uint64]*item),
 		keys:    make(map[uint32]*keyState),
 	}
+	_, m.peaks = c.Dispatch.(dispatch.PeakEWMA)
 	_, m.binds = m.chooser.(dispatch.Binding)
 	return m, nil
+}
+
+// heldUp is by how much a Tick may be late before it says that this process was held up: a garbage collection, a
+// suspended machine. Every round trip under way is longer by that, which says nothing of the workers.
+const heldUp = 50 * time.Millisecond
+
+// excuse discards the rounds under way, and gives attempts that became overdue meanwhile as long again, a second at
+// most: their answers may be waiting behind.
+func (m *Machine) excuse() {
+	at, ok := m.Wake()
+	if !ok || m.now-at <= heldUp {
+		return
+	}
+	late := min(m.now-at, time.Second)
+	for _, l := range m.up {
+		if d, ok := l.win.(window.Discarder); ok {
+			d.Discard(m.now)
+		}
+	}
+	for len(m.overdue.s) > 0 && m.overdue.s[0].deadline <= m.now && !m.overdue.s[0].excused {
+		a := m.overdue.s[0]
+		m.overdue.removeAt(0)
+		a.excused = true
+		a.deadline = m.now + late
+		m.overdue.push(a)
+	}
 }
 
 // Step takes one event and appends what is to be done to out. Attempts become overdue on Tick only, so that
 // answers which have already come are taken before.
 func (m *Machine) Step(e Event, out []Command) []Command {
 	m.now = max(m.now, e.Now)
+	if e.Kind == Tick {
+		m.excuse()
+	}
 	m.passTime()
 	switch e.Kind {
 	case Offer:
@@ -186,6 +217,9 @@ func (m *Machine) findGate() {
 	}
 	for _, l := range m.up {
 		m.gate(l.closed)
+		if l.limit.rate > 0 {
+			m.gate(l.limit.next)
+		}
 		if l.br.shut() {
 			m.gate(l.br.until)
 		}

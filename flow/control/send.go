@@ -125,7 +125,7 @@ func (m *Machine) choose(it *item) (l *lane, delay bool) {
 			if it.failedAt(l) && !it.waited {
 				return nil, true
 			}
-			if l.open && !l.broken && l.room() > 0 {
+			if l.open && !l.broken && m.room(l) > 0 {
 				return l, false
 			}
 			return nil, false
@@ -360,7 +360,7 @@ func (m *Machine) start(it *item, l *lane, out []Command) []Command {
 	l.awaitedCost += a.cost
 	l.used = m.now
 	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.win.Epoch()
-	a.limited = l.windowRoom() <= 0
+	a.limited = m.windowRoom(l) <= 0
 	c := Command{Kind: Start, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
 	if l.limits.Ordered {
 		m.enlist(l, a)
@@ -372,6 +372,13 @@ func (m *Machine) start(it *item, l *lane, out []Command) []Command {
 		}
 		c.Expect = a.deadline
 		m.overdue.push(a)
+	}
+	if l.limit.rate > 0 {
+		l.limit.started(m.now)
+		m.dirty = true
+	}
+	if m.wary(l) {
+		l.br.trial = a
 	}
 	m.refresh(l)
 	return append(out, c)

@@ -33,7 +33,7 @@ type LaneStatus struct {
 	Window       float64       // limit now, in the window's unit
 	InFlight     int           // attempts not yet answered
 	InFlightCost float64       //
-	Gate         string        // what binds now: "window", "limit", "throttle", "breaker", "replay", "order", "none"
+	Gate         string        // what binds now: "window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "none"
 	RoundTrip    time.Duration // smoothed
 	Base         time.Duration // drained
 	Timeout      time.Duration // RTO now for an item of mean cost
@@ -41,6 +41,7 @@ type LaneStatus struct {
 	Delivered    uint64
 	Failed       uint64 // retryable answers
 	TimedOut     uint64
+	Rate         float64 // attempts a second that it may be sent, after a 429; 0: no limit
 	ThrottledN   uint64
 	Fault        Outcome // why the breaker is shut: Retryable, TimedOut, Misconfigured; 0: it is not
 	Late         uint64
@@ -87,6 +88,7 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.rto(l),
 		Delivered: l.stats.delivered, Failed: l.stats.failed, TimedOut: l.stats.timedOut,
 		ThrottledN: l.stats.throttled, Late: l.stats.late,
+		Rate: l.limit.paced(m.now),
 	}
 	if l.prober != nil && l.prober.Base() > 0 {
 		s.Base = l.prober.Base()
@@ -136,11 +138,16 @@ func (m *Machine) binding(l *lane) string {
 		return "breaker"
 	case m.now < l.closed:
 		return "throttle"
+	case l.limit.shut(m.now):
+		return "rate"
 	case l.broken, l.first != nil:
 		return "order"
 	case !m.within(l):
 		return "limit"
-	case l.room() == 0:
+	case m.room(l) == 0:
+		if l.leased != nil {
+			return l.leased.Binding()
+		}
 		return "window"
 	case m.replayBinds():
 		return "replay"

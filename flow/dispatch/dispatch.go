@@ -24,6 +24,8 @@ type Candidate struct {
 	Service  time.Duration // one item of mean cost on a drained worker, network included; 0: not known yet
 	Failures float64       // share of failed attempts, recent, 0 to 1
 	Used     time.Duration // when it was last sent anything, since the sender's start
+	Peak     time.Duration // peak-sensitive mean round trip, errors included, at Answered; 0: not known yet
+	Answered time.Duration // when it last answered, since the sender's start
 	Known    bool          // it has answered at least once since it came up
 }
 

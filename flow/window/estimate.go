@@ -12,9 +12,11 @@ type round struct {
 	n        int
 	raw      time.Duration // sum of raw round trips
 	sum, sq  float64       // of normalised ones, seconds
-	limited  bool
-	smoothed float64 // EWMA of the rounds' normalised means; 0: none yet
-	varied   float64 // EWMA of the rounds' variances of the mean
+	ahead    float64       // sum of what was in flight at each one's start, in batches
+	limited  int           // of them sent at the limit
+	began    time.Duration // when the last sample before them came
+	smoothed float64       // EWMA of the rounds' normalised means; 0: none yet
+	varied   float64       // EWMA of the rounds' variances of the mean
 }
 
 func (r *round) add(s *Sample) {
@@ -23,11 +25,28 @@ func (r *round) add(s *Sample) {
 	r.raw += s.RoundTrip
 	r.sum += x
 	r.sq += x * x
-	r.limited = r.limited || s.Limited
+	r.ahead += s.ahead()
+	if s.Limited {
+		r.limited++
+	}
+	if r.n == 1 {
+		r.began = s.Now - s.RoundTrip
+	}
+}
+
+// used says whether the window was the limit for half of the round at least: one that was not is not to grow (RFC 7661).
+func (r *round) used() bool { return 2*r.limited >= r.n }
+
+// rate is how many a second were delivered in the round.
+func (r *round) rate(now time.Duration) float64 {
+	if span := (now - r.began).Seconds(); span > 0 {
+		return float64(r.n) / span
+	}
+	return 0
 }
 
 // begin forgets the samples of a round but keeps what was learned from those before.
-func (r *round) begin() { r.n, r.raw, r.sum, r.sq, r.limited = 0, 0, 0, 0, false }
+func (r *round) begin() { r.n, r.raw, r.sum, r.sq, r.limited, r.ahead = 0, 0, 0, 0, 0, 0 }
 
 func (r *round) rawMean() float64 { return r.raw.Seconds() / float64(r.n) }
 
@@ -54,10 +73,18 @@ func (r *round) jitter() float64 {
 }
 
 const (
-	roundWeight  = 0.5 // of the newest round in the moving mean
-	probeSamples = 8   // a drained probe takes
-	baseWeight   = 0.1 // of a drained sample, or of a mean below the base
-	probeWeight  = 0.5 // of a probe's mean
+	roundWeight  = 0.5  // of the newest round in the moving mean
+	probeSamples = 8    // a drained probe takes at least,
+	probeRound   = 2    // and so many times its window,
+	probeMost    = 64   // but no more
+	probeShare   = 0.75 // of the window that does not wait: a probe may cost little
+	steady       = 0.5  // noise below which few samples tell much:
+	steadyShare  = 0.85 // a probe then narrows less
+	steadyLeast  = 2    // and takes a round, of so many at least
+	varyWeight   = 0.02 // of the newest deviation
+	noisy        = 4.0
+	baseWeight   = 0.1  // of a drained sample, or of a mean below the base
+	probeWeight  = 0.25 // of a probe's mean
 
 	probeEvery  = 10 * time.Second // between drained probes, at least
 	probeRounds = 30               // and at least so many round trips
@@ -65,16 +92,19 @@ const (
 	firstRounds = 10
 )
 
-// queue estimates what a window w keeps waiting at its worker, and the dead zone in which it should stand.
-func queue(w, base, mean, jitter float64) (q, low, high float64) {
+// queue estimates what w batches in flight keep waiting at their worker, and the dead zone in which it should stand.
+// noise scales the zone from what a worker without any variation needs to square-root staffing.
+func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	share := 1.0
 	if mean > 0 {
 		share = min(1, base/mean)
 	}
 	bdp := w * share
-	low = max(2, 1.5*math.Sqrt(bdp))
-	high = max(3, 3*math.Sqrt(bdp), low+w*jitter)
-	return w * (1 - share), low, high
+	root := math.Sqrt(bdp)
+	calmLow, calmHigh := max(0.4, root/2), max(0.9, root)
+	low = calmLow + noise*(max(2, 1.5*root)-calmLow)
+	high = calmHigh + noise*(max(3, 3*root)-calmHigh)
+	return w * (1 - share), low, max(high, low+w*jitter)
 }
 
 // base is the mean round trip at a drained worker, in seconds.
@@ -84,7 +114,10 @@ func queue(w, base, mean, jitter float64) (q, low, high float64) {
 // It falls toward any mean below it and rises by drained samples and probes only.
 type base struct {
 	value   float64
-	n       int // drained samples in it, counted up to probeSamples
+	n       int     // drained samples in it, counted up to probeSamples
+	square  float64 // EWMA of the squared deviation of a drained sample
+	seen    int     // samples in square
+	spoken  bool    // the worker says how long a batch waited
 	epoch   uint32
 	probing bool
 	narrow  float64 // the window while probing
@@ -98,11 +131,16 @@ func (b *base) sample(s *Sample) bool {
 	if b.value == 0 {
 		b.value = x
 	}
+	if s.Advert.Valid { // a worker that says how long it made us wait needs no draining
+		b.told(x - s.Advert.Wait.Seconds())
+		return false
+	}
 	if b.probing {
 		if s.Epoch == b.epoch {
+			b.vary(x)
 			b.probed++
 			b.sum += x
-			if b.probed >= probeSamples {
+			if b.probed >= b.wanted() {
 				b.finish()
 			}
 		}
@@ -115,9 +153,55 @@ func (b *base) sample(s *Sample) bool {
 		if b.n < probeSamples {
 			b.n++
 		}
+		b.vary(x)
 		b.value += max(1/float64(b.n), baseWeight) * (x - b.value)
 	}
 	return false
+}
+
+// vary takes in how far a drained sample is from the base.
+func (b *base) vary(x float64) {
+	d := x - b.value
+	b.seen++
+	b.square += max(1/float64(b.seen), varyWeight) * (d*d - b.square)
+}
+
+// noise is how much the round trips of the drained worker vary, from 0, where nothing need be queued to keep it busy,
+// to 1, from a deviation of a quarter of the round trip on.
+func (b *base) noise() float64 {
+	if b.seen < 2 || b.value <= 0 {
+		return 1
+	}
+	return min(1, noisy*math.Sqrt(b.square)/b.value)
+}
+
+// narrowed is the window of a probe where so much does not wait.
+func (b *base) narrowed(bdp float64) float64 {
+	if b.noise() < steady {
+		return max(1, math.Floor(bdp*steadyShare))
+	}
+	return max(1, math.Floor(bdp*probeShare))
+}
+
+// wanted is how many samples a probe takes.
+func (b *base) wanted() int {
+	if b.noise() < steady {
+		return max(steadyLeast, int(min(b.narrow, probeMost)))
+	}
+	return min(max(probeSamples, int(probeRound*b.narrow)), probeMost)
+}
+
+// told takes in a round trip without its wait.
+func (b *base) told(x float64) {
+	if x <= 0 {
+		return
+	}
+	if !b.spoken {
+		b.spoken, b.n, b.value = true, 0, x
+	}
+	b.n++
+	b.vary(x)
+	b.value += max(1/float64(b.n), varyWeight) * (x - b.value)
 }
 
 func (b *base) finish() {
@@ -134,7 +218,7 @@ func (b *base) finish() {
 
 // fall lets the base follow a mean below it.
 func (b *base) fall(mean float64) {
-	if mean < b.value {
+	if mean < b.value && !b.spoken {
 		b.value += baseWeight * (mean - b.value)
 	}
 }
@@ -154,7 +238,7 @@ func (b *base) end() {
 // restart makes the base provisional: the worker may have changed.
 func (b *base) restart() {
 	b.end()
-	b.n = 0
+	b.n, b.seen, b.square, b.spoken = 0, 0, 0, false
 }
 
 func (b *base) probeWithin() time.Duration {

@@ -4,7 +4,6 @@ package window
 
 import (
 	"fmt"
-	"math"
 	"time"
 )
 
@@ -76,28 +75,9 @@ type linear struct {
 	base    base
 	state   State
 	verdict verdict
-	lost    int // steps taken for timeouts that a late ack may still give back
+	since   time.Duration // what was sent before tells nothing
+	lost    int           // steps taken for timeouts that a late ack may still give back
 }
-
-// verdict holds the figures that Reason puts into words.
-type verdict struct {
-	cause              cause
-	mean, base         float64
-	queue, low, high   float64
-	before, after      float64
-	limited, threshold bool
-}
-
-type cause uint8
-
-const (
-	noCause cause = iota
-	roundEnded
-	timedOut
-	nacked
-	undone
-	restarted
-)
 
 func (l *linear) Limit() float64 {
 	if l.base.probing {
@@ -110,6 +90,7 @@ func (l *linear) Epoch() uint32              { return l.base.epoch }
 func (l *linear) Probing() bool              { return l.base.probing }
 func (l *linear) Base() time.Duration        { return seconds(l.base.value) }
 func (l *linear) EndProbe(now time.Duration) { l.base.end(); l.round.begin() }
+func (l *linear) Discard(now time.Duration)  { l.round.begin(); l.since = now }
 
 func (l *linear) State() State {
 	if l.base.probing {
@@ -130,6 +111,9 @@ func (l *linear) OnSample(s Sample) {
 			return
 		}
 	}
+	if l.since > 0 && s.Now-s.RoundTrip < l.since {
+		return
+	}
 	l.round.add(&s)
 	if l.cfg.Step == PerRound && float64(l.round.n) < l.w {
 		return
@@ -140,7 +124,7 @@ func (l *linear) OnSample(s Sample) {
 
 // judge takes the verdict on the round that has ended.
 func (l *linear) judge() {
-	v := verdict{cause: roundEnded, before: l.w, limited: l.round.limited}
+	v := verdict{cause: roundEnded, before: l.w, limited: l.round.limited > 0}
 	if l.cfg.Threshold > 0 {
 		v.threshold = true
 		v.mean, v.base = l.round.rawMean(), l.cfg.Threshold.Seconds()
@@ -151,7 +135,7 @@ func (l *linear) judge() {
 		v.mean = l.round.smooth()
 		l.base.fall(v.mean)
 		v.base = l.base.value
-		v.queue, v.low, v.high = queue(l.w, v.base, v.mean, l.round.jitter())
+		v.queue, v.low, v.high = queue(l.w, v.base, v.mean, l.round.jitter(), 1)
 		l.step(v.queue > v.high, v.queue < v.low, v.limited)
 	}
 	v.after = l.w
@@ -219,38 +203,12 @@ func (l *linear) BeginProbe(time.Duration) {
 	if m := l.round.smoothed; m > 0 && l.base.value > 0 {
 		bdp = l.w * min(1, l.base.value/m)
 	}
-	l.base.begin(max(1, math.Floor(bdp/2)))
+	l.base.begin(l.base.narrowed(bdp))
 }
 
 func (l *linear) Reason() string {
-	v := &l.verdict
 	if l.base.probing {
-		return fmt.Sprintf("narrowed to %g to measure the drained round trip, %d of %d samples", l.base.narrow, l.base.probed, probeSamples)
+		return l.base.reason()
 	}
-	switch v.cause {
-	case roundEnded:
-		if v.threshold {
-			return fmt.Sprintf("mean round trip %v against a threshold of %v: window %g to %g%s",
-				seconds(v.mean), seconds(v.base), v.before, v.after, v.unused())
-		}
-		const text = "about %.1f batches queued (grows below %.1f, shrinks above %.1f; mean round trip %v, drained %v): window %g to %g%s"
-		return fmt.Sprintf(text,
-			v.queue, v.low, v.high, seconds(v.mean), seconds(v.base), v.before, v.after, v.unused())
-	case timedOut:
-		return fmt.Sprintf("a batch was overdue: window %g to %g", v.before, v.after)
-	case nacked:
-		return fmt.Sprintf("a batch came back undelivered: window %g to %g", v.before, v.after)
-	case undone:
-		return fmt.Sprintf("an overdue batch was answered after all: window %g to %g", v.before, v.after)
-	case restarted:
-		return "starts over at 1"
-	}
-	return "no round has ended yet"
-}
-
-func (v *verdict) unused() string {
-	if v.limited {
-		return ""
-	}
-	return ", not used to its limit"
+	return l.verdict.reason()
 }

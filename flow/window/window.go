@@ -49,10 +49,21 @@ type Sample struct {
 	RoundTrip      time.Duration
 	Normal         time.Duration // RoundTrip as an item of the worker's mean cost would have had it; 0: the same as RoundTrip
 	Cost           float64       // of the item
+	Mean           float64       // cost of the worker's items on the average; 0: the same as Cost
 	InFlightAtSend float64       // cost in flight at this worker just after it was sent, overdue attempts included
 	Limited        bool          // the window was the limit when it was sent
 	Late           bool          // it had been given up as timed out
 	Epoch          uint32        // of the window when it was sent (Window.Epoch)
+	Advert         Advert        // what the worker says of itself
+}
+
+// Advert is what a worker says with an answer of the window that it grants.
+type Advert struct {
+	Valid    bool
+	Credit   uint64        // absolute, cumulative: the cost that it will have taken from us at most, since it began
+	Taken    uint64        // the cost that it has taken from us since it began; 0: not said
+	QueueLen int           // cost waiting at the worker
+	Wait     time.Duration // of this batch in the worker's queue
 }
 
 // normal returns the size-normalised round trip in seconds.
@@ -63,12 +74,24 @@ func (s *Sample) normal() float64 {
 	return s.RoundTrip.Seconds()
 }
 
+// ahead is InFlightAtSend in batches of mean cost.
+func (s *Sample) ahead() float64 {
+	if s.Mean > 0 {
+		return s.InFlightAtSend / s.Mean
+	}
+	if s.Cost > 0 {
+		return s.InFlightAtSend / s.Cost
+	}
+	return 1
+}
+
 // drained says whether the worker had nothing else of ours when the item was sent.
 func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
 // Window is the limit of one worker.
 type Window interface {
-	// Limit is how much may be in flight now, at least 1, in batches if Batches, else in cost.
+	// Limit is how much may be in flight now, at least 1, in batches: each counts as one if Batches, else as its
+	// share of its worker's mean cost.
 	Limit() float64
 	Batches() bool
 	OnSample(s Sample)                         // delivered
@@ -79,6 +102,13 @@ type Window interface {
 	State() State
 	Reason() string // the figures of the last verdict, in words
 	Epoch() uint32  // changes when samples sent before must not be judged by the state after
+}
+
+// Discarder is a Window that can be told that the round under way tells nothing: this process, not its worker, was held
+// up, and every round trip is longer by that.
+type Discarder interface {
+	Window
+	Discard(now time.Duration)
 }
 
 // Prober is a Window that now and then measures its worker's round trip with the worker's queue drained. The

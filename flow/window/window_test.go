@@ -85,7 +85,7 @@ func TestQueueEstimate(t *testing.T) {
 		{8, 0.010, 0.080, 0.5, 7, 2, 6},     // jitter widens the dead zone
 		{8, 0.100, 0.080, 0, 0, 4.24, 8.49}, // a mean below the base queues nothing
 	} {
-		q, low, high := queue(c.w, c.base, c.mean, c.jitter)
+		q, low, high := queue(c.w, c.base, c.mean, c.jitter, 1)
 		got, want := fmt.Sprintf("%.2f %.2f %.2f", q, low, high), fmt.Sprintf("%.2f %.2f %.2f", c.q, c.low, c.high)
 		if got != want {
 			t.Errorf("queue(%v, %v, %v, %v) = %s, want %s", c.w, c.base, c.mean, c.jitter, got, want)
@@ -116,13 +116,13 @@ func TestDrainedProbe(t *testing.T) {
 	if got := w.ProbeWithin(); got != firstProbe {
 		t.Errorf("the first probe is wanted within %v, want %v", got, firstProbe)
 	}
-	before := w.Epoch()
+	before, wide := w.Epoch(), w.Limit()
 	w.BeginProbe(0)
-	if w.State() != Probing || w.Limit() >= 6 || w.Epoch() == before {
+	if w.State() != Probing || w.Limit() >= wide || w.Epoch() == before {
 		t.Fatalf("probing: %v, window %v, epoch %d after %d", w.State(), w.Limit(), w.Epoch(), before)
 	}
 	w.OnSample(Sample{RoundTrip: time.Second, Cost: 1, InFlightAtSend: 6, Epoch: before})
-	for range probeSamples {
+	for range w.base.wanted() {
 		w.OnSample(Sample{RoundTrip: 20 * ms, Cost: 1, InFlightAtSend: 1, Epoch: w.Epoch()})
 	}
 	if w.Probing() || w.Base() != 20*ms {
@@ -132,15 +132,15 @@ func TestDrainedProbe(t *testing.T) {
 		t.Errorf("the next probe is wanted within %v, want %v", got, probeEvery)
 	}
 	w.BeginProbe(0)
-	for range probeSamples {
+	for range w.base.wanted() {
 		w.OnSample(Sample{RoundTrip: 40 * ms, Cost: 1, InFlightAtSend: 1, Epoch: w.Epoch()})
 	}
-	if w.Base() != 30*ms {
-		t.Errorf("the base moved to %v, want half way to 40ms", w.Base())
+	if w.Base() != 25*ms {
+		t.Errorf("the base moved to %v, want a quarter of the way to 40ms", w.Base())
 	}
 	w.BeginProbe(0)
 	w.EndProbe(0)
-	if w.Probing() || w.Base() != 30*ms {
+	if w.Probing() || w.Base() != 25*ms {
 		t.Errorf("a probe that was given up left probing %v, base %v", w.Probing(), w.Base())
 	}
 }
@@ -163,7 +163,7 @@ func TestValidate(t *testing.T) {
 
 // TestStateAndReasonAlwaysReadable walks each window through everything that can happen to it.
 func TestStateAndReasonAlwaysReadable(t *testing.T) {
-	for _, a := range []Algorithm{Fixed{}, Fixed{Size: 7}, Linear{}, Linear{Threshold: 5 * ms, Step: PerAck}} {
+	for _, a := range []Algorithm{Fixed{}, Fixed{Size: 7}, Queue{}, AIMD{}, Linear{}, Linear{Threshold: 5 * ms, Step: PerAck}} {
 		w := a.New()
 		see := func() {
 			t.Helper()

@@ -67,25 +67,28 @@ mended, replay delivers it again, through the route from which it came.`,
 		Example: "  penstock dead list penstock.yaml",
 	})
 	cmd.AddCommand(
-		p.deadSub("list CONFIG", "Print the dead letters of a config, and how many there are of each reason", `List prints a line for each letter that was not replayed, newest last, and then how
+		p.deadSub("list CONFIG", "Print the dead letters of a config, and how many there are of each reason", p.deadList,
+			`List prints a line for each letter that was not replayed, newest last, and then how
 many there are of each reason. It only reads, also while a run is under way.
 
-With --json it prints one object a letter, then one with "ok".`, p.deadList),
-		p.deadSub("show CONFIG ID...", "Print dead letters whole, with their records", `Show prints letters with all that is known of them, and the record. Control bytes are
+With --json it prints one object a letter, then one with "ok".`),
+		p.deadSub("show CONFIG ID...", "Print dead letters whole, with their records", p.deadShow,
+			`Show prints letters with all that is known of them, and the record. Control bytes are
 escaped, so that a record cannot steer the terminal. Without an ID: all of them.
 
-With --json it prints one object a letter, with the record, then one with "ok".`, p.deadShow),
-		p.deadSub("replay CONFIG", "Deliver dead letters again", `Replay delivers the letters once more, through the processors and the sink of the
+With --json it prints one object a letter, with the record, then one with "ok".`),
+		p.deadSub("replay CONFIG", "Deliver dead letters again", p.deadReplay,
+			`Replay delivers the letters once more, through the processors and the sink of the
 route from which they came. Each is delivered once: the route's checkpoint notes which
 are settled, so a second replay sends none, and one that was killed goes on where it
 was, repeating at most the route's checkpoint.replay. What is refused again becomes a
 new letter.
 
-It needs the state directory for itself: stop the running penstock first.`, p.deadReplay))
+It needs the state directory for itself: stop the running penstock first.`))
 	return cmd
 }
 
-func (p *program) deadSub(use, short, long string, run func(*cobra.Command, []string, *deadFlags) error) *cobra.Command {
+func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, *deadFlags) error, long string) *cobra.Command {
 	var f deadFlags
 	name, _, _ := strings.Cut(use, " ")
 	cmd := &cobra.Command{
@@ -159,8 +162,9 @@ func (f *deadFlags) routes(c *config.File) (out []deadRoute, err error) {
 }
 
 // eachLetter calls take with the letters that are meant, and returns how many of them there are.
-func (p *program) eachLetter(path string, f *deadFlags, ids []string, take func(letterResult, *deadletter.Entry) error) (deadResult, error) {
-	out := deadResult{}
+func (p *program) eachLetter(
+	path string, f *deadFlags, ids []string, take func(letterResult, *deadletter.Entry) error,
+) (out deadResult, err error) {
 	c, err := config.Load(path, config.LoadOptions{Components: p.components})
 	if err != nil {
 		return out, err
@@ -276,7 +280,8 @@ func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) erro
 		if reasons[l.Reason]++; reasons[l.Reason] == 1 {
 			order = append(order, l.Reason)
 		}
-		_, err := fmt.Fprintf(w, "%s  %s/%s  %s  %s\n", l.Time.Format(time.RFC3339), l.Pipeline, l.Route, escaped(l.ID), escaped(shortReason(l.Reason)))
+		_, err := fmt.Fprintf(w, "%s  %s/%s  %s  %s\n",
+			l.Time.Format(time.RFC3339), l.Pipeline, l.Route, escaped(l.ID), escaped(shortReason(l.Reason)))
 		return err
 	})
 	if err != nil {
@@ -344,8 +349,8 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 	return err
 }
 
-// escaped writes what data holds so that no terminal obeys it: control bytes, invisible and direction-changing characters and bytes
-// that are no UTF-8 as Go escapes them, and a backslash as two.
+// escaped writes what data holds so that no terminal obeys it: control bytes, invisible and
+// direction-changing characters and bytes that are no UTF-8 as Go escapes them, and a backslash as two.
 func escaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -359,71 +364,4 @@ func escaped(s string) string {
 		b.WriteString(text)
 	}
 	return b.String()
-}
-
-func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) error {
-	if f.stall <= 0 {
-		return usagef("dead replay: --stall is %v; it must be above zero", f.stall)
-	}
-	stderr := cmd.ErrOrStderr()
-	if view := terminal(stderr); view != nil {
-		stderr = view
-	}
-	log, err := logger(stderr, f.logFormat, f.logLevel)
-	if err != nil {
-		return err
-	}
-	res, err := p.eachLetter(args[0], f, nil, func(letterResult, *deadletter.Entry) error { return nil })
-	if err != nil {
-		return err
-	}
-	c, err := config.Load(args[0], config.LoadOptions{Components: p.components})
-	if err != nil {
-		return err
-	}
-	filter, _ := f.filter(nil) // it was right above
-	routes, _ := f.routes(c)
-	var snap pipeline.Snapshot
-	for _, r := range routes {
-		e, err := pipeline.NewReplay(c, r.pipeline.Name, r.route.Name, filter, pipeline.Options{
-			Components: p.components, Stall: f.stall, Log: log,
-		})
-		if err == nil {
-			err = p.drive(cmd.Context(), e, true, stderr)
-			one := e.Snapshot()
-			snap.Routes = append(snap.Routes, one.Routes...)
-			snap.Elapsed += one.Elapsed
-		}
-		if err != nil {
-			return errors.Join(err, p.replayEnd(cmd.OutOrStdout(), f, res, snap, err))
-		}
-	}
-	return p.replayEnd(cmd.OutOrStdout(), f, res, snap, nil)
-}
-
-func (p *program) replayEnd(w io.Writer, f *deadFlags, res deadResult, snap pipeline.Snapshot, failed error) error {
-	run := result(snap, time.Since(p.started), failed)
-	res.OK, res.Error, res.Routes = run.OK, run.Error, run.Pipelines
-	var delivered, dead int64
-	for _, r := range run.Pipelines {
-		delivered += r.Delivered
-		dead += r.Dead
-		res.Replayed += r.Delivered + r.Dead + r.Dropped
-	}
-	if f.json {
-		return writeResult(w, res)
-	}
-	if failed != nil {
-		return nil
-	}
-	_, err := fmt.Fprintf(w, "%s dead letters: %s delivered, %s refused again (new letters), %s had been replayed before\n",
-		thousands(res.Letters), thousands(delivered), thousands(dead), thousands(res.Letters-sum(run.Pipelines)))
-	return err
-}
-
-func sum(routes []routeResult) (n int64) {
-	for _, r := range routes {
-		n += r.ReadRecords
-	}
-	return n
 }

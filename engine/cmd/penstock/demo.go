@@ -216,7 +216,8 @@ func (d *play) picture(r *pipeline.RouteSnapshot) []string {
 		fmt.Sprintf("  %-9s  %-*s  %-9s  %9s  %10s  %9s", "worker", demoBar+5, "window", "state", "in flight", "round trip", "delivered"),
 	}
 	for _, w := range r.Workers {
-		lines = append(lines, fmt.Sprintf("  %-9s  %s %4.0f  %-9s  %9d  %10s  %9s", d.name(w.Name), bar(w.Window/demoBar, demoBar), w.Window,
+		lines = append(lines, fmt.Sprintf("  %-9s  %s %4.0f  %-9s  %9d  %10s  %9s", d.name(w.Name), bar(w.Window/demoBar, demoBar),
+			w.Window,
 			w.State, w.InFlight, seconds(w.RoundTrip.Seconds()), thousands(int64(w.Delivered))))
 	}
 	lines = append(lines, "")
@@ -228,7 +229,8 @@ func (d *play) picture(r *pipeline.RouteSnapshot) []string {
 
 func (d *play) result(err error) demoResult {
 	r := d.engine.Snapshot().Routes[0]
-	out := demoResult{OK: err == nil, Seconds: time.Since(d.began).Round(time.Millisecond).Seconds(), Records: demoRecords, Bound: r.ReplayBound}
+	out := demoResult{OK: err == nil, Records: demoRecords, Bound: r.ReplayBound}
+	out.Seconds = time.Since(d.began).Round(time.Millisecond).Seconds()
 	out.routeResult = result(d.engine.Snapshot(), 0, nil).Pipelines[0]
 	out.Lost, out.Repeated = d.tally.Count()
 	if err != nil {
@@ -244,6 +246,8 @@ func (d *play) result(err error) demoResult {
 
 func (d *play) end() string {
 	out := d.result(nil)
-	return fmt.Sprintf("\nlost %s, repeated %s of %s records, counted at the receivers\n(%.0f s, one of them slow, one dead for 5 s)\n",
-		thousands(int64(out.Lost)), thousands(int64(out.Repeated)), thousands(demoRecords), out.Seconds)
+	const form = "\nlost %s, repeated %s of %s records, counted at the receivers\n" +
+		"(%.0f s, one of them slow, one dead for 5 s)\n"
+	return fmt.Sprintf(form, thousands(int64(out.Lost)), thousands(int64(out.Repeated)),
+		thousands(demoRecords), out.Seconds)
 }

@@ -145,14 +145,16 @@ func statusTree(s *admin.Status) string {
 			p = root.add(fmt.Sprintf("pipeline %s, source %s", r.Pipeline, r.Source))
 			pipelines[r.Pipeline] = p
 		}
-		route := p.add(fmt.Sprintf("route %s: %s, read %s = delivered %s + dead %s + dropped %s + in flight %s + waiting %s", r.Name, r.Health,
-			thousands(r.ReadRecords), thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped), thousands(r.InFlight), thousands(r.Waiting)))
+		const sums = "route %s: %s, read %s = delivered %s + dead %s + dropped %s + in flight %s + waiting %s"
+		route := p.add(fmt.Sprintf(sums, r.Name, r.Health, thousands(r.ReadRecords), thousands(r.Delivered), thousands(r.Dead),
+			thousands(r.Dropped), thousands(r.InFlight), thousands(r.Waiting)))
 		for _, name := range r.Processors {
 			route.add("processor " + name)
 		}
 		sink := route.add("sink " + r.Sink)
 		for _, w := range r.Workers {
-			text := fmt.Sprintf("%s: %s, window %.1f, in flight %d, round trip %s", printable(w.Name), w.State, w.Window, w.InFlight, seconds(w.RoundTrip))
+			text := fmt.Sprintf("%s: %s, window %.1f, in flight %d, round trip %s",
+				printable(w.Name), w.State, w.Window, w.InFlight, seconds(w.RoundTrip))
 			if w.State != "NORMAL" && w.Reason != "" {
 				text += ": " + printable(w.Reason)
 			}

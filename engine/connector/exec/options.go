@@ -28,6 +28,9 @@ const (
 	maxWorkers  = 256
 	maxInFlight = 1000 // batches
 	maxPending  = 10_000
+
+	usualInFlight = 1
+	usualPending  = 100 // topology.shellbolt.max.pending
 )
 
 // Options of the sink. How long an answer may take is `flow.abandon`: then the child is killed.
@@ -51,7 +54,7 @@ type Options struct {
 // DefaultOptions are those of a config that names a command only.
 func DefaultOptions() *Options {
 	return &Options{
-		Dir: ".", Workers: 1, Protocol: Lines, Format: Raw, InFlight: 1, Pending: 100, Timeout: 30 * time.Second,
+		Dir: ".", Workers: 1, Protocol: Lines, Format: Raw, InFlight: usualInFlight, Pending: usualPending, Timeout: 30 * time.Second,
 		Env: []string{"PATH"}, Grace: 5 * time.Second,
 	}
 }
@@ -69,18 +72,18 @@ func (o *Options) Validate() error {
 		wrong("protocol", "%q is none of lines, ndjson, storm", o.Protocol)
 	}
 	for _, n := range []struct {
-		key      string
-		n, most  int
-		what, of string
+		key            string
+		n, most, usual int
+		what, of       string // of: the protocol that it belongs to; "": all
 	}{
-		{"workers", o.Workers, maxWorkers, "processes", ""},
-		{"in_flight", o.InFlight, maxInFlight, "batches", NDJSON},
-		{"pending", o.Pending, maxPending, "tuples", Storm},
+		{"workers", o.Workers, maxWorkers, 0, "processes", ""},
+		{"in_flight", o.InFlight, maxInFlight, usualInFlight, "batches", NDJSON},
+		{"pending", o.Pending, maxPending, usualPending, "tuples", Storm},
 	} {
 		switch {
 		case n.n < 1 || n.n > n.most:
 			wrong(n.key, "%d %s; want 1 to %d", n.n, n.what, n.most)
-		case n.of != "" && n.of != o.Protocol && n.n != map[string]int{"in_flight": 1, "pending": 100}[n.key]:
+		case n.of != "" && n.of != o.Protocol && n.n != n.usual:
 			wrong(n.key, "belongs to protocol %s, and this is %s", n.of, o.Protocol)
 		}
 	}

@@ -31,7 +31,8 @@ type bulkItem struct {
 }
 
 // bulkFates reads what became of each of n records. created: the documents have their records' ids and none was overwritten, so
-// that a conflict is a repetition. No fates and no error: all of them were taken. An error: the answer says nothing that can be believed, and everything is sent again.
+// that a conflict is a repetition. No fates and no error: all of them were taken. An error: the answer says nothing that can be
+// believed, and everything is sent again.
 func bulkFates(text []byte, n int, created bool) ([]fate, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {
@@ -105,8 +106,8 @@ func (f *fate) err(where string) error {
 	return fmt.Errorf("%s: an item of the bulk was answered with %d: %q", where, f.status, f.reason)
 }
 
-// rank orders outcomes: what was made from one source record shares the worst of them, because it settles together. From toSend on
-// it is sent again.
+// rank orders outcomes: what was made from one source record shares the worst of them, because it settles
+// together. From toSend on it is sent again.
 func rank(o control.Outcome) int {
 	switch o {
 	case control.Delivered:
@@ -123,9 +124,9 @@ func rank(o control.Outcome) int {
 
 const toSend = 2
 
-// settle turns the fates of b's kept records, in order, into the outcome of the attempt: nil where all were taken, one outcome
-// where all share it, else a Split of what was taken, what is to be sent again, and what was refused, each record with its
-// own reason.
+// settle turns the fates of b's kept records, in order, into the outcome of the attempt: nil where all were
+// taken, one outcome where all share it, else a Split of what was taken, what is to be sent again, and what
+// was refused, each record with its own reason.
 func settle(b *penstock.Batch, fates []fate, where string) error {
 	if fates == nil {
 		return nil

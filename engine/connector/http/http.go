@@ -1,10 +1,11 @@
-// Package http holds the sink that sends batches as HTTP requests, each endpoint a worker: to receivers of JSON lines, arrays or
-// plain records, and to stores with a form of their own (Elasticsearch, Loki, ClickHouse).
+// Package http holds the sink that sends batches as HTTP requests, each endpoint a worker: to receivers of
+// JSON lines, arrays or plain records, and to stores with a form of their own (Elasticsearch, Loki,
+// ClickHouse).
 //
-// A batch is one request; what its answer means is decided in outcome.go, and for each record of a bulk in bulk.go. With idempotency_key every request names its
-// batch, the same after a crash, so that a receiver can tell a repetition. The sink owns its connections. It follows no
-// redirect, decides nothing about when to try again (flow does), and shows no password and no query of an endpoint to
-// anybody.
+// A batch is one request; what its answer means is decided in outcome.go, and for each record of a bulk in bulk.go. With
+// idempotency_key every request names its batch, the same after a crash, so that a receiver can tell a repetition. The sink owns
+// its connections. It follows no redirect, decides nothing about when to try again (flow does), and shows no password and no query
+// of an endpoint to anybody.
 package http
 
 import (
@@ -97,8 +98,8 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// Encode implements penstock.Encoder: the request's body. A raw batch of which nothing was changed is sent from its own
-// bytes, if it is not compressed.
+// Encode implements penstock.Encoder: the request's body. A raw batch of which nothing was changed is sent
+// from its own bytes, if it is not compressed.
 func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 	whole, ok := b.Whole()
 	ok = ok && s.o.Body == Raw
@@ -127,7 +128,8 @@ func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 
 func (s *Sink) plain(dst []byte, b *penstock.Batch) []byte { return s.o.appendBody(dst, b, time.Now()) }
 
-// bodyOf returns the body of a request for b: its payload, its own bytes, or, for a piece, what is encoded into scratch.
+// bodyOf returns the body of a request for b: its payload, its own bytes, or, for a piece, what is encoded
+// into scratch.
 func (s *Sink) bodyOf(b *penstock.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil

@@ -41,11 +41,12 @@ type lane struct {
 	endpoint  endpoint
 	transport *nethttp.Transport
 	headers   nethttp.Header // of every request
+	advert    *advert
 }
 
 func newLane(s *Sink, e endpoint) *lane {
 	dialer := net.Dialer{Timeout: s.o.ConnectTimeout, KeepAlive: keepAliveProb}
-	l := &lane{sink: s, endpoint: e, headers: make(nethttp.Header), transport: &nethttp.Transport{
+	l := &lane{sink: s, endpoint: e, advert: newAdvert(), headers: make(nethttp.Header), transport: &nethttp.Transport{
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    s.o.ConnectTimeout,
 		ForceAttemptHTTP2:      true,
@@ -86,13 +87,14 @@ func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, er
 	if err != nil {
 		return flow.Report{}, fmt.Errorf("%s %s: %w", l.sink.o.Method, l.endpoint.name, err)
 	}
-	return flow.Report{}, l.meaning(b, res)
+	return res.report, l.meaning(b, res)
 }
 
 // answer is what came back.
 type answer struct {
 	status     int
 	retryAfter string
+	report     flow.Report
 	code       int    // ClickHouse's exception; 0: none
 	text       []byte // its beginning; of a bulk's, all of it
 	cut        error  // why its body did not come to its end
@@ -116,13 +118,16 @@ func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte) (answer
 	if l.sink.o.IdempotencyKey {
 		l.identify(req.Header, b)
 	}
+	l.advert.ask(req.Header)
 	l.sink.host.Count("requests", 1)
+	begun := time.Now()
 	res, err := l.transport.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		return answer{}, faultOf(ctx, err)
 	}
 	defer res.Body.Close()
 	out := answer{status: res.StatusCode, retryAfter: res.Header.Get("Retry-After")}
+	out.report = l.advert.read(res.Header, time.Since(begun))
 	out.code, _ = strconv.Atoi(res.Header.Get("X-ClickHouse-Exception-Code"))
 	if l.bulk() && res.StatusCode/100 == 2 {
 		out.text, out.cut = readWhole(res.Body)

@@ -23,7 +23,9 @@ func TestOptions(t *testing.T) {
 		{"fragment", "endpoints", "fragment", func(o *http.Options) { o.Endpoints[1] = "http://a/in#secret" }},
 		{"twice", "endpoints", "endpoint 2, http://a:8080/in, stands twice", func(o *http.Options) { o.Endpoints[1] = o.Endpoints[0] }},
 		{"method", "method", `"GET" is not one of POST, PUT, PATCH`, func(o *http.Options) { o.Method = "GET" }},
-		{"body", "body", `"xml" is not one of ndjson, json_array, raw, elasticsearch_bulk, loki, clickhouse`, func(o *http.Options) { o.Body = "xml" }},
+		{"body", "body", `"xml" is not one of ndjson, json_array, raw, elasticsearch_bulk, loki, clickhouse`, func(o *http.Options) {
+			o.Body = "xml"
+		}},
 		{"compress", "compress", `"zip" is not one of none, gzip`, func(o *http.Options) { o.Compress = "zip" }},
 		{"connect timeout", "connect_timeout", "write a time above 0", func(o *http.Options) { o.ConnectTimeout = 0 }},
 		{"header name", "headers.a b", "which no header name may", func(o *http.Options) {

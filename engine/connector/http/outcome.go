@@ -19,8 +19,8 @@ type verdict struct {
 	after   time.Duration // Throttled
 }
 
-// judge says what a status means. keyed: the request carried our idempotency key. retryAfter is the header as it came, now
-// the time at which it came.
+// judge says what a status means. keyed: the request carried our idempotency key. retryAfter is the header as
+// it came, now the time at which it came.
 //
 //	2xx                          delivered
 //	408, 425, 5xx                retryable
@@ -45,22 +45,22 @@ func judge(status int, keyed bool, retryAfter string, now time.Time) verdict {
 	return verdict{outcome: control.Misconfigured}
 }
 
-// exceptions are what ClickHouse says of itself, by code: it answers with 500 to much that is the data's fault or the config's.
-// The codes are those of its src/Common/ErrorCodes.cpp.
+// exceptions are what ClickHouse says of itself, by code: it answers with 500 to much that is the data's
+// fault or the config's. The codes are those of its src/Common/ErrorCodes.cpp.
 var exceptions = map[int]control.Outcome{
 	6: control.Rejected, 26: control.Rejected, 27: control.Rejected, 38: control.Rejected, 41: control.Rejected, // cannot parse
 	53: control.Rejected, 69: control.Rejected, 70: control.Rejected, 72: control.Rejected, // wrong type, out of bound, cannot convert
 	117: control.Rejected, 131: control.Rejected, 321: control.Rejected, 349: control.Rejected, // incorrect data, too large, null
 	469: control.Rejected, 691: control.Rejected, // a constraint is violated, an unknown value of an enum
 	16: control.Misconfigured, 36: control.Misconfigured, 47: control.Misconfigured, 60: control.Misconfigured, // no such column, table
-	62: control.Misconfigured, 81: control.Misconfigured, 115: control.Misconfigured, 164: control.Misconfigured, // syntax, database, setting
+	62: control.Misconfigured, 81: control.Misconfigured, 115: control.Misconfigured, 164: control.Misconfigured, // syntax, setting
 	192: control.Misconfigured, 193: control.Misconfigured, 194: control.Misconfigured, // user and password
 	497: control.Misconfigured, 516: control.Misconfigured, // no right, authentication failed
 	202: control.Throttled, 241: control.Throttled, 252: control.Throttled, 439: control.Throttled, // too many queries or parts, no memory
 }
 
-// judgeException gives an exception of ClickHouse precedence over the status: also behind a 200, where it was too late for another
-// one, and of which the text then tells.
+// judgeException gives an exception of ClickHouse precedence over the status: also behind a 200, where it was
+// too late for another one, and of which the text then tells.
 func judgeException(v verdict, code int, text []byte) verdict {
 	if code == 0 && v.outcome == control.Delivered && strings.HasPrefix(string(text), "Code: ") {
 		number, _, _ := strings.Cut(string(text[len("Code: "):]), ".")

@@ -22,7 +22,7 @@ type Basic struct {
 // TLS says whom to trust and who we are. Certificates are always verified.
 type TLS struct {
 	CA         string `yaml:"ca" path:"true" doc:"PEM file of the authorities to trust, in place of the system's"`
-	Cert       string `yaml:"cert" path:"true" doc:"PEM file of our certificate, for receivers that ask for one; read anew for each connection"`
+	Cert       string `yaml:"cert" path:"true" doc:"PEM file of our certificate, for receivers that ask; read for each connection"`
 	Key        string `yaml:"key" path:"true" doc:"PEM file of its key"`
 	ServerName string `yaml:"server_name" doc:"name that the receiver's certificate must have, in place of the URL's host"`
 }
@@ -78,8 +78,8 @@ func (o *Options) proxy() (func(*nethttp.Request) (*url.URL, error), error) {
 // maxToken bounds a token's file.
 const maxToken = 64 << 10
 
-// token is what stands in Authorization. One that comes from a file is read again when the receiver refuses it. It is safe
-// for concurrent use.
+// token is what stands in Authorization. One that comes from a file is read again when the receiver refuses
+// it. It is safe for concurrent use.
 type token struct {
 	file string // "": it never changes
 

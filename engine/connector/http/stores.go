@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock"
 )
 
-// ElasticsearchOptions are those of `body: elasticsearch_bulk`, for Elasticsearch, OpenSearch and what speaks as they do.
+// ElasticsearchOptions are those of `body: elasticsearch_bulk`, for Elasticsearch, OpenSearch and what speaks
+// as they do.
 type ElasticsearchOptions struct {
 	Index   string `yaml:"index" doc:"index or data stream; without it the endpoint's path names it, as in /logs/_bulk"`
 	Action  string `yaml:"action" enum:"create,index" doc:"create never overwrites a document; index does"`
@@ -22,7 +23,7 @@ type ElasticsearchOptions struct {
 
 // LokiOptions are those of `body: loki`.
 type LokiOptions struct {
-	Labels      map[string]string `yaml:"labels" doc:"labels of every stream; {job: penstock} where neither these nor label_fields are given"`
+	Labels      map[string]string `yaml:"labels" doc:"labels of every stream; {job: penstock} where a record has none at all"`
 	LabelFields []string          `yaml:"label_fields" doc:"fields that become labels too: few, of few values"`
 	Timestamp   string            `yaml:"timestamp" doc:"field that holds the record's time; without it, when it was sent first"`
 	Line        string            `yaml:"line" enum:"auto,json,raw" doc:"auto: parsed records as JSON, others as they were read"`
@@ -128,7 +129,8 @@ func labelOf(field string) string {
 	return string(name)
 }
 
-// aim adds to an endpoint's URL what its store wants: the path, where it has none, and the query. What the URL already says stays.
+// aim adds to an endpoint's URL what its store wants: the path, where it has none, and the query. What the
+// URL already says stays.
 func (o *Options) aim(u *url.URL) {
 	q := u.Query()
 	put := func(key, value string) {

@@ -75,8 +75,9 @@ func TestStoreForms(t *testing.T) {
 	}{
 		{"json_array", "[" + strings.Join(records, ",\n") + "]\n", "/", "", func(o *http.Options) { o.Body = http.JSONArray }},
 		{
-			"elasticsearch", `{"create":{"_index":"logs","_id":"p@6"}}` + "\n" + records[0] + "\n" + `{"create":{"_index":"logs","_id":"p@13"}}` +
-				"\n" + records[1] + "\n" + `{"create":{"_index":"logs","_id":"p@19"}}` + "\n" + records[2] + "\n",
+			"elasticsearch", `{"create":{"_index":"logs","_id":"p@6"}}` + "\n" + records[0] + "\n" +
+				`{"create":{"_index":"logs","_id":"p@13"}}` + "\n" +
+				records[1] + "\n" + `{"create":{"_index":"logs","_id":"p@19"}}` + "\n" + records[2] + "\n",
 			"/_bulk", "errors,items.*.status,items.*.error.type,items.*.error.reason",
 			func(o *http.Options) { o.Body, o.Elasticsearch.Index = http.ElasticsearchBulk, "logs" },
 		},
@@ -89,12 +90,13 @@ func TestStoreForms(t *testing.T) {
 			},
 		},
 		{
-			"loki", `{"streams":[{"stream":{"job":"x","host":"a\"b"},"values":[["1431857103000000000",` + fmt.Sprintf("%q", records[0]) + `]]},` +
+			"loki", `{"streams":[{"stream":{"job":"x","host":"a\"b"},"values":[["1431857103000000000",` +
+				fmt.Sprintf("%q", records[0]) + `]]},` +
 				`{"stream":{"job":"x","host":"c"},"values":[["1431857104123000000",` + fmt.Sprintf("%q", records[1]) + `]]}]}`,
 			"/loki/api/v1/push", "",
 			func(o *http.Options) {
 				o.Body = http.Loki
-				o.Loki = http.LokiOptions{Labels: map[string]string{"job": "x"}, LabelFields: []string{"host"}, Timestamp: "at", Line: "auto"}
+				o.Loki.Labels, o.Loki.LabelFields, o.Loki.Timestamp = map[string]string{"job": "x"}, []string{"host"}, "at"
 			},
 		},
 		{
@@ -124,8 +126,8 @@ func TestStoreForms(t *testing.T) {
 	}
 }
 
-// TestBulkAnswers: what an answer says of each item settles the batch, in part where need be; an answer that cannot be believed
-// settles nothing.
+// TestBulkAnswers: what an answer says of each item settles the batch, in part where need be; an answer that
+// cannot be believed settles nothing.
 func TestBulkAnswers(t *testing.T) {
 	item := func(status int) string {
 		return fmt.Sprintf(`{"create":{"status":%d,"error":{"type":"t%d","reason":"r"}}}`, status, status)
@@ -298,8 +300,8 @@ func (a *authority) file(name, kind string, der []byte) string {
 	return path
 }
 
-// TestTLS: only a receiver whom the authority vouches for is talked to, by the name that is expected, and one that wants our
-// certificate gets it; each fault is misconfigured, never retried for ever in silence.
+// TestTLS: only a receiver whom the authority vouches for is talked to, by the name that is expected, and one
+// that wants our certificate gets it; each fault is misconfigured, never retried for ever in silence.
 func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	serverCert, serverKey, _, _ := a.issue("receiver.test", false)

@@ -134,7 +134,7 @@ func TestReady(t *testing.T) {
 		},
 		{"full disk", "disk: 1000 bytes are free where the state lies", func(s *Status) { s.Free = 1000 }},
 		{"unknown disk", "", func(s *Status) { s.Free = -1 }},
-		{"stopped", "access/main: stopped: guard", func(s *Status) { s.Routes[0].Health, s.Routes[0].Error = "stopped", "guard" }},
+		{"stopped", "access/main: stopped: guard", func(s *Status) { r := &s.Routes[0]; r.Health, r.Error = "stopped", "guard" }},
 		{"draining", "access/main: draining", func(s *Status) { s.Routes[0].Health = "draining" }},
 		{"finished", "", func(s *Status) { s.Routes[0].Health, s.Routes[0].QuietSeconds = "finished", 100 }},
 	} {
@@ -147,7 +147,8 @@ func TestReady(t *testing.T) {
 		if code != want || text != body {
 			t.Errorf("%s: %d %q, want %d %q", c.name, code, text, want, body)
 		}
-		if _, text := get(handler(t, Options{Status: status, Token: "x"}), "http://127.0.0.1/readyz", nil); strings.Contains(text, "access") {
+		_, text = get(handler(t, Options{Status: status, Token: "x"}), "http://127.0.0.1/readyz", nil)
+		if strings.Contains(text, "access") {
 			t.Errorf("%s: said to who has no token: %q", c.name, text)
 		}
 	}
@@ -159,7 +160,9 @@ func TestStatusForm(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &back); err != nil || back.Routes[0].Workers[0].State != "SLOW" || !back.Ready {
 		t.Errorf("%v: %s", err, text)
 	}
-	for _, name := range []string{`"problems":[]`, `"routes":[{"pipeline":"access"`, `"watermark_age_seconds"`, `"round_trip_seconds":0.25`} {
+	for _, name := range []string{
+		`"problems":[]`, `"routes":[{"pipeline":"access"`, `"watermark_age_seconds"`, `"round_trip_seconds":0.25`,
+	} {
 		if !strings.Contains(text, name) {
 			t.Errorf("no %s in %s", name, text)
 		}

@@ -5,8 +5,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// collector turns a Status into metrics when it is scraped. No label comes from data: pipelines, routes and workers are the config's,
-// states and names of counters the code's.
+// collector turns a Status into metrics when it is scraped. No label comes from data: pipelines, routes and
+// workers are the config's, states and names of counters the code's.
 type collector struct {
 	status func() Status
 }
@@ -61,7 +61,8 @@ var routeMetrics = []metric[Route]{
 }
 
 var workerMetrics = []metric[Worker]{
-	gauged(perWorker, "worker_window", "How much may be in flight, in the unit of the window.", func(w *Worker) float64 { return w.Window }),
+	gauged(perWorker, "worker_window", "How much may be in flight, in the unit of the window.",
+		func(w *Worker) float64 { return w.Window }),
 	gauged(perWorker, "worker_in_flight_batches", "Attempts not yet answered.", func(w *Worker) float64 { return float64(w.InFlight) }),
 	gauged(perWorker, "worker_round_trip_seconds", "Smoothed round trip.", func(w *Worker) float64 { return w.RoundTrip }),
 	gauged(perWorker, "worker_base_round_trip_seconds", "Round trip when nothing queues.", func(w *Worker) float64 { return w.Base }),

@@ -123,6 +123,11 @@ func (c check) adaptiveWindow() {
 	if c.given("flow", "size") != nil {
 		c.wrong("flow", "size", "flow.size belongs to window: fixed; a %s window starts at flow.initial and grows to flow.max", f.Window)
 	}
+	for _, key := range []string{"threshold", "step"} {
+		if f.Window != "linear" && c.given("flow", key) != nil {
+			c.wrong("flow", key, "flow.%s belongs to window: linear; write that beside it, or take flow.%s out", key, key)
+		}
+	}
 	if f.Max < 1 || f.Max > maxWindow {
 		c.wrong("flow", "max", "flow.max is %d; it may be 1 to %d batches", f.Max, maxWindow)
 	} else if f.Initial < 1 || f.Initial > f.Max {

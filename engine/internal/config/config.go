@@ -64,13 +64,13 @@ type Batch struct {
 
 // Flow is `flow:`.
 type Flow struct {
-	Window    string        `yaml:"window" enum:"auto,linear,fixed" doc:"what limits the batches in flight to each worker"`
+	Window    string        `yaml:"window" enum:"auto,queue,linear,aimd,credit,rate,fixed" doc:"limit of batches in flight to each worker"`
 	Size      int           `yaml:"size" doc:"of a fixed window, in batches"`
 	Initial   int           `yaml:"initial" doc:"of a window that adapts, in batches"`
 	Max       int           `yaml:"max" doc:"of a window that adapts, in batches"`
 	Threshold string        `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
 	Step      string        `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window takes a step"`
-	Dispatch  string        `yaml:"dispatch" enum:"least_completion,round_robin,hash" doc:"which worker gets the next batch"`
+	Dispatch  string        `yaml:"dispatch" enum:"least_completion,round_robin,hash,least_in_flight,two_choices,peak_ewma" doc:"next"`
 	Timeout   string        `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	Abandon   time.Duration `yaml:"abandon" doc:"hard end of a delivery"`
 	Order     string        `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`

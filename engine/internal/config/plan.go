@@ -88,10 +88,13 @@ func (r *Route) plan() *yaml.Node {
 	add(n, "sink", r.Sink.plan())
 	flow := describe(reflect.ValueOf(r.Flow), false)
 	fixed := r.Flow.Window == "fixed"
-	for _, key := range []string{"initial", "max", "threshold", "step"} {
-		if fixed {
-			remove(flow, key)
-		}
+	if fixed {
+		remove(flow, "initial")
+		remove(flow, "max")
+	}
+	if r.Flow.Window != "linear" {
+		remove(flow, "threshold")
+		remove(flow, "step")
 	}
 	if !fixed {
 		remove(flow, "size")

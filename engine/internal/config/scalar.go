@@ -55,18 +55,10 @@ func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 	return !o.alone || l.claim(n, o, v.String())
 }
 
-// later are values that the guides speak of and this version does not have: they deserve a better answer than "unknown".
-var later = map[string][]string{
-	"flow.window":   {"aimd", "queue", "credit", "rate"},
-	"flow.dispatch": {"least_in_flight", "two_choices", "peak_ewma"},
-}
-
 func (l *loader) checkEnum(n *yaml.Node, text, shown string, o option) bool {
 	switch {
 	case o.enum == nil || slices.Contains(o.enum, text):
 		return true
-	case slices.Contains(later[o.name], text):
-		l.fail(n, "%s: %s does not exist yet in this version", o.name, shown).Hint = "there is: " + strings.Join(o.enum, ", ")
 	default:
 		e := l.fail(n, "%s: there is no %s; it is %s", o.name, shown, choice(o.enum))
 		if near := Nearest(text, o.enum); near != "" {

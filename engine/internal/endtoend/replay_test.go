@@ -61,7 +61,7 @@ type deadLast struct {
 }
 
 // dead runs `penstock dead` and returns its lines of JSON but the last, and the last.
-func dead(t *testing.T, args ...string) (lines []string, last deadLast) {
+func deadLetters(t *testing.T, args ...string) (lines []string, last deadLast) {
 	t.Helper()
 	cmd := exec.Command(programOf(t), append([]string{"dead"}, args...)...)
 	var stderr strings.Builder
@@ -105,7 +105,7 @@ pipelines:
 	if r := once(t, config).Pipelines[0]; r.Dead != bad || r.Delivered != records-bad {
 		t.Fatalf("%+v", r)
 	}
-	listed, last := dead(t, "list", "--json", config)
+	listed, last := deadLetters(t, "list", "--json", config)
 	if len(listed) != bad || last.Letters != bad || last.Replayed != 0 || last.Skipped != 0 {
 		t.Fatalf("%d letters listed, %+v", len(listed), last)
 	}
@@ -113,7 +113,7 @@ pipelines:
 	if err != nil || strings.Contains(string(shown), "\x1b") || !strings.Contains(string(shown), `no such`) {
 		t.Errorf("show: %v, %.300q", err, shown)
 	}
-	if _, last := dead(t, "replay", "--json", "--reason", "nobody said so", config); last.Letters != 0 || last.Replayed != 0 {
+	if _, last := deadLetters(t, "replay", "--json", "--reason", "nobody said so", config); last.Letters != 0 || last.Replayed != 0 {
 		t.Errorf("a filter that means none: %+v", last)
 	}
 	server.mu.Lock()
@@ -123,32 +123,16 @@ pipelines:
 	for range 5 {
 		killed += killReplay(t, server, config, 1+random.IntN(bad/4))
 	}
-	_, last = dead(t, "replay", "--json", config)
+	_, last = deadLetters(t, "replay", "--json", config)
 	if last.Letters != bad || last.Replayed != bad {
 		t.Errorf("the last replay: %+v", last)
 	}
-	repeated := 0
-	for i := range records {
-		kind := "good"
-		if i%every == 0 {
-			kind = "bad"
-		}
-		line := fmt.Sprintf("%s record %d", kind, i)
-		n := server.taken[line]
-		if n == 0 {
-			t.Fatalf("%q was lost", line)
-		}
-		repeated += (n - 1) * (len(line) + 1)
-	}
-	if bound := killed * 2048; repeated > bound {
-		t.Errorf("%d kills repeated %d bytes, more than %d", killed, repeated, bound)
-	}
-	t.Logf("%d kills, %d bytes repeated", killed, repeated)
+	server.exact(t, records, every, killed*2048)
 	before := server.since
-	if _, last := dead(t, "replay", "--json", config); last.Pipelines[0].ReadRecords != 0 || server.since != before {
+	if _, last := deadLetters(t, "replay", "--json", config); last.Pipelines[0].ReadRecords != 0 || server.since != before {
 		t.Errorf("a second replay sent %d letters: %+v", server.since-before, last)
 	}
-	if lines, last := dead(t, "list", "--json", config); len(lines) != 0 || last.Replayed != bad {
+	if lines, last := deadLetters(t, "list", "--json", config); len(lines) != 0 || last.Replayed != bad {
 		t.Errorf("after it %d letters are listed, %+v", len(lines), last)
 	}
 	write(t, filepath.Join(dir, "spool", "b.log"), "good news\n")
@@ -181,4 +165,26 @@ func killReplay(t *testing.T, server *pickyServer, config string, after int) int
 		return 1
 	}
 	return 0
+}
+
+// exact says that every record is there, and that no more bytes came again than the bound.
+func (s *pickyServer) exact(t *testing.T, records, every, bound int) {
+	t.Helper()
+	repeated := 0
+	for i := range records {
+		kind := "good"
+		if i%every == 0 {
+			kind = "bad"
+		}
+		line := fmt.Sprintf("%s record %d", kind, i)
+		n := s.taken[line]
+		if n == 0 {
+			t.Fatalf("%q was lost", line)
+		}
+		repeated += (n - 1) * (len(line) + 1)
+	}
+	if repeated > bound {
+		t.Errorf("%d bytes were repeated, more than %d", repeated, bound)
+	}
+	t.Logf("%d bytes repeated, at most %d", repeated, bound)
 }

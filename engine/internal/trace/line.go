@@ -40,6 +40,7 @@ type line struct {
 type report struct {
 	Epoch     uint32        `json:"epoch,omitempty"`
 	Credit    uint64        `json:"credit,omitempty"`
+	Taken     uint64        `json:"taken,omitempty"`
 	QueueLen  int           `json:"queue_len,omitempty"`
 	Slots     int           `json:"slots,omitempty"`
 	QueueWait time.Duration `json:"queue_wait,omitempty"`

@@ -75,9 +75,10 @@ func (s Spec) Validate() error {
 	}
 	for i, name := range s.Env {
 		key := fmt.Sprintf("env[%d]", i)
+		bare, _, valued := strings.Cut(name, "=")
 		switch {
-		case strings.Contains(name, "="):
-			errs = append(errs, option(key, "%q gives a value; list the name alone and set it where penstock starts", name))
+		case valued:
+			errs = append(errs, option(key, "%s is given a value; list the name alone and set it where penstock starts", bare))
 		case name == "" || strings.ContainsRune(name, 0):
 			errs = append(errs, option(key, "%q is no name of a variable", name))
 		case slices.Contains(s.Env[:i], name):

@@ -8,9 +8,17 @@ import (
 	"github.com/penstock-io/penstock"
 )
 
-// keys says where in the destination each of a batch's first names was written, escaped, with the comma before it, its
-// quotes and the colon, so that it is copied from there the next time.
-type keys [64]struct{ off, n int }
+const (
+	word     = 8  // bytes that are looked at together
+	keyBytes = 24 // of the longest key that is kept ready
+)
+
+// keys holds a batch's first names as they are written: a comma, the name escaped and in quotes, and a colon. A key is copied
+// as a whole, whatever its length, since what follows it overwrites the rest.
+type keys [64]struct {
+	text [keyBytes]byte
+	n    int // 0: not made yet; more than keyBytes: too long
+}
 
 func (k *keys) appendRecord(dst []byte, b *penstock.Batch, i int) []byte {
 	r := &b.Records[i]
@@ -43,19 +51,22 @@ func (k *keys) appendKey(dst []byte, b *penstock.Batch, name uint32) []byte {
 		return append(AppendString(append(dst, ','), b.Names[name]), ':')
 	}
 	key := &k[name]
+	at := len(dst)
 	if key.n == 0 {
-		key.off = len(dst)
 		dst = append(AppendString(append(dst, ','), b.Names[name]), ':')
-		key.n = len(dst) - key.off
+		key.n = len(dst) - at
+		copy(key.text[:], dst[at:])
 		return dst
 	}
-	at := len(dst)
-	dst = append(dst, dst[key.off:key.off+key.n]...)
-	dst[at] = ',' // where it was written it may have become the brace of its record
-	return dst
+	if key.n > keyBytes {
+		return append(AppendString(append(dst, ','), b.Names[name]), ':')
+	}
+	if cap(dst)-at < keyBytes {
+		dst = slices.Grow(dst, keyBytes)
+	}
+	*(*[keyBytes]byte)(dst[at : at+keyBytes]) = key.text
+	return dst[:at+key.n]
 }
-
-const word = 8 // bytes that are looked at together
 
 // appendText is AppendString for a text in an arena. It copies and looks in one go, a word at a time, past the text's end
 // where there is something to read.
@@ -65,12 +76,14 @@ func appendText(dst, data []byte, off, n int) []byte {
 	}
 	from := data[off : off+n+word]
 	at := len(dst)
-	dst = slices.Grow(dst, n+2*word)
-	to := dst[at : at+n+2*word]
-	to[0] = '"'
+	if cap(dst)-at < n+2*word {
+		dst = slices.Grow(dst, n+2*word)
+	}
+	dst = append(dst, '"')
+	to := dst[at+1 : at+n+2*word]
 	for i := 0; i < n; i += word {
 		w := binary.LittleEndian.Uint64(from[i:])
-		binary.LittleEndian.PutUint64(to[i+1:], w)
+		binary.LittleEndian.PutUint64(to[i:], w)
 		if hit := special(w); hit != 0 {
 			if i += bits.TrailingZeros64(hit) / 8; i < n {
 				return append(appendEscaped(dst[:at+1+i], from[i:n]), '"')
@@ -78,7 +91,7 @@ func appendText(dst, data []byte, off, n int) []byte {
 			break
 		}
 	}
-	to[n+1] = '"'
+	to[n] = '"'
 	return dst[:at+n+2]
 }
 

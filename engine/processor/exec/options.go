@@ -68,10 +68,11 @@ func (o *Options) Validate() error {
 	if o.Pending < 1 || o.Pending > maxPending {
 		wrong("pending", "%d tuples; want 1 to %d", o.Pending, maxPending)
 	}
-	for key, set := range map[string]bool{"fields": len(o.Fields) > 0, "conf": len(o.Conf) > 0} {
-		if set && o.Protocol != Storm {
-			wrong(key, "belongs to protocol storm, and this is %s", o.Protocol)
-		}
+	if len(o.Fields) > 0 && o.Protocol != Storm {
+		wrong("fields", "belongs to protocol storm, and this is %s", o.Protocol)
+	}
+	if len(o.Conf) > 0 && o.Protocol != Storm {
+		wrong("conf", "belongs to protocol storm, and this is %s", o.Protocol)
 	}
 	for i, name := range o.Fields {
 		if name == "" || slices.Contains(o.Fields[:i], name) {

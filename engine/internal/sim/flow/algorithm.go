@@ -39,6 +39,10 @@ func plain(a window.Algorithm) func(string) (window.Algorithm, error) {
 // algorithms of the product, and peers.
 var algorithms = []algorithm{
 	{name: "linear", option: "per_ack or a threshold, such as linear:50ms", make: linear},
+	{name: "aimd", make: plain(window.AIMD{})},
+	{name: "queue", make: plain(window.Queue{})},
+	{name: "credit", reports: true, make: plain(window.Credit{})},
+	{name: "rate", make: plain(window.Rate{})},
 	{name: "fixed", option: "batches, such as fixed:10", make: fixed},
 	{name: "vector_arc", make: plain(peers.VectorARC{})},
 	{name: "netflix_vegas", make: plain(peers.NetflixVegas{})},
@@ -48,7 +52,7 @@ var algorithms = []algorithm{
 
 var policies = []dispatch.Policy{
 	dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
-	peers.PeakEWMA{}, hashOnce{},
+	dispatch.LeastInFlight{}, dispatch.TwoChoices{}, peers.PeakEWMA{}, hashOnce{},
 }
 
 // hashOnce is hash dispatch that does not bind: what a lane has failed goes to the one with the next highest hash.

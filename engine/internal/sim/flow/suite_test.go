@@ -178,7 +178,7 @@ func TestRunAllEnds(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	for name, want := range map[string]string{
-		"tidal":           `there is no algorithm "tidal"; there is: linear, fixed`,
+		"tidal":           `there is no algorithm "tidal"; there is: linear, aimd, queue, credit, rate, fixed`,
 		"linear+darts":    `there is no dispatch "darts"; there is: least_completion, round_robin`,
 		"fixed:0":         "no number of batches",
 		"fixed:many":      "no number of batches",

@@ -1,0 +1,86 @@
+//penstock:pure
+
+package window
+
+import (
+	"math"
+	"time"
+)
+
+// Rate is the window of BBR's model: what the worker delivers a second times its drained round trip, a quarter more,
+// and two batches. The rate is the second highest of the last ten rounds, because the highest of few exponential
+// service times is far above their mean. It is experimental: see [Queue]. The zero value works.
+type Rate struct {
+	Initial int // batches; 0 means 1
+	Max     int // batches; 0 means 1000
+}
+
+// Name returns "rate".
+func (Rate) Name() string { return "rate" }
+
+// Validate says what is wrong with r.
+func (r Rate) Validate() error { return validRange("rate", r.Initial, r.Max) }
+
+// New returns a window for one worker.
+func (r Rate) New() Window {
+	initial, top := filledRange(r.Initial, r.Max)
+	w := &rate{delay: newDelay(initial, top, true)}
+	w.restarts = true
+	return w
+}
+
+const (
+	rateRounds = 10
+	rateGain   = 1.25
+	rateExtra  = 2
+	rateCut    = 0.5
+)
+
+type rate struct {
+	delay
+	rates [rateRounds]float64 // of the last rounds, deliveries a second
+	next  int
+}
+
+func (r *rate) OnSample(s Sample) {
+	if !r.sample(&s) {
+		return
+	}
+	v := r.judge()
+	if x := r.round.rate(s.Now); v.limited || x > r.bandwidth() {
+		r.rates[r.next] = x
+		r.next = (r.next + 1) % rateRounds
+	}
+	if r.start {
+		r.started(v, s.Now)
+	} else if bw := r.bandwidth(); bw > 0 {
+		r.w = min(max(1, math.Floor(bw*v.base*rateGain)+rateExtra), r.top)
+	}
+	v.after = r.w
+	r.nextRound()
+}
+
+// bandwidth is the second highest rate of the last rounds.
+func (r *rate) bandwidth() float64 {
+	first, second := 0.0, 0.0
+	for _, x := range r.rates {
+		switch {
+		case x > first:
+			first, second = x, first
+		case x > second:
+			second = x
+		}
+	}
+	if second == 0 {
+		return first
+	}
+	return second
+}
+
+func (r *rate) OnTimeout(now time.Duration, _ float64) { r.busy(now, timedOut, rateCut) }
+func (r *rate) OnNack(now time.Duration, _ float64)    { r.busy(now, nacked, rateCut) }
+
+func (r *rate) Reset(now time.Duration) {
+	r.delay.Reset(now)
+	r.rates = [rateRounds]float64{}
+}
