@@ -224,6 +224,9 @@ func shapeOf(v reflect.Value, o option) object {
 		if o.required {
 			s = s.with("minItems", 1)
 		}
+		if reflect.PointerTo(t.Elem()).Implements(textType) { // may be written as a mapping, too
+			return anyOf(s, object{{"type", "object"}, {"additionalProperties", textSchema()}})
+		}
 		return s
 	case reflect.Map:
 		return object{{"type", "object"}, {"additionalProperties", schemaOf(reflect.New(t.Elem()).Elem(), item)}}

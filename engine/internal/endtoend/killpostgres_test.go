@@ -58,7 +58,7 @@ func TestKillPostgres(t *testing.T) {
 			}
 		}
 		once(t, config)
-		if err := sameLines(db, `SELECT message FROM `+table, dead(t, dir), input); err != nil {
+		if err := sameLines(db, `SELECT message FROM `+table, lettered(t, dir), input); err != nil {
 			t.Fatalf("job %d: the table is not exactly the input: %v", job, err)
 		}
 		if again := once(t, config).Pipelines[0]; again.ReadRecords != 0 {

@@ -49,7 +49,7 @@ pipelines:
 			}
 		}
 		once(t, config)
-		if err := sameLines(db, `SELECT message FROM lines`, dead(t, dir), input); err != nil {
+		if err := sameLines(db, `SELECT message FROM lines`, lettered(t, dir), input); err != nil {
 			t.Fatalf("job %d: the table is not exactly the input: %v", job, err)
 		}
 		if again := once(t, config).Pipelines[0]; again.ReadRecords != 0 {
@@ -83,8 +83,8 @@ func execute(t *testing.T, db *sql.DB, query string) {
 	}
 }
 
-// dead reads the records of a job's dead letters; there have to be some.
-func dead(t *testing.T, dir string) (all []string) {
+// lettered reads the records of a job's dead letters; there have to be some.
+func lettered(t *testing.T, dir string) (all []string) {
 	t.Helper()
 	for line := range bytes.Lines(read(t, filepath.Join(dir, "state", "dead", "crash.main.ndjson"))) {
 		var letter struct{ Record string }
