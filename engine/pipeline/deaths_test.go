@@ -73,11 +73,13 @@ func TestPoison(t *testing.T) {
 			if poison {
 				dead = records / each
 			}
-			if s.Dead != dead || s.Delivered != records-dead || int64(len(sink.got)) != s.Delivered || s.Counters["worker_deaths"] != deaths {
+			if s.Dead != dead || s.Delivered != records-dead || int64(len(sink.got)) != s.Delivered ||
+				s.Counters["worker_deaths"] != deaths {
 				t.Errorf("%d dead, %d delivered, %d arrived, %v", s.Dead, s.Delivered, len(sink.got), s.Counters)
 			}
 			letters, _ := m.ReadFile("/state/dead/p.r0.ndjson")
-			if n := strings.Count(string(letters), "3 workers died of it"); n != int(dead) || poison && !strings.Contains(string(letters), "deaths_test.go") {
+			n := strings.Count(string(letters), "3 workers died of it")
+			if n != int(dead) || poison && !strings.Contains(string(letters), "deaths_test.go") {
 				t.Errorf("%d dead letters tell of 3 deaths, with the stack; want %d: %.500s", n, dead, letters)
 			}
 		})
@@ -85,8 +87,9 @@ func TestPoison(t *testing.T) {
 	}
 	without, _ := run(t, false)
 	with, deaths := run(t, true)
-	t.Logf("without poison %v, with %v: throughput %.2f; %d deaths of %d records", without, with, float64(without)/float64(with), deaths, records/each)
-	if float64(without)/float64(with) < 0.8 {
+	share := float64(without) / float64(with)
+	t.Logf("without poison %v, with %v: throughput %.2f; %d deaths of %d records", without, with, share, deaths, records/each)
+	if share < 0.8 {
 		t.Errorf("poison takes more than a fifth of the throughput: %v with, %v without", with, without)
 	}
 }
@@ -163,7 +166,9 @@ func TestTree(t *testing.T) {
 		go func() { ended <- e.Run(t.Context()) }()
 		synctest.Wait()
 		text := e.Tree().String()
-		for _, name := range []string{"penstock: running", "p: running", "r0: running", "reader", "processor-0", "checkpoint", "drain", "worker-0", "worker-1"} {
+		for _, name := range []string{
+			"penstock: running", "p: running", "r0: running", "reader", "processor-0", "checkpoint", "drain", "worker-0", "worker-1",
+		} {
 			if !strings.Contains(text, name) {
 				t.Errorf("the tree lacks %q:\n%s", name, text)
 			}

@@ -81,7 +81,9 @@ func TestStatuses(t *testing.T) {
 		{"cat >/dev/null", func(err error) bool { return err == nil }},
 		{"cat >/dev/null; echo out; echo err >&2", func(err error) bool { return err == nil }},
 		{"exit 0", func(err error) bool { return err != nil && !is[*flow.Rejected](err) && !died(err) }}, // it has not read it
-		{"exit 1", func(err error) bool { return err != nil && !is[*flow.Rejected](err) && !died(err) && !is[*flow.Misconfigured](err) }},
+		{"exit 1", func(err error) bool {
+			return err != nil && !is[*flow.Rejected](err) && !died(err) && !is[*flow.Misconfigured](err)
+		}},
 		{"exit 65", is[*flow.Rejected]},
 		{"exit 75", is[*flow.Throttled]},
 		{"exit 64", is[*flow.Misconfigured]},
@@ -148,13 +150,17 @@ func TestAnswers(t *testing.T) {
 	split := func(err error) *penstock.Split { e, _ := errors.AsType[*penstock.Split](err); return e }
 
 	r, err := said(`{"delivered":true,"credit":7,"epoch":2,"queue_len":3,"slots":4,"queue_wait":0.5,"service":1e-3,"more":[]}`)
-	if err != nil || r.Credit != 7 || r.Epoch != 2 || r.QueueLen != 3 || r.Slots != 4 || r.QueueWait != time.Second/2 || r.Service != time.Millisecond {
+	want := flow.Report{Credit: 7, Epoch: 2, QueueLen: 3, Slots: 4, QueueWait: time.Second / 2, Service: time.Millisecond}
+	if err != nil || r != want {
 		t.Errorf("delivered: %+v, %v", r, err)
 	}
 	_, err = said(`{"id":ID,"delivered":true,"refused":[1,{"record":3,"reason":"no user"}],"retry":[2]}`, "b", "c", "d", "e")
 	s := split(err)
-	if s == nil || !slices.Equal(texts(s.Refused), []string{"b", "d"}) || !slices.Equal(texts(s.Rest), []string{"c"}) || len(texts(s.Done)) != 2 {
+	if s == nil {
 		t.Fatalf("in part: %v", err)
+	}
+	if !slices.Equal(texts(s.Refused), []string{"b", "d"}) || !slices.Equal(texts(s.Rest), []string{"c"}) || len(texts(s.Done)) != 2 {
+		t.Errorf("in part: %q refused, %q again, %q done", texts(s.Refused), texts(s.Rest), texts(s.Done))
 	}
 	reasons, _ := errors.AsType[*penstock.RefusedError](err)
 	refused := s.Refused[0].Value
@@ -177,7 +183,8 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{
-		"hello", "[]", `{"delivered":1}`, `{"id":99999999,"delivered":true}`, `{"delivered":true,"retry":[1]}`, `{"delivered":true,"retry":[0,0]}`,
+		"hello", "[]", `{"delivered":1}`, `{"id":99999999,"delivered":true}`, `{"delivered":true,"retry":[1]}`,
+		`{"delivered":true,"retry":[0,0]}`,
 		`{"delivered":true,"refused":[-1]}`, `{"delivered":true,"refused":[{"reason":"x"}]}`, `{"delivered":false,"refused":[0]}`,
 		`{"delivered":false,"retry_after":-1}`,
 	} {

@@ -94,7 +94,8 @@ func TestLines(t *testing.T) {
 // TestNDJSON: records become others, several, none, or dead letters; numbers keep their digits.
 func TestNDJSON(t *testing.T) {
 	answers := []string{
-		`{"id":1,"records":[{"message":"one"},{"n":1.50,"s":"a\u00e9","o":{"b":[1]},"z":null,"t":true},null,["x",{"message":"y"},"z"],"text",{}],"refused":[]}`,
+		`{"id":1,"records":[{"message":"one"},{"n":1.50,"s":"a\u00e9","o":{"b":[1]},"z":null,"t":true},` +
+			`null,["x",{"message":"y"},"z"],"text",{}],"refused":[]}`,
 		`{"error":"not now"}`,
 		`{"records":["a","b"],"refused":[{"record":1,"reason":"no user"}]}`,
 	}
@@ -130,8 +131,8 @@ func TestDeaths(t *testing.T) {
 		p, h := processor(t, `while IFS= read -r l; do `+obey+`echo "$l"; done`, nil)
 		for range 2 {
 			kept, buried := process(t, p, batch("a", "b", c.word, "d", "e"))
-			if !slices.Equal(kept, messages("a", "b", "d", "e")) || len(buried) != 1 || !strings.Contains(buried[0], c.word+": 3 children died of it") ||
-				!strings.Contains(buried[0], c.reason) {
+			if !slices.Equal(kept, messages("a", "b", "d", "e")) || len(buried) != 1 ||
+				!strings.Contains(buried[0], c.word+": 3 children died of it") || !strings.Contains(buried[0], c.reason) {
 				t.Errorf("%s: %q, %q", c.word, kept, buried)
 			}
 		}
@@ -140,7 +141,8 @@ func TestDeaths(t *testing.T) {
 		}
 	}
 	p, _ := processor(t, `while IFS= read -r l; do echo "{\"records\":[]}"; done`, func(o *exec.Options) { o.Protocol = exec.NDJSON })
-	if kept, buried := process(t, p, batch("a")); len(kept) > 0 || len(buried) != 1 || !strings.Contains(buried[0], "has 0 records, and the batch has 1") {
+	kept, buried := process(t, p, batch("a"))
+	if len(kept) > 0 || len(buried) != 1 || !strings.Contains(buried[0], "has 0 records, and the batch has 1") {
 		t.Errorf("nonsense: %q, %q", kept, buried)
 	}
 }
@@ -178,8 +180,10 @@ while hear; do
   *two*) say '{"command":"emit","anchors":["'$id'"],"tuple":["one",1],"need_task_ids":false}'
          say '{"command":"emit","tuple":["unanchored",2.50],"need_task_ids":false}'
          say '{"command":"ack","id":"'$id'"}';;
-  *once*) if [ -e failed ]; then say '{"command":"emit","anchors":["'$id'"],"tuple":["again",1]}'; hear; say '{"command":"ack","id":"'$id'"}'
-          else : >failed; say '{"command":"emit","anchors":["'$id'"],"tuple":["lost",1],"need_task_ids":false}'; say '{"command":"fail","id":"'$id'"}'; fi;;
+  *once*) if [ -e failed ]; then
+            say '{"command":"emit","anchors":["'$id'"],"tuple":["again",1]}'; hear; say '{"command":"ack","id":"'$id'"}'
+          else : >failed; say '{"command":"emit","anchors":["'$id'"],"tuple":["lost",1],"need_task_ids":false}'
+            say '{"command":"fail","id":"'$id'"}'; fi;;
   *kill*) kill -9 $$;;
   *) say '{"command":"ack","id":"'$id'"}';;
   esac

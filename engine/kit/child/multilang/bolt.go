@@ -102,8 +102,8 @@ type given struct {
 // NewBolt makes the talk with a child that has just started.
 func NewBolt(p Process, o Options) *Bolt {
 	return &Bolt{
-		o: o, p: p, room: make(chan struct{}, o.Pending), ready: make(chan struct{}), ended: make(chan struct{}), signal: make(chan struct{}, 1),
-		written: make(chan struct{}), open: make(map[ID]*given), seen: time.Now(),
+		o: o, p: p, room: make(chan struct{}, o.Pending), ready: make(chan struct{}), ended: make(chan struct{}),
+		signal: make(chan struct{}, 1), written: make(chan struct{}), open: make(map[ID]*given), seen: time.Now(),
 	}
 }
 

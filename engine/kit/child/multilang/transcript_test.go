@@ -164,7 +164,8 @@ func check(t *testing.T, session int, lines []line, works map[string]*multilang.
 	}
 	for id, w := range works {
 		if w.Acked[0] != (answered[id] == "ack") || w.Failed[0] != (answered[id] == "fail") || (w.Err != nil) != (answered[id] == "") {
-			t.Errorf("session %d: tuple %s was answered %q; acked %v, failed %v, %v", session, id, answered[id], w.Acked[0], w.Failed[0], w.Err)
+			t.Errorf("session %d: tuple %s was answered %q; acked %v, failed %v, %v",
+				session, id, answered[id], w.Acked[0], w.Failed[0], w.Err)
 		}
 		if n := emits[id]; len(w.Emits) < n || len(w.Emits) > n+1 { // one more where it emitted without an anchor
 			t.Errorf("session %d: tuple %s has %d emits, want %d", session, id, len(w.Emits), n)
