@@ -158,10 +158,11 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Repo
 	}
 }
 
-// startPatience is how long an attempt waits for a child that is about to start.
-const startPatience = 250 * time.Millisecond
+// startPatience is how long an attempt waits for a child that is about to start again.
+const startPatience = time.Second
 
-// awaited waits for a child that is about to start; where it takes longer flow knows better what to do meanwhile.
+// awaited waits for the first start of a child, and for one that is about to start again; where that takes longer flow knows
+// better what to do meanwhile.
 func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, error) {
 	var none S
 	if ctx.Err() != nil {
@@ -169,7 +170,10 @@ func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, erro
 	}
 	session, err := slot.Session()
 	if e, ok := errors.AsType[*child.DownError](err); ok && e.Next <= child.Soon {
-		soon, cancel := context.WithTimeout(ctx, startPatience)
+		soon, cancel := ctx, context.CancelFunc(func() {})
+		if e.Err != nil {
+			soon, cancel = context.WithTimeout(ctx, startPatience)
+		}
 		session, err = slot.Await(soon)
 		cancel()
 	}
