@@ -48,9 +48,8 @@ func (s *oneEach) Open(ctx context.Context, o penstock.SinkOptions) error {
 	return s.fakeSink.Open(ctx, o)
 }
 
-// TestPoison: one record in 10,000 panics its worker. All others are delivered once, each poison is a dead
-// letter with the stack after it has killed 3 workers alone, and the run takes at most 1/0.8 of the time that
-// it takes without any.
+// TestPoison: one record in 10,000 panics its worker. All others are delivered once, each poison is a dead letter with the
+// stack after it has killed 3 workers alone, and the run takes at most 1/0.8 of the time that it takes without any.
 func TestPoison(t *testing.T) {
 	const records, each, perBatch, workers = 200_000, 10_000, time.Millisecond, 4
 	run := func(t *testing.T, poison bool) (took time.Duration, deaths int64) {
@@ -79,8 +78,8 @@ func TestPoison(t *testing.T) {
 				t.Errorf("%d dead, %d delivered, %d arrived, %v", s.Dead, s.Delivered, len(sink.got), s.Counters)
 			}
 			letters, _ := m.ReadFile("/state/dead/p.r0.ndjson")
-			if n := strings.Count(string(letters), "3 workers died of it"); n != int(dead) || poison && !strings.Contains(string(letters),
-				"deaths_test.go") {
+			n := strings.Count(string(letters), "3 workers died of it")
+			if n != int(dead) || poison && !strings.Contains(string(letters), "deaths_test.go") {
 				t.Errorf("%d dead letters tell of 3 deaths, with the stack; want %d: %.500s", n, dead, letters)
 			}
 		})
@@ -88,15 +87,15 @@ func TestPoison(t *testing.T) {
 	}
 	without, _ := run(t, false)
 	with, deaths := run(t, true)
-	t.Logf("without poison %v, with %v: throughput %.2f; %d deaths of %d records", without, with, float64(without)/float64(with), deaths,
-		records/each)
-	if float64(without)/float64(with) < 0.8 {
+	share := float64(without) / float64(with)
+	t.Logf("without poison %v, with %v: throughput %.2f; %d deaths of %d records", without, with, share, deaths, records/each)
+	if share < 0.8 {
 		t.Errorf("poison takes more than a fifth of the throughput: %v with, %v without", with, without)
 	}
 }
 
-// TestDiedWithoutPanic: what a sink calls a death counts like a panic, runtime.Goexit too; other failures
-// never do, however often they come.
+// TestDiedWithoutPanic: what a sink calls a death counts like a panic, runtime.Goexit too; other failures never do, however
+// often they come.
 func TestDiedWithoutPanic(t *testing.T) {
 	for name, die := range map[string]func(){
 		"a DiedError": nil,
@@ -151,8 +150,8 @@ func TestAllWorkersDie(t *testing.T) {
 	})
 }
 
-// TestTree: while an engine runs its tree names the goroutines of each route and the workers; before and
-// after, what became of it.
+// TestTree: while an engine runs its tree names the goroutines of each route and the workers; before and after, what became
+// of it.
 func TestTree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -167,8 +166,9 @@ func TestTree(t *testing.T) {
 		go func() { ended <- e.Run(t.Context()) }()
 		synctest.Wait()
 		text := e.Tree().String()
-		for _, name := range []string{"penstock: running", "p: running", "r0: running", "reader", "processor-0", "checkpoint", "drain",
-			"worker-0", "worker-1"} {
+		for _, name := range []string{
+			"penstock: running", "p: running", "r0: running", "reader", "processor-0", "checkpoint", "drain", "worker-0", "worker-1",
+		} {
 			if !strings.Contains(text, name) {
 				t.Errorf("the tree lacks %q:\n%s", name, text)
 			}

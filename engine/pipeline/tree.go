@@ -60,7 +60,7 @@ func (r *route) tree() supervise.Status {
 	status, names := sender.Status()
 	lanes := supervise.Status{Name: "sender", State: node.State, Starts: 1}
 	for _, l := range status.Lanes {
-		lanes.Children = append(lanes.Children, supervise.Status{Name: names[l.Lane], State: supervise.Running, Starts: 1, Err: l.Reason})
+		lanes.Children = append(lanes.Children, supervise.Status{Name: names[l.Lane], State: supervise.Running, Starts: 1})
 	}
 	node.Children = append(node.Children, lanes)
 	return node

@@ -69,8 +69,8 @@ Without --algorithm those run that a file has bounds for.`,
 		RunE:                  f.run,
 	}
 	fl := cmd.Flags()
-	fl.StringArrayVar(&f.algorithms, "algorithm", nil, "may be given several times: "+strings.Join(flow.AlgorithmNames(), ", "))
-	fl.StringVar(&f.dispatch, "dispatch", "", "of algorithms whose name carries none: "+strings.Join(flow.DispatchNames(), ", "))
+	fl.StringArrayVar(&f.algorithms, "algorithm", nil, "one of those below; may be given several times")
+	fl.StringVar(&f.dispatch, "dispatch", "", "one of those below, for algorithms whose name carries none")
 	fl.IntVar(&f.seeds, "seeds", 20, "runs of each scenario and algorithm")
 	fl.Uint64Var(&f.seed, "seed", 1, "of the first run; each further one has the next")
 	fl.BoolVar(&f.asJSON, "json", false, "one object a line")

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -34,12 +33,6 @@ func command(t testing.TB, mode, file string) []string {
 
 func beChild(mode, file string) int {
 	switch mode {
-	case "lines":
-		text, err := io.ReadAll(os.Stdin)
-		if err != nil || keep(file, text) != nil {
-			return 1
-		}
-		return 0
 	case "ndjson":
 		return ndjsonChild(file)
 	}

@@ -33,6 +33,7 @@ type talk struct {
 	mu     sync.Mutex // guards what follows
 	asked  []*asked   // written, or being written, and not answered; in this order
 	worked bool
+	known  bool  // who is to blame for the end
 	err    error // of the end
 }
 
@@ -108,7 +109,7 @@ func (t *talk) take(line []byte) error {
 func (t *talk) End(err error) {
 	t.mu.Lock()
 	t.err = err
-	if len(t.asked) > 0 {
+	if len(t.asked) > 0 && !t.known {
 		t.asked[0].blamed = true
 	}
 	t.mu.Unlock()
@@ -157,10 +158,11 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Repo
 	}
 }
 
-// startPatience is how long an attempt waits for a child that is about to start.
-const startPatience = 250 * time.Millisecond
+// startPatience is how long an attempt waits for a child that is about to start again.
+const startPatience = time.Second
 
-// awaited waits for a child that is about to start; where it takes longer flow knows better what to do meanwhile.
+// awaited waits for the first start of a child, and for one that is about to start again; where that takes longer flow knows
+// better what to do meanwhile.
 func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, error) {
 	var none S
 	if ctx.Err() != nil {
@@ -168,7 +170,10 @@ func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, erro
 	}
 	session, err := slot.Session()
 	if e, ok := errors.AsType[*child.DownError](err); ok && e.Next <= child.Soon {
-		soon, cancel := context.WithTimeout(ctx, startPatience)
+		soon, cancel := ctx, context.CancelFunc(func() {})
+		if e.Err != nil {
+			soon, cancel = context.WithTimeout(ctx, startPatience)
+		}
 		session, err = slot.Await(soon)
 		cancel()
 	}
@@ -212,6 +217,9 @@ func (t *talk) ask(ctx context.Context, q *asked, head, data []byte) error {
 // abandon kills the child, which hangs, and says of whom that was the fault.
 func (t *talk) abandon(ctx context.Context) error {
 	cause := context.Cause(ctx)
+	t.mu.Lock()
+	t.known = true
+	t.mu.Unlock()
 	t.p.Kill(cause)
 	if errors.Is(cause, flow.ErrAbandoned) {
 		return &penstock.DiedError{Err: cause}
@@ -232,12 +240,16 @@ func (t *talk) died(ctx context.Context, q *asked) error {
 	return t.err
 }
 
-// answered turns an answer into the outcome. A child that says what cannot be is killed.
+// answered turns an answer into the outcome. A child that says what cannot be is killed, for this batch.
 func (l *ndjsonLane) answered(t *talk, b *penstock.Batch, said answer) (flow.Report, error) {
 	outcome, misuse := said.outcome(b)
 	if misuse != nil {
+		t.mu.Lock()
+		t.known = true
+		t.mu.Unlock()
 		t.p.Kill(misuse)
-		return flow.Report{}, misuse
+		<-t.ended // so that the next batch does not get this child
+		return flow.Report{}, &penstock.DiedError{Err: misuse}
 	}
 	return said.report(), outcome
 }

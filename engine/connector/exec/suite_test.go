@@ -16,7 +16,7 @@ func TestSuite(t *testing.T) {
 		name   string
 		change func(*exec.Options)
 	}{
-		{"lines", func(o *exec.Options) { o.Workers = 3 }},
+		{"lines", func(o *exec.Options) { o.Workers = 3; o.Env = append(o.Env, "PENSTOCK_BATCH") }},
 		{"ndjson", func(o *exec.Options) { o.Protocol, o.Workers = exec.NDJSON, 2 }},
 		{"ndjson ahead", func(o *exec.Options) { o.Protocol, o.InFlight = exec.NDJSON, 8 }},
 	} {
@@ -26,6 +26,9 @@ func TestSuite(t *testing.T) {
 				o := exec.DefaultOptions()
 				c.change(o)
 				o.Command = command(t, o.Protocol, file)
+				if o.Protocol == exec.Lines { // a process a batch: a shell starts sooner than this binary
+					o.Command = []string{"sh", "-c", `cat >"$1.$$" && mv "$1.$$" "$1-$PENSTOCK_BATCH"`, "sh", file}
+				}
 				return connectortest.Receiver{
 					New:      func(t *testing.T, h *connectortest.Host) penstock.Sink { return newSink(t, h, o) },
 					Received: func(t *testing.T) []string { return received(t, file) },
@@ -46,12 +49,20 @@ func newSink(t testing.TB, h *connectortest.Host, o *exec.Options) *exec.Sink {
 
 func received(t *testing.T, file string) []string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if os.IsNotExist(err) {
-		return nil
-	}
+	files, err := filepath.Glob(file + "-*")
 	if err != nil {
 		t.Fatal(err)
+	}
+	var text []byte
+	for _, f := range append(files, file) {
+		part, err := os.ReadFile(f)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		text = append(text, part...)
+	}
+	if len(text) == 0 {
+		return nil
 	}
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }

@@ -219,7 +219,8 @@ func TestPoisonKillsChildren(t *testing.T) {
 	for _, c := range []struct{ name, worker, config string }{
 		{
 			"ndjson sink",
-			"while IFS= read -r line; do case $line in *poison*) kill -9 $$;; esac; printf '%s\\n' \"$line\" >>got.txt; echo '{\"delivered\":true}'; done",
+			"while IFS= read -r line; do case $line in *poison*) kill -9 $$;; esac\n" +
+				"printf '%s\\n' \"$line\" >>got.txt; echo '{\"delivered\":true}'; done",
 			"sink: { exec: { command: [sh, worker.sh], protocol: ndjson, workers: 2 } }",
 		},
 		{

@@ -215,7 +215,8 @@ func TestWriteToNobody(t *testing.T) {
 // TestStandardError: lines go to the log, so many at most, none of them without a bound; the rest is counted.
 func TestStandardError(t *testing.T) {
 	var log bytes.Buffer
-	s := sh(`i=0; while [ $i -lt 5000 ]; do echo "line $i" >&2; i=$((i+1)); done; printf 'x%.0s' $(seq 5000) >&2; printf 'the end' >&2; exit 1`)
+	s := sh(`i=0; while [ $i -lt 5000 ]; do echo "line $i" >&2; i=$((i+1)); done
+		printf 'x%.0s' $(seq 5000) >&2; printf 'the end' >&2; exit 1`)
 	s.Env = []string{"PATH"}
 	s.Log = slog.New(slog.NewTextHandler(&log, nil))
 	s.Attrs = []any{"worker", "w"}

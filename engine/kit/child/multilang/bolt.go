@@ -103,8 +103,7 @@ type given struct {
 func NewBolt(p Process, o Options) *Bolt {
 	return &Bolt{
 		o: o, p: p, room: make(chan struct{}, o.Pending), ready: make(chan struct{}), ended: make(chan struct{}),
-		signal:  make(chan struct{}, 1),
-		written: make(chan struct{}), open: make(map[ID]*given), seen: time.Now(),
+		signal: make(chan struct{}, 1), written: make(chan struct{}), open: make(map[ID]*given), seen: time.Now(),
 	}
 }
 
@@ -224,8 +223,8 @@ func (b *Bolt) Ready(ctx context.Context) error {
 // maxOut is how many bytes may wait to be written before Give waits too.
 const maxOut = 256 << 10
 
-// Give hands one tuple to the child. It waits while the child has as many as it may have, or does not read;
-// when ctx ends it returns its cause. After an error the tuple was not given.
+// Give hands one tuple to the child. It waits while the child has as many as it may have, or does not read; when ctx ends it
+// returns its cause. After an error the tuple was not given.
 func (b *Bolt) Give(ctx context.Context, t Tuple) error {
 	select {
 	case b.room <- struct{}{}:

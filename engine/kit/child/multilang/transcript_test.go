@@ -58,8 +58,8 @@ func object(t *testing.T, text string) (v any) {
 	return v
 }
 
-// TestTranscript speaks the recorded sessions of bolts back, message for message: what Storm said to the
-// child we say too, and what the child said is understood, also where Storm's worker died of it.
+// TestTranscript speaks the recorded sessions of bolts back, message for message: what Storm said to the child we say too,
+// and what the child said is understood, also where Storm's worker died of it.
 func TestTranscript(t *testing.T) {
 	for n, lines := range sessions(t) {
 		if strings.Contains(lines[2].text, "activate") {
@@ -164,8 +164,8 @@ func check(t *testing.T, session int, lines []line, works map[string]*multilang.
 	}
 	for id, w := range works {
 		if w.Acked[0] != (answered[id] == "ack") || w.Failed[0] != (answered[id] == "fail") || (w.Err != nil) != (answered[id] == "") {
-			t.Errorf("session %d: tuple %s was answered %q; acked %v, failed %v, %v", session, id, answered[id], w.Acked[0], w.Failed[0],
-				w.Err)
+			t.Errorf("session %d: tuple %s was answered %q; acked %v, failed %v, %v",
+				session, id, answered[id], w.Acked[0], w.Failed[0], w.Err)
 		}
 		if n := emits[id]; len(w.Emits) < n || len(w.Emits) > n+1 { // one more where it emitted without an anchor
 			t.Errorf("session %d: tuple %s has %d emits, want %d", session, id, len(w.Emits), n)

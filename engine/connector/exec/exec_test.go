@@ -1,0 +1,251 @@
+package exec_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/exec"
+	"github.com/penstock-io/penstock/flow"
+)
+
+const patience = 20 * time.Second
+
+// batch holds the given lines.
+func batch(lines ...string) *penstock.Batch {
+	b := penstock.NewBatch(penstock.Limits{})
+	for _, l := range lines {
+		b.Data = append(append(b.Data, l...), '\n')
+	}
+	b.Origins = len(lines)
+	b.Spans = append(b.Spans, penstock.Span{
+		Part:  &penstock.Partition{ID: "p", Name: "p"},
+		Range: penstock.Range{To: penstock.Position{Num: int64(len(b.Data))}},
+		Bytes: len(b.Data),
+	})
+	return b
+}
+
+// opened returns the lanes of a sink.
+func opened(t *testing.T, o *exec.Options) (*connectortest.Host, []penstock.Lane) {
+	t.Helper()
+	h := connectortest.NewHost(t)
+	s := newSink(t, h, o)
+	var lanes []penstock.Lane
+	if err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Lanes: func(all []penstock.Lane) { lanes = all }}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(h.Stop(), s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return h, lanes
+}
+
+var attempts uint64
+
+func deliver(ctx context.Context, l penstock.Lane, b *penstock.Batch) (flow.Report, error) {
+	attempts++
+	return l.Worker.Deliver(ctx, penstock.Attempt{Value: b, ID: attempts, Number: 1})
+}
+
+// texts are the records of items.
+func texts(items []flow.Item[*penstock.Batch]) []string {
+	var all []string
+	for _, it := range items {
+		b := it.Value
+		for i := range b.Records {
+			all = append(all, string(b.Text(i)))
+		}
+	}
+	return all
+}
+
+func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
+
+// TestStatuses: what the exit status of a process for each batch means.
+func TestStatuses(t *testing.T) {
+	died := is[*penstock.DiedError]
+	for _, c := range []struct {
+		script string
+		want   func(error) bool
+	}{
+		{"cat >/dev/null", func(err error) bool { return err == nil }},
+		{"cat >/dev/null; echo out; echo err >&2", func(err error) bool { return err == nil }},
+		{"exit 0", func(err error) bool { return err != nil && !is[*flow.Rejected](err) && !died(err) }}, // it has not read it
+		{"exit 1", func(err error) bool {
+			return err != nil && !is[*flow.Rejected](err) && !died(err) && !is[*flow.Misconfigured](err)
+		}},
+		{"exit 65", is[*flow.Rejected]},
+		{"exit 75", is[*flow.Throttled]},
+		{"exit 64", is[*flow.Misconfigured]},
+		{"exit 78", is[*flow.Misconfigured]},
+		{"no-such-command", is[*flow.Misconfigured]},
+		{"kill -SEGV $$", died},
+	} {
+		o := exec.DefaultOptions()
+		o.Command = []string{"sh", "-c", c.script}
+		_, lanes := opened(t, o)
+		b := batch(strings.Repeat("x", 1<<20), "y")
+		if _, err := deliver(t.Context(), lanes[0], b); !c.want(err) {
+			t.Errorf("%q: %v", c.script, err)
+		}
+	}
+	o := exec.DefaultOptions()
+	o.Command = []string{"no-such-program"}
+	for _, protocol := range []string{exec.Lines, exec.NDJSON, exec.Storm} {
+		o.Protocol = protocol
+		_, lanes := opened(t, o)
+		err := error(nil)
+		for range 3 {
+			if _, err = deliver(t.Context(), lanes[0], batch("x")); is[*flow.Misconfigured](err) {
+				break
+			}
+		}
+		if !is[*flow.Misconfigured](err) || !strings.Contains(err.Error(), "no-such-program") {
+			t.Errorf("%s: a program that is not there: %v", protocol, err)
+		}
+	}
+}
+
+// TestHang: a child that hangs is killed with its group when the attempt is abandoned, and may have died of its batch.
+func TestHang(t *testing.T) {
+	for _, protocol := range []string{exec.Lines, exec.NDJSON} {
+		o := exec.DefaultOptions()
+		o.Command, o.Protocol = []string{"sh", "-c", "sleep 1000 & wait"}, protocol
+		_, lanes := opened(t, o)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, flow.ErrAbandoned)
+		began := time.Now()
+		_, err := deliver(ctx, lanes[0], batch("x"))
+		cancel()
+		if took := time.Since(began); took > patience/4 || !is[*penstock.DiedError](err) || !errors.Is(err, flow.ErrAbandoned) {
+			t.Errorf("%s: %v after %v, want a death by abandon", protocol, err, took)
+		}
+	}
+}
+
+// TestAnswers: what a child says of a batch, and what cannot be.
+func TestAnswers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "received")
+	o := exec.DefaultOptions()
+	o.Command, o.Protocol = command(t, exec.NDJSON, file), exec.NDJSON
+	h, lanes := opened(t, o)
+	said := func(answer string, others ...string) (flow.Report, error) {
+		t.Helper()
+		for {
+			r, err := deliver(t.Context(), lanes[0], batch(append([]string{"say!" + answer}, others...)...))
+			if e, down := errors.AsType[*flow.Throttled](err); !down || !strings.Contains(e.Error(), "its child") {
+				return r, err
+			}
+		}
+	}
+	split := func(err error) *penstock.Split { e, _ := errors.AsType[*penstock.Split](err); return e }
+
+	r, err := said(`{"delivered":true,"credit":7,"epoch":2,"queue_len":3,"slots":4,"queue_wait":0.5,"service":1e-3,"more":[]}`)
+	want := flow.Report{Credit: 7, Epoch: 2, QueueLen: 3, Slots: 4, QueueWait: time.Second / 2, Service: time.Millisecond}
+	if err != nil || r != want {
+		t.Errorf("delivered: %+v, %v", r, err)
+	}
+	_, err = said(`{"id":ID,"delivered":true,"refused":[1,{"record":3,"reason":"no user"}],"retry":[2]}`, "b", "c", "d", "e")
+	s := split(err)
+	if s == nil {
+		t.Fatalf("in part: %v", err)
+	}
+	if !slices.Equal(texts(s.Refused), []string{"b", "d"}) || !slices.Equal(texts(s.Rest), []string{"c"}) || len(texts(s.Done)) != 2 {
+		t.Errorf("in part: %q refused, %q again, %q done", texts(s.Refused), texts(s.Rest), texts(s.Done))
+	}
+	reasons, _ := errors.AsType[*penstock.RefusedError](err)
+	refused := s.Refused[0].Value
+	if reasons == nil || fmt.Sprint(reasons.Reasons[string(refused.AppendRecordID(nil, 1))]) != "no user" || len(reasons.Reasons) != 2 {
+		t.Errorf("reasons: %v", reasons)
+	}
+	_, err = said(`{"delivered":false,"retry_after":1.5,"error":"full"}`)
+	if e, ok := errors.AsType[*flow.Throttled](err); !ok || e.After != 1500*time.Millisecond || !strings.Contains(err.Error(), "full") {
+		t.Errorf("throttled: %v", err)
+	}
+	for answer, want := range map[string]func(error) bool{
+		`{"delivered":false,"rejected":true}`:      is[*flow.Rejected],
+		`{"delivered":false,"misconfigured":true}`: is[*flow.Misconfigured],
+		`{"error":"again"}`: func(err error) bool {
+			return err != nil && err.Error() == "again"
+		},
+	} {
+		if _, err := said(answer); !want(err) {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+	for _, wrong := range []string{
+		"hello", "[]", `{"delivered":1}`, `{"id":99999999,"delivered":true}`, `{"delivered":true,"retry":[1]}`,
+		`{"delivered":true,"retry":[0,0]}`,
+		`{"delivered":true,"refused":[-1]}`, `{"delivered":true,"refused":[{"reason":"x"}]}`, `{"delivered":false,"refused":[0]}`,
+		`{"delivered":false,"retry_after":-1}`,
+	} {
+		if _, err := said(wrong); err == nil || is[*penstock.Split](err) || is[*flow.Rejected](err) {
+			t.Errorf("%s: %v, want a retryable error", wrong, err)
+		}
+		if _, err := said(`{"delivered":true}`); err != nil {
+			t.Errorf("after %s: %v, want a new child that delivers", wrong, err)
+		}
+	}
+	if h.Counted("worker_deaths") != 0 {
+		t.Error("a sink counts no deaths; the engine does")
+	}
+}
+
+// TestDeathsOfChildren: the batch that the child was at is blamed, not the one behind it; and the next child delivers.
+func TestDeathsOfChildren(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "received")
+	o := exec.DefaultOptions()
+	o.Command, o.Protocol, o.InFlight = command(t, exec.NDJSON, file), exec.NDJSON, 2
+	_, lanes := opened(t, o)
+	if _, err := deliver(t.Context(), lanes[0], batch("a")); err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range []string{"exit!", "kill!"} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		_, err := deliver(ctx, lanes[0], batch("b", word))
+		if !is[*penstock.DiedError](err) || ctx.Err() != nil {
+			t.Errorf("%s: %v, want a death", word, err)
+		}
+		if word == "exit!" && !strings.Contains(fmt.Sprint(err), "told to exit") {
+			t.Errorf("%v does not say what the child said last", err)
+		}
+		if _, err := deliver(ctx, lanes[0], batch("after "+word)); err != nil {
+			t.Errorf("after %s: %v", word, err)
+		}
+		cancel()
+	}
+	if got := received(t, file); !slices.Equal(got, []string{"a", "after exit!", "after kill!"}) {
+		t.Errorf("received %q", got)
+	}
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(`{"id":1,"delivered":true,"refused":[1,{"record":0,"reason":"r"}],"retry":[2]}`))
+	f.Add([]byte(`{"delivered":false,"retry_after":1e308,"error":"x"}`))
+	f.Add([]byte(`{"queue_wait":-1,"service":1e300,"delivered":true}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		b := batch("a", "b", "c")
+		report, outcome, err := exec.ParseForTest(line, b)
+		if err != nil {
+			return
+		}
+		if report.QueueWait < 0 || report.Service < 0 {
+			t.Errorf("%q: %+v", line, report)
+		}
+		if s, ok := errors.AsType[*penstock.Split](outcome); ok {
+			all := append(append(texts(s.Done), texts(s.Rest)...), texts(s.Refused)...)
+			if slices.Sort(all); !slices.Equal(all, []string{"a", "b", "c"}) {
+				t.Errorf("%q shares out %q", line, all)
+			}
+		}
+	})
+}

@@ -1,0 +1,210 @@
+//go:build unix
+
+package exec_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/engine/processor/exec"
+)
+
+const patience = 30 * time.Second
+
+func batch(lines ...string) *penstock.Batch {
+	b := penstock.NewBatch(penstock.Limits{})
+	for _, l := range lines {
+		b.Data = append(append(b.Data, l...), '\n')
+	}
+	b.Origins = len(lines)
+	b.Spans = append(b.Spans, penstock.Span{
+		Part:  &penstock.Partition{ID: "p", Name: "p"},
+		Range: penstock.Range{To: penstock.Position{Num: int64(len(b.Data))}},
+		Bytes: len(b.Data),
+	})
+	return b
+}
+
+// processor has a shell's script as its child.
+func processor(t *testing.T, script string, change func(*exec.Options)) (*exec.Processor, *connectortest.Host) {
+	t.Helper()
+	o := exec.DefaultOptions()
+	o.Command = []string{"/bin/sh", "-c", script}
+	o.Timeout = 2 * time.Second
+	if change != nil {
+		change(o)
+	}
+	h := connectortest.NewHost(t)
+	p, err := exec.New(*o, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, h
+}
+
+// process returns the records that are kept, as JSON, and the reasons of those that were buried.
+func process(t *testing.T, p *exec.Processor, b *penstock.Batch) (kept []string, buried []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := p.Process(ctx, b); err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.Records {
+		switch b.Records[i].State {
+		case penstock.Kept:
+			kept = append(kept, string(ndjson.AppendRecord(nil, b, i)))
+		case penstock.Dead:
+			buried = append(buried, string(b.Text(i))+": "+b.Reason(i).Error())
+		}
+	}
+	return kept, buried
+}
+
+func messages(texts ...string) (all []string) {
+	for _, s := range texts {
+		all = append(all, `{"message":"`+s+`"}`)
+	}
+	return all
+}
+
+// TestLines: a line in, a line out, by one child from batch to batch.
+func TestLines(t *testing.T) {
+	p, _ := processor(t, `n=0; while IFS= read -r l; do n=$((n+1)); echo "$n $l"; done`, nil)
+	for k, want := range [][]string{messages("1 a", "2 b", "3 "), messages("4 a", "5 b", "6 ")} {
+		b := batch("a", "b", "")
+		if kept, buried := process(t, p, b); !slices.Equal(kept, want) || len(buried) > 0 {
+			t.Errorf("batch %d: %q, %q", k, kept, buried)
+		}
+		if raw := string(b.AppendRaw(nil)); strings.Count(raw, "\n") != 3 || b.Origins != 3 {
+			t.Errorf("raw: %q", raw)
+		}
+	}
+}
+
+// TestNDJSON: records become others, several, none, or dead letters; numbers keep their digits.
+func TestNDJSON(t *testing.T) {
+	answers := []string{
+		`{"id":1,"records":[{"message":"one"},{"n":1.50,"s":"a\u00e9","o":{"b":[1]},"z":null,"t":true},` +
+			`null,["x",{"message":"y"},"z"],"text",{}],"refused":[]}`,
+		`{"error":"not now"}`,
+		`{"records":["a","b"],"refused":[{"record":1,"reason":"no user"}]}`,
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "answers")
+	if err := os.WriteFile(file, []byte(strings.Join(answers, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, _ := processor(t, `exec 3<answers; while IFS= read -r l; do IFS= read -r a <&3; printf '%s\n' "$a"; done`, func(o *exec.Options) {
+		o.Protocol, o.Dir = exec.NDJSON, dir
+	})
+	b := batch("1", "2", "3", "4", "5", "6")
+	kept, _ := process(t, p, b)
+	want := slices.Concat(messages("one"), []string{`{"n":1.50,"s":"aé","o":{"b":[1]},"z":null,"t":true}`}, messages("x", "y", "z", "text"))
+	if len(kept) != 7 || !slices.Equal(kept[:6], want) {
+		t.Errorf("%q\nwant %q", kept, want)
+	}
+	if ids := string(b.AppendRecordID(nil, 5)); ids != "p@8.2" {
+		t.Errorf("the third record made of the fourth has id %s", ids)
+	}
+	kept, buried := process(t, p, batch("1", "2"))
+	if !slices.Equal(kept, messages("a")) || !slices.Equal(buried, []string{"2: no user"}) {
+		t.Errorf("%q, %q", kept, buried)
+	}
+}
+
+// TestDeaths: a record that kills three children is a dead letter, whatever stands around it, and all others go on.
+func TestDeaths(t *testing.T) {
+	const obey = `case $l in *exit*) exit 3;; *kill*) kill -9 $$;; *hang*) sleep 1000;; *noise*) echo "$l"; echo "$l"; echo "$l";; esac; `
+	for _, c := range []struct{ word, reason string }{
+		{"exit", "exit status 3"}, {"kill", "signal: killed"}, {"hang", "has said nothing for 2s"},
+	} {
+		p, h := processor(t, `while IFS= read -r l; do `+obey+`echo "$l"; done`, nil)
+		for range 2 {
+			kept, buried := process(t, p, batch("a", "b", c.word, "d", "e"))
+			if !slices.Equal(kept, messages("a", "b", "d", "e")) || len(buried) != 1 ||
+				!strings.Contains(buried[0], c.word+": 3 children died of it") || !strings.Contains(buried[0], c.reason) {
+				t.Errorf("%s: %q, %q", c.word, kept, buried)
+			}
+		}
+		if n := h.Counted("child_deaths"); n != 6 {
+			t.Errorf("%s: %d deaths for two poisonous records, want 6", c.word, n)
+		}
+	}
+	p, _ := processor(t, `while IFS= read -r l; do echo "{\"records\":[]}"; done`, func(o *exec.Options) { o.Protocol = exec.NDJSON })
+	kept, buried := process(t, p, batch("a"))
+	if len(kept) > 0 || len(buried) != 1 || !strings.Contains(buried[0], "has 0 records, and the batch has 1") {
+		t.Errorf("nonsense: %q, %q", kept, buried)
+	}
+}
+
+// TestNoProgram: a program that is not there stops the route, with its name.
+func TestNoProgram(t *testing.T) {
+	p, _ := processor(t, "", func(o *exec.Options) { o.Command = []string{"no-such-program"} })
+	err := p.Process(t.Context(), batch("a"))
+	if err == nil || !strings.Contains(err.Error(), "no-such-program") || !strings.Contains(err.Error(), "PATH") {
+		t.Errorf("Process: %v", err)
+	}
+}
+
+// TestContextEnds: a stop does not wait for a child that hangs.
+func TestContextEnds(t *testing.T) {
+	enough := errors.New("enough")
+	p, _ := processor(t, `while :; do sleep 1000; done`, func(o *exec.Options) { o.Timeout, o.Grace = time.Hour, 0 })
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, enough)
+	defer cancel()
+	began := time.Now()
+	if err := p.Process(ctx, batch("a")); !errors.Is(err, enough) || time.Since(began) > patience/2 {
+		t.Errorf("Process: %v after %v", err, time.Since(began))
+	}
+}
+
+// bolt is a bolt of Storm's protocol in shell; word decides what it does with a tuple.
+const bolt = `
+say() { printf '%s\nend\n' "$1"; }
+hear() { IFS= read -r m || exit 0; IFS= read -r e; }
+hear; say '{"pid": 1}'
+while hear; do
+  id=$(printf '%s' "$m" | sed -n 's/.*"id":"\([^"]*\)".*/\1/p')
+  case $m in
+  *__heartbeat*) say '{"command":"sync"}';;
+  *two*) say '{"command":"emit","anchors":["'$id'"],"tuple":["one",1],"need_task_ids":false}'
+         say '{"command":"emit","tuple":["unanchored",2.50],"need_task_ids":false}'
+         say '{"command":"ack","id":"'$id'"}';;
+  *once*) if [ -e failed ]; then
+            say '{"command":"emit","anchors":["'$id'"],"tuple":["again",1]}'; hear; say '{"command":"ack","id":"'$id'"}'
+          else : >failed; say '{"command":"emit","anchors":["'$id'"],"tuple":["lost",1],"need_task_ids":false}'
+            say '{"command":"fail","id":"'$id'"}'; fi;;
+  *kill*) kill -9 $$;;
+  *) say '{"command":"ack","id":"'$id'"}';;
+  esac
+done`
+
+// TestStorm: what a bolt emits goes on as records of the tuple's origin, when it has acked; what it fails it
+// gets again.
+func TestStorm(t *testing.T) {
+	p, _ := processor(t, bolt, func(o *exec.Options) {
+		o.Protocol, o.Fields, o.Dir, o.Pending = exec.Storm, []string{"word", "count"}, t.TempDir(), 1
+	})
+	b := batch("two", "none", "once", "kill", "two")
+	kept, buried := process(t, p, b)
+	two := []string{`{"word":"one","count":1}`, `{"word":"unanchored","count":2.50}`}
+	if want := slices.Concat(two, []string{`{"word":"again","count":1}`}, two); !slices.Equal(kept, want) {
+		t.Errorf("%q\nwant %q", kept, want)
+	}
+	if len(buried) != 1 || !strings.Contains(buried[0], "kill: 3 children died of it") {
+		t.Errorf("buried: %q", buried)
+	}
+	if b.Records[1].Sub != 1 || b.Records[1].Origin != b.Records[0].Origin {
+		t.Errorf("the second emit is %+v, want one more record of the first one's origin", b.Records[1])
+	}
+}
