@@ -52,6 +52,21 @@ type simFlowBound struct {
 	Of    string  `json:"of"` // the seeds' median or worst
 }
 
+// inLines joins names, a few in a line.
+func inLines(names []string) string {
+	var b strings.Builder
+	for i, name := range names {
+		switch {
+		case i > 0 && i%6 == 0:
+			b.WriteString(",\n  ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(name)
+	}
+	return b.String()
+}
+
 func newSimFlowCommand() *cobra.Command {
 	var f simFlowFlags
 	cmd := &cobra.Command{
@@ -61,7 +76,10 @@ func newSimFlowCommand() *cobra.Command {
 holds what it does against the bounds that the files give. One seed gives the same
 figures, bit for bit. It ends with exit code 1 if a bound is missed.
 
-Without --algorithm those run that a file has bounds for.`,
+Without --algorithm those run that a file has bounds for.
+
+Algorithms: ` + inLines(flow.AlgorithmNames()) + `.
+Dispatches: ` + inLines(flow.DispatchNames()) + ".",
 		Example: `  penstock sim flow scenarios/*.yaml
   penstock sim flow s01-saturated.yaml --algorithm linear --algorithm linear+round_robin --seeds 5
   penstock sim flow s05-step-change.yaml --algorithm fixed:8 --seeds 1 --json`,
