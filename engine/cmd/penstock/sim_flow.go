@@ -61,7 +61,10 @@ func newSimFlowCommand() *cobra.Command {
 holds what it does against the bounds that the files give. One seed gives the same
 figures, bit for bit. It ends with exit code 1 if a bound is missed.
 
-Without --algorithm those run that a file has bounds for.`,
+Without --algorithm those run that a file has bounds for.
+
+Algorithms: ` + strings.Join(flow.AlgorithmNames(), ", ") + `
+Dispatch:   ` + strings.Join(flow.DispatchNames(), ", "),
 		Example: `  penstock sim flow scenarios/*.yaml
   penstock sim flow s01-saturated.yaml --algorithm linear --algorithm linear+round_robin --seeds 5
   penstock sim flow s05-step-change.yaml --algorithm fixed:8 --seeds 1 --json`,
@@ -69,8 +72,8 @@ Without --algorithm those run that a file has bounds for.`,
 		RunE:                  f.run,
 	}
 	fl := cmd.Flags()
-	fl.StringArrayVar(&f.algorithms, "algorithm", nil, "may be given several times: "+strings.Join(flow.AlgorithmNames(), ", "))
-	fl.StringVar(&f.dispatch, "dispatch", "", "of algorithms whose name carries none: "+strings.Join(flow.DispatchNames(), ", "))
+	fl.StringArrayVar(&f.algorithms, "algorithm", nil, "may be given several times")
+	fl.StringVar(&f.dispatch, "dispatch", "", "of algorithms whose name carries none")
 	fl.IntVar(&f.seeds, "seeds", 20, "runs of each scenario and algorithm")
 	fl.Uint64Var(&f.seed, "seed", 1, "of the first run; each further one has the next")
 	fl.BoolVar(&f.asJSON, "json", false, "one object a line")
