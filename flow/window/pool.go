@@ -23,7 +23,6 @@ type Pool struct {
 	mean    float64 // cost of a batch
 	rate    float64 // completions a second
 	network float64 // round trip of the network, seconds
-	last    time.Duration
 	senders map[uint64]*poolSender
 	swept   time.Duration
 }

@@ -78,7 +78,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, io.EOF
 		case len(line) > maxAnswer:
-			return nil, fmt.Errorf("it has written a line of more than %d bytes: %q...", maxAnswer, line[:maxQuoted])
+			return nil, fmt.Errorf("it has written a line of more than %d bytes, which begins with %q", maxAnswer, line[:maxQuoted])
 		}
 	}
 }

@@ -70,7 +70,7 @@ func number(raw []byte) (value, error) {
 	if n, ok := integer(raw); ok {
 		return value{kind: whole, num: n, raw: raw}, nil
 	}
-	if bytes.IndexAny(raw, ".eE") < 0 { // the error of ParseInt would cost more than the looking
+	if !bytes.ContainsAny(raw, ".eE") { // the error of ParseInt would cost more than the looking
 		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 			return value{kind: whole, num: n, raw: raw}, nil
 		}

@@ -86,7 +86,7 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, io.EOF
 		case len(line) > maxLine:
-			return nil, fmt.Errorf("it has written a line of more than %d bytes: %q...", maxLine, line[:maxQuoted])
+			return nil, fmt.Errorf("it has written a line of more than %d bytes, which begins with %q", maxLine, line[:maxQuoted])
 		}
 	}
 }

@@ -28,13 +28,12 @@ const (
 // windowed is Netflix' WindowedLimit around a limiter. A window with too few samples is thrown away.
 type windowed struct {
 	simple
-	inner    limiter
-	n        int
-	sum      time.Duration
-	most     float64
-	dropped  bool
-	next     time.Duration
-	lastMost float64
+	inner   limiter
+	n       int
+	sum     time.Duration
+	most    float64
+	dropped bool
+	next    time.Duration
 }
 
 func (w *windowed) Limit() float64      { return max(1, math.Floor(w.inner.size())) }

@@ -122,7 +122,7 @@ func (b *Bolt) Serve(ctx context.Context) error {
 	group.Go("writer", b.write)
 	group.Go("heartbeat", b.beat)
 	err = b.read()
-	if err != nil && err != io.EOF {
+	if err != io.EOF {
 		b.p.Kill(err)
 	}
 	group.Stop(nil)
@@ -341,11 +341,10 @@ func (b *Bolt) emitLocked(m Message) error {
 		b.wake()
 	}
 	var of *given
-	for _, id := range m.Anchors {
-		if of = b.open[id]; of == nil {
-			return fmt.Errorf("it has emitted a tuple anchored to %.40q, which it does not have", string(id))
+	if len(m.Anchors) > 0 { // the others settle with their own acks
+		if of = b.open[m.Anchors[0]]; of == nil {
+			return fmt.Errorf("it has emitted a tuple anchored to %.40q, which it does not have", string(m.Anchors[0]))
 		}
-		break // the others settle with their own acks
 	}
 	if of == nil {
 		if len(b.oldest) == 0 {
