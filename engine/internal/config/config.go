@@ -70,7 +70,7 @@ type Flow struct {
 	Max       int           `yaml:"max" doc:"of a window that adapts, in batches"`
 	Threshold string        `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
 	Step      string        `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window takes a step"`
-	Dispatch  string        `yaml:"dispatch" enum:"least_completion,round_robin,hash,least_in_flight,two_choices,peak_ewma" doc:"who is next"`
+	Dispatch  string        `yaml:"dispatch" enum:"least_completion,round_robin,hash,least_in_flight,two_choices,peak_ewma" doc:"who"`
 	Timeout   string        `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	Abandon   time.Duration `yaml:"abandon" doc:"hard end of a delivery"`
 	Order     string        `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`

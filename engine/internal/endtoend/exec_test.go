@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -64,7 +63,11 @@ func killing(t *testing.T, config string, progress func() int64, step int64, mos
 		if killed == most || progress() < next {
 			continue
 		}
-		if pids := childrenOf(t, cmd.Process.Pid); len(pids) > 0 && syscall.Kill(pids[killed%len(pids)], syscall.SIGKILL) == nil {
+		pids := childrenOf(t, cmd.Process.Pid)
+		if len(pids) == 0 {
+			continue
+		}
+		if child, err := os.FindProcess(pids[killed%len(pids)]); err == nil && child.Kill() == nil {
 			killed++
 			next = progress() + step
 		}
