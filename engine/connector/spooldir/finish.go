@@ -89,7 +89,7 @@ func (s *source) finishOpen(e *follow.Entry, name string, f vfs.File) error {
 	if err != nil {
 		return err
 	}
-	dir, to := s.dir, name
+	dir, to := follow.Dir(s.dir), name
 	var held []vfs.File
 	switch s.o.Finished {
 	case finishedRename:

@@ -13,7 +13,7 @@ import (
 
 // file is what one reader knows of one file.
 type file struct {
-	dir   vfs.Dir // through which name leads to it; nil: only a handle does
+	dir   Dir // through which name leads to it; nil: only a handle does
 	name  string
 	label string
 	info  vfs.Info
@@ -157,7 +157,7 @@ func (f *file) close() error {
 }
 
 // rename gives f another name; spans that were handed out keep the partition with the old one.
-func (f *file) rename(dir vfs.Dir, name, label string) {
+func (f *file) rename(dir Dir, name, label string) {
 	f.dir, f.name, f.label = dir, name, label
 	if f.part != nil {
 		part := *f.part

@@ -14,7 +14,7 @@ const maxHeld = 64
 // finishedFile tells a reader what its source did.
 type finishedFile struct {
 	entry  *Entry
-	dir    vfs.Dir // nil: it was deleted
+	dir    Dir // nil: it was deleted
 	name   string
 	handle vfs.File // of a deleted file; nil: too many are held
 }
@@ -70,7 +70,7 @@ func (s *Set) MayHold(r *Reader) bool {
 
 // Tell notes that a file is finished, and tells the readers where it went: to name beneath dir, or, with dir nil, away; held
 // then has a handle for each reader, or nil.
-func (s *Set) Tell(e *Entry, dir vfs.Dir, name string, readers []*Reader, held []vfs.File) {
+func (s *Set) Tell(e *Entry, dir Dir, name string, readers []*Reader, held []vfs.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.done, e.name = true, name

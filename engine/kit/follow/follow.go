@@ -23,10 +23,16 @@ import (
 
 // Sight is one regular file as a listing saw it.
 type Sight struct {
-	Dir   vfs.Dir // through which it is opened
-	Name  string  // beneath Dir
-	Label string  // for people, the partition's name; one file each, as long as names stay
+	Dir   Dir    // through which it is opened
+	Name  string // beneath Dir
+	Label string // for people, the partition's name; one file each, as long as names stay
 	Info  vfs.Info
+}
+
+// Dir opens and stats files by their names in it, as a vfs.Dir does.
+type Dir interface {
+	Open(name string) (vfs.File, error)
+	Stat(name string) (vfs.Info, error)
 }
 
 // Place is where a source's files lie. Readers of several routes call it at once.
