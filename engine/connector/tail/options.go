@@ -13,7 +13,7 @@ import (
 
 // Options of a tail.
 type Options struct {
-	Include       []string      `yaml:"include" required:"true" path:"true" doc:"globs of the files to follow, by path; ** stands for any folders"`
+	Include       []string      `yaml:"include" required:"true" path:"true" doc:"globs of files to follow, by path; ** is any folders"`
 	Exclude       []string      `yaml:"exclude" doc:"globs of files to leave alone, by name; with a slash: by path"`
 	Start         string        `yaml:"start" enum:"beginning,end" doc:"where files are begun that are there at the very first start"`
 	Symlinks      string        `yaml:"symlinks" enum:"refuse,follow" doc:"what becomes of symlinks to files"`

@@ -102,7 +102,9 @@ func TestKinds(t *testing.T) {
 			write(t, filepath.Join(w.dir, "a.log"), "one\n")
 			outside := filepath.Join(t.TempDir(), "real")
 			write(t, outside, "linked\n")
-			for _, l := range [][2]string{{outside, "l.log"}, {"l.log", "ll.log"}, {"nowhere", "n.log"}, {"loop.log", "loop.log"}, {".", "d.log"}} {
+			for _, l := range [][2]string{
+				{outside, "l.log"}, {"l.log", "ll.log"}, {"nowhere", "n.log"}, {"loop.log", "loop.log"}, {".", "d.log"},
+			} {
 				if err := os.Symlink(l[0], filepath.Join(w.dir, l[1])); err != nil {
 					t.Skip("this system makes no symlinks: ", err)
 				}

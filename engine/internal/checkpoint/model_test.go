@@ -48,7 +48,8 @@ func (m *model) String() string {
 	var lines []string
 	for route, marks := range m.marks {
 		for _, k := range marks {
-			lines = append(lines, fmt.Sprintf("%s %q %q %v %v %v %q", route, k.Part.ID, k.Part.Name, k.Watermark, k.Above, k.Finished, k.Note))
+			lines = append(lines, fmt.Sprintf("%s %q %q %v %v %v %q",
+				route, k.Part.ID, k.Part.Name, k.Watermark, k.Above, k.Finished, k.Note))
 		}
 		for lane, place := range m.places[route] {
 			lines = append(lines, fmt.Sprintf("%s lane %q %q", route, lane, place))

@@ -298,7 +298,8 @@ func TestMigration(t *testing.T) {
 	_, _, openErr := Open(dir, Options{})
 	_, _, readErr := Read(dir)
 	for _, err := range []error{openErr, readErr} {
-		if !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "/state/"+Name) || !strings.Contains(err.Error(), fmt.Sprint("format is ", version+1)) {
+		want := fmt.Sprint("format is ", version+1)
+		if !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "/state/"+Name) || !strings.Contains(err.Error(), want) {
 			t.Errorf("a newer log: %v; want the file, the format and errVersion", err)
 		}
 	}

@@ -29,8 +29,14 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 				continue
 			}
 		}
-		if w == nil {
-			hold = g != nil && r.equals(f, g, head) || hold
+		switch {
+		case w != nil:
+		case g == nil || !r.equals(f, g, head):
+			continue
+		case g.orphan && !g.beside && g.info.Links == 0 && f.info.Size >= g.info.Size && mayInherit(f, g):
+			w = r.bereave(g) // moved to another file system, or restored: only the old one's handle was left
+		default:
+			hold = true
 			continue
 		}
 		if ok, err := r.inherit(f, w, head); err != nil {
@@ -70,11 +76,8 @@ func (r *Reader) kin(f *file) []*Entry {
 // equals says whether f is a copy of the beginning of g, as far as head and end tell, and notes how far.
 func (r *Reader) equals(f, g *file, head []byte) bool {
 	n := min(f.info.Size, g.info.Size)
-	if n == 0 || f.info.Size > g.info.Size && f.twin != g.entry {
+	if n == 0 {
 		return false
-	}
-	if f.info.Size > g.info.Size {
-		return true // it was a copy when it was seen first; what was added since is its own
 	}
 	k := min(n, fileid.MaxHead)
 	mine, other := make([]byte, fileid.MaxBefore), make([]byte, fileid.MaxHead)
@@ -92,8 +95,7 @@ func (r *Reader) equals(f, g *file, head []byte) bool {
 // inherit lets f lead on from a widow whose data it holds. Not every file that begins with the same bytes does: where
 // the old one's name was simply given to a new file of the same content, the new one is new.
 func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
-	preserved := f.info.ModTime.Before(f.info.Birth) // written before it was made: a copy that kept its time, as a backup has
-	if !w.displaced && f.label == w.label && !preserved {
+	if !w.displaced && !mayInherit(f, w) {
 		return false, nil
 	}
 	if f.twin == w.entry && f.twinTo < w.cursor.Next {
@@ -120,6 +122,20 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// mayInherit says whether f may be what became of w, whose file is gone: it has another name, or was written before it was made,
+// as a copy that kept its time.
+func mayInherit(f, w *file) bool { return f.label != w.label || f.info.ModTime.Before(f.info.Birth) }
+
+// bereave gives up the handle of a deleted file for one that holds the same data.
+func (r *Reader) bereave(g *file) *file {
+	if key := keyOf(g.info); r.byKey[key] == g {
+		delete(r.byKey, key)
+	}
+	e := g.entry
+	r.widow(g, "a deleted file is read on in a copy of it")
+	return r.rotated.widows[e]
 }
 
 // adopt makes f the file of a widow, from where that one was read to.

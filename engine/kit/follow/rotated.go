@@ -154,6 +154,23 @@ func (r *Reader) unmet() {
 	}
 }
 
+// meetKnown recognises the files of earlier runs before any other: a new one may be a copy of one of them.
+func (r *Reader) meetKnown() {
+	var known []*file
+	r.s.mu.Lock()
+	for key, f := range r.byKey {
+		if len(r.known[key]) > 0 {
+			known = append(known, f)
+		}
+	}
+	r.s.mu.Unlock()
+	for _, f := range known {
+		if f.entry == nil && !r.recall(f) && r.look(f) && f.entry == nil {
+			r.identify(f)
+		}
+	}
+}
+
 // displaced makes widows of what an earlier run has read of this inode, if another head stands there now.
 func (r *Reader) displaced(f *file, seen fileid.File) {
 	r.s.mu.Lock()

@@ -10,8 +10,9 @@ import (
 // followRotated looks after files whose names are gone: it searches their directories for what leads on from them, gives up what
 // was not found, and keeps the budget of what deleted files hold.
 func (r *Reader) followRotated(now time.Duration) {
-	if r.scans == 1 {
+	if r.scans == 1 && r.marked {
 		r.unmet()
+		r.meetKnown()
 	}
 	t := &r.rotated
 	if waiting := len(t.widows) + len(t.strays); waiting > 0 && (t.search == 0 || now-t.search >= r.s.o.PollMax) {

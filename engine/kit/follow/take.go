@@ -115,11 +115,11 @@ func (r *Reader) identify(f *file) bool {
 		}
 	}
 	if r.grow != nil {
+		head = slices.Clone(head) // comparing files uses the buffer again
+		r.displaced(f, f.seen(head, true))
 		if len(head) == 0 {
 			return false // there is nothing to know it by, and nothing to be read
 		}
-		head = slices.Clone(head) // comparing files uses the buffer again
-		r.displaced(f, f.seen(head, true))
 		if done, read := r.copied(f, head); done {
 			return read
 		}
