@@ -87,31 +87,28 @@ func (l *lane) write(group []*delivery) (end int64, err error) {
 		end += int64(len(d.data))
 		d.end = end
 	}
+	parts := l.parts[:0]
+	defer func() {
+		clear(parts) // the batches are not the writer's to keep
+		l.parts = parts[:0]
+	}()
 	at := from // where the next byte stands in the file
-	buf := l.buf[:0]
 	for _, d := range group {
 		for data := d.data; len(data) > 0; {
 			room := blockBytes - int(at%blockBytes)
 			n := min(room, len(data))
-			whole := room == blockBytes && n == room // nothing waits: the block needs no copy
-			if !whole {
-				buf = append(buf, data[:n]...)
-			}
+			parts = append(parts, data[:n])
 			at += int64(n)
-			switch {
-			case whole:
-				_, err = f.Write(data[:n])
-			case n == room || at == end:
-				_, err = f.Write(buf)
-				buf = buf[:0]
-			}
-			if err != nil {
-				return at, err
+			if n == room || at == end {
+				if err := vfs.WriteParts(f, parts); err != nil {
+					return end, err
+				}
+				clear(parts)
+				parts = parts[:0]
 			}
 			data = data[n:]
 		}
 	}
-	l.buf = buf
 	l.sink.host.Count("bytes_written", end-from)
 	return end, nil
 }
