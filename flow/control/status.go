@@ -21,6 +21,7 @@ type Status struct {
 	Redeliveries  uint64 // attempts but the first of each item
 	Duplicates    uint64 // answers that delivered an item a second time
 	ReplayBinding bool   // the replay bound closes the gate now
+	Budget        BudgetStatus
 	Lanes         []LaneStatus
 }
 
@@ -33,7 +34,7 @@ type LaneStatus struct {
 	Window       float64       // limit now, in the window's unit
 	InFlight     int           // attempts not yet answered
 	InFlightCost float64       //
-	Gate         string        // what binds now: "window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "none"
+	Gate         string        // what binds: "window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "budget"; else "none"
 	RoundTrip    time.Duration // smoothed
 	Base         time.Duration // drained
 	Timeout      time.Duration // RTO now for an item of mean cost
@@ -58,6 +59,7 @@ func (m *Machine) Status() Status {
 		Redeliveries:  m.redeliveries,
 		Duplicates:    m.duplicates,
 		ReplayBinding: m.replayBinds(),
+		Budget:        m.budgetStatus(),
 		Lanes:         make([]LaneStatus, 0, len(m.lanes)),
 	}
 	for _, b := range []*buffer{&m.fresh, &m.redo} {
@@ -153,6 +155,8 @@ func (m *Machine) binding(l *lane) string {
 		return "replay"
 	case m.keyed > 0 && m.fresh.len() > 0:
 		return "order"
+	case m.purse.short:
+		return "budget"
 	}
 	return "none"
 }
