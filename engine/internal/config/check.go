@@ -106,7 +106,8 @@ func (c check) flow() {
 		c.wrong("flow", "abandon", "flow.abandon is 0; every delivery would end before it began")
 	}
 	if f.Redeliver < 0 || f.Redeliver > 1 {
-		c.wrong("flow", "redeliver", "flow.redeliver is %v; it may be 0 (no bound) to 1 batches sent again for each that is delivered", f.Redeliver)
+		c.wrong("flow", "redeliver",
+			"flow.redeliver is %v; it may be 0 (no bound) to 1 batches sent again for each that is delivered", f.Redeliver)
 	}
 	if f.Redeliver == 0 && c.given("flow", "redeliver_rate") != nil {
 		c.wrong("flow", "redeliver_rate",
