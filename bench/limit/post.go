@@ -13,6 +13,9 @@ import (
 // tailRoom is how much longer than readSize a body may get so that it ends with a line.
 const tailRoom = 64 << 10
 
+// writeBuffer is what penstock's own sink gives a connection: net/http's 4 KiB make more calls of the kernel.
+const writeBuffer = 64 << 10
+
 // bodies cuts a file into bodies of readSize and what is missing of a line.
 type bodies struct {
 	mu   sync.Mutex
@@ -24,17 +27,26 @@ type bodies struct {
 func (b *bodies) next(buf []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n, err := b.file.ReadAt(buf, b.at)
-	if n > readSize {
-		end := bytes.IndexByte(buf[readSize:n], '\n')
-		if end < 0 {
+	n, err := b.file.ReadAt(buf[:readSize], b.at)
+	for n >= readSize && buf[n-1] != '\n' {
+		if n == len(buf) {
 			return 0, fmt.Errorf("a line of more than %d bytes", tailRoom)
 		}
-		n, err = readSize+end+1, nil
+		k, more := b.file.ReadAt(buf[n:min(n+lineStep, len(buf))], b.at+int64(n))
+		if end := bytes.IndexByte(buf[n:n+k], '\n'); end >= 0 {
+			n, err = n+end+1, nil
+			break
+		}
+		if n, err = n+k, more; more != nil {
+			break
+		}
 	}
 	b.at += int64(n)
 	return n, err
 }
+
+// lineStep is how much is read at once to find the end of a body's last line.
+const lineStep = 1 << 10
 
 // postFile posts a file, one connection an URL.
 func postFile(path string, urls []string) error {
@@ -48,7 +60,7 @@ func postFile(path string, urls []string) error {
 	errs := make([]error, len(urls))
 	for i, url := range urls {
 		wg.Go(func() {
-			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1}}
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1, WriteBufferSize: writeBuffer}}
 			buf := make([]byte, readSize+tailRoom)
 			for {
 				n, err := all.next(buf)
