@@ -62,6 +62,11 @@ workers-short: ## The same, shortened.
 bench: build ## Speed as ratios against the physical limits, 7 interleaved pairs each.
 	cd bench && GOWORK=off go run . -penstock ../$(BIN)
 
+.PHONY: bench-records
+bench-records: ## Parsing, JSON, SQLite and PostgreSQL beside a line loop, a bare insert loop and psql \copy: 7 interleaved pairs each.
+	cd engine && PENSTOCK_RECIPES=$${PENSTOCK_RECIPES:-$$(cd .. && cd ../shared/recipes 2>/dev/null && pwd)} \
+	  go test -p 1 -v -run '^$$' -bench 'Records|AgainstInsertLoop|AgainstCopy' -benchtime 1x ./internal/endtoend ./connector/sqlite ./connector/postgres
+
 .PHONY: bench-backoff
 bench-backoff: ## backoff and retry against five other libraries in one run: ratios, then benchstat (ROUNDS=30).
 	@mkdir -p bench/out
