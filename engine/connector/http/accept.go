@@ -20,7 +20,8 @@ func (o *Options) validateAccept() (err error) {
 		return nil
 	}
 	if o.Body == ElasticsearchBulk || o.Body == ClickHouse {
-		return &penstock.OptionError{Key: "accept", Err: fmt.Errorf("what a store of body: %s has taken, its answer says; leave it out", o.Body)}
+		err = fmt.Errorf("what a store of body: %s has taken, its answer says; leave it out", o.Body)
+		return &penstock.OptionError{Key: "accept", Err: err}
 	}
 	if o.accept, err = expr.Condition(string(o.Accept), answerSchema); err != nil {
 		return expr.Option("accept", err)
