@@ -1,8 +1,9 @@
 // Package framing finds records in files whose records are not lines: ended by other bytes, several lines long, CSV with line ends
 // between quotes, JSON values one behind the other or in an array.
 //
-// Each framing is a value without state ([lines.Framing]): from a record's start it finds the same records, whatever was read before, so that
-// a restart goes on where the last run stood. The package reads nothing and keeps nothing; the sources that read files own their framings.
+// Each framing is a value without state ([lines.Framing]): from a record's start it finds the same records, whatever was read
+// before, so that a restart goes on where the last run stood. The package reads nothing and keeps nothing; the sources that read
+// files own their framings.
 package framing
 
 import (
@@ -43,10 +44,15 @@ func Defaults() Options { return Options{By: ByLine, MaxLines: 1000, Wait: 5 * t
 // maxDelimiter bounds a delimiter; what is longer is a mistake.
 const maxDelimiter = 64
 
-// Validate says which key below `framing` is wrong.
-func (o Options) Validate() error {
-	_, err := o.New()
-	return err
+// Validate says which key below `framing` is wrong, also beside what a source does with long records (`long_record`).
+func (o Options) Validate(longRecord string) error {
+	if _, err := o.New(); err != nil {
+		return err
+	}
+	if o.By != ByLine && longRecord != "cut" {
+		return wrong("by", fmt.Errorf("is %s, whose long records can only be cut; write long_record: cut", o.By))
+	}
+	return nil
 }
 
 // New returns the framing, nil for lines.
@@ -103,7 +109,8 @@ func (o Options) multiline() (lines.Framing, error) {
 	case ways == 0:
 		return nil, wrong("by", errors.New("is multiline: say which lines belong together, by preset, start, continue or end"))
 	case ways > 1:
-		return nil, wrong("by", errors.New("is multiline, and more than one of preset, start, continue and end is given; one says which lines belong together"))
+		return nil, wrong("by", errors.New("is multiline, and more than one of preset, start, continue and end is given; one says "+
+			"which lines belong together"))
 	case o.MaxLines < 1:
 		return nil, wrong("max_lines", fmt.Errorf("is %d, want 1 or more", o.MaxLines))
 	case o.Wait <= 0:
@@ -124,7 +131,8 @@ func (o Options) multiline() (lines.Framing, error) {
 		}
 		re, compileErr := regexp.Compile(p.text)
 		if compileErr != nil {
-			return nil, wrong(p.key, fmt.Errorf("%q is not a regular expression: %s", p.text, strings.TrimPrefix(compileErr.Error(), "error parsing regexp: ")))
+			why := strings.TrimPrefix(compileErr.Error(), "error parsing regexp: ")
+			return nil, wrong(p.key, fmt.Errorf("%q is not a regular expression: %s", p.text, why))
 		}
 		m.belongs = p.glue(re)
 		m.closes = p.key == "end"

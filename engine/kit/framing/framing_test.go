@@ -58,6 +58,11 @@ func options(by string, set func(*framing.Options)) framing.Options {
 	return o
 }
 
+// between is what stands in text from one text on, up to another.
+func between(text, from, to string) string {
+	return text[strings.Index(text, from):strings.Index(text, to)]
+}
+
 var cases = []struct {
 	name string
 	o    framing.Options
@@ -67,19 +72,21 @@ var cases = []struct {
 	{"NUL", options("delimiter", func(o *framing.Options) { o.Delimiter = "\x00" }), "a\nb\x00\x00c", []string{"a\nb", "", "c"}},
 	{"two bytes", options("delimiter", func(o *framing.Options) { o.Delimiter = "||" }), "a|b||c||", []string{"a|b", "c"}},
 	{"csv", options("csv", nil), "a,\"b\nc\"\"\n\",d\r\ne,f\n\"g", []string{"a,\"b\nc\"\"\n\",d", "e,f", "\"g"}},
-	{"start", options("multiline", func(o *framing.Options) { o.Start = `^\d` }), "x\n1 a\n b\n2 c\n3", []string{"x", "1 a\n b", "2 c", "3"}},
+	{"start", options("multiline", func(o *framing.Options) { o.Start = `^\d` }), "x\n1 a\n b\n2 c\n3", []string{"x", "1 a\n b", "2 " +
+		"c", "3"}},
 	{"continue", options("multiline", func(o *framing.Options) { o.Continue = `^\s` }), "a\n b\n\tc\nd\n", []string{"a\n b\n\tc", "d"}},
 	{"end", options("multiline", func(o *framing.Options) { o.End = `;$` }), "a\nb;\nc;\nd\n", []string{"a\nb;", "c;", "d"}},
 	{"max lines", options("multiline", func(o *framing.Options) { o.Continue, o.MaxLines = `.`, 2 }), "a\nb\nc\n", []string{"a\nb", "c"}},
 	{"CRLF", options("multiline", func(o *framing.Options) { o.Continue = `^ ` }), "a\r\n b\r\nc\r\n", []string{"a\r\n b", "c"}},
-	{"java", options("multiline", func(o *framing.Options) { o.Preset = "java" }), strings.Replace(javaLog, "\njava", "\n  java", 1),
-		[]string{strings.Replace(javaLog[:strings.Index(javaLog, "\n2026-11-21 10:00:01")], "\njava", "\n  java", 1), "2026-11-21 10:00:01 INFO next"}},
+	{"java", options("multiline", func(o *framing.Options) { o.Preset = "java" }), javaLog,
+		[]string{between(javaLog, "2026", "\n2026-11-21 10:00:01"), "2026-11-21 10:00:01 INFO next"}},
 	{"python", options("multiline", func(o *framing.Options) { o.Preset = "python" }), pythonLog,
 		[]string{pythonLog[:strings.Index(pythonLog, "\n10:00:01")], "10:00:01 INFO next", "10:00:02 INFO after"}},
 	{"go", options("multiline", func(o *framing.Options) { o.Preset = "go" }), goLog,
-		[]string{"2026/11/21 10:00:00 serving", goLog[strings.Index(goLog, "panic"):strings.Index(goLog, "\n2026/11/21 10:00:01")], "2026/11/21 10:00:01 serving"}},
+		[]string{"2026/11/21 10:00:00 serving", between(goLog, "panic", "\n2026/11/21 10:00:01"), "2026/11/21 10:00:01 serving"}},
 	{"json lines", options("json", nil), "{\"a\":\"}\\\"\"}\n{\n\"b\": [1, {}]}\n", []string{`{"a":"}\""}`, "{\n\"b\": [1, {}]}"}},
-	{"json in a row", options("json", nil), `{"a":1}{"b":2} 12 "x" [1,[2]] null`, []string{`{"a":1}`, `{"b":2}`, "12", `"x"`, "[1,[2]]", "null"}},
+	{"json in a row", options("json", nil),
+		`{"a":1}{"b":2} 12 "x" [1,[2]] null`, []string{`{"a":1}`, `{"b":2}`, "12", `"x"`, "[1,[2]]", "null"}},
 	{"json array", options("json", nil), " [\n {\"a\":[{}]},\n {\"b\":2}\n]\n", []string{`{"a":[{}]}`, `{"b":2}`}},
 	{"json empty array", options("json", nil), "[ ]\n", nil},
 	{"json cut off", options("json", nil), `{"a":1}{"b":`, []string{`{"a":1}`, `{"b":`}},
@@ -160,7 +167,8 @@ func TestFramings(t *testing.T) {
 
 // TestRaw: a raw sink writes each record and a line end, whatever stood between them.
 func TestRaw(t *testing.T) {
-	for name, want := range map[string]string{"NUL": "a\nb\n\nc\n", "json array": "{\"a\":[{}]}\n{\"b\":2}\n", "continue": "a\n b\n\tc\nd\n"} {
+	for name, want := range map[string]string{"NUL": "a\nb\n\nc\n", "json array": "{\"a\":[{}]}\n{\"b\":2}\n", "continue": "a\n " +
+		"b\n\tc\nd\n"} {
 		i := slices.IndexFunc(cases, func(c struct {
 			name string
 			o    framing.Options
@@ -211,22 +219,31 @@ func TestLongRecords(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for want, o := range map[string]framing.Options{
-		`framing.by: is "word", want line, delimiter, multiline, csv or json`:                          options("word", nil),
-		"framing.delimiter: is missing: by: delimiter needs what stands behind each record":            options("delimiter", nil),
-		"framing.delimiter: has 65 bytes, at most 64":                                                  options("delimiter", func(o *framing.Options) { o.Delimiter = strings.Repeat("x", 65) }),
-		"framing.start: has no meaning with by: csv; write by: multiline, or take it out":              options("csv", func(o *framing.Options) { o.Start = "x" }),
-		"framing.by: is multiline: say which lines belong together, by preset, start, continue or end": options("multiline", nil),
-		"framing.preset: is \"rust\", want java, python or go":                                         options("multiline", func(o *framing.Options) { o.Preset = "rust" }),
-		"framing.start: \"(\" is not a regular expression: missing closing ): `(`":                     options("multiline", func(o *framing.Options) { o.Start = "(" }),
-		"framing.max_lines: is 0, want 1 or more":                                                      options("multiline", func(o *framing.Options) { o.Start, o.MaxLines = "x", 0 }),
-		"framing.wait: is 0s, want more than 0: the last record of a file would never be whole":        options("multiline", func(o *framing.Options) { o.Start, o.Wait = "x", 0 }),
-		"framing.by: is multiline, and more than one of preset, start, continue and end is given; one says which lines belong together": options(
-			"multiline", func(o *framing.Options) { o.Start, o.End = "x", "y" }),
+	for _, c := range []struct {
+		by   string
+		set  func(*framing.Options)
+		want string
+	}{
+		{"word", nil, `by: is "word", want line, delimiter, multiline, csv or json`},
+		{"delimiter", nil, "delimiter: is missing: by: delimiter needs what stands behind each record"},
+		{"delimiter", func(o *framing.Options) { o.Delimiter = strings.Repeat("x", 65) }, "delimiter: has 65 bytes, at most 64"},
+		{"csv", func(o *framing.Options) { o.Start = "x" }, "start: has no meaning with by: csv; write by: multiline, or take it out"},
+		{"multiline", nil, "by: is multiline: say which lines belong together, by preset, start, continue or end"},
+		{"multiline", func(o *framing.Options) { o.Preset = "rust" }, `preset: is "rust", want java, python or go`},
+		{"multiline", func(o *framing.Options) { o.Start = "(" }, "start: \"(\" is not a regular expression: missing closing ): `(`"},
+		{"multiline", func(o *framing.Options) { o.Start, o.MaxLines = "x", 0 }, "max_lines: is 0, want 1 or more"},
+		{"multiline", func(o *framing.Options) { o.Start, o.Wait = "x", 0 },
+			"wait: is 0s, want more than 0: the last record of a file would never be whole"},
+		{"multiline", func(o *framing.Options) { o.Start, o.End = "x", "y" },
+			"by: is multiline, and more than one of preset, start, continue and end is given; one says which lines belong together"},
 	} {
-		if err := o.Validate(); err == nil || err.Error() != want {
-			t.Errorf("%v, want %s", err, want)
+		if err := options(c.by, c.set).Validate("cut"); err == nil || err.Error() != "framing."+c.want {
+			t.Errorf("%v, want framing.%s", err, c.want)
 		}
+	}
+	want := "framing.by: is csv, whose long records can only be cut; write long_record: cut"
+	if err := options("csv", nil).Validate("dead_letter"); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 	if f, err := framing.Defaults().New(); f != nil || err != nil {
 		t.Errorf("lines: %v, %v", f, err)

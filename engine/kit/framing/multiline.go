@@ -75,9 +75,12 @@ var presets = map[string]glue{"java": javaTrace, "python": pythonTrace, "go": go
 
 func indented(line []byte) bool { return len(line) > 0 && (line[0] == ' ' || line[0] == '\t') }
 
-// javaTrace: Throwable.printStackTrace prints frames as "\tat ...", "\t... 3 more", and causes in between.
+var javaThrowable = regexp.MustCompile(`^(\w+\.)+[A-Z][\w$]*(Exception|Error|Throwable)(: |$)`)
+
+// javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...", "\t... 3 more", and causes in between.
 func javaTrace(_, _, line []byte) bool {
-	return indented(line) || bytes.HasPrefix(line, []byte("Caused by: ")) || bytes.HasPrefix(line, []byte("Suppressed: "))
+// javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...", "\t... 3 more", and causes in
+// between.
 }
 
 var pythonBetween = [][]byte{
