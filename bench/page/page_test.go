@@ -8,13 +8,19 @@ import (
 )
 
 func TestPage(t *testing.T) {
-	abouts := []About{{Name: "w1", About: "read", Limit: "go_count", LimitAbout: "a loop", Target: "fast"}, {Name: "w6", About: "kill"}}
-	run := result.Run{Time: "then", Machine: "2 cores", Versions: map[string]string{"go": "go1", "syslog-ng": "syslog-ng 3"}, Command: "make bench"}
+	abouts := []About{
+		{Name: "w1", About: "read", Limit: "go_count", LimitAbout: "a loop", Target: "fast"}, {Name: "w6", About: "kill"},
+	}
+	run := result.Run{
+		Time: "then", Machine: "2 cores", Versions: map[string]string{"go": "go1", "syslog-ng": "syslog-ng 3"}, Command: "make bench",
+	}
 	entries := []result.Entry{
 		{Line: result.Line{Workload: "w1", Program: "penstock", MBPerS: 5000, Limit: "go_count", OfLimit: .5, LimitMBPerS: 10000,
 			Ratios: []float64{.4, .5, .6}, Missed: []string{"w1 takes long"}}, Run: run},
 		{Line: result.Line{Workload: "w1", Program: "syslog-ng", MBPerS: 136, Limit: "go_count", OfLimit: .01}, Run: run},
-		{Line: result.Line{Workload: "w6", Program: "penstock", MBPerS: 9, Limit: "none", Figures: map[string]float64{"kills": 5}}, Run: run},
+		{Line: result.Line{
+			Workload: "w6", Program: "penstock", MBPerS: 9, Limit: "none", Figures: map[string]float64{"kills": 5},
+		}, Run: run},
 	}
 	text, err := Page(entries, abouts)
 	if err != nil {

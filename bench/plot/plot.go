@@ -72,7 +72,8 @@ func (p *page) text(x, y float64, text string, l look) {
 	if l.turned {
 		extra += fmt.Sprintf(` transform="rotate(-90 %s %s)"`, number(x), number(y))
 	}
-	fmt.Fprintf(p, `<text x="%s" y="%s" font-size="%s" fill="%s"%s>%s</text>`+"\n", number(x), number(y), number(l.size), l.color, extra, escape(text))
+	fmt.Fprintf(p, `<text x="%s" y="%s" font-size="%s" fill="%s"%s>%s</text>`+"\n",
+		number(x), number(y), number(l.size), l.color, extra, escape(text))
 }
 
 func number(x float64) string {

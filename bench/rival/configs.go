@@ -81,7 +81,8 @@ pipeline:
 `, j.Dir+"/chunks", j.Input, j.Dir+"/tail.db")
 	return one("fluent-bit.yaml", head, map[string]string{
 		"w1": "    - { name: \"null\", match: \"*\" }\n",
-		"w2": fmt.Sprintf("    - { name: file, match: \"*\", file: %q, format: template, template: \"{log}\", retry_limit: no_limits }\n", j.Out),
+		"w2": fmt.Sprintf("    - { name: file, match: \"*\", file: %q, format: template, template: \"{log}\", retry_limit: no_limits }\n",
+			j.Out),
 		"w3": fmt.Sprintf("    - { name: http, match: \"*\", host: 127.0.0.1, port: %s, uri: /0, format: json_lines, workers: 4,"+
 			" retry_limit: no_limits }\n", port(j.URL)),
 	}[j.Workload])
@@ -95,9 +96,10 @@ sinks:
 `, j.Dir, j.Input)
 	return one("vector.yaml", head, map[string]string{
 		"w1": "  out: { type: blackhole, inputs: [in], print_interval_secs: 0 }\n",
-		"w2": fmt.Sprintf("  out: { type: file, inputs: [in], path: %q, encoding: { codec: text }, acknowledgements: { enabled: true } }\n", j.Out),
-		"w3": fmt.Sprintf("  out: { type: http, inputs: [in], uri: %q, encoding: { codec: text }, framing: { method: newline_delimited },\n"+
-			"    acknowledgements: { enabled: true }, batch: { max_bytes: 262144, timeout_secs: 0.2 } }\n", j.URL+"/0"),
+		"w2": fmt.Sprintf("  out: { type: file, inputs: [in], path: %q, encoding: { codec: text },"+
+			" acknowledgements: { enabled: true } }\n", j.Out),
+		"w3": fmt.Sprintf("  out: { type: http, inputs: [in], uri: %q, encoding: { codec: text },\n"+
+			"    framing: { method: newline_delimited }, acknowledgements: { enabled: true }, batch: { max_bytes: 262144, timeout_secs: 0.2 } }\n", j.URL+"/0"),
 	}[j.Workload])
 }
 
@@ -156,8 +158,9 @@ func loggie(j Job) map[string]string {
 		return nil
 	}
 	return map[string]string{
-		"loggie.yml":   "loggie: { http: { enabled: false } }\n",
-		"pipeline.yml": fmt.Sprintf("pipelines:\n  - name: bench\n    sources: [{ type: file, name: in, paths: [%q] }]\n    sink: %s\n", j.Input, sink),
+		"loggie.yml": "loggie: { http: { enabled: false } }\n",
+		"pipeline.yml": fmt.Sprintf("pipelines:\n  - name: bench\n    sources: [{ type: file, name: in, paths: [%q] }]\n    sink: %s\n",
+			j.Input, sink),
 	}
 }
 
