@@ -99,7 +99,8 @@ sinks:
 		"w2": fmt.Sprintf("  out: { type: file, inputs: [in], path: %q, encoding: { codec: text },"+
 			" acknowledgements: { enabled: true } }\n", j.Out),
 		"w3": fmt.Sprintf("  out: { type: http, inputs: [in], uri: %q, encoding: { codec: text },\n"+
-			"    framing: { method: newline_delimited }, acknowledgements: { enabled: true }, batch: { max_bytes: 262144, timeout_secs: 0.2 } }\n", j.URL+"/0"),
+			"    framing: { method: newline_delimited }, acknowledgements: { enabled: true },\n"+
+			"    batch: { max_bytes: 262144, timeout_secs: 0.2 } }\n", j.URL+"/0"),
 	}[j.Workload])
 }
 
