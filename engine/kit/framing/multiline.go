@@ -79,8 +79,8 @@ var javaThrowable = regexp.MustCompile(`^(\w+\.)+[A-Z][\w$]*(Exception|Error|Thr
 
 // javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...", "\t... 3 more", and causes in between.
 func javaTrace(_, _, line []byte) bool {
-// javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...", "\t... 3 more", and causes in
-// between.
+	// javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...", "\t... 3 more", and causes in
+	// between.
 }
 
 var pythonBetween = [][]byte{
