@@ -9,19 +9,21 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
+// until runs until end is closed, or it is stopped.
+func until(end <-chan struct{}) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-end:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+}
+
 // TestTreeWithin: supervisors and groups that a child starts by itself, however deep in its calls, stand beneath it while they
 // run, and no longer.
 func TestTreeWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		until := func(end <-chan struct{}) func(context.Context) error {
-			return func(ctx context.Context) error {
-				select {
-				case <-end:
-				case <-ctx.Done():
-				}
-				return nil
-			}
-		}
 		quick, long := make(chan struct{}), make(chan struct{})
 		pool := func(ctx context.Context) error {
 			s, err := supervise.New("pool", supervise.Spec{}, supervise.Child{Name: "a", Run: until(long)})

@@ -130,8 +130,11 @@ func progressLine(name string, r pipeline.RouteSnapshot, elapsed time.Duration) 
 			line += fmt.Sprintf(", %d of %d workers %s", n, len(r.Workers), state)
 		}
 	}
-	if r.Health == "stopped" {
+	switch r.Health {
+	case "stopped":
 		line += ", STOPPED"
+	case "restarting":
+		line += ", RESTARTING"
 	}
 	return line + "\n"
 }

@@ -27,8 +27,10 @@ type Route struct {
 	Source     string   `json:"source"`
 	Processors []string `json:"processors"`
 	Sink       string   `json:"sink"`
-	Health     string   `json:"health"` // running, draining, finished, stopped
-	Error      string   `json:"error,omitempty"`
+	Health     string   `json:"health"`               // running, draining, finished, stopped, restarting
+	Error      string   `json:"error,omitempty"`      // why it stopped, or has failed the last time
+	Starts     int      `json:"starts"`               // of this run; more than one: it has failed and was started again
+	Again      float64  `json:"restart_seconds"`      // restarting: until it starts
 	LastFault  string   `json:"last_fault,omitempty"` // the latest failure of a worker, in words
 
 	ReadRecords      int64 `json:"read_records"`
@@ -95,6 +97,8 @@ func (r *Route) problems() (out []string) {
 	switch r.Health {
 	case "stopped":
 		return []string{name + ": stopped: " + r.Error}
+	case "restarting":
+		return []string{fmt.Sprintf("%s: has failed and starts again in %v: %s", name, seconds(r.Again), r.Error)}
 	case "draining":
 		return []string{name + ": draining"}
 	case "finished":
@@ -110,4 +114,9 @@ func (r *Route) problems() (out []string) {
 			quiet.Round(time.Second), r.InFlight+r.Waiting))
 	}
 	return out
+}
+
+// seconds is a time for people.
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(100 * time.Millisecond)
 }
