@@ -180,6 +180,9 @@ func jobOf(t *testing.T, m *vfstest.Mem, o Options, source config.Use, routes ..
 		if routes[i].Drain > 0 {
 			r.Drain = routes[i].Drain
 		}
+		if routes[i].Checkpoint.Replay > 0 {
+			r.Checkpoint = routes[i].Checkpoint
+		}
 		routes[i] = r
 	}
 	o.FS, o.Log = m, slog.New(slog.DiscardHandler)

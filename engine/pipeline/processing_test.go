@@ -90,8 +90,9 @@ func TestPoisonedProcessors(t *testing.T) {
 					}
 					took = time.Since(began)
 					accounts(t, e, m, sink, poison)
-					if dead := s.made.Load() - 1 - int64(runtime.GOMAXPROCS(0)); dead != e.Snapshot().Routes[0].Counters["processor_deaths"] {
-						t.Errorf("%d processors were made anew, %v", dead, e.Snapshot().Routes[0].Counters)
+					died := e.Snapshot().Routes[0].Counters["processor_deaths"]
+					if anew := s.made.Load() - 1 - int64(runtime.GOMAXPROCS(0)); anew != died {
+						t.Errorf("%d processors were made anew, %d have died", anew, died)
 					}
 				})
 				return took
@@ -167,7 +168,8 @@ func TestEncoderPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &picky{fakeSink: &fakeSink{}}
 		m := vfstest.New()
-		e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(5000), size: 500}, config.Route{Sink: use(penstock.SinkRole, sink)})
+		source := &fakeSource{lines: numbered(5000), size: 500}
+		e := fakeJob(t, m, Options{Once: true}, source, config.Route{Sink: use(penstock.SinkRole, sink)})
 		if err := e.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
