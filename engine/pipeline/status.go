@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/admin"
 	"github.com/penstock-io/penstock/supervise"
@@ -36,6 +37,7 @@ func (e *Engine) Status() admin.Status {
 			s.Routes = append(s.Routes, out)
 		}
 	}
+	s.Tree = e.shown(time.Now(), s.Routes)
 	s.Judge()
 	return s
 }

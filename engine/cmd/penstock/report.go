@@ -141,6 +141,11 @@ func progressLine(name string, r pipeline.RouteSnapshot, elapsed time.Duration) 
 
 // table aligns columns: the first left of them to the left, the others to the right.
 func table(rows [][]string, left int) string {
+	return tableOf(rows, strings.Repeat("l", left)+strings.Repeat("r", len(rows[0])-left))
+}
+
+// tableOf aligns columns as sides says, a letter for each: l or r.
+func tableOf(rows [][]string, sides string) string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
@@ -155,7 +160,7 @@ func table(rows [][]string, left int) string {
 			if i > 0 {
 				line.WriteString("  ")
 			}
-			if i < left {
+			if sides[i] == 'l' {
 				line.WriteString(cell + pad)
 			} else {
 				line.WriteString(pad + cell)

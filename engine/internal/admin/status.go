@@ -18,6 +18,20 @@ type Status struct {
 	Why     []string `json:"problems"` // why it is not ready, in words
 	Free    int64    `json:"state_free_bytes"`
 	Routes  []Route  `json:"routes"`
+	Tree    *Child   `json:"tree,omitempty"` // what is kept running
+}
+
+// Child is one thing that is kept running: the process, a pipeline, a route, a goroutine, a child process; or a worker of a
+// route, whose state is its flow's.
+type Child struct {
+	Name     string    `json:"name"`
+	State    string    `json:"state"`                  // idle, waiting, running, stopping, stuck, done; of a worker as in Worker
+	Restarts uint64    `json:"restarts"`               // how often it was started again
+	Reason   string    `json:"last_reason,omitempty"`  // what it ended of the last time; of a worker, why it is in its state
+	Since    time.Time `json:"since,omitzero"`         // its last start, or its end when it does not run
+	Seconds  float64   `json:"seconds"`                // since Since
+	Next     float64   `json:"next_seconds,omitempty"` // waiting: until it starts, at least
+	Children []Child   `json:"children,omitempty"`
 }
 
 // Route is one route. ReadRecords is always the sum of Delivered, Dead, Dropped, InFlight and Waiting.
