@@ -77,10 +77,11 @@ func indented(line []byte) bool { return len(line) > 0 && (line[0] == ' ' || lin
 
 var javaThrowable = regexp.MustCompile(`^(\w+\.)+[A-Z][\w$]*(Exception|Error|Throwable)(: |$)`)
 
-// javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...", "\t... 3 more", and causes in between.
+// javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...", "\t... 3 more", and causes in
+// between.
 func javaTrace(_, _, line []byte) bool {
-	// javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...", "\t... 3 more", and causes in
-	// between.
+	return indented(line) || javaThrowable.Match(line) ||
+		bytes.HasPrefix(line, []byte("Caused by: ")) || bytes.HasPrefix(line, []byte("Suppressed: "))
 }
 
 var pythonBetween = [][]byte{
