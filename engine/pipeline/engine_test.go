@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -219,6 +220,27 @@ func TestGuardStopsARoute(t *testing.T) {
 	conserved(t, s)
 	if s.Dead > 1000 {
 		t.Errorf("%d records were dead before the guard stopped the route", s.Dead)
+	}
+}
+
+// TestGuardBearsALeftover: what a kill has left of a batch may be its refused record alone, which is no reason to stop.
+func TestGuardBearsALeftover(t *testing.T) {
+	sink := &fakeSink{deliver: func(_ context.Context, a penstock.Attempt) error {
+		if bytes.Contains(a.Value.Data, []byte("line 100\n")) {
+			return &flow.Rejected{Err: errors.New("400")}
+		}
+		return nil
+	}}
+	m := vfstest.New()
+	for _, lines := range []int{100, 101, 150} { // what the second run finds is one record, which is refused
+		route := config.Route{Sink: use(penstock.SinkRole, sink)}
+		e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(lines), size: 50}, route)
+		if err := e.Run(t.Context()); err != nil {
+			t.Fatalf("Run with %d lines: %v", lines, err)
+		}
+	}
+	if len(sink.got) != 149 {
+		t.Errorf("%d records arrived, want 149", len(sink.got))
 	}
 }
 
