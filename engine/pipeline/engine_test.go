@@ -232,11 +232,13 @@ func TestGuardBearsALeftover(t *testing.T) {
 		return nil
 	}}
 	m := vfstest.New()
-	for _, lines := range []int{100, 101, 150} { // what the second run finds is one record, which is refused
-		route := config.Route{Sink: use(penstock.SinkRole, sink)}
-		e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(lines), size: 50}, route)
+	for _, source := range []*fakeSource{
+		{lines: numbered(100), size: 50},
+		{lines: numbered(150), size: 1}, // the first batch is one record, which is refused
+	} {
+		e := fakeJob(t, m, Options{Once: true}, source, config.Route{Sink: use(penstock.SinkRole, sink)})
 		if err := e.Run(t.Context()); err != nil {
-			t.Fatalf("Run with %d lines: %v", lines, err)
+			t.Fatalf("Run with %d lines: %v", len(source.lines), err)
 		}
 	}
 	if len(sink.got) != 149 {
