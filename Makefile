@@ -58,6 +58,10 @@ workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying
 workers-short: ## The same, shortened.
 	cd engine && PENSTOCK_WORKERS=short go test -count=1 -timeout 10m -v -run TestUnequal ./internal/endtoend
 
+.PHONY: rotation
+rotation: ## Every schedule of kills of each rotation case of tail (go test tries a third of them).
+	cd engine && PENSTOCK_ROTATION=full go test -count=1 -v -run TestRotation ./connector/tail
+
 BENCH ?=
 .PHONY: bench
 bench: build ## Speed as ratios against the physical limits, in under 5 minutes: JSON=1 for lines of JSON, BENCH='-only w1,w4_*' for flags.
