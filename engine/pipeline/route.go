@@ -57,6 +57,8 @@ type route struct {
 	work      chan *job                // to the processors; nil when there is nothing to process
 	again     chan *job                // back to them, of which one has died
 
+	gone []string // partitions to be forgotten; the checkpoint's goroutine owns it
+
 	drainOnce sync.Once
 	drained   chan struct{} // closed by drain
 	quarter   chan struct{} // a quarter of the replay bound has settled: write now

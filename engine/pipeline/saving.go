@@ -128,6 +128,7 @@ func (r *route) write() error {
 }
 
 func (r *route) append(s saving) error {
+	r.note(s.marks)
 	if err := r.memory.save(s.marks, s.places); err != nil {
 		return r.restore(s, fmt.Errorf("checkpoint: %w", err))
 	}
@@ -175,7 +176,7 @@ func (r *route) sync(ctx context.Context) error {
 	r.finisher = nil
 	r.mu.Unlock()
 	r.finish(ctx, finish)
-	return nil
+	return r.forget()
 }
 
 // tell lets source and sink know what is durable here.
