@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/manifest"
+	"github.com/penstock-io/penstock/engine/internal/trace"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/supervise"
@@ -43,6 +44,7 @@ type route struct {
 	manifest  *manifest.Route // nil: nobody asks
 	left      atomic.Int64    // bytes that the source has and nobody has read; -1: it does not tell
 	letters   *deadletter.Store
+	trace     *trace.File // of what the machine is told and does; nil: nobody asks
 	sender    *flow.Sender[*penstock.Batch]
 	reader    penstock.Reader
 	pool      *penstock.Pool
@@ -192,8 +194,12 @@ func (r *route) openSender() error {
 	if err != nil {
 		return err
 	}
+	traced, err := r.openTrace(c)
+	if err != nil {
+		return err
+	}
 	sender, err := flow.New(flow.Options[*penstock.Batch]{
-		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon,
+		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon, Trace: traced,
 		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failed,
 	})
 	if err != nil {
@@ -325,6 +331,7 @@ func (r *route) close() error {
 	if r.letters != nil {
 		errs = append(errs, r.letters.Close())
 	}
+	r.closeTrace()
 	return errors.Join(errs...)
 }
 

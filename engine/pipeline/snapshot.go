@@ -74,6 +74,9 @@ func (r *route) snapshot() RouteSnapshot {
 		s.Duplicates = int64(status.Duplicates)
 		s.Attempts, s.Redelivered, s.ReplayBytes = int64(status.Attempts), int64(status.Redeliveries), status.ReplayBytes
 		for _, l := range status.Lanes {
+			if l.Gate == "none" && r.budget.exhausted() {
+				l.Gate = "memory"
+			}
 			s.Workers = append(s.Workers, WorkerSnapshot{
 				Name: names[l.Lane], State: l.State.String(), Reason: l.Reason, Gate: l.Gate, Window: l.Window,
 				InFlight: l.InFlight, RoundTrip: l.RoundTrip, Base: l.Base, Timeout: l.Timeout,

@@ -14,6 +14,7 @@ const (
 	maxBatchBytes   = penstock.Size(1 << 30) // offsets in a batch have 32 bits, and its records may be longer than bytes
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
+	minTrace        = penstock.Size(64 << 10) // less would hold nothing
 )
 
 // check looks at one route for values and combinations that cannot work.
@@ -101,6 +102,14 @@ func (c check) flow() {
 	}
 	if f.Abandon <= 0 {
 		c.wrong("flow", "abandon", "flow.abandon is 0; every delivery would end before it began")
+	}
+	if f.TraceMax < minTrace {
+		c.wrong("flow", "trace_max", "flow.trace_max is %v; it may be %v or more", f.TraceMax, minTrace)
+	} else if f.Trace == "" && c.given("flow", "trace_max") != nil {
+		c.wrong("flow", "trace_max", "flow.trace_max bounds a trace, and flow.trace names none; write the file beside it, or take it out")
+	}
+	if n := c.given("flow", "trace"); n != nil && f.Trace == "" {
+		c.wrong("flow", "trace", "flow.trace is empty; name a file, or leave the key out for no trace")
 	}
 }
 

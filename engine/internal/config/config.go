@@ -74,6 +74,8 @@ type Flow struct {
 	Timeout   string        `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	Abandon   time.Duration `yaml:"abandon" doc:"hard end of a delivery"`
 	Order     string        `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
+	Trace     string        `yaml:"trace" path:"true" alone:"true" doc:"file for what the flow's machine is told and does"`
+	TraceMax  penstock.Size `yaml:"trace_max" doc:"bytes of the trace, at most; then it ends, and delivery goes on"`
 }
 
 // Retry is `retry:`.
