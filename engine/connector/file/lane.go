@@ -41,7 +41,7 @@ type lane struct {
 	gone       chan struct{} // closed by close
 	syncing    chan struct{} // holds one token: who has it may sync, close or replace file
 
-	buf []byte // the writer's own: small batches that are written together
+	parts [][]byte // the writer's own: what one call writes
 
 	mu      sync.Mutex // guards what follows; no I/O while it is held
 	order   inorder.Order[*delivery]
