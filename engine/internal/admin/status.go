@@ -57,7 +57,7 @@ type Worker struct {
 	Name          string  `json:"name"`
 	State         string  `json:"state"` // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
 	Reason        string  `json:"reason,omitempty"`
-	Gate          string  `json:"gate"`      // what binds now: window, limit, throttle, breaker, replay, order, none
+	Gate          string  `json:"gate"`      // what binds now: window, credit, rate, limit, throttle, breaker, replay, order, memory, none
 	Window        float64 `json:"window"`    // how much may be in flight, in the window's unit
 	InFlight      int     `json:"in_flight"` // attempts
 	RoundTrip     float64 `json:"round_trip_seconds"`
