@@ -70,6 +70,7 @@ type route struct {
 	keyed    bool // items carry order keys
 	alone    bool // there is one lane, an ordered one: one key says as much as all partitions'
 	laneSet  []penstock.Lane
+	window   string                      // algorithm of the workers' windows; "" before there is a sender
 	refusers map[*penstock.Batch]refuser // of batches that were rejected and are being cut or buried
 	finisher []penstock.Partition        // synced and settled, to be finished by the source
 }
@@ -208,6 +209,7 @@ func (r *route) openSender() error {
 	r.mu.Lock()
 	lanes = r.laneSet // the sink may have changed them meanwhile
 	r.sender = sender
+	r.window = c.Window.Name()
 	r.keyed = r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes)
 	r.alone = len(lanes) == 1 && allOrdered(lanes)
 	r.mu.Unlock()

@@ -27,6 +27,7 @@ type RouteSnapshot struct {
 	WatermarkAge                                                time.Duration // of the oldest watermark that data waits above
 	LeftBytes                                                   int64         // that the source has and nobody has read; -1: not known
 	LastFault                                                   string        // the latest failure of a worker, in words
+	Window                                                      string        // algorithm of the windows; "" at first
 	Workers                                                     []WorkerSnapshot
 	Counters                                                    map[string]int64 // of sink and processors
 }
@@ -65,7 +66,7 @@ func (r *route) snapshot() RouteSnapshot {
 	s.Counters = r.host.counter.All()
 	r.mu.Lock()
 	sender := r.sender
-	s.Health, s.Err = r.health, r.err
+	s.Health, s.Err, s.Window = r.health, r.err, r.window
 	r.mu.Unlock()
 	inFlight := int64(0)
 	if sender != nil {

@@ -85,7 +85,7 @@ func (f *simFlowFlags) runReplay(out io.Writer) error {
 	defer file.Close()
 	done, err := trace.Replay(file)
 	if err != nil {
-		return fmt.Errorf("sim flow: replay %s: %w", f.replay, err)
+		return fmt.Errorf("sim flow: replay %s: %w%s", f.replay, err, otherProgram(err))
 	}
 	torn := ""
 	if done.Torn {

@@ -27,6 +27,7 @@ type Route struct {
 	Source     string   `json:"source"`
 	Processors []string `json:"processors"`
 	Sink       string   `json:"sink"`
+	Window     string   `json:"window"` // algorithm of the workers' windows, once the route has opened its sink
 	Health     string   `json:"health"` // running, draining, finished, stopped
 	Error      string   `json:"error,omitempty"`
 	LastFault  string   `json:"last_fault,omitempty"` // the latest failure of a worker, in words

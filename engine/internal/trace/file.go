@@ -97,6 +97,9 @@ func (t *File) rotate(name string) error {
 // magic is how every trace begins.
 var magic = []byte(`{"penstock_trace":`)
 
+// Begins says whether a file that begins with text is a trace.
+func Begins(text []byte) bool { return bytes.HasPrefix(text, magic) }
+
 // ours says whether name is free, or a trace.
 func (t *File) ours(name string) error {
 	f, err := t.dir.Open(name)

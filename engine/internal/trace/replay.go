@@ -32,6 +32,7 @@ type Player struct {
 	ahead *line // the event of the next line
 	got   []command
 	atEnd bool
+	wrong error // in the next line; look says so again and again
 }
 
 // NewPlayer reads the header. An error says what is wrong with it.
@@ -94,8 +95,13 @@ func (p *Player) Next() (bool, error) {
 // look reads the next line, unless that was done.
 func (p *Player) look() error {
 	if p.ahead != nil || p.atEnd {
-		return nil
+		return p.wrong
 	}
+	p.wrong = p.read()
+	return p.wrong
+}
+
+func (p *Player) read() error {
 	if !p.in.Scan() {
 		p.atEnd = true
 		return p.in.Err()
