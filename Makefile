@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim crash-short workers-short quickstart ## All of CI, from a fresh clone.
+check: format vet lint test race slim crash-short workers-short agree-short quickstart ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -57,6 +57,14 @@ workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying
 .PHONY: workers-short
 workers-short: ## The same, shortened.
 	cd engine && PENSTOCK_WORKERS=short go test -count=1 -timeout 10m -v -run TestUnequal ./internal/endtoend
+
+.PHONY: agree
+agree: ## The real engine before twelve real servers against the simulator, as s01, s06 and s07, times divided by 4: two minutes.
+	cd engine && PENSTOCK_AGREE=full go test -count=1 -timeout 20m -v -run TestAgree ./internal/endtoend
+
+.PHONY: agree-short
+agree-short: ## The same, times divided by 20.
+	cd engine && PENSTOCK_AGREE=short go test -count=1 -timeout 10m -v -run TestAgree ./internal/endtoend
 
 .PHONY: bench
 bench: build ## Speed as ratios against the physical limits, 7 interleaved pairs each.
