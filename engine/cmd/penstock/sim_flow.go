@@ -100,7 +100,7 @@ Dispatches: ` + inLines(flow.DispatchNames()) + ".",
 	fl.StringVar(&f.replay, "replay", "", "trace to replay, of this command or of flow: {trace: FILE}, instead of scenarios")
 	fl.BoolVar(&f.ablate, "ablate", false, "run the article's arguments as experiments, instead of scenarios")
 	fl.BoolVar(&f.table, "table", false, "print markdown tables of all algorithms and peers over the scenarios; 5 seeds unless said")
-	fl.StringVar(&f.into, "into", "", "with --table: write them between the markers of this page instead")
+	fl.StringVar(&f.into, "into", "", "with --table or --ablate: write that, as markdown, between the markers of this page")
 	return cmd
 }
 
@@ -119,8 +119,8 @@ func (f *simFlowFlags) run(cmd *cobra.Command, files []string) error {
 		return usagef("sim flow needs scenario files: %s", cmd.UseLine())
 	case f.seeds < 1 || f.seeds > maxSeeds:
 		return usagef("sim flow: --seeds is %d; it must be 1 to %d", f.seeds, maxSeeds)
-	case f.into != "" && !f.table:
-		return usagef("sim flow: --into is where --table writes; give both")
+	case f.into != "" && !f.table && !f.ablate:
+		return usagef("sim flow: --into is where --table and --ablate write; give one of them")
 	case f.table && (f.ablate || f.asJSON || f.plot != "" || f.trace != ""):
 		return usagef("sim flow: --table prints tables only; leave --ablate, --json, --plot and --trace out")
 	case f.table:

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -23,12 +22,6 @@ var tableAlgorithms = []string{
 
 // tableSeeds is how many runs --table takes where --seeds is not given.
 const tableSeeds = 5
-
-// The markers between which --into writes.
-const (
-	tableBegin = "<!-- what follows is generated: make docs-flow -->"
-	tableEnd   = "<!-- generated until here -->"
-)
 
 // tableKind is a kind of scenario with the figures that a cell shows.
 type tableKind struct {
@@ -116,7 +109,7 @@ func (f *simFlowFlags) runTable(cmd *cobra.Command, files []string) error {
 	var text bytes.Buffer
 	r.write(&text, f.algorithms)
 	if f.into != "" {
-		return writeBetween(f.into, text.Bytes())
+		return writeBetween(f.into, "tables", text.Bytes())
 	}
 	_, err := cmd.OutOrStdout().Write(text.Bytes())
 	return err
@@ -160,7 +153,8 @@ func (r *tableResult) write(w io.Writer, algorithms []string) {
 			r.row(w, kind, s, algorithms)
 		}
 	}
-	fmt.Fprintf(w, "\n### Bounds\n\nThe files hold %d bounds, for the algorithms that they name; with these seeds %d hold.\n", r.held+len(r.missed), r.held)
+	const bounds = "\n### Bounds\n\nThe files hold %d bounds, for the algorithms that they name; with these seeds %d hold.\n"
+	fmt.Fprintf(w, bounds, r.held+len(r.missed), r.held)
 	for i, m := range r.missed {
 		if i == 0 {
 			fmt.Fprintln(w)
@@ -212,20 +206,21 @@ func brief(v float64) string {
 	return strconv.FormatFloat(v, 'f', 3, 64)
 }
 
-// writeBetween replaces what stands between the markers of a page.
-func writeBetween(path string, text []byte) error {
+// writeBetween replaces what stands between two markers of a page: what is generated there, and its end.
+func writeBetween(path, what string, text []byte) error {
 	page, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("sim flow: --into: %w", err)
 	}
-	before, rest, found := bytes.Cut(page, []byte(tableBegin+"\n"))
-	_, after, closed := bytes.Cut(rest, []byte(tableEnd))
+	begin, end := "<!-- "+what+": make docs-flow -->\n", "<!-- end of "+what+" -->"
+	before, rest, found := bytes.Cut(page, []byte(begin))
+	_, after, closed := bytes.Cut(rest, []byte(end))
 	if !found || !closed {
-		return usagef("sim flow: --into: %s has no line %q with %q below it", path, tableBegin, tableEnd)
+		return usagef("sim flow: --into: %s has no line %q with %q below it", path, strings.TrimSpace(begin), end)
 	}
-	page = slices.Concat(before, []byte(tableBegin+"\n"), text, []byte("\n"+tableEnd), after)
+	page = slices.Concat(before, []byte(begin+"\n"), text, []byte("\n"+end), after)
 	if err := os.WriteFile(path, page, 0o644); err != nil {
-		return errors.Join(errors.New("sim flow: --into"), err)
+		return fmt.Errorf("sim flow: --into: %w", err)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) 
 			return nil, fmt.Errorf("%s: %w", all[i].Name, err)
 		}
 	}
-	storm, err := oneLimits(ctx, first, seeds)
+	storm, err := runOneLimit(ctx, first, seeds)
 	if err != nil {
 		return nil, err
 	}
@@ -75,6 +75,9 @@ func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) 
 	}
 	return append(all, storm, crash), nil
 }
+
+// Experiments are what Ablate runs, in its order, without values.
+func Experiments() []Experiment { return append(experiments(), oneLimit(), restarted()) }
 
 func experiments() []Experiment {
 	return []Experiment{{

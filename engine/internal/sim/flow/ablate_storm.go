@@ -28,17 +28,27 @@ var stormMeasured = []stormRow{
 // Of the runs in which Storm was measured.
 const stormRun, stormWarmup = 60 * time.Second, 20 * time.Second
 
-// oneLimits sets one limit for all workers, which is what Storm has, against a window for each.
-func oneLimits(ctx context.Context, first uint64, seeds int) (Experiment, error) {
+// oneLimit is the experiment of that name, without values.
+func oneLimit() Experiment {
 	x := Experiment{
 		Name: "one_limit", Question: "One limit for all workers, which is Storm's own flow control, or a window for each: endless backlog",
 		Columns: []Column{
 			{Title: "goodput %"}, {Title: "Storm measured: goodput %"}, {Title: "Storm: in flight"}, {Title: "Storm: round trip ms"},
 		},
-		Note: "Measured: Storm 2.8.3, max.spout.pending, shuffle grouping, 60 s of which the first 20 are left out; a window for each is " +
-			"the article's consumers re-built on it, threshold 50 ms. One limit is simulated here as Storm does it: a tuple that is acked " +
-			"lets the spout send the next to the bolt whose turn it is. It fills up with what the slowest holds: 12 x 5/s = 9.2 % in the long run.",
+		Note: "Measured: Storm 2.8.3, max.spout.pending, shuffle grouping, 60 s of which the first 20 are left out; a window " +
+			"for each is the article's consumers re-built on it, threshold 50 ms. One limit is simulated here as Storm does it: a " +
+			"tuple that is acked lets the spout send the next to the bolt whose turn it is. It fills up with what the slowest holds: " +
+			"12 x 5/s = 9.2 % in the long run.",
 	}
+	for _, m := range stormMeasured {
+		x.Rows = append(x.Rows, Row{Name: m.name})
+	}
+	return x
+}
+
+// runOneLimit sets one limit for all workers, which is what Storm has, against a window for each.
+func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, error) {
+	x := oneLimit()
 	s, err := Parse(x.Name, []byte(endless))
 	if err != nil {
 		return x, err
@@ -55,24 +65,24 @@ func oneLimits(ctx context.Context, first uint64, seeds int) (Experiment, error)
 	if err != nil {
 		return x, fmt.Errorf("%s: %w", x.Name, err)
 	}
-	for _, m := range stormMeasured {
+	for i, m := range stormMeasured {
 		goodput := own
 		if m.limit > 0 {
 			var runs []float64
 			for k := range seeds {
-				runs = append(runs, 100*oneLimit(s, m.limit, first+uint64(k)))
+				runs = append(runs, 100*spout(s, m.limit, first+uint64(k)))
 			}
 			slices.Sort(runs)
 			goodput = (runs[(seeds-1)/2] + runs[seeds/2]) / 2
 		}
-		x.Rows = append(x.Rows, Row{Name: m.name, Values: []float64{goodput, m.goodput, m.inFlight, m.roundTrips}})
+		x.Rows[i].Values = []float64{goodput, m.goodput, m.inFlight, m.roundTrips}
 	}
 	return x, nil
 }
 
-// oneLimit is the goodput of a spout that keeps limit tuples in flight over all workers of s and takes them in turn, whatever
+// spout is the goodput of one that keeps limit tuples in flight over all workers of s and takes them in turn, whatever
 // each of them has: a closed network of queues. There is no network delay.
-func oneLimit(s *Scenario, limit int, seed uint64) float64 {
+func spout(s *Scenario, limit int, seed uint64) float64 {
 	rnd := rand.New(rand.NewPCG(seed, serviceStream))
 	queued := make([]int, len(s.Workers))
 	ends := make([]time.Duration, len(s.Workers)) // of what is served now
