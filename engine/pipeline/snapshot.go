@@ -30,6 +30,8 @@ type RouteSnapshot struct {
 	Window                                                      string        // algorithm of the windows; "" at first
 	Workers                                                     []WorkerSnapshot
 	Counters                                                    map[string]int64 // of sink and processors
+
+	Budget control.BudgetStatus // of redeliveries
 }
 
 // WorkerSnapshot is a picture of one worker.
@@ -74,6 +76,7 @@ func (r *route) snapshot() RouteSnapshot {
 		inFlight = int64(status.InFlightCost)
 		s.Duplicates = int64(status.Duplicates)
 		s.Attempts, s.Redelivered, s.ReplayBytes = int64(status.Attempts), int64(status.Redeliveries), status.ReplayBytes
+		s.Budget = status.Budget
 		for _, l := range status.Lanes {
 			if l.Gate == "none" && r.budget.exhausted() {
 				l.Gate = "memory"

@@ -50,6 +50,12 @@ var routeMetrics = []metric[Route]{
 		func(r *Route) float64 { return float64(r.Redelivered) }),
 	counted(perRoute, "duplicates_total", "Answers that delivered a batch a second time.",
 		func(r *Route) float64 { return float64(r.Duplicates) }),
+	gauged(perRoute, "redelivery_tokens", "Redeliveries that the budget allows now; -1 where there is none.",
+		func(r *Route) float64 { return r.RedeliveryTokens }),
+	gauged(perRoute, "redelivery_waiting_batches", "Batches that wait for the redelivery budget.",
+		func(r *Route) float64 { return float64(r.RedeliveryWaiting) }),
+	counted(perRoute, "redelivery_waits_total", "Redeliveries that had to wait for the budget.",
+		func(r *Route) float64 { return float64(r.RedeliveryWaited) }),
 	gauged(perRoute, "replay_bytes", "Source bytes that a kill right now would repeat at most.",
 		func(r *Route) float64 { return float64(r.ReplayBytes) }),
 	gauged(perRoute, "replay_bound_bytes", "Source bytes that a kill at any moment would repeat at most.",
@@ -83,7 +89,7 @@ var workerMetrics = []metric[Worker]{
 var (
 	healths = []string{"running", "draining", "finished", "stopped"}
 	states  = []string{"NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
-	gates   = []string{"window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "memory", "none"}
+	gates   = []string{"window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "budget", "memory", "none"}
 
 	routeHealth = prometheus.NewDesc("penstock_route_health", "1 for the health that the route has.", append(perRoute, "health"), nil)
 	workerState = prometheus.NewDesc("penstock_worker_state", "1 for the state that the worker is in.", append(perWorker, "state"), nil)

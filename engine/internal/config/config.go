@@ -73,9 +73,14 @@ type Flow struct {
 	Dispatch  string        `yaml:"dispatch" enum:"least_completion,round_robin,hash,least_in_flight,two_choices,peak_ewma" doc:"who"`
 	Timeout   string        `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	Abandon   time.Duration `yaml:"abandon" doc:"hard end of a delivery"`
-	Order     string        `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
-	Trace     string        `yaml:"trace" path:"true" alone:"true" doc:"file for what the flow's machine is told and does"`
-	TraceMax  penstock.Size `yaml:"trace_max" doc:"bytes of the trace, at most; then it ends, and delivery goes on"`
+
+	Redeliver     float64 `yaml:"redeliver" doc:"batches that may be sent again in vain, for each that is delivered; 0: without bound"`
+	RedeliverRate float64 `yaml:"redeliver_rate" doc:"and so many a second, whatever is delivered"`
+
+	Order string `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
+
+	Trace    string        `yaml:"trace" path:"true" alone:"true" doc:"file for what the flow's machine is told and does"`
+	TraceMax penstock.Size `yaml:"trace_max" doc:"bytes of the trace, at most; then it ends, and delivery goes on"`
 }
 
 // Retry is `retry:`.

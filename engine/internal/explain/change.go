@@ -42,6 +42,11 @@ func (r *Route) Changes(w *Worker) []string {
 			"what is in flight is answered",
 			"`flow.order: none`, where the order of delivery does not matter",
 		}
+	case "budget":
+		return []string{
+			"deliveries: each pays for a share of a redelivery (`flow.redeliver`), and so does time (`flow.redeliver_rate`)",
+			"workers that fail less: the log and `penstock status` have their words",
+		}
 	case "memory":
 		return []string{"a larger `memory`, or smaller batches (`batch.bytes`): more of them fit"}
 	}

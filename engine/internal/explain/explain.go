@@ -49,7 +49,7 @@ type Worker struct {
 }
 
 // Gates are the words for what binds, in the order in which they are asked.
-var Gates = []string{"breaker", "throttle", "rate", "order", "limit", "credit", "window", "replay", "memory", "none"}
+var Gates = []string{"breaker", "throttle", "rate", "order", "limit", "credit", "window", "replay", "budget", "memory", "none"}
 
 // StateWords says what the worker's state means.
 func (w *Worker) StateWords() string {
@@ -102,6 +102,8 @@ func (r *Route) GateWords(w *Worker) string {
 		return fmt.Sprintf("%s in flight, or delivered and not yet saved, are all that a kill may repeat", byteCount(r.Replay))
 	case "order":
 		return "what waits has to keep its place behind what is in flight"
+	case "budget":
+		return "what failed waits until it may be sent again: of late too much failed for what was delivered"
 	case "memory":
 		return "it would take more, but all batches that the route's memory holds are taken"
 	case "none":
@@ -124,6 +126,8 @@ func (r *Route) HeldWords() string {
 		return "the replay bound: nothing more is begun until something is delivered and saved"
 	case by["memory"] > 0:
 		return "memory: the workers would take more, but all batches that the route may hold are taken"
+	case by["budget"] > 0:
+		return "the redelivery budget: too much failed of late for what was delivered, and what waits for it holds back new batches"
 	case by["order"] > 0 && by["none"] == 0:
 		return "order: what waits has to keep its place behind what is in flight"
 	case by["none"] > 0 && r.Waiting == 0:

@@ -169,6 +169,7 @@ func TestHeldWords(t *testing.T) {
 		{worker("replay", "window"), 3, "the replay bound"},
 		{worker("memory", "window"), 3, "memory"},
 		{worker("order", "window"), 3, "order"},
+		{worker("budget", "window"), 3, "the redelivery budget"},
 	} {
 		r := explain.Route{Workers: c.workers, Waiting: c.waiting}
 		if got := r.HeldWords(); !strings.Contains(got, c.want) {

@@ -75,6 +75,9 @@ func appendReport(b []byte, r *control.Report) []byte {
 
 func appendCommand(b []byte, c *control.Command) []byte {
 	b = appendWord(append(b, `{"do":`...), deeds, int(c.Kind))
+	if c.Why != 0 {
+		b = appendWord(append(b, `,"why":`...), reasons, int(c.Why))
+	}
 	b = whole(b, `,"seq":`, c.Seq)
 	b = whole(b, `,"id":`, c.ID)
 	b = member(b, `,"lane":`, int64(c.Lane))

@@ -61,6 +61,7 @@ type limits struct {
 
 type command struct {
 	Kind   string        `json:"do"`
+	Why    string        `json:"why,omitempty"`
 	Seq    uint64        `json:"seq,omitempty"`
 	ID     uint64        `json:"id,omitempty"`
 	Lane   int32         `json:"lane,omitempty"`
@@ -76,7 +77,8 @@ var (
 	outcomes = []string{
 		"", "delivered", "throttled", "retryable", "timed_out", "rejected", "misconfigured", "split",
 	}
-	deeds = []string{"", "start", "cancel", "settle", "bisect", "bury"}
+	deeds   = []string{"", "start", "cancel", "settle", "bisect", "bury"}
+	reasons = []string{"", "probe"}
 )
 
 func number(words []string, w, what string) (uint8, error) {
@@ -97,7 +99,8 @@ func commandsOf(to []command, do []control.Command) []command {
 	for i := range do {
 		c := &do[i]
 		to = append(to, command{
-			Kind: string(appendKind(nil, deeds, int(c.Kind))), Seq: c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
+			Kind: string(appendKind(nil, deeds, int(c.Kind))), Why: string(appendKind(nil, reasons, int(c.Why))),
+			Seq: c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
 			Run: c.Run, Place: c.Place, Expect: c.Expect,
 		})
 	}
