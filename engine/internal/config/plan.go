@@ -105,6 +105,10 @@ func (r *Route) plan() *yaml.Node {
 	if r.Flow.Order == "" { // the sink's own
 		remove(flow, "order")
 	}
+	if r.Flow.Trace == "" {
+		remove(flow, "trace")
+		remove(flow, "trace_max")
+	}
 	add(n, "batch", describe(reflect.ValueOf(r.Batch), false))
 	add(n, "flow", flow)
 	add(n, "retry", describe(reflect.ValueOf(r.Retry), false))
