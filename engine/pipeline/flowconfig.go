@@ -74,6 +74,15 @@ func budgetOf(f config.Flow) control.Budget {
 	return control.Budget{Share: f.Redeliver, PerSecond: f.RedeliverRate}
 }
 
+// poisonOf says when a batch is to blame.
+func poisonOf(f config.Flow) control.Poison {
+	n := f.Poison
+	if n == 0 {
+		n = -1
+	}
+	return control.Poison{Deaths: n, Failures: n, Refuse: f.Poisoned == "dead_letter"}
+}
+
 func durationOrAuto(s string) (time.Duration, error) {
 	if s == "" || s == "auto" {
 		return 0, nil

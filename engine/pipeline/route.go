@@ -39,7 +39,6 @@ type route struct {
 
 	memory    *memory
 	failures  *failures
-	deaths    deaths
 	manifest  *manifest.Route // nil: nobody asks
 	left      atomic.Int64    // bytes that the source has and nobody has read; -1: it does not tell
 	letters   *deadletter.Store
@@ -68,7 +67,7 @@ type route struct {
 	keyed    bool // items carry order keys
 	alone    bool // there is one lane, an ordered one: one key says as much as all partitions'
 	laneSet  []penstock.Lane
-	refusers map[*penstock.Batch]refuser // of batches that were rejected and are being cut or buried
+	refusers map[*penstock.Batch]refuser // of batches that an attempt did not deliver
 	finisher []penstock.Partition        // synced and settled, to be finished by the source
 }
 
@@ -219,7 +218,7 @@ func allOrdered(lanes []penstock.Lane) bool {
 
 // setLanes is what a sink calls with its workers: before the sender exists they are kept for it.
 func (r *route) setLanes(lanes []penstock.Lane) {
-	lanes = r.mortals(lanes)
+	lanes = mortals(lanes)
 	r.mu.Lock()
 	r.laneSet = lanes
 	sender := r.sender
@@ -344,6 +343,6 @@ func controlConfig(c config.Route, lanes []penstock.Lane) (control.Config, error
 	}
 	return control.Config{
 		Seed: uint64(time.Now().UnixNano()), Window: w, Dispatch: d, Timeout: timeout, Retry: retryPolicy(c.Retry),
-		Replay: int64(c.Checkpoint.Replay), Budget: budgetOf(c.Flow),
+		Replay: int64(c.Checkpoint.Replay), Budget: budgetOf(c.Flow), Poison: poisonOf(c.Flow),
 	}, nil
 }

@@ -29,7 +29,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 	if l.flying == 0 { // the sums are of floats
 		l.flyingCost, l.awaitedCost = 0, 0
 	}
-	a.answered, a.outcome, a.after = true, e.Outcome, e.After
+	a.answered, a.outcome, a.after, a.died = true, e.Outcome, e.After, e.Died
 	if m.peaks {
 		l.note(m.now, (m.now - a.sent).Seconds())
 	}
@@ -108,11 +108,20 @@ func (m *Machine) timeout(a *attempt) {
 	if a.canceled {
 		return
 	}
+	if m.exempt(a) {
+		m.requeue(it, l)
+		return
+	}
 	l.win.OnTimeout(m.now, a.cost)
 	if a != l.br.probe && a != m.global.probe {
 		l.est.double(m.now, a.sent) // a probe's wait is doubled by the breaker
 	}
 	m.failed(l, a, TimedOut)
+	m.requeue(it, l)
+}
+
+// requeue puts it into the send buffer, as its attempt at l is overdue, if nothing forbids it.
+func (m *Machine) requeue(it *item, l *lane) {
 	if it.state == inFlight && !it.keyed() && !it.refused && !it.awaited() {
 		m.again(it, l)
 	}
@@ -132,6 +141,11 @@ func (m *Machine) conclude(a *attempt, out []Command) []Command {
 		m.put(it, nil)
 		it.waited = it.waited || it.state == inRedo // at the gate
 	case Retryable, TimedOut:
+		if m.accuse(a) {
+			m.succeeded(l, a)
+			out = m.convict(it, out)
+			break
+		}
 		m.nack(a)
 		m.put(it, l)
 	case Rejected:
@@ -182,6 +196,9 @@ func (m *Machine) nack(a *attempt) {
 		return
 	}
 	l.stats.failed++
+	if m.exempt(a) {
+		return
+	}
 	if a.outcome == TimedOut {
 		l.win.OnTimeout(m.now, a.cost)
 	} else {

@@ -23,6 +23,7 @@ type attempt struct {
 	excused  bool // its deadline passed while this process was held up
 	canceled bool
 	paid     bool // took a token of the budget
+	died     bool // the worker died of its item
 	late     bool // it was overdue when it was answered
 
 	// Ordered lanes.

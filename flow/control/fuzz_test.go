@@ -33,6 +33,7 @@ func world(t *testing.T, in *tape) *model {
 		Breaker:  control.Breaker{Failures: []int{0, 0, 1, -1}[in.next(4)]},
 	}
 	cfg.Budget = []control.Budget{{}, {Share: 0.01, PerSecond: 1, Burst: 1}, {Share: -1}}[in.next(3)]
+	cfg.Poison = []control.Poison{{}, {Deaths: 1, Failures: 1}, {Failures: 2, Refuse: true}, {Deaths: -1, Failures: -1}}[in.next(4)]
 	if cfg.Window = (window.Fixed{Size: size}); in.next(2) == 1 {
 		cfg.Window, size = window.Linear{Initial: size}, 0
 	}
@@ -64,6 +65,7 @@ func play(w *model, in *tape) {
 						pieces = append(pieces, []control.Outcome{control.Retryable, control.Delivered, control.Rejected}[in.next(3)])
 					}
 				}
+				w.died = in.next(4) == 0
 				w.answer(x, o, time.Duration(in.next(4))*200*time.Millisecond, pieces...)
 			}
 		case 7:

@@ -39,12 +39,14 @@ type item struct {
 	firstOf *lane      // Ordered lane whose next run must begin with it
 	counted bool       // in Machine.started: sent at least once, so that a crash may repeat it
 	refused bool       // to be cut or buried when nothing of it runs
-	waited  bool       // it has waited before an attempt at a lane that failed it
-	charged bool       // its next attempt takes a token of the budget
-	short   bool       // and there was none
-	pieces  uint32     // that are still to come,
-	total   uint32     // out of so many
-	by      *attempt   // whose answer split it; of a piece: whose conclusion settles it
+	poison  bool       // because of its account
+	account account
+	waited  bool     // it has waited before an attempt at a lane that failed it
+	charged bool     // its next attempt takes a token of the budget
+	short   bool     // and there was none
+	pieces  uint32   // that are still to come,
+	total   uint32   // out of so many
+	by      *attempt // whose answer split it; of a piece: whose conclusion settles it
 	byID    uint64
 	byLane  int32
 
@@ -180,8 +182,8 @@ func (m *Machine) newItem(seq uint64, r rank, e *Event) *item {
 	if n := len(m.freeItems); n > 0 {
 		it = m.freeItems[n-1]
 		m.freeItems = m.freeItems[:n-1]
-		nodes, running, tried := it.nodes[:0], it.running[:0], it.tried[:0]
-		*it = item{nodes: nodes, running: running, tried: tried}
+		nodes, running, tried, charges := it.nodes[:0], it.running[:0], it.tried[:0], it.account.charges[:0]
+		*it = item{nodes: nodes, running: running, tried: tried, account: account{charges: charges}}
 	} else {
 		it = &item{}
 	}
@@ -204,6 +206,9 @@ func (m *Machine) finish(it *item) {
 	m.leave(it)
 	it.state = isDone
 	m.live--
+	if it.account.suspect {
+		m.suspects--
+	}
 	m.unlink(it)
 	m.release(it)
 }

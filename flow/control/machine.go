@@ -24,6 +24,7 @@ type Config struct {
 	Ahead    int              // items that may wait for a lane without one being free for them; 0 means 64
 	Breaker  Breaker
 	Budget   Budget // of attempts in vain
+	Poison   Poison
 }
 
 // Breaker says when a worker that fails is left alone and how it is tried again. The zero value means the defaults.
@@ -96,6 +97,8 @@ type Machine struct {
 	settled      uint64
 	redeliveries uint64
 	duplicates   uint64
+	poisoned     uint64 // items refused as poison
+	suspects     int    // items kept apart
 }
 
 // New checks c and returns a machine without lanes.
@@ -126,6 +129,9 @@ func New(c Config) (*Machine, error) {
 	}
 	var err error
 	if c.Budget, err = c.Budget.withDefaults(); err != nil {
+		return nil, fmt.Errorf("flow control: %w", err)
+	}
+	if c.Poison, err = c.Poison.withDefaults(); err != nil {
 		return nil, fmt.Errorf("flow control: %w", err)
 	}
 	src := rand.NewPCG(c.Seed, seedStream)

@@ -29,6 +29,7 @@ type model struct {
 	lanes     map[int32]*modelLane
 	asked     []ask // Bisect and Bury not yet answered
 	answering *modelTry
+	died      bool // the next answer, or its first piece that is to be sent again, killed a worker
 	partial   bool // pieces are still to come
 	starts    uint64
 	again     uint64
@@ -52,6 +53,7 @@ type modelItem struct {
 	cost    float64
 	keys    []uint32
 	starts  uint32
+	deaths  int
 	owes    bool // a worker has failed it, or left it overdue, and it has not been started since
 	running int
 	settled bool
@@ -166,6 +168,10 @@ func (w *model) obey(c control.Command) {
 	case control.Settle:
 		w.settle(c, it)
 	case control.Bisect, control.Bury:
+		if w.strict && c.Why == control.Deadly && (c.Count == 0 ||
+			int(c.Count) != it.deaths || it.deaths < w.cfg.Poison.Deaths && !it.piece) {
+			w.fail("%+v of an item that %d workers have died of", c, it.deaths)
+		}
 		if it.running > 0 || it.settled {
 			w.fail("%+v while %d attempts run (settled: %v)", c, it.running, it.settled)
 		}

@@ -22,6 +22,8 @@ type Status struct {
 	Duplicates    uint64 // answers that delivered an item a second time
 	ReplayBinding bool   // the replay bound closes the gate now
 	Budget        BudgetStatus
+	Suspects      int    // items kept apart, since workers that deliver others fail them
+	Poisoned      uint64 // items that were refused because workers died of them, or failed them
 	Lanes         []LaneStatus
 }
 
@@ -62,6 +64,8 @@ func (m *Machine) Status() Status {
 		Duplicates:    m.duplicates,
 		ReplayBinding: m.replayBinds(),
 		Budget:        m.budgetStatus(),
+		Suspects:      m.suspects,
+		Poisoned:      m.poisoned,
 		Lanes:         make([]LaneStatus, 0, len(m.lanes)),
 	}
 	for _, b := range []*buffer{&m.fresh, &m.redo} {

@@ -17,6 +17,7 @@ const (
 
 	leastRedeliverRate = 0.1
 	mostRedeliverRate  = 10_000
+	maxPoison          = 100
 )
 
 // check looks at one route for values and combinations that cannot work.
@@ -104,6 +105,12 @@ func (c check) flow() {
 	}
 	if f.Abandon <= 0 {
 		c.wrong("flow", "abandon", "flow.abandon is 0; every delivery would end before it began")
+	}
+	if f.Poison < 0 || f.Poison > maxPoison {
+		c.wrong("flow", "poison", "flow.poison is %d; it may be 1 to %d workers, or 0 for any number", f.Poison, maxPoison)
+	}
+	if f.Poison == 0 && c.given("flow", "poisoned") != nil {
+		c.wrong("flow", "poisoned", "flow.poisoned has no meaning with poison: 0, where no batch is ever to blame; take it out")
 	}
 	if f.Redeliver < 0 || f.Redeliver > 1 {
 		c.wrong("flow", "redeliver",

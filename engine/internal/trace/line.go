@@ -32,6 +32,7 @@ type line struct {
 	Bytes   int64         `json:"bytes,omitempty"`
 	Keys    []uint32      `json:"keys,omitempty"`
 	After   time.Duration `json:"after,omitempty"`
+	Died    bool          `json:"died,omitempty"`
 	Report  *report       `json:"report,omitempty"`
 	Limits  *limits       `json:"limits,omitempty"`
 	Do      []command     `json:"do,omitempty"`
@@ -60,6 +61,7 @@ type command struct {
 	ID     uint64        `json:"id,omitempty"`
 	Lane   int32         `json:"lane,omitempty"`
 	Number uint32        `json:"number,omitempty"`
+	Count  uint32        `json:"count,omitempty"`
 	Run    uint32        `json:"run,omitempty"`
 	Place  uint32        `json:"place,omitempty"`
 	Expect time.Duration `json:"expect,omitempty"`
@@ -72,7 +74,7 @@ var (
 		"", "delivered", "throttled", "retryable", "timed_out", "rejected", "misconfigured", "split",
 	}
 	deeds   = []string{"", "start", "cancel", "settle", "bisect", "bury"}
-	reasons = []string{"", "probe"}
+	reasons = []string{"", "probe", "deadly", "failing"}
 )
 
 func word(words []string, n int) string {
@@ -97,7 +99,7 @@ func number(words []string, w, what string) (uint8, error) {
 func lineOf(e *control.Event, do []control.Command) line {
 	l := line{
 		Now: e.Now, Kind: word(kinds, int(e.Kind)), Outcome: word(outcomes, int(e.Outcome)), Lane: e.Lane, Seq: e.Seq, ID: e.ID,
-		Parent: e.Parent, Pieces: e.Pieces, Cost: e.Cost, Bytes: e.Bytes, Keys: e.Keys, After: e.After,
+		Parent: e.Parent, Pieces: e.Pieces, Cost: e.Cost, Bytes: e.Bytes, Keys: e.Keys, After: e.After, Died: e.Died,
 	}
 	if e.Report != (control.Report{}) {
 		r := report(e.Report)
@@ -118,15 +120,15 @@ func lineOf(e *control.Event, do []control.Command) line {
 
 func commandOf(c *control.Command) command {
 	return command{
-		Kind: word(deeds, int(c.Kind)), Why: word(reasons, int(c.Why)), Seq: c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
-		Run: c.Run, Place: c.Place, Expect: c.Expect,
+		Kind: word(deeds, int(c.Kind)), Why: word(reasons, int(c.Why)), Seq: c.Seq, ID: c.ID, Lane: c.Lane,
+		Number: c.Number, Count: c.Count, Run: c.Run, Place: c.Place, Expect: c.Expect,
 	}
 }
 
 func (l *line) event() (control.Event, error) {
 	e := control.Event{
 		Now: l.Now, Lane: l.Lane, Seq: l.Seq, ID: l.ID, Parent: l.Parent, Pieces: l.Pieces,
-		Cost: l.Cost, Bytes: l.Bytes, Keys: l.Keys, After: l.After,
+		Cost: l.Cost, Bytes: l.Bytes, Keys: l.Keys, After: l.After, Died: l.Died,
 	}
 	kind, err := number(kinds, l.Kind, "event")
 	if err != nil {
