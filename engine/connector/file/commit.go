@@ -35,26 +35,40 @@ func (l *lane) runWriter(ctx context.Context) error {
 			group, broken := l.ready, l.broken
 			l.ready = nil
 			l.mu.Unlock()
-			if len(group) > 0 {
-				l.writeGroup(group, broken)
-			}
+			l.writeReady(group, broken)
 		}
 	}
 }
 
-// writeGroup writes a group and hands it on: to the syncer, or, without ack, to those who wait.
-func (l *lane) writeGroup(group []*delivery, broken error) {
+// writeReady writes what is ready, into as many files as it takes.
+func (l *lane) writeReady(group []*delivery, broken error) {
+	if len(group) == 0 {
+		return
+	}
 	var err error
 	if broken != nil {
 		err = l.reopen()
 	}
-	var end int64
-	if err == nil {
-		end, err = l.write(group)
+	for len(group) > 0 && err == nil {
+		n := l.fits(group)
+		if n == 0 {
+			err = l.rotate()
+			continue
+		}
+		if err = l.writeGroup(group[:n]); err == nil {
+			group = group[n:]
+		}
 	}
 	if err != nil {
 		l.fail(fmt.Errorf("write file %q: %w", l.sink.o.Path, err), group)
-		return
+	}
+}
+
+// writeGroup writes a group and hands it on: to the syncer, or, without ack, to those who wait.
+func (l *lane) writeGroup(group []*delivery) error {
+	end, err := l.write(group)
+	if err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,12 +86,13 @@ func (l *lane) writeGroup(group []*delivery, broken error) {
 			wake(l.wakeSyncer)
 		}
 	}
+	return nil
 }
 
 // write appends the group block by block, sets where each delivery ends, and returns where the last does.
 func (l *lane) write(group []*delivery) (end int64, err error) {
 	l.mu.Lock()
-	f, from := l.file, l.length
+	f, from, id := l.file, l.length, l.id
 	l.mu.Unlock()
 	if f == nil {
 		return 0, errStopped
@@ -85,7 +100,7 @@ func (l *lane) write(group []*delivery) (end int64, err error) {
 	end = from
 	for _, d := range group {
 		end += int64(len(d.data))
-		d.end = end
+		d.at = id.at(end)
 	}
 	parts := l.parts[:0]
 	defer func() {
@@ -154,7 +169,7 @@ func (l *lane) syncGroup() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.synced = group[len(group)-1].end
+	l.synced = group[len(group)-1].at.length
 	l.settled = l.synced
 	answer(group, nil)
 }
@@ -212,8 +227,13 @@ func (e *lostError) Unwrap() error { return e.err }
 
 // checkName fails the run when the name no longer leads to the file that is written.
 func (l *lane) checkName() {
+	l.syncing <- struct{}{} // not while the file is rotated
 	info, err := l.dir.Stat(l.name)
-	if err == nil && info.Ino == l.id.inode || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	l.mu.Lock()
+	inode := l.id.inode
+	l.mu.Unlock()
+	<-l.syncing
+	if err == nil && info.Ino == inode || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	wrong := &wrongFileError{"it was moved or removed while it was written"}
