@@ -53,6 +53,8 @@ type route struct {
 	ahead     error                    // what the reader said with its last batch, of which the next call tells
 	work      chan *job                // to the processors; nil when there is nothing to process
 
+	gone []string // partitions to be forgotten; the checkpoint's goroutine owns it
+
 	drainOnce sync.Once
 	drained   chan struct{} // closed by drain
 	quarter   chan struct{} // a quarter of the replay bound has settled: write now

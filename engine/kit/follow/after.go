@@ -1,20 +1,23 @@
-package spooldir
+package follow
 
 import (
 	"errors"
 	"io/fs"
-	"path"
 	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// firstLook is how soon a finished file is looked at again; each further wait is twice as long.
-const firstLook = time.Second
+const (
+	// firstLook is how soon a finished file is looked at again; each further wait is twice as long.
+	firstLook = time.Second
+	// maxWatched is how many finished files a reader looks at again.
+	maxWatched = 10_000
+)
 
-// takeNews follows the files that Finish has renamed, moved or deleted: their writers may go on.
-func (r *reader) takeNews() {
+// takeNews follows the files that the source has renamed, moved or deleted: their writers may go on.
+func (r *Reader) takeNews() {
 	r.s.finishing.Lock()
 	r.s.mu.Lock()
 	news := r.news
@@ -23,19 +26,22 @@ func (r *reader) takeNews() {
 	r.s.finishing.Unlock()
 	for _, n := range news {
 		f := r.byKey[n.entry.id.Key()]
-		if f == nil || f.entry != n.entry || n.where == nowhere && n.handle == nil {
+		if f == nil || f.entry != n.entry || n.dir == nil && n.handle == nil {
 			if n.handle != nil {
 				r.warnClose(n.name, n.handle.Close())
+			}
+			if n.dir == nil {
+				r.gone.now(n.entry.text)
 			}
 			continue
 		}
 		delete(r.byKey, keyOf(f.info))
-		if r.files[f.name] == f {
-			delete(r.files, f.name)
+		if r.files[f.label] == f {
+			delete(r.files, f.label)
 		}
 		r.closeFile(f)
-		f.rename(n.name)
-		f.where, f.finished, f.orphan = n.where, true, false
+		f.rename(n.dir, n.name, n.name)
+		f.finished, f.orphan = true, false
 		if n.handle != nil {
 			r.makeRoom()
 			f.handle = n.handle
@@ -50,7 +56,7 @@ func (r *reader) takeNews() {
 	r.countHeld()
 }
 
-func (r *reader) closeNews() error {
+func (r *Reader) closeNews() error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	var errs []error
@@ -63,31 +69,28 @@ func (r *reader) closeNews() error {
 	return errors.Join(errs...)
 }
 
-func (r *reader) warnClose(name string, err error) {
-	if err != nil {
-		r.s.log.Warn("a file that was read could not be closed", "file", name, "error", err)
-	}
-}
-
 // watchAgain begins the row of looks at a finished file.
-func (r *reader) watchAgain(f *file) {
+func (r *Reader) watchAgain(f *file) {
 	f.checks, f.nextLook = 0, r.s.now()+firstLook
 }
 
 // unwatch ends it.
-func (r *reader) unwatch(f *file) {
+func (r *Reader) unwatch(f *file) {
 	if i := slices.Index(r.after, f); i >= 0 {
 		r.after = slices.Delete(r.after, i, i+1)
 	}
 	r.closeFile(f)
+	if f.dir == nil && f.part != nil {
+		r.gone.now(f.part.ID)
+	}
 	r.release(f)
 }
 
-// countHeld tells Finish how many deleted files are held open.
-func (r *reader) countHeld() {
+// countHeld tells the source how many deleted files are held open.
+func (r *Reader) countHeld() {
 	held := 0
 	for _, f := range r.after {
-		if f.where == nowhere {
+		if f.dir == nil {
 			held++
 		}
 	}
@@ -97,14 +100,14 @@ func (r *reader) countHeld() {
 }
 
 // lookAgain looks at the finished files whose time has come; those that have grown are read on.
-func (r *reader) lookAgain(now time.Duration) {
+func (r *Reader) lookAgain(now time.Duration) {
 	var over []*file
 	for _, f := range r.after {
 		if now < f.nextLook && !f.changed() {
 			r.dueAt(f.nextLook)
 			continue
 		}
-		info, err := r.statFinished(f)
+		info, err := f.statFinished()
 		if err != nil || !sameFile(info, f.info) {
 			over = append(over, f)
 			continue
@@ -128,60 +131,46 @@ func (r *reader) lookAgain(now time.Duration) {
 	}
 }
 
-func (r *reader) statFinished(f *file) (vfs.Info, error) {
+func (f *file) statFinished() (vfs.Info, error) {
 	switch {
 	case f.handle != nil:
 		return f.handle.Stat()
-	case f.where == inMoved:
-		return r.s.moved.Stat(f.name)
-	case f.where == inSpool:
-		return r.s.dir.Stat(f.name)
+	case f.dir != nil:
+		return f.dir.Stat(f.name)
 	}
 	return vfs.Info{}, fs.ErrNotExist
 }
 
-// findFinished looks, once, for finished files of earlier runs that have grown since.
-func (r *reader) findFinished() {
+// findFinished looks, once at the start, for finished files to which more was written while nothing ran.
+func (r *Reader) findFinished() {
 	if !r.marked {
 		return
 	}
-	r.findGrown(r.s.dir, inSpool)
-	if r.s.moved != nil {
-		r.findGrown(r.s.moved, inMoved)
-	}
-}
-
-func (r *reader) findGrown(dir vfs.Dir, where place) {
-	entries, err := dir.Entries(".")
-	if err != nil {
-		r.s.log.Warn("finished files cannot be listed; what was written to them since the last run is not seen", "error", err)
-		return
-	}
-	for _, e := range entries {
-		if !e.Type.IsRegular() || where == inSpool && !r.s.names.done(path.Base(e.Name)) {
-			continue
-		}
-		info, err := dir.Stat(e.Name)
-		if err != nil || !r.hasGrown(info) {
-			continue
+	err := r.s.place.Finished(func(s Sight) {
+		if !r.hasGrown(s.Info) {
+			return
 		}
 		now := r.s.now()
-		f := &file{name: e.Name, where: where, info: info, since: now, unread: max(now, 1), finished: true}
-		f.nextLook = now
+		f := &file{
+			dir: s.Dir, name: s.Name, label: s.Label, info: s.Info, since: now, unread: max(now, 1), finished: true, nextLook: now,
+		}
 		r.after = append(r.after, f)
+	})
+	if err != nil {
+		r.s.log.Warn("finished files cannot be listed; what was written to them since the last run is not seen", "error", err)
 	}
 }
 
 // hasGrown says whether an earlier run has read less of a file than it now has.
-func (r *reader) hasGrown(info vfs.Info) bool {
+func (r *Reader) hasGrown(info vfs.Info) bool {
 	r.s.mu.Lock()
 	ids := r.known[keyOf(info)]
 	r.s.mu.Unlock()
-	for _, id := range ids {
-		if id.Birth != 0 && !info.Birth.IsZero() && info.Birth.UnixNano() != id.Birth {
+	for _, k := range ids {
+		if k.id.Birth != 0 && !info.Birth.IsZero() && info.Birth.UnixNano() != k.id.Birth {
 			continue
 		}
-		if m, ok := r.resume(id.String()); ok && highest(m) < info.Size {
+		if m, ok := r.resume(k.text); ok && highest(m) < info.Size {
 			return true
 		}
 	}

@@ -1,4 +1,4 @@
-package spooldir
+package follow
 
 import (
 	"context"
@@ -19,26 +19,30 @@ const scanSpacing = 10
 // wakeSpacing is the least wait between two listings.
 const wakeSpacing = 5 * time.Millisecond
 
-// reader hands out the files of the directory to one route.
-type reader struct {
-	s      *source
+// Reader hands out the files of a place to one route. It implements penstock.Reader, Estimator, Noter and Forgetter.
+type Reader struct {
+	s      *Set
 	o      penstock.OpenOptions
-	known  map[fileid.Key][]fileid.ID // what the route has stored; guarded by s.mu
+	grow   *Growing                   // nil: files are sealed when they are quiet
+	known  map[fileid.Key][]knownID   // what the route has stored; guarded by s.mu
 	dead   map[fileid.Key][]fileid.ID // of those, what is gone; guarded by s.mu
 	marked bool                       // the route has stored anything
-	news   []finishedFile             // from Finish; guarded by s.mu
+	news   []finishedFile             // from Tell; guarded by s.mu
 	held   int                        // deleted files that are held open; guarded by s.mu
 	saved  map[string]int64           // what Commit said of files that grew; guarded by s.mu
 	wake   chan struct{}              // a notification came
+	notes  notes
+	gone   gone
 
 	filler  lines.Filler
-	files   map[string]*file     // by name, those in the directory
+	files   map[string]*file     // by label, those that the place lists
 	byKey   map[fileid.Key]*file // the same, and orphans
 	after   []*file              // finished ones that are looked at again, oldest first
 	queue   []*file              // what there is to do, in order
 	open    []*file              // with handles, the least recently used first
-	refused map[string]string    // names that are not read, and why
-	uses    uint64               // of handles
+	refused map[string]string    // labels that are not read, and why
+	rotated rotated
+	uses    uint64 // of handles
 	scans   uint64
 	target  int64         // bytes that make a batch
 	scanned time.Duration // when the last listing ended
@@ -48,37 +52,36 @@ type reader struct {
 	due     time.Duration // when something has to be looked at again; 0: nothing
 	ghosts  int           // files that have vanished and still have to be sealed
 	endgame time.Duration // Once: since when only files that are still written are left
-	head    [fileid.MaxHead]byte
+	head    [fileid.MaxHead + fileid.MaxBefore]byte
+	over    error // why the route has to stop
 	closed  bool
 }
 
-func newReader(s *source, o penstock.OpenOptions) *reader {
-	r := &reader{
-		s: s, o: o, wake: make(chan struct{}, 1),
-		known: make(map[fileid.Key][]fileid.ID), dead: make(map[fileid.Key][]fileid.ID), saved: make(map[string]int64),
-		filler: lines.Filler{Rules: lines.Rules{MaxRecord: int(s.o.MaxRecord), Bury: s.o.LongRecord == "dead_letter"}},
+func newReader(s *Set, o penstock.OpenOptions) *Reader {
+	r := &Reader{
+		s: s, o: o, grow: s.o.Growing, wake: make(chan struct{}, 1),
+		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]fileid.ID), saved: make(map[string]int64),
+		notes:  notes{byID: make(map[string]*note)},
+		filler: lines.Filler{Rules: s.o.Rules},
 		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), refused: make(map[string]string),
 	}
+	r.rotated.begin()
 	if o.Known != nil {
 		for m := range o.Known {
 			r.marked = true
-			if id, err := fileid.Parse(m.Part.ID); err == nil {
-				r.known[id.Key()] = append(r.known[id.Key()], id)
-			} else {
-				s.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition", m.Part.ID, "error", err)
-			}
+			r.knownOf(m)
 		}
 	}
 	for _, ids := range r.known {
-		slices.SortFunc(ids, func(a, b fileid.ID) int { return int(int64(b.Gen) - int64(a.Gen)) })
+		slices.SortFunc(ids, func(a, b knownID) int { return int(int64(b.id.Gen) - int64(a.id.Gen)) })
 	}
 	return r
 }
 
 // Left implements penstock.Estimator: what the last listing has seen of the files and was not read.
-func (r *reader) Left() (bytes int64) {
+func (r *Reader) Left() (bytes int64) {
 	for _, f := range r.files {
-		if !f.finished && f.where == inSpool {
+		if !f.finished {
 			bytes += max(0, f.info.Size-f.cursor.Next)
 		}
 	}
@@ -86,7 +89,7 @@ func (r *reader) Left() (bytes int64) {
 }
 
 // Read implements penstock.Reader.
-func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
+func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 	begun := r.s.now()
 	r.target = int64(b.Limits().Bytes)
 	for {
@@ -126,7 +129,7 @@ func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
 			}
 		}
 		r.list()
-		if len(r.queue) == 0 && len(b.Spans) == 0 && r.o.Once {
+		if len(r.queue) == 0 && len(b.Spans) == 0 && (r.o.Once || r.over != nil) {
 			if end, err := r.ended(); end {
 				return err
 			}
@@ -135,7 +138,7 @@ func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
 }
 
 // fill takes from the queue until the batch is complete (true) or nothing is left to do.
-func (r *reader) fill(ctx context.Context, b *penstock.Batch) (bool, error) {
+func (r *Reader) fill(ctx context.Context, b *penstock.Batch) (bool, error) {
 	for len(r.queue) > 0 {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
@@ -150,7 +153,7 @@ func (r *reader) fill(ctx context.Context, b *penstock.Batch) (bool, error) {
 }
 
 // untilScan is how long the next listing can wait.
-func (r *reader) untilScan(now time.Duration) time.Duration {
+func (r *Reader) untilScan(now time.Duration) time.Duration {
 	if r.scans == 0 {
 		return 0
 	}
@@ -158,26 +161,34 @@ func (r *reader) untilScan(now time.Duration) time.Duration {
 	if r.due > 0 {
 		at = min(at, max(r.due, r.scanned+r.minSpacing()))
 	}
-	if r.o.Once && r.allSealed() {
+	if r.o.Once && r.allRead() {
 		at = min(at, r.scanned+r.minSpacing()) // the last listing, which ends the run
 	}
 	return at - now
 }
 
-// allSealed says whether every file that is known has been read to its end.
-func (r *reader) allSealed() bool {
+// allRead says whether every file that is known has been read to its end.
+func (r *Reader) allRead() bool {
 	for _, f := range r.byKey {
-		if !f.sealed {
+		if !r.atEnd(f) {
 			return false
 		}
 	}
 	return true
 }
 
-func (r *reader) minSpacing() time.Duration { return max(wakeSpacing, 2*r.took) }
+// atEnd says whether nothing more is to be read of a file as it was seen last.
+func (r *Reader) atEnd(f *file) bool {
+	if r.grow == nil || f.orphan {
+		return f.sealed
+	}
+	return f.sealed || f.info.Size == 0 || f.entry != nil && f.info.Size == f.drained && !f.changed()
+}
+
+func (r *Reader) minSpacing() time.Duration { return max(wakeSpacing, 2*r.took) }
 
 // sleep returns after d, or when a notification asks for a listing.
-func (r *reader) sleep(ctx context.Context, d time.Duration) error {
+func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -199,8 +210,8 @@ func (r *reader) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// list lists the directory; an idle one ever more rarely.
-func (r *reader) list() {
+// list lists the files; an idle reader ever more rarely.
+func (r *Reader) list() {
 	start := r.s.now()
 	r.scan()
 	r.scanned = r.s.now()
@@ -213,14 +224,9 @@ func (r *reader) list() {
 	r.idleFor, r.idle, _ = policy.Next(r.idle, nil)
 }
 
-// Commit implements penstock.Reader.
-func (r *reader) Commit(ctx context.Context, marks []penstock.Mark) error {
-	r.note(marks)
-	return nil
-}
-
-// note keeps how far files that grew after their seal are settled: only then may they be finished.
-func (r *reader) note(marks []penstock.Mark) {
+// Commit implements penstock.Reader: it keeps how far files that grew after their seal are settled, because only then may
+// they be finished.
+func (r *Reader) Commit(ctx context.Context, marks []penstock.Mark) error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	for _, m := range marks {
@@ -228,10 +234,11 @@ func (r *reader) note(marks []penstock.Mark) {
 			r.saved[m.Part.ID] = m.Watermark.Num
 		}
 	}
+	return nil
 }
 
 // Close implements penstock.Reader.
-func (r *reader) Close() error {
+func (r *Reader) Close() error {
 	if r.closed {
 		return nil
 	}
@@ -251,15 +258,16 @@ func (r *reader) Close() error {
 		errs = append(errs, f.close())
 		r.release(f)
 	}
-	return errors.Join(errors.Join(errs...), r.s.done())
+	return errors.Join(errs...)
 }
 
 // release gives back the id of a file that is not followed any more.
-func (r *reader) release(f *file) {
+func (r *Reader) release(f *file) {
 	if f.entry != nil {
+		r.rotated.drop(f)
 		r.s.forget(r, f.entry)
 		f.entry = nil
 	}
 }
 
-var _ io.Closer = (*reader)(nil)
+var _ io.Closer = (*Reader)(nil)

@@ -1,6 +1,6 @@
 //penstock:pure
 
-package spooldir
+package follow
 
 import "time"
 
