@@ -115,6 +115,7 @@ type Why uint8
 const (
 	Turn    Why = iota // Start: it is the item's turn. Bisect, Bury: a worker rejected it
 	Probe              // Start: to see whether a worker that was left alone is back
+	Twin               // Start: the attempt that holds the watermark takes long, and this is a second one beside it
 	Deadly             // Bisect, Bury: Count workers have died of it
 	Failing            // Bisect, Bury: workers that deliver others have failed it Count times
 )

@@ -19,6 +19,7 @@ type Status struct {
 	Settled       uint64
 	Attempts      uint64
 	Redeliveries  uint64 // attempts but the first of each item
+	Hedged        uint64 // redeliveries that were twins, see Hedge
 	Duplicates    uint64 // answers that delivered an item a second time
 	ReplayBinding bool   // the replay bound closes the gate now
 	Budget        BudgetStatus
@@ -61,6 +62,7 @@ func (m *Machine) Status() Status {
 		Settled:       m.settled,
 		Attempts:      m.sent,
 		Redeliveries:  m.redeliveries,
+		Hedged:        m.hedged,
 		Duplicates:    m.duplicates,
 		ReplayBinding: m.replayBinds(),
 		Budget:        m.budgetStatus(),
