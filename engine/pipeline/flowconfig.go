@@ -83,6 +83,16 @@ func poisonOf(f config.Flow) control.Poison {
 	return control.Poison{Deaths: n, Failures: n, Refuse: f.Poisoned == "dead_letter"}
 }
 
+// hedgeShare is how many batches, of those sent, may go out a second time while the first is under way.
+const hedgeShare = 0.02
+
+func hedgeOf(f config.Flow) control.Hedge {
+	if !f.Hedge {
+		return control.Hedge{}
+	}
+	return control.Hedge{Share: hedgeShare}
+}
+
 func durationOrAuto(s string) (time.Duration, error) {
 	if s == "" || s == "auto" {
 		return 0, nil

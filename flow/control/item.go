@@ -34,6 +34,8 @@ type item struct {
 	number uint32    // attempts so far
 	state  itemState
 
+	prev, next *item // in sequence, while it has not settled
+
 	running []*attempt // not yet concluded
 	tried   []int32    // lanes that failed it
 	firstOf *lane      // Ordered lane whose next run must begin with it
@@ -176,8 +178,8 @@ func (b *buffer) remove(it *item) {
 // maxCost of an item keeps sums of costs finite.
 const maxCost = 1e12
 
-// newItem takes an item from the free list and puts it into the sequence.
-func (m *Machine) newItem(seq uint64, r rank, e *Event) *item {
+// newItem takes an item from the free list and puts it into the sequence before next; nil: at the end.
+func (m *Machine) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	var it *item
 	if n := len(m.freeItems); n > 0 {
 		it = m.freeItems[n-1]
@@ -193,6 +195,7 @@ func (m *Machine) newItem(seq uint64, r rank, e *Event) *item {
 	}
 	it.hash = seq
 	m.live++
+	m.remember(it, next)
 	m.unsent += it.bytes
 	if len(e.Keys) > 0 {
 		it.hash = uint64(e.Keys[0]) | 1<<63
@@ -206,6 +209,7 @@ func (m *Machine) finish(it *item) {
 	m.leave(it)
 	it.state = isDone
 	m.live--
+	m.drop(it)
 	if it.account.suspect {
 		m.suspects--
 	}

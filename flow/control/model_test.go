@@ -32,6 +32,7 @@ type model struct {
 	died      bool // the next answer, or its first piece that is to be sent again, killed a worker
 	partial   bool // pieces are still to come
 	starts    uint64
+	hedged    uint64
 	again     uint64
 	dups      uint64
 	done      uint64
@@ -204,7 +205,7 @@ func (w *model) start(c control.Command, it *modelItem) {
 		}
 	}
 	for _, x := range w.tries {
-		if x.item == it && (x.lane == c.Lane || len(it.keys) > 0 || !x.overdue) {
+		if x.item == it && (x.lane == c.Lane || len(it.keys) > 0 || !x.overdue && c.Why != control.Twin) {
 			w.fail("item %d is started while attempt %d of it runs at lane %d", c.Seq, x.id, x.lane)
 		}
 		if shares(x.item, it) && !(x.lane == c.Lane && l.limits.Ordered) {
@@ -240,6 +241,7 @@ func (w *model) start(c control.Command, it *modelItem) {
 	if it.starts > 1 {
 		w.again++
 	}
+	w.twins(c, it, x)
 }
 
 func (w *model) settle(c control.Command, it *modelItem) {
@@ -286,12 +288,12 @@ func shares(a, b *modelItem) bool {
 func (w *model) check() {
 	w.t.Helper()
 	s := w.m.Status()
-	type figures struct{ attempts, again, settled, dups uint64 }
-	got := figures{s.Attempts, s.Redeliveries, s.Settled, s.Duplicates}
+	type figures struct{ attempts, again, settled, dups, hedged uint64 }
+	got := figures{s.Attempts, s.Redeliveries, s.Settled, s.Duplicates, s.Hedged}
 	if !w.strict {
 		got.dups = w.dups
 	}
-	if want := (figures{w.starts, w.again, w.done, w.dups}); got != want {
+	if want := (figures{w.starts, w.again, w.done, w.dups, w.hedged}); got != want {
 		w.fail("figures are %+v, want %+v", got, want)
 	}
 	var held int64

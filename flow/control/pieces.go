@@ -72,7 +72,7 @@ func (m *Machine) piece(e *Event, out []Command) []Command {
 		return out
 	}
 	r := p.rank.piece(p.total-p.pieces, p.total, e.Seq)
-	it := m.newItem(e.Seq, r, e)
+	it := m.newItem(e.Seq, r, p, e)
 	it.counted = p.counted
 	it.inherit(p, e.Died)
 	if it.counted {

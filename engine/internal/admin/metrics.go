@@ -56,6 +56,8 @@ var routeMetrics = []metric[Route]{
 		func(r *Route) float64 { return float64(r.RedeliveryWaiting) }),
 	counted(perRoute, "redelivery_waits_total", "Redeliveries that had to wait for the budget.",
 		func(r *Route) float64 { return float64(r.RedeliveryWaited) }),
+	counted(perRoute, "hedges_total", "Redeliveries beside an attempt that took long (flow.hedge).",
+		func(r *Route) float64 { return float64(r.Hedged) }),
 	gauged(perRoute, "suspect_batches", "Batches kept apart, since workers that take others fail them.",
 		func(r *Route) float64 { return float64(r.Suspects) }),
 	counted(perRoute, "poisoned_batches_total", "Batches refused since workers died of them, or failed them.",

@@ -49,6 +49,7 @@ type Route struct {
 	RedeliveryWaiting int     `json:"redelivery_waiting"` // batches that wait for it
 	RedeliveryWaited  int64   `json:"redelivery_waited"`  // that had to, once for each attempt
 
+	Hedged   int64 `json:"hedged"`   // redeliveries beside an attempt that took long
 	Suspects int   `json:"suspects"` // batches kept apart: workers that take others fail them
 	Poisoned int64 `json:"poisoned"` // batches refused since workers died of them, or failed them
 

@@ -106,6 +106,13 @@ func (c check) flow() {
 	if f.Abandon <= 0 {
 		c.wrong("flow", "abandon", "flow.abandon is 0; every delivery would end before it began")
 	}
+	switch {
+	case !f.Hedge:
+	case f.Order == "partition":
+		c.wrong("flow", "hedge", "flow.hedge has no meaning with order: partition, where no batch is at two workers; take one of them out")
+	case f.Dispatch == "hash":
+		c.wrong("flow", "hedge", "flow.hedge has no meaning with dispatch: hash, which has one worker for a batch; take one of them out")
+	}
 	if f.Poison < 0 || f.Poison > maxPoison {
 		c.wrong("flow", "poison", "flow.poison is %d; it may be 1 to %d workers, or 0 for any number", f.Poison, maxPoison)
 	}

@@ -29,6 +29,7 @@ type header struct {
 	Probe    string          `json:"breaker_probe,omitempty"`
 	Budget   *budget         `json:"budget,omitempty"`
 	Poison   *poison         `json:"poison,omitempty"`
+	Hedge    float64         `json:"hedge_share,omitempty"`
 }
 
 // budget is that of redeliveries.
@@ -87,6 +88,7 @@ func headerOf(c *control.Config) (header, error) {
 	if p := poison(c.Poison); p != (poison{}) {
 		h.Poison = &p
 	}
+	h.Hedge = c.Hedge.Share
 	if h.Retry, err = spec(c.Retry); err != nil {
 		return h, fmt.Errorf("trace: retry policy: %w", err)
 	}
@@ -130,6 +132,7 @@ func (h *header) config() (control.Config, error) {
 	if h.Poison != nil {
 		c.Poison = control.Poison(*h.Poison)
 	}
+	c.Hedge.Share = h.Hedge
 	if h.Version != Version {
 		return c, fmt.Errorf("is version %d, and this program knows %d", h.Version, Version)
 	}

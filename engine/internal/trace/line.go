@@ -74,7 +74,7 @@ var (
 		"", "delivered", "throttled", "retryable", "timed_out", "rejected", "misconfigured", "split",
 	}
 	deeds   = []string{"", "start", "cancel", "settle", "bisect", "bury"}
-	reasons = []string{"", "probe", "deadly", "failing"}
+	reasons = []string{"", "probe", "twin", "deadly", "failing"}
 )
 
 func word(words []string, n int) string {

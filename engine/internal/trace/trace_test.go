@@ -78,6 +78,7 @@ func configs() map[string]control.Config {
 			Breaker: control.Breaker{Failures: 5, Probe: backoff.Fixed(time.Millisecond)},
 			Budget:  control.Budget{Share: 0.5, PerSecond: 2, Burst: 3},
 			Poison:  control.Poison{Deaths: 2, Failures: -1, Refuse: true},
+			Hedge:   control.Hedge{Share: 0.02},
 		},
 		"fixed": {Window: window.Fixed{Size: 7}, Dispatch: dispatch.Hash{}, Timeout: -1},
 	}
