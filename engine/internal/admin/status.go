@@ -66,6 +66,10 @@ type Route struct {
 	RedeliveryWaiting int     `json:"redelivery_waiting"` // batches that wait for it
 	RedeliveryWaited  int64   `json:"redelivery_waited"`  // that had to, once for each attempt
 
+	Hedged   int64 `json:"hedged"`   // redeliveries beside an attempt that took long
+	Suspects int   `json:"suspects"` // batches kept apart: workers that take others fail them
+	Poisoned int64 `json:"poisoned"` // batches refused since workers died of them, or failed them
+
 	QuietSeconds        float64 `json:"quiet_seconds"`         // since something settled, while data waits; else 0
 	WatermarkAgeSeconds float64 `json:"watermark_age_seconds"` // of the oldest watermark that data waits above; else 0
 
