@@ -83,6 +83,14 @@ BENCH ?=
 bench: build ## Speed as ratios against the physical limits, in under 5 minutes: JSON=1 for lines of JSON, BENCH='-only w1,w4_*' for flags.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) $(if $(JSON),-json) $(BENCH)
 
+.PHONY: bench-full
+bench-full: build ## Longer, with the rivals that are on the PATH (bench/rivals/fetch.sh) or given by BENCH='-rival NAME=PATH'.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -full $(if $(JSON),-json) $(BENCH)
+
+.PHONY: bench-page
+bench-page: ## docs/performance.md from bench/results.jsonl, to which BENCH='-append results.jsonl' adds.
+	cd bench && GOWORK=off go run . page results.jsonl
+
 .PHONY: bench-check
 bench-check: build ## The ratios in bench/ratios.json: fails when the median of 7 pairs has fallen by more than 20 %; BENCH=-keep keeps new ones.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -gate $(BENCH)
