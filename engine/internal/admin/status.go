@@ -41,11 +41,11 @@ type Route struct {
 	Source     string   `json:"source"`
 	Processors []string `json:"processors"`
 	Sink       string   `json:"sink"`
-	Window     string   `json:"window"`               // algorithm of the workers' windows, once the route has opened its sink
 	Health     string   `json:"health"`               // running, draining, finished, stopped, restarting
 	Error      string   `json:"error,omitempty"`      // why it stopped, or has failed the last time
 	Starts     int      `json:"starts"`               // of this run; more than one: it has failed and was started again
 	Again      float64  `json:"restart_seconds"`      // restarting: until it starts
+	Window     string   `json:"window"`               // algorithm of the workers' windows, once the route has opened its sink
 	LastFault  string   `json:"last_fault,omitempty"` // the latest failure of a worker, in words
 
 	ReadRecords      int64 `json:"read_records"`

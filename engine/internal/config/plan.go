@@ -139,7 +139,7 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 		return text(penstock.Size(v.Int()).String(), secret)
 	case t.Kind() == reflect.Pointer:
 		return describe(v.Elem(), secret)
-	case t.Kind() != reflect.Struct && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+	case !hasOptions(t) && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
 		if out, err := v.Interface().(encoding.TextMarshaler).MarshalText(); err == nil {
 			return text(string(out), secret)
 		}
