@@ -50,7 +50,7 @@ func TestTraceOfARun(t *testing.T) {
 				sink := &fakeSink{workers: 3, deliver: moody}
 				source := &fakeSource{lines: numbered(400), size: 3}
 				e := fakeJob(t, m, Options{Once: true}, source, config.Route{Sink: use(penstock.SinkRole, sink)})
-				f := &e.pipes[0].routes[0].cfg.Flow
+				f := &e.pipes[0].slots[0].route.cfg.Flow
 				f.Window, f.Size, f.Dispatch, f.Trace, f.TraceMax = name, 4, dispatches[i], "/traces/flow.ndjson", 64<<20
 				if err := m.WriteFile("/traces/flow.ndjson", []byte(`{"penstock_trace":1,"seed":5}`+"\n")); err != nil {
 					t.Fatal(err)
@@ -107,7 +107,7 @@ func TestTraceStopsNobody(t *testing.T) {
 				sink := &fakeSink{workers: 3, deliver: moody}
 				e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(3000), size: 3},
 					config.Route{Sink: use(penstock.SinkRole, sink)})
-				f := &e.pipes[0].routes[0].cfg.Flow
+				f := &e.pipes[0].slots[0].route.cfg.Flow
 				f.Trace, f.TraceMax = "/traces/flow.ndjson", c.max
 				if c.fault != nil {
 					m.Fail(*c.fault)
@@ -139,7 +139,7 @@ func TestTraceNeverTakesAnothersFile(t *testing.T) {
 	}
 	sink := &fakeSink{}
 	e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(3), size: 3}, config.Route{Sink: use(penstock.SinkRole, sink)})
-	e.pipes[0].routes[0].cfg.Flow.Trace = "/traces/access.log"
+	e.pipes[0].slots[0].route.cfg.Flow.Trace = "/traces/access.log"
 	if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "access.log is no trace") {
 		t.Errorf("Run = %v", err)
 	}
