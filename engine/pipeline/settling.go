@@ -38,6 +38,9 @@ func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
 	}
 	unsaved := r.books.unsavedBytes
 	r.mu.Unlock()
+	if _, guarded := errors.AsType[*deadletter.GuardError](err); guarded {
+		err = final(err)
+	}
 	if err != nil {
 		r.host.stop(err)
 	}
@@ -134,11 +137,7 @@ func (r *route) storeSpans(ctx context.Context, spans []penstock.Span) error {
 		wait, next, _ := storeBackoff.Next(state, nil)
 		state = next
 		r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again", "again_in", wait, "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !paused(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}

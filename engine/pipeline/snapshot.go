@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/flow/control"
@@ -20,8 +21,10 @@ type RouteSnapshot struct {
 	Attempts, Redelivered                                       int64         // batches
 	ReplayBytes                                                 int64         // what a kill right now would repeat at most
 	ReplayBound                                                 int64         // and at any moment
-	Health                                                      string        // "running", "draining", "finished", "stopped"
-	Err                                                         error         // why it stopped
+	Health                                                      string        // "running", "draining", "finished", "stopped", "restarting"
+	Err                                                         error         // why it stopped, or why the one before it did
+	Starts                                                      int           // of this run; more than one: it has failed meanwhile
+	Again                                                       time.Duration // restarting: until it starts
 	Duplicates                                                  int64         // answers that delivered a batch a second time
 	Quiet                                                       time.Duration // since something settled, while data waits
 	WatermarkAge                                                time.Duration // of the oldest watermark that data waits above
@@ -55,8 +58,8 @@ func (e *Engine) Snapshot() Snapshot {
 		s.Elapsed = time.Since(*t)
 	}
 	for _, p := range e.pipes {
-		for _, r := range p.routes {
-			s.Routes = append(s.Routes, r.snapshot())
+		for _, slot := range p.slots {
+			s.Routes = append(s.Routes, slot.snapshot())
 		}
 	}
 	return s
@@ -106,4 +109,23 @@ func (r *route) snapshot() RouteSnapshot {
 	s.InFlight = min(inFlight, c.unsettled()) // the sender may not yet have taken what has just settled out of its sum
 	s.Waiting = c.unsettled() - s.InFlight
 	return s
+}
+
+// add adds what earlier routes of the slot have done: what its books do not carry on.
+func (s *RouteSnapshot) add(past RouteSnapshot) {
+	s.Attempts += past.Attempts
+	s.Redelivered += past.Redelivered
+	s.Duplicates += past.Duplicates
+	for _, old := range past.Workers {
+		i := slices.IndexFunc(s.Workers, func(w WorkerSnapshot) bool { return w.Name == old.Name })
+		if i < 0 {
+			continue
+		}
+		w := &s.Workers[i]
+		w.Delivered += old.Delivered
+		w.Failed += old.Failed
+		w.TimedOut += old.TimedOut
+		w.Throttled += old.Throttled
+		w.Late += old.Late
+	}
 }

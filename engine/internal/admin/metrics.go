@@ -45,6 +45,8 @@ var routeMetrics = []metric[Route]{
 	gauged(perRoute, "in_flight_records", "Source records at a worker.", func(r *Route) float64 { return float64(r.InFlight) }),
 	gauged(perRoute, "waiting_records", "Source records that were read and are at no worker.",
 		func(r *Route) float64 { return float64(r.Waiting) }),
+	counted(perRoute, "route_starts_total", "Starts of the route; more than one: it has failed and was started again.",
+		func(r *Route) float64 { return float64(r.Starts) }),
 	counted(perRoute, "attempts_total", "Deliveries of batches that were begun.", func(r *Route) float64 { return float64(r.Attempts) }),
 	counted(perRoute, "redeliveries_total", "Deliveries that were not a batch's first.",
 		func(r *Route) float64 { return float64(r.Redelivered) }),
@@ -87,7 +89,7 @@ var workerMetrics = []metric[Worker]{
 }
 
 var (
-	healths = []string{"running", "draining", "finished", "stopped"}
+	healths = []string{"running", "draining", "finished", "stopped", "restarting"}
 	states  = []string{"NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
 
 	routeHealth = prometheus.NewDesc("penstock_route_health", "1 for the health that the route has.", append(perRoute, "health"), nil)
