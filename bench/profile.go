@@ -167,7 +167,7 @@ func flame(name, program, out string) error {
 		return err
 	}
 	svg := filepath.Join(out, name+".svg")
-	graph := plot.Flame("Where "+name+" spends its processor time", "width: share of the samples; the outermost function is at the top", stacks)
+	graph := plot.Flame("Where "+name+" spends its processor time", "width: share of the samples; callers stand above", stacks)
 	if err := os.WriteFile(svg, []byte(graph), 0o644); err != nil {
 		return err
 	}

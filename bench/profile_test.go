@@ -30,7 +30,8 @@ Duration: 5s, Total samples = 1.38s (27.60%)
 		t.Errorf("the second took %v s", stacks[1].Value)
 	}
 	graph := plot.Flame("a & b", "", stacks)
-	if !strings.Contains(graph, "<title>path/to/pkg.(*T[go.shape.*uint8]).Read (inline): 99.2 %</title>") || !strings.Contains(graph, "a &amp; b") {
+	most := "<title>path/to/pkg.(*T[go.shape.*uint8]).Read (inline): 99.2 %</title>"
+	if !strings.Contains(graph, most) || !strings.Contains(graph, "a &amp; b") {
 		t.Error("the graph lacks the function that takes most")
 	}
 	if _, err := parseTraces([]byte("File: penstock\n")); err == nil {
