@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -143,6 +144,7 @@ func (e *Engine) runPipes(ctx context.Context, store *checkpoint.Store) error {
 	var errs []error
 	for _, p := range e.pipes {
 		for _, r := range p.routes {
+			r.remembers = filepath.Join(e.cfg.State, "sources", p.name+"."+r.cfg.Name)
 			if err := r.prepare(store, e.o.FS, e.o.Boot); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", r.key, err))
 			}
