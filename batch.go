@@ -268,7 +268,8 @@ func (p *Pool) put(b *Batch) {
 		b.spare = b.Payload
 	}
 	*b = Batch{
-		Data: b.Data[:0], Spans: b.Spans[:0], Names: b.Names[:0], Types: b.Types[:0], Fields: b.Fields[:0], Records: b.Records[:0], spare: b.spare[:0], pool: p,
+		Data: b.Data[:0], Spans: b.Spans[:0], Names: b.Names[:0], Types: b.Types[:0], Fields: b.Fields[:0], Records: b.Records[:0],
+		spare: b.spare[:0], pool: p,
 	}
 	keep := cmp.Or(p.Keep, 16)
 	p.mu.Lock()
