@@ -8,6 +8,7 @@ import (
 	execsink "github.com/penstock-io/penstock/engine/connector/exec"
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/connector/mysql"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 	"github.com/penstock-io/penstock/engine/connector/sqlite"
@@ -35,6 +36,7 @@ func Components() []penstock.Component {
 		http.Component(),
 		sqlite.Component(),
 		postgres.Component(),
+		mysql.Component(),
 		execsink.Component(),
 		dropsink.Component(),
 	}

@@ -110,7 +110,7 @@ var refusals = []struct {
 		"the columns of `order_by` (at) are not unique together in the table \"t\": rows that share a place would be missed; " +
 			"add those of its primary key, or make a unique index", ""},
 	{"unique for some rows only", `CREATE TABLE t (id integer NOT NULL); CREATE UNIQUE INDEX u ON t (id) WHERE id > 5`, named("t", "id"),
-		"the columns of `order_by` (id) are not unique together in the table \"t\"", ""},
+		"the columns of `order_by` (id) are not unique together in the table \"t\"", "sqlite postgres"},
 	{"no primary key", `CREATE TABLE t (id integer NOT NULL)`, named("t"),
 		`the table "t" has no primary key; name in ` + "`order_by` columns that are unique together", ""},
 	{"view without an order", `CREATE TABLE t (id integer PRIMARY KEY); CREATE VIEW v AS SELECT * FROM t`, named("v"),
@@ -125,7 +125,7 @@ var refusals = []struct {
 			`order_by takes numbers, text, bytea, uuid, date and timestamptz`,
 		"postgres"},
 	{"one name twice", ``, asked("SELECT 1 AS a, 2 AS a", "a"),
-		`the query "query" has two columns "a"; name them apart with AS`, "postgres"}, // SQLite tells them apart itself
+		`the query "query" has two columns "a"; name them apart with AS`, "postgres"}, // SQLite tells them apart itself, MySQL refuses them
 	{"primary key that SQLite lets be NULL", `CREATE TABLE t (id text PRIMARY KEY)`, named("t"),
 		`column "id" of the table "t", which`, "sqlite"},
 }
@@ -134,13 +134,17 @@ func TestRefused(t *testing.T) { refused(t, "sqlite", sqliteWorld) }
 
 func refused(t *testing.T, kind string, fresh func(t *testing.T) world) {
 	for _, c := range refusals {
-		if c.only != "" && c.only != kind {
+		if c.only != "" && !strings.Contains(c.only, kind) {
 			continue
 		}
 		t.Run(kind+"/"+c.name, func(t *testing.T) {
 			w := fresh(t)
 			if c.make != "" {
-				execute(t, w.db, c.make)
+				query := c.make
+				if kind == "mysql" { // which has no order of bytes for texts
+					query = strings.Replace(query, "at text", "at date", 1)
+				}
+				execute(t, w.db, query)
 			}
 			_, err := w.open(t, true, nil, c.set)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -184,13 +188,13 @@ func TestStopped(t *testing.T) { stopped(t, "sqlite", sqliteWorld) }
 
 func stopped(t *testing.T, kind string, fresh func(t *testing.T) world) {
 	for _, c := range stops {
-		if c.only != "" && c.only != kind {
+		if c.only != "" && !strings.Contains(c.only, kind) {
 			continue
 		}
 		t.Run(kind+"/"+c.name, func(t *testing.T) {
 			w := fresh(t)
 			query := c.make
-			if kind == "sqlite" && strings.Contains(query, "a text") {
+			if kind != "postgres" && strings.Contains(query, "a text") {
 				query = strings.NewReplacer("(1)", "(1,'')", "(2)", "(2,'')", "(3)", "(3,'')", "(4)", "(4,'')").Replace(query)
 			}
 			execute(t, w.db, query)

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
@@ -52,9 +55,12 @@ func events(t testing.TB, db *sql.DB, timeType string) (want []string) {
 	execute(t, db, "CREATE TABLE events (id INTEGER PRIMARY KEY, at "+timeType+" NOT NULL, note text)")
 	for i := range 120 {
 		at := fmt.Sprintf("2026-01-05 06:%02d:00+00", i/13)
+		if timeType == "datetime" {
+			at = strings.TrimSuffix(at, "+00")
+		}
 		execute(t, db, fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'note %d')", 1000-i, at, i))
 	}
-	rows, err := db.Query("SELECT id, CAST(at AS text), note FROM events ORDER BY at, id")
+	rows, err := db.Query("SELECT id, CAST(at AS char(22)), note FROM events ORDER BY at, id")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,6 +108,37 @@ func suitePostgres(t *testing.T, server *connectortest.Server) {
 		},
 		Want: [][]string{want},
 	})
+}
+
+// TestMariaDB runs everything that wants a real server over one.
+func TestMariaDB(t *testing.T) {
+	server := connectortest.StartServer(t, "mariadb", "mariadb-install-db")
+	fresh := func(t *testing.T) world { return mysqlWorld(t, server) }
+	t.Run("suite", func(t *testing.T) {
+		w := fresh(t)
+		want := events(t, w.db, "datetime")
+		connectortest.Source(t, connectortest.SourceCase{
+			New: func(t *testing.T, h *connectortest.Host) penstock.Source {
+				return made(t, h, func(o *table.Options) {
+					w.set(o)
+					o.Table, o.OrderBy, o.Zone, o.Lag = "events", []string{"at", "id"}, "UTC", time.Millisecond
+				})
+			},
+			Want: [][]string{want},
+		})
+	})
+	t.Run("refused", func(t *testing.T) { refused(t, "mysql", fresh) })
+	t.Run("stopped", func(t *testing.T) { stopped(t, "mysql", fresh) })
+}
+
+func mysqlWorld(t *testing.T, server *connectortest.Server) world {
+	db, err := sql.Open("mysql", server.URL+"?multiStatements=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	execute(t, db, "DROP DATABASE test; CREATE DATABASE test; USE test")
+	return world{db, func(o *table.Options) { o.MySQL = server.URL }}
 }
 
 func openPostgres(t testing.TB, url string) *sql.DB {

@@ -54,7 +54,7 @@ func (s *source) connect() (database, error) {
 	case s.o.Postgres != "":
 		return newPostgres(s.o.Postgres, s.o.Notify)
 	}
-	return nil, errors.New("mysql is not built in")
+	return newMySQL(s.o.MySQL)
 }
 
 // Open implements penstock.Source. It waits for a database that is not there yet.
