@@ -14,6 +14,7 @@ type Mark struct {
 	Watermark Position
 	Above     []Range // ascending, disjoint, all above Watermark
 	Finished  bool    // the source was told to finish it and did, or it was sealed and wholly settled
+	Note      string  // what the source asked to find here again: see Noter; "": nothing
 }
 
 // Source is data that can be read again. Every route opens a [Reader] of its own at its own place, so
@@ -66,6 +67,26 @@ type Estimator interface {
 	// Left is how many bytes are there now and were not read yet. It is called between two calls of Read, by the same goroutine,
 	// a few times a second.
 	Left() int64
+}
+
+// MaxNote is how many bytes a [Mark]'s Note may have at most.
+const MaxNote = 256
+
+// Noter is an optional part of a [Reader] that wants to prove at the next start that what it finds is what it knew: a
+// file by a hash of the bytes before the watermark.
+type Noter interface {
+	// Note returns what is to be saved with m, whose Part and Watermark are set: printable text of at most MaxNote bytes.
+	// It is called on the checkpoint's goroutine before m is written, beside Read, and must not wait.
+	Note(m Mark) string
+}
+
+// Forgetter is an optional part of a [Reader] whose partitions may end for good, so that the state grows with what is
+// there and not with what ever was.
+type Forgetter interface {
+	// Forget returns the ids of partitions that are gone, by proof: nothing of them will be handed out again, and what comes
+	// later under their names has other ids. The engine drops their marks once all that was read of them has settled. Each id is
+	// returned once. It is called on the checkpoint's goroutine, beside Read, and must not wait.
+	Forget() []string
 }
 
 // Finisher is an optional part of a Source.

@@ -54,6 +54,8 @@ type route struct {
 	ahead     error                    // what the reader said with its last batch, of which the next call tells
 	work      chan *job                // to the processors; nil when there is nothing to process
 
+	gone []string // partitions to be forgotten; the checkpoint's goroutine owns it
+
 	drainOnce sync.Once
 	drained   chan struct{} // closed by drain
 	quarter   chan struct{} // a quarter of the replay bound has settled: write now
@@ -346,6 +348,6 @@ func controlConfig(c config.Route, lanes []penstock.Lane) (control.Config, error
 	}
 	return control.Config{
 		Seed: uint64(time.Now().UnixNano()), Window: w, Dispatch: d, Timeout: timeout, Retry: retryPolicy(c.Retry),
-		Replay: int64(c.Checkpoint.Replay),
+		Replay: int64(c.Checkpoint.Replay), Budget: budgetOf(c.Flow),
 	}, nil
 }

@@ -61,6 +61,7 @@ func (r *route) write() error {
 }
 
 func (r *route) append(s saving) error {
+	r.note(s.marks)
 	if err := r.memory.save(s.marks, s.places); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
@@ -107,7 +108,7 @@ func (r *route) sync(ctx context.Context) error {
 		return err
 	}
 	r.finish(ctx, finish)
-	return nil
+	return r.forget()
 }
 
 // tell lets source and sink know what is durable here.

@@ -22,6 +22,7 @@ type attempt struct {
 	overdue  bool
 	excused  bool // its deadline passed while this process was held up
 	canceled bool
+	paid     bool // took a token of the budget
 	late     bool // it was overdue when it was answered
 
 	// Ordered lanes.

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 	"github.com/penstock-io/penstock/engine/connector/sqlite"
 	"github.com/penstock-io/penstock/engine/connector/table"
+	"github.com/penstock-io/penstock/engine/connector/tail"
 	"github.com/penstock-io/penstock/engine/processor/drop"
 	"github.com/penstock-io/penstock/engine/processor/exec"
 	"github.com/penstock-io/penstock/engine/processor/parse"
@@ -26,6 +27,7 @@ func Components() []penstock.Component {
 	return []penstock.Component{
 		spooldir.Source(),
 		table.Source(),
+		tail.Source(),
 		parse.Component(),
 		where.Component(),
 		set.Component(),

@@ -328,7 +328,14 @@ func TestTLS(t *testing.T) {
 		{"no certificate of ours", http.TLS{CA: a.ca, ServerName: "receiver.test"}, ": misconfigured: "},
 	} {
 		lane := rawTo(t, server.URL, func(o *http.Options) { o.TLS = c.tls })
-		if got := told(deliver(t.Context(), lane, parsed())); !strings.Contains(got, c.want) {
+		got := ""
+		for range 10 { // TLS 1.3 tells of a missing certificate after the handshake: the request may meet the closed connection first
+			got = told(deliver(t.Context(), lane, parsed()))
+			if !strings.Contains(got, "broken pipe") && !strings.Contains(got, "reset by peer") {
+				break
+			}
+		}
+		if !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}

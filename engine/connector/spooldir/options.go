@@ -36,6 +36,7 @@ type Options struct {
 	PollMax    time.Duration `yaml:"poll_max" doc:"how soon an idle directory is listed again at the latest"`
 	Watch      time.Duration `yaml:"watch" doc:"how long a finished file is looked at again, ever more rarely"`
 	OpenFiles  int           `yaml:"open_files" doc:"files that are held open while they are written, at most"`
+	Forget     time.Duration `yaml:"forget" doc:"the mark of a finished file is dropped when the file has been gone so long; 0: never"`
 }
 
 // Source is the component spool_dir.
@@ -49,6 +50,7 @@ func Source() penstock.Component {
 				Order: "oldest", Finished: finishedRename, Suffix: ".done", Settle: time.Second,
 				MaxRecord: 1 << 20, LongRecord: "cut",
 				PollMin: 100 * time.Millisecond, PollMax: time.Second, Watch: time.Hour, OpenFiles: 64,
+				Forget: time.Hour,
 			}
 		},
 		New: func(options any, h penstock.Host) (any, error) { return newSource(*options.(*Options), h) },
@@ -79,6 +81,8 @@ func (o *Options) Validate() error {
 		return wrong("poll_max", "is %v, less than poll_min (%v)", o.PollMax, o.PollMin)
 	case o.Watch < 0:
 		return wrong("watch", "is %v, want 0 or more", o.Watch)
+	case o.Forget < 0:
+		return wrong("forget", "is %v, want 0 or more", o.Forget)
 	case o.OpenFiles < 1:
 		return wrong("open_files", "is %d, want 1 or more", o.OpenFiles)
 	}

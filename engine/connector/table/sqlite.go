@@ -448,7 +448,7 @@ func (d *sqliteFile) rows(ctx context.Context, r *relation, q rowQuery, f *filli
 			return true, nil
 		}
 		for i, x := range v {
-			number = f.maker.sqlite(r.columns[i].kind, x, number)
+			number = f.maker.sqlite(&r.columns[i], x, number)
 		}
 		f.done()
 		return true, nil
@@ -456,20 +456,20 @@ func (d *sqliteFile) rows(ctx context.Context, r *relation, q rowQuery, f *filli
 }
 
 // sqlite adds a value as the driver gives it.
-func (m *rowMaker) sqlite(kind valueKind, x driver.Value, scratch []byte) []byte {
+func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 	switch x := x.(type) {
 	case int64:
 		switch {
-		case kind == boolValue && x == 0:
+		case c.kind == boolValue && x == 0:
 			m.plain(penstock.Bool, "false")
-		case kind == boolValue && x == 1:
+		case c.kind == boolValue && x == 1:
 			m.plain(penstock.Bool, "true")
 		default:
 			scratch = strconv.AppendInt(scratch[:0], x, 10)
 			m.number(scratch)
 		}
 	case float64:
-		scratch = appendReal(scratch[:0], x)
+		scratch = appendReal(scratch[:0], x, c.standard != "double precision")
 		m.number(scratch)
 	case string:
 		m.textOf(x)
@@ -481,8 +481,9 @@ func (m *rowMaker) sqlite(kind valueKind, x driver.Value, scratch []byte) []byte
 	return scratch
 }
 
-// appendReal appends the shortest digits that give the float back; always ones that say that it is none of the integers.
-func appendReal(dst []byte, f float64) []byte {
+// appendReal appends the shortest digits that give the float back; always ones that say that it is none of the integers, and without
+// an exponent where plain: as a decimal that a sink keeps as a float because it prints so.
+func appendReal(dst []byte, f float64, plain bool) []byte {
 	switch {
 	case math.IsInf(f, 1):
 		return append(dst, infinity...)
@@ -490,7 +491,7 @@ func appendReal(dst []byte, f float64) []byte {
 		return append(dst, "-"+infinity...)
 	}
 	from := len(dst)
-	if exp := math.Abs(f); exp == 0 || exp >= 1e-5 && exp < 1e15 {
+	if exp := math.Abs(f); plain || exp == 0 || exp >= 1e-5 && exp < 1e15 {
 		dst = strconv.AppendFloat(dst, f, 'f', -1, 64)
 		if bytes.IndexByte(dst[from:], '.') < 0 {
 			dst = append(dst, ".0"...)

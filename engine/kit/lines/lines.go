@@ -65,6 +65,10 @@ type File struct {
 	Part   *penstock.Partition
 	Size   int64 // bytes that are there; no more is read
 	Sealed bool  // nothing will follow Size: the last record ends there, with or without a line end
+	// Flush ends the last record at Size although more may follow, as a record of its own; Sealed does so anyway.
+	Flush bool
+	// Growing lets a batch of other files take what is there of this one, if all of it fits, although it is not sealed.
+	Growing bool
 }
 
 // Result says how a call of Fill ended.
@@ -118,15 +122,18 @@ func (l *Filler) Fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
 
 // fits says whether a whole file may still be added to b, as far as that can be known before it is read.
 func fits(b *penstock.Batch, c *Cursor, f File) bool {
-	if !f.Sealed || b.Full() || len(b.Spans) >= MaxSpans {
+	if !f.Sealed && !f.Growing || b.Full() || len(b.Spans) >= MaxSpans {
 		return false
+	}
+	if f.Growing && len(c.Above) == 0 && f.Size-c.Next <= int64(b.Limits().Bytes-len(b.Data)) {
+		return true
 	}
 	return c.Next >= f.Size || c.Next == 0 && len(c.Above) == 0 && f.Size <= int64(b.Limits().Bytes-len(b.Data))
 }
 
 func (l *Filler) fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
 	if c.Next < f.Size {
-		end, closed := f.Size, f.Sealed
+		end, closed := f.Size, f.Sealed || f.Flush
 		if len(c.Above) > 0 && c.Above[0].From.Num <= end {
 			end, closed = c.Above[0].From.Num, true
 		}

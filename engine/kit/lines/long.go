@@ -93,5 +93,12 @@ func (l *Filler) Complete(b *penstock.Batch) {
 	l.buried = l.buried[:0]
 }
 
+// Undo forgets the dead letters of spans that were taken out of b again.
+func (l *Filler) Undo(b *penstock.Batch) {
+	for len(l.buried) > 0 && l.buried[len(l.buried)-1].span >= len(b.Spans) {
+		l.buried = l.buried[:len(l.buried)-1]
+	}
+}
+
 // Discard forgets the batch in work, which will not be handed out.
 func (l *Filler) Discard() { l.buried = l.buried[:0] }
