@@ -65,6 +65,7 @@ type route struct {
 	quarter   chan struct{} // a quarter of the replay bound has settled: write now
 	progress  atomic.Int64  // when something last settled, in nanoseconds since started
 	reading   atomic.Int64  // when the call of Read that runs began, likewise; 0: none runs
+	remembers string        // path of the folder in which the source's reader keeps what it has to remember
 	started   time.Time     // set under mu, before the route's goroutines start
 
 	mu       sync.Mutex // guards what follows; never held while something else is called
@@ -195,6 +196,7 @@ func (r *route) open(ctx context.Context) error {
 	var err error
 	r.reader, err = r.pipe.source.Open(ctx, penstock.OpenOptions{
 		Route: r.key, Resume: r.markOf, Known: r.known(), Linger: r.cfg.Batch.Linger, Once: r.once,
+		State: r.stateDir,
 	})
 	if err != nil {
 		return fmt.Errorf("source %s: %w", r.pipe.cfg.Source.Component.Name, err)

@@ -48,8 +48,10 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 		return p, false
 	}
 	keys, meant := l.keys(n, what, pipelineKeys)
+	l.source = Use{}
 	if s := keys["source"]; s != nil {
 		p.Source, _ = l.use(s, penstock.SourceRole, what)
+		l.source = p.Source
 	} else if !meant["source"] {
 		l.fail(key, "%s has no source; it says where the data comes from", what).Hint = l.example(penstock.SourceRole)
 	}
@@ -189,7 +191,11 @@ func (l *loader) processors(n *yaml.Node, what string) []Use {
 // nothing is known, and so nothing else is said.
 func (l *loader) shape(r *Route) {
 	schema := penstock.UnparsedSchema()
-	for _, u := range append(slices.Clone(r.Processors), r.Sink) {
+	all := append(slices.Clone(r.Processors), r.Sink)
+	if _, ok := l.source.Options.(penstock.Shaper); ok {
+		all = slices.Insert(all, 0, l.source)
+	}
+	for _, u := range all {
 		refused := l.right[u.Options]
 		if refused == nil && u.Options != nil || u.Component.Name == "" {
 			return
