@@ -99,11 +99,18 @@ func (r *Route) plan() *yaml.Node {
 	if !fixed {
 		remove(flow, "size")
 	}
+	if r.Flow.Poison == 0 {
+		remove(flow, "poisoned")
+	}
 	if r.Flow.Redeliver == 0 {
 		remove(flow, "redeliver_rate")
 	}
 	if r.Flow.Order == "" { // the sink's own
 		remove(flow, "order")
+	}
+	if r.Flow.Trace == "" {
+		remove(flow, "trace")
+		remove(flow, "trace_max")
 	}
 	add(n, "batch", describe(reflect.ValueOf(r.Batch), false))
 	add(n, "flow", flow)
