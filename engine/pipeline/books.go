@@ -131,6 +131,18 @@ func (k *books) partition(part *penstock.Partition) (*partition, error) {
 	return p, nil
 }
 
+// fresh says whether nothing of b's partitions was settled before this run. What a kill has left of a batch may be its refused
+// records alone; so such a batch does not show that the config is wrong.
+func (k *books) fresh(b *penstock.Batch) bool {
+	for i := range b.Spans {
+		mark, _ := k.resume(b.Spans[i].Part.ID)
+		if mark.Watermark != (penstock.Position{}) || len(mark.Above) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func (k *books) touch(p *partition) {
 	if !p.dirty {
 		p.dirty = true

@@ -127,7 +127,7 @@ func (r *route) opened(ctx context.Context, b *penstock.Batch) (*job, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.books.counts.readRecords == 0 {
+	if r.books.counts.readRecords == 0 && r.books.fresh(b) {
 		r.guard.First(b.Origins)
 	}
 	if r.books.counts.unsettled() == 0 { // it was idle, not stalled

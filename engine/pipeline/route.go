@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/manifest"
+	"github.com/penstock-io/penstock/engine/internal/trace"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/supervise"
@@ -45,6 +46,7 @@ type route struct {
 	manifest  *manifest.Route // nil: nobody asks
 	left      atomic.Int64    // bytes that the source has and nobody has read; -1: it does not tell
 	letters   *deadletter.Store
+	trace     *trace.File // of what the machine is told and does; nil: nobody asks
 	sender    *flow.Sender[*penstock.Batch]
 	reader    penstock.Reader
 	pool      *penstock.Pool
@@ -74,6 +76,7 @@ type route struct {
 	keyed    bool // items carry order keys
 	alone    bool // there is one lane, an ordered one: one key says as much as all partitions'
 	laneSet  []penstock.Lane
+	window   string                      // algorithm of the workers' windows; "" before there is a sender
 	refusers map[*penstock.Batch]refuser // of batches that were rejected and are being cut or buried
 	finisher []penstock.Partition        // synced and settled, to be finished by the source
 }
@@ -208,8 +211,12 @@ func (r *route) openSender() error {
 	if err != nil {
 		return err
 	}
+	traced, err := r.openTrace(c)
+	if err != nil {
+		return err
+	}
 	sender, err := flow.New(flow.Options[*penstock.Batch]{
-		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon,
+		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon, Trace: traced,
 		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failed,
 	})
 	if err != nil {
@@ -218,6 +225,7 @@ func (r *route) openSender() error {
 	r.mu.Lock()
 	lanes = r.laneSet // the sink may have changed them meanwhile
 	r.sender = sender
+	r.window = c.Window.Name()
 	r.keyed = r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes)
 	r.alone = len(lanes) == 1 && allOrdered(lanes)
 	r.mu.Unlock()
@@ -342,6 +350,7 @@ func (r *route) close() error {
 	if r.letters != nil {
 		errs = append(errs, r.letters.Close())
 	}
+	r.closeTrace()
 	return errors.Join(errs...)
 }
 

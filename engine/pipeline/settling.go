@@ -103,6 +103,9 @@ func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*pens
 // bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns
 // when they are durable and, where the sink keeps a ledger, their spans are in it: else they would come again after a crash.
 func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal error) error {
+	if ctx.Err() != nil { // the guard may have stopped the route: not one record more
+		return context.Cause(ctx)
+	}
 	b := it.Value
 	b.Split()
 	r.mu.Lock()

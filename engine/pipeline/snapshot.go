@@ -30,6 +30,7 @@ type RouteSnapshot struct {
 	WatermarkAge                                                time.Duration // of the oldest watermark that data waits above
 	LeftBytes                                                   int64         // that the source has and nobody has read; -1: not known
 	LastFault                                                   string        // the latest failure of a worker, in words
+	Window                                                      string        // algorithm of the windows; "" at first
 	Workers                                                     []WorkerSnapshot
 	Counters                                                    map[string]int64 // of sink and processors
 
@@ -70,7 +71,7 @@ func (r *route) snapshot() RouteSnapshot {
 	s.Counters = r.host.counter.All()
 	r.mu.Lock()
 	sender := r.sender
-	s.Health, s.Err = r.health, r.err
+	s.Health, s.Err, s.Window = r.health, r.err, r.window
 	r.mu.Unlock()
 	inFlight := int64(0)
 	if sender != nil {
@@ -80,6 +81,9 @@ func (r *route) snapshot() RouteSnapshot {
 		s.Attempts, s.Redelivered, s.ReplayBytes = int64(status.Attempts), int64(status.Redeliveries), status.ReplayBytes
 		s.Budget = status.Budget
 		for _, l := range status.Lanes {
+			if l.Gate == "none" && r.budget.exhausted() {
+				l.Gate = "memory"
+			}
 			s.Workers = append(s.Workers, WorkerSnapshot{
 				Name: names[l.Lane], State: l.State.String(), Reason: l.Reason, Gate: l.Gate, Window: l.Window,
 				InFlight: l.InFlight, RoundTrip: l.RoundTrip, Base: l.Base, Timeout: l.Timeout,

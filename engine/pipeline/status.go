@@ -45,6 +45,7 @@ func (e *Engine) Status() admin.Status {
 func (r *RouteSnapshot) status() admin.Route {
 	out := admin.Route{
 		Pipeline: r.Pipeline, Name: r.Route, Processors: []string{}, Health: r.Health, LastFault: r.LastFault,
+		Window:      r.Window,
 		ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes, Delivered: r.Delivered, DeliveredBytes: r.DeliveredBytes,
 		Dead: r.Dead, Dropped: r.Dropped, InFlight: r.InFlight, Waiting: r.Waiting,
 		Attempts: r.Attempts, Redelivered: r.Redelivered, Duplicates: r.Duplicates,

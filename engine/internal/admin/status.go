@@ -45,6 +45,7 @@ type Route struct {
 	Error      string   `json:"error,omitempty"`      // why it stopped, or has failed the last time
 	Starts     int      `json:"starts"`               // of this run; more than one: it has failed and was started again
 	Again      float64  `json:"restart_seconds"`      // restarting: until it starts
+	Window     string   `json:"window"`               // algorithm of the workers' windows, once the route has opened its sink
 	LastFault  string   `json:"last_fault,omitempty"` // the latest failure of a worker, in words
 
 	ReadRecords      int64 `json:"read_records"`
@@ -77,7 +78,7 @@ type Worker struct {
 	Name          string  `json:"name"`
 	State         string  `json:"state"` // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
 	Reason        string  `json:"reason,omitempty"`
-	Gate          string  `json:"gate"`      // what binds now: window, limit, throttle, breaker, replay, order, budget, none
+	Gate          string  `json:"gate"`      // what binds now: one of gates; docs/operating.md has what each means
 	Window        float64 `json:"window"`    // how much may be in flight, in the window's unit
 	InFlight      int     `json:"in_flight"` // attempts
 	RoundTrip     float64 `json:"round_trip_seconds"`
