@@ -131,6 +131,7 @@ func versions(r result.Run) string {
 var figureNames = []struct{ name, format string }{
 	{"in_flight", "%.0f in flight"}, {"of_requests", "%.2g of the bound in requests"}, {"p50_ms", "p50 %.0f ms"}, {"p99_ms", "p99 %.0f ms"},
 	{"drain_s", "drained in %.2f s"}, {"cores", "%.2f cores"}, {"kills", "%.0f kills"}, {"replay_bound", "bound %.0f records"},
+	{"others_cores", "others took %.2f cores"},
 }
 
 func figures(l result.Line) string {
