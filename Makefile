@@ -50,6 +50,10 @@ crash: ## kill -9 of the real program, 200 times (KILLS=n) and as often for SQL:
 crash-short: ## The same, 20 times.
 	cd engine && PENSTOCK_KILLS=20 go test -count=1 -timeout 10m -v -run TestKill ./internal/endtoend
 
+.PHONY: crash-tables
+crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.
+	cd engine && PENSTOCK_KILLS=$$((3 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
+
 .PHONY: workers
 workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying one, tails at 60 % load, before and after.
 	cd engine && PENSTOCK_WORKERS=full go test -count=1 -timeout 20m -v -run TestUnequal ./internal/endtoend
