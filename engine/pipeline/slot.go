@@ -33,7 +33,6 @@ type slot struct {
 	final    bool      // it is not to start again
 	arrived  bool      // at the pipeline's barrier
 	err      error     // why the last one ended
-	since    time.Time // of the last start, or of the end when it does not run
 	next     time.Time // when it starts again; zero: it runs, or never
 	past     RouteSnapshot
 }
@@ -100,7 +99,7 @@ func (s *slot) run(ctx context.Context) error {
 	err = r.run(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.since, s.err = false, time.Now(), err
+	s.running, s.err = false, err
 	switch {
 	case err == nil:
 		s.final = true
@@ -129,14 +128,14 @@ func (s *slot) begin() (*route, error) {
 	if !first {
 		if err := s.again(old); err != nil {
 			s.mu.Lock()
-			s.err, s.since = err, time.Now()
+			s.err = err
 			s.mu.Unlock()
 			return nil, err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.next, s.since = true, time.Time{}, time.Now()
+	s.running, s.next = true, time.Time{}
 	if s.draining {
 		s.route.drain()
 	}
