@@ -102,7 +102,7 @@ func (s *slot) run(ctx context.Context) error {
 	s.running, s.err = false, err
 	switch {
 	case err == nil:
-		s.final = true
+		s.final = ctx.Err() == nil // else it was stopped with nothing in hand, maybe to start again with its pipeline
 	case s.o.Once, errors.Is(err, supervise.ErrStop):
 		s.final = true
 		if !s.o.Once && ctx.Err() == nil { // others go on, maybe for weeks, until Run returns it
@@ -231,6 +231,10 @@ func (s *slot) snapshot() RouteSnapshot {
 	out.add(s.past)
 	if !s.next.IsZero() {
 		out.Health, out.Err, out.Again = healthRestarting, s.err, time.Until(s.next)
+	} else if !s.running && !s.final && s.starts > 0 && s.pipe.waiting() {
+		out.Health, out.Err = healthRestarting, s.pipe.result()
+	} else if s.running && s.starts > 1 && out.Health == healthRunning && !s.route.opens.Load() {
+		out.Health, out.Err = healthRestarting, s.err // it has not got further than the one before
 	} else if out.Err == nil && !s.running {
 		out.Err = s.err
 	}
