@@ -38,6 +38,9 @@ func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
 	}
 	unsaved := r.books.unsavedBytes
 	r.mu.Unlock()
+	if _, guarded := errors.AsType[*deadletter.GuardError](err); guarded {
+		err = final(err)
+	}
 	if err != nil {
 		r.host.stop(err)
 	}
@@ -49,7 +52,7 @@ func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
 	}
 }
 
-// refuser is who refused a batch, for its dead letters.
+// refuser is who refused a batch, or failed it last, for its dead letters.
 type refuser struct {
 	worker   string
 	attempts int
@@ -57,10 +60,13 @@ type refuser struct {
 
 // failed is called by the sender's loop with each attempt that did not deliver.
 func (r *route) failed(it flow.Item[*penstock.Batch], f flow.Failure) {
+	r.mu.Lock()
+	r.refusers[it.Value] = refuser{worker: f.Lane, attempts: f.Number} // should it be the last
+	r.mu.Unlock()
+	if f.Died {
+		r.host.Count("worker_deaths", 1)
+	}
 	if f.Outcome == control.Rejected {
-		r.mu.Lock()
-		r.refusers[it.Value] = refuser{worker: f.Lane, attempts: f.Number}
-		r.mu.Unlock()
 		return
 	}
 	if s, ok := errors.AsType[*penstock.Split](f.Err); ok && f.Outcome == control.Split {
@@ -81,7 +87,6 @@ func (r *route) released(it flow.Item[*penstock.Batch]) {
 	r.mu.Lock()
 	delete(r.refusers, it.Value)
 	r.mu.Unlock()
-	r.deaths.forget(it.Value)
 	it.Value.Release()
 }
 
@@ -92,14 +97,15 @@ func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*pens
 	if m == 0 {
 		return nil
 	}
-	pieces := []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
-	r.deaths.cut(b, pieces)
-	return pieces
+	return []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
 }
 
 // bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns
 // when they are durable and, where the sink keeps a ledger, their spans are in it: else they would come again after a crash.
 func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal error) error {
+	if ctx.Err() != nil { // the guard may have stopped the route: not one record more
+		return context.Cause(ctx)
+	}
 	b := it.Value
 	b.Split()
 	r.mu.Lock()
@@ -134,11 +140,7 @@ func (r *route) storeSpans(ctx context.Context, spans []penstock.Span) error {
 		wait, next, _ := storeBackoff.Next(state, nil)
 		state = next
 		r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again", "again_in", wait, "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !paused(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}

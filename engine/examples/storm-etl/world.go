@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -67,9 +68,7 @@ func makeLogs(path string, rows int) error {
 // page returns the rows behind a place, up to limit where that is set.
 func (s *source) page(ctx context.Context, from, limit ledger.Position, size int) ([]row, error) {
 	at := func(p ledger.Position) (rt, id int64) {
-		for _, c := range []byte(p.Key) {
-			id = id<<8 | int64(c)
-		}
+		id, _ = strconv.ParseInt(p.Key, 16, 64) // "" is 0, before every row
 		return p.Num, id
 	}
 	fromTime, fromID := at(from)

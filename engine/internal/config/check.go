@@ -14,9 +14,11 @@ const (
 	maxBatchBytes   = penstock.Size(1 << 30) // offsets in a batch have 32 bits, and its records may be longer than bytes
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
+	minTrace        = penstock.Size(64 << 10) // less would hold nothing
 
 	leastRedeliverRate = 0.1
 	mostRedeliverRate  = 10_000
+	maxPoison          = 100
 )
 
 // check looks at one route for values and combinations that cannot work.
@@ -105,6 +107,20 @@ func (c check) flow() {
 	if f.Abandon <= 0 {
 		c.wrong("flow", "abandon", "flow.abandon is 0; every delivery would end before it began")
 	}
+	c.trace()
+	switch {
+	case !f.Hedge:
+	case f.Order == "partition":
+		c.wrong("flow", "hedge", "flow.hedge has no meaning with order: partition, where no batch is at two workers; take one of them out")
+	case f.Dispatch == "hash":
+		c.wrong("flow", "hedge", "flow.hedge has no meaning with dispatch: hash, which has one worker for a batch; take one of them out")
+	}
+	if f.Poison < 0 || f.Poison > maxPoison {
+		c.wrong("flow", "poison", "flow.poison is %d; it may be 1 to %d workers, or 0 for any number", f.Poison, maxPoison)
+	}
+	if f.Poison == 0 && c.given("flow", "poisoned") != nil {
+		c.wrong("flow", "poisoned", "flow.poisoned has no meaning with poison: 0, where no batch is ever to blame; take it out")
+	}
 	if f.Redeliver < 0 || f.Redeliver > 1 {
 		c.wrong("flow", "redeliver",
 			"flow.redeliver is %v; it may be 0 (no bound) to 1 batches sent again for each that is delivered", f.Redeliver)
@@ -115,6 +131,18 @@ func (c check) flow() {
 	} else if f.RedeliverRate < leastRedeliverRate || f.RedeliverRate > mostRedeliverRate {
 		c.wrong("flow", "redeliver_rate", "flow.redeliver_rate is %v; it may be %v to %v batches a second",
 			f.RedeliverRate, leastRedeliverRate, mostRedeliverRate)
+	}
+}
+
+func (c check) trace() {
+	f := c.route.Flow
+	if f.TraceMax < minTrace {
+		c.wrong("flow", "trace_max", "flow.trace_max is %v; it may be %v or more", f.TraceMax, minTrace)
+	} else if f.Trace == "" && c.given("flow", "trace_max") != nil {
+		c.wrong("flow", "trace_max", "flow.trace_max bounds a trace, and flow.trace names none; write the file beside it, or take it out")
+	}
+	if n := c.given("flow", "trace"); n != nil && f.Trace == "" {
+		c.wrong("flow", "trace", "flow.trace is empty; name a file, or leave the key out for no trace")
 	}
 }
 

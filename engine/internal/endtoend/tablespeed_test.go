@@ -85,7 +85,8 @@ func BenchmarkTablePostgres(b *testing.B) {
 		renew()
 		start := time.Now()
 		pipe := exec.Command("sh", "-c",
-			`psql -q -d "$1" -c "COPY (SELECT * FROM src ORDER BY id) TO STDOUT" | psql -q -d "$1" -c "COPY dst FROM STDIN"`, "sh", server.URL)
+			`psql -q -d "$1" -c "COPY (SELECT * FROM src ORDER BY id) TO STDOUT" | psql -q -d "$1" -c "COPY dst FROM STDIN"`,
+			"sh", server.URL)
 		if out, err := pipe.CombinedOutput(); err != nil {
 			b.Fatalf("%v: %s", err, out)
 		}

@@ -17,6 +17,10 @@ import (
 // header is the first line: all that makes one machine behave otherwise than another.
 type header struct {
 	Version  int             `json:"penstock_trace"`
+	Route    string          `json:"route,omitempty"`
+	Started  string          `json:"started,omitempty"` // RFC 3339
+	Program  string          `json:"program,omitempty"`
+	Arch     string          `json:"arch,omitempty"`
 	Seed     uint64          `json:"seed"`
 	Window   string          `json:"window,omitempty"`
 	Options  json.RawMessage `json:"window_options,omitempty"` // the fields of the algorithm's Go struct
@@ -28,6 +32,8 @@ type header struct {
 	Failures int             `json:"breaker_failures,omitempty"`
 	Probe    string          `json:"breaker_probe,omitempty"`
 	Budget   *budget         `json:"budget,omitempty"`
+	Poison   *poison         `json:"poison,omitempty"`
+	Hedge    float64         `json:"hedge_share,omitempty"`
 }
 
 // budget is that of redeliveries.
@@ -37,13 +43,27 @@ type budget struct {
 	Burst     float64 `json:"burst,omitempty"`
 }
 
+// poison says when an item is to blame.
+type poison struct {
+	Deaths   int  `json:"deaths,omitempty"`
+	Failures int  `json:"failures,omitempty"`
+	Refuse   bool `json:"refuse,omitempty"`
+}
+
 // windows read an algorithm's options back, by its name.
 var windows = map[string]func(options []byte) (window.Algorithm, error){
 	"linear": options[window.Linear],
+	"aimd":   options[window.AIMD],
+	"queue":  options[window.Queue],
+	"credit": options[window.Credit],
+	"rate":   options[window.Rate],
 	"fixed":  options[window.Fixed],
 }
 
-var policies = []dispatch.Policy{dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{}}
+var policies = []dispatch.Policy{
+	dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
+	dispatch.LeastInFlight{}, dispatch.TwoChoices{}, dispatch.PeakEWMA{},
+}
 
 func options[A window.Algorithm](text []byte) (window.Algorithm, error) {
 	var a A
@@ -53,14 +73,18 @@ func options[A window.Algorithm](text []byte) (window.Algorithm, error) {
 	return a, err
 }
 
-func headerOf(c *control.Config) (header, error) {
+func headerOf(c *control.Config, a *About) (header, error) {
 	h := header{
-		Version: Version, Seed: c.Seed, Timeout: c.Timeout, Replay: c.Replay, Ahead: c.Ahead, Failures: c.Breaker.Failures,
+		Version: Version, Route: a.Route, Program: a.Program, Arch: a.Arch,
+		Seed: c.Seed, Timeout: c.Timeout, Replay: c.Replay, Ahead: c.Ahead, Failures: c.Breaker.Failures,
+	}
+	if !a.Started.IsZero() {
+		h.Started = a.Started.UTC().Format(time.RFC3339Nano)
 	}
 	var err error
 	if c.Window != nil {
 		h.Window = c.Window.Name()
-		if windows[h.Window] == nil {
+		if read := windows[h.Window]; read == nil || !sameType(read, c.Window) {
 			return h, fmt.Errorf("trace: a machine with %s windows could not be replayed: it is not one of the product's", h.Window)
 		}
 		if h.Options, err = json.Marshal(c.Window); err != nil {
@@ -69,13 +93,17 @@ func headerOf(c *control.Config) (header, error) {
 	}
 	if c.Dispatch != nil {
 		h.Dispatch = c.Dispatch.Name()
-		if policy(h.Dispatch) == nil {
+		if p := policy(h.Dispatch); p == nil || fmt.Sprintf("%T", p) != fmt.Sprintf("%T", c.Dispatch) {
 			return h, fmt.Errorf("trace: a machine with %s dispatch could not be replayed: it is not one of the product's", h.Dispatch)
 		}
 	}
 	if b := budget(c.Budget); b != (budget{}) {
 		h.Budget = &b
 	}
+	if p := poison(c.Poison); p != (poison{}) {
+		h.Poison = &p
+	}
+	h.Hedge = c.Hedge.Share
 	if h.Retry, err = spec(c.Retry); err != nil {
 		return h, fmt.Errorf("trace: retry policy: %w", err)
 	}
@@ -83,6 +111,12 @@ func headerOf(c *control.Config) (header, error) {
 		return h, fmt.Errorf("trace: breaker's probe policy: %w", err)
 	}
 	return h, nil
+}
+
+// sameType says whether what read makes is of a's type: another's algorithm may have the same name.
+func sameType(read func([]byte) (window.Algorithm, error), a window.Algorithm) bool {
+	own, err := read([]byte("{}"))
+	return err == nil && fmt.Sprintf("%T", own) == fmt.Sprintf("%T", a)
 }
 
 // spec writes a policy as text from which it can be read back.
@@ -109,6 +143,17 @@ func policy(name string) dispatch.Policy {
 	return nil
 }
 
+func (h *header) about() (About, error) {
+	a := About{Route: h.Route, Program: h.Program, Arch: h.Arch}
+	var err error
+	if h.Started != "" {
+		if a.Started, err = time.Parse(time.RFC3339Nano, h.Started); err != nil {
+			err = fmt.Errorf("started: %w", err)
+		}
+	}
+	return a, err
+}
+
 func (h *header) config() (control.Config, error) {
 	c := control.Config{
 		Seed: h.Seed, Timeout: h.Timeout, Replay: h.Replay, Ahead: h.Ahead, Breaker: control.Breaker{Failures: h.Failures},
@@ -116,6 +161,10 @@ func (h *header) config() (control.Config, error) {
 	if h.Budget != nil {
 		c.Budget = control.Budget(*h.Budget)
 	}
+	if h.Poison != nil {
+		c.Poison = control.Poison(*h.Poison)
+	}
+	c.Hedge.Share = h.Hedge
 	if h.Version != Version {
 		return c, fmt.Errorf("is version %d, and this program knows %d", h.Version, Version)
 	}
