@@ -27,7 +27,9 @@ type tuple struct {
 }
 
 // place is a row's: its own time, and its number among those of one time, as text that is ordered as numbers are.
-func (r row) place() ledger.Position { return ledger.Position{Num: r.rt, Key: fmt.Sprintf("%016x", r.id)} }
+func (r row) place() ledger.Position {
+	return ledger.Position{Num: r.rt, Key: fmt.Sprintf("%016x", r.id)}
+}
 
 // spout packs the rows of the day into tuples, and keeps in a file up to which time they are stored.
 type spout struct {
@@ -107,7 +109,9 @@ func runNew(ctx context.Context, w *world) error {
 		Lanes:   lanes,
 		Control: control.Config{Window: window.Linear{}, Dispatch: dispatch.LeastCompletion{}},
 		Settled: s.settled,
-		Failed:  func(_ flow.Item[*tuple], f flow.Failure) { fmt.Fprintln(os.Stderr, "not stored, and sent again:", f.Lane, f.Err) },
+		Failed: func(_ flow.Item[*tuple], f flow.Failure) {
+			fmt.Fprintln(os.Stderr, "not stored, and sent again:", f.Lane, f.Err)
+		},
 	})
 	if err != nil {
 		return err
