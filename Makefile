@@ -91,6 +91,14 @@ bench: build ## Speed as ratios against the physical limits, in under 5 minutes:
 bench-full: build ## Longer, with the rivals that are on the PATH (bench/rivals/fetch.sh) or given by BENCH='-rival NAME=PATH'.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -full $(if $(JSON),-json) $(BENCH)
 
+.PHONY: profile
+profile: build ## Where a workload's processor time goes, as a flame graph in bench/out/: W=w1, w2, w3, w4_json, w8, ...
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench profile -penstock ../$(BIN) -w $${W:-w1}
+
+.PHONY: bench-growth
+bench-growth: build ## How cost grows with workers, files, file size and record size: a table and docs/plots/growth.svg.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench growth -penstock ../$(BIN) $(BENCH)
+
 .PHONY: bench-page
 bench-page: ## docs/performance.md from bench/results.jsonl, to which BENCH='-append results.jsonl' adds.
 	cd bench && GOWORK=off go run . page results.jsonl

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -41,15 +42,34 @@ func readEvents(dir string) (all []event, err error) {
 	return all, lines.Err()
 }
 
-func storedRows(dir string) (n int) {
-	all, err := readEvents(dir)
+// counter counts the rows that a run has stored, as its record grows.
+type counter struct {
+	path string
+	at   int64 // what was read of it
+	rows int
+}
+
+func (c *counter) count() int {
+	f, err := os.Open(c.path)
 	if err != nil {
-		return 0
+		return c.rows // the child has not made it yet
 	}
-	for _, e := range all {
-		n += e.Rows
+	defer f.Close()
+	if _, err := f.Seek(c.at, io.SeekStart); err != nil {
+		return c.rows
 	}
-	return n
+	lines := bufio.NewReader(f)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return c.rows
+		}
+		c.at += int64(len(line))
+		var e event
+		if json.Unmarshal(line, &e) == nil {
+			c.rows += e.Rows
+		}
+	}
 }
 
 // measure reads what was stored and when. Every row has to be there.

@@ -122,14 +122,15 @@ func (s settings) child(name, dir string, noon int) (killed time.Time, err error
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	tick := time.NewTicker(5 * time.Millisecond)
+	stored := counter{path: filepath.Join(dir, "events.ndjson")}
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-ended:
 			return time.Now(), err
 		case <-tick.C:
-			if noon > 0 && storedRows(dir) >= noon {
+			if noon > 0 && stored.count() >= noon {
 				killed = time.Now()
 				if err := cmd.Process.Kill(); err != nil {
 					return killed, err

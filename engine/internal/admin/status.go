@@ -4,6 +4,7 @@ package admin
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -32,6 +33,21 @@ type Child struct {
 	Seconds  float64   `json:"seconds"`                // since Since
 	Next     float64   `json:"next_seconds,omitempty"` // waiting: until it starts, at least
 	Children []Child   `json:"children,omitempty"`
+}
+
+// Find returns the child at a path of names beneath c, and nil where there is none, also for a nil c.
+func (c *Child) Find(path ...string) *Child {
+	for _, name := range path {
+		if c == nil {
+			return nil
+		}
+		i := slices.IndexFunc(c.Children, func(below Child) bool { return below.Name == name })
+		if i < 0 {
+			return nil
+		}
+		c = &c.Children[i]
+	}
+	return c
 }
 
 // Route is one route. ReadRecords is always the sum of Delivered, Dead, Dropped, InFlight and Waiting.
