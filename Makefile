@@ -99,6 +99,14 @@ profile: build ## Where a workload's processor time goes, as a flame graph in be
 bench-growth: build ## How cost grows with workers, files, file size and record size: a table and docs/plots/growth.svg.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench growth -penstock ../$(BIN) $(BENCH)
 
+# Parts of at most 90 s, each behind RUN, where that is set: a program that waits for a quiet machine and then starts the rest of its line.
+FIGURES := w1,w3,w*_real w2,w2_ack w8,w4_* w5,w5_500ms,w10 w7,w7_backlog,w9 w6*
+.PHONY: bench-figures
+bench-figures: build ## The figures of docs/performance.md anew: every workload into bench/results.jsonl, then the page; BENCH=-full adds rivals.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && set -f && for part in $(FIGURES); do \
+	  $(RUN) ../bin/bench -penstock ../$(BIN) -append results.jsonl -only "$$part" $(BENCH) || true; done
+	@$(MAKE) -s bench-page
+
 .PHONY: bench-page
 bench-page: ## docs/performance.md from bench/results.jsonl, to which BENCH='-append results.jsonl' adds.
 	cd bench && GOWORK=off go run . page results.jsonl

@@ -82,7 +82,7 @@ func (s slow) behaviour() receiver.Behaviour {
 	return receiver.Behaviour{Delay: s.delay, Slots: s.slots}
 }
 
-// input is what such a receiver can take in a time.
+// records is what such a receiver can take in a time.
 func (s slow) records(during time.Duration) int64 {
 	return slowRecords * int64(s.slots) * int64(during/s.delay)
 }

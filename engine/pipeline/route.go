@@ -64,6 +64,7 @@ type route struct {
 	drained   chan struct{} // closed by drain
 	quarter   chan struct{} // a quarter of the replay bound has settled: write now
 	progress  atomic.Int64  // when something last settled, in nanoseconds since started
+	opens     atomic.Bool   // sink and reader are open
 	reading   atomic.Int64  // when the call of Read that runs began, likewise; 0: none runs
 	started   time.Time     // set under mu, before the route's goroutines start
 
@@ -128,6 +129,7 @@ func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	if err != nil {
 		return err
 	}
+	r.opens.Store(true)
 	if err := r.pipe.opening.wait(ctx); err != nil {
 		return err
 	}
