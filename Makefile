@@ -120,6 +120,10 @@ bench-records: ## Parsing, JSON, SQLite and PostgreSQL beside a line loop, a bar
 	cd engine && PENSTOCK_RECIPES=$${PENSTOCK_RECIPES:-$$(cd .. && cd ../shared/recipes 2>/dev/null && pwd)} \
 	  go test -p 1 -v -run '^$$' -bench 'Records|AgainstInsertLoop|AgainstCopy' -benchtime 1x ./internal/endtoend ./connector/sqlite ./connector/postgres
 
+.PHONY: bench-tables
+bench-tables: ## Table to table beside psql's COPY through a pipe, and beside a bare loop over SQLite: 7 interleaved pairs each.
+	cd engine && go test -v -run '^$$' -bench 'TablePostgres|TableSQLite' -benchtime 1x ./internal/endtoend
+
 .PHONY: bench-backoff
 bench-backoff: ## backoff and retry against five other libraries in one run: ratios, then benchstat (ROUNDS=30).
 	@mkdir -p bench/out

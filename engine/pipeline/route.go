@@ -66,7 +66,6 @@ type route struct {
 	progress  atomic.Int64  // when something last settled, in nanoseconds since started
 	opens     atomic.Bool   // sink and reader are open
 	reading   atomic.Int64  // when the call of Read that runs began, likewise; 0: none runs
-	remembers string        // path of the folder in which the source's reader keeps what it has to remember
 	started   time.Time     // set under mu, before the route's goroutines start
 
 	mu       sync.Mutex // guards what follows; never held while something else is called

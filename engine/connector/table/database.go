@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -140,5 +139,3 @@ func (f *filling) accept(key []byte) verdict {
 
 // done ends the row that was accepted.
 func (f *filling) done() { f.maker.end(f.part.span) }
-
-var errClosed = errors.New("the reader was closed")
