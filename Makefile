@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim crash-short workers-short quickstart ## All of CI, from a fresh clone.
+check: format vet lint test race slim crash-short workers-short agree-short quickstart ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -50,6 +50,10 @@ crash: ## kill -9 of the real program, 200 times (KILLS=n) and as often for SQL:
 crash-short: ## The same, 20 times.
 	cd engine && PENSTOCK_KILLS=20 go test -count=1 -timeout 10m -v -run TestKill ./internal/endtoend
 
+.PHONY: crash-tables
+crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.
+	cd engine && PENSTOCK_KILLS=$$((3 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
+
 .PHONY: workers
 workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying one, tails at 60 % load, before and after.
 	cd engine && PENSTOCK_WORKERS=full go test -count=1 -timeout 20m -v -run TestUnequal ./internal/endtoend
@@ -57,6 +61,22 @@ workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying
 .PHONY: workers-short
 workers-short: ## The same, shortened.
 	cd engine && PENSTOCK_WORKERS=short go test -count=1 -timeout 10m -v -run TestUnequal ./internal/endtoend
+
+.PHONY: agree
+agree: ## The real engine before twelve real servers against the simulator, as s01, s06 and s07, times divided by 4: two minutes.
+	cd engine && PENSTOCK_AGREE=full go test -count=1 -timeout 20m -v -run TestAgree ./internal/endtoend
+
+.PHONY: agree-short
+agree-short: ## The same, times divided by 20.
+	cd engine && PENSTOCK_AGREE=short go test -count=1 -timeout 10m -v -run TestAgree ./internal/endtoend
+
+.PHONY: docs-flow
+docs-flow: build ## Every table and plot of docs/flow-control.md anew: some minutes.
+	@mkdir -p docs/plots/flow
+	$(BIN) sim flow --table --into docs/flow-control.md docs/scenarios/*.yaml
+	$(BIN) sim flow --ablate --plot docs/plots/flow --into docs/flow-control.md
+	-$(BIN) sim flow --seeds 1 --plot docs/plots/flow --algorithm queue --algorithm vector_arc docs/scenarios/s05-step-change.yaml
+	-$(BIN) sim flow --seeds 1 --plot docs/plots/flow --algorithm queue docs/scenarios/s06-hang.yaml
 
 .PHONY: rotation
 rotation: ## Every schedule of kills of each rotation case of tail (go test tries a third of them).
@@ -66,6 +86,22 @@ BENCH ?=
 .PHONY: bench
 bench: build ## Speed as ratios against the physical limits, in under 5 minutes: JSON=1 for lines of JSON, BENCH='-only w1,w4_*' for flags.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) $(if $(JSON),-json) $(BENCH)
+
+.PHONY: bench-full
+bench-full: build ## Longer, with the rivals that are on the PATH (bench/rivals/fetch.sh) or given by BENCH='-rival NAME=PATH'.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -full $(if $(JSON),-json) $(BENCH)
+
+.PHONY: profile
+profile: build ## Where a workload's processor time goes, as a flame graph in bench/out/: W=w1, w2, w3, w4_json, w8, ...
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench profile -penstock ../$(BIN) -w $${W:-w1}
+
+.PHONY: bench-growth
+bench-growth: build ## How cost grows with workers, files, file size and record size: a table and docs/plots/growth.svg.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench growth -penstock ../$(BIN) $(BENCH)
+
+.PHONY: bench-page
+bench-page: ## docs/performance.md from bench/results.jsonl, to which BENCH='-append results.jsonl' adds.
+	cd bench && GOWORK=off go run . page results.jsonl
 
 .PHONY: bench-check
 bench-check: build ## The ratios in bench/ratios.json: fails when the median of 7 pairs has fallen by more than 20 %; BENCH=-keep keeps new ones.

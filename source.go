@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // Mark is what one route has settled of one partition: the watermark, and the ranges above it.
@@ -19,8 +21,8 @@ type Mark struct {
 // that a dead route stops nobody.
 type Source interface {
 	// Open returns a reader that starts where o.Resume says, for each partition it meets. It is called once
-	// a route, before anything is read. An error stops the route and is shown as it is: name the place
-	// and the remedy.
+	// a route, before anything is read, and again when the route has failed and starts anew. An error ends the route and is
+	// shown as it is: name the place and the remedy.
 	Open(ctx context.Context, o OpenOptions) (Reader, error)
 }
 
@@ -34,6 +36,9 @@ type OpenOptions struct {
 	Known iter.Seq[Mark]
 	// Linger is how long a batch that has been begun waits for more; 0 means not at all.
 	Linger time.Duration
+	// State opens a folder that is this route's alone, made where it is missing, for what a source has to remember beyond
+	// its marks. The source closes it. nil: there is none, as in a test.
+	State func() (vfs.Dir, error)
 	// Once makes Read return io.EOF when what is there now has been read.
 	Once bool
 }
@@ -46,7 +51,7 @@ type Reader interface {
 	// cuts where it would cut again after a crash. A span with no bytes may stand alone, to say that a
 	// partition is sealed (Last).
 	//
-	// io.EOF (with or without records in b): nothing will follow. Any other error stops the route after what is
+	// io.EOF (with or without records in b): nothing will follow. Any other error ends the route after what is
 	// in b; what a reader can survive (one unreadable file among many) it logs, retries with backoff and
 	// goes on with the rest. A done ctx makes Read return context.Cause(ctx) soon; what is in b then is dropped
 	// unread, so that it will be read again.
