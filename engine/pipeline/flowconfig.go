@@ -52,10 +52,10 @@ func windowOf(f config.Flow, lanes []penstock.Lane) (window.Algorithm, error) {
 
 func dispatchOf(f config.Flow) (dispatch.Policy, error) {
 	if f.Dispatch == "" {
-		return dispatch.LeastCompletion{}, nil
+		return dispatch.LeastCompletion{Band: f.TieBand}, nil
 	}
 	for _, p := range []dispatch.Policy{
-		dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
+		dispatch.LeastCompletion{Band: f.TieBand}, dispatch.RoundRobin{}, dispatch.Hash{},
 		dispatch.LeastInFlight{}, dispatch.TwoChoices{}, dispatch.PeakEWMA{},
 	} {
 		if p.Name() == f.Dispatch {

@@ -86,13 +86,13 @@ func (m *Machine) measure(a *attempt, r *Report) {
 		l.est.spurious()
 		l.win.OnUndo(m.now)
 		l.win.OnSample(sample)
-		l.observe(sample.Normal.Seconds())
+		m.observe(l, sample.Normal.Seconds())
 		return
 	}
 	l.est.inTime()
 	l.est.progress(m.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
 	l.win.OnSample(sample)
-	l.observe(sample.Normal.Seconds())
+	m.observe(l, sample.Normal.Seconds())
 	m.probe(l, a.limited)
 }
 

@@ -19,22 +19,28 @@ import (
 // first's delivery cancels the twin.
 type Hedge struct {
 	Share float64 // twins for each other attempt, at most, 0 to 1; 0: none. The engine uses 0.02
+	Least int     // round trips of a worker that must be known before its attempts may have twins; 0 means 20
 }
 
-func (h Hedge) check() error {
-	if !(h.Share >= 0 && h.Share <= 1) {
-		return fmt.Errorf("a share of %v twins: want 0 to 1", h.Share)
+func (h Hedge) withDefaults() (Hedge, error) {
+	switch {
+	case !(h.Share >= 0 && h.Share <= 1):
+		return h, fmt.Errorf("a share of %v twins: want 0 to 1", h.Share)
+	case h.Least < 0:
+		return h, fmt.Errorf("twins after %d round trips: want 1 or more, or 0 for %d", h.Least, defaultTail)
+	case h.Least == 0:
+		h.Least = defaultTail
 	}
-	return nil
+	return h, nil
 }
 
 const (
-	hedgeLeast = 10 * time.Millisecond // a round trip below that is not worth a twin
-	hedgeSpeed = 2                     // the other worker is expected to be so many times as fast
-	tailShare  = 0.99                  // of the round trips at a worker are below its tail
-	tailStep   = 0.25                  // relative
-	tailStart  = 4                     // as RFC 6298's timeout
-	tailFew    = 20                    // samples before it means anything
+	hedgeLeast  = 10 * time.Millisecond // a round trip below that is not worth a twin
+	hedgeSpeed  = 2                     // the other worker is expected to be so many times as fast
+	tailShare   = 0.99                  // of the round trips at a worker are below its tail
+	tailStep    = 0.25                  // relative
+	defaultTail = 20
+	tailStart   = 4 // as RFC 6298's timeout
 )
 
 // tail follows a quantile of the round trips at a lane, in seconds for an item of mean cost: it rises by a quarter for each
@@ -46,8 +52,8 @@ type tail struct {
 }
 
 // sample takes in a round trip; mean and deviation are the smoothed ones.
-func (q *tail) sample(rtt, mean, deviation float64) {
-	if q.n < tailFew {
+func (q *tail) sample(rtt, mean, deviation float64, least int) {
+	if q.n < least {
 		q.n++
 		q.at = max(q.at, mean+tailStart*deviation)
 		return
@@ -60,9 +66,12 @@ func (q *tail) sample(rtt, mean, deviation float64) {
 }
 
 // observe lets the tail of l see a round trip, normalised to an item of mean cost.
-func (l *lane) observe(normal float64) {
+func (m *Machine) observe(l *lane, normal float64) {
+	if m.cfg.Hedge.Share == 0 {
+		return
+	}
 	scale := l.est.expected(l.est.mean)
-	l.tail.sample(normal, l.est.srtt*scale, l.est.rttvar*scale)
+	l.tail.sample(normal, l.est.srtt*scale, l.est.rttvar*scale, m.cfg.Hedge.Least)
 }
 
 // remember puts it into the sequence before next; nil: at the end.
@@ -103,7 +112,7 @@ func (m *Machine) held() (a *attempt, at time.Duration) {
 		return nil, 0
 	}
 	a = it.running[0]
-	if a.overdue || a.ordered || a.canceled || a.lane.tail.n < tailFew {
+	if a.overdue || a.ordered || a.canceled || a.lane.tail.n < m.cfg.Hedge.Least {
 		return nil, 0
 	}
 	wait := a.lane.tail.at

@@ -39,6 +39,9 @@ func TestHedgeRefuses(t *testing.T) {
 			t.Errorf("New takes a share of %v twins", share)
 		}
 	}
+	if _, err := control.New(control.Config{Hedge: control.Hedge{Least: -1}}); err == nil {
+		t.Error("New takes twins after -1 round trips")
+	}
 }
 
 // warm makes a sender of so many lanes that have all answered often enough in 20 to 40 ms, with nothing in flight.

@@ -138,7 +138,7 @@ func New(c Config) (*Machine, error) {
 	if c.Poison, err = c.Poison.withDefaults(); err != nil {
 		return nil, fmt.Errorf("flow control: %w", err)
 	}
-	if err = c.Hedge.check(); err != nil {
+	if c.Hedge, err = c.Hedge.withDefaults(); err != nil {
 		return nil, fmt.Errorf("flow control: %w", err)
 	}
 	src := rand.NewPCG(c.Seed, seedStream)

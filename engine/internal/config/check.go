@@ -109,6 +109,12 @@ func (c check) flow() {
 	}
 	c.trace()
 	switch {
+	case f.TieBand < 0 || f.TieBand > 1:
+		c.wrong("flow", "tie_band", "flow.tie_band is %v; it may be 0 (no tie) to 1 (twice as long)", f.TieBand)
+	case f.TieBand > 0 && f.Dispatch != "least_completion":
+		c.wrong("flow", "tie_band", "flow.tie_band belongs to dispatch: least_completion; take it out")
+	}
+	switch {
 	case !f.Hedge:
 	case f.Order == "partition":
 		c.wrong("flow", "hedge", "flow.hedge has no meaning with order: partition, where no batch is at two workers; take one of them out")

@@ -80,6 +80,7 @@ func configs() map[string]control.Config {
 			Poison:  control.Poison{Deaths: 2, Failures: -1, Refuse: true},
 			Hedge:   control.Hedge{Share: 0.02},
 		},
+		"band":   {Dispatch: dispatch.LeastCompletion{Band: 0.2}},
 		"fixed":  {Window: window.Fixed{Size: 7}, Dispatch: dispatch.Hash{}, Timeout: -1},
 		"queue":  {Window: window.Queue{Initial: 2, Max: 50}, Dispatch: dispatch.LeastCompletion{}},
 		"aimd":   {Window: window.AIMD{Initial: 2}, Dispatch: dispatch.TwoChoices{}, Seed: 3},
