@@ -65,7 +65,8 @@ func newReader(s *Set, o penstock.OpenOptions) *Reader {
 		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]fileid.ID), saved: make(map[string]int64),
 		notes:  notes{byID: make(map[string]*note)},
 		filler: lines.Filler{Rules: s.o.Rules},
-		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), done: make(map[fileid.Key]done), refused: make(map[string]string),
+		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), done: make(map[fileid.Key]done),
+		refused: make(map[string]string),
 	}
 	r.rotated.begin()
 	if o.Known != nil {

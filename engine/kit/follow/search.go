@@ -66,7 +66,8 @@ func (r *Reader) searchBeside(waiting int) {
 func (r *Reader) leads(s Sight, same *file) bool {
 	now := r.s.now()
 	f := &file{
-		dir: s.Dir, name: s.Name, label: s.Label, info: statOf(s.Info), since: now, unread: max(now, 1), scan: r.scans, orphan: true, beside: true,
+		dir: s.Dir, name: s.Name, label: s.Label, info: statOf(s.Info),
+		since: now, unread: max(now, 1), scan: r.scans, orphan: true, beside: true,
 	}
 	if same != nil && s.Label == same.label {
 		return false // it is no longer wanted, or will be listed again
