@@ -19,8 +19,8 @@ type Mark struct {
 // that a dead route stops nobody.
 type Source interface {
 	// Open returns a reader that starts where o.Resume says, for each partition it meets. It is called once
-	// a route, before anything is read. An error stops the route and is shown as it is: name the place
-	// and the remedy.
+	// a route, before anything is read, and again when the route has failed and starts anew. An error ends the route and is
+	// shown as it is: name the place and the remedy.
 	Open(ctx context.Context, o OpenOptions) (Reader, error)
 }
 
@@ -46,7 +46,7 @@ type Reader interface {
 	// cuts where it would cut again after a crash. A span with no bytes may stand alone, to say that a
 	// partition is sealed (Last).
 	//
-	// io.EOF (with or without records in b): nothing will follow. Any other error stops the route after what is
+	// io.EOF (with or without records in b): nothing will follow. Any other error ends the route after what is
 	// in b; what a reader can survive (one unreadable file among many) it logs, retries with backoff and
 	// goes on with the rest. A done ctx makes Read return context.Cause(ctx) soon; what is in b then is dropped
 	// unread, so that it will be read again.

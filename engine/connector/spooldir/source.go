@@ -47,12 +47,16 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	framed, err := o.Framing.New()
+	if err != nil {
+		return nil, err
+	}
 	s := &source{
 		o: o, h: h, log: h.Log().With("path", o.Path),
 		names: names{include: o.Include, exclude: o.Exclude, suffix: o.Suffix},
 	}
 	s.set = follow.New(place{s}, follow.Options{
-		Rules:  lines.Rules{MaxRecord: int(o.MaxRecord), Bury: o.LongRecord == "dead_letter"},
+		Rules:  lines.Rules{MaxRecord: int(o.MaxRecord), Bury: o.LongRecord == "dead_letter", Framing: framed},
 		ByName: o.Order == "name", Settle: o.Settle, PollMin: o.PollMin, PollMax: o.PollMax, Watch: o.Watch,
 		OpenFiles: o.OpenFiles, Keep: o.Finished == finishedKeep, Forget: o.Forget,
 	}, h, s.log)

@@ -9,25 +9,27 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/framing"
 )
 
 // Options of a tail.
 type Options struct {
-	Include       []string      `yaml:"include" required:"true" path:"true" doc:"globs of files to follow, by path; ** is any folders"`
-	Exclude       []string      `yaml:"exclude" doc:"globs of files to leave alone, by name; with a slash: by path"`
-	Start         string        `yaml:"start" enum:"beginning,end" doc:"where files are begun that are there at the very first start"`
-	Symlinks      string        `yaml:"symlinks" enum:"refuse,follow" doc:"what becomes of symlinks to files"`
-	MaxRecord     penstock.Size `yaml:"max_record" doc:"a longer record is treated as long_record says"`
-	LongRecord    string        `yaml:"long_record" enum:"cut,dead_letter" doc:"pieces, or a dead letter of its beginning"`
-	PartialWait   time.Duration `yaml:"partial_wait" doc:"a last line without end is a record after so long without change; 0: never"`
-	GoneWait      time.Duration `yaml:"gone_wait" doc:"a file that lost its name is closed after so long without change"`
-	CopyWait      time.Duration `yaml:"copy_wait" doc:"how long a file that equals another one waits: it may be a rotation's copy"`
-	DeletedMax    penstock.Size `yaml:"deleted_max" doc:"bytes on the disk that deleted files may hold until they are read"`
-	DeletedBeyond string        `yaml:"deleted_beyond" enum:"keep,drop,stop" doc:"if they hold more: say so, give up the largest, or stop"`
-	PollMin       time.Duration `yaml:"poll_min" doc:"how soon idle files are looked at again at first; the wait doubles"`
-	PollMax       time.Duration `yaml:"poll_max" doc:"how soon idle files are looked at again at the latest"`
-	OpenFiles     int           `yaml:"open_files" doc:"files that are held open at once, at most"`
-	Forget        time.Duration `yaml:"forget" doc:"the mark of a file is dropped when it has been gone so long; 0: never"`
+	Include       []string        `yaml:"include" required:"true" path:"true" doc:"globs of files to follow, by path; ** is any folders"`
+	Exclude       []string        `yaml:"exclude" doc:"globs of files to leave alone, by name; with a slash: by path"`
+	Start         string          `yaml:"start" enum:"beginning,end" doc:"where files are begun that are there at the very first start"`
+	Symlinks      string          `yaml:"symlinks" enum:"refuse,follow" doc:"what becomes of symlinks to files"`
+	MaxRecord     penstock.Size   `yaml:"max_record" doc:"a longer record is treated as long_record says"`
+	Framing       framing.Options `yaml:"framing" doc:"records that are not lines"`
+	LongRecord    string          `yaml:"long_record" enum:"cut,dead_letter" doc:"pieces, or a dead letter of its beginning"`
+	PartialWait   time.Duration   `yaml:"partial_wait" doc:"a last line without end is a record after so long without change; 0: never"`
+	GoneWait      time.Duration   `yaml:"gone_wait" doc:"a file that lost its name is closed after so long without change"`
+	CopyWait      time.Duration   `yaml:"copy_wait" doc:"how long a file that equals another one waits: it may be a rotation's copy"`
+	DeletedMax    penstock.Size   `yaml:"deleted_max" doc:"bytes on the disk that deleted files may hold until they are read"`
+	DeletedBeyond string          `yaml:"deleted_beyond" enum:"keep,drop,stop" doc:"if more: say so, give up the largest, or stop"`
+	PollMin       time.Duration   `yaml:"poll_min" doc:"how soon idle files are looked at again at first; the wait doubles"`
+	PollMax       time.Duration   `yaml:"poll_max" doc:"how soon idle files are looked at again at the latest"`
+	OpenFiles     int             `yaml:"open_files" doc:"files that are held open at once, at most"`
+	Forget        time.Duration   `yaml:"forget" doc:"the mark of a file is dropped when it has been gone so long; 0: never"`
 }
 
 // Source is the component tail.
@@ -38,7 +40,7 @@ func Source() penstock.Component {
 		Options: func() any {
 			return &Options{
 				Exclude: []string{"*.gz", "*.bz2", "*.xz", "*.zst", "*~"}, Start: "beginning", Symlinks: "refuse",
-				MaxRecord: 1 << 20, LongRecord: "cut", GoneWait: time.Minute, CopyWait: 10 * time.Second,
+				Framing: framing.Defaults(), MaxRecord: 1 << 20, LongRecord: "cut", GoneWait: time.Minute, CopyWait: 10 * time.Second,
 				DeletedMax: 1 << 30, DeletedBeyond: "keep",
 				PollMin: 100 * time.Millisecond, PollMax: time.Second, OpenFiles: 512, Forget: time.Hour,
 			}
@@ -80,6 +82,9 @@ func (o *Options) Validate() error {
 		if d < 0 {
 			return wrong(key, "is %v, want 0 or more", d)
 		}
+	}
+	if err := o.Framing.Validate(o.LongRecord); err != nil {
+		return err
 	}
 	return o.validateGlobs(wrong)
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/engine/kit/framing"
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
@@ -38,9 +39,16 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	framed, err := o.Framing.New()
+	if err != nil {
+		return nil, err
+	}
+	if o.PartialWait == 0 && o.Framing.By == framing.ByMultiline {
+		o.PartialWait = o.Framing.Wait // what follows a record's last line may never come
+	}
 	s := &source{h: h, log: h.Log(), place: newPlace(o, h.FS())}
 	s.set = follow.New(s.place, follow.Options{
-		Rules:   lines.Rules{MaxRecord: int(o.MaxRecord), Bury: o.LongRecord == "dead_letter"},
+		Rules:   lines.Rules{MaxRecord: int(o.MaxRecord), Bury: o.LongRecord == "dead_letter", Framing: framed},
 		PollMin: o.PollMin, PollMax: o.PollMax, OpenFiles: o.OpenFiles, Forget: o.Forget,
 		Growing: &follow.Growing{
 			FromEnd: o.Start == "end", PartialWait: o.PartialWait, GoneWait: o.GoneWait, CopyWait: o.CopyWait,

@@ -185,6 +185,9 @@ func (r *Reader) atEnd(f *file) bool {
 	if r.grow == nil || f.orphan {
 		return f.sealed
 	}
+	if r.grow.PartialWait > 0 && f.cursor.Next < f.info.Size {
+		return f.info.Size == 0 // the last record has no end yet, and will be handed out without one
+	}
 	return f.sealed || f.info.Size == 0 || f.entry != nil && f.info.Size == f.drained && !f.changed()
 }
 

@@ -35,6 +35,8 @@ type Rules struct {
 	MaxRecord int
 	// Bury makes a longer record one dead letter of its first MaxRecord bytes, whose span covers all of it.
 	Bury bool
+	// Framing finds records that are not lines; nil: they are. With it a record that is too long is always cut.
+	Framing Framing
 }
 
 // Cursor is where a reader stands in one file.
@@ -84,7 +86,8 @@ const (
 // Filler fills batches by its rules. Its owner is one reader; it keeps only what the batch in work needs.
 type Filler struct {
 	Rules
-	buried []buried
+	buried  []buried
+	records []penstock.Record // with Framing: of the batch in work
 }
 
 // buried is a record that is longer than MaxRecord and becomes a dead letter.
@@ -115,6 +118,7 @@ func (l *Filler) Fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
 		}
 		b.Data, b.Spans, b.Origins, b.Added = b.Data[:data], b.Spans[:spans], origins, added
 		l.buried, *c = l.buried[:graves], before
+		l.forget(spans)
 		return NoRoom, err
 	}
 	return res, nil
@@ -137,7 +141,12 @@ func (l *Filler) fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
 		if len(c.Above) > 0 && c.Above[0].From.Num <= end {
 			end, closed = c.Above[0].From.Num, true
 		}
-		full, err := l.stretch(b, c, f, end, closed)
+		full, err := false, error(nil)
+		if l.Framing == nil {
+			full, err = l.stretch(b, c, f, end, closed)
+		} else {
+			full, err = l.framed(b, c, f, end, closed)
+		}
 		switch c.skip(); {
 		case err != nil:
 			return NoRoom, err
