@@ -97,7 +97,7 @@ func FuzzIdentity(f *testing.F) {
 	f.Add([]byte{0, 0, 5, 2, 5, 1, 5, 3, 5, 4, 5})
 	f.Add([]byte("append read truncate append read remove create append read"))
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		m := &model{rng: rand.New(rand.NewPCG(uint64(len(ops)), 7)), now: 1_700_000_000_000_000_001}
+		m := &model{rng: rand.New(rand.NewPCG(uint64(len(ops)), 7)), now: 1_700_000_000_000_000_001, born: birth}
 		for _, op := range ops {
 			m.now += 1_000_003
 			m.step(op % 8)
