@@ -50,6 +50,10 @@ crash: ## kill -9 of the real program, 200 times (KILLS=n) and as often for SQL:
 crash-short: ## The same, 20 times.
 	cd engine && PENSTOCK_KILLS=20 go test -count=1 -timeout 10m -v -run TestKill ./internal/endtoend
 
+.PHONY: crash-tables
+crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.
+	cd engine && PENSTOCK_KILLS=$$((3 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
+
 .PHONY: workers
 workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying one, tails at 60 % load, before and after.
 	cd engine && PENSTOCK_WORKERS=full go test -count=1 -timeout 20m -v -run TestUnequal ./internal/endtoend
@@ -86,6 +90,14 @@ bench: build ## Speed as ratios against the physical limits, in under 5 minutes:
 .PHONY: bench-full
 bench-full: build ## Longer, with the rivals that are on the PATH (bench/rivals/fetch.sh) or given by BENCH='-rival NAME=PATH'.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -full $(if $(JSON),-json) $(BENCH)
+
+.PHONY: profile
+profile: build ## Where a workload's processor time goes, as a flame graph in bench/out/: W=w1, w2, w3, w4_json, w8, ...
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench profile -penstock ../$(BIN) -w $${W:-w1}
+
+.PHONY: bench-growth
+bench-growth: build ## How cost grows with workers, files, file size and record size: a table and docs/plots/growth.svg.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench growth -penstock ../$(BIN) $(BENCH)
 
 .PHONY: bench-page
 bench-page: ## docs/performance.md from bench/results.jsonl, to which BENCH='-append results.jsonl' adds.

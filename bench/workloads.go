@@ -179,7 +179,7 @@ var crashes = []workload{
 	crashed("w6", "into HTTP", quickOrFull{128 * mib, 512 * mib}, withinBound, (*env).killedIntoHTTP),
 	crashed("w6_file", "into a file", quickOrFull{gib, gib}, exact, (*env).killedIntoFile),
 	crashed("w6_sqlite", "into SQLite", quickOrFull{128 * mib, 256 * mib}, exact, (*env).killedIntoSQLite),
-	inPostgres(crashed("w6_postgres", "into PostgreSQL", quickOrFull{256 * mib, gib}, exact, (*env).killedIntoPostgres)),
+	inPostgres(crashed("w6_postgres", "into PostgreSQL", quickOrFull{128 * mib, 512 * mib}, exact, (*env).killedIntoPostgres)),
 }
 
 func inPostgres(w workload) workload {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -127,6 +128,7 @@ func (e *Engine) prepare(state *state) error {
 	for _, p := range e.pipes {
 		p.state = state
 		for _, s := range p.slots {
+			s.route.remembers = filepath.Join(e.cfg.State, "sources", p.name+"."+s.cfg.Name)
 			if err := s.route.prepare(state, e.o.FS, e.o.Boot); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", s.key, err))
 			}

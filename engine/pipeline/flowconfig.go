@@ -74,6 +74,25 @@ func budgetOf(f config.Flow) control.Budget {
 	return control.Budget{Share: f.Redeliver, PerSecond: f.RedeliverRate}
 }
 
+// poisonOf says when a batch is to blame.
+func poisonOf(f config.Flow) control.Poison {
+	n := f.Poison
+	if n == 0 {
+		n = -1
+	}
+	return control.Poison{Deaths: n, Failures: n, Refuse: f.Poisoned == "dead_letter"}
+}
+
+// hedgeShare is how many batches, of those sent, may go out a second time while the first is under way.
+const hedgeShare = 0.02
+
+func hedgeOf(f config.Flow) control.Hedge {
+	if !f.Hedge {
+		return control.Hedge{}
+	}
+	return control.Hedge{Share: hedgeShare}
+}
+
 func durationOrAuto(s string) (time.Duration, error) {
 	if s == "" || s == "auto" {
 		return 0, nil

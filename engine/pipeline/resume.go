@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // load asks a sink that keeps a ledger what it holds. That is the truth, also where it is less than the local state says: the
@@ -46,6 +47,9 @@ func (r *route) markOf(id string) (penstock.Mark, bool) {
 	}
 	return r.memory.mark(id)
 }
+
+// stateDir opens the folder in which the route's reader remembers what no mark holds.
+func (r *route) stateDir() (vfs.Dir, error) { return r.host.FS().MakeDir(r.remembers, 0o700) }
 
 func (r *route) known() iter.Seq[penstock.Mark] {
 	marks := r.memory.marks()

@@ -149,6 +149,7 @@ func (s *slot) again(old *route) error {
 	if err != nil {
 		return err
 	}
+	r.remembers = old.remembers
 	if err := r.prepare(s.pipe.state, s.o.FS, s.o.Boot); err != nil {
 		return joined(err, r.close())
 	}

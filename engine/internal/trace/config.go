@@ -32,6 +32,8 @@ type header struct {
 	Failures int             `json:"breaker_failures,omitempty"`
 	Probe    string          `json:"breaker_probe,omitempty"`
 	Budget   *budget         `json:"budget,omitempty"`
+	Poison   *poison         `json:"poison,omitempty"`
+	Hedge    float64         `json:"hedge_share,omitempty"`
 }
 
 // budget is that of redeliveries.
@@ -39,6 +41,13 @@ type budget struct {
 	Share     float64 `json:"share,omitempty"`
 	PerSecond float64 `json:"per_second,omitempty"`
 	Burst     float64 `json:"burst,omitempty"`
+}
+
+// poison says when an item is to blame.
+type poison struct {
+	Deaths   int  `json:"deaths,omitempty"`
+	Failures int  `json:"failures,omitempty"`
+	Refuse   bool `json:"refuse,omitempty"`
 }
 
 // windows read an algorithm's options back, by its name.
@@ -91,6 +100,10 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	if b := budget(c.Budget); b != (budget{}) {
 		h.Budget = &b
 	}
+	if p := poison(c.Poison); p != (poison{}) {
+		h.Poison = &p
+	}
+	h.Hedge = c.Hedge.Share
 	if h.Retry, err = spec(c.Retry); err != nil {
 		return h, fmt.Errorf("trace: retry policy: %w", err)
 	}
@@ -148,6 +161,10 @@ func (h *header) config() (control.Config, error) {
 	if h.Budget != nil {
 		c.Budget = control.Budget(*h.Budget)
 	}
+	if h.Poison != nil {
+		c.Poison = control.Poison(*h.Poison)
+	}
+	c.Hedge.Share = h.Hedge
 	if h.Version != Version {
 		return c, fmt.Errorf("is version %d, and this program knows %d", h.Version, Version)
 	}

@@ -77,6 +77,8 @@ func configs() map[string]control.Config {
 			Timeout:  20 * time.Millisecond, Retry: backoff.Fibonacci(time.Millisecond, time.Second), Replay: 500, Ahead: 9,
 			Breaker: control.Breaker{Failures: 5, Probe: backoff.Fixed(time.Millisecond)},
 			Budget:  control.Budget{Share: 0.5, PerSecond: 2, Burst: 3},
+			Poison:  control.Poison{Deaths: 2, Failures: -1, Refuse: true},
+			Hedge:   control.Hedge{Share: 0.02},
 		},
 		"fixed":  {Window: window.Fixed{Size: 7}, Dispatch: dispatch.Hash{}, Timeout: -1},
 		"queue":  {Window: window.Queue{Initial: 2, Max: 50}, Dispatch: dispatch.LeastCompletion{}},
