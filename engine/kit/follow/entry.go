@@ -188,11 +188,6 @@ func (s *Set) renamed(e *Entry, name string) {
 // Is says whether a stat can be of e's file.
 func (e *Entry) Is(info vfs.Info) bool { return IsOf(e.id, info) }
 
-// IsOf says whether a stat can be of the file that has this id.
-func IsOf(id fileid.ID, info vfs.Info) bool {
-	return keyOf(info) == id.Key() && (id.Birth == 0 || info.Birth.IsZero() || info.Birth.UnixNano() == id.Birth)
-}
-
 // knownOf indexes the marks of a route by where their files were seen last.
 func (r *Reader) knownOf(m penstock.Mark) {
 	id, err := fileid.Parse(m.Part.ID)

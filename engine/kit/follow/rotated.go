@@ -141,7 +141,7 @@ func (r *Reader) unmet() {
 	for key, ids := range r.known {
 		f := r.byKey[key]
 		for _, k := range ids {
-			if f == nil || !IsOf(k.id, f.info) {
+			if f == nil || !isOf(k.id, f.info) {
 				list = append(list, missing{k: k})
 			}
 		}
@@ -176,7 +176,7 @@ func (r *Reader) displaced(f *file, seen fileid.File) {
 	r.s.mu.Lock()
 	var gone []knownID
 	for _, k := range r.known[seen.Key()] {
-		if IsOf(k.id, f.info) && !k.id.Match(seen) {
+		if isOf(k.id, f.info) && !k.id.Match(seen) {
 			gone = append(gone, k)
 		}
 	}
