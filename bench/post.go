@@ -94,8 +94,9 @@ func (s slow) bound(in load.Input) measure {
 	return m
 }
 
-// slowly runs penstock against it, with requests of slowRecords and no flow control tuned: batch.bytes only gives way to batch.records. How much of
-// the requests' bound was used says what the flow control did, how much of the records' bound what the user gets.
+// slowly runs penstock against it, with requests of slowRecords and no flow control tuned: batch.bytes only gives way to
+// batch.records. How much of the requests' bound was used says what the flow control did, how much of the records' bound what the user
+// gets.
 func (e *env) slowly(in load.Input, s slow) (measure, error) {
 	m, err := e.intoReceiver(in, s.behaviour(), 1, fmt.Sprintf("    batch: { records: %d, bytes: 4MiB }\n", slowRecords))
 	if err == nil {

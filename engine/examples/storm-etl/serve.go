@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 )
 
@@ -15,8 +16,19 @@ import (
 // enriched, as JSON lines, and answers when they are stored.
 func handler(w *world) http.Handler {
 	mux := http.NewServeMux()
+	had := &keys{of: make(map[string]*answered)}
 	for _, b := range w.bolts {
 		mux.HandleFunc("POST /"+b.name, func(out http.ResponseWriter, in *http.Request) {
+			before, first := had.take(in.Header.Get("Idempotency-Key"))
+			if !first { // a batch that took long was sent to another bolt, too
+				<-before.done
+				if before.err != nil {
+					http.Error(out, before.err.Error(), http.StatusServiceUnavailable)
+				}
+				return
+			}
+			before.err = errBroken
+			defer had.end(in.Header.Get("Idempotency-Key"), before)
 			t, parsed := &tuple{packed: time.Now()}, []any(nil)
 			lines := bufio.NewScanner(in.Body)
 			lines.Buffer(nil, 1<<20)
@@ -36,12 +48,47 @@ func handler(w *world) http.Handler {
 			if err := lines.Err(); err != nil {
 				return // the body broke off: it comes again
 			}
-			if err := b.serve(in.Context(), parsed, t); err != nil {
-				http.Error(out, err.Error(), http.StatusServiceUnavailable)
+			if before.err = b.serve(in.Context(), parsed, t); before.err != nil {
+				http.Error(out, before.err.Error(), http.StatusServiceUnavailable)
 			}
 		})
 	}
 	return mux
+}
+
+var errBroken = errors.New("the batch did not arrive whole")
+
+// keys are the Idempotency-Keys of batches that are stored or in work, so that each is stored once.
+type keys struct {
+	mu sync.Mutex // guards of
+	of map[string]*answered
+}
+
+type answered struct {
+	done chan struct{} // closed when err is known
+	err  error
+}
+
+// take returns what became of the batch; first: nothing yet, the caller has it now.
+func (k *keys) take(key string) (a *answered, first bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if a := k.of[key]; a != nil {
+		return a, false
+	}
+	a = &answered{done: make(chan struct{})}
+	k.of[key] = a
+	return a, true
+}
+
+// end tells those who wait; a batch that was not stored may come again.
+func (k *keys) end(key string, a *answered) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if a.err != nil {
+		delete(k.of, key)
+	}
+	close(a.done)
 }
 
 // serve makes the day's logs where there are none, and runs the bolts until the process ends.
