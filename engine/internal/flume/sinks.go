@@ -92,11 +92,11 @@ func (c *converter) grouped(sinks []*part) {
 		c.told[g] = true
 		switch strings.ToLower(g.get("processor.type")) {
 		case "failover":
-			c.note(g, "processor.type", Differs, "%s", "there are no priorities: all of them work at the same time, each as fast as " +
+			c.note(g, "processor.type", Differs, "%s", "there are no priorities: all of them work at the same time, each as fast as "+
 				"it can, "+
 				"and one that fails gets only probes")
 		case "load_balance":
-			c.note(g, "processor.type", Differs, "%s", "each is a worker with a window of its own; the next batch goes to the one " +
+			c.note(g, "processor.type", Differs, "%s", "each is a worker with a window of its own; the next batch goes to the one "+
 				"that is expected "+
 				"to be done first (flow.dispatch)")
 		}
