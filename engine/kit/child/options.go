@@ -12,7 +12,7 @@ import (
 type Options struct {
 	Command []string      `yaml:"command" required:"true" doc:"[PROGRAM, ARG...]; no shell reads it"`
 	Dir     string        `yaml:"dir" path:"true" doc:"the folder in which it runs; default: that of the config"`
-	Env     []string      `yaml:"env" doc:"names of the variables that it gets; made: PENSTOCK_WORKER, and PENSTOCK_BATCH of a sink with lines"`
+	Env     []string      `yaml:"env" doc:"names of the variables that it gets; made: PENSTOCK_WORKER, for lines PENSTOCK_BATCH"`
 	Memory  penstock.Size `yaml:"memory" doc:"address space of each process; 0: no limit; Linux"`
 	CPU     time.Duration `yaml:"cpu" doc:"processor time of each process; 0: no limit; Linux"`
 	Grace   time.Duration `yaml:"grace" doc:"how long it may take to end once its input has ended"`
