@@ -172,6 +172,9 @@ func (l *lane) runSyncer(ctx context.Context) error {
 		case <-l.gone:
 			return nil
 		case <-l.wakeSyncer:
+			if !l.due() {
+				continue
+			}
 		case <-tick.C:
 			l.checkName()
 		}
@@ -181,6 +184,13 @@ func (l *lane) runSyncer(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// due says whether a wake of the syncer still has something to do: without ack one that came during a sync may not.
+func (l *lane) due() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ack || l.settled-l.synced >= syncBytes
 }
 
 // syncGroup makes durable what was written and answers for it.
