@@ -52,20 +52,23 @@ type Machine struct {
 	peaks   bool // the chooser goes by peaks of the round trip
 	now     time.Duration
 
-	lanes  []*lane              // up, or down with attempts in flight; by number
-	up     []*lane              // by number
-	cands  []dispatch.Candidate // of up
-	places int                  // sum of lane.places
-	free   int                  // lanes with places
-	ready  int                  // lanes whose breaker wants a probe
-	open   int                  // lanes that neither breaker nor throttle holds back
-	opened int                  // lanes whose breaker is open
-	firsts int                  // lanes whose next run waits for one item
-	global global
-	probes []*lane // windows narrowed to measure, oldest first
-	dirty  bool    // a gate has changed: gateAt is to be computed again
-	gateAt time.Duration
-	gated  bool
+	lanes                   []*lane              // up, or down with attempts in flight; by number
+	up                      []*lane              // by number
+	cands                   []dispatch.Candidate // of up
+	places                  int                  // sum of lane.places
+	free                    int                  // lanes with places
+	ready                   int                  // lanes whose breaker wants a probe
+	awaited                 int                  // sum of lane.awaited
+	awaitedCost, flyingCost float64
+	open                    int // lanes that neither breaker nor throttle holds back
+	opened                  int // lanes whose breaker is open
+	firsts                  int // lanes whose next run waits for one item
+	global                  global
+	group                   group
+	probes                  []*lane // windows narrowed to measure, oldest first
+	dirty                   bool    // a gate has changed: gateAt is to be computed again
+	gateAt                  time.Duration
+	gated                   bool
 
 	fresh   buffer
 	redo    buffer
@@ -200,6 +203,9 @@ func (m *Machine) passTime() {
 	for len(m.delayed.s) > 0 && m.delayed.s[0].due <= m.now {
 		m.wakeItem(m.delayed.s[0])
 	}
+	if m.group.phase != noPhase && m.now >= m.group.ends {
+		m.endExperiment(false)
+	}
 	if m.gated && m.now >= m.gateAt {
 		m.dirty = true
 		m.refreshAll()
@@ -214,6 +220,9 @@ func (m *Machine) findGate() {
 	m.dirty, m.gated = false, false
 	if m.global.active {
 		m.gate(m.global.until)
+	}
+	if m.group.phase != noPhase {
+		m.gate(m.group.ends)
 	}
 	for _, l := range m.up {
 		m.gate(l.closed)
@@ -265,7 +274,7 @@ func (m *Machine) Room() bool {
 		return false
 	}
 	waiting := m.fresh.len() + m.redo.len()
-	places := m.places + m.ready
+	places := min(m.places, max(m.groupRoom(), 0)) + m.ready
 	if m.binds || m.keyed > 0 {
 		places = max(places, m.cfg.Ahead)
 	}
