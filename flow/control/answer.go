@@ -225,7 +225,7 @@ func (m *Machine) throttle(a *attempt) {
 	}
 	after := m.jitter(min(a.after, maxThrottle), 1, 1.1)
 	if a.after <= 0 {
-		after = m.wait(&l.throttles, nil, 0, 0)
+		after = m.wait(&l.throttles, nil, 0)
 	}
 	l.closed = max(l.closed, m.now+min(after, maxThrottle))
 	m.dirty = true

@@ -64,6 +64,7 @@ type Machine struct {
 	opened                  int // lanes whose breaker is open
 	firsts                  int // lanes whose next run waits for one item
 	global                  global
+	tries                   tries
 	group                   group
 	probes                  []*lane // windows narrowed to measure, oldest first
 	dirty                   bool    // a gate has changed: gateAt is to be computed again
