@@ -58,9 +58,14 @@ workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying
 workers-short: ## The same, shortened.
 	cd engine && PENSTOCK_WORKERS=short go test -count=1 -timeout 10m -v -run TestUnequal ./internal/endtoend
 
+BENCH ?=
 .PHONY: bench
-bench: build ## Speed as ratios against the physical limits, 7 interleaved pairs each.
-	cd bench && GOWORK=off go run . -penstock ../$(BIN)
+bench: build ## Speed as ratios against the physical limits, in under 5 minutes: JSON=1 for lines of JSON, BENCH='-only w1,w4_*' for flags.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) $(if $(JSON),-json) $(BENCH)
+
+.PHONY: bench-check
+bench-check: build ## The ratios in bench/ratios.json: fails when the median of 7 pairs has fallen by more than 20 %; BENCH=-keep keeps new ones.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -gate $(BENCH)
 
 .PHONY: bench-backoff
 bench-backoff: ## backoff and retry against five other libraries in one run: ratios, then benchstat (ROUNDS=30).

@@ -1,128 +1,221 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// workload is one question: how much of a limit does penstock reach?
+// workload is one question: how much of a limit does a program reach, and what does it take for that?
 type workload struct {
 	name, about           string
-	limitName, limitAbout string
-	target                float64 // of the limit
-	cpuTarget             float64 // CPU-s/GB; 0: none
-	limit                 func(o options, in input) (run, error)
-	penstock              func(o options, in input) (run, error)
+	limitName, limitAbout string // "" where there is none
+	want                  wants
+	kind                  load.Kind
+	size                  quickOrFull // bytes of input; 0: what -size says
+	pairs                 quickOrFull // 0: what -pairs says
+	input                 func(e *env) (load.Input, error)
+	absent                func() string // why it cannot be measured here; nil or "": it can
+	limit, ours           func(e *env, in load.Input) (measure, error)
 }
 
-const head = `
-state: ./state
-pipelines:
-  bench:
-    source: { spool_dir: { path: ./spool, finished: keep } }
-`
+// wants are the targets; 0 means none.
+type wants struct {
+	ofLimit, cpuPerGB, rssMiB float64
+	most                      map[string]float64 // of figures
+}
 
-var workloads = []workload{
+// quickOrFull is a number for the quick run and for the full one.
+type quickOrFull [2]int64
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+var resident = wants{rssMiB: 64}
+
+func (w wants) with(ofLimit, cpuPerGB float64) wants {
+	w.ofLimit, w.cpuPerGB = ofLimit, cpuPerGB
+	return w
+}
+
+var workloads = slicesOf(streams, parses, receivers, crashes, databases, follows)
+
+func slicesOf(groups ...[]workload) (all []workload) {
+	for _, g := range groups {
+		all = append(all, g...)
+	}
+	return all
+}
+
+var streams = []workload{
 	{
-		name: "w1", about: "spool_dir -> drop, raw",
-		limitName: "go_count", limitAbout: "a Go loop that reads 256 KiB and counts line ends", target: 0.5, cpuTarget: 0.25,
-		limit:    func(o options, in input) (run, error) { return self("count", in.path) },
-		penstock: func(o options, in input) (run, error) { return penstockOnce(o, in, head+"    sink: { drop: {} }\n") },
+		name: "w1", about: "spool_dir -> drop, raw", kind: load.Combined, want: resident.with(.5, .25),
+		limitName: "go_count", limitAbout: "a Go loop that reads 256 KiB and counts line ends",
+		limit: func(e *env, in load.Input) (measure, error) { return e.limit(in, "count") },
+		ours:  func(e *env, in load.Input) (measure, error) { return e.once(in, toDrop) },
 	},
 	{
-		name: "w2", about: "spool_dir -> file, raw, fsync: interval",
-		limitName: "go_copy", limitAbout: "a Go copy by 256 KiB reads and writes", target: 0.6,
-		limit:    func(o options, in input) (run, error) { return copied(o, in, "copy") },
-		penstock: func(o options, in input) (run, error) { return toFile(o, in, "interval") },
+		name: "w2", about: "spool_dir -> file, raw, fsync: interval", kind: load.Combined, want: resident.with(.6, 0),
+		limitName: "go_copy", limitAbout: "a Go copy by 256 KiB reads and writes",
+		limit: func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy") },
+		ours:  func(e *env, in load.Input) (measure, error) { return e.intoFile(in, toFile("interval")) },
 	},
 	{
-		name: "w2_ack", about: "spool_dir -> file, raw, fsync: ack",
-		limitName: "go_copy_fsync", limitAbout: "the same copy and one fsync at its end", target: 0.7,
-		limit:    func(o options, in input) (run, error) { return copied(o, in, "copy_fsync") },
-		penstock: func(o options, in input) (run, error) { return toFile(o, in, "ack") },
+		name: "w2_ack", about: "spool_dir -> file, raw, fsync: ack", kind: load.Combined, want: resident.with(.7, 0),
+		limitName: "go_copy_fsync", limitAbout: "the same copy and one fsync at its end",
+		limit: func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy_fsync") },
+		ours:  func(e *env, in load.Input) (measure, error) { return e.intoFile(in, toFile("ack")) },
 	},
 	{
-		name: "w3", about: "spool_dir -> HTTP, 4 endpoints, bodies of 256 KiB, acked positions",
-		limitName: "go_post_4", limitAbout: "a bare Go poster of 256 KiB bodies on 4 connections", target: 0.5, cpuTarget: 1.0,
-		limit: func(o options, in input) (run, error) {
-			return posted(in, func(urls []string) (run, error) { return self(append([]string{"post", in.path}, urls...)...) })
+		name: "w3", about: "spool_dir -> HTTP, 4 endpoints, bodies of 256 KiB, acked positions", kind: load.Combined,
+		want: resident.with(.6, 1), limitName: "go_post_4", limitAbout: "a bare Go poster of 256 KiB bodies on 4 connections",
+		limit: func(e *env, in load.Input) (measure, error) { return e.posted(in, 4) },
+		ours: func(e *env, in load.Input) (measure, error) {
+			return e.intoReceiver(in, receiver.Behaviour{}, 4, "")
 		},
-		penstock: func(o options, in input) (run, error) {
-			return posted(in, func(urls []string) (run, error) {
-				sink := fmt.Sprintf("    sink: { http: { endpoints: [%s], body: raw } }\n", strings.Join(urls, ", "))
-				return penstockOnce(o, in, head+sink)
-			})
+	},
+}
+
+const encodingJSONAbout = "encoding/json to a map, add, drop, and back, in one goroutine"
+
+var parses = []workload{
+	{
+		name: "w4_json", about: "parse JSON, add a field, drop a field -> JSON file", kind: load.JSON, want: wants{ofLimit: 8},
+		size: quickOrFull{256 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json", limitAbout: encodingJSONAbout,
+		limit: (*env).encodedByGo, ours: func(e *env, in load.Input) (measure, error) { return e.parsed(in, "json") },
+	},
+	{
+		name: "w4_json_http", about: "the same -> HTTP, 4 endpoints", kind: load.JSON, want: wants{ofLimit: 8},
+		size: quickOrFull{256 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json", limitAbout: encodingJSONAbout,
+		limit: (*env).encodedByGo, ours: (*env).parsedAndPosted,
+	},
+	accessLog("w4_combined", "combined", "go_lines", "a one-thread loop over lines that touches each", .08, (*env).linesByGo),
+	accessLog("w4_dissect", "dissect", "go_lines", "the same loop", .08, (*env).linesByGo),
+	accessLog("w4_regex", "regex", "go_regexp", "Go's regexp alone on the same lines, in one goroutine", 1.5, (*env).matchedByGo),
+}
+
+func accessLog(name, format, limitName, about string, target float64, limit func(*env, load.Input) (measure, error)) workload {
+	return workload{
+		name: name, about: "access log by parse: " + format + " -> JSON file", kind: load.Combined, want: wants{ofLimit: target},
+		size: quickOrFull{256 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: limitName, limitAbout: about, limit: limit,
+		ours: func(e *env, in load.Input) (measure, error) { return e.parsed(in, format) },
+	}
+}
+
+func (e *env) linesByGo(in load.Input) (measure, error) { return e.limit(in, "lines") }
+
+var (
+	slow50  = slow{50 * time.Millisecond, 20}
+	slow500 = slow{500 * time.Millisecond, 40}
+)
+
+func slowly(name, about string, s slow, during time.Duration, target, inFlight float64) workload {
+	w := workload{
+		name: name, about: about, kind: load.Combined, pairs: quickOrFull{1, 3}, want: wants{ofLimit: target},
+		limitName: "bound", limitAbout: "requests of 1,000 records at the rate that the receiver serves",
+		input: func(e *env) (load.Input, error) { return e.inputOf(s.records(during)) },
+		limit: func(_ *env, in load.Input) (measure, error) { return s.bound(in), nil },
+		ours:  func(e *env, in load.Input) (measure, error) { return e.slowly(in, s) },
+	}
+	if inFlight > 0 {
+		w.want.most = map[string]float64{"in_flight": inFlight}
+	}
+	return w
+}
+
+// flaky is a receiver that takes about 100 MB/s in bodies of 256 KiB.
+var flaky = receiver.Behaviour{Delay: 10 * time.Millisecond, Slots: 4}
+
+const phase = 5 * time.Second
+
+// flakyLive is written at 8 MB/s and ends soon after a failing phase: the second, or in the full run the third.
+func (e *env) flakyLive() live {
+	l := live{files: 1, rate: 8e6, seconds: 21.5, behaves: receiver.Behaviour{Phase: phase}}
+	if e.full {
+		l.seconds = 31.5
+	}
+	return l
+}
+
+var receivers = []workload{
+	slowly("w5", "HTTP, 50 ms a request, 20 at once, the rest queue; nothing tuned", slow50, 10*time.Second, .97, 34),
+	slowly("w5_500ms", "HTTP, 500 ms a request, 40 at once: the first 20 s", slow500, 20*time.Second, .9, 0),
+	{
+		name: "w7", about: "a receiver that is healthy and failing in turn (503, hanging), live at 8 MB/s", kind: load.Combined,
+		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 1}, want: wants{most: map[string]float64{"repeated": 0, "drain_s": 1}},
+		limitName: "fed", limitAbout: "what is written",
+		limit: func(e *env, in load.Input) (measure, error) { return e.flakyLive().fed(in), nil },
+		ours:  func(e *env, _ load.Input) (measure, error) { return e.flakyLive().run(e) },
+	},
+	{
+		name: "w7_backlog", about: "the same with a whole file, the receiver takes 100 MB/s", kind: load.Combined,
+		size: quickOrFull{704 * mib, 3 * gib / 2}, pairs: quickOrFull{1, 1},
+		want:      wants{ofLimit: 1 / 2.1, most: map[string]float64{"repeated": 0}},
+		limitName: "healthy", limitAbout: "penstock while the receiver stays healthy",
+		limit: func(e *env, in load.Input) (measure, error) { return e.intoReceiver(in, flaky, 4, "") },
+		ours: func(e *env, in load.Input) (measure, error) {
+			b := flaky
+			b.Phase = phase
+			return e.intoReceiver(in, b, 4, "")
 		},
 	},
 }
 
-// copied runs a copy limit into a fresh file.
-func copied(o options, in input, limit string) (run, error) {
-	to := filepath.Join(o.dir, "copy")
-	if err := os.RemoveAll(to); err != nil {
-		return run{}, err
+func crashed(name, about string, size quickOrFull, most map[string]float64, run func(*env, load.Input) (measure, error)) workload {
+	return workload{
+		name: name, about: "kill -9 five times " + about + ", batches of 500 records, replay: " + replay, kind: load.Combined,
+		size: size, pairs: quickOrFull{1, 2}, want: wants{most: most}, ours: run,
 	}
-	r, err := self(limit, in.path, to)
-	os.Remove(to)
-	return r, err
 }
 
-// toFile runs penstock into a fresh file and holds it against the input, byte for byte.
-func toFile(o options, in input, fsync string) (run, error) {
-	r, err := penstockOnce(o, in, head+fmt.Sprintf("    sink: { file: { path: ./out.log, format: raw, fsync: %s } }\n", fsync))
-	if err != nil {
-		return r, err
-	}
-	out := filepath.Join(o.dir, "run", "out.log")
-	defer os.Remove(out)
-	return r, same(in.path, out)
+var withinBound = map[string]float64{"repeated_of_bound": 1}
+
+var exact = map[string]float64{"repeated": 0}
+
+var crashes = []workload{
+	crashed("w6", "into HTTP", quickOrFull{128 * mib, 512 * mib}, withinBound, (*env).killedIntoHTTP),
+	crashed("w6_file", "into a file", quickOrFull{gib, gib}, exact, (*env).killedIntoFile),
+	crashed("w6_sqlite", "into SQLite", quickOrFull{128 * mib, 256 * mib}, exact, (*env).killedIntoSQLite),
+	inPostgres(crashed("w6_postgres", "into PostgreSQL", quickOrFull{256 * mib, gib}, exact, (*env).killedIntoPostgres)),
 }
 
-// posted starts a receiver, runs what posts to four of its URLs, and counts what came.
-func posted(in input, post func(urls []string) (run, error)) (r run, err error) {
-	rec, err := startReceiver()
-	if err != nil {
-		return r, err
-	}
-	defer rec.stop()
-	if r, err = post(rec.endpoints(4)); err != nil {
-		return r, err
-	}
-	n, err := rec.count()
-	if err != nil {
-		return r, err
-	}
-	r.lost, r.repeated = max(0, in.records-n), max(0, n-in.records)
-	if r.lost > 0 {
-		return r, fmt.Errorf("%d of %d records never arrived", r.lost, in.records)
-	}
-	return r, nil
+func inPostgres(w workload) workload {
+	w.absent = noPostgres
+	return w
 }
 
-// same says whether two files hold the same bytes.
-func same(a, b string) error {
-	fa, err := os.Open(a)
-	if err != nil {
-		return err
+var databases = []workload{
+	{
+		name: "w8", about: "lines -> SQLite", kind: load.Combined, size: quickOrFull{64 * mib, 128 * mib}, want: wants{ofLimit: .9},
+		limitName: "sqlite_inserts", limitAbout: "a bare loop of prepared inserts, same batch, synchronous = FULL",
+		limit: (*env).insertedBare, ours: (*env).intoSQLite,
+	},
+	inPostgres(workload{
+		name: "w9", about: "access log by parse: combined -> PostgreSQL, 11 columns", kind: load.Combined,
+		size: quickOrFull{128 * mib, 512 * mib}, pairs: quickOrFull{3, 7}, want: wants{ofLimit: 1.5, most: exact},
+		limitName: "psql_copy", limitAbout: `psql's \copy of the same rows, ready made`,
+		limit: (*env).copiedByPsql, ours: (*env).intoPostgres,
+	}),
+}
+
+// hundred is a load over 100 files.
+func (e *env) hundred() live {
+	l := live{files: 100, rate: 100e6, seconds: 8}
+	if e.full {
+		l.seconds = 30
 	}
-	defer fa.Close()
-	fb, err := os.Open(b)
-	if err != nil {
-		return err
-	}
-	defer fb.Close()
-	bufA, bufB := make([]byte, 1<<20), make([]byte, 1<<20)
-	for at := 0; ; at += len(bufA) {
-		n, errA := fa.Read(bufA)
-		m, errB := fb.Read(bufB)
-		if n != m || !bytes.Equal(bufA[:n], bufB[:m]) {
-			return fmt.Errorf("%s and %s differ within the megabyte at %d", filepath.Base(a), filepath.Base(b), at)
-		}
-		if errA != nil || errB != nil {
-			return nil
-		}
-	}
+	return l
+}
+
+var follows = []workload{
+	{
+		name: "w10", about: "100 files that grow by 100 MB/s together -> HTTP, 4 endpoints", kind: load.Combined,
+		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 1}, limitName: "fed", limitAbout: "what is written",
+		want:  wants{ofLimit: .9, most: map[string]float64{"repeated": 0, "drain_s": 1, "cores": .5}},
+		limit: func(e *env, in load.Input) (measure, error) { return e.hundred().fed(in), nil },
+		ours:  func(e *env, _ load.Input) (measure, error) { return e.hundred().run(e) },
+	},
 }

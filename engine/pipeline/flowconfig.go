@@ -7,6 +7,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/dispatch"
 	"github.com/penstock-io/penstock/flow/window"
 )
@@ -63,6 +64,14 @@ func dispatchOf(f config.Flow) (dispatch.Policy, error) {
 	}
 	return nil, fmt.Errorf(
 		"flow.dispatch: %q is none of least_completion, round_robin, hash, least_in_flight, two_choices, peak_ewma", f.Dispatch)
+}
+
+// budgetOf bounds what is sent again in vain.
+func budgetOf(f config.Flow) control.Budget {
+	if f.Redeliver == 0 {
+		return control.Budget{Share: -1}
+	}
+	return control.Budget{Share: f.Redeliver, PerSecond: f.RedeliverRate}
 }
 
 func durationOrAuto(s string) (time.Duration, error) {

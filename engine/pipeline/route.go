@@ -344,6 +344,6 @@ func controlConfig(c config.Route, lanes []penstock.Lane) (control.Config, error
 	}
 	return control.Config{
 		Seed: uint64(time.Now().UnixNano()), Window: w, Dispatch: d, Timeout: timeout, Retry: retryPolicy(c.Retry),
-		Replay: int64(c.Checkpoint.Replay),
+		Replay: int64(c.Checkpoint.Replay), Budget: budgetOf(c.Flow),
 	}, nil
 }

@@ -29,6 +29,8 @@ type RouteSnapshot struct {
 	LastFault                                                   string        // the latest failure of a worker, in words
 	Workers                                                     []WorkerSnapshot
 	Counters                                                    map[string]int64 // of sink and processors
+
+	Budget control.BudgetStatus // of redeliveries
 }
 
 // WorkerSnapshot is a picture of one worker.
@@ -73,6 +75,7 @@ func (r *route) snapshot() RouteSnapshot {
 		inFlight = int64(status.InFlightCost)
 		s.Duplicates = int64(status.Duplicates)
 		s.Attempts, s.Redelivered, s.ReplayBytes = int64(status.Attempts), int64(status.Redeliveries), status.ReplayBytes
+		s.Budget = status.Budget
 		for _, l := range status.Lanes {
 			s.Workers = append(s.Workers, WorkerSnapshot{
 				Name: names[l.Lane], State: l.State.String(), Reason: l.Reason, Gate: l.Gate, Window: l.Window,

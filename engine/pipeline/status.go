@@ -47,6 +47,7 @@ func (r *RouteSnapshot) status() admin.Route {
 		ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes, Delivered: r.Delivered, DeliveredBytes: r.DeliveredBytes,
 		Dead: r.Dead, Dropped: r.Dropped, InFlight: r.InFlight, Waiting: r.Waiting,
 		Attempts: r.Attempts, Redelivered: r.Redelivered, Duplicates: r.Duplicates,
+		RedeliveryTokens: r.Budget.Tokens, RedeliveryWaiting: r.Budget.Waiting, RedeliveryWaited: int64(r.Budget.Waited),
 		ReplayBytes: r.ReplayBytes, ReplayBoundBytes: r.ReplayBound,
 		QuietSeconds: r.Quiet.Seconds(), WatermarkAgeSeconds: r.WatermarkAge.Seconds(),
 		Workers: make([]admin.Worker, 0, len(r.Workers)), Counters: r.Counters,

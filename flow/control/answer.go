@@ -146,6 +146,7 @@ func (m *Machine) conclude(a *attempt, out []Command) []Command {
 		out = m.deliver(it, a, out)
 	case Throttled:
 		m.throttle(a)
+		m.refund(a)
 		m.put(it, nil)
 		it.waited = it.waited || it.state == inRedo // at the gate
 	case Retryable, TimedOut:
@@ -159,6 +160,7 @@ func (m *Machine) conclude(a *attempt, out []Command) []Command {
 			l.stats.failed++
 			m.failed(l, a, Misconfigured)
 		}
+		m.refund(a)
 		m.put(it, nil)
 	case Split:
 		m.succeeded(l, a)
@@ -252,8 +254,11 @@ func (m *Machine) again(it *item, failed *lane) {
 	if it.state != inFlight {
 		return
 	}
-	if failed != nil && !it.failedAt(failed) {
-		it.tried = append(it.tried, failed.num)
+	if failed != nil {
+		it.charged = true
+		if !it.failedAt(failed) {
+			it.tried = append(it.tried, failed.num)
+		}
 	}
 	it.state = inRedo
 	m.redo.add(it)
@@ -270,6 +275,7 @@ func (m *Machine) deliver(it *item, a *attempt, out []Command) []Command {
 		m.duplicates++
 		return out
 	}
+	m.earn(a)
 	out = append(out, Command{Kind: Settle, Seq: it.seq, ID: a.id, Lane: a.lane.num, Number: it.number})
 	for _, o := range it.running {
 		if !o.overdue && !o.ordered && !o.canceled {

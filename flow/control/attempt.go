@@ -7,25 +7,28 @@ import "time"
 // attempt is one delivery of one item to one lane, from Start until its outcome is concluded. Attempts are
 // reused; the ID tells one use from the next.
 type attempt struct {
-	id         uint64
-	slot       uint32
-	at         int // index in the deadline heap; -1: not in it
-	item       *item
-	lane       *lane
-	sent       time.Duration
-	deadline   time.Duration
-	cost       float64
-	ahead      float64 // cost in flight at the lane just after it was sent
-	progress   float64 // cost that the lane had delivered when it was sent
-	together   float64 // cost in flight in all lanes, itself included
-	epoch      uint32  // of the window
+	id       uint64
+	slot     uint32
+	at       int // index in the deadline heap; -1: not in it
+	item     *item
+	lane     *lane
+	sent     time.Duration
+	deadline time.Duration
+	cost     float64
+	ahead    float64 // cost in flight at the lane just after it was sent
+	progress float64 // cost that the lane had delivered when it was sent
+	epoch    uint32  // of the window
+	limited  bool    // the window was the limit
+	overdue  bool
+	excused  bool // its deadline passed while this process was held up
+	canceled bool
+	paid     bool // took a token of the budget
+	late     bool // it was overdue when it was answered
+
+	// The group.
+	together   float64 // cost in flight in all lanes just after it was sent
 	groupEpoch uint32  // of the group's window
 	crowded    bool    // the group's window was the limit
-	limited    bool    // the window was the limit
-	overdue    bool
-	excused    bool // its deadline passed while this process was held up
-	canceled   bool
-	late       bool // it was overdue when it was answered
 
 	// Ordered lanes.
 	ordered    bool

@@ -56,7 +56,10 @@ func (w *model) answer(x *modelTry, outcome control.Outcome, after time.Duration
 	if late {
 		pieces = nil
 	}
+	w.owe(x, outcome)
+	w.answering = x
 	w.step(control.Event{Kind: control.Answer, ID: x.id, Outcome: outcome, After: after, Pieces: uint32(len(pieces))})
+	w.answering = nil
 	w.pieces(it, pieces)
 }
 

@@ -107,9 +107,19 @@ const (
 	Bury                          // item Seq was refused and cannot be cut: make it durable and answer with Buried
 )
 
+// Why a command is given.
+type Why uint8
+
+// The reasons.
+const (
+	Turn  Why = iota // Start: it is the item's turn
+	Probe            // Start: to see whether a worker that was left alone is back
+)
+
 // Command is one thing to do, in the order given.
 type Command struct {
 	Kind    CommandKind
+	Why     Why
 	Seq, ID uint64
 	Lane    int32
 	Number  uint32

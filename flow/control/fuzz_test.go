@@ -32,6 +32,7 @@ func world(t *testing.T, in *tape) *model {
 		Replay:   []int64{0, 0, 60, 500}[in.next(4)],
 		Breaker:  control.Breaker{Failures: []int{0, 0, 1, -1}[in.next(4)]},
 	}
+	cfg.Budget = []control.Budget{{}, {Share: 0.01, PerSecond: 1, Burst: 1}, {Share: -1}}[in.next(3)]
 	if cfg.Window = (window.Fixed{Size: size}); in.next(2) == 1 {
 		cfg.Window, size = window.Linear{Initial: size}, 0
 	}

@@ -25,6 +25,8 @@ type group struct {
 	win      window.Window // nil: the lanes are on their own
 	prober   window.Prober // win, when it measures the drained round trip
 	mean     float64       // cost of an item
+	most     int           // items that may be in flight
+	unit     float64       // cost of one; 0: items are counted
 	since    time.Duration // what was sent before is not the window's
 	probing  bool
 	probeAt  time.Duration
@@ -103,24 +105,43 @@ func (o *observation) add(rtt, own, together float64) {
 // groupRoom is how many items the group's window still takes; one is always allowed.
 func (m *Machine) groupRoom() int {
 	g := &m.group
-	if g.win == nil {
+	switch {
+	case g.win == nil:
 		return math.MaxInt
+	case g.unit == 0:
+		return g.most - m.awaited
+	case m.awaited == 0:
+		return max(g.most, 1)
+	}
+	return int(float64(g.most) - m.awaitedCost/g.unit + 1e-6)
+}
+
+// groupFull is groupRoom() <= 0.
+func (m *Machine) groupFull() bool {
+	g := &m.group
+	switch {
+	case g.win == nil, m.awaited == 0:
+		return false
+	case g.unit == 0:
+		return m.awaited >= g.most
+	}
+	return m.awaitedCost > (float64(g.most)-1+1e-6)*g.unit
+}
+
+// bound takes over what the group's window says.
+func (g *group) bound(open int) {
+	if g.win == nil {
+		return
 	}
 	limit := max(1, g.win.Limit())
 	if !g.probing {
-		limit = max(limit, min(float64(m.open), groupLeast))
+		limit = max(limit, min(float64(open), groupLeast))
 	}
-	if g.win.Batches() || g.mean <= 0 {
-		return int(limit) - m.awaited
+	g.most, g.unit = int(limit), g.mean
+	if g.win.Batches() {
+		g.unit = 0
 	}
-	left := int(limit - m.awaitedCost/g.mean + 1e-6)
-	if m.awaited == 0 {
-		return max(left, 1)
-	}
-	return left
 }
-
-func (m *Machine) groupFull() bool { return m.group.win != nil && m.groupRoom() <= 0 }
 
 // grouped takes in a delivery that came in time. full says whether no lane had room before it.
 func (m *Machine) grouped(a *attempt, s *window.Sample, full bool) {
@@ -134,6 +155,7 @@ func (m *Machine) grouped(a *attempt, s *window.Sample, full bool) {
 		sample.Mean, sample.InFlightAtSend, sample.Limited, sample.Epoch = g.mean, a.together, a.crowded, a.groupEpoch
 		g.win.OnSample(sample)
 		m.probeGroup(a.crowded)
+		g.bound(m.open)
 	}
 	switch {
 	case g.phase != noPhase:
@@ -406,6 +428,7 @@ func (m *Machine) regroup() {
 	}
 	g.win, g.since = m.cfg.Window.New(), m.now
 	g.prober, _ = g.win.(window.Prober)
+	g.bound(m.open)
 	for _, l := range m.up {
 		if l.win.Limit() > 1 { // what it has learned of its worker it has learned of all
 			l.win.Reset(m.now)

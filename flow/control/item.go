@@ -40,6 +40,8 @@ type item struct {
 	counted bool       // in Machine.started: sent at least once, so that a crash may repeat it
 	refused bool       // to be cut or buried when nothing of it runs
 	waited  bool       // it has waited before an attempt at a lane that failed it
+	charged bool       // its next attempt takes a token of the budget
+	short   bool       // and there was none
 	pieces  uint32     // that are still to come,
 	total   uint32     // out of so many
 	by      *attempt   // whose answer split it; of a piece: whose conclusion settles it

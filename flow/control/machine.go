@@ -23,6 +23,7 @@ type Config struct {
 	Replay   int64            // bytes in flight, or settled and not yet Saved, at most; one item is always allowed; 0: no bound
 	Ahead    int              // items that may wait for a lane without one being free for them; 0 means 64
 	Breaker  Breaker
+	Budget   Budget // of attempts in vain
 }
 
 // Breaker says when a worker that fails is left alone and how it is tried again. The zero value means the defaults.
@@ -52,24 +53,27 @@ type Machine struct {
 	peaks   bool // the chooser goes by peaks of the round trip
 	now     time.Duration
 
-	lanes                   []*lane              // up, or down with attempts in flight; by number
-	up                      []*lane              // by number
-	cands                   []dispatch.Candidate // of up
-	places                  int                  // sum of lane.places
-	free                    int                  // lanes with places
-	ready                   int                  // lanes whose breaker wants a probe
-	awaited                 int                  // sum of lane.awaited
-	awaitedCost, flyingCost float64
-	open                    int // lanes that neither breaker nor throttle holds back
-	opened                  int // lanes whose breaker is open
-	firsts                  int // lanes whose next run waits for one item
-	global                  global
-	tries                   tries
-	group                   group
-	probes                  []*lane // windows narrowed to measure, oldest first
-	dirty                   bool    // a gate has changed: gateAt is to be computed again
-	gateAt                  time.Duration
-	gated                   bool
+	lanes  []*lane              // up, or down with attempts in flight; by number
+	up     []*lane              // by number
+	cands  []dispatch.Candidate // of up
+	places int                  // sum of lane.places
+	free   int                  // lanes with places
+	ready  int                  // lanes whose breaker wants a probe
+	open   int                  // lanes that neither breaker nor throttle holds back
+	opened int                  // lanes whose breaker is open
+	firsts int                  // lanes whose next run waits for one item
+	global global
+	probes []*lane // windows narrowed to measure, oldest first
+	purse  purse
+	dirty  bool // a gate has changed: gateAt is to be computed again
+	gateAt time.Duration
+	gated  bool
+
+	awaited     int     // sum of lane.awaited
+	awaitedCost float64 // and of the costs
+	flyingCost  float64
+	group       group
+	tries       tries
 
 	fresh   buffer
 	redo    buffer
@@ -126,12 +130,17 @@ func New(c Config) (*Machine, error) {
 	if c.Breaker.Failures == 0 {
 		c.Breaker.Failures = defaultFailures
 	}
+	var err error
+	if c.Budget, err = c.Budget.withDefaults(); err != nil {
+		return nil, fmt.Errorf("flow control: %w", err)
+	}
 	src := rand.NewPCG(c.Seed, seedStream)
 	m := &Machine{
 		cfg: c, src: src, rnd: rand.New(src),
 		chooser: c.Dispatch.New(src),
 		hands:   make(map[uint64]*item),
 		keys:    make(map[uint32]*keyState),
+		purse:   purse{Budget: c.Budget, tokens: c.Budget.Burst},
 	}
 	_, m.peaks = c.Dispatch.(dispatch.PeakEWMA)
 	_, m.binds = m.chooser.(dispatch.Binding)
@@ -264,6 +273,9 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 		if d := m.delayed.s[0].due; !ok || d < at {
 			at, ok = d, true
 		}
+	}
+	if d, short := m.tokenAt(); short && (!ok || d < at) {
+		at, ok = d, true
 	}
 	return at, ok
 }

@@ -12,30 +12,32 @@ import (
 // model is a naive sender around a machine: it answers as it is told, knows everything from the commands that
 // it was given, and complains about each that breaks a promise of the package.
 type model struct {
-	t       *testing.T
-	cfg     control.Config
-	size    int // of the fixed window; 0: not fixed
-	m       *control.Machine
-	twin    *control.Machine // steps the same events
-	out     []control.Command
-	out2    []control.Command
-	now     time.Duration
-	steps   int
-	log     []event
-	seq     uint64
-	items   map[uint64]*modelItem
-	order   []*modelItem // live, in sequence
-	tries   map[uint64]*modelTry
-	lanes   map[int32]*modelLane
-	asked   []ask // Bisect and Bury not yet answered
-	partial bool  // pieces are still to come
-	starts  uint64
-	again   uint64
-	dups    uint64
-	done    uint64
-	unsaid  int64 // bytes settled and not saved
-	largest int64 // bytes of an item
-	strict  bool  // no lane was ever Ordered: duplicates can be counted at once
+	t         *testing.T
+	cfg       control.Config
+	size      int // of the fixed window; 0: not fixed
+	m         *control.Machine
+	twin      *control.Machine // steps the same events
+	out       []control.Command
+	out2      []control.Command
+	now       time.Duration
+	steps     int
+	log       []event
+	seq       uint64
+	items     map[uint64]*modelItem
+	order     []*modelItem // live, in sequence
+	tries     map[uint64]*modelTry
+	lanes     map[int32]*modelLane
+	asked     []ask // Bisect and Bury not yet answered
+	answering *modelTry
+	partial   bool // pieces are still to come
+	starts    uint64
+	again     uint64
+	dups      uint64
+	done      uint64
+	unsaid    int64 // bytes settled and not saved
+	largest   int64 // bytes of an item
+	strict    bool  // no lane was ever Ordered: duplicates can be counted at once
+	vain      int   // attempts that took a token of the budget and have not given it back
 }
 
 // event is one step for the log of a failure.
@@ -50,6 +52,7 @@ type modelItem struct {
 	cost    float64
 	keys    []uint32
 	starts  uint32
+	owes    bool // a worker has failed it, or left it overdue, and it has not been started since
 	running int
 	settled bool
 	piece   bool
@@ -65,6 +68,7 @@ type modelTry struct {
 	expect     time.Duration
 	overdue    bool
 	canceled   bool
+	paid       bool
 	ordered    bool
 	run, place uint32
 }
@@ -124,6 +128,7 @@ func (w *model) step(e control.Event) {
 		for _, x := range w.tries {
 			if x.expect > 0 && x.expect <= w.now && !x.overdue {
 				x.overdue = true
+				x.item.owes = x.item.owes || len(x.item.keys) == 0
 				w.lanes[x.lane].awaited--
 			}
 		}
@@ -218,6 +223,7 @@ func (w *model) start(c control.Command, it *modelItem) {
 		}
 		l.next++
 	}
+	w.spend(c, it, x)
 	w.tries[c.ID] = x
 	l.out++
 	l.awaited++
@@ -247,6 +253,9 @@ func (w *model) settle(c control.Command, it *modelItem) {
 		}
 	}
 	it.settled = true
+	if x := w.answering; x != nil && x.id == c.ID && x.paid {
+		w.vain--
+	}
 	w.done++
 	w.unsaid += it.bytes
 	w.remove(it)
@@ -288,6 +297,7 @@ func (w *model) check() {
 	if w.cfg.Replay > 0 && held+w.unsaid > max(w.cfg.Replay, w.largest) {
 		w.fail("%d bytes are sent or unsaved at a replay bound of %d", held+w.unsaid, w.cfg.Replay)
 	}
+	w.checkBudget()
 	open := 0
 	for _, l := range s.Lanes {
 		if l.State.String() == "OPEN" {

@@ -68,6 +68,7 @@ func (m *Machine) consequence(a *attempt, out []Command) []Command {
 	if a.outcome == Delivered && it.state == isDone {
 		m.duplicates++
 	}
+	m.refund(a)
 	m.put(it, nil)
 	m.freeAttempt(a)
 	out = m.refuse(it, out)

@@ -5,7 +5,7 @@ package control
 // dispatch starts what can be started: probes of lanes that are to be tried again, then what is sent again,
 // oldest first, then what is new.
 func (m *Machine) dispatch(out []Command) []Command {
-	m.replayShut = false
+	m.replayShut, m.purse.short = false, false
 	if m.global.active {
 		return m.sendScout(out)
 	}
@@ -45,7 +45,7 @@ func (m *Machine) sendFirsts(out []Command) []Command {
 		to, delay := m.choose(it)
 		if to != nil {
 			m.redo.remove(it)
-			out = m.start(it, to, out)
+			out = m.start(it, to, Turn, out)
 		} else if delay {
 			m.redo.remove(it)
 			m.delay(it)
@@ -75,7 +75,7 @@ func (m *Machine) drain(b *buffer, most int, out []Command) []Command {
 		switch {
 		case l != nil:
 			b.removeAt(i)
-			out = m.start(it, l, out)
+			out = m.start(it, l, Turn, out)
 		case delay:
 			b.removeAt(i)
 			m.delay(it)
@@ -101,8 +101,11 @@ func (m *Machine) replayHolds(it *item) bool {
 	return m.replayShut
 }
 
-// choose picks the lane of the next attempt of it; nil: it waits for one, or, if delay, for its retry policy.
+// choose picks the lane of the next attempt of it; nil: it waits for one or for the budget, or, if delay, for its retry policy.
 func (m *Machine) choose(it *item) (l *lane, delay bool) {
+	if m.owes(it) {
+		return nil, false
+	}
 	if it.isolated() {
 		if m.free == 0 {
 			return nil, false
@@ -254,7 +257,7 @@ func (m *Machine) sendProbes(out []Command) []Command {
 		}
 		if it := m.probeItem(l); it != nil {
 			m.leave(it)
-			out = m.start(it, l, out)
+			out = m.start(it, l, Probe, out)
 			m.opening(l)
 		}
 	}
@@ -277,7 +280,7 @@ func (m *Machine) sendScout(out []Command) []Command {
 		return out
 	}
 	m.leave(it)
-	out = m.start(it, l, out)
+	out = m.start(it, l, Probe, out)
 	m.global.probe = m.last
 	if l.br.shut() {
 		m.opening(l)
@@ -336,7 +339,7 @@ func (m *Machine) bound(it *item, l *lane) bool {
 }
 
 // start begins an attempt of it at l. It is in no queue any more.
-func (m *Machine) start(it *item, l *lane, out []Command) []Command {
+func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	m.unfirst(it)
 	if !it.counted {
 		it.counted = true
@@ -352,6 +355,10 @@ func (m *Machine) start(it *item, l *lane, out []Command) []Command {
 	a := m.newAttempt()
 	m.last = a
 	a.item, a.lane, a.cost, a.sent = it, l, it.cost, m.now
+	if why == Turn && it.charged {
+		m.pay(a)
+	}
+	it.charged, it.short = false, false
 	it.running = append(it.running, a)
 	m.flies(it, l, 1)
 	l.flying++
@@ -369,7 +376,7 @@ func (m *Machine) start(it *item, l *lane, out []Command) []Command {
 		a.limited = a.limited && !a.crowded
 	}
 	a.together = m.flyingCost
-	c := Command{Kind: Start, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
+	c := Command{Kind: Start, Why: why, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
 	if l.limits.Ordered {
 		m.enlist(l, a)
 		c.Run, c.Place = a.run, a.place

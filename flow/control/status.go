@@ -21,6 +21,7 @@ type Status struct {
 	Redeliveries  uint64 // attempts but the first of each item
 	Duplicates    uint64 // answers that delivered an item a second time
 	ReplayBinding bool   // the replay bound closes the gate now
+	Budget        BudgetStatus
 	Lanes         []LaneStatus
 }
 
@@ -28,23 +29,25 @@ type Status struct {
 type LaneStatus struct {
 	Lane         int32
 	Up           bool
-	State        window.State  // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
-	Reason       string        // the figures that led there, in words
-	Window       float64       // limit now, in the window's unit
-	InFlight     int           // attempts not yet answered
-	InFlightCost float64       //
-	Gate         string        // what binds now: "window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "none"
-	RoundTrip    time.Duration // smoothed
-	Base         time.Duration // drained
-	Timeout      time.Duration // RTO now for an item of mean cost
-	Until        time.Duration // OPEN, THROTTLED: when the gate opens, since the sender's start
-	Delivered    uint64
-	Failed       uint64 // retryable answers
-	TimedOut     uint64
-	Rate         float64 // attempts a second that it may be sent, after a 429; 0: no limit
-	ThrottledN   uint64
-	Fault        Outcome // why the breaker is shut: Retryable, TimedOut, Misconfigured; 0: it is not
-	Late         uint64
+	State        window.State // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
+	Reason       string       // the figures that led there, in words
+	Window       float64      // limit now, in the window's unit
+	InFlight     int          // attempts not yet answered
+	InFlightCost float64      //
+	// Gate is what binds now: "window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "budget",
+	// or "none".
+	Gate       string
+	RoundTrip  time.Duration // smoothed
+	Base       time.Duration // drained
+	Timeout    time.Duration // RTO now for an item of mean cost
+	Until      time.Duration // OPEN, THROTTLED: when the gate opens, since the sender's start
+	Delivered  uint64
+	Failed     uint64 // retryable answers
+	TimedOut   uint64
+	Rate       float64 // attempts a second that it may be sent, after a 429; 0: no limit
+	ThrottledN uint64
+	Fault      Outcome // why the breaker is shut: Retryable, TimedOut, Misconfigured; 0: it is not
+	Late       uint64
 }
 
 // Status of the machine and of each lane that is up or still has attempts in flight, in the order of lane
@@ -58,6 +61,7 @@ func (m *Machine) Status() Status {
 		Redeliveries:  m.redeliveries,
 		Duplicates:    m.duplicates,
 		ReplayBinding: m.replayBinds(),
+		Budget:        m.budgetStatus(),
 		Lanes:         make([]LaneStatus, 0, len(m.lanes)),
 	}
 	for _, b := range []*buffer{&m.fresh, &m.redo} {
@@ -153,6 +157,8 @@ func (m *Machine) binding(l *lane) string {
 		return "replay"
 	case m.keyed > 0 && m.fresh.len() > 0:
 		return "order"
+	case m.purse.short:
+		return "budget"
 	}
 	return "none"
 }

@@ -16,8 +16,9 @@ const (
 	// all the while when the end asks for everything.
 	syncBytes = 32 << 20
 
-	together = 64 << 10  // batches below this many bytes are copied together
-	bufBytes = 256 << 10 // into so many, so that a write call is worth its while
+	// blockBytes is how much one call writes, up to a multiple of it: a file system that keeps large pages (ext4, XFS) then
+	// allots one for the call. At odd places it takes several small ones, which cost a fifth more.
+	blockBytes = 256 << 10
 )
 
 // runWriter writes what is ready until ctx ends.
@@ -34,26 +35,40 @@ func (l *lane) runWriter(ctx context.Context) error {
 			group, broken := l.ready, l.broken
 			l.ready = nil
 			l.mu.Unlock()
-			if len(group) > 0 {
-				l.writeGroup(group, broken)
-			}
+			l.writeReady(group, broken)
 		}
 	}
 }
 
-// writeGroup writes a group and hands it on: to the syncer, or, without ack, to those who wait.
-func (l *lane) writeGroup(group []*delivery, broken error) {
+// writeReady writes what is ready, into as many files as it takes.
+func (l *lane) writeReady(group []*delivery, broken error) {
+	if len(group) == 0 {
+		return
+	}
 	var err error
 	if broken != nil {
 		err = l.reopen()
 	}
-	var end int64
-	if err == nil {
-		end, err = l.write(group)
+	for len(group) > 0 && err == nil {
+		n := l.fits(group)
+		if n == 0 {
+			err = l.rotate()
+			continue
+		}
+		if err = l.writeGroup(group[:n]); err == nil {
+			group = group[n:]
+		}
 	}
 	if err != nil {
 		l.fail(fmt.Errorf("write file %q: %w", l.sink.o.Path, err), group)
-		return
+	}
+}
+
+// writeGroup writes a group and hands it on: to the syncer, or, without ack, to those who wait.
+func (l *lane) writeGroup(group []*delivery) error {
+	end, err := l.write(group)
+	if err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -71,42 +86,46 @@ func (l *lane) writeGroup(group []*delivery, broken error) {
 			wake(l.wakeSyncer)
 		}
 	}
+	return nil
 }
 
-// write appends the group in as few calls as its sizes allow, sets where each delivery ends, and returns where the last does.
+// write appends the group block by block, sets where each delivery ends, and returns where the last does.
 func (l *lane) write(group []*delivery) (end int64, err error) {
 	l.mu.Lock()
-	f, from := l.file, l.length
+	f, from, id := l.file, l.length, l.id
 	l.mu.Unlock()
 	if f == nil {
 		return 0, errStopped
 	}
 	end = from
-	buf := l.buf[:0]
-	flush := func() {
-		if len(buf) > 0 && err == nil {
-			_, err = f.Write(buf)
-		}
-		buf = buf[:0]
-	}
 	for _, d := range group {
 		end += int64(len(d.data))
-		d.end = end
-		if len(buf)+len(d.data) > bufBytes || len(d.data) >= together {
-			flush()
-		}
-		if len(d.data) < together {
-			buf = append(buf, d.data...)
-		} else if err == nil {
-			_, err = f.Write(d.data)
+		d.at = id.at(end)
+	}
+	parts := l.parts[:0]
+	defer func() {
+		clear(parts) // the batches are not the writer's to keep
+		l.parts = parts[:0]
+	}()
+	at := from // where the next byte stands in the file
+	for _, d := range group {
+		for data := d.data; len(data) > 0; {
+			room := blockBytes - int(at%blockBytes)
+			n := min(room, len(data))
+			parts = append(parts, data[:n])
+			at += int64(n)
+			if n == room || at == end {
+				if err := vfs.WriteParts(f, parts); err != nil {
+					return end, err
+				}
+				clear(parts)
+				parts = parts[:0]
+			}
+			data = data[n:]
 		}
 	}
-	flush()
-	l.buf = buf
-	if err == nil {
-		l.sink.host.Count("bytes_written", end-from)
-	}
-	return end, err
+	l.sink.host.Count("bytes_written", end-from)
+	return end, nil
 }
 
 // runSyncer makes durable what was written, in one fsync for all that was written meanwhile, until ctx ends.
@@ -150,7 +169,7 @@ func (l *lane) syncGroup() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.synced = group[len(group)-1].end
+	l.synced = group[len(group)-1].at.length
 	l.settled = l.synced
 	answer(group, nil)
 }
@@ -208,8 +227,13 @@ func (e *lostError) Unwrap() error { return e.err }
 
 // checkName fails the run when the name no longer leads to the file that is written.
 func (l *lane) checkName() {
+	l.syncing <- struct{}{} // not while the file is rotated
 	info, err := l.dir.Stat(l.name)
-	if err == nil && info.Ino == l.id.inode || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	l.mu.Lock()
+	inode := l.id.inode
+	l.mu.Unlock()
+	<-l.syncing
+	if err == nil && info.Ino == inode || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	wrong := &wrongFileError{"it was moved or removed while it was written"}

@@ -16,14 +16,37 @@ import (
 
 const memPath = "/var/out.log"
 
-// memText reads the file out of a file system in memory.
+// memOptions are those of one file and of files of a few lines.
+func memOptions() map[string]file.Options {
+	rotating := rawAt(memPath)
+	rotating.Rotate.Bytes = 4 << 10
+	return map[string]file.Options{"one file": rawAt(memPath), "rotating": rotating}
+}
+
+// memText reads the files out of a file system in memory, the oldest first.
 func memText(t *testing.T, files vfs.FS) string {
 	t.Helper()
 	dir, err := files.OpenDir("/var")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := dir.Open("out.log")
+	entries, err := dir.Entries(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for n := 1; n <= len(entries); n++ {
+		name := fmt.Sprintf("out.log.%d", n)
+		if _, err := dir.Stat(name); err == nil {
+			all.WriteString(memFile(t, dir, name))
+		}
+	}
+	return all.String() + memFile(t, dir, "out.log")
+}
+
+func memFile(t *testing.T, dir vfs.Dir, name string) string {
+	t.Helper()
+	f, err := dir.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,10 +79,10 @@ func linesTo(n int) string {
 }
 
 // finish opens the sink over files at place, of which done lines were settled, delivers the rest, and checks the file.
-func finish(t *testing.T, what fmt.Stringer, files vfs.FS, place string, done, total int) {
+func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place string, done, total int) {
 	t.Helper()
 	h := connectortest.NewHostOn(t, files)
-	s, lane, err := tryOpen(t, h, rawAt(memPath), place)
+	s, lane, err := tryOpen(t, h, o, place)
 	if err != nil {
 		t.Fatalf("%v: Open at %q: %v", what, place, err)
 	}
@@ -82,12 +105,18 @@ func finish(t *testing.T, what fmt.Stringer, files vfs.FS, place string, done, t
 
 // TestCrashes: a power loss after any call, the worst kept or lost; with the places reported until then, the file is exact.
 func TestCrashes(t *testing.T) {
+	for name, o := range memOptions() {
+		t.Run(name, func(t *testing.T) { testCrashes(t, o) })
+	}
+}
+
+func testCrashes(t *testing.T, o file.Options) {
 	const total = 12
 	place, done, crashes := "", 0, 0
 	for crash := range vfstest.Crashes(t, 1, func(files vfs.FS) {
 		for done < total {
 			h := connectortest.NewHostOn(t, files)
-			s, lane := open(t, h, rawAt(memPath), place)
+			s, lane := open(t, h, o, place)
 			place = s.StartPlace()
 			w := writer{lane: lane}
 			for range 4 {
@@ -102,7 +131,7 @@ func TestCrashes(t *testing.T) {
 		}
 	}) {
 		crashes++
-		finish(t, crash, crash.FS, place, done, total)
+		finish(t, crash, crash.FS, o, place, done, total)
 	}
 	if crashes < 50 {
 		t.Errorf("%d crashes: the test shows little", crashes)
@@ -111,10 +140,16 @@ func TestCrashes(t *testing.T) {
 
 // TestCrashesOfGroups: power losses at random moments while many are delivered at once.
 func TestCrashesOfGroups(t *testing.T) {
+	for name, o := range memOptions() {
+		t.Run(name, func(t *testing.T) { testCrashesOfGroups(t, o) })
+	}
+}
+
+func testCrashesOfGroups(t *testing.T, o file.Options) {
 	const total, crashes = 100, 10
 	files := vfstest.New()
 	h := connectortest.NewHostOn(t, files)
-	s, lane := open(t, h, rawAt(memPath), "")
+	s, lane := open(t, h, o, "")
 	var mu sync.Mutex // guards what follows
 	places := make([]string, total)
 	done, place := 0, s.StartPlace()
@@ -143,7 +178,7 @@ func TestCrashesOfGroups(t *testing.T) {
 			for _, data := range []vfstest.Data{vfstest.DataNone, vfstest.DataPrefix, vfstest.DataTorn} {
 				left := files.Crash(data, vfstest.NamesNone, uint64(n))
 				crash := vfstest.Crash{FS: left, Data: data, Names: vfstest.NamesNone, Seed: uint64(n)}
-				finish(t, crash, crash.FS, at, settled, settled+3)
+				finish(t, crash, crash.FS, o, at, settled, settled+3)
 			}
 		}
 	}
@@ -157,16 +192,23 @@ func TestCrashesOfGroups(t *testing.T) {
 // TestFaults: every kind of call fails at each of its calls, once; what failed is delivered again, and all is durable
 // once, in order.
 func TestFaults(t *testing.T) {
+	for name, o := range memOptions() {
+		t.Run(name, func(t *testing.T) { testFaults(t, o) })
+	}
+}
+
+func testFaults(t *testing.T, o file.Options) {
 	for _, fault := range []vfstest.Fault{
 		{Op: vfstest.OpWrite, Err: syscall.ENOSPC, Short: 3},
 		{Op: vfstest.OpWrite, Err: syscall.EIO},
 		{Op: vfstest.OpSync, Err: syscall.EIO},
 		{Op: vfstest.OpTruncate, Err: syscall.EIO},
+		{Op: vfstest.OpRename, Err: syscall.EACCES},
 	} {
 		for nth := 1; nth < 40; nth++ {
 			files := vfstest.New()
 			h := connectortest.NewHostOn(t, files)
-			s, lane := open(t, h, rawAt(memPath), "")
+			s, lane := open(t, h, o, "")
 			fault.Nth, fault.Path = nth, "out.log"
 			files.Fail(fault)
 			if fault.Op == vfstest.OpTruncate {

@@ -1,4 +1,4 @@
-// Package file holds the sink that appends records to one file, exactly once.
+// Package file holds the sink that appends records to one file, or to one after the other, exactly once.
 //
 // The file has one lane, which is ordered: batches take effect in the order of their places. One goroutine writes what
 // is ready, a second makes it durable, so that while one fsync runs the next group is written; every batch is answered with
@@ -6,7 +6,8 @@
 // batch's settle. Open truncates to the place it is given, so that what a kill left unsettled is written once.
 //
 // The sink owns its file while it is open, held by a lock file beside it: who else writes into it loses what he wrote
-// at the next start. It never retries an fsync, and never renames or removes the file.
+// at the next start. With rotate that holds for the numbered files beside it, too, until they are settled. It never retries
+// an fsync, and without rotate it never renames or removes a file.
 package file
 
 import (
@@ -41,6 +42,7 @@ type Options struct {
 	Path   string `yaml:"path" path:"true" alone:"true" required:"true" doc:"appended to; made where missing (0600, folders 0700)"`
 	Format string `yaml:"format" enum:"ndjson,raw" doc:"ndjson: a JSON object a line; raw: the record's bytes and a line end"`
 	Fsync  string `yaml:"fsync" enum:"ack,interval" doc:"when a delivered batch is durable: before it is acked, or at most 1 s later"`
+	Rotate Rotate `yaml:"rotate" doc:"when to begin a new file"`
 }
 
 // DefaultOptions write JSON lines, because they say what a record is in every case, and ack what is durable.
@@ -56,7 +58,7 @@ func (o *Options) Validate() error {
 	case o.Fsync != SyncAck && o.Fsync != SyncInterval:
 		return &penstock.OptionError{Key: "fsync", Err: fmt.Errorf("%q is not a time to sync; write ack or interval", o.Fsync)}
 	}
-	return nil
+	return o.Rotate.validate()
 }
 
 // Component is the sink's line in the list of components.
@@ -107,7 +109,7 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
 		}
 		return err
 	}
-	file, at, err := openAt(s.dir, name, o.Place)
+	file, at, err := openAt(s.dir, name, o.Place, s.o.Rotate.Bytes > 0)
 	if err != nil {
 		return err
 	}

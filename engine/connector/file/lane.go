@@ -25,7 +25,7 @@ var errStopped = errors.New("the sink was stopped")
 // delivery is one Deliver on its way: ready, then written, then answered.
 type delivery struct {
 	data []byte
-	end  int64      // length of the file after it; set by the writer
+	at   place      // of the file after it; set by the writer
 	done chan error // takes one
 }
 
@@ -41,7 +41,7 @@ type lane struct {
 	gone       chan struct{} // closed by close
 	syncing    chan struct{} // holds one token: who has it may sync, close or replace file
 
-	buf []byte // the writer's own: small batches that are written together
+	parts [][]byte // the writer's own: what one call writes
 
 	mu      sync.Mutex // guards what follows; no I/O while it is held
 	order   inorder.Order[*delivery]
@@ -84,7 +84,7 @@ func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, er
 	if err != nil {
 		return flow.Report{}, err
 	}
-	return flow.Report{Place: l.id.at(d.end).String()}, nil
+	return flow.Report{Place: d.at.String()}, nil
 }
 
 // bytesOf returns what is to be written for b: its payload, its own bytes, or what it encodes for a piece.

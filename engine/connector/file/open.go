@@ -19,14 +19,19 @@ type wrongFileError struct{ what string }
 func (e *wrongFileError) Error() string { return e.what + "; " + remedy }
 
 // openAt opens the file beneath dir where saved, a place or "", says that it stands, and returns it with its offset at its
-// end. All that it found or changed is durable then.
-func openAt(dir vfs.Dir, name, saved string) (vfs.File, place, error) {
+// end; a file that rotates may have gone on since. All that it found or changed is durable then.
+func openAt(dir vfs.Dir, name, saved string, rotates bool) (vfs.File, place, error) {
 	if saved == "" {
 		return openFound(dir, name)
 	}
 	want, err := parsePlace(saved)
 	if err != nil {
 		return nil, place{}, fmt.Errorf("%w; %s", err, remedy)
+	}
+	if rotates {
+		if err := unrotate(dir, name, want); err != nil {
+			return nil, place{}, fmt.Errorf("take back a rotation that the checkpoint does not know: %w", err)
+		}
 	}
 	f, err := dir.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {

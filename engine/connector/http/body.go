@@ -8,13 +8,20 @@ import (
 	"time"
 )
 
-var errBodyOver = errors.New("the request is over")
+var (
+	errBodyOver = errors.New("the request is over")
+	errOverdue  = errors.New("the connection broke when the answer was overdue and the batch had gone elsewhere")
+)
 
 // bodies are the readers of one request's body. net/http goes on reading after an early answer, on a goroutine of its
 // own, and opens a second reader when it sends again on a fresh connection what a stale one has lost. end is the point
 // after which none of them touches the data.
+//
+// net/http sends again by itself also what a receiver has kept for long before it broke the connection. When the answer is
+// overdue the batch has gone to another worker, and sending it again here would repeat it: no reader is opened then.
 type bodies struct {
-	idle chan struct{} // takes one: the last reader was closed
+	idle   chan struct{} // takes one: the last reader was closed
+	expect time.Time     // when the answer is overdue; zero: never
 
 	mu      sync.Mutex // guards what follows; held while bytes are copied, which is what end waits for
 	data    []byte
@@ -22,9 +29,11 @@ type bodies struct {
 	over    bool
 }
 
-func newBodies(data []byte) *bodies { return &bodies{data: data, idle: make(chan struct{}, 1)} }
+func newBodies(data []byte, expect time.Time) *bodies {
+	return &bodies{data: data, expect: expect, idle: make(chan struct{}, 1)}
+}
 
-// open returns a reader of the whole body; it is the request's GetBody.
+// open returns a reader of the whole body.
 func (s *bodies) open() (io.ReadCloser, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,6 +42,14 @@ func (s *bodies) open() (io.ReadCloser, error) {
 	}
 	s.reading++
 	return &body{of: s}, nil
+}
+
+// again is the request's GetBody.
+func (s *bodies) again() (io.ReadCloser, error) {
+	if !s.expect.IsZero() && time.Now().After(s.expect) {
+		return nil, errOverdue
+	}
+	return s.open()
 }
 
 // end waits until every reader is closed, so that the connection may be kept; not for longer than bodyPatience, after which

@@ -210,3 +210,37 @@ func TestStaleConnection(t *testing.T) {
 		t.Errorf("the server took %d whole requests, want %d", n, batches)
 	}
 }
+
+// TestBrokenWhenOverdue: net/http sends again by itself what was lost with a kept connection, which is right until the answer
+// is overdue and another worker has the batch.
+func TestBrokenWhenOverdue(t *testing.T) {
+	for _, overdue := range []bool{false, true} {
+		var requests atomic.Int64
+		expect := time.Now().Add(time.Hour)
+		url := answering(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if requests.Add(1) == 2 {
+				panic(nethttp.ErrAbortHandler)
+			}
+		})
+		lane := rawTo(t, url, nil)
+		if err := deliver(t.Context(), lane, lines(new(penstock.Pool), 10, 100)); err != nil {
+			t.Fatal(err)
+		}
+		if overdue {
+			expect = time.Now()
+		}
+		b := lines(new(penstock.Pool), 10, 100)
+		_, err := lane.Worker.Deliver(t.Context(), penstock.Attempt{Value: b, ID: 2, Number: 1, Expect: expect})
+		if wrong := is[*flow.Rejected](err) || is[*flow.Misconfigured](err); wrong || (err != nil) != overdue {
+			t.Errorf("overdue %v: Deliver: %v", overdue, err)
+		}
+		want := int64(3)
+		if overdue {
+			want = 2
+		}
+		if n := requests.Load(); n != want {
+			t.Errorf("overdue %v: the server saw %d requests, want %d", overdue, n, want)
+		}
+	}
+}

@@ -83,7 +83,7 @@ func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, er
 	if err != nil {
 		return flow.Report{}, fmt.Errorf("%s: encode: %w", l.endpoint.name, err)
 	}
-	res, err := l.send(ctx, b, data)
+	res, err := l.send(ctx, b, data, a.Expect)
 	if err != nil {
 		return flow.Report{}, fmt.Errorf("%s %s: %w", l.sink.o.Method, l.endpoint.name, err)
 	}
@@ -100,17 +100,17 @@ type answer struct {
 	cut        error  // why its body did not come to its end
 }
 
-// send makes one request. When it returns, nothing reads data any more.
-func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte) (answer, error) {
+// send makes one request, whose answer is overdue at expect. When it returns, nothing reads data any more.
+func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte, expect time.Time) (answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	bodies := newBodies(data)
+	bodies := newBodies(data, expect)
 	defer bodies.end(cancel)
 	first, _ := bodies.open()
 	req := &nethttp.Request{
 		Method: l.sink.o.Method, URL: l.target(b), Host: l.endpoint.target.Host, Header: l.headers.Clone(),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Body: first, GetBody: bodies.open, ContentLength: int64(len(data)),
+		Body: first, GetBody: bodies.again, ContentLength: int64(len(data)),
 	}
 	if auth := l.sink.token.get(); auth != "" {
 		req.Header.Set("Authorization", auth)

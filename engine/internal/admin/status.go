@@ -45,6 +45,10 @@ type Route struct {
 	ReplayBytes      int64 `json:"replay_bytes"` // what a kill right now would repeat at most
 	ReplayBoundBytes int64 `json:"replay_bound_bytes"`
 
+	RedeliveryTokens  float64 `json:"redelivery_tokens"`  // redeliveries that the budget allows now; -1: there is none
+	RedeliveryWaiting int     `json:"redelivery_waiting"` // batches that wait for it
+	RedeliveryWaited  int64   `json:"redelivery_waited"`  // that had to, once for each attempt
+
 	QuietSeconds        float64 `json:"quiet_seconds"`         // since something settled, while data waits; else 0
 	WatermarkAgeSeconds float64 `json:"watermark_age_seconds"` // of the oldest watermark that data waits above; else 0
 
@@ -57,7 +61,7 @@ type Worker struct {
 	Name          string  `json:"name"`
 	State         string  `json:"state"` // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
 	Reason        string  `json:"reason,omitempty"`
-	Gate          string  `json:"gate"`      // what binds now: window, limit, throttle, breaker, replay, order, none
+	Gate          string  `json:"gate"`      // what binds now: window, limit, throttle, breaker, replay, order, budget, none
 	Window        float64 `json:"window"`    // how much may be in flight, in the window's unit
 	InFlight      int     `json:"in_flight"` // attempts
 	RoundTrip     float64 `json:"round_trip_seconds"`

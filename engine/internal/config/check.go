@@ -14,6 +14,9 @@ const (
 	maxBatchBytes   = penstock.Size(1 << 30) // offsets in a batch have 32 bits, and its records may be longer than bytes
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
+
+	leastRedeliverRate = 0.1
+	mostRedeliverRate  = 10_000
 )
 
 // check looks at one route for values and combinations that cannot work.
@@ -101,6 +104,17 @@ func (c check) flow() {
 	}
 	if f.Abandon <= 0 {
 		c.wrong("flow", "abandon", "flow.abandon is 0; every delivery would end before it began")
+	}
+	if f.Redeliver < 0 || f.Redeliver > 1 {
+		c.wrong("flow", "redeliver",
+			"flow.redeliver is %v; it may be 0 (no bound) to 1 batches sent again for each that is delivered", f.Redeliver)
+	}
+	if f.Redeliver == 0 && c.given("flow", "redeliver_rate") != nil {
+		c.wrong("flow", "redeliver_rate",
+			"flow.redeliver_rate has no meaning with redeliver: 0, which sets no bound; take it out")
+	} else if f.RedeliverRate < leastRedeliverRate || f.RedeliverRate > mostRedeliverRate {
+		c.wrong("flow", "redeliver_rate", "flow.redeliver_rate is %v; it may be %v to %v batches a second",
+			f.RedeliverRate, leastRedeliverRate, mostRedeliverRate)
 	}
 }
 

@@ -73,7 +73,11 @@ type Flow struct {
 	Dispatch  string        `yaml:"dispatch" enum:"least_completion,round_robin,hash,least_in_flight,two_choices,peak_ewma" doc:"who"`
 	Timeout   string        `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	Abandon   time.Duration `yaml:"abandon" doc:"hard end of a delivery"`
-	Order     string        `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
+
+	Redeliver     float64 `yaml:"redeliver" doc:"batches that may be sent again in vain, for each that is delivered; 0: without bound"`
+	RedeliverRate float64 `yaml:"redeliver_rate" doc:"and so many a second, whatever is delivered"`
+
+	Order string `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
 }
 
 // Retry is `retry:`.

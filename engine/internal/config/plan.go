@@ -99,6 +99,9 @@ func (r *Route) plan() *yaml.Node {
 	if !fixed {
 		remove(flow, "size")
 	}
+	if r.Flow.Redeliver == 0 {
+		remove(flow, "redeliver_rate")
+	}
 	if r.Flow.Order == "" { // the sink's own
 		remove(flow, "order")
 	}

@@ -19,14 +19,15 @@ type ledgerServer struct {
 
 	mu       sync.Mutex
 	records  map[string][]byte // by id, as first received
-	born     map[string]int    // the generation in which an id was first received
+	last     map[string]int    // the generation in which an id was last received
 	bytes    int64             // of distinct records
-	repeated []int64           // bytes received again, by generation: of ids of earlier ones
+	repeated []int64           // bytes received again, by generation: of ids of earlier ones, each once
+	twice    int64             // bytes received again within a generation: after a timeout, which no kill bounds
 	problems []string
 }
 
 func newLedgerServer(t *testing.T) *ledgerServer {
-	s := &ledgerServer{t: t, records: make(map[string][]byte), born: make(map[string]int), repeated: []int64{0}}
+	s := &ledgerServer{t: t, records: make(map[string][]byte), last: make(map[string]int), repeated: []int64{0}}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.receive))
 	t.Cleanup(s.Close)
 	return s
@@ -81,13 +82,15 @@ func (s *ledgerServer) record(id string, line []byte) {
 	switch {
 	case !seen:
 		s.records[id] = bytes.Clone(line)
-		s.born[id] = now
 		s.bytes += int64(len(line))
 	case !bytes.Equal(first, line):
 		s.problems = append(s.problems, fmt.Sprintf("record %s came as %.60q and as %.60q", id, first, line))
+	case s.last[id] == now:
+		s.twice += int64(len(line))
 	default:
 		s.repeated[now] += int64(len(line))
 	}
+	s.last[id] = now
 }
 
 // generation begins another one: after a kill.
@@ -139,5 +142,5 @@ func (s *ledgerServer) check(t *testing.T, files []spooled, bound int64) {
 	if lost > 0 || strange > 0 {
 		t.Errorf("%d records lost, %d received that were never written", lost, strange)
 	}
-	t.Logf("%d records; repeated bytes by generation: %v, bound %d", len(s.records), s.repeated, bound)
+	t.Logf("%d records; repeated bytes by generation: %v, bound %d; %d more after timeouts", len(s.records), s.repeated, bound, s.twice)
 }

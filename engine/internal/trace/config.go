@@ -27,6 +27,14 @@ type header struct {
 	Ahead    int             `json:"ahead,omitempty"`
 	Failures int             `json:"breaker_failures,omitempty"`
 	Probe    string          `json:"breaker_probe,omitempty"`
+	Budget   *budget         `json:"budget,omitempty"`
+}
+
+// budget is that of redeliveries.
+type budget struct {
+	Share     float64 `json:"share,omitempty"`
+	PerSecond float64 `json:"per_second,omitempty"`
+	Burst     float64 `json:"burst,omitempty"`
 }
 
 // windows read an algorithm's options back, by its name.
@@ -65,6 +73,9 @@ func headerOf(c *control.Config) (header, error) {
 			return h, fmt.Errorf("trace: a machine with %s dispatch could not be replayed: it is not one of the product's", h.Dispatch)
 		}
 	}
+	if b := budget(c.Budget); b != (budget{}) {
+		h.Budget = &b
+	}
 	if h.Retry, err = spec(c.Retry); err != nil {
 		return h, fmt.Errorf("trace: retry policy: %w", err)
 	}
@@ -101,6 +112,9 @@ func policy(name string) dispatch.Policy {
 func (h *header) config() (control.Config, error) {
 	c := control.Config{
 		Seed: h.Seed, Timeout: h.Timeout, Replay: h.Replay, Ahead: h.Ahead, Breaker: control.Breaker{Failures: h.Failures},
+	}
+	if h.Budget != nil {
+		c.Budget = control.Budget(*h.Budget)
 	}
 	if h.Version != Version {
 		return c, fmt.Errorf("is version %d, and this program knows %d", h.Version, Version)

@@ -55,6 +55,7 @@ type limits struct {
 
 type command struct {
 	Kind   string        `json:"do"`
+	Why    string        `json:"why,omitempty"`
 	Seq    uint64        `json:"seq,omitempty"`
 	ID     uint64        `json:"id,omitempty"`
 	Lane   int32         `json:"lane,omitempty"`
@@ -70,7 +71,8 @@ var (
 	outcomes = []string{
 		"", "delivered", "throttled", "retryable", "timed_out", "rejected", "misconfigured", "split",
 	}
-	deeds = []string{"", "start", "cancel", "settle", "bisect", "bury"}
+	deeds   = []string{"", "start", "cancel", "settle", "bisect", "bury"}
+	reasons = []string{"", "probe"}
 )
 
 func word(words []string, n int) string {
@@ -116,7 +118,7 @@ func lineOf(e *control.Event, do []control.Command) line {
 
 func commandOf(c *control.Command) command {
 	return command{
-		Kind: word(deeds, int(c.Kind)), Seq: c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
+		Kind: word(deeds, int(c.Kind)), Why: word(reasons, int(c.Why)), Seq: c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
 		Run: c.Run, Place: c.Place, Expect: c.Expect,
 	}
 }

@@ -76,6 +76,7 @@ func configs() map[string]control.Config {
 			Dispatch: dispatch.RoundRobin{},
 			Timeout:  20 * time.Millisecond, Retry: backoff.Fibonacci(time.Millisecond, time.Second), Replay: 500, Ahead: 9,
 			Breaker: control.Breaker{Failures: 5, Probe: backoff.Fixed(time.Millisecond)},
+			Budget:  control.Budget{Share: 0.5, PerSecond: 2, Burst: 3},
 		},
 		"fixed": {Window: window.Fixed{Size: 7}, Dispatch: dispatch.Hash{}, Timeout: -1},
 	}

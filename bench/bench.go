@@ -1,0 +1,160 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/result"
+)
+
+// contender is who is measured beside the limit.
+type contender struct {
+	name string
+	run  func(e *env, in load.Input) (measure, error)
+}
+
+// ours is penstock's name in results.
+const ours = "penstock"
+
+// bench runs the workloads and says what went wrong.
+func bench(o options) (err error) {
+	var kept result.Kept
+	if o.gate {
+		if kept, err = result.ReadKept(o.kept); err != nil {
+			return err
+		}
+		o.only = strings.Join(slices.Sorted(maps.Keys(kept)), ",")
+	}
+	chosen, err := choose(o.only)
+	if err != nil {
+		return err
+	}
+	e, err := newEnv(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
+	var lines []result.Line
+	var wrong []error
+	for _, w := range chosen {
+		done, err := e.workload(w)
+		if err != nil {
+			err = fmt.Errorf("%s: %w", w.name, err)
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			wrong = append(wrong, err)
+		}
+		lines = append(lines, done...)
+	}
+	if o.into != "" {
+		err = result.Append(o.into, e.entries(lines))
+	}
+	return errors.Join(append(wrong, err, e.judge(lines, kept))...)
+}
+
+// choose finds the workloads that were asked for.
+func choose(only string) (chosen []workload, err error) {
+	if only == "" {
+		return workloads, nil
+	}
+	for pattern := range strings.SplitSeq(only, ",") {
+		found := false
+		for _, w := range workloads {
+			if ok, err := path.Match(pattern, w.name); err != nil {
+				return nil, err
+			} else if ok {
+				chosen, found = append(chosen, w), true
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("no workload is called %q", pattern)
+		}
+	}
+	return chosen, nil
+}
+
+// judge says whether lines are good enough: nothing lost, and what the flags want.
+func (e *env) judge(lines []result.Line, kept result.Kept) error {
+	var wrong []string
+	now := result.Kept{}
+	for _, l := range lines {
+		if l.Program != ours {
+			continue
+		}
+		if l.Lost > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s lost %d records", l.Workload, l.Lost))
+		}
+		if e.check {
+			wrong = append(wrong, l.Missed...)
+		}
+		if l.OfLimit > 0 && len(l.Ratios) > 1 {
+			now[l.Workload] = l.OfLimit
+		}
+	}
+	if e.gate && !e.keep {
+		wrong = append(wrong, kept.Fallen(lines)...)
+	}
+	if e.keep {
+		if err := now.Write(e.kept); err != nil {
+			return err
+		}
+	}
+	if len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, "; "))
+	}
+	return nil
+}
+
+func (e *env) say(format string, args ...any) {
+	if !e.json {
+		fmt.Printf(format, args...)
+	}
+}
+
+// of picks the number for this run.
+func (q quickOrFull) of(full bool) int64 {
+	if full {
+		return q[1]
+	}
+	return q[0]
+}
+
+// workload measures one.
+func (e *env) workload(w workload) ([]result.Line, error) {
+	if w.limitName == "" {
+		e.say("\n%s: %s\n", w.name, w.about)
+	} else {
+		e.say("\n%s: %s, against %s\n", w.name, w.about, w.limitAbout)
+	}
+	if w.absent != nil {
+		if why := w.absent(); why != "" {
+			e.say("  not measured: %s\n", why)
+			return nil, nil
+		}
+	}
+	in, err := e.inputFor(w)
+	if err != nil {
+		return nil, err
+	}
+	s := &series{e: e, w: w, in: in, contenders: []contender{{ours, w.ours}}}
+	if err := s.run(); err != nil {
+		return nil, err
+	}
+	return s.report(), nil
+}
+
+func (e *env) inputFor(w workload) (load.Input, error) {
+	if w.input != nil {
+		return w.input(e)
+	}
+	size := w.size.of(e.full)
+	if size == 0 {
+		size = e.size
+	}
+	return e.input(w.kind, size)
+}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/receiver"
+)
+
+const (
+	kills         = 5
+	patience      = 30 * time.Second // without anything new, a run is given up
+	progressEvery = 5 * time.Millisecond
+)
+
+// crash is how a job is killed: progress is what has arrived so far; the kill comes at a random moment between the two delays
+// after the first progress of each start.
+type crash struct {
+	progress func() int64
+	after    [2]time.Duration
+	seed     uint64
+}
+
+// between is a range of milliseconds.
+func between(low, high time.Duration) [2]time.Duration {
+	return [2]time.Duration{low * time.Millisecond, high * time.Millisecond}
+}
+
+// killed runs a job, kills it again and again, lets it run to its end, and says what all of it took.
+func (c crash) killed(j *job, in load.Input) (measure, error) {
+	rnd := rand.New(rand.NewPCG(c.seed, 0))
+	total := of(measure{}.Run, in)
+	done := 0
+	for ; done < kills; done++ {
+		finished, err := c.killOnce(j, rnd, &total)
+		if err != nil {
+			return total, err
+		}
+		if finished {
+			break
+		}
+	}
+	total.figures["kills"] = float64(done)
+	r, _, err := j.once()
+	total.Seconds += r.Seconds
+	total.CPU += r.CPU
+	total.RSSMiB = max(total.RSSMiB, r.RSSMiB)
+	return total, err
+}
+
+// killOnce starts the job and kills it; finished: it ended before.
+func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, err error) {
+	before := c.progress()
+	p, err := j.start(true)
+	if err != nil {
+		return false, err
+	}
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	begun := time.Now()
+	for c.progress() <= before && !finished {
+		if time.Since(begun) > patience {
+			p.Kill()
+			return false, fmt.Errorf("nothing arrived within %v of a start", patience)
+		}
+		select {
+		case <-p.Ended():
+			finished = true
+		case <-tick.C:
+		}
+	}
+	select {
+	case <-p.Ended():
+		finished = true
+	case <-time.After(c.after[0] + time.Duration(rnd.Int64N(int64(c.after[1]-c.after[0])))):
+		p.Kill()
+	}
+	r, err := p.Wait()
+	total.Seconds += r.Seconds
+	total.CPU += r.CPU
+	total.RSSMiB = max(total.RSSMiB, r.RSSMiB)
+	if !finished {
+		err = nil
+	}
+	return finished, err
+}
+
+// replay is the bound of what a kill repeats, as the jobs set it.
+const (
+	replay      = "1MiB"
+	replayBytes = 1 << 20
+)
+
+func withReplay(records int) string {
+	return fmt.Sprintf("    batch: { records: %d }\n    checkpoint: { replay: %s }\n", records, replay)
+}
+
+// killedIntoHTTP kills penstock while it posts batches of 500 records to a receiver that takes about 24 MB/s.
+func (e *env) killedIntoHTTP(in load.Input) (measure, error) {
+	rec, err := receiver.Start(receiver.Behaviour{Records: in.Records, Delay: 20 * time.Millisecond, Slots: 4})
+	if err != nil {
+		return measure{}, err
+	}
+	defer rec.Stop()
+	j, err := e.job(in, toHTTP(rec.Endpoints(4), withReplay(500)))
+	if err != nil {
+		return measure{}, err
+	}
+	c := crash{seed: 6, after: between(300, 800), progress: func() int64 {
+		s, err := rec.Stats()
+		if err != nil {
+			return -1
+		}
+		return s.Unique
+	}}
+	m, err := c.killed(j, in)
+	if err != nil {
+		return m, err
+	}
+	if err := m.ask(rec); err != nil {
+		return m, err
+	}
+	// What a kill may repeat at most, in records of this input, times the kills.
+	bound := float64(replayBytes) / (float64(in.Bytes) / float64(in.Records)) * m.figures["kills"]
+	m.figures["replay_bound"] = bound
+	m.figures["repeated_of_bound"] = float64(m.repeated) / bound
+	return m, nil
+}
+
+// killedIntoFile kills penstock while it writes a file.
+func (e *env) killedIntoFile(in load.Input) (measure, error) {
+	j, err := e.job(in, toFile("ack")+withReplay(500))
+	if err != nil {
+		return measure{}, err
+	}
+	out := j.path("out.log")
+	c := crash{seed: 7, after: between(20, 120), progress: func() int64 { return sizes(out) }}
+	m, err := c.killed(j, in)
+	if err != nil {
+		return m, err
+	}
+	defer os.Remove(out)
+	return m, m.compare(in, out)
+}
+
+// killedIntoSQLite kills penstock while it writes a table.
+func (e *env) killedIntoSQLite(in load.Input) (measure, error) {
+	j, err := e.job(in, toSQLite+withReplay(500))
+	if err != nil {
+		return measure{}, err
+	}
+	db := j.path("out.db")
+	c := crash{seed: 8, after: between(50, 200), progress: func() int64 { return sizes(db, db+"-wal") }}
+	m, err := c.killed(j, in)
+	if err != nil {
+		return m, err
+	}
+	return m, m.countRows(db)
+}
+
+// killedIntoPostgres kills penstock while four connections write a table.
+func (e *env) killedIntoPostgres(in load.Input) (measure, error) {
+	j, s, err := e.postgresJob(in)
+	if err != nil {
+		return measure{}, err
+	}
+	started := int64(0) // nothing to look at is cheap enough: a start counts as progress
+	c := crash{seed: 9, after: between(150, 400), progress: func() int64 { started++; return started }}
+	m, err := c.killed(j, in)
+	if err != nil {
+		return m, err
+	}
+	return m, s.count(&m)
+}
+
+// sizes is how long some files are together.
+func sizes(paths ...string) (n int64) {
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			n += info.Size()
+		}
+	}
+	return n
+}

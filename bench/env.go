@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/penstock-io/penstock/bench/load"
+)
+
+// env is what one run of the harness shares: its options, its scratch folder, its inputs.
+type env struct {
+	options
+	blocks  map[load.Kind]*load.Block
+	live    *load.Block
+	inputs  map[string]load.Input
+	server  *server
+	ledgers int
+	notes   []string // of the workload that runs
+}
+
+func newEnv(o options) (*env, error) {
+	e := &env{options: o, blocks: map[load.Kind]*load.Block{}, inputs: map[string]load.Input{}}
+	var err error
+	if e.penstock, err = filepath.Abs(e.penstock); err != nil {
+		return nil, err
+	}
+	e.dir, err = os.MkdirTemp(o.dir, "penstock-bench-")
+	return e, err
+}
+
+// close stops what still runs and removes the scratch folder.
+func (e *env) close() error {
+	if e.server != nil {
+		if err := e.server.stop(); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(e.dir)
+}
+
+// note adds to what is said of the workload that runs, once.
+func (e *env) note(text string) {
+	for _, had := range e.notes {
+		if had == text {
+			return
+		}
+	}
+	e.notes = append(e.notes, text)
+}
+
+// takeNotes returns the notes and forgets them.
+func (e *env) takeNotes() string {
+	text := strings.Join(e.notes, "; ")
+	e.notes = nil
+	return text
+}
+
+func (e *env) block(kind load.Kind) (*load.Block, error) {
+	if b := e.blocks[kind]; b != nil {
+		return b, nil
+	}
+	b, err := load.NewBlock(e.penstock, kind, false)
+	if err == nil {
+		e.blocks[kind] = b
+	}
+	return b, err
+}
+
+// timed is a block of access log lines whose marks carry a time.
+func (e *env) timed() (*load.Block, error) {
+	if e.live != nil {
+		return e.live, nil
+	}
+	b, err := load.NewBlock(e.penstock, load.Combined, true)
+	if err == nil {
+		e.live = b
+	}
+	return b, err
+}
+
+// input makes a file of numbered lines, once for each kind and size.
+func (e *env) input(kind load.Kind, size int64) (load.Input, error) {
+	name := fmt.Sprintf("%s-%d", kind, size)
+	if in, ok := e.inputs[name]; ok {
+		return in, nil
+	}
+	b, err := e.block(kind)
+	if err != nil {
+		return load.Input{}, err
+	}
+	in, err := b.Write(filepath.Join(e.dir, "input", name+".log"), kind, size)
+	if err == nil {
+		e.inputs[name] = in
+	}
+	return in, err
+}
+
+// inputOf makes a file of so many access log lines.
+func (e *env) inputOf(records int64) (load.Input, error) {
+	b, err := e.block(load.Combined)
+	if err != nil {
+		return load.Input{}, err
+	}
+	return e.input(load.Combined, records*b.Bytes()/int64(b.Lines()))
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-io/penstock/bench/load"
+)
+
+const toDrop = fromSpool + "    sink: { drop: {} }\n"
+
+// toFile is a config that writes raw lines.
+func toFile(fsync string) string {
+	return fromSpool + fmt.Sprintf("    sink: { file: { path: ./out.log, format: raw, fsync: %s } }\n", fsync)
+}
+
+// copied runs a copy limit into a fresh file.
+func (e *env) copied(in load.Input, limit string) (measure, error) {
+	to := filepath.Join(e.dir, "copy")
+	if err := os.RemoveAll(to); err != nil {
+		return measure{}, err
+	}
+	defer os.Remove(to)
+	if err := e.warm(in); err != nil {
+		return measure{}, err
+	}
+	return e.limit(in, limit, to)
+}
+
+// warm writes as much as the input and removes it, so that the pages which a run is about to fill are the machine's own: a
+// hypervisor takes unused memory away, and getting it back costs up to three times as much as the copy.
+func (e *env) warm(in load.Input) error {
+	to := filepath.Join(e.dir, "warm")
+	_, err := e.limit(in, "copy", to)
+	return errors.Join(err, os.Remove(to))
+}
+
+// intoFile runs penstock into a fresh file and holds it against the input.
+func (e *env) intoFile(in load.Input, config string) (measure, error) {
+	j, err := e.job(in, config)
+	if err != nil {
+		return measure{}, err
+	}
+	if err := e.warm(in); err != nil {
+		return measure{}, err
+	}
+	r, _, err := j.once()
+	m := of(r, in)
+	if err != nil {
+		return m, err
+	}
+	defer os.Remove(j.path("out.log"))
+	return m, m.compare(in, j.path("out.log"))
+}
+
+// compare holds a file against the input, byte for byte; where they differ, it says which records are missing or there twice.
+func (m *measure) compare(in load.Input, out string) error {
+	at, same, err := firstDifference(in.Path, out)
+	if err != nil || same {
+		return err
+	}
+	if err := m.countIn(out); err != nil {
+		return err
+	}
+	if m.lost == 0 && m.repeated == 0 {
+		return fmt.Errorf("the output differs from the input in the megabyte at %d, with all its records there", at)
+	}
+	return nil
+}
+
+// countIn counts the records of a file by their marks.
+func (m *measure) countIn(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	marks := load.NewMarks(m.records)
+	if err := marks.AddFrom(f); err != nil {
+		return err
+	}
+	m.take(marks)
+	return nil
+}
+
+func (m *measure) take(marks *load.Marks) {
+	m.lost, m.repeated = marks.Lost(), marks.Repeated()+marks.Unknown()
+}
+
+// firstDifference compares two files.
+func firstDifference(a, b string) (at int64, same bool, err error) {
+	fa, err := os.Open(a)
+	if err != nil {
+		return 0, false, err
+	}
+	defer fa.Close()
+	fb, err := os.Open(b)
+	if err != nil {
+		return 0, false, err
+	}
+	defer fb.Close()
+	bufA, bufB := make([]byte, 1<<20), make([]byte, 1<<20)
+	for ; ; at += int64(len(bufA)) {
+		n, errA := io.ReadFull(fa, bufA)
+		k, errB := io.ReadFull(fb, bufB)
+		if n != k || !bytes.Equal(bufA[:n], bufB[:k]) {
+			return at, false, nil
+		}
+		if errA != nil || errB != nil {
+			return at, true, nil
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/proc"
+	"github.com/penstock-io/penstock/bench/receiver"
+)
+
+// live is a load that is written while it is read.
+type live struct {
+	files    int
+	rate     int64 // bytes a second
+	seconds  float64
+	behaves  receiver.Behaviour
+	pipeline string // more YAML of the pipeline
+}
+
+// feedMain is the process that writes: feed PROGRAM DIR FILES RATE RECORDS.
+func feedMain(args []string) error {
+	var f load.Feed
+	flags := flag.NewFlagSet("feed", flag.ContinueOnError)
+	program := flags.String("program", "", "")
+	ready := flags.String("ready", "", "file that is waited for before the first line is written")
+	flags.StringVar(&f.Dir, "dir", "", "")
+	flags.IntVar(&f.Files, "files", 1, "")
+	flags.Int64Var(&f.Rate, "rate", 0, "")
+	flags.Int64Var(&f.Records, "records", 0, "")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	b, err := load.NewBlock(*program, load.Combined, true)
+	if err != nil {
+		return err
+	}
+	for {
+		if _, err := os.Stat(*ready); err == nil {
+			return f.Run(b)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// growing is the source for files that grow: tail where this penstock has it, else spool_dir, which reads what is appended, too.
+func (e *env) growing() (name, yaml string) {
+	out, err := exec.Command(e.penstock, "schema").Output()
+	if err == nil && strings.Contains(string(out), `"tail"`) {
+		return "tail", `{ tail: { include: ["./spool/*.log"], start: beginning } }`
+	}
+	return "spool_dir", "{ spool_dir: { path: ./spool, finished: keep } }"
+}
+
+// run starts penstock, then the writer, waits until everything has arrived, and stops penstock. Its time is that from the
+// writer's start to the last new record.
+func (l live) run(e *env) (m measure, err error) {
+	block, err := e.timed()
+	if err != nil {
+		return m, err
+	}
+	perRecord := float64(block.Bytes()) / float64(block.Lines())
+	in := load.Input{Bytes: int64(float64(l.rate) * l.seconds), Records: int64(float64(l.rate) * l.seconds / perRecord)}
+	l.behaves.Records = in.Records
+	rec, err := receiver.Start(l.behaves)
+	if err != nil {
+		return m, err
+	}
+	defer rec.Stop()
+	urls := strings.Join(rec.Endpoints(4), ", ")
+	name, source := e.growing()
+	j, err := e.job(load.Input{}, fmt.Sprintf("state: ./state\npipelines:\n  bench:\n    source: %s\n"+
+		"    sink: { http: { endpoints: [%s], body: raw } }\n%s", source, urls, l.pipeline))
+	if err != nil {
+		return m, err
+	}
+	e.note("the source is " + name)
+	return l.drive(e, j, rec, in)
+}
+
+func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m measure, err error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return m, err
+	}
+	feeder, err := proc.Start(j.dir, exe, "feed", "-program", e.penstock, "-dir", j.path("spool"), "-ready", j.path("go"),
+		"-files", fmt.Sprint(l.files), "-rate", fmt.Sprint(l.rate), "-records", fmt.Sprint(in.Records))
+	if err != nil {
+		return m, err
+	}
+	p, err := j.start(false)
+	if err != nil {
+		feeder.Kill()
+		return m, err
+	}
+	time.Sleep(settleIn)
+	begun := time.Now()
+	if err := os.WriteFile(j.path("go"), nil, 0o600); err != nil {
+		return m, err
+	}
+	_, err = feeder.Wait()
+	written := time.Now()
+	var s receiver.Stats
+	if err == nil {
+		s, err = rec.Await(in.Records, patience, p.Ended())
+	}
+	r, stopErr := p.Stop(patience)
+	if err := errors.Join(err, stopErr); err != nil {
+		return m, err
+	}
+	if s, err = rec.Stats(); err != nil { // once more: what came while it stopped counts, too
+		return m, err
+	}
+	r.Seconds = s.LastUnix - float64(begun.UnixNano())/1e9
+	m = of(r, in)
+	m.see(s)
+	m.figures["drain_s"] = max(0, s.LastUnix-float64(written.UnixNano())/1e9)
+	m.figures["cores"] = r.CPU / r.Seconds
+	return m, nil
+}
+
+// settleIn is how long a program has to start before something is written.
+const settleIn = 500 * time.Millisecond
+
+// fed is what was written, as the limit of a live load.
+func (l live) fed(in load.Input) measure {
+	return of(proc.Run{Seconds: l.seconds}, load.Input{Bytes: int64(float64(l.rate) * l.seconds), Records: in.Records})
+}

@@ -1,0 +1,160 @@
+package load
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Kind says what lines a workload wants.
+type Kind string
+
+// The kinds of lines.
+const (
+	Combined Kind = "combined" // generated access log
+	JSON     Kind = "json"     // generated nested JSON
+	Real     Kind = "real"     // logs of real systems, from the folder PENSTOCK_DATA
+)
+
+// linesAtOnce is how many different lines a block has; a file repeats it, with other numbers.
+const linesAtOnce = 20_000
+
+// Block is some lines with room for a mark each.
+type Block struct {
+	text  []byte
+	holes []int // where in text each line's number begins
+	ends  []int // where each line ends, its line end included
+	timed bool
+}
+
+// NewBlock takes lines from the program's generator, or for Real from the files of PENSTOCK_DATA. Where timed, the marks carry
+// the time of writing.
+func NewBlock(program string, kind Kind, timed bool) (*Block, error) {
+	lines, err := source(program, kind)
+	if err != nil {
+		return nil, err
+	}
+	b := &Block{timed: timed}
+	mark := strings.Repeat("0", numberWidth) + string(tilde)
+	if timed {
+		mark += strings.Repeat("0", timeWidth) + string(tilde)
+	}
+	for line := range bytes.Lines(lines) {
+		line = bytes.TrimRight(line, "\r\n")
+		at, before, after := len(line), " ~", ""
+		switch kind {
+		case Combined: // the last thing within the agent's quotes
+			at = len(line) - 1
+		case JSON: // the first member
+			at, before, after = 1, `"id":"~`, `",`
+		}
+		b.text = append(append(b.text, line[:at]...), before...)
+		b.holes = append(b.holes, len(b.text))
+		b.text = append(append(append(b.text, mark...), after...), line[at:]...)
+		b.text = append(b.text, '\n')
+		b.ends = append(b.ends, len(b.text))
+	}
+	if len(b.ends) == 0 {
+		return nil, fmt.Errorf("no lines of kind %s", kind)
+	}
+	return b, nil
+}
+
+func source(program string, kind Kind) ([]byte, error) {
+	if kind != Real {
+		out, err := exec.Command(program, "generate", "--format", string(kind), "--lines", fmt.Sprint(linesAtOnce), "--seed", "1").Output()
+		if err != nil {
+			return nil, fmt.Errorf("%s generate: %w", program, err)
+		}
+		return out, nil
+	}
+	folder := os.Getenv("PENSTOCK_DATA")
+	if folder == "" {
+		return nil, errors.New("PENSTOCK_DATA names no folder of real logs")
+	}
+	names, err := filepath.Glob(filepath.Join(folder, "*.log"))
+	if err != nil {
+		return nil, err
+	}
+	var all []byte
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(append(all, text...), '\n')
+	}
+	return bytes.ReplaceAll(bytes.ReplaceAll(all, []byte("~"), []byte("-")), []byte("\n\n"), []byte("\n")), nil
+}
+
+// Lines is how many lines a block has, and Bytes how long they are.
+func (b *Block) Lines() int { return len(b.ends) }
+
+// Bytes is how long the lines are.
+func (b *Block) Bytes() int64 { return int64(len(b.text)) }
+
+// Number writes the marks of the lines from one to another, first being the number of the first, and returns their text, which
+// is valid until the next call.
+func (b *Block) Number(from, to int, first int64, now time.Time) []byte {
+	for i := from; i < to; i++ {
+		put(b.text[b.holes[i]:][:numberWidth], uint64(first)+uint64(i-from))
+		if b.timed {
+			put(b.text[b.holes[i]+numberWidth+1:][:timeWidth], uint64(now.UnixMicro()))
+		}
+	}
+	begin := 0
+	if from > 0 {
+		begin = b.ends[from-1]
+	}
+	return b.text[begin:b.ends[to-1]]
+}
+
+// put writes n in as many digits as there is room.
+func put(room []byte, n uint64) {
+	for i := len(room) - 1; i >= 0; i-- {
+		room[i] = byte('0' + n%10)
+		n /= 10
+	}
+}
+
+// Input is a file of numbered lines.
+type Input struct {
+	Path           string
+	Bytes, Records int64
+	Kind           Kind
+}
+
+// Write makes a file of at least size bytes, whole blocks but for the last, and sees to it that it is old and in the page cache.
+func (b *Block) Write(path string, kind Kind, size int64) (Input, error) {
+	in := Input{Path: path, Kind: kind}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return in, err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return in, err
+	}
+	defer f.Close()
+	for in.Bytes < size {
+		to := len(b.ends)
+		for in.Bytes+int64(b.ends[to-1]) > size && to > 1 {
+			to = max(1, int(int64(to)*(size-in.Bytes)/int64(b.ends[to-1])))
+		}
+		n, err := f.Write(b.Number(0, to, in.Records, time.Time{}))
+		if err != nil {
+			return in, err
+		}
+		in.Bytes += int64(n)
+		in.Records += int64(to)
+	}
+	if err := f.Sync(); err != nil {
+		return in, err
+	}
+	old := time.Now().Add(-time.Hour)
+	return in, os.Chtimes(path, old, old)
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/bench/result"
+)
+
+// entries adds to lines where and how they were measured.
+func (e *env) entries(lines []result.Line) (all []result.Entry) {
+	run := result.Run{
+		Time: time.Now().UTC().Format("2006-01-02 15:04"), Machine: machine(),
+		Command:  "make bench BENCH='" + strings.Join(flagsOf(os.Args[1:]), " ") + "'",
+		Versions: map[string]string{"go": runtime.Version(), ours: version(e.penstock)},
+	}
+	for _, l := range lines {
+		all = append(all, result.Entry{Line: l, Run: run})
+	}
+	return all
+}
+
+// flagsOf leaves out what says nothing of the measurement.
+func flagsOf(args []string) (kept []string) {
+	for i := 0; i < len(args); i++ {
+		switch strings.TrimLeft(args[i], "-") {
+		case "append", "dir", "penstock":
+			i++
+		case "json":
+		default:
+			kept = append(kept, args[i])
+		}
+	}
+	return kept
+}
+
+func version(program string) string {
+	out, err := exec.Command(program, "version").Output()
+	if err != nil {
+		return "unknown"
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimPrefix(first, "penstock ")
+}
+
+// machine names processor, memory and system in a line.
+func machine() string {
+	return fmt.Sprintf("%d cores (%s), %s of memory, %s/%s %s", runtime.NumCPU(), valueOf("/proc/cpuinfo", "model name"), memory(),
+		runtime.GOOS, runtime.GOARCH, kernel())
+}
+
+// valueOf reads the first "name: value" of a file of the kernel.
+func valueOf(path, name string) string {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "unknown"
+	}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return "unknown"
+}
+
+func memory() string {
+	var kib float64
+	if _, err := fmt.Sscanf(valueOf("/proc/meminfo", "MemTotal"), "%f kB", &kib); err != nil {
+		return "an unknown amount"
+	}
+	return fmt.Sprintf("%.0f GiB", kib/(1<<20))
+}
+
+func kernel() string {
+	text, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}

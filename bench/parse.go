@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/proc"
+	"github.com/penstock-io/penstock/bench/receiver"
+)
+
+// pattern is the expression of an access log line, with eight groups.
+const pattern = `^(?P<host>\S+) \S+ (?P<user>\S+) \[(?P<timestamp>[^\]]+)\] "(?P<request>[^"]*)" ` +
+	`(?P<status>\d+) (?P<size>\S+) "(?P<referrer>[^"]*)" "(?P<agent>.*)"$`
+
+// parsers are the ways to read an access log line, as processors.
+var parsers = map[string]string{
+	"combined": "{ format: combined }",
+	"dissect": `{ format: dissect, types: { status: integer, size: integer }, pattern: ` +
+		`'%{host} %{identity} %{user} [%{timestamp}] "%{request}" %{status} %{size} "%{referrer}" "%{agent}' }`,
+	"regex": "{ format: regex, pattern: '" + pattern + "' }",
+	"json":  "{ format: json }",
+}
+
+// parsing is a config that parses; JSON gets a field and loses one. sink is YAML.
+func parsing(format, sink string) string {
+	change := ""
+	if format == "json" {
+		change = "      - set: { dc: '\"eu-1\"' }\n      - drop: [level]\n"
+	}
+	return fromSpool + "    processors:\n      - parse: " + parsers[format] + "\n" + change + "    sink: " + sink + "\n"
+}
+
+// parsed runs penstock from lines to JSON in a file.
+func (e *env) parsed(in load.Input, format string) (measure, error) {
+	j, err := e.job(in, parsing(format, "{ file: { path: ./out.json, format: ndjson, fsync: interval } }"))
+	if err != nil {
+		return measure{}, err
+	}
+	r, _, err := j.once()
+	m := of(r, in)
+	if err != nil {
+		return m, err
+	}
+	out := j.path("out.json")
+	defer os.Remove(out)
+	if err := m.countIn(out); err != nil {
+		return m, err
+	}
+	if format == "json" {
+		return m, changedAsAsked(in.Path, out)
+	}
+	return m, nil
+}
+
+// parsedAndPosted is the same with the JSON over HTTP.
+func (e *env) parsedAndPosted(in load.Input) (measure, error) {
+	return received(in, receiver.Behaviour{}, func(rec *receiver.Receiver) (proc.Run, error) {
+		urls := rec.Endpoints(4)
+		sink := fmt.Sprintf("{ http: { endpoints: [%s, %s, %s, %s] } }", urls[0], urls[1], urls[2], urls[3])
+		j, err := e.job(in, parsing("json", sink))
+		if err != nil {
+			return proc.Run{}, err
+		}
+		r, _, err := j.once()
+		return r, err
+	})
+}
+
+// encodedByGo is encoding/json in one goroutine, over a part of the input: it takes its time.
+func (e *env) encodedByGo(in load.Input) (measure, error) {
+	part, err := e.input(in.Kind, in.Bytes/8)
+	if err != nil {
+		return measure{}, err
+	}
+	to := filepath.Join(e.dir, "encoded")
+	defer os.Remove(to)
+	return e.limit(part, "encoding_json", to)
+}
+
+// matchedByGo is the regular expression alone, over a part of the input.
+func (e *env) matchedByGo(in load.Input) (measure, error) {
+	part, err := e.input(in.Kind, in.Bytes/4)
+	if err != nil {
+		return measure{}, err
+	}
+	return e.limit(part, "regexp", pattern)
+}
+
+// checkedLines is how many of the lines are held against what they have to be: all that differ in more than their mark.
+const checkedLines = 20_000
+
+// changedAsAsked says whether the output's lines are the input's, the added member behind and the dropped one gone, keys in
+// their order and every value byte for byte.
+func changedAsAsked(in, out string) error {
+	fin, err := os.Open(in)
+	if err != nil {
+		return err
+	}
+	defer fin.Close()
+	fout, err := os.Open(out)
+	if err != nil {
+		return err
+	}
+	defer fout.Close()
+	from, to := bufio.NewReader(fin), bufio.NewReader(fout)
+	for n := range checkedLines {
+		a, errA := from.ReadBytes('\n')
+		b, errB := to.ReadBytes('\n')
+		if errA != nil || errB != nil {
+			return nil // how many there are is counted elsewhere
+		}
+		want, err := changed(a)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(bytes.TrimSpace(b), want) {
+			return fmt.Errorf("line %d is %.300s, want %.300s", n+1, b, want)
+		}
+	}
+	return nil
+}
+
+// changed makes of a line what the job is to make of it, by the tokens of encoding/json.
+func changed(line []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(line))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	out := []byte{'{'}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, err
+		}
+		if key == "level" {
+			continue
+		}
+		out = fmt.Appendf(out, "%q:%s,", key, value)
+	}
+	return append(out, `"dc":"eu-1"}`...), nil
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/proc"
+)
+
+// measure is what one run of one program showed.
+type measure struct {
+	proc.Run
+	bytes, records int64 // of input that were asked of it
+	lost, repeated int64
+	figures        map[string]float64
+}
+
+func (m measure) mbPerS() float64   { return float64(m.bytes) / 1e6 / m.Seconds }
+func (m measure) cpuPerGB() float64 { return m.CPU / (float64(m.bytes) / 1e9) }
+
+// of makes a measure of a run over an input.
+func of(r proc.Run, in load.Input) measure {
+	return measure{Run: r, bytes: in.Bytes, records: in.Records, figures: map[string]float64{}}
+}
+
+// fromSpool is the head of a config that reads the input from a spool directory.
+const fromSpool = `state: ./state
+pipelines:
+  bench:
+    source: { spool_dir: { path: ./spool, finished: keep } }
+`
+
+// job is a folder with a config and what it reads.
+type job struct {
+	env    *env
+	dir    string
+	config string
+}
+
+// job makes a fresh folder with the input in its spool directory. The config's paths start at the folder.
+func (e *env) job(in load.Input, config string) (*job, error) {
+	dir := filepath.Join(e.dir, "run")
+	if err := os.RemoveAll(dir); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "spool"), 0o755); err != nil {
+		return nil, err
+	}
+	if in.Path != "" {
+		if err := os.Link(in.Path, filepath.Join(dir, "spool", "input.log")); err != nil {
+			return nil, err
+		}
+	}
+	j := &job{env: e, dir: dir, config: filepath.Join(dir, "penstock.yaml")}
+	return j, os.WriteFile(j.config, []byte(config), 0o600)
+}
+
+func (j *job) path(name string) string { return filepath.Join(j.dir, name) }
+
+// start starts penstock; once: it ends by itself.
+func (j *job) start(once bool) (*proc.Process, error) {
+	args := []string{"run", "--json", j.config}
+	if once {
+		args = []string{"run", "--once", "--json", j.config}
+	}
+	return proc.Start(j.dir, j.env.penstock, args...)
+}
+
+// once runs penstock to its end.
+func (j *job) once() (proc.Run, summary, error) {
+	p, err := j.start(true)
+	if err != nil {
+		return proc.Run{}, summary{}, err
+	}
+	r, err := p.Wait()
+	if err != nil {
+		return r, summary{}, err
+	}
+	s, err := parseSummary(r.Out)
+	return r, s, err
+}
+
+// summary is the one pipeline of `penstock run --json`.
+type summary struct {
+	ReadRecords int64 `json:"read_records"`
+	Delivered   int64
+	Dead        int64
+	Dropped     int64
+}
+
+func parseSummary(out []byte) (summary, error) {
+	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
+	var last struct {
+		OK        bool
+		Error     string
+		Pipelines []summary
+	}
+	if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil {
+		return summary{}, fmt.Errorf("penstock's last line is %q: %w", lines[len(lines)-1], err)
+	}
+	if !last.OK || len(last.Pipelines) != 1 {
+		return summary{}, errors.New("penstock did not finish: " + last.Error)
+	}
+	return last.Pipelines[0], nil
+}
+
+// once runs penstock over the input into a sink that cannot be looked into: what penstock says it delivered counts.
+func (e *env) once(in load.Input, config string) (measure, error) {
+	j, err := e.job(in, config)
+	if err != nil {
+		return measure{}, err
+	}
+	r, s, err := j.once()
+	m := of(r, in)
+	m.lost, m.repeated = max(0, in.Records-s.Delivered), max(0, s.Delivered-in.Records)
+	return m, err
+}
+
+// limit runs a limit of this program.
+func (e *env) limit(in load.Input, name string, more ...string) (measure, error) {
+	r, err := proc.Self(append([]string{"limit", name, in.Path}, more...)...)
+	return of(r, in), err
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/proc"
+	"github.com/penstock-io/penstock/bench/receiver"
+)
+
+// toHTTP is a config that posts raw bodies to endpoints, each a worker; more is YAML of the pipeline.
+func toHTTP(urls []string, more string) string {
+	return fromSpool + fmt.Sprintf("    sink: { http: { endpoints: [%s], body: raw } }\n%s", strings.Join(urls, ", "), more)
+}
+
+// received starts a receiver, runs what posts to it to its end, and counts what came.
+func received(in load.Input, b receiver.Behaviour, post func(*receiver.Receiver) (proc.Run, error)) (measure, error) {
+	b.Records = in.Records
+	rec, err := receiver.Start(b)
+	if err != nil {
+		return measure{}, err
+	}
+	defer rec.Stop()
+	r, err := post(rec)
+	m := of(r, in)
+	if err != nil {
+		return m, err
+	}
+	return m, m.ask(rec)
+}
+
+// ask takes over what the receiver saw.
+func (m *measure) ask(rec *receiver.Receiver) error {
+	s, err := rec.Stats()
+	if err != nil {
+		return err
+	}
+	m.see(s)
+	return nil
+}
+
+func (m *measure) see(s receiver.Stats) {
+	m.lost, m.repeated = s.Lost, s.Repeated+s.Unknown
+	m.figures["in_flight"] = float64(s.MostInFlight)
+	m.figures["requests"] = float64(s.Requests)
+	if s.P99ms > 0 {
+		m.figures["p50_ms"], m.figures["p99_ms"] = s.P50ms, s.P99ms
+	}
+}
+
+// intoReceiver runs penstock once against a receiver with so many endpoints.
+func (e *env) intoReceiver(in load.Input, b receiver.Behaviour, endpoints int, more string) (measure, error) {
+	return received(in, b, func(rec *receiver.Receiver) (proc.Run, error) {
+		j, err := e.job(in, toHTTP(rec.Endpoints(endpoints), more))
+		if err != nil {
+			return proc.Run{}, err
+		}
+		r, _, err := j.once()
+		return r, err
+	})
+}
+
+// posted runs the bare poster.
+func (e *env) posted(in load.Input, connections int) (measure, error) {
+	return received(in, receiver.Behaviour{}, func(rec *receiver.Receiver) (proc.Run, error) {
+		return proc.Self(append([]string{"limit", "post", in.Path}, rec.Endpoints(connections)...)...)
+	})
+}
+
+// slowRecords is how many records a request of the slow receiver has.
+const slowRecords = 1000
+
+// slow is a receiver that takes its time and serves so many requests at once.
+type slow struct {
+	delay time.Duration
+	slots int
+}
+
+func (s slow) behaviour() receiver.Behaviour {
+	return receiver.Behaviour{Delay: s.delay, Slots: s.slots}
+}
+
+// input is what such a receiver can take in a time.
+func (s slow) records(during time.Duration) int64 {
+	return slowRecords * int64(s.slots) * int64(during/s.delay)
+}
+
+// bound is the time it needs at best.
+func (s slow) bound(in load.Input) measure {
+	requests := (in.Records + slowRecords - 1) / slowRecords
+	m := of(proc.Run{Seconds: float64(requests) * s.delay.Seconds() / float64(s.slots)}, in)
+	return m
+}
+
+// slowly runs penstock against it, with requests of slowRecords and nothing tuned. A request may hold fewer records; how much of
+// the requests' bound was used says what the flow control did, how much of the records' bound what the user gets.
+func (e *env) slowly(in load.Input, s slow) (measure, error) {
+	m, err := e.intoReceiver(in, s.behaviour(), 1, fmt.Sprintf("    batch: { records: %d }\n", slowRecords))
+	if err == nil {
+		m.figures["of_requests"] = m.figures["requests"] * s.delay.Seconds() / float64(s.slots) / m.Seconds
+	}
+	return m, err
+}

@@ -1,0 +1,102 @@
+package receiver
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// Receiver is the process, seen from the harness.
+type Receiver struct {
+	URL string
+	cmd *exec.Cmd
+	in  io.Closer
+}
+
+// Start starts one.
+func Start(b Behaviour) (*Receiver, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(exe, "receive", "-records", fmt.Sprint(b.Records), "-delay", b.Delay.String(),
+		"-slots", fmt.Sprint(b.Slots), "-phase", b.Phase.String())
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	r := &Receiver{cmd: cmd, in: in}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		r.Stop()
+		return nil, fmt.Errorf("start a receiver: %w", err)
+	}
+	r.URL = strings.TrimSpace(line)
+	return r, nil
+}
+
+// Stop ends it.
+func (r *Receiver) Stop() {
+	r.in.Close()
+	r.cmd.Wait()
+}
+
+// Stats asks what it saw.
+func (r *Receiver) Stats() (s Stats, err error) {
+	res, err := http.Get(r.URL + "/stats")
+	if err != nil {
+		return s, err
+	}
+	defer res.Body.Close()
+	return s, json.NewDecoder(res.Body).Decode(&s)
+}
+
+// pollEvery is how often Await asks.
+const pollEvery = 50 * time.Millisecond
+
+// Await waits until it has n different records, at most patience after the last new one, or until gone is closed; then it says
+// what it saw.
+func (r *Receiver) Await(n int64, patience time.Duration, gone <-chan struct{}) (Stats, error) {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	had, since := int64(-1), time.Now()
+	for {
+		s, err := r.Stats()
+		if err != nil || s.Unique >= n {
+			return s, err
+		}
+		if s.Unique != had {
+			had, since = s.Unique, time.Now()
+		}
+		if time.Since(since) > patience {
+			return s, nil
+		}
+		select {
+		case <-gone:
+			return r.Stats()
+		case <-tick.C:
+		}
+	}
+}
+
+// Endpoints are n URLs of the receiver: for penstock each is a worker.
+func (r *Receiver) Endpoints(n int) (urls []string) {
+	for i := range n {
+		urls = append(urls, fmt.Sprintf("%s/%d", r.URL, i))
+	}
+	return urls
+}

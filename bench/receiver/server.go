@@ -1,0 +1,179 @@
+// Package receiver is an HTTP receiver in a process of its own, and the harness's handle on it. It counts which numbered lines
+// it took, and misbehaves as it is told: slowly, with few at once, or healthy and failing in turn. It counts nothing of a request
+// that it refuses.
+package receiver
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-io/penstock/bench/load"
+)
+
+// Behaviour is how a receiver answers; its zero value takes all at once.
+type Behaviour struct {
+	Records int64         // numbers 0 to Records-1 are expected
+	Delay   time.Duration // that a request takes
+	Slots   int           // requests that are served at once, the rest queue; 0: all
+	Phase   time.Duration // healthy and failing in turn, beginning healthy with the first request; 0: always healthy
+}
+
+// Stats is what it saw.
+type Stats struct {
+	Unique, Lost, Repeated, Unknown int64
+	Requests, Refused               int64
+	MostInFlight                    int64   // requests that were there at once
+	FirstUnix, LastUnix             float64 // seconds since 1970, of the first and the last new record
+	P50ms, P99ms                    float64 // from writing a line to its arrival; 0 where lines carry no time
+}
+
+type server struct {
+	Behaviour
+	marks    *load.Marks
+	slots    chan struct{}
+	bodies   sync.Pool
+	begun    atomic.Int64 // nanoseconds since 1970, of the first request
+	first    atomic.Int64
+	last     atomic.Int64
+	requests atomic.Int64
+	refused  atomic.Int64
+	inFlight atomic.Int64
+	most     atomic.Int64
+}
+
+// Main is the receiver's process: it prints its URL and ends when its standard input does.
+func Main(args []string) error {
+	s := &server{bodies: sync.Pool{New: func() any { b := make([]byte, 0, 512<<10); return &b }}}
+	flags := flag.NewFlagSet("receive", flag.ContinueOnError)
+	flags.Int64Var(&s.Records, "records", 0, "")
+	flags.DurationVar(&s.Delay, "delay", 0, "")
+	flags.IntVar(&s.Slots, "slots", 0, "")
+	flags.DurationVar(&s.Phase, "phase", 0, "")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	s.marks = load.NewMarks(s.Records)
+	if s.Slots > 0 {
+		s.slots = make(chan struct{}, s.Slots)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/stats", s.tell)
+	mux.HandleFunc("/", s.take)
+	fmt.Println("http://" + l.Addr().String())
+	go func() {
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}()
+	return http.Serve(l, mux)
+}
+
+func (s *server) take(w http.ResponseWriter, r *http.Request) {
+	s.requests.Add(1)
+	now := s.inFlight.Add(1)
+	defer s.inFlight.Add(-1)
+	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+	}
+	s.begun.CompareAndSwap(0, time.Now().UnixNano())
+	if !s.healthy(w, r) {
+		return
+	}
+	body := s.bodies.Get().(*[]byte)
+	defer s.bodies.Put(body)
+	var err error
+	if *body, err = readAll(r.Body, (*body)[:0]); err != nil {
+		return
+	}
+	s.serve()
+	if !s.healthy(w, r) {
+		return
+	}
+	if seen := s.marks.Add(*body); seen > 0 {
+		at := time.Now().UnixNano()
+		s.first.CompareAndSwap(0, at)
+		s.last.Store(at)
+	}
+	answer(w, r)
+}
+
+// answer is what the caller's protocol wants to hear.
+func answer(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.URL.Path == "/_bulk":
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"took":1,"errors":false,"items":[]}`)
+	case r.Header.Get("Content-Type") == "application/x-protobuf":
+		w.Header().Set("Content-Type", "application/x-protobuf") // an empty message: all taken
+	}
+}
+
+// serve takes as long as a request takes, for a place among those served at once. Who asked may be gone: what a receiver has read
+// it works on.
+func (s *server) serve() {
+	if s.slots != nil {
+		s.slots <- struct{}{}
+		defer func() { <-s.slots }()
+	}
+	if s.Delay > 0 {
+		time.Sleep(s.Delay)
+	}
+}
+
+// healthy answers for a failing phase: with 503, or in every second one with nothing until the phase ends.
+func (s *server) healthy(w http.ResponseWriter, r *http.Request) bool {
+	if s.Phase == 0 {
+		return true
+	}
+	since := time.Duration(time.Now().UnixNano() - s.begun.Load())
+	phase := int64(since / s.Phase)
+	if phase%2 == 0 {
+		return true
+	}
+	s.refused.Add(1)
+	if phase%4 == 1 {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return false
+	}
+	select {
+	case <-time.After(time.Duration(phase+1)*s.Phase - since):
+	case <-r.Context().Done():
+	}
+	panic(http.ErrAbortHandler) // the connection breaks without an answer
+}
+
+func readAll(r io.Reader, buf []byte) ([]byte, error) {
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if err == io.EOF {
+			return buf, nil
+		}
+		if err != nil {
+			return buf, err
+		}
+	}
+}
+
+func (s *server) tell(w http.ResponseWriter, _ *http.Request) {
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
+	json.NewEncoder(w).Encode(Stats{
+		Unique: s.marks.Unique(), Lost: s.marks.Lost(), Repeated: s.marks.Repeated(), Unknown: s.marks.Unknown(),
+		Requests: s.requests.Load(), Refused: s.refused.Load(), MostInFlight: s.most.Load(),
+		FirstUnix: float64(s.first.Load()) / 1e9, LastUnix: float64(s.last.Load()) / 1e9,
+		P50ms: ms(s.marks.Delay(.5)), P99ms: ms(s.marks.Delay(.99)),
+	})
+}

@@ -1,0 +1,55 @@
+package result
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTheFormOfALine(t *testing.T) {
+	var out strings.Builder
+	l := Line{Workload: "w1", Program: "penstock", MBPerS: 4321, Limit: "go_count", OfLimit: .51, CPUPerGB: .2, RSSMiB: 40}
+	if err := l.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"workload":"w1","program":"penstock","mb_per_s":4321,"limit":"go_count","of_limit":0.51,"cpu_s_per_gb":0.2,"rss_mb":40,` +
+		`"lost":0,"repeated":0}` + "\n"
+	if out.String() != want {
+		t.Errorf("got  %swant %s", out.String(), want)
+	}
+}
+
+func TestTheLastLineOfAProgramCounts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "results")
+	for _, speed := range []float64{1, 2} {
+		err := Append(path, []Entry{
+			{Line: Line{Workload: "w1", Program: "penstock", MBPerS: speed}},
+			{Line: Line{Workload: "w2", Program: "penstock", MBPerS: 10 * speed}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := Read(path)
+	if err != nil || len(all) != 2 || all[0].MBPerS != 2 || all[1].MBPerS != 20 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); err == nil {
+		t.Error("half a line is no error")
+	}
+}
+
+func TestGate(t *testing.T) {
+	kept := Kept{"w1": .5, "w2": .5, "w3": .5, "w4": .5}
+	fallen := kept.Fallen([]Line{
+		{Workload: "w1", Program: "penstock", OfLimit: .41}, {Workload: "w2", Program: "penstock", OfLimit: .39},
+		{Workload: "w3", Program: "penstock", OfLimit: .9}, {Workload: "w3", Program: "other", OfLimit: .1},
+	})
+	if len(fallen) != 2 || !strings.HasPrefix(fallen[0], "w2 reaches 0.390") || fallen[1] != "w4 was not measured" {
+		t.Errorf("%q", fallen)
+	}
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/result"
+)
+
+// series is the interleaved rounds of one workload.
+type series struct {
+	e          *env
+	w          workload
+	in         load.Input
+	contenders []contender
+
+	limits []measure
+	runs   map[string][]measure // by contender
+	ratios map[string][]float64
+}
+
+// warmFrom is how many rounds there have to be for one more before them that does not count.
+const warmFrom = 3
+
+func (s *series) run() error {
+	s.runs, s.ratios = map[string][]measure{}, map[string][]float64{}
+	rounds := int(s.w.pairs.of(s.e.full))
+	if rounds == 0 {
+		rounds = s.e.pairs
+	}
+	first := 0
+	if rounds >= warmFrom {
+		first = -1
+	}
+	for i := first; i < rounds; i++ {
+		if err := s.round(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round measures the limit and then each contender; round -1 does not count.
+func (s *series) round(n int) (err error) {
+	var limit measure
+	if s.w.limit != nil {
+		if limit, err = s.w.limit(s.e, s.in); err != nil {
+			return fmt.Errorf("%s: %w", s.w.limitName, err)
+		}
+	}
+	if n >= 0 {
+		s.limits = append(s.limits, limit)
+	}
+	for _, c := range s.contenders {
+		m, err := c.run(s.e, s.in)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		if n < 0 {
+			continue
+		}
+		s.runs[c.name] = append(s.runs[c.name], m)
+		ratio := "         "
+		if s.w.limit != nil {
+			r := m.mbPerS() / limit.mbPerS()
+			s.ratios[c.name] = append(s.ratios[c.name], r)
+			ratio = fmt.Sprintf("ratio %.3g", r)
+		}
+		s.e.say("  pair %d: limit %7.0f MB/s   %s %7.0f MB/s   %s   %.3f CPU-s/GB   %3.0f MiB resident%s\n",
+			n+1, limit.speed(), c.name, m.mbPerS(), ratio, m.cpuPerGB(), m.RSSMiB, m.said())
+	}
+	return nil
+}
+
+// speed is 0 for what was not measured.
+func (m measure) speed() float64 {
+	if m.Seconds == 0 {
+		return 0
+	}
+	return m.mbPerS()
+}
+
+// said is what else there is to say of a run.
+func (m measure) said() string {
+	var b strings.Builder
+	if m.lost+m.repeated > 0 {
+		fmt.Fprintf(&b, "   %d lost, %d repeated", m.lost, m.repeated)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.figures)) {
+		fmt.Fprintf(&b, "   %s %.4g", name, m.figures[name])
+	}
+	return b.String()
+}
+
+// report makes a line of each contender, and prints it.
+func (s *series) report() (lines []result.Line) {
+	note := s.e.takeNotes()
+	for _, c := range s.contenders {
+		l := s.line(c.name)
+		l.Note = note
+		if c.name == ours {
+			l.Missed = s.w.want.missed(l)
+		}
+		lines = append(lines, l)
+		if s.e.json {
+			if err := l.Write(os.Stdout); err != nil {
+				fmt.Fprintln(os.Stderr, "bench:", err)
+			}
+			continue
+		}
+		s.e.say("  median of %s: %s\n", c.name, sentence(l, s.w.want))
+	}
+	return lines
+}
+
+func sentence(l result.Line, want wants) string {
+	text := fmt.Sprintf("%.0f MB/s, %.3f CPU-s/GB, at most %.0f MiB, %d lost, %d repeated",
+		l.MBPerS, l.CPUPerGB, l.RSSMiB, l.Lost, l.Repeated)
+	if l.OfLimit > 0 {
+		target := ""
+		if want.ofLimit > 0 {
+			target = fmt.Sprintf(" (target %.3g)", want.ofLimit)
+		}
+		text = fmt.Sprintf("%.3g of %s%s, ", l.OfLimit, l.Limit, target) + text
+	}
+	if l.Note != "" {
+		text += "; " + l.Note
+	}
+	for _, m := range l.Missed {
+		text += "\n  missed: " + m
+	}
+	return text
+}
+
+func (s *series) line(name string) result.Line {
+	runs := s.runs[name]
+	each := func(f func(measure) float64) (all []float64) {
+		for _, m := range runs {
+			all = append(all, f(m))
+		}
+		return all
+	}
+	l := result.Line{
+		Workload: s.w.name, Program: name, Limit: s.w.limitName,
+		MBPerS: result.Round(result.Median(each(measure.mbPerS))), OfLimit: result.Round(result.Median(s.ratios[name])),
+		CPUPerGB: result.Round(result.Median(each(measure.cpuPerGB))),
+		RSSMiB:   result.Round(slices.Max(each(func(m measure) float64 { return m.RSSMiB }))),
+	}
+	if l.Limit == "" {
+		l.Limit = "none"
+	} else {
+		speeds := []float64{}
+		for _, m := range s.limits {
+			speeds = append(speeds, m.mbPerS())
+		}
+		l.LimitMBPerS = result.Round(result.Median(speeds))
+	}
+	for _, r := range s.ratios[name] {
+		l.Ratios = append(l.Ratios, result.Round(r))
+	}
+	for _, m := range runs { // of lost and repeated records the worst run counts
+		l.Lost, l.Repeated = max(l.Lost, m.lost), max(l.Repeated, m.repeated)
+	}
+	if len(runs[0].figures) > 0 {
+		l.Figures = map[string]float64{}
+		for figure := range runs[0].figures {
+			l.Figures[figure] = result.Round(result.Median(each(func(m measure) float64 { return m.figures[figure] })))
+		}
+	}
+	return l
+}
+
+// missed says which targets a line misses.
+func (w wants) missed(l result.Line) (missed []string) {
+	say := func(format string, args ...any) { missed = append(missed, l.Workload+" "+fmt.Sprintf(format, args...)) }
+	if l.OfLimit < w.ofLimit {
+		say("reaches %.3g of %s, target %.3g", l.OfLimit, l.Limit, w.ofLimit)
+	}
+	if w.cpuPerGB > 0 && l.CPUPerGB > w.cpuPerGB {
+		say("takes %.3f CPU-s/GB, target %.2f", l.CPUPerGB, w.cpuPerGB)
+	}
+	if w.rssMiB > 0 && l.RSSMiB > w.rssMiB {
+		say("holds %.0f MiB, target %.0f", l.RSSMiB, w.rssMiB)
+	}
+	if l.Lost > 0 {
+		say("lost %d records", l.Lost)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.most)) {
+		got := l.Figures[name]
+		if name == "repeated" {
+			got = float64(l.Repeated)
+		}
+		if got > w.most[name] {
+			say("has %s %.4g, target at most %g", name, got, w.most[name])
+		}
+	}
+	return missed
+}

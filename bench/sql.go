@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/proc"
+)
+
+const toSQLite = fromSpool + "    sink: { sqlite: { path: ./out.db, table: lines, columns: [message] } }\n"
+
+// insertedBare is the loop of bare inserts.
+func (e *env) insertedBare(in load.Input) (measure, error) {
+	path := filepath.Join(e.dir, "bare.db")
+	removeSQLite(path)
+	defer removeSQLite(path)
+	return e.limit(in, "sqlite", path)
+}
+
+func removeSQLite(path string) {
+	for _, part := range []string{"", "-wal", "-shm"} {
+		os.Remove(path + part)
+	}
+}
+
+// intoSQLite runs penstock into a fresh database and counts its rows.
+func (e *env) intoSQLite(in load.Input) (measure, error) {
+	j, err := e.job(in, toSQLite)
+	if err != nil {
+		return measure{}, err
+	}
+	r, _, err := j.once()
+	m := of(r, in)
+	if err != nil {
+		return m, err
+	}
+	return m, m.countRows(j.path("out.db"))
+}
+
+// countRows counts the records of a database by their marks.
+func (m *measure) countRows(path string) error {
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?mode=ro")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	rows, err := db.Query("SELECT message FROM lines")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	marks := load.NewMarks(m.records)
+	var text sql.RawBytes
+	for rows.Next() {
+		if err := rows.Scan(&text); err != nil {
+			return err
+		}
+		marks.Add(text)
+	}
+	m.take(marks)
+	return rows.Err()
+}
+
+// server is a PostgreSQL that a recipe started: PENSTOCK_RECIPES names the folder of recipes.
+type server struct{ recipes, dir, url string }
+
+// noPostgres says why there is none, or "".
+func noPostgres() string {
+	if os.Getenv("PENSTOCK_RECIPES") == "" {
+		return "PENSTOCK_RECIPES names no folder of recipes that start a PostgreSQL"
+	}
+	if _, err := exec.LookPath("psql"); err != nil {
+		return "psql is not installed"
+	}
+	return ""
+}
+
+// postgres starts the server once a run of the harness.
+func (e *env) postgres() (*server, error) {
+	if e.server != nil {
+		return e.server, nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	l.Close()
+	s := &server{recipes: os.Getenv("PENSTOCK_RECIPES"), dir: filepath.Join(e.dir, "postgres")}
+	out, err := exec.Command(filepath.Join(s.recipes, "postgres", "start.sh"), s.dir, port).Output()
+	ready, ok := strings.CutPrefix(strings.TrimSpace(string(out)), "ready ")
+	if err != nil || !ok {
+		return nil, fmt.Errorf("start PostgreSQL: %w: %s", err, out)
+	}
+	s.url, e.server = ready, s
+	return s, nil
+}
+
+func (s *server) stop() error {
+	return exec.Command(filepath.Join(s.recipes, "stop.sh"), s.dir, "KILL").Run()
+}
+
+// do runs statements.
+func (s *server) do(statements ...string) error {
+	args := []string{"-q", "-d", s.url}
+	for _, one := range statements {
+		args = append(args, "-c", one)
+	}
+	_, err := proc.Do("psql", args...)
+	return err
+}
+
+// columnsOf are the columns of an access log's table, in the order in which parse gives the fields.
+const columnsOf = `host text, identity text, "user" text, timestamp text, method text, path text, protocol text, ` +
+	`status bigint, size bigint, referrer text, agent text`
+
+// renew makes the table anew, and the checkpoint out of the way of who is measured.
+func (s *server) renew(columns string) error {
+	return s.do("SET client_min_messages = error; DROP TABLE IF EXISTS lines", "CREATE TABLE lines ("+columns+")", "CHECKPOINT")
+}
+
+// copied is psql's \copy of the same rows, made ready beforehand.
+func (e *env) copiedByPsql(in load.Input) (measure, error) {
+	s, err := e.postgres()
+	if err != nil {
+		return measure{}, err
+	}
+	rows := in.Path + ".rows"
+	if _, err := os.Stat(rows); err != nil {
+		if err := writeRows(in.Path, rows); err != nil {
+			return measure{}, err
+		}
+	}
+	if err := s.renew(columnsOf); err != nil {
+		return measure{}, err
+	}
+	r, err := proc.Do("psql", "-q", "-d", s.url, "-c", `\copy lines from '`+rows+`'`)
+	return of(r, in), err
+}
+
+// intoPostgres runs penstock into a fresh table and counts its rows.
+func (e *env) intoPostgres(in load.Input) (measure, error) {
+	j, s, err := e.postgresJob(in)
+	if err != nil {
+		return measure{}, err
+	}
+	r, _, err := j.once()
+	m := of(r, in)
+	if err != nil {
+		return m, err
+	}
+	return m, s.count(&m)
+}
+
+// postgresJob is penstock's job into a fresh table; the ledger is new each time, for the server remembers.
+func (e *env) postgresJob(in load.Input) (*job, *server, error) {
+	s, err := e.postgres()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.renew(columnsOf); err != nil {
+		return nil, nil, err
+	}
+	e.ledgers++
+	sink := fmt.Sprintf("{ postgres: { url: %q, table: lines, on_new_field: ignore, ledger: bench/%d } }", s.url, e.ledgers)
+	j, err := e.job(in, parsing("combined", sink))
+	return j, s, err
+}
+
+// count counts the records of the table by their marks.
+func (s *server) count(m *measure) error {
+	cmd := exec.Command("psql", "-q", "-d", s.url, "-c", `\copy (SELECT agent FROM lines) to stdout`)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	marks := load.NewMarks(m.records)
+	err = marks.AddFrom(out)
+	m.take(marks)
+	return errors.Join(err, cmd.Wait())
+}
+
+// writeRows makes of access log lines the text that COPY reads.
+func writeRows(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	re := regexp.MustCompile(`^(\S+) (\S+) (\S+) \[([^\]]+)\] "(\S+) (\S+) (\S+)" (\d+) (\S+) "([^"]*)" "(.*)"$`)
+	plain := strings.NewReplacer(`\"`, `"`, `\\`, `\`)
+	w := bufio.NewWriter(out)
+	scan := bufio.NewScanner(in)
+	for scan.Scan() {
+		groups := re.FindSubmatch(scan.Bytes())
+		if groups == nil {
+			return fmt.Errorf("the line %q is of another form", scan.Bytes())
+		}
+		for i, group := range groups[1:] {
+			if i > 0 {
+				w.WriteByte('\t')
+			}
+			value := `\N`
+			if string(group) != "-" {
+				value = strings.ReplaceAll(plain.Replace(string(group)), `\`, `\\`)
+			}
+			w.WriteString(value)
+		}
+		w.WriteByte('\n')
+	}
+	return errors.Join(scan.Err(), w.Flush(), out.Close())
+}

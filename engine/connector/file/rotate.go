@@ -1,0 +1,177 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// leastRotate keeps a wrong unit from making a file of every batch.
+const leastRotate = penstock.Size(4 << 10)
+
+// Rotate says when the file is begun anew: out.log becomes out.log.1, the next time out.log.2, and so on; the highest number
+// is the newest. Nothing is ever removed.
+type Rotate struct {
+	Bytes penstock.Size `yaml:"bytes" doc:"a batch that would make the file longer begins a new one; 0: never"`
+}
+
+func (r Rotate) validate() error {
+	if r.Bytes != 0 && r.Bytes < leastRotate {
+		err := fmt.Errorf("is %v, want %v or more, or 0 for one file", r.Bytes, leastRotate)
+		return &penstock.OptionError{Key: "rotate.bytes", Err: err}
+	}
+	return nil
+}
+
+// fits returns how many deliveries of a group belong into the file as it is; 0: none, it has to be rotated first.
+func (l *lane) fits(group []*delivery) int {
+	limit := int64(l.sink.o.Rotate.Bytes)
+	if limit == 0 {
+		return len(group)
+	}
+	l.mu.Lock()
+	length := l.length
+	l.mu.Unlock()
+	for n, d := range group {
+		if length += int64(len(d.data)); length > limit {
+			if n == 0 && length == int64(len(d.data)) {
+				return 1 // a batch that is longer than any file may be has one of its own
+			}
+			return n
+		}
+	}
+	return len(group)
+}
+
+// rotate gives the file the next number and begins a new one. What it held is durable and answered before; the new name
+// is durable before anything is written to it, so that a place in the new file never comes back to no file.
+func (l *lane) rotate() error {
+	if l.ack {
+		l.syncGroup()
+	}
+	l.syncing <- struct{}{}
+	defer func() { <-l.syncing }()
+	l.mu.Lock()
+	old, upTo, broken := l.file, l.length, errors.Join(l.broken, l.over)
+	l.mu.Unlock()
+	switch {
+	case broken != nil:
+		return broken
+	case old == nil:
+		return errStopped
+	}
+	if err := l.syncTo(old, upTo); err != nil {
+		return err
+	}
+	numbers, err := rotated(l.dir, l.name)
+	if err != nil {
+		return err
+	}
+	next := uint64(1)
+	if len(numbers) > 0 {
+		next = numbers[len(numbers)-1] + 1
+	}
+	f, at, err := begin(l.dir, l.name, next)
+	if err != nil {
+		return err
+	}
+	l.sink.host.Count("rotations", 1)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.file, l.id = f, at
+	l.length, l.synced, l.settled = 0, 0, 0
+	return old.Close()
+}
+
+// begin renames the file and makes a new one, or leaves it as it was.
+func begin(dir vfs.Dir, name string, number uint64) (f vfs.File, at place, err error) {
+	if err := dir.RenameNew(name, dir, numbered(name, number)); err != nil {
+		return nil, place{}, fmt.Errorf("rotate: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			if f != nil {
+				err = errors.Join(err, f.Close(), dir.Remove(name))
+			}
+			f, err = nil, errors.Join(fmt.Errorf("rotate: %w", err), dir.RenameNew(numbered(name, number), dir, name))
+		}
+	}()
+	if f, err = dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		return nil, place{}, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return f, place{}, err
+	}
+	return f, placeOf(info), dir.Sync()
+}
+
+func numbered(name string, n uint64) string { return name + "." + strconv.FormatUint(n, 10) }
+
+// rotated returns the numbers that files of this name have, in order.
+func rotated(dir vfs.Dir, name string) ([]uint64, error) {
+	entries, err := dir.Entries(".")
+	if err != nil {
+		return nil, err
+	}
+	var numbers []uint64
+	for _, e := range entries {
+		digits, ok := strings.CutPrefix(e.Name, name+".")
+		n, err := strconv.ParseUint(digits, 10, 63)
+		if ok && err == nil && numbered(name, n) == e.Name {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// unrotate takes back the rotations that the checkpoint does not know: the file where it stands gets its name again, and those
+// that were begun after it, which hold only what will be delivered again, are removed. It does nothing where no numbered
+// file is that file.
+func unrotate(dir vfs.Dir, name string, want place) error {
+	is := func(name string) (bool, error) {
+		info, err := dir.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return false, nil
+		}
+		return err == nil && placeOf(info).sameFile(want), err
+	}
+	if here, err := is(name); here || err != nil {
+		return err
+	}
+	numbers, err := rotated(dir, name)
+	if err != nil {
+		return err
+	}
+	for i, n := range slices.Backward(numbers) {
+		found, err := is(numbered(name, n))
+		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		// The newest goes first: a crash meanwhile leaves what the next start takes back in the same way.
+		if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, newer := range slices.Backward(numbers[i+1:]) {
+			if err := dir.Remove(numbered(name, newer)); err != nil {
+				return err
+			}
+		}
+		if err := dir.RenameNew(numbered(name, n), dir, name); err != nil {
+			return err
+		}
+		return dir.Sync()
+	}
+	return nil
+}

@@ -1,0 +1,137 @@
+//penstock:pure
+
+package flume
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// part is one source, channel, sink or sink group of an agent, with what is set of it.
+type part struct {
+	kind, name string
+	set        map[string]property // by the key behind the part's own name
+	used       map[string]bool     // keys that were looked at
+}
+
+// agent is what one name of a properties file declares.
+type agent struct {
+	name                             string
+	sources, channels, sinks, groups []*part
+}
+
+// agents sorts properties by agent, as Flume does: AGENT.sources = NAMES declares, AGENT.sources.NAME.KEY sets.
+func agents(all []property) map[string]*agent {
+	out := make(map[string]*agent)
+	for _, p := range all {
+		name, rest, ok := strings.Cut(p.key, ".")
+		if !ok || name == "" {
+			continue
+		}
+		a := out[name]
+		if a == nil {
+			a = &agent{name: name}
+			out[name] = a
+		}
+		for kind, list := range a.lists() {
+			if rest == kind {
+				for n := range strings.FieldsSeq(p.value) {
+					*list = append(*list, &part{kind: kind, name: n, set: make(map[string]property), used: make(map[string]bool)})
+				}
+			}
+		}
+	}
+	for _, p := range all {
+		if name, rest, ok := strings.Cut(p.key, "."); ok && out[name] != nil {
+			out[name].put(rest, p)
+		}
+	}
+	for name, a := range out {
+		if len(a.sources)+len(a.channels)+len(a.sinks) == 0 {
+			delete(out, name)
+		}
+	}
+	return out
+}
+
+func (a *agent) lists() map[string]*[]*part {
+	return map[string]*[]*part{"sources": &a.sources, "channels": &a.channels, "sinks": &a.sinks, "sinkgroups": &a.groups}
+}
+
+// put gives a property to the part that it is of, if that is declared.
+func (a *agent) put(rest string, p property) {
+	kind, rest, _ := strings.Cut(rest, ".")
+	list := a.lists()[kind]
+	if list == nil || rest == "" {
+		return
+	}
+	for _, part := range *list {
+		if key, ok := strings.CutPrefix(rest, part.name+"."); ok {
+			part.set[key] = p
+		}
+	}
+}
+
+// String names the part as the file does.
+func (p *part) String() string { return strings.TrimSuffix(p.kind, "s") + " " + p.name }
+
+// get returns what key is set to, "" where it is not, and marks it as looked at.
+func (p *part) get(key string) string {
+	p.used[key] = true
+	return p.set[key].value
+}
+
+// has says whether key is set, and marks it as looked at.
+func (p *part) has(key string) bool {
+	p.used[key] = true
+	_, ok := p.set[key]
+	return ok
+}
+
+func (p *part) line(key string) int { return p.set[key].line }
+
+// below returns the keys that begin with prefix and a dot, in order, and marks them as looked at.
+func (p *part) below(prefix string) []string {
+	var keys []string
+	for key := range p.set {
+		if strings.HasPrefix(key, prefix+".") {
+			p.used[key] = true
+			keys = append(keys, key)
+		}
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// unused returns the keys that nobody looked at, in the order of the file.
+func (p *part) unused() []string {
+	var keys []string
+	for key := range p.set {
+		if !p.used[key] {
+			keys = append(keys, key)
+		}
+	}
+	sort.Slice(keys, func(i, j int) bool { return p.set[keys[i]].line < p.set[keys[j]].line })
+	return keys
+}
+
+// choose returns the agent called name, or the only one.
+func choose(all map[string]*agent, name string) (*agent, error) {
+	names := make([]string, 0, len(all))
+	for n := range all {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	switch {
+	case len(all) == 0:
+		return nil, fmt.Errorf("no agent is declared here: a Flume configuration has lines such as AGENT.sources = NAME")
+	case name == "" && len(all) == 1:
+		return all[names[0]], nil
+	case name == "":
+		return nil, fmt.Errorf("several agents are declared here (%s): name one with --agent", strings.Join(names, ", "))
+	case all[name] == nil:
+		return nil, fmt.Errorf("no agent %q is declared here, only %s", name, strings.Join(names, ", "))
+	}
+	return all[name], nil
+}

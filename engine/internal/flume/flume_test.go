@@ -1,0 +1,169 @@
+package flume
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write what is made into testdata")
+
+// TestConvert holds the config and the notes of whole agents against files that a person has read.
+func TestConvert(t *testing.T) {
+	agents, err := filepath.Glob("testdata/*.conf")
+	if err != nil || len(agents) < 3 {
+		t.Fatalf("agents: %v, %v", agents, err)
+	}
+	for _, file := range agents {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := Convert(string(text), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var notes strings.Builder
+			for _, n := range r.Notes {
+				fmt.Fprintln(&notes, n)
+			}
+			golden(t, strings.TrimSuffix(file, ".conf")+".yaml", r.Config)
+			golden(t, strings.TrimSuffix(file, ".conf")+".notes", notes.String())
+		})
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s is not what is made now; read it, then -update:\n%s", file, got)
+	}
+}
+
+// TestEveryKeyIsAccountedFor: what is set is in the config or in a note, whatever it is.
+func TestEveryKeyIsAccountedFor(t *testing.T) {
+	for _, kind := range []string{"spooldir", "TAILDIR"} {
+		text := "a.sources=s\na.channels=c\na.sinks=k\n" + "a.sources.s.channels=c\na.channels.c.type=memory\n" +
+			"a.sinks.k.type=null\na.sinks.k.channel=c\n" +
+			"a.sources.s.type=" + kind + "\na.sources.s.spoolDir=/in\na.sources.s.filegroups=f\n" +
+			"a.sources.s.filegroups.f=/in/x\na.sources.s.noSuchKey=1\n"
+		r, err := Convert(text, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		said := func(n Note) bool { return n.Key == "a.sources.s.noSuchKey" && n.Weight == Lost && n.Line == 12 }
+		if !slices.ContainsFunc(r.Notes, said) {
+			t.Errorf("%s: nobody says that noSuchKey is lost: %v", kind, r.Notes)
+		}
+	}
+}
+
+func TestConvertRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                 "no agent is declared here",
+		"color = blue":                     "no agent is declared here",
+		"a.sources=s\nb.sources=s":         "several agents are declared here (a, b): name one with --agent",
+		"a.sources=s\na.sources.s.x=\\u00": `line 2: "\\u00" ends within \uXXXX`,
+		"x=\\uzzzz":                        `line 1: "\\uzzzz": \uzzzz is no character; four hexadecimal digits follow \u`,
+	} {
+		_, err := Convert(text, "")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	if _, err := Convert("a.sources=s", "b"); err == nil || err.Error() != `no agent "b" is declared here, only a` {
+		t.Error(err)
+	}
+}
+
+// TestProperties: the cases of java.util.Properties' own documentation, and Flume's trimming.
+func TestProperties(t *testing.T) {
+	text := "# a comment\n! another\n" +
+		"Truth = Beauty\n Truth2:Beauty\nTruth3    :Beauty\n" +
+		"fruits     apple, banana, pear, \\\n           cantaloupe, watermelon, \\\r\n           kiwi, mango\n" +
+		"cheeses\n" +
+		`a\:b\=c\ d = \u0041\t\\ end` + "\n" +
+		"twice=1\ntwice=2 \n" +
+		`smile=\uD83D\uDE00`
+	got, err := readProperties(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []property{
+		{"Truth", "Beauty", 3}, {"Truth2", "Beauty", 4}, {"Truth3", "Beauty", 5},
+		{"fruits", "apple, banana, pear, cantaloupe, watermelon, kiwi, mango", 6},
+		{"cheeses", "", 9}, {"a:b=c d", "A\t\\ end", 10}, {"twice", "2", 12}, {"smile", "😀", 13},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+}
+
+// TestGlobs holds globs against the expression itself over many names: they match what it matches, and, unless they say
+// that they are wider, nothing else.
+func TestGlobs(t *testing.T) {
+	names := []string{"", "a", "ab", "a.log", "b.log", "a.log.1", "a.log.22", "A.LOG", "x.tmp",
+		"access-20260101.log", "access-2026010.log", "a*b", "[x]", "a-b.out", "ü.log", "log"}
+	for _, c := range []struct {
+		pattern   string
+		wider, ok bool
+	}{
+		{`^.*$`, false, true}, {`.*\.log`, false, true}, {`^a\.log$`, false, true}, {`[ab]\.log`, false, true}, {`.+\.log`, false, true},
+		{`(a|b)\.log`, false, true}, {`.*\.(log|tmp|out)`, false, true}, {`a\.log(\.1)?`, false, true}, {`access-\d{8}\.log`, false, true},
+		{`a\.log\.\d+`, true, true}, {`[a-z]*\.log`, true, true},
+		{`a\*b`, false, true}, {`\[x\]`, false, true}, {`(?i)a\.log`, false, true},
+		{`.\.log`, false, true}, {`[^a]\.log`, false, true}, {`^$`, false, true},
+		{`\bx`, false, false}, {`(?!x).*`, false, false}, {`(ab|c)+`, false, false},
+	} {
+		list, wider, ok := globs(c.pattern)
+		if ok != c.ok || wider != c.wider {
+			t.Errorf("%s: %q, wider %v, ok %v", c.pattern, list, wider, ok)
+		}
+		if !ok {
+			continue
+		}
+		re := regexp.MustCompile("^(?:" + c.pattern + ")$")
+		for _, name := range names {
+			want := re.MatchString(name)
+			got := slices.ContainsFunc(list, func(g string) bool { m, _ := path.Match(g, name); return m })
+			if got != want && (want || !wider) && name != "" {
+				t.Errorf("%s became %q: for %q the expression says %v, they say %v", c.pattern, list, name, want, got)
+			}
+		}
+	}
+}
+
+// FuzzConvert: any text gives a config or an error, soon.
+func FuzzConvert(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*.conf")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add("a.sources=s\na.sources.s.type=spooldir\na.sources.s.includePattern=((((a|b)|c)|d)|e){60}")
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := Convert(text, "")
+		if err == nil && !strings.HasPrefix(r.Config, "# Made from the Flume agent") {
+			t.Errorf("%q", r.Config)
+		}
+	})
+}

@@ -1,0 +1,128 @@
+//penstock:pure
+
+package flume
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+)
+
+// maxProperties bounds what is read of one file.
+const maxProperties = 100_000
+
+// property is one entry of a Java properties file.
+type property struct {
+	key, value string
+	line       int // where it begins, from 1
+}
+
+// readProperties reads text as java.util.Properties does: comments of # and !, a key that ends at =, : or white space,
+// lines that go on behind a backslash, escapes. A key that comes twice has the last value, as there.
+func readProperties(text string) ([]property, error) {
+	var all []property
+	at := make(map[string]int)
+	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n")
+	for i := 0; i < len(lines); i++ {
+		first := i + 1
+		line := strings.TrimLeft(lines[i], " \t\f")
+		if line == "" || line[0] == '#' || line[0] == '!' {
+			continue
+		}
+		for continues(line) {
+			line = line[:len(line)-1]
+			if i++; i == len(lines) {
+				break
+			}
+			line += strings.TrimLeft(lines[i], " \t\f")
+		}
+		rawKey, rawValue := cutProperty(line)
+		key, err := unescape(rawKey)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", first, err)
+		}
+		value, err := unescape(rawValue)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", first, err)
+		}
+		p := property{key: key, value: strings.TrimSpace(value), line: first} // Flume trims what it reads
+		if before, twice := at[key]; twice {
+			all[before] = p
+			continue
+		}
+		if len(all) == maxProperties {
+			return nil, fmt.Errorf("line %d: more than %d properties: this is no Flume agent's file", first, maxProperties)
+		}
+		at[key] = len(all)
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// continues says whether a line ends in an odd number of backslashes.
+func continues(line string) bool {
+	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
+}
+
+// cutProperty splits at the first =, : or white space that no backslash escapes.
+func cutProperty(line string) (key, value string) {
+	end := len(line)
+	for i := 0; i < len(line); i++ {
+		if line[i] == '\\' {
+			i++
+			continue
+		}
+		if strings.IndexByte("=: \t\f", line[i]) >= 0 {
+			end = i
+			break
+		}
+	}
+	key = line[:end]
+	value = strings.TrimLeft(line[end:], " \t\f")
+	if value != "" && (value[0] == '=' || value[0] == ':') {
+		value = strings.TrimLeft(value[1:], " \t\f")
+	}
+	return key, value
+}
+
+// unescape replaces the escapes of a properties file; a backslash before any other character is dropped.
+func unescape(s string) (string, error) {
+	if strings.IndexByte(s, '\\') < 0 {
+		return s, nil
+	}
+	var b strings.Builder
+	var units []uint16 // of hexadecimal escapes in a row: two may be one character
+	flush := func() {
+		b.WriteString(string(utf16.Decode(units)))
+		units = units[:0]
+	}
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' || i+1 == len(s) {
+			flush()
+			b.WriteByte(s[i])
+			continue
+		}
+		i++
+		if s[i] == 'u' {
+			if i+5 > len(s) {
+				return "", fmt.Errorf(`%q ends within \uXXXX`, s)
+			}
+			n, err := strconv.ParseUint(s[i+1:i+5], 16, 16)
+			if err != nil {
+				return "", fmt.Errorf(`%q: \u%s is no character; four hexadecimal digits follow \u`, s, s[i+1:i+5])
+			}
+			units = append(units, uint16(n))
+			i += 4
+			continue
+		}
+		flush()
+		if n := strings.IndexByte("tnrf", s[i]); n >= 0 {
+			b.WriteByte("\t\n\r\f"[n])
+		} else {
+			b.WriteByte(s[i])
+		}
+	}
+	flush()
+	return b.String(), nil
+}

@@ -1,0 +1,188 @@
+//penstock:pure
+
+package flume
+
+import (
+	"path"
+	"strconv"
+	"strings"
+)
+
+// sink writes the sink of a route, made of all the sinks that drain its channel.
+func (c *converter) sink(s *part, channel string, depth int, route string) {
+	sinks := c.sinksOf(channel)
+	var usable []*part
+	for _, k := range sinks {
+		if sinkKind(k) == "" {
+			c.note(k, "type", Lost, "a sink %q does not exist here", k.get("type"))
+			for key := range k.set {
+				k.used[key] = true
+			}
+			continue
+		}
+		usable = append(usable, k)
+	}
+	if len(usable) == 0 {
+		c.broken++
+		c.put(depth, "# no sink: write one. Flume's channel %s had %s", channel, described(sinks))
+		if len(sinks) == 0 {
+			c.note(s, "channels", Lost, "no sink drains channel %s", channel)
+		}
+		return
+	}
+	c.grouped(usable)
+	first := usable[0]
+	c.put(depth, "sink:")
+	switch sinkKind(first) {
+	case "drop":
+		c.put(depth+1, "drop: {}")
+	case "file":
+		c.fileSink(first, depth+1, route)
+	case "http":
+		c.httpSink(usable, depth+1)
+	}
+	for _, k := range usable[1:] {
+		if sinkKind(k) != "http" || sinkKind(first) != "http" {
+			c.note(k, "channel", Differs, "several sinks drained channel %s, each a share of it; sink %s gets everything here",
+				channel, first.name)
+		}
+	}
+	if sinkKind(first) == "http" {
+		c.put(depth, "batch: { records: 1 } # a request per record, as Flume sends them; a receiver that takes many lines is many "+
+			"times as fast")
+	}
+}
+
+const whatAnswersMean = "2xx is delivered; 408, 425, 429 and 5xx are tried again; 400, 413 and 422 make dead letters; any other " +
+	"answer holds the worker until it is " +
+	"mended (docs/sinks-http.md)"
+
+func described(sinks []*part) string {
+	if len(sinks) == 0 {
+		return "none"
+	}
+	var out []string
+	for _, k := range sinks {
+		out = append(out, k.name+" ("+k.get("type")+")")
+	}
+	return strings.Join(out, ", ")
+}
+
+// sinkKind returns the component that stands for a sink, "" where none does.
+func sinkKind(k *part) string {
+	switch strings.ToLower(k.get("type")) {
+	case "null", "org.apache.flume.sink.nullsink":
+		return "drop"
+	case "file_roll", "org.apache.flume.sink.rollingfilesink":
+		return "file"
+	case "http", "org.apache.flume.sink.http.httpsink":
+		return "http"
+	}
+	return ""
+}
+
+// grouped says what becomes of a sink group's processor.
+func (c *converter) grouped(sinks []*part) {
+	for _, g := range c.agent.groups {
+		members := strings.Fields(g.get("sinks"))
+		for _, k := range sinks {
+			for _, m := range members {
+				if m != k.name {
+					continue
+				}
+				switch kind := strings.ToLower(g.get("processor.type")); {
+				case g.has("told"):
+				case kind == "failover":
+					c.note(g, "processor.type", Differs, "%s", "there are no priorities: all of them work at the same time, each as "+
+						"fast as it can, and one that fails gets only probes")
+				case kind == "load_balance":
+					c.note(g, "processor.type", Differs, "%s", "each is a worker with a window of its own; the next batch goes to "+
+						"the one that is expected to be done first (flow.dispatch)")
+				}
+				g.set["told"] = property{}
+				g.below("processor")
+				g.has("told")
+			}
+		}
+	}
+}
+
+func (c *converter) fileSink(k *part, depth int, route string) {
+	dir := k.get("sink.directory")
+	if dir == "" {
+		c.note(k, "sink.directory", Lost, "%s", "is missing: name the file as path")
+	}
+	name := k.name
+	if c.files[path.Join(dir, name)]++; c.files[path.Join(dir, name)] > 1 {
+		name += "-" + route + strconv.Itoa(c.files[path.Join(dir, k.name)])
+		c.note(k, "channel", Differs, "two routes would write one file: the second writes %s", name+".log")
+	}
+	file := path.Join(dir, name+".log")
+	c.put(depth, "file:")
+	c.put(depth+1, "path: %s", quote(file))
+	c.put(depth+1, "format: raw")
+	if k.get("sink.rollInterval") != "0" {
+		c.note(k, "sink.rollInterval", Differs, "everything goes into %s, which is not begun anew by time", file)
+	}
+	if kind := k.get("sink.serializer"); kind != "" && !strings.EqualFold(kind, "TEXT") {
+		c.note(k, "sink.serializer", Lost, "%s does not exist here: the record's bytes are written, and a line end", kind)
+	}
+	for _, key := range []string{"batchSize", "sink.batchSize", "sink.pathManager",
+		"sink.pathManager.extension", "sink.pathManager.prefix", "sink.serializer.appendNewline"} {
+		k.has(key)
+	}
+}
+
+func (c *converter) httpSink(sinks []*part, depth int) {
+	var endpoints []string
+	for _, k := range sinks {
+		if sinkKind(k) != "http" {
+			continue
+		}
+		if e := k.get("endpoint"); e != "" {
+			endpoints = append(endpoints, e)
+		} else {
+			c.note(k, "endpoint", Lost, "%s", "is missing: name the URL in endpoints")
+		}
+	}
+	c.put(depth, "http:")
+	c.put(depth+1, "endpoints: %s", quotes(endpoints))
+	c.put(depth+1, "body: raw")
+	first := sinks[0]
+	var headers []string
+	for _, h := range []struct{ key, name string }{{"contentTypeHeader", "Content-Type"}, {"acceptHeader", "Accept"}} {
+		if v := first.get(h.key); v != "" {
+			headers = append(headers, h.name+": "+quote(v))
+		}
+	}
+	if len(headers) > 0 {
+		c.put(depth+1, "headers: { %s }", strings.Join(headers, ", "))
+	}
+	if n, err := strconv.Atoi(first.get("connectTimeout")); err == nil && n > 0 {
+		c.put(depth+1, "connect_timeout: %dms", n)
+	}
+	for _, k := range sinks {
+		c.httpRest(k)
+	}
+}
+
+// httpRest says what an HTTP sink's other options come to.
+func (c *converter) httpRest(k *part) {
+	for _, key := range []string{"contentTypeHeader", "acceptHeader", "connectTimeout", "batchSize"} {
+		k.has(key)
+	}
+	if k.has("requestTimeout") {
+		c.note(k, "requestTimeout", Differs, "%s", "how long an answer may take is learnt from the round trips; flow.timeout fixes "+
+			"it, flow.abandon ends it")
+	}
+	for _, prefix := range []string{"backoff", "rollback", "incrementMetrics"} {
+		for _, key := range k.below(prefix) {
+			c.note(k, key, Differs, "%s", whatAnswersMean)
+		}
+	}
+	for _, key := range []string{"defaultBackoff", "defaultRollback", "defaultIncrementMetrics"} {
+		if k.has(key) {
+			c.note(k, key, Differs, "%s", whatAnswersMean)
+		}
+	}
+}

@@ -1,0 +1,246 @@
+//penstock:pure
+
+package flume
+
+import (
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Flume's own defaults, where they differ from ours.
+const (
+	spoolSuffix    = ".COMPLETED"
+	spoolPollDelay = 500  // ms
+	maxLineLength  = 2048 // characters, of the deserializer LINE
+)
+
+// spooldir writes a spool_dir.
+func (c *converter) spooldir(s *part) {
+	c.put(2, "source:")
+	c.put(3, "spool_dir:")
+	dir := s.get("spoolDir")
+	if dir == "" {
+		c.note(s, "spoolDir", Lost, "%s", "is missing: name the directory as path")
+	}
+	c.put(4, "path: %s", quote(dir))
+	c.spoolNames(s)
+	c.spoolFinished(s)
+	if on(s.get("recursiveDirectorySearch")) {
+		c.put(4, "recursive: true")
+	}
+	switch order := strings.ToLower(s.get("consumeOrder")); order {
+	case "", "oldest":
+	default:
+		c.note(s, "consumeOrder", Differs, "%s does not exist here: the oldest file comes first", order)
+	}
+	delay := spoolPollDelay
+	if n, err := strconv.Atoi(s.get("pollDelay")); err == nil && n > 0 {
+		delay = n
+	}
+	c.put(4, "poll_min: %dms", delay)
+	if delay > 1000 {
+		c.put(4, "poll_max: %dms", delay)
+	}
+	c.deserializer(s)
+	c.eventHeaders(s)
+	for _, key := range []string{"batchSize", "maxBackoff", "backoff", "bufferMaxLines"} {
+		if s.has(key) {
+			c.note(s, key, Needless, "%s", map[string]string{
+				"batchSize": "counts events of a channel's transaction; here a batch is what goes to a worker at once (batch)",
+				"maxBackoff": "waits for a channel that is full; here reading waits until there is room, and what a receiver " +
+					"refuses waits as retry says",
+				"backoff":        "as maxBackoff",
+				"bufferMaxLines": "is obsolete in Flume, too",
+			}[key])
+		}
+	}
+}
+
+// spoolNames writes which files are read.
+func (c *converter) spoolNames(s *part) {
+	if pattern := s.get("includePattern"); pattern != "" && pattern != `^.*$` {
+		list, wider, ok := globs(pattern)
+		switch {
+		case !ok:
+			c.note(s, "includePattern", Lost, "%q is no glob, and cannot be made one: every file is read; write include yourself", pattern)
+		default:
+			if wider {
+				c.note(s, "includePattern", Differs, "%q became %s, which match more names: look at them", pattern, quotes(list))
+			}
+			c.put(4, "include: %s", quotes(list))
+		}
+	}
+	// Flume reads what ours leaves alone by default.
+	exclude := []string{}
+	if pattern := s.get("ignorePattern"); pattern != "" && pattern != `^$` {
+		list, wider, ok := globs(pattern)
+		switch {
+		case !ok || wider:
+			c.note(s, "ignorePattern", Lost, "%q is no glob, and cannot be made one: nothing is left out; write exclude yourself", pattern)
+		default:
+			exclude = list
+		}
+	}
+	c.put(4, "exclude: %s", quotes(exclude))
+}
+
+// spoolFinished writes what becomes of a file that is delivered.
+func (c *converter) spoolFinished(s *part) {
+	suffix := spoolSuffix
+	if s.has("fileSuffix") {
+		suffix = s.get("fileSuffix")
+	}
+	tracked := strings.EqualFold(s.get("trackingPolicy"), "tracker_dir")
+	s.has("trackerDir")
+	switch {
+	case strings.EqualFold(s.get("deletePolicy"), "immediate"):
+		c.put(4, "finished: delete")
+	case tracked:
+		c.put(4, "finished: keep")
+		c.note(s, "trackingPolicy", Differs, "%s", "the checkpoint remembers what is delivered; files that Flume had done before "+
+			"are not in it and would be read again: move them away before the first start")
+		return
+	default:
+		c.put(4, "finished: rename")
+	}
+	c.put(4, "suffix: %s", quote(suffix))
+	c.note(s, "spoolDir", Differs, "%s", "files that Flume has renamed are left alone; the one that it was in the middle of is "+
+		"delivered from its beginning, so that what Flume had delivered of it comes twice: let it finish that file first where this "+
+		"matters")
+}
+
+// deserializer writes how a file becomes records.
+func (c *converter) deserializer(s *part) {
+	switch kind := s.get("deserializer"); strings.ToUpper(kind) {
+	case "", "LINE":
+		length := maxLineLength
+		if n, err := strconv.Atoi(s.get("deserializer.maxLineLength")); err == nil && n > 0 {
+			length = n
+		} else if n, err := strconv.Atoi(s.get("bufferMaxLineLength")); err == nil && n > 0 {
+			length = n
+		}
+		c.put(4, "max_record: %dB # bytes, where Flume counts characters; longer lines are cut into pieces, as there", length)
+		s.has("deserializer.outputCharset")
+	default:
+		c.note(s, "deserializer", Lost, "%s does not exist here: files are read line by line", kind)
+		s.below("deserializer")
+	}
+	if set := s.get("inputCharset"); set != "" && !strings.EqualFold(set, "UTF-8") && !strings.EqualFold(set, "US-ASCII") {
+		c.note(s, "inputCharset", Lost, "%s is not decoded: the bytes go on as they are", set)
+	}
+	s.has("inputCharset")
+	if s.has("decodeErrorPolicy") || s.get("type") != "" {
+		s.has("decodeErrorPolicy")
+		c.note(s, "decodeErrorPolicy", Differs, "%s", "bytes that are no UTF-8 go on as they are to raw bodies and files, and as "+
+			"U+FFFD into JSON; the source does not stop at them, as FAIL does")
+	}
+}
+
+// eventHeaders says where what Flume put into headers is.
+func (c *converter) eventHeaders(s *part) {
+	for _, key := range []string{"fileHeader", "basenameHeader", "byteOffsetHeader"} {
+		if on(s.get(key)) {
+			c.note(s, key, Differs, "%s", "records have no headers; the file and the place in it are meta.file and meta.offset in "+
+				"expressions, such as set: {file: meta.file}")
+		}
+	}
+	s.has("fileHeaderKey")
+	s.has("basenameHeaderKey")
+}
+
+// taildir writes a tail.
+func (c *converter) taildir(s *part) {
+	c.put(2, "source:")
+	c.put(3, "tail:")
+	var include []string
+	for group := range strings.FieldsSeq(s.get("filegroups")) {
+		key := "filegroups." + group
+		pattern := s.get(key)
+		if pattern == "" {
+			c.note(s, key, Lost, "%s", "is missing: the group names no files")
+			continue
+		}
+		// The directory is meant as it stands, the last part is a regular expression.
+		dir, name := path.Split(pattern)
+		list, wider, ok := globs(name)
+		if !ok {
+			c.note(s, key, Lost, "%q is no glob, and cannot be made one: write include yourself", name)
+			continue
+		}
+		if wider {
+			c.note(s, key, Differs, "%q became %s, which match more names: look at them", name, quotes(list))
+		}
+		for _, g := range list {
+			include = append(include, literalGlob([]rune(dir))+g)
+		}
+	}
+	if len(include) == 0 {
+		c.broken++
+	}
+	c.put(4, "include: %s", quotes(include))
+	c.put(4, "exclude: []")
+	if on(s.get("skipToEnd")) {
+		c.put(4, "start: end")
+	} else {
+		c.put(4, "start: beginning")
+	}
+	file := "~/.flume/taildir_position.json"
+	if s.has("positionFile") {
+		file = s.get("positionFile")
+	}
+	c.positions = append(c.positions, file)
+	c.eventHeaders(s)
+	for _, key := range s.below("headers") {
+		c.note(s, key, Differs, "%s", "records have no headers; set: {name: \"'value'\"} behind a where over meta.file gives them a field")
+	}
+	for key, why := range map[string]string{
+		"idleTimeout": "files are closed and opened again as needed", "writePosInterval": "the checkpoint is written as checkpoint says",
+		"batchSize":     "counts events of a channel's transaction; here a batch is what goes to a worker at once (batch)",
+		"maxBatchCount": "the files are read side by side, none can starve another", "backoffSleepIncrement": "an idle file is " +
+			"looked at ever more rarely here, too",
+		"maxBackoffSleep": "an idle file is looked at ever more rarely here, too", "cachePatternMatching": "names are matched when " +
+			"a directory has changed",
+	} {
+		if s.has(key) {
+			c.note(s, key, Needless, "%s", why)
+		}
+	}
+}
+
+// on says whether a Java boolean is true.
+func on(value string) bool { return strings.EqualFold(value, "true") }
+
+// processors writes what interceptors do that can be said here.
+func (c *converter) processors(s *part) {
+	var list []string
+	for name := range strings.FieldsSeq(s.get("interceptors")) {
+		p := "interceptors." + name + "."
+		kind := s.get(p + "type")
+		switch {
+		case strings.EqualFold(kind, "regex_filter") || strings.HasSuffix(kind, "RegexFilteringInterceptor$Builder"):
+			pattern := s.get(p + "regex")
+			if _, err := regexp.Compile(pattern); err != nil {
+				c.note(s, p+"regex", Lost, "%q is not a regular expression of Go (%v): every record goes through", pattern, err)
+				break
+			}
+			not := ""
+			if on(s.get(p + "excludeEvents")) {
+				not = "not "
+			}
+			list = append(list, not+"(message matches "+strconv.Quote(pattern)+")")
+		default:
+			c.note(s, p+"type", Lost, "an interceptor %q does not exist here; what it did to headers has no receiver, what it did "+
+				"to bodies can be a processor (docs/processors.md)", kind)
+		}
+		s.below(strings.TrimSuffix(p, "."))
+	}
+	if len(list) == 0 {
+		return
+	}
+	c.put(2, "processors:")
+	for _, expr := range list {
+		c.put(3, "- where: %s", quote(expr))
+	}
+}

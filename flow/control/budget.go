@@ -1,0 +1,146 @@
+//penstock:pure
+
+package control
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Budget bounds what is sent again in vain, so that the failure of some workers does not multiply the load of the others.
+// It is a bucket of tokens: an attempt of an item that a worker has failed, or left overdue, takes one; every delivery puts
+// Share of one into it, every second PerSecond; and an attempt that was paid for and delivers gives its token back, as in
+// the AWS SDKs' retry quota, so that what waited during an outage goes out quickly when it is over. Where the bucket is
+// empty such items wait, and hold back new ones as everything does that waits: nothing is dropped. What a receiver's own
+// Retry-After sends again, probes and hedges cost nothing here: they have bounds of their own.
+//
+// In any stretch of t seconds with n deliveries, at most Burst + Share*n + PerSecond*t attempts of that kind were, or still
+// are, in vain. The zero value means the defaults, which are gRPC's (A6) and Finagle's.
+type Budget struct {
+	Share     float64 // tokens for a delivery; 0 means 0.1; negative: there is no budget
+	PerSecond float64 // tokens a second, above 0; 0 means 10
+	Burst     float64 // tokens at most, 1 or more; 0 means 10
+}
+
+const (
+	defaultShare     = 0.1
+	defaultPerSecond = 10.0
+	defaultBurst     = 10.0
+	wholeToken       = 1 - 1e-9 // sums of shares are not exact
+)
+
+// withDefaults checks b and fills in what is 0.
+func (b Budget) withDefaults() (Budget, error) {
+	switch {
+	case !(b.Share <= 1):
+		return b, fmt.Errorf("a share of %v redeliveries for a delivery: want up to 1, 0 for %v, or a negative one for no budget",
+			b.Share, defaultShare)
+	case !(b.PerSecond >= 0) || math.IsInf(b.PerSecond, 0):
+		return b, fmt.Errorf("a budget of %v redeliveries a second: want a number above 0, or 0 for %v", b.PerSecond, defaultPerSecond)
+	case b.Burst != 0 && !(b.Burst >= 1) || math.IsInf(b.Burst, 0):
+		return b, fmt.Errorf("a burst of %v redeliveries: want 1 or more, or 0 for %v", b.Burst, defaultBurst)
+	}
+	if b.Share == 0 {
+		b.Share = defaultShare
+	}
+	if b.PerSecond == 0 {
+		b.PerSecond = defaultPerSecond
+	}
+	if b.Burst == 0 {
+		b.Burst = defaultBurst
+	}
+	return b, nil
+}
+
+// purse is the bucket of a Budget.
+type purse struct {
+	Budget
+	tokens float64
+	filled time.Duration
+	short  bool   // at the last dispatch an item had to wait for a token
+	waits  uint64 // items that had to, each once for an attempt
+}
+
+func (p *purse) bounded() bool { return p.Share >= 0 }
+
+func (p *purse) fill(now time.Duration) {
+	p.tokens = min(p.tokens+(now-p.filled).Seconds()*p.PerSecond, p.Burst)
+	p.filled = now
+}
+
+// earn is for the first delivery of an item, by a.
+func (m *Machine) earn(a *attempt) {
+	p := &m.purse
+	p.tokens = min(p.tokens+max(0, p.Share), p.Burst)
+	if a.paid {
+		p.tokens = min(p.tokens+1, p.Burst)
+	}
+}
+
+// refund is for an attempt that was neither delivered nor failed: its item owes what it owed.
+func (m *Machine) refund(a *attempt) {
+	if a.paid {
+		a.paid = false
+		a.item.charged = true
+		m.purse.tokens = min(m.purse.tokens+1, m.purse.Burst)
+	}
+}
+
+// owes says whether it has to wait for a token before it may be sent again.
+func (m *Machine) owes(it *item) bool {
+	p := &m.purse
+	if !it.charged || !p.bounded() {
+		return false
+	}
+	p.fill(m.now)
+	if p.tokens >= wholeToken {
+		return false
+	}
+	p.short = true
+	if !it.short {
+		it.short = true
+		p.waits++
+	}
+	return true
+}
+
+// pay takes the token for an attempt of an item that owes one.
+func (m *Machine) pay(a *attempt) {
+	a.paid = true
+	m.purse.fill(m.now)
+	m.purse.tokens = max(0, m.purse.tokens-1)
+}
+
+// tokenAt is when there is a token for those that wait; false: none waits.
+func (m *Machine) tokenAt() (at time.Duration, ok bool) {
+	p := &m.purse
+	if !p.short {
+		return 0, false
+	}
+	missing := max(0, 1-p.tokens) / p.PerSecond
+	return p.filled + time.Duration(math.Ceil(missing*float64(time.Second))), true
+}
+
+// BudgetStatus is a picture of the redelivery budget.
+type BudgetStatus struct {
+	Tokens  float64 // redeliveries that may be sent now; -1: there is no bound
+	Waiting int     // items that wait for a token now, among the first that are looked at
+	Waited  uint64  // items that had to wait for one, each once for an attempt
+}
+
+func (m *Machine) budgetStatus() BudgetStatus {
+	p := &m.purse
+	if !p.bounded() {
+		return BudgetStatus{Tokens: -1}
+	}
+	s := BudgetStatus{Tokens: min(p.tokens+max(0, m.now-p.filled).Seconds()*p.PerSecond, p.Burst), Waited: p.waits}
+	if p.short {
+		for i := range m.redo.len() {
+			if m.redo.at(i).short {
+				s.Waiting++
+			}
+		}
+	}
+	return s
+}
