@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim crash-short workers-short quickstart ## All of CI, from a fresh clone.
+check: format vet lint test race slim crash-short workers-short agree-short quickstart ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -58,14 +58,47 @@ workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying
 workers-short: ## The same, shortened.
 	cd engine && PENSTOCK_WORKERS=short go test -count=1 -timeout 10m -v -run TestUnequal ./internal/endtoend
 
+.PHONY: agree
+agree: ## The real engine before twelve real servers against the simulator, as s01, s06 and s07, times divided by 4: two minutes.
+	cd engine && PENSTOCK_AGREE=full go test -count=1 -timeout 20m -v -run TestAgree ./internal/endtoend
+
+.PHONY: agree-short
+agree-short: ## The same, times divided by 20.
+	cd engine && PENSTOCK_AGREE=short go test -count=1 -timeout 10m -v -run TestAgree ./internal/endtoend
+
+.PHONY: docs-flow
+docs-flow: build ## Every table and plot of docs/flow-control.md anew: some minutes.
+	@mkdir -p docs/plots/flow
+	$(BIN) sim flow --table --into docs/flow-control.md docs/scenarios/*.yaml
+	$(BIN) sim flow --ablate --plot docs/plots/flow --into docs/flow-control.md
+	-$(BIN) sim flow --seeds 1 --plot docs/plots/flow --algorithm queue --algorithm vector_arc docs/scenarios/s05-step-change.yaml
+	-$(BIN) sim flow --seeds 1 --plot docs/plots/flow --algorithm queue docs/scenarios/s06-hang.yaml
+
+.PHONY: rotation
+rotation: ## Every schedule of kills of each rotation case of tail (go test tries a third of them).
+	cd engine && PENSTOCK_ROTATION=full go test -count=1 -v -run TestRotation ./connector/tail
+
 BENCH ?=
 .PHONY: bench
 bench: build ## Speed as ratios against the physical limits, in under 5 minutes: JSON=1 for lines of JSON, BENCH='-only w1,w4_*' for flags.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) $(if $(JSON),-json) $(BENCH)
 
+.PHONY: bench-full
+bench-full: build ## Longer, with the rivals that are on the PATH (bench/rivals/fetch.sh) or given by BENCH='-rival NAME=PATH'.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -full $(if $(JSON),-json) $(BENCH)
+
+.PHONY: bench-page
+bench-page: ## docs/performance.md from bench/results.jsonl, to which BENCH='-append results.jsonl' adds.
+	cd bench && GOWORK=off go run . page results.jsonl
+
 .PHONY: bench-check
 bench-check: build ## The ratios in bench/ratios.json: fails when the median of 7 pairs has fallen by more than 20 %; BENCH=-keep keeps new ones.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -gate $(BENCH)
+
+.PHONY: bench-records
+bench-records: ## Parsing, JSON, SQLite and PostgreSQL beside a line loop, a bare insert loop and psql \copy: 7 interleaved pairs each.
+	cd engine && PENSTOCK_RECIPES=$${PENSTOCK_RECIPES:-$$(cd .. && cd ../shared/recipes 2>/dev/null && pwd)} \
+	  go test -p 1 -v -run '^$$' -bench 'Records|AgainstInsertLoop|AgainstCopy' -benchtime 1x ./internal/endtoend ./connector/sqlite ./connector/postgres
 
 .PHONY: bench-backoff
 bench-backoff: ## backoff and retry against five other libraries in one run: ratios, then benchstat (ROUNDS=30).

@@ -107,8 +107,9 @@ func (b *Batch) AppendRaw(dst []byte) []byte {
 	}
 	for i := range b.Records {
 		if b.Records[i].State == Kept {
-			dst = append(dst, b.Raw(i)...)
-			if dst[len(dst)-1] != '\n' {
+			raw := b.Raw(i)
+			dst = append(dst, raw...)
+			if len(raw) == int(b.Records[i].Len) { // no line end of its own: one that its text ends with is text
 				dst = append(dst, '\n')
 			}
 		}

@@ -15,7 +15,8 @@ type Host interface {
 	// FS is the file system, a seam so that tests can lose what was not synced.
 	FS() vfs.FS
 	// Go runs a goroutine under a name. Its context ends when the route stops; the route waits for it; a
-	// panic or an error stops the route. Components start none of their own.
+	// panic or an error ends the route, which starts again, with a new component, after a wait. An error that is
+	// supervise.ErrStop ends it for good. Of a processor it ends with that instance. Components start none of their own.
 	Go(name string, run func(context.Context) error)
 	// Count adds n to the component's counter of that name, which appears in status and metrics. Names are
 	// constants in snake_case, never made from data.

@@ -62,5 +62,6 @@ const (
 type Field struct {
 	Name     uint32 // index into Batch.Names
 	Kind     Kind
+	Bare     bool   // the text holds no quote and no backslash, as who cut it out has seen; false: nobody has looked
 	Off, Len uint32 // in Batch.Data
 }

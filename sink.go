@@ -29,14 +29,15 @@ func Piece(b *Batch) flow.Item[*Batch] {
 type Processor interface {
 	// Process changes b in place: it sets fields, drops records ([Batch.Drop]), buries them
 	// ([Batch.Bury]) or makes more of one ([Batch.Add]). What goes wrong with one record is that record's state; an
-	// error stops the route.
+	// error ends the route, which starts again after a wait. After a panic the batch goes, as it was, to a new instance; a
+	// record of which three have died alone is buried.
 	Process(ctx context.Context, b *Batch) error
 }
 
 // Sink is where data goes. The engine opens it once for each route.
 type Sink interface {
 	// Open connects or checks what must be right before the first batch, and calls o.Lanes at least once
-	// before it returns. An error stops the route before anything is read.
+	// before it returns. An error ends the route before anything is read; another sink is opened after a wait.
 	Open(ctx context.Context, o SinkOptions) error
 	// Close frees everything. No Deliver runs any more. It may be called twice.
 	Close() error

@@ -12,14 +12,15 @@ type Mark struct {
 	Watermark Position
 	Above     []Range // ascending, disjoint, all above Watermark
 	Finished  bool    // the source was told to finish it and did, or it was sealed and wholly settled
+	Note      string  // what the source asked to find here again: see Noter; "": nothing
 }
 
 // Source is data that can be read again. Every route opens a [Reader] of its own at its own place, so
 // that a dead route stops nobody.
 type Source interface {
 	// Open returns a reader that starts where o.Resume says, for each partition it meets. It is called once
-	// a route, before anything is read. An error stops the route and is shown as it is: name the place
-	// and the remedy.
+	// a route, before anything is read, and again when the route has failed and starts anew. An error ends the route and is
+	// shown as it is: name the place and the remedy.
 	Open(ctx context.Context, o OpenOptions) (Reader, error)
 }
 
@@ -45,7 +46,7 @@ type Reader interface {
 	// cuts where it would cut again after a crash. A span with no bytes may stand alone, to say that a
 	// partition is sealed (Last).
 	//
-	// io.EOF (with or without records in b): nothing will follow. Any other error stops the route after what is
+	// io.EOF (with or without records in b): nothing will follow. Any other error ends the route after what is
 	// in b; what a reader can survive (one unreadable file among many) it logs, retries with backoff and
 	// goes on with the rest. A done ctx makes Read return context.Cause(ctx) soon; what is in b then is dropped
 	// unread, so that it will be read again.
@@ -61,6 +62,26 @@ type Estimator interface {
 	// Left is how many bytes are there now and were not read yet. It is called between two calls of Read, by the same goroutine,
 	// a few times a second.
 	Left() int64
+}
+
+// MaxNote is how many bytes a [Mark]'s Note may have at most.
+const MaxNote = 256
+
+// Noter is an optional part of a [Reader] that wants to prove at the next start that what it finds is what it knew: a
+// file by a hash of the bytes before the watermark.
+type Noter interface {
+	// Note returns what is to be saved with m, whose Part and Watermark are set: printable text of at most MaxNote bytes.
+	// It is called on the checkpoint's goroutine before m is written, beside Read, and must not wait.
+	Note(m Mark) string
+}
+
+// Forgetter is an optional part of a [Reader] whose partitions may end for good, so that the state grows with what is
+// there and not with what ever was.
+type Forgetter interface {
+	// Forget returns the ids of partitions that are gone, by proof: nothing of them will be handed out again, and what comes
+	// later under their names has other ids. The engine drops their marks once all that was read of them has settled. Each id is
+	// returned once. It is called on the checkpoint's goroutine, beside Read, and must not wait.
+	Forget() []string
 }
 
 // Finisher is an optional part of a Source.

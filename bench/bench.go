@@ -141,11 +141,13 @@ func (e *env) workload(w workload) ([]result.Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &series{e: e, w: w, in: in, contenders: []contender{{ours, w.ours}}}
+	s := &series{e: e, w: w, in: in, contenders: append([]contender{{ours, w.ours}}, e.rivalsIn(w.name)...)}
 	if err := s.run(); err != nil {
 		return nil, err
 	}
-	return s.report(), nil
+	lines := s.report()
+	e.sayAbsent(w.name)
+	return lines, nil
 }
 
 func (e *env) inputFor(w workload) (load.Input, error) {

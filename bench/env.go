@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/rival"
 )
 
 // env is what one run of the harness shares: its options, its scratch folder, its inputs.
@@ -17,6 +18,8 @@ type env struct {
 	inputs  map[string]load.Input
 	server  *server
 	ledgers int
+	found   []rival.Program
+	absent  []rival.Program
 	notes   []string // of the workload that runs
 }
 
@@ -24,6 +27,9 @@ func newEnv(o options) (*env, error) {
 	e := &env{options: o, blocks: map[load.Kind]*load.Block{}, inputs: map[string]load.Input{}}
 	var err error
 	if e.penstock, err = filepath.Abs(e.penstock); err != nil {
+		return nil, err
+	}
+	if err := e.findRivals(); err != nil {
 		return nil, err
 	}
 	e.dir, err = os.MkdirTemp(o.dir, "penstock-bench-")

@@ -18,6 +18,9 @@ func (e *env) entries(lines []result.Line) (all []result.Entry) {
 		Command:  "make bench BENCH='" + strings.Join(flagsOf(os.Args[1:]), " ") + "'",
 		Versions: map[string]string{"go": runtime.Version(), ours: version(e.penstock)},
 	}
+	for _, p := range e.found {
+		run.Versions[p.Name] = p.Version()
+	}
 	for _, l := range lines {
 		all = append(all, result.Entry{Line: l, Run: run})
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 
 	"github.com/penstock-io/penstock/bench/limit"
+	"github.com/penstock-io/penstock/bench/page"
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
@@ -28,13 +29,15 @@ type options struct {
 	keep     bool
 	gate     bool
 	into     string
+	rivals   rivalFlags
 }
 
-// parts are what this program is besides the harness: processes that the harness starts.
+// parts are what this program is besides the harness: processes that the harness starts, and what is made of its results.
 var parts = map[string]func(args []string) error{
 	"limit":   limit.Main,
 	"receive": receiver.Main,
 	"feed":    feedMain,
+	"page":    func(args []string) error { return page.Main(args, abouts()) },
 }
 
 func main() {
@@ -43,7 +46,7 @@ func main() {
 			exit(part(os.Args[2:]))
 		}
 	}
-	var o options
+	o := options{rivals: rivalFlags{}}
 	size := flag.String("size", "1GiB", "bytes of input of w1, w2 and w3")
 	flag.StringVar(&o.penstock, "penstock", "../bin/penstock", "the program to measure")
 	flag.IntVar(&o.pairs, "pairs", 7, "interleaved pairs of w1, w2, w2_ack, w3 and w8")
@@ -56,6 +59,7 @@ func main() {
 	flag.BoolVar(&o.keep, "keep", false, "write what was measured into the file of ratios")
 	flag.BoolVar(&o.gate, "gate", false, "measure the workloads whose ratios are kept, and exit 1 when one has fallen by more than 20 %")
 	flag.StringVar(&o.into, "append", "", "file to which results are added, with machine and versions: what docs/performance.md is made of")
+	flag.Var(o.rivals, "rival", "NAME=PATH of another program to measure beside penstock; -full takes those on the PATH, too")
 	flag.Parse()
 	var err error
 	if o.size, err = parseSize(*size); err == nil {

@@ -21,13 +21,17 @@ type series struct {
 	limits []measure
 	runs   map[string][]measure // by contender
 	ratios map[string][]float64
+	failed map[string]error // rivals that could not do it, tried once
 }
+
+// rivalRounds is how many of the rounds the rivals take part in: they are slower, and their runs differ less.
+const rivalRounds = 3
 
 // warmFrom is how many rounds there have to be for one more before them that does not count.
 const warmFrom = 3
 
 func (s *series) run() error {
-	s.runs, s.ratios = map[string][]measure{}, map[string][]float64{}
+	s.runs, s.ratios, s.failed = map[string][]measure{}, map[string][]float64{}, map[string]error{}
 	rounds := int(s.w.pairs.of(s.e.full))
 	if rounds == 0 {
 		rounds = s.e.pairs
@@ -56,7 +60,15 @@ func (s *series) round(n int) (err error) {
 		s.limits = append(s.limits, limit)
 	}
 	for _, c := range s.contenders {
+		if c.name != ours && (n < 0 || n >= rivalRounds || s.failed[c.name] != nil) {
+			continue
+		}
 		m, err := c.run(s.e, s.in)
+		if err != nil && c.name != ours {
+			s.failed[c.name] = err
+			s.e.say("  %s did not do it: %s\n", c.name, strings.Join(strings.Fields(err.Error()), " "))
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -100,6 +112,9 @@ func (m measure) said() string {
 func (s *series) report() (lines []result.Line) {
 	note := s.e.takeNotes()
 	for _, c := range s.contenders {
+		if len(s.runs[c.name]) == 0 {
+			continue
+		}
 		l := s.line(c.name)
 		l.Note = note
 		if c.name == ours {
@@ -112,7 +127,11 @@ func (s *series) report() (lines []result.Line) {
 			}
 			continue
 		}
-		s.e.say("  median of %s: %s\n", c.name, sentence(l, s.w.want))
+		want := s.w.want
+		if c.name != ours {
+			want = wants{}
+		}
+		s.e.say("  median of %s: %s\n", c.name, sentence(l, want))
 	}
 	return lines
 }

@@ -118,6 +118,9 @@ func (id ID) Match(f File) bool {
 	return sum(f.Head[:id.Len]) == id.Sum
 }
 
+// Certain says whether device, inode and birth time alone tell this file from every other one.
+func (id ID) Certain() bool { return fine(id.Birth) }
+
 // String gives the form in which ids are stored and sent: "f1.", then device (hexadecimal), inode (decimal, as ls -i
 // shows it), birth time (hexadecimal, "-" where unknown), head length and hash (base64url), separated by dots; ".m"
 // and the time of the last change and ".g" and the generation follow where there are any. It is printable

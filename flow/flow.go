@@ -117,6 +117,7 @@ type Options[T any] struct {
 	// its settle or its replacement by pieces, when no attempt of it runs any more, and for what is left over
 	// when Run ends: now its memory may be reused. It may be nil and must not block.
 	Released func(it Item[T])
-	// Trace, when set, is called on the loop with every event before the machine takes it.
-	Trace func(control.Event)
+	// Trace, when set, is called on the loop with every event and the commands that the machine answered, before they are
+	// carried out. What it is given is valid during the call only; it must not block.
+	Trace func(e *control.Event, do []control.Command)
 }

@@ -186,12 +186,12 @@ func (l *loop[T]) flush() {
 	}
 	l.flushing = true
 	for i := 0; i < len(l.queue); i++ {
-		if l.o.Trace != nil {
-			l.o.Trace(l.queue[i])
-		}
 		l.s.mu.Lock()
 		l.out = l.s.machine.Step(l.queue[i], l.out[:0])
 		l.s.mu.Unlock()
+		if l.o.Trace != nil {
+			l.o.Trace(&l.queue[i], l.out)
+		}
 		for _, c := range l.out {
 			l.carryOut(c)
 		}

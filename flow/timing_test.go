@@ -183,9 +183,12 @@ func TestTraceReplays(t *testing.T) {
 		o := d.options(d.lane("a", w), d.lane("b", w), d.lane("c", w))
 		o.Control = control.Config{Seed: 7}
 		var events []control.Event
-		o.Trace = func(e control.Event) {
-			e.Keys = slices.Clone(e.Keys)
-			events = append(events, e)
+		var answers [][]control.Command
+		o.Trace = func(e *control.Event, do []control.Command) {
+			kept := *e
+			kept.Keys = slices.Clone(e.Keys)
+			events = append(events, kept)
+			answers = append(answers, slices.Clone(do))
 		}
 		list := values[int]()
 		for n := range 100 {
@@ -197,8 +200,10 @@ func TestTraceReplays(t *testing.T) {
 		}
 		again := mustMachine(t, o.Control)
 		var out []control.Command
-		for _, e := range events {
-			out = again.Step(e, out[:0])
+		for i, e := range events {
+			if out = again.Step(e, out[:0]); !slices.Equal(out, answers[i]) {
+				t.Fatalf("event %d: the replay answers %+v, the trace says %+v", i, out, answers[i])
+			}
 		}
 		got, want := again.Status(), s.machine.Status()
 		if !reflect.DeepEqual(got, want) || got.Settled != 100 {

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 )
 
 // ErrStopped is the cause with which a Group's context ends when Stop was called without one.
@@ -42,11 +43,14 @@ func (e *PanicError) Unwrap() error {
 }
 
 // Group is a set of named goroutines with one context: the first that returns an error or panics ends it for
-// all. A Group is safe for concurrent use and must not be copied.
+// all. A Group is safe for concurrent use and must not be copied. Within a child of a [Supervisor] its goroutines stand in
+// the supervisor's tree while they run.
 type Group struct {
+	name   string
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
+	up     above // its within is nil where there is no supervisor above
 
 	mu      sync.Mutex // guards what follows; nothing is called while it is held
 	err     error      // the first
@@ -54,12 +58,21 @@ type Group struct {
 }
 
 // member is one goroutine of a group.
-type member struct{ name string }
+type member struct {
+	name   string
+	since  time.Time
+	within within
+}
 
 // NewGroup returns an empty group whose context is derived from ctx.
-func NewGroup(ctx context.Context) *Group {
+func NewGroup(ctx context.Context) *Group { return NewNamedGroup(ctx, "") }
+
+// NewNamedGroup is NewGroup for a group that shows in the tree as one thing of that name, with its goroutines beneath.
+// Without a name they stand directly beneath what has made the group.
+func NewNamedGroup(ctx context.Context, name string) *Group {
+	up, _ := supervised(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
-	return &Group{ctx: ctx, cancel: cancel}
+	return &Group{name: name, ctx: ctx, cancel: cancel, up: up}
 }
 
 // Context ends when a goroutine of the group has failed, Stop was called, or the parent ended.
@@ -69,9 +82,13 @@ func (g *Group) Context() context.Context { return g.ctx }
 // is only the group's own end that comes back: its cause, or what Err of its context says. The caller must be
 // one of the group's goroutines or know that Wait has not been reached.
 func (g *Group) Go(name string, run func(ctx context.Context) error) {
-	m := &member{name: name}
+	m := &member{name: name, since: time.Now()}
 	g.mu.Lock()
+	first := len(g.running) == 0
 	g.running = append(g.running, m)
+	if first && g.up.within != nil {
+		g.up.within.add(g)
+	}
 	g.mu.Unlock()
 	g.wg.Add(1)
 	go g.run(m, run)
@@ -80,7 +97,7 @@ func (g *Group) Go(name string, run func(ctx context.Context) error) {
 func (g *Group) run(m *member, run func(ctx context.Context) error) {
 	panicked := true
 	guard(m.name, func() (err error) {
-		err = run(g.ctx)
+		err = run(g.contextOf(m))
 		panicked = false
 		return err
 	}, func(err error) {
@@ -92,9 +109,22 @@ func (g *Group) run(m *member, run func(ctx context.Context) error) {
 	})
 }
 
+// contextOf is the group's context, in which what runs within m finds m.
+func (g *Group) contextOf(m *member) context.Context {
+	if g.up.within == nil {
+		return g.ctx
+	}
+	up := g.up
+	up.within = &m.within
+	return context.WithValue(g.ctx, aboveKey{}, up)
+}
+
 func (g *Group) ended(m *member, err error) {
 	g.mu.Lock()
 	g.running = slices.DeleteFunc(g.running, func(r *member) bool { return r == m })
+	if len(g.running) == 0 && g.up.within != nil {
+		g.up.within.remove(g)
+	}
 	if err != nil && g.err == nil && !g.isOwnEnd(err) {
 		g.err = err
 	}
@@ -140,4 +170,24 @@ func (g *Group) Running() []string {
 		names = append(names, m.name)
 	}
 	return names
+}
+
+// Status is the group with the goroutines that have not ended, as a part of a tree.
+func (g *Group) Status() Status {
+	status := Status{Name: g.name, State: Running, Restart: Temporary, Starts: 1}
+	if g.ctx.Err() != nil {
+		status.State = Halting
+	}
+	g.mu.Lock()
+	members := slices.Clone(g.running)
+	g.mu.Unlock()
+	for _, m := range members {
+		node := Status{Name: m.name, State: status.State, Restart: Temporary, Starts: 1, Since: m.since}
+		node.adopt(&m.within, nil)
+		status.Children = append(status.Children, node)
+	}
+	if len(members) > 0 {
+		status.Since = members[0].since
+	}
+	return status
 }

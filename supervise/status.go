@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Status is a child, or a supervisor with its children, at one moment.
+// Status is a child, or a supervisor with its children, at one moment. Beneath a child stand the supervisors and groups that
+// run within it, however they were started: they find the tree in their context.
 type Status struct {
 	Name     string    `json:"name"`
 	State    State     `json:"state"`
@@ -27,21 +28,18 @@ func (s *Supervisor) Status() Status {
 	if !s.begun.IsZero() {
 		status.Starts = 1
 	}
-	var below []*Supervisor
+	var lives []life // a copy: what runs within is asked without the lock
 	for c := s.m.first; c != nil; c = c.next {
 		status.Children = append(status.Children, s.childLocked(c))
-		var sub *Supervisor
-		if l := s.lives[c]; l != nil {
-			sub, _ = l.service.(*Supervisor)
+		var l life
+		if is := s.lives[c]; is != nil {
+			l = *is
 		}
-		below = append(below, sub)
+		lives = append(lives, l)
 	}
 	s.mu.Unlock()
-	for i, sub := range below {
-		if sub != nil {
-			tree := sub.Status()
-			status.Children[i].Strategy, status.Children[i].Children = tree.Strategy, tree.Children
-		}
+	for i := range lives {
+		status.Children[i].adopt(lives[i].within, lives[i].service)
 	}
 	return status
 }

@@ -39,14 +39,16 @@ type homecoming struct {
 type life struct {
 	cancel  context.CancelCauseFunc
 	service Service // nil until New has returned
+	within  *within
 }
 
 // above is what a supervisor finds in its context about the one that runs it.
 type above struct {
 	path string
 	tell func(Event)
-	// needs is called with how long the supervisor beneath may take to stop, again when that grows.
-	needs func(time.Duration)
+	// needs is called with how long a supervisor beneath may take to stop, again when that grows.
+	needs  func(time.Duration)
+	within *within // where what runs beneath shows itself
 }
 
 type aboveKey struct{}
@@ -79,7 +81,7 @@ func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 // The outermost supervisor returns although a child has not, joined with a *StuckError. One within another does not:
 // its parent must not make a second one of it.
 func (s *Supervisor) Serve(ctx context.Context) error {
-	up, nested := ctx.Value(aboveKey{}).(above)
+	up, nested := supervised(ctx)
 	s.mu.Lock()
 	if !s.begun.IsZero() {
 		s.mu.Unlock()
@@ -104,6 +106,10 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	s.mu.Unlock()
 	s.announce()
 	defer close(s.done)
+	if nested {
+		up.within.add(s)
+		defer up.within.remove(s)
+	}
 	return k.loop(ctx, nested)
 }
 
@@ -171,10 +177,11 @@ func (k keeper) perform(now time.Duration, commands []command) {
 }
 
 func (k keeper) start(c *child) {
+	l := &life{within: new(within)}
 	ctx, cancel := context.WithCancelCause(context.WithValue(k.base, aboveKey{}, above{
-		path: k.m.path, tell: k.tell, needs: func(d time.Duration) { k.allow(c, d) },
+		path: k.m.path, tell: k.tell, needs: func(d time.Duration) { k.allow(c, d) }, within: l.within,
 	}))
-	l := &life{cancel: cancel}
+	l.cancel = cancel
 	k.mu.Lock()
 	k.lives[c] = l
 	k.mu.Unlock()
@@ -223,7 +230,7 @@ func (s *Supervisor) announce() {
 // allow gives c, a supervisor, the time that it needs to stop.
 func (s *Supervisor) allow(c *child, needs time.Duration) {
 	s.mu.Lock()
-	c.patience = needs
+	c.patience = max(c.patience, needs) // of several supervisors within it the slowest counts
 	s.mu.Unlock()
 	s.announce()
 }

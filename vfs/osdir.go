@@ -191,6 +191,20 @@ func (d *osDir) Stat(name string) (Info, error) {
 	return infoOf(info, last, birthAt(dir.handle, last, info)), nil
 }
 
+// ReadLink implements Linker.
+func (d *osDir) ReadLink(name string) (string, error) {
+	dir, last, done, err := d.parent("read link", name)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	to, err := dir.root.Readlink(last)
+	if err != nil {
+		return "", rename(err, "read link", name)
+	}
+	return to, nil
+}
+
 func (d *osDir) Entries(name string) ([]Entry, error) {
 	dir, err := d.open("list", name)
 	if err != nil {

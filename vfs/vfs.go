@@ -60,6 +60,12 @@ type Dir interface {
 	Close() error
 }
 
+// Linker is an optional part of a Dir that can tell where a symlink leads.
+type Linker interface {
+	// ReadLink returns the text of the symlink name, whose parts before the last are not symlinks.
+	ReadLink(name string) (string, error)
+}
+
 // File is an open regular file. Read, Write and Seek share one offset; ReadAt may be called concurrently.
 type File interface {
 	io.Reader

@@ -27,8 +27,12 @@ func ReadKept(path string) (Kept, error) {
 	return k, nil
 }
 
-// Write replaces the file.
+// Write replaces in the file what k holds.
 func (k Kept) Write(path string) error {
+	if before, err := ReadKept(path); err == nil {
+		maps.Copy(before, k)
+		k = before
+	}
 	text, err := json.MarshalIndent(k, "", "  ")
 	if err != nil {
 		return err

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/metrics"
@@ -15,22 +14,30 @@ import (
 
 func newPipe(c config.Pipeline, o Options) (*pipe, error) {
 	log := o.Log.With("pipeline", c.Name)
-	p := &pipe{name: c.Name, cfg: c, log: log, finishing: make(map[string]*finishing)}
-	p.host = newHost(log.With("source", c.Source.Component.Name), o.FS, c.Name+"/source")
-	made, err := made[penstock.Source](c.Source, p.host)
-	if err != nil {
+	p := &pipe{name: c.Name, cfg: c, once: o.Once, log: log, finishing: make(map[string]*finishing)}
+	p.host = newHost(log.With("source", c.Source.Component.Name), o.FS, new(metrics.Set))
+	if err := p.renew(); err != nil {
 		return nil, err
+	}
+	for _, rc := range c.Routes {
+		s := newSlot(p, rc, o)
+		if err := s.renew(); err != nil {
+			return nil, fmt.Errorf("route %q: %w", rc.Name, err)
+		}
+		p.slots = append(p.slots, s)
+	}
+	return p, nil
+}
+
+// renew makes the source.
+func (p *pipe) renew() error {
+	made, err := made[penstock.Source](p.cfg.Source, p.host)
+	if err != nil {
+		return err
 	}
 	p.source = made
 	p.finisher, _ = p.source.(penstock.Finisher)
-	for _, rc := range c.Routes {
-		r, err := newRoute(p, rc, o)
-		if err != nil {
-			return nil, fmt.Errorf("route %q: %w", rc.Name, err)
-		}
-		p.routes = append(p.routes, r)
-	}
-	return p, nil
+	return nil
 }
 
 // made makes the component of u and checks that it is what its role asks for.
@@ -47,16 +54,17 @@ func made[T any](u config.Use, h penstock.Host) (T, error) {
 	return c, nil
 }
 
-func newRoute(p *pipe, c config.Route, o Options) (*route, error) {
+// newRoute makes the route of a slot, with a sink and processors of its own.
+func newRoute(s *slot) (*route, error) {
+	c, o := s.cfg, s.o
 	r := &route{
-		key: p.name + "/" + c.Name, pipe: p, cfg: c, once: o.Once, stall: o.Stall, health: healthRunning,
+		key: s.key, pipe: s.pipe, slot: s, cfg: c, once: o.Once, stall: o.Stall, health: healthRunning, failures: s.failures,
 		refusers: make(map[*penstock.Batch]refuser), drained: make(chan struct{}), quarter: make(chan struct{}, 1),
 	}
 	if o.Manifest != nil {
-		r.manifest = o.Manifest.Route(p.name, c.Name)
+		r.manifest = o.Manifest.Route(s.pipe.name, c.Name)
 	}
-	log := o.Log.With("pipeline", p.name, "route", c.Name)
-	r.host = newHost(log, o.FS, r.key)
+	r.host = newHost(s.log, o.FS, s.counter)
 	var err error
 	if r.sink, err = made[penstock.Sink](c.Sink, r.host); err != nil {
 		return nil, err
@@ -65,10 +73,10 @@ func newRoute(p *pipe, c config.Route, o Options) (*route, error) {
 	r.syncer, _ = r.sink.(penstock.Syncer)
 	r.ledgered, _ = r.sink.(penstock.Ledgered)
 	for _, use := range c.Processors {
-		r.processors = append(r.processors, func() (penstock.Processor, error) { return made[penstock.Processor](use, r.host) })
+		r.processors = append(r.processors, func(h penstock.Host) (penstock.Processor, error) { return made[penstock.Processor](use, h) })
 	}
 	for _, make := range r.processors { // a wrong option is said before anything starts
-		if _, err := make(); err != nil {
+		if _, err := make(r.host); err != nil {
 			return nil, err
 		}
 	}
@@ -76,18 +84,21 @@ func newRoute(p *pipe, c config.Route, o Options) (*route, error) {
 	return r, err
 }
 
-func newHost(log *slog.Logger, fs vfs.FS, prefix string) *host {
-	return &host{log: log, fs: fs, counter: new(metrics.Set), prefix: prefix}
+func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {
+	return &host{log: log, fs: fs, counter: counter}
 }
 
 // prepare gives the route its state: checkpoint, dead letters, memory.
-func (r *route) prepare(store *checkpoint.Store, fs vfs.FS, boot string) error {
+func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
+	store, err := state.store()
+	if err != nil {
+		return err
+	}
 	r.memory = newMemory(store, r.key, r.syncer != nil, boot)
 	if err := r.memory.forgetOtherBoots(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	r.mu.Lock() // a snapshot may be taken meanwhile
-	r.failures = &failures{log: r.host.log, byLane: make(map[string]*failure)}
 	r.books = newBooks(r.markOf)
 	r.started = time.Now()
 	r.mu.Unlock()
@@ -99,7 +110,7 @@ func (r *route) prepare(store *checkpoint.Store, fs vfs.FS, boot string) error {
 	r.pool = &penstock.Pool{Keep: r.budget.size(), Freed: r.budget.freed}
 	r.jobs = make(chan *job, r.workers())
 	if len(r.processors) > 0 || r.encoder != nil {
-		r.work = make(chan *job, r.workers())
+		r.work, r.again = make(chan *job, r.workers()), make(chan *job, r.jobsAtOnce())
 	}
 	dir, err := fs.MakeDir(r.cfg.DeadLetters.Dir, 0o700)
 	if err != nil {

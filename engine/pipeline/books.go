@@ -22,7 +22,8 @@ type books struct {
 	pending map[*partition]struct{}
 
 	counts       counts
-	unsavedBytes int64 // settled and not yet taken
+	unsavedBytes int64  // settled and not yet taken
+	owed         counts // readRecords, readBytes: what an earlier route has read and not settled, and this one will read again
 }
 
 // counts are in source records and source bytes, of this run.
@@ -31,6 +32,7 @@ type counts struct {
 	delivered, deliveredBytes        int64
 	dead, dropped                    int64
 	settledBatches, finishedPartials int64
+	settledBytes                     int64 // raw bytes of whatever has met its end
 }
 
 // unsettled is what was read and has met no end yet.
@@ -62,10 +64,28 @@ func newBooks(resume func(string) (penstock.Mark, bool)) *books {
 	}
 }
 
+// goOn makes these the books of the route that follows on one with the accounts c. What that one had read and not settled
+// goes on to count as read; it is not counted again when it is read again.
+func (k *books) goOn(c *counts) {
+	k.counts = *c
+	k.owed = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
+}
+
+// forgive is for the end of the data: what was owed and did not come is no longer there, so it was not read.
+func (k *books) forgive() {
+	k.counts.readRecords -= k.owed.readRecords
+	k.counts.readBytes -= k.owed.readBytes
+	k.owed = counts{}
+}
+
 // open takes what a reader has put into b into the accounts.
 func (k *books) open(b *penstock.Batch) error {
-	k.counts.readRecords += int64(b.Origins)
-	k.counts.readBytes += b.RawBytes() - int64(b.Added)
+	records, bytes := int64(b.Origins), b.RawBytes()-int64(b.Added)
+	again := counts{readRecords: min(k.owed.readRecords, records), readBytes: min(k.owed.readBytes, bytes)}
+	k.owed.readRecords -= again.readRecords
+	k.owed.readBytes -= again.readBytes
+	k.counts.readRecords += records - again.readRecords
+	k.counts.readBytes += bytes - again.readBytes
 	for i := range b.Spans {
 		span := &b.Spans[i]
 		p, err := k.partition(span.Part)
@@ -111,6 +131,18 @@ func (k *books) partition(part *penstock.Partition) (*partition, error) {
 	return p, nil
 }
 
+// fresh says whether nothing of b's partitions was settled before this run. What a kill has left of a batch may be its refused
+// records alone; so such a batch does not show that the config is wrong.
+func (k *books) fresh(b *penstock.Batch) bool {
+	for i := range b.Spans {
+		mark, _ := k.resume(b.Spans[i].Part.ID)
+		if mark.Watermark != (penstock.Position{}) || len(mark.Above) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 func (k *books) touch(p *partition) {
 	if !p.dirty {
 		p.dirty = true
@@ -123,6 +155,9 @@ func (k *books) settle(b *penstock.Batch, lane, place string, buried bool) (deli
 	for i := range b.Spans {
 		span := &b.Spans[i]
 		p := k.parts[span.Part.ID]
+		if p == nil && span.From == span.To {
+			continue // the seal of a partition that is gone and was forgotten
+		}
 		if p == nil {
 			return 0, 0, 0, fmt.Errorf("partition %q was settled and never opened", span.Part.ID)
 		}
@@ -139,6 +174,7 @@ func (k *books) settle(b *penstock.Batch, lane, place string, buried bool) (deli
 		k.counts.deliveredBytes += b.RawBytes()
 	}
 	k.counts.settledBatches++
+	k.counts.settledBytes += b.RawBytes()
 	k.unsavedBytes += b.RawBytes()
 	if place != "" {
 		k.places[lane] = place
@@ -210,6 +246,21 @@ func (k *books) take() saving {
 		k.places = make(map[string]string)
 	}
 	return s
+}
+
+// restore takes back what take has given and nobody could write. What has settled since is newer.
+func (k *books) restore(s saving) {
+	k.unsavedBytes += s.bytes
+	for i := range s.marks {
+		if p := k.parts[s.marks[i].Part.ID]; p != nil {
+			k.touch(p)
+		}
+	}
+	for lane, place := range s.places {
+		if _, newer := k.places[lane]; !newer {
+			k.places[lane] = place
+		}
+	}
 }
 
 func (p *partition) done() bool {

@@ -37,5 +37,8 @@ func (u *budget) freed(*penstock.Batch) {
 	<-u.slots
 }
 
+// exhausted says whether the next batch has to wait for another one's end.
+func (u *budget) exhausted() bool { return len(u.slots) == cap(u.slots) }
+
 // size is how many batches may exist.
 func (u *budget) size() int { return cap(u.slots) }

@@ -32,7 +32,7 @@ type death struct {
 
 // limit is how many workers may die of b before it is refused.
 func (d death) limit(b *penstock.Batch) int {
-	if d.suspect && b.Kept() > 1 {
+	if d.suspect && b.Middle() > 0 {
 		return 1
 	}
 	return mayKill

@@ -167,7 +167,8 @@ func TestTree(t *testing.T) {
 		synctest.Wait()
 		text := e.Tree().String()
 		for _, name := range []string{
-			"penstock: running", "p: running", "r0: running", "reader", "processor-0", "checkpoint", "drain", "worker-0", "worker-1",
+			"penstock (one for one): running", "p (one for one): running", "r0: running", "sender", "reader", "processors",
+			"processor-0", "checkpoint", "drain", "worker-0", "worker-1",
 		} {
 			if !strings.Contains(text, name) {
 				t.Errorf("the tree lacks %q:\n%s", name, text)

@@ -11,12 +11,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/engine/internal/manifest"
 	"github.com/penstock-io/penstock/supervise"
@@ -41,22 +40,8 @@ type Engine struct {
 	o       Options
 	pipes   []*pipe
 	started atomic.Pointer[time.Time]
-}
-
-// pipe is a source with its routes.
-type pipe struct {
-	name     string
-	cfg      config.Pipeline
-	log      *slog.Logger
-	host     *host
-	source   penstock.Source
-	finisher penstock.Finisher // nil: the source has nothing to finish
-	routes   []*route
-	opening  *barrier
-
-	mu        sync.Mutex // guards what follows; Finish is called without it
-	finishing map[string]*finishing
-	order     []string // the keys of finishing, oldest first
+	tree    atomic.Pointer[supervise.Supervisor]
+	pool    atomic.Pointer[supervise.Supervisor] // of the pipelines
 }
 
 // Load reads the config at path and assembles it. It starts nothing, makes no file and opens no port; a wrong
@@ -99,97 +84,129 @@ const defaultStall = 5 * time.Minute
 // Run runs every route until the data ends (Once), Drain has finished, or ctx is done, which abandons what is
 // in flight (its checkpoint stays where it was). It locks the state directory. nil: all routes ended as they
 // should. It may be called once.
+//
+// What fails starts again, with growing waits: a route from its checkpoint, a pipeline with a new source, the admin pages.
+// With Once nothing does; and a route that the guard has stopped stays stopped.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	now := time.Now()
 	if !e.started.CompareAndSwap(nil, &now) {
 		return errors.New("pipeline: Run was called twice")
 	}
-	state, err := e.o.FS.MakeDir(e.cfg.State, 0o700)
+	dir, err := e.o.FS.MakeDir(e.cfg.State, 0o700)
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w", e.cfg.State, err)
 	}
-	defer func() { err = joined(err, state.Close()) }()
-	lock, err := state.Lock(lockName, fmt.Sprintf("penstock, process %d", os.Getpid()))
+	defer func() { err = joined(err, dir.Close()) }()
+	lock, err := dir.Lock(lockName, fmt.Sprintf("penstock, process %d", os.Getpid()))
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w; stop the other penstock, or give this one a `state:` of its own", e.cfg.State, err)
 	}
 	defer func() { err = joined(err, lock.Close()) }()
-	served := e.cfg.Admin
-	if e.o.Admin != nil {
-		served = *e.o.Admin
-	}
-	stopAdmin, err := e.serveAdmin(ctx, served)
+	pages, err := e.openAdmin()
 	if err != nil {
 		return err
 	}
-	defer func() { err = joined(err, stopAdmin()) }()
-	store, report, err := checkpoint.Open(state, checkpoint.Options{Warn: func(err error) { e.o.Log.Warn("checkpoint", "error", err) }})
-	if err != nil {
-		return fmt.Errorf("state directory %s: %w", e.cfg.State, err)
+	defer func() { err = joined(err, pages.close()) }()
+	state := &state{dir: dir, name: e.cfg.State, log: e.o.Log}
+	if _, err := state.store(); err != nil {
+		return err
 	}
-	defer func() { err = joined(err, store.Close()) }()
-	level := slog.LevelInfo
-	if report.Damage != "" {
-		level = slog.LevelWarn
+	defer func() { err = joined(err, state.close()) }()
+	if err := e.prepare(state); err != nil {
+		return err
 	}
-	e.o.Log.Log(ctx, level, report.String())
-	return e.runPipes(ctx, store)
+	return e.supervise(ctx, pages)
 }
 
 // lockName is the file in the state directory that keeps a second process out.
 const lockName = "penstock.lock"
 
-func (e *Engine) runPipes(ctx context.Context, store *checkpoint.Store) error {
+// prepare gives every route its state.
+func (e *Engine) prepare(state *state) error {
 	var errs []error
 	for _, p := range e.pipes {
-		for _, r := range p.routes {
-			if err := r.prepare(store, e.o.FS, e.o.Boot); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", r.key, err))
+		p.state = state
+		for _, s := range p.slots {
+			if err := s.route.prepare(state, e.o.FS, e.o.Boot); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", s.key, err))
 			}
 		}
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	group := supervise.NewGroup(ctx)
-	results := make([]error, len(e.pipes))
-	for i, p := range e.pipes {
-		group.Go(p.name, func(ctx context.Context) error {
-			results[i] = p.run(ctx)
-			return nil // a dead pipeline stops nobody
-		})
-	}
-	err := group.Wait()
-	return joined(append(results, err)...)
+	return errors.Join(errs...)
 }
 
-// run runs the routes side by side; a route that stops stops nobody else, and a source's goroutine that fails
-// stops them all.
-func (p *pipe) run(ctx context.Context) error {
-	own := supervise.NewGroup(ctx)
-	p.host.group.Store(own)
-	p.opening = newBarrier(len(p.routes))
-	routes := supervise.NewGroup(own.Context())
-	results := make([]error, len(p.routes))
-	for i, r := range p.routes {
-		routes.Go(r.key, func(ctx context.Context) error {
-			if err := r.run(ctx); err != nil {
-				results[i] = fmt.Errorf("%s: %w", r.key, err)
-			}
-			return nil
-		})
+// The names of the engine's supervisors.
+const (
+	engineName    = "penstock"
+	pipelinesName = "pipelines"
+)
+
+// supervise runs the admin pages and, beside them, the pipelines; when those have ended the pages end, too.
+func (e *Engine) supervise(ctx context.Context, pages *pages) error {
+	children := []supervise.Child{{
+		Name: pipelinesName, Run: e.runPipes, Restart: supervise.Transient, Backoff: waitsOf(true), Significant: true,
+	}}
+	if pages != nil {
+		children = append([]supervise.Child{pages.child()}, children...)
 	}
-	err := routes.Wait()
-	own.Stop(nil)
-	return joined(append(results, err, own.Wait())...)
+	tree, err := supervise.New(engineName, supervise.Spec{}, children...)
+	if err != nil {
+		return err
+	}
+	e.tree.Store(tree)
+	ended := tree.Serve(ctx)
+	results := make([]error, 0, len(e.pipes)*2+1)
+	for _, p := range e.pipes {
+		for _, s := range p.slots {
+			results = append(results, s.result())
+		}
+		results = append(results, p.result())
+	}
+	return joined(append(results, ended)...)
+}
+
+// runPipes runs the pipelines side by side; a dead one stops nobody.
+func (e *Engine) runPipes(ctx context.Context) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	children := make([]supervise.Child, len(e.pipes))
+	for i, p := range e.pipes {
+		children[i] = supervise.Child{Name: p.name, Run: p.run, Restart: supervise.Transient, Backoff: waitsOf(e.o.Once)}
+	}
+	ended := make(map[string]bool)
+	pool, err := supervise.New(pipelinesName, supervise.Spec{Shutdown: atOnce, OnEvent: func(event supervise.Event) {
+		if event.Kind != supervise.Ended || !strings.HasSuffix(event.Supervisor, engineName+"/"+pipelinesName) {
+			return
+		}
+		for _, p := range e.pipes {
+			if p.name == event.Child {
+				p.ended(event)
+			}
+		}
+		if ended[event.Child] = !event.Restart; allOf(ended, len(e.pipes)) {
+			end(errAllEnded)
+		}
+	}}, children...)
+	if err != nil {
+		return err
+	}
+	e.pool.Store(pool)
+	err = pool.Serve(ctx)
+	if errors.Is(err, errAllEnded) {
+		return nil
+	}
+	return err
 }
 
 // Drain makes every route accept nothing more and finish what is in flight, each within its `drain:` bound;
 // Run then returns.
 func (e *Engine) Drain() {
 	for _, p := range e.pipes {
-		for _, r := range p.routes {
-			r.drain()
+		for _, s := range p.slots {
+			s.drain()
+		}
+		if pool := e.pool.Load(); pool != nil && p.waiting() {
+			_ = pool.Restart(p.name) // its routes see that they are not to run
 		}
 	}
 }

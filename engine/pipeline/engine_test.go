@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -219,6 +220,29 @@ func TestGuardStopsARoute(t *testing.T) {
 	conserved(t, s)
 	if s.Dead > 1000 {
 		t.Errorf("%d records were dead before the guard stopped the route", s.Dead)
+	}
+}
+
+// TestGuardBearsALeftover: what a kill has left of a batch may be its refused record alone, which is no reason to stop.
+func TestGuardBearsALeftover(t *testing.T) {
+	sink := &fakeSink{deliver: func(_ context.Context, a penstock.Attempt) error {
+		if bytes.Contains(a.Value.Data, []byte("line 100\n")) {
+			return &flow.Rejected{Err: errors.New("400")}
+		}
+		return nil
+	}}
+	m := vfstest.New()
+	for _, source := range []*fakeSource{
+		{lines: numbered(100), size: 50},
+		{lines: numbered(150), size: 1}, // the first batch is one record, which is refused
+	} {
+		e := fakeJob(t, m, Options{Once: true}, source, config.Route{Sink: use(penstock.SinkRole, sink)})
+		if err := e.Run(t.Context()); err != nil {
+			t.Fatalf("Run with %d lines: %v", len(source.lines), err)
+		}
+	}
+	if len(sink.got) != 149 {
+		t.Errorf("%d records arrived, want 149", len(sink.got))
 	}
 }
 

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,15 +13,15 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// failures remembers the last failure of each worker and logs it: the first of its text at once, the same
+// failures remembers the last failure of each worker and processor and logs it: the first of its text at once, the same
 // again at most every failureEvery, with how many there were. A worker that fails fast must not fill the log.
 type failures struct {
 	log *slog.Logger
 
-	mu     sync.Mutex // guards byLane
-	byLane map[string]*failure
-	last   string
-	dead   failure // of dead letters: text unused
+	mu   sync.Mutex          // guards what follows
+	by   map[string]*failure // by worker or processor
+	last string
+	dead failure // of dead letters: text unused
 }
 
 type failure struct {
@@ -34,34 +35,43 @@ const (
 	failureText  = 300 // bytes of an error that are compared and shown
 )
 
+// note takes a failure of one of the route's parts. due: it is to be logged, for it is new, or the same again for
+// failureEvery; times is how often it came since it last was.
+func (f *failures) note(who, text string) (times int, due bool) {
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	seen := f.by[who]
+	if seen == nil {
+		seen = &failure{}
+		f.by[who] = seen
+	}
+	seen.more++
+	f.last = who + ": " + text
+	if seen.text == text && now.Sub(seen.logged) < failureEvery {
+		return seen.more, false
+	}
+	times = seen.more
+	*seen = failure{text: text, logged: now}
+	return times, true
+}
+
 // failed is called by the sender's loop with each attempt that did not deliver.
 func (f *failures) failed(_ flow.Item[*penstock.Batch], e flow.Failure) {
 	text := e.Err.Error()
 	if len(text) > failureText {
 		text = text[:failureText] + "..."
 	}
-	now := time.Now()
-	f.mu.Lock()
-	seen := f.byLane[e.Lane]
-	if seen == nil {
-		seen = &failure{}
-		f.byLane[e.Lane] = seen
-	}
-	seen.more++
-	f.last = e.Lane + ": " + text
-	if seen.text == text && now.Sub(seen.logged) < failureEvery {
-		f.mu.Unlock()
+	times, due := f.note(e.Lane, text)
+	if !due {
 		return
 	}
-	more := seen.more
-	*seen = failure{text: text, logged: now}
-	f.mu.Unlock()
 	level := slog.LevelWarn
 	if e.Outcome == control.Misconfigured {
 		level = slog.LevelError
 	}
 	f.log.Log(context.Background(), level, "not delivered; it will be sent again",
-		"worker", e.Lane, "attempt", e.Number, "times", more, "error", text)
+		"worker", e.Lane, "attempt", e.Number, "times", times, "error", text)
 }
 
 // buried logs that there are new dead letters, at most every failureEvery: the letters themselves say the rest.
@@ -85,4 +95,13 @@ func (f *failures) latest() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
+}
+
+// firstLine is an error without what follows its first line, such as a stack.
+func firstLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }

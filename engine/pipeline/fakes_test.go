@@ -34,7 +34,7 @@ func (s *fakeSource) Open(_ context.Context, o penstock.OpenOptions) (penstock.R
 	s.opened++
 	r := &fakeReader{s: s, once: o.Once, part: &penstock.Partition{ID: "fake", Name: "fake"}}
 	if m, ok := o.Resume("fake"); ok {
-		r.at, r.sealed = int(m.Watermark.Num), m.Finished
+		r.at, r.above, r.sealed = int(m.Watermark.Num), m.Above, m.Finished
 	}
 	return r, nil
 }
@@ -52,11 +52,25 @@ type fakeReader struct {
 	once   bool
 	part   *penstock.Partition
 	at     int
+	above  []penstock.Range // settled already
 	sealed bool
+}
+
+// skip goes over what is settled already, and says where the next settled stretch begins.
+func (r *fakeReader) skip() (until int) {
+	for len(r.above) > 0 && int(r.above[0].From.Num) <= r.at {
+		r.at = max(r.at, int(r.above[0].To.Num))
+		r.above = r.above[1:]
+	}
+	if len(r.above) > 0 {
+		return int(r.above[0].From.Num)
+	}
+	return len(r.s.lines)
 }
 
 // Read implements penstock.Reader.
 func (r *fakeReader) Read(ctx context.Context, b *penstock.Batch) error {
+	until := r.skip()
 	if r.at == len(r.s.lines) {
 		switch {
 		case r.s.err != nil:
@@ -75,7 +89,7 @@ func (r *fakeReader) Read(ctx context.Context, b *penstock.Batch) error {
 	}
 	span := penstock.Span{Part: r.part}
 	span.From.Num = int64(r.at)
-	for n := 0; n < r.s.size && r.at < len(r.s.lines); n++ {
+	for n := 0; n < r.s.size && r.at < until; n++ {
 		line := r.s.lines[r.at] + "\n"
 		r.at++
 		b.Records = append(b.Records, penstock.Record{
@@ -155,17 +169,25 @@ func use(role penstock.Role, what any) config.Use {
 // job assembles a pipeline from fakes on a file system in memory.
 func fakeJob(t *testing.T, m *vfstest.Mem, o Options, source *fakeSource, routes ...config.Route) *Engine {
 	t.Helper()
+	return jobOf(t, m, o, use(penstock.SourceRole, source), routes...)
+}
+
+func jobOf(t *testing.T, m *vfstest.Mem, o Options, source config.Use, routes ...config.Route) *Engine {
+	t.Helper()
 	for i := range routes {
 		r := config.DefaultRoute(fmt.Sprintf("r%d", i), "/state")
 		r.Sink, r.Processors = routes[i].Sink, routes[i].Processors
 		if routes[i].Drain > 0 {
 			r.Drain = routes[i].Drain
 		}
+		if routes[i].Checkpoint.Replay > 0 {
+			r.Checkpoint = routes[i].Checkpoint
+		}
 		routes[i] = r
 	}
 	o.FS, o.Log = m, slog.New(slog.DiscardHandler)
 	e, err := New(&config.File{State: "/state", Pipelines: []config.Pipeline{
-		{Name: "p", Source: use(penstock.SourceRole, source), Routes: routes},
+		{Name: "p", Source: source, Routes: routes},
 	}}, o)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,6 @@ type host struct {
 	log     *slog.Logger
 	fs      vfs.FS
 	counter *metrics.Set
-	prefix  string // of goroutine names
 	group   atomic.Pointer[supervise.Group]
 }
 
@@ -31,7 +30,7 @@ func (h *host) Count(name string, n int64) { h.counter.Add(name, n) }
 // Go implements penstock.Host.
 func (h *host) Go(name string, run func(context.Context) error) {
 	if g := h.group.Load(); g != nil {
-		g.Go(h.prefix+"/"+name, run)
+		g.Go(name, run)
 		return
 	}
 	panic("penstock: BUG: Host.Go before the route runs: start goroutines in Open, not in New")
@@ -42,4 +41,11 @@ func (h *host) stop(err error) {
 	if g := h.group.Load(); g != nil {
 		g.Stop(err)
 	}
+}
+
+// scoped is the same host for one of several instances of a component: its goroutines end with that instance.
+func (h *host) scoped(g *supervise.Group) *host {
+	own := &host{log: h.log, fs: h.fs, counter: h.counter}
+	own.group.Store(g)
+	return own
 }

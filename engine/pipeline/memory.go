@@ -37,6 +37,9 @@ func newMemory(store *checkpoint.Store, key string, lazy bool, boot string) *mem
 	return m
 }
 
+// failed says that nothing can be saved any more before the log is opened anew.
+func (m *memory) failed() bool { return m.store.Failed() != nil }
+
 func (m *memory) layered() bool { return m.upper != "" }
 
 // forgetOtherBoots drops upper layers that a restart of the system has made worthless.

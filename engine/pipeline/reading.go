@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/supervise"
 )
 
 // job is one batch on its way from the reader through the processors to the sender. Its place in route.jobs
@@ -19,16 +20,31 @@ type job struct {
 	keys  []string
 	done  chan struct{} // closed when processed; nil: there is nothing to process
 	err   error
+
+	trial                 // of the processors that died of it
+	saved *penstock.Saved // what the batch was before the processor that has it now; nil: none has had it
 }
 
 // read fills batches until the data ends or the route drains, then closes the way to the sender. Its error
 // reaches the sender behind the last batch, so that what was read before it is still delivered. ctx ends when
-// the route drains, stop when it stops: then what was read stays with the garbage collector.
+// the route drains, stop when it stops: then what was read stays with the garbage collector. A panic of the source is such
+// an error: its reader is not asked again.
 func (r *route) read(ctx, stop context.Context) {
 	defer close(r.jobs)
 	if r.work != nil {
 		defer close(r.work)
 	}
+	returned := false
+	defer func() {
+		if !returned {
+			r.readErr = &supervise.PanicError{Name: "reader", Value: recover(), Stack: debug.Stack()}
+		}
+	}()
+	r.readAll(ctx, stop)
+	returned = true
+}
+
+func (r *route) readAll(ctx, stop context.Context) {
 	for {
 		j, err := r.readOne(ctx)
 		if err != nil {
@@ -61,7 +77,9 @@ func (r *route) readOne(ctx context.Context) (*job, error) {
 			return nil, io.EOF
 		}
 		b := r.pool.Get(penstock.Limits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
+		r.reading.Store(int64(max(1, time.Since(r.started))))
 		err := r.reader.Read(ctx, b)
+		r.reading.Store(0)
 		b.Time = time.Now()
 		switch {
 		case ctx.Err() != nil:
@@ -109,7 +127,7 @@ func (r *route) opened(ctx context.Context, b *penstock.Batch) (*job, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.books.counts.readRecords == 0 {
+	if r.books.counts.readRecords == 0 && r.books.fresh(b) {
 		r.guard.First(b.Origins)
 	}
 	if r.books.counts.unsettled() == 0 { // it was idle, not stalled
@@ -127,47 +145,6 @@ func (r *route) opened(ctx context.Context, b *penstock.Batch) (*job, error) {
 		j.keys = r.books.keysOf(b)
 	}
 	return j, nil
-}
-
-// workers is how many goroutines process: as many as run at once.
-func (r *route) workers() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
-
-// maxProcessors bounds the goroutines and processor instances of one route.
-const maxProcessors = 64
-
-// process is one goroutine of the processor pool, with processor instances of its own.
-func (r *route) process(ctx context.Context) error {
-	chain := make([]penstock.Processor, len(r.processors))
-	for i, make := range r.processors {
-		p, err := make()
-		if err != nil {
-			return err
-		}
-		chain[i] = p
-	}
-	for j := range r.work {
-		j.err = r.processOne(ctx, chain, j.batch)
-		close(j.done)
-	}
-	return nil
-}
-
-func (r *route) processOne(ctx context.Context, chain []penstock.Processor, b *penstock.Batch) error {
-	for i, p := range chain {
-		if err := p.Process(ctx, b); err != nil {
-			return fmt.Errorf("processor %d, %s: %w", i+1, r.cfg.Processors[i].Component.Name, err)
-		}
-	}
-	if err := r.buryDead(ctx, b); err != nil {
-		return err
-	}
-	if r.encoder == nil || b.Kept() == 0 {
-		return nil
-	}
-	if err := b.Encode(r.encoder); err != nil {
-		return fmt.Errorf("encoding for sink %s: %w", r.cfg.Sink.Component.Name, err)
-	}
-	return nil
 }
 
 // producer hands processed batches to the sender, in read order.
@@ -196,10 +173,15 @@ func (p producer) job(ctx context.Context) (*job, error) {
 		if !ok {
 			return nil, p.r.readErr
 		}
-		if j.done != nil {
-			<-j.done // the processor's goroutine always ends it
+		if j.done == nil {
+			return j, nil
 		}
-		return j, nil
+		select {
+		case <-j.done:
+			return j, nil
+		case <-ctx.Done(): // it may be with a processor that waits for its restart
+			return nil, context.Cause(ctx)
+		}
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

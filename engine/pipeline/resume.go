@@ -28,7 +28,7 @@ func (r *route) load(ctx context.Context) error {
 		if short {
 			behind++
 		}
-		m.Part = local.Part
+		m.Part, m.Note = local.Part, local.Note
 		m.Finished = local.Finished && !short && len(m.Above) == 0
 		r.resumed[local.Part.ID] = m
 	}

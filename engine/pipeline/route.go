@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/manifest"
+	"github.com/penstock-io/penstock/engine/internal/trace"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/supervise"
@@ -22,10 +23,12 @@ import (
 // ErrDraining is the cause with which a reader's context ends when its route accepts nothing more.
 var ErrDraining = errors.New("pipeline: draining")
 
-// route is one processors-to-sink path out of a source, with everything that it owns while it runs.
+// route is one processors-to-sink path out of a source, with everything that it owns while it runs. It runs once: what
+// starts after it has failed is another one, made afresh by its slot.
 type route struct {
 	key   string // "pipeline/route"
 	pipe  *pipe
+	slot  *slot
 	cfg   config.Route
 	once  bool
 	stall time.Duration
@@ -35,7 +38,7 @@ type route struct {
 	encoder    penstock.Encoder  // nil: the sink sends the batch's own bytes
 	syncer     penstock.Syncer   // nil: what the sink has acked is durable
 	ledgered   penstock.Ledgered // nil: the local checkpoint is the truth
-	processors []func() (penstock.Processor, error)
+	processors []func(penstock.Host) (penstock.Processor, error)
 
 	memory    *memory
 	failures  *failures
@@ -43,6 +46,7 @@ type route struct {
 	manifest  *manifest.Route // nil: nobody asks
 	left      atomic.Int64    // bytes that the source has and nobody has read; -1: it does not tell
 	letters   *deadletter.Store
+	trace     *trace.File // of what the machine is told and does; nil: nobody asks
 	sender    *flow.Sender[*penstock.Batch]
 	reader    penstock.Reader
 	pool      *penstock.Pool
@@ -53,11 +57,15 @@ type route struct {
 	estimated time.Duration            // when the reader was last asked how much is left; the reader's goroutine owns it
 	ahead     error                    // what the reader said with its last batch, of which the next call tells
 	work      chan *job                // to the processors; nil when there is nothing to process
+	again     chan *job                // back to them, of which one has died
+
+	gone []string // partitions to be forgotten; the checkpoint's goroutine owns it
 
 	drainOnce sync.Once
 	drained   chan struct{} // closed by drain
 	quarter   chan struct{} // a quarter of the replay bound has settled: write now
 	progress  atomic.Int64  // when something last settled, in nanoseconds since started
+	reading   atomic.Int64  // when the call of Read that runs began, likewise; 0: none runs
 	started   time.Time     // set under mu, before the route's goroutines start
 
 	mu       sync.Mutex // guards what follows; never held while something else is called
@@ -68,16 +76,18 @@ type route struct {
 	keyed    bool // items carry order keys
 	alone    bool // there is one lane, an ordered one: one key says as much as all partitions'
 	laneSet  []penstock.Lane
+	window   string                      // algorithm of the workers' windows; "" before there is a sender
 	refusers map[*penstock.Batch]refuser // of batches that were rejected and are being cut or buried
 	finisher []penstock.Partition        // synced and settled, to be finished by the source
 }
 
 // The healths of a route.
 const (
-	healthRunning  = "running"
-	healthDraining = "draining"
-	healthFinished = "finished"
-	healthStopped  = "stopped"
+	healthRunning    = "running"
+	healthDraining   = "draining"
+	healthFinished   = "finished"
+	healthStopped    = "stopped"    // for good
+	healthRestarting = "restarting" // it has failed, and starts again by itself
 )
 
 // run runs the route until its data ends, it has drained, or ctx is done. It frees what it opened.
@@ -86,7 +96,7 @@ func (r *route) run(ctx context.Context) error {
 	r.mu.Lock()
 	r.started = time.Now()
 	r.mu.Unlock()
-	err := r.runOpened(ctx)
+	err := r.runAll(ctx)
 	r.mu.Lock()
 	r.err = err
 	r.health = healthFinished
@@ -94,47 +104,56 @@ func (r *route) run(ctx context.Context) error {
 		r.health = healthStopped
 	}
 	r.mu.Unlock()
-	if err != nil && !r.once && ctx.Err() == nil { // others go on, maybe for weeks, until Run returns it
-		r.host.log.Error("route stopped", "error", err)
-	}
 	return err
 }
 
-func (r *route) runOpened(ctx context.Context) (err error) {
+// runAll runs the sender and all that it needs as one group: whatever of it fails ends the others, and the route.
+func (r *route) runAll(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	r.host.group.Store(group)
-	defer func() {
-		group.Stop(nil)
-		err = joined(err, group.Wait(), r.close())
-	}()
-	err = r.open(group.Context())
-	r.pipe.opening.arrive()
+	var sent error
+	group.Go("sender", func(ctx context.Context) error {
+		defer r.slot.arrive() // also where it has not come so far
+		sent = r.send(ctx, group)
+		group.Stop(sent)
+		return nil
+	})
+	failed := group.Wait()
+	return joined(sent, failed, r.close())
+}
+
+// send opens everything, starts the other goroutines and delivers until all is delivered, or until it cannot go on.
+func (r *route) send(ctx context.Context, group *supervise.Group) error {
+	err := r.open(ctx)
+	r.slot.arrive()
 	if err != nil {
 		return err
 	}
-	if err := r.pipe.opening.wait(group.Context()); err != nil {
+	if err := r.pipe.opening.wait(ctx); err != nil {
 		return err
 	}
-	readCtx, stopReading := context.WithCancelCause(group.Context())
+	readCtx, stopReading := context.WithCancelCause(ctx)
 	defer stopReading(nil)
-	saveCtx, stopSaving := context.WithCancel(group.Context())
+	saveCtx, stopSaving := context.WithCancel(ctx)
 	defer stopSaving()
 	saved := make(chan struct{})
-	group.Go(r.key+"/drain", func(ctx context.Context) error { return r.watchDrain(ctx, stopReading) })
-	group.Go(r.key+"/reader", func(ctx context.Context) error { r.read(readCtx, ctx); return nil })
+	group.Go("drain", func(ctx context.Context) error { return r.watchDrain(ctx, stopReading) })
+	group.Go("reader", func(ctx context.Context) error { r.read(readCtx, ctx); return nil })
 	if r.work != nil {
-		for n := range r.workers() {
-			group.Go(fmt.Sprintf("%s/processor-%d", r.key, n), r.process)
+		pool, err := r.newProcessors()
+		if err != nil {
+			return err
 		}
+		group.Go("processors", pool.Serve)
 	}
-	group.Go(r.key+"/checkpoint", func(context.Context) error {
+	group.Go("checkpoint", func(context.Context) error {
 		defer close(saved)
 		return r.save(saveCtx)
 	})
 	if r.once && r.stall > 0 {
-		group.Go(r.key+"/stall", r.watchStall)
+		group.Go("stall", r.watchStall)
 	}
-	err = r.sender.Run(group.Context(), producer{r})
+	err = r.sender.Run(ctx, producer{r})
 	stopReading(ErrDraining)
 	stopSaving()
 	<-saved
@@ -192,8 +211,12 @@ func (r *route) openSender() error {
 	if err != nil {
 		return err
 	}
+	traced, err := r.openTrace(c)
+	if err != nil {
+		return err
+	}
 	sender, err := flow.New(flow.Options[*penstock.Batch]{
-		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon,
+		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon, Trace: traced,
 		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failed,
 	})
 	if err != nil {
@@ -202,6 +225,7 @@ func (r *route) openSender() error {
 	r.mu.Lock()
 	lanes = r.laneSet // the sink may have changed them meanwhile
 	r.sender = sender
+	r.window = c.Window.Name()
 	r.keyed = r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes)
 	r.alone = len(lanes) == 1 && allOrdered(lanes)
 	r.mu.Unlock()
@@ -274,7 +298,8 @@ func (r *route) watchDrain(ctx context.Context, stopReading context.CancelCauseF
 	case <-ctx.Done():
 		return nil
 	case <-bound.C:
-		r.host.stop(fmt.Errorf("draining took longer than %v; what was in flight will be delivered again at the next start", r.cfg.Drain))
+		const late = "draining took longer than %v; what was in flight will be delivered again at the next start"
+		r.host.stop(final(fmt.Errorf(late, r.cfg.Drain)))
 		return nil
 	}
 }
@@ -325,6 +350,7 @@ func (r *route) close() error {
 	if r.letters != nil {
 		errs = append(errs, r.letters.Close())
 	}
+	r.closeTrace()
 	return errors.Join(errs...)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock"
@@ -12,9 +13,14 @@ import (
 
 // save writes the checkpoint whenever a quarter of the replay bound has settled, and syncs it (and finishes
 // partitions) at every interval. It ends with its context; lastSave does the rest.
+//
+// What can be written later (the disk is full, a broker does not answer) is tried again, with growing waits: nothing is lost
+// meanwhile, and the replay bound stops the deliveries. Any other failure ends the route, which starts again from the
+// checkpoint: a sink or a log that could not sync is not believed again.
 func (r *route) save(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
+	var state backoff.State
 	for {
 		var err error
 		select {
@@ -25,10 +31,74 @@ func (r *route) save(ctx context.Context) error {
 		case <-tick.C:
 			err = r.sync(ctx)
 		}
-		if err != nil {
+		if err == nil {
+			state = backoff.State{}
+			continue
+		}
+		if _, later := errors.AsType[*laterError](err); !later || r.once || r.memory.failed() {
 			return err
 		}
+		wait, next, _ := saveBackoff.Next(state, nil)
+		state = next
+		if times, due := r.failures.note("checkpoint", firstLine(err)); due {
+			r.host.log.Error("what has been delivered could not be saved; it is tried again",
+				"times", times, "again_in", wait, "error", err)
+		}
+		if !paused(ctx, wait) {
+			return nil
+		}
 	}
+}
+
+// saveBackoff paces what is tried again until the checkpoint could be saved.
+var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
+
+// A laterError is a failure to save that left everything as it was.
+type laterError struct{ err error }
+
+// Error says what failed.
+func (e *laterError) Error() string { return e.err.Error() }
+
+// Unwrap returns it.
+func (e *laterError) Unwrap() error { return e.err }
+
+// paused waits; false: ctx has ended.
+func paused(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// forgiveAfter is how long a reader must have found nothing until what an earlier route had read counts as gone.
+const forgiveAfter = 10 * time.Second
+
+// take takes what has settled out of the books.
+func (r *route) take() saving {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if since := r.reading.Load(); since > 0 && time.Since(r.started)-time.Duration(since) > forgiveAfter {
+		r.books.forgive()
+	}
+	s := r.books.take()
+	r.finisher = append(r.finisher, s.finished...)
+	return s
+}
+
+// restore puts back what could not be saved.
+func (r *route) restore(s saving, err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.books.restore(s)
+	again := func(p penstock.Partition) bool { // the next take gives them again
+		return slices.ContainsFunc(s.finished, func(q penstock.Partition) bool { return q.ID == p.ID })
+	}
+	r.finisher = slices.DeleteFunc(r.finisher, again)
+	return &laterError{err}
 }
 
 // lastSave writes what has settled since the checkpoint's goroutine ended; it runs also when the route stops
@@ -48,10 +118,7 @@ const lastSaveBound = 30 * time.Second
 
 // write makes what has settled safe against kill -9.
 func (r *route) write() error {
-	r.mu.Lock()
-	s := r.books.take()
-	r.finisher = append(r.finisher, s.finished...)
-	r.mu.Unlock()
+	s := r.take()
 	if r.syncer != nil && !r.memory.layered() {
 		if err := r.syncSink(context.Background()); err != nil {
 			return err
@@ -61,8 +128,9 @@ func (r *route) write() error {
 }
 
 func (r *route) append(s saving) error {
+	r.note(s.marks)
 	if err := r.memory.save(s.marks, s.places); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return r.restore(s, fmt.Errorf("checkpoint: %w", err))
 	}
 	if s.bytes > 0 {
 		r.sender.Saved(s.bytes)
@@ -80,11 +148,7 @@ func (r *route) syncSink(ctx context.Context) error {
 // sync makes what has settled safe against a power loss: first the sink's data, then the checkpoint, then the
 // source is told.
 func (r *route) sync(ctx context.Context) error {
-	r.mu.Lock()
-	s := r.books.take()
-	finish := append(r.finisher, s.finished...)
-	r.finisher = nil
-	r.mu.Unlock()
+	s := r.take()
 	if r.memory.layered() {
 		if err := r.append(s); err != nil {
 			return err
@@ -101,13 +165,18 @@ func (r *route) sync(ctx context.Context) error {
 		}
 	}
 	if err := r.memory.synced(); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
+		return &laterError{fmt.Errorf("checkpoint: %w", err)}
 	}
 	if err := r.tell(ctx, s.marks); err != nil {
-		return err
+		s.bytes = 0 // they are saved; the marks are told again
+		return r.restore(s, err)
 	}
+	r.mu.Lock()
+	finish := r.finisher
+	r.finisher = nil
+	r.mu.Unlock()
 	r.finish(ctx, finish)
-	return nil
+	return r.forget()
 }
 
 // tell lets source and sink know what is durable here.
@@ -129,9 +198,9 @@ func (r *route) tell(ctx context.Context, marks []penstock.Mark) error {
 // finish tells the pipeline that this route has done with partitions, and notes those that the source has finished.
 func (r *route) finish(ctx context.Context, parts []penstock.Partition) {
 	for _, p := range parts {
-		r.pipe.routeFinished(r, p)
+		r.pipe.routeFinished(r.slot, p)
 	}
-	for _, p := range r.pipe.finish(ctx, r) {
+	for _, p := range r.pipe.finish(ctx, r.slot) {
 		r.mu.Lock()
 		r.books.finish(p.ID)
 		r.mu.Unlock()
@@ -141,19 +210,19 @@ func (r *route) finish(ctx context.Context, parts []penstock.Partition) {
 // finishing is a partition on its way to being finished by the source.
 type finishing struct {
 	part  penstock.Partition
-	done  map[*route]bool
+	done  map[*slot]bool
 	state backoff.State
 	next  time.Time // when Finish may be tried again
 	told  bool
 }
 
-// routeFinished notes that r has settled p wholly, durably.
-func (p *pipe) routeFinished(r *route, part penstock.Partition) {
+// routeFinished notes that the route r has settled p wholly, durably.
+func (p *pipe) routeFinished(r *slot, part penstock.Partition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.finishing[part.ID]
 	if f == nil {
-		f = &finishing{part: part, done: make(map[*route]bool)}
+		f = &finishing{part: part, done: make(map[*slot]bool)}
 		p.finishing[part.ID] = f
 		p.order = append(p.order, part.ID)
 	}
@@ -161,8 +230,8 @@ func (p *pipe) routeFinished(r *route, part penstock.Partition) {
 }
 
 // finish calls the source's Finish for each partition that every route has done with and returns those that
-// are finished for r.
-func (p *pipe) finish(ctx context.Context, r *route) []penstock.Partition {
+// are finished for the route r.
+func (p *pipe) finish(ctx context.Context, r *slot) []penstock.Partition {
 	var out []penstock.Partition
 	for _, f := range p.due(time.Now()) {
 		if p.finisher != nil {
@@ -201,7 +270,7 @@ func (p *pipe) due(now time.Time) []*finishing {
 	var out []*finishing
 	for _, id := range p.order {
 		f := p.finishing[id]
-		if !f.told && len(f.done) == len(p.routes) && !now.Before(f.next) {
+		if !f.told && len(f.done) == len(p.slots) && !now.Before(f.next) {
 			f.next = now.Add(finishClaim)
 			out = append(out, f)
 		}

@@ -38,6 +38,9 @@ func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
 	}
 	unsaved := r.books.unsavedBytes
 	r.mu.Unlock()
+	if _, guarded := errors.AsType[*deadletter.GuardError](err); guarded {
+		err = final(err)
+	}
 	if err != nil {
 		r.host.stop(err)
 	}
@@ -100,6 +103,9 @@ func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*pens
 // bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns
 // when they are durable and, where the sink keeps a ledger, their spans are in it: else they would come again after a crash.
 func (r *route) bury(ctx context.Context, it flow.Item[*penstock.Batch], refusal error) error {
+	if ctx.Err() != nil { // the guard may have stopped the route: not one record more
+		return context.Cause(ctx)
+	}
 	b := it.Value
 	b.Split()
 	r.mu.Lock()
@@ -134,11 +140,7 @@ func (r *route) storeSpans(ctx context.Context, spans []penstock.Span) error {
 		wait, next, _ := storeBackoff.Next(state, nil)
 		state = next
 		r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again", "again_in", wait, "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !paused(ctx, wait) {
 			return context.Cause(ctx)
 		}
 	}

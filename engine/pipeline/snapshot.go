@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/flow/control"
@@ -20,13 +21,16 @@ type RouteSnapshot struct {
 	Attempts, Redelivered                                       int64         // batches
 	ReplayBytes                                                 int64         // what a kill right now would repeat at most
 	ReplayBound                                                 int64         // and at any moment
-	Health                                                      string        // "running", "draining", "finished", "stopped"
-	Err                                                         error         // why it stopped
+	Health                                                      string        // "running", "draining", "finished", "stopped", "restarting"
+	Err                                                         error         // why it stopped, or why the one before it did
+	Starts                                                      int           // of this run; more than one: it has failed meanwhile
+	Again                                                       time.Duration // restarting: until it starts
 	Duplicates                                                  int64         // answers that delivered a batch a second time
 	Quiet                                                       time.Duration // since something settled, while data waits
 	WatermarkAge                                                time.Duration // of the oldest watermark that data waits above
 	LeftBytes                                                   int64         // that the source has and nobody has read; -1: not known
 	LastFault                                                   string        // the latest failure of a worker, in words
+	Window                                                      string        // algorithm of the windows; "" at first
 	Workers                                                     []WorkerSnapshot
 	Counters                                                    map[string]int64 // of sink and processors
 
@@ -55,8 +59,8 @@ func (e *Engine) Snapshot() Snapshot {
 		s.Elapsed = time.Since(*t)
 	}
 	for _, p := range e.pipes {
-		for _, r := range p.routes {
-			s.Routes = append(s.Routes, r.snapshot())
+		for _, slot := range p.slots {
+			s.Routes = append(s.Routes, slot.snapshot())
 		}
 	}
 	return s
@@ -67,7 +71,7 @@ func (r *route) snapshot() RouteSnapshot {
 	s.Counters = r.host.counter.All()
 	r.mu.Lock()
 	sender := r.sender
-	s.Health, s.Err = r.health, r.err
+	s.Health, s.Err, s.Window = r.health, r.err, r.window
 	r.mu.Unlock()
 	inFlight := int64(0)
 	if sender != nil {
@@ -77,6 +81,9 @@ func (r *route) snapshot() RouteSnapshot {
 		s.Attempts, s.Redelivered, s.ReplayBytes = int64(status.Attempts), int64(status.Redeliveries), status.ReplayBytes
 		s.Budget = status.Budget
 		for _, l := range status.Lanes {
+			if l.Gate == "none" && r.budget.exhausted() {
+				l.Gate = "memory"
+			}
 			s.Workers = append(s.Workers, WorkerSnapshot{
 				Name: names[l.Lane], State: l.State.String(), Reason: l.Reason, Gate: l.Gate, Window: l.Window,
 				InFlight: l.InFlight, RoundTrip: l.RoundTrip, Base: l.Base, Timeout: l.Timeout,
@@ -106,4 +113,23 @@ func (r *route) snapshot() RouteSnapshot {
 	s.InFlight = min(inFlight, c.unsettled()) // the sender may not yet have taken what has just settled out of its sum
 	s.Waiting = c.unsettled() - s.InFlight
 	return s
+}
+
+// add adds what earlier routes of the slot have done: what its books do not carry on.
+func (s *RouteSnapshot) add(past RouteSnapshot) {
+	s.Attempts += past.Attempts
+	s.Redelivered += past.Redelivered
+	s.Duplicates += past.Duplicates
+	for _, old := range past.Workers {
+		i := slices.IndexFunc(s.Workers, func(w WorkerSnapshot) bool { return w.Name == old.Name })
+		if i < 0 {
+			continue
+		}
+		w := &s.Workers[i]
+		w.Delivered += old.Delivered
+		w.Failed += old.Failed
+		w.TimedOut += old.TimedOut
+		w.Throttled += old.Throttled
+		w.Late += old.Late
+	}
 }

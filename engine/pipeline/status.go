@@ -4,9 +4,9 @@ import (
 	"context"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/admin"
-	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/supervise"
 )
 
@@ -27,16 +27,17 @@ func (e *Engine) Status() admin.Status {
 	}
 	at := 0
 	for _, p := range e.pipes {
-		for _, r := range p.routes {
+		for _, slot := range p.slots {
 			out := snap.Routes[at].status()
 			at++
-			out.Source, out.Sink = p.cfg.Source.Component.Name, r.cfg.Sink.Component.Name
-			for _, u := range r.cfg.Processors {
+			out.Source, out.Sink = p.cfg.Source.Component.Name, slot.cfg.Sink.Component.Name
+			for _, u := range slot.cfg.Processors {
 				out.Processors = append(out.Processors, u.Component.Name)
 			}
 			s.Routes = append(s.Routes, out)
 		}
 	}
+	s.Tree = e.shown(time.Now(), s.Routes)
 	s.Judge()
 	return s
 }
@@ -44,6 +45,7 @@ func (e *Engine) Status() admin.Status {
 func (r *RouteSnapshot) status() admin.Route {
 	out := admin.Route{
 		Pipeline: r.Pipeline, Name: r.Route, Processors: []string{}, Health: r.Health, LastFault: r.LastFault,
+		Window:      r.Window,
 		ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes, Delivered: r.Delivered, DeliveredBytes: r.DeliveredBytes,
 		Dead: r.Dead, Dropped: r.Dropped, InFlight: r.InFlight, Waiting: r.Waiting,
 		Attempts: r.Attempts, Redelivered: r.Redelivered, Duplicates: r.Duplicates,
@@ -55,6 +57,7 @@ func (r *RouteSnapshot) status() admin.Route {
 	if r.Err != nil {
 		out.Error = r.Err.Error()
 	}
+	out.Starts, out.Again = r.Starts, max(0, r.Again.Seconds())
 	for _, w := range r.Workers {
 		out.Workers = append(out.Workers, admin.Worker{
 			Name: w.Name, State: w.State, Reason: w.Reason, Gate: w.Gate, Window: w.Window, InFlight: w.InFlight,
@@ -66,22 +69,52 @@ func (r *RouteSnapshot) status() admin.Route {
 	return out
 }
 
-// serveAdmin opens the admin pages, if there are to be any. stop ends them; it may be called once.
-func (e *Engine) serveAdmin(ctx context.Context, a config.Admin) (stop func() error, err error) {
-	if !a.On() {
-		return func() error { return nil }, nil
+// pages are the admin pages as a supervised child. Their port is opened before anything else, so that a wrong one is said at
+// once; where they have failed it is opened again.
+type pages struct {
+	o      admin.Options
+	server *admin.Server // the port that is open; nil: open it
+}
+
+// openAdmin opens the port of the admin pages, if there are to be any; else nil.
+func (e *Engine) openAdmin() (*pages, error) {
+	a := e.cfg.Admin
+	if e.o.Admin != nil {
+		a = *e.o.Admin
 	}
-	server, err := admin.Listen(admin.Options{
+	if !a.On() {
+		return nil, nil
+	}
+	p := &pages{o: admin.Options{
 		Address: a.Address, Token: a.Token, Hosts: a.Hosts, Pprof: a.Pprof, Status: e.Status, Log: e.o.Log,
-	})
-	if err != nil {
+	}}
+	var err error
+	if p.server, err = admin.Listen(p.o); err != nil {
 		return nil, err
 	}
-	e.o.Log.Info("metrics, health and status are served", "address", server.Addr())
-	group := supervise.NewGroup(context.WithoutCancel(ctx)) // it shows the end, too
-	group.Go("admin", server.Run)
-	return func() error {
-		group.Stop(nil)
-		return joined(group.Wait(), server.Close())
-	}, nil
+	e.o.Log.Info("metrics, health and status are served", "address", p.server.Addr())
+	p.o.Address = p.server.Addr() // the same one again, also where the config lets the system choose
+	return p, nil
+}
+
+func (p *pages) child() supervise.Child {
+	return supervise.Child{Name: "admin", Run: func(ctx context.Context) (err error) {
+		if p.server == nil {
+			if p.server, err = admin.Listen(p.o); err != nil {
+				return err
+			}
+		}
+		defer func() { err = joined(err, p.close()) }()
+		return p.server.Run(ctx)
+	}}
+}
+
+// close may be called twice, and of nil.
+func (p *pages) close() error {
+	if p == nil || p.server == nil {
+		return nil
+	}
+	s := p.server
+	p.server = nil
+	return s.Close()
 }

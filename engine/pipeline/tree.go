@@ -1,88 +1,87 @@
 package pipeline
 
 import (
-	"strings"
-
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// A Treed sink tells of what it keeps running beneath its route's goroutines: children, connections. Tree may be called by
-// any goroutine while the sink is open.
-type Treed interface {
-	Tree() supervise.Status
-}
+// senderName is the goroutine of a route beneath which its workers stand.
+const senderName = "sender"
 
-// Tree is what runs in the engine now: its pipelines, their routes and every goroutine of each by its name. The parts are
-// seen one after the other, not at one instant. Draw it with String.
+// Tree is what runs in the engine now: its pipelines, their routes and every goroutine of each by its name, with the children
+// of those, each with its restarts and the error of its last end. The parts are seen one after the other, not at one instant.
+// Draw it with String.
 func (e *Engine) Tree() supervise.Status {
-	root := supervise.Status{Name: "penstock", State: supervise.Idle}
-	if t := e.started.Load(); t != nil {
-		root.State, root.Since, root.Starts = supervise.Running, *t, 1
+	root := supervise.Status{Name: engineName, State: supervise.Idle}
+	if tree := e.tree.Load(); tree != nil {
+		root = tree.Status()
 	}
-	for _, p := range e.pipes {
-		node := supervise.Status{Name: p.name, State: root.State}
-		node.Children = append(node.Children, p.host.tree(nil)...)
-		for _, r := range p.routes {
-			node.Children = append(node.Children, r.tree())
+	var flat []supervise.Status
+	for _, c := range root.Children { // one level fewer: pipelines stand beside the admin pages
+		if c.Name == pipelinesName && c.State == supervise.Running {
+			flat = append(flat, c.Children...)
+		} else if c.Name != pipelinesName {
+			flat = append(flat, c)
 		}
-		root.Children = append(root.Children, node)
+	}
+	root.Children = flat
+	for _, p := range e.pipes {
+		e.fill(&root, p)
 	}
 	return root
 }
 
-// tree is the part of one route.
-func (r *route) tree() supervise.Status {
-	r.mu.Lock()
-	node := supervise.Status{Name: r.cfg.Name, State: supervise.Idle, Since: r.started}
-	sender, err := r.sender, r.err
-	switch r.health {
-	case healthRunning:
-		if !r.started.IsZero() {
-			node.State, node.Starts = supervise.Running, 1
+// fill puts the routes of p, and their workers, into the tree, also where the tree does not hold them: before and after a run.
+func (e *Engine) fill(root *supervise.Status, p *pipe) {
+	node := childOf(root, p.name)
+	if node == nil {
+		root.Children = append(root.Children, supervise.Status{Name: p.name, State: root.State})
+		node = &root.Children[len(root.Children)-1]
+	}
+	for _, s := range p.slots {
+		route := childOf(node, s.cfg.Name)
+		if route == nil {
+			node.Children = append(node.Children, supervise.Status{Name: s.cfg.Name})
+			route = &node.Children[len(node.Children)-1]
 		}
-	case healthDraining:
-		node.State, node.Starts = supervise.Halting, 1
-	default:
-		node.State, node.Starts = supervise.Finished, 1
+		s.fill(route)
 	}
-	r.mu.Unlock()
-	if err != nil {
-		node.Err, _, _ = strings.Cut(err.Error(), "\n")
-	}
-	var below []supervise.Status
-	if t, ok := r.sink.(Treed); ok && node.State != supervise.Finished {
-		below = t.Tree().Children
-	}
-	node.Children = r.host.tree(below)
-	if sender == nil || node.State == supervise.Finished {
-		return node
-	}
-	status, names := sender.Status()
-	lanes := supervise.Status{Name: "sender", State: node.State, Starts: 1}
-	for _, l := range status.Lanes {
-		lanes.Children = append(lanes.Children, supervise.Status{Name: names[l.Lane], State: supervise.Running, Starts: 1})
-	}
-	node.Children = append(node.Children, lanes)
-	return node
 }
 
-// childrenName is the goroutine of a sink under which its Tree belongs.
-const childrenName = "children"
-
-// tree lists the goroutines of a host's group, those of one name as one with their number.
-func (h *host) tree(below []supervise.Status) []supervise.Status {
-	g := h.group.Load()
-	if g == nil {
-		return nil
-	}
-	var nodes []supervise.Status
-	for _, name := range g.Running() {
-		name = strings.TrimPrefix(name, h.prefix+"/")
-		node := supervise.Status{Name: name, State: supervise.Running, Starts: 1}
-		if name == childrenName {
-			node.Children, below = below, nil
+func childOf(s *supervise.Status, name string) *supervise.Status {
+	for i := range s.Children {
+		if s.Children[i].Name == name {
+			return &s.Children[i]
 		}
-		nodes = append(nodes, node)
 	}
-	return nodes
+	return nil
+}
+
+// fill adds to a route's node what its supervisor does not know.
+func (s *slot) fill(node *supervise.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.route
+	node.Starts = uint64(s.starts)
+	if s.err != nil {
+		node.Err = firstLine(s.err)
+	}
+	r.mu.Lock()
+	health, sender, ran := r.health, r.sender, s.starts > 0
+	r.mu.Unlock()
+	switch {
+	case !ran:
+		node.State = supervise.Idle
+	case health == healthDraining && node.State == supervise.Running:
+		node.State = supervise.Halting
+	case !s.running && s.next.IsZero():
+		node.State, node.Children = supervise.Finished, nil
+	}
+	lanes := childOf(node, senderName)
+	if lanes == nil || sender == nil {
+		return
+	}
+	status, names := sender.Status()
+	for _, l := range status.Lanes {
+		lanes.Children = append(lanes.Children, supervise.Status{Name: names[l.Lane], State: lanes.State, Starts: 1, Since: lanes.Since})
+	}
 }

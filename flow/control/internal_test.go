@@ -237,3 +237,23 @@ func TestIDsFindTheirAttempts(t *testing.T) {
 		t.Errorf("IDs %d and %d of one slot are confused", id, b.id)
 	}
 }
+
+// TestLaneIsStatus: a picture of one lane is the one that Status has of it.
+func TestLaneIsStatus(t *testing.T) {
+	m, err := New(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, lane := range []int32{4, 1} {
+		m.Step(Event{Kind: LaneUp, Lane: lane}, nil)
+	}
+	m.Step(Event{Now: 1, Kind: Offer, Seq: 1, Cost: 3}, nil)
+	for _, want := range m.Status().Lanes {
+		if got, ok := m.Lane(want.Lane); !ok || got != want {
+			t.Errorf("Lane(%d) = %+v, %v; want %+v", want.Lane, got, ok, want)
+		}
+	}
+	if _, ok := m.Lane(2); ok {
+		t.Error("there is a lane 2")
+	}
+}

@@ -84,6 +84,15 @@ func (m *Machine) Status() Status {
 	return s
 }
 
+// Lane is a picture of one lane; false: it is neither up nor has it attempts in flight.
+func (m *Machine) Lane(num int32) (LaneStatus, bool) {
+	i, found := m.laneIndex(num)
+	if !found {
+		return LaneStatus{}, false
+	}
+	return m.laneStatus(m.lanes[i]), true
+}
+
 func (m *Machine) laneStatus(l *lane) LaneStatus {
 	s := LaneStatus{
 		Lane: l.num, Up: l.at >= 0,

@@ -38,6 +38,7 @@ type demoResult struct {
 	Records  int     `json:"records"`
 	Lost     int     `json:"lost"`     // records that no receiver has taken
 	Repeated int     `json:"repeated"` // records that a receiver took though one had
+	Again    int     `json:"again"`    // requests that came again, were known by their Idempotency-Key, and were not taken
 	routeResult
 	Bound   int64          `json:"repeat_bound_bytes"` // what a kill of penstock itself would have repeated at most
 	Workers []workerResult `json:"workers"`
@@ -57,7 +58,8 @@ func (p *program) demoCommand() *cobra.Command {
 		Long: `Demo starts two HTTP receivers on this machine, one of them slow, and delivers 60,000
 log lines to them. After 5 seconds it kills the fast one, after 10 it revives it. It
 shows the window and the state of each worker as it goes, and then how many records
-were lost and how many came twice, counted at the receivers.
+were lost and how many were taken twice, counted at the receivers. Those know a request
+that comes again, because its answer was lost, by its Idempotency-Key.
 
 It needs no network and no config, and leaves nothing behind.`,
 		Example:               "  penstock demo\n  penstock demo --json",
@@ -233,6 +235,7 @@ func (d *play) result(err error) demoResult {
 	out.Seconds = time.Since(d.began).Round(time.Millisecond).Seconds()
 	out.routeResult = result(d.engine.Snapshot(), 0, nil).Pipelines[0]
 	out.Lost, out.Repeated = d.tally.Count()
+	out.Again = d.tally.Recognised()
 	if err != nil {
 		out.Error = err.Error()
 	} else if out.Lost > 0 {
@@ -247,7 +250,7 @@ func (d *play) result(err error) demoResult {
 func (d *play) end() string {
 	out := d.result(nil)
 	const form = "\nlost %s, repeated %s of %s records, counted at the receivers\n" +
-		"(%.0f s, one of them slow, one dead for 5 s)\n"
+		"(%.0f s, one of them slow, one dead for 5 s; %s requests came again and were known by their Idempotency-Key)\n"
 	return fmt.Sprintf(form, thousands(int64(out.Lost)), thousands(int64(out.Repeated)),
-		thousands(demoRecords), out.Seconds)
+		thousands(demoRecords), out.Seconds, thousands(int64(out.Again)))
 }

@@ -42,7 +42,7 @@ func TestDocsNameEveryFlagAndField(t *testing.T) {
 	visit(newProgram(newFake(), nil).root())
 	for _, v := range []any{
 		runResult{}, routeResult{}, validResult{}, problemResult{}, markResult{}, position{}, rangeResult{}, placeResult{},
-		shownResult{}, versionResult{},
+		shownResult{}, versionResult{}, explainedWorker{}, explainedStep{}, explainedRoute{},
 	} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -96,7 +96,8 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.deadCommand(), p.checkpointCommand(), p.demoCommand())
+	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.deadCommand(), p.checkpointCommand(), p.demoCommand(),
+		p.explainCommand())
 	root.AddCommand(p.schemaCommand(), generateCommand(), newBackoffCommand(), newSimCommand(), importCommand(), versionCommand())
 	return root
 }

@@ -100,8 +100,11 @@ func (v *progressView) route(i int, r *pipeline.RouteSnapshot, routes int) strin
 	if r.Dead > 0 {
 		line += "  dead " + thousands(r.Dead)
 	}
-	if r.Health == "stopped" {
+	switch r.Health {
+	case "stopped":
 		line += "  STOPPED"
+	case "restarting":
+		line += "  RESTARTING"
 	}
 	return line
 }

@@ -130,14 +130,22 @@ func progressLine(name string, r pipeline.RouteSnapshot, elapsed time.Duration) 
 			line += fmt.Sprintf(", %d of %d workers %s", n, len(r.Workers), state)
 		}
 	}
-	if r.Health == "stopped" {
+	switch r.Health {
+	case "stopped":
 		line += ", STOPPED"
+	case "restarting":
+		line += ", RESTARTING"
 	}
 	return line + "\n"
 }
 
 // table aligns columns: the first left of them to the left, the others to the right.
 func table(rows [][]string, left int) string {
+	return tableOf(rows, strings.Repeat("l", left)+strings.Repeat("r", len(rows[0])-left))
+}
+
+// tableOf aligns columns as sides says, a letter for each: l or r.
+func tableOf(rows [][]string, sides string) string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
@@ -152,7 +160,7 @@ func table(rows [][]string, left int) string {
 			if i > 0 {
 				line.WriteString("  ")
 			}
-			if i < left {
+			if sides[i] == 'l' {
 				line.WriteString(cell + pad)
 			} else {
 				line.WriteString(pad + cell)

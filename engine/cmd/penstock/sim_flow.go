@@ -22,6 +22,8 @@ type simFlowFlags struct {
 	trace      string
 	replay     string
 	ablate     bool
+	table      bool
+	into       string
 }
 
 // simFlowRun is a line of `sim flow --json`, one for each run; its names are stable. The figures follow on its level.
@@ -82,7 +84,8 @@ Algorithms: ` + inLines(flow.AlgorithmNames()) + `.
 Dispatches: ` + inLines(flow.DispatchNames()) + ".",
 		Example: `  penstock sim flow scenarios/*.yaml
   penstock sim flow s01-saturated.yaml --algorithm linear --algorithm linear+round_robin --seeds 5
-  penstock sim flow s05-step-change.yaml --algorithm fixed:8 --seeds 1 --json`,
+  penstock sim flow s05-step-change.yaml --algorithm fixed:8 --seeds 1 --json
+  penstock sim flow --table scenarios/*.yaml`,
 		DisableFlagsInUseLine: true,
 		RunE:                  f.run,
 	}
@@ -96,6 +99,8 @@ Dispatches: ` + inLines(flow.DispatchNames()) + ".",
 	fl.StringVar(&f.trace, "trace", "", "file to write what the machine was told and did, of one scenario, algorithm and seed")
 	fl.StringVar(&f.replay, "replay", "", "trace to replay, of this command or of flow: {trace: FILE}, instead of scenarios")
 	fl.BoolVar(&f.ablate, "ablate", false, "run the article's arguments as experiments, instead of scenarios")
+	fl.BoolVar(&f.table, "table", false, "print markdown tables of all algorithms and peers over the scenarios; 5 seeds unless said")
+	fl.StringVar(&f.into, "into", "", "with --table or --ablate: write that, as markdown, between the markers of this page")
 	return cmd
 }
 
@@ -114,6 +119,12 @@ func (f *simFlowFlags) run(cmd *cobra.Command, files []string) error {
 		return usagef("sim flow needs scenario files: %s", cmd.UseLine())
 	case f.seeds < 1 || f.seeds > maxSeeds:
 		return usagef("sim flow: --seeds is %d; it must be 1 to %d", f.seeds, maxSeeds)
+	case f.into != "" && !f.table && !f.ablate:
+		return usagef("sim flow: --into is where --table and --ablate write; give one of them")
+	case f.table && (f.ablate || f.asJSON || f.plot != "" || f.trace != ""):
+		return usagef("sim flow: --table prints tables only; leave --ablate, --json, --plot and --trace out")
+	case f.table:
+		return f.runTable(cmd, files)
 	}
 	if f.ablate {
 		return f.runAblate(cmd)

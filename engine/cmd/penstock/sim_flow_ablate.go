@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -34,10 +37,15 @@ func (f *simFlowFlags) runAblate(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("sim flow: --ablate: %w", err)
 	}
+	var page bytes.Buffer
+	fmt.Fprintf(&page, "Medians of %d seeds, from seed 1 on.\n", f.seeds)
 	for i := range all {
-		if f.asJSON {
+		switch {
+		case f.into != "":
+			ablateMarkdown(&page, &all[i], f.plot, f.into)
+		case f.asJSON:
 			err = ablateJSON(cmd.OutOrStdout(), &all[i])
-		} else {
+		default:
 			err = ablateTable(cmd.OutOrStdout(), &all[i])
 		}
 		if err == nil && f.plot != "" {
@@ -47,7 +55,37 @@ func (f *simFlowFlags) runAblate(cmd *cobra.Command) error {
 			return fmt.Errorf("sim flow: --ablate: %w", err)
 		}
 	}
+	if f.into != "" {
+		return writeBetween(f.into, "experiments", page.Bytes())
+	}
 	return nil
+}
+
+// ablateMarkdown writes an experiment for a page, with its drawing where there is one.
+func ablateMarkdown(w io.Writer, x *flow.Experiment, plots, page string) {
+	fmt.Fprintf(w, "\n### %s\n\n%s.\n\n| |", x.Name, x.Question)
+	for _, c := range x.Columns {
+		fmt.Fprintf(w, " %s |", c.Title)
+	}
+	fmt.Fprintf(w, "\n| --- |%s\n", strings.Repeat(" --- |", len(x.Columns)))
+	for _, r := range x.Rows {
+		fmt.Fprintf(w, "| %s |", r.Name)
+		for _, v := range r.Values {
+			fmt.Fprintf(w, " %s |", figure(v))
+		}
+		fmt.Fprintln(w)
+	}
+	if x.Note != "" {
+		fmt.Fprintf(w, "\n%s\n", x.Note)
+	}
+	if plots == "" {
+		return
+	}
+	file := filepath.Join(plots, plotName("ablate", x.Name))
+	if near, err := filepath.Rel(filepath.Dir(page), file); err == nil {
+		file = near
+	}
+	fmt.Fprintf(w, "\n![%s](%s)\n", x.Name, filepath.ToSlash(file))
 }
 
 func ablateJSON(w io.Writer, x *flow.Experiment) error {
@@ -89,6 +127,14 @@ func ablateTable(w io.Writer, x *flow.Experiment) error {
 	return err
 }
 
+// rounded has the digits that a table shows.
+func rounded(v float64) float64 {
+	if short, err := strconv.ParseFloat(figure(v), 64); err == nil {
+		return short
+	}
+	return v
+}
+
 // ablatePlot draws a panel of bars for each column.
 func ablatePlot(dir string, x *flow.Experiment) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -98,7 +144,7 @@ func ablatePlot(dir string, x *flow.Experiment) error {
 	for i, c := range x.Columns {
 		p := plot.Panel{Title: c.Title}
 		for _, r := range x.Rows {
-			p.Bars = append(p.Bars, plot.Bar{Name: r.Name, Value: r.Values[i], Color: i})
+			p.Bars = append(p.Bars, plot.Bar{Name: r.Name, Value: rounded(r.Values[i]), Color: i})
 		}
 		page.Panels = append(page.Panels, p)
 	}

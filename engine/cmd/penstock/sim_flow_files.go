@@ -6,10 +6,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	"github.com/penstock-io/penstock/engine/internal/sim/flow"
 	"github.com/penstock-io/penstock/engine/internal/trace"
+	"github.com/penstock-io/penstock/engine/pipeline"
 	"github.com/penstock-io/penstock/flow/control"
 )
 
@@ -45,7 +47,7 @@ func (f *simFlowFlags) one(s *flow.Scenario, spec *flow.Spec) (err error) {
 			return createErr
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
-		w, traceErr := trace.NewWriter(file, s.Config(spec, f.seed))
+		w, traceErr := trace.NewWriter(file, s.Config(spec, f.seed), trace.About{Program: pipeline.Version(), Arch: runtime.GOARCH})
 		if traceErr != nil {
 			return traceErr
 		}
@@ -83,7 +85,7 @@ func (f *simFlowFlags) runReplay(out io.Writer) error {
 	defer file.Close()
 	done, err := trace.Replay(file)
 	if err != nil {
-		return fmt.Errorf("sim flow: replay %s: %w", f.replay, err)
+		return fmt.Errorf("sim flow: replay %s: %w%s", f.replay, err, otherProgram(err))
 	}
 	torn := ""
 	if done.Torn {

@@ -122,11 +122,49 @@ func TestSimFlowRefusals(t *testing.T) {
 		{[]string{file, "--dispatch", "darts", "--algorithm", "linear"}, `there is no dispatch "darts"`},
 		{[]string{file, "--seeds", "0"}, "--seeds is 0"},
 		{[]string{file, "--trace", "x"}, "--trace is of one run"},
+		{[]string{file, "--into", "x"}, "--into is where --table and --ablate write"},
+		{[]string{file, "--table", "--json"}, "--table prints tables only"},
+		{[]string{wrong, "--table"}, "\"speed\" is no key"},
+		{[]string{file, "--table", "--algorithm", "fixed:4", "--seeds", "1", "--into", file}, "has no line"},
 		{[]string{file, "--replay", "x"}, "--replay takes the trace"},
 	} {
 		got := newProgram(newFake(), nil).try(t, append([]string{"sim", "flow"}, c.args...)...)
 		if got.code != exitUsage || !strings.Contains(got.stderr, c.want) {
 			t.Errorf("sim flow %q: exit code %d, %q; want 2 and %q", c.args, got.code, got.stderr, c.want)
+		}
+	}
+}
+
+// TestSimFlowTable: a page gets the tables, and what is around them stays.
+func TestSimFlowTable(t *testing.T) {
+	file := scenarioFile(t, trickle)
+	p := newProgram(newFake(), nil)
+	got := p.try(t, "sim", "flow", "--table", "--seeds", "1", "--algorithm", "fixed:4", "--algorithm", "queue", file)
+	for _, want := range []string{"### Endless backlog", "| scenario | `fixed:4` | `queue` |", "| trickle | ",
+		"The files hold 2 bounds, for the algorithms that they name; with these seeds 1 hold.\n\n- trickle, `fixed:4+round_robin`: worst"} {
+		if got.code != exitOK || !strings.Contains(got.out, want) {
+			t.Errorf("exit code %d, no %q in\n%s%s", got.code, want, got.out, got.stderr)
+		}
+	}
+	page := filepath.Join(t.TempDir(), "page.md")
+	before, after := "# Page\n\n<!-- tables: make docs-flow -->\n", "<!-- end of tables -->\n\nThe end.\n"
+	write := func() outcome {
+		return p.try(t, "sim", "flow", "--table", "--seeds", "1", "--algorithm", "queue", "--into", page, file)
+	}
+	if got := write(); got.code == exitOK {
+		t.Error("a page that is not there was written")
+	}
+	if err := os.WriteFile(page, []byte(before+"stale\n"+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // again in place of what it wrote
+		if got := write(); got.code != exitOK {
+			t.Fatal(got.stderr)
+		}
+		text, err := os.ReadFile(page)
+		if err != nil || !strings.HasPrefix(string(text), before) || !strings.HasSuffix(string(text), after) ||
+			strings.Contains(string(text), "stale") || strings.Count(string(text), "| trickle |") != 1 {
+			t.Errorf("the page is now\n%s", text)
 		}
 	}
 }

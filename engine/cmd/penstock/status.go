@@ -33,7 +33,8 @@ func (p *program) statusCommand() *cobra.Command {
 		Long: `Status asks the process that runs with a config how far each route is and what
 each worker does: its window, what is in flight, its state, and why. It asks at the
 config's ` + "`admin:`" + `, or at an address, host:port; there the token is taken from
-` + tokenVariable + `.
+` + tokenVariable + `. With --tree it shows every part of the process by its name: since when it
+is in its state, how often it was started again, and what it died of the last time.
 
 It ends with exit code 1 where nothing answers, or where the process is not ready
 (a route stopped, a worker misconfigured, nothing settled for a minute while data
@@ -46,7 +47,7 @@ waits, a full disk); it then says why.`,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return p.status(cmd, args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON")
-	cmd.Flags().BoolVar(&f.tree, "tree", false, "print pipelines, routes and workers as a tree")
+	cmd.Flags().BoolVar(&f.tree, "tree", false, "print what is kept running, with restarts and their reasons, as a tree")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answer may take")
 	return cmd
 }
@@ -69,7 +70,7 @@ func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
 	case f.json:
 		err = writeResult(cmd.OutOrStdout(), s)
 	case f.tree:
-		_, err = io.WriteString(cmd.OutOrStdout(), statusTree(s))
+		_, err = io.WriteString(cmd.OutOrStdout(), statusTree(s, widthOf(cmd.OutOrStdout())))
 	default:
 		_, err = io.WriteString(cmd.OutOrStdout(), statusText(s))
 	}
@@ -99,13 +100,18 @@ func (p *program) adminOf(what string) (address, token string, err error) {
 	return f.Admin.Address, f.Admin.Token, nil
 }
 
-func statusText(s *admin.Status) string {
-	var b strings.Builder
+// statusHead is the first line of what a person reads.
+func statusHead(s *admin.Status) string {
 	ready := "ready"
 	if !s.Ready {
 		ready = "NOT READY"
 	}
-	fmt.Fprintf(&b, "penstock %s, process %d, running for %s: %s\n\n", s.Program, s.PID, runTime(s.Seconds), ready)
+	return fmt.Sprintf("penstock %s, process %d, running for %s: %s\n\n", s.Program, s.PID, runTime(s.Seconds), ready)
+}
+
+func statusText(s *admin.Status) string {
+	var b strings.Builder
+	b.WriteString(statusHead(s))
 	rows := [][]string{{"route", "health", "read", "delivered", "dead", "dropped", "in flight", "waiting", "redelivered", "watermark age"}}
 	workers := [][]string{{"route", "worker", "state", "gate", "window", "in flight", "round trip", "delivered", "failed", "throttled"}}
 	for _, r := range s.Routes {
@@ -133,59 +139,6 @@ func statusText(s *admin.Status) string {
 		}
 	}
 	return b.String()
-}
-
-// statusTree is the process as a tree: pipeline, source, route, processors, sink, workers.
-func statusTree(s *admin.Status) string {
-	root := &branch{text: fmt.Sprintf("penstock %s, process %d, running for %s", s.Program, s.PID, runTime(s.Seconds))}
-	pipelines := map[string]*branch{}
-	for _, r := range s.Routes {
-		p := pipelines[r.Pipeline]
-		if p == nil {
-			p = root.add(fmt.Sprintf("pipeline %s, source %s", r.Pipeline, r.Source))
-			pipelines[r.Pipeline] = p
-		}
-		const sums = "route %s: %s, read %s = delivered %s + dead %s + dropped %s + in flight %s + waiting %s"
-		route := p.add(fmt.Sprintf(sums, r.Name, r.Health, thousands(r.ReadRecords), thousands(r.Delivered), thousands(r.Dead),
-			thousands(r.Dropped), thousands(r.InFlight), thousands(r.Waiting)))
-		for _, name := range r.Processors {
-			route.add("processor " + name)
-		}
-		sink := route.add("sink " + r.Sink)
-		for _, w := range r.Workers {
-			text := fmt.Sprintf("%s: %s, window %.1f, in flight %d, round trip %s",
-				printable(w.Name), w.State, w.Window, w.InFlight, seconds(w.RoundTrip))
-			if w.State != "NORMAL" && w.Reason != "" {
-				text += ": " + printable(w.Reason)
-			}
-			sink.add(text)
-		}
-	}
-	var b strings.Builder
-	root.write(&b, "", "")
-	return b.String()
-}
-
-// branch is a line of a tree with what hangs on it.
-type branch struct {
-	text string
-	on   []*branch
-}
-
-func (t *branch) add(text string) *branch {
-	t.on = append(t.on, &branch{text: text})
-	return t.on[len(t.on)-1]
-}
-
-func (t *branch) write(b *strings.Builder, first, rest string) {
-	b.WriteString(first + t.text + "\n")
-	for i, o := range t.on {
-		if i == len(t.on)-1 {
-			o.write(b, rest+"└─ ", rest+"   ")
-		} else {
-			o.write(b, rest+"├─ ", rest+"│  ")
-		}
-	}
 }
 
 // seconds writes a time in the unit that suits it; "-" for none.

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/postgres"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 	"github.com/penstock-io/penstock/engine/connector/sqlite"
+	"github.com/penstock-io/penstock/engine/connector/tail"
 	"github.com/penstock-io/penstock/engine/processor/drop"
 	"github.com/penstock-io/penstock/engine/processor/exec"
 	"github.com/penstock-io/penstock/engine/processor/parse"
@@ -23,6 +24,7 @@ import (
 func Components() []penstock.Component {
 	return []penstock.Component{
 		spooldir.Source(),
+		tail.Source(),
 		parse.Component(),
 		where.Component(),
 		set.Component(),

@@ -33,3 +33,20 @@ func TestCounts(t *testing.T) {
 		t.Errorf("counted %d records and %d bytes, want 2 and 14", records, bytes)
 	}
 }
+
+func TestEncodes(t *testing.T) {
+	made, err := drop.Component().New(&drop.Options{Encode: "ndjson"}, connectortest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := penstock.NewBatch(penstock.Limits{})
+	b.Data = append(b.Data, "one\n"...)
+	b.Origins = 1
+	b.Spans = []penstock.Span{{Part: &penstock.Partition{ID: "p"}, Range: penstock.Range{To: penstock.Position{Num: 4}}, Bytes: 4}}
+	if err := b.Encode(made.(penstock.Encoder)); err != nil || string(b.Payload) != "{\"message\":\"one\"}\n" {
+		t.Errorf("the payload is %q (%v)", b.Payload, err)
+	}
+	if err := (&drop.Options{Encode: "xml"}).Validate(); err == nil {
+		t.Error("encode: xml was taken")
+	}
+}

@@ -3,6 +3,7 @@
 package exec
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,7 +59,8 @@ type answer struct {
 	Err       string   `json:"error"`
 
 	Epoch     uint32  `json:"epoch"`
-	Credit    uint64  `json:"credit"`
+	Credit    *uint64 `json:"credit"` // nil: it does not say
+	Taken     uint64  `json:"taken"`
 	QueueLen  int     `json:"queue_len"`
 	Slots     int     `json:"slots"`
 	QueueWait float64 `json:"queue_wait"`
@@ -106,12 +108,19 @@ func parseAnswer(line []byte) (answer, error) {
 	return a, nil
 }
 
-// report is what the child says of itself.
-func (a answer) report() flow.Report {
-	return flow.Report{
-		Epoch: a.Epoch, Credit: a.Credit, QueueLen: a.QueueLen, Slots: a.Slots,
+// report is what the child says of itself. Where it gives a credit and does not say since when, or of how much that it has
+// taken, epoch and taken are ours: which start of the child this is, and how much it has answered for since.
+func (a answer) report(epoch uint32, taken uint64) flow.Report {
+	r := flow.Report{
+		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,
 		QueueWait: seconds(a.QueueWait), Service: seconds(a.Service),
 	}
+	if a.Credit == nil {
+		return r
+	}
+	r.Credit = *a.Credit
+	r.Epoch, r.Taken = cmp.Or(r.Epoch, epoch), cmp.Or(r.Taken, taken)
+	return r
 }
 
 // longest is how far retry_after and the times of a report count: what is longer is a mistake or for ever.

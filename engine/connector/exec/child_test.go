@@ -34,6 +34,10 @@ func beChild(mode, file string) int {
 	switch mode {
 	case "ndjson":
 		return ndjsonChild(file)
+	case "credit":
+		return creditChild(file)
+	case "storm":
+		return stormChild(file)
 	}
 	fmt.Fprintln(os.Stderr, "no such mode:", mode)
 	return exUsage

@@ -20,7 +20,6 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/child/multilang"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/flow"
-	"github.com/penstock-io/penstock/supervise"
 )
 
 // Component is the sink's line in the list of components.
@@ -37,9 +36,10 @@ func Component() penstock.Component {
 type Sink struct {
 	o       Options
 	host    penstock.Host
-	scratch sync.Pool // *[]byte: what pieces are encoded into
-	pids    string    // of storm: the folder in which bolts leave their process ids; made by Open
-	tree    atomic.Pointer[func() supervise.Status]
+	scratch sync.Pool     // *[]byte: what pieces are encoded into
+	pids    string        // of storm: the folder in which bolts leave their process ids; made by Open
+	starts  atomic.Uint32 // of children with ndjson
+	grants  atomic.Bool   // one of them has said a credit: so will the next, which gets one batch until it has
 }
 
 // New returns a sink that has started nothing.
@@ -67,14 +67,14 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
 			workers = append(workers, &linesLane{sink: s, spec: s.spec(name)})
 		}
 	case NDJSON:
-		fleet, err := child.NewFleet(child.FleetOptions[*talk]{Name: "children", Names: names, Spec: s.spec, Talk: newTalk})
+		fleet, err := child.NewFleet(child.FleetOptions[*talk]{Name: "children", Names: names, Spec: s.spec, Talk: s.newTalk})
 		if err != nil {
 			return err
 		}
 		for _, slot := range fleet.Slots() {
 			workers = append(workers, &ndjsonLane{sink: s, slot: slot})
 		}
-		s.serve(fleet)
+		s.host.Go("children", fleet.Serve)
 	case Storm:
 		var err error
 		if s.pids, err = os.MkdirTemp("", "penstock-pids-"); err != nil {
@@ -89,7 +89,7 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
 		for _, slot := range fleet.Slots() {
 			workers = append(workers, &boltLane{sink: s, slot: slot})
 		}
-		s.serve(fleet)
+		s.host.Go("children", fleet.Serve)
 	}
 	for i, w := range workers {
 		limits := flow.Limits{InFlight: 1}
@@ -119,24 +119,6 @@ func (s *Sink) Close() error {
 	dir := s.pids
 	s.pids = ""
 	return os.RemoveAll(dir)
-}
-
-// serve keeps the children running until the route stops.
-func (s *Sink) serve(fleet interface {
-	Serve(context.Context) error
-	Tree() supervise.Status
-}) {
-	tree := fleet.Tree
-	s.tree.Store(&tree)
-	s.host.Go("children", fleet.Serve)
-}
-
-// Tree is what the sink keeps running.
-func (s *Sink) Tree() supervise.Status {
-	if tree := s.tree.Load(); tree != nil {
-		return (*tree)()
-	}
-	return supervise.Status{Name: "children"}
 }
 
 // Encode implements penstock.Encoder: what a child reads of a batch. Raw lines of which nothing was changed are sent from

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,11 +51,10 @@ func opened(t *testing.T, o *exec.Options) (*connectortest.Host, []penstock.Lane
 	return h, lanes
 }
 
-var attempts uint64
+var attempts atomic.Uint64
 
 func deliver(ctx context.Context, l penstock.Lane, b *penstock.Batch) (flow.Report, error) {
-	attempts++
-	return l.Worker.Deliver(ctx, penstock.Attempt{Value: b, ID: attempts, Number: 1})
+	return l.Worker.Deliver(ctx, penstock.Attempt{Value: b, ID: attempts.Add(1), Number: 1})
 }
 
 // texts are the records of items.
@@ -150,7 +150,7 @@ func TestAnswers(t *testing.T) {
 	split := func(err error) *penstock.Split { e, _ := errors.AsType[*penstock.Split](err); return e }
 
 	r, err := said(`{"delivered":true,"credit":7,"epoch":2,"queue_len":3,"slots":4,"queue_wait":0.5,"service":1e-3,"more":[]}`)
-	want := flow.Report{Credit: 7, Epoch: 2, QueueLen: 3, Slots: 4, QueueWait: time.Second / 2, Service: time.Millisecond}
+	want := flow.Report{Credit: 7, Epoch: 2, Taken: 1, QueueLen: 3, Slots: 4, QueueWait: time.Second / 2, Service: time.Millisecond}
 	if err != nil || r != want {
 		t.Errorf("delivered: %+v, %v", r, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock"
@@ -30,22 +31,35 @@ type talk struct {
 	turn  chan struct{} // holds one: it is who writes
 	ended chan struct{} // closed by End
 
+	start  uint32       // which of the sink's children it is, from 1: the epoch of its credit
+	grants *atomic.Bool // the sink's
+
 	mu     sync.Mutex // guards what follows
 	asked  []*asked   // written, or being written, and not answered; in this order
 	worked bool
 	known  bool  // who is to blame for the end
 	err    error // of the end
+
+	sent, taken uint64        // records since its start: written; answered for
+	credit      uint64        // the most that it will have been sent, as it said last
+	granted     bool          // it has said a credit, or one before it has
+	told        chan struct{} // closed with each answer, and made anew
 }
 
 // asked is a batch that a child has.
 type asked struct {
 	id     uint64
+	cost   uint64      // records
 	answer chan answer // holds one
+	taken  uint64      // when it was answered: of the talk, this batch included
 	blamed bool        // when the child died it was the oldest: the one that the child was at
 }
 
-func newTalk(p *child.Process) *talk {
-	return &talk{p: p, turn: make(chan struct{}, 1), ended: make(chan struct{})}
+func (s *Sink) newTalk(p *child.Process) *talk {
+	return &talk{
+		p: p, start: max(1, s.starts.Add(1)), turn: make(chan struct{}, 1), ended: make(chan struct{}), told: make(chan struct{}),
+		grants: &s.grants, granted: s.grants.Load(),
+	}
 }
 
 // Serve implements child.Session.
@@ -101,8 +115,39 @@ func (t *talk) take(line []byte) error {
 	q := t.asked[at]
 	t.asked = slices.Delete(t.asked, at, at+1)
 	t.worked = true
+	t.taken += q.cost
+	q.taken = t.taken
+	if a.Credit != nil {
+		t.credit, t.granted = *a.Credit, true
+		t.grants.Store(true)
+	}
+	close(t.told)
+	t.told = make(chan struct{})
 	q.answer <- a
 	return nil
+}
+
+// room waits until the child has credit for q. One that has nothing in hand gets it in any case: else nobody would hear when it
+// has room again. The caller has the turn. An error means that nothing was said.
+func (t *talk) room(ctx context.Context, q *asked) error {
+	for {
+		t.mu.Lock()
+		if !t.granted || len(t.asked) == 0 || t.sent+q.cost <= t.credit {
+			t.sent += q.cost
+			t.asked = append(t.asked, q)
+			t.mu.Unlock()
+			return nil
+		}
+		told := t.told
+		t.mu.Unlock()
+		select {
+		case <-told:
+		case <-t.ended:
+			return t.died(ctx, q)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // End implements child.Session.
@@ -139,17 +184,17 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Repo
 	if err != nil {
 		return flow.Report{}, err
 	}
-	q := &asked{id: a.ID, answer: make(chan answer, 1)}
+	q := &asked{id: a.ID, cost: uint64(max(1, b.Kept())), answer: make(chan answer, 1)}
 	if err := t.ask(ctx, q, appendHead(nil, a.ID, a.Number, b), data); err != nil {
 		return flow.Report{}, err
 	}
 	select {
 	case said := <-q.answer:
-		return l.answered(t, b, said)
+		return l.answered(t, q, b, said)
 	case <-t.ended:
 		select {
 		case said := <-q.answer: // its last words
-			return l.answered(t, b, said)
+			return l.answered(t, q, b, said)
 		default:
 		}
 		return flow.Report{}, t.died(ctx, q)
@@ -195,9 +240,10 @@ func (t *talk) ask(ctx context.Context, q *asked, head, data []byte) error {
 	case <-ctx.Done():
 		return context.Cause(ctx) // nothing was said
 	}
-	t.mu.Lock()
-	t.asked = append(t.asked, q)
-	t.mu.Unlock()
+	if err := t.room(ctx, q); err != nil {
+		<-t.turn
+		return err
+	}
 	err := t.p.Write(ctx, head)
 	if err == nil {
 		err = t.p.Write(ctx, data)
@@ -241,7 +287,7 @@ func (t *talk) died(ctx context.Context, q *asked) error {
 }
 
 // answered turns an answer into the outcome. A child that says what cannot be is killed, for this batch.
-func (l *ndjsonLane) answered(t *talk, b *penstock.Batch, said answer) (flow.Report, error) {
+func (l *ndjsonLane) answered(t *talk, q *asked, b *penstock.Batch, said answer) (flow.Report, error) {
 	outcome, misuse := said.outcome(b)
 	if misuse != nil {
 		t.mu.Lock()
@@ -251,5 +297,5 @@ func (l *ndjsonLane) answered(t *talk, b *penstock.Batch, said answer) (flow.Rep
 		<-t.ended // so that the next batch does not get this child
 		return flow.Report{}, &penstock.DiedError{Err: misuse}
 	}
-	return said.report(), outcome
+	return said.report(t.start, q.taken), outcome
 }

@@ -18,6 +18,8 @@ func TestSuite(t *testing.T) {
 	}{
 		{"lines", func(o *exec.Options) { o.Workers = 3; o.Env = append(o.Env, "PENSTOCK_BATCH") }},
 		{"ndjson", func(o *exec.Options) { o.Protocol, o.Workers = exec.NDJSON, 2 }},
+		{"storm", func(o *exec.Options) { o.Protocol, o.Workers = exec.Storm, 2 }},
+		{"storm, few at once", func(o *exec.Options) { o.Protocol, o.Pending = exec.Storm, 3 }},
 		{"ndjson ahead", func(o *exec.Options) { o.Protocol, o.InFlight = exec.NDJSON, 8 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

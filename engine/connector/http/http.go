@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/flow"
 )
 
@@ -42,6 +43,7 @@ type Sink struct {
 	token     *token
 	zips      sync.Pool // *gzip.Writer
 	scratch   sync.Pool // *[]byte: bodies of pieces, and what is to be compressed
+	keys      sync.Pool // *expr.Evaluator of idempotency_key
 }
 
 // New returns a sink that has opened no connection.
@@ -53,7 +55,13 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.key == nil { // not from a config: records may have any fields
+		if _, err := o.Shape(penstock.Schema{Open: true}); err != nil {
+			return nil, err
+		}
+	}
 	s := &Sink{o: o, host: h, endpoints: endpoints}
+	s.keys.New = func() any { return expr.NewEvaluator(s.o.key) }
 	s.scratch.New = func() any { return new([]byte) }
 	s.zips.New = func() any {
 		z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // errs for an unknown level only
@@ -101,6 +109,9 @@ func (s *Sink) Close() error {
 // Encode implements penstock.Encoder: the request's body. A raw batch of which nothing was changed is sent
 // from its own bytes, if it is not compressed.
 func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+	if s.o.key != nil {
+		b.Split() // for Deliver, which only reads
+	}
 	whole, ok := b.Whole()
 	ok = ok && s.o.Body == Raw
 	if s.o.Compress == None {

@@ -155,7 +155,7 @@ func TestRequest(t *testing.T) {
 	if spans != "" || count != "1001" || key != b.ID() {
 		t.Errorf("headers of 1,001 spans: %q", got.Header)
 	}
-	lane = rawTo(t, url, func(o *http.Options) { o.IdempotencyKey = false })
+	lane = rawTo(t, url, func(o *http.Options) { o.IdempotencyKey = "false" })
 	if err := deliver(t.Context(), lane, b); err != nil {
 		t.Fatal(err)
 	}

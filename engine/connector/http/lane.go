@@ -83,7 +83,13 @@ func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, er
 	if err != nil {
 		return flow.Report{}, fmt.Errorf("%s: encode: %w", l.endpoint.name, err)
 	}
-	res, err := l.send(ctx, b, data, a.Expect)
+	key := ""
+	if l.sink.o.keyed() {
+		if key, err = l.sink.keyOf(b); err != nil {
+			return flow.Report{}, err
+		}
+	}
+	res, err := l.send(ctx, b, data, key, a.Expect)
 	if err != nil {
 		return flow.Report{}, fmt.Errorf("%s %s: %w", l.sink.o.Method, l.endpoint.name, err)
 	}
@@ -100,23 +106,24 @@ type answer struct {
 	cut        error  // why its body did not come to its end
 }
 
-// send makes one request, whose answer is overdue at expect. When it returns, nothing reads data any more.
-func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte, expect time.Time) (answer, error) {
+// send makes one request, with the idempotency key, if any, whose answer is overdue at expect. When it returns, nothing reads
+// data any more.
+func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte, key string, expect time.Time) (answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	bodies := newBodies(data, expect)
 	defer bodies.end(cancel)
 	first, _ := bodies.open()
 	req := &nethttp.Request{
-		Method: l.sink.o.Method, URL: l.target(b), Host: l.endpoint.target.Host, Header: l.headers.Clone(),
+		Method: l.sink.o.Method, URL: l.target(key), Host: l.endpoint.target.Host, Header: l.headers.Clone(),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: first, GetBody: bodies.again, ContentLength: int64(len(data)),
 	}
 	if auth := l.sink.token.get(); auth != "" {
 		req.Header.Set("Authorization", auth)
 	}
-	if l.sink.o.IdempotencyKey {
-		l.identify(req.Header, b)
+	if key != "" {
+		l.identify(req.Header, b, key)
 	}
 	l.advert.ask(req.Header)
 	l.sink.host.Count("requests", 1)
@@ -129,10 +136,13 @@ func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte, expect 
 	out := answer{status: res.StatusCode, retryAfter: res.Header.Get("Retry-After")}
 	out.report = l.advert.read(res.Header, time.Since(begun))
 	out.code, _ = strconv.Atoi(res.Header.Get("X-ClickHouse-Exception-Code"))
-	if l.bulk() && res.StatusCode/100 == 2 {
+	switch {
+	case l.bulk() && res.StatusCode/100 == 2:
 		out.text, out.cut = readWhole(res.Body)
-	} else {
-		out.text, out.cut = readAnswer(res.Body)
+	case l.sink.o.accept != nil:
+		out.text, out.cut = readAnswer(res.Body, maxAnswer)
+	default:
+		out.text, out.cut = readAnswer(res.Body, maxQuoted+1)
 	}
 	l.sink.host.Count("bytes_sent", int64(len(data)))
 	return out, nil
@@ -140,19 +150,19 @@ func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte, expect 
 
 func (l *lane) bulk() bool { return l.sink.o.Body == ElasticsearchBulk }
 
-// target is the URL of a request for b: ClickHouse tells repetitions by a token in the query.
-func (l *lane) target(b *penstock.Batch) *url.URL {
-	if l.sink.o.Body != ClickHouse || !l.sink.o.IdempotencyKey {
+// target is the URL of a request: ClickHouse tells repetitions by a token in the query.
+func (l *lane) target(key string) *url.URL {
+	if l.sink.o.Body != ClickHouse || key == "" {
 		return l.endpoint.target
 	}
 	u := *l.endpoint.target
-	u.RawQuery += "&insert_deduplication_token=" + b.ID()
+	u.RawQuery += "&insert_deduplication_token=" + url.QueryEscape(key)
 	return &u
 }
 
 // identify names the batch, so that a receiver can tell a repetition.
-func (l *lane) identify(h nethttp.Header, b *penstock.Batch) {
-	h.Set(headerKey, b.ID())
+func (l *lane) identify(h nethttp.Header, b *penstock.Batch, key string) {
+	h.Set(headerKey, key)
 	if spans := b.AppendSpans(nil); len(spans) <= maxSpans {
 		h.Set(headerSpans, string(spans))
 	} else {
@@ -175,24 +185,17 @@ func faultOf(ctx context.Context, err error) error {
 	return err
 }
 
-// readAnswer reads an answer to its end, or to its bound, and returns its beginning.
-func readAnswer(r io.Reader) (text []byte, cut error) {
-	text = make([]byte, 0, maxQuoted+1)
-	for len(text) < cap(text) {
-		n, err := r.Read(text[len(text):cap(text)])
-		text = text[:len(text)+n]
-		if err == io.EOF {
-			return text, nil
-		}
-		if err != nil {
-			return text, err
-		}
+// readAnswer reads an answer to its end, or to its bound, and returns at most so many bytes of its beginning.
+func readAnswer(r io.Reader, most int) (text []byte, cut error) {
+	text, cut = io.ReadAll(io.LimitReader(r, int64(most)))
+	if cut != nil || len(text) < most {
+		return text, cut
 	}
-	_, err := io.CopyN(io.Discard, r, maxAnswer-int64(len(text)))
-	if err == io.EOF {
-		err = nil
+	_, cut = io.CopyN(io.Discard, r, maxAnswer-int64(len(text)))
+	if cut == io.EOF {
+		cut = nil
 	}
-	return text, err
+	return text, cut
 }
 
 // readWhole reads the answer to a bulk, which says something of each record.
@@ -206,11 +209,18 @@ func readWhole(r io.Reader) (text []byte, cut error) {
 
 // meaning turns an answer into the outcome of the attempt.
 func (l *lane) meaning(b *penstock.Batch, res answer) error {
-	v := judge(res.status, l.sink.o.IdempotencyKey, res.retryAfter, time.Now())
+	v := judge(res.status, l.sink.o.keyed(), res.retryAfter, time.Now())
 	if l.sink.o.Body == ClickHouse {
 		v = judgeException(v, res.code, res.text)
 	}
 	where := l.sink.o.Method + " " + l.endpoint.name
+	status := StatusError{Method: l.sink.o.Method, Endpoint: l.endpoint.name, Status: res.status, Answer: res.text}
+	if l.sink.o.accept != nil && res.cut == nil {
+		accepted, err := judgeAcceptance(l.sink.o.accept, res.status, res.text)
+		if v = v.after2xx(accepted); v.outcome == control.Retryable {
+			return &NotAcceptedError{StatusError: status, Condition: string(l.sink.o.Accept), Err: err}
+		}
+	}
 	if v.outcome == control.Delivered {
 		switch {
 		case res.cut != nil:
@@ -230,7 +240,7 @@ func (l *lane) meaning(b *penstock.Batch, res answer) error {
 			l.sink.host.Log().Warn("the token was refused, and its file cannot be read again", "worker", l.endpoint.name, "error", err)
 		}
 	}
-	err := error(&StatusError{Method: l.sink.o.Method, Endpoint: l.endpoint.name, Status: res.status, Answer: res.text})
+	err := error(&status)
 	switch v.outcome {
 	case control.Throttled:
 		return &flow.Throttled{After: v.after, Err: err}
@@ -246,7 +256,7 @@ func (l *lane) meaning(b *penstock.Batch, res answer) error {
 type StatusError struct {
 	Method, Endpoint string // the endpoint without user, password and query
 	Status           int
-	Answer           []byte // its beginning, as it came
+	Answer           []byte // its beginning, or all of it, as it came
 }
 
 // Error gives the status and the first 200 bytes of the answer, control bytes escaped.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/expr"
 )
 
 // The forms of a body.
@@ -35,7 +36,8 @@ type Options struct {
 	Body           string            `yaml:"body" enum:"ndjson,json_array,raw,elasticsearch_bulk,loki,clickhouse" doc:"form of the body"`
 	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"the body"`
 	Headers        map[string]string `yaml:"headers" secret:"true" doc:"of every request; may replace Content-Type and User-Agent"`
-	IdempotencyKey bool              `yaml:"idempotency_key" doc:"send Idempotency-Key and Penstock-Spans, to tell repetitions"`
+	IdempotencyKey expr.Text         `yaml:"idempotency_key" doc:"true: the batch's id, to tell repetitions; or an expression; or false"`
+	Accept         expr.Text         `yaml:"accept" doc:"a condition on status and body of an answer: it is delivered; default: 2xx"`
 	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
 
 	Basic      *Basic `yaml:"basic" doc:"user and password of every endpoint, as basic auth"`
@@ -47,12 +49,15 @@ type Options struct {
 	Elasticsearch ElasticsearchOptions `yaml:"elasticsearch" doc:"of body: elasticsearch_bulk"`
 	Loki          LokiOptions          `yaml:"loki" doc:"of body: loki"`
 	ClickHouse    ClickHouseOptions    `yaml:"clickhouse" doc:"of body: clickhouse"`
+
+	accept *expr.Program // nil: 2xx
+	key    *expr.Program // nil: the batch's id, if any
 }
 
 // DefaultOptions post JSON lines with an idempotency key.
 func DefaultOptions() *Options {
 	return &Options{
-		Method: nethttp.MethodPost, Body: NDJSON, Compress: None, IdempotencyKey: true, ConnectTimeout: 10 * time.Second,
+		Method: nethttp.MethodPost, Body: NDJSON, Compress: None, IdempotencyKey: keyOfBatch, ConnectTimeout: 10 * time.Second,
 		Proxy: proxyNone, Elasticsearch: defaultElasticsearch(), Loki: defaultLoki(),
 	}
 }
@@ -87,6 +92,9 @@ func (o *Options) Validate() error {
 	}
 	if o.ConnectTimeout <= 0 {
 		return &penstock.OptionError{Key: "connect_timeout", Err: fmt.Errorf("is %v; write a time above 0", o.ConnectTimeout)}
+	}
+	if err := o.validateAccept(); err != nil {
+		return err
 	}
 	if err := o.validateAccess(); err != nil {
 		return err

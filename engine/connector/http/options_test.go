@@ -28,6 +28,11 @@ func TestOptions(t *testing.T) {
 		}},
 		{"compress", "compress", `"zip" is not one of none, gzip`, func(o *http.Options) { o.Compress = "zip" }},
 		{"connect timeout", "connect_timeout", "write a time above 0", func(o *http.Options) { o.ConnectTimeout = 0 }},
+		{"accept of what is not there", "accept", `there is no field "state"`, func(o *http.Options) { o.Accept = "state == 200" }},
+		{"accept is no condition", "accept", "is no condition", func(o *http.Options) { o.Accept = "status + 1" }},
+		{"accept of other types", "accept", "== stands between a number and text", func(o *http.Options) { o.Accept = `status == "200"` }},
+		{"accept of a record", "accept", "meta is of records", func(o *http.Options) { o.Accept = "meta.id == body" }},
+		{"accept of a store", "accept", "leave it out", func(o *http.Options) { o.Accept, o.Body = "status == 200", http.ClickHouse }},
 		{"header name", "headers.a b", "which no header name may", func(o *http.Options) {
 			o.Headers = map[string]string{"a b": "secret"}
 		}},
@@ -50,6 +55,20 @@ func TestOptions(t *testing.T) {
 				t.Error("New took the options")
 			}
 		})
+	}
+}
+
+func TestKeyExpression(t *testing.T) {
+	o := http.DefaultOptions()
+	o.IdempotencyKey = "ordre"
+	_, err := o.Shape(penstock.Schema{Fields: []penstock.SchemaField{{Name: "order", Type: penstock.TextType}}})
+	wrong, ok := errors.AsType[*penstock.OptionError](err)
+	if !ok || wrong.Key != "idempotency_key" || wrong.Word != "ordre" || len(wrong.Known) != 1 {
+		t.Errorf("Shape() = %#v, want the name that is not there and the one that is", err)
+	}
+	o.Endpoints, o.IdempotencyKey = []string{"http://h/in"}, "1 +"
+	if _, err := http.New(*o, connectortest.NewHost(t)); err == nil {
+		t.Error("New took an expression that ends too early")
 	}
 }
 

@@ -78,6 +78,18 @@ func judgeException(v verdict, code int, text []byte) verdict {
 	return v
 }
 
+// after2xx gives what `accept` says precedence over a status that is, or is not, 2xx: what it takes is delivered, and what would be
+// delivered without it is sent again.
+func (v verdict) after2xx(accepted bool) verdict {
+	switch {
+	case accepted:
+		return verdict{outcome: control.Delivered}
+	case v.outcome == control.Delivered:
+		return verdict{outcome: control.Retryable}
+	}
+	return v
+}
+
 // waitOf reads Retry-After: seconds or an HTTP date. What cannot be read, or has passed, is 0.
 func waitOf(retryAfter string, now time.Time) time.Duration {
 	retryAfter = strings.TrimSpace(retryAfter)

@@ -328,7 +328,13 @@ func TestTLS(t *testing.T) {
 		{"no certificate of ours", http.TLS{CA: a.ca, ServerName: "receiver.test"}, ": misconfigured: "},
 	} {
 		lane := rawTo(t, server.URL, func(o *http.Options) { o.TLS = c.tls })
-		if got := told(deliver(t.Context(), lane, parsed())); !strings.Contains(got, c.want) {
+		got := ""
+		for range 20 { // TLS 1.3 refuses a client after its handshake: the body may break before the reason is read
+			if got = told(deliver(t.Context(), lane, parsed())); strings.Contains(got, c.want) {
+				break
+			}
+		}
+		if !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}

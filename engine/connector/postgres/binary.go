@@ -34,8 +34,7 @@ func appendBinary(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	}
 	switch c.Type {
 	case sqltable.Integer:
-		n, _ := strconv.ParseInt(string(cell), 10, 64) // it fits: sqltable has looked
-		return binary.BigEndian.AppendUint64(append(dst, 0, 0, 0, 8), uint64(n))
+		return binary.BigEndian.AppendUint64(append(dst, 0, 0, 0, 8), integer(cell))
 	case sqltable.Float:
 		f, _ := strconv.ParseFloat(string(cell), 64)
 		return binary.BigEndian.AppendUint64(append(dst, 0, 0, 0, 8), math.Float64bits(f))
@@ -56,6 +55,21 @@ func appendBinary(dst []byte, c *sqltable.Column, cell []byte) []byte {
 		}
 	}
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(cell))), cell...)
+}
+
+// integer reads a whole number of 64 bits, which fits: sqltable has looked.
+func integer(text []byte) (n uint64) {
+	digits := text
+	if text[0] == '-' {
+		digits = text[1:]
+	}
+	for _, c := range digits {
+		n = n*10 + uint64(c-'0')
+	}
+	if text[0] == '-' {
+		return -n
+	}
+	return n
 }
 
 // numericBase is what a digit of numeric counts to: four decimal digits each.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -20,6 +21,7 @@ func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqlt
 	t := s.shape.For(b)
 	binaryForm, numbered := isBinary(t.Columns), s.o.Mode == sqltable.Upsert
 	if binaryForm {
+		dst = slices.Grow(dst, binarySize(t, b))
 		dst = append(dst, binaryHeader...)
 	}
 	e.rows.Over(t, b)
@@ -45,6 +47,18 @@ func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqlt
 		dst = append(dst, binaryTrailer...)
 	}
 	return dst, refusals
+}
+
+// binarySize is about how much space the rows of b need, so that it is not found out by copying them again and again.
+func binarySize(t *sqltable.Table, b *penstock.Batch) int {
+	row := 2 + 8
+	for i := range t.Columns {
+		switch row += 4; t.Columns[i].Type {
+		case sqltable.Integer, sqltable.Float:
+			row += 8
+		}
+	}
+	return len(binaryHeader) + len(binaryTrailer) + int(b.RawBytes()) + b.Kept()*row
 }
 
 func (e *encoder) appendBinaryRow(dst []byte, columns []sqltable.Column, number int) []byte {

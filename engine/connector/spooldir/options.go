@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/framing"
 )
 
 // What may become of a finished file.
@@ -21,21 +22,23 @@ const (
 
 // Options of a spool_dir.
 type Options struct {
-	Path       string        `yaml:"path" required:"true" path:"true" alone:"true" doc:"the directory; it has to exist"`
-	Include    []string      `yaml:"include" doc:"globs of the files to read, by name; with a slash: by path beneath the directory"`
-	Exclude    []string      `yaml:"exclude" doc:"globs of files to leave alone; names with a leading dot always are"`
-	Recursive  bool          `yaml:"recursive" doc:"read subdirectories, too"`
-	Order      string        `yaml:"order" enum:"oldest,name" doc:"which file comes first: by last change, then name; or by name"`
-	Finished   string        `yaml:"finished" enum:"rename,delete,move,keep" doc:"what becomes of a file that is delivered"`
-	Suffix     string        `yaml:"suffix" doc:"of finished files (.done, or .done.1 where taken); they are never read"`
-	MoveTo     string        `yaml:"move_to" path:"true" doc:"where finished files are moved to; on the same file system"`
-	Settle     time.Duration `yaml:"settle" doc:"a file counts as finished only when it has been quiet that long"`
-	MaxRecord  penstock.Size `yaml:"max_record" doc:"a longer record is treated as long_record says"`
-	LongRecord string        `yaml:"long_record" enum:"cut,dead_letter" doc:"pieces, or a dead letter of its beginning"`
-	PollMin    time.Duration `yaml:"poll_min" doc:"how soon an idle directory is listed again at first; the wait doubles"`
-	PollMax    time.Duration `yaml:"poll_max" doc:"how soon an idle directory is listed again at the latest"`
-	Watch      time.Duration `yaml:"watch" doc:"how long a finished file is looked at again, ever more rarely"`
-	OpenFiles  int           `yaml:"open_files" doc:"files that are held open while they are written, at most"`
+	Path       string          `yaml:"path" required:"true" path:"true" alone:"true" doc:"the directory; it has to exist"`
+	Include    []string        `yaml:"include" doc:"globs of the files to read, by name; with a slash: by path beneath the directory"`
+	Exclude    []string        `yaml:"exclude" doc:"globs of files to leave alone; names with a leading dot always are"`
+	Recursive  bool            `yaml:"recursive" doc:"read subdirectories, too"`
+	Order      string          `yaml:"order" enum:"oldest,name" doc:"which file comes first: by last change, then name; or by name"`
+	Finished   string          `yaml:"finished" enum:"rename,delete,move,keep" doc:"what becomes of a file that is delivered"`
+	Suffix     string          `yaml:"suffix" doc:"of finished files (.done, or .done.1 where taken); they are never read"`
+	MoveTo     string          `yaml:"move_to" path:"true" doc:"where finished files are moved to; on the same file system"`
+	Settle     time.Duration   `yaml:"settle" doc:"a file counts as finished only when it has been quiet that long"`
+	MaxRecord  penstock.Size   `yaml:"max_record" doc:"a longer record is treated as long_record says"`
+	Framing    framing.Options `yaml:"framing" doc:"records that are not lines"`
+	LongRecord string          `yaml:"long_record" enum:"cut,dead_letter" doc:"pieces, or a dead letter of its beginning"`
+	PollMin    time.Duration   `yaml:"poll_min" doc:"how soon an idle directory is listed again at first; the wait doubles"`
+	PollMax    time.Duration   `yaml:"poll_max" doc:"how soon an idle directory is listed again at the latest"`
+	Watch      time.Duration   `yaml:"watch" doc:"how long a finished file is looked at again, ever more rarely"`
+	OpenFiles  int             `yaml:"open_files" doc:"files that are held open while they are written, at most"`
+	Forget     time.Duration   `yaml:"forget" doc:"the mark of a finished file is dropped when the file has been gone so long; 0: never"`
 }
 
 // Source is the component spool_dir.
@@ -47,8 +50,9 @@ func Source() penstock.Component {
 			return &Options{
 				Include: []string{"*"}, Exclude: []string{"*.tmp", "*.part", "*~"},
 				Order: "oldest", Finished: finishedRename, Suffix: ".done", Settle: time.Second,
-				MaxRecord: 1 << 20, LongRecord: "cut",
+				Framing: framing.Defaults(), MaxRecord: 1 << 20, LongRecord: "cut",
 				PollMin: 100 * time.Millisecond, PollMax: time.Second, Watch: time.Hour, OpenFiles: 64,
+				Forget: time.Hour,
 			}
 		},
 		New: func(options any, h penstock.Host) (any, error) { return newSource(*options.(*Options), h) },
@@ -79,6 +83,8 @@ func (o *Options) Validate() error {
 		return wrong("poll_max", "is %v, less than poll_min (%v)", o.PollMax, o.PollMin)
 	case o.Watch < 0:
 		return wrong("watch", "is %v, want 0 or more", o.Watch)
+	case o.Forget < 0:
+		return wrong("forget", "is %v, want 0 or more", o.Forget)
 	case o.OpenFiles < 1:
 		return wrong("open_files", "is %d, want 1 or more", o.OpenFiles)
 	}
@@ -91,6 +97,9 @@ func (o *Options) Validate() error {
 		if _, err := path.Match(g, ""); err != nil || g == "" {
 			return wrong(fmt.Sprintf("exclude[%d]", i), "%q is not a glob; brackets must close, and it may not be empty", g)
 		}
+	}
+	if err := o.Framing.Validate(o.LongRecord); err != nil {
+		return err
 	}
 	return o.validateFinished(wrong)
 }

@@ -20,7 +20,7 @@ func picture() Status {
 		Routes: []Route{{
 			Pipeline: "access", Name: "main", Source: "spool_dir", Sink: "http", Health: "running", Processors: []string{},
 			ReadRecords: 10, Delivered: 4, Dead: 1, Dropped: 2, InFlight: 1, Waiting: 2, Counters: map[string]int64{"requests": 9},
-			Workers: []Worker{{Name: "http://a/", State: "SLOW", Window: 3.5, InFlight: 2, RoundTrip: 0.25, Throttled: 6}},
+			Workers: []Worker{{Name: "http://a/", State: "SLOW", Gate: "window", Window: 3.5, InFlight: 2, RoundTrip: 0.25, Throttled: 6}},
 		}},
 	}
 	s.Judge()
@@ -71,6 +71,8 @@ func TestMetricsValues(t *testing.T) {
 		`penstock_worker_window{pipeline="access",route="main",worker="http://a/"} 3.5`,
 		`penstock_worker_state{pipeline="access",route="main",state="SLOW",worker="http://a/"} 1`,
 		`penstock_worker_state{pipeline="access",route="main",state="OPEN",worker="http://a/"} 0`,
+		`penstock_worker_gate{gate="window",pipeline="access",route="main",worker="http://a/"} 1`,
+		`penstock_worker_gate{gate="breaker",pipeline="access",route="main",worker="http://a/"} 0`,
 		`penstock_worker_throttles_total{pipeline="access",route="main",worker="http://a/"} 6`,
 		`penstock_component_events_total{event="requests",pipeline="access",route="main"} 9`,
 		`penstock_route_health{health="running",pipeline="access",route="main"} 1`,

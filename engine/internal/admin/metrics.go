@@ -45,6 +45,8 @@ var routeMetrics = []metric[Route]{
 	gauged(perRoute, "in_flight_records", "Source records at a worker.", func(r *Route) float64 { return float64(r.InFlight) }),
 	gauged(perRoute, "waiting_records", "Source records that were read and are at no worker.",
 		func(r *Route) float64 { return float64(r.Waiting) }),
+	counted(perRoute, "route_starts_total", "Starts of the route; more than one: it has failed and was started again.",
+		func(r *Route) float64 { return float64(r.Starts) }),
 	counted(perRoute, "attempts_total", "Deliveries of batches that were begun.", func(r *Route) float64 { return float64(r.Attempts) }),
 	counted(perRoute, "redeliveries_total", "Deliveries that were not a batch's first.",
 		func(r *Route) float64 { return float64(r.Redelivered) }),
@@ -87,12 +89,15 @@ var workerMetrics = []metric[Worker]{
 }
 
 var (
-	healths = []string{"running", "draining", "finished", "stopped"}
+	healths = []string{"running", "draining", "finished", "stopped", "restarting"}
 	states  = []string{"NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
+	gates   = []string{"window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "budget", "memory", "none"}
 
 	routeHealth = prometheus.NewDesc("penstock_route_health", "1 for the health that the route has.", append(perRoute, "health"), nil)
 	workerState = prometheus.NewDesc("penstock_worker_state", "1 for the state that the worker is in.", append(perWorker, "state"), nil)
-	component   = prometheus.NewDesc("penstock_component_events_total", "What sink and processors count of themselves.",
+	workerGate  = prometheus.NewDesc("penstock_worker_gate", "1 for what keeps more from being sent now.",
+		append(perWorker, "gate"), nil)
+	component = prometheus.NewDesc("penstock_component_events_total", "What sink and processors count of themselves.",
 		append(perRoute, "event"), nil)
 	ready = prometheus.NewDesc("penstock_ready", "1 where /readyz says yes.", nil, nil)
 	info  = prometheus.NewDesc("penstock_build_info", "1; the version is the label.", []string{"version"}, nil)
@@ -114,7 +119,7 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range workerMetrics {
 		to <- m.desc
 	}
-	for _, d := range []*prometheus.Desc{routeHealth, workerState, component, ready, info, free} {
+	for _, d := range []*prometheus.Desc{routeHealth, workerState, workerGate, component, ready, info, free} {
 		to <- d
 	}
 }
@@ -148,6 +153,9 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 			}
 			for _, state := range states {
 				gauge(workerState, oneIf(state == w.State), r.Pipeline, r.Name, w.Name, state)
+			}
+			for _, g := range gates {
+				gauge(workerGate, oneIf(g == w.Gate), r.Pipeline, r.Name, w.Name, g)
 			}
 		}
 	}

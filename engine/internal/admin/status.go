@@ -18,6 +18,20 @@ type Status struct {
 	Why     []string `json:"problems"` // why it is not ready, in words
 	Free    int64    `json:"state_free_bytes"`
 	Routes  []Route  `json:"routes"`
+	Tree    *Child   `json:"tree,omitempty"` // what is kept running
+}
+
+// Child is one thing that is kept running: the process, a pipeline, a route, a goroutine, a child process; or a worker of a
+// route, whose state is its flow's.
+type Child struct {
+	Name     string    `json:"name"`
+	State    string    `json:"state"`                  // idle, waiting, running, stopping, stuck, done; of a worker as in Worker
+	Restarts uint64    `json:"restarts"`               // how often it was started again
+	Reason   string    `json:"last_reason,omitempty"`  // what it ended of the last time; of a worker, why it is in its state
+	Since    time.Time `json:"since,omitzero"`         // its last start, or its end when it does not run
+	Seconds  float64   `json:"seconds"`                // since Since
+	Next     float64   `json:"next_seconds,omitempty"` // waiting: until it starts, at least
+	Children []Child   `json:"children,omitempty"`
 }
 
 // Route is one route. ReadRecords is always the sum of Delivered, Dead, Dropped, InFlight and Waiting.
@@ -27,8 +41,11 @@ type Route struct {
 	Source     string   `json:"source"`
 	Processors []string `json:"processors"`
 	Sink       string   `json:"sink"`
-	Health     string   `json:"health"` // running, draining, finished, stopped
-	Error      string   `json:"error,omitempty"`
+	Health     string   `json:"health"`               // running, draining, finished, stopped, restarting
+	Error      string   `json:"error,omitempty"`      // why it stopped, or has failed the last time
+	Starts     int      `json:"starts"`               // of this run; more than one: it has failed and was started again
+	Again      float64  `json:"restart_seconds"`      // restarting: until it starts
+	Window     string   `json:"window"`               // algorithm of the workers' windows, once the route has opened its sink
 	LastFault  string   `json:"last_fault,omitempty"` // the latest failure of a worker, in words
 
 	ReadRecords      int64 `json:"read_records"`
@@ -61,7 +78,7 @@ type Worker struct {
 	Name          string  `json:"name"`
 	State         string  `json:"state"` // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
 	Reason        string  `json:"reason,omitempty"`
-	Gate          string  `json:"gate"`      // what binds now: window, limit, throttle, breaker, replay, order, budget, none
+	Gate          string  `json:"gate"`      // what binds now: one of gates; docs/operating.md has what each means
 	Window        float64 `json:"window"`    // how much may be in flight, in the window's unit
 	InFlight      int     `json:"in_flight"` // attempts
 	RoundTrip     float64 `json:"round_trip_seconds"`
@@ -99,6 +116,8 @@ func (r *Route) problems() (out []string) {
 	switch r.Health {
 	case "stopped":
 		return []string{name + ": stopped: " + r.Error}
+	case "restarting":
+		return []string{fmt.Sprintf("%s: has failed and starts again in %v: %s", name, seconds(r.Again), r.Error)}
 	case "draining":
 		return []string{name + ": draining"}
 	case "finished":
@@ -114,4 +133,9 @@ func (r *Route) problems() (out []string) {
 			quiet.Round(time.Second), r.InFlight+r.Waiting))
 	}
 	return out
+}
+
+// seconds is a time for people.
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(100 * time.Millisecond)
 }

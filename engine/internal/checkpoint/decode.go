@@ -147,16 +147,18 @@ func (c *cursor) mark(known int, id, name string) markOp {
 	keys := flags&flagKeys != 0
 	m.Finished = flags&flagFinished != 0
 	m.Watermark = c.position(penstock.Position{}, keys)
-	if flags&flagAbove == 0 {
-		return op
+	if flags&flagAbove != 0 {
+		at := m.Watermark
+		n := c.count(2)
+		m.Above = make([]penstock.Range, 0, n)
+		for range n {
+			from := c.position(at, keys)
+			at = c.position(from, keys)
+			m.Above = append(m.Above, penstock.Range{From: from, To: at})
+		}
 	}
-	at := m.Watermark
-	n := c.count(2)
-	m.Above = make([]penstock.Range, 0, n)
-	for range n {
-		from := c.position(at, keys)
-		at = c.position(from, keys)
-		m.Above = append(m.Above, penstock.Range{From: from, To: at})
+	if flags&flagNote != 0 {
+		m.Note = c.string("")
 	}
 	return op
 }

@@ -14,7 +14,7 @@ import (
 // The bytes are drawn in docs/formats/checkpoint.md. Numbers of fixed width are little-endian.
 const (
 	magic      = "PSTKCKPT"
-	version    = 1  // what this program writes
+	version    = 2  // what this program writes; 1 had no notes
 	headerSize = 24 // magic, version u16, reserved u16, generation u64, CRC-32C u32; the same in every version to come
 	frameHead  = 8  // length u32, CRC-32C u32
 	maxEntry   = 64 << 20
@@ -33,7 +33,8 @@ const (
 	flagName     // a name follows
 	flagKeys     // positions have keys
 	flagAbove    // ranges follow
-	flagsKnown   = flagFinished | flagName | flagKeys | flagAbove
+	flagNote     // a note follows, behind the ranges
+	flagsKnown   = flagFinished | flagName | flagKeys | flagAbove | flagNote
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -168,6 +169,9 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	if len(m.Above) > 0 {
 		flags |= flagAbove
 	}
+	if m.Note != "" {
+		flags |= flagNote
+	}
 	dst = binary.AppendUvarint(dst, uint64(op.part))
 	if op.part == 0 {
 		dst = appendString(dst, id, m.Part.ID)
@@ -184,6 +188,9 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 			dst, at = appendPosition(dst, at, r.From, keys)
 			dst, at = appendPosition(dst, at, r.To, keys)
 		}
+	}
+	if flags&flagNote != 0 {
+		dst = appendString(dst, "", m.Note)
 	}
 	return dst
 }

@@ -48,7 +48,8 @@ func (m *model) String() string {
 	var lines []string
 	for route, marks := range m.marks {
 		for _, k := range marks {
-			lines = append(lines, fmt.Sprintf("%s %q %q %v %v %v", route, k.Part.ID, k.Part.Name, k.Watermark, k.Above, k.Finished))
+			lines = append(lines, fmt.Sprintf("%s %q %q %v %v %v %q",
+				route, k.Part.ID, k.Part.Name, k.Watermark, k.Above, k.Finished, k.Note))
 		}
 		for lane, place := range m.places[route] {
 			lines = append(lines, fmt.Sprintf("%s lane %q %q", route, lane, place))
@@ -133,6 +134,7 @@ func randomMark(rng *rand.Rand) penstock.Mark {
 	}
 	at := func() penstock.Position { return penstock.Position{Num: num(), Key: key()} }
 	m.Watermark, m.Finished = at(), rng.IntN(4) == 0
+	m.Note = pick(rng, "", "", "AQIDBA", strings.Repeat("n", penstock.MaxNote))
 	for range rng.IntN(4) * rng.IntN(4) {
 		m.Above = append(m.Above, penstock.Range{From: at(), To: at()})
 	}
@@ -179,8 +181,14 @@ type written struct {
 
 func writeSteps(t testing.TB, list []step) written {
 	t.Helper()
+	return writeAs(t, list, version)
+}
+
+// writeAs writes as a program of a format did.
+func writeAs(t testing.TB, list []step, format uint16) written {
+	t.Helper()
 	m := vfstest.New()
-	s, _ := mustOpen(t, stateDir(t, m), Options{Slack: 1 << 30})
+	s, _ := mustOpen(t, stateDir(t, m), Options{Slack: 1 << 30, version: format})
 	model := newModel()
 	_, size := s.Size()
 	w := written{held: []string{""}, sizes: []int64{size}}

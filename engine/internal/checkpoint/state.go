@@ -39,7 +39,7 @@ type lane struct {
 
 // Bytes that a snapshot takes for a thing beside its strings, at most: numbers, flags, lengths.
 const (
-	partCost     = 26
+	partCost     = 29
 	rangeCost    = 20
 	keyCost      = 20
 	laneCost     = 30
@@ -117,7 +117,7 @@ func (st *state) set(r *route, op *markOp) {
 	if op.named || op.part == 0 {
 		m.Part.Name = op.mark.Part.Name
 	}
-	m.Watermark, m.Finished = op.mark.Watermark, op.mark.Finished
+	m.Watermark, m.Finished, m.Note = op.mark.Watermark, op.mark.Finished, op.mark.Note
 	m.Above = append(m.Above[:0], op.mark.Above...)
 	cost := markSize(m)
 	st.live += cost - p.cost
@@ -125,7 +125,7 @@ func (st *state) set(r *route, op *markOp) {
 }
 
 func markSize(m *penstock.Mark) int64 {
-	n := partCost + len(m.Part.ID) + len(m.Part.Name) + rangeCost*len(m.Above)
+	n := partCost + len(m.Part.ID) + len(m.Part.Name) + rangeCost*len(m.Above) + len(m.Note)
 	if hasKeys(m) {
 		n += keyCost + len(m.Watermark.Key)
 		for _, r := range m.Above {

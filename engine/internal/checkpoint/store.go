@@ -291,6 +291,13 @@ func (s *Store) Close() error {
 	return err
 }
 
+// Failed is what poisoned the store, or ErrClosed: nothing can be saved in it any more. nil: it is in order.
+func (s *Store) Failed() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.usable()
+}
+
 // Marks yields the marks of a route as they are when each is reached, in the order in which the partitions
 // were first seen. It holds no lock while it yields.
 func (s *Store) Marks(route string) iter.Seq[penstock.Mark] {

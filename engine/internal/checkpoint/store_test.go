@@ -283,7 +283,7 @@ func TestMigration(t *testing.T) {
 	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 1)), 20))
 	m, dir := memory(t, w.log)
 	later, report := mustOpen(t, dir, Options{version: version + 1})
-	if want := Name + ".v1-1"; len(report.Aside) != 1 || report.Aside[0] != want {
+	if want := fmt.Sprintf("%s.v%d-1", Name, version); len(report.Aside) != 1 || report.Aside[0] != want {
 		t.Fatalf("migration keeps %v, want %s", report.Aside, want)
 	}
 	if got, err := m.ReadFile("/state/" + report.Aside[0]); !bytes.Equal(got, w.log) || err != nil {
@@ -298,7 +298,8 @@ func TestMigration(t *testing.T) {
 	_, _, openErr := Open(dir, Options{})
 	_, _, readErr := Read(dir)
 	for _, err := range []error{openErr, readErr} {
-		if !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "/state/"+Name) || !strings.Contains(err.Error(), "format is 2") {
+		want := fmt.Sprint("format is ", version+1)
+		if !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "/state/"+Name) || !strings.Contains(err.Error(), want) {
 			t.Errorf("a newer log: %v; want the file, the format and errVersion", err)
 		}
 	}

@@ -14,6 +14,7 @@ const (
 	maxBatchBytes   = penstock.Size(1 << 30) // offsets in a batch have 32 bits, and its records may be longer than bytes
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
+	minTrace        = penstock.Size(64 << 10) // less would hold nothing
 
 	leastRedeliverRate = 0.1
 	mostRedeliverRate  = 10_000
@@ -105,6 +106,7 @@ func (c check) flow() {
 	if f.Abandon <= 0 {
 		c.wrong("flow", "abandon", "flow.abandon is 0; every delivery would end before it began")
 	}
+	c.trace()
 	if f.Redeliver < 0 || f.Redeliver > 1 {
 		c.wrong("flow", "redeliver",
 			"flow.redeliver is %v; it may be 0 (no bound) to 1 batches sent again for each that is delivered", f.Redeliver)
@@ -115,6 +117,18 @@ func (c check) flow() {
 	} else if f.RedeliverRate < leastRedeliverRate || f.RedeliverRate > mostRedeliverRate {
 		c.wrong("flow", "redeliver_rate", "flow.redeliver_rate is %v; it may be %v to %v batches a second",
 			f.RedeliverRate, leastRedeliverRate, mostRedeliverRate)
+	}
+}
+
+func (c check) trace() {
+	f := c.route.Flow
+	if f.TraceMax < minTrace {
+		c.wrong("flow", "trace_max", "flow.trace_max is %v; it may be %v or more", f.TraceMax, minTrace)
+	} else if f.Trace == "" && c.given("flow", "trace_max") != nil {
+		c.wrong("flow", "trace_max", "flow.trace_max bounds a trace, and flow.trace names none; write the file beside it, or take it out")
+	}
+	if n := c.given("flow", "trace"); n != nil && f.Trace == "" {
+		c.wrong("flow", "trace", "flow.trace is empty; name a file, or leave the key out for no trace")
 	}
 }
 

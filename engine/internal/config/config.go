@@ -78,6 +78,9 @@ type Flow struct {
 	RedeliverRate float64 `yaml:"redeliver_rate" doc:"and so many a second, whatever is delivered"`
 
 	Order string `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
+
+	Trace    string        `yaml:"trace" path:"true" alone:"true" doc:"file for what the flow's machine is told and does"`
+	TraceMax penstock.Size `yaml:"trace_max" doc:"bytes of the trace, at most; then it ends, and delivery goes on"`
 }
 
 // Retry is `retry:`.

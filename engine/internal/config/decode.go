@@ -93,7 +93,7 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 	switch {
 	case t == durationType || t == sizeType:
 		return l.decodeScalar(n, v, o)
-	case reflect.PointerTo(t).Implements(textType) && (scalar || t.Kind() != reflect.Struct):
+	case reflect.PointerTo(t).Implements(textType) && (scalar || !hasOptions(t)):
 		return l.decodeScalar(n, v, o)
 	case t.Kind() == reflect.Pointer:
 		fresh := reflect.New(t.Elem())
@@ -104,7 +104,7 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 		return l.decode(n, fresh.Elem(), o)
 	case t.Kind() == reflect.Struct:
 		return l.decodeStruct(n, v, o)
-	case isPairs(t):
+	case isPairs(t) && (n.Kind == yaml.MappingNode || !isTexts(t)):
 		return l.decodePairs(n, v, o)
 	case t.Kind() == reflect.Slice:
 		return l.decodeList(n, v, o)
@@ -161,6 +161,15 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	return len(l.errs) == before
 }
 
+// hasOptions says whether t is a struct that a mapping can set.
+func hasOptions(t reflect.Type) bool {
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	keys, _ := fieldsOf(t)
+	return len(keys) > 0
+}
+
 func isEmpty(v reflect.Value) bool {
 	return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
 }
@@ -174,9 +183,6 @@ func (l *loader) unknownOption(key *yaml.Node, of string, keys []string) {
 }
 
 func (l *loader) decodeList(n *yaml.Node, v reflect.Value, o option) bool {
-	if n.Kind == yaml.MappingNode && reflect.PointerTo(v.Type().Elem()).Implements(textType) {
-		return l.decodeTexts(n, v, o)
-	}
 	if n.Kind != yaml.SequenceNode {
 		e := l.fail(n, "%s wants a list, and this is %s", o.name, article(kindName(n)))
 		if n.Kind == yaml.ScalarNode {
@@ -190,37 +196,6 @@ func (l *loader) decodeList(n *yaml.Node, v reflect.Value, o option) bool {
 		item := o
 		item.name = fmt.Sprintf("%s[%d]", o.name, i)
 		ok = l.decode(c, out.Index(i), item) && ok
-	}
-	v.Set(out)
-	return ok
-}
-
-// decodeTexts reads a mapping of texts where a list of things is wanted that are written as a text: each pair is "KEY: VALUE".
-// So what has an order may be written as a mapping, which Go's maps would shuffle.
-func (l *loader) decodeTexts(n *yaml.Node, v reflect.Value, o option) bool {
-	out := reflect.MakeSlice(v.Type(), len(n.Content)/2, len(n.Content)/2)
-	ok := true
-	for i := range out.Len() {
-		key, value := n.Content[2*i], n.Content[2*i+1]
-		item := o
-		item.name = joinKey(o.name, key.Value)
-		var text string
-		switch {
-		case strings.Contains(key.Value, "${"):
-			l.fail(key, "variables are replaced in values only, not in keys")
-			ok = false
-		case isNull(value):
-			l.fail(value, "%s has no value", item.name)
-			ok = false
-		case !l.decodeScalar(value, reflect.ValueOf(&text).Elem(), item):
-			ok = false
-		default:
-			to := out.Index(i).Addr().Interface().(encoding.TextUnmarshaler)
-			if err := to.UnmarshalText([]byte(key.Value + ": " + text)); err != nil {
-				l.fail(value, "%s: %v", item.name, err)
-				ok = false
-			}
-		}
 	}
 	v.Set(out)
 	return ok

@@ -203,10 +203,14 @@ func shapeOf(v reflect.Value, o option) object {
 		return ref("size")
 	case isPairs(t):
 		value := t.Elem().Field(1)
-		return object{
-			{"type", "object"}, {"minProperties", 1}, {"additionalProperties", schemaOf(reflect.New(value.Type).Elem(), optionOf("",
-				value))},
+		pairs := object{
+			{"type", "object"}, {"minProperties", 1},
+			{"additionalProperties", schemaOf(reflect.New(value.Type).Elem(), optionOf("", value))},
 		}
+		if isTexts(t) {
+			return anyOf(object{{"type", "array"}, {"items", textSchema()}}, pairs)
+		}
+		return pairs
 	case reflect.PointerTo(t).Implements(textType) && t.Kind() != reflect.Struct:
 		return textSchema()
 	case reflect.PointerTo(t).Implements(textType):
@@ -223,9 +227,6 @@ func shapeOf(v reflect.Value, o option) object {
 		s := object{{"type", "array"}, {"items", schemaOf(reflect.New(t.Elem()).Elem(), item)}}
 		if o.required {
 			s = s.with("minItems", 1)
-		}
-		if reflect.PointerTo(t.Elem()).Implements(textType) { // may be written as a mapping, too
-			return anyOf(s, object{{"type", "object"}, {"additionalProperties", textSchema()}})
 		}
 		return s
 	case reflect.Map:

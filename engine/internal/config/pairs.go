@@ -8,13 +8,17 @@ import (
 )
 
 // A slice of structs whose first field is tagged `yaml:",key"` and whose second `yaml:",value"`, any others unexported, is a
-// mapping that keeps its order: `set: {b: 1, a: 2}`.
+// mapping that keeps its order: `set: {b: 1, a: 2}`. Where its elements also read a text, it may be a list of texts instead:
+// `columns: [b, a]`.
 
 // isPairs says whether t is such a slice.
 func isPairs(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && t.Elem().NumField() >= 2 &&
 		t.Elem().Field(0).Tag.Get("yaml") == ",key" && t.Elem().Field(1).Tag.Get("yaml") == ",value"
 }
+
+// isTexts says whether the elements of a slice read a text.
+func isTexts(t reflect.Type) bool { return reflect.PointerTo(t.Elem()).Implements(textType) }
 
 func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.MappingNode {
@@ -39,8 +43,15 @@ func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 	return ok
 }
 
-// describePairs gives them as they would be written.
+// describePairs gives them as they would be written: as a list where that is allowed, since a value may be left out there.
 func describePairs(v reflect.Value, secret bool) *yaml.Node {
+	if isTexts(v.Type()) {
+		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for i := range v.Len() {
+			list.Content = append(list.Content, text(Text(v.Index(i).Interface()), secret))
+		}
+		return list
+	}
 	n := mapping()
 	for i := range v.Len() {
 		add(n, v.Index(i).Field(0).String(), describe(v.Index(i).Field(1), secret))

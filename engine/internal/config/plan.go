@@ -105,6 +105,10 @@ func (r *Route) plan() *yaml.Node {
 	if r.Flow.Order == "" { // the sink's own
 		remove(flow, "order")
 	}
+	if r.Flow.Trace == "" {
+		remove(flow, "trace")
+		remove(flow, "trace_max")
+	}
 	add(n, "batch", describe(reflect.ValueOf(r.Batch), false))
 	add(n, "flow", flow)
 	add(n, "retry", describe(reflect.ValueOf(r.Retry), false))
@@ -135,7 +139,7 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 		return text(penstock.Size(v.Int()).String(), secret)
 	case t.Kind() == reflect.Pointer:
 		return describe(v.Elem(), secret)
-	case t.Kind() != reflect.Struct && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+	case !hasOptions(t) && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
 		if out, err := v.Interface().(encoding.TextMarshaler).MarshalText(); err == nil {
 			return text(string(out), secret)
 		}

@@ -28,7 +28,7 @@ func DefaultRoute(name, state string) Route {
 		Flow: Flow{
 			Window: "auto", Initial: 1, Max: 1000, Threshold: "auto", Step: "per_round",
 			Dispatch: "least_completion", Timeout: "auto", Abandon: 60 * time.Second,
-			Redeliver: 0.1, RedeliverRate: 10,
+			Redeliver: 0.1, RedeliverRate: 10, TraceMax: 256 << 20,
 		},
 		Retry:       Retry{Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second, Jitter: "full"},
 		DeadLetters: DeadLetters{Dir: filepath.Join(state, "dead"), Max: 1 << 30},

@@ -23,8 +23,9 @@ type Guard struct {
 	stopped         error
 }
 
-// First says how many records the first batch has, before any of it is observed. Without it that batch is not judged by
-// itself; batches settle in pieces and in any order, and a single refused record that settles first condemns nobody.
+// First says how many records the first batch has, before any of it is observed. Without it, as in a run that goes on where
+// another was killed, that batch is not judged by itself. Batches settle in pieces and in any order, and a single refused
+// record that settles first condemns nobody.
 func (g *Guard) First(records int) { g.first = int64(records) }
 
 // Observe counts settled records, of a batch or of a piece. Dropped ones count for nothing. An error, the same from then on,

@@ -21,19 +21,29 @@ import (
 // atOnce is how many requests a receiver serves at the same time; the others queue.
 const atOnce = 4
 
-// Tally counts how often each record was taken. It is safe for concurrent use.
+// Tally is the store behind the receivers: it takes a request once, by its Idempotency-Key, and counts how often it has taken
+// each record. It is safe for concurrent use.
 type Tally struct {
-	mu    sync.Mutex // guards taken
-	taken []int32    // by number
+	mu    sync.Mutex          // guards what follows
+	keys  map[string]struct{} // of the requests that were taken
+	again int                 // requests that came again and were known by their key
+	taken []int32             // by number
 }
 
 // NewTally is for records numbered from 0 to n-1.
-func NewTally(n int) *Tally { return &Tally{taken: make([]int32, n)} }
+func NewTally(n int) *Tally { return &Tally{keys: make(map[string]struct{}), taken: make([]int32, n)} }
 
 // take counts the records of a body: each line begins with its number.
-func (t *Tally) take(body string) {
+func (t *Tally) take(key, body string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, known := t.keys[key]; known {
+		t.again++
+		return
+	}
+	if key != "" {
+		t.keys[key] = struct{}{}
+	}
 	for line := range strings.Lines(body) {
 		number, _, _ := strings.Cut(line, " ")
 		if n, err := strconv.Atoi(number); err == nil && n >= 0 && n < len(t.taken) {
@@ -42,7 +52,7 @@ func (t *Tally) take(body string) {
 	}
 }
 
-// Count says how many records never came, and how many came again.
+// Count says how many records never came, and how many were taken again.
 func (t *Tally) Count() (lost, repeated int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,6 +64,13 @@ func (t *Tally) Count() (lost, repeated int) {
 		}
 	}
 	return lost, repeated
+}
+
+// Recognised is how many requests came again and were known by their key.
+func (t *Tally) Recognised() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.again
 }
 
 // Receiver is one endpoint.
@@ -125,7 +142,7 @@ func (r *Receiver) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
 	defer served.Stop()
 	select {
 	case <-served.C:
-		r.tally.take(string(body))
+		r.tally.take(req.Header.Get("Idempotency-Key"), string(body))
 	case <-req.Context().Done():
 	}
 }

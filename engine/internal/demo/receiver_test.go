@@ -12,8 +12,13 @@ import (
 func TestReceiver(t *testing.T) {
 	tally := NewTally(4)
 	r := NewReceiver(200*time.Millisecond, tally)
-	post := func(body string) error {
-		res, err := http.Post(r.URL(), "text/plain", strings.NewReader(body))
+	post := func(key, body string) error {
+		req, err := http.NewRequest(http.MethodPost, r.URL(), strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Idempotency-Key", key)
+		res, err := http.DefaultClient.Do(req)
 		if err == nil {
 			err = res.Body.Close()
 		}
@@ -24,7 +29,7 @@ func TestReceiver(t *testing.T) {
 	}
 	url := r.URL()
 	ended := make(chan error, 1)
-	go func() { ended <- post("2 c\n") }()
+	go func() { ended <- post("c", "2 c\n") }()
 	for len(r.slots) == 0 { // until it is served
 		if err := t.Context().Err(); err != nil {
 			t.Fatal(err)
@@ -44,10 +49,13 @@ func TestReceiver(t *testing.T) {
 		t.Fatalf("revived at %s, %v", r.URL(), err)
 	}
 	defer r.Kill()
-	if err := post("0 a\n1 b\n1 b\nx\n9 z\n3 d\n"); err != nil {
-		t.Fatal(err)
+	for range 2 { // the second time it is known
+		if err := post("a", "0 a\n1 b\n1 b\nx\n9 z\n3 d\n"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if lost, repeated := tally.Count(); lost != 1 || repeated != 1 {
-		t.Errorf("lost %d, repeated %d; want 1 and 1", lost, repeated)
+	lost, repeated := tally.Count()
+	if again := tally.Recognised(); lost != 1 || repeated != 1 || again != 1 {
+		t.Errorf("lost %d, repeated %d, %d requests recognised; want 1, 1 and 1", lost, repeated, again)
 	}
 }

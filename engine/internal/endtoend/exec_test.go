@@ -168,6 +168,7 @@ func TestWorkersKilled(t *testing.T) {
 	for _, c := range []struct{ name, worker, options string }{
 		{"ndjson", "while IFS= read -r line; do printf '%s\\n' \"$line\" >>got.txt; echo '{\"delivered\":true}'; done", "protocol: ndjson"},
 		{"lines", "text=$(cat); printf '%s\\n' \"$text\" >>got.txt", "protocol: lines"},
+		{"storm", stormShell, "protocol: storm"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -54,7 +54,7 @@ type runResult struct {
 }
 
 // once runs `penstock run --once --json` on a config to its end.
-func once(t *testing.T, config string) runResult {
+func once(t testing.TB, config string) runResult {
 	t.Helper()
 	res, err := tryOnce(t, config)
 	if err != nil {
@@ -63,7 +63,7 @@ func once(t *testing.T, config string) runResult {
 	return res
 }
 
-func tryOnce(t *testing.T, config string) (runResult, error) {
+func tryOnce(t testing.TB, config string) (runResult, error) {
 	t.Helper()
 	bin, err := program()
 	if err != nil {
@@ -90,7 +90,7 @@ func tryOnce(t *testing.T, config string) (runResult, error) {
 }
 
 // write makes a file of a test, with its folders.
-func write(t *testing.T, path, text string) string {
+func write(t testing.TB, path, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)

@@ -212,17 +212,28 @@ func TestUnparsedRecords(t *testing.T) {
 	}
 }
 
-// TestWrongParserIsStopped: a format that fits no line stops the route early instead of filling the dead letters.
+// TestWrongParserIsStopped: a format that fits no line stops the route before a hundredth of a large file is dead.
 func TestWrongParserIsStopped(t *testing.T) {
+	const lines = 500_000
 	dir := t.TempDir()
 	line := `10.0.0.1 - - [05/Jan/2026:06:00:00 +0000] "GET / HTTP/1.1" 200 1234 "-" "agent of some length, as they are"` + "\n"
-	write(t, filepath.Join(dir, "spool", "access.log"), strings.Repeat(line, 200_000))
-	res, err := tryOnce(t, write(t, filepath.Join(dir, "penstock.yaml"), records("parse: {format: json}")))
-	if err == nil || res.OK {
+	write(t, filepath.Join(dir, "spool", "access.log"), strings.Repeat(line, lines))
+	config := write(t, filepath.Join(dir, "penstock.yaml"), records("parse: {format: json}"))
+	res, err := tryOnce(t, config)
+	if err == nil || res.OK || !strings.Contains(res.Error, "stopped by the guard") {
 		t.Fatalf("%+v, %v", res, err)
 	}
-	if p := res.Pipelines[0]; p.Dead > p.ReadRecords || p.Dead > 20_000 || p.Delivered != 0 {
-		t.Errorf("%+v", p)
+	if p := res.Pipelines[0]; p.Dead > p.ReadRecords || p.Dead > lines/100 || p.Delivered != 0 {
+		t.Errorf("%+v, want at most %d dead", p, lines/100)
+	}
+	letters := filepath.Join(dir, "state", "dead", "records.main.ndjson")
+	if n := bytes.Count(read(t, letters), []byte("\n")); n == 0 || n > lines/100 {
+		t.Errorf("%d dead letters of %d records, want at most a hundredth", n, lines)
+	}
+	write(t, config, records("parse: {format: combined}"))
+	res = once(t, config) // mended: it goes on behind what is dead
+	if p := res.Pipelines[0]; p.Dead != 0 || p.Delivered+int64(bytes.Count(read(t, letters), []byte("\n"))) < lines {
+		t.Errorf("after the mending %+v", p)
 	}
 }
 

@@ -17,6 +17,10 @@ import (
 // header is the first line: all that makes one machine behave otherwise than another.
 type header struct {
 	Version  int             `json:"penstock_trace"`
+	Route    string          `json:"route,omitempty"`
+	Started  string          `json:"started,omitempty"` // RFC 3339
+	Program  string          `json:"program,omitempty"`
+	Arch     string          `json:"arch,omitempty"`
 	Seed     uint64          `json:"seed"`
 	Window   string          `json:"window,omitempty"`
 	Options  json.RawMessage `json:"window_options,omitempty"` // the fields of the algorithm's Go struct
@@ -40,10 +44,17 @@ type budget struct {
 // windows read an algorithm's options back, by its name.
 var windows = map[string]func(options []byte) (window.Algorithm, error){
 	"linear": options[window.Linear],
+	"aimd":   options[window.AIMD],
+	"queue":  options[window.Queue],
+	"credit": options[window.Credit],
+	"rate":   options[window.Rate],
 	"fixed":  options[window.Fixed],
 }
 
-var policies = []dispatch.Policy{dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{}}
+var policies = []dispatch.Policy{
+	dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
+	dispatch.LeastInFlight{}, dispatch.TwoChoices{}, dispatch.PeakEWMA{},
+}
 
 func options[A window.Algorithm](text []byte) (window.Algorithm, error) {
 	var a A
@@ -53,14 +64,18 @@ func options[A window.Algorithm](text []byte) (window.Algorithm, error) {
 	return a, err
 }
 
-func headerOf(c *control.Config) (header, error) {
+func headerOf(c *control.Config, a *About) (header, error) {
 	h := header{
-		Version: Version, Seed: c.Seed, Timeout: c.Timeout, Replay: c.Replay, Ahead: c.Ahead, Failures: c.Breaker.Failures,
+		Version: Version, Route: a.Route, Program: a.Program, Arch: a.Arch,
+		Seed: c.Seed, Timeout: c.Timeout, Replay: c.Replay, Ahead: c.Ahead, Failures: c.Breaker.Failures,
+	}
+	if !a.Started.IsZero() {
+		h.Started = a.Started.UTC().Format(time.RFC3339Nano)
 	}
 	var err error
 	if c.Window != nil {
 		h.Window = c.Window.Name()
-		if windows[h.Window] == nil {
+		if read := windows[h.Window]; read == nil || !sameType(read, c.Window) {
 			return h, fmt.Errorf("trace: a machine with %s windows could not be replayed: it is not one of the product's", h.Window)
 		}
 		if h.Options, err = json.Marshal(c.Window); err != nil {
@@ -69,7 +84,7 @@ func headerOf(c *control.Config) (header, error) {
 	}
 	if c.Dispatch != nil {
 		h.Dispatch = c.Dispatch.Name()
-		if policy(h.Dispatch) == nil {
+		if p := policy(h.Dispatch); p == nil || fmt.Sprintf("%T", p) != fmt.Sprintf("%T", c.Dispatch) {
 			return h, fmt.Errorf("trace: a machine with %s dispatch could not be replayed: it is not one of the product's", h.Dispatch)
 		}
 	}
@@ -83,6 +98,12 @@ func headerOf(c *control.Config) (header, error) {
 		return h, fmt.Errorf("trace: breaker's probe policy: %w", err)
 	}
 	return h, nil
+}
+
+// sameType says whether what read makes is of a's type: another's algorithm may have the same name.
+func sameType(read func([]byte) (window.Algorithm, error), a window.Algorithm) bool {
+	own, err := read([]byte("{}"))
+	return err == nil && fmt.Sprintf("%T", own) == fmt.Sprintf("%T", a)
 }
 
 // spec writes a policy as text from which it can be read back.
@@ -107,6 +128,17 @@ func policy(name string) dispatch.Policy {
 		}
 	}
 	return nil
+}
+
+func (h *header) about() (About, error) {
+	a := About{Route: h.Route, Program: h.Program, Arch: h.Arch}
+	var err error
+	if h.Started != "" {
+		if a.Started, err = time.Parse(time.RFC3339Nano, h.Started); err != nil {
+			err = fmt.Errorf("started: %w", err)
+		}
+	}
+	return a, err
 }
 
 func (h *header) config() (control.Config, error) {

@@ -3,8 +3,9 @@
 // Package trace writes what a flow machine was told and what it then did, and replays that bit for bit.
 //
 // A trace is JSON lines: a header with the machine's config, then one event a line with the commands that the machine
-// answered (docs/formats/trace.md). The engine (`flow: {trace: FILE}`) and the simulator write it, `penstock sim flow
-// --replay` reads it. The package decides nothing and keeps no file open.
+// answered (docs/formats/trace.md). The simulator writes it with a [Writer], the engine (`flow: {trace: FILE}`) with a [File],
+// which never makes the flow wait; `penstock sim flow --replay` and `penstock explain` read it with a [Player]. The package
+// decides nothing about flow.
 package trace
 
 import (
@@ -18,10 +19,15 @@ import (
 // Version of the format that is written.
 const Version = 1
 
+// endKind is the event of the last line of a trace that was ended.
+const endKind = "end"
+
 // line is an event with the commands that answered it. Zero values are left out.
 type line struct {
 	Now     time.Duration `json:"now"` // ns since the sender's start
 	Kind    string        `json:"event"`
+	Name    string        `json:"name,omitempty"` // lane_up: of the lane
+	Why     string        `json:"why,omitempty"`  // end: why nothing follows
 	Outcome string        `json:"outcome,omitempty"`
 	Lane    int32         `json:"lane,omitempty"`
 	Seq     uint64        `json:"seq,omitempty"`
@@ -75,13 +81,6 @@ var (
 	reasons = []string{"", "probe"}
 )
 
-func word(words []string, n int) string {
-	if n < len(words) {
-		return words[n]
-	}
-	return strconv.Itoa(n) // one that was added later than these words
-}
-
 func number(words []string, w, what string) (uint8, error) {
 	for i, x := range words {
 		if x == w {
@@ -94,33 +93,18 @@ func number(words []string, w, what string) (uint8, error) {
 	return 0, fmt.Errorf("%q is no %s", w, what)
 }
 
-func lineOf(e *control.Event, do []control.Command) line {
-	l := line{
-		Now: e.Now, Kind: word(kinds, int(e.Kind)), Outcome: word(outcomes, int(e.Outcome)), Lane: e.Lane, Seq: e.Seq, ID: e.ID,
-		Parent: e.Parent, Pieces: e.Pieces, Cost: e.Cost, Bytes: e.Bytes, Keys: e.Keys, After: e.After,
+// commandsOf gives commands as a line has them; it uses to again.
+func commandsOf(to []command, do []control.Command) []command {
+	to = to[:0]
+	for i := range do {
+		c := &do[i]
+		to = append(to, command{
+			Kind: string(appendKind(nil, deeds, int(c.Kind))), Why: string(appendKind(nil, reasons, int(c.Why))),
+			Seq: c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
+			Run: c.Run, Place: c.Place, Expect: c.Expect,
+		})
 	}
-	if e.Report != (control.Report{}) {
-		r := report(e.Report)
-		l.Report = &r
-	}
-	if e.Limits != (control.Limits{}) {
-		m := limits(e.Limits)
-		l.Limits = &m
-	}
-	if len(do) > 0 {
-		l.Do = make([]command, len(do))
-		for i := range do {
-			l.Do[i] = commandOf(&do[i])
-		}
-	}
-	return l
-}
-
-func commandOf(c *control.Command) command {
-	return command{
-		Kind: word(deeds, int(c.Kind)), Why: word(reasons, int(c.Why)), Seq: c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
-		Run: c.Run, Place: c.Place, Expect: c.Expect,
-	}
+	return to
 }
 
 func (l *line) event() (control.Event, error) {

@@ -24,7 +24,7 @@ func story(t *testing.T, c control.Config) []byte {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	w, err := trace.NewWriter(&b, c)
+	w, err := trace.NewWriter(&b, c, trace.About{Route: "a/main", Started: time.Unix(1_700_000_000, 5), Arch: "any"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,11 @@ func configs() map[string]control.Config {
 			Breaker: control.Breaker{Failures: 5, Probe: backoff.Fixed(time.Millisecond)},
 			Budget:  control.Budget{Share: 0.5, PerSecond: 2, Burst: 3},
 		},
-		"fixed": {Window: window.Fixed{Size: 7}, Dispatch: dispatch.Hash{}, Timeout: -1},
+		"fixed":  {Window: window.Fixed{Size: 7}, Dispatch: dispatch.Hash{}, Timeout: -1},
+		"queue":  {Window: window.Queue{Initial: 2, Max: 50}, Dispatch: dispatch.LeastCompletion{}},
+		"aimd":   {Window: window.AIMD{Initial: 2}, Dispatch: dispatch.TwoChoices{}, Seed: 3},
+		"credit": {Window: window.Credit{Max: 60}, Dispatch: dispatch.LeastInFlight{}},
+		"rate":   {Window: window.Rate{}, Dispatch: dispatch.PeakEWMA{}},
 	}
 }
 
@@ -140,6 +144,8 @@ func TestReplayRefuses(t *testing.T) {
 		{"a wrong config", `{"penstock_trace":1,"seed":1,"ahead":-1}`, "line 1"},
 		{"an unknown event", header + `{"now":1,"event":"flood"}` + "\n", `line 2: "flood" is no event`},
 		{"an unknown outcome", header + `{"now":1,"event":"answer","outcome":"fine"}` + "\n", `line 2: "fine" is no outcome`},
+		{"a wrong time", `{"penstock_trace":1,"seed":1,"started":"noon"}`, "line 1: started"},
+		{"an event behind the end", header + `{"now":1,"event":"end","why":"x"}` + "\n" + `{"now":1,"event":"tick"}` + "\n", "line 3"},
 		{"an unknown member", header + `{"now":1,"event":"tick","x":1}` + "\n" + `{"now":1,"event":"tick"}` + "\n", "line 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -157,7 +163,7 @@ func TestWriterRefusesWhatCannotBeReplayed(t *testing.T) {
 		"dispatch": {Dispatch: peers.PeakEWMA{}},
 		"retry":    {Retry: stranger{}},
 	} {
-		if _, err := trace.NewWriter(io.Discard, c); err == nil {
+		if _, err := trace.NewWriter(io.Discard, c, trace.About{}); err == nil {
 			t.Errorf("%s: a config that cannot be read back was accepted", name)
 		}
 	}
@@ -175,7 +181,7 @@ func (f *full) Write(p []byte) (int, error) {
 }
 
 func TestWriterKeepsItsFirstError(t *testing.T) {
-	w, err := trace.NewWriter(&full{left: 100_000}, control.Config{})
+	w, err := trace.NewWriter(&full{left: 100_000}, control.Config{}, trace.About{})
 	if err != nil {
 		t.Fatal(err)
 	}

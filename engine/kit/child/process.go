@@ -94,7 +94,8 @@ func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process)
 	if err != nil {
 		return err
 	}
-	group := supervise.NewGroup(context.WithoutCancel(ctx)) // what watches the process outlives ctx, by Grace at most
+	name := fmt.Sprintf("%s, process %d", p.name, p.PID())
+	group := supervise.NewNamedGroup(context.WithoutCancel(ctx), name) // what watches the process outlives ctx, by Grace at most
 	var state error
 	group.Go("stderr", func(context.Context) error {
 		_, _ = io.Copy(p.log, p.stderr) // it ends with the child, or by the deadline after it

@@ -190,37 +190,67 @@ func (e *Evaluator) put(k penstock.Kind, s []byte) penstock.Field {
 	return penstock.Field{Kind: k, Off: off, Len: n}
 }
 
+// AppendText appends to dst what the value for record i is as text, nothing where it is null. It only reads the batch.
+func (e *Evaluator) AppendText(dst []byte, i int) ([]byte, error) {
+	if e.program.value == nil {
+		out, err := e.run(i)
+		if err != nil {
+			return dst, err
+		}
+		_, dst, err = written(dst, out)
+		return dst, err
+	}
+	v, err := e.program.value(e, i)
+	switch {
+	case err != nil || v.kind == null:
+		return dst, err
+	case v.raw != nil && v.kind != truth:
+		return append(dst, v.raw...), nil
+	}
+	out, err := v.decode()
+	if err != nil {
+		return dst, err
+	}
+	_, dst, err = written(dst, out)
+	return dst, err
+}
+
 // write puts a result of the machine into the arena.
 func (e *Evaluator) write(out any) (penstock.Field, error) {
-	dst := e.out[:0]
-	k := penstock.Number
-	switch v := out.(type) {
-	case nil:
-		return penstock.Field{Kind: penstock.Null}, nil
-	case bool:
-		k, dst = penstock.Bool, strconv.AppendBool(dst, v)
-	case string:
-		k, dst = penstock.Text, append(dst, v...)
-	case int:
-		dst = strconv.AppendInt(dst, int64(v), 10)
-	case float64:
-		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return penstock.Field{}, fmt.Errorf("the result is %v, which is no number that can be written", v)
-		}
-		dst = strconv.AppendFloat(dst, v, 'g', -1, 64)
-	case time.Time:
-		k, dst = penstock.Text, v.AppendFormat(dst, time.RFC3339Nano)
-	case time.Duration:
-		k, dst = penstock.Text, append(dst, v.String()...)
-	default:
-		text, err := json.Marshal(out)
-		if err != nil {
-			return penstock.Field{}, fmt.Errorf("the result is a %T, which is no value of a field", out)
-		}
-		k, dst = kindOf(text), append(dst, text...)
+	k, dst, err := written(e.out[:0], out)
+	if err != nil || k == penstock.Null {
+		return penstock.Field{Kind: k}, err
 	}
 	e.out = dst
 	return e.put(k, dst), nil
+}
+
+// written appends a result of the machine, as a field holds it.
+func written(dst []byte, out any) (penstock.Kind, []byte, error) {
+	switch v := out.(type) {
+	case nil:
+		return penstock.Null, dst, nil
+	case bool:
+		return penstock.Bool, strconv.AppendBool(dst, v), nil
+	case string:
+		return penstock.Text, append(dst, v...), nil
+	case int:
+		return penstock.Number, strconv.AppendInt(dst, int64(v), 10), nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return penstock.Null, dst, fmt.Errorf("the result is %v, which is no number that can be written", v)
+		}
+		return penstock.Number, strconv.AppendFloat(dst, v, 'g', -1, 64), nil
+	case time.Time:
+		return penstock.Text, v.AppendFormat(dst, time.RFC3339Nano), nil
+	case time.Duration:
+		return penstock.Text, append(dst, v.String()...), nil
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		return penstock.Null, dst, fmt.Errorf("the result is a %T, which is no value of a field", out)
+	}
+	return kindOf(text), append(dst, text...), nil
 }
 
 // kindOf is the kind of a JSON text that some other type of the library was written as.

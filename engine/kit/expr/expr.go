@@ -162,6 +162,9 @@ func typed(text string, in penstock.Schema, names []string, condition bool) (pen
 	return penstock.AnyType, nil
 }
 
+// Meta says whether the program uses the record's origin.
+func (p *Program) Meta() bool { return p.meta }
+
 // Type is what the schema says that the result is.
 func (p *Program) Type() penstock.FieldType { return p.result }
 

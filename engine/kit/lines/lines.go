@@ -35,6 +35,8 @@ type Rules struct {
 	MaxRecord int
 	// Bury makes a longer record one dead letter of its first MaxRecord bytes, whose span covers all of it.
 	Bury bool
+	// Framing finds records that are not lines; nil: they are. With it a record that is too long is always cut.
+	Framing Framing
 }
 
 // Cursor is where a reader stands in one file.
@@ -65,6 +67,10 @@ type File struct {
 	Part   *penstock.Partition
 	Size   int64 // bytes that are there; no more is read
 	Sealed bool  // nothing will follow Size: the last record ends there, with or without a line end
+	// Flush ends the last record at Size although more may follow, as a record of its own; Sealed does so anyway.
+	Flush bool
+	// Growing lets a batch of other files take what is there of this one, if all of it fits, although it is not sealed.
+	Growing bool
 }
 
 // Result says how a call of Fill ended.
@@ -80,7 +86,8 @@ const (
 // Filler fills batches by its rules. Its owner is one reader; it keeps only what the batch in work needs.
 type Filler struct {
 	Rules
-	buried []buried
+	buried  []buried
+	records []penstock.Record // with Framing: of the batch in work
 }
 
 // buried is a record that is longer than MaxRecord and becomes a dead letter.
@@ -111,6 +118,7 @@ func (l *Filler) Fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
 		}
 		b.Data, b.Spans, b.Origins, b.Added = b.Data[:data], b.Spans[:spans], origins, added
 		l.buried, *c = l.buried[:graves], before
+		l.forget(spans)
 		return NoRoom, err
 	}
 	return res, nil
@@ -118,19 +126,27 @@ func (l *Filler) Fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
 
 // fits says whether a whole file may still be added to b, as far as that can be known before it is read.
 func fits(b *penstock.Batch, c *Cursor, f File) bool {
-	if !f.Sealed || b.Full() || len(b.Spans) >= MaxSpans {
+	if !f.Sealed && !f.Growing || b.Full() || len(b.Spans) >= MaxSpans {
 		return false
+	}
+	if f.Growing && len(c.Above) == 0 && f.Size-c.Next <= int64(b.Limits().Bytes-len(b.Data)) {
+		return true
 	}
 	return c.Next >= f.Size || c.Next == 0 && len(c.Above) == 0 && f.Size <= int64(b.Limits().Bytes-len(b.Data))
 }
 
 func (l *Filler) fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
 	if c.Next < f.Size {
-		end, closed := f.Size, f.Sealed
+		end, closed := f.Size, f.Sealed || f.Flush
 		if len(c.Above) > 0 && c.Above[0].From.Num <= end {
 			end, closed = c.Above[0].From.Num, true
 		}
-		full, err := l.stretch(b, c, f, end, closed)
+		full, err := false, error(nil)
+		if l.Framing == nil {
+			full, err = l.stretch(b, c, f, end, closed)
+		} else {
+			full, err = l.framed(b, c, f, end, closed)
+		}
 		switch c.skip(); {
 		case err != nil:
 			return NoRoom, err

@@ -75,9 +75,11 @@ func (l *Filler) search(b *penstock.Batch, c *Cursor, f File, end int64) (stop i
 	return end, false, nil
 }
 
-// Complete makes b ready to be handed out: records that are longer than MaxRecord become dead letters, where the rules say so.
+// Complete makes b ready to be handed out: with Framing it gets its records; those that are longer than MaxRecord become dead letters,
+// where the rules say so.
 // Call it once for each batch that was filled; the Filler then is ready for the next one.
 func (l *Filler) Complete(b *penstock.Batch) {
+	l.give(b)
 	if len(l.buried) == 0 {
 		return
 	}
@@ -93,5 +95,13 @@ func (l *Filler) Complete(b *penstock.Batch) {
 	l.buried = l.buried[:0]
 }
 
+// Undo forgets the dead letters of spans that were taken out of b again.
+func (l *Filler) Undo(b *penstock.Batch) {
+	l.forget(len(b.Spans))
+	for len(l.buried) > 0 && l.buried[len(l.buried)-1].span >= len(b.Spans) {
+		l.buried = l.buried[:len(l.buried)-1]
+	}
+}
+
 // Discard forgets the batch in work, which will not be handed out.
-func (l *Filler) Discard() { l.buried = l.buried[:0] }
+func (l *Filler) Discard() { l.buried, l.records = l.buried[:0], l.records[:0] }

@@ -15,7 +15,9 @@ const (
 
 // keys holds a batch's first names as they are written: a comma, the name escaped and in quotes, and a colon. A key is copied
 // as a whole, whatever its length, since what follows it overwrites the rest.
-type keys [64]struct {
+type keys [64]key
+
+type key struct {
 	text [keyBytes]byte
 	n    int // 0: not made yet; more than keyBytes: too long
 }
@@ -30,7 +32,11 @@ func (k *keys) appendRecord(dst []byte, b *penstock.Batch, i int) []byte {
 		return append(dst, "{}"...)
 	}
 	start := len(dst)
-	for _, f := range b.Fields[r.Field : r.Field+r.NumFields] {
+	fields := b.Fields[r.Field : r.Field+r.NumFields]
+	if k != nil {
+		dst, fields = k.quick(dst, b, r, fields)
+	}
+	for _, f := range fields {
 		dst = k.appendKey(dst, b, f.Name)
 		switch f.Kind {
 		case penstock.Text:
@@ -95,10 +101,18 @@ func appendText(dst, data []byte, off, n int) []byte {
 	return dst[:at+n+2]
 }
 
+const (
+	ones = 0x0101010101010101
+	tops = 0x8080808080808080
+)
+
 // special has the top bit of the lowest byte set that may not stand in a JSON string as it is or is not ASCII; bits above
-// that one mean nothing (Hacker's Delight, section 6-1). 0: there is none.
-func special(w uint64) uint64 {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	quote, slash, del := w^(ones*'"'), w^(ones*'\\'), w^(ones*0x7F)
-	return (w | (w-ones*' ')&^w | (quote-ones)&^quote | (slash-ones)&^slash | (del-ones)&^del) & tops
-}
+// that one mean nothing. 0: there is none.
+func special(w uint64) uint64 { return (control(w) | quoting(w)) & tops }
+
+// control is special for all but quotes and backslashes, before all bits but the top ones are taken out. Of a byte below
+// 0x80 the top bit is set by a difference that falls below 0 or a sum that reaches 0x80 (Hacker's Delight, section 6-1).
+func control(w uint64) uint64 { return w | (w - ones*' ') | (w + ones) }
+
+// quoting is the same for quotes and backslashes, in bytes below 0x80.
+func quoting(w uint64) uint64 { return ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones) }

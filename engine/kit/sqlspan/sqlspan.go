@@ -14,6 +14,7 @@ import (
 	"slices"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/supervise"
 )
 
 // The tables' names and the version of their form, which stands in each route's row.
@@ -131,6 +132,9 @@ func (e *FencedError) Error() string {
 	return fmt.Sprintf("another process delivers to the ledger %q (its epoch is %d, this one's was %d): stop one of the two, "+
 		"or give each a `ledger:` name of its own", e.Ledger, e.Seen, e.Own)
 }
+
+// Is says that it is a supervise.ErrStop: a route that was started again would take the ledger back, and so on for ever.
+func (e *FencedError) Is(target error) bool { return target == supervise.ErrStop }
 
 // PartError says that a ledger has a part of a batch, which should be impossible: somebody changed its tables by hand. It
 // ends the route.

@@ -115,10 +115,10 @@ func (o *Options) validateKey(wrong func(key, format string, args ...any) error)
 // LedgerPrefix begins the names of the ledger's tables, which stand beside the data's.
 const LedgerPrefix = "penstock_"
 
-// ColumnOption is a column in a config: "name", "name: type", or {name: type} in a mapping.
+// ColumnOption is a column in a config: "name" or "name: type" in a list, or name: type in a mapping.
 type ColumnOption struct {
-	Name string `yaml:"name" required:"true" doc:"the column, and the field that it takes"`
-	Type string `yaml:"type" doc:"text (default), integer, number, float, boolean, json, or a type of the database"`
+	Name string `yaml:",key"`
+	Type string `yaml:",value" doc:"text (default), integer, number, float, boolean, json, or a type of the database"`
 }
 
 // UnmarshalText reads "name" or "name: type".

@@ -31,7 +31,7 @@ func (m made) put(b *penstock.Batch, i int) {
 	if m.fields == nil {
 		r.Off, r.Len = appendText(b, m.text), uint32(len(m.text))
 	} else {
-		r.Field, r.NumFields = uint32(len(b.Fields)), uint32(len(m.fields))
+		r.Field, r.NumFields, r.Parsed = uint32(len(b.Fields)), uint32(len(m.fields)), true
 		for _, f := range m.fields {
 			b.Fields = append(b.Fields, f.put(b))
 		}

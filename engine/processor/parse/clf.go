@@ -88,6 +88,10 @@ func (c *clf) split(b *penstock.Batch, off, n uint32) problem {
 	}
 	b.Fields = b.Fields[:base+len(c.names)]
 	f := (*clfRow)(b.Fields[base:])
+	if int(off+n)+word <= len(b.Data) && !c.escaped(b.Data, int(off), int(off+n)) && c.quick(b.Data[off:off+n+word], off, f) {
+		b.Fields = b.Fields[:base+c.count]
+		return problem{}
+	}
 	at := c.head(s, off, f)
 	if at < 0 {
 		return c.bad

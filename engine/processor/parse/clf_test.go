@@ -1,6 +1,7 @@
 package parse_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -153,6 +154,26 @@ func TestOnError(t *testing.T) {
 		if got := parsed(t, parse.Options{Format: "combined", OnError: onError}, "nonsense"); got != want {
 			t.Errorf("on_error %s: %s, want %s", onError, got, want)
 		}
+	}
+}
+
+// TestBare: what is marked to hold no quote and no backslash holds none, and what servers write is marked.
+func TestBare(t *testing.T) {
+	b := lines(sample(50) + `"h - - [17/May/2015:10:05:03 +0000] "GET /\"x HTTP/1.1" 200 1 "-" "a"` + "\n")
+	if err := processor(t, parse.Options{Format: "combined"}).Process(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	bare := 0
+	for _, f := range b.Fields {
+		if f.Bare {
+			bare++
+		}
+		if f.Bare && bytes.ContainsAny(b.Value(f), "\"\\") {
+			t.Errorf("%s = %q is marked as bare", b.Names[f.Name], b.Value(f))
+		}
+	}
+	if bare < 50*5 {
+		t.Errorf("%d fields are marked as bare, want the 5 quoted ones of 50 lines", bare)
 	}
 }
 

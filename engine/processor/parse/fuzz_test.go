@@ -2,12 +2,57 @@ package parse_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/parse"
 )
+
+// FuzzQuick: where a line stands, so that it is read and written by words or by bytes, changes nothing: not its fields, not what is
+// wrong with it, not its JSON.
+func FuzzQuick(f *testing.F) {
+	for _, s := range []string{
+		sample(1),
+		`h - bob [17/May/2015:10:05:03 +0000] "GET /a b HTTP/1.1" 200 12345678 "-" "x"`,
+		`"h - - [17/May/2015:10:05:03 +0000] "-" 408 - "-" "-"`,
+		`1.2.3.4 - - [17/May/2015:10:05:03 +0000] "POST  HTTP/1.1" 007 0012 "\"" "` + "\x7f\xc3\xbc" + `"`,
+		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/2.0" 200 1`,
+		`h i u [17/May/2015:10:05:03 +0000] "GET HTTP/2.0" 20 1234567`,
+		`h i u [17/May/2015:10:05:03 +0000] "get / HTTP/ .0" 204 0 "" ""`,
+		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 7 "r" "a" "b"`,
+		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 7 "r" "a`,
+		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 7 "r" "`,
+	} {
+		f.Add(strings.TrimSuffix(s, "\n"))
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		line = strings.ReplaceAll(line, "\n", " ")
+		for _, format := range []string{"combined", "common"} {
+			p := processor(t, parse.Options{Format: format})
+			alone, among := lines(line+"\n"), lines(line+"\n"+line+"\n"+strings.Repeat(" ", 64)+"\n")
+			for _, b := range []*penstock.Batch{alone, among} {
+				if err := p.Process(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if alone.Records[0].State == penstock.Dead {
+				if want, got := alone.Reason(0), among.Reason(1); got == nil || got.Error() != want.Error() {
+					t.Errorf("%s of %q: %v, want %v", format, line, got, want)
+				}
+				continue
+			}
+			if among.Records[1].State != penstock.Kept {
+				t.Fatalf("%s of %q: %v", format, line, among.Reason(1))
+			}
+			want := append(ndjson.AppendRecord(nil, alone, 0), '\n')
+			if got := ndjson.Append(nil, among); string(got) != string(want)+string(want) {
+				t.Errorf("%s of %q is\n%s and not twice\n%s", format, line, got, want)
+			}
+		}
+	})
+}
 
 // FuzzParse: whatever a line holds, it becomes a record that is JSON, with the fields of its format, or an error.
 func FuzzParse(f *testing.F) {

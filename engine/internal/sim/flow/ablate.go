@@ -53,10 +53,8 @@ const (
 	coldStart = "duration: 10s\nworkers: [ { rate: 2000, slots: 200 } ]\nservice: deterministic\nload: { batches: 500 }\n"
 	equalHang = "duration: 90s\nwarmup: 5s\nworkers: [ { count: 12, rate: 50 } ]\nnetwork: { rtt: 10ms }\nload: { poisson: 0.6 }\n" +
 		"events: [ { at: 30s, for: 30s, workers: [0], hang: true } ]\n"
-	noTimeout  = "timeout: 24h\n"
-	unbounded  = "fixed:100000"
-	stormShare = "Storm 2.8.3 itself, measured: one limit for all bolts (max.spout.pending 12 to 1000) 9 to 19 % of " +
-		"655/s; a window for each bolt 99.5 %."
+	noTimeout = "timeout: 24h\n"
+	unbounded = "fixed:100000"
 )
 
 // Ablate runs the article as an experiment: each of its arguments, with and without what it argues for.
@@ -67,17 +65,23 @@ func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) 
 			return nil, fmt.Errorf("%s: %w", all[i].Name, err)
 		}
 	}
+	storm, err := runOneLimit(ctx, first, seeds)
+	if err != nil {
+		return nil, err
+	}
 	crash, err := restarts(first, seeds)
 	if err != nil {
 		return nil, err
 	}
-	return append(all, crash), nil
+	return append(all, storm, crash), nil
 }
+
+// Experiments are what Ablate runs, in its order, without values.
+func Experiments() []Experiment { return append(experiments(), oneLimit(), restarted()) }
 
 func experiments() []Experiment {
 	return []Experiment{{
 		Name: "dispatch", Question: "Hash without acks, round robin with windows, the idlest first: a finite job, and 60 % load",
-		Note: stormShare,
 		Columns: []Column{
 			{Title: "20,000 batches take s", worlds: 0, figure: Finish}, {Title: "60 %: p50 ms", worlds: 1, figure: LatencyP50},
 			{Title: "p99 ms", worlds: 1, figure: LatencyP99}, {Title: "in flight", worlds: 1, figure: InFlightMean},

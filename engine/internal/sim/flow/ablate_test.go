@@ -24,6 +24,13 @@ func TestAblate(t *testing.T) {
 		t.Fatalf("there is no %s, %s", experiment, row)
 		return 0
 	}
+	for i, row := range []string{"12", "60", "240", "1,000"} { // what is simulated of Storm is what was measured of it
+		name := "one limit of " + row + " for all"
+		own, measured := value("one_limit", name, 0), value("one_limit", name, 1)
+		if own < 0.75*measured || own > 1.25*measured {
+			t.Errorf("%d: %s: %g %% simulated, %g %% measured", i, name, own, measured)
+		}
+	}
 	for _, c := range []struct {
 		what           string
 		less, more, by float64
@@ -41,6 +48,8 @@ func TestAblate(t *testing.T) {
 		{"batches of one record with a fixed window", value("batch_records", "1 records", 0), value("batch_records", "100 records", 0), 5},
 		{"a crash without acks", value("restart", "cumulative ack, saved each second", 0), value("restart", "no acks (hash dispatch)",
 			0), 10},
+		{"one limit for all fills up with the slowest", value("one_limit", "one limit of 60 for all", 0), value("one_limit",
+			"a window for each", 0), 8},
 		{"ranges repeat no more than the watermark", value("restart", "and ranges above it", 0), value("restart",
 			"cumulative ack, saved each second", 0), 1},
 	} {

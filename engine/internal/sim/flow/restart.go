@@ -15,10 +15,9 @@ const restartWorld = "duration: 60s\nload: { poisson: 0.6 }\nevents: [ { at: 59s
 // checkpointEvery is how often the checkpoint is made durable.
 const checkpointEvery = time.Second
 
-// restarts counts the batches that are sent again after a crash although they had been delivered: by the system without
-// acks and checkpoint that the article replaced, by a cumulative ack, and with the ranges above it.
-func restarts(first uint64, seeds int) (Experiment, error) {
-	x := Experiment{
+// restarted is the experiment restart, without values.
+func restarted() Experiment {
+	return Experiment{
 		Name: "restart", Question: "Delivered before a crash and sent again after it: a minute at 60 % load, a worker " +
 			"hangs in its last second",
 		Columns: []Column{{Title: "batches"}, {Title: "% of those delivered"}},
@@ -26,6 +25,12 @@ func restarts(first uint64, seeds int) (Experiment, error) {
 			{Name: "no acks (hash dispatch)"}, {Name: "cumulative ack, saved each second"}, {Name: "and ranges above it"},
 		},
 	}
+}
+
+// restarts counts the batches that are sent again after a crash although they had been delivered: by the system without
+// acks and checkpoint that the article replaced, by a cumulative ack, and with the ranges above it.
+func restarts(first uint64, seeds int) (Experiment, error) {
+	x := restarted()
 	var repeated [3][]Figures
 	var shares [3][]Figures
 	for k := range seeds {

@@ -100,7 +100,7 @@ func TestTraceReplays(t *testing.T) {
 	s := parse(t, "duration: 10s\nload: { poisson: 0.8 }\nevents: [ { at: 2s, for: 3s, workers: [0, 4], hang: true } ]\n"+twelve)
 	spec := find(t, "linear+round_robin")
 	var text bytes.Buffer
-	w, err := trace.NewWriter(&text, s.Config(spec, 3))
+	w, err := trace.NewWriter(&text, s.Config(spec, 3), trace.About{})
 	if err != nil {
 		t.Fatal(err)
 	}

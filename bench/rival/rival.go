@@ -1,0 +1,164 @@
+// Package rival runs other programs on the same work: it finds them, writes their configs at the best settings for the same
+// guarantee that we know, and sees by itself when they are done. It installs nothing and holds no rival.
+package rival
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/bench/proc"
+)
+
+// Job is one piece of work for a rival.
+type Job struct {
+	Workload string // w1, w2, w3
+	Dir      string // its own, fresh
+	Input    string // the file to read
+	Out      string // the file to write
+	URL      string // the receiver
+}
+
+// Program is a rival.
+type Program struct {
+	Name  string // in results, and of --rival NAME=PATH
+	Part  int64  // it gets one in so many of the input's bytes, so that a run lasts seconds
+	names []string
+	// files are the configs of a job by name, and args what starts the program with them; nil: it does not do this work.
+	files func(Job) map[string]string
+	args  []string // with {dir} for the job's folder
+	// probe asks for the version.
+	probe []string
+	path  string
+}
+
+// Find looks for the rivals on the PATH, or where given says; absent are those that are nowhere.
+func Find(given map[string]string) (found, absent []Program, err error) {
+	for name := range given {
+		if !slices.ContainsFunc(programs, func(p Program) bool { return p.Name == name }) {
+			return nil, nil, fmt.Errorf("-rival %s: there is no config for it; there is for %s", name, strings.Join(Names(), ", "))
+		}
+	}
+	for _, p := range programs {
+		p.path = given[p.Name]
+		if p.path != "" {
+			if p.path, err = exec.LookPath(p.path); err != nil {
+				return nil, nil, fmt.Errorf("-rival %s: %w", p.Name, err)
+			}
+		}
+		for _, name := range p.names {
+			if at, err := exec.LookPath(name); err == nil && p.path == "" {
+				p.path = at
+			}
+		}
+		if p.path == "" {
+			absent = append(absent, p)
+			continue
+		}
+		if p.path, err = filepath.Abs(p.path); err != nil {
+			return nil, nil, err
+		}
+		found = append(found, p)
+	}
+	return found, absent, nil
+}
+
+// Names are those of all rivals.
+func Names() (all []string) {
+	for _, p := range programs {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
+// Does says whether there is a config of the program for a workload.
+func (p Program) Does(workload string) bool { return len(p.files(Job{Workload: workload})) > 0 }
+
+// Version is what the program says of itself.
+func (p Program) Version() string {
+	out, err := exec.Command(p.path, p.probe...).CombinedOutput()
+	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if err != nil || first == "" {
+		return "unknown"
+	}
+	return first
+}
+
+// Run does the job: it starts the program, waits until done says so, and ends it. The time is that until done. It gives up when
+// nothing has moved for patience; progress is whatever grows.
+func (p Program) Run(j Job, patience time.Duration, watch func(pid int) (progress int64, done bool, err error)) (proc.Run, error) {
+	for name, text := range p.files(j) {
+		if err := os.WriteFile(filepath.Join(j.Dir, name), []byte(text), 0o644); err != nil {
+			return proc.Run{}, err
+		}
+	}
+	var args []string
+	for _, a := range p.args {
+		args = append(args, strings.ReplaceAll(a, "{dir}", j.Dir))
+	}
+	running, err := proc.Start(j.Dir, p.path, args...)
+	if err != nil {
+		return proc.Run{}, err
+	}
+	begun := time.Now()
+	moved, had := begun, int64(-1)
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		progress, done, err := watch(running.PID())
+		if err != nil {
+			running.Kill()
+			return proc.Run{}, err
+		}
+		if done {
+			seconds := time.Since(begun).Seconds()
+			r, err := running.Stop(stopPatience)
+			r.Seconds = seconds
+			return r, err
+		}
+		if progress != had {
+			moved, had = time.Now(), progress
+		}
+		select {
+		case <-running.Ended():
+			r, err := running.Wait()
+			if err == nil {
+				err = fmt.Errorf("it ended before the work was done: %.500s", r.Out)
+			}
+			return r, err
+		case <-tick.C:
+			if time.Since(moved) > patience {
+				r, _ := running.Stop(stopPatience)
+				return r, fmt.Errorf("nothing moved for %v; it said %.500s", patience, r.Out)
+			}
+		}
+	}
+}
+
+const (
+	watchEvery   = 10 * time.Millisecond
+	stopPatience = 10 * time.Second
+)
+
+// ReadTo says how far a process has read a file, from what the kernel tells of its descriptors; 0 where it has it not open.
+func ReadTo(pid int, path string) (at int64) {
+	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		return 0
+	}
+	for _, fd := range fds {
+		if target, err := os.Readlink(fd); err != nil || target != path {
+			continue
+		}
+		info, err := os.ReadFile(strings.Replace(fd, "/fd/", "/fdinfo/", 1))
+		var pos int64
+		if _, scanErr := fmt.Sscanf(string(info), "pos: %d", &pos); err == nil && scanErr == nil {
+			at = max(at, pos)
+		}
+	}
+	return at
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/proc"
+	"github.com/penstock-io/penstock/bench/receiver"
+	"github.com/penstock-io/penstock/bench/rival"
+)
+
+// rivalFlags collects -rival NAME=PATH.
+type rivalFlags map[string]string
+
+func (r rivalFlags) String() string { return "" }
+
+// Set implements flag.Value.
+func (r rivalFlags) Set(text string) error {
+	name, path, ok := strings.Cut(text, "=")
+	if !ok {
+		return fmt.Errorf("%q: write NAME=PATH", text)
+	}
+	r[name] = path
+	return nil
+}
+
+// findRivals looks for rivals where they are asked for.
+func (e *env) findRivals() (err error) {
+	if !e.full && len(e.rivals) == 0 {
+		return nil
+	}
+	if e.found, e.absent, err = rival.Find(e.rivals); err != nil {
+		return err
+	}
+	return nil
+}
+
+// rivalsIn are the contenders of a workload beside penstock.
+func (e *env) rivalsIn(workload string) (all []contender) {
+	for _, p := range e.found {
+		if p.Does(workload) {
+			all = append(all, contender{p.Name, func(e *env, in load.Input) (measure, error) { return e.rival(p, workload, in) }})
+		}
+	}
+	return all
+}
+
+// sayAbsent names the rivals that are not there, with what they reached elsewhere.
+func (e *env) sayAbsent(workload string) {
+	if e.found == nil && e.absent == nil {
+		return
+	}
+	here := map[string]bool{}
+	for _, p := range e.found {
+		here[p.Name] = p.Does(workload)
+	}
+	for _, s := range rival.Elsewhere[workload] {
+		if !here[s.Program] {
+			e.say("  %s: absent; measured elsewhere: %.3g of the limit there, %.3g MB/s (%s)\n", s.Program, s.OfLimit, s.MBPerS, s.Setting)
+		}
+	}
+}
+
+// rivalPatience is how long a rival may stand still.
+const rivalPatience = 20 * time.Second
+
+// rival runs one of them over a part of the input.
+func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure, err error) {
+	if in, err = e.input(in.Kind, in.Bytes/p.Part); err != nil {
+		return m, err
+	}
+	dir := filepath.Join(e.dir, "rival")
+	if err := os.RemoveAll(dir); err != nil {
+		return m, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return m, err
+	}
+	j := rival.Job{Workload: workload, Dir: dir, Input: in.Path, Out: filepath.Join(dir, "out.log")}
+	switch workload {
+	case "w1":
+		r, err := p.Run(j, rivalPatience, func(pid int) (int64, bool, error) {
+			at := rival.ReadTo(pid, in.Path)
+			return at, at >= in.Bytes, nil
+		})
+		return of(r, in), err
+	case "w2":
+		return e.rivalIntoFile(p, j, in)
+	}
+	return received(in, receiver.Behaviour{}, func(rec *receiver.Receiver) (proc.Run, error) {
+		j.URL = rec.URL
+		return p.Run(j, rivalPatience, func(int) (int64, bool, error) {
+			s, err := rec.Stats()
+			return s.Unique, s.Unique >= in.Records, err
+		})
+	})
+}
+
+// rivalIntoFile knows by the records in the file that the work is done: programs write envelopes of their own.
+func (e *env) rivalIntoFile(p rival.Program, j rival.Job, in load.Input) (measure, error) {
+	if err := e.warm(in); err != nil {
+		return measure{}, err
+	}
+	marks := load.NewMarks(in.Records)
+	var at, seen int64
+	buf := make([]byte, 4<<20)
+	r, err := p.Run(j, rivalPatience, func(int) (int64, bool, error) {
+		f, err := os.Open(j.Out)
+		if err != nil {
+			return 0, false, nil // not made yet
+		}
+		defer f.Close()
+		for {
+			n, _ := f.ReadAt(buf, at)
+			whole := strings.LastIndexByte(string(buf[:n]), '\n') + 1
+			if whole == 0 {
+				return at, seen >= in.Records, nil
+			}
+			seen += marks.Add(buf[:whole])
+			at += int64(whole)
+		}
+	})
+	m := of(r, in)
+	m.take(marks)
+	return m, err
+}

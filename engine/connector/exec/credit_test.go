@@ -1,0 +1,112 @@
+package exec_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/exec"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// allowed is how many records the credit child wants to have at once.
+const allowed = 7
+
+// creditChild reads as fast as it can and answers slowly, with a credit of allowed records above what it has answered for. It
+// keeps the most that it had at once.
+func creditChild(file string) int {
+	var mu sync.Mutex
+	var has, most, taken int
+	batches := make(chan childBatch, 1000)
+	go func() {
+		defer close(batches)
+		in := bufio.NewReader(os.Stdin)
+		for {
+			line, err := in.ReadBytes('\n')
+			var b childBatch
+			if err != nil || json.Unmarshal(line, &b) != nil {
+				return
+			}
+			mu.Lock()
+			has += len(b.Records)
+			most = max(most, has)
+			mu.Unlock()
+			batches <- b
+		}
+	}()
+	for b := range batches {
+		if b.Records[0].Message == "exit!" {
+			return 3
+		}
+		<-time.After(3 * time.Millisecond)
+		mu.Lock()
+		text := fmt.Sprintln(most)
+		has -= len(b.Records)
+		taken += len(b.Records)
+		mu.Unlock()
+		if err := keep(file, []byte(text)); err != nil {
+			return 1
+		}
+		fmt.Printf(`{"id":%d,"delivered":true,"credit":%d}`+"\n", b.ID, taken+allowed)
+	}
+	return 0
+}
+
+// TestCredit: however many batches come at once, a child is never sent more records than its credit allows, but one batch
+// where it has none; what it grants reaches flow, with which start of the child it is; and a new child is a new epoch.
+func TestCredit(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "most")
+	o := exec.DefaultOptions()
+	o.Command, o.Protocol, o.InFlight = command(t, "credit", file), exec.NDJSON, 100
+	_, lanes := opened(t, o)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	first, err := deliver(ctx, lanes[0], batch("a", "b"))
+	if want := (flow.Report{Epoch: 1, Credit: 2 + allowed, Taken: 2}); err != nil || first != want {
+		t.Fatalf("the first batch: %+v, %v, want %+v", first, err, want)
+	}
+	var all sync.WaitGroup
+	for n := range 60 {
+		b := batch(strings.Split(strings.Repeat("x,", n%4)+"x", ",")...)
+		if n == 30 {
+			b = batch(strings.Split(strings.Repeat("x,", 3*allowed)+"x", ",")...) // alone, it is more than is allowed
+		}
+		all.Go(func() {
+			if _, err := deliver(ctx, lanes[0], b); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if _, err := deliver(ctx, lanes[0], batch("exit!")); err == nil {
+		t.Error("a dead child has delivered")
+	}
+	for second := (flow.Report{}); second.Epoch != 2; {
+		if second, err = deliver(ctx, lanes[0], batch("c")); err == nil && (second.Credit != 1+allowed || second.Epoch != 2) {
+			t.Fatalf("the next child: %+v", second)
+		}
+	}
+	seen := received(t, file)
+	most, large := 0, 0
+	for _, text := range seen {
+		var n int
+		if _, err := fmt.Sscan(text, &n); err != nil {
+			t.Fatal(err)
+		}
+		if n > allowed {
+			large = n
+			continue
+		}
+		most = max(most, n)
+	}
+	if most < allowed-2 || most > allowed || large != 3*allowed+1 {
+		t.Errorf("it had %d records at once, and once %d; want %d, and once %d", most, large, allowed, 3*allowed+1)
+	}
+}

@@ -1,0 +1,91 @@
+package spooldir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// maxDepth is how deep a recursive listing goes.
+const maxDepth = 64
+
+// place is where the files of a source lie: the directory, and move_to.
+type place struct{ s *source }
+
+// List implements follow.Place.
+func (p place) List(found func(follow.Sight), refused func(label, why string)) error {
+	return p.list(".", 0, found, refused)
+}
+
+// list calls found with what is wanted beneath name.
+func (p place) list(name string, depth int, found func(follow.Sight), refused func(label, why string)) error {
+	entries, err := p.s.dir.Entries(name)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		full := path.Join(name, e.Name)
+		switch {
+		case e.Type.IsDir():
+			if !p.s.o.Recursive || hidden(e.Name) {
+				continue
+			}
+			if depth >= maxDepth {
+				refused(full, "it lies too deep")
+				continue
+			}
+			if err := p.list(full, depth+1, found, refused); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				refused(full, fmt.Sprintf("the directory cannot be listed: %v", err))
+			}
+		case !p.s.names.wanted(full):
+		case !e.Type.IsRegular():
+			refused(full, follow.Kind(e.Type))
+		default:
+			info, err := p.s.dir.Stat(full)
+			if err == nil && info.Mode.IsRegular() {
+				found(follow.Sight{Dir: p.s.dir, Name: full, Label: full, Info: info})
+			} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				refused(full, err.Error())
+			}
+		}
+	}
+	return nil
+}
+
+// Finished implements follow.Place.
+func (p place) Finished(found func(follow.Sight)) error {
+	err := p.regular(p.s.dir, ".", p.s.names.done, found)
+	if err == nil && p.s.moved != nil {
+		err = p.regular(p.s.moved, ".", func(string) bool { return true }, found)
+	}
+	return err
+}
+
+// Beside implements follow.Place.
+func (p place) Beside(label string, found func(follow.Sight)) error {
+	return p.regular(p.s.dir, path.Dir(label), func(string) bool { return true }, found)
+}
+
+// regular calls found with the regular files of a directory beneath dir.
+func (p place) regular(dir vfs.Dir, beneath string, wanted func(base string) bool, found func(follow.Sight)) error {
+	entries, err := dir.Entries(beneath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type.IsRegular() || !wanted(e.Name) {
+			continue
+		}
+		full := path.Join(beneath, e.Name)
+		if info, err := dir.Stat(full); err == nil {
+			found(follow.Sight{Dir: dir, Name: full, Label: full, Info: info})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+//penstock:pure
+
+package tail
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// glob is a pattern beneath a root: its parts, of which "**" stands for any number of folders.
+type glob []string
+
+// rooted splits a pattern into the folder that needs no matching and the rest.
+func rooted(pattern string) (root string, g glob) {
+	parts := strings.Split(pattern, "/")
+	n := 0
+	for n < len(parts)-1 && !special(parts[n]) {
+		n++
+	}
+	root = strings.Join(parts[:n], "/")
+	switch {
+	case root == "" && n > 0:
+		root = "/"
+	case root == "":
+		root = "."
+	}
+	return root, parts[n:]
+}
+
+// special says whether a part matches more than itself.
+func special(part string) bool { return strings.ContainsAny(part, `*?[\`) }
+
+// file says whether a name in the folder to which the glob leads is wanted.
+func (g glob) file(name string) bool {
+	for len(g) > 1 && g[0] == "**" {
+		g = g[1:]
+	}
+	return len(g) == 1 && one(g[0], name)
+}
+
+// into appends to dst what is left of the glob in the folder name.
+func (g glob) into(dst []glob, name string) []glob {
+	if len(g) < 2 || hidden(name) && g[0] == "**" {
+		return dst
+	}
+	if g[0] == "**" {
+		dst = append(dst, g)
+		return g[1:].into(dst, name)
+	}
+	if one(g[0], name) {
+		dst = append(dst, g[1:])
+	}
+	return dst
+}
+
+// one matches one part; a leading dot has to be named, as shells have it.
+func one(pattern, name string) bool {
+	if hidden(name) && !strings.HasPrefix(pattern, ".") {
+		return false
+	}
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+func hidden(name string) bool { return strings.HasPrefix(name, ".") }
+
+// excluded says whether a file is left alone: by its name, or by its whole path where the pattern has a slash.
+func excluded(patterns []string, label string) bool {
+	return slices.ContainsFunc(patterns, func(g string) bool {
+		text := path.Base(label)
+		if strings.Contains(g, "/") {
+			text = label
+		}
+		ok, err := path.Match(g, text)
+		return ok && err == nil
+	})
+}

@@ -1,0 +1,5 @@
+package tail_test
+
+import "os"
+
+func osLink(from, to string) error { return os.Link(from, to) }

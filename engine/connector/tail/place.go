@@ -1,0 +1,243 @@
+package tail
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// renewEvery is how often it is looked whether a root's path leads to another folder now.
+const renewEvery = time.Second
+
+// place is where the files lie: the roots of the globs.
+type place struct {
+	o     Options
+	roots []*root
+
+	mu      sync.Mutex // guards what follows
+	renewed time.Time
+	visited []string // folders of the last listing, to be watched
+}
+
+func newPlace(o Options, files vfs.FS) *place {
+	p := &place{o: o}
+	for _, pattern := range o.Include {
+		at, g := rooted(filepath.ToSlash(filepath.Clean(pattern)))
+		i := slices.IndexFunc(p.roots, func(r *root) bool { return r.path == at })
+		if i < 0 {
+			i = len(p.roots)
+			p.roots = append(p.roots, &root{files: files, path: at})
+		}
+		p.roots[i].globs = append(p.roots[i].globs, g)
+	}
+	return p
+}
+
+// listing is one call of List.
+type listing struct {
+	p       *place
+	found   func(follow.Sight)
+	refused func(label, why string)
+	seen    map[string]bool // labels; nil: there is one root, so that none comes twice
+	visited []string
+}
+
+// List implements follow.Place.
+func (p *place) List(found func(follow.Sight), refused func(label, why string)) error {
+	p.mu.Lock()
+	renew := time.Since(p.renewed) >= renewEvery || p.renewed.IsZero()
+	if renew {
+		p.renewed = time.Now()
+	}
+	p.mu.Unlock()
+	l := &listing{p: p, found: found, refused: refused}
+	if len(p.roots) > 1 {
+		l.seen = make(map[string]bool)
+	}
+	for _, r := range p.roots {
+		if renew {
+			if err := r.renew(); errors.Is(err, fs.ErrNotExist) {
+				refused(r.path, "the folder does not exist yet; it is looked for again and again")
+				continue
+			} else if err != nil {
+				return fmt.Errorf("%q: open the folder: %w", r.path, err)
+			}
+		}
+		dir, err := r.open()
+		if err != nil {
+			continue
+		}
+		if err := l.folder(r, dir, ".", r.globs, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.visited = l.visited
+	return nil
+}
+
+// folder lists what the globs want in one folder and beneath it.
+func (l *listing) folder(r *root, dir vfs.Dir, name string, globs []glob, depth int) error {
+	l.visited = append(l.visited, filepath.FromSlash(r.label(name)))
+	if names, ok := literal(globs); ok {
+		for _, base := range names {
+			full := path.Join(name, base)
+			if info, err := dir.Stat(full); err == nil {
+				l.entry(r, full, info.Mode.Type(), &info)
+			} else if !errors.Is(err, fs.ErrNotExist) {
+				l.refused(r.label(full), err.Error())
+			}
+		}
+		return nil
+	}
+	entries, err := dir.Entries(name)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		full := path.Join(name, e.Name)
+		if e.Type.IsDir() {
+			l.beneath(r, dir, full, globs, depth)
+			continue
+		}
+		if slices.ContainsFunc(globs, func(g glob) bool { return g.file(e.Name) }) {
+			l.entry(r, full, e.Type, nil)
+		}
+	}
+	return nil
+}
+
+// literal returns the names of files that globs want, if none of them has to be searched for.
+func literal(globs []glob) ([]string, bool) {
+	var names []string
+	for _, g := range globs {
+		if len(g) > 1 || special(g[0]) {
+			return nil, false
+		}
+		names = append(names, g[0])
+	}
+	return names, true
+}
+
+func (l *listing) beneath(r *root, dir vfs.Dir, full string, globs []glob, depth int) {
+	var rest []glob
+	for _, g := range globs {
+		rest = g.into(rest, path.Base(full))
+	}
+	if len(rest) == 0 {
+		return
+	}
+	if depth >= maxDepth {
+		l.refused(r.label(full), "it lies too deep")
+		return
+	}
+	if err := l.folder(r, dir, full, rest, depth+1); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.refused(r.label(full), fmt.Sprintf("the folder cannot be listed: %v", err))
+	}
+}
+
+// entry is one name that the globs want; info may be nil.
+func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) {
+	label := r.label(full)
+	if excluded(l.p.o.Exclude, label) || l.seen[label] {
+		return
+	}
+	if l.seen != nil {
+		l.seen[label] = true
+	}
+	s := follow.Sight{Dir: r, Name: full, Label: label}
+	var err error
+	switch {
+	case kind&fs.ModeSymlink != 0 && l.p.o.Symlinks == "follow":
+		s, err = r.resolve(full)
+	case kind&fs.ModeSymlink != 0:
+		l.refused(label, "it is a symlink, which may lead anywhere; symlinks: follow reads what it leads to")
+		return
+	case kind.IsDir():
+		return
+	case !kind.IsRegular():
+		l.refused(label, follow.Kind(kind))
+		return
+	case info != nil:
+		s.Info = *info
+	default:
+		s.Info, err = r.Stat(full)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // it is gone, or leads nowhere yet
+	case err != nil:
+		l.refused(label, err.Error())
+	case s.Info.Mode.IsDir():
+	case !s.Info.Mode.IsRegular():
+		l.refused(label, follow.Kind(s.Info.Mode.Type()))
+	default:
+		l.found(s)
+	}
+}
+
+// Finished implements follow.Place: nothing becomes of files that are followed.
+func (p *place) Finished(func(follow.Sight)) error { return nil }
+
+// Beside implements follow.Place.
+func (p *place) Beside(label string, found func(follow.Sight)) error {
+	folder := path.Dir(label)
+	for _, r := range p.roots {
+		rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(folder))
+		rel = filepath.ToSlash(rel)
+		if err != nil || !fs.ValidPath(rel) {
+			continue
+		}
+		dir, err := r.open()
+		if err != nil {
+			continue
+		}
+		return beside(r, dir, rel, found)
+	}
+	return nil
+}
+
+func beside(r *root, dir vfs.Dir, folder string, found func(follow.Sight)) error {
+	entries, err := dir.Entries(folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type.IsRegular() {
+			continue
+		}
+		full := path.Join(folder, e.Name)
+		if info, err := dir.Stat(full); err == nil && info.Mode.IsRegular() {
+			found(follow.Sight{Dir: r, Name: full, Label: r.label(full), Info: info})
+		}
+	}
+	return nil
+}
+
+// folders are those of the last listing.
+func (p *place) folders() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.visited
+}
+
+func (p *place) close() error {
+	var errs []error
+	for _, r := range p.roots {
+		errs = append(errs, r.close())
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.renewed = time.Time{}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,159 @@
+package tail_test
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/tail"
+)
+
+// rotation is one case: what a writer does, step by step.
+type rotation struct {
+	name   string
+	glob   string // beneath the folder; "" means *.log*
+	change func(*tail.Options)
+	steps  []func(w *writer)
+	wide   int                      // bytes that each line is longer by
+	skip   func(kill schedule) bool // schedules under which lines exist nowhere any more, or nobody could tell
+}
+
+// schedule is when a process is killed during a case.
+type schedule struct {
+	kind string
+	at   int // before this step, or around it
+}
+
+// schedules are: never; before each step at once, and after it has been read; with the process down during each step; with it down from a
+// step on to the end; and killed in the middle of reading what a step has made.
+// Without full, each step gets two of them, other ones in each case.
+func schedules(steps, nth int, full bool) []schedule {
+	kinds := []string{"before", "read, then before", "down during", "down from", "midway after", "unsaved after"}
+	all := []schedule{{kind: "never"}}
+	for i := range steps {
+		for k, kind := range kinds {
+			if full || (k+i+nth)%3 == 0 {
+				all = append(all, schedule{kind, i})
+			}
+		}
+	}
+	return all
+}
+
+// between is how long the process runs between two steps.
+const between = 2500 * time.Millisecond
+
+// run carries out a case under a schedule and compares ledger and receivers.
+func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule) {
+	change := func(o *tail.Options) {
+		o.Include = []string{"*.log*"}
+		if c.glob != "" {
+			o.Include = strings.Split(c.glob, " ")
+		}
+		o.Exclude, o.GoneWait = nil, 20*time.Second
+		if c.change != nil {
+			c.change(o)
+		}
+	}
+	p, w := newWorld(t, dir, change), newWriter(t, dir, base)
+	defer p.kill()
+	defer w.close()
+	w.wide = c.wide
+	p.limits.Bytes = 256
+	p.start(false)
+	for i, step := range c.steps {
+		p.lag = time.Second
+		here := s.at == i
+		switch {
+		case here && s.kind == "before":
+			p.kill()
+			p.start(false)
+		case here && s.kind == "read, then before":
+			p.pump(time.Second)
+			p.kill()
+			p.start(false)
+		case here && (s.kind == "down during" || s.kind == "down from"):
+			p.kill()
+		case here && s.kind == "unsaved after":
+			p.lag = time.Hour
+		}
+		step(w)
+		switch {
+		case here && s.kind == "down during":
+			p.start(false)
+		case here && s.kind == "midway after":
+			for range 2 {
+				p.pump(5 * time.Millisecond)
+			}
+			p.kill()
+			p.start(false)
+		}
+		if p.reader != nil {
+			p.pump(between)
+		}
+		if here && s.kind == "unsaved after" {
+			p.kill()
+			p.start(false)
+		}
+	}
+	p.lag = time.Second
+	if p.reader == nil {
+		p.start(false)
+	}
+	p.pump(45 * time.Second)
+	c.compare(t, p, w, s)
+}
+
+func (c rotation) compare(t *testing.T, p *world, w *writer, s schedule) {
+	t.Helper()
+	if p.failed != nil {
+		t.Errorf("Read: %v", p.failed)
+	}
+	got, want := slices.Sorted(slices.Values(p.exact)), slices.Sorted(slices.Values(w.ledger))
+	if !slices.Equal(got, want) {
+		t.Errorf("killed %s step %d: %s; the log:\n%s", s.kind, s.at, differ(got, want), p.host.logged())
+	}
+	for _, line := range w.ledger {
+		if p.sent[line] == 0 {
+			t.Errorf("killed %s step %d: %q was never sent", s.kind, s.at, line)
+		}
+	}
+	if len(p.saved) > 40 {
+		t.Errorf("killed %s step %d: %d marks are left", s.kind, s.at, len(p.saved))
+	}
+}
+
+// Every case comes out exactly once into a receiver that forgets what was not saved, and at least once into one that does not,
+// wherever the process is killed. PENSTOCK_ROTATION=full (make rotation) tries every schedule of each case, else it is every third.
+func TestRotation(t *testing.T) {
+	cases := slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases())
+	if len(cases) < 60 {
+		t.Errorf("there are %d cases, want at least 60", len(cases))
+	}
+	names := make(map[string]bool)
+	runs := 0
+	full := os.Getenv("PENSTOCK_ROTATION") == "full"
+	for nth, c := range cases {
+		if names[c.name] {
+			t.Errorf("two cases are called %q", c.name)
+		}
+		names[c.name] = true
+		t.Run(c.name, func(t *testing.T) {
+			for _, s := range schedules(len(c.steps), nth, full) {
+				if c.skip != nil && c.skip(s) {
+					continue
+				}
+				runs++
+				dir, base := t.TempDir(), time.Now().Add(time.Hour)
+				synctest.Test(t, func(t *testing.T) { c.run(t, dir, base, s) })
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+	t.Logf("%d cases, %d runs", len(cases), runs)
+}

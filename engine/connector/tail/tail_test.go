@@ -1,0 +1,129 @@
+package tail_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/tail"
+)
+
+// bubble runs a test in fake time over a real folder.
+func bubble(t *testing.T, change func(*tail.Options), run func(t *testing.T, w *world)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, dir, change)
+		run(t, w)
+		w.kill()
+	})
+}
+
+func TestSourceConforms(t *testing.T) {
+	dir := t.TempDir()
+	var want [][]string
+	for f := range 4 {
+		var lines []string
+		for n := range 40 + 13*f {
+			lines = append(lines, fmt.Sprintf("file %d line %d %s", f, n, strings.Repeat("x", n%17)))
+		}
+		want = append(want, lines)
+		write(t, filepath.Join(dir, fmt.Sprintf("%d.log", f)), strings.Join(lines, "\n")+"\n")
+	}
+	connectortest.Source(t, connectortest.SourceCase{
+		Want: want,
+		New: func(t *testing.T, h *connectortest.Host) penstock.Source {
+			o := tail.Source().Options().(*tail.Options)
+			o.Include, o.PollMin, o.PollMax = []string{filepath.Join(dir, "*.log")}, time.Millisecond, 10*time.Millisecond
+			s, err := tail.Source().New(o, h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.(penstock.Source)
+		},
+	})
+}
+
+// A line without end waits; with partial_wait it is a record one day, and what is added then is another one.
+func TestPartialLine(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, w *world) {
+		path := filepath.Join(w.dir, "a.log")
+		write(t, path, "one\ntw")
+		w.start(false)
+		w.pump(time.Hour)
+		w.want("one")
+		write(t, path, "one\ntwo\n")
+		w.pump(3 * time.Second)
+		w.want("one", "two")
+	})
+	bubble(t, func(o *tail.Options) { o.PartialWait = 5 * time.Second }, func(t *testing.T, w *world) {
+		path := filepath.Join(w.dir, "a.log")
+		write(t, path, "one\ntw")
+		w.start(false)
+		w.pump(4 * time.Second)
+		w.want("one")
+		w.pump(4 * time.Second)
+		w.want("one", "tw")
+		write(t, path, "one\ntwo\nthree\n")
+		w.pump(8 * time.Second)
+		w.want("one", "tw", "o", "three")
+	})
+}
+
+// start: end begins at the last whole line of what is there, and reads what appears later from its beginning.
+func TestStartAtEnd(t *testing.T) {
+	bubble(t, func(o *tail.Options) { o.Start = "end" }, func(t *testing.T, w *world) {
+		write(t, filepath.Join(w.dir, "a.log"), "old\nhalf")
+		write(t, filepath.Join(w.dir, "b.log"), "old\n")
+		write(t, filepath.Join(w.dir, "empty.log"), "")
+		w.start(false)
+		w.pump(3 * time.Second)
+		w.want()
+		w.kill()
+		write(t, filepath.Join(w.dir, "a.log"), "old\nhalf a line\n")
+		write(t, filepath.Join(w.dir, "empty.log"), "first\n")
+		write(t, filepath.Join(w.dir, "new.log"), "new\n")
+		w.start(false)
+		w.pump(3 * time.Second)
+		w.want("half a line", "first", "new")
+	})
+}
+
+// What is no regular file is refused with a reason; a symlink is followed where that is wanted, and one file is read once.
+func TestKinds(t *testing.T) {
+	for _, how := range []string{"refuse", "follow"} {
+		bubble(t, func(o *tail.Options) { o.Symlinks = how }, func(t *testing.T, w *world) {
+			write(t, filepath.Join(w.dir, "a.log"), "one\n")
+			outside := filepath.Join(t.TempDir(), "real")
+			write(t, outside, "linked\n")
+			for _, l := range [][2]string{
+				{outside, "l.log"}, {"l.log", "ll.log"}, {"nowhere", "n.log"}, {"loop.log", "loop.log"}, {".", "d.log"},
+			} {
+				if err := os.Symlink(l[0], filepath.Join(w.dir, l[1])); err != nil {
+					t.Skip("this system makes no symlinks: ", err)
+				}
+			}
+			if err := os.Link(filepath.Join(w.dir, "a.log"), filepath.Join(w.dir, "h.log")); err != nil {
+				t.Fatal(err)
+			}
+			w.start(false)
+			w.pump(3 * time.Second)
+			want := []string{"one"}
+			if how == "follow" {
+				want = append(want, "linked")
+			} else if n := strings.Count(w.host.logged(), "symlinks: follow reads what it leads to"); n != 5 {
+				t.Errorf("%d symlinks were refused, want 5", n)
+			}
+			w.want(want...)
+			if !strings.Contains(w.host.logged(), "it is a hard link to") {
+				t.Error("the log does not name the hard link")
+			}
+		})
+	}
+}

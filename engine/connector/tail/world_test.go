@@ -1,0 +1,262 @@
+package tail_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/tail"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// host is a penstock.Host that runs nothing, so that it works within a synctest bubble, where a watcher would stop time.
+type host struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	counts map[string]int64
+	lines  strings.Builder // of the log, from Info on
+}
+
+func newHost() *host {
+	h := &host{counts: make(map[string]int64)}
+	h.log = slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	return h
+}
+
+func (h *host) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lines.Write(p)
+}
+
+func (h *host) logged() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lines.String()
+}
+
+func (h *host) Log() *slog.Logger                      { return h.log }
+func (h *host) FS() vfs.FS                             { return vfs.OS() }
+func (h *host) Go(string, func(context.Context) error) {}
+func (h *host) Count(name string, n int64)             { h.mu.Lock(); defer h.mu.Unlock(); h.counts[name] += n }
+func (h *host) counted(name string) int64              { h.mu.Lock(); defer h.mu.Unlock(); return h.counts[name] }
+
+// world is a process that tails a folder, what its checkpoint holds, and two receivers: one that forgets what was not saved, as a
+// file or a table does, and one that keeps whatever it was sent, as an HTTP server does.
+type world struct {
+	t      *testing.T
+	dir    string
+	change func(*tail.Options)
+	host   *host
+	reader penstock.Reader // nil: it is down
+
+	saved   map[string]penstock.Mark
+	exact   []string
+	sent    map[string]int
+	marks   map[string]penstock.Mark // settled and not saved yet
+	lines   []string                 // delivered and not saved yet
+	skipped []string                 // of what was delivered: spans without bytes
+	limits  penstock.Limits
+	lag     time.Duration // how often the checkpoint is saved
+	last    time.Time     // when it was
+	failed  error
+}
+
+func newWorld(t *testing.T, dir string, change func(*tail.Options)) *world {
+	return &world{
+		t: t, dir: dir, change: change, host: newHost(), saved: make(map[string]penstock.Mark), sent: make(map[string]int),
+		marks: make(map[string]penstock.Mark), lag: time.Second,
+	}
+}
+
+func (w *world) options() *tail.Options {
+	o := tail.Source().Options().(*tail.Options)
+	o.Include = []string{filepath.Join(w.dir, "*.log")}
+	if w.change != nil {
+		w.change(o)
+	}
+	for i, g := range o.Include {
+		if !filepath.IsAbs(g) {
+			o.Include[i] = filepath.Join(w.dir, g)
+		}
+	}
+	return o
+}
+
+// start begins a process.
+func (w *world) start(once bool) {
+	w.t.Helper()
+	src, err := tail.Source().New(w.options(), w.host)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	marks := maps.Clone(w.saved)
+	w.reader, err = src.(penstock.Source).Open(w.t.Context(), penstock.OpenOptions{
+		Route: "main", Once: once, Known: maps.Values(marks),
+		Resume: func(id string) (penstock.Mark, bool) { m, ok := marks[id]; return m, ok },
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.last = time.Now()
+}
+
+// kill ends it; what was not saved is forgotten.
+func (w *world) kill() {
+	w.t.Helper()
+	if w.reader == nil {
+		return
+	}
+	if err := w.reader.Close(); err != nil {
+		w.t.Errorf("Close: %v", err)
+	}
+	w.reader, w.lines = nil, nil
+	clear(w.marks)
+}
+
+var errEnough = errors.New("enough")
+
+// pump lets the process run for d.
+func (w *world) pump(d time.Duration) {
+	w.t.Helper()
+	for end := time.Now().Add(d); w.failed == nil; {
+		left := time.Until(end)
+		if left <= 0 {
+			return
+		}
+		ctx, cancel := context.WithTimeoutCause(w.t.Context(), min(left, w.lag), errEnough)
+		err := w.step(ctx)
+		cancel()
+		if time.Since(w.last) >= w.lag {
+			w.save()
+		}
+		if err != nil && !errors.Is(err, errEnough) {
+			w.failed = err
+		}
+	}
+}
+
+// step reads one batch, delivers and settles it.
+func (w *world) step(ctx context.Context) error {
+	b := penstock.NewBatch(w.limits)
+	err := w.reader.Read(ctx, b)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	b.Split()
+	for i := range b.Records {
+		text := string(b.Text(i))
+		w.lines = append(w.lines, text)
+		w.sent[text]++
+	}
+	for _, s := range b.Spans {
+		m, ok := w.marks[s.Part.ID]
+		if !ok {
+			m = w.saved[s.Part.ID]
+		}
+		if m.Watermark != s.From {
+			w.t.Fatalf("span %+v of %s follows %v; the log:\n%s", s.Range, s.Part.Name, m.Watermark, w.host.logged())
+		}
+		if s.Bytes == 0 && s.From != s.To {
+			w.skipped = append(w.skipped, fmt.Sprint(filepath.Base(s.Part.Name), s.Range))
+		}
+		m.Part, m.Watermark, m.Finished = *s.Part, s.To, s.Last
+		w.marks[s.Part.ID] = m
+	}
+	return err
+}
+
+// save makes durable what was settled, and forgets what is gone, as the engine does.
+func (w *world) save() {
+	w.t.Helper()
+	w.last = time.Now()
+	for id, m := range w.marks {
+		m.Note = w.reader.(penstock.Noter).Note(m)
+		if len(m.Note) > penstock.MaxNote {
+			w.t.Fatalf("a note of %d bytes", len(m.Note))
+		}
+		w.saved[id] = m
+	}
+	clear(w.marks)
+	w.exact = append(w.exact, w.lines...)
+	w.lines = nil
+	for _, id := range w.reader.(penstock.Forgetter).Forget() {
+		delete(w.saved, id)
+	}
+}
+
+// once runs a finite process to its end.
+func (w *world) once() error {
+	w.t.Helper()
+	w.start(true)
+	for {
+		if err := w.step(w.t.Context()); err == io.EOF {
+			w.save()
+			w.kill()
+			return nil
+		} else if err != nil {
+			w.kill()
+			return err
+		}
+	}
+}
+
+// want compares what the receiver that forgets holds with lines, in any order.
+func (w *world) want(lines ...string) {
+	w.t.Helper()
+	got, want := slices.Sorted(slices.Values(w.exact)), slices.Sorted(slices.Values(lines))
+	if !slices.Equal(got, want) {
+		w.t.Errorf("delivered %s; the log:\n%s", differ(got, want), w.host.logged())
+	}
+}
+
+// differ says what is missing in got, which is sorted, and what is too many.
+func differ(got, want []string) string {
+	count := make(map[string]int)
+	for _, s := range want {
+		count[s]++
+	}
+	for _, s := range got {
+		count[s]--
+	}
+	var missing, more []string
+	for _, s := range slices.Sorted(maps.Keys(count)) {
+		for range count[s] {
+			missing = append(missing, s)
+		}
+		for range -count[s] {
+			more = append(more, s)
+		}
+	}
+	cut := func(list []string) string {
+		if len(list) > 6 {
+			return fmt.Sprintf("%.60q and %d more", list[:6], len(list)-6)
+		}
+		return fmt.Sprintf("%.60q", list)
+	}
+	return fmt.Sprintf("%d lines, want %d: missing %s, too many %s", len(got), len(want), cut(missing), cut(more))
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,144 @@
+package tail_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// writer writes and rotates files as daemons and logrotate do, and keeps a ledger of its own of every line that has to come out once.
+// It knows nothing of the source.
+type writer struct {
+	t      testing.TB
+	dir    string
+	start  time.Time // on the clock of the test
+	base   time.Time // on the clock of the files, at start
+	ledger []string
+	count  int
+	wide   int // bytes that each line is made longer by
+	open   map[string]*os.File
+}
+
+func newWriter(t testing.TB, dir string, base time.Time) *writer {
+	return &writer{t: t, dir: dir, start: time.Now(), base: base, open: make(map[string]*os.File)}
+}
+
+func (w *writer) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *writer) path(name string) string { return filepath.Join(w.dir, name) }
+
+// touch gives a file the time that the test's clock shows: within it, real time stands still.
+func (w *writer) touch(name string) {
+	now := w.base.Add(time.Since(w.start))
+	_ = os.Chtimes(w.path(name), now, now)
+}
+
+// line is the next line of the ledger.
+func (w *writer) line() string {
+	w.count++
+	s := fmt.Sprintf("line %05d of the writer's ledger%s", w.count, strings.Repeat(".", w.wide))
+	w.ledger = append(w.ledger, s)
+	return s
+}
+
+func (w *writer) lines(n int) string {
+	var b strings.Builder
+	for range n {
+		b.WriteString(w.line() + "\n")
+	}
+	return b.String()
+}
+
+func (w *writer) put(name, text string, flag int) {
+	w.t.Helper()
+	f, err := os.OpenFile(w.path(name), os.O_WRONLY|os.O_CREATE|flag, 0o644)
+	w.must(err)
+	_, err = f.WriteString(text)
+	w.must(err)
+	w.must(f.Close())
+	w.touch(name)
+}
+
+// append adds n lines.
+func (w *writer) append(name string, n int) { w.t.Helper(); w.put(name, w.lines(n), os.O_APPEND) }
+
+// text adds text that is no whole line yet, or ends one; expected says what is to come out.
+func (w *writer) text(name, text string, expected ...string) {
+	w.t.Helper()
+	w.put(name, text, os.O_APPEND)
+	w.ledger = append(w.ledger, expected...)
+}
+
+// rewrite truncates the file and writes n new lines in its place at once.
+func (w *writer) rewrite(name string, n int) { w.t.Helper(); w.put(name, w.lines(n), os.O_TRUNC) }
+
+func (w *writer) truncate(name string) {
+	w.t.Helper()
+	w.must(os.Truncate(w.path(name), 0))
+	w.touch(name)
+}
+
+func (w *writer) rename(from, to string) { w.t.Helper(); w.must(os.Rename(w.path(from), w.path(to))) }
+func (w *writer) remove(name string)     { w.t.Helper(); w.must(os.Remove(w.path(name))) }
+func (w *writer) mkdir(name string)      { w.t.Helper(); w.must(os.MkdirAll(w.path(name), 0o755)) }
+
+// copy is cp: a new file of the same bytes.
+func (w *writer) copy(from, to string) {
+	w.t.Helper()
+	in, err := os.Open(w.path(from))
+	w.must(err)
+	out, err := os.OpenFile(w.path(to), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	w.must(err)
+	_, err = io.Copy(out, in)
+	w.must(err)
+	w.must(in.Close())
+	w.must(out.Close())
+	w.touch(to)
+}
+
+// copyOver is cp --preserve=timestamps, as backups and moves to another file system do.
+func (w *writer) copyOver(from, to string) {
+	w.t.Helper()
+	info, err := os.Stat(w.path(from))
+	w.must(err)
+	w.copy(from, to)
+	old := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(info.Size()))
+	w.must(os.Chtimes(w.path(to), old, old))
+}
+
+// hold opens a file as a daemon does that goes on writing to it whatever its name becomes.
+func (w *writer) hold(as, name string) {
+	w.t.Helper()
+	f, err := os.OpenFile(w.path(name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	w.must(err)
+	w.open[as] = f
+}
+
+// more adds n lines to a file that is held.
+func (w *writer) more(as string, n int) {
+	w.t.Helper()
+	_, err := w.open[as].WriteString(w.lines(n))
+	w.must(err)
+}
+
+// release closes a file that is held.
+func (w *writer) release(as string) {
+	w.t.Helper()
+	w.must(w.open[as].Close())
+	delete(w.open, as)
+}
+
+func (w *writer) close() {
+	for _, f := range w.open {
+		_ = f.Close()
+	}
+}

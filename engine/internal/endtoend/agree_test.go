@@ -1,0 +1,153 @@
+package endtoend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/all"
+	"github.com/penstock-io/penstock/engine/internal/sim/flow"
+	"github.com/penstock-io/penstock/engine/pipeline"
+)
+
+// agreement says by how much the times of a scenario are divided: 4 in the full form, of which figures are quoted; more in CI.
+func agreement(t *testing.T) (divisor time.Duration, full bool) {
+	t.Helper()
+	switch os.Getenv("PENSTOCK_AGREE") {
+	case "full":
+		return 4, true
+	case "short":
+		return 20, false
+	}
+	t.Skip("skipped: real servers for some 20 s, or two minutes; run `make agree-short` or `make agree`")
+	return 0, false
+}
+
+const (
+	agreeWithin = 0.05 // of the optimum: by how much real and simulated goodput may differ
+	agreeBad    = 0.01 // of the attempts may go into the worker that fails
+	agreeSeeds  = 5    // of the simulation, whose median counts
+	// In the short form an event lasts so shortly that what was in flight when it began is a larger share: there the real share may
+	// be above the simulated one by agreeBad.
+)
+
+// TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole: the real engine before twelve real HTTP servers does what the
+// simulator says it will.
+func TestAgreeSaturated(t *testing.T) { agree(t, "s01-saturated", "queue", "linear") }
+
+func TestAgreeHang(t *testing.T) { agree(t, "s06-hang", "queue") }
+
+func TestAgreeBlackHole(t *testing.T) { agree(t, "s07-black-hole", "queue") }
+
+func agree(t *testing.T, name string, algorithms ...string) {
+	divisor, full := agreement(t)
+	if !full {
+		algorithms = algorithms[:1]
+	}
+	for _, algorithm := range algorithms {
+		t.Run(algorithm, func(t *testing.T) {
+			s := scaled(t, name, divisor)
+			simulated := simulate(t, s, algorithm)
+			undisturbed(t, func(t *testing.T) string {
+				w := runWorld(t, s, algorithm)
+				goodput, bad := w.goodput(simulated[flow.Optimum]), w.badShare()
+				t.Logf("%s, %s, times / %d: goodput %.3f, simulated %.3f; attempts into the failing worker %.4f, simulated %.4f",
+					name, algorithm, divisor, goodput, simulated[flow.Goodput], bad, simulated[flow.BadShare])
+				most := agreeBad
+				if !full {
+					most += simulated[flow.BadShare]
+				}
+				if math.Abs(goodput-simulated[flow.Goodput]) > agreeWithin {
+					return fmt.Sprintf("goodput is %.3f, simulated %.3f: want at most %g between them",
+						goodput, simulated[flow.Goodput], agreeWithin)
+				}
+				if bad > most {
+					return fmt.Sprintf("%.4f of the attempts went into the failing worker, want at most %g", bad, most)
+				}
+				return ""
+			})
+		})
+	}
+}
+
+// scaled is a scenario of docs/scenarios with its times divided: those of the run and its events. How fast workers and network
+// are stays as it is.
+func scaled(t *testing.T, name string, divisor time.Duration) *flow.Scenario {
+	t.Helper()
+	s, err := flow.Load(filepath.Join("../../../docs/scenarios", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Service != flow.Exponential || s.Jitter != 0 || s.Size.Kind != flow.Unit || len(s.Workers) != 12 {
+		t.Fatalf("%s: the real servers know exponential service, no jitter, batches of cost 1 and twelve workers", name)
+	}
+	s.Duration /= divisor
+	s.Warmup /= divisor
+	for i := range s.Events {
+		s.Events[i].At /= divisor
+		s.Events[i].For /= divisor
+	}
+	return s
+}
+
+func simulate(t *testing.T, s *flow.Scenario, algorithm string) flow.Figures {
+	t.Helper()
+	spec, err := flow.Find(algorithm, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runs []flow.Figures
+	for seed := range uint64(agreeSeeds) {
+		f, err := flow.Run(s, spec, flow.Options{Seed: seed + 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs = append(runs, f)
+	}
+	return flow.Median(runs)
+}
+
+// runWorld runs the real engine before real servers for as long as the scenario takes.
+func runWorld(t *testing.T, s *flow.Scenario, algorithm string) *world {
+	t.Helper()
+	w := newWorld(t, s, 3)
+	nominal := 0.0
+	var urls []string
+	for i := range w.workers {
+		urls = append(urls, fmt.Sprintf("%q", w.workers[i].url))
+		nominal += s.Workers[i].Rate
+	}
+	config := write(t, filepath.Join(t.TempDir(), "penstock.yaml"), fmt.Sprintf(`
+state: ./state
+pipelines:
+  agree:
+    source: { arrivals: { count: 1000000000, rate: %g, seed: 7 } }
+    sink: { http: { endpoints: [%s], body: raw } }
+    batch: { linger: 0s }
+    flow: { window: %s }
+`, nominal*s.Load.Poisson, strings.Join(urls, ", "), algorithm))
+	e, err := pipeline.Load(config, pipeline.Options{
+		Components: append(all.Components(), arrivals), Once: true, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ended := make(chan error, 1)
+	w.start = time.Now()
+	go func() { ended <- e.Run(ctx) }()
+	over := errors.New("the scenario is over")
+	at(t, w.start.Add(s.Duration))
+	cancel(over)
+	if err := <-ended; !errors.Is(err, over) {
+		t.Fatal(err)
+	}
+	return w
+}

@@ -1,0 +1,180 @@
+package endtoend
+
+import (
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/sim/flow"
+)
+
+// world is a scenario of the simulator as real HTTP servers on loopback. Everything in it happens at absolute times: a server
+// knows when each batch will have been served and by when its answer must be there, and only waits for that. So a late timer
+// delays one answer and not all behind it, as in the simulator, where nothing is late.
+type world struct {
+	t     *testing.T
+	s     *flow.Scenario
+	start time.Time
+	ended chan struct{}
+
+	mu      sync.Mutex
+	workers []worldWorker
+	done    map[int64]time.Time // by the batch's number: when it was served first
+	tries   []try
+}
+
+type worldWorker struct {
+	rnd  *rand.Rand
+	free time.Time // when what is queued will have been served
+	url  string
+}
+
+// try is a request that reached a server.
+type try struct {
+	at     time.Duration // since the start
+	worker int
+}
+
+func newWorld(t *testing.T, s *flow.Scenario, seed uint64) *world {
+	w := &world{t: t, s: s, ended: make(chan struct{}), done: make(map[int64]time.Time), workers: make([]worldWorker, len(s.Workers))}
+	for i := range w.workers {
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {}))
+		server.Config.Handler = http.HandlerFunc(func(a http.ResponseWriter, r *http.Request) { w.serve(a, r, i) })
+		t.Cleanup(server.Close)
+		w.workers[i].url, w.workers[i].rnd = server.URL+"/in", rand.New(rand.NewPCG(seed, uint64(i)))
+	}
+	t.Cleanup(func() { close(w.ended) }) // before the servers close: they wait for what hangs
+	return w
+}
+
+// holds is the event of a kind that holds at a worker then; nil: none.
+func (w *world) holds(at time.Duration, worker int, kind flow.EventKind) *flow.Event {
+	for i := range w.s.Events {
+		e := &w.s.Events[i]
+		if e.Kind != kind || at < e.At || e.For > 0 && at >= e.At+e.For {
+			continue
+		}
+		for _, n := range e.Workers {
+			if n == worker {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+func (w *world) serve(a http.ResponseWriter, r *http.Request, n int) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	number, _, _ := strings.Cut(string(body), " ")
+	batch, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		w.t.Errorf("a record that reads %q", body)
+		return
+	}
+	reached := now.Add(w.s.RTT / 2)
+	since := reached.Sub(w.start)
+	w.mu.Lock()
+	w.tries = append(w.tries, try{since, n})
+	if w.holds(since, n, flow.Hang) != nil {
+		w.mu.Unlock()
+		w.hang(r)
+		return
+	}
+	if e := w.holds(since, n, flow.Fail); e != nil {
+		w.mu.Unlock()
+		if w.until(r, reached.Add(e.After+w.s.RTT/2)) {
+			a.WriteHeader(http.StatusInternalServerError)
+		}
+		return
+	}
+	v := &w.workers[n]
+	if v.free.Before(reached) {
+		v.free = reached
+	}
+	mean := float64(w.s.Workers[n].Slots) / w.s.Workers[n].Rate
+	v.free = v.free.Add(time.Duration(v.rnd.ExpFloat64() * mean * float64(time.Second)))
+	served := v.free
+	w.mu.Unlock()
+	if w.holds(served.Sub(w.start), n, flow.Hang) != nil { // it is lost in the hang
+		w.hang(r)
+		return
+	}
+	if !w.until(r, served) {
+		return
+	}
+	w.mu.Lock()
+	if _, again := w.done[batch]; !again {
+		w.done[batch] = served
+	}
+	w.mu.Unlock()
+	w.until(r, served.Add(w.s.RTT/2))
+}
+
+// until waits for a moment. false: the client or the test does not wait that long.
+func (w *world) until(r *http.Request, at time.Time) bool {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+	case <-w.ended:
+	}
+	return false
+}
+
+// hang answers nothing for as long as the client waits.
+func (w *world) hang(r *http.Request) {
+	select {
+	case <-r.Context().Done():
+	case <-w.ended:
+	}
+}
+
+// goodput is what was served between warm-up and end, as a share of the optimum per second.
+func (w *world) goodput(optimum float64) float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, at := range w.done {
+		if since := at.Sub(w.start); since >= w.s.Warmup && since < w.s.Duration {
+			n++
+		}
+	}
+	return float64(n) / (optimum * (w.s.Duration - w.s.Warmup).Seconds())
+}
+
+// badShare is the share of requests that went to a worker while it failed, of all while any did.
+func (w *world) badShare() float64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	bad, all := 0, 0
+	for _, x := range w.tries {
+		failing := false
+		for n := range w.workers {
+			if w.holds(x.at, n, flow.Hang) != nil || w.holds(x.at, n, flow.Fail) != nil {
+				failing = true
+				if n == x.worker {
+					bad++
+				}
+			}
+		}
+		if failing {
+			all++
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return float64(bad) / float64(all)
+}

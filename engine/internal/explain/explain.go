@@ -1,0 +1,192 @@
+//penstock:pure
+
+// Package explain says in words why a worker is sent as much as it is sent: what its state means, which gate binds, and what
+// would change that.
+//
+// It knows a [Route] with its [Worker]s as they were at one moment, from a trace ([FromTrace]) or from a running process; the
+// command `penstock explain` owns where they come from and how they are shown. The figures are those of the flow's machine; the
+// package measures and decides nothing.
+package explain
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// Route is a route as its flow saw it at one moment.
+type Route struct {
+	Name      string           // "pipeline/route"; "" where a trace does not say
+	Window    window.Algorithm // nil: not known
+	Timeout   time.Duration    // that the config fixes; 0: each worker's own; negative: none
+	Replay    int64            // the replay bound in bytes; 0: none, or not known
+	Waiting   int64            // what was read and is at no worker: batches of a trace, records of a process
+	LastFault string           // the latest failure of a worker, in words; "" none, or not known
+	Workers   []Worker
+}
+
+// Worker is a worker as its flow saw it at one moment. Counts are of attempts.
+type Worker struct {
+	Name          string
+	State         string // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED, UNKNOWN
+	Gate          string // what keeps more from being sent to it: see Gates
+	Reason        string // the figures that led to the state
+	Window        float64
+	InFlight      int
+	RoundTrip     time.Duration // smoothed; 0: none yet
+	Base          time.Duration // when nothing queues; 0: not known yet
+	Timeout       time.Duration // when an attempt is overdue; 0: never
+	Opens         time.Duration // OPEN, THROTTLED: from now; 0: not known
+	Rate          float64       // attempts a second that it may be sent after a 429; 0: no limit
+	Delivered     uint64
+	Failed        uint64
+	TimedOut      uint64
+	Throttled     uint64
+	Late          uint64
+	Misconfigured bool
+}
+
+// Gates are the words for what binds, in the order in which they are asked.
+var Gates = []string{"breaker", "throttle", "rate", "order", "limit", "credit", "window", "replay", "budget", "memory", "none"}
+
+// StateWords says what the worker's state means.
+func (w *Worker) StateWords() string {
+	switch w.State {
+	case "UNKNOWN":
+		return "too few answers yet for a verdict"
+	case "NORMAL":
+		return "it answers in time"
+	case "SLOW":
+		return "batches queue there: it answers later than it would if nothing did"
+	case "BUSY":
+		return "something was overdue or came back undelivered, so it is sent less at once"
+	case "PROBING":
+		return "it is measured: little is sent, to see whether it is back or how fast it is when nothing queues"
+	case "OPEN":
+		return "it failed again and again and is left alone between tries"
+	case "THROTTLED":
+		return "it said that it is full and asked to be left alone"
+	}
+	return "this program knows no such state"
+}
+
+// GateWords says what keeps more from being sent to w now.
+func (r *Route) GateWords(w *Worker) string {
+	batches := count(w.InFlight, "batch", "batches")
+	switch w.Gate {
+	case "window":
+		if w.State == "PROBING" {
+			return fmt.Sprintf("%s in flight, as much as the measurement allows", batches)
+		}
+		return fmt.Sprintf("%s in flight, as much as the window of %s allows; the next goes out when one is answered",
+			batches, figure(w.Window))
+	case "credit":
+		return fmt.Sprintf("%s in flight, as much as the worker has advertised that it will take", batches)
+	case "rate":
+		return fmt.Sprintf("since it answered 429 it is sent %s batches a second at most", figure(w.Rate))
+	case "limit":
+		return fmt.Sprintf("%s in flight, and it takes no more at once whatever its window says", batches)
+	case "throttle":
+		return "it asked to be left alone" + opens(w)
+	case "breaker":
+		switch {
+		case w.State == "PROBING":
+			return "one batch is out to see whether it is back; nothing else is sent until that is answered"
+		case w.Misconfigured:
+			return "it says that token, address or table is wrong; one batch at a time asks whether it was mended" + opens(w)
+		}
+		return "it is left alone" + opens(w) + ", then one batch tries it"
+	case "replay":
+		return fmt.Sprintf("%s in flight, or delivered and not yet saved, are all that a kill may repeat", byteCount(r.Replay))
+	case "order":
+		return "what waits has to keep its place behind what is in flight"
+	case "budget":
+		return "what failed waits until it may be sent again: of late too much failed for what was delivered"
+	case "memory":
+		return "it would take more, but all batches that the route's memory holds are taken"
+	case "none":
+		return "nothing: it has room, and whatever comes goes out at once"
+	}
+	return "this program knows no such gate"
+}
+
+// HeldWords says what holds the whole route back.
+func (r *Route) HeldWords() string {
+	by := map[string]int{}
+	for i := range r.Workers {
+		by[r.Workers[i].Gate]++
+	}
+	n := len(r.Workers)
+	switch {
+	case n == 0:
+		return "there is no worker: nothing can be sent"
+	case by["replay"] > 0:
+		return "the replay bound: nothing more is begun until something is delivered and saved"
+	case by["memory"] > 0:
+		return "memory: the workers would take more, but all batches that the route may hold are taken"
+	case by["budget"] > 0:
+		return "the redelivery budget: too much failed of late for what was delivered, and what waits for it holds back new batches"
+	case by["order"] > 0 && by["none"] == 0:
+		return "order: what waits has to keep its place behind what is in flight"
+	case by["none"] > 0 && r.Waiting == 0:
+		return fmt.Sprintf("the source: %d of %s room, and nothing waits", by["none"], verb(n, "worker has", "workers have"))
+	case by["none"] > 0:
+		return fmt.Sprintf("nothing for long: %d of %s room", by["none"], verb(n, "worker has", "workers have"))
+	}
+	shut := by["breaker"] + by["throttle"]
+	if shut == n {
+		return "the workers: every one of them fails or asked to be left alone"
+	}
+	text := fmt.Sprintf("the workers: as much is in flight to %d of %d as each can bear", n-shut, n)
+	if shut > 0 {
+		text += fmt.Sprintf(", and %s left alone", verb(shut, "is", "are"))
+	}
+	return text
+}
+
+func opens(w *Worker) string {
+	if w.Opens <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" for %v more", round(w.Opens))
+}
+
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+// count writes a number of things that are somewhere.
+func count(n int, one, many string) string { return verb(n, one+" is", many+" are") }
+
+// figure is a number for people.
+func figure(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+
+func byteCount(n int64) string {
+	if n == 0 {
+		return "the bytes of checkpoint.replay"
+	}
+	for _, u := range []struct {
+		name string
+		size int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n >= u.size {
+			return figure(float64(n)/float64(u.size)) + " " + u.name
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// round leaves three digits of a duration.
+func round(d time.Duration) time.Duration {
+	for unit := time.Second; unit > 1; unit /= 10 {
+		if d >= 100*unit {
+			return d.Round(unit)
+		}
+	}
+	return d
+}

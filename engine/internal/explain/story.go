@@ -1,0 +1,168 @@
+//penstock:pure
+
+package explain
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/trace"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// Story is what a trace says up to a moment.
+type Story struct {
+	Route
+	About trace.About
+	At    time.Duration // the moment, since the sender's start
+	Names []string      // of every worker that the trace knows, sorted by lane
+	Over  bool          // the trace ends before the moment that was asked for, and At is its end
+	Ended string        // why it was ended; "" where it does not say
+
+	// Of the one worker that was asked for:
+	One    int                      // its index in Workers; -1: it is not there at that moment
+	Steps  []Step                   // how its window came here; the last of them, at most MaxSteps
+	Shares map[string]time.Duration // for how long each gate bound
+}
+
+// Step is a change of a worker's window or state.
+type Step struct {
+	At            time.Duration
+	State, Reason string
+	Window        float64
+	Probes        int // how often it was tried or measured since, and nothing had changed
+}
+
+// MaxSteps bounds the steps that a story keeps.
+const MaxSteps = 12
+
+// Forever as FromTrace's moment means the end of the trace.
+const Forever = time.Duration(1<<63 - 1)
+
+// FromTrace plays a trace up to a moment. worker is the one whose steps are kept, by the trace's name for it; "": none.
+func FromTrace(p *trace.Player, at time.Duration, worker string) (*Story, error) {
+	s := &Story{
+		Route: Route{Window: p.Config.Window, Timeout: p.Config.Timeout, Replay: p.Config.Replay, Name: p.About.Route},
+		About: p.About, One: -1, Shares: make(map[string]time.Duration),
+	}
+	w := watcher{story: s, name: worker, lane: -1}
+	for {
+		next, ok := p.Peek()
+		if ok && next.Now > at {
+			break
+		}
+		more, err := p.Next()
+		if err != nil {
+			return nil, err
+		}
+		if !more {
+			s.Over, s.Ended = true, p.Ended
+			break
+		}
+		w.look(p)
+	}
+	s.At = at
+	if s.Over {
+		s.At = w.now
+	}
+	s.picture(p)
+	s.One = slices.IndexFunc(s.Workers, func(w Worker) bool { return worker != "" && w.Name == worker })
+	return s, nil
+}
+
+// nameOf is how a worker is called: by its lane's number where the trace has no names.
+func nameOf(p *trace.Player, lane int32) string {
+	if name := p.Names[lane]; name != "" {
+		return name
+	}
+	return strconv.Itoa(int(lane))
+}
+
+func (s *Story) picture(p *trace.Player) {
+	status := p.Machine.Status()
+	s.Waiting = int64(status.Waiting)
+	for i := range status.Lanes {
+		l := &status.Lanes[i]
+		w := Worker{
+			Name: nameOf(p, l.Lane), State: l.State.String(), Gate: l.Gate, Reason: l.Reason, Window: l.Window, InFlight: l.InFlight,
+			RoundTrip: l.RoundTrip, Base: l.Base, Timeout: l.Timeout, Rate: l.Rate,
+			Delivered: l.Delivered, Failed: l.Failed, TimedOut: l.TimedOut, Throttled: l.ThrottledN, Late: l.Late,
+			Misconfigured: l.Fault == control.Misconfigured,
+		}
+		if l.Until > 0 {
+			w.Opens = max(0, l.Until-s.At)
+		}
+		s.Workers = append(s.Workers, w)
+	}
+	lanes := make([]int32, 0, len(p.Names))
+	for lane := range p.Names {
+		lanes = append(lanes, lane)
+	}
+	slices.Sort(lanes)
+	for _, lane := range lanes {
+		s.Names = append(s.Names, p.Names[lane])
+	}
+	for i := range s.Workers {
+		if !slices.Contains(s.Names, s.Workers[i].Name) {
+			s.Names = append(s.Names, s.Workers[i].Name)
+		}
+	}
+}
+
+// watcher keeps the steps of one worker.
+type watcher struct {
+	story *Story
+	name  string
+	lane  int32 // -1: it has not come yet
+	now   time.Duration
+	gate  string
+}
+
+func (w *watcher) look(p *trace.Player) {
+	now := p.Event.Now
+	passed := now - w.now
+	w.now = now
+	if w.name == "" {
+		return
+	}
+	if w.gate != "" {
+		w.story.Shares[w.gate] += passed
+		w.gate = ""
+	}
+	if p.Event.Kind == control.LaneUp && nameOf(p, p.Event.Lane) == w.name {
+		w.lane = p.Event.Lane
+	}
+	if w.lane < 0 {
+		return
+	}
+	l, there := p.Machine.Lane(w.lane)
+	if !there {
+		w.lane = -1
+		return
+	}
+	w.gate = l.Gate
+	w.step(Step{At: now, State: l.State.String(), Reason: l.Reason, Window: l.Window})
+}
+
+// step adds a step, if it is one. A probe after which all is as before it is counted, not kept: a worker that is tried for an
+// hour would have no other steps.
+func (w *watcher) step(x Step) {
+	steps := w.story.Steps
+	n := len(steps)
+	same := func(i int) bool { return i >= 0 && steps[i].Window == x.Window && steps[i].State == x.State }
+	switch {
+	case same(n - 1):
+		return
+	case n > 0 && steps[n-1].State == window.Probing.String() && same(n-2):
+		steps = steps[:n-1]
+		steps[n-2].Probes++
+	default:
+		if n == MaxSteps {
+			steps = slices.Delete(steps, 0, 1)
+		}
+		steps = append(steps, x)
+	}
+	w.story.Steps = steps
+}

@@ -1,0 +1,148 @@
+//penstock:pure
+
+package trace
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// appendLine writes an event with the commands that answered it, and the line's end. It is what json.Marshal would make of a
+// line, without its allocations: the engine does this between two decisions. name is that of the lane on LaneUp, where known.
+func appendLine(b []byte, e *control.Event, do []control.Command, name string) []byte {
+	b = append(b, `{"now":`...)
+	b = strconv.AppendInt(b, int64(e.Now), 10)
+	b = appendWord(append(b, `,"event":`...), kinds, int(e.Kind))
+	if name != "" {
+		b = appendText(append(b, `,"name":`...), name)
+	}
+	if e.Outcome != 0 {
+		b = appendWord(append(b, `,"outcome":`...), outcomes, int(e.Outcome))
+	}
+	b = member(b, `,"lane":`, int64(e.Lane))
+	b = whole(b, `,"seq":`, e.Seq)
+	b = whole(b, `,"id":`, e.ID)
+	b = whole(b, `,"parent":`, e.Parent)
+	b = whole(b, `,"pieces":`, uint64(e.Pieces))
+	if e.Cost != 0 {
+		b = appendFloat(append(b, `,"cost":`...), e.Cost)
+	}
+	b = member(b, `,"bytes":`, e.Bytes)
+	if len(e.Keys) > 0 {
+		b = append(b, `,"keys":`...)
+		for i, k := range e.Keys {
+			b = strconv.AppendUint(append(b, "[,"[min(i, 1)]), uint64(k), 10)
+		}
+		b = append(b, ']')
+	}
+	b = member(b, `,"after":`, int64(e.After))
+	b = appendReport(b, &e.Report)
+	if e.Limits != (control.Limits{}) {
+		b = strconv.AppendBool(append(b, `,"limits":{"ordered":`...), e.Limits.Ordered)
+		b = member(b, `,"in_flight":`, int64(e.Limits.InFlight))
+		b = append(b, '}')
+	}
+	if len(do) > 0 {
+		b = append(b, `,"do":`...)
+		for i := range do {
+			b = appendCommand(append(b, "[,"[min(i, 1)]), &do[i])
+		}
+		b = append(b, ']')
+	}
+	return append(b, "}\n"...)
+}
+
+func appendReport(b []byte, r *control.Report) []byte {
+	if *r == (control.Report{}) {
+		return b
+	}
+	b = append(b, `,"report":{"epoch":`...)
+	b = strconv.AppendUint(b, uint64(r.Epoch), 10)
+	b = whole(b, `,"credit":`, r.Credit)
+	b = whole(b, `,"taken":`, r.Taken)
+	b = member(b, `,"queue_len":`, int64(r.QueueLen))
+	b = member(b, `,"slots":`, int64(r.Slots))
+	b = member(b, `,"queue_wait":`, int64(r.QueueWait))
+	b = member(b, `,"service":`, int64(r.Service))
+	if r.Place != "" {
+		b = appendText(append(b, `,"place":`...), r.Place)
+	}
+	return append(b, '}')
+}
+
+func appendCommand(b []byte, c *control.Command) []byte {
+	b = appendWord(append(b, `{"do":`...), deeds, int(c.Kind))
+	if c.Why != 0 {
+		b = appendWord(append(b, `,"why":`...), reasons, int(c.Why))
+	}
+	b = whole(b, `,"seq":`, c.Seq)
+	b = whole(b, `,"id":`, c.ID)
+	b = member(b, `,"lane":`, int64(c.Lane))
+	b = whole(b, `,"number":`, uint64(c.Number))
+	b = whole(b, `,"run":`, uint64(c.Run))
+	b = whole(b, `,"place":`, uint64(c.Place))
+	b = member(b, `,"expect":`, int64(c.Expect))
+	return append(b, '}')
+}
+
+// member writes a name and a number, and nothing for 0.
+func member(b []byte, name string, n int64) []byte {
+	if n == 0 {
+		return b
+	}
+	return strconv.AppendInt(append(b, name...), n, 10)
+}
+
+func whole(b []byte, name string, n uint64) []byte {
+	if n == 0 {
+		return b
+	}
+	return strconv.AppendUint(append(b, name...), n, 10)
+}
+
+func appendWord(b []byte, words []string, n int) []byte {
+	return append(appendKind(append(b, '"'), words, n), '"')
+}
+
+func appendKind(b []byte, words []string, n int) []byte {
+	if n < len(words) {
+		return append(b, words[n]...)
+	}
+	return strconv.AppendInt(b, int64(n), 10) // one that was added later than these words
+}
+
+// appendFloat writes the shortest text that reads back as v. What JSON has no word for becomes 0: no cost is such.
+func appendFloat(b []byte, v float64) []byte {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return append(b, '0')
+	}
+	return strconv.AppendFloat(b, v, 'g', -1, 64)
+}
+
+// appendText quotes text, which is rare: names of lanes, places of files.
+func appendText(b []byte, text string) []byte {
+	plain := true
+	for i := range len(text) {
+		plain = plain && text[i] >= ' ' && text[i] < 0x7f && text[i] != '"' && text[i] != '\\'
+	}
+	if plain {
+		b = append(b, '"')
+		b = append(b, text...)
+		return append(b, '"')
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		return append(b, `""`...) // it is text: cannot happen
+	}
+	return append(b, quoted...)
+}
+
+// appendEnd writes why nothing follows.
+func appendEnd(b []byte, now int64, why string) []byte {
+	b = strconv.AppendInt(append(b, `{"now":`...), now, 10)
+	b = appendText(append(b, `,"event":"end","why":`...), why)
+	return append(b, "}\n"...)
+}

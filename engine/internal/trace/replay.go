@@ -1,0 +1,186 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// maxLine bounds a line of a trace.
+const maxLine = 16 << 20
+
+// Player plays a trace, event by event, to a machine of its own, and compares every command. It is not safe for concurrent use.
+type Player struct {
+	About    About
+	Config   control.Config
+	Machine  *control.Machine  // as it is after Event
+	Names    map[int32]string  // of lanes, as far as the trace tells; they stay when a lane is gone
+	Event    control.Event     // the last that was played
+	Commands []control.Command // that answered it
+	Events   int               // played
+	Torn     bool              // the last line is not whole: the writer was killed, or is still writing
+	Ended    string            // why the trace was ended; "" where it does not say
+
+	in    *bufio.Scanner
+	line  int
+	ahead *line // the event of the next line
+	got   []command
+	atEnd bool
+	wrong error // in the next line; look says so again and again
+}
+
+// NewPlayer reads the header. An error says what is wrong with it.
+func NewPlayer(r io.Reader) (*Player, error) {
+	p := &Player{in: bufio.NewScanner(r), Names: make(map[int32]string), line: 1}
+	p.in.Buffer(make([]byte, 0, 64<<10), maxLine)
+	if !p.in.Scan() {
+		return nil, errors.Join(errors.New("is empty"), p.in.Err())
+	}
+	var h header
+	if err := strict(p.in.Bytes(), &h); err != nil {
+		return nil, fmt.Errorf("line 1: is no header of a trace: %w", err)
+	}
+	var err error
+	if p.Config, err = h.config(); err != nil {
+		return nil, fmt.Errorf("line 1: %w", err)
+	}
+	if p.About, err = h.about(); err != nil {
+		return nil, fmt.Errorf("line 1: %w", err)
+	}
+	if p.Machine, err = control.New(p.Config); err != nil {
+		return nil, fmt.Errorf("line 1: %w", err)
+	}
+	return p, nil
+}
+
+// Peek is the event that Next would play; false at the end or before an error, which Next tells.
+func (p *Player) Peek() (control.Event, bool) {
+	if err := p.look(); err != nil || p.ahead == nil {
+		return control.Event{}, false
+	}
+	e, err := p.ahead.event()
+	return e, err == nil
+}
+
+// Next plays one event. false: the trace has ended. An error is a DiffersError, or says in which line the trace is broken.
+func (p *Player) Next() (bool, error) {
+	if err := p.look(); err != nil || p.ahead == nil {
+		return false, err
+	}
+	l := p.ahead
+	p.ahead = nil
+	e, err := l.event()
+	if err != nil {
+		return false, fmt.Errorf("line %d: %w", p.line, err)
+	}
+	if l.Name != "" {
+		p.Names[e.Lane] = l.Name
+	}
+	p.Event = e
+	p.Commands = p.Machine.Step(e, p.Commands[:0])
+	p.got = commandsOf(p.got, p.Commands)
+	if !slices.Equal(p.got, l.Do) {
+		return false, &DiffersError{Line: p.line, Got: text(p.got), Want: text(l.Do), About: p.About}
+	}
+	p.Events++
+	return true, nil
+}
+
+// look reads the next line, unless that was done.
+func (p *Player) look() error {
+	if p.ahead != nil || p.atEnd {
+		return p.wrong
+	}
+	p.wrong = p.read()
+	return p.wrong
+}
+
+func (p *Player) read() error {
+	if !p.in.Scan() {
+		p.atEnd = true
+		return p.in.Err()
+	}
+	p.line++
+	var l line
+	if err := strict(p.in.Bytes(), &l); err != nil {
+		p.atEnd = true
+		if !p.in.Scan() && p.in.Err() == nil {
+			p.Torn = true
+			return nil
+		}
+		return fmt.Errorf("line %d: %w", p.line, err)
+	}
+	if l.Kind == endKind {
+		p.atEnd, p.Ended = true, l.Why
+		if p.in.Scan() {
+			return fmt.Errorf("line %d: stands behind the trace's end", p.line+1)
+		}
+		return nil
+	}
+	p.ahead = &l
+	return nil
+}
+
+// DiffersError is the first place where the machine did something else than the trace says.
+type DiffersError struct {
+	Line      int
+	Got, Want string // the commands, as the trace would have them
+	About     About
+}
+
+// Error names the line and both sides.
+func (e *DiffersError) Error() string {
+	return fmt.Sprintf("line %d: the machine did %s, and the trace says %s", e.Line, e.Got, e.Want)
+}
+
+// Replayed is what a replay found.
+type Replayed struct {
+	Events, Commands int
+	Torn             bool   // see Player
+	Ended            string // see Player
+	Status           control.Status
+}
+
+// Replay plays a whole trace.
+func Replay(r io.Reader) (Replayed, error) {
+	p, err := NewPlayer(r)
+	if err != nil {
+		return Replayed{}, err
+	}
+	var done Replayed
+	for {
+		more, err := p.Next()
+		done.Events = p.Events
+		if err != nil {
+			return done, err
+		}
+		if !more {
+			done.Torn, done.Ended, done.Status = p.Torn, p.Ended, p.Machine.Status()
+			return done, nil
+		}
+		done.Commands += len(p.Commands)
+	}
+}
+
+func strict(text []byte, to any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	return dec.Decode(to)
+}
+
+func text(c []command) string {
+	if len(c) == 0 {
+		return "nothing"
+	}
+	b, err := json.Marshal(c)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}

@@ -1,0 +1,63 @@
+//penstock:pure
+
+package follow
+
+import "time"
+
+const (
+	stepMin = 50 * time.Millisecond  // a smaller difference between wall and monotonic time is no step
+	skewMin = 100 * time.Millisecond // a smaller difference between the file system's clock and ours is its granularity
+	skewMax = 24 * time.Hour         // a larger one says that the two clocks have nothing in common
+)
+
+// clock says whether a file is quiet. A time of the last change is wall time, of the file system's clock; it is trusted only
+// as long as nobody steps a clock. What we have seen ourselves, on the monotonic clock, always is.
+//
+// A step before the start that lies between a file's last write and the first look cannot be seen; what the
+// writer then adds is found when the file is finished.
+type clock struct {
+	settle  time.Duration
+	skew    time.Duration // of the file system's clock against ours
+	foreign bool          // its times say nothing
+
+	looked  bool
+	offset  int64         // wall minus monotonic time at the last look
+	stepped time.Duration // monotonic time of the last step seen
+	steps   int
+}
+
+// calibrate learns the file system's clock from a file that was written just now.
+func (c *clock) calibrate(wall, mtime int64) {
+	switch d := time.Duration(mtime - wall); {
+	case d.Abs() > skewMax:
+		c.foreign = true
+	case d.Abs() > skewMin:
+		c.skew = d
+	}
+}
+
+// look compares the clocks; call it before asking.
+func (c *clock) look(mono time.Duration, wall int64) {
+	offset := wall - int64(mono)
+	if c.looked && time.Duration(offset-c.offset).Abs() > stepMin {
+		c.stepped = mono
+		c.steps++
+	}
+	c.looked, c.offset = true, offset
+}
+
+// quiet says whether a file whose last change was at mtime, and which we have seen unchanged since the monotonic time since,
+// has been quiet for settle.
+func (c *clock) quiet(mono time.Duration, wall, mtime int64, since time.Duration) bool {
+	return mono >= c.quietAt(mono, wall, mtime, since)
+}
+
+// quietAt is the monotonic time at which the file will have been quiet for settle, if nothing happens.
+func (c *clock) quietAt(mono time.Duration, wall, mtime int64, since time.Duration) time.Duration {
+	seen := since + c.settle
+	if c.foreign || c.steps > 0 && mono-c.stepped < c.settle {
+		return seen
+	}
+	age := time.Duration(wall + int64(c.skew) - mtime)
+	return min(seen, mono+c.settle-age)
+}

@@ -1,0 +1,188 @@
+package follow
+
+import (
+	"path"
+	"slices"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// copied finds out whether f, which nobody knows, is a copy that a rotation made of a file that was read: copytruncate, or a move to
+// another file system. Then it is read on from where that one was read to. done says that it is one, or may be one and is
+// held back; read that there is something to be read of it now.
+//
+// Two files with the same content are two files, as long as both are there. So a copy counts only when its original is gone or
+// was rewritten, and until then a file that equals another one of a related name is held back for CopyWait.
+func (r *Reader) copied(f *file, head []byte) (done, read bool) {
+	if r.rotated.asking {
+		return false, false
+	}
+	r.rotated.asking = true
+	defer func() { r.rotated.asking = false }()
+	hold := false
+	for _, e := range r.kin(f) {
+		g, w := r.rotated.byEntry[e], r.rotated.widows[e]
+		if w == nil && g != nil && !(r.look(g) && r.verify(g)) {
+			if w = r.rotated.widows[e]; w == nil { // it cannot be told now
+				hold = true
+				continue
+			}
+		}
+		switch {
+		case w != nil:
+		case g == nil || !r.equals(f, g, head):
+			continue
+		case g.orphan && !g.beside && g.info.Links == 0 && f.info.Size >= g.info.Size && mayInherit(f, g):
+			w = r.bereave(g) // moved to another file system, or restored: only the old one's handle was left
+		default:
+			hold = true
+			continue
+		}
+		if ok, err := r.inherit(f, w, head); err != nil {
+			r.unreadNow(f, err)
+			return true, false
+		} else if ok {
+			return true, true
+		}
+	}
+	if !hold {
+		return false, false
+	}
+	now := r.s.now()
+	f.held = max(f.held, f.since+r.grow.CopyWait)
+	if now >= f.held {
+		return false, false
+	}
+	r.dueAt(f.held)
+	return true, false
+}
+
+// kin returns the files and widows of the names from which f's may have been made, the longest first.
+func (r *Reader) kin(f *file) []*Entry {
+	var out []*Entry
+	base := path.Base(f.label)
+	for n := len(base); n > 0; n-- {
+		list := r.rotated.stems[base[:n]]
+		for _, g := range list[:min(len(list), maxKin)] {
+			if g != f && g.entry != nil && !g.lost {
+				out = append(out, g.entry)
+			}
+		}
+	}
+	return out
+}
+
+// equals says whether f is a copy of the beginning of g, as far as head and end tell, and notes how far.
+func (r *Reader) equals(f, g *file, head []byte) bool {
+	n := min(f.info.Size, g.info.Size)
+	if n == 0 {
+		return false
+	}
+	k := min(n, fileid.MaxHead)
+	mine, other := make([]byte, fileid.MaxBefore), make([]byte, fileid.MaxHead)
+	if g.readFull(other[:k], 0) != nil || !slices.Equal(head[:k], other[:k]) {
+		return false
+	}
+	k = min(n, fileid.MaxBefore)
+	if f.readFull(mine[:k], n-k) != nil || g.readFull(other[:k], n-k) != nil || !slices.Equal(mine[:k], other[:k]) {
+		return false
+	}
+	f.twin, f.twinTo = g.entry, n
+	return true
+}
+
+// inherit lets f lead on from a widow whose data it holds. Not every file that begins with the same bytes does: where
+// the old one's name was simply given to a new file of the same content, the new one is new.
+func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
+	if !w.displaced && !mayInherit(f, w) {
+		return false, nil
+	}
+	if f.twin == w.entry && f.twinTo < w.cursor.Next {
+		r.startCopy(f, w, head, f.twinTo)
+		return true, nil
+	}
+	proofs := append([]fileid.Proof{w.note.proof}, w.note.earlier...)
+	slices.SortFunc(proofs, func(a, b fileid.Proof) int { return int(b.At - a.At) })
+	for i, p := range proofs {
+		if p.At == 0 {
+			continue
+		}
+		ok, err := f.fits(p, head, r.head[fileid.MaxHead:])
+		switch {
+		case err != nil:
+			return false, err
+		case !ok:
+		case i == 0 && f.info.Size >= w.cursor.Next:
+			r.adopt(f, w)
+			return true, nil
+		default:
+			r.startCopy(f, w, head, p.At)
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// mayInherit says whether f may be what became of w, whose file is gone: it has another name, or was written before it was made,
+// as a copy that kept its time.
+func mayInherit(f, w *file) bool { return f.label != w.label || f.info.ModTime.Before(f.info.Birth) }
+
+// bereave gives up the handle of a deleted file for one that holds the same data.
+func (r *Reader) bereave(g *file) *file {
+	if key := keyOf(g.info); r.byKey[key] == g {
+		delete(r.byKey, key)
+	}
+	e := g.entry
+	r.widow(g, "a deleted file is read on in a copy of it")
+	return r.rotated.widows[e]
+}
+
+// adopt makes f the file of a widow, from where that one was read to.
+func (r *Reader) adopt(f, w *file) {
+	r.unwait(w)
+	r.s.takeOver(w.entry, f)
+	f.entry, f.cursor, f.note = w.entry, w.cursor, w.note
+	f.part = &penstock.Partition{ID: w.entry.text, Name: f.label}
+	if id, err := fileid.Parse(w.entry.text); err == nil {
+		r.notes.move(f.note, f.seen(nil, false), id.Key() != keyOf(f.info))
+	}
+	f.checked, f.touch = false, true
+	f.held, f.twin = 0, nil
+	r.rotated.add(r, f)
+	r.s.log.Info("a file leads on from one that was rotated", "file", f.label, "from", w.label, "read", f.cursor.Next)
+	r.s.h.Count("files_rotated", 1)
+}
+
+// startCopy makes f a file of its own of which everything before to was read as part of the widow.
+func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
+	r.unwait(w)
+	w.skipped = true
+	r.lose(w, "a copy leads on from it")
+	r.attach(f, r.s.give(f.seen(head, true), f.name), penstock.Mark{})
+	f.skipTo = to
+	f.held, f.twin = 0, nil
+	r.s.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)
+	r.s.h.Count("files_rotated", 1)
+}
+
+// takeOver says that e's data lies in f now.
+func (s *Set) takeOver(e *Entry, f *file) {
+	seen := f.seen(nil, false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.dead = false
+	e.id.Dev, e.id.Ino, e.id.Birth, e.id.ModTime = seen.Dev, seen.Ino, seen.Birth, 0
+	e.name = f.name
+	s.byKey[e.id.Key()] = e
+}
+
+// move notes where the data of a partition lies now.
+func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t.proof.Moved, t.proof.MovedBirth, t.proof.ModTime = fileid.Key{}, 0, 0
+	if elsewhere {
+		t.proof.Moved, t.proof.MovedBirth = to.Key(), to.Birth
+	}
+}

@@ -1,0 +1,211 @@
+package follow
+
+import (
+	"slices"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Entry is a file that has an id. Its fields are the set's.
+type Entry struct {
+	id    fileid.ID // as its file is found now: where a copy took the data over, the copy's device, inode and birth
+	text  string    // of the id that was given
+	name  string    // beneath its directory, where it was seen last
+	refs  int       // readers that know it
+	dead  bool      // what it named is gone, although the inode may live on
+	done  bool      // renamed, moved or deleted; name is where it went
+	moved bool      // id is not where text says
+
+	sealed []sealing
+}
+
+// sealing is where one reader has sealed a file.
+type sealing struct {
+	r  *Reader
+	at int64
+}
+
+// knownID is an id that a route has stored.
+type knownID struct {
+	id   fileid.ID // where the data lies now
+	text string
+}
+
+// generation is the lowest one that no id of an inode and birth has had.
+type generation struct{ birth, next int64 }
+
+// find finds the entry of a file: among what r's route has stored, the files that readers know already, and what
+// other routes have stored. It is nil for a file that nobody knows. The entry is r's until it calls release.
+func (s *Set) find(r *Reader, f fileid.File, name string) *Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.findLocked(r, f)
+	if e != nil {
+		e.refs++
+		e.name = name
+	}
+	return e
+}
+
+// give gives a file that nobody knows a new id. The entry is r's until it calls release.
+func (s *Set) give(f fileid.File, name string) *Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gen := s.nextGenLocked(f)
+	id := fileid.New(f, func(id fileid.ID) bool { return int64(id.Gen) < gen })
+	e := s.entryLocked(id, id.String())
+	e.refs++
+	e.name = name
+	return e
+}
+
+func (s *Set) findLocked(r *Reader, f fileid.File) *Entry {
+	for _, k := range r.known[f.Key()] {
+		if k.id.Match(f) {
+			return s.entryLocked(k.id, k.text)
+		}
+	}
+	if e := s.byKey[f.Key()]; e != nil && !e.dead && e.id.Match(f) {
+		return e
+	}
+	for _, o := range s.readers {
+		for _, k := range o.known[f.Key()] {
+			if k.id.Match(f) {
+				return s.entryLocked(k.id, k.text)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Set) entryLocked(id fileid.ID, text string) *Entry {
+	e := s.byID[text]
+	if e == nil {
+		e = &Entry{id: id, text: text}
+		s.byID[text] = e
+	}
+	s.byKey[e.id.Key()] = e
+	return e
+}
+
+// nextGenLocked is the lowest generation that no id of this inode and birth has had.
+func (s *Set) nextGenLocked(f fileid.File) (gen int64) {
+	above := func(id fileid.ID) {
+		if id.Birth == f.Birth {
+			gen = max(gen, int64(id.Gen)+1)
+		}
+	}
+	if e := s.byKey[f.Key()]; e != nil {
+		above(e.id)
+	}
+	if g := s.gens[f.Key()]; g.birth == f.Birth {
+		gen = max(gen, g.next)
+	}
+	for _, o := range s.readers {
+		for _, k := range o.known[f.Key()] {
+			above(k.id)
+		}
+		for _, id := range o.dead[f.Key()] {
+			above(id)
+		}
+	}
+	return gen
+}
+
+// kill says that what e named is gone: no file is taken for it any more.
+func (s *Set) kill(e *Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.dead = true
+	key := e.id.Key()
+	if g := s.gens[key]; g.birth != e.id.Birth || g.next <= int64(e.id.Gen) {
+		s.gens[key] = generation{e.id.Birth, int64(e.id.Gen) + 1}
+	}
+	for _, r := range s.readers {
+		same := func(k knownID) bool { return k.text == e.text }
+		if slices.ContainsFunc(r.known[key], same) {
+			r.known[key] = slices.DeleteFunc(r.known[key], same)
+			r.dead[key] = append(r.dead[key], e.id)
+		}
+	}
+}
+
+func (s *Set) isDead(e *Entry) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.dead
+}
+
+// forget gives back what find or give gave.
+func (s *Set) forget(r *Reader, e *Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsealLocked(r, e)
+	if e.refs--; e.refs > 0 {
+		return
+	}
+	if s.byID[e.text] == e {
+		delete(s.byID, e.text)
+	}
+	if s.byKey[e.id.Key()] == e && !e.dead {
+		delete(s.byKey, e.id.Key())
+	}
+}
+
+func (s *Set) noteSealed(r *Reader, f *file) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsealLocked(r, f.entry)
+	f.entry.sealed = append(f.entry.sealed, sealing{r, f.last})
+}
+
+func (s *Set) noteGrown(r *Reader, f *file) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unsealLocked(r, f.entry)
+	r.saved[f.entry.text] = 0
+}
+
+func (s *Set) unsealLocked(r *Reader, e *Entry) {
+	e.sealed = slices.DeleteFunc(e.sealed, func(at sealing) bool { return at.r == r })
+}
+
+// markDone says that the file was finished in an earlier run.
+func (s *Set) markDone(e *Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.done = true
+}
+
+func (s *Set) renamed(e *Entry, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.name = name
+}
+
+// Is says whether a stat can be of e's file.
+func (e *Entry) Is(info vfs.Info) bool { return IsOf(e.id, info) }
+
+// IsOf says whether a stat can be of the file that has this id.
+func IsOf(id fileid.ID, info vfs.Info) bool {
+	return keyOf(info) == id.Key() && (id.Birth == 0 || info.Birth.IsZero() || info.Birth.UnixNano() == id.Birth)
+}
+
+// knownOf indexes the marks of a route by where their files were seen last.
+func (r *Reader) knownOf(m penstock.Mark) {
+	id, err := fileid.Parse(m.Part.ID)
+	if err != nil {
+		r.s.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition", m.Part.ID, "error", err)
+		return
+	}
+	proof, err := fileid.ParseProof(m.Note)
+	if err != nil {
+		r.s.log.Warn("the checkpoint has a note that says nothing; the file is known by its id alone", "file", m.Part.Name, "error", err)
+	}
+	if proof.Moved != (fileid.Key{}) {
+		id.Dev, id.Ino, id.Birth = proof.Moved.Dev, proof.Moved.Ino, proof.MovedBirth
+	}
+	r.known[id.Key()] = append(r.known[id.Key()], knownID{id, m.Part.ID})
+}

@@ -1,0 +1,167 @@
+package follow
+
+import (
+	"io"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// file is what one reader knows of one file.
+type file struct {
+	dir   Dir // through which name leads to it; nil: only a handle does
+	name  string
+	label string
+	info  vfs.Info
+	since time.Duration // monotonic: size and time of the last change are as they are since then
+	scan  uint64        // the last listing in which it was seen
+
+	entry  *Entry // nil: not identified yet
+	part   *penstock.Partition
+	cursor lines.Cursor
+	note   *note         // what was read of it, to know it again; nil before it is identified
+	looked time.Duration // when the handle was last asked for its size
+	handle vfs.File
+	used   uint64        // of the handle, for the least recently used
+	unread time.Duration // monotonic: since when bytes have been waiting to be read, 0: none are
+
+	drained int64 // of this size all whole records were handed out
+
+	sealed   bool
+	last     int64 // where it was sealed
+	orphan   bool  // its name is gone, it is read to the end by its handle
+	lost     bool  // what was not read is gone: only the seal is left to be handed out
+	skipped  bool  // lost is nothing to speak of: the seal says that all of it was read
+	finished bool  // its source has finished it; it is looked at again in case its writer goes on
+	flushed  bool  // growing: the partial last record was handed out as one
+	checked  bool  // stampAt and stampLen say as of when what was read is known to stand in it
+	beside   bool  // growing: it is no file of the listing, but leads on from one that was rotated
+	stampAt  time.Time
+	stampLen int64
+
+	held      time.Duration // growing: until when it is held back, because it may be a copy; 0: it was not asked yet
+	twin      *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
+	twinTo    int64
+	touch     bool   // growing: its mark has to be saved anew, although nothing of it may be read
+	why       string // of a widow: what happened
+	displaced bool   // of a widow: its inode lives on with other content
+	skipTo    int64  // growing: what is before counts as read
+	fromEnd   bool   // growing: it was there at the very first start, which begins at the ends
+	failures  backoff.State
+	retryAt   time.Duration
+	failed    error // the last failure, until the file was read again
+	checks    uint8 // of a finished file
+	nextLook  time.Duration
+}
+
+func keyOf(i vfs.Info) fileid.Key { return fileid.Key{Dev: i.Dev, Ino: i.Ino} }
+
+// sameFile says whether two stats are of one file, as far as a stat tells.
+func sameFile(a, b vfs.Info) bool {
+	return a.Dev == b.Dev && a.Ino == b.Ino && (a.Birth.Equal(b.Birth) || a.Birth.IsZero() || b.Birth.IsZero())
+}
+
+// saw takes a new stat; size or time of the last change may have changed.
+func (f *file) saw(i vfs.Info, now time.Duration) {
+	if i.Size != f.info.Size || !i.ModTime.Equal(f.info.ModTime) {
+		f.since = now
+	}
+	f.info = i
+	if f.entry == nil || i.Size > f.cursor.Next {
+		if f.unread == 0 {
+			f.unread = now
+		}
+	}
+}
+
+// seen is the file as fileid sees it. withTime is false for a file that we have followed: a later change then says nothing.
+func (f *file) seen(head []byte, withTime bool) fileid.File {
+	out := fileid.File{Dev: f.info.Dev, Ino: f.info.Ino, Size: f.info.Size, Head: head}
+	if !f.info.Birth.IsZero() {
+		out.Birth = f.info.Birth.UnixNano()
+	}
+	if withTime {
+		out.ModTime = f.info.ModTime.UnixNano()
+	}
+	return out
+}
+
+// readHead reads what an id hashes.
+func (f *file) readHead(buf []byte) ([]byte, error) {
+	n := int(min(f.info.Size, fileid.MaxHead))
+	return buf[:n], f.readFull(buf[:n], 0)
+}
+
+// readFull reads all of buf; a file that is too short is io.ErrUnexpectedEOF.
+func (f *file) readFull(buf []byte, off int64) error {
+	got, err := f.handle.ReadAt(buf, off)
+	if got == len(buf) {
+		return nil
+	}
+	if err == io.EOF || err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// fits says whether what p says was read stands in the file. buf has room for both stretches.
+func (f *file) fits(p fileid.Proof, head, buf []byte) (bool, error) {
+	n, off, end := p.Wants()
+	if f.info.Size < max(end, int64(n)) || len(head) < n {
+		return false, nil
+	}
+	before := buf[:end-off]
+	if err := f.readFull(before, off); err != nil {
+		return false, err
+	}
+	return p.Fits(head, before), nil
+}
+
+// unchanged says whether what was handed out still stands in the file: the head is that of the id, the bytes before the cursor
+// are those that were read. What more of the head is there now is noted.
+func (f *file) unchanged(buf []byte, ns *notes) (bool, error) {
+	head, err := f.readHead(buf)
+	if err != nil {
+		return false, err
+	}
+	if !f.entry.id.Match(f.seen(head, false)) {
+		return false, nil
+	}
+	ok, err := f.fits(f.note.proof, head, buf[fileid.MaxHead:])
+	if ok {
+		ns.grow(f.note, head[:min(int64(len(head)), f.cursor.Next)])
+	}
+	return ok, err
+}
+
+// stamp notes that all that was handed out stands in the file as it is now.
+func (f *file) stamp() { f.checked, f.stampAt, f.stampLen = true, f.info.ModTime, f.info.Size }
+
+// changed says whether the file was written since stamp.
+func (f *file) changed() bool {
+	return !f.checked || f.stampLen != f.info.Size || !f.stampAt.Equal(f.info.ModTime)
+}
+
+// close gives the handle back.
+func (f *file) close() error {
+	if f.handle == nil {
+		return nil
+	}
+	err := f.handle.Close()
+	f.handle = nil
+	return err
+}
+
+// rename gives f another name; spans that were handed out keep the partition with the old one.
+func (f *file) rename(dir Dir, name, label string) {
+	f.dir, f.name, f.label = dir, name, label
+	if f.part != nil {
+		part := *f.part
+		part.Name = label
+		f.part = &part
+	}
+}

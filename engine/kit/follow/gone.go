@@ -1,0 +1,119 @@
+package follow
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// sweepMin is the least time between two sweeps.
+const sweepMin = time.Second
+
+// gone are the partitions whose marks may be dropped. The reader writes, the checkpoint's goroutine takes.
+type gone struct {
+	mu   sync.Mutex // guards list
+	list []string
+
+	missing map[string]time.Duration // since when a sweep has not found the file of a partition
+	swept   time.Duration
+}
+
+// now says that a partition has ended by proof.
+func (g *gone) now(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.list = append(g.list, id)
+}
+
+// Forget implements penstock.Forgetter.
+func (r *Reader) Forget() []string {
+	r.gone.mu.Lock()
+	list := r.gone.list
+	r.gone.list = nil
+	r.gone.mu.Unlock()
+	for _, id := range list {
+		r.notes.end(id)
+	}
+	return list
+}
+
+// sweep finds partitions whose files are gone for Forget: neither listed, nor finished and still there, nor held open.
+func (r *Reader) sweep(now time.Duration) {
+	g := &r.gone
+	if r.s.o.Forget <= 0 || now-g.swept < max(sweepMin, r.s.o.Forget/4, 100*r.took) {
+		return
+	}
+	g.swept = now
+	there := make(map[fileid.Key]bool, len(r.byKey))
+	if r.s.place.Finished(func(s Sight) { there[keyOf(s.Info)] = true }) != nil {
+		return // nothing is known
+	}
+	for key := range r.byKey {
+		there[key] = true
+	}
+	for _, f := range r.after {
+		there[keyOf(f.info)] = true
+	}
+	missing := make(map[string]time.Duration)
+	for id, key := range r.placesOf() {
+		if there[key] {
+			continue
+		}
+		since, ok := g.missing[id]
+		if !ok {
+			since = now
+		}
+		if now-since >= r.s.o.Forget {
+			r.forgetKnown(id, key)
+			g.now(id)
+			continue
+		}
+		missing[id] = since
+	}
+	g.missing = missing
+}
+
+// placesOf is where the data of each partition lies that the route has stored or reads; but for what is waited for.
+func (r *Reader) placesOf() map[string]fileid.Key {
+	out := make(map[string]fileid.Key)
+	r.s.mu.Lock()
+	for key, ids := range r.known {
+		for _, k := range ids {
+			out[k.text] = key
+		}
+	}
+	for _, ids := range r.dead {
+		for _, id := range ids {
+			delete(out, id.String())
+		}
+	}
+	r.s.mu.Unlock()
+	r.notes.mu.Lock()
+	for text, t := range r.notes.byID {
+		key := t.proof.Moved
+		if key == (fileid.Key{}) {
+			if id, err := fileid.Parse(text); err == nil {
+				key = id.Key()
+			}
+		}
+		out[text] = key
+	}
+	r.notes.mu.Unlock()
+	for e := range r.rotated.widows {
+		delete(out, e.text)
+	}
+	return out
+}
+
+// forgetKnown drops what the route had stored of a partition.
+func (r *Reader) forgetKnown(id string, key fileid.Key) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if list := slices.DeleteFunc(r.known[key], func(k knownID) bool { return k.text == id }); len(list) > 0 {
+		r.known[key] = list
+	} else {
+		delete(r.known, key)
+	}
+}

@@ -1,0 +1,211 @@
+package follow
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// onceWait is how long a reader with Once waits at most for a file without name, instead of GoneWait.
+const onceWait = time.Second
+
+// endOfGrowing says whether a file that may grow for ever is at its end: its name is gone, and it has not changed for long.
+func (r *Reader) endOfGrowing(f *file) ending {
+	now := r.s.now()
+	if f.orphan {
+		at := f.since + r.goneWait()
+		return ending{sealed: now >= at, at: at}
+	}
+	if r.grow.PartialWait <= 0 {
+		return ending{}
+	}
+	at := f.since + r.grow.PartialWait
+	return ending{flush: now >= at, at: at}
+}
+
+func (r *Reader) goneWait() time.Duration {
+	if r.o.Once {
+		return min(onceWait, r.grow.GoneWait)
+	}
+	return r.grow.GoneWait
+}
+
+// readyGrowing is ready for files that may grow for ever: all that is there is read at once.
+func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
+	if f.retryAt > now {
+		r.dueAt(f.retryAt)
+		return false
+	}
+	if f.orphan && !f.sealed && !r.reach(f, now) {
+		return false
+	}
+	switch {
+	case f.sealed:
+		return f.changed()
+	case f.entry == nil && f.info.Size == 0 && !f.orphan:
+		return false
+	case f.entry == nil && f.held > now:
+		r.dueAt(f.held)
+		return true
+	case f.entry == nil && r.recall(f):
+		return false
+	case f.info.Size != f.drained || f.changed():
+		return true
+	}
+	at := r.endOfGrowing(f).at
+	partial := f.cursor.Next < f.info.Size
+	switch {
+	case at == 0 || !f.orphan && !partial:
+		return false
+	case now >= at:
+		return true
+	}
+	r.dueAt(at)
+	return false
+}
+
+// reach stats a file without name by its handle; one beside that was closed is opened again, or waited for if its name is gone.
+func (r *Reader) reach(f *file, now time.Duration) bool {
+	if f.handle == nil && (!r.openFile(f) || f.handle == nil) {
+		if f.failed == nil {
+			delete(r.byKey, keyOf(f.info))
+			r.widow(f, "a rotated file is gone before it was read to its end")
+		}
+		return false
+	}
+	info, err := f.handle.Stat()
+	switch {
+	case err != nil:
+		r.fail(f, err)
+		return false
+	case !sameFile(info, f.info):
+		delete(r.byKey, keyOf(f.info))
+		r.widow(f, "a rotated file is gone before it was read to its end")
+		return false
+	}
+	f.saw(info, now)
+	return true
+}
+
+// recall recognises a file of an earlier run, all of which was read, by its stat alone, so that a start need not open every file.
+func (r *Reader) recall(f *file) bool {
+	if f.info.Birth.IsZero() {
+		return false
+	}
+	r.s.mu.Lock()
+	known := r.known[keyOf(f.info)]
+	r.s.mu.Unlock()
+	for _, k := range known {
+		if !k.id.Certain() || !IsOf(k.id, f.info) || r.rotated.byText(r, k.text) {
+			continue
+		}
+		m, ok := r.resume(k.text)
+		proof := r.proofOf(m)
+		if !ok || r.grow == nil && !m.Finished || len(m.Above) > 0 || m.Watermark.Num != f.info.Size || proof.At != f.info.Size ||
+			proof.ModTime == 0 || proof.ModTime != f.info.ModTime.UnixNano() {
+			continue
+		}
+		r.attach(f, r.s.know(k, f.name), m)
+		f.drained, f.unread = f.info.Size, 0
+		return true
+	}
+	return false
+}
+
+// know returns the entry of an id that the route has stored. The entry is a reader's until it calls forget.
+func (s *Set) know(k knownID, name string) *Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.entryLocked(k.id, k.text)
+	e.refs++
+	e.name = name
+	return e
+}
+
+// proofOf is what a mark's note says; one that says nothing was reported when the marks were read.
+func (r *Reader) proofOf(m penstock.Mark) fileid.Proof {
+	proof, _ := fileid.ParseProof(m.Note)
+	return proof
+}
+
+// stood says whether the file was not rewritten while the last Fill read it: what was read before the place before is still there.
+func (r *Reader) stood(f *file, before int64) bool {
+	if f.note.proof.At != before {
+		return true // nothing is known of the bytes before
+	}
+	info, err := f.handle.Stat()
+	if err != nil || info.Size < f.cursor.Next {
+		return false
+	}
+	head := r.head[:f.note.proof.Head]
+	if err := f.readFull(head, 0); err != nil {
+		return false
+	}
+	ok, err := f.fits(f.note.proof, head, r.head[fileid.MaxHead:])
+	return ok && err == nil
+}
+
+// skipping says whether the file's beginning is to be left out, because the route starts at its end or a copy of it was read.
+func (f *file) skipping() bool { return f.skipTo > f.cursor.Next }
+
+// skip hands out a span without bytes: what it covers counts as settled. stay says that b has no room for it.
+func (r *Reader) skip(b *penstock.Batch, f *file) (stay, ok bool) {
+	if len(b.Spans) >= lines.MaxSpans {
+		return true, false
+	}
+	from := penstock.Position{Num: f.cursor.Next}
+	to := penstock.Position{Num: f.skipTo}
+	before := make([]byte, min(f.skipTo, fileid.MaxBefore))
+	head, err := f.readHead(r.head[:])
+	if err == nil {
+		err = f.readFull(before, f.skipTo-int64(len(before)))
+	}
+	if err != nil {
+		r.unreadNow(f, err)
+		return false, false
+	}
+	b.Spans = append(b.Spans, penstock.Span{Part: f.part, Range: penstock.Range{From: from, To: to}})
+	f.cursor.Next = f.skipTo
+	f.note.suffix = append(f.note.suffix[:0], before...)
+	r.notes.set(f.note, f.note.proof.WithHead(head[:min(int64(len(head)), f.skipTo)]).WithPlace(f.skipTo, before))
+	return false, true
+}
+
+// lastLine is where the last line of a file begins that has no end yet, or its size: a start at the end must not split a record.
+func (f *file) lastLine(most int64) (int64, error) {
+	const step = 4096
+	var buf [step]byte
+	for end := f.info.Size; end > 0; {
+		n := min(end, step)
+		if err := f.readFull(buf[:n], end-n); err != nil {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			return end - n + int64(i) + 1, nil
+		}
+		if end -= n; f.info.Size-end > most {
+			return f.info.Size, nil // it is longer than a record may be
+		}
+	}
+	return 0, nil
+}
+
+// startAtEnd sets where a file that was there at the very first start is read from.
+func (r *Reader) startAtEnd(f *file) bool {
+	at, err := f.lastLine(int64(r.s.o.Rules.MaxRecord))
+	if err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			r.soon()
+		} else {
+			r.fail(f, err)
+		}
+		return false
+	}
+	f.skipTo, f.fromEnd = at, false
+	return true
+}

@@ -1,0 +1,126 @@
+package follow
+
+import (
+	"errors"
+	"io/fs"
+	"time"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// lookSpacing is how long a stat of a file's handle is good for, far from its end.
+const lookSpacing = 5 * time.Millisecond
+
+// look opens f, if need be, and stats it by its handle. false: not now.
+func (r *Reader) look(f *file) bool {
+	if f.handle == nil && !r.openFile(f) {
+		return false
+	}
+	now := r.s.now()
+	if now-f.looked < lookSpacing && f.info.Size-f.cursor.Next > 2*r.target {
+		return true // its end is far off: who reads a large file need not stat it for each batch
+	}
+	info, err := f.handle.Stat()
+	if err != nil {
+		r.fail(f, err)
+		return false
+	}
+	f.looked = now
+	if !sameFile(info, f.info) {
+		r.closeFile(f) // the name was given to another file since the listing
+		r.soon()
+		return false
+	}
+	f.saw(info, now)
+	r.uses++
+	f.used = r.uses
+	return true
+}
+
+func (r *Reader) openFile(f *file) bool {
+	var h vfs.File
+	err := fs.ErrNotExist
+	if f.dir != nil {
+		h, err = f.dir.Open(f.name)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.soon() // the next listing says what has become of it
+		return false
+	case errors.Is(err, vfs.ErrNotRegular):
+		r.refuse(f.label, err.Error())
+		return false
+	case err != nil:
+		r.fail(f, err)
+		return false
+	}
+	r.makeRoom()
+	f.handle = h
+	r.open = append(r.open, f)
+	return true
+}
+
+// makeRoom closes the handle that was used longest ago when too many are open; one by which alone a file is reached only
+// when there are no others.
+func (r *Reader) makeRoom() {
+	if len(r.open) < r.s.o.OpenFiles {
+		return
+	}
+	oldest := r.open[0]
+	for _, f := range r.open {
+		if needed, other := f.byHandle(), oldest.byHandle(); needed != other && r.grow != nil {
+			if other {
+				oldest = f
+			}
+		} else if f.used < oldest.used {
+			oldest = f
+		}
+	}
+	if oldest.finished && oldest.sealed {
+		r.unwatch(oldest)
+		return
+	}
+	r.closeFile(oldest)
+	if oldest.byHandle() {
+		r.lose(oldest, "too many files without a name are open; raise open_files")
+	}
+}
+
+// byHandle says whether only its handle leads to the file.
+func (f *file) byHandle() bool { return f.orphan && !f.beside || f.dir == nil }
+
+func (r *Reader) closeFile(f *file) {
+	if f.handle == nil {
+		return
+	}
+	for i, o := range r.open {
+		if o == f {
+			r.open[i] = r.open[len(r.open)-1]
+			r.open = r.open[:len(r.open)-1]
+			break
+		}
+	}
+	r.warnClose(f.label, f.close())
+}
+
+// closeSealed closes a file that is sealed, unless only the handle leads to it.
+func (r *Reader) closeSealed(f *file) {
+	if f.dir != nil {
+		r.closeFile(f)
+	}
+}
+
+func (r *Reader) warnClose(label string, err error) {
+	if err != nil {
+		r.s.log.Warn("a file that was read could not be closed", "file", label, "error", err)
+	}
+}
+
+// dueAt asks for a listing at a time, soon for one as early as may be.
+func (r *Reader) dueAt(at time.Duration) {
+	if r.due == 0 || at < r.due {
+		r.due = max(at, 1)
+	}
+}
+
+func (r *Reader) soon() { r.dueAt(1) }

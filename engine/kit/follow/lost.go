@@ -1,0 +1,78 @@
+package follow
+
+import (
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/kit/lines"
+)
+
+// sealLost hands out the seal of a file of which nothing more can be read.
+func (r *Reader) sealLost(b *penstock.Batch, f *file) (stay bool) {
+	f.cursor.Above = nil
+	res, err := r.filler.Fill(b, &f.cursor, lines.File{Part: f.part, Size: f.cursor.Next, Sealed: true})
+	if err == nil && res == lines.NoRoom {
+		return true
+	}
+	r.ghosts--
+	r.gone.now(f.part.ID)
+	r.release(f)
+	return false
+}
+
+// lose gives a file up whose bytes cannot be reached any more.
+func (r *Reader) lose(f *file, why string) {
+	if f.lost {
+		return
+	}
+	unread := max(0, f.info.Size-f.cursor.Next)
+	if r.grow == nil || unread > 0 && !f.skipped {
+		r.s.log.Warn("a file is gone before it was read to its end",
+			"file", f.label, "read", f.cursor.Next, "size_seen", f.info.Size, "reason", why)
+		r.s.h.Count("files_vanished", 1)
+		r.s.h.Count("bytes_vanished", unread)
+	}
+	r.closeFile(f)
+	r.rotated.drop(f)
+	f.lost, f.sealed = true, false
+	if key := keyOf(f.info); r.byKey[key] == f {
+		delete(r.byKey, key)
+	}
+	r.s.kill(f.entry)
+	r.ghosts++
+	r.queue = append(r.queue, f)
+}
+
+// fail reports that f cannot be read, once, and has it tried again later; the others go on.
+func (r *Reader) fail(f *file, err error) {
+	wait, next, _ := unreadable.Next(f.failures, nil)
+	f.failures, f.retryAt = next, r.s.now()+wait
+	r.dueAt(f.retryAt)
+	r.closeFile(f)
+	if f.entry != nil && (f.orphan && !f.beside || f.dir == nil) {
+		r.lose(f, err.Error())
+		return
+	}
+	if f.failed == nil {
+		r.s.log.Warn("a file cannot be read; it is tried again, the others go on", "file", f.label, "error", err)
+		r.s.h.Count("files_unreadable", 1)
+	}
+	f.failed = err
+}
+
+// readable notes that f was read.
+func (r *Reader) readable(f *file) {
+	if f.failed != nil {
+		r.s.log.Info("a file can be read again", "file", f.label, "after_failures", f.failures.N)
+		f.failed, f.failures, f.retryAt = nil, backoff.State{}, 0
+	}
+}
+
+// refuse reports, once for each label and reason, that something is not read.
+func (r *Reader) refuse(label, why string) {
+	if r.refused[label] == why {
+		return
+	}
+	r.refused[label] = why
+	r.s.log.Warn("left alone", "file", label, "reason", why)
+	r.s.h.Count("files_refused", 1)
+}

@@ -1,0 +1,276 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// scanSpacing bounds what listings may cost: the wait before one is at least so many times what the last one took.
+const scanSpacing = 10
+
+// wakeSpacing is the least wait between two listings.
+const wakeSpacing = 5 * time.Millisecond
+
+// Reader hands out the files of a place to one route. It implements penstock.Reader, Estimator, Noter and Forgetter.
+type Reader struct {
+	s      *Set
+	o      penstock.OpenOptions
+	grow   *Growing                   // nil: files are sealed when they are quiet
+	known  map[fileid.Key][]knownID   // what the route has stored; guarded by s.mu
+	dead   map[fileid.Key][]fileid.ID // of those, what is gone; guarded by s.mu
+	marked bool                       // the route has stored anything
+	news   []finishedFile             // from Tell; guarded by s.mu
+	held   int                        // deleted files that are held open; guarded by s.mu
+	saved  map[string]int64           // what Commit said of files that grew; guarded by s.mu
+	wake   chan struct{}              // a notification came
+	notes  notes
+	gone   gone
+
+	filler  lines.Filler
+	files   map[string]*file     // by label, those that the place lists
+	byKey   map[fileid.Key]*file // the same, and orphans
+	after   []*file              // finished ones that are looked at again, oldest first
+	queue   []*file              // what there is to do, in order
+	open    []*file              // with handles, the least recently used first
+	refused map[string]string    // labels that are not read, and why
+	rotated rotated
+	uses    uint64 // of handles
+	scans   uint64
+	target  int64         // bytes that make a batch
+	scanned time.Duration // when the last listing ended
+	took    time.Duration // and how long it took
+	idle    backoff.State
+	idleFor time.Duration
+	due     time.Duration // when something has to be looked at again; 0: nothing
+	ghosts  int           // files that have vanished and still have to be sealed
+	endgame time.Duration // Once: since when only files that are still written are left
+	head    [fileid.MaxHead + fileid.MaxBefore]byte
+	over    error // why the route has to stop
+	closed  bool
+}
+
+func newReader(s *Set, o penstock.OpenOptions) *Reader {
+	r := &Reader{
+		s: s, o: o, grow: s.o.Growing, wake: make(chan struct{}, 1),
+		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]fileid.ID), saved: make(map[string]int64),
+		notes:  notes{byID: make(map[string]*note)},
+		filler: lines.Filler{Rules: s.o.Rules},
+		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), refused: make(map[string]string),
+	}
+	r.rotated.begin()
+	if o.Known != nil {
+		for m := range o.Known {
+			r.marked = true
+			r.knownOf(m)
+		}
+	}
+	for _, ids := range r.known {
+		slices.SortFunc(ids, func(a, b knownID) int { return int(int64(b.id.Gen) - int64(a.id.Gen)) })
+	}
+	return r
+}
+
+// Left implements penstock.Estimator: what the last listing has seen of the files and was not read.
+func (r *Reader) Left() (bytes int64) {
+	for _, f := range r.files {
+		if !f.finished {
+			bytes += max(0, f.info.Size-f.cursor.Next)
+		}
+	}
+	return bytes
+}
+
+// Read implements penstock.Reader.
+func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
+	begun := r.s.now()
+	r.target = int64(b.Limits().Bytes)
+	for {
+		if ctx.Err() != nil {
+			r.filler.Discard()
+			return context.Cause(ctx)
+		}
+		full, err := r.fill(ctx, b)
+		if err != nil {
+			r.filler.Discard()
+			return err
+		}
+		if full {
+			r.filler.Complete(b)
+			return nil
+		}
+		now := r.s.now()
+		if len(b.Spans) == 0 {
+			begun = now
+		}
+		wait := r.untilScan(now)
+		if len(b.Spans) > 0 {
+			left := begun + r.o.Linger - now
+			if left <= 0 || r.o.Once { // what is there now was listed: waiting would bring nothing
+				r.filler.Complete(b)
+				return nil
+			}
+			wait = min(wait, left)
+		}
+		if wait > 0 {
+			if err := r.sleep(ctx, wait); err != nil {
+				r.filler.Discard()
+				return err
+			}
+			if r.s.now() < r.scanned+r.minSpacing() {
+				continue
+			}
+		}
+		r.list()
+		if len(r.queue) == 0 && len(b.Spans) == 0 && (r.o.Once || r.over != nil) {
+			if end, err := r.ended(); end {
+				return err
+			}
+		}
+	}
+}
+
+// fill takes from the queue until the batch is complete (true) or nothing is left to do.
+func (r *Reader) fill(ctx context.Context, b *penstock.Batch) (bool, error) {
+	for len(r.queue) > 0 {
+		if ctx.Err() != nil {
+			return false, context.Cause(ctx)
+		}
+		if stay := r.take(b, r.queue[0]); stay {
+			return true, nil
+		}
+		r.queue[0] = nil
+		r.queue = r.queue[1:]
+	}
+	return b.Full(), nil
+}
+
+// untilScan is how long the next listing can wait.
+func (r *Reader) untilScan(now time.Duration) time.Duration {
+	if r.scans == 0 {
+		return 0
+	}
+	at := r.scanned + max(r.idleFor, scanSpacing*r.took, wakeSpacing)
+	if r.due > 0 {
+		at = min(at, max(r.due, r.scanned+r.minSpacing()))
+	}
+	if r.o.Once && r.allRead() {
+		at = min(at, r.scanned+r.minSpacing()) // the last listing, which ends the run
+	}
+	return at - now
+}
+
+// allRead says whether every file that is known has been read to its end.
+func (r *Reader) allRead() bool {
+	for _, f := range r.byKey {
+		if !r.atEnd(f) {
+			return false
+		}
+	}
+	return true
+}
+
+// atEnd says whether nothing more is to be read of a file as it was seen last.
+func (r *Reader) atEnd(f *file) bool {
+	if r.grow == nil || f.orphan {
+		return f.sealed
+	}
+	if r.grow.PartialWait > 0 && f.cursor.Next < f.info.Size {
+		return f.info.Size == 0 // the last record has no end yet, and will be handed out without one
+	}
+	return f.sealed || f.info.Size == 0 || f.entry != nil && f.info.Size == f.drained && !f.changed()
+}
+
+func (r *Reader) minSpacing() time.Duration { return max(wakeSpacing, 2*r.took) }
+
+// sleep returns after d, or when a notification asks for a listing.
+func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	case <-r.wake:
+	}
+	if d = min(d, r.scanned+r.minSpacing()-r.s.now()); d <= 0 {
+		return nil
+	}
+	t.Reset(d)
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// list lists the files; an idle reader ever more rarely.
+func (r *Reader) list() {
+	start := r.s.now()
+	r.scan()
+	r.scanned = r.s.now()
+	r.took = r.scanned - start
+	if len(r.queue) > 0 {
+		r.idle, r.idleFor = backoff.State{}, 0
+		return
+	}
+	policy := backoff.Exponential(r.s.o.PollMin, 2, r.s.o.PollMax)
+	r.idleFor, r.idle, _ = policy.Next(r.idle, nil)
+}
+
+// Commit implements penstock.Reader: it keeps how far files that grew after their seal are settled, because only then may
+// they be finished.
+func (r *Reader) Commit(ctx context.Context, marks []penstock.Mark) error {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	for _, m := range marks {
+		if _, ok := r.saved[m.Part.ID]; ok && len(m.Above) == 0 {
+			r.saved[m.Part.ID] = m.Watermark.Num
+		}
+	}
+	return nil
+}
+
+// Close implements penstock.Reader.
+func (r *Reader) Close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	r.s.drop(r)
+	var errs []error
+	for _, f := range r.open {
+		errs = append(errs, f.close())
+	}
+	errs = append(errs, r.closeNews())
+	for _, f := range r.byKey {
+		if !f.sealed { // one that is sealed may still be finished
+			r.release(f)
+		}
+	}
+	for _, f := range r.after {
+		errs = append(errs, f.close())
+		r.release(f)
+	}
+	return errors.Join(errs...)
+}
+
+// release gives back the id of a file that is not followed any more.
+func (r *Reader) release(f *file) {
+	if f.entry != nil {
+		r.rotated.drop(f)
+		r.s.forget(r, f.entry)
+		f.entry = nil
+	}
+}
+
+var _ io.Closer = (*Reader)(nil)

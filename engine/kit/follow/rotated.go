@@ -1,0 +1,237 @@
+package follow
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// maxKin is how many files of one stem a new file is compared with.
+const maxKin = 32
+
+// rotated is what the reader of growing files keeps to follow them through rotations: a file is renamed, out of the glob,
+// too, or copied away and truncated. What it knew of a file whose name or content is gone is a widow: it waits for a
+// file that leads on from it.
+type rotated struct {
+	byEntry map[*Entry]*file   // files with an id
+	stems   map[string][]*file // the same, and widows, by the stems of their labels
+	widows  map[*Entry]*file
+	strays  []*file // files that have lost their names before anything was read
+	tried   map[fileid.Key]tried
+	search  time.Duration // when the directories of widows and strays were searched last; 0: never
+	asking  bool          // files are being compared: no further ones
+	warned  bool          // deleted files hold more than their budget
+}
+
+// tried is a file that leads on from no widow, as it was.
+type tried struct {
+	size int64
+	time time.Time
+	all  int // widows there were
+}
+
+func (t *rotated) begin() {
+	t.byEntry, t.stems = make(map[*Entry]*file), make(map[string][]*file)
+	t.widows, t.tried = make(map[*Entry]*file), make(map[fileid.Key]tried)
+}
+
+// stem is a label's last part without its last extension: what a rotation's names begin with.
+func stem(label string) string {
+	base := path.Base(label)
+	if i := strings.LastIndexByte(base, '.'); i > 0 {
+		return base[:i]
+	}
+	return base
+}
+
+// kin says whether a name may be that of a rotated one.
+func kin(label, of string) bool { return strings.HasPrefix(path.Base(label), stem(of)) }
+
+// add notes that f has an id.
+func (t *rotated) add(r *Reader, f *file) {
+	if r.grow == nil {
+		return
+	}
+	t.byEntry[f.entry] = f
+	t.index(f)
+}
+
+func (t *rotated) index(f *file) {
+	key := stem(f.label)
+	if list := t.stems[key]; !slices.Contains(list, f) {
+		t.stems[key] = append(list, f)
+	}
+}
+
+// drop forgets f, before its label or entry changes.
+func (t *rotated) drop(f *file) {
+	if f.entry == nil || t.byEntry[f.entry] != f && t.widows[f.entry] != f {
+		return
+	}
+	if t.byEntry[f.entry] == f {
+		delete(t.byEntry, f.entry)
+	}
+	t.unindex(f)
+}
+
+func (t *rotated) unindex(f *file) {
+	key := stem(f.label)
+	if list := slices.DeleteFunc(t.stems[key], func(o *file) bool { return o == f }); len(list) > 0 {
+		t.stems[key] = list
+	} else {
+		delete(t.stems, key)
+	}
+}
+
+// byText says whether a file of the reader has the id, or is waited for under it.
+func (t *rotated) byText(r *Reader, text string) bool {
+	r.s.mu.Lock()
+	e := r.s.byID[text]
+	r.s.mu.Unlock()
+	return e != nil && (t.byEntry[e] != nil || t.widows[e] != nil)
+}
+
+// widow waits for a file that leads on from f, which is gone or was rewritten.
+func (r *Reader) widow(f *file, why string) {
+	r.rotated.drop(f)
+	r.closeFile(f)
+	if f.entry == nil {
+		return
+	}
+	w := &file{
+		dir: f.dir, name: f.name, label: f.label, info: f.info, entry: f.entry, part: f.part, cursor: f.cursor, note: f.note, why: why,
+		displaced: r.s.isDead(f.entry), held: r.s.now() + r.grow.CopyWait,
+	}
+	r.wait(w)
+}
+
+func (r *Reader) wait(w *file) {
+	r.s.kill(w.entry)
+	r.rotated.widows[w.entry] = w
+	r.rotated.index(w)
+	clear(r.rotated.tried)
+	r.rotated.search = 0
+	r.soon()
+}
+
+// widowOf waits for a file that leads on from a mark of an earlier run. displaced: its inode lives on with other content.
+func (r *Reader) widowOf(e *Entry, m penstock.Mark, displaced bool, why string) {
+	w := &file{
+		name: e.name, label: m.Part.Name, entry: e, cursor: lines.Resume(m), why: why, displaced: displaced, skipped: true,
+		part: &penstock.Partition{ID: e.text, Name: m.Part.Name}, note: r.notes.begin(e.text, r.proofOf(m)),
+		held: r.s.now() + r.grow.CopyWait,
+	}
+	w.info.Dev, w.info.Ino = e.id.Dev, e.id.Ino
+	r.wait(w)
+}
+
+// unmet makes widows of what earlier runs have read and the first listing does not have.
+func (r *Reader) unmet() {
+	type missing struct {
+		k knownID
+		m penstock.Mark
+	}
+	var list []missing
+	r.s.mu.Lock()
+	for key, ids := range r.known {
+		f := r.byKey[key]
+		for _, k := range ids {
+			if f == nil || !IsOf(k.id, f.info) {
+				list = append(list, missing{k: k})
+			}
+		}
+	}
+	r.s.mu.Unlock()
+	for _, g := range list {
+		if m, ok := r.resume(g.k.text); ok && !m.Finished {
+			r.widowOf(r.s.know(g.k, m.Part.Name), m, false, "a file of an earlier run is gone")
+		}
+	}
+}
+
+// meetKnown recognises the files of earlier runs before any other: a new one may be a copy of one of them.
+func (r *Reader) meetKnown() {
+	var known []*file
+	r.s.mu.Lock()
+	for key, f := range r.byKey {
+		if len(r.known[key]) > 0 {
+			known = append(known, f)
+		}
+	}
+	r.s.mu.Unlock()
+	for _, f := range known {
+		if f.entry == nil && !r.recall(f) && r.look(f) && f.entry == nil {
+			r.identify(f)
+		}
+	}
+}
+
+// displaced makes widows of what an earlier run has read of this inode, if another head stands there now.
+func (r *Reader) displaced(f *file, seen fileid.File) {
+	r.s.mu.Lock()
+	var gone []knownID
+	for _, k := range r.known[seen.Key()] {
+		if IsOf(k.id, f.info) && !k.id.Match(seen) {
+			gone = append(gone, k)
+		}
+	}
+	r.s.mu.Unlock()
+	for _, k := range gone {
+		if m, ok := r.resume(k.text); ok && !m.Finished {
+			r.widowOf(r.s.know(k, f.name), m, true, "a file was rewritten in place since an earlier run; "+anew)
+		}
+	}
+}
+
+// expire gives up widows and strays that nothing leads on from.
+func (r *Reader) expire(now time.Duration) {
+	for _, w := range r.rotated.widows {
+		if now < w.held {
+			r.dueAt(w.held)
+			continue
+		}
+		r.unwait(w)
+		if w.displaced {
+			r.s.log.Warn(w.why, "file", w.label, "read", w.cursor.Next)
+			r.s.h.Count("files_replaced", 1)
+			w.skipped = true
+		}
+		r.lose(w, w.why)
+	}
+	r.rotated.strays = slices.DeleteFunc(r.rotated.strays, func(f *file) bool {
+		if now < f.held {
+			r.dueAt(f.held)
+			return false
+		}
+		r.s.log.Warn("a file is gone before anything of it was read", "file", f.label, "size_seen", f.info.Size)
+		r.s.h.Count("files_vanished", 1)
+		return true
+	})
+}
+
+// unwait takes a widow off the list.
+func (r *Reader) unwait(w *file) {
+	r.rotated.unindex(w)
+	delete(r.rotated.widows, w.entry)
+}
+
+// leadsOn keeps a file that has lost its name before it was opened: its inode may be found beside.
+func (r *Reader) leadsOn(f *file) bool {
+	if f.info.Size == 0 || f.orphan {
+		return false
+	}
+	if key := keyOf(f.info); r.byKey[key] == f {
+		delete(r.byKey, key)
+	}
+	r.closeFile(f)
+	f.held = r.s.now() + r.grow.CopyWait
+	r.rotated.strays = append(r.rotated.strays, f)
+	r.rotated.search = 0
+	r.soon()
+	return true
+}

@@ -1,0 +1,176 @@
+package follow
+
+import (
+	"path"
+	"time"
+
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// followRotated looks after files whose names are gone: it searches their directories for what leads on from them, gives up what
+// was not found, and keeps the budget of what deleted files hold.
+func (r *Reader) followRotated(now time.Duration) {
+	if r.scans == 1 && r.marked {
+		r.unmet()
+		r.meetKnown()
+	}
+	t := &r.rotated
+	if waiting := len(t.widows) + len(t.strays); waiting > 0 && (t.search == 0 || now-t.search >= r.s.o.PollMax) {
+		t.search = max(now, 1)
+		r.searchBeside(waiting)
+	}
+	if len(t.widows)+len(t.strays) > 0 {
+		r.dueAt(t.search + r.s.o.PollMax)
+	}
+	r.expire(now)
+	r.keepBudget()
+}
+
+// searchBeside looks for files that lead on from widows and strays outside of the listing, in the same directories.
+func (r *Reader) searchBeside(waiting int) {
+	t := &r.rotated
+	dirs := make(map[string]string)
+	byKey := make(map[fileid.Key]*file)
+	for _, w := range t.widows {
+		dirs[path.Dir(w.label)] = w.label
+		if !w.displaced {
+			byKey[w.entry.id.Key()] = w
+		}
+	}
+	for _, f := range t.strays {
+		dirs[path.Dir(f.label)] = f.label
+		byKey[keyOf(f.info)] = f
+	}
+	var sights []Sight
+	for _, label := range dirs {
+		err := r.s.place.Beside(label, func(s Sight) {
+			key := keyOf(s.Info)
+			was, seen := t.tried[key]
+			if r.byKey[key] == nil && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting}) {
+				sights = append(sights, s)
+			}
+		})
+		if err != nil {
+			r.s.log.Debug("a directory cannot be searched for rotated files", "beside", label, "error", err)
+		}
+	}
+	for _, s := range sights {
+		if !r.leads(s, byKey[keyOf(s.Info)]) {
+			t.tried[keyOf(s.Info)] = tried{s.Info.Size, s.Info.ModTime, waiting}
+		}
+	}
+}
+
+// leads follows a file outside of the listing if it leads on from a widow or stray: same, if its inode is that one's, or else the
+// widow that it is a copy of.
+func (r *Reader) leads(s Sight, same *file) bool {
+	now := r.s.now()
+	f := &file{
+		dir: s.Dir, name: s.Name, label: s.Label, info: s.Info, since: now, unread: max(now, 1), scan: r.scans, orphan: true, beside: true,
+	}
+	if same != nil && s.Label == same.label {
+		return false // it is no longer wanted, or will be listed again
+	}
+	if same == nil && (s.Info.Size == 0 || len(r.kin(f)) == 0) || !r.look(f) {
+		r.closeFile(f)
+		return false
+	}
+	head, err := f.readHead(r.head[:])
+	if err != nil {
+		r.closeFile(f)
+		return false
+	}
+	head = append([]byte(nil), head...)
+	switch {
+	case same != nil && same.entry == nil:
+		return r.foundStray(f, same)
+	case same != nil:
+		if !same.entry.Is(s.Info) || f.info.Size < same.cursor.Next {
+			break
+		}
+		if ok, err := f.fits(same.note.proof, head, r.head[fileid.MaxHead:]); ok && err == nil {
+			r.adopt(f, same)
+		}
+	default:
+		for _, e := range r.kin(f) {
+			w := r.rotated.widows[e]
+			if w == nil {
+				continue
+			}
+			if ok, err := r.inherit(f, w, head); ok || err != nil {
+				break
+			}
+		}
+	}
+	if f.entry == nil {
+		r.closeFile(f)
+		return false
+	}
+	r.byKey[keyOf(f.info)] = f
+	r.soon()
+	return true
+}
+
+// foundStray follows a file that was renamed out of the listing before anything of it was read.
+func (r *Reader) foundStray(f, stray *file) bool {
+	if !sameFile(f.info, stray.info) {
+		r.closeFile(f)
+		return false
+	}
+	for i, o := range r.rotated.strays {
+		if o == stray {
+			r.rotated.strays = append(r.rotated.strays[:i], r.rotated.strays[i+1:]...)
+			break
+		}
+	}
+	f.fromEnd = stray.fromEnd
+	r.byKey[keyOf(f.info)] = f
+	r.soon()
+	return true
+}
+
+// keepBudget holds the bytes of deleted files, which are read to their ends by their handles, to their budget.
+func (r *Reader) keepBudget() {
+	var deleted []*file
+	held := int64(0)
+	for _, f := range r.byKey {
+		if f.orphan && f.handle != nil && f.info.Links == 0 && f.info.Ino != 0 {
+			deleted = append(deleted, f)
+			held += f.info.Size
+		}
+	}
+	if held <= r.grow.DeletedMax {
+		r.rotated.warned = false
+		return
+	}
+	err := &GoneError{Files: len(deleted), Bytes: held, Max: r.grow.DeletedMax}
+	switch r.grow.DeletedBeyond {
+	case StopDeleted:
+		r.over = err
+		return
+	case KeepDeleted:
+		if !r.rotated.warned {
+			r.s.log.Warn("deleted files are held until they are read", "error", err)
+			r.s.h.Count("deleted_over_budget", 1)
+		}
+		r.rotated.warned = true
+		return
+	}
+	for held > r.grow.DeletedMax {
+		largest := 0
+		for i, f := range deleted {
+			if f.info.Size > deleted[largest].info.Size {
+				largest = i
+			}
+		}
+		f := deleted[largest]
+		deleted = append(deleted[:largest], deleted[largest+1:]...)
+		held -= f.info.Size
+		if f.entry == nil {
+			r.closeFile(f)
+			delete(r.byKey, keyOf(f.info))
+			continue
+		}
+		r.lose(f, "deleted files hold more than deleted_max, and deleted_beyond is drop")
+	}
+}

@@ -1,0 +1,337 @@
+package follow
+
+import (
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/kit/lines"
+)
+
+// unreadable says how long a file that could not be read is left alone.
+var unreadable = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second)
+
+// take hands out what b takes of f. stay says that b is complete and that f, which has more, stays first in the queue.
+func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
+	if f.lost {
+		return r.sealLost(b, f)
+	}
+	if !r.look(f) {
+		return false
+	}
+	end := r.endOf(f)
+	if f.entry == nil && !r.identify(f) || !r.verify(f) {
+		return false
+	}
+	if f.skipping() {
+		if stay, ok := r.skip(b, f); stay || !ok {
+			return stay
+		}
+	}
+	if f.touch {
+		at := penstock.Position{Num: f.cursor.Next}
+		b.Spans = append(b.Spans, penstock.Span{Part: f.part, Range: penstock.Range{From: at, To: at}})
+		f.touch = false
+	}
+	before, undo := f.cursor, batchLen(b)
+	res, err := r.filler.Fill(b, &f.cursor, lines.File{
+		ReaderAt: f.handle, Part: f.part, Size: f.info.Size, Sealed: end.sealed, Flush: end.flush, Growing: r.grow != nil,
+	})
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		r.soon() // it has just become shorter: the next look says by how much
+		return false
+	case err != nil:
+		r.fail(f, err)
+		return false
+	case res == lines.NoRoom:
+		return true
+	}
+	if r.grow != nil && f.cursor.Next > before.Next && !r.stood(f, before.Next) {
+		undo.restore(b)
+		r.filler.Undo(b)
+		f.cursor = before
+		f.checked = false
+		r.soon()
+		return false
+	}
+	r.remember(b, f, before.Next)
+	r.readable(f)
+	if res == lines.Full {
+		return true
+	}
+	f.unread, f.drained = 0, f.info.Size
+	f.flushed = end.flush && f.cursor.Next == f.info.Size
+	switch {
+	case end.sealed:
+		r.seal(f)
+	case end.at > 0:
+		r.dueAt(end.at)
+	}
+	return false
+}
+
+// ending says what is known of the end of a file.
+type ending struct {
+	sealed bool          // nothing will follow
+	flush  bool          // the last record is handed out as it is, without its end
+	at     time.Duration // when that may be so; 0: it will be noticed
+}
+
+func (r *Reader) endOf(f *file) ending {
+	if r.grow != nil {
+		return r.endOfGrowing(f)
+	}
+	at, now := r.s.quietAt(f.info.ModTime, f.since)
+	return ending{sealed: at <= now, at: at}
+}
+
+// identify finds out which file it is and where the route stands in it. false: there is nothing to be read.
+func (r *Reader) identify(f *file) bool {
+	head, err := f.readHead(r.head[:])
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		r.soon()
+		return false
+	} else if err != nil {
+		r.fail(f, err)
+		return false
+	}
+	for {
+		e := r.s.find(r, f.seen(head, true), f.name)
+		if e == nil {
+			break
+		}
+		ok, err := r.recognise(f, e, head)
+		if err != nil {
+			r.s.forget(r, e)
+			r.unreadNow(f, err)
+			return false
+		}
+		if ok {
+			return f.entry != nil && !f.sealed
+		}
+	}
+	if r.grow != nil {
+		head = slices.Clone(head) // comparing files uses the buffer again
+		r.displaced(f, f.seen(head, true))
+		if len(head) == 0 {
+			return false // there is nothing to know it by, and nothing to be read
+		}
+		if done, read := r.copied(f, head); done {
+			return read
+		}
+		if f.fromEnd && !r.startAtEnd(f) {
+			return false
+		}
+	}
+	r.attach(f, r.s.give(f.seen(head, true), f.name), penstock.Mark{})
+	return true
+}
+
+// recognise makes f the file of e, which it seems to be by stat and head, if what the route has stored of e stands in it. false: it does
+// not, and e is not the file's any more.
+func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
+	if g := r.rotated.byEntry[e]; g != nil && g != f { // another route has seen that the data moved
+		if w := r.rotated.widows[e]; w == nil {
+			r.replaced(g, "a file was copied away and rewritten in place; the copy is read on")
+		}
+	}
+	if w := r.rotated.widows[e]; w != nil {
+		r.s.forget(r, e) // the widow's is taken over
+		r.adopt(f, w)
+		return true, nil
+	}
+	m, known := r.resume(e.text)
+	why := ""
+	if high := highest(m); known && high > f.info.Size {
+		why = "a file is shorter than what was read of it in an earlier run; "
+	} else if proof := r.proofOf(m); known {
+		n, off, end := proof.Wants()
+		if int64(n) > f.info.Size || end > f.info.Size {
+			why = "a file is shorter than what was read of it in an earlier run; "
+		} else if ok, err := f.fits(proof, head, r.head[len(r.head)-int(end-off):]); err != nil {
+			return false, err
+		} else if !ok {
+			why = "a file was rewritten in place since an earlier run; "
+		}
+	}
+	if why == "" {
+		r.attach(f, e, m)
+		return true, nil
+	}
+	r.s.kill(e)
+	if r.grow != nil {
+		r.widowOf(e, m, true, why+anew)
+		return false, nil
+	}
+	r.s.forget(r, e)
+	r.s.log.Warn(why+anew, "file", f.label, "size", f.info.Size, "read", highest(m))
+	r.s.h.Count("files_replaced", 1)
+	return false, nil
+}
+
+// attach makes f the file of e, from m on.
+func (r *Reader) attach(f *file, e *Entry, m penstock.Mark) {
+	f.entry = e
+	if f.finished {
+		r.s.markDone(e)
+	}
+	f.part = &penstock.Partition{ID: e.text, Name: f.label}
+	f.cursor = lines.Resume(m)
+	f.note = r.notes.begin(e.text, r.proofOf(m))
+	f.stamp()
+	r.rotated.add(r, f)
+	switch {
+	case m.Finished && f.cursor.Next < f.info.Size:
+		r.grew(f)
+	case m.Finished && r.s.o.Keep && !f.beside:
+		f.sealed, f.last = true, f.info.Size
+		r.s.noteSealed(r, f)
+		r.closeFile(f)
+	}
+}
+
+func (r *Reader) resume(id string) (penstock.Mark, bool) {
+	if r.o.Resume == nil {
+		return penstock.Mark{}, false
+	}
+	return r.o.Resume(id)
+}
+
+// anew says what becomes of a file that is not the one that it was.
+const anew = "it is read anew, what was not read of the old one is gone"
+
+// verify finds out whether what was handed out of f still stands in it. false: it is another file now, or cannot be read.
+func (r *Reader) verify(f *file) bool {
+	switch {
+	case f.info.Size < f.cursor.Next:
+		r.replaced(f, "a file became shorter than what was read of it; "+anew)
+		return false
+	case r.s.isDead(f.entry) || f.entry.id.Key() != keyOf(f.info):
+		r.replaced(f, "a file was rewritten in place; "+anew)
+		return false
+	case !f.changed():
+		return true
+	}
+	same, err := f.unchanged(r.head[:], &r.notes)
+	if err != nil {
+		r.unreadNow(f, err)
+		return false
+	}
+	if !same {
+		r.replaced(f, "a file was rewritten in place; "+anew)
+		return false
+	}
+	if f.sealed && f.info.Size == f.last { // touched
+		f.stamp()
+		r.closeSealed(f)
+		return false
+	}
+	if f.sealed {
+		r.grew(f)
+	}
+	return true
+}
+
+// unreadNow deals with an error of reading: a file that has just become shorter is looked at again soon.
+func (r *Reader) unreadNow(f *file, err error) {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		r.soon()
+		return
+	}
+	r.fail(f, err)
+}
+
+// grew notes that more came after a file had been sealed: it goes on as the same partition.
+func (r *Reader) grew(f *file) {
+	f.sealed = false
+	if r.grow == nil {
+		r.s.log.Warn("a file has grown after it counted as finished; the rest is delivered; a longer settle waits",
+			"file", f.label, "finished_at", f.cursor.Next, "size", f.info.Size)
+	}
+	r.s.h.Count("files_grown", 1)
+	r.s.noteGrown(r, f)
+}
+
+// replaced makes f a new file under the same name. What is left of the old one is its seal, unless a copy leads on from it.
+func (r *Reader) replaced(f *file, what string) {
+	if f.finished { // it was delivered; what others do with it is their business
+		r.unwatch(f)
+		return
+	}
+	old := *f
+	now := r.s.now()
+	r.rotated.drop(f)
+	r.s.kill(old.entry)
+	*f = file{
+		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, handle: f.handle, used: f.used, orphan: f.orphan,
+		beside: f.beside, since: now, unread: max(now, 1),
+	}
+	r.soon()
+	if r.grow != nil {
+		old.handle = nil
+		r.widow(&old, what)
+		return
+	}
+	if old.cursor.Next > 0 {
+		r.s.log.Warn(what, "file", old.label, "read", old.cursor.Next, "size", old.info.Size)
+		r.s.h.Count("files_replaced", 1)
+	}
+	ghost := &file{label: old.label, entry: old.entry, part: old.part, cursor: lines.Cursor{Next: old.cursor.Next}, lost: true}
+	r.ghosts++
+	r.queue = append(r.queue, ghost)
+}
+
+// seal notes that all of f was handed out.
+func (r *Reader) seal(f *file) {
+	f.sealed, f.last = true, f.cursor.Next
+	r.s.noteSealed(r, f)
+	r.closeSealed(f)
+	if f.finished {
+		r.watchAgain(f)
+	}
+	if f.orphan {
+		r.closeFile(f)
+		if r.byKey[keyOf(f.info)] == f {
+			delete(r.byKey, keyOf(f.info))
+		}
+		if r.grow != nil {
+			r.gone.now(f.part.ID)
+		}
+		r.release(f)
+	}
+}
+
+// batchEnd is how much a batch held.
+type batchEnd struct {
+	data, spans, origins, added int
+	last                        penstock.Span
+}
+
+func batchLen(b *penstock.Batch) batchEnd {
+	e := batchEnd{data: len(b.Data), spans: len(b.Spans), origins: b.Origins, added: b.Added}
+	if e.spans > 0 {
+		e.last = b.Spans[e.spans-1]
+	}
+	return e
+}
+
+// restore takes out again what was added since.
+func (e batchEnd) restore(b *penstock.Batch) {
+	b.Data, b.Spans, b.Origins, b.Added = b.Data[:e.data], b.Spans[:e.spans], e.origins, e.added
+	if e.spans > 0 {
+		b.Spans[e.spans-1] = e.last
+	}
+}
+
+// highest is how far anything of a file was settled.
+func highest(m penstock.Mark) int64 {
+	high := m.Watermark.Num
+	if n := len(m.Above); n > 0 {
+		high = max(high, m.Above[n-1].To.Num)
+	}
+	return high
+}

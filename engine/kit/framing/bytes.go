@@ -1,0 +1,151 @@
+//penstock:pure
+
+package framing
+
+import (
+	"bytes"
+
+	"github.com/penstock-io/penstock/engine/kit/lines"
+)
+
+// delimited ends a record behind each delimiter.
+type delimited string
+
+// Exact implements lines.Framing.
+func (d delimited) Exact() bool { return d == "\n" || d == "\r\n" }
+
+// Next implements lines.Framing.
+func (d delimited) Next(data []byte, last bool) lines.Frame {
+	if i := bytes.Index(data, []byte(d)); i >= 0 {
+		return lines.Frame{Size: i + len(d), To: i}
+	}
+	if last {
+		return lines.Frame{Size: len(data), To: len(data)}
+	}
+	return lines.Frame{}
+}
+
+// csv ends a record behind a line end that stands outside of quotes (RFC 4180: a quote within is written twice, which
+// leaves and enters again).
+type csv struct{}
+
+// Exact implements lines.Framing.
+func (csv) Exact() bool { return true }
+
+// Next implements lines.Framing.
+func (csv) Next(data []byte, last bool) lines.Frame {
+	quoted := false
+	for at := 0; at < len(data); at++ {
+		i := bytes.IndexAny(data[at:], "\"\n")
+		if i < 0 {
+			break
+		}
+		at += i
+		switch {
+		case data[at] == '"':
+			quoted = !quoted
+		case !quoted:
+			return frameOf(data, at+1)
+		}
+	}
+	if last {
+		return frameOf(data, len(data))
+	}
+	return lines.Frame{}
+}
+
+// values are JSON values one behind the other, or the objects of an array, whose brackets and commas stand in front of the records. What is
+// no JSON is found as whole values, too, and left to whoever parses it: a record ends where its brackets do.
+type values struct{}
+
+// Exact implements lines.Framing.
+func (values) Exact() bool { return false }
+
+// Next implements lines.Framing. A record covers what stands in front of it, never what follows: where it ends does not depend on how much
+// of the file was there.
+func (values) Next(data []byte, last bool) lines.Frame {
+	from := punctuation(data)
+	if from == len(data) {
+		return lines.Frame{Size: from, None: true}
+	}
+	to := value(data, from)
+	switch {
+	case to < 0 && last:
+		to = len(data)
+	case to < 0, to == len(data) && !last && !closed(data[from]):
+		return lines.Frame{}
+	}
+	return lines.Frame{Size: to, From: from, To: to}
+}
+
+// punctuation is how many bytes in front of the next value are white space, commas, and brackets of an array of objects. The bracket of
+// any other array begins a record.
+func punctuation(data []byte) int {
+	at := 0
+	for ; at < len(data); at++ {
+		switch data[at] {
+		case ' ', '\t', '\r', '\n', ',', ']':
+		case '[':
+			rest := bytes.TrimLeft(data[at+1:], " \t\r\n")
+			if len(rest) == 0 || rest[0] != '{' && rest[0] != ']' {
+				return at
+			}
+		default:
+			return at
+		}
+	}
+	return at
+}
+
+// closed says whether a value that begins with c shows by itself where it ends.
+func closed(c byte) bool { return c == '{' || c == '[' || c == '"' }
+
+// value returns where the value that begins at from ends, or -1.
+func value(data []byte, from int) int {
+	switch data[from] {
+	case '"':
+		return stringEnd(data, from)
+	case '{', '[':
+	default: // a number, true, false, null
+		if i := bytes.IndexAny(data[from:], " \t\r\n,[]{}\""); i > 0 {
+			return from + i
+		} else if i == 0 {
+			return from + 1 // a bracket that nothing opened
+		}
+		return len(data)
+	}
+	depth := 0
+	for at := from; at < len(data); at++ {
+		switch data[at] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return at + 1
+			}
+		case '"':
+			end := stringEnd(data, at)
+			if end < 0 {
+				return -1
+			}
+			at = end - 1
+		}
+	}
+	return -1
+}
+
+// stringEnd returns where the string that begins at from ends, or -1.
+func stringEnd(data []byte, from int) int {
+	for at := from + 1; at < len(data); at++ {
+		i := bytes.IndexAny(data[at:], `"\`)
+		if i < 0 {
+			return -1
+		}
+		at += i
+		if data[at] == '"' {
+			return at + 1
+		}
+		at++
+	}
+	return -1
+}

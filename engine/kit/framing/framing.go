@@ -1,0 +1,149 @@
+// Package framing finds records in files whose records are not lines: ended by other bytes, several lines long, CSV with line ends
+// between quotes, JSON values one behind the other or in an array.
+//
+// Each framing is a value without state ([lines.Framing]): from a record's start it finds the same records, whatever was read
+// before, so that a restart goes on where the last run stood. The package reads nothing and keeps nothing; the sources that read
+// files own their framings.
+package framing
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/lines"
+)
+
+// The ways in which records are told apart.
+const (
+	ByLine      = "line"
+	ByDelimiter = "delimiter"
+	ByMultiline = "multiline"
+	ByCSV       = "csv"
+	ByJSON      = "json"
+)
+
+// Options are the key `framing` of a source of files.
+type Options struct {
+	By        string        `yaml:"by" enum:"line,delimiter,multiline,csv,json" doc:"how records are told apart"`
+	Delimiter string        `yaml:"delimiter" doc:"by: delimiter: what stands behind each record, such as \"\\0\""`
+	Preset    string        `yaml:"preset" enum:"java,python,go" doc:"by: multiline: whose stack traces belong to the line before them"`
+	Start     string        `yaml:"start" doc:"by: multiline: regular expression of a record's first line"`
+	Continue  string        `yaml:"continue" doc:"by: multiline: of the lines that belong to the one before"`
+	End       string        `yaml:"end" doc:"by: multiline: of a record's last line"`
+	MaxLines  int           `yaml:"max_lines" doc:"by: multiline: a record of more lines ends there"`
+	Wait      time.Duration `yaml:"wait" doc:"by: multiline: a record is whole when its file has not grown for so long"`
+}
+
+// Defaults are lines.
+func Defaults() Options { return Options{By: ByLine, MaxLines: 1000, Wait: 5 * time.Second} }
+
+// maxDelimiter bounds a delimiter; what is longer is a mistake.
+const maxDelimiter = 64
+
+// Validate says which key below `framing` is wrong, also beside what a source does with long records (`long_record`).
+func (o Options) Validate(longRecord string) error {
+	if _, err := o.New(); err != nil {
+		return err
+	}
+	if o.By != ByLine && longRecord != "cut" {
+		return wrong("by", fmt.Errorf("is %s, whose long records can only be cut; write long_record: cut", o.By))
+	}
+	return nil
+}
+
+// New returns the framing, nil for lines.
+func (o Options) New() (lines.Framing, error) {
+	if err := o.misplaced(); err != nil {
+		return nil, err
+	}
+	switch o.By {
+	case ByLine:
+		return nil, nil
+	case ByDelimiter:
+		switch {
+		case o.Delimiter == "":
+			return nil, wrong("delimiter", errors.New("is missing: by: delimiter needs what stands behind each record"))
+		case len(o.Delimiter) > maxDelimiter:
+			return nil, wrong("delimiter", fmt.Errorf("has %d bytes, at most %d", len(o.Delimiter), maxDelimiter))
+		}
+		return delimited(o.Delimiter), nil
+	case ByMultiline:
+		return o.multiline()
+	case ByCSV:
+		return csv{}, nil
+	case ByJSON:
+		return values{}, nil
+	}
+	return nil, wrong("by", fmt.Errorf("is %q, want line, delimiter, multiline, csv or json", o.By))
+}
+
+func wrong(key string, err error) error {
+	return &penstock.OptionError{Key: "framing." + key, Err: err}
+}
+
+// misplaced finds keys that have no meaning with the way that was chosen.
+func (o Options) misplaced() error {
+	for _, k := range []struct{ key, value, by string }{
+		{"delimiter", o.Delimiter, ByDelimiter}, {"preset", o.Preset, ByMultiline}, {"start", o.Start, ByMultiline},
+		{"continue", o.Continue, ByMultiline}, {"end", o.End, ByMultiline},
+	} {
+		if k.value != "" && o.By != k.by {
+			return wrong(k.key, fmt.Errorf("has no meaning with by: %s; write by: %s, or take it out", o.By, k.by))
+		}
+	}
+	return nil
+}
+
+func (o Options) multiline() (lines.Framing, error) {
+	ways := 0
+	for _, s := range []string{o.Preset, o.Start, o.Continue, o.End} {
+		if s != "" {
+			ways++
+		}
+	}
+	switch {
+	case ways == 0:
+		return nil, wrong("by", errors.New("is multiline: say which lines belong together, by preset, start, continue or end"))
+	case ways > 1:
+		return nil, wrong("by", errors.New("is multiline, and more than one of preset, start, continue and end is given; one says "+
+			"which lines belong together"))
+	case o.MaxLines < 1:
+		return nil, wrong("max_lines", fmt.Errorf("is %d, want 1 or more", o.MaxLines))
+	case o.Wait <= 0:
+		return nil, wrong("wait", fmt.Errorf("is %v, want more than 0: the last record of a file would never be whole", o.Wait))
+	}
+	m := multiline{most: o.MaxLines}
+	var err error
+	for _, p := range []struct {
+		key, text string
+		glue      func(*regexp.Regexp) glue
+	}{
+		{"start", o.Start, func(re *regexp.Regexp) glue { return func(_, _, line []byte) bool { return !re.Match(line) } }},
+		{"continue", o.Continue, func(re *regexp.Regexp) glue { return func(_, _, line []byte) bool { return re.Match(line) } }},
+		{"end", o.End, func(re *regexp.Regexp) glue { return func(_, before, _ []byte) bool { return !re.Match(before) } }},
+	} {
+		if p.text == "" {
+			continue
+		}
+		re, compileErr := regexp.Compile(p.text)
+		if compileErr != nil {
+			why := strings.TrimPrefix(compileErr.Error(), "error parsing regexp: ")
+			return nil, wrong(p.key, fmt.Errorf("%q is not a regular expression: %s", p.text, why))
+		}
+		m.belongs = p.glue(re)
+		m.closes = p.key == "end"
+		if m.closes {
+			m.last = re
+		}
+	}
+	if o.Preset != "" {
+		if m.belongs = presets[o.Preset]; m.belongs == nil {
+			err = wrong("preset", fmt.Errorf("is %q, want java, python or go", o.Preset))
+		}
+	}
+	return m, err
+}

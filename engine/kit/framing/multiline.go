@@ -1,0 +1,118 @@
+//penstock:pure
+
+package framing
+
+import (
+	"bytes"
+	"regexp"
+
+	"github.com/penstock-io/penstock/engine/kit/lines"
+)
+
+// glue says whether line belongs to the record whose first line is first and whose last one so far is before. Lines come without their
+// ends.
+type glue func(first, before, line []byte) bool
+
+// multiline joins lines. A record ends before the first line that does not belong to it, or, with closes, behind the first line
+// that matches last.
+type multiline struct {
+	belongs glue
+	closes  bool
+	last    *regexp.Regexp
+	most    int // lines
+}
+
+// Exact implements lines.Framing.
+func (m multiline) Exact() bool { return true }
+
+// Next implements lines.Framing.
+func (m multiline) Next(data []byte, last bool) lines.Frame {
+	var first, before []byte
+	at := 0
+	for n := 0; ; n++ {
+		i := bytes.IndexByte(data[at:], '\n')
+		if i < 0 && !last {
+			return lines.Frame{}
+		}
+		end := at + i + 1
+		if i < 0 {
+			end = len(data)
+		}
+		line := text(data[at:end])
+		switch {
+		case at == len(data): // only when last: nothing follows
+			return frameOf(data, at)
+		case n == 0:
+			first = line
+		case n >= m.most || !m.belongs(first, before, line):
+			return frameOf(data, at)
+		}
+		if m.closes && m.last.Match(line) {
+			return frameOf(data, end)
+		}
+		before, at = line, end
+	}
+}
+
+// frameOf is a record of whole lines that takes the first n bytes of data.
+func frameOf(data []byte, n int) lines.Frame {
+	return lines.Frame{Size: n, To: len(text(data[:n]))}
+}
+
+// text is a line without its end.
+func text(line []byte) []byte {
+	if n := len(line); n > 0 && line[n-1] == '\n' {
+		line = line[:n-1]
+		if n > 1 && line[n-2] == '\r' {
+			line = line[:n-2]
+		}
+	}
+	return line
+}
+
+// presets are the stack traces of languages, as their runtimes print them.
+var presets = map[string]glue{"java": javaTrace, "python": pythonTrace, "go": goTrace}
+
+func indented(line []byte) bool { return len(line) > 0 && (line[0] == ' ' || line[0] == '\t') }
+
+var javaThrowable = regexp.MustCompile(`^(\w+\.)+[A-Z][\w$]*(Exception|Error|Throwable)(: |$)`)
+
+// javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...", "\t... 3 more", and causes in
+// between.
+func javaTrace(_, _, line []byte) bool {
+	return indented(line) || javaThrowable.Match(line) ||
+		bytes.HasPrefix(line, []byte("Caused by: ")) || bytes.HasPrefix(line, []byte("Suppressed: "))
+}
+
+var pythonBetween = [][]byte{
+	[]byte("Traceback (most recent call last):"),
+	[]byte("During handling of the above exception, another exception occurred:"),
+	[]byte("The above exception was the direct cause of the following exception:"),
+}
+
+// pythonTrace: a traceback's header, its indented frames, the exception that follows them, and what links several.
+func pythonTrace(_, before, line []byte) bool {
+	for _, p := range pythonBetween {
+		if bytes.HasPrefix(line, p) {
+			return true
+		}
+	}
+	switch {
+	case indented(line):
+		return true
+	case len(line) == 0: // stands before and behind a link between two tracebacks
+		return len(before) > 0 && !indented(before)
+	case indented(before): // the exception itself
+		return true
+	}
+	return false
+}
+
+var goBegins = regexp.MustCompile(`(^|\s)(panic: |fatal error: |goroutine \d+ \[)`)
+
+var goFrame = regexp.MustCompile(`^(goroutine \d+ \[|created by |\[signal |exit status |\S+\(.*\)$|\.\.\.additional frames elided)`)
+
+// goTrace: from "panic: " on, goroutines with their frames, and the empty lines between them.
+func goTrace(first, _, line []byte) bool {
+	return goBegins.Match(first) && (len(line) == 0 || indented(line) || goFrame.Match(line))
+}

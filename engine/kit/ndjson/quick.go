@@ -1,0 +1,95 @@
+//penstock:pure
+
+package ndjson
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/penstock-io/penstock"
+)
+
+// chunk is how many bytes quick copies together.
+const chunk = 4 * word
+
+// quick appends fields of record r, in order, as long as none needs an escape, and returns those that are left. Nearly all
+// records of nearly all logs are plain ASCII: that is found out once for the whole record, and what its fields hold of it is
+// then copied without another look, a chunk at a time, past its end; what follows overwrites that.
+func (k *keys) quick(dst []byte, b *penstock.Batch, r *penstock.Record, fields []penstock.Field) ([]byte, []penstock.Field) {
+	data := b.Data
+	first, end := r.Off, r.Off+r.Len
+	if len(data)-int(end) < chunk || !uncontrolled(data[first:end]) {
+		return dst, fields
+	}
+	for i := range fields {
+		f := &fields[i]
+		n := int(f.Len)
+		if cap(dst)-len(dst) < keyBytes+n+2*chunk {
+			dst = slices.Grow(dst, keyBytes+n+2*chunk)
+		}
+		if int(f.Name) >= len(k) || uint(k[f.Name].n-1) >= keyBytes || f.Off < first || f.Off+f.Len > end {
+			return dst, fields[i:] // keys are made on the longer way
+		}
+		key := &k[f.Name]
+		at := len(dst)
+		to := dst[at:cap(dst)]
+		*(*[keyBytes]byte)(to) = key.text
+		m := key.n
+		if f.Kind == penstock.Text {
+			if !f.Bare && !unquoted(data[f.Off:f.Off+f.Len+word], n) {
+				return dst, fields[i:]
+			}
+			to[m] = '"'
+			m++
+		} else if n == 0 || f.Kind == penstock.Null {
+			binary.LittleEndian.PutUint32(to[m:], 'n'|'u'<<8|'l'<<16|'l'<<24)
+			dst = dst[:at+m+len("null")]
+			continue
+		}
+		for j := 0; j < n; j += chunk {
+			from, to := (*[chunk]byte)(data[int(f.Off)+j:]), (*[chunk]byte)(to[m+j:])
+			v, w := binary.LittleEndian.Uint64(from[:]), binary.LittleEndian.Uint64(from[word:])
+			x, y := binary.LittleEndian.Uint64(from[2*word:]), binary.LittleEndian.Uint64(from[3*word:])
+			binary.LittleEndian.PutUint64(to[:], v)
+			binary.LittleEndian.PutUint64(to[word:], w)
+			binary.LittleEndian.PutUint64(to[2*word:], x)
+			binary.LittleEndian.PutUint64(to[3*word:], y)
+		}
+		m += n
+		if f.Kind == penstock.Text {
+			to[m] = '"'
+			m++
+		}
+		dst = dst[:at+m]
+	}
+	return dst, nil
+}
+
+// uncontrolled says whether s is ASCII without control characters.
+func uncontrolled(s []byte) bool {
+	var seen uint64
+	if len(s) < word {
+		return plain(s) == len(s)
+	}
+	rest := s
+	for ; len(rest) >= chunk; rest = rest[chunk:] {
+		c := (*[chunk]byte)(rest)
+		seen |= control(binary.LittleEndian.Uint64(c[:])) | control(binary.LittleEndian.Uint64(c[word:])) |
+			control(binary.LittleEndian.Uint64(c[2*word:])) | control(binary.LittleEndian.Uint64(c[3*word:]))
+	}
+	for ; len(rest) >= word; rest = rest[word:] {
+		seen |= control(binary.LittleEndian.Uint64(rest))
+	}
+	return (seen|control(binary.LittleEndian.Uint64(s[len(s)-word:])))&tops == 0
+}
+
+// unquoted says whether the first n bytes of s, which are ASCII, hold no quote and no backslash; s has a word more.
+func unquoted(s []byte, n int) bool {
+	i := 0
+	for ; n-i >= word; i += word {
+		if quoting(binary.LittleEndian.Uint64(s[i:]))&tops != 0 {
+			return false
+		}
+	}
+	return quoting(binary.LittleEndian.Uint64(s[i:]))&(tops>>(8*(word-uint(n-i)))) == 0
+}

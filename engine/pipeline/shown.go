@@ -1,0 +1,54 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// shown is the tree for the admin pages. Workers stand in it with the state and the reason that they have in routes.
+func (e *Engine) shown(now time.Time, routes []admin.Route) *admin.Child {
+	root := shownChild(e.Tree(), now)
+	for i := range routes {
+		r := &routes[i]
+		sender := root.find(r.Pipeline).find(r.Name).find(senderName)
+		for k := range r.Workers {
+			if c := sender.find(r.Workers[k].Name); c.Child != nil {
+				c.State = r.Workers[k].State
+				if c.State != "NORMAL" {
+					c.Reason = r.Workers[k].Reason
+				}
+			}
+		}
+	}
+	return root.Child
+}
+
+// branch is a child to search from; one that was not found has none.
+type branch struct{ *admin.Child }
+
+func (b branch) find(name string) branch {
+	if b.Child != nil {
+		for i := range b.Children {
+			if b.Children[i].Name == name {
+				return branch{&b.Children[i]}
+			}
+		}
+	}
+	return branch{}
+}
+
+func shownChild(s supervise.Status, now time.Time) branch {
+	c := &admin.Child{Name: s.Name, State: s.State.String(), Restarts: max(s.Starts, 1) - 1, Reason: s.Err, Since: s.Since.UTC()}
+	if !s.Since.IsZero() {
+		c.Seconds = max(0, now.Sub(s.Since).Seconds())
+	}
+	if !s.Next.IsZero() {
+		c.Next = max(0, s.Next.Sub(now).Seconds())
+	}
+	for _, below := range s.Children {
+		c.Children = append(c.Children, *shownChild(below, now).Child)
+	}
+	return branch{c}
+}

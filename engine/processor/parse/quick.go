@@ -1,0 +1,172 @@
+//penstock:pure
+
+package parse
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/penstock-io/penstock"
+)
+
+// word is how many bytes quick looks at together.
+const word = 8
+
+const (
+	ones = 0x0101010101010101
+	tops = 0x8080808080808080
+
+	fiveBytes = 1<<40 - 1
+	sixBytes  = 1<<48 - 1
+)
+
+// quick splits a line as servers write nearly all of them: nothing escaped, a time of the usual length, a request with a
+// method and a protocol, a size of up to seven digits. It looks at words where split looks at bytes, and gives up, false,
+// at whatever is not so; split then finds the same fields, or what is wrong. d is the line and a word more; no backslash is
+// in the line.
+func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
+	n := len(d) - word
+	at := c.quickHead(d, off, f)
+	end := at + clfStampLen
+	if at < 0 || end >= n || load(d, end)&0xFFFFFF != ']'|' '<<8|'"'<<16 {
+		return false
+	}
+	f[clfTimestamp] = penstock.Field{Name: c.names[clfTimestamp], Off: off + uint32(at), Len: uint32(clfStampLen)}
+	from := min(end+3, n)
+	to := bytes.IndexByte(d[from:n], '"') + from
+	if to < from || !c.quickRequest(d, off, from, to, f) {
+		return false
+	}
+	const spaces, digits = ' ' | ' '<<32, 0x303030 << 8
+	status := load(d, to+1)
+	if status&0xFF_0000_00FF != spaces || ((status&0xFFFFFF00^digits)+0x76767600)&0x80808000 != 0 || d[to+2] == '0' {
+		return false
+	}
+	f[clfStatus] = penstock.Field{Name: c.names[clfStatus], Kind: penstock.Number, Off: off + uint32(to+2), Len: 3}
+	at = to + 6
+	if at > n {
+		return false
+	}
+	size := bits.TrailingZeros64(notDigits(load(d, at))) / 8
+	if size == word || size > 1 && d[at] == '0' {
+		return false
+	}
+	f[clfSize] = penstock.Field{Name: c.names[clfSize], Kind: penstock.Number, Off: off + uint32(at), Len: uint32(size)}
+	if size == 0 {
+		if d[at] != '-' {
+			return false
+		}
+		c.null(f, clfSize, off, at)
+		size = 1
+	}
+	at += size
+	if c.count <= clfReferrer {
+		return at == n
+	}
+	return at < n && c.quickTail(d, off, at, f)
+}
+
+// quickHead reads host, identity and user, and returns where the time begins, behind its bracket; -1: not like this.
+func (c *clf) quickHead(d []byte, off uint32, f *clfRow) int {
+	i := spaceIn(d, 0)
+	if i <= 0 || i > len(d)-word {
+		return -1
+	}
+	c.put(f, clfHost, d, off, 0, i)
+	const nobody = ' ' | '-'<<8 | ' '<<16 | '-'<<24 | ' '<<32 | '['<<40
+	if load(d, i)&sixBytes == nobody {
+		c.null(f, clfIdentity, off, i+1)
+		c.null(f, clfUser, off, i+3)
+		return i + 6
+	}
+	k := spaceIn(d, i+1)
+	if k <= i+1 || k >= len(d)-word {
+		return -1
+	}
+	c.put(f, clfIdentity, d, off, i+1, k)
+	i = k
+	if k = spaceIn(d, i+1); k <= i+1 || k >= len(d)-word || d[k+1] != '[' {
+		return -1
+	}
+	c.put(f, clfUser, d, off, i+1, k)
+	return k + 2
+}
+
+// quickRequest reads `METHOD TARGET HTTP/x.y`, which is d[from:to].
+func (c *clf) quickRequest(d []byte, off uint32, from, to int, f *clfRow) bool {
+	const protocol = 'H' | 'T'<<8 | 'T'<<16 | 'P'<<24 | '/'<<32 | '.'<<48
+	last := to - word - 1
+	if last <= from || d[last] != ' ' {
+		return false
+	}
+	p := load(d, last+1)
+	if p&(fiveBytes|0xFF<<48) != protocol || d[to-3] == ' ' || d[to-1] == ' ' {
+		return false
+	}
+	w := load(d, from)
+	method := bits.TrailingZeros64(equals(w, ' ')) / 8
+	if method == 0 || method == word || from+method >= last || !letters(w, method) {
+		return false
+	}
+	f[clfMethod] = penstock.Field{Name: c.names[clfMethod], Bare: true, Off: off + uint32(from), Len: uint32(method)}
+	c.bare(f, clfPath, d, off, from+method+1, last)
+	f[clfProtocol] = penstock.Field{Name: c.names[clfProtocol], Bare: true, Off: off + uint32(last+1), Len: word}
+	return true
+}
+
+// quickTail reads referrer and agent, which end the line.
+func (c *clf) quickTail(d []byte, off uint32, at int, f *clfRow) bool {
+	n := len(d) - word
+	if load(d, at)&0xFFFF != ' '|'"'<<8 || at+2 > n {
+		return false
+	}
+	from := at + 2
+	to := bytes.IndexByte(d[from:n], '"') + from
+	if to < from || load(d, to)&0xFFFFFF != '"'|' '<<8|'"'<<16 || to+3 >= n {
+		return false
+	}
+	c.bare(f, clfReferrer, d, off, from, to)
+	from = to + 3
+	if bytes.IndexByte(d[from:n], '"') != n-1-from {
+		return false
+	}
+	c.bare(f, clfAgent, d, off, from, n-1)
+	return true
+}
+
+// bare is put for a text that holds no quote and no backslash.
+func (c *clf) bare(f *clfRow, k int, s []byte, off uint32, from, to int) {
+	c.put(f, k, s, off, from, to)
+	f[k].Bare = true
+}
+
+func load(d []byte, at int) uint64 { return binary.LittleEndian.Uint64(d[at:]) }
+
+// spaceIn returns the first space at or behind i of d, a word less than len(d) or more: there is none.
+func spaceIn(d []byte, i int) int {
+	for ; i+word <= len(d); i += word {
+		if hit := equals(load(d, i), ' '); hit != 0 {
+			return i + bits.TrailingZeros64(hit)/8
+		}
+	}
+	return len(d)
+}
+
+// equals has the top bit of the lowest byte set that is c; bits above that one mean nothing. 0: there is none.
+func equals(w uint64, c byte) uint64 {
+	w ^= ones * uint64(c)
+	return (w - ones) &^ w & tops
+}
+
+// notDigits has the top bit of the lowest byte set that is no digit; bits above that one mean nothing. 0: all are.
+func notDigits(w uint64) uint64 {
+	w ^= ones * '0'
+	return (w | (w&^tops + ones*(0x80-10))) & tops
+}
+
+// letters says whether the first n bytes of w, of eight, are capital letters.
+func letters(w uint64, n int) bool {
+	below, above := w&^tops+ones*(0x80-'A'), w&^tops+ones*(0x80-'Z'-1)
+	return (^below|above|w)&tops<<(8*(word-n)) == 0
+}

@@ -1,0 +1,192 @@
+//penstock:pure
+
+package fileid
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+)
+
+const (
+	// MaxBefore is how many bytes before a place a [Proof] hashes at most.
+	MaxBefore = 64
+	// proofSum is how much of each SHA-256 a Proof keeps. Two different stretches agree once in 2^48 times.
+	proofSum = 6
+	// proofVersion stands in the high bits of the stored form's first byte.
+	proofVersion = 1
+)
+
+// Proof is what a reader keeps of a file's bytes beside its [ID], to find out later whether they still stand there: a
+// hash of the head, which grows with the file until it has MaxHead bytes, and a hash of the bytes before a place up to
+// which it has read. A file that was rewritten in place with an equal head, and is no shorter, is told from the old one
+// by the latter. It says nothing about bytes that were not hashed. The zero Proof proves nothing and fits every file.
+type Proof struct {
+	// Moved is where the data lies when that is not where its ID says: in a copy that a rotation made, in a file that was
+	// restored. The zero Key: it was not moved.
+	Moved      Key
+	MovedBirth int64 // of the file there; 0: not known
+
+	Head    int // bytes of the head that were hashed, 0 to MaxHead
+	HeadSum [proofSum]byte
+	At      int64 // everything before was read
+	Len     int   // bytes before At that were hashed, 0 to MaxBefore
+	Sum     [proofSum]byte
+
+	// ModTime is the time of the last change of the file when it held At bytes and no more, in nanoseconds since 1970;
+	// 0: it held more, or nobody looked. A file of At bytes with this time holds nothing new.
+	ModTime int64
+}
+
+// WithHead returns p with the hash of head, the first bytes of the file, if those are more than p has hashed.
+func (p Proof) WithHead(head []byte) Proof {
+	if n := min(len(head), MaxHead); n > p.Head {
+		p.Head, p.HeadSum = n, shortSum(head[:n])
+	}
+	return p
+}
+
+// WithPlace returns p for another place: before are the bytes that end at it.
+func (p Proof) WithPlace(at int64, before []byte) Proof {
+	before = before[max(0, len(before)-MaxBefore):]
+	p.At, p.Len, p.Sum, p.ModTime = at, len(before), [proofSum]byte{}, 0
+	if p.Len > 0 {
+		p.Sum = shortSum(before)
+	}
+	return p
+}
+
+// Wants says which bytes of the file Fits has to be given: the first n, and those from off up to end.
+func (p Proof) Wants() (n int, off, end int64) { return p.Head, p.At - int64(p.Len), p.At }
+
+// Fits says whether the bytes that Wants names are those that were read: head the first ones, before those before the
+// place. A file that is too short to have them does not fit.
+func (p Proof) Fits(head, before []byte) bool {
+	return len(head) >= p.Head && len(before) == p.Len &&
+		(p.Head == 0 || shortSum(head[:p.Head]) == p.HeadSum) && (p.Len == 0 || shortSum(before) == p.Sum)
+}
+
+func shortSum(b []byte) (s [proofSum]byte) {
+	full := sha256.Sum256(b)
+	copy(s[:], full[:])
+	return s
+}
+
+// Parts of the stored form, in the low bits of its first byte.
+const (
+	proofHead = 1 << iota
+	proofPlace
+	proofTime
+	proofMoved
+	proofKnown = proofHead | proofPlace | proofTime | proofMoved
+)
+
+// String gives the form in which proofs are stored, drawn in docs/formats/file-note.md: printable, at most 80 bytes, ""
+// for a Proof that proves nothing.
+func (p Proof) String() string {
+	if p == (Proof{}) {
+		return ""
+	}
+	b := make([]byte, 1, 60)
+	b[0] = proofVersion << 4
+	if p.Head > 0 {
+		b[0] |= proofHead
+		b = binary.AppendUvarint(b, uint64(p.Head))
+		b = append(b, p.HeadSum[:]...)
+	}
+	if p.At > 0 || p.Len > 0 {
+		b[0] |= proofPlace
+		b = binary.AppendUvarint(b, uint64(p.At))
+		b = append(b, byte(p.Len))
+		b = append(b, p.Sum[:]...)
+	}
+	if p.ModTime != 0 {
+		b[0] |= proofTime
+		b = binary.LittleEndian.AppendUint64(b, uint64(p.ModTime))
+	}
+	if p.Moved != (Key{}) {
+		b[0] |= proofMoved
+		b = binary.AppendUvarint(b, p.Moved.Dev)
+		b = binary.AppendUvarint(b, p.Moved.Ino)
+		b = binary.LittleEndian.AppendUint64(b, uint64(p.MovedBirth))
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// ParseProof reads the form that String gives, and nothing else.
+func ParseProof(s string) (Proof, error) {
+	if s == "" {
+		return Proof{}, nil
+	}
+	b, err := base64.RawURLEncoding.Strict().DecodeString(s)
+	if err != nil {
+		return Proof{}, fmt.Errorf("%q is not a file proof: %w", s, err)
+	}
+	p, ok := parseProof(b)
+	if !ok || p.String() != s {
+		return Proof{}, fmt.Errorf("%q is not a file proof", s)
+	}
+	return p, nil
+}
+
+func parseProof(b []byte) (p Proof, ok bool) {
+	if len(b) == 0 || b[0]>>4 != proofVersion || b[0]&0xf&^proofKnown != 0 {
+		return p, false
+	}
+	flags, r := b[0], proofReader{b: b[1:]}
+	if flags&proofHead != 0 {
+		p.Head = int(min(r.uvarint(), MaxHead+1))
+		copy(p.HeadSum[:], r.take(proofSum))
+	}
+	if flags&proofPlace != 0 {
+		p.At = int64(r.uvarint())
+		if n := r.take(1); len(n) == 1 {
+			p.Len = int(n[0])
+		}
+		copy(p.Sum[:], r.take(proofSum))
+	}
+	if flags&proofTime != 0 {
+		p.ModTime = r.int64()
+	}
+	if flags&proofMoved != 0 {
+		p.Moved = Key{r.uvarint(), r.uvarint()}
+		p.MovedBirth = r.int64()
+	}
+	sound := p.Head <= MaxHead && p.Len <= MaxBefore && p.At >= int64(p.Len)
+	return p, sound && !r.bad && len(r.b) == 0
+}
+
+// proofReader takes a stored form apart. Once bad it yields zeros.
+type proofReader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *proofReader) take(n int) []byte {
+	if len(r.b) < n {
+		r.bad, r.b = true, nil
+		return nil
+	}
+	out := r.b[:n]
+	r.b = r.b[n:]
+	return out
+}
+
+func (r *proofReader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad, r.b = true, nil
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *proofReader) int64() int64 {
+	b := r.take(8)
+	if len(b) < 8 {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint64(b))
+}

@@ -1,0 +1,65 @@
+package supervise
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// within lists the supervisors and groups that run inside of one incarnation, or one goroutine of a group, at any depth of
+// calls: its owner's Status shows them beneath it. They find it in their context.
+type within struct {
+	mu    sync.Mutex // guards parts
+	parts []part
+}
+
+// part is a *Supervisor or a *Group.
+type part interface {
+	Status() Status
+}
+
+func (w *within) add(p part) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.parts = append(w.parts, p)
+}
+
+func (w *within) remove(p part) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.parts = slices.DeleteFunc(w.parts, func(q part) bool { return q == p })
+}
+
+// list copies the parts, in the order in which they began.
+func (w *within) list() []part {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.parts)
+}
+
+// adopt puts what runs within a child, or a goroutine, beneath it. A supervisor that is the child's service, or bears its
+// name, is the child itself; a group without a name lends its goroutines.
+func (s *Status) adopt(w *within, service Service) {
+	if w == nil {
+		return
+	}
+	for _, p := range w.list() {
+		below := p.Status()
+		sub, isTree := p.(*Supervisor)
+		switch {
+		case isTree && s.Strategy == nil && (Service(sub) == service || below.Name == s.Name):
+			s.Strategy = below.Strategy
+			s.Children = append(s.Children, below.Children...)
+		case below.Name == "":
+			s.Children = append(s.Children, below.Children...)
+		default:
+			s.Children = append(s.Children, below)
+		}
+	}
+}
+
+// supervised returns what ctx tells of the supervisor above; false: there is none.
+func supervised(ctx context.Context) (above, bool) {
+	up, ok := ctx.Value(aboveKey{}).(above)
+	return up, ok
+}
