@@ -72,7 +72,7 @@ type tries struct {
 func (m *Machine) outbreak() bool { return m.now < m.tries.until && m.tries.chance < 0.5 }
 
 // turn is the time of a lane's next try, 30 s away at most. One whose first failure is an event of its own begins the timetable anew.
-func (m *Machine) turn(first bool) time.Duration {
+func (m *Machine) turn(why Outcome, first bool) time.Duration {
 	t := &m.tries
 	if first && (m.opened <= 1 || !m.outbreak()) {
 		t.k, t.since, t.last = 0, m.now, m.now
@@ -80,7 +80,7 @@ func (m *Machine) turn(first bool) time.Duration {
 	limit := probeLate
 	if m.now-t.since < earlyFor {
 		limit = probeTurn
-		if m.opened <= 1 {
+		if m.opened <= 1 || why == TimedOut { // a try of what hangs costs little, and takes a timeout
 			limit = probeAlone
 		}
 	}
@@ -190,7 +190,7 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 		}
 		b.since = m.delivered
 		if turns {
-			b.until = m.turn(false)
+			b.until = m.turn(why, false)
 		} else {
 			b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most)
 		}
@@ -232,7 +232,7 @@ func (m *Machine) openBreaker(l *lane, why Outcome) {
 	b.fault, b.probe, b.outage = why, nil, outage{}
 	b.trial = nil
 	if b.open && m.cfg.Breaker.Probe == nil {
-		b.until = m.turn(true)
+		b.until = m.turn(why, true)
 	} else {
 		b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most)
 	}
@@ -251,6 +251,8 @@ func (m *Machine) closeBreaker(l *lane) {
 	m.endProbe(l)
 	l.win.Reset(m.now)
 	m.hasten()
+	t := &m.tries
+	t.k, t.since, t.last = 0, m.now, m.now
 	for _, o := range m.up { // what is back for one may be back for all
 		if o.br.open && o.br.fault != Misconfigured && o.br.probe == nil && o.br.until > m.now {
 			o.br.until = m.now
