@@ -34,6 +34,7 @@ test: ## The tests of both modules (what the README calls).
 	go test work
 
 .PHONY: race
+race: export GORACE = atexit_sleep_ms=0 # else each child that a test starts sleeps a second before it ends
 race: ## The same under the race detector; but for endtoend, which drives a program that was built without it.
 	go test -race -short ./...
 	cd engine && go test -race -short $$(go list ./... | grep -v /internal/endtoend)
@@ -49,6 +50,10 @@ crash: ## kill -9 of the real program, 200 times (KILLS=n) and as often for SQL:
 .PHONY: crash-short
 crash-short: ## The same, 20 times.
 	cd engine && PENSTOCK_KILLS=20 go test -count=1 -timeout 10m -v -run TestKill ./internal/endtoend
+
+.PHONY: crash-tables
+crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.
+	cd engine && PENSTOCK_KILLS=$$((3 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
 
 .PHONY: workers
 workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying one, tails at 60 % load, before and after.
@@ -87,6 +92,22 @@ bench: build ## Speed as ratios against the physical limits, in under 5 minutes:
 bench-full: build ## Longer, with the rivals that are on the PATH (bench/rivals/fetch.sh) or given by BENCH='-rival NAME=PATH'.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -full $(if $(JSON),-json) $(BENCH)
 
+.PHONY: profile
+profile: build ## Where a workload's processor time goes, as a flame graph in bench/out/: W=w1, w2, w3, w4_json, w8, ...
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench profile -penstock ../$(BIN) -w $${W:-w1}
+
+.PHONY: bench-growth
+bench-growth: build ## How cost grows with workers, files, file size and record size: a table and docs/plots/growth.svg.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench growth -penstock ../$(BIN) $(BENCH)
+
+# Parts of at most 90 s, each behind RUN, where that is set: a program that waits for a quiet machine and then starts the rest of its line.
+FIGURES := w1,w3,w*_real w2,w2_ack w8,w4_* w5,w5_500ms,w10 w7,w7_backlog,w9 w6*
+.PHONY: bench-figures
+bench-figures: build ## The figures of docs/performance.md anew: every workload into bench/results.jsonl, then the page; BENCH=-full adds rivals.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && set -f && for part in $(FIGURES); do \
+	  $(RUN) ../bin/bench -penstock ../$(BIN) -append results.jsonl -only "$$part" $(BENCH) || true; done
+	@$(MAKE) -s bench-page
+
 .PHONY: bench-page
 bench-page: ## docs/performance.md from bench/results.jsonl, to which BENCH='-append results.jsonl' adds.
 	cd bench && GOWORK=off go run . page results.jsonl
@@ -99,6 +120,10 @@ bench-check: build ## The ratios in bench/ratios.json: fails when the median of 
 bench-records: ## Parsing, JSON, SQLite and PostgreSQL beside a line loop, a bare insert loop and psql \copy: 7 interleaved pairs each.
 	cd engine && PENSTOCK_RECIPES=$${PENSTOCK_RECIPES:-$$(cd .. && cd ../shared/recipes 2>/dev/null && pwd)} \
 	  go test -p 1 -v -run '^$$' -bench 'Records|AgainstInsertLoop|AgainstCopy' -benchtime 1x ./internal/endtoend ./connector/sqlite ./connector/postgres
+
+.PHONY: bench-tables
+bench-tables: ## Table to table beside psql's COPY through a pipe, and beside a bare loop over SQLite: 7 interleaved pairs each.
+	cd engine && go test -v -run '^$$' -bench 'TablePostgres|TableSQLite' -benchtime 1x ./internal/endtoend
 
 .PHONY: bench-backoff
 bench-backoff: ## backoff and retry against five other libraries in one run: ratios, then benchstat (ROUNDS=30).

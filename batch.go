@@ -16,6 +16,7 @@ type Batch struct {
 	Origins int      // source records in it, the unit of every counter; set by the Reader, kept by Cut and Pick
 	Added   int      // bytes in Data that the source does not have: line ends that the Reader added; set by it
 	Names   []string // of fields
+	Types   []string // what a SQL source knows of the fields' types, by index into Names; see [Batch.TypeOf]
 	Fields  []Field
 	Records []Record  // empty until Split
 	Payload []byte    // what the sink's Encoder made; nil in a piece
@@ -268,7 +269,8 @@ func (p *Pool) put(b *Batch) {
 		b.spare = b.Payload
 	}
 	*b = Batch{
-		Data: b.Data[:0], Spans: b.Spans[:0], Names: b.Names[:0], Fields: b.Fields[:0], Records: b.Records[:0], spare: b.spare[:0], pool: p,
+		Data: b.Data[:0], Spans: b.Spans[:0], Names: b.Names[:0], Types: b.Types[:0], Fields: b.Fields[:0], Records: b.Records[:0],
+		spare: b.spare[:0], pool: p,
 	}
 	keep := cmp.Or(p.Keep, 16)
 	p.mu.Lock()

@@ -21,6 +21,15 @@ func (b *Batch) FindName(name string) (uint32, bool) {
 	return uint32(max(i, 0)), i >= 0
 }
 
+// TypeOf returns the type that the source's table declares for the field with that index in Names, as PostgreSQL calls it
+// ("bigint", "numeric(10,2)", "timestamp with time zone", "bytea"), for sinks that make a table; "": nothing is known.
+func (b *Batch) TypeOf(name uint32) string {
+	if int(name) < len(b.Types) {
+		return b.Types[name]
+	}
+	return ""
+}
+
 // FieldsOf returns the fields of record i, in order; none of a record that was not parsed. The batch's one owner may change
 // them in place while it is processed.
 func (b *Batch) FieldsOf(i int) []Field {

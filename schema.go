@@ -56,10 +56,11 @@ func (s Schema) Clone() Schema {
 	return s
 }
 
-// Shaper is an optional part of what [Component.Options] of a processor or sink returns. Shape is called once, when a
-// config is read and Validate found nothing wrong, with the schema of the records that come in; it keeps what New needs of
-// it, and returns that of the records that go out (in, for a sink). Its errors are shown like those of Validate. A
-// component that is used without a config is not asked: it then knows nothing of the records.
+// Shaper is an optional part of what [Component.Options] of a source, processor or sink returns. Shape is called when a
+// config is read and Validate found nothing wrong, once a route, with the schema of the records that come in
+// ([UnparsedSchema], for a source); it keeps what New needs of it, and returns that of the records that go out (in, for a
+// sink). Its errors are shown like those of Validate. A component that is used without a config is not asked: it then knows
+// nothing of the records.
 type Shaper interface {
 	Shape(in Schema) (out Schema, err error)
 }

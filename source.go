@@ -4,6 +4,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // Mark is what one route has settled of one partition: the watermark, and the ranges above it.
@@ -34,6 +36,9 @@ type OpenOptions struct {
 	Known iter.Seq[Mark]
 	// Linger is how long a batch that has been begun waits for more; 0 means not at all.
 	Linger time.Duration
+	// State opens a folder that is this route's alone, made where it is missing, for what a source has to remember beyond
+	// its marks. The source closes it. nil: there is none, as in a test.
+	State func() (vfs.Dir, error)
 	// Once makes Read return io.EOF when what is there now has been read.
 	Once bool
 }

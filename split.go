@@ -168,7 +168,9 @@ func (b *Batch) stretchEnd(k int) int {
 
 func (b *Batch) piece() *Batch {
 	b.Retain()
-	p := &Batch{Data: b.Data, Names: b.Names, Fields: b.Fields, Time: b.Time, limits: b.limits, parent: b, changed: b.changed}
+	p := &Batch{
+		Data: b.Data, Names: b.Names, Types: b.Types, Fields: b.Fields, Time: b.Time, limits: b.limits, parent: b, changed: b.changed,
+	}
 	p.refs.Store(1)
 	return p
 }

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/proc"
 	"github.com/penstock-io/penstock/bench/rival"
 )
 
@@ -18,6 +22,7 @@ type env struct {
 	inputs  map[string]load.Input
 	server  *server
 	ledgers int
+	startup float64 // CPU seconds of a run over one line; 0: not measured
 	found   []rival.Program
 	absent  []rival.Program
 	notes   []string // of the workload that runs
@@ -33,7 +38,19 @@ func newEnv(o options) (*env, error) {
 		return nil, err
 	}
 	e.dir, err = os.MkdirTemp(o.dir, "penstock-bench-")
+	e.closeOnSignal()
 	return e, err
+}
+
+// closeOnSignal sees to it that an interrupted run leaves nothing behind.
+func (e *env) closeOnSignal() {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-told
+		proc.KillAll()
+		exit(errors.Join(errors.New("interrupted"), e.close()))
+	}()
 }
 
 // close stops what still runs and removes the scratch folder.

@@ -37,6 +37,8 @@ var parts = map[string]func(args []string) error{
 	"limit":   limit.Main,
 	"receive": receiver.Main,
 	"feed":    feedMain,
+	"profile": profile,
+	"growth":  growth,
 	"page":    func(args []string) error { return page.Main(args, abouts()) },
 }
 

@@ -1,6 +1,10 @@
 package flow
 
-import "github.com/penstock-io/penstock/flow/control"
+import (
+	"errors"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
 
 // outcomeOf reads the outcome out of what Deliver returned.
 func outcomeOf[T any](err error) control.Outcome {
@@ -19,7 +23,24 @@ func outcomeOf[T any](err error) control.Outcome {
 			return control.Split
 		}
 	}
-	return control.Retryable // of no type, or a Split that accounts for nothing
+	return control.Retryable // of no type, a Died, or a Split that accounts for nothing
+}
+
+// died says whether the worker died of the whole value.
+func died[T any](err error) bool {
+	if _, ok := typed[T](err).(*Died); ok {
+		return true
+	}
+	_, panicked := errors.AsType[*PanicError](err)
+	return panicked
+}
+
+// diedAt is the index of the piece in Rest that the worker died of; -1: of none.
+func (e *Split[T]) diedAt() int {
+	if e.Died > len(e.Rest) {
+		return -1
+	}
+	return e.Died - 1
 }
 
 // typed returns the outermost of the outcome types in err's tree, in the order of errors.As; nil: there is
@@ -40,6 +61,10 @@ func typed[T any](err error) error {
 				return e
 			}
 		case *Split[T]:
+			if e != nil {
+				return e
+			}
+		case *Died:
 			if e != nil {
 				return e
 			}

@@ -38,8 +38,16 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	if e.Outcome == control.Retryable && a.ended != nil {
 		e.Outcome = control.TimedOut
 	}
+	dead := false // the worker
+	switch e.Outcome {
+	case control.Retryable, control.TimedOut:
+		e.Died, h.failure = died[T](err), err
+		dead = e.Died
+	case control.Split:
+		dead = typed[T](err).(*Split[T]).diedAt() >= 0
+	}
 	if e.Outcome != control.Delivered && l.o.Failed != nil && (a.ended == nil || a.ended == ErrAbandoned) {
-		l.o.Failed(h.Item, Failure{Lane: ln.Name, Number: a.Number, Outcome: e.Outcome, Err: err})
+		l.o.Failed(h.Item, Failure{Lane: ln.Name, Number: a.Number, Outcome: e.Outcome, Err: err, Died: dead})
 	}
 	l.running.give(a)
 	switch e.Outcome {
@@ -81,7 +89,11 @@ func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 	}
 	e.Pieces = uint32(len(all))
 	l.put(e)
-	l.replace(h, all, func(i int, piece *held[T]) control.Outcome {
+	fatal := -1
+	if at := s.diedAt(); at >= 0 {
+		fatal = len(s.Done) + at
+	}
+	l.replace(h, all, fatal, func(i int, piece *held[T]) control.Outcome {
 		switch {
 		case i < len(s.Done):
 			piece.places = append(piece.places, placed{e.ID, e.Report.Place})
@@ -97,8 +109,8 @@ func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 	})
 }
 
-// replace puts items as pieces in the place of h.
-func (l *loop[T]) replace(h *held[T], items []Item[T], outcome func(i int, piece *held[T]) control.Outcome) {
+// replace puts items as pieces in the place of h; a worker died of the one at fatal.
+func (l *loop[T]) replace(h *held[T], items []Item[T], fatal int, outcome func(i int, piece *held[T]) control.Outcome) {
 	l.items.finish(h)
 	var wrong error
 	for i, it := range items {
@@ -108,7 +120,7 @@ func (l *loop[T]) replace(h *held[T], items []Item[T], outcome func(i int, piece
 		}
 		l.put(control.Event{
 			Kind: control.Piece, Outcome: outcome(i, piece), Seq: piece.seq, Parent: h.seq,
-			Cost: piece.Cost, Bytes: piece.Bytes, Keys: piece.keys,
+			Cost: piece.Cost, Bytes: piece.Bytes, Keys: piece.keys, Died: i == fatal,
 		})
 	}
 	if wrong != nil {
@@ -136,6 +148,22 @@ func (l *loop[T]) settle(c control.Command) {
 	}
 }
 
+// blame says why the machine refuses h; a worker's own words have been kept.
+func (l *loop[T]) blame(h *held[T], c control.Command) {
+	var words string
+	switch {
+	case c.Why == control.Deadly && c.Count == 1:
+		words = "1 worker died of it"
+	case c.Why == control.Deadly:
+		words = fmt.Sprintf("%d workers died of it", c.Count)
+	case c.Why == control.Failing:
+		words = fmt.Sprintf("it failed %d times at workers that took others meanwhile", c.Count)
+	default:
+		return
+	}
+	h.refusal = &Rejected{Err: fmt.Errorf("%s, the last of this: %w", words, h.failure)}
+}
+
 // bisect answers that h was cut, or that it cannot be.
 func (l *loop[T]) bisect(h *held[T]) {
 	var pieces []Item[T]
@@ -147,7 +175,7 @@ func (l *loop[T]) bisect(h *held[T]) {
 		return
 	}
 	l.put(control.Event{Kind: control.Cut, Seq: h.seq, Pieces: uint32(len(pieces))})
-	l.replace(h, pieces, func(int, *held[T]) control.Outcome { return control.Retryable })
+	l.replace(h, pieces, -1, func(int, *held[T]) control.Outcome { return control.Retryable })
 	if h.running == 0 {
 		l.release(h)
 	}

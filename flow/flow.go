@@ -56,7 +56,7 @@ type Worker[T any] interface {
 	// Options.Abandon or when the Sender stops; Deliver then returns soon.
 	//
 	// The error is the outcome: nil is delivered; *Throttled, *Rejected, *Misconfigured and *Split (in any
-	// depth of wrapping) say what they say; any other error is retryable.
+	// depth of wrapping) say what they say; any other error is retryable, *Died and a panic with consequences of their own.
 	Deliver(ctx context.Context, a Attempt[T]) (Report, error)
 }
 
@@ -89,6 +89,7 @@ type Failure struct {
 	Number  int             // of the attempt; the item's first is 1
 	Outcome control.Outcome // Misconfigured is the one that people must look at
 	Err     error           // what Deliver returned; a *PanicError where it panicked
+	Died    bool            // the worker died of the item, or of the piece that a Split names
 }
 
 // Options is what a Sender needs. Lanes and Settled are required.
@@ -105,7 +106,8 @@ type Options[T any] struct {
 	// of the item runs.
 	Bisect func(it Item[T], refusal error) []Item[T]
 	// Bury makes a refused item durable elsewhere before it returns; an error stops the Sender. It runs on a
-	// goroutine of its own, one call at a time. nil: a refusal stops the Sender.
+	// goroutine of its own, one call at a time. nil: a refusal stops the Sender, and an item of which workers die, or which
+	// Control.Poison would refuse otherwise, is tried for ever.
 	Bury func(ctx context.Context, it Item[T], refusal error) error
 	// Settled is called once for each item, on the loop: it must not block.
 	Settled func(it Item[T], s Settlement)

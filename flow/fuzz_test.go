@@ -28,6 +28,7 @@ type world struct {
 	records int
 	keyed   bool
 	bounded bool // by Replay: what settles must be saved
+	mortal  bool // what kills workers is buried
 
 	mu       sync.Mutex
 	pool     []*stretch
@@ -38,6 +39,8 @@ type world struct {
 	buried   []int
 	flying   map[int]int // by key
 	tries    map[[2]int]int
+	deaths   map[[2]int]int // of workers, by the stretch that they had
+	deadly   map[int]bool   // records that were buried because workers died of them
 }
 
 // draw returns chance for one question.
@@ -166,8 +169,10 @@ func (w *world) worker(lane int) deliverFunc[*stretch] {
 			case 2:
 				return Report{}, fmt.Errorf("%w", &Throttled{After: time.Duration(rnd.IntN(2000)-200) * time.Millisecond})
 			case 3:
+				w.die(lo, hi)
 				panic("worker")
 			case 4:
+				w.die(lo, hi)
 				runtime.Goexit()
 			case 5:
 				<-ctx.Done()
@@ -204,6 +209,28 @@ func (w *world) fly(lo, delta int) {
 	}
 }
 
+// die counts a worker that dies of a stretch.
+func (w *world) die(lo, hi int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deaths[[2]int{lo, hi}]++
+}
+
+// mayBury says whether a stretch may be buried for this reason: it is bad and was refused, or is one record of which three
+// workers have died.
+func (w *world) mayBury(lo, hi int, refusal error) bool {
+	if errors.Is(refusal, errRefused) && w.anyBad(lo, hi) {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.mortal || hi-lo != 1 || w.deaths[[2]int{lo, hi}] < 3 {
+		return false
+	}
+	w.deadly[lo] = true
+	return true
+}
+
 // split shares a stretch out: refused what is bad, the rest done up to a point and left from there.
 func (w *world) split(rnd *rand.Rand, lo, hi int) error {
 	s := &Split[*stretch]{Err: errRefused}
@@ -217,6 +244,10 @@ func (w *world) split(rnd *rand.Rand, lo, hi int) error {
 		default:
 			s.Rest = append(s.Rest, it)
 		}
+	}
+	if n := len(s.Rest); n > 0 && rnd.IntN(3) == 0 {
+		s.Died = 1 + rnd.IntN(n)
+		w.die(s.Rest[s.Died-1].Value.lo, s.Rest[s.Died-1].Value.hi)
 	}
 	return s
 }
@@ -249,8 +280,11 @@ func (w *world) options() Options[*stretch] {
 	if w.bounded {
 		o.Control.Replay = 500
 	}
+	if w.mortal = rnd.IntN(2) == 0; !w.mortal {
+		o.Control.Poison.Deaths = -1
+	}
 	o.Bury = func(ctx context.Context, it Item[*stretch], refusal error) error {
-		if !w.anyBad(it.Value.lo, it.Value.hi) || !errors.Is(refusal, errRefused) {
+		if !w.mayBury(it.Value.lo, it.Value.hi, refusal) {
 			w.t.Errorf("seed %d: [%d, %d) is to be buried for %v", w.seed, it.Value.lo, it.Value.hi, refusal)
 		}
 		return sleep(ctx, 5*time.Millisecond)
@@ -262,6 +296,7 @@ func (w *world) options() Options[*stretch] {
 func live(t *testing.T, seed uint64, records int, stop time.Duration) {
 	w := &world{t: t, seed: seed, settled: make([]int, records), buried: make([]int, records)}
 	w.held, w.flying, w.tries = make(map[*stretch]bool), make(map[int]int), make(map[[2]int]int)
+	w.deaths, w.deadly = make(map[[2]int]int), make(map[int]bool)
 	w.keyed, w.bounded = w.draw(7).IntN(3) == 0, w.draw(8).IntN(3) == 0
 	o := w.options()
 	var s *Sender[*stretch]
@@ -311,7 +346,7 @@ func (w *world) books(whole bool) {
 		if whole && n != 1 {
 			w.t.Errorf("seed %d: record %d settled %d times, want once", w.seed, r, n)
 		}
-		if bad := w.bad(r); n > 0 && (w.buried[r] > 0) != bad {
+		if bad := w.bad(r); n > 0 && (w.buried[r] > 0) != (bad || w.deadly[r]) {
 			w.t.Errorf("seed %d: record %d was buried %d times, bad is %v", w.seed, r, w.buried[r], bad)
 		}
 	}

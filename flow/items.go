@@ -14,6 +14,7 @@ type held[T any] struct {
 	running int      // attempts
 	done    bool     // settled, or replaced by pieces
 	refusal error    // the last
+	failure error    // the last
 	places  []placed // of attempts that delivered it and said where the receiver stands
 }
 

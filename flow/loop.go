@@ -221,8 +221,10 @@ func (l *loop[T]) carryOut(c control.Command) {
 		case control.Start:
 			l.start(h, c)
 		case control.Bisect:
+			l.blame(h, c)
 			l.bisect(h)
 		case control.Bury:
+			l.blame(h, c)
 			l.bury(h)
 		}
 	}

@@ -26,6 +26,12 @@ type Rejected struct{ Err error }
 // health turns red, nothing is settled, and it never makes a dead letter.
 type Misconfigured struct{ Err error }
 
+// Died says that the worker died while it had the value, or had to be killed because it hung: of the value, maybe. Return
+// it for the one value that may be to blame, not for others that went down with the worker. It is retryable; but a value
+// of which several workers have died is refused ([control.Poison]): cut, and what is left is buried. A panic in Deliver
+// says the same.
+type Died struct{ Err error }
+
 // Split says that a value was settled in part. Done, Rest and Refused together are exactly the value.
 type Split[T any] struct {
 	Done    []Item[T] // delivered; Settled is called for each
@@ -34,6 +40,8 @@ type Split[T any] struct {
 	Err     error
 	// Refusals, where set, says for each of Refused why; the others have Err.
 	Refusals []error
+	// Died, where above 0, says that the worker died while it was at Rest[Died-1], as the error Died does.
+	Died int
 }
 
 // Error says that the worker is full, until when, and why.
@@ -53,6 +61,12 @@ func (e *Misconfigured) Error() string { return fmt.Sprintf("misconfigured: %v",
 
 // Unwrap returns the cause.
 func (e *Misconfigured) Unwrap() error { return e.Err }
+
+// Error says what the worker died of.
+func (e *Died) Error() string { return fmt.Sprint(e.Err) }
+
+// Unwrap returns the cause.
+func (e *Died) Unwrap() error { return e.Err }
 
 // Error counts the parts.
 func (e *Split[T]) Error() string {

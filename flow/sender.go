@@ -38,6 +38,9 @@ type machine interface {
 
 // New checks o and starts nothing.
 func New[T any](o Options[T]) (*Sender[T], error) {
+	if o.Bury == nil { // there is no grave: only a worker's own refusal may ask for one
+		o.Control.Poison.Deaths, o.Control.Poison.Refuse = -1, false
+	}
 	m, err := control.New(o.Control)
 	if err != nil {
 		return nil, fmt.Errorf("flow: %w", err)

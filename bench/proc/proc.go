@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -34,6 +35,17 @@ type Process struct {
 	seconds  float64
 }
 
+// running are the processes that have not ended.
+var running sync.Map
+
+// KillAll kills what has been started and runs, when the harness itself is told to end.
+func KillAll() {
+	running.Range(func(p, _ any) bool {
+		p.(*Process).Kill()
+		return true
+	})
+}
+
 // peakEvery is how often the peak of memory is looked at; the kernel keeps it, so that only a peak in the last moments of a
 // process is missed.
 const peakEvery = 20 * time.Millisecond
@@ -45,9 +57,11 @@ func Start(dir, name string, args ...string) (*Process, error) {
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
+	running.Store(p, true)
 	waited := make(chan struct{})
 	go func() {
 		p.failure = p.cmd.Wait()
+		running.Delete(p)
 		p.seconds = time.Since(p.begun).Seconds()
 		close(waited)
 	}()

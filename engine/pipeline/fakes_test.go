@@ -183,6 +183,9 @@ func jobOf(t *testing.T, m *vfstest.Mem, o Options, source config.Use, routes ..
 		if routes[i].Checkpoint.Replay > 0 {
 			r.Checkpoint = routes[i].Checkpoint
 		}
+		if routes[i].Flow.Window != "" {
+			r.Flow = routes[i].Flow
+		}
 		routes[i] = r
 	}
 	o.FS, o.Log = m, slog.New(slog.DiscardHandler)

@@ -52,10 +52,10 @@ func windowOf(f config.Flow, lanes []penstock.Lane) (window.Algorithm, error) {
 
 func dispatchOf(f config.Flow) (dispatch.Policy, error) {
 	if f.Dispatch == "" {
-		return dispatch.LeastCompletion{}, nil
+		return dispatch.LeastCompletion{Band: f.TieBand}, nil
 	}
 	for _, p := range []dispatch.Policy{
-		dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
+		dispatch.LeastCompletion{Band: f.TieBand}, dispatch.RoundRobin{}, dispatch.Hash{},
 		dispatch.LeastInFlight{}, dispatch.TwoChoices{}, dispatch.PeakEWMA{},
 	} {
 		if p.Name() == f.Dispatch {
@@ -72,6 +72,25 @@ func budgetOf(f config.Flow) control.Budget {
 		return control.Budget{Share: -1}
 	}
 	return control.Budget{Share: f.Redeliver, PerSecond: f.RedeliverRate}
+}
+
+// poisonOf says when a batch is to blame.
+func poisonOf(f config.Flow) control.Poison {
+	n := f.Poison
+	if n == 0 {
+		n = -1
+	}
+	return control.Poison{Deaths: n, Failures: n, Refuse: f.Poisoned == "dead_letter"}
+}
+
+// hedgeShare is how many batches, of those sent, may go out a second time while the first is under way.
+const hedgeShare = 0.02
+
+func hedgeOf(f config.Flow) control.Hedge {
+	if !f.Hedge {
+		return control.Hedge{}
+	}
+	return control.Hedge{Share: hedgeShare}
 }
 
 func durationOrAuto(s string) (time.Duration, error) {

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"path/filepath"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // load asks a sink that keeps a ledger what it holds. That is the truth, also where it is less than the local state says: the
@@ -45,6 +47,11 @@ func (r *route) markOf(id string) (penstock.Mark, bool) {
 		return m, ok
 	}
 	return r.memory.mark(id)
+}
+
+// stateDir opens the folder in which the route's reader remembers what no mark holds.
+func (r *route) stateDir() (vfs.Dir, error) {
+	return r.host.FS().MakeDir(filepath.Join(r.pipe.state.name, "sources", r.pipe.name+"."+r.cfg.Name), 0o700)
 }
 
 func (r *route) known() iter.Seq[penstock.Mark] {

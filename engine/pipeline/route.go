@@ -42,7 +42,6 @@ type route struct {
 
 	memory    *memory
 	failures  *failures
-	deaths    deaths
 	manifest  *manifest.Route // nil: nobody asks
 	left      atomic.Int64    // bytes that the source has and nobody has read; -1: it does not tell
 	letters   *deadletter.Store
@@ -65,6 +64,7 @@ type route struct {
 	drained   chan struct{} // closed by drain
 	quarter   chan struct{} // a quarter of the replay bound has settled: write now
 	progress  atomic.Int64  // when something last settled, in nanoseconds since started
+	opens     atomic.Bool   // sink and reader are open
 	reading   atomic.Int64  // when the call of Read that runs began, likewise; 0: none runs
 	started   time.Time     // set under mu, before the route's goroutines start
 
@@ -77,7 +77,7 @@ type route struct {
 	alone    bool // there is one lane, an ordered one: one key says as much as all partitions'
 	laneSet  []penstock.Lane
 	window   string                      // algorithm of the workers' windows; "" before there is a sender
-	refusers map[*penstock.Batch]refuser // of batches that were rejected and are being cut or buried
+	refusers map[*penstock.Batch]refuser // of batches that an attempt did not deliver
 	finisher []penstock.Partition        // synced and settled, to be finished by the source
 }
 
@@ -129,6 +129,7 @@ func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	if err != nil {
 		return err
 	}
+	r.opens.Store(true)
 	if err := r.pipe.opening.wait(ctx); err != nil {
 		return err
 	}
@@ -196,6 +197,7 @@ func (r *route) open(ctx context.Context) error {
 	var err error
 	r.reader, err = r.pipe.source.Open(ctx, penstock.OpenOptions{
 		Route: r.key, Resume: r.markOf, Known: r.known(), Linger: r.cfg.Batch.Linger, Once: r.once,
+		State: r.stateDir,
 	})
 	if err != nil {
 		return fmt.Errorf("source %s: %w", r.pipe.cfg.Source.Component.Name, err)
@@ -243,7 +245,7 @@ func allOrdered(lanes []penstock.Lane) bool {
 
 // setLanes is what a sink calls with its workers: before the sender exists they are kept for it.
 func (r *route) setLanes(lanes []penstock.Lane) {
-	lanes = r.mortals(lanes)
+	lanes = mortals(lanes)
 	r.mu.Lock()
 	r.laneSet = lanes
 	sender := r.sender
@@ -370,6 +372,6 @@ func controlConfig(c config.Route, lanes []penstock.Lane) (control.Config, error
 	}
 	return control.Config{
 		Seed: uint64(time.Now().UnixNano()), Window: w, Dispatch: d, Timeout: timeout, Retry: retryPolicy(c.Retry),
-		Replay: int64(c.Checkpoint.Replay), Budget: budgetOf(c.Flow),
+		Replay: int64(c.Checkpoint.Replay), Budget: budgetOf(c.Flow), Poison: poisonOf(c.Flow), Hedge: hedgeOf(c.Flow),
 	}, nil
 }

@@ -52,7 +52,7 @@ func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
 	}
 }
 
-// refuser is who refused a batch, for its dead letters.
+// refuser is who refused a batch, or failed it last, for its dead letters.
 type refuser struct {
 	worker   string
 	attempts int
@@ -60,10 +60,13 @@ type refuser struct {
 
 // failed is called by the sender's loop with each attempt that did not deliver.
 func (r *route) failed(it flow.Item[*penstock.Batch], f flow.Failure) {
+	r.mu.Lock()
+	r.refusers[it.Value] = refuser{worker: f.Lane, attempts: f.Number} // should it be the last
+	r.mu.Unlock()
+	if f.Died {
+		r.host.Count("worker_deaths", 1)
+	}
 	if f.Outcome == control.Rejected {
-		r.mu.Lock()
-		r.refusers[it.Value] = refuser{worker: f.Lane, attempts: f.Number}
-		r.mu.Unlock()
 		return
 	}
 	if s, ok := errors.AsType[*penstock.Split](f.Err); ok && f.Outcome == control.Split {
@@ -84,7 +87,6 @@ func (r *route) released(it flow.Item[*penstock.Batch]) {
 	r.mu.Lock()
 	delete(r.refusers, it.Value)
 	r.mu.Unlock()
-	r.deaths.forget(it.Value)
 	it.Value.Release()
 }
 
@@ -95,9 +97,7 @@ func (r *route) bisect(it flow.Item[*penstock.Batch], _ error) []flow.Item[*pens
 	if m == 0 {
 		return nil
 	}
-	pieces := []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
-	r.deaths.cut(b, pieces)
-	return pieces
+	return []flow.Item[*penstock.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
 }
 
 // bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns

@@ -12,9 +12,8 @@ func (e *Engine) shown(now time.Time, routes []admin.Route) *admin.Child {
 	root := shownChild(e.Tree(), now)
 	for i := range routes {
 		r := &routes[i]
-		sender := root.find(r.Pipeline).find(r.Name).find(senderName)
 		for k := range r.Workers {
-			if c := sender.find(r.Workers[k].Name); c.Child != nil {
+			if c := root.Find(r.Pipeline, r.Name, senderName, r.Workers[k].Name); c != nil {
 				c.State = r.Workers[k].State
 				if c.State != "NORMAL" {
 					c.Reason = r.Workers[k].Reason
@@ -22,24 +21,10 @@ func (e *Engine) shown(now time.Time, routes []admin.Route) *admin.Child {
 			}
 		}
 	}
-	return root.Child
+	return root
 }
 
-// branch is a child to search from; one that was not found has none.
-type branch struct{ *admin.Child }
-
-func (b branch) find(name string) branch {
-	if b.Child != nil {
-		for i := range b.Children {
-			if b.Children[i].Name == name {
-				return branch{&b.Children[i]}
-			}
-		}
-	}
-	return branch{}
-}
-
-func shownChild(s supervise.Status, now time.Time) branch {
+func shownChild(s supervise.Status, now time.Time) *admin.Child {
 	c := &admin.Child{Name: s.Name, State: s.State.String(), Restarts: max(s.Starts, 1) - 1, Reason: s.Err, Since: s.Since.UTC()}
 	if !s.Since.IsZero() {
 		c.Seconds = max(0, now.Sub(s.Since).Seconds())
@@ -48,7 +33,7 @@ func shownChild(s supervise.Status, now time.Time) branch {
 		c.Next = max(0, s.Next.Sub(now).Seconds())
 	}
 	for _, below := range s.Children {
-		c.Children = append(c.Children, *shownChild(below, now).Child)
+		c.Children = append(c.Children, *shownChild(below, now))
 	}
-	return branch{c}
+	return c
 }

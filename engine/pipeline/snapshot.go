@@ -34,7 +34,10 @@ type RouteSnapshot struct {
 	Workers                                                     []WorkerSnapshot
 	Counters                                                    map[string]int64 // of sink and processors
 
-	Budget control.BudgetStatus // of redeliveries
+	Budget   control.BudgetStatus // of redeliveries
+	Hedged   int64                // redeliveries beside an attempt that took long
+	Suspects int                  // batches kept apart: workers that take others fail them
+	Poisoned int64                // batches refused since workers died of them, or failed them
 }
 
 // WorkerSnapshot is a picture of one worker.
@@ -79,7 +82,8 @@ func (r *route) snapshot() RouteSnapshot {
 		inFlight = int64(status.InFlightCost)
 		s.Duplicates = int64(status.Duplicates)
 		s.Attempts, s.Redelivered, s.ReplayBytes = int64(status.Attempts), int64(status.Redeliveries), status.ReplayBytes
-		s.Budget = status.Budget
+		s.Hedged = int64(status.Hedged)
+		s.Budget, s.Suspects, s.Poisoned = status.Budget, status.Suspects, int64(status.Poisoned)
 		for _, l := range status.Lanes {
 			if l.Gate == "none" && r.budget.exhausted() {
 				l.Gate = "memory"

@@ -50,6 +50,7 @@ func (r *RouteSnapshot) status() admin.Route {
 		Dead: r.Dead, Dropped: r.Dropped, InFlight: r.InFlight, Waiting: r.Waiting,
 		Attempts: r.Attempts, Redelivered: r.Redelivered, Duplicates: r.Duplicates,
 		RedeliveryTokens: r.Budget.Tokens, RedeliveryWaiting: r.Budget.Waiting, RedeliveryWaited: int64(r.Budget.Waited),
+		Hedged: r.Hedged, Suspects: r.Suspects, Poisoned: r.Poisoned,
 		ReplayBytes: r.ReplayBytes, ReplayBoundBytes: r.ReplayBound,
 		QuietSeconds: r.Quiet.Seconds(), WatermarkAgeSeconds: r.WatermarkAge.Seconds(),
 		Workers: make([]admin.Worker, 0, len(r.Workers)), Counters: r.Counters,

@@ -16,6 +16,13 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
+// traced is a flow by default, with a trace.
+func traced(file string, most penstock.Size) config.Flow {
+	f := config.DefaultRoute("r0", "/state").Flow
+	f.Trace, f.TraceMax = file, most
+	return f
+}
+
 // moody answers each attempt by its number: late, too late, with an error, throttled, refused.
 func moody(ctx context.Context, a penstock.Attempt) error {
 	wait := time.Duration(a.ID%7) * 30 * time.Millisecond
@@ -49,9 +56,9 @@ func TestTraceOfARun(t *testing.T) {
 				m := vfstest.New()
 				sink := &fakeSink{workers: 3, deliver: moody}
 				source := &fakeSource{lines: numbered(400), size: 3}
-				e := fakeJob(t, m, Options{Once: true}, source, config.Route{Sink: use(penstock.SinkRole, sink)})
-				f := &e.pipes[0].routes[0].cfg.Flow
-				f.Window, f.Size, f.Dispatch, f.Trace, f.TraceMax = name, 4, dispatches[i], "/traces/flow.ndjson", 64<<20
+				f := traced("/traces/flow.ndjson", 64<<20)
+				f.Window, f.Size, f.Dispatch = name, 4, dispatches[i]
+				e := fakeJob(t, m, Options{Once: true}, source, config.Route{Sink: use(penstock.SinkRole, sink), Flow: f})
 				if err := m.WriteFile("/traces/flow.ndjson", []byte(`{"penstock_trace":1,"seed":5}`+"\n")); err != nil {
 					t.Fatal(err)
 				}
@@ -106,9 +113,7 @@ func TestTraceStopsNobody(t *testing.T) {
 				m := vfstest.New()
 				sink := &fakeSink{workers: 3, deliver: moody}
 				e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(3000), size: 3},
-					config.Route{Sink: use(penstock.SinkRole, sink)})
-				f := &e.pipes[0].routes[0].cfg.Flow
-				f.Trace, f.TraceMax = "/traces/flow.ndjson", c.max
+					config.Route{Sink: use(penstock.SinkRole, sink), Flow: traced("/traces/flow.ndjson", c.max)})
 				if c.fault != nil {
 					m.Fail(*c.fault)
 				}
@@ -138,8 +143,8 @@ func TestTraceNeverTakesAnothersFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	sink := &fakeSink{}
-	e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(3), size: 3}, config.Route{Sink: use(penstock.SinkRole, sink)})
-	e.pipes[0].routes[0].cfg.Flow.Trace = "/traces/access.log"
+	e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(3), size: 3},
+		config.Route{Sink: use(penstock.SinkRole, sink), Flow: traced("/traces/access.log", 1<<20)})
 	if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "access.log is no trace") {
 		t.Errorf("Run = %v", err)
 	}

@@ -4,6 +4,9 @@ package pipeline
 
 import "github.com/penstock-io/penstock"
 
+// mayKill is how many processors a batch, or in the end an origin, may kill before it is suspected, or buried.
+const mayKill = 3
+
 // trial is what a batch has on its account at which processors have died. At first the next processor gets the whole batch
 // again. After mayKill deaths it is a suspect: it is processed stretch by stretch, from the back to the front so that records
 // that are added move nobody who is still to come, and a stretch that kills is cut in halves, until the origin is alone that

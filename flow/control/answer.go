@@ -37,7 +37,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 	if m.awaited == 0 {
 		m.awaitedCost = 0
 	}
-	a.answered, a.outcome, a.after = true, e.Outcome, e.After
+	a.answered, a.outcome, a.after, a.died = true, e.Outcome, e.After, e.Died
 	if m.peaks {
 		l.note(m.now, (m.now - a.sent).Seconds())
 	}
@@ -67,7 +67,7 @@ func (m *Machine) restarted(l *lane, r *Report) {
 	}
 	if l.workerID != 0 {
 		m.endProbe(l)
-		l.est, l.known = estimator{}, false
+		l.est, l.known, l.tail = estimator{}, false, tail{}
 		l.win.Reset(m.now)
 	}
 	l.workerID = r.Epoch
@@ -94,10 +94,12 @@ func (m *Machine) measure(a *attempt, r *Report, full bool) {
 		l.est.spurious()
 		l.win.OnUndo(m.now)
 		l.win.OnSample(sample)
+		m.observe(l, sample.Normal.Seconds())
 		return
 	}
 	l.est.inTime()
 	l.est.progress(m.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
+	m.observe(l, sample.Normal.Seconds())
 	if m.group.phase <= wholePhase { // windows rest while half of the lanes pause: that tells nothing of the whole
 		l.win.OnSample(sample)
 		m.probe(l, a.limited)
@@ -126,11 +128,20 @@ func (m *Machine) timeout(a *attempt) {
 	if a.canceled {
 		return
 	}
+	if m.exempt(a) {
+		m.requeue(it, l)
+		return
+	}
 	l.win.OnTimeout(m.now, a.cost)
 	if a != l.br.probe && a != m.global.probe {
 		l.est.double(m.now, a.sent) // a probe's wait is doubled by the breaker
 	}
 	m.failed(l, a, TimedOut)
+	m.requeue(it, l)
+}
+
+// requeue puts it into the send buffer, as its attempt at l is overdue, if nothing forbids it.
+func (m *Machine) requeue(it *item, l *lane) {
 	if it.state == inFlight && !it.keyed() && !it.refused && !it.awaited() {
 		m.again(it, l)
 	}
@@ -150,6 +161,11 @@ func (m *Machine) conclude(a *attempt, out []Command) []Command {
 		m.put(it, nil)
 		it.waited = it.waited || it.state == inRedo // at the gate
 	case Retryable, TimedOut:
+		if m.accuse(a) {
+			m.succeeded(l, a)
+			out = m.convict(it, out)
+			break
+		}
 		m.nack(a)
 		m.put(it, l)
 	case Rejected:
@@ -200,6 +216,9 @@ func (m *Machine) nack(a *attempt) {
 		return
 	}
 	l.stats.failed++
+	if m.exempt(a) {
+		return
+	}
 	if a.outcome == TimedOut {
 		l.win.OnTimeout(m.now, a.cost)
 	} else {
@@ -239,6 +258,9 @@ const maxThrottle = 5 * time.Minute
 // put returns it to the send buffer after an attempt that did not deliver it, if nothing else of it is
 // awaited. failed is the lane that it should keep away from; nil: none.
 func (m *Machine) put(it *item, failed *lane) {
+	if failed != nil && it.state == inFlight && it.awaited() && !it.failedAt(failed) {
+		it.tried = append(it.tried, failed.num) // a twin is out
+	}
 	if it.state != inFlight || it.awaited() || it.keyed() && len(it.running) > 0 {
 		return
 	}
@@ -277,13 +299,20 @@ func (m *Machine) deliver(it *item, a *attempt, out []Command) []Command {
 	}
 	m.earn(a)
 	out = append(out, Command{Kind: Settle, Seq: it.seq, ID: a.id, Lane: a.lane.num, Number: it.number})
-	for _, o := range it.running {
-		if !o.overdue && !o.ordered && !o.canceled {
+	out = m.recall(a, out)
+	m.settle(it)
+	return out
+}
+
+// recall cancels what else runs of the item of a, as a has settled it. Attempts that are overdue go on, since their late
+// answers tell how long their workers take; so does the one whose twin a is.
+func (m *Machine) recall(a *attempt, out []Command) []Command {
+	for _, o := range a.item.running {
+		if o != a && !a.twin && !o.overdue && !o.ordered && !o.canceled {
 			o.canceled = true
-			out = append(out, Command{Kind: Cancel, Seq: it.seq, ID: o.id, Lane: o.lane.num})
+			out = append(out, Command{Kind: Cancel, Seq: a.item.seq, ID: o.id, Lane: o.lane.num})
 		}
 	}
-	m.settle(it)
 	return out
 }
 

@@ -20,9 +20,12 @@ type attempt struct {
 	epoch    uint32  // of the window
 	limited  bool    // the window was the limit
 	overdue  bool
-	excused  bool // its deadline passed while this process was held up
+	hedgeAt  time.Duration // no twin is sent before
+	excused  bool          // its deadline passed while this process was held up
 	canceled bool
+	twin     bool // a second one beside the first
 	paid     bool // took a token of the budget
+	died     bool // the worker died of its item
 	late     bool // it was overdue when it was answered
 
 	// The group.

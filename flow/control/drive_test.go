@@ -58,9 +58,14 @@ func (w *model) answer(x *modelTry, outcome control.Outcome, after time.Duration
 	}
 	w.owe(x, outcome)
 	w.answering = x
-	w.step(control.Event{Kind: control.Answer, ID: x.id, Outcome: outcome, After: after, Pieces: uint32(len(pieces))})
+	died := w.died && (outcome == control.Retryable || outcome == control.TimedOut)
+	if died && !late && !x.canceled {
+		it.deaths++
+	}
+	w.step(control.Event{Kind: control.Answer, ID: x.id, Outcome: outcome, After: after, Pieces: uint32(len(pieces)), Died: died})
 	w.answering = nil
 	w.pieces(it, pieces)
+	w.died = false
 }
 
 // pieces puts items with these outcomes into the place of it; they tile its cost and bytes.
@@ -90,8 +95,12 @@ func (w *model) pieces(it *modelItem, outcomes []control.Outcome) {
 	w.order = slices.Insert(w.order, at, made...)
 	for i, p := range made {
 		w.partial = i < len(made)-1
+		died := w.died && outcomes[i] == control.Retryable
+		if died {
+			w.died, p.deaths = false, 1
+		}
 		w.step(control.Event{
-			Kind: control.Piece, Seq: p.seq, Parent: it.seq, Outcome: outcomes[i], Cost: p.cost, Bytes: p.bytes, Keys: p.keys,
+			Kind: control.Piece, Seq: p.seq, Parent: it.seq, Outcome: outcomes[i], Cost: p.cost, Bytes: p.bytes, Keys: p.keys, Died: died,
 		})
 	}
 }

@@ -59,6 +59,7 @@ type Event struct {
 	Bytes   int64
 	Keys    []uint32      // interned by the owner
 	After   time.Duration // Throttled: from Now; 0: not said
+	Died    bool          // Answer (Retryable, TimedOut), Piece (Retryable): a worker died of it, see Poison
 	Report  Report
 	Limits  Limits
 }
@@ -112,8 +113,11 @@ type Why uint8
 
 // The reasons.
 const (
-	Turn  Why = iota // Start: it is the item's turn
-	Probe            // Start: to see whether a worker that was left alone is back
+	Turn    Why = iota // Start: it is the item's turn. Bisect, Bury: a worker rejected it
+	Probe              // Start: to see whether a worker that was left alone is back
+	Twin               // Start: the attempt that holds the watermark takes long, and this is a second one beside it
+	Deadly             // Bisect, Bury: Count workers have died of it
+	Failing            // Bisect, Bury: workers that deliver others have failed it Count times
 )
 
 // Command is one thing to do, in the order given.
@@ -123,6 +127,7 @@ type Command struct {
 	Seq, ID uint64
 	Lane    int32
 	Number  uint32
+	Count   uint32        // Bisect, Bury: see Why
 	Run     uint32        // Ordered lanes
 	Place   uint32        // Ordered lanes: dense from 0 within Run
 	Expect  time.Duration // Start: when, since the sender's start, the attempt is overdue; 0: never

@@ -33,6 +33,8 @@ func world(t *testing.T, in *tape) *model {
 		Breaker:  control.Breaker{Failures: []int{0, 0, 1, -1}[in.next(4)]},
 	}
 	cfg.Budget = []control.Budget{{}, {Share: 0.01, PerSecond: 1, Burst: 1}, {Share: -1}}[in.next(3)]
+	cfg.Poison = []control.Poison{{}, {Deaths: 1, Failures: 1}, {Failures: 2, Refuse: true}, {Deaths: -1, Failures: -1}}[in.next(4)]
+	cfg.Hedge.Share = []float64{0, 0.02, 1, 1}[in.next(4)]
 	if cfg.Window = (window.Fixed{Size: size}); in.next(2) == 1 {
 		cfg.Window, size = window.Linear{Initial: size}, 0
 	}
@@ -40,6 +42,9 @@ func world(t *testing.T, in *tape) *model {
 	ordered := in.next(3)
 	for i := range 1 + in.next(5) {
 		w.lane(int32(i), true, control.Limits{InFlight: in.next(4), Ordered: ordered == 1 || ordered == 2 && i == 0})
+	}
+	if cfg.Hedge.Share == 1 {
+		w.warm(25 * len(w.lanes)) // else no lane is known well enough
 	}
 	return w
 }
@@ -64,6 +69,7 @@ func play(w *model, in *tape) {
 						pieces = append(pieces, []control.Outcome{control.Retryable, control.Delivered, control.Rejected}[in.next(3)])
 					}
 				}
+				w.died = in.next(4) == 0
 				w.answer(x, o, time.Duration(in.next(4))*200*time.Millisecond, pieces...)
 			}
 		case 7:
@@ -126,11 +132,17 @@ func randomTape(seed uint64, n int) *tape {
 
 // TestMachineAtRandom runs the fuzzer's property over fixed seeds, longer tapes than the fuzzer likes.
 func TestMachineAtRandom(t *testing.T) {
+	hedged := uint64(0)
 	for seed := range uint64(300) {
 		in := randomTape(seed, 600)
-		play(world(t, in), in)
+		w := world(t, in)
+		play(w, in)
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
+		hedged += w.hedged
+	}
+	if t.Logf("%d twins", hedged); hedged < 5 {
+		t.Errorf("only %d twins were sent", hedged)
 	}
 }

@@ -160,7 +160,7 @@ func (m *Machine) grouped(a *attempt, s *window.Sample, full bool) {
 	}
 	switch {
 	case g.phase != noPhase:
-		m.observe(a, s.RoundTrip.Seconds(), full)
+		m.compareIn(a, s.RoundTrip.Seconds(), full)
 	case full && m.alike(a.lane, s.RoundTrip.Seconds()) != (g.win != nil) && m.now >= g.want:
 		m.beginExperiment()
 	}
@@ -238,8 +238,8 @@ func (m *Machine) limitPhase() {
 	m.dirty = true
 }
 
-// observe takes a sample into the phase, and ends the phase when there are enough.
-func (m *Machine) observe(a *attempt, rtt float64, full bool) {
+// compareIn takes a sample into the phase, and ends the phase when there are enough.
+func (m *Machine) compareIn(a *attempt, rtt float64, full bool) {
 	g, l := &m.group, a.lane
 	if m.now >= g.ends || m.global.active {
 		m.endExperiment(false)

@@ -34,17 +34,21 @@ type item struct {
 	number uint32    // attempts so far
 	state  itemState
 
+	prev, next *item // in sequence, while it has not settled
+
 	running []*attempt // not yet concluded
 	tried   []int32    // lanes that failed it
 	firstOf *lane      // Ordered lane whose next run must begin with it
 	counted bool       // in Machine.started: sent at least once, so that a crash may repeat it
 	refused bool       // to be cut or buried when nothing of it runs
-	waited  bool       // it has waited before an attempt at a lane that failed it
-	charged bool       // its next attempt takes a token of the budget
-	short   bool       // and there was none
-	pieces  uint32     // that are still to come,
-	total   uint32     // out of so many
-	by      *attempt   // whose answer split it; of a piece: whose conclusion settles it
+	poison  bool       // because of its account
+	account account
+	waited  bool     // it has waited before an attempt at a lane that failed it
+	charged bool     // its next attempt takes a token of the budget
+	short   bool     // and there was none
+	pieces  uint32   // that are still to come,
+	total   uint32   // out of so many
+	by      *attempt // whose answer split it; of a piece: whose conclusion settles it
 	byID    uint64
 	byLane  int32
 
@@ -178,14 +182,14 @@ func (b *buffer) remove(it *item) {
 // maxCost of an item keeps sums of costs finite.
 const maxCost = 1e12
 
-// newItem takes an item from the free list and puts it into the sequence.
-func (m *Machine) newItem(seq uint64, r rank, e *Event) *item {
+// newItem takes an item from the free list and puts it into the sequence before next; nil: at the end.
+func (m *Machine) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	var it *item
 	if n := len(m.freeItems); n > 0 {
 		it = m.freeItems[n-1]
 		m.freeItems = m.freeItems[:n-1]
-		nodes, running, tried := it.nodes[:0], it.running[:0], it.tried[:0]
-		*it = item{nodes: nodes, running: running, tried: tried}
+		nodes, running, tried, charges := it.nodes[:0], it.running[:0], it.tried[:0], it.account.charges[:0]
+		*it = item{nodes: nodes, running: running, tried: tried, account: account{charges: charges}}
 	} else {
 		it = &item{}
 	}
@@ -195,6 +199,7 @@ func (m *Machine) newItem(seq uint64, r rank, e *Event) *item {
 	}
 	it.hash = seq
 	m.live++
+	m.remember(it, next)
 	m.unsent += it.bytes
 	if len(e.Keys) > 0 {
 		it.hash = uint64(e.Keys[0]) | 1<<63
@@ -208,6 +213,10 @@ func (m *Machine) finish(it *item) {
 	m.leave(it)
 	it.state = isDone
 	m.live--
+	m.drop(it)
+	if it.account.suspect {
+		m.suspects--
+	}
 	m.unlink(it)
 	m.release(it)
 }

@@ -30,6 +30,7 @@ type lane struct {
 	open        bool // up, and neither breaker nor throttle holds it back
 
 	est      estimator
+	tail     tail
 	peak     float64       // round trip for dispatch.PeakEWMA, seconds: jumps up, decays over peakDecay
 	answered time.Duration // when it last answered
 	known    bool          // it has answered since it came up

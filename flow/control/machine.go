@@ -24,6 +24,8 @@ type Config struct {
 	Ahead    int              // items that may wait for a lane without one being free for them; 0 means 64
 	Breaker  Breaker
 	Budget   Budget // of attempts in vain
+	Poison   Poison
+	Hedge    Hedge
 }
 
 // Breaker says when a worker that fails is left alone and how it is tried again. The zero value means the defaults.
@@ -81,8 +83,10 @@ type Machine struct {
 	overdue heap[*attempt] // by deadline
 	hands   map[uint64]*item
 	keys    map[uint32]*keyState
-	keyed   int // items with keys
-	live    int // items not settled
+	keyed   int   // items with keys
+	live    int   // items not settled
+	oldest  *item // of those, which are linked in sequence
+	newest  *item
 
 	attempts     []*attempt // by slot
 	freeAttempts []*attempt
@@ -102,6 +106,9 @@ type Machine struct {
 	settled      uint64
 	redeliveries uint64
 	duplicates   uint64
+	hedged       uint64 // twins among the attempts
+	poisoned     uint64 // items refused as poison
+	suspects     int    // items kept apart
 }
 
 // New checks c and returns a machine without lanes.
@@ -132,6 +139,12 @@ func New(c Config) (*Machine, error) {
 	}
 	var err error
 	if c.Budget, err = c.Budget.withDefaults(); err != nil {
+		return nil, fmt.Errorf("flow control: %w", err)
+	}
+	if c.Poison, err = c.Poison.withDefaults(); err != nil {
+		return nil, fmt.Errorf("flow control: %w", err)
+	}
+	if c.Hedge, err = c.Hedge.withDefaults(); err != nil {
 		return nil, fmt.Errorf("flow control: %w", err)
 	}
 	src := rand.NewPCG(c.Seed, seedStream)
@@ -183,7 +196,7 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 	m.passTime()
 	switch e.Kind {
 	case Offer:
-		it := m.newItem(e.Seq, rank{root: e.Seq, seq: e.Seq}, &e)
+		it := m.newItem(e.Seq, rank{root: e.Seq, seq: e.Seq}, nil, &e)
 		it.state = inFresh
 		m.fresh.add(it)
 	case Answer:
@@ -204,6 +217,9 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 		out = m.buried(&e, out)
 	}
 	out = m.dispatch(out)
+	if m.oldest != nil && m.cfg.Hedge.Share > 0 && !m.global.active {
+		out = m.hedge(out)
+	}
 	m.findGate()
 	return out
 }
@@ -275,6 +291,9 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 		}
 	}
 	if d, short := m.tokenAt(); short && (!ok || d < at) {
+		at, ok = d, true
+	}
+	if d, due := m.hedgeAt(); due && (!ok || d < at) {
 		at, ok = d, true
 	}
 	return at, ok

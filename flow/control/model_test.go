@@ -29,8 +29,10 @@ type model struct {
 	lanes     map[int32]*modelLane
 	asked     []ask // Bisect and Bury not yet answered
 	answering *modelTry
+	died      bool // the next answer, or its first piece that is to be sent again, killed a worker
 	partial   bool // pieces are still to come
 	starts    uint64
+	hedged    uint64
 	again     uint64
 	dups      uint64
 	done      uint64
@@ -52,6 +54,7 @@ type modelItem struct {
 	cost    float64
 	keys    []uint32
 	starts  uint32
+	deaths  int
 	owes    bool // a worker has failed it, or left it overdue, and it has not been started since
 	running int
 	settled bool
@@ -166,6 +169,10 @@ func (w *model) obey(c control.Command) {
 	case control.Settle:
 		w.settle(c, it)
 	case control.Bisect, control.Bury:
+		if w.strict && c.Why == control.Deadly && (c.Count == 0 ||
+			int(c.Count) != it.deaths || it.deaths < w.cfg.Poison.Deaths && !it.piece) {
+			w.fail("%+v of an item that %d workers have died of", c, it.deaths)
+		}
 		if it.running > 0 || it.settled {
 			w.fail("%+v while %d attempts run (settled: %v)", c, it.running, it.settled)
 		}
@@ -198,7 +205,7 @@ func (w *model) start(c control.Command, it *modelItem) {
 		}
 	}
 	for _, x := range w.tries {
-		if x.item == it && (x.lane == c.Lane || len(it.keys) > 0 || !x.overdue) {
+		if x.item == it && (x.lane == c.Lane || len(it.keys) > 0 || !x.overdue && c.Why != control.Twin) {
 			w.fail("item %d is started while attempt %d of it runs at lane %d", c.Seq, x.id, x.lane)
 		}
 		if shares(x.item, it) && !(x.lane == c.Lane && l.limits.Ordered) {
@@ -234,6 +241,7 @@ func (w *model) start(c control.Command, it *modelItem) {
 	if it.starts > 1 {
 		w.again++
 	}
+	w.twins(c, it, x)
 }
 
 func (w *model) settle(c control.Command, it *modelItem) {
@@ -280,12 +288,12 @@ func shares(a, b *modelItem) bool {
 func (w *model) check() {
 	w.t.Helper()
 	s := w.m.Status()
-	type figures struct{ attempts, again, settled, dups uint64 }
-	got := figures{s.Attempts, s.Redeliveries, s.Settled, s.Duplicates}
+	type figures struct{ attempts, again, settled, dups, hedged uint64 }
+	got := figures{s.Attempts, s.Redeliveries, s.Settled, s.Duplicates, s.Hedged}
 	if !w.strict {
 		got.dups = w.dups
 	}
-	if want := (figures{w.starts, w.again, w.done, w.dups}); got != want {
+	if want := (figures{w.starts, w.again, w.done, w.dups, w.hedged}); got != want {
 		w.fail("figures are %+v, want %+v", got, want)
 	}
 	var held int64

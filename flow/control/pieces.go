@@ -21,7 +21,7 @@ func (m *Machine) refuse(it *item, out []Command) []Command {
 	}
 	it.state = inHands
 	m.hands[it.seq] = it
-	return append(out, Command{Kind: Bisect, Seq: it.seq, Lane: -1, Number: it.number})
+	return append(out, it.refusal(Bisect))
 }
 
 // cut takes the answer to Bisect.
@@ -31,7 +31,10 @@ func (m *Machine) cut(e *Event, out []Command) []Command {
 		return out
 	}
 	if e.Pieces < 2 {
-		return append(out, Command{Kind: Bury, Seq: it.seq, Lane: -1, Number: it.number})
+		if m.acquit(it) {
+			return out
+		}
+		return append(out, it.refusal(Bury))
 	}
 	it.pieces, it.total = e.Pieces, e.Pieces
 	return out
@@ -69,8 +72,9 @@ func (m *Machine) piece(e *Event, out []Command) []Command {
 		return out
 	}
 	r := p.rank.piece(p.total-p.pieces, p.total, e.Seq)
-	it := m.newItem(e.Seq, r, e)
+	it := m.newItem(e.Seq, r, p, e)
 	it.counted = p.counted
+	it.inherit(p, e.Died)
 	if it.counted {
 		m.unsent -= it.bytes
 		m.started += it.bytes

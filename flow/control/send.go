@@ -112,6 +112,9 @@ func (m *Machine) choose(it *item) (l *lane, delay bool) {
 		}
 		return m.pick(it), false
 	}
+	if it.account.suspect && !it.waited {
+		return nil, true
+	}
 	only, ok := it.turn()
 	switch {
 	case !ok:
@@ -297,30 +300,38 @@ func (m *Machine) probeItem(l *lane) *item {
 		}
 		m.unfirst(it)
 	}
+	if it := m.probeAmong(l, false); it != nil || m.suspects == 0 {
+		return it
+	}
+	return m.probeAmong(l, true) // what may be to blame itself, where there is nothing else
+}
+
+// probeAmong finds an item for a probe of l among suspects or among the others.
+func (m *Machine) probeAmong(l *lane, suspects bool) *item {
 	for i := range min(m.fresh.len(), m.cfg.Ahead) {
 		it := m.fresh.at(i)
 		if m.replayHolds(it) {
 			break
 		}
-		if m.probeFits(it, l) {
+		if m.probeFits(it, l, suspects) {
 			return it
 		}
 	}
 	for i := range min(m.redo.len(), maxScan) {
-		if it := m.redo.at(i); m.probeFits(it, l) {
+		if it := m.redo.at(i); m.probeFits(it, l, suspects) {
 			return it
 		}
 	}
 	for i := range min(len(m.delayed.s), maxScan) {
-		if it := m.delayed.s[i]; m.probeFits(it, l) {
+		if it := m.delayed.s[i]; m.probeFits(it, l, suspects) {
 			return it
 		}
 	}
 	return nil
 }
 
-func (m *Machine) probeFits(it *item, l *lane) bool {
-	if it.firstOf != nil && it.firstOf != l || it.runsAt(l) {
+func (m *Machine) probeFits(it *item, l *lane, suspects bool) bool {
+	if it.account.suspect != suspects || it.firstOf != nil && it.firstOf != l || it.runsAt(l) {
 		return false
 	}
 	if only, ok := it.turn(); !ok || only != nil && only != l {

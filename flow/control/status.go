@@ -19,9 +19,12 @@ type Status struct {
 	Settled       uint64
 	Attempts      uint64
 	Redeliveries  uint64 // attempts but the first of each item
+	Hedged        uint64 // redeliveries that were twins, see Hedge
 	Duplicates    uint64 // answers that delivered an item a second time
 	ReplayBinding bool   // the replay bound closes the gate now
 	Budget        BudgetStatus
+	Suspects      int    // items kept apart, since workers that deliver others fail them
+	Poisoned      uint64 // items that were refused because workers died of them, or failed them
 	Lanes         []LaneStatus
 }
 
@@ -59,9 +62,12 @@ func (m *Machine) Status() Status {
 		Settled:       m.settled,
 		Attempts:      m.sent,
 		Redeliveries:  m.redeliveries,
+		Hedged:        m.hedged,
 		Duplicates:    m.duplicates,
 		ReplayBinding: m.replayBinds(),
 		Budget:        m.budgetStatus(),
+		Suspects:      m.suspects,
+		Poisoned:      m.poisoned,
 		Lanes:         make([]LaneStatus, 0, len(m.lanes)),
 	}
 	for _, b := range []*buffer{&m.fresh, &m.redo} {

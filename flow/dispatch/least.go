@@ -17,16 +17,24 @@ import (
 // better of two at random is not even stable where workers are unequal (arXiv 2004.00538). Ties go to the
 // faster lane, then to chance.
 //
+// With a Band above 0, chance decides among all lanes that are expected to take no more than that longer than the best:
+// several senders that share the workers, each of which knows only what it has in flight itself, then do not all pick the
+// same one (Mitzenmacher, How useful is old information?, 2000).
+//
 // A lane that was not used for max(1 s, 20 round trips) gets one item, so that one that was slow once is
 // measured again. A lane that has never answered is expected to take the median time, not the best (it would
 // be flooded) and not the worst (it would never be learned), and gets one item until it has answered.
-type LeastCompletion struct{}
+type LeastCompletion struct {
+	Band float64 // relative width of a tie, 0 to 1, such as 0.1; 0: exact ties only
+}
 
 // Name returns "least_completion".
 func (LeastCompletion) Name() string { return "least_completion" }
 
 // New returns a chooser.
-func (LeastCompletion) New(src rand.Source) Chooser { return &leastCompletion{rnd: rand.New(src)} }
+func (p LeastCompletion) New(src rand.Source) Chooser {
+	return &leastCompletion{rnd: rand.New(src), band: min(max(0, p.Band), 1)}
+}
 
 const (
 	staleAfter  = time.Second
@@ -36,6 +44,7 @@ const (
 
 type leastCompletion struct {
 	rnd    *rand.Rand
+	band   float64
 	expect []float64 // seconds, by candidate; scratch
 	sorted []float64 // scratch
 }
@@ -49,7 +58,7 @@ func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []
 		return s.stale
 	}
 	if !s.unknown && !s.failing {
-		return s.best
+		return l.tied(s.best, c)
 	}
 	median := 0.0
 	if s.unknown {
@@ -68,7 +77,24 @@ func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []
 		l.expect[i] += worst * k.Failures
 		l.better(&s, i, c)
 	}
-	return s.best
+	return l.tied(s.best, c)
+}
+
+// tied draws among the lanes within the band above the best.
+func (l *leastCompletion) tied(best int, c []Candidate) int {
+	if l.band == 0 || best < 0 {
+		return best
+	}
+	limit, n := l.expect[best]*(1+l.band), 0
+	for i := range c {
+		if !usable(&c[i]) || l.expect[i] > limit {
+			continue
+		}
+		if n++; l.rnd.IntN(n) == 0 {
+			best = i
+		}
+	}
+	return best
 }
 
 // survey is what one scan of the lanes has found.

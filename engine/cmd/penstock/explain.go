@@ -248,6 +248,12 @@ func (p *program) explainProcess(cmd *cobra.Command, what string, f *explainFlag
 		if err := f.explainRoute(cmd.OutOrStdout(), r, at); err != nil {
 			return err
 		}
+		if f.json {
+			continue
+		}
+		if err := explainParts(cmd.OutOrStdout(), status, r.Name, f.worker); err != nil {
+			return err
+		}
 	}
 	return nil
 }

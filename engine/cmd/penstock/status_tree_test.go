@@ -42,3 +42,38 @@ penstock    running   1m1s         -
 		t.Errorf("an older process: %s", got)
 	}
 }
+
+// TestExplainParts: explain says of a route's parts what the tree shows, for one worker only of those of its name.
+func TestExplainParts(t *testing.T) {
+	route := admin.Child{Name: "main", State: "running", Restarts: 1, Seconds: 90, Reason: "sink x: gone", Children: []admin.Child{
+		{Name: "sender", State: "running", Children: []admin.Child{{Name: "worker-1", State: "BUSY"}}},
+		{Name: "children", State: "running", Children: []admin.Child{
+			{Name: "worker-1", State: "running", Restarts: 6, Seconds: 3.71, Reason: "sh: exit status 3"},
+			{Name: "worker-2", State: "running", Restarts: 1, Seconds: 60, Reason: "sh: signal: killed"},
+		}},
+	}}
+	late := admin.Child{Name: "late", State: "waiting", Restarts: 4, Next: 2.04, Reason: "sink y: no such table"}
+	s := &admin.Status{
+		Routes: []admin.Route{{Pipeline: "p", Name: "over", Health: "stopped", Error: "stopped by the guard"}},
+		Tree: &admin.Child{Name: "penstock", Children: []admin.Child{
+			{Name: "p", Children: []admin.Child{route, late, {Name: "over", State: "done"}}},
+		}},
+	}
+	const worker1 = "children/worker-1 was started again 6 times, last 3.7s ago: sh: exit status 3\n"
+	for _, c := range []struct{ route, worker, want string }{
+		{"p/main", "", "the route was started again 1 time, last 1m30s ago: sink x: gone\n" + worker1 +
+			"children/worker-2 was started again 1 time, last 1m0s ago: sh: signal: killed\n"},
+		{"p/main", "worker-1", "the route was started again 1 time, last 1m30s ago: sink x: gone\n" + worker1},
+		{"p/late", "", "the route has failed and starts again in 2s: sink y: no such table\n"},
+		{"p/over", "", "the route has stopped: stopped by the guard\n"},
+		{"q/main", "", ""},
+	} {
+		var b strings.Builder
+		if err := explainParts(&b, s, c.route, c.worker); err != nil || b.String() != c.want {
+			t.Errorf("%s %s: %v\n%swant\n%s", c.route, c.worker, err, b.String(), c.want)
+		}
+	}
+	if err := explainParts(&strings.Builder{}, &admin.Status{}, "p/main", ""); err != nil {
+		t.Errorf("a process without a tree: %v", err)
+	}
+}

@@ -8,9 +8,11 @@ import (
 	execsink "github.com/penstock-io/penstock/engine/connector/exec"
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/connector/mysql"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 	"github.com/penstock-io/penstock/engine/connector/sqlite"
+	"github.com/penstock-io/penstock/engine/connector/table"
 	"github.com/penstock-io/penstock/engine/connector/tail"
 	"github.com/penstock-io/penstock/engine/processor/drop"
 	"github.com/penstock-io/penstock/engine/processor/exec"
@@ -24,6 +26,7 @@ import (
 func Components() []penstock.Component {
 	return []penstock.Component{
 		spooldir.Source(),
+		table.Source(),
 		tail.Source(),
 		parse.Component(),
 		where.Component(),
@@ -35,6 +38,7 @@ func Components() []penstock.Component {
 		http.Component(),
 		sqlite.Component(),
 		postgres.Component(),
+		mysql.Component(),
 		execsink.Component(),
 		dropsink.Component(),
 	}

@@ -45,6 +45,7 @@ const (
 var dialect = sqltable.Dialect{
 	MaxName: 63, MaxColumns: 500, NoNUL: true, UTF8: true, NumberLimit: 16_000,
 	Reserved: []string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}, TypeOf: typeOf,
+	Standard: standard,
 }
 
 // Validate says which option is wrong, and resolves workers.

@@ -43,6 +43,12 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
+// standard is the column for a type that a source declares, which does so in PostgreSQL's words.
+func standard(decl string) (sqltable.Column, bool) {
+	_, err := sqltable.ColumnOption{Name: "c", Type: decl}.Column()
+	return sqltable.Column{Type: typeOf(decl), Decl: decl}, err == nil
+}
+
 func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (", name)

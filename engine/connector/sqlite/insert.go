@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"database/sql/driver"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -171,6 +172,12 @@ func value(t sqltable.Type, cell []byte) driver.Value {
 		}
 	case sqltable.Number:
 		return exact(cell)
+	case sqltable.Bytes:
+		if digits, ok := bytes.CutPrefix(cell, []byte(`\x`)); ok {
+			if raw, err := hex.AppendDecode([]byte{}, digits); err == nil {
+				return raw
+			}
+		}
 	case sqltable.Bool:
 		return int64(len("false") - len(cell)) // true is 1
 	}

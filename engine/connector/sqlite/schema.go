@@ -15,7 +15,28 @@ import (
 // a float holds exactly stays the text that it was.
 var declared = map[sqltable.Type]string{
 	sqltable.Text: "TEXT", sqltable.Integer: "INTEGER", sqltable.Number: "", sqltable.Float: "REAL",
-	sqltable.Bool: "BOOLEAN", sqltable.JSON: "TEXT",
+	sqltable.Bool: "BOOLEAN", sqltable.JSON: "TEXT", sqltable.Bytes: "BLOB",
+}
+
+// standard is the column for a type that a source declares. A numeric keeps its digits in a column without a type.
+func standard(decl string) (sqltable.Column, bool) {
+	word, _, _ := strings.Cut(decl, "(")
+	c := sqltable.Column{Type: sqltable.Text}
+	switch strings.TrimSpace(word) {
+	case "smallint", "integer", "bigint", "oid":
+		c.Type = sqltable.Integer
+	case "boolean":
+		c.Type = sqltable.Bool
+	case "real", "double precision":
+		c.Type = sqltable.Float
+	case "numeric":
+		c.Type = sqltable.Number
+	case "json", "jsonb":
+		c.Type = sqltable.JSON
+	case "bytea":
+		c.Type = sqltable.Bytes
+	}
+	return c, true
 }
 
 // createSQL makes the table.
@@ -68,8 +89,10 @@ func typeOf(decl string) sqltable.Type {
 		return sqltable.Integer
 	case has("CHAR", "CLOB", "TEXT"):
 		return sqltable.Text
-	case d == "", has("BLOB"):
+	case d == "":
 		return sqltable.Number
+	case has("BLOB"):
+		return sqltable.Bytes
 	case has("REAL", "FLOA", "DOUB"):
 		return sqltable.Float
 	}

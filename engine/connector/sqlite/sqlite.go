@@ -28,7 +28,7 @@ type Options struct {
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
 // What SQLite can hold. Its limit of columns is 2000; a table that is made from records stays well below.
-var dialect = sqltable.Dialect{MaxName: 1000, MaxColumns: 500, FoldCase: true, TypeOf: typeOf}
+var dialect = sqltable.Dialect{MaxName: 1000, MaxColumns: 500, FoldCase: true, TypeOf: typeOf, Standard: standard}
 
 // Validate says which option is wrong.
 func (o *Options) Validate() error {

@@ -4,6 +4,7 @@ package admin
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -32,6 +33,21 @@ type Child struct {
 	Seconds  float64   `json:"seconds"`                // since Since
 	Next     float64   `json:"next_seconds,omitempty"` // waiting: until it starts, at least
 	Children []Child   `json:"children,omitempty"`
+}
+
+// Find returns the child at a path of names beneath c, and nil where there is none, also for a nil c.
+func (c *Child) Find(path ...string) *Child {
+	for _, name := range path {
+		if c == nil {
+			return nil
+		}
+		i := slices.IndexFunc(c.Children, func(below Child) bool { return below.Name == name })
+		if i < 0 {
+			return nil
+		}
+		c = &c.Children[i]
+	}
+	return c
 }
 
 // Route is one route. ReadRecords is always the sum of Delivered, Dead, Dropped, InFlight and Waiting.
@@ -65,6 +81,10 @@ type Route struct {
 	RedeliveryTokens  float64 `json:"redelivery_tokens"`  // redeliveries that the budget allows now; -1: there is none
 	RedeliveryWaiting int     `json:"redelivery_waiting"` // batches that wait for it
 	RedeliveryWaited  int64   `json:"redelivery_waited"`  // that had to, once for each attempt
+
+	Hedged   int64 `json:"hedged"`   // redeliveries beside an attempt that took long
+	Suspects int   `json:"suspects"` // batches kept apart: workers that take others fail them
+	Poisoned int64 `json:"poisoned"` // batches refused since workers died of them, or failed them
 
 	QuietSeconds        float64 `json:"quiet_seconds"`         // since something settled, while data waits; else 0
 	WatermarkAgeSeconds float64 `json:"watermark_age_seconds"` // of the oldest watermark that data waits above; else 0

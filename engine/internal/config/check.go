@@ -18,6 +18,7 @@ const (
 
 	leastRedeliverRate = 0.1
 	mostRedeliverRate  = 10_000
+	maxPoison          = 100
 )
 
 // check looks at one route for values and combinations that cannot work.
@@ -107,6 +108,25 @@ func (c check) flow() {
 		c.wrong("flow", "abandon", "flow.abandon is 0; every delivery would end before it began")
 	}
 	c.trace()
+	switch {
+	case f.TieBand < 0 || f.TieBand > 1:
+		c.wrong("flow", "tie_band", "flow.tie_band is %v; it may be 0 (no tie) to 1 (twice as long)", f.TieBand)
+	case f.TieBand > 0 && f.Dispatch != "least_completion":
+		c.wrong("flow", "tie_band", "flow.tie_band belongs to dispatch: least_completion; take it out")
+	}
+	switch {
+	case !f.Hedge:
+	case f.Order == "partition":
+		c.wrong("flow", "hedge", "flow.hedge has no meaning with order: partition, where no batch is at two workers; take one of them out")
+	case f.Dispatch == "hash":
+		c.wrong("flow", "hedge", "flow.hedge has no meaning with dispatch: hash, which has one worker for a batch; take one of them out")
+	}
+	if f.Poison < 0 || f.Poison > maxPoison {
+		c.wrong("flow", "poison", "flow.poison is %d; it may be 1 to %d workers, or 0 for any number", f.Poison, maxPoison)
+	}
+	if f.Poison == 0 && c.given("flow", "poisoned") != nil {
+		c.wrong("flow", "poisoned", "flow.poisoned has no meaning with poison: 0, where no batch is ever to blame; take it out")
+	}
 	if f.Redeliver < 0 || f.Redeliver > 1 {
 		c.wrong("flow", "redeliver",
 			"flow.redeliver is %v; it may be 0 (no bound) to 1 batches sent again for each that is delivered", f.Redeliver)

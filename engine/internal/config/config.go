@@ -74,8 +74,12 @@ type Flow struct {
 	Timeout   string        `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	Abandon   time.Duration `yaml:"abandon" doc:"hard end of a delivery"`
 
+	TieBand       float64 `yaml:"tie_band" doc:"of least_completion: chance decides among workers that take this share longer"`
 	Redeliver     float64 `yaml:"redeliver" doc:"batches that may be sent again in vain, for each that is delivered; 0: without bound"`
 	RedeliverRate float64 `yaml:"redeliver_rate" doc:"and so many a second, whatever is delivered"`
+	Hedge         bool    `yaml:"hedge" doc:"a second copy, to another worker, of the batch that holds the checkpoint back: of 2 % at most"`
+	Poison        int     `yaml:"poison" doc:"workers that may die of a batch, or fail it alone, before it is to blame; 0: any number"`
+	Poisoned      string  `yaml:"poisoned" enum:"keep,dead_letter" doc:"what becomes of one that workers fail, and do not die of"`
 
 	Order string `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
 

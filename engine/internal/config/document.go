@@ -34,6 +34,7 @@ type loader struct {
 	aliases int
 	nodes   int
 	claims  map[string]claim
+	source  Use                 // of the pipeline that is being read
 	right   map[any]func(error) // by the Options of a component that nothing is wrong with: notes what it says of them later
 }
 

@@ -46,7 +46,8 @@ func TestDefaults(t *testing.T) {
 		Batch: Batch{Bytes: 256 << 10, Records: 5000, Linger: 200 * time.Millisecond},
 		Flow: Flow{
 			Window: "auto", Initial: 1, Max: 1000, Threshold: "auto", Step: "per_round", Dispatch: "least_completion",
-			Timeout: "auto", Abandon: time.Minute, Redeliver: 0.1, RedeliverRate: 10, TraceMax: 256 << 20,
+			Timeout: "auto", Abandon: time.Minute, Redeliver: 0.1, RedeliverRate: 10,
+			Poison: 3, Poisoned: "keep", TraceMax: 256 << 20,
 		},
 		Retry:       Retry{Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second, Jitter: "full"},
 		DeadLetters: DeadLetters{Dir: filepath.Join(dir, "state", "dead"), Max: 1 << 30},

@@ -99,6 +99,12 @@ func (r *Route) plan() *yaml.Node {
 	if !fixed {
 		remove(flow, "size")
 	}
+	if r.Flow.Dispatch != "least_completion" {
+		remove(flow, "tie_band")
+	}
+	if r.Flow.Poison == 0 {
+		remove(flow, "poisoned")
+	}
 	if r.Flow.Redeliver == 0 {
 		remove(flow, "redeliver_rate")
 	}

@@ -28,7 +28,7 @@ func DefaultRoute(name, state string) Route {
 		Flow: Flow{
 			Window: "auto", Initial: 1, Max: 1000, Threshold: "auto", Step: "per_round",
 			Dispatch: "least_completion", Timeout: "auto", Abandon: 60 * time.Second,
-			Redeliver: 0.1, RedeliverRate: 10, TraceMax: 256 << 20,
+			Redeliver: 0.1, RedeliverRate: 10, Poison: 3, Poisoned: "keep", TraceMax: 256 << 20,
 		},
 		Retry:       Retry{Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second, Jitter: "full"},
 		DeadLetters: DeadLetters{Dir: filepath.Join(state, "dead"), Max: 1 << 30},
@@ -48,8 +48,10 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 		return p, false
 	}
 	keys, meant := l.keys(n, what, pipelineKeys)
+	l.source = Use{}
 	if s := keys["source"]; s != nil {
 		p.Source, _ = l.use(s, penstock.SourceRole, what)
+		l.source = p.Source
 	} else if !meant["source"] {
 		l.fail(key, "%s has no source; it says where the data comes from", what).Hint = l.example(penstock.SourceRole)
 	}
@@ -189,7 +191,11 @@ func (l *loader) processors(n *yaml.Node, what string) []Use {
 // nothing is known, and so nothing else is said.
 func (l *loader) shape(r *Route) {
 	schema := penstock.UnparsedSchema()
-	for _, u := range append(slices.Clone(r.Processors), r.Sink) {
+	all := append(slices.Clone(r.Processors), r.Sink)
+	if _, ok := l.source.Options.(penstock.Shaper); ok {
+		all = slices.Insert(all, 0, l.source)
+	}
+	for _, u := range all {
 		refused := l.right[u.Options]
 		if refused == nil && u.Options != nil || u.Component.Name == "" {
 			return

@@ -3,6 +3,8 @@ package explain_test
 import (
 	"bytes"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +44,25 @@ func TestEveryWordIsExplained(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestGatesAreTheMachines: whatever the machine calls a gate has words here.
+func TestGatesAreTheMachines(t *testing.T) {
+	text, err := os.ReadFile("../../../flow/control/status.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut(string(text), ") binding(l *lane) string {")
+	body, _, _ = strings.Cut(body, "\n}\n")
+	gates := regexp.MustCompile(`return "([a-z]+)"`).FindAllStringSubmatch(body, -1)
+	for _, g := range gates {
+		if !slices.Contains(explain.Gates, g[1]) {
+			t.Errorf("the machine has a gate %q, and explain no words for it", g[1])
+		}
+	}
+	if len(gates) < 8 {
+		t.Errorf("%d gates were found in flow/control/status.go", len(gates))
 	}
 }
 

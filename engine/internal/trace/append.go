@@ -39,6 +39,9 @@ func appendLine(b []byte, e *control.Event, do []control.Command, name string) [
 		b = append(b, ']')
 	}
 	b = member(b, `,"after":`, int64(e.After))
+	if e.Died {
+		b = append(b, `,"died":true`...)
+	}
 	b = appendReport(b, &e.Report)
 	if e.Limits != (control.Limits{}) {
 		b = strconv.AppendBool(append(b, `,"limits":{"ordered":`...), e.Limits.Ordered)
@@ -82,6 +85,7 @@ func appendCommand(b []byte, c *control.Command) []byte {
 	b = whole(b, `,"id":`, c.ID)
 	b = member(b, `,"lane":`, int64(c.Lane))
 	b = whole(b, `,"number":`, uint64(c.Number))
+	b = whole(b, `,"count":`, uint64(c.Count))
 	b = whole(b, `,"run":`, uint64(c.Run))
 	b = whole(b, `,"place":`, uint64(c.Place))
 	b = member(b, `,"expect":`, int64(c.Expect))

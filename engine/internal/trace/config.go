@@ -25,6 +25,7 @@ type header struct {
 	Window   string          `json:"window,omitempty"`
 	Options  json.RawMessage `json:"window_options,omitempty"` // the fields of the algorithm's Go struct
 	Dispatch string          `json:"dispatch,omitempty"`
+	TieBand  float64         `json:"dispatch_tie_band,omitempty"`
 	Timeout  time.Duration   `json:"timeout,omitempty"`
 	Retry    string          `json:"retry,omitempty"` // as package backoff writes policies
 	Replay   int64           `json:"replay,omitempty"`
@@ -32,6 +33,8 @@ type header struct {
 	Failures int             `json:"breaker_failures,omitempty"`
 	Probe    string          `json:"breaker_probe,omitempty"`
 	Budget   *budget         `json:"budget,omitempty"`
+	Poison   *poison         `json:"poison,omitempty"`
+	Hedge    *hedge          `json:"hedge,omitempty"`
 }
 
 // budget is that of redeliveries.
@@ -39,6 +42,19 @@ type budget struct {
 	Share     float64 `json:"share,omitempty"`
 	PerSecond float64 `json:"per_second,omitempty"`
 	Burst     float64 `json:"burst,omitempty"`
+}
+
+// poison says when an item is to blame.
+type poison struct {
+	Deaths   int  `json:"deaths,omitempty"`
+	Failures int  `json:"failures,omitempty"`
+	Refuse   bool `json:"refuse,omitempty"`
+}
+
+// hedge is how many twins there are.
+type hedge struct {
+	Share float64 `json:"share,omitempty"`
+	Least int     `json:"least,omitempty"`
 }
 
 // windows read an algorithm's options back, by its name.
@@ -84,12 +100,21 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	}
 	if c.Dispatch != nil {
 		h.Dispatch = c.Dispatch.Name()
+		if p, ok := c.Dispatch.(dispatch.LeastCompletion); ok {
+			h.TieBand = p.Band
+		}
 		if p := policy(h.Dispatch); p == nil || fmt.Sprintf("%T", p) != fmt.Sprintf("%T", c.Dispatch) {
 			return h, fmt.Errorf("trace: a machine with %s dispatch could not be replayed: it is not one of the product's", h.Dispatch)
 		}
 	}
 	if b := budget(c.Budget); b != (budget{}) {
 		h.Budget = &b
+	}
+	if p := poison(c.Poison); p != (poison{}) {
+		h.Poison = &p
+	}
+	if x := hedge(c.Hedge); x != (hedge{}) {
+		h.Hedge = &x
 	}
 	if h.Retry, err = spec(c.Retry); err != nil {
 		return h, fmt.Errorf("trace: retry policy: %w", err)
@@ -148,6 +173,12 @@ func (h *header) config() (control.Config, error) {
 	if h.Budget != nil {
 		c.Budget = control.Budget(*h.Budget)
 	}
+	if h.Poison != nil {
+		c.Poison = control.Poison(*h.Poison)
+	}
+	if h.Hedge != nil {
+		c.Hedge = control.Hedge(*h.Hedge)
+	}
 	if h.Version != Version {
 		return c, fmt.Errorf("is version %d, and this program knows %d", h.Version, Version)
 	}
@@ -164,6 +195,9 @@ func (h *header) config() (control.Config, error) {
 	if h.Dispatch != "" {
 		if c.Dispatch = policy(h.Dispatch); c.Dispatch == nil {
 			return c, fmt.Errorf("there is no dispatch %q", h.Dispatch)
+		}
+		if _, ok := c.Dispatch.(dispatch.LeastCompletion); ok {
+			c.Dispatch = dispatch.LeastCompletion{Band: h.TieBand}
 		}
 	}
 	if h.Retry != "" {

@@ -38,6 +38,7 @@ type line struct {
 	Bytes   int64         `json:"bytes,omitempty"`
 	Keys    []uint32      `json:"keys,omitempty"`
 	After   time.Duration `json:"after,omitempty"`
+	Died    bool          `json:"died,omitempty"`
 	Report  *report       `json:"report,omitempty"`
 	Limits  *limits       `json:"limits,omitempty"`
 	Do      []command     `json:"do,omitempty"`
@@ -66,6 +67,7 @@ type command struct {
 	ID     uint64        `json:"id,omitempty"`
 	Lane   int32         `json:"lane,omitempty"`
 	Number uint32        `json:"number,omitempty"`
+	Count  uint32        `json:"count,omitempty"`
 	Run    uint32        `json:"run,omitempty"`
 	Place  uint32        `json:"place,omitempty"`
 	Expect time.Duration `json:"expect,omitempty"`
@@ -78,7 +80,7 @@ var (
 		"", "delivered", "throttled", "retryable", "timed_out", "rejected", "misconfigured", "split",
 	}
 	deeds   = []string{"", "start", "cancel", "settle", "bisect", "bury"}
-	reasons = []string{"", "probe"}
+	reasons = []string{"", "probe", "twin", "deadly", "failing"}
 )
 
 func number(words []string, w, what string) (uint8, error) {
@@ -101,7 +103,7 @@ func commandsOf(to []command, do []control.Command) []command {
 		to = append(to, command{
 			Kind: string(appendKind(nil, deeds, int(c.Kind))), Why: string(appendKind(nil, reasons, int(c.Why))),
 			Seq: c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
-			Run: c.Run, Place: c.Place, Expect: c.Expect,
+			Count: c.Count, Run: c.Run, Place: c.Place, Expect: c.Expect,
 		})
 	}
 	return to
@@ -110,7 +112,7 @@ func commandsOf(to []command, do []control.Command) []command {
 func (l *line) event() (control.Event, error) {
 	e := control.Event{
 		Now: l.Now, Lane: l.Lane, Seq: l.Seq, ID: l.ID, Parent: l.Parent, Pieces: l.Pieces,
-		Cost: l.Cost, Bytes: l.Bytes, Keys: l.Keys, After: l.After,
+		Cost: l.Cost, Bytes: l.Bytes, Keys: l.Keys, After: l.After, Died: l.Died,
 	}
 	kind, err := number(kinds, l.Kind, "event")
 	if err != nil {

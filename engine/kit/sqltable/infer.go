@@ -12,6 +12,7 @@ import (
 type seen struct {
 	column                                 Column
 	text, boolean, integer, number, nested bool
+	declared                               bool // column has the type that the source says
 }
 
 // Infer returns the columns of a table for the records of b, which have been split: one for each field, in the order in which
@@ -25,17 +26,19 @@ type seen struct {
 //	arrays and objects, or these      JSON
 //	  and anything else
 //	anything else, or only null       Text
+//
+// Where the source declares a type that the dialect has, the column is of that.
 func Infer(d *Dialect, b *penstock.Batch) []Column {
 	at := make(map[string]int)
 	var all []*seen
-	note := func(name string, kind penstock.Kind, value []byte) {
+	note := func(name, decl string, kind penstock.Kind, value []byte) {
 		i, ok := at[name]
 		if !ok {
 			i = len(all)
 			if len(all) >= d.MaxColumns || !d.Usable(name) || taken(d, all, name) {
 				i = -1
 			} else {
-				all = append(all, &seen{column: Column{Name: name}})
+				all = append(all, first(d, name, decl))
 			}
 			at[name] = i
 		}
@@ -49,18 +52,31 @@ func Infer(d *Dialect, b *penstock.Batch) []Column {
 			continue
 		}
 		if r.NumFields == 0 {
-			note(MessageField, penstock.Text, nil)
+			note(MessageField, "", penstock.Text, nil)
 		}
 		for _, f := range b.Fields[r.Field : r.Field+r.NumFields] {
-			note(b.Names[f.Name], f.Kind, b.Value(f))
+			note(b.Names[f.Name], b.TypeOf(f.Name), f.Kind, b.Value(f))
 		}
 	}
 	columns := make([]Column, len(all))
 	for i, s := range all {
-		s.column.Type = s.of()
+		if !s.declared {
+			s.column.Type = s.of()
+		}
 		columns[i] = s.column
 	}
 	return columns
+}
+
+// first begins a column for a field of a declared type.
+func first(d *Dialect, name, decl string) *seen {
+	s := &seen{column: Column{Name: name}}
+	if decl != "" && d.Standard != nil {
+		if c, ok := d.Standard(decl); ok {
+			s.column.Type, s.column.Decl, s.declared = c.Type, c.Decl, true
+		}
+	}
+	return s
 }
 
 func taken(d *Dialect, all []*seen, name string) bool {
@@ -115,7 +131,8 @@ func Made(columns []Column, o *Options) []Column {
 			all = append(all, Column{Name: k})
 		}
 	}
-	if o.Policy() == JSONColumn {
+	if o.Policy() == JSONColumn { // a field of that name is kept within it
+		all = slices.DeleteFunc(all, func(c Column) bool { return c.Name == o.JSONColumn })
 		all = append(all, Column{Name: o.JSONColumn, Type: JSON})
 	}
 	return all

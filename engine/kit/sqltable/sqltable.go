@@ -27,6 +27,7 @@ const (
 	Bool                //
 	JSON                // any value, as JSON; objects and arrays as they are written
 	Other               // a type of the database's own: it judges each value's text
+	Bytes               // raw bytes, from a text of \x and two hexadecimal digits for each; any other text as it is
 )
 
 // Column is one column of a table.
@@ -58,6 +59,9 @@ type Dialect struct {
 	NumberLimit int      // digits before and behind the point that Number can hold; 0: any
 
 	TypeOf func(decl string) Type // of a type of the database's own
+	// Standard gives the column for a type that a source declares ([penstock.Batch.TypeOf]); false: by the values, as where
+	// nothing is declared. nil: always so.
+	Standard func(decl string) (Column, bool)
 }
 
 // Usable says whether name can be a column.

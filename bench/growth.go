@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/plot"
+	"github.com/penstock-io/penstock/bench/receiver"
+	"github.com/penstock-io/penstock/bench/result"
+)
+
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// growing is one question of how cost grows.
+type growing struct {
+	name, title, x, y string
+	steps, more       []int64 // more: of the full run
+	measure           func(e *env, n int64) (float64, error)
+}
+
+var growings = []growing{
+	{
+		name: "workers", title: "HTTP endpoints, 128 MiB in all", x: "workers", y: "CPU us a record",
+		steps: []int64{1, 10, 100, 1000}, measure: (*env).growWorkers,
+	},
+	{
+		name: "files", title: "files of 4 lines into drop", x: "files", y: "CPU us a file",
+		steps: []int64{10, 100, 1000, 10_000, 100_000}, measure: (*env).growFiles,
+	},
+	{
+		name: "size", title: "one file into drop", x: "bytes of the file", y: "CPU ns a byte",
+		steps: []int64{1e6, 1e7, 1e8, 1e9}, more: []int64{1e10}, measure: (*env).growSize,
+	},
+	{
+		name: "record", title: "lines into a file, 128 MiB in all", x: "bytes of a record", y: "CPU ns a byte",
+		steps: []int64{10, 100, 1000, 10_000, 100_000, 1e6, 1e7}, measure: (*env).growRecord,
+	},
+}
+
+const manyFiles = 100_000
+
+// growth measures how cost grows: growth [-only workers] -out FILE -plot FILE.
+func growth(args []string) error {
+	var o options
+	flags := flag.NewFlagSet("growth", flag.ContinueOnError)
+	only := flags.String("only", "", "workers, files, size or record; all by default")
+	out := flags.String("out", "growth.json", "file of the points, in which those measured are replaced")
+	svg := flags.String("plot", "../docs/plots/growth.svg", "the figure of all points in it")
+	flags.BoolVar(&o.full, "full", false, "up to 10 GB")
+	flags.StringVar(&o.penstock, "penstock", "../bin/penstock", "the program to measure")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	e, err := newEnv(o)
+	if err != nil {
+		return err
+	}
+	points := map[string][][2]float64{}
+	if text, err := os.ReadFile(*out); err == nil {
+		if err := json.Unmarshal(text, &points); err != nil {
+			return fmt.Errorf("%s: %w", *out, err)
+		}
+	}
+	for _, g := range growings {
+		if *only == "" || *only == g.name {
+			if points[g.name], err = g.run(e); err != nil {
+				return errors.Join(fmt.Errorf("%s: %w", g.name, err), e.close())
+			}
+		}
+	}
+	text, err := json.MarshalIndent(points, "", "  ")
+	if err := errors.Join(err, e.close()); err != nil {
+		return err
+	}
+	if err := os.WriteFile(*out, append(text, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(*svg, []byte(growthFigure(points)), 0o644)
+}
+
+func growthFigure(points map[string][][2]float64) string {
+	var curves []plot.Curve
+	for _, g := range growings {
+		if len(points[g.name]) > 0 {
+			curves = append(curves, plot.Curve{Title: g.title, X: g.x, Y: g.y, Points: points[g.name]})
+		}
+	}
+	return plot.Curves("How cost grows", "Processor time of penstock, the time of a run with one line taken off; medians of three", curves)
+}
+
+func (g growing) run(e *env) (points [][2]float64, err error) {
+	steps := g.steps
+	if e.full {
+		steps = append(slices.Clone(steps), g.more...)
+	}
+	for _, n := range steps {
+		var costs []float64
+		rounds := 3
+		if n >= manyFiles && g.name == "files" {
+			rounds = 1 // making them takes longer than reading them
+		}
+		for range rounds {
+			cost, err := g.measure(e, n)
+			if err != nil {
+				return nil, fmt.Errorf("%d: %w", n, err)
+			}
+			costs = append(costs, cost)
+		}
+		points = append(points, [2]float64{float64(n), result.Median(costs)})
+		fmt.Printf("%-8s %10d   %.4g %s   [%.4g-%.4g]\n", g.name, n, result.Median(costs), g.y, slices.Min(costs), slices.Max(costs))
+	}
+	return points, nil
+}
+
+// smallest is the least cost that is told, in CPU seconds: below it a run is no different from one with a line.
+const smallest = 0.001
+
+// above is the CPU time of a run beyond that of one with a single line.
+func (e *env) above(m measure) (float64, error) {
+	if e.startup == 0 {
+		in, err := e.input(load.Combined, 1)
+		if err != nil {
+			return 0, err
+		}
+		for range 5 {
+			one, err := e.once(in, toDrop)
+			if err != nil {
+				return 0, err
+			}
+			if e.startup == 0 || one.CPU < e.startup {
+				e.startup = one.CPU
+			}
+		}
+	}
+	return max(smallest, m.CPU-e.startup), nil
+}
+
+func (e *env) growWorkers(n int64) (float64, error) {
+	in, err := e.input(load.Combined, 128*mib)
+	if err != nil {
+		return 0, err
+	}
+	m, err := e.intoReceiver(in, receiver.Behaviour{}, int(n), "")
+	if err != nil {
+		return 0, err
+	}
+	if m.lost > 0 {
+		return 0, fmt.Errorf("%d records were lost", m.lost)
+	}
+	cpu, err := e.above(m)
+	return cpu / float64(in.Records) * 1e6, err
+}
+
+func (e *env) growFiles(n int64) (float64, error) {
+	const linesEach = 4
+	b, err := e.block(load.Combined)
+	if err != nil {
+		return 0, err
+	}
+	j, err := e.job(load.Input{}, toDrop)
+	if err != nil {
+		return 0, err
+	}
+	for i := range n {
+		at := int(i) * linesEach % (b.Lines() - linesEach)
+		text := b.Number(at, at+linesEach, i*linesEach, time.Time{})
+		if err := os.WriteFile(j.path(fmt.Sprintf("spool/%06d.log", i)), text, 0o644); err != nil {
+			return 0, err
+		}
+	}
+	r, s, err := j.once()
+	if err == nil && s.Delivered != n*linesEach {
+		err = fmt.Errorf("%d records delivered, want %d", s.Delivered, n*linesEach)
+	}
+	if err != nil {
+		return 0, err
+	}
+	cpu, err := e.above(measure{Run: r})
+	return cpu / float64(n) * 1e6, err
+}
+
+func (e *env) growSize(n int64) (float64, error) {
+	in, err := e.input(load.Combined, n)
+	if err != nil {
+		return 0, err
+	}
+	m, err := e.once(in, toDrop)
+	if err == nil && m.lost > 0 {
+		err = fmt.Errorf("%d records were lost", m.lost)
+	}
+	if err != nil {
+		return 0, err
+	}
+	cpu, err := e.above(m)
+	return cpu / float64(in.Bytes) * 1e9, err
+}
+
+func (e *env) growRecord(n int64) (float64, error) {
+	in := load.Input{Path: filepath.Join(e.dir, "input", fmt.Sprintf("record-%d.log", n))}
+	line := append(bytes.Repeat([]byte("x"), int(n)-1), '\n')
+	in.Records = 128 * mib / n
+	in.Bytes = in.Records * n
+	if err := os.MkdirAll(filepath.Dir(in.Path), 0o755); err != nil {
+		return 0, err
+	}
+	if err := os.WriteFile(in.Path, bytes.Repeat(line, int(in.Records)), 0o644); err != nil {
+		return 0, err
+	}
+	defer os.Remove(in.Path)
+	config := `state: ./state
+pipelines:
+  bench:
+    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms, max_record: 16MiB } }
+    sink: { file: { path: ./out.log, format: raw, fsync: interval } }
+`
+	j, err := e.job(in, config)
+	if err != nil {
+		return 0, err
+	}
+	r, s, err := j.once()
+	if err == nil && s.Delivered != in.Records {
+		err = fmt.Errorf("%d records delivered, want %d", s.Delivered, in.Records)
+	}
+	if err != nil {
+		return 0, err
+	}
+	cpu, err := e.above(measure{Run: r})
+	return cpu / float64(in.Bytes) * 1e9, err
+}

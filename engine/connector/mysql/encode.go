@@ -1,0 +1,146 @@
+//penstock:pure
+
+package mysql
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+)
+
+// statementBytes is how long an INSERT grows before the next one begins: far below the least max_allowed_packet that servers
+// come with (1 MiB on old ones, 16 MiB on those of today), and long enough to cost little.
+const statementBytes = 512 << 10
+
+// encoder lays batches out as INSERT statements, each with its length before it.
+type encoder struct{ rows sqltable.Rows }
+
+// append appends the kept records of b, whose records are filled, and returns those that are refused.
+func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
+	var refusals []sqltable.Refusal
+	t := s.shape.For(b)
+	head, tail := insertSQL(s.name, t.Columns, s.o.Key)
+	e.rows.Over(t, b)
+	start := -1 // of the statement that is open
+	for i := range b.Records {
+		if b.Records[i].State != penstock.Kept {
+			continue
+		}
+		if reason := e.rows.Row(i); reason != "" {
+			refusals = append(refusals, sqltable.Refusal{Record: i, Reason: reason})
+			continue
+		}
+		if start < 0 {
+			start = len(dst)
+			dst = append(append(dst, 0, 0, 0, 0), head...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, '(')
+		for c, cell := range e.rows.Cells {
+			if c > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendLiteral(dst, &t.Columns[c], cell)
+		}
+		if dst = append(dst, ')'); len(dst)-start > statementBytes {
+			dst, start = ended(dst, start, tail), -1
+		}
+	}
+	if start >= 0 {
+		dst = ended(dst, start, tail)
+	}
+	return dst, refusals
+}
+
+func ended(dst []byte, start int, tail string) []byte {
+	dst = append(dst, tail...)
+	binary.LittleEndian.PutUint32(dst[start:], uint32(len(dst)-start-4))
+	return dst
+}
+
+// statements calls each with the statements of a payload, in order.
+func statements(payload []byte, each func(sql string) error) error {
+	for len(payload) > 4 {
+		n := binary.LittleEndian.Uint32(payload)
+		if err := each(string(payload[4 : 4+n])); err != nil {
+			return err
+		}
+		payload = payload[4+n:]
+	}
+	return nil
+}
+
+// insertSQL gives what stands before and behind the rows of an INSERT.
+func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string) (head, tail string) {
+	names := make([]string, len(columns))
+	var set []string
+	for i, c := range columns {
+		names[i] = c.Name
+		if !slices.Contains(key, c.Name) {
+			q := sqltable.Quote(c.Name)
+			set = append(set, q+"=VALUES("+q+")")
+		}
+	}
+	head = "INSERT INTO " + name.String() + " (" + sqltable.QuoteAll(names) + ") VALUES "
+	switch {
+	case len(key) == 0:
+		return head, ""
+	case len(set) == 0: // a row of nothing but its key stays as it is
+		q := sqltable.Quote(key[0])
+		set = append(set, q+"="+q)
+	}
+	return head, " ON DUPLICATE KEY UPDATE " + strings.Join(set, ",")
+}
+
+var byteMark = []byte(`\x`)
+
+// appendLiteral appends a cell as SQL, under a sql_mode in which a backslash is a character like others.
+func appendLiteral(dst []byte, c *sqltable.Column, cell []byte) []byte {
+	switch {
+	case cell == nil:
+		return append(dst, "NULL"...)
+	case c.Type == sqltable.Integer, c.Type == sqltable.Number, c.Type == sqltable.Float, c.Type == sqltable.Bool:
+		return append(dst, cell...) // sqltable has looked: digits, or true or false
+	case c.Type == sqltable.Bytes:
+		if digits, ok := bytes.CutPrefix(cell, byteMark); ok && isHex(digits) {
+			return append(append(append(dst, "x'"...), digits...), '\'')
+		}
+		dst = append(dst, "_binary"...)
+	case c.Type == sqltable.Other && isMoment(c.Decl):
+		cell = withoutUTC(cell)
+	}
+	dst = append(dst, '\'')
+	for {
+		i := bytes.IndexByte(cell, '\'')
+		if i < 0 {
+			return append(append(dst, cell...), '\'')
+		}
+		dst = append(append(dst, cell[:i]...), "''"...)
+		cell = cell[i+1:]
+	}
+}
+
+func isHex(digits []byte) bool {
+	_, err := hex.Decode(make([]byte, len(digits)/2), digits)
+	return err == nil
+}
+
+func isMoment(decl string) bool {
+	return strings.HasPrefix(decl, "timestamp") || strings.HasPrefix(decl, "datetime")
+}
+
+// withoutUTC takes off what says that a time is UTC, which the session is, and which servers before MySQL 8.0.19 do not read.
+func withoutUTC(cell []byte) []byte {
+	for _, zone := range []string{"+00:00", "+00", "Z"} {
+		if rest, ok := bytes.CutSuffix(cell, []byte(zone)); ok {
+			return rest
+		}
+	}
+	return cell
+}

@@ -1,0 +1,266 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+)
+
+// The ledger's tables stand in the data's schema; docs/formats/sql-tables.md.
+var makeSQL = []string{
+	`CREATE TABLE IF NOT EXISTS $routes (route varbinary(300) PRIMARY KEY, format int NOT NULL, epoch bigint NOT NULL) ENGINE = InnoDB`,
+	`CREATE TABLE IF NOT EXISTS $marks (route varbinary(300), part varbinary(200), name text NOT NULL, num bigint NOT NULL,
+		"key" varbinary(1024) NOT NULL, PRIMARY KEY (route, part)) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4`,
+	`CREATE TABLE IF NOT EXISTS $spans (route varbinary(300), part varbinary(200), from_num bigint, from_key varbinary(1024),
+		to_num bigint NOT NULL, to_key varbinary(1024) NOT NULL, PRIMARY KEY (route, part, from_num, from_key)) ENGINE = InnoDB`,
+}
+
+// sql puts the ledger's tables into a statement.
+func (s *Sink) sql(text string) string {
+	return strings.NewReplacer(
+		"$routes", s.name.Beside(sqlspan.RoutesTable).String(),
+		"$marks", s.name.Beside(sqlspan.MarksTable).String(),
+		"$spans", s.name.Beside(sqlspan.SpansTable).String(),
+	).Replace(text)
+}
+
+// Bounds of Load.
+const (
+	loadAttempt = 30 * time.Second // one attempt
+	loadOnce    = time.Minute      // all of them in a finite run
+)
+
+var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
+
+// Load implements penstock.Ledgered. It waits for a server that is not there yet.
+func (s *Sink) Load(ctx context.Context) (marks []penstock.Mark, err error) {
+	if s.once {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, loadOnce, errors.New("the database could not be reached in time"))
+		defer cancel()
+	}
+	var state backoff.State
+	for {
+		err := s.books.do(ctx, loadAttempt, func(ctx context.Context, c *connection) error {
+			marks, err = s.load(ctx, c)
+			return err
+		})
+		if err == nil {
+			return marks, nil
+		}
+		if !transient(err) || ctx.Err() != nil {
+			return nil, err
+		}
+		wait, next, _ := loadBackoff.Next(state, nil)
+		state = next
+		s.host.Log().Warn("the database does not say yet what it holds; it is asked again", "again_in", wait, "error", err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("%w; the last answer: %w", context.Cause(ctx), err)
+		}
+	}
+}
+
+func begin(ctx context.Context, c *connection) error {
+	_, err := c.exec(ctx, "START TRANSACTION")
+	return err
+}
+
+// load is one attempt: it makes the ledger's tables, takes the next epoch, and reads and folds what is there. To raise the epoch
+// it waits for the transactions that share its row: those of an earlier process commit before, or never.
+func (s *Sink) load(ctx context.Context, c *connection) (marks []penstock.Mark, err error) {
+	for _, sql := range makeSQL {
+		if _, err := c.exec(ctx, s.sql(sql)); err != nil {
+			return nil, fmt.Errorf("making the ledger's tables: %w", err)
+		}
+	}
+	if err := begin(ctx, c); err != nil {
+		return nil, err
+	}
+	_, err = c.exec(ctx, s.sql(`INSERT INTO $routes VALUES (?, ?, 1) ON DUPLICATE KEY UPDATE epoch = epoch + 1`),
+		[]byte(s.ledger), int64(sqlspan.Format))
+	if err != nil {
+		return nil, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
+	}
+	format, epoch, err := s.route(ctx, c, "")
+	if err != nil {
+		return nil, err
+	}
+	if format != sqlspan.Format {
+		return nil, fmt.Errorf("the ledger %q is of format %d, and this penstock knows %d: "+
+			"use the version that wrote it, or a newer one", s.ledger, format, sqlspan.Format)
+	}
+	if marks, err = s.held(ctx, c); err != nil {
+		return nil, err
+	}
+	if err := s.foldTo(ctx, c, marks); err != nil {
+		return nil, err
+	}
+	if _, err := c.exec(ctx, "COMMIT"); err != nil {
+		return nil, err
+	}
+	s.epoch.Store(epoch)
+	return marks, s.find(ctx, c)
+}
+
+// share is how the epoch is read by who writes: until its transaction ends, nobody raises it.
+const share = " LOCK IN SHARE MODE"
+
+func (s *Sink) route(ctx context.Context, c *connection, how string) (format, epoch int64, err error) {
+	err = c.query(ctx, func(v []driver.Value) (err error) {
+		if format, err = strconv.ParseInt(text(v[0]), 10, 64); err == nil {
+			epoch, err = strconv.ParseInt(text(v[1]), 10, 64)
+		}
+		return err
+	}, s.sql(`SELECT format, epoch FROM $routes WHERE route = ?`)+how, []byte(s.ledger))
+	return format, epoch, err
+}
+
+func position(num, key driver.Value) penstock.Position {
+	n, _ := num.(int64)
+	return penstock.Position{Num: n, Key: text(key)}
+}
+
+func (s *Sink) held(ctx context.Context, c *connection) ([]penstock.Mark, error) {
+	var marks []penstock.Mark
+	var rows []sqlspan.Row
+	err := c.query(ctx, func(v []driver.Value) error {
+		marks = append(marks, penstock.Mark{
+			Part: penstock.Partition{ID: text(v[0]), Name: text(v[1])}, Watermark: position(v[2], v[3]),
+		})
+		return nil
+	}, s.sql(`SELECT part, name, num, "key" FROM $marks WHERE route = ?`), []byte(s.ledger))
+	if err != nil {
+		return nil, err
+	}
+	err = c.query(ctx, func(v []driver.Value) error {
+		rows = append(rows, sqlspan.Row{
+			Part: text(v[0]), Range: penstock.Range{From: position(v[1], v[2]), To: position(v[3], v[4])},
+		})
+		return nil
+	}, s.sql(`SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`), []byte(s.ledger))
+	return sqlspan.Fold(marks, rows), err
+}
+
+// foldTo moves the marks up and takes away the rows at or below them. That one transaction does both is what keeps a late copy of a
+// batch out: its span row is free again only when the mark is to be seen.
+func (s *Sink) foldTo(ctx context.Context, c *connection, marks []penstock.Mark) error {
+	for _, m := range marks {
+		route, part, key := []byte(s.ledger), []byte(m.Part.ID), []byte(m.Watermark.Key)
+		_, err := c.exec(ctx, s.sql(`INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE name = VALUES(name),
+			"key" = IF(VALUES(num) > num OR VALUES(num) = num AND VALUES("key") > "key", VALUES("key"), "key"),
+			num = GREATEST(num, VALUES(num))`),
+			route, part, strings.ToValidUTF8(m.Part.Name, "\uFFFD"), m.Watermark.Num, key)
+		if err != nil {
+			return err
+		}
+		_, err = c.exec(ctx, s.sql(`DELETE FROM $spans WHERE route = ? AND part = ? AND (to_num < ? OR to_num = ? AND to_key <= ?)`),
+			route, part, m.Watermark.Num, m.Watermark.Num, key)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bookBound bounds one fold or one storing of spans.
+const bookBound = 30 * time.Second
+
+// Compact implements penstock.Ledgered.
+func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
+	return s.noteEnd(s.books.do(ctx, bookBound, func(ctx context.Context, c *connection) error {
+		err := begin(ctx, c)
+		if err == nil {
+			err = s.checkEpoch(ctx, c)
+		}
+		if err == nil {
+			err = s.foldTo(ctx, c, marks)
+		}
+		if err == nil {
+			_, err = c.exec(ctx, "COMMIT")
+		}
+		return err
+	}))
+}
+
+// Store implements penstock.Ledgered.
+func (s *Sink) Store(ctx context.Context, spans []penstock.Span) error {
+	spans = sqlspan.Covering(nil, spans)
+	if len(spans) == 0 {
+		return nil
+	}
+	return s.noteEnd(s.books.do(ctx, bookBound, func(ctx context.Context, c *connection) error {
+		if _, err := s.enter(ctx, c, spans); err != nil {
+			return err
+		}
+		_, err := c.exec(ctx, "COMMIT")
+		return err
+	}))
+}
+
+func (s *Sink) checkEpoch(ctx context.Context, c *connection) error {
+	_, seen, err := s.route(ctx, c, share)
+	if own := s.epoch.Load(); err == nil && own != seen {
+		return &sqlspan.FencedError{Ledger: s.ledger, Own: own, Seen: seen}
+	}
+	return err
+}
+
+// enter begins a transaction, stores the rows of spans in it, and says how much of them was there before.
+func (s *Sink) enter(ctx context.Context, c *connection, spans []penstock.Span) (sqlspan.Presence, error) {
+	if err := begin(ctx, c); err != nil {
+		return sqlspan.None, err
+	}
+	if err := s.checkEpoch(ctx, c); err != nil {
+		return sqlspan.None, err
+	}
+	before := make([]*penstock.Position, len(spans))
+	marks := make(map[string]penstock.Position)
+	for i, p := range spans {
+		at := []driver.Value{[]byte(s.ledger), []byte(p.Part.ID), p.From.Num, []byte(p.From.Key)}
+		n, err := c.exec(ctx, s.sql(`INSERT IGNORE INTO $spans VALUES (?, ?, ?, ?, ?, ?)`), append(at, p.To.Num, []byte(p.To.Key))...)
+		if err == nil && n == 0 {
+			err = c.query(ctx, func(v []driver.Value) error {
+				end := position(v[0], v[1])
+				before[i] = &end
+				return nil
+			}, s.sql(`SELECT to_num, to_key FROM $spans WHERE route = ? AND part = ? AND from_num = ? AND from_key = ?`), at...)
+		}
+		if _, known := marks[p.Part.ID]; err == nil && !known {
+			err = c.query(ctx, func(v []driver.Value) error {
+				marks[p.Part.ID] = position(v[0], v[1])
+				return nil
+			}, s.sql(`SELECT num, "key" FROM $marks WHERE route = ? AND part = ?`), at[:2]...)
+		}
+		if err != nil {
+			return sqlspan.None, err
+		}
+	}
+	presence := sqlspan.Judge(spans, before, marks)
+	if presence == sqlspan.Part {
+		return presence, &sqlspan.PartError{Ledger: s.ledger, Span: spans[0]}
+	}
+	return presence, nil
+}
+
+// noteEnd lets an error that ends the route do so.
+func (s *Sink) noteEnd(err error) error {
+	if last := sqlspan.Ends(err); last != nil {
+		select {
+		case s.lost <- last:
+		default: // one is enough
+		}
+	}
+	return err
+}

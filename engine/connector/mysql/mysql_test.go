@@ -1,0 +1,126 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/mysql"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// opened is a sink with its lanes.
+func opened(t *testing.T, o mysql.Options) []penstock.Lane {
+	t.Helper()
+	s, err := mysql.New(o, connectortest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lanes []penstock.Lane
+	err = s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "main", Lanes: func(l []penstock.Lane) { lanes = l }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	if _, err := s.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return lanes
+}
+
+func deliver(lane penstock.Lane, b *penstock.Batch) error {
+	_, err := lane.Worker.Deliver(context.Background(), penstock.Attempt{Value: b, ID: 1, Number: 1})
+	return err
+}
+
+// refused: what the database refuses is rejected, what is the table's fault is not.
+func refused(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE t (id int NOT NULL PRIMARY KEY, small tinyint, note varchar(5), at datetime, c int CHECK (c > 0))")
+	lane := opened(t, d.options("t"))[0]
+	for _, c := range []struct{ record, want string }{
+		{`{"id":1,"note":"too long for it"}`, "Data too long"},
+		{`{"id":1,"small":1000}`, "Out of range"},
+		{`{"id":1,"at":"no time"}`, "Incorrect datetime"},
+		{`{"id":1,"c":-1}`, "CONSTRAINT"},
+		{`{"note":"x"}`, "cannot be null"},
+	} {
+		err := deliver(lane, connectortest.Records(t, c.record))
+		r, ok := errors.AsType[*flow.Rejected](err)
+		if !ok || !strings.Contains(r.Err.Error(), c.want) {
+			t.Errorf("%s: %v, want it rejected: %s", c.record, err, c.want)
+		}
+	}
+	if err := deliver(lane, connectortest.Records(t, `{"id":7,"note":"good"}`)); err != nil {
+		t.Fatal(err)
+	}
+	d.exec(t, "ALTER TABLE t DROP COLUMN note")
+	other := connectortest.Records(t, `{"id":8,"note":"good"}`)
+	other.Spans[0].From.Num, other.Spans[0].To.Num = other.Spans[0].To.Num, 2*other.Spans[0].To.Num
+	if _, ok := errors.AsType[*flow.Misconfigured](deliver(lane, other)); !ok {
+		t.Error("a lost column is not the table's fault")
+	}
+	if got := d.column(t, "SELECT id FROM t"); !slices.Equal(got, []string{"7"}) {
+		t.Errorf("the table holds %v", got)
+	}
+}
+
+// upsert: of one key the last record stays.
+func upsert(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	o := d.options("t")
+	o.Mode, o.Key = "upsert", []string{"id"}
+	lane := opened(t, o)[0]
+	b := connectortest.Records(t, `{"id":"a","v":1}`, `{"id":"b","v":2}`, `{"id":"a","v":3}`, `{"id":"A","v":4}`)
+	if err := deliver(lane, b); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"A 4", "a 3", "b 2"}
+	if got := d.column(t, "SELECT concat(id, ' ', v) FROM t ORDER BY id"); !slices.Equal(got, want) {
+		t.Errorf("the table holds %v, want %v", got, want)
+	}
+}
+
+// values: what is written is what is read, whatever it holds.
+func values(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	lane := opened(t, d.options("t"))[0]
+	b := connectortest.Records(t,
+		`{"n":12345678901234567890.5,"t":"it's; -- a 'quote' ? % ☃","b":true,"j":{"a":[1,null]},"i":-9223372036854775808}`,
+		`{"n":1e29,"t":"","b":false,"j":[],"i":0}`)
+	if err := deliver(lane, b); err != nil {
+		t.Fatal(err)
+	}
+	for query, want := range map[string][]string{
+		"SELECT n + 0 FROM t ORDER BY n": {
+			"12345678901234567890." + "5" + strings.Repeat("0", 29), "1" + strings.Repeat("0", 29) + "." + strings.Repeat("0", 30),
+		},
+		"SELECT t FROM t ORDER BY n": {"it's; -- a 'quote' ? % ☃", ""},
+		"SELECT b FROM t ORDER BY n": {"1", "0"},
+		"SELECT j FROM t ORDER BY n": {`{"a":[1,null]}`, "[]"},
+		"SELECT i FROM t ORDER BY n": {"-9223372036854775808", "0"},
+	} {
+		if got := d.column(t, query); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+}
+
+// TestOptions: what is refused before anything is opened; the password is never shown.
+func TestOptions(t *testing.T) {
+	for _, c := range []struct{ url, want string }{
+		{"", "url: missing: the database"},
+		{"mysql://root:secret@localhost/test", "it is not an address; write user:password@tcp(host:3306)/database"},
+		{"root:secret@tcp(localhost:3306)/", "it names no database"},
+	} {
+		o := mysql.DefaultOptions()
+		o.URL, o.Table = c.url, "t"
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%q: %v, want ... %s", c.url, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package mysql
+
+import (
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+	"github.com/penstock-io/penstock/flow"
+)
+
+var errStopped = errors.New("the sink was stopped")
+
+const noSuchTable, noSuchColumn, duplicate, lockWaited = 1146, 1054, 1062, 1205
+
+// numberOf is the server's number of an error; 0: it is not the server's.
+func numberOf(err error) uint16 {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return e.Number
+	}
+	return 0
+}
+
+// said says whether the server has answered, so that the connection is in order, or the error is one of our own.
+func said(err error) bool {
+	if numberOf(err) != 0 {
+		return true
+	}
+	_, refused := errors.AsType[*flow.Misconfigured](err)
+	return refused || sqlspan.Ends(err) != nil
+}
+
+// outcome makes of an error what Deliver returns, by the server's number
+// (https://mariadb.com/kb/en/mariadb-error-code-reference/, https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html):
+// what the row's values or the table's constraints bring about is rejected, what the config or the rights do is misconfigured, all
+// else is tried again: connection, deadlock, lock waits, resources, shutdown, a read-only server.
+func outcome(err error) error {
+	if err == nil || sqlspan.Ends(err) != nil {
+		return err
+	}
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok {
+		return err
+	}
+	switch e.Number {
+	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1416, 1425, 1441, 1451, 1452, 1644, 1690,
+		3140, 3141, 3156, 3819, 4025, 4038:
+		return &flow.Rejected{Err: fmt.Errorf("%s (error %d)", e.Message, e.Number)}
+	case 1044, 1045, 1049, noSuchColumn, 1064, 1109, 1136, 1142, 1143, noSuchTable, 1227, 1231, 1698:
+		return &flow.Misconfigured{Err: err}
+	}
+	return err
+}
+
+// transient says whether the same may go well a little later: what Load tries again.
+func transient(err error) bool {
+	if sqlspan.Ends(err) != nil {
+		return false
+	}
+	switch numberOf(err) {
+	case 0:
+	case 1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, lockWaited, 1213, 1226, 1290, 1317, 1836, 1927:
+		return true
+	default:
+		return false
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
+}

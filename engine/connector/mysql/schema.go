@@ -1,0 +1,183 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// declared are the words for the types.
+var declared = map[sqltable.Type]string{
+	sqltable.Text: "longtext", sqltable.Integer: "bigint", sqltable.Number: "decimal(65,30)", sqltable.Float: "double",
+	sqltable.Bool: "boolean", sqltable.JSON: "json", sqltable.Bytes: "longblob",
+}
+
+// typeOf says what a column of a type is given.
+func typeOf(decl string) sqltable.Type {
+	word, _, _ := strings.Cut(strings.ToLower(decl), " ")
+	word, _, args := strings.Cut(word, "(")
+	switch {
+	case decl == "tinyint(1)", word == "boolean":
+		return sqltable.Bool
+	case word == "bigint" && !strings.Contains(decl, "unsigned"):
+		return sqltable.Integer
+	case decl == "decimal(65,30)":
+		return sqltable.Number
+	case word == "double" && !args:
+		return sqltable.Float
+	case word == "json":
+		return sqltable.JSON
+	case strings.HasSuffix(word, "text"):
+		return sqltable.Text
+	case strings.HasSuffix(word, "blob"), strings.HasSuffix(word, "binary"), word == "bit":
+		return sqltable.Bytes
+	}
+	return sqltable.Other
+}
+
+// The longest texts that are declared as such, and the one of a key, which has to be bounded.
+const (
+	maxVarchar = 4000
+	keyVarchar = 255
+)
+
+// standard is the column for a type that a source declares. A numeric without a precision keeps its digits as text.
+func standard(decl string) (sqltable.Column, bool) {
+	word, args, _ := strings.Cut(strings.TrimSuffix(decl, ")"), "(")
+	c := sqltable.Column{Type: sqltable.Other}
+	switch strings.TrimSpace(word) {
+	case "smallint":
+		c.Decl = "smallint"
+	case "integer":
+		c.Decl = "int"
+	case "bigint", "oid":
+		c.Type, c.Decl = sqltable.Integer, "bigint"
+	case "boolean":
+		c.Type, c.Decl = sqltable.Bool, "boolean"
+	case "real":
+		c.Decl = "float"
+	case "double precision":
+		c.Type, c.Decl = sqltable.Float, "double"
+	case "numeric":
+		c.Type = sqltable.Text
+		if p, s, ok := strings.Cut(args, ","); ok {
+			precision, err1 := strconv.Atoi(p)
+			scale, err2 := strconv.Atoi(s)
+			if err1 == nil && err2 == nil && precision <= 65 && scale >= 0 && scale <= 30 && scale <= precision {
+				c.Type, c.Decl = sqltable.Other, "decimal("+args+")"
+			}
+		}
+	case "json", "jsonb":
+		c.Type = sqltable.JSON
+	case "bytea":
+		c.Type = sqltable.Bytes
+	case "date":
+		c.Decl = "date"
+	case "timestamp without time zone":
+		c.Decl = "datetime(6)"
+	case "timestamp with time zone":
+		c.Decl = "timestamp(6) null"
+	case "uuid":
+		c.Decl = "char(36)"
+	case "character varying":
+		c.Type = sqltable.Text
+		if n, err := strconv.Atoi(args); err == nil && n <= maxVarchar {
+			c.Type, c.Decl = sqltable.Other, "varchar("+args+")"
+		}
+	default:
+		c.Type = sqltable.Text
+	}
+	return c, true
+}
+
+func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (", name)
+	for i, c := range columns {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		decl := cmp.Or(c.Decl, declared[c.Type])
+		if slices.Contains(key, c.Name) {
+			switch c.Type {
+			case sqltable.Text:
+				decl = "varchar(" + strconv.Itoa(keyVarchar) + ")"
+			case sqltable.Bytes:
+				decl = "varbinary(" + strconv.Itoa(keyVarchar) + ")"
+			}
+			decl = strings.TrimSuffix(decl, " null") + " NOT NULL"
+		}
+		fmt.Fprintf(&b, "%s %s", sqltable.Quote(c.Name), decl)
+	}
+	if len(key) > 0 {
+		fmt.Fprintf(&b, ", PRIMARY KEY (%s)", sqltable.QuoteAll(key))
+	}
+	b.WriteString(") ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+	return b.String()
+}
+
+// columnsSQL asks for a table's columns but for generated ones.
+const columnsSQL = `SELECT column_name, column_type,
+	(column_default IS NOT NULL AND column_default <> 'NULL') OR extra LIKE '%auto_increment%'
+	FROM information_schema.columns WHERE table_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name = ?
+	AND extra NOT LIKE '%GENERATED%' ORDER BY ordinal_position`
+
+func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.Column, err error) {
+	err = c.query(ctx, func(v []driver.Value) error {
+		decl := text(v[1])
+		columns = append(columns, sqltable.Column{Name: text(v[0]), Type: typeOf(decl), Decl: decl, Own: text(v[2]) == "1"})
+		return nil
+	}, columnsSQL, s.name.Schema, s.name.Table)
+	return columns, err
+}
+
+// find settles the columns where the table is there or the config lists them; else the first batch does.
+func (s *Sink) find(ctx context.Context, c *connection) error {
+	there, err := s.columns(ctx, c)
+	if err != nil {
+		return err
+	}
+	exists, err := s.shape.Found(there)
+	s.exists.Store(exists)
+	return err
+}
+
+// prepare makes the table where it is not there; one lane at a time. MySQL ends a transaction before it makes a table.
+func (s *Sink) prepare(ctx context.Context, c *connection, b *penstock.Batch) error {
+	if s.exists.Load() {
+		return nil
+	}
+	select {
+	case s.making <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-s.making }()
+	if s.exists.Load() {
+		return nil
+	}
+	if _, err := c.exec(ctx, createSQL(s.name, s.shape.For(b).Columns, s.o.Key)); err != nil {
+		return fmt.Errorf("making the table: %w", err)
+	}
+	s.exists.Store(true)
+	return nil
+}
+
+// vanished lets a table that is gone be made again.
+func (s *Sink) vanished(err error) error {
+	if numberOf(err) == noSuchTable && s.exists.CompareAndSwap(true, false) {
+		return fmt.Errorf("the table %s is gone; it is made again (%v)", s.name, err)
+	}
+	if numberOf(err) == noSuchColumn {
+		return &flow.Misconfigured{Err: fmt.Errorf("the table %s has lost a column; add it, or restart penstock: %w", s.name, err)}
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package mysql_test
+
+import (
+	"database/sql"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	_ "github.com/go-sql-driver/mysql"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/mysql"
+)
+
+// database is a schema of its own in a server that the tests of this package share.
+type database struct {
+	url string
+	db  *sql.DB
+}
+
+var schemas atomic.Int64
+
+func fresh(t testing.TB, s *connectortest.Server) *database {
+	t.Helper()
+	root, err := sql.Open("mysql", s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	name := fmt.Sprintf("s%d", schemas.Add(1))
+	if _, err := root.Exec("CREATE DATABASE " + name + " CHARACTER SET utf8mb4"); err != nil {
+		t.Fatal(err)
+	}
+	d := &database{url: s.URL[:len(s.URL)-len("test")] + name}
+	if d.db, err = sql.Open("mysql", d.url+"?time_zone=%27%2B00:00%27"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.db.Close() })
+	return d
+}
+
+func (d *database) exec(t testing.TB, query string) {
+	t.Helper()
+	if _, err := d.db.Exec(query); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func (d *database) column(t testing.TB, query string) (all []string) {
+	t.Helper()
+	rows, err := d.db.Query(query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s sql.NullString
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, s.String)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func (d *database) options(table string) mysql.Options {
+	o := *mysql.DefaultOptions()
+	o.URL, o.Table = d.url, table
+	return o
+}
+
+// TestMariaDB runs everything that wants a real server over one.
+func TestMariaDB(t *testing.T) {
+	server := connectortest.StartServer(t, "mariadb", "mariadb-install-db")
+	t.Run("suite", func(t *testing.T) { suite(t, server, 4) })
+	t.Run("suite over one connection", func(t *testing.T) { suite(t, server, 1) })
+	t.Run("refused records", func(t *testing.T) { refused(t, server) })
+	t.Run("upsert", func(t *testing.T) { upsert(t, server) })
+	t.Run("values", func(t *testing.T) { values(t, server) })
+}
+
+func suite(t *testing.T, server *connectortest.Server, workers int) {
+	connectortest.Sink(t, connectortest.SinkCase{
+		ExactlyOnce: true,
+		Start: func(t *testing.T) connectortest.Receiver {
+			d := fresh(t, server)
+			d.exec(t, "CREATE TABLE heard (n int AUTO_INCREMENT PRIMARY KEY, message longtext)")
+			return connectortest.Receiver{
+				New: func(t *testing.T, h *connectortest.Host) penstock.Sink {
+					o := d.options("heard")
+					o.Workers = workers
+					s, err := mysql.New(o, h)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return s
+				},
+				Received: func(t *testing.T) []string { return d.column(t, "SELECT message FROM heard ORDER BY n") },
+			}
+		},
+	})
+}

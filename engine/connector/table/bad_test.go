@@ -1,0 +1,262 @@
+package table_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/table"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// world is one database with what its tables are called.
+type world struct {
+	db  *sql.DB
+	set func(o *table.Options)
+}
+
+func sqliteWorld(t *testing.T) world {
+	db, path := openSQLite(t)
+	execute(t, db, "CREATE TABLE other (id integer)")
+	return world{db, func(o *table.Options) { o.SQLite = path }}
+}
+
+func postgresWorld(t *testing.T, server *connectortest.Server) world {
+	db := openPostgres(t, server.URL)
+	execute(t, db, "DROP SCHEMA public CASCADE")
+	execute(t, db, "CREATE SCHEMA public")
+	return world{db, func(o *table.Options) { o.Postgres = server.URL }}
+}
+
+// open opens a reader; marks are those of an earlier one, nil for none.
+func (w world) open(t *testing.T, once bool, marks map[string]penstock.Mark, set func(o *table.Options)) (penstock.Reader, error) {
+	t.Helper()
+	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
+		w.set(o)
+		o.Poll = 20 * time.Millisecond
+		set(o)
+	})
+	r, err := s.Open(t.Context(), penstock.OpenOptions{
+		Route: "main", Once: once,
+		Resume: func(id string) (penstock.Mark, bool) { m, ok := marks[id]; return m, ok },
+	})
+	if err == nil {
+		t.Cleanup(func() { r.Close() })
+	}
+	return r, err
+}
+
+// next reads one batch.
+func next(t *testing.T, r penstock.Reader) (texts []string, spans []penstock.Span, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	b := penstock.NewBatch(penstock.Limits{Records: 3})
+	err = r.Read(ctx, b)
+	for i := range b.Records {
+		texts = append(texts, string(b.Text(i)))
+	}
+	return texts, b.Spans, err
+}
+
+// drain reads on until io.EOF or an error, and gives the marks that settling everything leaves.
+func drain(t *testing.T, r penstock.Reader) (texts []string, marks map[string]penstock.Mark, err error) {
+	t.Helper()
+	marks = make(map[string]penstock.Mark)
+	for {
+		some, spans, err := next(t, r)
+		texts = append(texts, some...)
+		for _, s := range spans {
+			marks[s.Part.ID] = penstock.Mark{Part: *s.Part, Watermark: s.To}
+		}
+		if errors.Is(err, io.EOF) {
+			return texts, marks, nil
+		}
+		if err != nil {
+			return texts, marks, err
+		}
+	}
+}
+
+func named(name string, order ...string) func(o *table.Options) {
+	return func(o *table.Options) { o.Table, o.OrderBy = name, order }
+}
+
+func asked(query string, order ...string) func(o *table.Options) {
+	return func(o *table.Options) { o.Query, o.OrderBy = query, order }
+}
+
+// refusals are what is refused when a reader is opened, with the message after the database's name.
+var refusals = []struct {
+	name, make string
+	set        func(o *table.Options)
+	want       string
+	only       string // "postgres" or "sqlite"; "": both
+}{
+	{"missing table", ``, named("nosuch", "id"),
+		`the table "nosuch" does not exist: it was dropped, or ` + "`table` names it wrongly", ""},
+	{"missing column", `CREATE TABLE t (id integer PRIMARY KEY, a text)`, named("t", "id", "nosuch"),
+		`the table "t" has no column "nosuch" that ` + "`order_by` names; it has id, a", ""},
+	{"nullable key", `CREATE TABLE t (id integer PRIMARY KEY, at text)`, named("t", "at", "id"),
+		`column "at" of the table "t", which ` + "`order_by` names, may be NULL, and a row without a place would be missed; " +
+			"make it NOT NULL, or order by another one", ""},
+	{"key that is not unique", `CREATE TABLE t (id integer PRIMARY KEY, at text NOT NULL)`, named("t", "at"),
+		"the columns of `order_by` (at) are not unique together in the table \"t\": rows that share a place would be missed; " +
+			"add those of its primary key, or make a unique index", ""},
+	{"unique for some rows only", `CREATE TABLE t (id integer NOT NULL); CREATE UNIQUE INDEX u ON t (id) WHERE id > 5`, named("t", "id"),
+		"the columns of `order_by` (id) are not unique together in the table \"t\"", "sqlite postgres"},
+	{"no primary key", `CREATE TABLE t (id integer NOT NULL)`, named("t"),
+		`the table "t" has no primary key; name in ` + "`order_by` columns that are unique together", ""},
+	{"view without an order", `CREATE TABLE t (id integer PRIMARY KEY); CREATE VIEW v AS SELECT * FROM t`, named("v"),
+		`the view "v" has no order of its own, so that no place in it could be found again; name in ` +
+			"`order_by` columns that tell its rows apart", ""},
+	{"time without a zone", `CREATE TABLE t (id integer PRIMARY KEY, at timestamp NOT NULL)`, named("t", "at", "id"),
+		`column "at" of the table "t" is timestamp without time zone, a time without a zone: ` +
+			"where clocks are set back an hour comes twice; order by a time with a zone, " +
+			"or say by `zone: UTC` that its times are UTC", "postgres"},
+	{"type without an order of bytes", `CREATE TABLE t (id integer PRIMARY KEY, at interval NOT NULL)`, named("t", "at", "id"),
+		`the table "t" cannot be ordered by column "at": its type is interval; ` +
+			`order_by takes numbers, text, bytea, uuid, date and timestamptz`,
+		"postgres"},
+	{"one name twice", ``, asked("SELECT 1 AS a, 2 AS a", "a"),
+		`the query "query" has two columns "a"; name them apart with AS`, "postgres"}, // SQLite tells them apart itself, MySQL refuses them
+	{"primary key that SQLite lets be NULL", `CREATE TABLE t (id text PRIMARY KEY)`, named("t"),
+		`column "id" of the table "t", which`, "sqlite"},
+}
+
+func TestRefused(t *testing.T) { refused(t, "sqlite", sqliteWorld) }
+
+func refused(t *testing.T, kind string, fresh func(t *testing.T) world) {
+	for _, c := range refusals {
+		if c.only != "" && !strings.Contains(c.only, kind) {
+			continue
+		}
+		t.Run(kind+"/"+c.name, func(t *testing.T) {
+			w := fresh(t)
+			if c.make != "" {
+				query := c.make
+				if kind == "mysql" { // which has no order of bytes for texts
+					query = strings.Replace(query, "at text", "at date", 1)
+				}
+				execute(t, w.db, query)
+			}
+			_, err := w.open(t, true, nil, c.set)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Open: %v\nwant ... %s", err, c.want)
+			}
+		})
+	}
+}
+
+// stops are what stops a reader that runs: what it has then handed out is right, and nothing more is.
+var stops = []struct {
+	name, make string
+	set        func(o *table.Options)
+	then       string // after the first batch of three rows
+	rows       int    // that are handed out
+	want       string
+	only       string
+}{
+	{"two rows of one place", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3), (4), (5), (5), (6)`,
+		asked("SELECT id FROM t", "id"), ``, 4,
+		`two rows of the query "query" share the place (id 5): the columns of ` +
+			"`order_by` do not tell its rows apart; add one that does", ""},
+	{"twins on both sides of a page edge", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3), (3), (4)`,
+		asked("SELECT id FROM t", "id"), ``, 2, `share the place (id 3)`, ""},
+	{"dropped table", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3), (4)`, named("t"), `DROP TABLE t`, 3,
+		`the table "t"`, ""},
+	{"lost column", `CREATE TABLE t (id integer PRIMARY KEY, a text); INSERT INTO t VALUES (1), (2), (3), (4)`, named("t"),
+		`ALTER TABLE t DROP COLUMN a`, 3, `the table "t" has lost its column "a" since penstock began to read it; ` +
+			`everything before is delivered: restart penstock to read on in the new form`, ""},
+	{"new column", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3), (4)`, named("t"),
+		`ALTER TABLE t ADD COLUMN a text`, 3, `the table "t" has a new column "a" since penstock began to read it`, ""},
+	{"changed type", `CREATE TABLE t (id integer PRIMARY KEY, a integer); INSERT INTO t VALUES (1), (2), (3), (4)`, named("t"),
+		`ALTER TABLE t ALTER COLUMN a TYPE bigint`, 3,
+		`column "a" of the table "t" is bigint now, and was integer since penstock began`, "postgres"},
+	{"made anew", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)`, named("t"),
+		`DROP TABLE t; CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1)`, 3,
+		`the table "t" was dropped and made anew while penstock read it: places in the old one mean nothing in the new`, "postgres"},
+}
+
+func TestStopped(t *testing.T) { stopped(t, "sqlite", sqliteWorld) }
+
+func stopped(t *testing.T, kind string, fresh func(t *testing.T) world) {
+	for _, c := range stops {
+		if c.only != "" && !strings.Contains(c.only, kind) {
+			continue
+		}
+		t.Run(kind+"/"+c.name, func(t *testing.T) {
+			w := fresh(t)
+			query := c.make
+			if kind != "postgres" && strings.Contains(query, "a text") {
+				query = strings.NewReplacer("(1)", "(1,'')", "(2)", "(2,'')", "(3)", "(3,'')", "(4)", "(4,'')").Replace(query)
+			}
+			execute(t, w.db, query)
+			r, err := w.open(t, false, nil, c.set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			texts, _, err := next(t, r)
+			if err == nil && c.then != "" {
+				execute(t, w.db, c.then)
+			}
+			if err == nil {
+				var more []string
+				more, _, err = drain(t, r)
+				texts = append(texts, more...)
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Read: %v\nwant ... %s", err, c.want)
+			}
+			if len(texts) != c.rows {
+				t.Errorf("%d rows were handed out, want %d: %v", len(texts), c.rows, texts)
+			}
+		})
+	}
+}
+
+// TestOtherOrder: a mark that was made in one order is not taken for a place in another.
+func TestOtherOrder(t *testing.T) {
+	w := sqliteWorld(t)
+	execute(t, w.db, `CREATE TABLE t (a integer NOT NULL, b integer NOT NULL, PRIMARY KEY (a, b)); INSERT INTO t VALUES (1, 2), (3, 4)`)
+	r, err := w.open(t, true, nil, named("t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, marks, err := drain(t, r)
+	if err != nil || len(marks) != 1 {
+		t.Fatal(marks, err)
+	}
+	_, err = w.open(t, true, marks, named("t", "b", "a"))
+	want := `the checkpoint says how far the table "t" was read in another order than by (b, a), or when these columns had other types; ` +
+		"go back to that order, or forget the place by `penstock checkpoint reset` and in the sink's ledger"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Open: %v\nwant ... %s", err, want)
+	}
+}
+
+// TestNullInView: a row without a place stops the reader; it is not passed over.
+func TestNullInView(t *testing.T) {
+	w := sqliteWorld(t)
+	execute(t, w.db, `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (NULL), (2)`)
+	r, err := w.open(t, true, nil, asked("SELECT id FROM t", "id"))
+	if err == nil {
+		_, _, err = drain(t, r)
+	}
+	want := `a row of the query "query" has no place, because a column of ` + "`order_by` (id) is NULL in it; " +
+		"leave such rows out in a query, or order by other columns"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v\nwant ... %s", err, want)
+	}
+}
+
+// remembering opens a folder of a test, as the engine does for a route.
+func remembering(dir string) func() (vfs.Dir, error) {
+	return func() (vfs.Dir, error) { return vfs.OS().MakeDir(dir, 0o700) }
+}

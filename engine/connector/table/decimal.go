@@ -1,0 +1,131 @@
+//penstock:pure
+
+package table
+
+import (
+	"strconv"
+	"strings"
+)
+
+// infinity and nan are numbers of PostgreSQL's numeric; NaN lies above all.
+const (
+	infinity = "Infinity"
+	nan      = "NaN"
+)
+
+// The first byte of an encoded number.
+const (
+	numMinusInfinity = 0x10
+	numNegative      = 0x20
+	numZero          = 0x30
+	numPositive      = 0x40
+	numInfinity      = 0x50
+	numNaN           = 0x60
+)
+
+// appendNumber encodes a decimal number by its value: 1.10 and 1.1 are one. Behind the first byte stands how many digits it
+// has before its point (4 bytes, for a negative number the complement), then its digits without zeros at either end, each
+// plus 1, then an end that lies below (for a negative number above) every digit. text is digits with an optional
+// sign, point and exponent, or one of Infinity, -Infinity, NaN.
+func appendNumber(dst []byte, text string) []byte {
+	switch text {
+	case nan:
+		return append(dst, numNaN)
+	case infinity:
+		return append(dst, numInfinity)
+	case "-" + infinity:
+		return append(dst, numMinusInfinity)
+	}
+	text, negative := strings.CutPrefix(text, "-")
+	exponent := 0
+	if i := strings.IndexAny(text, "eE"); i >= 0 {
+		exponent, _ = strconv.Atoi(strings.TrimPrefix(text[i+1:], "+"))
+		text = text[:i]
+	}
+	whole, fraction, _ := strings.Cut(text, ".")
+	digits := whole + fraction
+	point := len(whole) + exponent
+	significant := strings.TrimLeft(digits, "0")
+	point -= len(digits) - len(significant)
+	significant = strings.TrimRight(significant, "0")
+	if significant == "" {
+		return append(dst, numZero)
+	}
+	flip, first := byte(0), byte(numPositive)
+	if negative {
+		flip, first = 0xFF, numNegative
+	}
+	biased := uint32(int32(point)) ^ 1<<31
+	dst = append(dst, first)
+	for shift := 24; shift >= 0; shift -= 8 {
+		dst = append(dst, byte(biased>>shift)^flip)
+	}
+	for i := range len(significant) {
+		dst = append(dst, (significant[i]-'0'+1)^flip)
+	}
+	return append(dst, flip)
+}
+
+// cutNumber gives the digits of an encoded number at the start of s, without an exponent, and what stands behind it.
+func cutNumber(s string) (digits, rest string, ok bool) {
+	if s == "" {
+		return "", s, false
+	}
+	switch s[0] {
+	case numZero:
+		return "0", s[1:], true
+	case numInfinity:
+		return infinity, s[1:], true
+	case numMinusInfinity:
+		return "-" + infinity, s[1:], true
+	case numNaN:
+		return nan, s[1:], true
+	case numPositive, numNegative:
+	default:
+		return "", s, false
+	}
+	flip := byte(0)
+	if s[0] == numNegative {
+		flip = 0xFF
+	}
+	if len(s) < 6 {
+		return "", s, false
+	}
+	biased := uint32(0)
+	for i := 1; i <= 4; i++ {
+		biased = biased<<8 | uint32(s[i]^flip)
+	}
+	end := strings.IndexByte(s[5:], flip)
+	if end <= 0 {
+		return "", s, false
+	}
+	out := make([]byte, end)
+	for i := range out {
+		if out[i] = s[5+i] ^ flip - 1 + '0'; out[i] < '0' || out[i] > '9' {
+			return "", s, false
+		}
+	}
+	point := int(int32(biased ^ 1<<31))
+	if point > maxKeyBytes || point < -maxKeyBytes {
+		return "", s, false
+	}
+	return sign(flip) + placed(string(out), point), s[5+end+1:], true
+}
+
+func sign(flip byte) string {
+	if flip != 0 {
+		return "-"
+	}
+	return ""
+}
+
+// placed puts the point behind as many digits.
+func placed(digits string, point int) string {
+	switch {
+	case point <= 0:
+		return "0." + strings.Repeat("0", -point) + digits
+	case point >= len(digits):
+		return digits + strings.Repeat("0", point-len(digits))
+	}
+	return digits[:point] + "." + digits[point:]
+}

@@ -1,0 +1,255 @@
+package table
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// journal is the file in which a partition's memory lies: the keys that were seen near its end, and the rows that were found
+// late. What it says was said before the rows were handed out. docs/formats/table-seen.md describes it.
+type journal struct {
+	dir  vfs.Dir
+	name string
+	id   string // of the partition
+	f    vfs.File
+	size int64
+	bare int64 // how long it was when it was last written anew
+}
+
+const (
+	journalMagic   = "PENSTOCK-SEEN-1\n"
+	journalMax     = 1 << 26 // bytes of one entry, and more than any file grows to before it is written anew
+	journalSlack   = 1 << 20 // bytes by which it may grow before it is written anew
+	entryHead      = 8       // length and checksum
+	entryPartition = 'P'
+	entryFloor     = 'F'
+	entryKeys      = 'K'
+	entryFound     = 'L'
+	entryForgotten = 'G'
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// memory is what a journal holds.
+type memory struct {
+	seen      seen
+	found     []discovery // ascending by number
+	forgotten int64       // the highest number that was forgotten, because its row is settled
+}
+
+// openJournal reads the journal of a partition into m; known is false where there is none. What a kill left half written at its
+// end is cut off: the rows that it speaks of were not handed out.
+func openJournal(dir vfs.Dir, id string, m *memory) (j *journal, known bool, err error) {
+	sum := sha256.Sum256([]byte(id))
+	j = &journal{dir: dir, id: id, name: hex.EncodeToString(sum[:16]) + ".seen"}
+	f, err := dir.OpenFile(j.name, os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrNotExist) {
+		return j, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size > journalMax {
+		err = fmt.Errorf("it has %d bytes, more than any that penstock writes", info.Size)
+	}
+	var text []byte
+	if err == nil {
+		text = make([]byte, info.Size)
+		if _, err = f.ReadAt(text, 0); err == io.EOF {
+			err = nil
+		}
+	}
+	if err == nil {
+		j.size, err = m.read(text, id)
+	}
+	if err == nil && j.size < info.Size {
+		err = f.Truncate(j.size)
+	}
+	if err == nil {
+		_, err = f.Seek(j.size, io.SeekStart)
+	}
+	if err != nil {
+		return nil, false, errors.Join(fmt.Errorf("%s in %s: %w", j.name, dir.Path(), err), f.Close())
+	}
+	j.f, j.bare = f, j.size
+	return j, true, nil
+}
+
+// read takes the entries of text, and returns where the whole ones end.
+func (m *memory) read(text []byte, id string) (good int64, err error) {
+	if len(text) < len(journalMagic) || string(text[:len(journalMagic)]) != journalMagic {
+		return 0, errors.New("it is no journal of this version; move it away: rows that came late are then found from here on only")
+	}
+	rest := text[len(journalMagic):]
+	for len(rest) >= entryHead {
+		n := int(binary.LittleEndian.Uint32(rest))
+		if n < 1 || n > len(rest)-entryHead {
+			break
+		}
+		body := rest[entryHead : entryHead+n]
+		if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(rest[4:]) {
+			break
+		}
+		if body[0] == entryPartition && string(body[1:]) != id {
+			return 0, fmt.Errorf("it belongs to partition %q, not %q", body[1:], id)
+		}
+		if !m.take(body[0], body[1:]) {
+			break
+		}
+		rest = rest[entryHead+n:]
+	}
+	return int64(len(text) - len(rest)), nil
+}
+
+// take takes one entry.
+func (m *memory) take(kind byte, body []byte) bool {
+	switch kind {
+	case entryPartition:
+	case entryFloor:
+		m.seen.floor = string(body)
+	case entryForgotten:
+		n, size := binary.Uvarint(body)
+		m.forget(int64(n))
+		return size > 0
+	case entryKeys:
+		var keys []string
+		for len(body) > 0 {
+			key, rest, ok := cutSized(body)
+			if !ok {
+				return false
+			}
+			keys, body = append(keys, key), rest
+		}
+		m.seen.add(keys)
+	case entryFound:
+		n, size := binary.Uvarint(body)
+		if size <= 0 {
+			return false
+		}
+		key, _, ok := cutSized(body[size:])
+		m.found = append(m.found, discovery{int64(n), key})
+		m.seen.add([]string{key})
+		return ok
+	default:
+		return false
+	}
+	return true
+}
+
+func cutSized(body []byte) (text string, rest []byte, ok bool) {
+	n, size := binary.Uvarint(body)
+	if size <= 0 || n > uint64(len(body)-size) {
+		return "", nil, false
+	}
+	end := size + int(n)
+	return string(body[size:end]), body[end:], true
+}
+
+// forgettable is up to which number discoveries may be forgotten.
+func (m *memory) forgettable(settled int64, main string) (num int64) {
+	for _, d := range m.found {
+		if d.num > settled || d.key > main {
+			break
+		}
+		num = d.num
+	}
+	return num
+}
+
+// forget drops the discoveries up to a number.
+func (m *memory) forget(num int64) {
+	for len(m.found) > 0 && m.found[0].num <= num {
+		m.found = m.found[1:]
+	}
+	m.forgotten = max(m.forgotten, num)
+}
+
+func appendEntry(dst []byte, kind byte, body ...[]byte) []byte {
+	at := len(dst)
+	dst = append(dst, 0, 0, 0, 0, 0, 0, 0, 0, kind)
+	for _, b := range body {
+		dst = append(dst, b...)
+	}
+	binary.LittleEndian.PutUint32(dst[at:], uint32(len(dst)-at-entryHead))
+	binary.LittleEndian.PutUint32(dst[at+4:], crc32.Checksum(dst[at+entryHead:], castagnoli))
+	return dst
+}
+
+func appendKeys(dst []byte, keys []string) []byte {
+	var body []byte
+	for _, k := range keys {
+		body = append(binary.AppendUvarint(body, uint64(len(k))), k...)
+	}
+	return appendEntry(dst, entryKeys, body)
+}
+
+func appendFound(dst []byte, d discovery) []byte {
+	numbers := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(d.num)), uint64(len(d.key)))
+	return appendEntry(dst, entryFound, numbers, []byte(d.key))
+}
+
+// write makes entries durable; the file is written anew from m when it has grown much. After an error the journal is of no use.
+func (j *journal) write(m *memory, entries []byte) error {
+	if j.f == nil || j.size+int64(len(entries)) > j.bare+journalSlack {
+		return j.rewrite(m)
+	}
+	n, err := j.f.Write(entries)
+	j.size += int64(n)
+	if err == nil {
+		err = j.f.Sync()
+	}
+	return err
+}
+
+// rewrite replaces the file by one that holds just m.
+func (j *journal) rewrite(m *memory) error {
+	text := appendEntry([]byte(journalMagic), entryPartition, []byte(j.id))
+	text = appendEntry(text, entryFloor, []byte(m.seen.floor))
+	text = appendKeys(text, m.seen.keys)
+	text = appendEntry(text, entryForgotten, binary.AppendUvarint(nil, uint64(m.forgotten)))
+	for _, d := range m.found {
+		text = appendFound(text, d)
+	}
+	temp := j.name + ".tmp"
+	f, err := j.dir.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(text); err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = j.dir.Rename(temp, j.dir, j.name)
+	}
+	if err == nil {
+		err = j.dir.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	old := j.f
+	j.f, j.size, j.bare = f, int64(len(text)), int64(len(text))
+	if old != nil {
+		return old.Close()
+	}
+	return nil
+}
+
+func (j *journal) close() error {
+	if j == nil || j.f == nil {
+		return nil
+	}
+	err := j.f.Close()
+	j.f = nil
+	return err
+}

@@ -1,0 +1,275 @@
+//penstock:pure
+
+package table
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// keyKind is how the values of a column of order_by are ordered, and so encoded.
+type keyKind uint8
+
+// The kinds of key columns.
+const (
+	keyInteger keyKind = iota + 1 // 64 bits with sign; times as microseconds, dates as days
+	keyUnsigned
+	keyFloat
+	keyBytes  // by byte: text in C order, blobs, UUIDs
+	keyNumber // decimal digits, any number of them
+	keyAny    // SQLite's order of its storage classes: numbers, text, blobs
+)
+
+// keyValue is one value of a keyset.
+type keyValue struct {
+	kind keyKind // never keyAny: of a SQLite column each value has its own
+	n    int64   // keyInteger; keyUnsigned, as its bits
+	f    float64
+	s    string // keyBytes, and the digits of keyNumber
+	blob bool   // of keyAny: a BLOB, not a TEXT
+}
+
+// maxKeyBytes bounds an encoded keyset, so that it fits the primary key of every sink's ledger.
+const maxKeyBytes = 1000
+
+// keyset encodes the values of order_by so that the order of the encodings, byte by byte, is the order of the rows. It begins
+// with four bytes made of the columns' names and kinds: a mark that was made for another order is recognised.
+type keyset struct {
+	names  []string
+	kinds  []keyKind
+	prefix [4]byte
+}
+
+func newKeyset(names []string, kinds []keyKind) keyset {
+	var form strings.Builder
+	for i, n := range names {
+		fmt.Fprintf(&form, "%s %d,", strconv.Quote(n), kinds[i])
+	}
+	k := keyset{names: names, kinds: kinds}
+	binary.BigEndian.PutUint32(k.prefix[:], crc32.ChecksumIEEE([]byte(form.String())))
+	return k
+}
+
+// begin appends what every key begins with.
+func (k *keyset) begin(dst []byte) []byte { return append(dst, k.prefix[:]...) }
+
+// fits says whether an encoding was made for this order.
+func (k *keyset) fits(key string) bool { return strings.HasPrefix(key, string(k.prefix[:])) }
+
+const signBit = 1 << 63
+
+func appendInteger(dst []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(n)^signBit)
+}
+
+func appendUnsigned(dst []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(dst, n) }
+
+// appendFloat orders negative numbers by their complement; -0 is 0, as for every database.
+func appendFloat(dst []byte, f float64) []byte {
+	if f == 0 {
+		f = 0
+	}
+	bits := math.Float64bits(f)
+	if bits&signBit != 0 {
+		bits = ^bits
+	} else {
+		bits |= signBit
+	}
+	return binary.BigEndian.AppendUint64(dst, bits)
+}
+
+// appendText ends a text with 0 1; a byte 0 within it is 0 255, so that a text comes before every longer one that it begins.
+func appendText[T []byte | string](dst []byte, s T) []byte {
+	for i := range len(s) {
+		if dst = append(dst, s[i]); s[i] == 0 {
+			dst = append(dst, 0xFF)
+		}
+	}
+	return append(dst, 0, 1)
+}
+
+// The classes of SQLite, in its order.
+const (
+	classNumber = 1
+	classText   = 2
+	classBlob   = 3
+)
+
+// appendAny appends a value of a column that may hold any class.
+func appendAny(dst []byte, v keyValue) []byte {
+	switch {
+	case v.kind == keyBytes && v.blob:
+		return appendText(append(dst, classBlob), v.s)
+	case v.kind == keyBytes:
+		return appendText(append(dst, classText), v.s)
+	case v.kind == keyFloat:
+		return appendNumber(append(dst, classNumber), floatDigits(v.f))
+	}
+	return appendNumber(append(dst, classNumber), strconv.FormatInt(v.n, 10))
+}
+
+// floatDigits are the exact digits of a float: two floats that differ have different ones, and integers meet theirs.
+func floatDigits(f float64) string {
+	switch {
+	case math.IsInf(f, 1):
+		return infinity
+	case math.IsInf(f, -1):
+		return "-" + infinity
+	}
+	if math.Abs(f) >= 1<<53 {
+		return strconv.FormatFloat(f, 'f', 0, 64) // a whole number: all of its digits, to be held against integers
+	}
+	return strconv.FormatFloat(f, 'f', -1, 64)
+}
+
+// append appends one value of column i.
+func (k *keyset) append(dst []byte, i int, v keyValue) []byte {
+	switch k.kinds[i] {
+	case keyInteger:
+		return appendInteger(dst, v.n)
+	case keyUnsigned:
+		return appendUnsigned(dst, uint64(v.n))
+	case keyFloat:
+		return appendFloat(dst, v.f)
+	case keyNumber:
+		return appendNumber(dst, v.s)
+	case keyAny:
+		return appendAny(dst, v)
+	}
+	return appendText(dst, v.s)
+}
+
+var errKeyForm = errors.New("it is not a position of this source; the checkpoint was changed by hand")
+
+// decode gives the values of an encoded key back.
+func (k *keyset) decode(key string) ([]keyValue, error) {
+	if !k.fits(key) {
+		return nil, errKeyForm
+	}
+	rest := key[len(k.prefix):]
+	out := make([]keyValue, len(k.kinds))
+	for i, kind := range k.kinds {
+		var ok bool
+		if out[i], rest, ok = decodeValue(kind, rest); !ok {
+			return nil, errKeyForm
+		}
+	}
+	if rest != "" {
+		return nil, errKeyForm
+	}
+	return out, nil
+}
+
+func decodeValue(kind keyKind, s string) (v keyValue, rest string, ok bool) {
+	v.kind = kind
+	switch kind {
+	case keyInteger, keyUnsigned, keyFloat:
+		if len(s) < 8 {
+			return v, s, false
+		}
+		bits := binary.BigEndian.Uint64([]byte(s[:8]))
+		switch {
+		case kind == keyInteger:
+			v.n = int64(bits ^ signBit)
+		case kind == keyUnsigned:
+			v.n = int64(bits)
+		case bits&signBit != 0:
+			v.f = math.Float64frombits(bits &^ signBit)
+		default:
+			v.f = math.Float64frombits(^bits)
+		}
+		return v, s[8:], true
+	case keyNumber:
+		v.s, rest, ok = cutNumber(s)
+		return v, rest, ok
+	case keyAny:
+		return decodeAny(s)
+	}
+	v.s, rest, ok = cutText(s)
+	return v, rest, ok
+}
+
+func decodeAny(s string) (v keyValue, rest string, ok bool) {
+	if s == "" {
+		return v, s, false
+	}
+	switch s[0] {
+	case classText, classBlob:
+		v.kind, v.blob = keyBytes, s[0] == classBlob
+		v.s, rest, ok = cutText(s[1:])
+		return v, rest, ok
+	case classNumber:
+		digits, rest, ok := cutNumber(s[1:])
+		if n, err := strconv.ParseInt(digits, 10, 64); err == nil {
+			return keyValue{kind: keyInteger, n: n}, rest, ok
+		}
+		f, err := strconv.ParseFloat(digits, 64)
+		if strings.HasSuffix(digits, infinity) {
+			f, err = math.Inf(1), nil
+			if digits[0] == '-' {
+				f = math.Inf(-1)
+			}
+		}
+		return keyValue{kind: keyFloat, f: f}, rest, ok && err == nil
+	}
+	return v, s, false
+}
+
+func cutText(s string) (text, rest string, ok bool) {
+	if i := strings.IndexByte(s, 0); i >= 0 && i+1 < len(s) && s[i+1] == 1 {
+		return s[:i], s[i+2:], true // the usual: it holds no byte 0
+	}
+	var out []byte
+	for i := 0; i < len(s); i++ {
+		if s[i] != 0 {
+			out = append(out, s[i])
+			continue
+		}
+		if i+1 == len(s) {
+			return "", s, false
+		}
+		switch s[i+1] {
+		case 1:
+			return string(out), s[i+2:], true
+		case 0xFF:
+			out = append(out, 0)
+			i++
+		default:
+			return "", s, false
+		}
+	}
+	return "", s, false
+}
+
+// show gives a key for people: the values of order_by.
+func (k *keyset) show(key string) string {
+	values, err := k.decode(key)
+	if err != nil {
+		return strconv.Quote(key)
+	}
+	var out strings.Builder
+	for i, v := range values {
+		if i > 0 {
+			out.WriteString(", ")
+		}
+		out.WriteString(k.names[i] + " ")
+		switch v.kind {
+		case keyInteger:
+			out.WriteString(strconv.FormatInt(v.n, 10))
+		case keyUnsigned:
+			out.WriteString(strconv.FormatUint(uint64(v.n), 10))
+		case keyFloat:
+			out.WriteString(strconv.FormatFloat(v.f, 'g', -1, 64))
+		case keyNumber:
+			out.WriteString(v.s)
+		default:
+			out.WriteString(strconv.Quote(v.s))
+		}
+	}
+	return out.String()
+}

@@ -1,0 +1,275 @@
+package table_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/table"
+)
+
+// life is a reader whose route settles some of what it reads, as its ledger knows.
+type life struct {
+	t      *testing.T
+	dir    string
+	w      world
+	once   bool
+	order  []string
+	rescan int
+	marks  map[string]penstock.Mark
+	got    map[string]int // rows that were settled, by their text
+}
+
+func (l *life) open() penstock.Reader {
+	l.t.Helper()
+	s := made(l.t, connectortest.NewHost(l.t), func(o *table.Options) {
+		l.w.set(o)
+		o.Table, o.OrderBy, o.Poll, o.Rescan = "t", l.order, 10*time.Millisecond, l.rescan
+	})
+	r, err := s.Open(l.t.Context(), penstock.OpenOptions{
+		Route: "main", Once: l.once, State: remembering(l.dir),
+		Resume: func(id string) (penstock.Mark, bool) { m, ok := l.marks[id]; return m, ok },
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return r
+}
+
+// settle notes a batch as settled, out of order where other batches are not: in ranges above the mark.
+func (l *life) settle(spans []penstock.Span, texts []string) {
+	for _, s := range spans {
+		m := l.marks[s.Part.ID]
+		m.Part = *s.Part
+		m.Above = append(m.Above, s.Range)
+		slices.SortFunc(m.Above, func(a, b penstock.Range) int { return a.From.Compare(b.From) })
+		for len(m.Above) > 0 && m.Above[0].From == m.Watermark {
+			m.Watermark, m.Above = m.Above[0].To, m.Above[1:]
+		}
+		l.marks[s.Part.ID] = m
+	}
+	for _, text := range texts {
+		l.got[text]++
+	}
+}
+
+// TestLate: rows that commit behind the place that was read are found, once, through kills at random after which some batches
+// were settled and others not.
+func TestLate(t *testing.T) {
+	const seed, rounds = 3, 40
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	w := sqliteWorld(t)
+	execute(t, w.db, "CREATE TABLE t (at integer NOT NULL, id integer NOT NULL, PRIMARY KEY (at, id))")
+	l := &life{
+		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, once: true, rescan: 1000,
+		marks: make(map[string]penstock.Mark), got: make(map[string]int),
+	}
+	next := 0
+	for round := range rounds {
+		for range 1 + rnd.IntN(20) { // some far back, some at equal times
+			next++
+			execute(t, w.db, "INSERT INTO t VALUES (?, ?)", round/2*10-rnd.IntN(min(60, round*5+1)), next)
+		}
+		r := l.open()
+		for {
+			texts, spans, err := next3(t, r)
+			if err != nil {
+				break
+			}
+			if rnd.IntN(3) > 0 {
+				l.settle(spans, texts)
+			}
+			if rnd.IntN(6) == 0 {
+				break // killed
+			}
+		}
+		if err := r.Commit(t.Context(), []penstock.Mark{l.marks["t"], l.marks["t~late"]}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := l.open()
+	for {
+		texts, spans, err := next3(t, r)
+		l.settle(spans, texts)
+		if err != nil {
+			break
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.got) != next {
+		t.Errorf("seed %d: %d different rows were handed out, want %d", seed, len(l.got), next)
+	}
+	for text, n := range l.got {
+		if n != 1 {
+			t.Errorf("seed %d: %s was settled %d times", seed, text, n)
+		}
+	}
+	if late := l.marks["t~late"]; late.Watermark.Num == 0 {
+		t.Error("no row was found late: the test does not test it")
+	}
+}
+
+func next3(t *testing.T, r penstock.Reader) ([]string, []penstock.Span, error) {
+	texts, spans, err := next(t, r)
+	for i := range spans {
+		part := *spans[i].Part
+		spans[i].Part = &part
+	}
+	return texts, spans, err
+}
+
+// TestLateBound: what is remembered is bounded, and so is how far back a late row is found.
+func TestLateBound(t *testing.T) {
+	w := sqliteWorld(t)
+	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
+	for i := 1000; i < 1100; i++ {
+		execute(t, w.db, "INSERT INTO t VALUES (?)", i*10)
+	}
+	l := &life{t: t, dir: t.TempDir(), w: w, once: true, rescan: 20, marks: map[string]penstock.Mark{}, got: map[string]int{}}
+	run := func() {
+		r := l.open()
+		for {
+			texts, spans, err := next3(t, r)
+			l.settle(spans, texts)
+			if err != nil {
+				break
+			}
+		}
+		r.Close()
+	}
+	run()
+	execute(t, w.db, "INSERT INTO t VALUES (10985), (10005)") // within the last 20 rows; long before them
+	run()
+	if l.got[`{"id":10985}`] != 1 || l.got[`{"id":10005}`] != 0 || len(l.got) != 101 {
+		t.Errorf("%d rows, 10985 %d times, 10005 %d times", len(l.got), l.got[`{"id":10985}`], l.got[`{"id":10005}`])
+	}
+}
+
+// TestLostMemory: without its journal the source repeats nothing, and finds from there on what comes late.
+func TestLostMemory(t *testing.T) {
+	w := sqliteWorld(t)
+	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
+	execute(t, w.db, "INSERT INTO t VALUES (10), (20), (30)")
+	l := &life{
+		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, once: true, rescan: 100,
+		marks: map[string]penstock.Mark{}, got: map[string]int{},
+	}
+	run := func() {
+		r := l.open()
+		for {
+			texts, spans, err := next3(t, r)
+			l.settle(spans, texts)
+			if err != nil {
+				break
+			}
+		}
+		r.Close()
+	}
+	run()
+	if err := os.RemoveAll(l.dir); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, w.db, "INSERT INTO t VALUES (15), (40)")
+	run()
+	execute(t, w.db, "INSERT INTO t VALUES (35), (50)")
+	run()
+	want := []string{"10", "20", "30", "35", "40", "50"}
+	var got []string
+	for text, n := range l.got {
+		got = append(got, strings.TrimSuffix(strings.TrimPrefix(text, `{"id":`), "}"))
+		if n != 1 {
+			t.Errorf("%s was read %d times", text, n)
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("read %v, want %v", got, want)
+	}
+}
+
+// horizon: PostgreSQL tells of open transactions: what they may still write before the last row is waited for, and then
+// comes in its place.
+func horizon(t *testing.T, server *connectortest.Server) {
+	w := postgresWorld(t, server)
+	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY, note text)")
+	slow := openPostgres(t, server.URL)
+	tx, err := slow.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec("INSERT INTO t (note) VALUES ('slow')"); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, w.db, "INSERT INTO t (note) VALUES ('fast')")
+	l := &life{t: t, dir: t.TempDir(), w: w, rescan: 0, marks: map[string]penstock.Mark{}, got: map[string]int{}}
+	r := l.open()
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	b := penstock.NewBatch(penstock.Limits{})
+	if err := r.Read(ctx, b); err == nil || len(b.Records) > 0 {
+		t.Fatalf("%d rows were handed out while a transaction was open that wrote before them", len(b.Records))
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for len(all) < 2 {
+		texts, _, err := next(t, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, texts...)
+	}
+	if want := []string{`{"id":1,"note":"slow"}`, `{"id":2,"note":"fast"}`}; !slices.Equal(all, want) {
+		t.Errorf("read %v, want %v", all, want)
+	}
+}
+
+// notified: a notification wakes the source long before it would look by itself.
+func notified(t *testing.T, server *connectortest.Server) {
+	w := postgresWorld(t, server)
+	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY)")
+	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
+		w.set(o)
+		o.Table, o.Poll, o.Notify = "t", time.Hour, "news"
+	})
+	r, err := s.Open(t.Context(), penstock.OpenOptions{Resume: func(string) (penstock.Mark, bool) { return penstock.Mark{}, false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		b := penstock.NewBatch(penstock.Limits{})
+		err := r.Read(ctx, b)
+		if err == nil && len(b.Records) != 1 {
+			err = fmt.Errorf("%d rows", len(b.Records))
+		}
+		got <- err
+	}()
+	for listening := 0; listening == 0; {
+		if err := w.db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").Scan(&listening); err != nil {
+			t.Fatal(err)
+		}
+	}
+	execute(t, w.db, "INSERT INTO t DEFAULT VALUES; NOTIFY news")
+	if err := <-got; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,319 @@
+package table
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// mysqlServer reads MySQL or MariaDB over the driver itself, in its text protocol: values come as the server writes them.
+type mysqlServer struct {
+	connector driver.Connector
+	database  string
+	conn      interface {
+		driver.Conn
+		driver.QueryerContext
+	} // nil: there is none
+}
+
+func newMySQL(dsn string) (database, error) {
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, errors.New("the address is not of the form user:password@tcp(host:port)/database")
+	}
+	c.InterpolateParams, c.ParseTime, c.Logger = true, false, log.New(io.Discard, "", 0)
+	if c.Params == nil {
+		c.Params = make(map[string]string)
+	}
+	c.Params["time_zone"] = "'+00:00'"
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, err
+	}
+	return &mysqlServer{connector: connector, database: c.DBName}, nil
+}
+
+func (d *mysqlServer) close() error {
+	if d.conn == nil {
+		return nil
+	}
+	_ = d.conn.Close() // it reads only: nothing is in it that could be lost
+	d.conn = nil
+	return nil
+}
+
+// query gives the rows of a statement to row until it returns false; values are valid until the next one. A connection that has
+// failed, or was left in the middle of an answer, is made anew.
+func (d *mysqlServer) query(
+	ctx context.Context, head func(driver.Rows) error, row func(v []driver.Value) (bool, error), sql string, args ...driver.Value,
+) (err error) {
+	if d.conn == nil {
+		opened, err := d.connector.Connect(ctx)
+		if err != nil {
+			return err
+		}
+		var ok bool
+		if d.conn, ok = opened.(interface {
+			driver.Conn
+			driver.QueryerContext
+		}); !ok {
+			return errors.Join(errors.New("the MySQL driver lacks QueryContext"), opened.Close())
+		}
+		if done, err := d.conn.QueryContext(ctx, "SET SESSION TRANSACTION READ ONLY", nil); err != nil {
+			return errors.Join(err, d.close())
+		} else if err := done.Close(); err != nil {
+			return errors.Join(err, d.close())
+		}
+	}
+	defer func() {
+		if _, said := errors.AsType[*mysql.MySQLError](err); err != nil && !said {
+			_ = d.close()
+		}
+	}()
+	named := make([]driver.NamedValue, len(args))
+	for i, a := range args {
+		named[i] = driver.NamedValue{Ordinal: i + 1, Value: a}
+	}
+	rows, err := d.conn.QueryContext(ctx, sql, named)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	if head != nil {
+		if err := head(rows); err != nil {
+			return err
+		}
+	}
+	v := make([]driver.Value, len(rows.Columns()))
+	for {
+		err := rows.Next(v)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		more, err := row(v)
+		if err != nil || !more {
+			return err
+		}
+	}
+}
+
+func (d *mysqlServer) transient(err error) bool {
+	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		switch e.Number {
+		case 1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226, 1317, 1412, 1927:
+			return true // too many connections, shutdown, network, lock waits, deadlock, killed, definition changed meanwhile
+		}
+		return false
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mysql.ErrMalformPkt) || errors.Is(err, mysql.ErrPktSync)
+}
+
+// tick quotes a name as MySQL does.
+func tick(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+
+// textIn is a value as text, however the driver gives it.
+func textIn(v driver.Value) string {
+	switch x := v.(type) {
+	case []byte:
+		return string(x)
+	case string:
+		return x
+	case nil:
+		return ""
+	}
+	return fmt.Sprint(v)
+}
+
+func (d *mysqlServer) list(ctx context.Context) (names []string, err error) {
+	err = d.query(ctx, nil, sequence(func(v []driver.Value) { names = append(names, textIn(v[0])) }),
+		`SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY 1`)
+	return names, err
+}
+
+// described says what a user can do about an error of the server.
+func (d *mysqlServer) described(err error, of string) error {
+	e, ok := errors.AsType[*mysql.MySQLError](err)
+	if !ok || d.transient(err) {
+		return err
+	}
+	switch e.Number {
+	case 1146:
+		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly (%w)", of, err)
+	case 1054:
+		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)", of, err)
+	}
+	return fmt.Errorf("reading %s: %w", of, err)
+}
+
+// describe implements database.
+func (d *mysqlServer) describe(ctx context.Context, s subject) (*relation, error) {
+	r := &relation{name: s.String(), from: "(" + s.query + "\n)"}
+	if s.query == "" {
+		schema, name := d.database, s.name
+		if before, after, ok := strings.Cut(s.name, "."); ok {
+			schema, name = before, after
+		}
+		r.from, r.plain = tick(schema)+"."+tick(name), name
+		if err := d.tableKind(ctx, r, schema, name); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if r.columns, err = d.columns(ctx, r); err != nil || !r.table {
+		return r, err
+	}
+	schema, _, _ := strings.Cut(r.from, ".")
+	return r, d.constraints(ctx, r, strings.Trim(schema, "`"))
+}
+
+func (d *mysqlServer) tableKind(ctx context.Context, r *relation, schema, name string) error {
+	kind := ""
+	err := d.query(ctx, nil, sequence(func(v []driver.Value) { kind = textIn(v[0]) }),
+		`SELECT table_type FROM information_schema.tables WHERE table_schema = ? AND table_name = ?`, schema, name)
+	switch {
+	case err != nil:
+		return d.described(err, r.name)
+	case kind == "":
+		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly", r.name)
+	case kind == "VIEW":
+		r.name = strings.Replace(r.name, "the table", "the view", 1)
+	}
+	r.table = kind == "BASE TABLE"
+	return nil
+}
+
+// columns asks what the columns are, without reading a row.
+func (d *mysqlServer) columns(ctx context.Context, r *relation) (columns []column, err error) {
+	err = d.query(ctx, func(rows driver.Rows) error {
+		columns, err = mysqlColumns(rows, len(rows.Columns()))
+		return err
+	}, func([]driver.Value) (bool, error) { return false, nil }, "SELECT q.* FROM "+r.from+" AS q LIMIT 0")
+	if err != nil {
+		return nil, d.described(err, r.name)
+	}
+	for i, c := range columns {
+		if slices.ContainsFunc(columns[:i], func(o column) bool { return o.name == c.name }) {
+			return nil, fmt.Errorf("%s has two columns %q; name them apart with AS", r.name, c.name)
+		}
+	}
+	return columns, nil
+}
+
+// mysqlColumns describes the first n columns of an answer.
+func mysqlColumns(rows driver.Rows, n int) ([]column, error) {
+	typed, ok := rows.(interface {
+		driver.RowsColumnTypeDatabaseTypeName
+		driver.RowsColumnTypePrecisionScale
+	})
+	if !ok {
+		return nil, errors.New("the MySQL driver does not tell the types of columns")
+	}
+	columns := make([]column, n)
+	for i, name := range rows.Columns()[:n] {
+		columns[i] = column{name: name, decl: strings.ToLower(typed.ColumnTypeDatabaseTypeName(i)), nullable: true}
+		if precision, scale, ok := typed.ColumnTypePrecisionScale(i); ok && columns[i].decl == "decimal" {
+			columns[i].decl = fmt.Sprintf("decimal(%d,%d)", precision, scale)
+		}
+		describeMySQL(&columns[i])
+	}
+	return columns, nil
+}
+
+// mysqlStandard are the types in PostgreSQL's words. A TIMESTAMP is a moment, a DATETIME is not; a TIME may have more than 24 hours.
+var mysqlStandard = map[string]string{
+	"tinyint": "smallint", "smallint": "smallint", "mediumint": "integer", "int": "integer", "bigint": "bigint", "year": "integer",
+	"unsigned tinyint": "smallint", "unsigned smallint": "integer", "unsigned mediumint": "integer", "unsigned int": "bigint",
+	"unsigned bigint": "numeric", "float": "real", "double": "double precision", "date": "date", "time": "interval",
+	"datetime": "timestamp without time zone", "timestamp": "timestamp with time zone", "json": "json",
+	"bit": "bytea", "binary": "bytea", "varbinary": "bytea",
+	"blob": "bytea", "tinyblob": "bytea", "mediumblob": "bytea", "longblob": "bytea",
+}
+
+// describeMySQL says what values of a column are, and whether it can order rows. Times are ordered as the text that they are.
+func describeMySQL(c *column) {
+	word, digits, _ := strings.Cut(c.decl, "(")
+	c.standard = mysqlStandard[word]
+	switch {
+	case word == "decimal":
+		c.standard, c.kind, c.key = "numeric("+digits, numberValue, keyNumber
+	case strings.HasSuffix(word, "int") || word == "year":
+		c.kind, c.key = numberValue, keyInteger
+		if word == "unsigned bigint" {
+			c.key = keyUnsigned
+		}
+	case word == "float", word == "double":
+		c.kind = numberValue
+	case word == "json":
+		c.kind = jsonValue
+	case c.standard == "bytea":
+		c.kind = bytesValue
+		if word == "binary" || word == "varbinary" {
+			c.key = keyBytes
+		}
+	case word == "date", word == "timestamp":
+		c.key = keyBytes
+	case word == "datetime":
+		c.key, c.zoneless = keyBytes, true
+	case c.standard == "":
+		c.standard = "text"
+	}
+	if c.key == 0 {
+		c.noKey = fmt.Sprintf("its type is %s; order_by takes whole numbers, decimal, date, timestamp, binary and varbinary "+
+			"(in a query also CAST(... AS BINARY)), whose order is known to the byte", c.decl)
+	}
+}
+
+// constraints asks which columns may be NULL, and which are unique together.
+func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema string) error {
+	err := d.query(ctx, nil, sequence(func(v []driver.Value) {
+		for i := range r.columns {
+			if r.columns[i].name == textIn(v[0]) {
+				r.columns[i].nullable = textIn(v[1]) != "NO"
+			}
+		}
+	}), `SELECT column_name, is_nullable FROM information_schema.columns WHERE table_schema = ? AND table_name = ?`, schema, r.plain)
+	if err != nil {
+		return err
+	}
+	last := ""
+	return d.query(ctx, nil, sequence(func(v []driver.Value) {
+		index, name := textIn(v[0]), textIn(v[1])
+		r.primary = r.primary || index == "PRIMARY"
+		if n := len(r.unique); n > 0 && last == index {
+			r.unique[n-1] = append(r.unique[n-1], name)
+		} else {
+			r.unique = append(r.unique, []string{name})
+		}
+		last = index
+	}), `SELECT index_name, column_name FROM information_schema.statistics WHERE table_schema = ? AND table_name = ? AND non_unique = 0
+		AND NOT EXISTS (SELECT 1 FROM information_schema.statistics s WHERE s.table_schema = statistics.table_schema
+			AND s.table_name = statistics.table_name AND s.index_name = statistics.index_name
+			AND (s.sub_part IS NOT NULL OR s.column_name IS NULL))
+		ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index`, schema, r.plain)
+}
+
+// passed implements database: MySQL tells nothing; the lag decides.
+func (d *mysqlServer) passed(_ context.Context, _ *relation, waiting []observation) (int, error) {
+	return len(waiting), nil
+}
+
+// wait implements database.
+func (d *mysqlServer) wait(ctx context.Context, limit time.Duration) (bool, error) {
+	return false, sleep(ctx, limit)
+}

@@ -1,0 +1,323 @@
+package table
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+)
+
+// postgres reads over the driver's lowest layer: values come as the text that the server writes, keys in their binary form.
+type postgres struct {
+	config *pgconn.Config
+	conn   *pgconn.PgConn // nil: there is none
+	notify string
+	ears   *pgconn.PgConn // listens; nil: not yet, or no longer
+}
+
+// session makes values come as they are, and nothing be changed.
+var session = map[string]string{
+	"timezone": "UTC", "datestyle": "ISO, YMD", "intervalstyle": "postgres", "bytea_output": "hex", "extra_float_digits": "1",
+	"client_encoding": "UTF8", "default_transaction_read_only": "on", "jit": "off",
+}
+
+func newPostgres(url, notify string) (database, error) {
+	c, err := pgconn.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("url: %w", err)
+	}
+	for k, v := range session {
+		c.RuntimeParams[k] = v
+	}
+	if c.RuntimeParams["application_name"] == "" {
+		c.RuntimeParams["application_name"] = "penstock table"
+	}
+	return &postgres{config: c, notify: notify}, nil
+}
+
+// farewell bounds the goodbye to a connection.
+const farewell = 2 * time.Second
+
+func (d *postgres) close() error {
+	for _, c := range []*pgconn.PgConn{d.conn, d.ears} {
+		if c != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), farewell)
+			_ = c.Close(ctx) // nothing is in it that could be lost
+			cancel()
+		}
+	}
+	d.conn, d.ears = nil, nil
+	return nil
+}
+
+func (d *postgres) connected(ctx context.Context) (*pgconn.PgConn, error) {
+	if d.conn != nil && !d.conn.IsClosed() {
+		return d.conn, nil
+	}
+	c, err := pgconn.ConnectConfig(ctx, d.config)
+	d.conn = c
+	return c, err
+}
+
+// ask runs a query and gives its rows, as text, to row.
+func (d *postgres) ask(ctx context.Context, row func(v [][]byte) error, sql string, args ...[]byte) error {
+	c, err := d.connected(ctx)
+	if err != nil {
+		return err
+	}
+	rr := c.ExecParams(ctx, sql, args, nil, nil, nil)
+	for rr.NextRow() {
+		if err == nil {
+			err = row(rr.Values())
+		}
+	}
+	_, closed := rr.Close()
+	return errors.Join(err, closed)
+}
+
+func (d *postgres) transient(err error) bool {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		if len(e.Code) < 2 {
+			return false
+		}
+		switch e.Code[:2] {
+		case "08", "40", "53", "55", "57", "58":
+			return true
+		}
+		return false
+	}
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	if _, ok := errors.AsType[net.Error](err); ok {
+		return true
+	}
+	return pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}
+
+const undefinedTable, undefinedColumn, protocolViolation = "42P01", "42703", "08P01"
+
+// explained says what a user can do about an error of the server.
+func explained(err error, of string) error {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return err
+	}
+	switch e.Code {
+	case undefinedTable:
+		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly (%w)", of, err)
+	case undefinedColumn:
+		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)", of, err)
+	}
+	return fmt.Errorf("reading %s: %w", of, err)
+}
+
+// from is what stands behind FROM.
+func from(s subject) (string, error) {
+	if s.query != "" {
+		return "(" + s.query + "\n)", nil
+	}
+	name, err := sqltable.ParseName(s.name, true)
+	if err != nil {
+		return "", err
+	}
+	return name.String(), nil
+}
+
+func (d *postgres) list(ctx context.Context) (names []string, err error) {
+	err = d.ask(ctx, func(v [][]byte) error {
+		names = append(names, string(v[0]))
+		return nil
+	}, `SELECT CASE WHEN pg_table_is_visible(oid) THEN relname ELSE relnamespace::regnamespace::text || '.' || relname END FROM pg_class
+		WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relnamespace NOT IN ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+		AND NOT relispartition ORDER BY 1`)
+	return names, err
+}
+
+// describe implements database.
+func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
+	r := &relation{name: s.String(), table: s.query == ""}
+	var err error
+	if r.from, err = from(s); err != nil {
+		return nil, err
+	}
+	if r.columns, err = d.columns(ctx, r); err != nil || s.query != "" {
+		return r, err
+	}
+	kind := ""
+	err = d.ask(ctx, func(v [][]byte) error {
+		r.version, kind = string(v[0]), string(v[1])
+		return nil
+	}, `SELECT oid, relkind FROM pg_class WHERE oid = to_regclass($1)`, []byte(r.from))
+	if err != nil {
+		return nil, err
+	}
+	if r.table = kind == "r" || kind == "p"; !r.table {
+		r.name = strings.Replace(r.name, "the table", "the view", 1)
+		return r, nil
+	}
+	return r, d.constraints(ctx, r)
+}
+
+// constraints asks which columns may be NULL, how texts are compared, and which columns are unique together.
+func (d *postgres) constraints(ctx context.Context, r *relation) error {
+	err := d.ask(ctx, func(v [][]byte) error {
+		for i := range r.columns {
+			if c := &r.columns[i]; c.name == string(v[0]) {
+				c.nullable = string(v[1]) != "t"
+				if c.collate != "" && string(v[2]) == "t" {
+					c.collate = ""
+				}
+			}
+		}
+		return nil
+	}, `SELECT attname, attnotnull, coalesce(nullif(CASE WHEN c.collname = 'default' THEN (SELECT datcollate FROM pg_database
+		WHERE datname = current_database()) ELSE c.collname END, '')::text IN ('C', 'POSIX', 'C.UTF-8', 'C.utf8'), true)
+		FROM pg_attribute LEFT JOIN pg_collation c ON c.oid = attcollation
+		WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped`, []byte(r.version))
+	if err != nil {
+		return err
+	}
+	last := ""
+	return d.ask(ctx, func(v [][]byte) error {
+		r.primary = r.primary || string(v[2]) == "t"
+		if n := len(r.unique); n > 0 && last == string(v[0]) {
+			r.unique[n-1] = append(r.unique[n-1], string(v[1]))
+		} else {
+			r.unique = append(r.unique, []string{string(v[1])})
+		}
+		last = string(v[0])
+		return nil
+	}, `SELECT i.indexrelid, a.attname, i.indisprimary FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k (attnum, n), pg_attribute a
+		WHERE i.indrelid = $1::oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+		AND k.n <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = k.attnum
+		ORDER BY i.indisprimary DESC, i.indexrelid, k.n`, []byte(r.version))
+}
+
+// columns asks what the columns are, without reading a row.
+func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
+	c, err := d.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st, err := c.Prepare(ctx, "", "SELECT * FROM "+r.from+" AS q", nil)
+	if err != nil {
+		return nil, explained(err, r.name)
+	}
+	if len(st.Fields) == 0 {
+		return nil, fmt.Errorf("%s has no columns", r.name)
+	}
+	columns := make([]column, len(st.Fields))
+	for i, f := range st.Fields {
+		columns[i] = column{name: f.Name, id: f.DataTypeOID, modifier: f.TypeModifier, nullable: true}
+		if slices.ContainsFunc(columns[:i], func(c column) bool { return c.name == f.Name }) {
+			return nil, fmt.Errorf("%s has two columns %q; name them apart with AS", r.name, f.Name)
+		}
+	}
+	var oids, modifiers strings.Builder
+	for i, col := range columns {
+		if i > 0 {
+			oids.WriteByte(',')
+			modifiers.WriteByte(',')
+		}
+		oids.WriteString(strconv.FormatUint(uint64(col.id), 10))
+		modifiers.WriteString(strconv.Itoa(int(col.modifier)))
+	}
+	i := 0
+	err = d.ask(ctx, func(v [][]byte) error {
+		columns[i].decl = string(v[0])
+		describePostgres(&columns[i])
+		i++
+		return nil
+	}, `SELECT format_type(o, m) FROM unnest($1::oid[], $2::int[]) WITH ORDINALITY u (o, m, n) ORDER BY n`,
+		[]byte("{"+oids.String()+"}"), []byte("{"+modifiers.String()+"}"))
+	return columns, err
+}
+
+// The numbers of PostgreSQL's types, fixed in its catalog (pg_type.dat).
+const (
+	oidBool, oidBytea, oidInt8, oidInt2, oidInt4, oidText, oidOid = 16, 17, 20, 21, 23, 25, 26
+	oidJSON, oidFloat4, oidFloat8, oidVarchar, oidDate            = 114, 700, 701, 1043, 1082
+	oidTimestamp, oidTimestamptz, oidNumeric, oidUUID, oidJSONB   = 1114, 1184, 1700, 2950, 3802
+	firstUserOid                                                  = 16384
+)
+
+// describePostgres says what values of a column are, and whether it can order rows.
+func describePostgres(c *column) {
+	c.standard = c.decl
+	if c.id >= firstUserOid {
+		c.standard = "text" // an enum or another type that only this database has
+	}
+	switch c.id {
+	case oidInt2, oidInt4, oidInt8, oidOid:
+		c.kind, c.key = numberValue, keyInteger
+	case oidNumeric:
+		c.kind, c.key = numberValue, keyNumber
+	case oidFloat4, oidFloat8:
+		c.kind, c.key = numberValue, keyFloat
+	case oidBool:
+		c.kind = boolValue
+	case oidJSON, oidJSONB:
+		c.kind = jsonValue
+	case oidText, oidVarchar:
+		c.key, c.collate = keyBytes, ` COLLATE "C"`
+	case oidUUID, oidBytea:
+		c.key = keyBytes
+	case oidTimestamptz, oidDate:
+		c.key = keyInteger
+	case oidTimestamp:
+		c.key, c.zoneless = keyInteger, true
+	}
+	if c.key == 0 {
+		c.noKey = fmt.Sprintf("its type is %s; order_by takes numbers, text, bytea, uuid, date and timestamptz", c.decl)
+	}
+}
+
+// binaryKey reads a value in the binary form of its type.
+func binaryKey(id uint32, b []byte) (v keyValue, ok bool) {
+	switch {
+	case id == oidInt2 && len(b) == 2:
+		return keyValue{kind: keyInteger, n: int64(int16(binary.BigEndian.Uint16(b)))}, true
+	case id == oidOid && len(b) == 4:
+		return keyValue{kind: keyInteger, n: int64(binary.BigEndian.Uint32(b))}, true
+	case (id == oidInt4 || id == oidDate) && len(b) == 4:
+		return keyValue{kind: keyInteger, n: int64(int32(binary.BigEndian.Uint32(b)))}, true
+	case (id == oidInt8 || id == oidTimestamp || id == oidTimestamptz) && len(b) == 8:
+		return keyValue{kind: keyInteger, n: int64(binary.BigEndian.Uint64(b))}, true
+	case id == oidFloat8 && len(b) == 8:
+		return keyValue{kind: keyFloat, f: math.Float64frombits(binary.BigEndian.Uint64(b))}, true
+	case id == oidFloat4 && len(b) == 4:
+		return keyValue{kind: keyFloat, f: float64(math.Float32frombits(binary.BigEndian.Uint32(b)))}, true
+	}
+	return v, false
+}
+
+// argument is a value of a key in the binary form of its type; numeric, which has a long one, as text.
+func argument(id uint32, v keyValue) (value []byte, format int16) {
+	switch id {
+	case oidInt2:
+		return binary.BigEndian.AppendUint16(nil, uint16(v.n)), 1
+	case oidInt4, oidDate, oidOid:
+		return binary.BigEndian.AppendUint32(nil, uint32(v.n)), 1
+	case oidInt8, oidTimestamp, oidTimestamptz:
+		return binary.BigEndian.AppendUint64(nil, uint64(v.n)), 1
+	case oidFloat8:
+		return binary.BigEndian.AppendUint64(nil, math.Float64bits(v.f)), 1
+	case oidFloat4:
+		return binary.BigEndian.AppendUint32(nil, math.Float32bits(float32(v.f))), 1
+	case oidNumeric:
+		return []byte(v.s), 0
+	}
+	return []byte(v.s), 1
+}

@@ -1,0 +1,357 @@
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// statement is a query on the way to the server.
+type statement struct {
+	sql     strings.Builder
+	args    [][]byte
+	oids    []uint32
+	formats []int16
+}
+
+// keyColumns writes the columns of order_by, with how texts are compared.
+func keyColumns(r *relation, each func(name string) string) string {
+	parts := make([]string, len(r.order))
+	for i, c := range r.order {
+		parts[i] = each("q." + quote(r.columns[c].name) + r.columns[c].collate)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func same(name string) string { return name }
+
+// bound adds a condition on the whole key.
+func (s *statement) bound(r *relation, op, key string) error {
+	values, err := r.keys.decode(key)
+	if err != nil {
+		return err
+	}
+	places := make([]string, len(values))
+	for i, v := range values {
+		places[i] = s.argument(r.columns[r.order[i]].id, v)
+	}
+	fmt.Fprintf(&s.sql, " AND (%s) %s (%s)", keyColumns(r, same), op, strings.Join(places, ", "))
+	return nil
+}
+
+func (s *statement) argument(id uint32, v keyValue) string {
+	value, format := argument(id, v)
+	s.args, s.oids, s.formats = append(s.args, value), append(s.oids, id), append(s.formats, format)
+	return "$" + strconv.Itoa(len(s.args))
+}
+
+// where writes what stands behind SELECT ... of q.
+func (s *statement) where(r *relation, q rowQuery) error {
+	s.sql.WriteString(" FROM " + r.from + " AS q WHERE true")
+	for _, b := range []struct{ op, key string }{{">", q.after}, {"<=", q.upTo}, {"=", q.exact}} {
+		if b.key == "" {
+			continue
+		}
+		if err := s.bound(r, b.op, b.key); err != nil {
+			return err
+		}
+	}
+	if q.stripe != nil {
+		first := r.columns[r.order[0]]
+		fmt.Fprintf(&s.sql, " AND q.%s >= %s AND q.%s < %s", quote(first.name), s.argument(first.id, q.stripe.from),
+			quote(first.name), s.argument(first.id, q.stripe.to))
+	}
+	return nil
+}
+
+func (s *statement) ordered(r *relation, direction string, limit int) {
+	s.sql.WriteString(" ORDER BY " + keyColumns(r, func(n string) string { return n + direction }))
+	if limit > 0 {
+		s.sql.WriteString(" LIMIT " + strconv.Itoa(limit))
+	}
+}
+
+// keyFormats are the forms in which the values of order_by come.
+func keyFormats(dst []int16, r *relation) []int16 {
+	for _, c := range r.order {
+		format := int16(1)
+		if r.columns[c].id == oidNumeric {
+			format = 0
+		}
+		dst = append(dst, format)
+	}
+	return dst
+}
+
+// appendKey encodes the values of order_by as the server sent them.
+func appendKey(dst []byte, r *relation, values [][]byte) ([]byte, error) {
+	dst = r.keys.begin(dst)
+	for i, c := range r.order {
+		col := &r.columns[c]
+		b := values[i]
+		switch {
+		case b == nil:
+			return nil, nullKey(r)
+		case col.key == keyBytes:
+			dst = appendText(dst, b)
+			continue
+		case col.key == keyNumber:
+			dst = appendNumber(dst, string(b))
+			continue
+		}
+		v, ok := binaryKey(col.id, b)
+		if !ok {
+			return nil, fmt.Errorf("the server sent %d bytes as a value of column %q", len(b), col.name)
+		}
+		dst = r.keys.append(dst, i, v)
+	}
+	return dst, nil
+}
+
+// run sends a statement and gives each row to row until it returns false.
+func (d *postgres) run(ctx context.Context, r *relation, s *statement, results []int16, row func(rr *pgconn.ResultReader) bool) error {
+	c, err := d.connected(ctx)
+	if err != nil {
+		return err
+	}
+	rr := c.ExecParams(ctx, s.sql.String(), s.args, s.oids, s.formats, results)
+	for more := true; rr.NextRow(); {
+		more = more && row(rr)
+	}
+	if _, err = rr.Close(); err != nil {
+		return explained(err, r.name)
+	}
+	return nil
+}
+
+// rows implements database.
+func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling) error {
+	var s statement
+	s.sql.WriteString("SELECT q.*, " + keyColumns(r, same))
+	if err := s.where(r, q); err != nil {
+		return err
+	}
+	s.ordered(r, "", q.limit)
+	n := len(r.columns)
+	results := keyFormats(make([]int16, n, n+len(r.order)), r)
+	var key []byte
+	var wrong error
+	checked := false
+	err := d.run(ctx, r, &s, results, func(rr *pgconn.ResultReader) bool {
+		if !checked {
+			if checked = true; !sameColumns(r, rr.FieldDescriptions()) {
+				wrong = errShape
+				return false
+			}
+		}
+		values := rr.Values()
+		if key, wrong = appendKey(key[:0], r, values[n:]); wrong != nil {
+			return false
+		}
+		switch f.accept(key) {
+		case endRows:
+			return false
+		case skipRow:
+			return true
+		}
+		for i, v := range values[:n] {
+			f.maker.value(r.columns[i].kind, v)
+		}
+		f.done()
+		return true
+	})
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == protocolViolation {
+		wrong = errShape // the values are fewer or more than forms were asked for
+	}
+	if errors.Is(wrong, errShape) {
+		return d.reshaped(ctx, r)
+	}
+	return errors.Join(err, wrong)
+}
+
+var errShape = errors.New("the columns are others")
+
+// sameColumns says whether rows have the columns that they had at the start.
+func sameColumns(r *relation, now []pgconn.FieldDescription) bool {
+	if len(now) != len(r.columns)+len(r.order) {
+		return false
+	}
+	for i, c := range r.columns {
+		if now[i].Name != c.name || now[i].DataTypeOID != c.id || now[i].TypeModifier != c.modifier {
+			return false
+		}
+	}
+	return true
+}
+
+// reshaped says what has changed.
+func (d *postgres) reshaped(ctx context.Context, r *relation) error {
+	now, err := d.columns(ctx, r)
+	if err == nil {
+		err = r.changed(now)
+	}
+	if err == nil {
+		err = &changedError{r.name + " has changed its columns"}
+	}
+	return err
+}
+
+// keys implements database.
+func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery, each func(key []byte) bool) error {
+	var s statement
+	s.sql.WriteString("SELECT " + keyColumns(r, same))
+	if err := s.where(r, q); err != nil {
+		return err
+	}
+	s.ordered(r, "", q.limit)
+	var key []byte
+	var wrong error
+	err := d.run(ctx, r, &s, keyFormats(nil, r), func(rr *pgconn.ResultReader) bool {
+		if key, wrong = appendKey(key[:0], r, rr.Values()); wrong != nil {
+			return false
+		}
+		return each(key)
+	})
+	return errors.Join(err, wrong)
+}
+
+// observe implements database: the last row as a snapshot sees it, the first transaction id that the snapshot does not know, and
+// then who holds the table's lock for writing. A row that was written before the last one, and not seen, is of a transaction that
+// had an id below that, or held the lock: an INSERT takes it before it takes a value of a sequence.
+func (d *postgres) observe(ctx context.Context, r *relation, q rowQuery) (o observation, err error) {
+	if err := d.sameTable(ctx, r); err != nil {
+		return o, err
+	}
+	var s statement
+	s.sql.WriteString("SELECT pg_snapshot_xmax(pg_current_snapshot())::text, " + keyColumns(r, same))
+	if err := s.where(r, q); err != nil {
+		return o, err
+	}
+	s.ordered(r, " DESC NULLS LAST", 1)
+	var wrong error
+	err = d.run(ctx, r, &s, keyFormats([]int16{0}, r), func(rr *pgconn.ResultReader) bool {
+		values := rr.Values()
+		var key []byte
+		if o.xmax, wrong = strconv.ParseUint(string(values[0]), 10, 64); wrong == nil {
+			key, wrong = appendKey(nil, r, values[1:])
+		}
+		o.last = string(key)
+		return false
+	})
+	if err = errors.Join(err, wrong); err != nil || o.last == "" || !r.table {
+		return o, err
+	}
+	o.writers, err = d.writers(ctx, r)
+	return o, err
+}
+
+// writers are the transactions that hold the table's lock for writing now.
+func (d *postgres) writers(ctx context.Context, r *relation) (all []string, err error) {
+	err = d.ask(ctx, func(v [][]byte) error {
+		all = append(all, string(v[0]))
+		return nil
+	}, `SELECT DISTINCT virtualtransaction FROM pg_locks WHERE locktype = 'relation' AND relation = $1::oid
+		AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+		AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')`, []byte(r.version))
+	return all, err
+}
+
+// passed implements database.
+func (d *postgres) passed(ctx context.Context, r *relation, waiting []observation) (n int, err error) {
+	oldest := uint64(0)
+	err = d.ask(ctx, func(v [][]byte) (err error) {
+		oldest, err = strconv.ParseUint(string(v[0]), 10, 64)
+		return err
+	}, `SELECT pg_snapshot_xmin(pg_current_snapshot())::text`)
+	if err != nil {
+		return 0, err
+	}
+	var writers []string
+	for _, o := range waiting {
+		if o.xmax > oldest {
+			break
+		}
+		if len(o.writers) > 0 && writers == nil {
+			if writers, err = d.writers(ctx, r); err != nil {
+				return 0, err
+			}
+		}
+		if slices.ContainsFunc(o.writers, func(w string) bool { return slices.Contains(writers, w) }) {
+			break
+		}
+		n++
+	}
+	return n, nil
+}
+
+// unplaced implements database.
+func (d *postgres) unplaced(ctx context.Context, r *relation) (found bool, err error) {
+	var s statement
+	s.sql.WriteString("SELECT 1 FROM " + r.from + " AS q WHERE " + anyNull(r) + " LIMIT 1")
+	err = d.run(ctx, r, &s, nil, func(*pgconn.ResultReader) bool {
+		found = true
+		return false
+	})
+	return found, err
+}
+
+// anyNull is true of a row without a place.
+func anyNull(r *relation) string {
+	parts := make([]string, len(r.order))
+	for i, c := range r.order {
+		parts[i] = "q." + quote(r.columns[c].name) + " IS NULL"
+	}
+	return strings.Join(parts, " OR ")
+}
+
+// sameTable says whether the table is the one that it was.
+func (d *postgres) sameTable(ctx context.Context, r *relation) error {
+	if r.version == "" {
+		return nil
+	}
+	now := ""
+	err := d.ask(ctx, func(v [][]byte) error {
+		now = string(v[0])
+		return nil
+	}, `SELECT to_regclass($1)::oid`, []byte(r.from))
+	if err == nil && now != r.version {
+		return gone(r, now == "")
+	}
+	return err
+}
+
+// gone says that a table is not what it was.
+func gone(r *relation, dropped bool) error {
+	if dropped {
+		return fmt.Errorf("%s was dropped while penstock read it; everything that was read before is delivered", r.name)
+	}
+	return fmt.Errorf("%s was dropped and made anew while penstock read it: places in the old one mean nothing in the new; "+
+		"forget them by `penstock checkpoint reset` and in the sink's ledger, and restart penstock", r.name)
+}
+
+// wait implements database.
+func (d *postgres) wait(ctx context.Context, limit time.Duration) (woken bool, err error) {
+	if d.notify == "" {
+		return false, sleep(ctx, limit)
+	}
+	if d.ears == nil || d.ears.IsClosed() {
+		if d.ears, err = pgconn.ConnectConfig(ctx, d.config); err != nil {
+			return false, err
+		}
+		_, err = d.ears.Exec(ctx, "LISTEN "+quote(d.notify)).ReadAll()
+		return err == nil, err // what was said before it listened is looked for at once
+	}
+	until, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = d.ears.WaitForNotification(until)
+	if err != nil && until.Err() != nil && ctx.Err() == nil {
+		return false, nil
+	}
+	return err == nil, err
+}

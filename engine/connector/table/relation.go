@@ -1,0 +1,202 @@
+//penstock:pure
+
+package table
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock"
+)
+
+// column is one column of what is read.
+type column struct {
+	name     string
+	decl     string // the type in the database's words
+	standard string // the type in PostgreSQL's words, for sinks that make a table; "": not known
+	kind     valueKind
+	key      keyKind // how it is ordered; 0: it cannot be a key
+	noKey    string  // why not, where key is 0
+	nullable bool
+	zoneless bool   // a time of day somewhere: the column does not say where
+	id       uint32 // the database's own number of the type; 0: it has none
+	modifier int32  // and what refines the type, as a length
+	collate  string // what makes the database compare texts byte by byte; "": it does
+}
+
+// valueKind is how a value's text is to be taken.
+type valueKind uint8
+
+// The kinds of values.
+const (
+	textValue   valueKind = iota
+	numberValue           // digits, or NaN and the infinities, which are text
+	boolValue
+	jsonValue
+	bytesValue // raw bytes, that become \x and hexadecimal digits
+)
+
+// relation is a table, view or query as the database described it when the reader was opened.
+type relation struct {
+	name    string // for people: the table's, or "the query"
+	table   bool   // a table, whose constraints can be asked for; else a view or query
+	columns []column
+	unique  [][]string // sets of columns that tell rows apart; the primary key first
+	primary bool       // unique[0] is the primary key
+	plain   string     // its name as the database has it; "": a query
+	from    string     // in SQL, as it stands behind FROM
+	version string     // changes when the table is made anew; "": nobody can tell
+	order   []int      // columns of order_by
+	keys    keyset
+}
+
+// orderBy settles the order: the columns given, or the primary key. Its errors are the ones that users see.
+func (r *relation) orderBy(names []string, zone string) error {
+	if len(names) == 0 {
+		switch {
+		case !r.table:
+			return fmt.Errorf("%s has no order of its own, so that no place in it could be found again; "+
+				"name in `order_by` columns that tell its rows apart", r.name)
+		case !r.primary:
+			return fmt.Errorf("%s has no primary key; name in `order_by` columns that are unique together", r.name)
+		}
+		names = r.unique[0]
+	}
+	var kinds []keyKind
+	for _, n := range names {
+		i := slices.IndexFunc(r.columns, func(c column) bool { return c.name == n })
+		if i < 0 {
+			return fmt.Errorf("%s has no column %q that `order_by` names; it has %s", r.name, n, r.list())
+		}
+		c := &r.columns[i]
+		switch {
+		case c.key == 0:
+			return fmt.Errorf("%s cannot be ordered by column %q: %s", r.name, n, c.noKey)
+		case r.table && c.nullable:
+			return fmt.Errorf("column %q of %s, which `order_by` names, may be NULL, and a row without a place would be missed; "+
+				"make it NOT NULL, or order by another one", n, r.name)
+		case c.zoneless && zone == "":
+			return fmt.Errorf("column %q of %s is %s, a time without a zone: where clocks are set back an hour comes twice; "+
+				"order by a time with a zone, or say by `zone: UTC` that its times are UTC", n, r.name, c.decl)
+		}
+		r.order = append(r.order, i)
+		kinds = append(kinds, c.key)
+	}
+	if r.table && !slices.ContainsFunc(r.unique, func(set []string) bool { return subset(set, names) }) {
+		return fmt.Errorf("the columns of `order_by` (%s) are not unique together in %s: rows that share a place would be missed; "+
+			"add those of its primary key, or make a unique index", strings.Join(names, ", "), r.name)
+	}
+	r.keys = newKeyset(names, kinds)
+	return nil
+}
+
+func subset(set, of []string) bool {
+	return len(set) > 0 && !slices.ContainsFunc(set, func(n string) bool { return !slices.Contains(of, n) })
+}
+
+// list names the columns, the first of many.
+func (r *relation) list() string {
+	const most = 20
+	var names []string
+	for _, c := range r.columns {
+		if names = append(names, c.name); len(names) == most {
+			names = append(names, "and more")
+			break
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// types are the standard types of the columns.
+func (r *relation) types() []string {
+	out := make([]string, len(r.columns))
+	for i, c := range r.columns {
+		out[i] = c.standard
+	}
+	return out
+}
+
+// changed says how the columns differ from those that were there when the reader was opened; nil: they do not.
+func (r *relation) changed(now []column) error {
+	find := func(all []column, name string) int {
+		return slices.IndexFunc(all, func(c column) bool { return c.name == name })
+	}
+	for _, c := range r.columns {
+		switch i := find(now, c.name); {
+		case i < 0:
+			return &changedError{fmt.Sprintf("%s has lost its column %q", r.name, c.name)}
+		case now[i].decl != c.decl:
+			return &changedError{fmt.Sprintf("column %q of %s is %s now, and was %s", c.name, r.name, now[i].decl, c.decl)}
+		}
+	}
+	for _, c := range now {
+		if find(r.columns, c.name) < 0 {
+			return &changedError{fmt.Sprintf("%s has a new column %q", r.name, c.name)}
+		}
+	}
+	for i, c := range now {
+		if r.columns[i].name != c.name {
+			return &changedError{fmt.Sprintf("the columns of %s stand in another order", r.name)}
+		}
+	}
+	return nil
+}
+
+// changedError says that what is read is not what was there at the start.
+type changedError struct{ what string }
+
+// Error says what happened and what to do.
+func (e *changedError) Error() string {
+	return e.what + " since penstock began to read it; everything before is delivered: restart penstock to read on in the new form"
+}
+
+// names are the columns' names.
+func (r *relation) names() []string {
+	out := make([]string, len(r.columns))
+	for i, c := range r.columns {
+		out[i] = c.name
+	}
+	return out
+}
+
+// partitionID makes an id of a name: letters, digits and - _ . stand as they are, other bytes as % and two hexadecimal digits.
+func partitionID(name string) string {
+	const hexDigits = "0123456789ABCDEF"
+	var out strings.Builder
+	for _, c := range []byte(name) {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.", c) >= 0 {
+			out.WriteByte(c)
+		} else {
+			out.WriteByte('%')
+			out.WriteByte(hexDigits[c>>4])
+			out.WriteByte(hexDigits[c&0xF])
+		}
+	}
+	return out.String()
+}
+
+// nullKey says that a row has no place.
+func nullKey(r *relation) error {
+	return fmt.Errorf("a row of %s has no place, because a column of `order_by` (%s) is NULL in it; "+
+		"leave such rows out in a query, or order by other columns", r.name, strings.Join(r.keys.names, ", "))
+}
+
+// lateSuffix ends the id of the partition of rows that were found late.
+const lateSuffix = "~late"
+
+// mark finds what was settled of a partition, and refuses a mark that was made for another order.
+func (r *relation) mark(o penstock.OpenOptions, id string) (penstock.Mark, error) {
+	m, ok := o.Resume(id)
+	if !ok {
+		return m, nil
+	}
+	for _, p := range append([]penstock.Range{{To: m.Watermark}}, m.Above...) {
+		if p.To.Key != "" && !r.keys.fits(p.To.Key) {
+			return m, fmt.Errorf("the checkpoint says how far %s was read in another order than by (%s), or when these columns had "+
+				"other types; go back to that order, or forget the place by `penstock checkpoint reset` and in the sink's ledger",
+				r.name, strings.Join(r.keys.names, ", "))
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,222 @@
+//penstock:pure
+
+package table
+
+import (
+	"encoding/hex"
+	"strings"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+)
+
+// rowMaker makes records of rows. A record's text is the row as a JSON object on one line, which is what dead letters and raw
+// formats show; its fields are the columns, their values exactly those of the database. Where a value stands in the
+// text as it is, the field points there; else to a copy behind all texts.
+type rowMaker struct {
+	names   []string
+	labels  [][]byte // `{"id":`, `,"at":`
+	types   []string
+	batch   *penstock.Batch
+	start   int // of the row's text
+	field   int // of the row's first field
+	column  int
+	side    []byte // values that do not stand in the text as they are
+	moved   []int  // fields that point into side
+	scratch []byte
+	perRow  int // bytes, on average, of late; 0: nothing is known
+}
+
+func newRowMaker(r *relation) rowMaker {
+	m := rowMaker{names: r.names(), types: r.types()}
+	for i, n := range m.names {
+		lead := ","
+		if i == 0 {
+			lead = "{"
+		}
+		m.labels = append(m.labels, append(ndjson.AppendString([]byte(lead), n), ':'))
+	}
+	return m
+}
+
+// begin makes rows go to b, which is empty and takes rows of this relation only: a name stands once in a batch.
+func (m *rowMaker) begin(b *penstock.Batch) {
+	m.batch = b
+	b.Names = append(b.Names[:0], m.names...)
+	b.Types = append(b.Types[:0], m.types...)
+}
+
+// row begins a row.
+func (m *rowMaker) row() {
+	m.start, m.field, m.column = len(m.batch.Data), len(m.batch.Fields), 0
+}
+
+func (m *rowMaker) add(kind penstock.Kind, off, n int) {
+	m.batch.Fields = append(m.batch.Fields, penstock.Field{
+		Name: uint32(m.column), Kind: kind, Off: uint32(off), Len: uint32(n),
+	})
+	m.column++
+}
+
+func (m *rowMaker) label() { m.batch.Data = append(m.batch.Data, m.labels[m.column]...) }
+
+func (m *rowMaker) null() {
+	m.label()
+	m.batch.Data = append(m.batch.Data, "null"...)
+	m.add(penstock.Null, len(m.batch.Data), 0)
+}
+
+// apart keeps value behind the texts.
+func (m *rowMaker) apart(kind penstock.Kind, value []byte) {
+	m.moved = append(m.moved, len(m.batch.Fields))
+	m.add(kind, len(m.side), len(value))
+	m.side = append(m.side, value...)
+}
+
+func (m *rowMaker) text(value []byte) {
+	m.label()
+	from := len(m.batch.Data)
+	m.batch.Data = ndjson.AppendString(m.batch.Data, value)
+	if len(m.batch.Data)-from == len(value)+2 {
+		m.add(penstock.Text, from+1, len(value))
+		return
+	}
+	m.apart(penstock.Text, value) // something was escaped
+}
+
+// textOf is text for values that are strings.
+func (m *rowMaker) textOf(value string) {
+	m.label()
+	from := len(m.batch.Data)
+	m.batch.Data = ndjson.AppendString(m.batch.Data, value)
+	if len(m.batch.Data)-from == len(value)+2 {
+		m.add(penstock.Text, from+1, len(value))
+		return
+	}
+	m.moved = append(m.moved, len(m.batch.Fields))
+	m.add(penstock.Text, len(m.side), len(value))
+	m.side = append(m.side, value...)
+}
+
+// plain is a number, true or false.
+func (m *rowMaker) plain(kind penstock.Kind, value string) {
+	m.label()
+	m.add(kind, len(m.batch.Data), len(value))
+	m.batch.Data = append(m.batch.Data, value...)
+}
+
+// number is a number's text, or that of no number, as NaN, which JSON knows as text only.
+func (m *rowMaker) number(value []byte) {
+	if c := value[len(value)-1]; c < '0' || c > '9' {
+		m.text(value)
+		return
+	}
+	m.label()
+	m.add(penstock.Number, len(m.batch.Data), len(value))
+	m.batch.Data = append(m.batch.Data, value...)
+}
+
+func (m *rowMaker) json(value []byte) {
+	m.label()
+	from := len(m.batch.Data)
+	m.batch.Data = ndjson.AppendValue(m.batch.Data, penstock.JSON, value)
+	if string(m.batch.Data[from:]) == string(value) {
+		m.add(penstock.JSON, from, len(value))
+		return
+	}
+	m.apart(penstock.JSON, value)
+}
+
+// bytes writes raw bytes as PostgreSQL does: \x and two digits for each.
+func (m *rowMaker) bytes(value []byte) {
+	m.scratch = hex.AppendEncode(append(m.scratch[:0], `\x`...), value)
+	m.text(m.scratch)
+}
+
+// value adds a value of a kind in the form in which the database writes it.
+func (m *rowMaker) value(kind valueKind, value []byte) {
+	switch {
+	case value == nil:
+		m.null()
+	case kind == numberValue && len(value) > 0:
+		m.number(value)
+	case kind == boolValue && len(value) > 0 && strings.IndexByte("tT1", value[0]) >= 0:
+		m.plain(penstock.Bool, "true")
+	case kind == boolValue:
+		m.plain(penstock.Bool, "false")
+	case kind == jsonValue && len(value) > 0:
+		m.json(value)
+	case kind == bytesValue:
+		m.bytes(value)
+	default:
+		m.text(value)
+	}
+}
+
+// undo takes the row back that row began.
+func (m *rowMaker) undo() {
+	b := m.batch
+	for len(m.moved) > 0 && m.moved[len(m.moved)-1] >= m.field {
+		last := len(m.moved) - 1
+		m.side = m.side[:b.Fields[m.moved[last]].Off]
+		m.moved = m.moved[:last]
+	}
+	b.Data, b.Fields = b.Data[:m.start], b.Fields[:m.field]
+}
+
+// drop takes the last whole row back.
+func (m *rowMaker) drop() {
+	b := m.batch
+	last := len(b.Records) - 1
+	m.start, m.field = int(b.Records[last].Off), int(b.Records[last].Field)
+	m.undo()
+	b.Records = b.Records[:last]
+	b.Origins--
+}
+
+// firstRows are asked for while nothing is known of how long rows are.
+const firstRows = 200
+
+// guess says how many rows to ask for so that about bytes are filled, and most at most.
+func (m *rowMaker) guess(most, bytes int) int {
+	n := firstRows
+	if m.perRow > 0 {
+		n = (bytes-m.size())/m.perRow*9/8 + 16
+	}
+	return max(1, min(n, most))
+}
+
+// learn takes what some rows were long.
+func (m *rowMaker) learn(rows, bytes int) {
+	if rows > 0 {
+		m.perRow = max(1, bytes/rows)
+	}
+}
+
+// end ends the row; its Origin is to be set.
+func (m *rowMaker) end(span uint32) *penstock.Record {
+	b := m.batch
+	if m.column == 0 {
+		b.Data = append(b.Data, '{')
+	}
+	b.Data = append(b.Data, '}', '\n')
+	b.Records = append(b.Records, penstock.Record{
+		Off: uint32(m.start), Len: uint32(len(b.Data) - m.start - 1), Field: uint32(m.field), NumFields: uint32(m.column),
+		Span: span, Parsed: true,
+	})
+	b.Origins++
+	return &b.Records[len(b.Records)-1]
+}
+
+// size is how many bytes the batch holds with what will be put behind its texts.
+func (m *rowMaker) size() int { return len(m.batch.Data) + len(m.side) }
+
+// finish puts the values that stand apart behind the texts. It is called once, when the batch is done.
+func (m *rowMaker) finish() {
+	base := uint32(len(m.batch.Data))
+	for _, f := range m.moved {
+		m.batch.Fields[f].Off += base
+	}
+	m.batch.Data = append(m.batch.Data, m.side...)
+	m.side, m.moved = m.side[:0], m.moved[:0]
+}

@@ -1,0 +1,114 @@
+package table
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// reading is one table, view or query that a reader reads.
+type reading struct {
+	name     string
+	relation *relation
+	maker    *rowMaker
+	stripes  map[int64]bool // that are open, by their number; with split
+}
+
+// maxStripes bounds the partitions of one table: each is looked at on every poll.
+const maxStripes = 1000
+
+// openStripes opens the partitions between the first and the last row that are not open yet.
+func (r *reader) openStripes(ctx context.Context, t *reading) error {
+	rel, width := t.relation, r.s.o.Split
+	low, high, some, err := r.reach(ctx, rel)
+	if err != nil || !some {
+		return err
+	}
+	first, last := floorDiv(low, width), floorDiv(high, width)
+	if last-first >= maxStripes {
+		return fmt.Errorf("%s would have %d partitions of %d values from %d to %d, at most %d: raise `split`",
+			rel.name, last-first+1, width, low, high, maxStripes)
+	}
+	if t.stripes == nil {
+		t.stripes = make(map[int64]bool)
+	}
+	for n := first; n <= last; n++ {
+		if t.stripes[n] {
+			continue
+		}
+		bounds := &stripe{keyValue{kind: keyInteger, n: n * width}, keyValue{kind: keyInteger, n: (n + 1) * width}}
+		p, err := r.openPartition(t, stripeID(t.name, width)+strconv.FormatInt(n, 10), fmt.Sprintf("%s from %d", t.name, n*width), bounds)
+		if err != nil {
+			return err
+		}
+		t.stripes[n] = true
+		r.parts = append(r.parts, p)
+	}
+	return nil
+}
+
+// stripeID begins the ids of a table's partitions of a width.
+func stripeID(name string, width int64) string {
+	return partitionID(name) + "#" + strconv.FormatInt(width, 10) + "."
+}
+
+// reach is the first column of order_by in the first and in the last row.
+func (r *reader) reach(ctx context.Context, rel *relation) (low, high int64, some bool, err error) {
+	var first []byte
+	err = r.db.keys(ctx, rel, rowQuery{limit: 1}, func(key []byte) bool {
+		first = append(first, key...)
+		return false
+	})
+	if err != nil || first == nil {
+		return 0, 0, false, err
+	}
+	last, err := r.db.observe(ctx, rel, rowQuery{})
+	if err != nil || last.last == "" {
+		return 0, 0, false, err
+	}
+	for _, at := range []struct {
+		key string
+		n   *int64
+	}{{string(first), &low}, {last.last, &high}} {
+		values, err := rel.keys.decode(at.key)
+		if err != nil {
+			return 0, 0, false, err
+		}
+		if values[0].kind != keyInteger && values[0].kind != keyUnsigned {
+			return 0, 0, false, fmt.Errorf("`split` wants whole numbers in column %q of %s, the first of `order_by`, and it has others",
+				rel.keys.names[0], rel.name)
+		}
+		*at.n = values[0].n
+	}
+	return low, high, true, nil
+}
+
+func floorDiv(n, by int64) int64 {
+	q := n / by
+	if n%by < 0 {
+		q--
+	}
+	return q
+}
+
+// otherSplit refuses to begin anew where a table was read in other partitions: everything would come again.
+func (r *reader) otherSplit(name string) error {
+	if r.o.Known == nil {
+		return nil
+	}
+	whole, own := partitionID(name), stripeID(name, r.s.o.Split)
+	for m := range r.o.Known {
+		id := strings.TrimSuffix(m.Part.ID, lateSuffix)
+		mine := id == whole
+		if r.s.o.Split > 0 {
+			mine = strings.HasPrefix(id, own)
+		}
+		if !mine && (id == whole || strings.HasPrefix(id, whole+"#")) {
+			return fmt.Errorf("the checkpoint says how far the table %q was read with another `split` (partition %s), and in these "+
+				"partitions all would come again; go back to it, or forget the places by `penstock checkpoint reset` and in the "+
+				"sink's ledger", name, id)
+		}
+	}
+	return nil
+}

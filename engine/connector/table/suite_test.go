@@ -1,0 +1,153 @@
+package table_test
+
+import (
+	"database/sql"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/table"
+)
+
+// openSQLite makes a database file of a test.
+func openSQLite(t testing.TB) (*sql.DB, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "source.db")
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db, path
+}
+
+func execute(t testing.TB, db *sql.DB, query string, args ...any) {
+	t.Helper()
+	if _, err := db.Exec(query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// made makes a source from options, over the defaults.
+func made(t testing.TB, h penstock.Host, set func(o *table.Options)) penstock.Source {
+	t.Helper()
+	o := table.DefaultOptions()
+	set(o)
+	s, err := table.New(*o, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// events is a table whose times are shared by several rows, and its rows as records.
+func events(t testing.TB, db *sql.DB, timeType string) (want []string) {
+	t.Helper()
+	execute(t, db, "CREATE TABLE events (id INTEGER PRIMARY KEY, at "+timeType+" NOT NULL, note text)")
+	for i := range 120 {
+		at := fmt.Sprintf("2026-01-05 06:%02d:00+00", i/13)
+		if timeType == "datetime" {
+			at = strings.TrimSuffix(at, "+00")
+		}
+		execute(t, db, fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'note %d')", 1000-i, at, i))
+	}
+	rows, err := db.Query("SELECT id, CAST(at AS char(22)), note FROM events ORDER BY at, id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id int
+		var at, note string
+		if err := rows.Scan(&id, &at, &note); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, fmt.Sprintf(`{"id":%d,"at":"%s","note":"%s"}`, id, at, note))
+	}
+	return want
+}
+
+func TestSuiteSQLite(t *testing.T) {
+	db, path := openSQLite(t)
+	want := events(t, db, "text")
+	connectortest.Source(t, connectortest.SourceCase{
+		New: func(t *testing.T, h *connectortest.Host) penstock.Source {
+			return made(t, h, func(o *table.Options) { o.SQLite, o.Table, o.OrderBy = path, "events", []string{"at", "id"} })
+		},
+		Want: [][]string{want},
+	})
+}
+
+// TestPostgres runs everything that wants a real server over one.
+func TestPostgres(t *testing.T) {
+	server := connectortest.StartServer(t, "postgres", "psql")
+	t.Run("suite", func(t *testing.T) { suitePostgres(t, server) })
+	t.Run("late transactions", func(t *testing.T) { horizon(t, server) })
+	t.Run("notify", func(t *testing.T) { notified(t, server) })
+	fresh := func(t *testing.T) world { return postgresWorld(t, server) }
+	t.Run("refused", func(t *testing.T) { refused(t, "postgres", fresh) })
+	t.Run("stopped", func(t *testing.T) { stopped(t, "postgres", fresh) })
+}
+
+func suitePostgres(t *testing.T, server *connectortest.Server) {
+	db := openPostgres(t, server.URL)
+	execute(t, db, "SET timezone = 'UTC'")
+	want := events(t, db, "timestamptz")
+	connectortest.Source(t, connectortest.SourceCase{
+		New: func(t *testing.T, h *connectortest.Host) penstock.Source {
+			return made(t, h, func(o *table.Options) { o.Postgres, o.Table, o.OrderBy = server.URL, "events", []string{"at", "id"} })
+		},
+		Want: [][]string{want},
+	})
+}
+
+// TestMariaDB runs everything that wants a real server over one.
+func TestMariaDB(t *testing.T) {
+	server := connectortest.StartServer(t, "mariadb", "mariadb-install-db")
+	fresh := func(t *testing.T) world { return mysqlWorld(t, server) }
+	t.Run("suite", func(t *testing.T) {
+		w := fresh(t)
+		want := events(t, w.db, "datetime")
+		connectortest.Source(t, connectortest.SourceCase{
+			New: func(t *testing.T, h *connectortest.Host) penstock.Source {
+				return made(t, h, func(o *table.Options) {
+					w.set(o)
+					o.Table, o.OrderBy, o.Zone, o.Lag = "events", []string{"at", "id"}, "UTC", time.Millisecond
+				})
+			},
+			Want: [][]string{want},
+		})
+	})
+	t.Run("refused", func(t *testing.T) { refused(t, "mysql", fresh) })
+	t.Run("stopped", func(t *testing.T) { stopped(t, "mysql", fresh) })
+}
+
+func mysqlWorld(t *testing.T, server *connectortest.Server) world {
+	db, err := sql.Open("mysql", server.URL+"?multiStatements=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	execute(t, db, "DROP DATABASE test; CREATE DATABASE test; USE test")
+	return world{db, func(o *table.Options) { o.MySQL = server.URL }}
+}
+
+func openPostgres(t testing.TB, url string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { db.Close() })
+	return db
+}

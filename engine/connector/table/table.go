@@ -1,0 +1,146 @@
+// Package table reads the rows of tables, views and queries: the source table, for SQLite, PostgreSQL and MySQL or MariaDB.
+//
+// Rows come in the order of columns that are unique together, in pages, each an index scan from the place of the last. A row's
+// place is the encoding of these columns' values (Position.Key), whose order byte by byte is the order of the rows; so rows of one
+// time that fall on both sides of a page edge are neither lost nor repeated. After the end it follows: it asks ever more
+// rarely while nothing comes, or is woken. Rows of transactions that commit late are waited for where the database tells
+// of them, or for a lag, and else found by looking through the last rows again: those are a partition of their own.
+//
+// Its owner is the engine, which opens one reader a route. It never writes to the database, never reads a row that is not
+// committed, and never goes past one that it cannot place.
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// source is what the readers of all routes share: nothing but the options.
+type source struct {
+	o     Options
+	h     penstock.Host
+	where string // the database, for messages, without its password
+}
+
+// New returns a source that has touched nothing yet.
+func New(o Options, h penstock.Host) (penstock.Source, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &source{o: o, h: h}
+	switch {
+	case o.SQLite != "":
+		s.where = "sqlite " + o.SQLite
+	case o.Postgres != "":
+		s.where = "postgres"
+	default:
+		s.where = "mysql"
+	}
+	return s, nil
+}
+
+// connect makes the database of a reader; it opens nothing yet.
+func (s *source) connect() (database, error) {
+	switch {
+	case s.o.SQLite != "":
+		return newSQLite(s.o.SQLite)
+	case s.o.Postgres != "":
+		return newPostgres(s.o.Postgres, s.o.Notify)
+	}
+	return newMySQL(s.o.MySQL)
+}
+
+// Open implements penstock.Source. It waits for a database that is not there yet.
+func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+	db, err := s.connect()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.where, err)
+	}
+	r := &reader{
+		s: s, o: o, db: db, started: time.Now(), durable: make(map[string]penstock.Position),
+		tables: make(map[string]*reading),
+		pace:   backoff.Adaptive{Min: max(pollLeast, s.o.Poll/pollShare), Max: max(pollLeast, s.o.Poll)},
+	}
+	for {
+		err := r.list(ctx)
+		if err == nil {
+			return r, nil
+		}
+		if db.transient(err) && ctx.Err() == nil {
+			if err = r.pause(ctx, err); err == nil {
+				continue
+			}
+			return nil, errors.Join(err, r.Close())
+		}
+		return nil, errors.Join(fmt.Errorf("%s: %w", s.where, err), r.Close())
+	}
+}
+
+// list opens the partitions that there are and were not known.
+func (r *reader) list(ctx context.Context) error {
+	subjects := r.s.o.subjects()
+	if slices.ContainsFunc(r.s.o.Tables, isGlob) {
+		names, err := r.db.list(ctx)
+		if err != nil {
+			return err
+		}
+		slices.Sort(names)
+		for _, n := range names {
+			known := slices.ContainsFunc(subjects, func(s subject) bool { return s.name == n })
+			if !known && r.s.o.matches(n) {
+				subjects = append(subjects, subject{name: n})
+			}
+		}
+	}
+	for _, s := range subjects {
+		if t := r.tables[s.name]; t != nil {
+			if r.s.o.Split > 0 {
+				if err := r.openStripes(ctx, t); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		if err := r.openSubject(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openSubject looks at a table and finds the place from which it is read.
+func (r *reader) openSubject(ctx context.Context, s subject) error {
+	rel, err := r.db.describe(ctx, s)
+	if err == nil {
+		err = rel.orderBy(r.s.o.OrderBy, r.s.o.Zone)
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.otherSplit(s.name); err != nil {
+		return err
+	}
+	maker := newRowMaker(rel)
+	t := &reading{name: s.name, relation: rel, maker: &maker}
+	if r.s.o.Split == 0 {
+		p, err := r.openPartition(t, partitionID(s.name), s.name, nil)
+		if err != nil {
+			return err
+		}
+		r.parts = append(r.parts, p)
+	} else if err := r.openStripes(ctx, t); err != nil {
+		return err
+	}
+	r.tables[s.name] = t
+	return nil
+}
+
+// quote returns a name as an identifier of standard SQL.
+func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

@@ -1,0 +1,315 @@
+package endtoend
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+)
+
+// The kill tests of tables: the program copies two tables, and follows, while writers insert, change and delete rows in
+// transactions that commit late and out of order, at equal times; it is killed again and again, and so is the server.
+// Rows of `events` are only added, and appended to the target: each has to be there once. Rows of `items` are changed, too,
+// which moves them up, and deleted: the target has every row as it is, and may keep deleted ones (docs/sources-table.md).
+
+// arena is a database for a kill test.
+type arena struct {
+	db      *sql.DB
+	from    string                             // what the source says of it
+	to      func(table, options string) string // what the sink of a table is
+	lag     time.Duration
+	begin   string                     // of a transaction that writes
+	disturb func(t *testing.T)         // restarts the server; nil: there is none
+	target  func(table string) *sql.DB // where the sink writes
+}
+
+func TestKillTables(t *testing.T) {
+	share := (kills(t) + 2) / 3
+	t.Run("sqlite", func(t *testing.T) {
+		dir := t.TempDir()
+		path := func(table string) string { return filepath.Join(dir, table+".db") }
+		targets := map[string]*sql.DB{"events_copy": openSQLite(t, path("events_copy")), "items_copy": openSQLite(t, path("items_copy"))}
+		a := arena{
+			db: openSQLite(t, path("source")), from: "sqlite: " + path("source"), begin: "BEGIN IMMEDIATE",
+			to: func(table, options string) string {
+				return fmt.Sprintf("sqlite: { path: %q, table: %s, %s }", path(table), table, options)
+			},
+			target: func(table string) *sql.DB { return targets[table] },
+		}
+		execute(t, a.db, "PRAGMA journal_mode = WAL")
+		killTables(t, a, share)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		server := connectortest.StartServer(t, "postgres", "psql")
+		killTables(t, serverArena(server, "postgres", "BEGIN", openPostgres(t, server.URL)), share)
+	})
+	t.Run("mariadb", func(t *testing.T) {
+		server := connectortest.StartServer(t, "mariadb", "mariadb-install-db")
+		db, err := sql.Open("mysql", server.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		a := serverArena(server, "mysql", "START TRANSACTION", db)
+		a.lag = 50 * time.Millisecond // shorter than many transactions: those are found late
+		killTables(t, a, share)
+	})
+}
+
+// serverArena copies within one server.
+func serverArena(server *connectortest.Server, kind, begin string, db *sql.DB) arena {
+	return arena{
+		db: db, from: fmt.Sprintf("%s: %q", kind, server.URL), begin: begin,
+		to: func(table, options string) string {
+			return fmt.Sprintf("%s: { url: %q, table: %s, %s }", kind, server.URL, table, options)
+		},
+		target:  func(string) *sql.DB { return db },
+		disturb: func(t *testing.T) { server.Kill(t); server.Start(t) },
+	}
+}
+
+func killTables(t *testing.T, a arena, n int) {
+	rnd := seeded(t)
+	execute(t, a.db, "CREATE TABLE events (at bigint NOT NULL, id bigint NOT NULL PRIMARY KEY, v varchar(200))")
+	execute(t, a.db, "CREATE UNIQUE INDEX events_order ON events (at, id)")
+	execute(t, a.db, "CREATE TABLE items (at bigint NOT NULL, id bigint NOT NULL PRIMARY KEY, v varchar(200))")
+	execute(t, a.db, "CREATE UNIQUE INDEX items_order ON items (at, id)")
+	dir := t.TempDir()
+	lag := ""
+	if a.lag > 0 {
+		lag = fmt.Sprintf(", lag: %v", a.lag)
+	}
+	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
+state: ./state
+pipelines:
+  events:
+    source: { table: { %[1]s, table: events, order_by: [at, id], rescan: 100000, poll: 100ms%[3]s } }
+    sink: { %[2]s }
+    batch: { records: 50 }
+    retry: { base: 20ms, max: 200ms }
+    checkpoint: { sync: 50ms }
+  items:
+    source: { table: { %[1]s, table: items, order_by: [at, id], rescan: 100000, poll: 100ms%[3]s } }
+    sink: { %[4]s }
+    batch: { records: 50 }
+    retry: { base: 20ms, max: 200ms }
+    checkpoint: { sync: 50ms }
+`, a.from, a.to("events_copy", "on_new_field: ignore"), lag, a.to("items_copy", "mode: upsert, key: [id], on_new_field: ignore")))
+	w := startWriters(t, a, rnd)
+	for done := 0; done < n; {
+		restart := a.disturb != nil && rnd.IntN(12) == 0
+		if killFollowing(t, a, config, rnd, restart) {
+			done++
+		}
+	}
+	w.stop()
+	once(t, config)
+	late := number(a.target("events_copy"), `SELECT coalesce(max(num), 0) FROM penstock_marks WHERE part = 'events~late'`)
+	if again := once(t, config); again.Pipelines[0].ReadRecords+again.Pipelines[1].ReadRecords != 0 {
+		t.Errorf("rows were read again after the end: %+v", again.Pipelines)
+	}
+	checkCopies(t, a, w)
+	t.Logf("%d kills; %d rows added, %d changes, %d deleted; %d events were found late",
+		n, w.added.Load(), w.changed.Load(), w.deleted.Load(), late)
+}
+
+// checkCopies holds the targets against the sources by key, count and content.
+func checkCopies(t *testing.T, a arena, w *writers) {
+	t.Helper()
+	query := "SELECT at, id, v FROM %s ORDER BY id, at"
+	same(t, "events", texts(t, a.target("events_copy"), fmt.Sprintf(query, "events_copy")), texts(t, a.db, fmt.Sprintf(query, "events")))
+	rows := func(db *sql.DB, query string) map[string]string {
+		all := make(map[string]string)
+		r, err := db.Query(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		for r.Next() {
+			var id, row string
+			if err := r.Scan(&id, &row); err != nil {
+				t.Fatal(err)
+			}
+			if _, twice := all[id]; twice {
+				t.Errorf("item %s is there twice", id)
+			}
+			all[id] = row
+		}
+		return all
+	}
+	concat := "SELECT id, at || ' ' || v FROM %s"
+	if a.begin == "START TRANSACTION" {
+		concat = "SELECT id, concat(at, ' ', v) FROM %s"
+	}
+	want, got := rows(a.db, fmt.Sprintf(concat, "items")), rows(a.target("items_copy"), fmt.Sprintf(concat, "items_copy"))
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		if got[id] != want[id] {
+			t.Errorf("item %s is %q in the target, want %q", id, got[id], want[id])
+		}
+	}
+	for id := range got {
+		if _, there := want[id]; !there && !w.wasDeleted(id) {
+			t.Errorf("item %s is in the target and was never in the source", id)
+		}
+	}
+}
+
+// killFollowing starts the program, and kills it when it has delivered something; false: it had not within a bound.
+func killFollowing(t *testing.T, a arena, config string, rnd *rand.Rand, restart bool) bool {
+	t.Helper()
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs bytes.Buffer
+	cmd := exec.Command(bin, "run", config)
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	delivered := func() int64 { return number(a.target("events_copy"), "SELECT count(*) FROM events_copy") }
+	begun := delivered()
+	want := begun + 1 + int64(rnd.IntN(150))
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	bound := time.NewTimer(10 * time.Second)
+	defer bound.Stop()
+	for delivered() < want {
+		select {
+		case err := <-ended:
+			t.Fatalf("the program ended by itself: %v\n%s", err, errs.String())
+		case <-bound.C:
+			want = 0
+		case <-poll.C:
+		}
+	}
+	if restart {
+		a.disturb(t)
+	}
+	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	return delivered() > begun
+}
+
+// writers change the tables until they are stopped.
+type writers struct {
+	a    arena
+	end  context.CancelFunc
+	done sync.WaitGroup
+
+	ids                     atomic.Int64
+	added, changed, deleted atomic.Int64
+
+	mu   sync.Mutex // guards gone
+	gone map[string]bool
+}
+
+const writersAtOnce = 4
+
+func startWriters(t *testing.T, a arena, rnd *rand.Rand) *writers {
+	ctx, end := context.WithCancel(context.Background())
+	w := &writers{a: a, end: end, gone: make(map[string]bool)}
+	for range writersAtOnce {
+		own := rand.New(rand.NewPCG(rnd.Uint64(), 0))
+		w.done.Go(func() {
+			for ctx.Err() == nil {
+				_ = w.transaction(ctx, own) // what a restart of the server undoes was never there
+				pause(ctx, time.Duration(own.IntN(30))*time.Millisecond)
+			}
+		})
+	}
+	t.Cleanup(w.stop)
+	return w
+}
+
+func (w *writers) stop() {
+	w.end()
+	w.done.Wait()
+}
+
+func (w *writers) wasDeleted(id string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gone[id]
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// transaction writes some rows of one time, which is that of its beginning, or lies in the past; one in four commits late, one in
+// ten not at all.
+func (w *writers) transaction(ctx context.Context, rnd *rand.Rand) error {
+	at := time.Now().UnixMilli() / 10 // coarse: many rows share one
+	if rnd.IntN(10) == 0 {
+		at -= int64(rnd.IntN(50))
+	}
+	conn, err := w.a.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	run := func(query string) error {
+		_, err := conn.ExecContext(context.WithoutCancel(ctx), query)
+		return err
+	}
+	if err := run(w.a.begin); err != nil {
+		return err
+	}
+	added, changed := int64(0), int64(0)
+	for range 1 + rnd.IntN(12) {
+		id := w.ids.Add(1)
+		for _, table := range []string{"events", "items"} {
+			if err = run(fmt.Sprintf("INSERT INTO %s VALUES (%d, %d, 'row %d of %d''s')", table, at, id, id, at)); err != nil {
+				break
+			}
+			added++
+		}
+	}
+	if err == nil && rnd.IntN(2) == 0 { // its place moves up
+		id := 1 + rnd.Int64N(w.ids.Load())
+		err = run(fmt.Sprintf("UPDATE items SET at = CASE WHEN at < %[1]d THEN %[1]d ELSE at + 1 END, v = 'changed at %[1]d' "+
+			"WHERE id = %[2]d", at, id))
+		changed++
+	}
+	if err == nil && rnd.IntN(4) == 0 {
+		id := 1 + rnd.Int64N(w.ids.Load())
+		w.mu.Lock()
+		w.gone[fmt.Sprint(id)] = true
+		w.mu.Unlock()
+		err = run(fmt.Sprintf("DELETE FROM items WHERE id = %d", id))
+		w.deleted.Add(1)
+	}
+	if err == nil && rnd.IntN(4) == 0 {
+		pause(ctx, time.Duration(rnd.IntN(300))*time.Millisecond)
+	}
+	if err != nil || rnd.IntN(10) == 0 {
+		return run("ROLLBACK")
+	}
+	w.added.Add(added)
+	w.changed.Add(changed)
+	return run("COMMIT")
+}

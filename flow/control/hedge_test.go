@@ -1,0 +1,219 @@
+package control_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/control/controltest"
+	"github.com/penstock-io/penstock/flow/dispatch"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// twins holds a start that is a twin against what the package promises of it.
+func (w *model) twins(c control.Command, it *modelItem, x *modelTry) {
+	w.t.Helper()
+	if c.Why != control.Twin {
+		return
+	}
+	w.hedged++
+	switch {
+	case w.order[0] != it:
+		w.fail("item %d has a twin, and item %d holds the watermark", it.seq, w.order[0].seq)
+	case it.running != 2 || x.ordered || len(it.keys) > 0 || it.deaths > 0:
+		w.fail("item %d has a twin with %d attempts in flight", it.seq, it.running)
+	case float64(w.hedged) > w.cfg.Hedge.Share*float64(w.starts-w.hedged):
+		w.fail("%d twins of %d attempts", w.hedged, w.starts)
+	}
+	for _, o := range w.tries {
+		if o.item == it && o.ordered {
+			w.fail("an attempt at an Ordered lane has a twin")
+		}
+	}
+}
+
+func TestHedgeRefuses(t *testing.T) {
+	for _, share := range []float64{-0.1, 1.1, math.NaN()} {
+		if _, err := control.New(control.Config{Hedge: control.Hedge{Share: share}}); err == nil {
+			t.Errorf("New takes a share of %v twins", share)
+		}
+	}
+	if _, err := control.New(control.Config{Hedge: control.Hedge{Least: -1}}); err == nil {
+		t.Error("New takes twins after -1 round trips")
+	}
+}
+
+// warm makes a sender of so many lanes that have all answered often enough in 20 to 40 ms, with nothing in flight.
+func warm(t *testing.T, cfg control.Config, lanes int) *model {
+	cfg.Retry = backoff.Fixed(10 * ms)
+	w := newLanes(t, cfg, 4, lanes)
+	w.warm(60 * lanes)
+	return w
+}
+
+// warm delivers n items, one after the other.
+func (w *model) warm(n int) {
+	w.t.Helper()
+	for range n {
+		w.offer(1, 10)
+		w.pass(20 * ms)
+		for _, x := range w.running() {
+			w.answer(x, control.Delivered, 0)
+		}
+		if n := w.unsaid; n > 0 {
+			w.unsaid = 0
+			w.step(control.Event{Kind: control.Saved, Bytes: n})
+		}
+	}
+}
+
+// TestHedge: an attempt that takes longer than nearly all, of the item that holds the watermark, gets a twin at another
+// lane. Whoever delivers settles it, once; the twin's delivery lets the first run, the first's cancels the twin.
+func TestHedge(t *testing.T) {
+	for _, winner := range []string{"twin", "first", "neither"} {
+		t.Run(winner, func(t *testing.T) {
+			w := warm(t, control.Config{Hedge: control.Hedge{Share: 0.02}}, 3)
+			w.offer(1, 10)
+			seq := w.seq
+			first := w.only(seq)
+			w.offer(1, 10)
+			second := w.only(w.seq) // as late as the first, but it holds no watermark
+			began := w.now
+			w.pass(190 * ms) // the timeout is 200 ms at least
+			tries := w.running()
+			if len(tries) != 3 {
+				t.Fatalf("%d attempts run after %v, want the two and a twin: %+v", len(tries), w.now-began, w.m.Status())
+			}
+			twin := tries[2]
+			if twin.item.seq != seq || twin.lane == first.lane || second.item.starts != 1 {
+				t.Fatalf("the twin is of item %d at lane %d", twin.item.seq, twin.lane)
+			}
+			switch winner {
+			case "twin":
+				w.answer(twin, control.Delivered, 0)
+				if k := w.kinds(); len(k) < 1 || k[0] != control.Settle || len(k) > 1 && k[1] == control.Cancel {
+					t.Errorf("the twin's delivery gives %+v, want Settle and no Cancel", w.out)
+				}
+				w.answer(first, control.Delivered, 0)
+			case "first":
+				w.answer(first, control.Delivered, 0)
+				if k := w.kinds(); len(k) < 2 || k[0] != control.Settle || k[1] != control.Cancel {
+					t.Errorf("the first's delivery gives %+v, want Settle and Cancel", w.out)
+				}
+				w.answer(twin, control.Delivered, 0)
+			case "neither":
+				w.answer(twin, control.Retryable, 0)
+				w.answer(first, control.Retryable, 0)
+				if third := w.only(seq); third.lane == first.lane || third.lane == twin.lane {
+					t.Error("it goes to a lane that has failed it, and there is another")
+				}
+			}
+			s := w.m.Status()
+			want := [2]uint64{2, 1} // the other item, which then holds the watermark, has one too
+			if winner == "neither" {
+				want = [2]uint64{1, 0}
+			}
+			if got := [2]uint64{s.Hedged, s.Duplicates}; got != want {
+				t.Errorf("twins and duplicates are %v, want %v", got, want)
+			}
+			w.drain()
+		})
+	}
+}
+
+// TestNoHedge: nothing else gets a twin.
+func TestNoHedge(t *testing.T) {
+	on := control.Hedge{Share: 0.02}
+	for _, c := range []struct {
+		name string
+		cfg  control.Config
+		edit func(w *model)
+	}{
+		{"not asked for", control.Config{}, func(w *model) { w.offer(1, 10) }},
+		{"keys", control.Config{Hedge: on}, func(w *model) { w.offer(1, 10, 7) }},
+		{"hash binds it to its lane", control.Config{Hedge: on, Dispatch: dispatch.Hash{}}, func(w *model) { w.offer(1, 10) }},
+		{"nothing else is open", control.Config{Hedge: on}, func(w *model) {
+			w.offer(1, 10)
+			for i := range int32(3) {
+				if w.only(w.seq).lane != i {
+					w.lane(i, false, control.Limits{})
+				}
+			}
+		}},
+		{"only Ordered lanes are open", control.Config{Hedge: on}, func(w *model) {
+			w.offer(1, 10)
+			for i := range int32(3) {
+				if w.only(w.seq).lane != i {
+					w.lane(i, true, control.Limits{Ordered: true})
+				}
+			}
+		}},
+		{"it has killed a worker", control.Config{Hedge: on}, func(w *model) {
+			w.offer(1, 10)
+			w.die(w.only(w.seq))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := warm(t, c.cfg, 3)
+			c.edit(w)
+			began := w.now
+			w.pass(190 * ms)
+			if s := w.m.Status(); s.Hedged != 0 || len(w.running()) != 1 {
+				t.Errorf("%v later there are %d twins and %d attempts", w.now-began, s.Hedged, len(w.running()))
+			}
+			w.drain()
+		})
+	}
+}
+
+// TestNoHedgeInAnOutage: while nothing is delivered anywhere, only the probe of the global backoff is sent.
+func TestNoHedgeInAnOutage(t *testing.T) {
+	w := warm(t, control.Config{Hedge: control.Hedge{Share: 1}, Timeout: sec}, 4)
+	for w.m.Room() && w.offer(1, 10) {
+	}
+	for range 60 {
+		for _, x := range w.running() {
+			w.answer(x, control.Retryable, 0)
+		}
+		w.pass(100 * ms)
+	}
+	before := w.m.Status()
+	w.pass(20 * sec)
+	if s := w.m.Status(); s.Hedged != before.Hedged {
+		t.Errorf("%d twins while nothing is delivered", s.Hedged-before.Hedged)
+	}
+	w.drain()
+}
+
+// TestHedgeShortensTheTail: with one worker of twelve that stops for half a second every few seconds, twins for 2 % at most
+// take most of the wait from the slowest hundredth of the items, in virtual time.
+func TestHedgeShortensTheTail(t *testing.T) {
+	run := func(share float64) controltest.Result {
+		s := controltest.Scenario{
+			RTT: 10 * ms, Load: 150, Duration: 300 * sec, Warmup: 20 * sec, Seed: 5,
+			Config: control.Config{Seed: 1, Window: window.Queue{}, Timeout: 2 * sec, Hedge: control.Hedge{Share: share}},
+		}
+		for range 12 {
+			s.Workers = append(s.Workers, controltest.Worker{Rate: 50})
+		}
+		for at := 5 * sec; at < s.Duration; at += 3 * sec {
+			w := &s.Workers[int(at/sec)/3%12]
+			w.Faults = append(w.Faults, controltest.Fault{Kind: controltest.Slow, Factor: 0.01, From: at, To: at + 500*ms})
+		}
+		r, err := controltest.Run(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	without, with := run(0), run(0.02)
+	slow, quick := controltest.Quantile(without.Latencies, 0.999), controltest.Quantile(with.Latencies, 0.999)
+	s := with.Status
+	share := float64(s.Hedged) / float64(s.Attempts-s.Hedged)
+	t.Logf("p99.9 %v without and %v with twins, of which %d are %.2f %%; duplicates %d and %d",
+		slow, quick, s.Hedged, 100*share, without.Duplicates, with.Duplicates)
+	if quick > slow*3/4 || share > 0.02 || s.Hedged == 0 {
+		t.Errorf("p99.9 %v with, %v without; %.2f %% twins", quick, slow, 100*share)
+	}
+}

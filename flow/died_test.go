@@ -1,0 +1,106 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+var errSegfault = errors.New("signal: segmentation fault")
+
+// dies returns a worker that dies of values that hold an x, and says so in one of the ways.
+func dies(way string, deaths map[string]int) deliverFunc[string] {
+	return func(_ context.Context, a Attempt[string]) (Report, error) {
+		if !strings.Contains(a.Value, "x") {
+			return Report{}, nil
+		}
+		deaths[a.Value]++
+		switch {
+		case way == "panic":
+			panic(errSegfault)
+		case way == "split" && len(a.Value) > 1:
+			s := &Split[string]{Err: errSegfault}
+			for i := range a.Value {
+				if s.Rest = append(s.Rest, Item[string]{Value: a.Value[i : i+1]}); a.Value[i] == 'x' {
+					s.Died = i + 1
+					deaths["x"]++
+				}
+			}
+			return Report{}, s
+		}
+		return Report{}, fmt.Errorf("child: %w", &Died{Err: errSegfault})
+	}
+}
+
+// TestDied: what kills workers is cut down to the one that does it, which is buried with the reason; all else is delivered.
+func TestDied(t *testing.T) {
+	for way, want := range map[string]map[string]int{
+		"error": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3}, // the first tells that it cannot be cut
+		"panic": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3},
+		"split": {"abcdxfgh": 1, "x": 3},
+	} {
+		t.Run(way, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDiary[string](t)
+				deaths := map[string]int{}
+				o := d.options(d.lane("a", dies(way, deaths)))
+				o.Lanes[0].Limits.InFlight = 1
+				o.Bisect = halves
+				var buried []string
+				told := 0
+				o.Failed = func(_ Item[string], f Failure) {
+					if f.Died {
+						told++
+					}
+				}
+				o.Bury = func(_ context.Context, it Item[string], refusal error) error {
+					buried = append(buried, it.Value)
+					if !errors.Is(refusal, errSegfault) || !strings.Contains(refusal.Error(), "3 workers died of it") {
+						t.Errorf("refusal is %v", refusal)
+					}
+					return nil
+				}
+				mustRun(t, o, these(values("abcdxfgh", "ijk")...))
+				if !slices.Equal(buried, []string{"x"}) || !d.settled["x"].Buried || !(len(d.settled) > 2) {
+					t.Errorf("buried %v, settled %v", buried, d.settled)
+				}
+				for value, n := range want {
+					if deaths[value] != n {
+						t.Errorf("workers died %d times of %q, want %d", deaths[value], value, n)
+					}
+				}
+				if told == 0 {
+					t.Error("Failed never says that a worker died")
+				}
+			})
+		})
+	}
+}
+
+// TestDiedWithoutAGrave: where there is no Bury, what kills is tried for ever, as every failure is.
+func TestDiedWithoutAGrave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDiary[string](t)
+		deaths := 0
+		o := d.options(d.lane("a", deliverFunc[string](func(_ context.Context, a Attempt[string]) (Report, error) {
+			if a.Value == "x" && deaths < 12 {
+				deaths++
+				return Report{}, &Died{Err: errSegfault}
+			}
+			return Report{}, nil
+		})))
+		o.Bury = nil
+		o.Control.Poison = control.Poison{Deaths: 2, Refuse: true}
+		mustRun(t, o, these(values("a", "x", "b")...))
+		d.wantSettled("a", "b", "x")
+		if deaths != 12 {
+			t.Errorf("%d deaths, want 12", deaths)
+		}
+	})
+}

@@ -1,0 +1,134 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// DefaultPackRows is PackOptions.Rows where it is 0.
+const DefaultPackRows = 1000
+
+// maxPackRows bounds a batch where nothing else does.
+const maxPackRows = 1 << 24
+
+// PackOptions say when a batch of rows is full. The zero value packs 1000 rows of cost 1 and waits for them.
+type PackOptions[R any] struct {
+	// Rows in a batch at most; 0 means 1000.
+	Rows int
+	// Cost of a batch at most, in the units of CostOf; 0: no bound. A single row is always allowed.
+	Cost float64
+	// Linger is how long a batch that has been begun waits for more rows; 0: until it is full or the rows end.
+	Linger time.Duration
+
+	// CostOf is the cost of a row, above 0; nil: 1 for each.
+	CostOf func(R) float64
+	// BytesOf is what a row holds against Options.MaxBytes, 0 or more; nil: nothing.
+	BytesOf func(R) int64
+	// Cut says that a batch must end between two rows that follow each other: another partition begins, or what lies between
+	// them was settled before a restart. nil: never.
+	Cut func(last, next R) bool
+}
+
+// packer is a Producer of batches of rows. Its calls come one at a time.
+type packer[R any] struct {
+	o    PackOptions[R]
+	read func(context.Context) (R, error)
+
+	begun []R // rows that were read for a batch that was not handed out
+	cost  float64
+	bytes int64
+	next  R // the first row of the batch after it, where waits is true
+	waits bool
+	err   error // what read said after the rows that it gave
+}
+
+// Pack returns a Producer that packs the rows of next into batches: what a sender delivers, retries and settles as one, so
+// that its work for each is shared by many rows. The batch's Value is the rows in their order, its Cost and Bytes are their
+// sums, and its memory is never used again. next is called by one goroutine at a time, and ends the rows with io.EOF; what it
+// gave before an error is handed out before the error is. Where Linger is set, it must return ctx's error soon when ctx is
+// done, and must not have taken a row then: the next call gives that row. An error says which option means nothing.
+func Pack[R any](o PackOptions[R], next func(ctx context.Context) (R, error)) (Producer[[]R], error) {
+	switch {
+	case next == nil:
+		return nil, errors.New("flow: pack: there is no function that gives the rows")
+	case o.Rows < 0 || o.Rows > maxPackRows:
+		return nil, fmt.Errorf("flow: pack: %d rows in a batch; want 1 to %d, or 0 for %d", o.Rows, maxPackRows, DefaultPackRows)
+	case !(o.Cost >= 0) || math.IsInf(o.Cost, 0):
+		return nil, fmt.Errorf("flow: pack: batches of cost %v; want a number above 0, or 0 for no bound", o.Cost)
+	case o.Linger < 0:
+		return nil, fmt.Errorf("flow: pack: a linger of %v; want a time to wait, or 0 to wait until a batch is full", o.Linger)
+	}
+	if o.Rows == 0 {
+		o.Rows = DefaultPackRows
+	}
+	return &packer[R]{o: o, read: next}, nil
+}
+
+// Next implements Producer.
+func (p *packer[R]) Next(ctx context.Context) (Item[[]R], error) {
+	if len(p.begun) == 0 && !p.waits {
+		if p.err != nil {
+			return Item[[]R]{}, p.err
+		}
+		row, err := p.read(ctx) // the first is waited for without end
+		if err != nil {
+			return Item[[]R]{}, err
+		}
+		p.next, p.waits = row, true
+	}
+	reading := ctx
+	if p.o.Linger > 0 {
+		var cancel context.CancelFunc
+		reading, cancel = context.WithTimeout(ctx, p.o.Linger)
+		defer cancel()
+	}
+	for p.take() && p.err == nil {
+		row, err := p.read(reading)
+		switch {
+		case err == nil:
+			p.next, p.waits = row, true
+		case ctx.Err() != nil: // what was begun stays begun
+			return Item[[]R]{}, context.Cause(ctx)
+		case reading.Err() != nil && errors.Is(err, reading.Err()):
+			return p.batch(), nil
+		default:
+			p.err = err
+		}
+		if p.waits && reading.Err() != nil && ctx.Err() == nil {
+			p.take() // it came with the end of the wait
+			return p.batch(), nil
+		}
+	}
+	return p.batch(), nil
+}
+
+// take puts the row that waits into the batch, if it belongs there, and says whether more may be read for it.
+func (p *packer[R]) take() bool {
+	if p.waits {
+		cost, n := 1.0, len(p.begun)
+		if p.o.CostOf != nil {
+			cost = p.o.CostOf(p.next)
+		}
+		if n > 0 && (p.o.Cost > 0 && p.cost+cost > p.o.Cost || p.o.Cut != nil && p.o.Cut(p.begun[n-1], p.next)) {
+			return false
+		}
+		p.begun = append(p.begun, p.next)
+		p.cost += cost
+		if p.o.BytesOf != nil {
+			p.bytes += p.o.BytesOf(p.next)
+		}
+		var none R
+		p.next, p.waits = none, false
+	}
+	return len(p.begun) < p.o.Rows && (p.o.Cost == 0 || p.cost < p.o.Cost)
+}
+
+// batch hands out what was begun.
+func (p *packer[R]) batch() Item[[]R] {
+	it := Item[[]R]{Value: p.begun, Cost: p.cost, Bytes: p.bytes}
+	p.begun, p.cost, p.bytes = nil, 0, 0
+	return it
+}
