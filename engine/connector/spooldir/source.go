@@ -68,7 +68,9 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 type keeping struct{ s *source }
 
 // Open implements penstock.Source.
-func (k keeping) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Reader, error) { return k.s.Open(ctx, o) }
+func (k keeping) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+	return k.s.Open(ctx, o)
+}
 
 // reader is one route's; it holds the directory open.
 type reader struct {
