@@ -55,7 +55,13 @@ func Source() penstock.Component {
 				Forget: time.Hour,
 			}
 		},
-		New: func(options any, h penstock.Host) (any, error) { return newSource(*options.(*Options), h) },
+		New: func(options any, h penstock.Host) (any, error) {
+			s, err := newSource(*options.(*Options), h)
+			if err == nil && s.o.Finished == finishedKeep {
+				return keeping{s}, nil
+			}
+			return s, err
+		},
 	}
 }
 

@@ -63,6 +63,15 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 	return s, nil
 }
 
+// keeping is a source with finished: keep. It is no Finisher, so that a file whose end is settled is finished at once, without a
+// second entry in the checkpoint.
+type keeping struct{ s *source }
+
+// Open implements penstock.Source.
+func (k keeping) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+	return k.s.Open(ctx, o)
+}
+
 // reader is one route's; it holds the directory open.
 type reader struct {
 	*follow.Reader

@@ -47,6 +47,7 @@ type Reader struct {
 	uses    uint64 // of handles
 	scans   uint64
 	target  int64         // bytes that make a batch
+	left    int64         // bytes of the listed files that were not read
 	scanned time.Duration // when the last listing ended
 	took    time.Duration // and how long it took
 	idle    backoff.State
@@ -82,13 +83,16 @@ func newReader(s *Set, o penstock.OpenOptions) *Reader {
 }
 
 // Left implements penstock.Estimator: what the last listing has seen of the files and was not read.
-func (r *Reader) Left() (bytes int64) {
+func (r *Reader) Left() (bytes int64) { return max(0, r.left) }
+
+// countLeft is what Left begins with after a listing; take makes it less.
+func (r *Reader) countLeft() {
+	r.left = 0
 	for _, f := range r.files {
 		if !f.finished {
-			bytes += max(0, f.info.Size-f.cursor.Next)
+			r.left += max(0, f.info.Size-f.cursor.Next)
 		}
 	}
-	return bytes
 }
 
 // Read implements penstock.Reader.
@@ -142,6 +146,7 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 
 // fill takes from the queue until the batch is complete (true) or nothing is left to do.
 func (r *Reader) fill(ctx context.Context, b *penstock.Batch) (bool, error) {
+	r.retire()
 	for len(r.queue) > 0 {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)

@@ -62,6 +62,7 @@ func (r *Reader) scan() {
 	if r.grow != nil {
 		r.followRotated(now)
 	}
+	r.countLeft()
 	r.enqueue(now)
 	r.sweep(now)
 }

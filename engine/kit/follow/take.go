@@ -58,6 +58,7 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 		r.soon()
 		return false
 	}
+	r.left -= f.cursor.Next - before.Next
 	r.remember(b, f, before.Next)
 	r.readable(f)
 	if res == lines.Full {
