@@ -129,7 +129,7 @@ func (c rotation) compare(t *testing.T, p *world, w *writer, s schedule) {
 // Every case comes out exactly once into a receiver that forgets what was not saved, and at least once into one that does not,
 // wherever the process is killed. PENSTOCK_ROTATION=full (make rotation) tries every schedule of each case, else it is every third.
 func TestRotation(t *testing.T) {
-	cases := slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases())
+	cases := slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases(), packCases())
 	if len(cases) < 60 {
 		t.Errorf("there are %d cases, want at least 60", len(cases))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/engine/kit/unpack"
 	"github.com/penstock-io/penstock/fileid"
 )
 
@@ -36,6 +37,7 @@ type Reader struct {
 	gone   gone
 
 	filler  lines.Filler
+	unpacks unpack.Decoders
 	files   map[string]*file     // by label, those that the place lists
 	byKey   map[fileid.Key]*file // the same, and orphans
 	done    map[fileid.Key]done  // files that stay and were delivered
@@ -90,7 +92,7 @@ func (r *Reader) countLeft() {
 	r.left = 0
 	for _, f := range r.files {
 		if !f.finished {
-			r.left += max(0, f.info.Size-f.cursor.Next)
+			r.left += f.left()
 		}
 	}
 }
@@ -190,7 +192,10 @@ func (r *Reader) atEnd(f *file) bool {
 	if r.grow == nil || f.orphan {
 		return f.sealed
 	}
-	if r.grow.PartialWait > 0 && f.cursor.Next < f.info.Size {
+	if f.trouble != nil && f.trouble.broken {
+		return false
+	}
+	if (r.grow.PartialWait > 0 || f.view != nil) && f.partial() {
 		return f.info.Size == 0 // the last record has no end yet, and will be handed out without one
 	}
 	return f.sealed || f.info.Size == 0 || f.entry != nil && f.info.Size == f.drained && !f.changed()
@@ -262,6 +267,7 @@ func (r *Reader) Close() error {
 	for _, f := range r.open {
 		errs = append(errs, f.close())
 	}
+	r.unpacks.Close()
 	errs = append(errs, r.closeNews())
 	for _, f := range r.byKey {
 		if !f.sealed { // one that is sealed may still be finished
