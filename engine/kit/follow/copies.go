@@ -48,6 +48,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 		} else if ok {
 			return true, true
 		}
+		hold = hold || r.maybeRestored(f, w, head)
 	}
 	if !hold {
 		return false, false
@@ -128,6 +129,16 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 	return false, nil
 }
 
+// maybeRestored says whether f, under the name of w and with its content, may still turn out to be a restored copy: cp -p and
+// tar give a file its old time after its bytes.
+func (r *Reader) maybeRestored(f, w *file, head []byte) bool {
+	if w.displaced || mayInherit(f, w) || w.note.proof.At == 0 {
+		return false
+	}
+	ok, err := f.fits(w.note.proof, head, r.head[fileid.MaxHead:])
+	return ok && err == nil
+}
+
 // mayInherit says whether f may be what became of w, whose file is gone: it has another name, or was written before it was made,
 // as a copy that kept its time.
 func mayInherit(f, w *file) bool { return f.label != w.label || f.info.ModTime < f.info.Birth }
@@ -147,7 +158,8 @@ func (r *Reader) adopt(f, w *file) {
 	r.unwait(w)
 	r.s.takeOver(w.entry, f)
 	f.entry, f.cursor, f.note = w.entry, w.cursor, w.note
-	f.part = &penstock.Partition{ID: w.entry.text, Name: f.label}
+	f.ledTo(w)
+	f.part = &penstock.Partition{ID: w.entry.text, Name: f.partName()}
 	if id, err := fileid.Parse(w.entry.text); err == nil {
 		r.notes.move(f.note, f.seen(nil, false), id.Key() != keyOf(f.info))
 	}
@@ -163,6 +175,7 @@ func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
 	r.unwait(w)
 	w.skipped = true
 	r.lose(w, "a copy leads on from it")
+	f.ledTo(w)
 	r.attach(f, r.s.give(f.seen(head, true), f.name), penstock.Mark{})
 	f.skipTo = to
 	f.held, f.twin = 0, nil

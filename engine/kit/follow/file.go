@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"io"
 	"time"
 
@@ -36,14 +37,15 @@ type file struct {
 	drained int64 // of this size all whole records were handed out
 
 	sealed   bool
-	last     int64 // where it was sealed
-	orphan   bool  // its name is gone, it is read to the end by its handle
-	lost     bool  // what was not read is gone: only the seal is left to be handed out
-	skipped  bool  // lost is nothing to speak of: the seal says that all of it was read
-	finished bool  // its source has finished it; it is looked at again in case its writer goes on
-	flushed  bool  // growing: the partial last record was handed out as one
-	checked  bool  // stampAt and stampLen say as of when what was read is known to stand in it
-	beside   bool  // growing: it is no file of the listing, but leads on from one that was rotated
+	last     int64  // where it was sealed
+	orphan   bool   // its name is gone, it is read to the end by its handle
+	lost     bool   // what was not read is gone: only the seal is left to be handed out
+	skipped  bool   // lost is nothing to speak of: the seal says that all of it was read
+	finished bool   // its source has finished it; it is looked at again in case its writer goes on
+	flushed  bool   // growing: the partial last record was handed out as one
+	checked  bool   // stampAt and stampLen say as of when what was read is known to stand in it
+	beside   bool   // growing: it is no file of the listing, but leads on from one that was rotated
+	listed   string // of a file beside: the name of that one, by which the next run finds out that it was rotated
 	stampAt  stamp
 	stampLen int64
 
@@ -174,9 +176,19 @@ func (f *file) close() error {
 	return err
 }
 
+// partName is the name of f's partition.
+func (f *file) partName() string { return cmp.Or(f.listed, f.label) }
+
+// ledTo notes that f leads on from a widow.
+func (f *file) ledTo(w *file) {
+	if f.beside {
+		f.listed = w.part.Name
+	}
+}
+
 // rename gives f another name; spans that were handed out keep the partition with the old one.
 func (f *file) rename(dir Dir, name, label string) {
-	f.dir, f.name, f.label = dir, name, label
+	f.dir, f.name, f.label, f.listed = dir, name, label, ""
 	if f.part != nil {
 		part := *f.part
 		part.Name = label

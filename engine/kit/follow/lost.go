@@ -36,7 +36,7 @@ func (r *Reader) lose(f *file, why string) {
 	if key := keyOf(f.info); r.byKey[key] == f {
 		delete(r.byKey, key)
 	}
-	r.s.kill(f.entry)
+	r.s.end(r, f.entry)
 	r.ghosts++
 	r.queue = append(r.queue, f)
 }

@@ -24,15 +24,15 @@ const wakeSpacing = 5 * time.Millisecond
 type Reader struct {
 	s      *Set
 	o      penstock.OpenOptions
-	grow   *Growing                   // nil: files are sealed when they are quiet
-	known  map[fileid.Key][]knownID   // what the route has stored; guarded by s.mu
-	dead   map[fileid.Key][]fileid.ID // of those, what is gone; guarded by s.mu
-	marked bool                       // the route has stored anything
-	news   []finishedFile             // from Tell; guarded by s.mu
-	held   int                        // deleted files that are held open; guarded by s.mu
-	told   []string                   // partitions whose marks say that they are finished; guarded by s.mu
-	saved  map[string]int64           // what Commit said of files that grew; guarded by s.mu
-	wake   chan struct{}              // a notification came
+	grow   *Growing                 // nil: files are sealed when they are quiet
+	known  map[fileid.Key][]knownID // what the route has stored; guarded by s.mu
+	dead   map[fileid.Key][]knownID // what is gone, and what the reader has done with for good; guarded by s.mu
+	marked bool                     // the route has stored anything
+	news   []finishedFile           // from Tell; guarded by s.mu
+	held   int                      // deleted files that are held open; guarded by s.mu
+	told   []string                 // partitions whose marks say that they are finished; guarded by s.mu
+	saved  map[string]int64         // what Commit said of files that grew; guarded by s.mu
+	wake   chan struct{}            // a notification came
 	notes  notes
 	gone   gone
 
@@ -65,7 +65,7 @@ type Reader struct {
 func newReader(s *Set, o penstock.OpenOptions) *Reader {
 	r := &Reader{
 		s: s, o: o, grow: s.o.Growing, wake: make(chan struct{}, 1),
-		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]fileid.ID), saved: make(map[string]int64),
+		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]knownID), saved: make(map[string]int64),
 		notes:  notes{byID: make(map[string]*note)},
 		filler: lines.Filler{Rules: s.o.Rules},
 		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), done: make(map[fileid.Key]done),

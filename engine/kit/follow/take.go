@@ -172,9 +172,9 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 		r.attach(f, e, m)
 		return true, nil
 	}
-	r.s.kill(e)
+	r.s.kill(e, keyOf(f.info))
 	if r.grow != nil {
-		r.widowOf(e, m, true, why+anew)
+		r.widowOf(e, m, r.s.isDead(e), why+anew)
 		return false, nil
 	}
 	r.s.forget(r, e)
@@ -189,7 +189,7 @@ func (r *Reader) attach(f *file, e *Entry, m penstock.Mark) {
 	if f.finished {
 		r.s.markDone(e)
 	}
-	f.part = &penstock.Partition{ID: e.text, Name: f.label}
+	f.part = &penstock.Partition{ID: e.text, Name: f.partName()}
 	f.cursor = lines.Resume(m)
 	f.note = r.notes.begin(e.text, r.proofOf(m))
 	f.stamp()
@@ -272,14 +272,21 @@ func (r *Reader) replaced(f *file, what string) {
 		r.unwatch(f)
 		return
 	}
+	if r.grow != nil && f.orphan && f.info.Links == 0 && r.s.movedOn(f.entry, keyOf(f.info)) {
+		if key := keyOf(f.info); r.byKey[key] == f {
+			delete(r.byKey, key)
+		}
+		r.widow(f, "a deleted file is read on in a copy of it") // as another route has seen
+		return
+	}
 	old := *f
 	f.dropView()
 	now := r.s.now()
 	r.rotated.drop(f)
-	r.s.kill(old.entry)
+	r.s.kill(old.entry, keyOf(old.info))
 	*f = file{
 		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, handle: f.handle, used: f.used, orphan: f.orphan,
-		beside: f.beside, since: now, unread: max(now, 1),
+		beside: f.beside, listed: f.listed, since: now, unread: max(now, 1),
 	}
 	r.soon()
 	if r.grow != nil {
