@@ -127,7 +127,8 @@ pipelines:
 	w.stop()
 	once(t, config)
 	late := number(a.target("events_copy"), `SELECT coalesce(sum(num), 0) FROM penstock_marks WHERE part LIKE 'events%~late'`)
-	parts := number(a.target("events_copy"), `SELECT count(*) FROM penstock_marks WHERE part LIKE 'events#500.%' AND part NOT LIKE '%~late'`)
+	parts := number(a.target("events_copy"),
+		`SELECT count(*) FROM penstock_marks WHERE part LIKE 'events#500.%' AND part NOT LIKE '%~late'`)
 	if again := once(t, config); again.Pipelines[0].ReadRecords+again.Pipelines[1].ReadRecords != 0 {
 		t.Errorf("rows were read again after the end: %+v", again.Pipelines)
 	}
