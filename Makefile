@@ -53,7 +53,7 @@ crash-short: ## The same, 20 times.
 
 .PHONY: crash-tables
 crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.
-	cd engine && PENSTOCK_KILLS=$$((3 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
+	cd engine && PENSTOCK_KILLS=$$((2 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
 
 .PHONY: workers
 workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying one, tails at 60 % load, before and after.
