@@ -218,7 +218,7 @@ func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, target, end int64) (
 	if c.guess > 0 {
 		want = min(c.guess, whole)
 	}
-	b.Data = slices.Grow(b.Data, whole+1)
+	b.Data = slices.Grow(b.Data, want+1)
 	for {
 		if have, err = read(b, f, base, have, want, c.Next); err != nil {
 			return d, have, -1, err
