@@ -164,7 +164,8 @@ func newRegex(o *Options) (*format, error) {
 	needed := []byte(needs(o.Pattern))
 	return &format{fields: fields, make: func() splitter {
 		return &regex{
-			columns: columns{fields: fields}, expr: expr, straight: newStraight(o.Pattern, expr.NumSubexp()), groups: groups, needed: needed,
+			columns: columns{fields: fields}, expr: expr, straight: newStraight(o.Pattern, expr.NumSubexp()),
+			groups: groups, needed: needed,
 		}
 	}}, nil
 }
