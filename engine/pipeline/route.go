@@ -58,7 +58,8 @@ type route struct {
 	work      chan *job                // to the processors; nil when there is nothing to process
 	again     chan *job                // back to them, of which one has died
 
-	gone []string // partitions to be forgotten; the checkpoint's goroutine owns it
+	gone   []string        // partitions to be forgotten; the checkpoint's goroutine owns it, and
+	untold []penstock.Mark // what was saved since source and sink were told last
 
 	drainOnce sync.Once
 	drained   chan struct{} // closed by drain
