@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +19,7 @@ import (
 // The search visits every state that a machine and its ledger can come to with up to six batches, three workers and two
 // attempts of each that go wrong, whatever is answered in whatever order, with a checkpoint at any moment and one crash. A state
 // is reached by playing its events again, since a machine cannot be copied; states are told apart by what can be seen of them.
+// It is done for a plain machine, and for one whose budget allows one redelivery in vain every 200 ms and that sends twins.
 const (
 	searchWorkers = 3
 	searchWrong   = 2 // attempts of a batch that may come back undelivered or overdue, in each life of the process
@@ -27,7 +27,7 @@ const (
 
 // move is one event of the world.
 type move struct {
-	kind byte   // 'a' ack, 'n' nack, 't' time passes until an attempt is overdue, 's' save, 'c' crash, 'w' wait
+	kind byte   // 'a' ack, 'n' nack, 't' time passes until an attempt is overdue, 's' save, 'c' crash, 'w' wait for what the machine wants
 	id   uint64 // attempt
 }
 
@@ -43,6 +43,7 @@ type searchTry struct {
 // searched is a machine with its ledger and the world around both.
 type searched struct {
 	batches int
+	twins   bool // and a tight budget
 	m       *control.Machine
 	now     time.Duration
 	out     []control.Command
@@ -55,16 +56,23 @@ type searched struct {
 	mark    ledger.Position
 	above   []ledger.Range
 	crashed bool
+	hedged  int    // twins, in this life of the process
+	starts  int    // of all attempts
 	known   bool   // it is on a way that was gone before
 	broken  string // what was violated
 }
 
 // boot starts a process from the checkpoint.
 func (s *searched) boot() {
-	m, err := control.New(control.Config{
+	cfg := control.Config{
 		Window: window.Fixed{Size: 1}, Dispatch: dispatch.RoundRobin{}, Timeout: time.Second,
 		Retry: backoff.Fixed(10 * time.Millisecond), Breaker: control.Breaker{Failures: -1},
-	})
+	}
+	if s.twins {
+		cfg.Hedge = control.Hedge{Share: 1, Least: 1}
+		cfg.Budget = control.Budget{Share: 0.01, PerSecond: 5, Burst: 1}
+	}
+	m, err := control.New(cfg)
 	if err != nil {
 		panic(err)
 	}
@@ -73,12 +81,16 @@ func (s *searched) boot() {
 		panic(err)
 	}
 	s.m, s.ledger, s.now, s.tries = m, l, 0, nil
+	s.hedged, s.starts = 0, 0
 	s.bySeq, s.settled, s.wrong = map[uint64]int{}, make([]bool, s.batches), make([]int, s.batches)
 	for b := range s.batches {
 		s.settled[b] = s.saved(b)
 	}
 	for i := range searchWorkers {
 		s.step(control.Event{Kind: control.LaneUp, Lane: int32(i)})
+	}
+	if s.twins {
+		s.meet()
 	}
 	for b := range s.batches {
 		if s.settled[b] {
@@ -88,9 +100,17 @@ func (s *searched) boot() {
 			s.fail("batch %d cannot be opened: %v", b, err)
 			return
 		}
-		seq := uint64(b) + 1
+		seq := uint64(b) + 1 + searchWorkers
 		s.bySeq[seq] = b
 		s.step(control.Event{Kind: control.Offer, Seq: seq, Cost: 1, Bytes: 10})
+	}
+}
+
+// meet lets each worker answer once, since a worker that is not known gets no twin and its attempts have none.
+func (s *searched) meet() {
+	for i := range searchWorkers {
+		s.out = s.m.Step(control.Event{Kind: control.Offer, Seq: uint64(i) + 1, Cost: 1, Bytes: 10}, s.out[:0])
+		s.out = s.m.Step(control.Event{Kind: control.Answer, ID: s.out[0].ID, Outcome: control.Delivered}, s.out[:0])
 	}
 }
 
@@ -153,8 +173,17 @@ func (s *searched) started(c control.Command, b int, known bool) {
 		if x.lane == c.Lane && !x.overdue {
 			s.fail("two attempts in a window of one at worker %d", c.Lane)
 		}
-		if x.batch == b && (x.lane == c.Lane || !x.overdue) {
+		if x.batch == b && (x.lane == c.Lane || !x.overdue && c.Why != control.Twin) {
 			s.fail("batch %d starts at worker %d while an attempt runs at %d", b, c.Lane, x.lane)
+		}
+	}
+	if s.starts++; c.Why == control.Twin {
+		s.hedged++
+		if slices.Contains(s.settled[:b], false) {
+			s.fail("batch %d has a twin and does not hold the watermark: %v", b, s.settled)
+		}
+		if 2*s.hedged > s.starts+searchWorkers {
+			s.fail("%d twins of %d attempts", s.hedged, s.starts)
 		}
 	}
 	s.tries = append(s.tries, searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect})
@@ -200,7 +229,7 @@ func (s *searched) moves() []move {
 	if !s.crashed {
 		list = append(list, move{kind: 'c'})
 	}
-	if at, ok := s.m.Wake(); ok && !s.awaits() && at > s.now {
+	if at, ok := s.m.Wake(); ok && at > s.now && (!s.awaits() || s.twins && at < s.nextOverdue()) {
 		list = append(list, move{kind: 'w'})
 	}
 	return list
@@ -241,12 +270,7 @@ func (s *searched) do(v move) {
 
 // overdue lets time pass until the next attempt is overdue.
 func (s *searched) overdue() {
-	next := time.Duration(1<<63 - 1)
-	for _, x := range s.tries {
-		if !x.overdue {
-			next = min(next, x.expect)
-		}
-	}
+	next := s.nextOverdue()
 	for {
 		at, ok := s.m.Wake()
 		if !ok || at > next {
@@ -265,6 +289,17 @@ func (s *searched) overdue() {
 			return
 		}
 	}
+}
+
+// nextOverdue is when the next attempt is overdue.
+func (s *searched) nextOverdue() time.Duration {
+	next := time.Duration(1<<63 - 1)
+	for _, x := range s.tries {
+		if !x.overdue {
+			next = min(next, x.expect)
+		}
+	}
+	return next
 }
 
 // key tells states apart.
@@ -303,8 +338,8 @@ func (s *searched) key() string {
 	return string(k)
 }
 
-func replay(batches int, path []move) *searched {
-	s := &searched{batches: batches, taken: make([]bool, batches), known: len(path) > 0}
+func replay(batches int, twins bool, path []move) *searched {
+	s := &searched{batches: batches, twins: twins, taken: make([]bool, batches), known: len(path) > 0}
 	s.boot()
 	for i, v := range path {
 		s.known = i < len(path)-1
@@ -322,35 +357,37 @@ func TestEveryState(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // each state is a machine made anew
 	var mu sync.Mutex
-	total, ended := 0, 0
+	total, ended, hedged := 0, 0, 0
 	t.Run("batches", func(t *testing.T) {
-		for batches, most := range []int{1: 100, 2: 5_000, 3: 40_000, 4: 30_000, 5: 20_000, 6: 15_000} {
-			if most == 0 {
-				continue
+		for batches, most := range []int{0, 100, 5_000, 30_000, 20_000, 15_000, 10_000} {
+			for _, twins := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d twins=%v", batches, twins), func(t *testing.T) {
+					t.Parallel()
+					states, ends, with := search(t, batches, twins, most)
+					mu.Lock()
+					defer mu.Unlock()
+					total, ended, hedged = total+states, ended+ends, hedged+with
+				})
 			}
-			t.Run(strconv.Itoa(batches), func(t *testing.T) {
-				t.Parallel()
-				states, ends := search(t, batches, most)
-				mu.Lock()
-				defer mu.Unlock()
-				total, ended = total+states, ended+ends
-			})
 		}
 	})
-	t.Logf("%d states visited, in %d of them everything was settled, 0 violations", total, ended)
+	t.Logf("%d states visited, in %d of them everything was settled, in %d a twin had been sent, 0 violations", total, ended, hedged)
+	if hedged < leastStates/100 {
+		t.Errorf("a twin had been sent in %d states only", hedged)
+	}
 	if total < leastStates {
 		t.Errorf("%d states visited, want at least %d", total, leastStates)
 	}
 }
 
 // search visits the states with so many batches, and no more than most of them.
-func search(t *testing.T, batches, most int) (states, ended int) {
+func search(t *testing.T, batches int, twins bool, most int) (states, ended, hedged int) {
 	seen := map[string]bool{}
 	stack := [][]move{nil}
 	for len(stack) > 0 && len(seen) < most {
 		path := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		s := replay(batches, path)
+		s := replay(batches, twins, path)
 		if s.broken != "" {
 			t.Fatalf("%d batches, after %c: %s", batches, path, s.broken)
 		}
@@ -359,6 +396,9 @@ func search(t *testing.T, batches, most int) (states, ended int) {
 			continue
 		}
 		seen[k] = true
+		if s.hedged > 0 {
+			hedged++
+		}
 		list := s.moves()
 		if len(s.tries) == 0 && !slices.ContainsFunc(list, func(v move) bool { return v.kind == 'w' }) {
 			ended++
@@ -370,6 +410,6 @@ func search(t *testing.T, batches, most int) (states, ended int) {
 			stack = append(stack, append(slices.Clone(path), v))
 		}
 	}
-	t.Logf("%d batches: %d states", batches, len(seen))
-	return len(seen), ended
+	t.Logf("%d batches, twins %v: %d states, %d with a twin", batches, twins, len(seen), hedged)
+	return len(seen), ended, hedged
 }
