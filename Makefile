@@ -34,6 +34,7 @@ test: ## The tests of both modules (what the README calls).
 	go test work
 
 .PHONY: race
+race: export GORACE = atexit_sleep_ms=0 # else each child that a test starts sleeps a second before it ends
 race: ## The same under the race detector; but for endtoend, which drives a program that was built without it.
 	go test -race -short ./...
 	cd engine && go test -race -short $$(go list ./... | grep -v /internal/endtoend)
@@ -99,6 +100,14 @@ profile: build ## Where a workload's processor time goes, as a flame graph in be
 bench-growth: build ## How cost grows with workers, files, file size and record size: a table and docs/plots/growth.svg.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench growth -penstock ../$(BIN) $(BENCH)
 
+# Parts of at most 90 s, each behind RUN, where that is set: a program that waits for a quiet machine and then starts the rest of its line.
+FIGURES := w1,w3,w*_real w2,w2_ack w8,w4_* w5,w5_500ms,w10 w7,w7_backlog,w9 w6*
+.PHONY: bench-figures
+bench-figures: build ## The figures of docs/performance.md anew: every workload into bench/results.jsonl, then the page; BENCH=-full adds rivals.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && set -f && for part in $(FIGURES); do \
+	  $(RUN) ../bin/bench -penstock ../$(BIN) -append results.jsonl -only "$$part" $(BENCH) || true; done
+	@$(MAKE) -s bench-page
+
 .PHONY: bench-page
 bench-page: ## docs/performance.md from bench/results.jsonl, to which BENCH='-append results.jsonl' adds.
 	cd bench && GOWORK=off go run . page results.jsonl
@@ -111,6 +120,10 @@ bench-check: build ## The ratios in bench/ratios.json: fails when the median of 
 bench-records: ## Parsing, JSON, SQLite and PostgreSQL beside a line loop, a bare insert loop and psql \copy: 7 interleaved pairs each.
 	cd engine && PENSTOCK_RECIPES=$${PENSTOCK_RECIPES:-$$(cd .. && cd ../shared/recipes 2>/dev/null && pwd)} \
 	  go test -p 1 -v -run '^$$' -bench 'Records|AgainstInsertLoop|AgainstCopy' -benchtime 1x ./internal/endtoend ./connector/sqlite ./connector/postgres
+
+.PHONY: bench-tables
+bench-tables: ## Table to table beside psql's COPY through a pipe, and beside a bare loop over SQLite: 7 interleaved pairs each.
+	cd engine && go test -v -run '^$$' -bench 'TablePostgres|TableSQLite' -benchtime 1x ./internal/endtoend
 
 .PHONY: bench-backoff
 bench-backoff: ## backoff and retry against five other libraries in one run: ratios, then benchstat (ROUNDS=30).

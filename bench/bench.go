@@ -50,11 +50,13 @@ func bench(o options) (err error) {
 			wrong = append(wrong, err)
 		}
 		lines = append(lines, done...)
+		if o.into != "" && len(done) > 0 {
+			if err := result.Append(o.into, e.entries(done)); err != nil {
+				return err
+			}
+		}
 	}
-	if o.into != "" {
-		err = result.Append(o.into, e.entries(lines))
-	}
-	return errors.Join(append(wrong, err, e.judge(lines, kept))...)
+	return errors.Join(append(wrong, e.judge(lines, kept))...)
 }
 
 // choose finds the workloads that were asked for.

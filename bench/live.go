@@ -23,7 +23,7 @@ type live struct {
 	pipeline string // more YAML of the pipeline
 }
 
-// feedMain is the process that writes: feed PROGRAM DIR FILES RATE RECORDS.
+// feedMain is the process that writes.
 func feedMain(args []string) error {
 	var f load.Feed
 	flags := flag.NewFlagSet("feed", flag.ContinueOnError)

@@ -82,7 +82,7 @@ func (s slow) behaviour() receiver.Behaviour {
 	return receiver.Behaviour{Delay: s.delay, Slots: s.slots}
 }
 
-// input is what such a receiver can take in a time.
+// records is what such a receiver can take in a time.
 func (s slow) records(during time.Duration) int64 {
 	return slowRecords * int64(s.slots) * int64(during/s.delay)
 }
@@ -94,10 +94,11 @@ func (s slow) bound(in load.Input) measure {
 	return m
 }
 
-// slowly runs penstock against it, with requests of slowRecords and nothing tuned. A request may hold fewer records; how much of
-// the requests' bound was used says what the flow control did, how much of the records' bound what the user gets.
+// slowly runs penstock against it, with requests of slowRecords and no flow control tuned: batch.bytes only gives way to
+// batch.records. How much of the requests' bound was used says what the flow control did, how much of the records' bound what the user
+// gets.
 func (e *env) slowly(in load.Input, s slow) (measure, error) {
-	m, err := e.intoReceiver(in, s.behaviour(), 1, fmt.Sprintf("    batch: { records: %d }\n", slowRecords))
+	m, err := e.intoReceiver(in, s.behaviour(), 1, fmt.Sprintf("    batch: { records: %d, bytes: 4MiB }\n", slowRecords))
 	if err == nil {
 		m.figures["of_requests"] = m.figures["requests"] * s.delay.Seconds() / float64(s.slots) / m.Seconds
 	}

@@ -19,6 +19,7 @@ type series struct {
 	contenders []contender
 
 	limits []measure
+	others []float64            // cores that other programs took, by round
 	runs   map[string][]measure // by contender
 	ratios map[string][]float64
 	failed map[string]error // rivals that could not do it, tried once
@@ -50,6 +51,12 @@ func (s *series) run() error {
 
 // round measures the limit and then each contender; round -1 does not count.
 func (s *series) round(n int) (err error) {
+	begun := busyNow()
+	defer func() {
+		if n >= 0 {
+			s.others = append(s.others, begun.othersSince())
+		}
+	}()
 	var limit measure
 	if s.w.limit != nil {
 		if limit, err = s.w.limit(s.e, s.in); err != nil {
@@ -136,7 +143,13 @@ func (s *series) report() (lines []result.Line) {
 	return lines
 }
 
+// disturbed is how many cores others may take before a result is called so.
+const disturbed = 0.3
+
 func sentence(l result.Line, want wants) string {
+	if others := l.Figures["others_cores"]; others > disturbed {
+		l.Note = strings.TrimPrefix(l.Note+fmt.Sprintf("; disturbed: other programs took %.2f cores", others), "; ")
+	}
 	text := fmt.Sprintf("%.0f MB/s, %.3f CPU-s/GB, at most %.0f MiB, %d lost, %d repeated",
 		l.MBPerS, l.CPUPerGB, l.RSSMiB, l.Lost, l.Repeated)
 	if l.OfLimit > 0 {
@@ -184,8 +197,8 @@ func (s *series) line(name string) result.Line {
 	for _, m := range runs { // of lost and repeated records the worst run counts
 		l.Lost, l.Repeated = max(l.Lost, m.lost), max(l.Repeated, m.repeated)
 	}
+	l.Figures = map[string]float64{"others_cores": result.Round(result.Median(s.others))}
 	if len(runs[0].figures) > 0 {
-		l.Figures = map[string]float64{}
 		for figure := range runs[0].figures {
 			l.Figures[figure] = result.Round(result.Median(each(func(m measure) float64 { return m.figures[figure] })))
 		}

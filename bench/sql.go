@@ -131,7 +131,7 @@ func (s *server) renew(columns string) error {
 	return s.do("SET client_min_messages = error; DROP TABLE IF EXISTS lines", "CREATE TABLE lines ("+columns+")", "CHECKPOINT")
 }
 
-// copied is psql's \copy of the same rows, made ready beforehand.
+// copiedByPsql is psql's \copy of the same rows, made ready beforehand.
 func (e *env) copiedByPsql(in load.Input) (measure, error) {
 	s, err := e.postgres()
 	if err != nil {

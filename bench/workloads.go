@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"time"
 
 	"github.com/penstock-io/penstock/bench/load"
@@ -41,7 +42,7 @@ func (w wants) with(ofLimit, cpuPerGB float64) wants {
 	return w
 }
 
-var workloads = slicesOf(streams, parses, receivers, crashes, databases, follows)
+var workloads = slicesOf(streams, []workload{real(streams[0]), real(streams[3])}, parses, receivers, crashes, databases, follows)
 
 func slicesOf(groups ...[]workload) (all []workload) {
 	for _, g := range groups {
@@ -77,6 +78,21 @@ var streams = []workload{
 			return e.intoReceiver(in, receiver.Behaviour{}, 4, "")
 		},
 	},
+}
+
+func noRealLogs() string {
+	if os.Getenv("PENSTOCK_DATA") == "" {
+		return "PENSTOCK_DATA names no folder of real logs"
+	}
+	return ""
+}
+
+// real is a stream over logs of real systems, again and again, in place of generated lines.
+func real(of workload) workload {
+	of.name += "_real"
+	of.about += ", logs of real systems"
+	of.kind, of.absent, of.size, of.pairs = load.Real, noRealLogs, quickOrFull{256 * mib, gib}, quickOrFull{3, 7}
+	return of
 }
 
 const encodingJSONAbout = "encoding/json to a map, add, drop, and back, in one goroutine"

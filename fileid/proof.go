@@ -82,7 +82,7 @@ const (
 	proofKnown = proofHead | proofPlace | proofTime | proofMoved
 )
 
-// String gives the form in which proofs are stored, drawn in docs/formats/file-note.md: printable, at most 80 bytes, ""
+// String gives the form in which proofs are stored, drawn in docs/formats/file-note.md: printable, at most 84 bytes, ""
 // for a Proof that proves nothing.
 func (p Proof) String() string {
 	if p == (Proof{}) {

@@ -173,22 +173,22 @@ func (d *osDir) verify(f *os.File, seen fs.FileInfo, flag int) (*os.File, error)
 
 func (d *osDir) Stat(name string) (Info, error) {
 	if name == "." {
-		info, err := d.handle.Stat()
+		info, err := statOf(d.handle, ".")
 		if err != nil {
 			return Info{}, rename(err, "stat", name)
 		}
-		return infoOf(info, ".", birthOf(d.handle, info)), nil
+		return info, nil
 	}
 	dir, last, done, err := d.parent("stat", name)
 	if err != nil {
 		return Info{}, err
 	}
 	defer done()
-	info, err := dir.root.Lstat(last)
+	info, err := dir.stat(last)
 	if err != nil {
 		return Info{}, rename(err, "stat", name)
 	}
-	return infoOf(info, last, birthAt(dir.handle, last, info)), nil
+	return info, nil
 }
 
 // ReadLink implements Linker.
@@ -211,7 +211,7 @@ func (d *osDir) Entries(name string) ([]Entry, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	list, err := dir.handle.ReadDir(-1)
+	list, err := readDir(dir.handle)
 	if err != nil {
 		return nil, rename(err, "list", name)
 	}

@@ -15,7 +15,6 @@ import (
 const (
 	atSymlinkNoFollow = 0x100
 	atEmptyPath       = 0x1000
-	statxIno          = 0x100
 	statxBtime        = 0x800
 	renameNoReplace   = 1
 )
@@ -29,7 +28,8 @@ type statx struct {
 	_                              uint16
 	ino, size, blocks, attrMask    uint64
 	accessed, born, changed, wrote statxTime
-	_                              [16]uint64
+	_, _, devMajor, devMinor       uint32
+	_                              [14]uint64
 }
 
 type statxTime struct {
@@ -38,30 +38,89 @@ type statxTime struct {
 	_    int32
 }
 
-// birthOf returns when the open file was made; zero where the file system does not tell.
-func birthOf(f *os.File, info fs.FileInfo) time.Time { return birth(f, "", atEmptyPath, info) }
+// statOf is what is known of an open file, by one call.
+func statOf(f *os.File, name string) (Info, error) { return stat(f, "", atEmptyPath, name) }
 
-// birthAt is birthOf for a name in an open directory.
-func birthAt(dir *os.File, name string, info fs.FileInfo) time.Time {
-	return birth(dir, name, atSymlinkNoFollow, info)
-}
+// statAt is statOf for a name in an open directory; a symlink is not followed.
+func statAt(dir *os.File, name string) (Info, error) { return stat(dir, name, atSymlinkNoFollow, name) }
 
-func birth(f *os.File, name string, flags uintptr, info fs.FileInfo) time.Time {
-	p, err := syscall.BytePtrFromString(name)
+// statxBasic asks for what stat gives.
+const statxBasic = 0x7ff
+
+func stat(f *os.File, path string, flags uintptr, name string) (Info, error) {
+	p, err := syscall.BytePtrFromString(path)
 	if err != nil {
-		return time.Time{}
+		return Info{}, err
 	}
 	var st statx
 	err = withFD(f, func(fd uintptr) error {
 		_, _, errno := syscall.Syscall6(sysStatx,
-			fd, uintptr(unsafe.Pointer(p)), flags, statxBtime|statxIno, uintptr(unsafe.Pointer(&st)), 0)
+			fd, uintptr(unsafe.Pointer(p)), flags, statxBasic|statxBtime, uintptr(unsafe.Pointer(&st)), 0)
 		return asError(errno)
 	})
-	_, ino, _ := inode(info)
-	if err != nil || st.mask&statxBtime == 0 || st.ino != ino {
-		return time.Time{}
+	if err != nil {
+		return Info{}, &fs.PathError{Op: "statx", Path: name, Err: err}
 	}
-	return time.Unix(st.born.sec, int64(st.born.nsec))
+	i := Info{
+		Name: name, Size: int64(st.size), ModTime: time.Unix(st.wrote.sec, int64(st.wrote.nsec)), Mode: modeOf(st.mode),
+		Dev: device(st.devMajor, st.devMinor), Ino: st.ino, Links: uint64(st.links),
+	}
+	if st.mask&statxBtime != 0 {
+		i.Birth = time.Unix(st.born.sec, int64(st.born.nsec))
+	}
+	return i, nil
+}
+
+// device packs a device's two numbers as stat's st_dev does.
+func device(major, minor uint32) uint64 {
+	a, b := uint64(major), uint64(minor)
+	return a&0xfff<<8 | a&^0xfff<<32 | b&0xff | b&^0xff<<12
+}
+
+// modeOf is the mode in Go's form.
+func modeOf(m uint16) fs.FileMode {
+	mode := fs.FileMode(m & 0o777)
+	switch m & syscall.S_IFMT {
+	case syscall.S_IFBLK:
+		mode |= fs.ModeDevice
+	case syscall.S_IFCHR:
+		mode |= fs.ModeDevice | fs.ModeCharDevice
+	case syscall.S_IFDIR:
+		mode |= fs.ModeDir
+	case syscall.S_IFIFO:
+		mode |= fs.ModeNamedPipe
+	case syscall.S_IFLNK:
+		mode |= fs.ModeSymlink
+	case syscall.S_IFSOCK:
+		mode |= fs.ModeSocket
+	}
+	if m&syscall.S_ISUID != 0 {
+		mode |= fs.ModeSetuid
+	}
+	if m&syscall.S_ISGID != 0 {
+		mode |= fs.ModeSetgid
+	}
+	if m&syscall.S_ISVTX != 0 {
+		mode |= fs.ModeSticky
+	}
+	return mode
+}
+
+// readDir lists an open directory. The file of a root stats each entry; a second descriptor of it does not.
+func readDir(dir *os.File) ([]os.DirEntry, error) {
+	var twin *os.File
+	err := withFD(dir, func(fd uintptr) error {
+		dup, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, syscall.F_DUPFD_CLOEXEC, 0)
+		if errno == 0 {
+			twin = os.NewFile(dup, dir.Name())
+		}
+		return asError(errno)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer twin.Close()
+	return twin.ReadDir(-1)
 }
 
 // renameAt renames by the handles of the two directories.
@@ -109,7 +168,7 @@ func withFD(f *os.File, do func(fd uintptr) error) error {
 		for failed = do(fd); errors.Is(failed, syscall.EINTR); failed = do(fd) {
 		}
 	}); err != nil {
-		return err
+		return os.ErrClosed // there is no other reason
 	}
 	return failed
 }
@@ -119,3 +178,6 @@ func withFDs(a, b *os.File, do func(a, b uintptr) error) error {
 		return withFD(b, func(fdB uintptr) error { return do(fdA, fdB) })
 	})
 }
+
+// stat is what is known of the name last, which is no path.
+func (d *osDir) stat(last string) (Info, error) { return statAt(d.handle, last) }

@@ -112,7 +112,7 @@ func (m *Marks) Unique() (n int64) {
 // Lost is how many of the expected numbers did not come.
 func (m *Marks) Lost() int64 { return int64(m.limit) - m.Unique() }
 
-// Repeated is how often a number came that was there; Unknown, how many were none of the expected.
+// Repeated is how often a number came that was there.
 func (m *Marks) Repeated() int64 { return m.repeated.Load() }
 
 // Unknown is how many numbers were none of the expected.

@@ -5,9 +5,9 @@ import "fmt"
 // programs are the rivals. Their settings follow their makers' documents and what was measured to be quickest; for w3 those under
 // which a record counts as read only when the receiver has it, as far as the program can do that.
 var programs = []Program{
-	{Name: "rsyslog", Part: 16, names: []string{"rsyslogd"}, probe: []string{"-v"}, files: rsyslog,
+	{Name: "rsyslog", Part: 32, names: []string{"rsyslogd"}, probe: []string{"-v"}, files: rsyslog,
 		args: []string{"-n", "-i", "{dir}/pid", "-f", "{dir}/rsyslog.conf"}},
-	{Name: "syslog-ng", Part: 4, names: []string{"syslog-ng"}, probe: []string{"-V"}, files: syslogNG,
+	{Name: "syslog-ng", Part: 16, names: []string{"syslog-ng"}, probe: []string{"-V"}, files: syslogNG,
 		args: []string{"-F", "--no-caps", "-f", "{dir}/syslog-ng.conf", "-R", "{dir}/persist", "-c", "{dir}/control", "-p", "{dir}/pid"}},
 	{Name: "fluent-bit", Part: 2, names: []string{"fluent-bit"}, probe: []string{"--version"}, files: fluentBit,
 		args: []string{"-c", "{dir}/fluent-bit.yaml"}},

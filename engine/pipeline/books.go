@@ -155,8 +155,13 @@ func (k *books) settle(b *penstock.Batch, lane, place string, buried bool) (deli
 	for i := range b.Spans {
 		span := &b.Spans[i]
 		p := k.parts[span.Part.ID]
-		if p == nil && span.From == span.To {
-			continue // the seal of a partition that is gone and was forgotten
+		if p == nil && span.From == span.To { // a seal alone: the account was closed meanwhile
+			if _, known := k.resume(span.Part.ID); !known {
+				continue // it was forgotten
+			}
+			if p, err = k.partition(span.Part); err != nil {
+				return 0, 0, 0, err
+			}
 		}
 		if p == nil {
 			return 0, 0, 0, fmt.Errorf("partition %q was settled and never opened", span.Part.ID)

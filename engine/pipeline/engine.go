@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -98,7 +97,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("state directory %s: %w", e.cfg.State, err)
 	}
 	defer func() { err = joined(err, dir.Close()) }()
-	lock, err := dir.Lock(lockName, fmt.Sprintf("penstock, process %d", os.Getpid()))
+	lock, err := dir.Lock(LockName, fmt.Sprintf("penstock, process %d", os.Getpid()))
 	if err != nil {
 		return fmt.Errorf("state directory %s: %w; stop the other penstock, or give this one a `state:` of its own", e.cfg.State, err)
 	}
@@ -119,8 +118,8 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	return e.supervise(ctx, pages)
 }
 
-// lockName is the file in the state directory that keeps a second process out.
-const lockName = "penstock.lock"
+// LockName is the file in the state directory that keeps a second process out.
+const LockName = "penstock.lock"
 
 // prepare gives every route its state.
 func (e *Engine) prepare(state *state) error {
@@ -128,7 +127,6 @@ func (e *Engine) prepare(state *state) error {
 	for _, p := range e.pipes {
 		p.state = state
 		for _, s := range p.slots {
-			s.route.remembers = filepath.Join(e.cfg.State, "sources", p.name+"."+s.cfg.Name)
 			if err := s.route.prepare(state, e.o.FS, e.o.Boot); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", s.key, err))
 			}

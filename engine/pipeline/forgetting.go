@@ -53,6 +53,25 @@ func (k *books) forget(ids []string) (now, later []string) {
 	return now, later
 }
 
+// keptAccounts is how many accounts of partitions stay open of which nothing is in work.
+const keptAccounts = 1024
+
+// rest closes the accounts of partitions of which nothing is in work and everything is saved: one that comes again is opened at its
+// mark. A hundred thousand files would hold as many ledgers else.
+func (k *books) rest(saved []penstock.Mark) {
+	for _, m := range saved {
+		if len(k.parts) <= keptAccounts {
+			return
+		}
+		p := k.parts[m.Part.ID]
+		if p == nil || p.dirty || p.ledger.Pending() > 0 || len(m.Above) > 0 || p.sealed && !p.finished ||
+			p.ledger.Watermark() != m.Watermark || p.finished != m.Finished {
+			continue
+		}
+		delete(k.parts, m.Part.ID)
+	}
+}
+
 // forget drops the marks of partitions, in both layers.
 func (m *memory) forget(ids []string) error {
 	if len(ids) == 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs/vfstest"
@@ -239,4 +240,22 @@ func failedCheckpoint(t *testing.T, op vfstest.Op, starts int) {
 	if err := next.Run(t.Context()); err != nil || len(again.got) > 0 {
 		t.Errorf("the next run: %v, %d records", err, len(again.got))
 	}
+}
+
+// TestFencedRouteStaysStopped: a route whose ledger another process has taken over does not take it back.
+func TestFencedRouteStaysStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &faults{site: "sink goroutine", at: []int{3}, calls: make(map[string]int), how: func() error {
+			return fmt.Errorf("writer: %w", &sqlspan.FencedError{Ledger: "p/r0", Own: 1, Seen: 2})
+		}}
+		s := &faulty{fakeSource: &fakeSource{lines: numbered(10), size: 5}, sink: &fakeSink{}, faults: f, t: t}
+		e := jobOf(t, vfstest.New(), Options{}, s.source(), config.Route{Sink: s.sinkUse()})
+		err := e.Run(t.Context())
+		if fenced, ok := errors.AsType[*sqlspan.FencedError](err); !ok || fenced.Seen != 2 {
+			t.Errorf("Run = %v", err)
+		}
+		if r := e.Snapshot().Routes[0]; r.Starts != 1 || r.Health != healthStopped || f.calls["sink open"] != 1 {
+			t.Errorf("start %d, %s, the sink was opened %d times", r.Starts, r.Health, f.calls["sink open"])
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"path/filepath"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
@@ -49,7 +50,9 @@ func (r *route) markOf(id string) (penstock.Mark, bool) {
 }
 
 // stateDir opens the folder in which the route's reader remembers what no mark holds.
-func (r *route) stateDir() (vfs.Dir, error) { return r.host.FS().MakeDir(r.remembers, 0o700) }
+func (r *route) stateDir() (vfs.Dir, error) {
+	return r.host.FS().MakeDir(filepath.Join(r.pipe.state.name, "sources", r.pipe.name+"."+r.cfg.Name), 0o700)
+}
 
 func (r *route) known() iter.Seq[penstock.Mark] {
 	marks := r.memory.marks()

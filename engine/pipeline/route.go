@@ -64,8 +64,8 @@ type route struct {
 	drained   chan struct{} // closed by drain
 	quarter   chan struct{} // a quarter of the replay bound has settled: write now
 	progress  atomic.Int64  // when something last settled, in nanoseconds since started
+	opens     atomic.Bool   // sink and reader are open
 	reading   atomic.Int64  // when the call of Read that runs began, likewise; 0: none runs
-	remembers string        // path of the folder in which the source's reader keeps what it has to remember
 	started   time.Time     // set under mu, before the route's goroutines start
 
 	mu       sync.Mutex // guards what follows; never held while something else is called
@@ -129,6 +129,7 @@ func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	if err != nil {
 		return err
 	}
+	r.opens.Store(true)
 	if err := r.pipe.opening.wait(ctx); err != nil {
 		return err
 	}

@@ -135,6 +135,11 @@ func (r *route) append(s saving) error {
 	if s.bytes > 0 {
 		r.sender.Saved(s.bytes)
 	}
+	if r.resumed == nil { // else marks are what the sink said at the start
+		r.mu.Lock()
+		r.books.rest(s.marks)
+		r.mu.Unlock()
+	}
 	return nil
 }
 

@@ -33,7 +33,6 @@ type slot struct {
 	final    bool      // it is not to start again
 	arrived  bool      // at the pipeline's barrier
 	err      error     // why the last one ended
-	since    time.Time // of the last start, or of the end when it does not run
 	next     time.Time // when it starts again; zero: it runs, or never
 	past     RouteSnapshot
 }
@@ -100,10 +99,10 @@ func (s *slot) run(ctx context.Context) error {
 	err = r.run(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.since, s.err = false, time.Now(), err
+	s.running, s.err = false, err
 	switch {
 	case err == nil:
-		s.final = true
+		s.final = ctx.Err() == nil // else it was stopped with nothing in hand, maybe to start again with its pipeline
 	case s.o.Once, errors.Is(err, supervise.ErrStop):
 		s.final = true
 		if !s.o.Once && ctx.Err() == nil { // others go on, maybe for weeks, until Run returns it
@@ -129,14 +128,14 @@ func (s *slot) begin() (*route, error) {
 	if !first {
 		if err := s.again(old); err != nil {
 			s.mu.Lock()
-			s.err, s.since = err, time.Now()
+			s.err = err
 			s.mu.Unlock()
 			return nil, err
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running, s.next, s.since = true, time.Time{}, time.Now()
+	s.running, s.next = true, time.Time{}
 	if s.draining {
 		s.route.drain()
 	}
@@ -149,7 +148,6 @@ func (s *slot) again(old *route) error {
 	if err != nil {
 		return err
 	}
-	r.remembers = old.remembers
 	if err := r.prepare(s.pipe.state, s.o.FS, s.o.Boot); err != nil {
 		return joined(err, r.close())
 	}
@@ -232,6 +230,10 @@ func (s *slot) snapshot() RouteSnapshot {
 	out.add(s.past)
 	if !s.next.IsZero() {
 		out.Health, out.Err, out.Again = healthRestarting, s.err, time.Until(s.next)
+	} else if !s.running && !s.final && s.starts > 0 && s.pipe.waiting() {
+		out.Health, out.Err = healthRestarting, s.pipe.result()
+	} else if s.running && s.starts > 1 && out.Health == healthRunning && !s.route.opens.Load() {
+		out.Health, out.Err = healthRestarting, s.err // it has not got further than the one before
 	} else if out.Err == nil && !s.running {
 		out.Err = s.err
 	}

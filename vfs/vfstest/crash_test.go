@@ -255,7 +255,7 @@ func TestClonesAreApart(t *testing.T) {
 		must(t, err)
 		clones, texts = append(clones, c), append(texts, string(text))
 		cf := mustOpen(t, mustDir(t, m.Crash(DataAll, NamesAll, 1)), "f", os.O_RDWR)
-		writeAll(t, cf, "XXXXXXXX")
+		writeAll(t, cf, "ZZZZZZZZ")
 		must(t, cf.Truncate(3))
 	}
 	for i, c := range clones {

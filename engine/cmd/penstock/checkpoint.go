@@ -87,18 +87,26 @@ With --json it prints one object a partition or place, then one with "ok".`,
 		},
 	}
 	show.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
-	cmd.AddCommand(show)
+	cmd.AddCommand(show, p.checkpointVerify(), p.checkpointReset(), p.checkpointSet())
 	return cmd
 }
 
+// stateOf is the state directory that an argument names: itself, or that of a config.
+func (p *program) stateOf(path string) (string, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return path, nil
+	}
+	f, err := config.Load(path, config.LoadOptions{Components: p.components})
+	if err != nil {
+		return "", err
+	}
+	return f.State, nil
+}
+
 func (p *program) showCheckpoint(w io.Writer, path string, asJSON bool) (err error) {
-	state := path
-	if info, statErr := os.Stat(path); statErr != nil || !info.IsDir() {
-		f, err := config.Load(path, config.LoadOptions{Components: p.components})
-		if err != nil {
-			return err
-		}
-		state = f.State
+	state, err := p.stateOf(path)
+	if err != nil {
+		return err
 	}
 	dir, err := vfs.OS().OpenDir(state)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -82,3 +82,41 @@ func TestCheckpointShowDamage(t *testing.T) {
 		t.Errorf("with a damaged header: %+v", got)
 	}
 }
+
+// Marks are changed by hand: reset and set, by id or name, in both layers, with a copy kept; and what cannot be meant is refused.
+func TestCheckpointChange(t *testing.T) {
+	inFolder(t)
+	saved(t, "state")
+	p := newProgram(newFake(), nil)
+	for _, tt := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"verify", "state"}, exitOK, "4 marks of 2 routes"},
+		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log", "--watermark", "77"}, exitOK, "2 marks changed"},
+		{[]string{"reset", "state", "--route", "access/main", "--partition", "f2"}, exitOK, "1 marks changed"},
+		{[]string{"reset", "state", "--route", "access/other"}, exitUnfinished, `it has ["access/main"]`},
+		{[]string{"reset", "state", "--route", "access/main", "--partition", "x"}, exitUnfinished, "no partition"},
+		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log"}, exitUnfinished, "needs --partition, and --watermark"},
+	} {
+		got := p.try(t, append([]string{"checkpoint"}, tt.args...)...)
+		if got.code != tt.code || !strings.Contains(got.out+got.stderr, tt.want) {
+			t.Errorf("%v: %+v, want %q", tt.args, got, tt.want)
+		}
+	}
+	shown := p.try(t, "checkpoint", "show", "--json", "state").out
+	if n := strings.Count(shown, `"watermark":{"num":77}`); n != 2 || strings.Contains(shown, `"f2"`) {
+		t.Errorf("after the changes: %s", shown)
+	}
+	if got := p.try(t, "checkpoint", "reset", "state", "--route", "access/main"); got.code != exitOK {
+		t.Errorf("%+v", got)
+	}
+	if shown := p.try(t, "checkpoint", "show", "--json", "state").out; !strings.Contains(shown, `"routes":0`) {
+		t.Errorf("after a reset of the route: %s", shown)
+	}
+	copies, err := filepath.Glob("state/" + checkpoint.Name + ".before-*")
+	if err != nil || len(copies) != 3 {
+		t.Errorf("copies %v, %v; want one of each change", copies, err)
+	}
+}

@@ -1,6 +1,7 @@
 package connectortest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -22,6 +23,53 @@ type Server struct {
 // the test where PENSTOCK_RECIPES is not set, or where the program, whose name is given, is not installed.
 func StartServer(t testing.TB, name, program string) *Server {
 	t.Helper()
+	s := newServer(t, name, program)
+	t.Cleanup(func() {
+		s.Kill(t)
+		if err := os.RemoveAll(s.dir); err != nil {
+			t.Errorf("removing what %s has left: %v", name, err)
+		}
+	})
+	s.Start(t)
+	return s
+}
+
+// Shared is one server for all tests of a package that only need one: the first that asks starts it. TestMain calls Run. The
+// zero value is not usable: Name and Program are as for [StartServer].
+type Shared struct {
+	Name, Program string
+
+	server *Server // nil: nobody has asked
+}
+
+// Get returns the server, or skips the test as StartServer does. It is not for tests that run at the same time.
+func (s *Shared) Get(t testing.TB) *Server {
+	t.Helper()
+	if s.server == nil {
+		server := newServer(t, s.Name, s.Program)
+		s.server = server // also where it does not start: Run removes what it has left
+		server.Start(t)
+	}
+	return s.server
+}
+
+// Run runs the tests, kills the server, if there is one, and returns the exit code.
+func (s *Shared) Run(m *testing.M) int {
+	code := m.Run()
+	if s.server == nil {
+		return code
+	}
+	_, err := s.server.script("stop.sh", s.server.dir, "KILL")
+	if err = errors.Join(err, os.RemoveAll(s.server.dir)); err != nil {
+		fmt.Fprintf(os.Stderr, "stopping %s: %v\n", s.Name, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// newServer returns one that does not run, in a folder of its own.
+func newServer(t testing.TB, name, program string) *Server {
+	t.Helper()
 	recipes := os.Getenv("PENSTOCK_RECIPES")
 	if recipes == "" {
 		t.Skipf("skipped: PENSTOCK_RECIPES names no folder of recipes that start a real %s", name)
@@ -41,15 +89,7 @@ func StartServer(t testing.TB, name, program string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{name: name, dir: dir, port: port}
-	t.Cleanup(func() {
-		s.Kill(t)
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("removing what %s has left: %v", name, err)
-		}
-	})
-	s.Start(t)
-	return s
+	return &Server{name: name, dir: dir, port: port}
 }
 
 // Start starts it again, with the same data on the same port.

@@ -49,3 +49,53 @@ func Records(t testing.TB, lines ...string) *penstock.Batch {
 	}
 	return b
 }
+
+// Rows makes batches of parsed records, value by value, in whatever kind and form a test wants: of one partition, p, in which each
+// record is one position further than the one before. The zero value begins at its start.
+type Rows struct {
+	Next int64 // the position of the last record so far
+
+	b    *penstock.Batch
+	from int64
+}
+
+// Record begins a record.
+func (r *Rows) Record() {
+	if r.b == nil {
+		r.b, r.from = penstock.NewBatch(penstock.Limits{Bytes: 1 << 30, Records: 1 << 24}), r.Next
+	}
+	r.end()
+	r.Next++
+	record := penstock.Record{Off: uint32(len(r.b.Data)), Field: uint32(len(r.b.Fields)), Origin: penstock.Position{Num: r.Next}}
+	r.b.Records = append(r.b.Records, record)
+}
+
+// Field appends a field to the record that was begun last.
+func (r *Rows) Field(name string, kind penstock.Kind, text string) {
+	off, n := r.b.AppendData([]byte(text))
+	r.b.Fields = append(r.b.Fields, penstock.Field{Name: r.b.Name(name), Kind: kind, Off: off, Len: n})
+	r.b.Records[len(r.b.Records)-1].NumFields++
+}
+
+// end ends the record that was begun last by a line end.
+func (r *Rows) end() {
+	if n := len(r.b.Records); n > 0 {
+		last := &r.b.Records[n-1]
+		last.Len = uint32(len(r.b.Data)) - last.Off
+		r.b.Data = append(r.b.Data, '\n')
+	}
+}
+
+// Batch returns the batch of what was begun since the last one. A record without fields counts as not parsed.
+func (r *Rows) Batch() *penstock.Batch {
+	r.end()
+	b := r.b
+	b.Origins = len(b.Records)
+	b.Spans = []penstock.Span{{
+		Part: &penstock.Partition{ID: "p", Name: "p"}, Bytes: len(b.Data),
+		Range: penstock.Range{From: penstock.Position{Num: r.from}, To: penstock.Position{Num: r.Next}},
+	}}
+	b.Parsed()
+	r.b = nil
+	return b
+}

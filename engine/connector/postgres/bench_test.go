@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // BenchmarkAgainstCopy prints, for seven interleaved pairs, how fast the sink with its four connections is beside psql's \copy
@@ -21,7 +20,7 @@ import (
 // rows, psql's its own start, which is 20 ms. Each lane encodes into memory that it has used before, as the engine's pool has batches do.
 func BenchmarkAgainstCopy(b *testing.B) {
 	const pairs, batches, rows = 7, 30, 10_000
-	server := connectortest.StartServer(b, "postgres", "psql")
+	server := server.Get(b)
 	for _, plain := range []bool{false, true} {
 		b.Run(map[bool]string{false: "parsed", true: "lines"}[plain], func(b *testing.B) {
 			d := fresh(b, server)
@@ -119,7 +118,7 @@ func throughSink(b *testing.B, d *database, batches, rows int, plain bool) time.
 	for range batches {
 		fields := make([][]field, rows)
 		for i := range fields {
-			row := accessRow(int(s.next) + i)
+			row := accessRow(int(s.rows.Next) + i)
 			if plain {
 				fields[i] = []field{{"message", penstock.Text, strings.Join(row, " ")}}
 				continue

@@ -130,7 +130,7 @@ func (w *wire) cut() {
 // TestLateCommit kills a process whose COMMIT is still on its way, lets the next one load and deliver, and only then lets
 // the old bytes pass: whatever the server makes of them, the batch is there once.
 func TestLateCommit(t *testing.T) {
-	server := connectortest.StartServer(t, "postgres", "psql")
+	server := server.Get(t)
 	for _, word := range []string{"COMMIT\x00", "FROM STDIN", "penstock_spans"} {
 		for _, patient := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%q, fenced by force: %v", word, patient), func(t *testing.T) {
@@ -141,7 +141,7 @@ func TestLateCommit(t *testing.T) {
 				o.URL = w.url(t, server.URL)
 				old := open(t, o)
 				b := func(s *opened) *penstock.Batch {
-					s.next = 0
+					s.rows.Next = 0
 					return s.batch([]field{{"message", penstock.Text, "once"}})
 				}
 				w.holdBack(word)
@@ -185,7 +185,7 @@ func TestLateCommit(t *testing.T) {
 
 // TestTwoAttemptsAtOnce: what is overdue on one connection is sent on another one, and is written once, also after folding.
 func TestTwoAttemptsAtOnce(t *testing.T) {
-	d := fresh(t, connectortest.StartServer(t, "postgres", "psql"))
+	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text, _extra json)")
 	s := open(t, d.options("lines"))
 	for round := range 20 {

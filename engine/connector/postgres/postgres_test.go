@@ -20,7 +20,7 @@ type opened struct {
 	*postgres.Sink
 	host  *connectortest.Host
 	lanes []penstock.Lane
-	next  int64 // where the next batch begins
+	rows  connectortest.Rows
 }
 
 func open(t testing.TB, o postgres.Options) *opened {
@@ -49,33 +49,13 @@ type field struct {
 
 // batch makes a batch of parsed records.
 func (s *opened) batch(rows ...[]field) *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{})
-	names := map[string]uint32{}
-	part := &penstock.Partition{ID: "p", Name: "p"}
-	from := s.next
 	for _, row := range rows {
-		s.next++
-		r := penstock.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)), NumFields: uint32(len(row))}
-		r.Origin.Num = s.next
+		s.rows.Record()
 		for _, f := range row {
-			n, ok := names[f.name]
-			if !ok {
-				n = uint32(len(b.Names))
-				names[f.name] = n
-				b.Names = append(b.Names, f.name)
-			}
-			b.Fields = append(b.Fields, penstock.Field{Name: n, Kind: f.kind, Off: uint32(len(b.Data)), Len: uint32(len(f.text))})
-			b.Data = append(b.Data, f.text...)
+			s.rows.Field(f.name, f.kind, f.text)
 		}
-		b.Data = append(b.Data, '\n')
-		r.Len = uint32(len(b.Data)) - r.Off - 1
-		b.Records = append(b.Records, r)
 	}
-	b.Origins = len(rows)
-	b.Spans = []penstock.Span{{Part: part, Bytes: len(b.Data),
-		Range: penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: s.next}}}}
-	b.Parsed()
-	return b
+	return s.rows.Batch()
 }
 
 func (s *opened) deliver(t testing.TB, b *penstock.Batch) error {
@@ -90,7 +70,7 @@ func (s *opened) deliver(t testing.TB, b *penstock.Batch) error {
 }
 
 func TestNumbersKeepTheirDigits(t *testing.T) {
-	d := fresh(t, connectortest.StartServer(t, "postgres", "psql"))
+	d := fresh(t, server.Get(t))
 	s := open(t, d.options("numbers"))
 	const seed = 6
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -138,7 +118,7 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 
 // TestValuesFindTheirColumn sends what the first batch did not foresee.
 func TestValuesFindTheirColumn(t *testing.T) {
-	d := fresh(t, connectortest.StartServer(t, "postgres", "psql"))
+	d := fresh(t, server.Get(t))
 	s := open(t, d.options("events"))
 	long := strings.Repeat("n", 64)
 	first := s.batch([]field{
@@ -212,7 +192,7 @@ func note(b *penstock.Batch, reason error, refused map[string]string) {
 
 // TestRefusedRows: the rows that database or table refuse are found, the others are written once, and the ledger has all.
 func TestRefusedRows(t *testing.T) {
-	d := fresh(t, connectortest.StartServer(t, "postgres", "psql"))
+	d := fresh(t, server.Get(t))
 	d.exec(t, `CREATE TABLE orders (id text PRIMARY KEY, n bigint CHECK (n < 90), day date, at serial)`)
 	o := d.options("orders")
 	o.OnNewField = "dead_letter"
@@ -256,7 +236,7 @@ func TestRefusedRows(t *testing.T) {
 }
 
 func TestUpsert(t *testing.T) {
-	d := fresh(t, connectortest.StartServer(t, "postgres", "psql"))
+	d := fresh(t, server.Get(t))
 	o := d.options("state")
 	o.Mode, o.Key = "upsert", []string{"id"}
 	s := open(t, o)
@@ -277,7 +257,7 @@ func TestUpsert(t *testing.T) {
 
 // TestMisconfigured: what is wrong with the table or the rights settles nothing and kills nothing.
 func TestMisconfigured(t *testing.T) {
-	server := connectortest.StartServer(t, "postgres", "psql")
+	server := server.Get(t)
 	d := fresh(t, server)
 	d.exec(t, `CREATE TABLE narrow (a text)`)
 	d.exec(t, `CREATE TABLE closed (a text, _extra json)`)

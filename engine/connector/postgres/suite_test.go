@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 
@@ -12,6 +13,11 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
 )
+
+// server is the one that the tests of this package share, but for those that stop it.
+var server = connectortest.Shared{Name: "postgres", Program: "psql"}
+
+func TestMain(m *testing.M) { os.Exit(server.Run(m)) }
 
 // database is a schema of its own in a server that the tests of this package share.
 type database struct {
@@ -73,7 +79,7 @@ func made(t testing.TB, o postgres.Options, h penstock.Host) *postgres.Sink {
 }
 
 func TestSuite(t *testing.T) {
-	server := connectortest.StartServer(t, "postgres", "psql")
+	server := server.Get(t)
 	for _, workers := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
 			connectortest.Sink(t, connectortest.SinkCase{ExactlyOnce: true, Start: func(t *testing.T) connectortest.Receiver {

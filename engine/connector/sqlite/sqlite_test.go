@@ -21,7 +21,7 @@ type opened struct {
 	*sqlite.Sink
 	lane penstock.Lane
 	run  uint32
-	next int64
+	rows connectortest.Rows
 }
 
 func open(t testing.TB, o sqlite.Options) *opened {
@@ -44,31 +44,15 @@ type field struct {
 	text string
 }
 
+// batch makes a batch of parsed records.
 func (s *opened) batch(rows ...[]field) *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{})
-	from := s.next
 	for _, row := range rows {
-		s.next++
-		r := penstock.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)), NumFields: uint32(len(row))}
-		r.Origin.Num = s.next
+		s.rows.Record()
 		for _, f := range row {
-			n := slices.Index(b.Names, f.name)
-			if n < 0 {
-				n = len(b.Names)
-				b.Names = append(b.Names, f.name)
-			}
-			b.Fields = append(b.Fields, penstock.Field{Name: uint32(n), Kind: f.kind, Off: uint32(len(b.Data)), Len: uint32(len(f.text))})
-			b.Data = append(b.Data, f.text...)
+			s.rows.Field(f.name, f.kind, f.text)
 		}
-		b.Data = append(b.Data, '\n')
-		r.Len = uint32(len(b.Data)) - r.Off - 1
-		b.Records = append(b.Records, r)
 	}
-	b.Origins = len(rows)
-	b.Spans = []penstock.Span{{Part: &penstock.Partition{ID: "p", Name: "p"}, Bytes: len(b.Data),
-		Range: penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: s.next}}}}
-	b.Parsed()
-	return b
+	return s.rows.Batch()
 }
 
 func (s *opened) deliver(t testing.TB, b *penstock.Batch) error {

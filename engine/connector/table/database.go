@@ -2,7 +2,6 @@ package table
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -80,7 +79,6 @@ type filling struct {
 	bytes   int    // the batch is full at so many
 	keys    []byte // of the rows taken, one behind the other
 	ends    []int  // where each ends in keys
-	first   int    // index of the first row's record
 	prev    string // the key before the first row; later ones stand in keys
 	limit   int    // of the query; its last row is looked at and not taken
 	offered int    // rows that it gave
@@ -140,5 +138,3 @@ func (f *filling) accept(key []byte) verdict {
 
 // done ends the row that was accepted.
 func (f *filling) done() { f.maker.end(f.part.span) }
-
-var errClosed = errors.New("the reader was closed")

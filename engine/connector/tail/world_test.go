@@ -56,7 +56,6 @@ func (h *host) Log() *slog.Logger                      { return h.log }
 func (h *host) FS() vfs.FS                             { return vfs.OS() }
 func (h *host) Go(string, func(context.Context) error) {}
 func (h *host) Count(name string, n int64)             { h.mu.Lock(); defer h.mu.Unlock(); h.counts[name] += n }
-func (h *host) counted(name string) int64              { h.mu.Lock(); defer h.mu.Unlock(); return h.counts[name] }
 
 // world is a process that tails a folder, what its checkpoint holds, and two receivers: one that forgets what was not saved, as a
 // file or a table does, and one that keeps whatever it was sent, as an HTTP server does.
@@ -199,22 +198,6 @@ func (w *world) save() {
 	w.lines = nil
 	for _, id := range w.reader.(penstock.Forgetter).Forget() {
 		delete(w.saved, id)
-	}
-}
-
-// once runs a finite process to its end.
-func (w *world) once() error {
-	w.t.Helper()
-	w.start(true)
-	for {
-		if err := w.step(w.t.Context()); err == io.EOF {
-			w.save()
-			w.kill()
-			return nil
-		} else if err != nil {
-			w.kill()
-			return err
-		}
 	}
 }
 

@@ -140,6 +140,22 @@ func (w *snapshotWriter) flush() {
 	w.buf = w.buf[:0]
 }
 
+// Backup copies the log as it is to a file beside it, durably, and returns that one's name: for who changes marks by hand.
+func (s *Store) Backup() (string, error) {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.usable(); err != nil {
+		return "", err
+	}
+	name, err := setAside(s.dir, s.f, func(n int) string { return fmt.Sprintf("%s.before-%d", Name, n) })
+	if err != nil {
+		return "", fmt.Errorf("keep a copy of %s: %w", s.path(), err)
+	}
+	return name, nil
+}
+
 // setAside copies a file under the first name that is free, durably. The file itself stays where it is, so that there is no
 // moment without one.
 func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, error) {

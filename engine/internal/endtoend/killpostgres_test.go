@@ -29,7 +29,7 @@ pipelines:
 `, url, table, table, batch))
 }
 
-func openPostgres(t *testing.T, url string) *sql.DB {
+func openPostgres(t testing.TB, url string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("pgx", url)
 	if err != nil {

@@ -58,7 +58,7 @@ pipelines:
 	}
 }
 
-func openSQLite(t *testing.T, path string) *sql.DB {
+func openSQLite(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)")
 	if err != nil {

@@ -16,6 +16,7 @@ type converter struct {
 	yaml      strings.Builder
 	broken    int            // routes without a sink
 	files     map[string]int // file sinks by path, which only one route may write
+	told      map[*part]bool // sink groups of which a note was made
 }
 
 func (c *converter) note(p *part, key string, w Weight, format string, args ...any) {
@@ -35,7 +36,7 @@ func (c *converter) put(depth int, format string, args ...any) {
 }
 
 func (c *converter) convert() {
-	c.files = make(map[string]int)
+	c.files, c.told = make(map[string]int), make(map[*part]bool)
 	c.put(0, "# Made from the Flume agent %s by `penstock import flume`. Read what it said before the first start.", c.agent.name)
 	c.put(0, "state: ./state")
 	c.put(0, "pipelines:")
@@ -174,10 +175,9 @@ func (c *converter) sinksOf(channel string) []*part {
 func (c *converter) routes(s *part) {
 	channels := strings.Fields(s.get("channels"))
 	if s.has("selector.type") && strings.EqualFold(s.get("selector.type"), "multiplexing") {
-		keys := s.below("selector")
+		s.below("selector")
 		c.note(s, "selector.type", Lost, "%s", "a multiplexing selector looks at headers, which records here do not have: every "+
 			"route gets every record; give each a `where`")
-		_ = keys
 	}
 	if s.has("selector.optional") {
 		c.note(s, "selector.optional", Differs, "%s", "each route has its own checkpoint, and one that is stuck holds up no other")

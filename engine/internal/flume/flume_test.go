@@ -79,7 +79,7 @@ func TestConvertRefuses(t *testing.T) {
 		"":                                 "no agent is declared here",
 		"color = blue":                     "no agent is declared here",
 		"a.sources=s\nb.sources=s":         "several agents are declared here (a, b): name one with --agent",
-		"a.sources=s\na.sources.s.x=\\u00": `line 2: "\\u00" ends within \uXXXX`,
+		"a.sources=s\na.sources.s.x=\\u00": `line 2: "\\u00" ends within \u and its four hexadecimal digits`,
 		"x=\\uzzzz":                        `line 1: "\\uzzzz": \uzzzz is no character; four hexadecimal digits follow \u`,
 	} {
 		_, err := Convert(text, "")

@@ -106,7 +106,7 @@ func unescape(s string) (string, error) {
 		i++
 		if s[i] == 'u' {
 			if i+5 > len(s) {
-				return "", fmt.Errorf(`%q ends within \uXXXX`, s)
+				return "", fmt.Errorf(`%q ends within \u and its four hexadecimal digits`, s)
 			}
 			n, err := strconv.ParseUint(s[i+1:i+5], 16, 16)
 			if err != nil {

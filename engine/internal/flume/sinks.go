@@ -4,6 +4,7 @@ package flume
 
 import (
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -81,29 +82,25 @@ func sinkKind(k *part) string {
 	return ""
 }
 
-// grouped says what becomes of a sink group's processor.
+// grouped says what becomes of the processor of a sink group that one of the sinks is in.
 func (c *converter) grouped(sinks []*part) {
 	for _, g := range c.agent.groups {
 		members := strings.Fields(g.get("sinks"))
-		for _, k := range sinks {
-			for _, m := range members {
-				if m != k.name {
-					continue
-				}
-				switch kind := strings.ToLower(g.get("processor.type")); {
-				case g.has("told"):
-				case kind == "failover":
-					c.note(g, "processor.type", Differs, "%s", "there are no priorities: all of them work at the same time, each as "+
-						"fast as it can, and one that fails gets only probes")
-				case kind == "load_balance":
-					c.note(g, "processor.type", Differs, "%s", "each is a worker with a window of its own; the next batch goes to "+
-						"the one that is expected to be done first (flow.dispatch)")
-				}
-				g.set["told"] = property{}
-				g.below("processor")
-				g.has("told")
-			}
+		if c.told[g] || !slices.ContainsFunc(sinks, func(k *part) bool { return slices.Contains(members, k.name) }) {
+			continue
 		}
+		c.told[g] = true
+		switch strings.ToLower(g.get("processor.type")) {
+		case "failover":
+			c.note(g, "processor.type", Differs, "%s", "there are no priorities: all of them work at the same time, each as fast as "+
+				"it can, "+
+				"and one that fails gets only probes")
+		case "load_balance":
+			c.note(g, "processor.type", Differs, "%s", "each is a worker with a window of its own; the next batch goes to the one "+
+				"that is expected "+
+				"to be done first (flow.dispatch)")
+		}
+		g.below("processor")
 	}
 }
 

@@ -131,11 +131,9 @@ func (c *converter) deserializer(s *part) {
 		c.note(s, "inputCharset", Lost, "%s is not decoded: the bytes go on as they are", set)
 	}
 	s.has("inputCharset")
-	if s.has("decodeErrorPolicy") || s.get("type") != "" {
-		s.has("decodeErrorPolicy")
-		c.note(s, "decodeErrorPolicy", Differs, "%s", "bytes that are no UTF-8 go on as they are to raw bodies and files, and as "+
-			"U+FFFD into JSON; the source does not stop at them, as FAIL does")
-	}
+	s.has("decodeErrorPolicy")
+	c.note(s, "decodeErrorPolicy", Differs, "%s", "bytes that are no UTF-8 go on as they are to raw bodies and files, and as "+
+		"U+FFFD into JSON; the source does not stop at them, as FAIL does")
 }
 
 // eventHeaders says where what Flume put into headers is.

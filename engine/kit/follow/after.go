@@ -107,7 +107,8 @@ func (r *Reader) lookAgain(now time.Duration) {
 			r.dueAt(f.nextLook)
 			continue
 		}
-		info, err := f.statFinished()
+		seen, err := f.statFinished()
+		info := statOf(seen)
 		if err != nil || !sameFile(info, f.info) {
 			over = append(over, f)
 			continue
@@ -147,12 +148,13 @@ func (r *Reader) findFinished() {
 		return
 	}
 	err := r.s.place.Finished(func(s Sight) {
-		if !r.hasGrown(s.Info) {
+		info := statOf(s.Info)
+		if !r.hasGrown(info) {
 			return
 		}
 		now := r.s.now()
 		f := &file{
-			dir: s.Dir, name: s.Name, label: s.Label, info: s.Info, since: now, unread: max(now, 1), finished: true, nextLook: now,
+			dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1), finished: true, nextLook: now,
 		}
 		r.after = append(r.after, f)
 	})
@@ -162,12 +164,12 @@ func (r *Reader) findFinished() {
 }
 
 // hasGrown says whether an earlier run has read less of a file than it now has.
-func (r *Reader) hasGrown(info vfs.Info) bool {
+func (r *Reader) hasGrown(info stat) bool {
 	r.s.mu.Lock()
 	ids := r.known[keyOf(info)]
 	r.s.mu.Unlock()
 	for _, k := range ids {
-		if k.id.Birth != 0 && !info.Birth.IsZero() && info.Birth.UnixNano() != k.id.Birth {
+		if !isOf(k.id, info) {
 			continue
 		}
 		if m, ok := r.resume(k.text); ok && highest(m) < info.Size {

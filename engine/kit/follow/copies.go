@@ -126,7 +126,7 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 
 // mayInherit says whether f may be what became of w, whose file is gone: it has another name, or was written before it was made,
 // as a copy that kept its time.
-func mayInherit(f, w *file) bool { return f.label != w.label || f.info.ModTime.Before(f.info.Birth) }
+func mayInherit(f, w *file) bool { return f.label != w.label || f.info.ModTime < f.info.Birth }
 
 // bereave gives up the handle of a deleted file for one that holds the same data.
 func (r *Reader) bereave(g *file) *file {

@@ -10,13 +10,12 @@ import (
 
 // Entry is a file that has an id. Its fields are the set's.
 type Entry struct {
-	id    fileid.ID // as its file is found now: where a copy took the data over, the copy's device, inode and birth
-	text  string    // of the id that was given
-	name  string    // beneath its directory, where it was seen last
-	refs  int       // readers that know it
-	dead  bool      // what it named is gone, although the inode may live on
-	done  bool      // renamed, moved or deleted; name is where it went
-	moved bool      // id is not where text says
+	id   fileid.ID // as its file is found now: where a copy took the data over, the copy's device, inode and birth
+	text string    // of the id that was given
+	name string    // beneath its directory, where it was seen last
+	refs int       // readers that know it
+	dead bool      // what it named is gone, although the inode may live on
+	done bool      // renamed, moved or deleted; name is where it went
 
 	sealed []sealing
 }
@@ -187,11 +186,6 @@ func (s *Set) renamed(e *Entry, name string) {
 
 // Is says whether a stat can be of e's file.
 func (e *Entry) Is(info vfs.Info) bool { return IsOf(e.id, info) }
-
-// IsOf says whether a stat can be of the file that has this id.
-func IsOf(id fileid.ID, info vfs.Info) bool {
-	return keyOf(info) == id.Key() && (id.Birth == 0 || info.Birth.IsZero() || info.Birth.UnixNano() == id.Birth)
-}
 
 // knownOf indexes the marks of a route by where their files were seen last.
 func (r *Reader) knownOf(m penstock.Mark) {

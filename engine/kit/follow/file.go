@@ -16,7 +16,7 @@ type file struct {
 	dir   Dir // through which name leads to it; nil: only a handle does
 	name  string
 	label string
-	info  vfs.Info
+	info  stat
 	since time.Duration // monotonic: size and time of the last change are as they are since then
 	scan  uint64        // the last listing in which it was seen
 
@@ -40,34 +40,40 @@ type file struct {
 	flushed  bool  // growing: the partial last record was handed out as one
 	checked  bool  // stampAt and stampLen say as of when what was read is known to stand in it
 	beside   bool  // growing: it is no file of the listing, but leads on from one that was rotated
-	stampAt  time.Time
+	stampAt  stamp
 	stampLen int64
 
 	held      time.Duration // growing: until when it is held back, because it may be a copy; 0: it was not asked yet
 	twin      *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
 	twinTo    int64
-	touch     bool   // growing: its mark has to be saved anew, although nothing of it may be read
-	why       string // of a widow: what happened
-	displaced bool   // of a widow: its inode lives on with other content
-	skipTo    int64  // growing: what is before counts as read
-	fromEnd   bool   // growing: it was there at the very first start, which begins at the ends
-	failures  backoff.State
-	retryAt   time.Duration
-	failed    error // the last failure, until the file was read again
-	checks    uint8 // of a finished file
+	touch     bool     // growing: its mark has to be saved anew, although nothing of it may be read
+	why       string   // of a widow: what happened
+	displaced bool     // of a widow: its inode lives on with other content
+	skipTo    int64    // growing: what is before counts as read
+	fromEnd   bool     // growing: it was there at the very first start, which begins at the ends
+	trouble   *trouble // nil: it could be read
+	checks    uint8    // of a finished file
 	nextLook  time.Duration
 }
 
-func keyOf(i vfs.Info) fileid.Key { return fileid.Key{Dev: i.Dev, Ino: i.Ino} }
+// trouble is what keeps a file from being read.
+type trouble struct {
+	failures backoff.State
+	retryAt  time.Duration
+	last     error
+}
 
-// sameFile says whether two stats are of one file, as far as a stat tells.
-func sameFile(a, b vfs.Info) bool {
-	return a.Dev == b.Dev && a.Ino == b.Ino && (a.Birth.Equal(b.Birth) || a.Birth.IsZero() || b.Birth.IsZero())
+// failed is the last failure, nil once the file was read again.
+func (f *file) failed() error {
+	if f.trouble == nil {
+		return nil
+	}
+	return f.trouble.last
 }
 
 // saw takes a new stat; size or time of the last change may have changed.
-func (f *file) saw(i vfs.Info, now time.Duration) {
-	if i.Size != f.info.Size || !i.ModTime.Equal(f.info.ModTime) {
+func (f *file) saw(i stat, now time.Duration) {
+	if i.Size != f.info.Size || i.ModTime != f.info.ModTime {
 		f.since = now
 	}
 	f.info = i
@@ -81,11 +87,9 @@ func (f *file) saw(i vfs.Info, now time.Duration) {
 // seen is the file as fileid sees it. withTime is false for a file that we have followed: a later change then says nothing.
 func (f *file) seen(head []byte, withTime bool) fileid.File {
 	out := fileid.File{Dev: f.info.Dev, Ino: f.info.Ino, Size: f.info.Size, Head: head}
-	if !f.info.Birth.IsZero() {
-		out.Birth = f.info.Birth.UnixNano()
-	}
+	out.Birth = int64(f.info.Birth)
 	if withTime {
-		out.ModTime = f.info.ModTime.UnixNano()
+		out.ModTime = int64(f.info.ModTime)
 	}
 	return out
 }
@@ -132,6 +136,9 @@ func (f *file) unchanged(buf []byte, ns *notes) (bool, error) {
 		return false, nil
 	}
 	ok, err := f.fits(f.note.proof, head, buf[fileid.MaxHead:])
+	if ok && len(f.note.suffix) == 0 && f.note.proof.Len > 0 {
+		f.note.suffix = append(f.note.suffix, buf[fileid.MaxHead:][:f.note.proof.Len]...)
+	}
 	if ok {
 		ns.grow(f.note, head[:min(int64(len(head)), f.cursor.Next)])
 	}
@@ -143,7 +150,7 @@ func (f *file) stamp() { f.checked, f.stampAt, f.stampLen = true, f.info.ModTime
 
 // changed says whether the file was written since stamp.
 func (f *file) changed() bool {
-	return !f.checked || f.stampLen != f.info.Size || !f.stampAt.Equal(f.info.ModTime)
+	return !f.checked || f.stampLen != f.info.Size || f.stampAt != f.info.ModTime
 }
 
 // close gives the handle back.

@@ -154,13 +154,13 @@ func (s *Set) wakeLocked() {
 }
 
 // quietAt is the monotonic time at which a file will have been quiet for settle.
-func (s *Set) quietAt(mtime time.Time, since time.Duration) (at, now time.Duration) {
+func (s *Set) quietAt(mtime stamp, since time.Duration) (at, now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := time.Now()
 	now = t.Sub(s.start)
 	s.clock.look(now, t.UnixNano())
-	return s.clock.quietAt(now, t.UnixNano(), mtime.UnixNano(), since), now
+	return s.clock.quietAt(now, t.UnixNano(), int64(mtime), since), now
 }
 
 // A GoneError stops a route whose deleted files hold more bytes than their budget.

@@ -47,11 +47,14 @@ func (r *Reader) sweep(now time.Duration) {
 	}
 	g.swept = now
 	there := make(map[fileid.Key]bool, len(r.byKey))
-	if r.s.place.Finished(func(s Sight) { there[keyOf(s.Info)] = true }) != nil {
+	if r.s.place.Finished(func(s Sight) { there[keyOf(statOf(s.Info))] = true }) != nil {
 		return // nothing is known
 	}
 	for key := range r.byKey {
 		there[key] = true
+	}
+	for key, d := range r.done {
+		there[key] = d.scan == r.scans
 	}
 	for _, f := range r.after {
 		there[keyOf(f.info)] = true
@@ -67,6 +70,9 @@ func (r *Reader) sweep(now time.Duration) {
 		}
 		if now-since >= r.s.o.Forget {
 			r.forgetKnown(id, key)
+			if d, ok := r.done[key]; ok && d.text == id {
+				delete(r.done, key)
+			}
 			g.now(id)
 			continue
 		}
@@ -90,6 +96,9 @@ func (r *Reader) placesOf() map[string]fileid.Key {
 		}
 	}
 	r.s.mu.Unlock()
+	for key, d := range r.done {
+		out[d.text] = key
+	}
 	r.notes.mu.Lock()
 	for text, t := range r.notes.byID {
 		key := t.proof.Moved

@@ -37,8 +37,8 @@ func (r *Reader) goneWait() time.Duration {
 
 // readyGrowing is ready for files that may grow for ever: all that is there is read at once.
 func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
-	if f.retryAt > now {
-		r.dueAt(f.retryAt)
+	if f.trouble != nil && f.trouble.retryAt > now {
+		r.dueAt(f.trouble.retryAt)
 		return false
 	}
 	if f.orphan && !f.sealed && !r.reach(f, now) {
@@ -72,13 +72,14 @@ func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
 // reach stats a file without name by its handle; one beside that was closed is opened again, or waited for if its name is gone.
 func (r *Reader) reach(f *file, now time.Duration) bool {
 	if f.handle == nil && (!r.openFile(f) || f.handle == nil) {
-		if f.failed == nil {
+		if f.trouble == nil {
 			delete(r.byKey, keyOf(f.info))
 			r.widow(f, "a rotated file is gone before it was read to its end")
 		}
 		return false
 	}
-	info, err := f.handle.Stat()
+	seen, err := f.handle.Stat()
+	info := statOf(seen)
 	switch {
 	case err != nil:
 		r.fail(f, err)
@@ -94,27 +95,35 @@ func (r *Reader) reach(f *file, now time.Duration) bool {
 
 // recall recognises a file of an earlier run, all of which was read, by its stat alone, so that a start need not open every file.
 func (r *Reader) recall(f *file) bool {
-	if f.info.Birth.IsZero() {
+	k, m, ok := r.recallable(f.info)
+	if !ok || r.grow == nil && !m.Finished || r.rotated.byText(r, k.text) {
 		return false
 	}
+	r.attach(f, r.s.know(k, f.name), m)
+	f.drained, f.unread = f.info.Size, 0
+	return true
+}
+
+// recallable finds what the route has stored of a file, if its stat alone proves that all of it was read.
+func (r *Reader) recallable(info stat) (knownID, penstock.Mark, bool) {
+	if !info.Birth.known() {
+		return knownID{}, penstock.Mark{}, false
+	}
 	r.s.mu.Lock()
-	known := r.known[keyOf(f.info)]
+	known := r.known[keyOf(info)]
 	r.s.mu.Unlock()
 	for _, k := range known {
-		if !k.id.Certain() || !IsOf(k.id, f.info) || r.rotated.byText(r, k.text) {
+		if !k.id.Certain() || !isOf(k.id, info) {
 			continue
 		}
 		m, ok := r.resume(k.text)
 		proof := r.proofOf(m)
-		if !ok || r.grow == nil && !m.Finished || len(m.Above) > 0 || m.Watermark.Num != f.info.Size || proof.At != f.info.Size ||
-			proof.ModTime == 0 || proof.ModTime != f.info.ModTime.UnixNano() {
-			continue
+		if ok && len(m.Above) == 0 && m.Watermark.Num == info.Size && proof.At == info.Size &&
+			proof.ModTime != 0 && proof.ModTime == int64(info.ModTime) {
+			return k, m, true
 		}
-		r.attach(f, r.s.know(k, f.name), m)
-		f.drained, f.unread = f.info.Size, 0
-		return true
 	}
-	return false
+	return knownID{}, penstock.Mark{}, false
 }
 
 // know returns the entry of an id that the route has stored. The entry is a reader's until it calls forget.

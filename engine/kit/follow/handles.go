@@ -20,11 +20,12 @@ func (r *Reader) look(f *file) bool {
 	if now-f.looked < lookSpacing && f.info.Size-f.cursor.Next > 2*r.target {
 		return true // its end is far off: who reads a large file need not stat it for each batch
 	}
-	info, err := f.handle.Stat()
+	seen, err := f.handle.Stat()
 	if err != nil {
 		r.fail(f, err)
 		return false
 	}
+	info := statOf(seen)
 	f.looked = now
 	if !sameFile(info, f.info) {
 		r.closeFile(f) // the name was given to another file since the listing
@@ -101,6 +102,9 @@ func (r *Reader) closeFile(f *file) {
 		}
 	}
 	r.warnClose(f.label, f.close())
+	if f.note != nil {
+		f.note.suffix = nil
+	}
 }
 
 // closeSealed closes a file that is sealed, unless only the handle leads to it.

@@ -2,7 +2,6 @@ package follow
 
 import (
 	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
@@ -44,26 +43,31 @@ func (r *Reader) lose(f *file, why string) {
 
 // fail reports that f cannot be read, once, and has it tried again later; the others go on.
 func (r *Reader) fail(f *file, err error) {
-	wait, next, _ := unreadable.Next(f.failures, nil)
-	f.failures, f.retryAt = next, r.s.now()+wait
-	r.dueAt(f.retryAt)
+	t := &trouble{}
+	if f.trouble != nil {
+		t = f.trouble
+	}
+	wait, next, _ := unreadable.Next(t.failures, nil)
+	t.failures, t.retryAt = next, r.s.now()+wait
+	r.dueAt(t.retryAt)
 	r.closeFile(f)
 	if f.entry != nil && (f.orphan && !f.beside || f.dir == nil) {
 		r.lose(f, err.Error())
 		return
 	}
-	if f.failed == nil {
+	if f.trouble == nil {
 		r.s.log.Warn("a file cannot be read; it is tried again, the others go on", "file", f.label, "error", err)
 		r.s.h.Count("files_unreadable", 1)
 	}
-	f.failed = err
+	t.last = err
+	f.trouble = t
 }
 
 // readable notes that f was read.
 func (r *Reader) readable(f *file) {
-	if f.failed != nil {
-		r.s.log.Info("a file can be read again", "file", f.label, "after_failures", f.failures.N)
-		f.failed, f.failures, f.retryAt = nil, backoff.State{}, 0
+	if f.trouble != nil {
+		r.s.log.Info("a file can be read again", "file", f.label, "after_failures", f.trouble.failures.N)
+		f.trouble = nil
 	}
 }
 

@@ -121,7 +121,7 @@ func (r *Reader) remember(b *penstock.Batch, f *file, before int64) {
 			proof = proof.WithHead(fresh)
 		}
 		if f.cursor.Next == f.info.Size {
-			proof.ModTime = f.info.ModTime.UnixNano()
+			proof.ModTime = int64(f.info.ModTime)
 		}
 		r.notes.set(t, proof)
 	}

@@ -29,6 +29,7 @@ type Reader struct {
 	marked bool                       // the route has stored anything
 	news   []finishedFile             // from Tell; guarded by s.mu
 	held   int                        // deleted files that are held open; guarded by s.mu
+	told   []string                   // partitions whose marks say that they are finished; guarded by s.mu
 	saved  map[string]int64           // what Commit said of files that grew; guarded by s.mu
 	wake   chan struct{}              // a notification came
 	notes  notes
@@ -37,6 +38,7 @@ type Reader struct {
 	filler  lines.Filler
 	files   map[string]*file     // by label, those that the place lists
 	byKey   map[fileid.Key]*file // the same, and orphans
+	done    map[fileid.Key]done  // files that stay and were delivered
 	after   []*file              // finished ones that are looked at again, oldest first
 	queue   []*file              // what there is to do, in order
 	open    []*file              // with handles, the least recently used first
@@ -63,7 +65,8 @@ func newReader(s *Set, o penstock.OpenOptions) *Reader {
 		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]fileid.ID), saved: make(map[string]int64),
 		notes:  notes{byID: make(map[string]*note)},
 		filler: lines.Filler{Rules: s.o.Rules},
-		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), refused: make(map[string]string),
+		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), done: make(map[fileid.Key]done),
+		refused: make(map[string]string),
 	}
 	r.rotated.begin()
 	if o.Known != nil {
@@ -233,6 +236,9 @@ func (r *Reader) Commit(ctx context.Context, marks []penstock.Mark) error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	for _, m := range marks {
+		if m.Finished && r.s.o.Keep {
+			r.told = append(r.told, m.Part.ID)
+		}
 		if _, ok := r.saved[m.Part.ID]; ok && len(m.Above) == 0 {
 			r.saved[m.Part.ID] = m.Watermark.Num
 		}

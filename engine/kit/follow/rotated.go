@@ -49,9 +49,6 @@ func stem(label string) string {
 	return base
 }
 
-// kin says whether a name may be that of a rotated one.
-func kin(label, of string) bool { return strings.HasPrefix(path.Base(label), stem(of)) }
-
 // add notes that f has an id.
 func (t *rotated) add(r *Reader, f *file) {
 	if r.grow == nil {
@@ -132,24 +129,20 @@ func (r *Reader) widowOf(e *Entry, m penstock.Mark, displaced bool, why string) 
 
 // unmet makes widows of what earlier runs have read and the first listing does not have.
 func (r *Reader) unmet() {
-	type missing struct {
-		k knownID
-		m penstock.Mark
-	}
-	var list []missing
+	var list []knownID
 	r.s.mu.Lock()
 	for key, ids := range r.known {
 		f := r.byKey[key]
 		for _, k := range ids {
-			if f == nil || !IsOf(k.id, f.info) {
-				list = append(list, missing{k: k})
+			if f == nil || !isOf(k.id, f.info) {
+				list = append(list, k)
 			}
 		}
 	}
 	r.s.mu.Unlock()
-	for _, g := range list {
-		if m, ok := r.resume(g.k.text); ok && !m.Finished {
-			r.widowOf(r.s.know(g.k, m.Part.Name), m, false, "a file of an earlier run is gone")
+	for _, k := range list {
+		if m, ok := r.resume(k.text); ok && !m.Finished {
+			r.widowOf(r.s.know(k, m.Part.Name), m, false, "a file of an earlier run is gone")
 		}
 	}
 }
@@ -176,7 +169,7 @@ func (r *Reader) displaced(f *file, seen fileid.File) {
 	r.s.mu.Lock()
 	var gone []knownID
 	for _, k := range r.known[seen.Key()] {
-		if IsOf(k.id, f.info) && !k.id.Match(seen) {
+		if isOf(k.id, f.info) && !k.id.Match(seen) {
 			gone = append(gone, k)
 		}
 	}

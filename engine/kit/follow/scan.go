@@ -27,18 +27,24 @@ func (r *Reader) scan() {
 	now := r.s.now()
 	var rest []Sight
 	found := func(s Sight) { // first those that are where they were, so that the others are known to have moved
-		if f := r.files[s.Label]; f != nil && sameFile(f.info, s.Info) {
+		info := statOf(s.Info)
+		switch f := r.files[s.Label]; {
+		case f != nil && sameFile(f.info, info):
 			f.scan = r.scans
-			f.saw(s.Info, now)
-			return
+			f.saw(info, now)
+		case r.passed(s, info):
+		case r.scans == 1: // nothing can have moved
+			r.meet(s, now)
+		default:
+			rest = append(rest, s)
 		}
-		rest = append(rest, s)
 	}
 	if err := r.s.place.List(found, r.refuse); err != nil {
 		r.refuse(".", fmt.Sprintf("the directory cannot be listed; it is tried again: %v", err))
 		return
 	}
 	delete(r.refused, ".")
+	r.retire()
 	r.takeNews() // before a name that the source has changed counts as missing
 	for _, s := range rest {
 		r.meet(s, now)
@@ -77,8 +83,9 @@ func Kind(t fs.FileMode) string {
 
 // meet follows a file whose name is new, or has been given to another file.
 func (r *Reader) meet(s Sight, now time.Duration) {
-	key := keyOf(s.Info)
-	if f := r.byKey[key]; f != nil && sameFile(f.info, s.Info) {
+	info := statOf(s.Info)
+	key := keyOf(info)
+	if f := r.byKey[key]; f != nil && sameFile(f.info, info) {
 		if f.scan == r.scans {
 			r.refuse(s.Label, fmt.Sprintf("it is a hard link to %q, which is read", f.label))
 			return
@@ -93,7 +100,7 @@ func (r *Reader) meet(s Sight, now time.Duration) {
 		r.rotated.drop(f)
 		f.rename(s.Dir, s.Name, s.Label)
 		f.scan, f.orphan, f.beside = r.scans, false, false
-		f.saw(s.Info, now)
+		f.saw(info, now)
 		r.files[s.Label] = f
 		if f.entry != nil {
 			r.s.renamed(f.entry, s.Name)
@@ -103,7 +110,7 @@ func (r *Reader) meet(s Sight, now time.Duration) {
 	}
 	delete(r.refused, s.Label)
 	r.displace(s.Label)
-	f := &file{dir: s.Dir, name: s.Name, label: s.Label, info: s.Info, since: now, unread: max(now, 1), scan: r.scans}
+	f := &file{dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1), scan: r.scans}
 	f.fromEnd = r.grow != nil && r.grow.FromEnd && r.scans == 1 && !r.marked && s.Info.Size > 0
 	r.files[s.Label] = f
 	if old := r.byKey[key]; old != nil { // its inode was used again before its name was seen to be gone
@@ -182,7 +189,7 @@ func (r *Reader) enqueue(now time.Duration) {
 	}
 	slices.SortFunc(todo, func(a, b *file) int {
 		if !r.s.o.ByName {
-			if c := a.info.ModTime.Compare(b.info.ModTime); c != 0 {
+			if c := compareTimes(a, b); c != 0 {
 				return c
 			}
 		}
@@ -193,8 +200,8 @@ func (r *Reader) enqueue(now time.Duration) {
 
 // ready says whether there is something to be done with f now; if not, when to look again.
 func (r *Reader) ready(f *file, now time.Duration) bool {
-	if f.retryAt > now {
-		r.dueAt(f.retryAt)
+	if f.trouble != nil && f.trouble.retryAt > now {
+		r.dueAt(f.trouble.retryAt)
 		return false
 	}
 	if f.sealed {
@@ -234,9 +241,9 @@ func (r *Reader) ended() (bool, error) {
 	for _, f := range r.byKey {
 		switch {
 		case r.atEnd(f):
-		case f.failed == nil:
+		case f.trouble == nil:
 			young++
-		case f.failures.N < onceTries:
+		case f.trouble.failures.N < onceTries:
 			return false, nil
 		default:
 			failed = append(failed, f)
@@ -260,5 +267,5 @@ func (r *Reader) ended() (bool, error) {
 	}
 	slices.SortFunc(failed, func(a, b *file) int { return cmp.Compare(a.label, b.label) })
 	return true, fmt.Errorf("%d files could not be read, the first is %q: %w; mend that and run again",
-		len(failed), failed[0].label, failed[0].failed)
+		len(failed), failed[0].label, failed[0].failed())
 }

@@ -44,7 +44,7 @@ func (r *Reader) searchBeside(waiting int) {
 	var sights []Sight
 	for _, label := range dirs {
 		err := r.s.place.Beside(label, func(s Sight) {
-			key := keyOf(s.Info)
+			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
 			if r.byKey[key] == nil && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting}) {
 				sights = append(sights, s)
@@ -55,8 +55,8 @@ func (r *Reader) searchBeside(waiting int) {
 		}
 	}
 	for _, s := range sights {
-		if !r.leads(s, byKey[keyOf(s.Info)]) {
-			t.tried[keyOf(s.Info)] = tried{s.Info.Size, s.Info.ModTime, waiting}
+		if !r.leads(s, byKey[keyOf(statOf(s.Info))]) {
+			t.tried[keyOf(statOf(s.Info))] = tried{s.Info.Size, s.Info.ModTime, waiting}
 		}
 	}
 }
@@ -66,7 +66,8 @@ func (r *Reader) searchBeside(waiting int) {
 func (r *Reader) leads(s Sight, same *file) bool {
 	now := r.s.now()
 	f := &file{
-		dir: s.Dir, name: s.Name, label: s.Label, info: s.Info, since: now, unread: max(now, 1), scan: r.scans, orphan: true, beside: true,
+		dir: s.Dir, name: s.Name, label: s.Label, info: statOf(s.Info),
+		since: now, unread: max(now, 1), scan: r.scans, orphan: true, beside: true,
 	}
 	if same != nil && s.Label == same.label {
 		return false // it is no longer wanted, or will be listed again

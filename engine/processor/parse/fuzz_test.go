@@ -24,6 +24,8 @@ func FuzzQuick(f *testing.F) {
 		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 7 "r" "a" "b"`,
 		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 7 "r" "a`,
 		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 7 "r" "`,
+		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" ` + "\xff\xfe\xba 7 " + `"r" "a"`,
+		`h i u [17/May/2015:10:05:03 +0000] "G` + "\xc1\xdb" + ` / HTTP/1.1" 204 ` + "1\xb0 " + `"r" "a"`,
 	} {
 		f.Add(strings.TrimSuffix(s, "\n"))
 	}

@@ -38,9 +38,9 @@ func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	if to < from || !c.quickRequest(d, off, from, to, f) {
 		return false
 	}
-	const spaces, digits = ' ' | ' '<<32, 0x303030 << 8
+	const spaces = ' ' | ' '<<32
 	status := load(d, to+1)
-	if status&0xFF_0000_00FF != spaces || ((status&0xFFFFFF00^digits)+0x76767600)&0x80808000 != 0 || d[to+2] == '0' {
+	if status&0xFF_0000_00FF != spaces || notDigits(status>>8)&0xFFFFFF != 0 || d[to+2] == '0' {
 		return false
 	}
 	f[clfStatus] = penstock.Field{Name: c.names[clfStatus], Kind: penstock.Number, Off: off + uint32(to+2), Len: 3}

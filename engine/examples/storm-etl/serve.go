@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// handler is the twelve bolts behind HTTP, for the day on the engine (penstock.yaml): each takes records that were parsed and
+// enriched, as JSON lines, and answers when they are stored.
+func handler(w *world) http.Handler {
+	mux := http.NewServeMux()
+	had := &keys{of: make(map[string]*answered)}
+	for _, b := range w.bolts {
+		mux.HandleFunc("POST /"+b.name, func(out http.ResponseWriter, in *http.Request) {
+			before, first := had.take(in.Header.Get("Idempotency-Key"))
+			if !first { // a batch that took long was sent to another bolt, too
+				<-before.done
+				if before.err != nil {
+					http.Error(out, before.err.Error(), http.StatusServiceUnavailable)
+				}
+				return
+			}
+			before.err = errBroken
+			defer had.end(in.Header.Get("Idempotency-Key"), before)
+			t, parsed := &tuple{packed: time.Now()}, []any(nil)
+			lines := bufio.NewScanner(in.Body)
+			lines.Buffer(nil, 1<<20)
+			for lines.Scan() {
+				var r struct {
+					ID          int64
+					Host, Class string
+					Status      int
+				}
+				if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+					http.Error(out, err.Error(), http.StatusBadRequest)
+					return
+				}
+				t.rows = append(t.rows, row{id: r.ID})
+				parsed = append(parsed, r.ID, r.Host, r.Status, r.Class)
+			}
+			if err := lines.Err(); err != nil {
+				return // the body broke off: it comes again
+			}
+			if before.err = b.serve(in.Context(), parsed, t); before.err != nil {
+				http.Error(out, before.err.Error(), http.StatusServiceUnavailable)
+			}
+		})
+	}
+	return mux
+}
+
+var errBroken = errors.New("the batch did not arrive whole")
+
+// keys are the Idempotency-Keys of batches that are stored or in work, so that each is stored once.
+type keys struct {
+	mu sync.Mutex // guards of
+	of map[string]*answered
+}
+
+type answered struct {
+	done chan struct{} // closed when err is known
+	err  error
+}
+
+// take returns what became of the batch; first: nothing yet, the caller has it now.
+func (k *keys) take(key string) (a *answered, first bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if a := k.of[key]; a != nil {
+		return a, false
+	}
+	a = &answered{done: make(chan struct{})}
+	k.of[key] = a
+	return a, true
+}
+
+// end tells those who wait; a batch that was not stored may come again.
+func (k *keys) end(key string, a *answered) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if a.err != nil {
+		delete(k.of, key)
+	}
+	close(a.done)
+}
+
+// serve makes the day's logs where there are none, and runs the bolts until the process ends.
+func serve(s settings) error {
+	if s.dir == "" {
+		return errors.New("-serve needs -dir, the folder of the databases")
+	}
+	logs := filepath.Join(s.dir, "logs.db")
+	if _, err := os.Stat(logs); errors.Is(err, fs.ErrNotExist) {
+		if err := makeLogs(logs, s.rows); err != nil {
+			return err
+		}
+	}
+	w, err := openWorld(s.dir, logs, s.rows, s.tuple, s.speed)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Addr: s.serve, Handler: handler(w), ReadHeaderTimeout: 10 * time.Second}
+	return server.ListenAndServe()
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/flow/ledger"
+)
+
+// rates are what the bolts can do, in tuples per second: those of scenario s01, 655 in all.
+var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
+
+// row is one log record of the table.
+type row struct {
+	rt, id int64 // its time, in milliseconds of the day, and its number
+	line   string
+}
+
+// source is the table of the day's logs.
+type source struct{ db *sql.DB }
+
+func openDB(path string) (*sql.DB, error) {
+	at := (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()
+	db, err := sql.Open("sqlite", "file:"+at+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
+	if err == nil {
+		db.SetMaxOpenConns(1)
+	}
+	return db, err
+}
+
+const day = 24 * 60 * 60 * 1000 // milliseconds
+
+// makeLogs fills the table: rows spread over a day, several of one time.
+func makeLogs(path string, rows int) error {
+	db, err := openDB(path)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for _, query := range []string{
+		"CREATE TABLE logs (rt integer NOT NULL, id integer NOT NULL, line text NOT NULL, PRIMARY KEY (rt, id)) WITHOUT ROWID",
+		fmt.Sprintf(`WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < %[1]d) INSERT INTO logs
+			SELECT (id - id %% 7) * %[2]d / %[1]d, id,
+			'10.0.' || (id %% 250) || '.7 - - [05/Jan/2026:06:00:00 +0000] "GET /item/' || id || ' HTTP/1.1" '
+			|| CASE id %% 50 WHEN 0 THEN 500 WHEN 1 THEN 404 ELSE 200 END || ' ' || (id %% 9000) FROM n`, rows, day),
+	} {
+		if _, err := db.Exec(query); err != nil {
+			return fmt.Errorf("making the logs: %w", err)
+		}
+	}
+	return nil
+}
+
+// page returns the rows behind a place, up to limit where that is set.
+func (s *source) page(ctx context.Context, from, limit ledger.Position, size int) ([]row, error) {
+	at := func(p ledger.Position) (rt, id int64) {
+		id, _ = strconv.ParseInt(p.Key, 16, 64) // "" is 0, before every row
+		return p.Num, id
+	}
+	fromTime, fromID := at(from)
+	toTime, toID := at(limit)
+	if limit == (ledger.Position{}) {
+		toTime = day + 1
+	}
+	if from == (ledger.Position{}) {
+		fromTime = -1
+	}
+	const query = "SELECT rt, id, line FROM logs WHERE (rt, id) > (?, ?) AND (rt, id) <= (?, ?) ORDER BY rt, id LIMIT ?"
+	rows, err := s.db.QueryContext(ctx, query, fromTime, fromID, toTime, toID, size)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := make([]row, 0, size)
+	for rows.Next() {
+		var r row
+		if err := rows.Scan(&r.rt, &r.id, &r.line); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, rows.Err()
+}
+
+// bolt parses and enriches rows, and stores them. It serves one tuple at a time, in a time that is drawn anew for each.
+type bolt struct {
+	name string
+	w    *world
+
+	mu  sync.Mutex // held while a tuple is served
+	rnd *rand.Rand
+	per time.Duration // the mean time of a tuple
+}
+
+// Deliver implements flow.Worker: rows are parsed and enriched, and stored.
+func (b *bolt) Deliver(ctx context.Context, a flow.Attempt[*tuple]) (flow.Report, error) {
+	parsed := make([]any, 0, columns*len(a.Value.rows))
+	for _, r := range a.Value.rows {
+		parts := strings.Fields(r.line)
+		status := parts[8]
+		class := map[byte]string{'2': "served", '4': "refused", '5': "broken"}[status[0]]
+		parsed = append(parsed, r.id, parts[0], status, class)
+	}
+	return flow.Report{}, b.serve(ctx, parsed, a.Value)
+}
+
+// serve takes the time that a tuple takes, and stores it.
+func (b *bolt) serve(ctx context.Context, parsed []any, t *tuple) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	timer := time.NewTimer(time.Duration(b.rnd.ExpFloat64() * float64(b.per)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return b.w.store(parsed, t)
+}
+
+// world is what both algorithms run in: the day's logs, twelve unequal bolts, and the database that they store into.
+type world struct {
+	dir         string
+	rows, tuple int
+	logs        *source
+	bolts       []*bolt
+
+	mu     sync.Mutex // guards what follows
+	stored *sql.DB
+	log    *os.File
+}
+
+const columns = 4
+
+func openWorld(dir, logs string, rows, tuple int, speed float64) (*world, error) {
+	w := &world{dir: dir, rows: rows, tuple: tuple}
+	db, err := openDB(logs)
+	if err != nil {
+		return nil, err
+	}
+	w.logs = &source{db}
+	if w.stored, err = openDB(filepath.Join(dir, "stored.db")); err != nil {
+		return nil, err
+	}
+	if _, err := w.stored.Exec("CREATE TABLE IF NOT EXISTS stored (id integer, host text, status integer, class text)"); err != nil {
+		return nil, err
+	}
+	if w.log, err = os.OpenFile(filepath.Join(dir, "events.ndjson"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		return nil, err
+	}
+	for i, r := range rates {
+		w.bolts = append(w.bolts, &bolt{
+			name: fmt.Sprintf("bolt-%02d", i+1), w: w, rnd: rand.New(rand.NewPCG(1, uint64(i))),
+			per: time.Duration(float64(time.Second) / r / speed),
+		})
+	}
+	return w, nil
+}
+
+// event is a line of the record of a run.
+type event struct {
+	At      int64     `json:"at"`                // nanoseconds, Unix
+	Rows    int       `json:"rows,omitempty"`    // stored
+	Took    float64   `json:"took,omitempty"`    // milliseconds from packing to storing
+	Windows []float64 `json:"windows,omitempty"` // of the bolts
+}
+
+// store inserts rows in one transaction, and records that.
+func (w *world) store(parsed []any, t *tuple) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	tx, err := w.stored.Begin()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // of nothing, once it is committed
+	const most = 100                     // rows of a statement
+	for len(parsed) > 0 {
+		n := min(most, len(parsed)/columns)
+		query := "INSERT INTO stored VALUES " + strings.Repeat("(?,?,?,?),", n-1) + "(?,?,?,?)"
+		if _, err := tx.Exec(query, parsed[:n*columns]...); err != nil {
+			return err
+		}
+		parsed = parsed[n*columns:]
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	now := time.Now()
+	return w.note(event{At: now.UnixNano(), Rows: len(t.rows), Took: float64(now.Sub(t.packed)) / float64(time.Millisecond)})
+}
+
+func (w *world) note(e event) error {
+	text, err := json.Marshal(e)
+	if err == nil {
+		_, err = w.log.Write(append(text, '\n'))
+	}
+	return err
+}
+
+// watch records the windows while the sender runs.
+func (w *world) watch(ctx context.Context, s *flow.Sender[*tuple]) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			e := event{At: now.UnixNano(), Windows: make([]float64, len(w.bolts))}
+			status, names := s.Status()
+			for _, l := range status.Lanes {
+				for i, b := range w.bolts {
+					if b.name == names[l.Lane] {
+						e.Windows[i] = l.Window
+					}
+				}
+			}
+			w.mu.Lock()
+			_ = w.note(e) // the plot lacks a point
+			w.mu.Unlock()
+		}
+	}
+}
+
+func hash(id int64) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, id)
+	return h.Sum64()
+}

@@ -1,0 +1,49 @@
+package follow
+
+import (
+	"cmp"
+
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// stat is what a reader keeps of a vfs.Info, in less than half of its bytes: there may be a hundred thousand.
+type stat struct {
+	Size           int64
+	ModTime, Birth stamp
+	Dev, Ino       uint64
+	Links          uint64
+}
+
+// stamp is a time in nanoseconds since 1970; 0: not known.
+type stamp int64
+
+func (s stamp) known() bool { return s != 0 }
+
+func statOf(i vfs.Info) stat {
+	s := stat{Size: i.Size, Dev: i.Dev, Ino: i.Ino, Links: i.Links}
+	if !i.ModTime.IsZero() {
+		s.ModTime = stamp(i.ModTime.UnixNano())
+	}
+	if !i.Birth.IsZero() {
+		s.Birth = stamp(i.Birth.UnixNano())
+	}
+	return s
+}
+
+func keyOf(i stat) fileid.Key { return fileid.Key{Dev: i.Dev, Ino: i.Ino} }
+
+// sameFile says whether two stats are of one file, as far as a stat tells.
+func sameFile(a, b stat) bool {
+	return a.Dev == b.Dev && a.Ino == b.Ino && (a.Birth == b.Birth || !a.Birth.known() || !b.Birth.known())
+}
+
+// isOf says whether a stat can be of the file that has this id.
+func isOf(id fileid.ID, i stat) bool {
+	return keyOf(i) == id.Key() && (id.Birth == 0 || !i.Birth.known() || int64(i.Birth) == id.Birth)
+}
+
+// IsOf says whether what is known of a file can be of the one that has this id.
+func IsOf(id fileid.ID, info vfs.Info) bool { return isOf(id, statOf(info)) }
+
+func compareTimes(a, b *file) int { return cmp.Compare(a.info.ModTime, b.info.ModTime) }

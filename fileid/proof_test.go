@@ -1,0 +1,178 @@
+package fileid_test
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// proofAt is the proof of a reader that has read text up to a place.
+func proofAt(text []byte, at int) fileid.Proof {
+	return fileid.Proof{}.WithHead(text[:at]).WithPlace(int64(at), text[max(0, at-fileid.MaxBefore):at])
+}
+
+// holds gives Fits what Wants asks for; a text that is too short does not fit.
+func holds(p fileid.Proof, text []byte) bool {
+	n, off, end := p.Wants()
+	return int64(len(text)) >= max(end, int64(n)) && p.Fits(text[:n], text[off:end])
+}
+
+func TestProof(t *testing.T) {
+	long := bytes.Repeat([]byte("0123456789abcdef"), 200)
+	changed := func(at int) []byte { b := bytes.Clone(long); b[at]++; return b }
+	for _, tt := range []struct {
+		name string
+		text []byte
+		at   int
+		now  []byte
+		want bool
+	}{
+		{"unchanged", long, 3000, long, true},
+		{"grown", long[:2000], 2000, long, true},
+		{"shrunk below the place", long, 3000, long[:2999], false},
+		{"shrunk, not below the place", long, 1500, long[:1500], true},
+		{"another head", long, 3000, changed(5), false},
+		{"other bytes before the place", long, 3000, changed(2999), false},
+		{"an equal head, rewritten and grown past the place", long, 2000,
+			append(long[:1500:1500], bytes.Repeat([]byte("x"), 2000)...), false},
+		{"changed where nobody hashes", long, 3000, changed(2000), true},
+		{"tiny", []byte("a\n"), 2, []byte("a\nb\n"), true},
+		{"tiny, another one", []byte("a\n"), 2, []byte("b\nb\n"), false},
+		{"nothing was read", long, 0, []byte("other"), true},
+	} {
+		if got := holds(proofAt(tt.text, tt.at), tt.now); got != tt.want {
+			t.Errorf("%s: Fits = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	most := fileid.Proof{
+		Moved: fileid.Key{Dev: math.MaxUint64, Ino: math.MaxUint64}, MovedBirth: -1, Head: fileid.MaxHead,
+		At: math.MaxInt64, Len: fileid.MaxBefore, ModTime: -1,
+	}
+	if n := len(most.String()); n > 84 {
+		t.Errorf("the longest text has %d bytes", n)
+	}
+	if got, err := fileid.ParseProof(most.String()); got != most || err != nil {
+		t.Errorf("ParseProof(%q) = %+v, %v", most, got, err)
+	}
+	if (fileid.Proof{}).String() != "" {
+		t.Error("the zero proof has a text")
+	}
+}
+
+// The head grows with what is read, and no longer head is given up for a shorter one.
+func TestProofGrows(t *testing.T) {
+	text := bytes.Repeat([]byte("line\n"), 400)
+	p := fileid.Proof{}
+	for at := 5; at <= len(text); at += 5 {
+		p = p.WithHead(text[:at]).WithPlace(int64(at), text[:at])
+		if want := min(at, fileid.MaxHead); p.Head != want || !holds(p, text) {
+			t.Fatalf("after %d bytes the head has %d, want %d", at, p.Head, want)
+		}
+	}
+	if q := p.WithHead(text[:3]); q != p {
+		t.Error("a shorter head replaced a longer one")
+	}
+}
+
+func FuzzParseProof(f *testing.F) {
+	f.Add("")
+	f.Add(proofAt([]byte("a line\n"), 7).String())
+	f.Add(fileid.Proof{Moved: fileid.Key{Dev: 1, Ino: 2}, ModTime: 3}.String())
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := fileid.ParseProof(s)
+		if err == nil && p.String() != s {
+			t.Fatalf("ParseProof(%q).String() = %q", s, p)
+		}
+	})
+}
+
+// FuzzIdentity plays operations on a naive file system whose files know who they are, and asks id and proof together, as a reader
+// does at a start: a file that is another one, or was rewritten where it is read, must never be taken for the one that
+// was known; and one that only grew must always be.
+func FuzzIdentity(f *testing.F) {
+	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
+	f.Add([]byte{0, 0, 5, 2, 5, 1, 5, 3, 5, 4, 5})
+	f.Add([]byte("append read truncate append read remove create append read"))
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		m := &model{rng: rand.New(rand.NewPCG(uint64(len(ops)), 7)), now: 1_700_000_000_000_000_001, born: birth}
+		for _, op := range ops {
+			m.now += 1_000_003
+			m.step(op % 8)
+			m.check(t)
+		}
+	})
+}
+
+// model is one inode, and what a reader knew of it.
+type model struct {
+	rng   *rand.Rand
+	now   int64
+	who   int // which file it is: raised when it is made anew or rewritten
+	born  int64
+	wrote int64
+	text  []byte
+
+	known bool
+	id    fileid.ID
+	proof fileid.Proof
+	was   int
+	read  []byte
+}
+
+func (m *model) file() fileid.File { return file(1, m.born, m.wrote, string(m.text)) }
+
+// step is one operation. Content that is written anew is drawn, so that it differs from what stood there, but for a common head.
+func (m *model) step(op byte) {
+	draw := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte('a' + m.rng.IntN(26))
+		}
+		return b
+	}
+	m.wrote = m.now
+	switch op {
+	case 0, 1, 2: // append
+		m.text = append(m.text, draw(1+m.rng.IntN(700))...)
+	case 3: // removed and made anew: the system gives the inode again
+		m.who, m.born, m.text = m.who+1, m.now, draw(m.rng.IntN(100))
+	case 4: // truncated and rewritten
+		m.who, m.text = m.who+1, draw(m.rng.IntN(3000))
+	case 5: // rewritten with an equal head, and no shorter
+		head := m.text[:min(len(m.text), 1100)]
+		m.text = append(bytes.Clone(head), draw(len(m.text)-len(head)+100)...)
+		if m.who != m.was || len(m.read) > len(head) || m.id.Len > len(head) {
+			m.who++
+		} // else what was read stands there as it was: nobody can tell, and nothing is lost
+	case 6, 7: // the reader reads, and saves
+		if len(m.text) == 0 {
+			return
+		}
+		if !m.known || m.was != m.who {
+			m.id = fileid.New(m.file(), func(id fileid.ID) bool { return m.known && id == m.id })
+		}
+		at := 1 + m.rng.IntN(len(m.text))
+		if m.known && m.was == m.who {
+			at = max(at, len(m.read))
+		}
+		m.known, m.was, m.read, m.proof = true, m.who, bytes.Clone(m.text[:at]), proofAt(m.text, at)
+	}
+}
+
+// check asks as a start does.
+func (m *model) check(t *testing.T) {
+	t.Helper()
+	if !m.known {
+		return
+	}
+	taken := m.id.Match(m.file()) && holds(m.proof, m.text)
+	switch same := m.was == m.who; {
+	case same && bytes.HasPrefix(m.text, m.read) && !taken:
+		t.Fatalf("a file that only grew is taken for another one: id %v, proof %+v, %d bytes", m.id, m.proof, len(m.text))
+	case taken && !bytes.HasPrefix(m.text, m.read):
+		t.Fatalf("a file that was rewritten is taken for the known one: id %v, proof %+v, %d bytes", m.id, m.proof, len(m.text))
+	}
+}
