@@ -3,10 +3,7 @@ package flow_test
 import (
 	"encoding/binary"
 	"fmt"
-	"runtime/debug"
 	"slices"
-	"sync"
-	"testing"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
@@ -16,10 +13,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// The search visits every state that a machine and its ledger can come to with up to six batches, three workers and two
-// attempts of each that go wrong, whatever is answered in whatever order, with a checkpoint at any moment and one crash. A state
-// is reached by playing its events again, since a machine cannot be copied; states are told apart by what can be seen of them.
-// It is done for a plain machine, and for one whose budget allows one redelivery in vain every 200 ms and that sends twins.
+// The world of the search in search_test.go: a machine and its ledger with up to six batches, three workers and two attempts of
+// each that go wrong, whatever is answered in whatever order, with a checkpoint at any moment and one crash.
 const (
 	searchWorkers = 3
 	searchWrong   = 2 // attempts of a batch that may come back undelivered or overdue, in each life of the process
@@ -38,6 +33,7 @@ type searchTry struct {
 	lane    int32
 	expect  time.Duration
 	overdue bool
+	twin    bool
 }
 
 // searched is a machine with its ledger and the world around both.
@@ -52,6 +48,7 @@ type searched struct {
 	bySeq   map[uint64]int
 	settled []bool // in this life of the process
 	wrong   []int
+	failed  []byte // a bit for each worker that failed it or left it overdue, in this life of the process
 	taken   []bool // some worker has it, also from before the crash
 	mark    ledger.Position
 	above   []ledger.Range
@@ -83,6 +80,7 @@ func (s *searched) boot() {
 	s.m, s.ledger, s.now, s.tries = m, l, 0, nil
 	s.hedged, s.starts = 0, 0
 	s.bySeq, s.settled, s.wrong = map[uint64]int{}, make([]bool, s.batches), make([]int, s.batches)
+	s.failed = make([]byte, s.batches)
 	for b := range s.batches {
 		s.settled[b] = s.saved(b)
 	}
@@ -186,7 +184,7 @@ func (s *searched) started(c control.Command, b int, known bool) {
 			s.fail("%d twins of %d attempts", s.hedged, s.starts)
 		}
 	}
-	s.tries = append(s.tries, searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect})
+	s.tries = append(s.tries, searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect, twin: c.Why == control.Twin})
 }
 
 // check holds the ledger against what the workers have. On the way to a state it need not: that was done when the way was new.
@@ -252,6 +250,7 @@ func (s *searched) do(v move) {
 			s.taken[x.batch] = true
 		} else if !x.overdue {
 			s.wrong[x.batch]++
+			s.failed[x.batch] |= 1 << x.lane
 		}
 		s.step(control.Event{Kind: control.Answer, ID: x.id, Outcome: out})
 	case 't':
@@ -282,6 +281,7 @@ func (s *searched) overdue() {
 			if x := &s.tries[i]; !x.overdue && x.expect <= s.now {
 				x.overdue = true
 				s.wrong[x.batch]++
+				s.failed[x.batch] |= 1 << x.lane
 			}
 		}
 		s.step(control.Event{Kind: control.Tick})
@@ -313,16 +313,19 @@ func (s *searched) key() string {
 		if s.taken[b] {
 			flags |= 2
 		}
-		k = append(k, flags)
+		k = append(k, flags, s.failed[b])
 	}
 	tries := slices.Clone(s.tries)
 	slices.SortFunc(tries, func(x, y searchTry) int {
 		return (x.batch*searchWorkers + int(x.lane)) - (y.batch*searchWorkers + int(y.lane))
 	})
 	for _, x := range tries {
-		f := byte(x.batch<<3) | byte(x.lane<<1)
+		f := byte(x.batch<<4) | byte(x.lane<<2)
 		if x.overdue {
 			f |= 1
+		}
+		if x.twin {
+			f |= 2
 		}
 		k = append(k, f)
 	}
@@ -336,80 +339,4 @@ func (s *searched) key() string {
 		k = binary.AppendVarint(k, r.To.Num)
 	}
 	return string(k)
-}
-
-func replay(batches int, twins bool, path []move) *searched {
-	s := &searched{batches: batches, twins: twins, taken: make([]bool, batches), known: len(path) > 0}
-	s.boot()
-	for i, v := range path {
-		s.known = i < len(path)-1
-		s.do(v)
-	}
-	return s
-}
-
-// leastStates is what the search must visit to count.
-const leastStates = 100_000
-
-func TestEveryState(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a search of 100,000 states is not short")
-	}
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // each state is a machine made anew
-	var mu sync.Mutex
-	total, ended, hedged := 0, 0, 0
-	t.Run("batches", func(t *testing.T) {
-		for batches, most := range []int{0, 100, 5_000, 30_000, 20_000, 15_000, 10_000} {
-			for _, twins := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%d twins=%v", batches, twins), func(t *testing.T) {
-					t.Parallel()
-					states, ends, with := search(t, batches, twins, most)
-					mu.Lock()
-					defer mu.Unlock()
-					total, ended, hedged = total+states, ended+ends, hedged+with
-				})
-			}
-		}
-	})
-	t.Logf("%d states visited, in %d of them everything was settled, in %d a twin had been sent, 0 violations", total, ended, hedged)
-	if hedged < leastStates/100 {
-		t.Errorf("a twin had been sent in %d states only", hedged)
-	}
-	if total < leastStates {
-		t.Errorf("%d states visited, want at least %d", total, leastStates)
-	}
-}
-
-// search visits the states with so many batches, and no more than most of them.
-func search(t *testing.T, batches int, twins bool, most int) (states, ended, hedged int) {
-	seen := map[string]bool{}
-	stack := [][]move{nil}
-	for len(stack) > 0 && len(seen) < most {
-		path := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		s := replay(batches, twins, path)
-		if s.broken != "" {
-			t.Fatalf("%d batches, after %c: %s", batches, path, s.broken)
-		}
-		k := s.key()
-		if seen[k] {
-			continue
-		}
-		seen[k] = true
-		if s.hedged > 0 {
-			hedged++
-		}
-		list := s.moves()
-		if len(s.tries) == 0 && !slices.ContainsFunc(list, func(v move) bool { return v.kind == 'w' }) {
-			ended++
-			if !s.m.Idle() || slices.Contains(s.settled, false) {
-				t.Fatalf("%d batches, after %c: nothing is under way and settled are %v", batches, path, s.settled)
-			}
-		}
-		for _, v := range list {
-			stack = append(stack, append(slices.Clone(path), v))
-		}
-	}
-	t.Logf("%d batches, twins %v: %d states, %d with a twin", batches, twins, len(seen), hedged)
-	return len(seen), ended, hedged
 }
