@@ -67,9 +67,11 @@ func TestWorseIsNotChosenMore(t *testing.T) {
 						slack = 0.15 // chance
 					}
 					if is > (1+slack)*was+0.003 {
-						t.Errorf("an item every %v: receiver %d has worse %s and %.4f of the attempts, %.4f before", every, i, name, is, was)
+						t.Errorf("an item every %v: receiver %d has worse %s and %.4f of the attempts, %.4f before",
+							every, i, name, is, was)
 					} else if _, best := p.(dispatch.LeastCompletion); best && i == 0 && every > 0 && is > 0.9*was {
-						t.Errorf("an item every %v: receiver %d has worse %s and still %.4f of the attempts, %.4f before", every, i, name, is, was)
+						t.Errorf("an item every %v: receiver %d has worse %s and still %.4f of the attempts, %.4f before",
+							every, i, name, is, was)
 					}
 				}
 			}
@@ -119,7 +121,8 @@ func TestWorseCandidate(t *testing.T) {
 				was := lanes[i]
 				change(&lanes[i])
 				if after := choose(); after == i && before != i {
-					t.Errorf("%s: lane %d has worse %s and is chosen instead of %d; it was %+v among %+v", p.Name(), i, name, before, was, lanes)
+					t.Errorf("%s: lane %d has worse %s and is chosen instead of %d; it was %+v among %+v",
+						p.Name(), i, name, before, was, lanes)
 				}
 				lanes[i] = was
 			}

@@ -188,7 +188,8 @@ func TestSenderPermuted(t *testing.T) {
 				got := play(t, c, fourPaced(1), []int{2, 0, 3, 1}, 1000, every)
 				for i := range want.share {
 					if math.Abs(got.share[i]-want.share[i]) > 0.05 {
-						t.Errorf("%s, %s, an item every %v: shares %.3f, and %.3f in other lanes", win.Name(), p.Name(), every, want.share, got.share)
+						t.Errorf("%s, %s, an item every %v: shares %.3f, and %.3f in other lanes",
+							win.Name(), p.Name(), every, want.share, got.share)
 						break
 					}
 				}
