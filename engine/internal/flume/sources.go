@@ -153,7 +153,8 @@ func (c *converter) charset(s *part) {
 		c.put(4, "decode_error: drop")
 	default:
 		c.note(s, "decodeErrorPolicy", Differs, "%s", "bytes that are no UTF-8 go on as they are to raw bodies and files, and as "+
-			"U+FFFD into JSON; the source does not stop at them, as FAIL does (decode_error: fail stops the file, dead_letter buries the record)")
+			"U+FFFD into JSON; the source does not stop at them, as FAIL does (decode_error: fail stops the file, dead_letter "+
+			"buries the record)")
 	}
 	s.has("decodeErrorPolicy")
 }
