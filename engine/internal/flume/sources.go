@@ -127,13 +127,36 @@ func (c *converter) deserializer(s *part) {
 		c.note(s, "deserializer", Lost, "%s does not exist here: files are read line by line", kind)
 		s.below("deserializer")
 	}
-	if set := s.get("inputCharset"); set != "" && !strings.EqualFold(set, "UTF-8") && !strings.EqualFold(set, "US-ASCII") {
-		c.note(s, "inputCharset", Lost, "%s is not decoded: the bytes go on as they are", set)
+	c.charset(s)
+}
+
+// charsets are the encodings that exist here under other names; UTF-8 is the default of both.
+var charsets = map[string]string{
+	"UTF-16": "utf-16", "UTF-16LE": "utf-16le", "UTF-16BE": "utf-16be", "ISO-8859-1": "latin-1", "LATIN1": "latin-1",
+	"WINDOWS-1252": "windows-1252", "CP1252": "windows-1252",
+}
+
+// charset writes how a file's bytes become text.
+func (c *converter) charset(s *part) {
+	set := strings.ToUpper(s.get("inputCharset"))
+	switch name := charsets[set]; {
+	case name != "":
+		c.put(4, "encoding: %s", name)
+	case set != "" && set != "UTF-8" && set != "UTF8" && set != "US-ASCII":
+		c.note(s, "inputCharset", Lost, "%s is not decoded: the bytes go on as they are", s.get("inputCharset"))
 	}
 	s.has("inputCharset")
+	switch strings.ToUpper(s.get("decodeErrorPolicy")) {
+	case "REPLACE":
+		c.put(4, "decode_error: replace")
+	case "IGNORE":
+		c.put(4, "decode_error: drop")
+	default:
+		c.note(s, "decodeErrorPolicy", Differs, "%s", "bytes that are no UTF-8 go on as they are to raw bodies and files, and as "+
+			"U+FFFD into JSON; the source does not stop at them, as FAIL does (decode_error: fail stops the file, dead_letter "+
+			"buries the record)")
+	}
 	s.has("decodeErrorPolicy")
-	c.note(s, "decodeErrorPolicy", Differs, "%s", "bytes that are no UTF-8 go on as they are to raw bodies and files, and as "+
-		"U+FFFD into JSON; the source does not stop at them, as FAIL does")
 }
 
 // eventHeaders says where what Flume put into headers is.

@@ -198,7 +198,7 @@ func (r *Reader) atEnd(f *file) bool {
 	if (r.grow.PartialWait > 0 || f.view != nil) && f.partial() {
 		return f.info.Size == 0 // the last record has no end yet, and will be handed out without one
 	}
-	return f.sealed || f.info.Size == 0 || f.entry != nil && f.info.Size == f.drained && !f.changed()
+	return f.sealed || f.info.Size == 0 || f.empty() || f.entry != nil && f.info.Size == f.drained && !f.changed()
 }
 
 func (r *Reader) minSpacing() time.Duration { return max(wakeSpacing, 2*r.took) }
