@@ -142,7 +142,7 @@ func (c rotation) compare(t *testing.T, p *world, w *writer, s schedule) {
 
 // rotations are all cases.
 func rotations() []rotation {
-	return slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases())
+	return slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases(), packCases())
 }
 
 // Every case comes out exactly once into a receiver that forgets what was not saved, and at least once into one that does not,

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// host is a penstock.Host that runs nothing, so that it works within a synctest bubble, where a watcher would stop time.
+// host is a penstock.Host that does not watch, so that it works within a synctest bubble, where a watcher would stop time.
 type host struct {
 	log *slog.Logger
 
@@ -52,10 +52,17 @@ func (h *host) logged() string {
 	return h.lines.String()
 }
 
-func (h *host) Log() *slog.Logger                      { return h.log }
-func (h *host) FS() vfs.FS                             { return vfs.OS() }
-func (h *host) Go(string, func(context.Context) error) {}
-func (h *host) Count(name string, n int64)             { h.mu.Lock(); defer h.mu.Unlock(); h.counts[name] += n }
+func (h *host) Log() *slog.Logger { return h.log }
+func (h *host) FS() vfs.FS        { return vfs.OS() }
+
+// Go runs all but the watcher.
+func (h *host) Go(name string, run func(context.Context) error) {
+	if name != "tail/notify" {
+		go func() { _ = run(context.Background()) }()
+	}
+}
+
+func (h *host) Count(name string, n int64) { h.mu.Lock(); defer h.mu.Unlock(); h.counts[name] += n }
 
 // world is a process that tails a folder, what its checkpoint holds, and two receivers: one that forgets what was not saved, as a
 // file or a table does, and one that keeps whatever it was sent, as an HTTP server does.

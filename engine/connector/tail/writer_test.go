@@ -22,6 +22,7 @@ type writer struct {
 	count  int
 	wide   int // bytes that each line is made longer by
 	open   map[string]*os.File
+	rest   []byte // of a file that was cut
 }
 
 func newWriter(t testing.TB, dir string, base time.Time) *writer {

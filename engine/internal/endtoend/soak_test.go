@@ -339,7 +339,8 @@ func (s *soak) check() {
 			int64(soakReplay))
 	}
 	c := &s.counts
-	s.t.Logf("%d lines, %d bytes, %d kills; %d rotations, %d truncations, %d files compressed, %d deleted; %d left out, as not delivered yet",
+	s.t.Logf("%d lines, %d bytes, %d kills; %d rotations, %d truncations, %d files compressed, %d deleted; "+
+		"%d left out, as not delivered yet",
 		lines, c.bytes.Load(), s.kills, c.rotated.Load(), c.truncated.Load(), c.compressed.Load(), c.deleted.Load(), c.leftOut.Load())
 	if lines == 0 || s.kills == 0 {
 		s.t.Error(errors.New("nothing was tried"))

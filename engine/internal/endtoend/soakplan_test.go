@@ -123,7 +123,9 @@ func TestSoakSchedule(t *testing.T) {
 	for _, s := range minute {
 		seen[s.Do]++
 	}
-	for _, do := range []act{actWrite, actPiece, actRotate, actTruncate, actCompress, actDelete, actSpool, actSlow, actSame, actKill, actDrain} {
+	for _, do := range []act{
+		actWrite, actPiece, actRotate, actTruncate, actCompress, actDelete, actSpool, actSlow, actSame, actKill, actDrain,
+	} {
 		if seen[do] == 0 {
 			t.Errorf("a minute has no %q", do)
 		}

@@ -219,13 +219,14 @@ func (c *carrier) spooldir() error {
 	}
 	file, offset, err := spoolPosition(text)
 	if err != nil {
-		c.note("trackerDir", Differs, "%s cannot be read (%v): the file that Flume was in the middle of is read from its beginning, and what "+
-			"was delivered of it comes twice", meta, err)
+		c.note("trackerDir", Differs, "%s cannot be read (%v): the file that Flume was in the middle of is read from its beginning, "+
+			"and what was delivered of it comes twice", meta, err)
 		return nil
 	}
 	rel, err := filepath.Rel(spool, c.path(file))
 	if rel = filepath.ToSlash(rel); err != nil || !fs.ValidPath(rel) {
-		c.note("trackerDir", Differs, "the file that Flume was in the middle of, %s, is not beneath %s: it is read from its beginning", file, spool)
+		c.note("trackerDir", Differs, "the file that Flume was in the middle of, %s, is not beneath %s: it is read from its beginning",
+			file, spool)
 		return nil
 	}
 	if _, err := dir.Stat(rel); errors.Is(err, fs.ErrNotExist) || offset == 0 {
@@ -235,8 +236,8 @@ func (c *carrier) spooldir() error {
 	if err := c.mark(dir, rel, rel, offset, false); err != nil || len(c.Marks) == before {
 		return err
 	}
-	c.note("trackerDir", Differs, "%s, which Flume was in the middle of, goes on at byte %d; what it delivered and had not noted yet, one batch at "+
-		"most, comes twice", rel, c.Marks[before].Watermark.Num)
+	c.note("trackerDir", Differs, "%s, which Flume was in the middle of, goes on at byte %d; what it delivered and had not noted yet, "+
+		"one batch at most, comes twice", rel, c.Marks[before].Watermark.Num)
 	return nil
 }
 

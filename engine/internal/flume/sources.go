@@ -111,8 +111,8 @@ func (c *converter) spoolFinished(s *part) {
 	}
 	c.put(4, "suffix: %s", quote(suffix))
 	c.note(s, "spoolDir", Differs, "%s", "files that Flume has renamed are left alone; the one that it was in the middle of goes on "+
-		"where trackerDir says, where import has made a checkpoint (--out, on the agent's machine); else it is delivered from its beginning, "+
-		"and what Flume had delivered of it comes twice")
+		"where trackerDir says, where import has made a checkpoint (--out, on the agent's machine); else it is delivered from its "+
+		"beginning, and what Flume had delivered of it comes twice")
 }
 
 // deserializer writes how a file becomes records.

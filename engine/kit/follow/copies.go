@@ -30,10 +30,13 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 			}
 		}
 		switch {
+		case w != nil && r.unfinished(f, w, head):
+			hold = true
+			continue
 		case w != nil:
 		case g == nil || !r.equals(f, g, head):
 			continue
-		case g.orphan && !g.beside && g.info.Links == 0 && f.info.Size >= g.info.Size && mayInherit(f, g):
+		case g.orphan && !g.beside && g.info.Links == 0 && f.holds(g.all()) >= g.all() && mayInherit(f, g):
 			w = r.bereave(g) // moved to another file system, or restored: only the old one's handle was left
 		default:
 			hold = true
@@ -76,15 +79,16 @@ func (r *Reader) kin(f *file) []*Entry {
 
 // equals says whether f is a copy of the beginning of g, as far as head and end tell, and notes how far.
 func (r *Reader) equals(f, g *file, head []byte) bool {
-	n := min(f.info.Size, g.info.Size)
-	if n == 0 {
+	k := min(f.holds(fileid.MaxHead), g.holds(fileid.MaxHead), fileid.MaxHead)
+	if k == 0 {
 		return false
 	}
-	k := min(n, fileid.MaxHead)
 	mine, other := make([]byte, fileid.MaxBefore), make([]byte, fileid.MaxHead)
 	if g.readFull(other[:k], 0) != nil || !slices.Equal(head[:k], other[:k]) {
 		return false
 	}
+	n := g.all()
+	n = min(n, f.holds(n))
 	k = min(n, fileid.MaxBefore)
 	if f.readFull(mine[:k], n-k) != nil || g.readFull(other[:k], n-k) != nil || !slices.Equal(mine[:k], other[:k]) {
 		return false
@@ -118,7 +122,7 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 		case err != nil:
 			return false, err
 		case !ok:
-		case i == 0 && f.info.Size >= w.cursor.Next:
+		case i == 0 && f.holds(w.cursor.Next) >= w.cursor.Next:
 			r.adopt(f, w)
 			return true, nil
 		default:
@@ -133,7 +137,7 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 // it saved a note: f holds that much, and begins with the bytes that the id has hashed, if those say enough.
 func (r *Reader) sameHead(f, w *file, head []byte) bool {
 	id := w.entry.id
-	if w.cursor.Next == 0 || f.info.Size < w.cursor.Next || int64(id.Len) < min(w.cursor.Next, fileid.MaxBefore) {
+	if w.cursor.Next == 0 || f.holds(w.cursor.Next) < w.cursor.Next || int64(id.Len) < min(w.cursor.Next, fileid.MaxBefore) {
 		return false
 	}
 	seen := f.seen(head, false)
@@ -210,7 +214,7 @@ func (s *Set) takeOver(e *Entry, f *file) {
 func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t.proof.Moved, t.proof.MovedBirth, t.proof.ModTime = fileid.Key{}, 0, 0
+	t.proof.Moved, t.proof.MovedBirth, t.proof.ModTime, t.proof.Packed = fileid.Key{}, 0, 0, 0
 	if elsewhere {
 		t.proof.Moved, t.proof.MovedBirth = to.Key(), to.Birth
 	}

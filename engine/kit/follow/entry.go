@@ -24,7 +24,8 @@ type Entry struct {
 // sealing is where one reader has sealed a file.
 type sealing struct {
 	r  *Reader
-	at int64
+	at int64 // bytes of the file
+	to int64 // where its positions end: the same, unless it is compressed
 }
 
 // knownID is an id that a route has stored.
@@ -217,7 +218,7 @@ func (s *Set) noteSealed(r *Reader, f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsealLocked(r, f.entry)
-	f.entry.sealed = append(f.entry.sealed, sealing{r, f.last})
+	f.entry.sealed = append(f.entry.sealed, sealing{r, f.last, f.cursor.Next})
 }
 
 func (s *Set) noteGrown(r *Reader, f *file) {

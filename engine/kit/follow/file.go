@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/engine/kit/unpack"
 	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -21,14 +22,17 @@ type file struct {
 	since time.Duration // monotonic: size and time of the last change are as they are since then
 	scan  uint64        // the last listing in which it was seen
 
-	entry  *Entry // nil: not identified yet
-	part   *penstock.Partition
-	cursor lines.Cursor
-	note   *note         // what was read of it, to know it again; nil before it is identified
-	looked time.Duration // when the handle was last asked for its size
-	handle vfs.File
-	used   uint64        // of the handle, for the least recently used
-	unread time.Duration // monotonic: since when bytes have been waiting to be read, 0: none are
+	entry   *Entry // nil: not identified yet
+	part    *penstock.Partition
+	cursor  lines.Cursor
+	note    *note         // what was read of it, to know it again; nil before it is identified
+	looked  time.Duration // when the handle was last asked for its size
+	handle  vfs.File
+	view    *unpack.File  // what it holds, if compressed: places are in that; info.Size, drained, last, stampLen are the file's
+	framing lines.Framing // its own; nil: that of all
+	viewAt  stamp         // the last change when the view was attached
+	used    uint64        // of the handle, for the least recently used
+	unread  time.Duration // monotonic: since when bytes have been waiting to be read, 0: none are
 
 	drained int64 // of this size all whole records were handed out
 
@@ -61,6 +65,7 @@ type file struct {
 // trouble is what keeps a file from being read.
 type trouble struct {
 	failures backoff.State
+	broken   bool // what is compressed ends in the middle or is damaged: it is tried again when the file has changed
 	retryAt  time.Duration
 	last     error
 }
@@ -88,7 +93,7 @@ func (f *file) saw(i stat, now time.Duration) {
 
 // seen is the file as fileid sees it. withTime is false for a file that we have followed: a later change then says nothing.
 func (f *file) seen(head []byte, withTime bool) fileid.File {
-	out := fileid.File{Dev: f.info.Dev, Ino: f.info.Ino, Size: f.info.Size, Head: head}
+	out := fileid.File{Dev: f.info.Dev, Ino: f.info.Ino, Size: f.holds(fileid.MaxHead), Head: head}
 	out.Birth = int64(f.info.Birth)
 	if withTime {
 		out.ModTime = int64(f.info.ModTime)
@@ -98,13 +103,13 @@ func (f *file) seen(head []byte, withTime bool) fileid.File {
 
 // readHead reads what an id hashes.
 func (f *file) readHead(buf []byte) ([]byte, error) {
-	n := int(min(f.info.Size, fileid.MaxHead))
+	n := int(min(f.holds(fileid.MaxHead), fileid.MaxHead))
 	return buf[:n], f.readFull(buf[:n], 0)
 }
 
 // readFull reads all of buf; a file that is too short is io.ErrUnexpectedEOF.
 func (f *file) readFull(buf []byte, off int64) error {
-	got, err := f.handle.ReadAt(buf, off)
+	got, err := f.data().ReadAt(buf, off)
 	if got == len(buf) {
 		return nil
 	}
@@ -117,7 +122,10 @@ func (f *file) readFull(buf []byte, off int64) error {
 // fits says whether what p says was read stands in the file. buf has room for both stretches.
 func (f *file) fits(p fileid.Proof, head, buf []byte) (bool, error) {
 	n, off, end := p.Wants()
-	if f.info.Size < max(end, int64(n)) || len(head) < n {
+	if len(head) < n || f.view != nil && !p.FitsHead(head) { // before all is decompressed
+		return false, nil
+	}
+	if f.holds(end) < max(end, int64(n)) {
 		return false, nil
 	}
 	before := buf[:end-off]
@@ -157,6 +165,9 @@ func (f *file) changed() bool {
 
 // close gives the handle back.
 func (f *file) close() error {
+	if f.view != nil {
+		f.view.Close()
+	}
 	if f.handle == nil {
 		return nil
 	}
