@@ -93,22 +93,26 @@ func (c *converter) spoolFinished(s *part) {
 		suffix = s.get("fileSuffix")
 	}
 	tracked := strings.EqualFold(s.get("trackingPolicy"), "tracker_dir")
-	s.has("trackerDir")
+	tracker := ".flumespool"
+	if s.get("trackerDir") != "" {
+		tracker = s.get("trackerDir")
+	}
+	c.progress = append(c.progress, Progress{Spool: s.get("spoolDir"), Tracker: tracker, Suffix: suffix, Kept: tracked})
 	switch {
 	case strings.EqualFold(s.get("deletePolicy"), "immediate"):
 		c.put(4, "finished: delete")
 	case tracked:
 		c.put(4, "finished: keep")
 		c.note(s, "trackingPolicy", Differs, "%s", "the checkpoint remembers what is delivered; files that Flume had done before "+
-			"are not in it and would be read again: move them away before the first start")
+			"are in it where import has made one (--out, on the agent's machine); else move them away before the first start")
 		return
 	default:
 		c.put(4, "finished: rename")
 	}
 	c.put(4, "suffix: %s", quote(suffix))
-	c.note(s, "spoolDir", Differs, "%s", "files that Flume has renamed are left alone; the one that it was in the middle of is "+
-		"delivered from its beginning, so that what Flume had delivered of it comes twice: let it finish that file first where this "+
-		"matters")
+	c.note(s, "spoolDir", Differs, "%s", "files that Flume has renamed are left alone; the one that it was in the middle of goes on "+
+		"where trackerDir says, where import has made a checkpoint (--out, on the agent's machine); else it is delivered from its "+
+		"beginning, and what Flume had delivered of it comes twice")
 }
 
 // deserializer writes how a file becomes records.
@@ -211,7 +215,7 @@ func (c *converter) taildir(s *part) {
 	if s.has("positionFile") {
 		file = s.get("positionFile")
 	}
-	c.positions = append(c.positions, file)
+	c.progress = append(c.progress, Progress{Positions: file})
 	c.eventHeaders(s)
 	for _, key := range s.below("headers") {
 		c.note(s, key, Differs, "%s", "records have no headers; set: {name: \"'value'\"} behind a where over meta.file gives them a field")

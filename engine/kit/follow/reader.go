@@ -101,6 +101,7 @@ func (r *Reader) countLeft() {
 func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 	begun := r.s.now()
 	r.target = int64(b.Limits().Bytes)
+	r.gone.publish()
 	for {
 		if ctx.Err() != nil {
 			r.filler.Discard()
@@ -118,6 +119,7 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 		now := r.s.now()
 		if len(b.Spans) == 0 {
 			begun = now
+			r.gone.publish()
 		}
 		wait := r.untilScan(now)
 		if len(b.Spans) > 0 {
