@@ -131,6 +131,29 @@ func next3(t *testing.T, r penstock.Reader) ([]string, []penstock.Span, error) {
 	return texts, spans, err
 }
 
+// pastRow: a row that is written behind the place that was read is found, whatever the database tells of its transactions.
+func pastRow(t *testing.T, w world) {
+	execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (at, id))")
+	execute(t, w.db, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
+	l := &life{t: t, dir: t.TempDir(), w: w, order: []string{"at", "id"}, rescan: 100, marks: map[string]penstock.Mark{}, got: map[string]int{}}
+	r := l.open()
+	defer r.Close()
+	for len(l.got) < 3 {
+		texts, spans, err := next3(t, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.settle(spans, texts)
+	}
+	execute(t, w.db, "INSERT INTO t VALUES (2, 7)")
+	texts, spans, err := next3(t, r)
+	if err != nil || len(texts) != 1 || len(spans) != 1 || spans[0].Part.ID != "t~late" {
+		t.Errorf("%v %v, %v; want one row of t~late", texts, spans, err)
+	}
+}
+
+func TestPastRow(t *testing.T) { pastRow(t, sqliteWorld(t)) }
+
 // TestLateBound: what is remembered is bounded, and so is how far back a late row is found.
 func TestLateBound(t *testing.T) {
 	w := sqliteWorld(t)
