@@ -24,11 +24,8 @@ const (
 )
 
 // Finish implements penstock.Finisher: it renames, deletes or moves the file, if it is still the one that was read and holds not
-// a byte more. With finished: keep it does nothing.
+// a byte more.
 func (s *source) Finish(ctx context.Context, p penstock.Partition) error {
-	if s.o.Finished == finishedKeep {
-		return nil
-	}
 	if err := s.acquire(); err != nil {
 		return err
 	}
