@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/penstock-io/penstock/bench/load"
 	"github.com/penstock-io/penstock/bench/result"
@@ -40,9 +41,15 @@ func bench(o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
+	if o.figures && o.only == "" {
+		if err := os.Remove(o.into); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
 	var lines []result.Line
 	var wrong []error
-	for _, w := range chosen {
+	for i, w := range chosen {
+		e.share(len(chosen) - i)
 		done, err := e.workload(w)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", w.name, err)
@@ -118,6 +125,19 @@ func (e *env) say(format string, args ...any) {
 	}
 }
 
+// share sets how long the next workload may take: its part of what is left of -within, when so many workloads are left.
+func (e *env) share(left int) {
+	if e.within > 0 {
+		now := time.Now()
+		e.until = now.Add(e.begun.Add(e.within).Sub(now) / time.Duration(left))
+	}
+}
+
+// late says whether another round, of the length of the last one, would go beyond it.
+func (e *env) late(round time.Duration) bool {
+	return !e.until.IsZero() && time.Now().Add(round).After(e.until)
+}
+
 // of picks the number for this run.
 func (q quickOrFull) of(full bool) int64 {
 	if full {
@@ -138,6 +158,9 @@ func (e *env) workload(w workload) ([]result.Line, error) {
 			e.say("  not measured: %s\n", why)
 			return nil, nil
 		}
+	}
+	if w.ours == nil {
+		return e.bareLines(w)
 	}
 	in, err := e.inputFor(w)
 	if err != nil {
