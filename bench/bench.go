@@ -101,7 +101,12 @@ func (e *env) judge(lines []result.Line, kept result.Kept) error {
 		if e.check {
 			wrong = append(wrong, l.Missed...)
 		}
-		if l.OfLimit > 0 && len(l.Ratios) > 1 {
+		others := l.Figures["others_cores"]
+		switch {
+		case !e.keep || l.OfLimit == 0 || len(l.Ratios) < 2:
+		case others > disturbed:
+			wrong = append(wrong, fmt.Sprintf("%s is not kept: other programs took %.2f cores", l.Workload, others))
+		default:
 			now[l.Workload] = l.OfLimit
 		}
 	}

@@ -61,7 +61,7 @@ func main() {
 	flag.BoolVar(&o.check, "check", false, "exit 1 when a target is missed")
 	flag.BoolVar(&o.full, "full", false, "longer runs and more of them")
 	flag.StringVar(&o.kept, "ratios", "ratios.json", "file of the ratios that are kept")
-	flag.BoolVar(&o.keep, "keep", false, "write what was measured into the file of ratios")
+	flag.BoolVar(&o.keep, "keep", false, "write what was measured, on a quiet machine, into the file of ratios")
 	flag.BoolVar(&o.gate, "gate", false, "measure the workloads whose ratios are kept, and exit 1 when one has fallen by more than 20 %")
 	flag.StringVar(&o.into, "append", "", "file to which results are added, with machine and versions: what docs/performance.md is made of")
 	flag.BoolVar(&o.figures, "figures", false, "-append anew, with the pairs of -full and its rivals once, but quick inputs: what docs/performance.md shows")
