@@ -100,6 +100,7 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	}
 	r.mu.Lock() // a snapshot may be taken meanwhile
 	r.books = newBooks(r.markOf)
+	r.books.ends = r.pipe.finisher == nil
 	r.started = time.Now()
 	r.mu.Unlock()
 	share := int64(r.cfg.Batch.Bytes)

@@ -242,10 +242,13 @@ func (w *world) finishAll() {
 	if !w.finish {
 		return
 	}
+	finisher, ok := w.src.(penstock.Finisher) // one that keeps files is none: what is sealed is finished
 	for _, id := range slices.Sorted(maps.Keys(w.pending)) {
-		if err := w.src.(penstock.Finisher).Finish(w.t.Context(), w.pending[id]); err != nil {
-			w.refused = append(w.refused, err)
-			continue
+		if ok {
+			if err := finisher.Finish(w.t.Context(), w.pending[id]); err != nil {
+				w.refused = append(w.refused, err)
+				continue
+			}
 		}
 		delete(w.pending, id)
 		m := w.store.marks[id]

@@ -72,6 +72,8 @@ type File struct {
 	Sealed bool  // nothing will follow Size: the last record ends there, with or without a line end
 	// Flush ends the last record at Size although more may follow, as a record of its own; Sealed does so anyway.
 	Flush bool
+	// Framing is this file's own; nil: that of the rules. Both are nil or none.
+	Framing Framing
 	// Growing lets a batch of other files take what is there of this one, if all of it fits, although it is not sealed.
 	Growing bool
 }
@@ -91,6 +93,11 @@ type Filler struct {
 	Rules
 	buried  []buried
 	records []penstock.Record // with Framing: of the batch in work
+	graves  []grave           // of those, ascending
+	text    []byte            // of the stretch in work, where it is not the file's
+	fresh   []byte            // of the frame in work
+	ends    []int             // of the frame in work
+	seen    sight
 }
 
 // buried is a record that is longer than MaxRecord and becomes a dead letter.
