@@ -91,6 +91,12 @@ func choose(only string) (chosen []workload, err error) {
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}
+	if e.keep { // which ones are kept the file says
+		var err error
+		if kept, err = result.ReadKept(e.kept); err != nil {
+			return err
+		}
+	}
 	for _, l := range lines {
 		if l.Program != ours {
 			continue
@@ -103,7 +109,7 @@ func (e *env) judge(lines []result.Line, kept result.Kept) error {
 		}
 		others := l.Figures["others_cores"]
 		switch {
-		case !e.keep || l.OfLimit == 0 || len(l.Ratios) < 2:
+		case !e.keep || kept[l.Workload] == 0 || len(l.Ratios) < 2:
 		case others > disturbed:
 			wrong = append(wrong, fmt.Sprintf("%s is not kept: other programs took %.2f cores", l.Workload, others))
 		default:

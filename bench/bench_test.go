@@ -36,8 +36,8 @@ func TestJudge(t *testing.T) {
 		t.Error("a lost record passes")
 	}
 	keep := &env{options: options{keep: true, kept: path}}
-	err = keep.judge([]result.Line{line("w1", .55, .1), line("w3", .9, 1.5)}, nil)
-	if err == nil || !strings.Contains(err.Error(), "w3 is not kept") {
+	err = keep.judge([]result.Line{line("w1", .55, .1), line("w2_ack", .9, 1.5), line("w3", .9, 0)}, nil)
+	if err == nil || !strings.Contains(err.Error(), "w2_ack is not kept") {
 		t.Errorf("a disturbed ratio: %v", err)
 	}
 	now, err := result.ReadKept(path)
