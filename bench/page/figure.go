@@ -20,7 +20,8 @@ func figure(entries []result.Entry, abouts []About) string {
 		for _, e := range entries {
 			if e.Workload == a.Name && e.OfLimit > 0 {
 				g.Bars = append(g.Bars, plot.Bar{
-					Name: e.Program, Value: e.OfLimit, Ours: e.Program == ours, Text: fmt.Sprintf("%.2g (%s MB/s)", e.OfLimit, speed(e.MBPerS)),
+					Name: e.Program, Value: e.OfLimit, Ours: e.Program == ours,
+					Text: fmt.Sprintf("%.2g (%s MB/s)", e.OfLimit, speed(e.MBPerS)),
 				})
 			}
 		}
@@ -43,5 +44,6 @@ func figure(entries []result.Entry, abouts []About) string {
 		groups = append(groups, g)
 	}
 	return plot.Bars("What a program reaches of what the machine can do",
-		"Each program beside the limit of its own machine in one run. Blue: penstock. Dark: measured in the same run. Pale: measured elsewhere.", groups)
+		"Each program beside the limit of its own machine in one run. "+
+			"Blue: penstock. Dark: measured in the same run. Pale: measured elsewhere.", groups)
 }
