@@ -125,12 +125,15 @@ profile: build ## Where a workload's processor time goes, as a flame graph in be
 bench-growth: build ## How cost grows with workers, files, file size and record size: a table and docs/plots/growth.svg.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench growth -penstock ../$(BIN) $(BENCH)
 
-# Parts of at most 90 s, each behind RUN, where that is set: a program that waits for a quiet machine and then starts the rest of its line.
-FIGURES := w1,w3,w*_real w2,w2_ack w8,w4_* w5,w5_500ms,w10 w7,w7_backlog,w9 w6*
+# Where the folder beside this one has what some workloads need, they are measured, too.
+SHARED := $(realpath ../shared)
 .PHONY: bench-figures
-bench-figures: build ## The figures of docs/performance.md anew: every workload into bench/results.jsonl, then the page; BENCH=-full adds rivals.
-	@cd bench && GOWORK=off go build -o ../bin/bench . && set -f && for part in $(FIGURES); do \
-	  $(RUN) ../bin/bench -penstock ../$(BIN) -append results.jsonl -only "$$part" $(BENCH) || true; done
+bench-figures: export PENSTOCK_DATA ?= $(wildcard $(SHARED)/data)
+bench-figures: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+bench-figures: build ## The figures of docs/performance.md anew, in 20 minutes at most (WITHIN=...), rivals on the PATH included; GROWTH=1 adds the curves.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && \
+	  { ../bin/bench -penstock ../$(BIN) -figures -within $${WITHIN:-20m} -append results.jsonl $(BENCH) || echo "some of it went wrong, see above"; }
+	@$(if $(GROWTH),$(MAKE) -s bench-growth)
 	@$(MAKE) -s bench-page
 
 .PHONY: bench-page

@@ -48,6 +48,7 @@ type Cursor struct {
 	Above []penstock.Range // settled ranges above Next, ascending; they are skipped
 
 	searched int64 // Bury: the record at Next has no line end before this offset
+	beyond   int   // how many bytes a batch takes more than its limit, because its last record is long
 	guess    int   // how many bytes of records the next batch will take, and some more; 0: not known
 }
 
@@ -228,6 +229,9 @@ func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, target, end int64) (
 	if c.guess > 0 {
 		want = min(whole, c.guess)
 	}
+	if c.beyond > 0 && want == whole { // records are that long here
+		want = int(min(end-c.Next, int64(whole)+int64(c.beyond)))
+	}
 	b.Data = slices.Grow(b.Data, want+1)
 	for {
 		if have, err = read(b, f, base, have, want, c.Next); err != nil {
@@ -246,6 +250,11 @@ func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, target, end int64) (
 		} else {
 			want = int(min(end-c.Next, int64(have)+int64(max(have/2, 4096))))
 		}
+	}
+	if d.records > 0 && d.n <= whole {
+		c.beyond /= 2
+	} else if d.records > 0 {
+		c.beyond = d.n - whole + d.n/8
 	}
 	if d.records > 0 { // the next batch is cut by its records, or by its bytes, whichever comes first
 		records := float64(b.Limits().Records)
