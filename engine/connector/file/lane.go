@@ -203,8 +203,8 @@ func (l *lane) reopen() error {
 	l.syncing <- struct{}{}
 	defer func() { <-l.syncing }()
 	l.mu.Lock()
-	old, at := l.file, l.id.at(l.settled)
-	l.file = nil
+	old, at, reserved := l.file, l.id.at(l.settled), l.reserved
+	l.file, l.reserved = nil, false
 	l.mu.Unlock()
 	if old != nil {
 		err := l.syncTo(old, at.length) // without ack, the last chance to hear what became of it
@@ -218,7 +218,11 @@ func (l *lane) reopen() error {
 		err = &wrongFileError{"it was moved or removed while it was written"}
 	}
 	if err == nil {
-		if err = resume(f, at, false); err != nil {
+		err = resume(f, at, false)
+		if err == nil && reserved { // the disk may be full: others need the room
+			err = release(f, at.length)
+		}
+		if err != nil {
 			err = errors.Join(err, f.Close())
 		}
 	}
