@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim crash-short workers-short agree-short quickstart ## All of CI, from a fresh clone.
+check: format vet lint test race slim crash-short rotation-kill-short soak-short workers-short agree-short files-short quickstart ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -53,7 +53,7 @@ crash-short: ## The same, 20 times.
 
 .PHONY: crash-tables
 crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.
-	cd engine && PENSTOCK_KILLS=$$((3 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
+	cd engine && PENSTOCK_KILLS=$$((2 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
 
 .PHONY: workers
 workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying one, tails at 60 % load, before and after.
@@ -71,6 +71,15 @@ agree: ## The real engine before twelve real servers against the simulator, as s
 agree-short: ## The same, times divided by 20.
 	cd engine && PENSTOCK_AGREE=short go test -count=1 -timeout 10m -v -run TestAgree ./internal/endtoend
 
+FILES := TestManyFiles|TestRenamedFiles|TestSourcesEven|TestChurnedFiles
+.PHONY: files
+files: ## The figures of docs/files.md, each with its bound: 100,000 files, 10,000 renamed, tail beside spool_dir; some minutes.
+	cd engine && PENSTOCK_FILES=full go test -count=1 -timeout 20m -v -run '$(FILES)' ./internal/endtoend
+
+.PHONY: files-short
+files-short: ## The same with a twentieth of the files, and relative bounds.
+	cd engine && PENSTOCK_FILES=short go test -count=1 -timeout 10m -v -run '$(FILES)' ./internal/endtoend
+
 .PHONY: docs-flow
 docs-flow: build ## Every table and plot of docs/flow-control.md anew: some minutes.
 	@mkdir -p docs/plots/flow
@@ -82,6 +91,22 @@ docs-flow: build ## Every table and plot of docs/flow-control.md anew: some minu
 .PHONY: rotation
 rotation: ## Every schedule of kills of each rotation case of tail (go test tries a third of them).
 	cd engine && PENSTOCK_ROTATION=full go test -count=1 -v -run TestRotation ./connector/tail
+
+.PHONY: soak
+soak: ## Writers, four ways to rotate, truncation, compression, deletion and kill -9 at random, for SECONDS=600; SEED=n replays a schedule.
+	cd engine && PENSTOCK_SOAK=$(or $(SECONDS),600) PENSTOCK_SEED=$(SEED) go test -count=1 -timeout 60m -v -run TestSoak ./internal/endtoend
+
+.PHONY: soak-short
+soak-short: ## The same for a minute.
+	@$(MAKE) -s soak SECONDS=60
+
+.PHONY: rotation-kill
+rotation-kill: ## The same cases with kill -9 of the real program before, in the middle of and after every step, into SQLite and over HTTP.
+	cd engine && PENSTOCK_ROTATION_KILL=full go test -count=1 -timeout 30m -v -run TestRotationKilled ./connector/tail
+
+.PHONY: rotation-kill-short
+rotation-kill-short: ## A sample of it: each case killed at all of its steps, twice.
+	cd engine && PENSTOCK_ROTATION_KILL=sample go test -count=1 -timeout 10m -v -run TestRotationKilled ./connector/tail
 
 BENCH ?=
 .PHONY: bench
@@ -100,12 +125,15 @@ profile: build ## Where a workload's processor time goes, as a flame graph in be
 bench-growth: build ## How cost grows with workers, files, file size and record size: a table and docs/plots/growth.svg.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench growth -penstock ../$(BIN) $(BENCH)
 
-# Parts of at most 90 s, each behind RUN, where that is set: a program that waits for a quiet machine and then starts the rest of its line.
-FIGURES := w1,w3,w*_real w2,w2_ack w8,w4_* w5,w5_500ms,w10 w7,w7_backlog,w9 w6*
+# Where the folder beside this one has what some workloads need, they are measured, too.
+SHARED := $(realpath ../shared)
 .PHONY: bench-figures
-bench-figures: build ## The figures of docs/performance.md anew: every workload into bench/results.jsonl, then the page; BENCH=-full adds rivals.
-	@cd bench && GOWORK=off go build -o ../bin/bench . && set -f && for part in $(FIGURES); do \
-	  $(RUN) ../bin/bench -penstock ../$(BIN) -append results.jsonl -only "$$part" $(BENCH) || true; done
+bench-figures: export PENSTOCK_DATA ?= $(wildcard $(SHARED)/data)
+bench-figures: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+bench-figures: build ## The figures of docs/performance.md anew, in 20 minutes at most (WITHIN=...), rivals on the PATH included; GROWTH=1 adds the curves.
+	@cd bench && GOWORK=off go build -o ../bin/bench . && \
+	  { ../bin/bench -penstock ../$(BIN) -figures -within $${WITHIN:-20m} -append results.jsonl $(BENCH) || echo "some of it went wrong, see above"; }
+	@$(if $(GROWTH),$(MAKE) -s bench-growth)
 	@$(MAKE) -s bench-page
 
 .PHONY: bench-page

@@ -249,8 +249,8 @@ func (p *Pool) Get(l Limits) *Batch {
 	return b
 }
 
-// overgrown is how many times its limit an arena may be and still be kept: one huge record must not hold its
-// memory for ever.
+// overgrown is how many times its limit an arena may be and still be kept, when it was not full at least by half: one huge record
+// must not hold its memory for ever, but where all are huge making it anew costs more than all else.
 const overgrown = 4
 
 func (p *Pool) put(b *Batch) {
@@ -261,7 +261,7 @@ func (p *Pool) put(b *Batch) {
 		poison(b.Data)
 		poison(b.Payload)
 	}
-	if cap(b.Data) > overgrown*b.limits.Bytes+64<<10 {
+	if cap(b.Data) > max(2*len(b.Data), overgrown*b.limits.Bytes+64<<10) {
 		b.Data = nil
 	}
 	clear(b.Spans)

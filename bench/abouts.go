@@ -1,36 +1,49 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/penstock-io/penstock/bench/page"
+	"github.com/penstock-io/penstock/bench/result"
 )
 
 // abouts are the workloads as the page tells them.
 func abouts() (all []page.About) {
 	for _, w := range workloads {
-		all = append(all, page.About{Name: w.name, About: w.about, Limit: w.limitName, LimitAbout: w.limitAbout, Target: w.want.words()})
+		if w.name == limitsName {
+			continue
+		}
+		all = append(all, page.About{Name: w.name, About: w.about, Limit: w.limitName, LimitAbout: w.limitAbout, Targets: w.want.targets()})
 	}
 	return all
 }
 
-// words are the targets.
-func (w wants) words() string {
-	all := []string{"0 lost"}
+// targets are what is wanted, one number each.
+func (w wants) targets() []result.Target {
+	all := []result.Target{}
 	if w.ofLimit > 0 {
-		all = append(all, fmt.Sprintf("≥ %.3g of the limit", w.ofLimit))
+		all = append(all, result.Target{Metric: "of_limit", Bound: w.ofLimit, Least: true})
 	}
 	if w.cpuPerGB > 0 {
-		all = append(all, fmt.Sprintf("≤ %.3g CPU-s/GB", w.cpuPerGB))
+		all = append(all, result.Target{Metric: "cpu_s_per_gb", Bound: w.cpuPerGB})
 	}
 	if w.rssMiB > 0 {
-		all = append(all, fmt.Sprintf("≤ %.0f MiB", w.rssMiB))
+		all = append(all, result.Target{Metric: "rss_mb", Bound: w.rssMiB})
 	}
+	all = append(all, result.Target{Metric: "lost"})
 	for _, name := range slices.Sorted(maps.Keys(w.most)) {
-		all = append(all, fmt.Sprintf("%s ≤ %g", name, w.most[name]))
+		all = append(all, result.Target{Metric: name, Bound: w.most[name]})
 	}
-	return strings.Join(all, ", ")
+	return all
+}
+
+// missed says which targets a line misses.
+func (w wants) missed(l result.Line) (missed []string) {
+	for _, t := range w.targets() {
+		if by := t.Missed(l); by != "" {
+			missed = append(missed, l.Workload+" misses "+t.String()+": "+by)
+		}
+	}
+	return missed
 }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/penstock-io/penstock/bench/load"
 	"github.com/penstock-io/penstock/bench/result"
@@ -40,9 +41,15 @@ func bench(o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
+	if o.figures && o.only == "" {
+		if err := os.Remove(o.into); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
 	var lines []result.Line
 	var wrong []error
-	for _, w := range chosen {
+	for i, w := range chosen {
+		e.share(len(chosen) - i)
 		done, err := e.workload(w)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", w.name, err)
@@ -84,6 +91,12 @@ func choose(only string) (chosen []workload, err error) {
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}
+	if e.keep { // which ones are kept the file says
+		var err error
+		if kept, err = result.ReadKept(e.kept); err != nil {
+			return err
+		}
+	}
 	for _, l := range lines {
 		if l.Program != ours {
 			continue
@@ -94,7 +107,12 @@ func (e *env) judge(lines []result.Line, kept result.Kept) error {
 		if e.check {
 			wrong = append(wrong, l.Missed...)
 		}
-		if l.OfLimit > 0 && len(l.Ratios) > 1 {
+		others := l.Figures["others_cores"]
+		switch {
+		case !e.keep || kept[l.Workload] == 0 || len(l.Ratios) < 2:
+		case others > disturbed:
+			wrong = append(wrong, fmt.Sprintf("%s is not kept: other programs took %.2f cores", l.Workload, others))
+		default:
 			now[l.Workload] = l.OfLimit
 		}
 	}
@@ -118,6 +136,19 @@ func (e *env) say(format string, args ...any) {
 	}
 }
 
+// share sets how long the next workload may take: its part of what is left of -within, when so many workloads are left.
+func (e *env) share(left int) {
+	if e.within > 0 {
+		now := time.Now()
+		e.until = now.Add(e.begun.Add(e.within).Sub(now) / time.Duration(left))
+	}
+}
+
+// late says whether another round, of the length of the last one, would go beyond it.
+func (e *env) late(round time.Duration) bool {
+	return !e.until.IsZero() && time.Now().Add(round).After(e.until)
+}
+
 // of picks the number for this run.
 func (q quickOrFull) of(full bool) int64 {
 	if full {
@@ -138,6 +169,9 @@ func (e *env) workload(w workload) ([]result.Line, error) {
 			e.say("  not measured: %s\n", why)
 			return nil, nil
 		}
+	}
+	if w.ours == nil {
+		return e.bareLines(w)
 	}
 	in, err := e.inputFor(w)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/penstock-io/penstock/bench/load"
 	"github.com/penstock-io/penstock/bench/proc"
@@ -26,10 +27,12 @@ type env struct {
 	found   []rival.Program
 	absent  []rival.Program
 	notes   []string // of the workload that runs
+	begun   time.Time
+	until   time.Time // when the workload that runs should be done; zero: it takes its time
 }
 
 func newEnv(o options) (*env, error) {
-	e := &env{options: o, blocks: map[load.Kind]*load.Block{}, inputs: map[string]load.Input{}}
+	e := &env{options: o, begun: time.Now(), blocks: map[load.Kind]*load.Block{}, inputs: map[string]load.Input{}}
 	var err error
 	if e.penstock, err = filepath.Abs(e.penstock); err != nil {
 		return nil, err

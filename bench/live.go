@@ -116,9 +116,14 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 	if s, err = rec.Stats(); err != nil { // once more: what came while it stopped counts, too
 		return m, err
 	}
+	said, err := parseSummary(r.Out)
+	if err != nil {
+		return m, err
+	}
 	r.Seconds = s.LastUnix - float64(begun.UnixNano())/1e9
 	m = of(r, in)
 	m.see(s)
+	m.resent(said)
 	m.figures["drain_s"] = max(0, s.LastUnix-float64(written.UnixNano())/1e9)
 	m.figures["cores"] = r.CPU / r.Seconds
 	return m, nil

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"time"
 
 	"github.com/penstock-io/penstock/bench/result"
 )
@@ -14,8 +13,8 @@ import (
 // entries adds to lines where and how they were measured.
 func (e *env) entries(lines []result.Line) (all []result.Entry) {
 	run := result.Run{
-		Time: time.Now().UTC().Format("2006-01-02 15:04"), Machine: machine(),
-		Command:  "make bench BENCH='" + strings.Join(flagsOf(os.Args[1:]), " ") + "'",
+		Time: e.begun.UTC().Format("2006-01-02 15:04"), Machine: machine(),
+		Command:  e.command(),
 		Versions: map[string]string{"go": runtime.Version(), ours: version(e.penstock)},
 	}
 	for _, p := range e.found {
@@ -25,6 +24,14 @@ func (e *env) entries(lines []result.Line) (all []result.Entry) {
 		all = append(all, result.Entry{Line: l, Run: run})
 	}
 	return all
+}
+
+// command is what one types to measure the same.
+func (e *env) command() string {
+	if e.figures && e.only == "" {
+		return "make bench-figures"
+	}
+	return "make bench BENCH='" + strings.Join(flagsOf(os.Args[1:]), " ") + "'"
 }
 
 // flagsOf leaves out what says nothing of the measurement.

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/penstock-io/penstock/bench/limit"
 	"github.com/penstock-io/penstock/bench/page"
@@ -29,6 +30,8 @@ type options struct {
 	keep     bool
 	gate     bool
 	into     string
+	figures  bool
+	within   time.Duration
 	rivals   rivalFlags
 }
 
@@ -58,9 +61,12 @@ func main() {
 	flag.BoolVar(&o.check, "check", false, "exit 1 when a target is missed")
 	flag.BoolVar(&o.full, "full", false, "longer runs and more of them")
 	flag.StringVar(&o.kept, "ratios", "ratios.json", "file of the ratios that are kept")
-	flag.BoolVar(&o.keep, "keep", false, "write what was measured into the file of ratios")
+	flag.BoolVar(&o.keep, "keep", false, "write what was measured, on a quiet machine, into the file of ratios")
 	flag.BoolVar(&o.gate, "gate", false, "measure the workloads whose ratios are kept, and exit 1 when one has fallen by more than 20 %")
 	flag.StringVar(&o.into, "append", "", "file to which results are added, with machine and versions: what docs/performance.md is made of")
+	flag.BoolVar(&o.figures, "figures", false,
+		"-append anew, with the pairs of -full and its rivals once, but quick inputs: what docs/performance.md shows")
+	flag.DurationVar(&o.within, "within", 0, "as few pairs as it takes to be done by then, one of each workload at least; 0: take the time")
 	flag.Var(o.rivals, "rival", "NAME=PATH of another program to measure beside penstock; -full takes those on the PATH, too")
 	flag.Parse()
 	var err error

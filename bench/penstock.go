@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/penstock-io/penstock/bench/load"
 	"github.com/penstock-io/penstock/bench/proc"
@@ -77,7 +78,11 @@ func (j *job) once() (proc.Run, summary, error) {
 	if err != nil {
 		return proc.Run{}, summary{}, err
 	}
+	giveUp := time.AfterFunc(runPatience, p.Kill)
 	r, err := p.Wait()
+	if !giveUp.Stop() {
+		return r, summary{}, fmt.Errorf("penstock was not done after %v", runPatience)
+	}
 	if err != nil {
 		return r, summary{}, err
 	}
@@ -85,12 +90,16 @@ func (j *job) once() (proc.Run, summary, error) {
 	return r, s, err
 }
 
+// runPatience is how long a run may take at most.
+const runPatience = 4 * time.Minute
+
 // summary is the one pipeline of `penstock run --json`.
 type summary struct {
 	ReadRecords int64 `json:"read_records"`
 	Delivered   int64
 	Dead        int64
 	Dropped     int64
+	Redelivered int64 // batches
 }
 
 func parseSummary(out []byte) (summary, error) {

@@ -41,6 +41,9 @@ func (m *measure) ask(rec *receiver.Receiver) error {
 	return nil
 }
 
+// resent takes over how many batches penstock sent again: what a receiver got twice without a kill is among them.
+func (m *measure) resent(s summary) { m.figures["redelivered"] = float64(s.Redelivered) }
+
 func (m *measure) see(s receiver.Stats) {
 	m.lost, m.repeated = s.Lost, s.Repeated+s.Unknown
 	m.figures["in_flight"] = float64(s.MostInFlight)
@@ -52,14 +55,19 @@ func (m *measure) see(s receiver.Stats) {
 
 // intoReceiver runs penstock once against a receiver with so many endpoints.
 func (e *env) intoReceiver(in load.Input, b receiver.Behaviour, endpoints int, more string) (measure, error) {
-	return received(in, b, func(rec *receiver.Receiver) (proc.Run, error) {
+	var s summary
+	m, err := received(in, b, func(rec *receiver.Receiver) (r proc.Run, err error) {
 		j, err := e.job(in, toHTTP(rec.Endpoints(endpoints), more))
 		if err != nil {
 			return proc.Run{}, err
 		}
-		r, _, err := j.once()
+		r, s, err = j.once()
 		return r, err
 	})
+	if err == nil {
+		m.resent(s)
+	}
+	return m, err
 }
 
 // posted runs the bare poster.
@@ -98,7 +106,7 @@ func (s slow) bound(in load.Input) measure {
 // batch.records. How much of the requests' bound was used says what the flow control did, how much of the records' bound what the user
 // gets.
 func (e *env) slowly(in load.Input, s slow) (measure, error) {
-	m, err := e.intoReceiver(in, s.behaviour(), 1, fmt.Sprintf("    batch: { records: %d, bytes: 4MiB }\n", slowRecords))
+	m, err := e.intoReceiver(in, s.behaviour(), 1, fmt.Sprintf("    batch: { records: %d, bytes: 16MiB }\n", slowRecords))
 	if err == nil {
 		m.figures["of_requests"] = m.figures["requests"] * s.delay.Seconds() / float64(s.slots) / m.Seconds
 	}

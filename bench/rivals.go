@@ -30,7 +30,7 @@ func (r rivalFlags) Set(text string) error {
 
 // findRivals looks for rivals where they are asked for.
 func (e *env) findRivals() (err error) {
-	if !e.full && len(e.rivals) == 0 {
+	if !e.full && !e.figures && len(e.rivals) == 0 {
 		return nil
 	}
 	if e.found, e.absent, err = rival.Find(e.rivals); err != nil {

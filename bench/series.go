@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/penstock-io/penstock/bench/load"
 	"github.com/penstock-io/penstock/bench/result"
@@ -33,7 +34,7 @@ const warmFrom = 3
 
 func (s *series) run() error {
 	s.runs, s.ratios, s.failed = map[string][]measure{}, map[string][]float64{}, map[string]error{}
-	rounds := int(s.w.pairs.of(s.e.full))
+	rounds := int(s.w.pairs.of(s.e.full || s.e.figures))
 	if rounds == 0 {
 		rounds = s.e.pairs
 	}
@@ -42,8 +43,12 @@ func (s *series) run() error {
 		first = -1
 	}
 	for i := first; i < rounds; i++ {
+		begun := time.Now()
 		if err := s.round(i); err != nil {
 			return err
+		}
+		if i >= 0 && s.e.late(time.Since(begun)) {
+			break
 		}
 	}
 	return nil
@@ -67,7 +72,7 @@ func (s *series) round(n int) (err error) {
 		s.limits = append(s.limits, limit)
 	}
 	for _, c := range s.contenders {
-		if c.name != ours && (n < 0 || n >= rivalRounds || s.failed[c.name] != nil) {
+		if c.name != ours && (n < 0 || n >= rivalRounds || s.e.figures && n > 0 || s.failed[c.name] != nil) {
 			continue
 		}
 		m, err := c.run(s.e, s.in)
@@ -204,31 +209,4 @@ func (s *series) line(name string) result.Line {
 		}
 	}
 	return l
-}
-
-// missed says which targets a line misses.
-func (w wants) missed(l result.Line) (missed []string) {
-	say := func(format string, args ...any) { missed = append(missed, l.Workload+" "+fmt.Sprintf(format, args...)) }
-	if l.OfLimit < w.ofLimit {
-		say("reaches %.3g of %s, target %.3g", l.OfLimit, l.Limit, w.ofLimit)
-	}
-	if w.cpuPerGB > 0 && l.CPUPerGB > w.cpuPerGB {
-		say("takes %.3f CPU-s/GB, target %.2f", l.CPUPerGB, w.cpuPerGB)
-	}
-	if w.rssMiB > 0 && l.RSSMiB > w.rssMiB {
-		say("holds %.0f MiB, target %.0f", l.RSSMiB, w.rssMiB)
-	}
-	if l.Lost > 0 {
-		say("lost %d records", l.Lost)
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.most)) {
-		got := l.Figures[name]
-		if name == "repeated" {
-			got = float64(l.Repeated)
-		}
-		if got > w.most[name] {
-			say("has %s %.4g, target at most %g", name, got, w.most[name])
-		}
-	}
-	return missed
 }

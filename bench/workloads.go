@@ -17,8 +17,8 @@ type workload struct {
 	size                  quickOrFull // bytes of input; 0: what -size says
 	pairs                 quickOrFull // 0: what -pairs says
 	input                 func(e *env) (load.Input, error)
-	absent                func() string // why it cannot be measured here; nil or "": it can
-	limit, ours           func(e *env, in load.Input) (measure, error)
+	absent                func() string                                // why it cannot be measured here; nil or "": it can
+	limit, ours           func(e *env, in load.Input) (measure, error) // both nil: limitsName
 }
 
 // wants are the targets; 0 means none.
@@ -42,7 +42,9 @@ func (w wants) with(ofLimit, cpuPerGB float64) wants {
 	return w
 }
 
-var workloads = slicesOf(streams, []workload{real(streams[0]), real(streams[3])}, parses, receivers, crashes, databases, follows)
+var workloads = slicesOf([]workload{{name: limitsName, about: "what the machine does by itself", kind: load.Combined}},
+	streams, []workload{real(streams[0]), real(streams[3])}, compressed, parses, receivers, crashes, databases,
+	follows)
 
 func slicesOf(groups ...[]workload) (all []workload) {
 	for _, g := range groups {
@@ -128,11 +130,19 @@ var (
 	slow500 = slow{500 * time.Millisecond, 40}
 )
 
+// atLeast is how long a slow receiver is fed when there is time: what its start takes is part of the result.
+const atLeast = 20 * time.Second
+
 func slowly(name, about string, s slow, during time.Duration, target, inFlight float64) workload {
 	w := workload{
 		name: name, about: about, kind: load.Combined, pairs: quickOrFull{1, 3}, want: wants{ofLimit: target},
 		limitName: "bound", limitAbout: "requests of 1,000 records at the rate that the receiver serves",
-		input: func(e *env) (load.Input, error) { return e.inputOf(s.records(during)) },
+		input: func(e *env) (load.Input, error) {
+			if e.full || e.figures {
+				return e.inputOf(s.records(max(during, atLeast)))
+			}
+			return e.inputOf(s.records(during))
+		},
 		limit: func(_ *env, in load.Input) (measure, error) { return s.bound(in), nil },
 		ours:  func(e *env, in load.Input) (measure, error) { return e.slowly(in, s) },
 	}

@@ -3,23 +3,36 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"text/template"
 
-	"github.com/penstock-io/penstock/bench/plot"
 	"github.com/penstock-io/penstock/bench/result"
 	"github.com/penstock-io/penstock/bench/rival"
 )
 
 // About is what the page says of a workload.
-type About struct{ Name, About, Limit, LimitAbout, Target string }
+type About struct {
+	Name, About, Limit, LimitAbout string
+	Targets                        []result.Target
+}
+
+// Target is all targets in words.
+func (a About) Target() string {
+	var all []string
+	for _, t := range a.Targets {
+		all = append(all, t.String())
+	}
+	return strings.Join(all, ", ")
+}
 
 //go:embed page.md.tmpl
 var files embed.FS
@@ -54,48 +67,94 @@ func Main(args []string, abouts []About) error {
 	return os.WriteFile(filepath.Join(*plots, "performance.svg"), []byte(figure(entries, abouts)), 0o644)
 }
 
-// row is a line of the page's tables.
+// row is a workload with what penstock reached.
 type row struct {
-	result.Line
-	Ours   bool
-	Spread string // of the ratios, where there are several
-	Figure string
-	Run    int // its number among the runs
+	About
+	Line     result.Line // the zero value where there is none
+	Measured bool
+	Spread   string // of the ratios, where there are several
+	Figure   string
+	Run      int // its number among the runs
+}
+
+// Verdict is how the line stands to the targets.
+func (r row) Verdict() string {
+	if !r.Measured {
+		return "not measured"
+	}
+	var missed []string
+	for _, t := range r.Targets {
+		if by := t.Missed(r.Line); by != "" {
+			missed = append(missed, by)
+		}
+	}
+	if len(missed) == 0 {
+		return "holds"
+	}
+	text := "**missed**: " + strings.Join(missed, "; ")
+	if others := r.Line.Figures["others_cores"]; others > disturbed && !strings.Contains(r.Name, "postgres") {
+		text += fmt.Sprintf(" (disturbed: others took %.1f cores)", others)
+	}
+	return text
+}
+
+// Latency is p50 and p99, where the lines carry the time at which they were written.
+func (r row) Latency() string {
+	if r.Line.Figures["p99_ms"] == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.0f, %.0f", r.Line.Figures["p50_ms"], r.Line.Figures["p99_ms"])
+}
+
+// compared is a workload with the shares of all programs, in the order of view.Programs.
+type compared struct {
+	About
+	Shares []string
 }
 
 // view is what the template sees.
 type view struct {
-	Abouts []About
-	Rows   map[string][]row
-	Runs   []result.Run
-	Missed []string
+	Rows     []row
+	Limits   []result.Line
+	Programs []string
+	Compared []compared
+	Settings []string // of the shares that were measured elsewhere
+	Runs     []result.Run
 }
+
+// Several says whether the results come from more than one run.
+func (v view) Several() bool { return len(v.Runs) > 1 }
+
+// Disturbed is how many cores others may take.
+func (view) Disturbed() float64 { return disturbed }
+
+// limitsName is the workload of what the machine does by itself.
+const limitsName = "limits"
 
 // Page is the page's text.
 func Page(entries []result.Entry, abouts []About) ([]byte, error) {
-	v := view{Abouts: abouts, Rows: map[string][]row{}}
-	for _, e := range entries {
-		r := row{Line: e.Line, Ours: e.Program == ours, Figure: figures(e.Line)}
-		if low, high := e.Spread(); len(e.Ratios) > 1 {
-			r.Spread = fmt.Sprintf(" [%.3g-%.3g]", low, high)
-		}
-		r.Run = 1 + slices.IndexFunc(v.Runs, func(have result.Run) bool { return same(have, e.Run) })
-		if r.Run == 0 {
-			v.Runs = append(v.Runs, e.Run)
-			r.Run = len(v.Runs)
-		}
-		if r.Ours && e.Figures["others_cores"] <= disturbed {
-			v.Missed = append(v.Missed, e.Line.Missed...)
-		}
-		v.Rows[e.Workload] = append(v.Rows[e.Workload], r)
-	}
-	if len(v.Rows) == 0 {
+	if len(entries) == 0 {
 		return nil, errors.New("the files hold no results")
 	}
-	t, err := template.New("page.md.tmpl").Funcs(template.FuncMap{
-		"elsewhere": func(workload string) []rival.Share { return missing(v.Rows[workload], rival.Elsewhere[workload]) },
-		"versions":  versions,
-	}).ParseFS(files, "page.md.tmpl")
+	v := view{}
+	for _, e := range entries {
+		if e.Workload == limitsName {
+			v.Limits = append(v.Limits, e.Line)
+		}
+	}
+	for _, a := range abouts {
+		r := row{About: a}
+		if i := find(entries, a.Name, ours); i >= 0 {
+			r.Line, r.Measured, r.Figure = entries[i].Line, true, figures(entries[i].Line)
+			if low, high := r.Line.Spread(); len(r.Line.Ratios) > 1 {
+				r.Spread = fmt.Sprintf(" [%.3g-%.3g]", low, high)
+			}
+			r.Run = v.run(entries[i].Run)
+		}
+		v.Rows = append(v.Rows, r)
+	}
+	v.compare(entries, abouts)
+	t, err := template.New("page.md.tmpl").Funcs(template.FuncMap{"versions": versions}).ParseFS(files, "page.md.tmpl")
 	if err != nil {
 		return nil, err
 	}
@@ -104,18 +163,75 @@ func Page(entries []result.Entry, abouts []About) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func same(a, b result.Run) bool {
-	return a.Time == b.Time && a.Machine == b.Machine && a.Command == b.Command
+func find(entries []result.Entry, workload, program string) int {
+	return slices.IndexFunc(entries, func(e result.Entry) bool { return e.Workload == workload && e.Program == program })
 }
 
-// missing are the shares of programs that were not measured here.
-func missing(rows []row, shares []rival.Share) (left []rival.Share) {
-	for _, s := range shares {
-		if !slices.ContainsFunc(rows, func(r row) bool { return r.Program == s.Program }) {
-			left = append(left, s)
+// run is the number of a run on the page.
+func (v *view) run(r result.Run) int {
+	for i, have := range v.Runs {
+		if same(have, r) {
+			return i + 1
 		}
 	}
-	return left
+	v.Runs = append(v.Runs, r)
+	return len(v.Runs)
+}
+
+// compare makes the table of all programs: of each its share of the limit, measured here or else elsewhere.
+func (v *view) compare(entries []result.Entry, abouts []About) {
+	v.Programs = programs(entries)
+	for _, a := range abouts {
+		if len(rival.Elsewhere[a.Name]) == 0 {
+			continue
+		}
+		c := compared{About: a}
+		for _, program := range v.Programs {
+			c.Shares = append(c.Shares, share(entries, a.Name, program))
+		}
+		v.Compared = append(v.Compared, c)
+		var settings []string
+		for _, s := range rival.Elsewhere[a.Name] {
+			settings = append(settings, s.Program+": "+s.Setting)
+		}
+		v.Settings = append(v.Settings, a.Name+": "+strings.Join(settings, ", "))
+	}
+}
+
+// programs are penstock and then the others, those first that are on most workloads.
+func programs(entries []result.Entry) []string {
+	times := map[string]int{}
+	for _, shares := range rival.Elsewhere {
+		for _, s := range shares {
+			times[s.Program]++
+		}
+	}
+	for _, e := range entries {
+		if e.Program != ours && e.Workload != limitsName {
+			times[e.Program]++
+		}
+	}
+	names := slices.SortedFunc(maps.Keys(times), func(a, b string) int {
+		return cmp.Or(cmp.Compare(times[b], times[a]), cmp.Compare(a, b))
+	})
+	return append([]string{ours}, names...)
+}
+
+// share is one program's on one workload, in bold where it was measured here.
+func share(entries []result.Entry, workload, program string) string {
+	if i := find(entries, workload, program); i >= 0 && entries[i].OfLimit > 0 {
+		return fmt.Sprintf("**%.2g** (%s)", entries[i].OfLimit, speed(entries[i].MBPerS))
+	}
+	for _, s := range rival.Elsewhere[workload] {
+		if s.Program == program {
+			return fmt.Sprintf("%.2g (%s)", s.OfLimit, speed(s.MBPerS))
+		}
+	}
+	return ""
+}
+
+func same(a, b result.Run) bool {
+	return a.Time == b.Time && a.Machine == b.Machine && a.Command == b.Command
 }
 
 func versions(r result.Run) string {
@@ -132,7 +248,7 @@ func versions(r result.Run) string {
 
 // figureNames are the figures that the page tells, and how.
 var figureNames = []struct{ name, format string }{
-	{"in_flight", "%.0f in flight"}, {"of_requests", "%.2g of the bound in requests"}, {"p50_ms", "p50 %.0f ms"}, {"p99_ms", "p99 %.0f ms"},
+	{"in_flight", "%.0f in flight"}, {"of_requests", "%.2g of the bound in requests"}, {"redelivered", "%.0f batches sent again"},
 	{"drain_s", "drained in %.2f s"}, {"cores", "%.2f cores"}, {"kills", "%.0f kills"}, {"replay_bound", "bound %.0f records"},
 	{"others_cores", "others took %.2f cores"},
 }
@@ -140,7 +256,7 @@ var figureNames = []struct{ name, format string }{
 func figures(l result.Line) string {
 	var all []string
 	for _, f := range figureNames {
-		if v, ok := l.Figures[f.name]; ok {
+		if v, ok := l.Figures[f.name]; ok && (v > 0 || f.name != "redelivered") {
 			all = append(all, fmt.Sprintf(f.format, v))
 		}
 	}
@@ -150,29 +266,10 @@ func figures(l result.Line) string {
 	return strings.Join(all, ", ")
 }
 
-// figure draws the shares of the workloads on which others were measured, here or elsewhere.
-func figure(entries []result.Entry, abouts []About) string {
-	var groups []plot.Group
-	for _, a := range abouts {
-		g := plot.Group{Title: a.Name + ": share of " + a.Limit}
-		var rows []row
-		for _, e := range entries {
-			if e.Workload == a.Name && e.OfLimit > 0 {
-				rows = append(rows, row{Line: e.Line})
-				g.Bars = append(g.Bars, plot.Bar{
-					Name: e.Program, Value: e.OfLimit, Ours: e.Program == ours,
-					Text: fmt.Sprintf("%.3g (%.0f MB/s)", e.OfLimit, e.MBPerS),
-				})
-			}
-		}
-		if len(rows) == 0 || len(rival.Elsewhere[a.Name]) == 0 {
-			continue
-		}
-		for _, s := range missing(rows, rival.Elsewhere[a.Name]) {
-			g.Bars = append(g.Bars, plot.Bar{Name: s.Program, Value: s.OfLimit, Pale: true, Text: fmt.Sprintf("%.3g elsewhere", s.OfLimit)})
-		}
-		groups = append(groups, g)
+// speed is MB/s without digits that say nothing.
+func speed(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.1f", v)
 	}
-	return plot.Bars("What a program reaches of what the machine can do",
-		"Each program beside the limit of its own machine, in one run; pale: measured elsewhere", groups)
+	return fmt.Sprintf("%.0f", v)
 }

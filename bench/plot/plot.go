@@ -93,14 +93,15 @@ type Bar struct {
 
 // Group is the bars of one workload, beneath its title.
 type Group struct {
-	Title string
-	Bars  []Bar
+	Title    string
+	Subtitle string // "": none
+	Bars     []Bar
 }
 
 const (
-	barWidth, barStep  = 380.0, 21.0
-	barLeft, barRight  = 104.0, 150.0
-	groupHead, barFoot = 30.0, 20.0
+	barWidth, barStep  = 360.0, 21.0
+	barLeft, barRight  = 84.0, 150.0
+	groupHead, barFoot = 48.0, 22.0
 )
 
 // Bars draws groups in two columns, each group along a scale of its own from 0 to its largest value.
@@ -124,6 +125,7 @@ func Bars(title, subtitle string, groups []Group) string {
 
 func (g Group) draw(p *page, x, y float64) {
 	p.text(x, y+16, g.Title, look{size: 14, color: ink, bold: true})
+	p.text(x, y+34, g.Subtitle, look{size: 12, color: faint})
 	largest := 0.0
 	for _, b := range g.Bars {
 		largest = max(largest, b.Value)

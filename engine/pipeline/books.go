@@ -16,6 +16,7 @@ type books struct {
 	parts  map[string]*partition
 	resume func(id string) (penstock.Mark, bool) // what was settled before this run
 	dirty  []*partition                          // settled since the last take, in the order of their first settle
+	ends   bool                                  // the source has nothing to finish: what is sealed and settled is finished
 	places map[string]string                     // by lane, since the last take
 
 	now     time.Duration // since the route started; the owner sets it before open and settle
@@ -240,10 +241,15 @@ func (k *books) take() saving {
 	k.unsavedBytes = 0
 	for _, p := range k.dirty {
 		p.dirty = false
-		s.marks = append(s.marks, p.mark())
 		if p.done() && !p.finished {
-			s.finished = append(s.finished, p.part)
+			if k.ends {
+				p.finished = true
+				k.counts.finishedPartials++
+			} else {
+				s.finished = append(s.finished, p.part)
+			}
 		}
+		s.marks = append(s.marks, p.mark())
 	}
 	k.dirty = k.dirty[:0]
 	if len(k.places) > 0 {

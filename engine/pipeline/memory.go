@@ -122,13 +122,25 @@ func (m *memory) marks() iter.Seq[penstock.Mark] {
 	}
 }
 
-func (m *memory) places() map[string]string {
-	places := m.store.Places(m.lower)
-	if m.layered() {
-		if places == nil {
-			places = make(map[string]string)
+// strays are the lanes of other names that have a place in either layer, each with the place that forgets it.
+func (m *memory) strays(name string) map[string]string {
+	strays := make(map[string]string)
+	for _, layer := range []string{m.lower, m.upper} {
+		for lane := range m.store.Places(layer) {
+			if lane != name {
+				strays[lane] = ""
+			}
 		}
-		maps.Copy(places, m.store.Places(m.upper))
 	}
-	return places
+	return strays
+}
+
+// places are those of the upper layer, where it has any: what it has forgotten may still be in the lower one.
+func (m *memory) places() map[string]string {
+	if m.layered() {
+		if places := m.store.Places(m.upper); len(places) > 0 {
+			return places
+		}
+	}
+	return m.store.Places(m.lower)
 }

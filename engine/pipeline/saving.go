@@ -132,6 +132,7 @@ func (r *route) append(s saving) error {
 	if err := r.memory.save(s.marks, s.places); err != nil {
 		return r.restore(s, fmt.Errorf("checkpoint: %w", err))
 	}
+	r.untold = append(r.untold, s.marks...)
 	if s.bytes > 0 {
 		r.sender.Saved(s.bytes)
 	}
@@ -172,7 +173,7 @@ func (r *route) sync(ctx context.Context) error {
 	if err := r.memory.synced(); err != nil {
 		return &laterError{fmt.Errorf("checkpoint: %w", err)}
 	}
-	if err := r.tell(ctx, s.marks); err != nil {
+	if err := r.tell(ctx); err != nil {
 		s.bytes = 0 // they are saved; the marks are told again
 		return r.restore(s, err)
 	}
@@ -184,8 +185,9 @@ func (r *route) sync(ctx context.Context) error {
 	return r.forget()
 }
 
-// tell lets source and sink know what is durable here.
-func (r *route) tell(ctx context.Context, marks []penstock.Mark) error {
+// tell lets source and sink know what is durable here: all that was saved since they were told last, by write, too.
+func (r *route) tell(ctx context.Context) error {
+	marks := latest(r.untold)
 	if len(marks) == 0 {
 		return nil
 	}
@@ -197,7 +199,23 @@ func (r *route) tell(ctx context.Context, marks []penstock.Mark) error {
 	if err := r.reader.Commit(ctx, marks); err != nil {
 		return fmt.Errorf("source %s: commit: %w", r.pipe.cfg.Source.Component.Name, err)
 	}
+	r.untold = nil
 	return nil
+}
+
+// latest returns the last mark of each partition, in the order of the first ones. It may change list.
+func latest(list []penstock.Mark) []penstock.Mark {
+	at := make(map[string]int, len(list))
+	out := list[:0]
+	for _, m := range list {
+		if i, ok := at[m.Part.ID]; ok {
+			out[i] = m
+			continue
+		}
+		at[m.Part.ID] = len(out)
+		out = append(out, m)
+	}
+	return out
 }
 
 // finish tells the pipeline that this route has done with partitions, and notes those that the source has finished.

@@ -131,6 +131,31 @@ func next3(t *testing.T, r penstock.Reader) ([]string, []penstock.Span, error) {
 	return texts, spans, err
 }
 
+// pastRow: a row that is written behind the place that was read is found, whatever the database tells of its transactions.
+func pastRow(t *testing.T, w world) {
+	execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (at, id))")
+	execute(t, w.db, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
+	l := &life{
+		t: t, dir: t.TempDir(), w: w, order: []string{"at", "id"}, rescan: 100, marks: map[string]penstock.Mark{}, got: map[string]int{},
+	}
+	r := l.open()
+	defer r.Close()
+	for len(l.got) < 3 {
+		texts, spans, err := next3(t, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.settle(spans, texts)
+	}
+	execute(t, w.db, "INSERT INTO t VALUES (2, 7)")
+	texts, spans, err := next3(t, r)
+	if err != nil || len(texts) != 1 || len(spans) != 1 || spans[0].Part.ID != "t~late" {
+		t.Errorf("%v %v, %v; want one row of t~late", texts, spans, err)
+	}
+}
+
+func TestPastRow(t *testing.T) { pastRow(t, sqliteWorld(t)) }
+
 // TestLateBound: what is remembered is bounded, and so is how far back a late row is found.
 func TestLateBound(t *testing.T) {
 	w := sqliteWorld(t)
@@ -155,6 +180,54 @@ func TestLateBound(t *testing.T) {
 	run()
 	if l.got[`{"id":10985}`] != 1 || l.got[`{"id":10005}`] != 0 || len(l.got) != 101 {
 		t.Errorf("%d rows, 10985 %d times, 10005 %d times", len(l.got), l.got[`{"id":10985}`], l.got[`{"id":10005}`])
+	}
+}
+
+// TestLateInBulk: a transaction that brings many more late rows than are remembered, together in one place, loses none, and a
+// crash in the middle of them repeats none.
+func TestLateInBulk(t *testing.T) {
+	const rescan, bulk, more = 20, 250, 100
+	w := sqliteWorld(t)
+	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
+	series := "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) INSERT INTO t SELECT %s FROM n"
+	execute(t, w.db, fmt.Sprintf(series, 100, "i * 10000"))
+	l := &life{
+		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, rescan: rescan,
+		marks: map[string]penstock.Mark{}, got: map[string]int{},
+	}
+	read := func(r penstock.Reader, rows int, settled func(part string) bool) {
+		for rows > 0 {
+			texts, spans, err := next3(t, r)
+			if err != nil {
+				break
+			}
+			if rows -= len(texts); settled(spans[0].Part.ID) {
+				l.settle(spans, texts)
+			}
+		}
+	}
+	r := l.open()
+	read(r, 100, func(string) bool { return len(l.got) < 90 })
+	execute(t, w.db, fmt.Sprintf(series, bulk, "950000 + i")) // behind the place that was read, and above what was settled
+	read(r, bulk, func(part string) bool { return part == "t~late" })
+	r.Close() // a crash
+	l.once = true
+	all := func(string) bool { return true }
+	r = l.open()
+	read(r, 5000, all)
+	r.Close()
+	execute(t, w.db, fmt.Sprintf(series, bulk, "955000 + i"))  // between two runs, within the last rows that are remembered,
+	execute(t, w.db, fmt.Sprintf(series, more, "1000000 + i")) // and new ones that would push them out
+	r = l.open()
+	read(r, 5000, all)
+	r.Close()
+	if len(l.got) != 100+2*bulk+more {
+		t.Errorf("%d rows were handed out, want %d", len(l.got), 100+2*bulk+more)
+	}
+	for text, n := range l.got {
+		if n != 1 {
+			t.Errorf("%s was settled %d times", text, n)
+		}
 	}
 }
 

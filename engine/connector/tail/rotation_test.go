@@ -28,7 +28,7 @@ type schedule struct {
 }
 
 // schedules are: never; before each step at once, and after it has been read; with the process down during each step; with it down from a
-// step on to the end; and killed in the middle of reading what a step has made.
+// step on to the end; and killed in the middle of reading what a step has made. At last, killed at every step.
 // Without full, each step gets two of them, other ones in each case.
 func schedules(steps, nth int, full bool) []schedule {
 	kinds := []string{"before", "read, then before", "down during", "down from", "midway after", "unsaved after"}
@@ -40,14 +40,22 @@ func schedules(steps, nth int, full bool) []schedule {
 			}
 		}
 	}
+	for k, kind := range []string{"before", "read, then before", "midway after"} {
+		if full || k == nth%3 {
+			all = append(all, schedule{kind, everywhere})
+		}
+	}
 	return all
 }
+
+// everywhere is the place of a schedule that strikes at each step.
+const everywhere = -1
 
 // between is how long the process runs between two steps.
 const between = 2500 * time.Millisecond
 
 // run carries out a case under a schedule and compares ledger and receivers.
-func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule) {
+func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule, routes int) {
 	change := func(o *tail.Options) {
 		o.Include = []string{"*.log*"}
 		if c.glob != "" {
@@ -63,10 +71,13 @@ func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule) {
 	defer w.close()
 	w.wide = c.wide
 	p.limits.Bytes = 256
+	if routes > 1 {
+		p.withMate()
+	}
 	p.start(false)
 	for i, step := range c.steps {
 		p.lag = time.Second
-		here := s.at == i
+		here := s.at == i || s.at == everywhere
 		switch {
 		case here && s.kind == "before":
 			p.kill()
@@ -105,6 +116,9 @@ func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule) {
 	}
 	p.pump(45 * time.Second)
 	c.compare(t, p, w, s)
+	if p.mate != nil {
+		c.compare(t, p.mate, w, s)
+	}
 }
 
 func (c rotation) compare(t *testing.T, p *world, w *writer, s schedule) {
@@ -126,10 +140,15 @@ func (c rotation) compare(t *testing.T, p *world, w *writer, s schedule) {
 	}
 }
 
+// rotations are all cases.
+func rotations() []rotation {
+	return slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases(), packCases())
+}
+
 // Every case comes out exactly once into a receiver that forgets what was not saved, and at least once into one that does not,
 // wherever the process is killed. PENSTOCK_ROTATION=full (make rotation) tries every schedule of each case, else it is every third.
 func TestRotation(t *testing.T) {
-	cases := slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases())
+	cases := rotations()
 	if len(cases) < 60 {
 		t.Errorf("there are %d cases, want at least 60", len(cases))
 	}
@@ -143,14 +162,20 @@ func TestRotation(t *testing.T) {
 		names[c.name] = true
 		t.Run(c.name, func(t *testing.T) {
 			for _, s := range schedules(len(c.steps), nth, full) {
-				if c.skip != nil && c.skip(s) {
+				if !c.takes(s) {
 					continue
 				}
-				runs++
-				dir, base := t.TempDir(), time.Now().Add(time.Hour)
-				synctest.Test(t, func(t *testing.T) { c.run(t, dir, base, s) })
-				if t.Failed() {
-					return
+				for routes := 1; routes <= 2; routes++ {
+					if routes == 2 && !full && (nth+s.at)%4 != 0 {
+						continue
+					}
+					runs++
+					dir, base := t.TempDir(), time.Now().Add(time.Hour)
+					synctest.Test(t, func(t *testing.T) { c.run(t, dir, base, s, routes) })
+					if t.Failed() {
+						t.Logf("with %d routes", routes)
+						return
+					}
 				}
 			}
 		})

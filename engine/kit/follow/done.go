@@ -45,7 +45,7 @@ func (r *Reader) passed(s Sight, info stat) bool {
 func (r *Reader) knowAgain(text string) {
 	if id, err := fileid.Parse(text); err == nil {
 		r.s.mu.Lock()
-		r.known[id.Key()] = append(r.known[id.Key()], knownID{id, text})
+		r.known[id.Key()] = append(r.known[id.Key()], knownID{id: id, text: text})
 		r.s.mu.Unlock()
 	}
 }

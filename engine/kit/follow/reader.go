@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/engine/kit/unpack"
 	"github.com/penstock-io/penstock/fileid"
 )
 
@@ -23,19 +24,20 @@ const wakeSpacing = 5 * time.Millisecond
 type Reader struct {
 	s      *Set
 	o      penstock.OpenOptions
-	grow   *Growing                   // nil: files are sealed when they are quiet
-	known  map[fileid.Key][]knownID   // what the route has stored; guarded by s.mu
-	dead   map[fileid.Key][]fileid.ID // of those, what is gone; guarded by s.mu
-	marked bool                       // the route has stored anything
-	news   []finishedFile             // from Tell; guarded by s.mu
-	held   int                        // deleted files that are held open; guarded by s.mu
-	told   []string                   // partitions whose marks say that they are finished; guarded by s.mu
-	saved  map[string]int64           // what Commit said of files that grew; guarded by s.mu
-	wake   chan struct{}              // a notification came
+	grow   *Growing                 // nil: files are sealed when they are quiet
+	known  map[fileid.Key][]knownID // what the route has stored; guarded by s.mu
+	dead   map[fileid.Key][]knownID // what is gone, and what the reader has done with for good; guarded by s.mu
+	marked bool                     // the route has stored anything
+	news   []finishedFile           // from Tell; guarded by s.mu
+	held   int                      // deleted files that are held open; guarded by s.mu
+	told   []string                 // partitions whose marks say that they are finished; guarded by s.mu
+	saved  map[string]int64         // what Commit said of files that grew; guarded by s.mu
+	wake   chan struct{}            // a notification came
 	notes  notes
 	gone   gone
 
 	filler  lines.Filler
+	unpacks unpack.Decoders
 	files   map[string]*file     // by label, those that the place lists
 	byKey   map[fileid.Key]*file // the same, and orphans
 	done    map[fileid.Key]done  // files that stay and were delivered
@@ -47,6 +49,7 @@ type Reader struct {
 	uses    uint64 // of handles
 	scans   uint64
 	target  int64         // bytes that make a batch
+	left    int64         // bytes of the listed files that were not read
 	scanned time.Duration // when the last listing ended
 	took    time.Duration // and how long it took
 	idle    backoff.State
@@ -62,7 +65,7 @@ type Reader struct {
 func newReader(s *Set, o penstock.OpenOptions) *Reader {
 	r := &Reader{
 		s: s, o: o, grow: s.o.Growing, wake: make(chan struct{}, 1),
-		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]fileid.ID), saved: make(map[string]int64),
+		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]knownID), saved: make(map[string]int64),
 		notes:  notes{byID: make(map[string]*note)},
 		filler: lines.Filler{Rules: s.o.Rules},
 		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), done: make(map[fileid.Key]done),
@@ -82,19 +85,23 @@ func newReader(s *Set, o penstock.OpenOptions) *Reader {
 }
 
 // Left implements penstock.Estimator: what the last listing has seen of the files and was not read.
-func (r *Reader) Left() (bytes int64) {
+func (r *Reader) Left() (bytes int64) { return max(0, r.left) }
+
+// countLeft is what Left begins with after a listing; take makes it less.
+func (r *Reader) countLeft() {
+	r.left = 0
 	for _, f := range r.files {
 		if !f.finished {
-			bytes += max(0, f.info.Size-f.cursor.Next)
+			r.left += f.left()
 		}
 	}
-	return bytes
 }
 
 // Read implements penstock.Reader.
 func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 	begun := r.s.now()
 	r.target = int64(b.Limits().Bytes)
+	r.gone.publish()
 	for {
 		if ctx.Err() != nil {
 			r.filler.Discard()
@@ -112,6 +119,7 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 		now := r.s.now()
 		if len(b.Spans) == 0 {
 			begun = now
+			r.gone.publish()
 		}
 		wait := r.untilScan(now)
 		if len(b.Spans) > 0 {
@@ -142,6 +150,7 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 
 // fill takes from the queue until the batch is complete (true) or nothing is left to do.
 func (r *Reader) fill(ctx context.Context, b *penstock.Batch) (bool, error) {
+	r.retire()
 	for len(r.queue) > 0 {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
@@ -185,10 +194,13 @@ func (r *Reader) atEnd(f *file) bool {
 	if r.grow == nil || f.orphan {
 		return f.sealed
 	}
-	if r.grow.PartialWait > 0 && f.cursor.Next < f.info.Size {
+	if f.trouble != nil && f.trouble.broken {
+		return false
+	}
+	if (r.grow.PartialWait > 0 || f.view != nil) && f.partial() {
 		return f.info.Size == 0 // the last record has no end yet, and will be handed out without one
 	}
-	return f.sealed || f.info.Size == 0 || f.entry != nil && f.info.Size == f.drained && !f.changed()
+	return f.sealed || f.info.Size == 0 || f.empty() || f.entry != nil && f.info.Size == f.drained && !f.changed()
 }
 
 func (r *Reader) minSpacing() time.Duration { return max(wakeSpacing, 2*r.took) }
@@ -257,6 +269,7 @@ func (r *Reader) Close() error {
 	for _, f := range r.open {
 		errs = append(errs, f.close())
 	}
+	r.unpacks.Close()
 	errs = append(errs, r.closeNews())
 	for _, f := range r.byKey {
 		if !f.sealed { // one that is sealed may still be finished

@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/fileid"
 )
 
 // unreadable says how long a file that could not be read is left alone.
@@ -23,6 +24,9 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 		return false
 	}
 	end := r.endOf(f)
+	if f.view != nil && !r.rests(f) {
+		return false
+	}
 	if f.entry == nil && !r.identify(f) || !r.verify(f) {
 		return false
 	}
@@ -36,10 +40,8 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 		b.Spans = append(b.Spans, penstock.Span{Part: f.part, Range: penstock.Range{From: at, To: at}})
 		f.touch = false
 	}
-	before, undo := f.cursor, batchLen(b)
-	res, err := r.filler.Fill(b, &f.cursor, lines.File{
-		ReaderAt: f.handle, Part: f.part, Size: f.info.Size, Sealed: end.sealed, Flush: end.flush, Growing: r.grow != nil,
-	})
+	before, left, undo := f.cursor, f.left(), batchLen(b)
+	res, err := r.fillFrom(b, f, end)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		r.soon() // it has just become shorter: the next look says by how much
@@ -58,13 +60,19 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 		r.soon()
 		return false
 	}
-	r.remember(b, f, before.Next)
+	r.left -= left - f.left()
+	if f.view == nil {
+		r.remember(b, f, before.Next)
+	}
 	r.readable(f)
 	if res == lines.Full {
 		return true
 	}
 	f.unread, f.drained = 0, f.info.Size
-	f.flushed = end.flush && f.cursor.Next == f.info.Size
+	f.flushed = end.flush && !f.partial()
+	if r.broken(f) {
+		return false
+	}
 	switch {
 	case end.sealed:
 		r.seal(f)
@@ -91,13 +99,19 @@ func (r *Reader) endOf(f *file) ending {
 
 // identify finds out which file it is and where the route stands in it. false: there is nothing to be read.
 func (r *Reader) identify(f *file) bool {
-	head, err := f.readHead(r.head[:])
+	head, err := r.firstHead(f)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		r.soon()
 		return false
 	} else if err != nil {
 		r.fail(f, err)
 		return false
+	}
+	if f.view != nil && (!r.rests(f) || r.nothing(f, head)) {
+		return false
+	}
+	if r.grow != nil {
+		r.displaced(f, f.seen(head, true))
 	}
 	for {
 		e := r.s.find(r, f.seen(head, true), f.name)
@@ -116,7 +130,6 @@ func (r *Reader) identify(f *file) bool {
 	}
 	if r.grow != nil {
 		head = slices.Clone(head) // comparing files uses the buffer again
-		r.displaced(f, f.seen(head, true))
 		if len(head) == 0 {
 			return false // there is nothing to know it by, and nothing to be read
 		}
@@ -146,11 +159,11 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	}
 	m, known := r.resume(e.text)
 	why := ""
-	if high := highest(m); known && high > f.info.Size {
+	if high := highest(m); known && high > f.holds(high) {
 		why = "a file is shorter than what was read of it in an earlier run; "
 	} else if proof := r.proofOf(m); known {
 		n, off, end := proof.Wants()
-		if int64(n) > f.info.Size || end > f.info.Size {
+		if most := max(int64(n), end); most > f.holds(most) {
 			why = "a file is shorter than what was read of it in an earlier run; "
 		} else if ok, err := f.fits(proof, head, r.head[len(r.head)-int(end-off):]); err != nil {
 			return false, err
@@ -160,11 +173,11 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	}
 	if why == "" {
 		r.attach(f, e, m)
-		return true, nil
+		return true, r.proveAnew(f, head)
 	}
-	r.s.kill(e)
+	r.s.kill(e, f.info)
 	if r.grow != nil {
-		r.widowOf(e, m, true, why+anew)
+		r.widowOf(e, m, r.s.isDead(e), why+anew)
 		return false, nil
 	}
 	r.s.forget(r, e)
@@ -173,19 +186,35 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	return false, nil
 }
 
+// proveAnew makes the proof of a file that grows, of which the checkpoint has none for where it stands: a sink's own ledger, which is
+// ahead of it, or a hand, has said how far that is. Without one nothing would lead on from it once it is copied away.
+func (r *Reader) proveAnew(f *file, head []byte) error {
+	at := f.cursor.Next
+	if r.grow == nil || f.view != nil || f.note.proof.At == at || at > f.info.Size {
+		return nil
+	}
+	before := make([]byte, min(at, fileid.MaxBefore))
+	if err := f.readFull(before, at-int64(len(before))); err != nil {
+		return err
+	}
+	f.note.suffix = append(f.note.suffix[:0], before...)
+	r.notes.set(f.note, f.note.proof.WithHead(head[:min(int64(len(head)), at)]).WithPlace(at, before))
+	return nil
+}
+
 // attach makes f the file of e, from m on.
 func (r *Reader) attach(f *file, e *Entry, m penstock.Mark) {
 	f.entry = e
 	if f.finished {
 		r.s.markDone(e)
 	}
-	f.part = &penstock.Partition{ID: e.text, Name: f.label}
+	f.part = &penstock.Partition{ID: e.text, Name: f.partName()}
 	f.cursor = lines.Resume(m)
 	f.note = r.notes.begin(e.text, r.proofOf(m))
 	f.stamp()
 	r.rotated.add(r, f)
 	switch {
-	case m.Finished && f.cursor.Next < f.info.Size:
+	case m.Finished && !f.allRead():
 		r.grew(f)
 	case m.Finished && r.s.o.Keep && !f.beside:
 		f.sealed, f.last = true, f.info.Size
@@ -207,10 +236,10 @@ const anew = "it is read anew, what was not read of the old one is gone"
 // verify finds out whether what was handed out of f still stands in it. false: it is another file now, or cannot be read.
 func (r *Reader) verify(f *file) bool {
 	switch {
-	case f.info.Size < f.cursor.Next:
+	case f.shorter():
 		r.replaced(f, "a file became shorter than what was read of it; "+anew)
 		return false
-	case r.s.isDead(f.entry) || f.entry.id.Key() != keyOf(f.info):
+	case r.s.isDead(f.entry) || r.s.movedOn(f.entry, f.info):
 		r.replaced(f, "a file was rewritten in place; "+anew)
 		return false
 	case !f.changed():
@@ -262,13 +291,21 @@ func (r *Reader) replaced(f *file, what string) {
 		r.unwatch(f)
 		return
 	}
+	if r.grow != nil && f.orphan && f.info.Links == 0 && r.s.movedOn(f.entry, f.info) {
+		if key := keyOf(f.info); r.byKey[key] == f {
+			delete(r.byKey, key)
+		}
+		r.widow(f, "a deleted file is read on in a copy of it") // as another route has seen
+		return
+	}
 	old := *f
+	f.dropView()
 	now := r.s.now()
 	r.rotated.drop(f)
-	r.s.kill(old.entry)
+	r.s.kill(old.entry, old.info)
 	*f = file{
 		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, handle: f.handle, used: f.used, orphan: f.orphan,
-		beside: f.beside, since: now, unread: max(now, 1),
+		beside: f.beside, listed: f.listed, since: now, unread: max(now, 1),
 	}
 	r.soon()
 	if r.grow != nil {
@@ -288,6 +325,9 @@ func (r *Reader) replaced(f *file, what string) {
 // seal notes that all of f was handed out.
 func (r *Reader) seal(f *file) {
 	f.sealed, f.last = true, f.cursor.Next
+	if f.view != nil {
+		f.last = f.info.Size
+	}
 	r.s.noteSealed(r, f)
 	r.closeSealed(f)
 	if f.finished {

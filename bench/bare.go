@@ -1,0 +1,120 @@
+package main
+
+import (
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+
+	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/proc"
+	"github.com/penstock-io/penstock/bench/result"
+)
+
+// limitsName is the workload that measures what the machine does by itself, with penstock nowhere near.
+const limitsName = "limits"
+
+// bareRounds is how often each is measured; the median counts.
+const bareRounds = 3
+
+// bare is something that the machine does by itself.
+type bare struct {
+	name, about string
+	run         func(e *env, in load.Input) (measure, error)
+}
+
+var bares = []bare{
+	{"cat", "cat FILE | cat >/dev/null", (*env).catPiped},
+	{"zcat", "zcat FILE.gz | cat >/dev/null, in bytes of text", (*env).zcatPiped},
+	{"go_count", "reads of 256 KiB, line ends counted", func(e *env, in load.Input) (measure, error) { return e.limit(in, "count") }},
+	{"go_lines", "each line touched, one thread", (*env).linesByGo},
+	{"go_copy", "a copy", func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy") }},
+	{"go_copy_fsync", "a copy and an fsync", func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy_fsync") }},
+	{"go_post_1", "bodies of 256 KiB posted on one connection", func(e *env, in load.Input) (measure, error) { return e.posted(in, 1) }},
+	{"go_post_4", "the same on four", func(e *env, in load.Input) (measure, error) { return e.posted(in, 4) }},
+}
+
+// bareLines measures them, and returns a line of each; a program that is not installed has none.
+func (e *env) bareLines(w workload) (lines []result.Line, err error) {
+	in, err := e.inputFor(w)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range bares {
+		var speeds, costs []float64
+		for range bareRounds {
+			m, err := b.run(e, in)
+			if errors.Is(err, exec.ErrNotFound) {
+				e.say("  %s: not installed\n", b.name)
+				break
+			}
+			if err != nil {
+				return lines, err
+			}
+			speeds, costs = append(speeds, m.mbPerS()), append(costs, m.cpuPerGB())
+		}
+		if len(speeds) == 0 {
+			continue
+		}
+		l := result.Line{
+			Workload: w.name, Program: b.name, Limit: "none", Note: b.about,
+			MBPerS: result.Round(result.Median(speeds)), CPUPerGB: result.Round(result.Median(costs)),
+		}
+		lines = append(lines, l)
+		e.say("  %-14s %7.0f MB/s   %.3f CPU-s/GB   %s\n", b.name, l.MBPerS, l.CPUPerGB, b.about)
+		if e.json {
+			if err := l.Write(os.Stdout); err != nil {
+				return lines, err
+			}
+		}
+	}
+	return lines, nil
+}
+
+func (e *env) catPiped(in load.Input) (measure, error) { return piped(in, "cat", in.Path) }
+
+// zcatPiped unpacks a part of the input: that is slow.
+func (e *env) zcatPiped(in load.Input) (measure, error) {
+	part, err := e.input(in.Kind, min(in.Bytes, 128*mib))
+	if err != nil {
+		return measure{}, err
+	}
+	packed, err := gzipped(part.Path)
+	if err != nil {
+		return measure{}, err
+	}
+	return piped(part, "zcat", packed)
+}
+
+// piped runs a program of the system whose output goes through a pipe, as it would to whatever works on it. The time and the
+// work of both ends count.
+func piped(in load.Input, program, path string) (measure, error) {
+	at, err := exec.LookPath(program)
+	if err != nil {
+		return measure{}, err
+	}
+	r, err := proc.Do("sh", "-c", `"$1" "$2" | cat >/dev/null`, "sh", at, path)
+	return of(r, in), err
+}
+
+// gzipped packs a file beside itself, once, at gzip's own default, and returns the packed one.
+func gzipped(path string) (packed string, err error) {
+	packed = path + ".gz"
+	if _, err := os.Stat(packed); err == nil {
+		return packed, nil
+	}
+	from, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer from.Close()
+	to, err := os.Create(packed)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	z := gzip.NewWriter(to)
+	_, err = io.Copy(z, from)
+	return packed, errors.Join(err, z.Close())
+}

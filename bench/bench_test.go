@@ -1,0 +1,65 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock/bench/result"
+)
+
+// What -gate, -keep and -check make of the same lines.
+func TestJudge(t *testing.T) {
+	line := func(workload string, ratio, others float64) result.Line {
+		return result.Line{
+			Workload: workload, Program: ours, OfLimit: ratio, Ratios: []float64{ratio, ratio},
+			Figures: map[string]float64{"others_cores": others},
+		}
+	}
+	path := filepath.Join(t.TempDir(), "ratios.json")
+	kept := result.Kept{"w1": .5, "w2_ack": .7}
+	if err := kept.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	gate := &env{options: options{gate: true, kept: path}}
+	if err := gate.judge([]result.Line{line("w1", .41, 0), line("w2_ack", .6, 0)}, kept); err != nil {
+		t.Errorf("14 %% and 18 %% below: %v", err)
+	}
+	err := gate.judge([]result.Line{line("w1", .39, 0)}, kept)
+	if err == nil || !strings.Contains(err.Error(), "w1 reaches 0.390") || !strings.Contains(err.Error(), "w2_ack was not measured") {
+		t.Errorf("22 %% below, and one missing: %v", err)
+	}
+	lost := line("w1", .9, 0)
+	lost.Lost = 1
+	if err := gate.judge([]result.Line{lost, line("w2_ack", .9, 0)}, kept); err == nil {
+		t.Error("a lost record passes")
+	}
+	keep := &env{options: options{keep: true, kept: path}}
+	err = keep.judge([]result.Line{line("w1", .55, .1), line("w2_ack", .9, 1.5), line("w3", .9, 0)}, nil)
+	if err == nil || !strings.Contains(err.Error(), "w2_ack is not kept") {
+		t.Errorf("a disturbed ratio: %v", err)
+	}
+	now, err := result.ReadKept(path)
+	if err != nil || now["w1"] != .55 || now["w2_ack"] != .7 || len(now) != 2 {
+		text, _ := os.ReadFile(path)
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// Each workload of the table has targets, and each name is there once.
+func TestWorkloads(t *testing.T) {
+	seen := map[string]bool{}
+	for _, a := range abouts() {
+		if seen[a.Name] || a.Target() == "" {
+			t.Errorf("%s: there twice, or without a target: %q", a.Name, a.Target())
+		}
+		seen[a.Name] = true
+	}
+	for _, name := range strings.Fields("w1 w2 w2_ack w3 w3_real w4_json w4_json_http w4_combined w4_dissect w4_regex " +
+		"w5 w5_500ms w6 w6_file w6_sqlite w6_postgres w7 w7_backlog w8 w9 w10") {
+		if !seen[name] {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}

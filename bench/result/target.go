@@ -1,0 +1,75 @@
+package result
+
+import (
+	"fmt"
+	"math"
+)
+
+// Target is what a workload wants of one number of a line.
+type Target struct {
+	Metric string // of_limit, cpu_s_per_gb, rss_mb, lost, repeated, or the name of a figure
+	Bound  float64
+	Least  bool // the number is to be at least the bound; else at most
+}
+
+// metrics are what numbers are called in words.
+var metrics = map[string]string{
+	"of_limit": "%s of the limit", "cpu_s_per_gb": "%s CPU-s/GB", "rss_mb": "%s MiB", "lost": "%s lost", "repeated": "%s repeated",
+	"in_flight": "%s in flight", "drain_s": "%s s of drain", "cores": "%s cores", "repeated_of_bound": "%s of the replay bound repeated",
+}
+
+// words are the number with what it counts.
+func (t Target) words(v float64) string {
+	form, ok := metrics[t.Metric]
+	if !ok {
+		form = t.Metric + " %s"
+	}
+	if v >= 1000 {
+		return fmt.Sprintf(form, fmt.Sprintf("%.0f", v))
+	}
+	return fmt.Sprintf(form, fmt.Sprintf("%.3g", v))
+}
+
+// String is the target in words, such as "≥ 0.5 of the limit".
+func (t Target) String() string {
+	switch {
+	case t.Bound == 0 && !t.Least:
+		return t.words(0)
+	case t.Least:
+		return "≥ " + t.words(t.Bound)
+	}
+	return "≤ " + t.words(t.Bound)
+}
+
+// Value is the number of the line that the target is about.
+func (t Target) Value(l Line) float64 {
+	switch t.Metric {
+	case "of_limit":
+		return l.OfLimit
+	case "cpu_s_per_gb":
+		return l.CPUPerGB
+	case "rss_mb":
+		return l.RSSMiB
+	case "lost":
+		return float64(l.Lost)
+	case "repeated":
+		return float64(l.Repeated)
+	}
+	return l.Figures[t.Metric]
+}
+
+// Missed says by how much the line misses the target, in words; "": it holds.
+func (t Target) Missed(l Line) string {
+	v := t.Value(l)
+	if t.Least && v >= t.Bound || !t.Least && v <= t.Bound {
+		return ""
+	}
+	if t.Bound == 0 {
+		return t.words(v)
+	}
+	by := 100 * math.Abs(v-t.Bound) / t.Bound
+	if !t.Least && by >= 100 {
+		return fmt.Sprintf("%s, %.1f times %.3g", t.words(v), v/t.Bound, t.Bound)
+	}
+	return fmt.Sprintf("%s, by %.0f %%", t.words(v), math.Max(1, by))
+}
