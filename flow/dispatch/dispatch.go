@@ -17,6 +17,7 @@ import (
 type Candidate struct {
 	Lane     int32
 	Free     bool          // gate open, room in the window, not excluded for this item
+	Known    bool          // it has answered at least once since it came up
 	InFlight int           // attempts that are not overdue
 	Work     float64       // cost in flight, overdue attempts included
 	Mean     float64       // cost of an item on the average; 0: not known yet
@@ -26,7 +27,6 @@ type Candidate struct {
 	Used     time.Duration // when it was last sent anything, since the sender's start
 	Peak     time.Duration // peak-sensitive mean round trip, errors included, at Answered; 0: not known yet
 	Answered time.Duration // when it last answered, since the sender's start
-	Known    bool          // it has answered at least once since it came up
 }
 
 // Policy is a config value that makes choosers.

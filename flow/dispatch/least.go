@@ -100,15 +100,16 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 // survey is what one scan of the lanes has found.
 type survey struct {
 	best, equal      int     // the free lane that is known and has the least expectation; so many are as good
-	worst            float64 // expectation of a free lane
+	worst            float64 // the largest of the expectations, if one is failing or unknown
 	stale            int     // free lane, known or not, that was unused for the longest beyond its time; -1: none
 	unknown, failing bool    // a free lane is
 }
 
-// survey fills in the expectations of the free lanes that are known.
+// survey fills in the expectations of the free lanes that are known: all if one is failing or unknown or the band is
+// wide, else those that may be the least.
 func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate) survey {
 	s := survey{best: -1, stale: -1}
-	longest := staleAfter
+	longest, limit := staleAfter, 0.0
 	for i := range c {
 		k := &c[i]
 		if !usable(k) {
@@ -124,16 +125,32 @@ func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate)
 			s.unknown = true
 			continue
 		}
-		e := expectation(k, cost)
-		l.expect[i] = e
-		if e > s.worst {
-			s.worst = e
+		if s.best >= 0 && surelyLonger(k, cost, limit) { // most lanes need no division and no call
+			continue
 		}
-		if s.best < 0 || e-l.expect[s.best] <= tie*l.expect[s.best] { // most lanes need no call
-			l.better(&s, i, c)
-		}
+		l.expect[i] = expectation(k, cost)
+		l.better(&s, i, c)
+		limit = l.expect[s.best] * (1 + tie)
+	}
+	if s.unknown || s.failing || l.band > 0 {
+		l.complete(&s, cost, c)
 	}
 	return s
+}
+
+// complete fills in the expectations that the scan could leave out.
+func (l *leastCompletion) complete(s *survey, cost float64, c []Candidate) {
+	for i := range c {
+		if k := &c[i]; usable(k) && k.Known {
+			l.expect[i] = expectation(k, cost)
+			s.worst = max(s.worst, l.expect[i])
+		}
+	}
+}
+
+// surelyLonger says, for a lane with a rate, whether expectation is above limit.
+func surelyLonger(k *Candidate, cost, limit float64) bool {
+	return k.Work+cost-k.Mean > (limit-float64(k.Service)*1e-9)*k.Rate && k.Work+cost >= k.Mean && k.Rate > 0 && k.Mean > 0
 }
 
 // better takes lane i as the best if it is, with an even chance for each that is as good.

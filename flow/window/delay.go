@@ -138,7 +138,7 @@ func (d *delay) judge() *verdict {
 		d.round.smoothed = 0
 	}
 	v.mean = d.round.smooth()
-	d.base.fall(v.mean)
+	d.base.fall(v.mean, d.round.jitter())
 	v.base = d.base.value
 	// What was in flight when the round's batches were sent is what made their round trips: in the start-up, and
 	// where the window is not used up, that is less than the window.

@@ -83,8 +83,10 @@ const (
 	steadyLeast  = 2    // and takes a round, of so many at least
 	varyWeight   = 0.02 // of the newest deviation
 	noisy        = 4.0
+	noisiest     = 0.92
 	baseWeight   = 0.1  // of a drained sample, or of a mean below the base
 	probeWeight  = 0.25 // of a probe's mean
+	fallJitter   = 1.0  // standard errors of a round's mean below which the base follows it
 
 	probeEvery  = 10 * time.Second // between drained probes, at least
 	probeRounds = 30               // and at least so many round trips
@@ -124,6 +126,9 @@ type base struct {
 	calm    bool    // there was little noise when it began
 	probed  int
 	sum     float64
+	ahead   float64       // sum of what was in flight when they were sent, in batches
+	since   time.Duration // when the first came back,
+	done    float64       // and what has been delivered from then on, in batches
 }
 
 // sample takes in s where it tells of the drained worker; true: it is no sample for a verdict.
@@ -137,14 +142,7 @@ func (b *base) sample(s *Sample) bool {
 		return false
 	}
 	if b.probing {
-		if s.Epoch == b.epoch && s.ahead() < b.narrow+1 { // overdue ones beyond the window may still fill the worker
-			b.vary(x)
-			b.probed++
-			b.sum += x
-			if b.probed >= b.wanted() {
-				b.finish()
-			}
-		}
+		b.probe(s, x)
 		return true
 	}
 	if s.Epoch != b.epoch {
@@ -160,6 +158,25 @@ func (b *base) sample(s *Sample) bool {
 	return false
 }
 
+// probe takes in a sample of a probe under way.
+func (b *base) probe(s *Sample, x float64) {
+	if b.probed > 0 {
+		b.done += s.batches()
+	}
+	if s.Epoch != b.epoch || s.ahead() >= b.narrow+1 { // overdue ones beyond the window may still fill the worker
+		return
+	}
+	if b.probed++; b.probed == 1 {
+		b.since = s.Now
+	}
+	b.vary(x)
+	b.sum += x
+	b.ahead += s.ahead()
+	if b.probed >= b.wanted() {
+		b.finish(s.Now)
+	}
+}
+
 // vary takes in how far a drained sample is from the base.
 func (b *base) vary(x float64) {
 	d := x - b.value
@@ -168,12 +185,12 @@ func (b *base) vary(x float64) {
 }
 
 // noise is how much the round trips of the drained worker vary, from 0, where nothing need be queued to keep it busy,
-// to 1, from a deviation of a quarter of the round trip on.
+// to nearly 1, from a deviation of a quarter of the round trip on.
 func (b *base) noise() float64 {
 	if b.seen < 2 || b.value <= 0 {
 		return 1
 	}
-	return min(1, noisy*math.Sqrt(b.square)/b.value)
+	return min(noisiest, noisy*math.Sqrt(b.square)/b.value)
 }
 
 // narrowed is the window of a probe where so much does not wait.
@@ -205,8 +222,13 @@ func (b *base) told(x float64) {
 	b.value += max(1/float64(b.n), varyWeight) * (x - b.value)
 }
 
-func (b *base) finish() {
+// finish takes in the mean of the probe. Where round trips vary it is taken from how many came back in the time, by
+// Little's law: those that came back first are the short ones.
+func (b *base) finish(now time.Duration) {
 	r := b.sum / float64(b.probed)
+	if !b.calm && b.done > 0 && now > b.since {
+		r = b.ahead / float64(b.probed) * (now - b.since).Seconds() / b.done
+	}
 	if b.n < probeSamples && !b.calm {
 		n, p := float64(b.n), float64(b.probed)
 		b.value = (b.value*n + r*p) / (n + p)
@@ -217,15 +239,16 @@ func (b *base) finish() {
 	b.end()
 }
 
-// fall lets the base follow a mean below it.
-func (b *base) fall(mean float64) {
-	if mean < b.value && !b.spoken {
+// fall lets the base follow a mean that is below it by more than chance: it would follow every low one else, and end up
+// as a minimum. jitter is the standard error of a round's mean, as a share.
+func (b *base) fall(mean, jitter float64) {
+	if mean *= 1 + fallJitter*jitter; mean < b.value && !b.spoken {
 		b.value += baseWeight * (mean - b.value)
 	}
 }
 
 func (b *base) begin(narrow float64) {
-	b.probing, b.narrow, b.probed, b.sum = true, narrow, 0, 0
+	b.probing, b.narrow, b.probed, b.sum, b.ahead, b.done = true, narrow, 0, 0, 0, 0
 	b.calm = b.noise() < steady
 	b.epoch++
 }

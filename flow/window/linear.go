@@ -133,7 +133,7 @@ func (l *linear) judge() {
 		l.step(slow, !slow, v.limited)
 	} else {
 		v.mean = l.round.smooth()
-		l.base.fall(v.mean)
+		l.base.fall(v.mean, l.round.jitter())
 		v.base = l.base.value
 		v.queue, v.low, v.high = queue(l.w, v.base, v.mean, l.round.jitter(), 1)
 		l.step(v.queue > v.high, v.queue < v.low, v.limited)

@@ -40,7 +40,9 @@ const (
 	poolSeen   = 5 * time.Second
 	poolForget = 10 * time.Minute // a sender that is not heard of for so long starts anew
 	poolLow    = 1.5              // of sqrt(what the network holds) is to wait at least,
-	poolHigh   = 2.9              // and so much at most
+	poolHigh   = 2.9              // and so much at most,
+	poolFew    = 1.3              // but so many batches at least,
+	poolMany   = 2.8              // and so many at most
 	poolMost   = 4096             // senders that are told apart; further ones get the least
 )
 
@@ -90,7 +92,7 @@ func (p *Pool) round(now time.Duration, waiting float64) {
 	p.waiting += poolWeight * (p.sum/float64(p.n) - p.waiting)
 	p.n, p.sum, p.began = 0, 0, now
 	root := math.Sqrt(p.rate * p.network)
-	low, high := max(1.5, poolLow*root), max(3, poolHigh*root)
+	low, high := max(poolFew, poolLow*root), max(poolMany, poolHigh*root)
 	switch {
 	case p.waiting < low:
 		p.size++

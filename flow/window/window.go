@@ -85,6 +85,14 @@ func (s *Sample) ahead() float64 {
 	return 1
 }
 
+// batches is what it counts as, in batches of mean cost.
+func (s *Sample) batches() float64 {
+	if s.Mean > 0 {
+		return s.Cost / s.Mean
+	}
+	return 1
+}
+
 // drained says whether the worker had nothing else of ours when the item was sent.
 func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
