@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim crash-short rotation-kill-short workers-short agree-short quickstart ## All of CI, from a fresh clone.
+check: format vet lint test race slim crash-short rotation-kill-short workers-short agree-short files-short quickstart ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -70,6 +70,15 @@ agree: ## The real engine before twelve real servers against the simulator, as s
 .PHONY: agree-short
 agree-short: ## The same, times divided by 20.
 	cd engine && PENSTOCK_AGREE=short go test -count=1 -timeout 10m -v -run TestAgree ./internal/endtoend
+
+FILES := TestManyFiles|TestRenamedFiles|TestSourcesEven|TestChurnedFiles
+.PHONY: files
+files: ## The figures of docs/files.md, each with its bound: 100,000 files, 10,000 renamed, tail beside spool_dir; some minutes.
+	cd engine && PENSTOCK_FILES=full go test -count=1 -timeout 20m -v -run '$(FILES)' ./internal/endtoend
+
+.PHONY: files-short
+files-short: ## The same with a twentieth of the files, and relative bounds.
+	cd engine && PENSTOCK_FILES=short go test -count=1 -timeout 10m -v -run '$(FILES)' ./internal/endtoend
 
 .PHONY: docs-flow
 docs-flow: build ## Every table and plot of docs/flow-control.md anew, of SEEDS runs each (20): long; SEEDS=1 for a look.

@@ -40,13 +40,14 @@ func (s *source) finish(p penstock.Partition) error {
 	case e == nil:
 		return s.finishUnknown(p)
 	}
-	f, err := s.dir.Open(name)
+	info, err := s.dir.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // somebody has taken it away: there is nothing left to be done
-	} else if err != nil {
-		return fmt.Errorf("finish %q: %w", name, err)
 	}
-	if err := errors.Join(s.finishOpen(e, name, f), f.Close()); err != nil {
+	if err == nil {
+		err = s.finishKnown(e, name, info)
+	}
+	if err != nil {
 		return fmt.Errorf("finish %q: %w", name, err)
 	}
 	return nil
@@ -73,12 +74,9 @@ func (s *source) finishUnknown(p penstock.Partition) error {
 	return fmt.Errorf("finish %q: no reader has met the file in this run; it is finished after that", p.Name)
 }
 
-// finishOpen finishes the file that f has open under its name.
-func (s *source) finishOpen(e *follow.Entry, name string, f vfs.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
+// finishKnown finishes the file that stands under its name, of which info was just seen. That the name was not given to another file
+// meanwhile is made sure when it has been changed.
+func (s *source) finishKnown(e *follow.Entry, name string, info vfs.Info) error {
 	if !e.Is(info) {
 		return nil // the name has been given to another file, which is read as such
 	}

@@ -65,6 +65,12 @@ func once(t testing.TB, config string) runResult {
 
 func tryOnce(t testing.TB, config string) (runResult, error) {
 	t.Helper()
+	return tryWatched(t, config, nil)
+}
+
+// tryWatched is tryOnce; watch is called with the process when it has started, nil: nobody watches.
+func tryWatched(t testing.TB, config string, watch func(*os.Process)) (runResult, error) {
+	t.Helper()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +78,13 @@ func tryOnce(t testing.TB, config string) (runResult, error) {
 	var out, errs bytes.Buffer
 	cmd := exec.Command(bin, "run", "--once", "--json", config)
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	runErr := cmd.Run()
+	runErr := cmd.Start()
+	if runErr == nil {
+		if watch != nil {
+			watch(cmd.Process)
+		}
+		runErr = cmd.Wait()
+	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var res runResult
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &res); err != nil {

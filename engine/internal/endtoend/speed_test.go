@@ -59,7 +59,7 @@ pipelines:
 }
 
 // generated makes a file of at least so many bytes of log lines, and returns how many.
-func generated(b *testing.B, path string, size int) (lines int64) {
+func generated(b testing.TB, path string, size int) (lines int64) {
 	b.Helper()
 	bin, err := program()
 	if err != nil {

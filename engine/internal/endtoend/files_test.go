@@ -1,0 +1,204 @@
+package endtoend
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// scale is how many files a test of many files makes, and what it asks of them.
+type scale struct {
+	files  int // of 10 lines
+	larger int // of 5 kB
+	log    int // bytes of one large file
+	pairs  int
+	timed  bool // times are held to bounds; else they are printed alone
+	full   bool // the bounds are those of docs/files.md; else relative ones, from which the start of the program is taken off
+}
+
+// filesScale is small with every go test, and short or full for `make files-short` and `make files`.
+func filesScale() scale {
+	switch os.Getenv("PENSTOCK_FILES") {
+	case "full":
+		return scale{files: 100_000, larger: 10_000, log: 1 << 30, pairs: 5, timed: true, full: true}
+	case "short":
+		return scale{files: 5_000, larger: 2_000, log: 256 << 20, pairs: 3, timed: true}
+	}
+	return scale{files: 1_000, larger: 200, pairs: 1}
+}
+
+// bounded are the figures that a test has measured, each with its bound.
+type bounded struct {
+	t      *testing.T
+	about  string
+	missed []string
+}
+
+// most prints a figure and notes whether it is above its bound; 0: it has none.
+func (f *bounded) most(what string, got, bound float64, unit string) {
+	f.t.Helper()
+	line := fmt.Sprintf("%s: %s: %.2f %s", f.about, what, got, unit)
+	if bound > 0 {
+		line += fmt.Sprintf(" (at most %.4g)", bound)
+	}
+	f.t.Log(line)
+	if bound > 0 && got > bound {
+		f.missed = append(f.missed, line)
+	}
+}
+
+// bound is b where times are held to bounds.
+func (s scale) bound(b float64) float64 {
+	if s.timed {
+		return b
+	}
+	return 0
+}
+
+// manyFiles makes a folder of n files of so many lines, which nobody has written to for an hour.
+func manyFiles(t *testing.T, dir string, n, lines int) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		var text strings.Builder
+		for k := range lines {
+			fmt.Fprintf(&text, "file %d line %d of a log that somebody has written at some time or other\n", i, k)
+		}
+		aged(t, write(t, filepath.Join(dir, fmt.Sprintf("f%06d.log", i)), text.String()))
+	}
+}
+
+// aged makes a file one that nobody has written to for an hour.
+func aged(t *testing.T, path string) {
+	t.Helper()
+	then := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, then, then); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// catTime is what find and cat take over a folder.
+func catTime(t *testing.T, dir string) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	if err := exec.Command("find", dir, "-type", "f", "-exec", "cat", "{}", "+").Run(); err != nil {
+		t.Fatalf("find and cat over %s: %v", dir, err)
+	}
+	return time.Since(begun)
+}
+
+// timed is one run of the program to its end: what it said, how long it took from start to exit, and the MiB it held at most.
+func timed(t *testing.T, config string) (runResult, time.Duration, float64) {
+	t.Helper()
+	begun := time.Now()
+	var most func() float64
+	res, err := tryWatched(t, config, func(p *os.Process) { most = watchResident(p.Pid) })
+	took := time.Since(begun)
+	mib := most()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res, took, mib
+}
+
+// emptyRun is what the program takes for a folder without files: starting, and ending.
+func emptyRun(t *testing.T, source string) time.Duration {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "in"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	config := filesConfig(t, dir, "empty", source)
+	var took []time.Duration
+	for range 3 {
+		_, d, _ := timed(t, config)
+		took = append(took, d)
+	}
+	return median(took)
+}
+
+func median[T float64 | time.Duration](list []T) T {
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// filesConfig makes the config of a source that reads ./in and gives it to drop.
+func filesConfig(t *testing.T, dir, name, source string) string {
+	t.Helper()
+	return write(t, filepath.Join(dir, name+".yaml"), fmt.Sprintf(`
+state: ./state-%s
+pipelines: { many: { source: { %s }, sink: drop } }
+`, name, source))
+}
+
+// TestManyFiles: a first pass over many small files, and a restart that finds nothing new, cost in time and memory what docs/files.md says.
+func TestManyFiles(t *testing.T) {
+	s := filesScale()
+	dir := t.TempDir()
+	manyFiles(t, filepath.Join(dir, "in"), s.files, 10)
+	for _, source := range []struct{ name, config string }{
+		{"spool_dir", "spool_dir: { path: ./in, finished: keep }"}, {"tail", `tail: { include: ["./in/*.log"] }`},
+	} {
+		t.Run(source.name, func(t *testing.T) {
+			config := filesConfig(t, dir, source.name, source.config)
+			undisturbed(t, func(t *testing.T) string {
+				f := bounded{t: t, about: fmt.Sprintf("%s, %d files of 10 lines", source.name, s.files)}
+				f.passes(s, dir, source.name, source.config, config)
+				return strings.Join(f.missed, "; ")
+			})
+		})
+	}
+}
+
+// passes measures first passes and restarts, pair by pair with find and cat.
+func (f *bounded) passes(s scale, dir, name, source, config string) {
+	t := f.t
+	state := filepath.Join(dir, "state-"+name)
+	start := time.Duration(0)
+	if !s.full {
+		start = emptyRun(t, source)
+	}
+	var firsts, agains, ratios, restarts, held, heldAgain []float64
+	for range s.pairs {
+		if err := os.RemoveAll(state); err != nil {
+			t.Fatal(err)
+		}
+		cat := catTime(t, filepath.Join(dir, "in"))
+		first, took, mib := timed(t, config)
+		again, idle, less := timed(t, config)
+		if got := first.Pipelines[0].Delivered; got != int64(10*s.files) {
+			t.Fatalf("%d records were delivered, want %d", got, 10*s.files)
+		}
+		if got := again.Pipelines[0].ReadRecords; got != 0 {
+			t.Fatalf("%d records were read again, want none", got)
+		}
+		firsts, agains = append(firsts, took.Seconds()), append(agains, idle.Seconds())
+		ratios = append(ratios, (took-start).Seconds()/cat.Seconds())
+		restarts = append(restarts, (idle-start).Seconds()/cat.Seconds())
+		held, heldAgain = append(held, mib), append(heldAgain, less)
+		t.Logf("%s: find and cat %.2f s, first pass %.2f s and %.0f MiB, restart %.2f s and %.0f MiB",
+			f.about, cat.Seconds(), took.Seconds(), mib, idle.Seconds(), less)
+	}
+	info, err := os.Stat(filepath.Join(state, "checkpoint.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.full {
+		f.most("first pass", median(ratios), 3, "x find and cat")
+		f.most("restart with nothing to do", median(agains), 2, "s")
+		f.most("resident at the first pass", median(held), 200, "MiB")
+		f.most("resident at the restart", median(heldAgain), 200, "MiB")
+	} else {
+		f.most("first pass, without the program's start", median(ratios), s.bound(5), "x find and cat")
+		f.most("restart with nothing to do, likewise", median(restarts), s.bound(2), "x find and cat")
+		f.most("resident at the first pass", median(held), 64, "MiB")
+	}
+	f.most("state", float64(info.Size())/(1<<20), 40*float64(s.files)/100_000, "MiB")
+}

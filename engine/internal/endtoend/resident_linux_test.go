@@ -1,0 +1,54 @@
+package endtoend
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+)
+
+// residentEvery is how often a process is asked what it has held at most, which is then at most that old when it ends.
+const residentEvery = 20 * time.Millisecond
+
+// watchResident returns a function that ends the watch and says how many MiB the process held at most. What the system says of one that
+// has ended would not do: it counts what the test itself held before the process was it.
+func watchResident(pid int) func() float64 {
+	stop, most := make(chan struct{}), make(chan float64)
+	go func() {
+		tick := time.NewTicker(residentEvery)
+		defer tick.Stop()
+		mib := 0.0
+		for {
+			mib = max(mib, peakOf(pid))
+			select {
+			case <-stop:
+				most <- mib
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return func() float64 {
+		close(stop)
+		return <-most
+	}
+}
+
+// peakOf reads VmHWM; 0: the process has ended.
+func peakOf(pid int) float64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	for line := range bytes.Lines(text) {
+		if rest, ok := bytes.CutPrefix(line, []byte("VmHWM:")); ok {
+			kib, err := strconv.ParseFloat(string(bytes.Fields(rest)[0]), 64)
+			if err != nil {
+				return 0
+			}
+			return kib / 1024
+		}
+	}
+	return 0
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package endtoend
+
+// watchResident knows nothing here: 0 is within every bound.
+func watchResident(int) func() float64 { return func() float64 { return 0 } }
