@@ -81,10 +81,10 @@ files-short: ## The same with a twentieth of the files, and relative bounds.
 	cd engine && PENSTOCK_FILES=short go test -count=1 -timeout 10m -v -run '$(FILES)' ./internal/endtoend
 
 .PHONY: docs-flow
-docs-flow: build ## Every table and plot of docs/flow-control.md anew: some minutes.
+docs-flow: build ## Every table and plot of docs/flow-control.md anew, of SEEDS runs each (20): long; SEEDS=1 for a look.
 	@mkdir -p docs/plots/flow
-	$(BIN) sim flow --table --into docs/flow-control.md docs/scenarios/*.yaml
-	$(BIN) sim flow --ablate --plot docs/plots/flow --into docs/flow-control.md
+	$(BIN) sim flow --table --seeds $${SEEDS:-20} --into docs/flow-control.md docs/scenarios/*.yaml
+	$(BIN) sim flow --ablate --seeds $${SEEDS:-20} --plot docs/plots/flow --into docs/flow-control.md
 	-$(BIN) sim flow --seeds 1 --plot docs/plots/flow --algorithm queue --algorithm vector_arc docs/scenarios/s05-step-change.yaml
 	-$(BIN) sim flow --seeds 1 --plot docs/plots/flow --algorithm queue docs/scenarios/s06-hang.yaml
 

@@ -65,7 +65,7 @@ func TestFlowPageTables(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
 	}
-	r := tableResult{medians: map[*flow.Scenario]map[string]flow.Figures{}, seeds: tableSeeds}
+	r := tableResult{medians: map[*flow.Scenario]map[string]flow.Figures{}, seeds: tableSeeds, first: 1}
 	for _, file := range files {
 		s, err := flow.Load(file)
 		if err != nil {
@@ -81,7 +81,7 @@ func TestFlowPageTables(t *testing.T) {
 // TestFlowPageExperiments: so are the experiments.
 func TestFlowPageExperiments(t *testing.T) {
 	var want bytes.Buffer
-	want.WriteString("Medians of 5 seeds, from seed 1 on.\n")
+	want.WriteString(seedsLine(ablateSeeds, 1, "--ablate"))
 	for _, x := range flow.Experiments() {
 		for i := range x.Rows {
 			x.Rows[i].Values = make([]float64, len(x.Columns))

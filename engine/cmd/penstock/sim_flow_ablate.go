@@ -38,7 +38,7 @@ func (f *simFlowFlags) runAblate(cmd *cobra.Command) error {
 		return fmt.Errorf("sim flow: --ablate: %w", err)
 	}
 	var page bytes.Buffer
-	fmt.Fprintf(&page, "Medians of %d seeds, from seed 1 on.\n", f.seeds)
+	page.WriteString(seedsLine(f.seeds, f.seed, "--ablate"))
 	for i := range all {
 		switch {
 		case f.into != "":

@@ -71,6 +71,7 @@ type tableResult struct {
 	scenarios []*flow.Scenario
 	medians   map[*flow.Scenario]map[string]flow.Figures
 	seeds     int
+	first     uint64 // of the seeds
 	held      int
 	missed    []string
 }
@@ -82,7 +83,7 @@ func (f *simFlowFlags) runTable(cmd *cobra.Command, files []string) error {
 	if len(f.algorithms) == 0 {
 		f.algorithms = tableAlgorithms
 	}
-	r := tableResult{medians: map[*flow.Scenario]map[string]flow.Figures{}, seeds: f.seeds}
+	r := tableResult{medians: map[*flow.Scenario]map[string]flow.Figures{}, seeds: f.seeds, first: f.seed}
 	var plans []flow.Plan
 	for _, file := range files {
 		s, err := flow.Load(file)
@@ -115,6 +116,12 @@ func (f *simFlowFlags) runTable(cmd *cobra.Command, files []string) error {
 	return err
 }
 
+// seedsLine says of how many runs the figures of the page are, and by which command anybody gets them.
+func seedsLine(seeds int, first uint64, what string) string {
+	const text = "Medians of %d seeds, from seed %d on: `penstock sim flow --seeds %d --seed %d %s`.\n"
+	return fmt.Sprintf(text, seeds, first, seeds, first, what)
+}
+
 func (r *tableResult) add(s *flow.Summary) {
 	r.medians[s.Scenario][s.Spec.Name] = s.Median
 	for _, v := range s.Verdicts {
@@ -132,7 +139,7 @@ func (r *tableResult) add(s *flow.Summary) {
 }
 
 func (r *tableResult) write(w io.Writer, algorithms []string) {
-	fmt.Fprintf(w, "Medians of %d seeds, from seed 1 on.\n", r.seeds)
+	fmt.Fprint(w, seedsLine(r.seeds, r.first, "--table docs/scenarios/*.yaml"))
 	for k := len(tableKinds) - 1; k >= 0; k-- {
 		kind := &tableKinds[k]
 		var rows []*flow.Scenario

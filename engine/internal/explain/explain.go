@@ -107,7 +107,7 @@ func (r *Route) GateWords(w *Worker) string {
 	case "memory":
 		return "it would take more, but all batches that the route's memory holds are taken"
 	case "none":
-		return "nothing: it has room, and whatever comes goes out at once"
+		return "it has room, and whatever comes goes out at once"
 	}
 	return "this program knows no such gate"
 }
