@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -93,5 +94,15 @@ func TestImportFlumeSays(t *testing.T) {
 	want := `{"ok":false,"agent":"a1","out":"made.yaml","lost":1,"differs":3,"needless":1,"carried":0}` + "\n"
 	if got.code != exitUnfinished || !strings.Contains(got.out, `"weight":"lost"`) || !strings.HasSuffix(got.out, want) {
 		t.Errorf("json: %+v", got)
+	}
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }

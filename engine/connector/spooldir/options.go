@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/framing"
+	"github.com/penstock-io/penstock/engine/kit/origin"
 )
 
 // What may become of a finished file.
@@ -44,6 +45,7 @@ type Options struct {
 	Watch        time.Duration   `yaml:"watch" doc:"how long a finished file is looked at again, ever more rarely"`
 	OpenFiles    int             `yaml:"open_files" doc:"files that are held open while they are written, at most"`
 	Forget       time.Duration   `yaml:"forget" doc:"the mark of a finished file is dropped when the file has been gone so long; 0: never"`
+	Meta         origin.Options  `yaml:"meta" doc:"fields that say where a record comes from"`
 }
 
 // Source is the component spool_dir.
@@ -70,6 +72,9 @@ func Source() penstock.Component {
 		},
 	}
 }
+
+// Shape implements penstock.Shaper: records have the text, and what meta adds.
+func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) { return o.Meta.Shape(in), nil }
 
 // Validate refuses what cannot work.
 func (o *Options) Validate() error {
@@ -111,6 +116,9 @@ func (o *Options) Validate() error {
 		}
 	}
 	if err := o.Framing.Validate(o.LongRecord); err != nil {
+		return err
+	}
+	if err := o.Meta.Validate("meta"); err != nil {
 		return err
 	}
 	if err := o.text().Validate(o.Framing, o.LongRecord); err != nil {

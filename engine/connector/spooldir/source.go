@@ -14,12 +14,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/engine/kit/origin"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -80,15 +82,20 @@ func (k keeping) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Rea
 type reader struct {
 	*follow.Reader
 	s      *source
+	meta   *origin.Adder
 	closed bool
 }
 
 // Open implements penstock.Source.
 func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+	meta, err := origin.New(s.o.Meta, filepath.ToSlash(s.o.Path))
+	if err != nil {
+		return nil, err
+	}
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
-	r := &reader{Reader: s.set.Open(o), s: s}
+	r := &reader{Reader: s.set.Open(o), s: s, meta: meta}
 	s.mu.Lock()
 	if s.stop == nil {
 		s.watchLocked()
@@ -100,6 +107,9 @@ func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Rea
 // Read implements penstock.Reader.
 func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
 	err := r.Reader.Read(ctx, b)
+	if err == nil || err == io.EOF {
+		r.meta.Add(b)
+	}
 	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
 		return fmt.Errorf("%q: %w", r.s.o.Path, err)
 	}

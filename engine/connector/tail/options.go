@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/framing"
+	"github.com/penstock-io/penstock/engine/kit/origin"
 )
 
 // Options of a tail.
@@ -35,6 +36,7 @@ type Options struct {
 	PollMax       time.Duration   `yaml:"poll_max" doc:"how soon idle files are looked at again at the latest"`
 	OpenFiles     int             `yaml:"open_files" doc:"files that are held open at once, at most"`
 	Forget        time.Duration   `yaml:"forget" doc:"the mark of a file is dropped when it has been gone so long; 0: never"`
+	Meta          origin.Options  `yaml:"meta" doc:"fields that say where a record comes from"`
 }
 
 // Source is the component tail.
@@ -55,6 +57,9 @@ func Source() penstock.Component {
 		New: func(options any, h penstock.Host) (any, error) { return newSource(*options.(*Options), h) },
 	}
 }
+
+// Shape implements penstock.Shaper: records have the text, and what meta adds.
+func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) { return o.Meta.Shape(in), nil }
 
 // Validate refuses what cannot work.
 func (o *Options) Validate() error {
@@ -91,6 +96,9 @@ func (o *Options) Validate() error {
 		}
 	}
 	if err := o.Framing.Validate(o.LongRecord); err != nil {
+		return err
+	}
+	if err := o.Meta.Validate("meta"); err != nil {
 		return err
 	}
 	if err := o.text().Validate(o.Framing, o.LongRecord); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/framing"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/engine/kit/origin"
 )
 
 var beyond = map[string]*follow.Beyond{"keep": new(follow.KeepDeleted), "drop": new(follow.DropDeleted), "stop": new(follow.StopDeleted)}
@@ -66,11 +67,25 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 type reader struct {
 	*follow.Reader
 	s      *source
+	meta   *origin.Adder
 	closed bool
+}
+
+// Read implements penstock.Reader.
+func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
+	err := r.Reader.Read(ctx, b)
+	if err == nil || err == io.EOF {
+		r.meta.Add(b)
+	}
+	return err
 }
 
 // Open implements penstock.Source.
 func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+	meta, err := origin.New(s.place.o.Meta, "")
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.users++
@@ -84,7 +99,7 @@ func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Rea
 			return nil
 		})
 	}
-	return &reader{Reader: s.set.Open(o), s: s}, nil
+	return &reader{Reader: s.set.Open(o), s: s, meta: meta}, nil
 }
 
 // ours says whether a change concerns a file that may be followed.

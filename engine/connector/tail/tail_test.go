@@ -12,6 +12,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/tail"
+	"github.com/penstock-io/penstock/engine/kit/origin"
 )
 
 // bubble runs a test in fake time over a real folder.
@@ -151,6 +152,50 @@ func TestForgetWaitsForTheLastBatch(t *testing.T) {
 		w.pump(time.Second)
 		if len(w.saved) != 0 {
 			t.Errorf("%d marks are left", len(w.saved))
+		}
+	})
+}
+
+// A copy that is seen while it is still being made, and then grows to its full length, is read on from where its original was read
+// to, not from where the two were compared, which may be in the middle of a record.
+func TestCopyInTheMaking(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, w *world) {
+		text := strings.Repeat("a line that is longer than a few bytes\n", 100) + "the last\n"
+		path := filepath.Join(w.dir, "a.log")
+		write(t, path, text)
+		w.start(false)
+		w.pump(3 * time.Second)
+		write(t, filepath.Join(w.dir, "a.1.log"), text[:1500])
+		w.pump(time.Second)
+		write(t, filepath.Join(w.dir, "a.1.log"), text)
+		write(t, path, "new\n")
+		w.pump(30 * time.Second)
+		w.want(append(strings.Split(strings.TrimSuffix(text, "\n"), "\n"), "new")...)
+	})
+}
+
+// meta gives records fields of where they come from, behind their text.
+func TestMeta(t *testing.T) {
+	bubble(t, func(o *tail.Options) {
+		o.Meta = origin.Options{File: "file", Offset: "at", Path: "{app}-{day}.log"}
+	}, func(t *testing.T, w *world) {
+		path := filepath.Join(w.dir, "shop-21.log")
+		write(t, path, "one\ntwo\n")
+		w.start(false)
+		b := penstock.NewBatch(penstock.Limits{})
+		if err := w.reader.Read(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		for i := range b.Records {
+			for _, f := range b.FieldsOf(i) {
+				fmt.Fprintf(&got, "%s=%s ", b.Names[f.Name], b.Value(f))
+			}
+		}
+		label := filepath.ToSlash(path)
+		want := "message=one file=" + label + " at=0 app=shop day=21 message=two file=" + label + " at=4 app=shop day=21 "
+		if got.String() != want {
+			t.Errorf("fields %q, want %q", got.String(), want)
 		}
 	})
 }

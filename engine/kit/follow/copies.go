@@ -104,8 +104,14 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 		return false, nil
 	}
 	if f.twin == w.entry && f.twinTo < w.cursor.Next {
-		r.startCopy(f, w, head, f.twinTo)
-		return true, nil
+		grown, err := r.grewAsCopy(f)
+		if err != nil {
+			return false, err
+		}
+		if !grown {
+			r.startCopy(f, w, head, f.twinTo)
+			return true, nil
+		}
 	}
 	if w.note.proof.At == 0 && r.sameHead(f, w, head) {
 		r.adopt(f, w)
@@ -131,6 +137,20 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// grewAsCopy says whether a copy that was compared while it was still being made holds more by now: then how far it equals the old file
+// is for the proofs to tell.
+func (r *Reader) grewAsCopy(f *file) (bool, error) {
+	if f.view != nil {
+		return false, nil
+	}
+	info, err := f.handle.Stat()
+	if err != nil {
+		return false, err
+	}
+	f.saw(statOf(info), r.s.now())
+	return f.info.Size > f.twinTo, nil
 }
 
 // sameHead is for a widow of which only its id and, by a sink's ledger, its watermark are known, because the process was killed before
