@@ -41,8 +41,8 @@ const (
 	poolForget = 10 * time.Minute // a sender that is not heard of for so long starts anew
 	poolLow    = 1.5              // of sqrt(what the network holds) is to wait at least,
 	poolHigh   = 2.9              // and so much at most,
-	poolFew    = 1.3              // but so many batches at least,
-	poolMany   = 2.8              // and so many at most
+	poolFew    = 1.5              // but so many batches at least,
+	poolMany   = 2.95             // and so many at most
 	poolMost   = 4096             // senders that are told apart; further ones get the least
 )
 
