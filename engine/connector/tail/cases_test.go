@@ -177,7 +177,7 @@ func goneCases() []rotation {
 		{name: "the oldest of a chain is deleted", steps: do(
 			both(add("a.log.2", 2), add("a.log.1", 2), add("a.log", 2)),
 			both(rm("a.log.2"), mv("a.log.1", "a.log.2"), mv("a.log", "a.log.1"), add("a.log", 2)), add("a.log", 1)), skip: unsavedGone},
-		{name: "a partial line at the end of a deleted file", steps: do(
+		{name: "a partial line at the end of a deleted file", waits: true, steps: do(
 			both(add("a.log", 1), hold("d", "a.log"), func(w *writer) { w.text("a.log", "no end", "no end") }), rm("a.log"), release("d")),
 			skip: whileGone},
 		{name: "the folder is deleted", glob: "sub/*.log", steps: do(
@@ -213,7 +213,7 @@ func identityCases() []rotation {
 				w.t.Fatal(err)
 			}
 		}, add("b.log", 2), rm("a.log"), add("b.log", 1))},
-		{name: "replaced by an equal file under its name", steps: do(
+		{name: "replaced by an equal file under its name", waits: true, steps: do(
 			func(w *writer) { w.text("a.log", "status: ok\n", "status: ok") },
 			func(w *writer) { w.text("tmp", "status: ok\n", "status: ok"); w.rename("tmp", "a.log") }, add("a.log", 1)), skip: unsavedGone},
 		{name: "replaced by another file under its name", steps: do(
@@ -225,7 +225,7 @@ func identityCases() []rotation {
 		{name: "restored from a backup, its time set later", steps: do(
 			both(add("a.log", 3), cp("a.log", "backup")), both(rm("a.log"), cp("backup", "a.log")), func(w *writer) { w.age("a.log") },
 			add("a.log", 2)), skip: func(s schedule) bool { return s.kind == "down from" || s.kind == "unsaved after" }},
-		{name: "edited: a new file of the old lines and one more", steps: do(add("a.log", 2), func(w *writer) {
+		{name: "edited: a new file of the old lines and one more", waits: true, steps: do(add("a.log", 2), func(w *writer) {
 			for _, line := range w.ledger[:2] { // an editor writes everything anew, and everything is new
 				w.text("tmp", line+"\n", line)
 			}

@@ -17,6 +17,7 @@ type rotation struct {
 	glob   string // beneath the folder; "" means *.log*
 	change func(*tail.Options)
 	steps  []func(w *writer)
+	waits  bool                     // some lines come only when gone_wait or copy_wait is over
 	wide   int                      // bytes that each line is longer by
 	skip   func(kill schedule) bool // schedules under which lines exist nowhere any more, or nobody could tell
 }
