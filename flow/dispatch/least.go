@@ -3,6 +3,7 @@
 package dispatch
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -43,10 +44,11 @@ const (
 )
 
 type leastCompletion struct {
-	rnd    *rand.Rand
-	band   float64
-	expect []float64 // seconds, by candidate; scratch
-	sorted []float64 // scratch
+	rnd     *rand.Rand
+	band    float64
+	expect  []float64 // seconds, by candidate; scratch
+	sorted  []float64 // scratch
+	failing []int     // candidates; scratch
 }
 
 func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []Candidate) int {
@@ -54,16 +56,21 @@ func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []
 		l.expect = make([]float64, len(c))
 	}
 	s := l.survey(now, cost, c)
-	if s.stale >= 0 {
+	switch {
+	case s.stale >= 0:
 		return s.stale
+	case s.unknown:
+		l.learn(&s, cost, c)
+	default:
+		l.penalise(&s, cost, c)
 	}
-	if !s.unknown && !s.failing {
-		return l.tied(s.best, c)
-	}
-	median := 0.0
-	if s.unknown {
-		median = l.median(cost, c)
-	}
+	return l.tied(s.best, c)
+}
+
+// learn chooses where a free lane has never answered: it is expected to take the median time.
+func (l *leastCompletion) learn(s *survey, cost float64, c []Candidate) {
+	l.complete(s, cost, c)
+	median := l.median(cost, c)
 	worst := max(s.worst, median)
 	s.best = -1
 	for i := range c {
@@ -75,9 +82,30 @@ func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []
 			l.expect[i] = median
 		}
 		l.expect[i] += worst * k.Failures
-		l.better(&s, i, c)
+		l.better(s, i, c)
 	}
-	return l.tied(s.best, c)
+}
+
+// penalise compares the lanes that fail with the best of those that do not. Only one that would be better without its
+// penalty can be with it, so that mostly there is nothing to compare.
+func (l *leastCompletion) penalise(s *survey, cost float64, c []Candidate) {
+	if l.band == 0 && (len(l.failing) == 0 || s.best >= 0 && l.leastFailing(cost, c) > l.expect[s.best]) {
+		return
+	}
+	l.complete(s, cost, c)
+	for _, i := range l.failing {
+		l.expect[i] += s.worst * c[i].Failures
+		l.better(s, i, c)
+	}
+}
+
+// leastFailing is the least expectation of a free lane that fails, without its penalty.
+func (l *leastCompletion) leastFailing(cost float64, c []Candidate) float64 {
+	least := math.Inf(1)
+	for _, i := range l.failing {
+		least = min(least, expectation(&c[i], cost))
+	}
+	return least
 }
 
 // tied draws among the lanes within the band above the best.
@@ -99,17 +127,18 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 
 // survey is what one scan of the lanes has found.
 type survey struct {
-	best, equal      int     // the free lane that is known and has the least expectation; so many are as good
-	worst            float64 // the largest of the expectations, if one is failing or unknown
-	stale            int     // free lane, known or not, that was unused for the longest beyond its time; -1: none
-	unknown, failing bool    // a free lane is
+	best, equal int     // the free lane that is known, does not fail and has the least expectation; so many are as good
+	worst       float64 // the largest of the expectations, once they are complete
+	stale       int     // free lane, known or not, that was unused for the longest beyond its time; -1: none
+	unknown     bool    // a free lane is
 }
 
-// survey fills in the expectations of the free lanes that are known: all if one is failing or unknown or the band is
-// wide, else those that may be the least.
+// survey finds the best of the free lanes that are known and do not fail, with the expectations of those that may be it, and
+// those that fail.
 func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate) survey {
 	s := survey{best: -1, stale: -1}
 	longest, limit := staleAfter, 0.0
+	l.failing = l.failing[:0]
 	for i := range c {
 		k := &c[i]
 		if !usable(k) {
@@ -118,22 +147,17 @@ func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate)
 		if idle := now - k.Used; idle > longest && k.InFlight == 0 && idle > staleRounds*k.Service {
 			s.stale, longest = i, idle
 		}
-		if k.Failures > 0 {
-			s.failing = true
-		}
-		if !k.Known {
+		switch {
+		case !k.Known:
 			s.unknown = true
-			continue
+		case k.Failures > 0:
+			l.failing = append(l.failing, i)
+		case s.best >= 0 && surelyLonger(k, cost, limit): // most lanes need no division and no call
+		default:
+			l.expect[i] = expectation(k, cost)
+			l.better(&s, i, c)
+			limit = l.expect[s.best] * (1 + tie)
 		}
-		if s.best >= 0 && surelyLonger(k, cost, limit) { // most lanes need no division and no call
-			continue
-		}
-		l.expect[i] = expectation(k, cost)
-		l.better(&s, i, c)
-		limit = l.expect[s.best] * (1 + tie)
-	}
-	if s.unknown || s.failing || l.band > 0 {
-		l.complete(&s, cost, c)
 	}
 	return s
 }
