@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim crash-short workers-short agree-short files-short quickstart ## All of CI, from a fresh clone.
+check: format vet lint test race slim crash-short rotation-kill-short workers-short agree-short files-short quickstart ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -53,7 +53,7 @@ crash-short: ## The same, 20 times.
 
 .PHONY: crash-tables
 crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.
-	cd engine && PENSTOCK_KILLS=$$((3 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
+	cd engine && PENSTOCK_KILLS=$$((2 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
 
 .PHONY: workers
 workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying one, tails at 60 % load, before and after.
@@ -91,6 +91,14 @@ docs-flow: build ## Every table and plot of docs/flow-control.md anew: some minu
 .PHONY: rotation
 rotation: ## Every schedule of kills of each rotation case of tail (go test tries a third of them).
 	cd engine && PENSTOCK_ROTATION=full go test -count=1 -v -run TestRotation ./connector/tail
+
+.PHONY: rotation-kill
+rotation-kill: ## The same cases with kill -9 of the real program before, in the middle of and after every step, into SQLite and over HTTP.
+	cd engine && PENSTOCK_ROTATION_KILL=full go test -count=1 -timeout 30m -v -run TestRotationKilled ./connector/tail
+
+.PHONY: rotation-kill-short
+rotation-kill-short: ## A sample of it: each case killed at all of its steps, twice.
+	cd engine && PENSTOCK_ROTATION_KILL=sample go test -count=1 -timeout 10m -v -run TestRotationKilled ./connector/tail
 
 BENCH ?=
 .PHONY: bench

@@ -16,6 +16,8 @@ const (
 	proofSum = 6
 	// proofVersion stands in the high bits of the stored form's first byte.
 	proofVersion = 1
+	// packedVersion is that of a Proof with Packed.
+	packedVersion = 2
 )
 
 // Proof is what a reader keeps of a file's bytes beside its [ID], to find out later whether they still stand there: a
@@ -37,6 +39,9 @@ type Proof struct {
 	// ModTime is the time of the last change of the file when it held At bytes and no more, in nanoseconds since 1970;
 	// 0: it held more, or nobody looked. A file of At bytes with this time holds nothing new.
 	ModTime int64
+	// Packed is the size of the file itself when At was the end of what it holds decompressed: places are in that. 0: it is
+	// not compressed, or At is not its end.
+	Packed int64
 }
 
 // WithHead returns p with the hash of head, the first bytes of the file, if those are more than p has hashed.
@@ -50,7 +55,7 @@ func (p Proof) WithHead(head []byte) Proof {
 // WithPlace returns p for another place: before are the bytes that end at it.
 func (p Proof) WithPlace(at int64, before []byte) Proof {
 	before = before[max(0, len(before)-MaxBefore):]
-	p.At, p.Len, p.Sum, p.ModTime = at, len(before), [proofSum]byte{}, 0
+	p.At, p.Len, p.Sum, p.ModTime, p.Packed = at, len(before), [proofSum]byte{}, 0, 0
 	if p.Len > 0 {
 		p.Sum = shortSum(before)
 	}
@@ -63,8 +68,12 @@ func (p Proof) Wants() (n int, off, end int64) { return p.Head, p.At - int64(p.L
 // Fits says whether the bytes that Wants names are those that were read: head the first ones, before those before the
 // place. A file that is too short to have them does not fit.
 func (p Proof) Fits(head, before []byte) bool {
-	return len(head) >= p.Head && len(before) == p.Len &&
-		(p.Head == 0 || shortSum(head[:p.Head]) == p.HeadSum) && (p.Len == 0 || shortSum(before) == p.Sum)
+	return p.FitsHead(head) && len(before) == p.Len && (p.Len == 0 || shortSum(before) == p.Sum)
+}
+
+// FitsHead is Fits for the head alone.
+func (p Proof) FitsHead(head []byte) bool {
+	return len(head) >= p.Head && (p.Head == 0 || shortSum(head[:p.Head]) == p.HeadSum)
 }
 
 func shortSum(b []byte) (s [proofSum]byte) {
@@ -82,7 +91,7 @@ const (
 	proofKnown = proofHead | proofPlace | proofTime | proofMoved
 )
 
-// String gives the form in which proofs are stored, drawn in docs/formats/file-note.md: printable, at most 84 bytes, ""
+// String gives the form in which proofs are stored, drawn in docs/formats/file-note.md: printable, at most 98 bytes, ""
 // for a Proof that proves nothing.
 func (p Proof) String() string {
 	if p == (Proof{}) {
@@ -111,6 +120,10 @@ func (p Proof) String() string {
 		b = binary.AppendUvarint(b, p.Moved.Ino)
 		b = binary.LittleEndian.AppendUint64(b, uint64(p.MovedBirth))
 	}
+	if p.Packed > 0 {
+		b[0] = packedVersion<<4 | b[0]&0xf
+		b = binary.AppendUvarint(b, uint64(p.Packed))
+	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
@@ -131,7 +144,7 @@ func ParseProof(s string) (Proof, error) {
 }
 
 func parseProof(b []byte) (p Proof, ok bool) {
-	if len(b) == 0 || b[0]>>4 != proofVersion || b[0]&0xf&^proofKnown != 0 {
+	if len(b) == 0 || b[0]>>4 != proofVersion && b[0]>>4 != packedVersion || b[0]&0xf&^proofKnown != 0 {
 		return p, false
 	}
 	flags, r := b[0], proofReader{b: b[1:]}
@@ -152,6 +165,10 @@ func parseProof(b []byte) (p Proof, ok bool) {
 	if flags&proofMoved != 0 {
 		p.Moved = Key{r.uvarint(), r.uvarint()}
 		p.MovedBirth = r.int64()
+	}
+	if b[0]>>4 == packedVersion {
+		p.Packed = int64(r.uvarint())
+		r.bad = r.bad || p.Packed <= 0
 	}
 	sound := p.Head <= MaxHead && p.Len <= MaxBefore && p.At >= int64(p.Len)
 	return p, sound && !r.bad && len(r.b) == 0

@@ -47,7 +47,8 @@ func (g Grant) String() string {
 }
 
 // Begin takes in that a batch of this cost has come from a sender. Call serve when its service begins, at once where
-// nothing ever waits, and done when it has been served: what done returns goes back with the answer.
+// nothing ever waits, and done when it has been served: what done returns goes back with the answer. Both may be called again;
+// the first call counts.
 // network is the sender's own measure of the network's round trip; 0: not said.
 func (r *Receiver) Begin(sender string, cost float64, network time.Duration) (serve func(), done func() Grant) {
 	r.mu.Lock()
@@ -72,20 +73,27 @@ func (r *Receiver) Begin(sender string, cost float64, network time.Duration) (se
 			r.serving++
 		}
 	}
+	var grant Grant
+	var over bool
 	done = func() Grant {
 		serve()
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		if over {
+			return grant
+		}
+		over = true
 		now := time.Now()
 		r.serving--
 		if r.serving == 0 && r.waiting < 1e-9 {
 			r.waiting = 0
 		}
 		ad := r.pool.Done(now.Sub(r.start), hashOf(sender), cost, r.waiting, network)
-		return Grant{Report{
+		grant = Grant{Report{
 			Epoch: r.epoch, Credit: ad.Credit, Taken: ad.Taken, QueueLen: ad.QueueLen, Slots: max(1, r.Slots),
 			QueueWait: began.Sub(came), Service: now.Sub(began),
 		}}
+		return grant
 	}
 	return serve, done
 }
@@ -135,7 +143,9 @@ func (g *granted) grant() {
 
 // WriteHeader implements http.ResponseWriter.
 func (g *granted) WriteHeader(status int) {
-	g.grant()
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // else the answer is still to come
+		g.grant()
+	}
 	g.ResponseWriter.WriteHeader(status)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-io/penstock/flow/ledger"
 	"github.com/penstock-io/penstock/flow/window"
+	"github.com/penstock-io/penstock/internal/vectors"
 )
 
 // vectorFile is one file of golden vectors; the README beside them gives the form.
@@ -24,12 +25,9 @@ type vectorCase struct {
 	Events             json.RawMessage
 }
 
-// TestVectors reads every file of the folder flow in PENSTOCK_VECTORS.
+// TestVectors reads every file of the folder flow of the golden vectors.
 func TestVectors(t *testing.T) {
-	root := os.Getenv("PENSTOCK_VECTORS")
-	if root == "" {
-		t.Skip("PENSTOCK_VECTORS is not set: it names the folder with the golden vectors")
-	}
+	root := vectors.Dir(t)
 	files, err := filepath.Glob(filepath.Join(root, "flow", "*.json"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no *.json in %s: %v", filepath.Join(root, "flow"), err)

@@ -132,3 +132,35 @@ func ExampleLimits() {
 	// dead letter: poison after 3 deaths
 	// 4 <nil>
 }
+
+// The first goroutine that fails ends the others; Wait says who it was.
+func ExampleGroup() {
+	group := supervise.NewGroup(context.Background())
+	group.Go("reader", func(ctx context.Context) error {
+		<-ctx.Done()
+		fmt.Println("reader ends:", context.Cause(ctx))
+		return nil
+	})
+	group.Go("writer", func(context.Context) error { return errors.New("disk full") })
+	fmt.Println(group.Wait())
+	// Output:
+	// reader ends: writer: disk full
+	// writer: disk full
+}
+
+// More than two restarts in a minute are too many: the tree ends, and says so.
+func ExampleIntensity() {
+	tree, err := supervise.New("shop", supervise.Spec{
+		Backoff:   backoff.Fixed(time.Millisecond),
+		Intensity: supervise.Intensity{Max: 2, Within: time.Minute},
+	}, supervise.Child{Name: "clerk", Run: func(context.Context) error { return errors.New("no pencil") }})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = tree.Serve(context.Background())
+	if escalated, ok := errors.AsType[*supervise.EscalatedError](err); ok {
+		fmt.Println("gave up", escalated.Child, "after", len(escalated.Errs), "ends, the last of:", escalated.Errs[2])
+	}
+	// Output: gave up clerk after 3 ends, the last of: clerk: no pencil
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,10 +15,7 @@ import (
 
 // TestVectors compares restart delays with what other supervisors do: every case of every file.
 func TestVectors(t *testing.T) {
-	dir := os.Getenv("PENSTOCK_VECTORS")
-	if dir == "" {
-		t.Skip("PENSTOCK_VECTORS is not set: it names the folder with the golden vectors")
-	}
+	dir := vectors.Dir(t)
 	files, err := vectors.Load(filepath.Join(dir, "supervise"))
 	if err != nil {
 		t.Fatal(err)

@@ -55,7 +55,21 @@ func (osFS) MakeDir(path string, perm fs.FileMode) (Dir, error) {
 			return nil, fmt.Errorf("make directory %q: %w", path, err)
 		}
 	}
+	if len(missing) == 0 {
+		if err := confirmIn(filepath.Dir(filepath.Clean(path))); err != nil {
+			return nil, fmt.Errorf("make directory %q: %w", path, err)
+		}
+	}
 	return osFS{}.OpenDir(path)
+}
+
+// confirmIn confirms what was found in the directory parent, if it may be opened.
+func confirmIn(parent string) error {
+	dir, err := openOSDir(parent)
+	if err != nil {
+		return nil // what we may not read was not made by us
+	}
+	return errors.Join(dir.confirm(), dir.Close())
 }
 
 // openOSDir opens a path of the user's, which may lead through symlinks.

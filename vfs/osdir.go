@@ -274,12 +274,21 @@ func (d *osDir) MakeDir(name string, perm fs.FileMode) (Dir, error) {
 func (d *osDir) makeOne(name string, perm fs.FileMode) error {
 	err := d.root.Mkdir(name, perm)
 	if errors.Is(err, fs.ErrExist) {
-		return nil
+		return d.confirm()
 	}
 	if err != nil {
 		return rename(err, "make directory", name)
 	}
 	return d.Sync()
+}
+
+// confirm makes durable a name that was found in the directory: who made it may have been killed before he had. Where the file
+// system does not sync directories, or not for us, the name is not ours and has to do as it is; a disk that fails is an error.
+func (d *osDir) confirm() error {
+	if err := d.Sync(); errors.Is(err, syscall.EIO) {
+		return err
+	}
+	return nil
 }
 
 func (d *osDir) Remove(name string) error {

@@ -108,7 +108,7 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 		share *= 2
 	}
 	r.budget = newBudget(int64(r.cfg.Memory), share)
-	r.pool = &penstock.Pool{Keep: r.budget.size(), Freed: r.budget.freed}
+	r.pool = &penstock.Pool{Keep: r.budget.arenas(), Freed: r.budget.freed}
 	r.jobs = make(chan *job, r.workers())
 	if len(r.processors) > 0 || r.encoder != nil {
 		r.work, r.again = make(chan *job, r.workers()), make(chan *job, r.jobsAtOnce())

@@ -9,10 +9,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/penstock-io/penstock"
@@ -94,12 +96,12 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	}
 	dir, err := e.o.FS.MakeDir(e.cfg.State, 0o700)
 	if err != nil {
-		return fmt.Errorf("state directory %s: %w", e.cfg.State, err)
+		return e.noState(err)
 	}
 	defer func() { err = joined(err, dir.Close()) }()
 	lock, err := dir.Lock(LockName, fmt.Sprintf("penstock, process %d", os.Getpid()))
 	if err != nil {
-		return fmt.Errorf("state directory %s: %w; stop the other penstock, or give this one a `state:` of its own", e.cfg.State, err)
+		return e.noState(err)
 	}
 	defer func() { err = joined(err, lock.Close()) }()
 	pages, err := e.openAdmin()
@@ -118,10 +120,24 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	return e.supervise(ctx, pages)
 }
 
+// noState says why the state directory cannot be used, and what to do.
+func (e *Engine) noState(err error) error {
+	remedy := ""
+	switch {
+	case errors.Is(err, vfs.ErrLocked):
+		remedy = "; stop the other penstock, or give this one a `state:` of its own"
+	case errors.Is(err, fs.ErrPermission):
+		remedy = "; let this user write there, or name another folder in `state:`"
+	case errors.Is(err, syscall.ENOSPC):
+		remedy = "; make room on its disk, or name another folder in `state:`"
+	}
+	return fmt.Errorf("state directory %s: %w%s", e.cfg.State, err, remedy)
+}
+
 // LockName is the file in the state directory that keeps a second process out.
 const LockName = "penstock.lock"
 
-// prepare gives every route its state.
+// prepare gives every route its state. After an error none has one.
 func (e *Engine) prepare(state *state) error {
 	var errs []error
 	for _, p := range e.pipes {
@@ -130,6 +146,14 @@ func (e *Engine) prepare(state *state) error {
 			if err := s.route.prepare(state, e.o.FS, e.o.Boot); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", s.key, err))
 			}
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	for _, p := range e.pipes {
+		for _, s := range p.slots {
+			errs = append(errs, s.route.close())
 		}
 	}
 	return errors.Join(errs...)

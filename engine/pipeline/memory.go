@@ -122,13 +122,12 @@ func (m *memory) marks() iter.Seq[penstock.Mark] {
 	}
 }
 
+// places are those of the upper layer, where it has any: what it has forgotten may still be in the lower one.
 func (m *memory) places() map[string]string {
-	places := m.store.Places(m.lower)
 	if m.layered() {
-		if places == nil {
-			places = make(map[string]string)
+		if places := m.store.Places(m.upper); len(places) > 0 {
+			return places
 		}
-		maps.Copy(places, m.store.Places(m.upper))
 	}
-	return places
+	return m.store.Places(m.lower)
 }

@@ -137,6 +137,7 @@ func (p *processor) work(ctx context.Context, j *job) (died error) {
 	}()
 	err := p.steps(ctx, j)
 	returned = true
+	p.r.budget.took(j.batch)
 	p.idle.deaths.Store(0)
 	j.err = err
 	j.saved, p.saved = nil, j.saved

@@ -73,14 +73,16 @@ func (r *route) readAll(ctx, stop context.Context) {
 // batch that was read and then not sent stays opened and unsettled: it will be read again.
 func (r *route) readOne(ctx context.Context) (*job, error) {
 	for r.ahead == nil {
-		if err := r.budget.acquire(ctx); err != nil {
+		b := r.pool.Get(penstock.Limits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
+		if err := r.budget.acquire(ctx, b); err != nil {
+			b.Release()
 			return nil, io.EOF
 		}
-		b := r.pool.Get(penstock.Limits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
 		r.reading.Store(int64(max(1, time.Since(r.started))))
 		err := r.reader.Read(ctx, b)
 		r.reading.Store(0)
 		b.Time = time.Now()
+		r.budget.took(b)
 		switch {
 		case ctx.Err() != nil:
 			err = io.EOF

@@ -69,6 +69,8 @@ type route struct {
 	reading   atomic.Int64  // when the call of Read that runs began, likewise; 0: none runs
 	started   time.Time     // set under mu, before the route's goroutines start
 
+	laneOrder sync.Mutex // held over the changes of laneSet and what the sender is told of them; taken before mu
+
 	mu       sync.Mutex // guards what follows; never held while something else is called
 	books    *books
 	guard    deadletter.Guard
@@ -178,13 +180,13 @@ func joined(errs ...error) error {
 func (r *route) open(ctx context.Context) error {
 	o := penstock.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.setLanes, Once: r.once}
 	places := r.memory.places()
-	for _, lane := range slices.Sorted(maps.Keys(places)) {
+	for _, lane := range slices.Sorted(maps.Keys(places)) { // one at most: savePlace
 		o.Place = places[lane]
 	}
 	if err := r.sink.Open(ctx, o); err != nil {
 		return fmt.Errorf("sink %s: %w", r.cfg.Sink.Component.Name, err)
 	}
-	if err := r.savePlace(o.Place); err != nil {
+	if err := r.savePlace(places); err != nil {
 		return err
 	}
 	if r.ledgered != nil {
@@ -225,6 +227,8 @@ func (r *route) openSender() error {
 	if err != nil {
 		return err
 	}
+	r.laneOrder.Lock()
+	defer r.laneOrder.Unlock()
 	r.mu.Lock()
 	lanes = r.laneSet // the sink may have changed them meanwhile
 	r.sender = sender
@@ -247,6 +251,8 @@ func allOrdered(lanes []penstock.Lane) bool {
 // setLanes is what a sink calls with its workers: before the sender exists they are kept for it.
 func (r *route) setLanes(lanes []penstock.Lane) {
 	lanes = mortals(lanes)
+	r.laneOrder.Lock()
+	defer r.laneOrder.Unlock()
 	r.mu.Lock()
 	r.laneSet = lanes
 	sender := r.sender
@@ -259,16 +265,26 @@ func (r *route) setLanes(lanes []penstock.Lane) {
 	}
 }
 
-// savePlace makes durable where the sink's ordered lane starts, before anything is delivered to it.
-func (r *route) savePlace(given string) error {
+// savePlace makes durable where the sink's ordered lane starts, before anything is delivered to it. saved is what the
+// checkpoint has. Places of lanes of other names are forgotten: the file may have been renamed, config and all, and a start to come
+// would truncate it to where it stood then.
+func (r *route) savePlace(saved map[string]string) error {
 	placed, ok := r.sink.(penstock.Placed)
 	r.mu.Lock()
 	lanes := r.laneSet
 	r.mu.Unlock()
-	if !ok || len(lanes) != 1 || placed.StartPlace() == given {
+	if !ok || len(lanes) != 1 {
 		return nil
 	}
 	places := map[string]string{lanes[0].Name: placed.StartPlace()}
+	if maps.Equal(saved, places) {
+		return nil
+	}
+	for lane := range saved {
+		if lane != lanes[0].Name {
+			places[lane] = ""
+		}
+	}
 	if err := joined(r.memory.save(nil, places), r.memory.synced()); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}

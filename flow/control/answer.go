@@ -15,19 +15,27 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 		return out
 	}
 	l := a.lane
-	a.limited = a.limited || !a.overdue && m.windowRoom(l) <= 0 // full all the time, or again
+	full := m.free == 0
+	if m.groupFull() { // full all the time, or again
+		full, a.crowded = true, true
+	} else {
+		a.limited = a.limited || !a.overdue && m.windowRoom(l) <= 0
+	}
 	if a.at >= 0 {
 		m.overdue.removeAt(a.at)
 	}
 	a.late = a.overdue
 	l.flying--
 	l.flyingCost -= a.cost
+	m.flyingCost -= a.cost
 	if !a.overdue {
-		l.awaited--
-		l.awaitedCost -= a.cost
+		m.unawait(a)
 	}
 	if l.flying == 0 { // the sums are of floats
 		l.flyingCost, l.awaitedCost = 0, 0
+	}
+	if m.awaited == 0 {
+		m.awaitedCost = 0
 	}
 	a.answered, a.outcome, a.after, a.died = true, e.Outcome, e.After, e.Died
 	if m.peaks {
@@ -35,7 +43,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 	}
 	m.restarted(l, &e.Report)
 	if e.Outcome == Delivered {
-		m.measure(a, &e.Report)
+		m.measure(a, &e.Report, full)
 	}
 	if e.Outcome == Split {
 		m.expectPieces(a, e.Pieces)
@@ -66,7 +74,7 @@ func (m *Machine) restarted(l *lane, r *Report) {
 }
 
 // measure feeds estimator and window with a delivery.
-func (m *Machine) measure(a *attempt, r *Report) {
+func (m *Machine) measure(a *attempt, r *Report, full bool) {
 	l := a.lane
 	rtt := m.now - a.sent
 	seconds := rtt.Seconds()
@@ -91,9 +99,20 @@ func (m *Machine) measure(a *attempt, r *Report) {
 	}
 	l.est.inTime()
 	l.est.progress(m.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
-	l.win.OnSample(sample)
 	m.observe(l, sample.Normal.Seconds())
-	m.probe(l, a.limited)
+	if m.group.phase <= wholePhase { // windows rest while half of the lanes pause: that tells nothing of the whole
+		l.win.OnSample(sample)
+		m.probe(l, a.limited)
+	}
+	m.grouped(a, &sample, full)
+}
+
+// unawait takes a out of what the windows count.
+func (m *Machine) unawait(a *attempt) {
+	a.lane.awaited--
+	a.lane.awaitedCost -= a.cost
+	m.awaited--
+	m.awaitedCost -= a.cost
 }
 
 // timeout takes an attempt as overdue: its worker is BUSY, and another one is tried, unless the order of keys
@@ -101,8 +120,7 @@ func (m *Machine) measure(a *attempt, r *Report) {
 func (m *Machine) timeout(a *attempt) {
 	l, it := a.lane, a.item
 	a.overdue = true
-	l.awaited--
-	l.awaitedCost -= a.cost
+	m.unawait(a)
 	l.stats.timedOut++
 	if l.br.trial == a {
 		l.br.trial = nil
@@ -228,7 +246,7 @@ func (m *Machine) throttle(a *attempt) {
 	}
 	after := m.jitter(min(a.after, maxThrottle), 1, 1.1)
 	if a.after <= 0 {
-		after = m.wait(&l.throttles, nil, 0, 0)
+		after = m.wait(&l.throttles, nil, 0)
 	}
 	l.closed = max(l.closed, m.now+min(after, maxThrottle))
 	m.dirty = true

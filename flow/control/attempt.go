@@ -28,6 +28,11 @@ type attempt struct {
 	died     bool // the worker died of its item
 	late     bool // it was overdue when it was answered
 
+	// The group.
+	together   float64 // cost in flight in all lanes just after it was sent
+	groupEpoch uint32  // of the group's window
+	crowded    bool    // the group's window was the limit
+
 	// Ordered lanes.
 	ordered    bool
 	answered   bool // but an earlier one of the run is not: its conclusion waits

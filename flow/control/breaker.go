@@ -45,18 +45,53 @@ const (
 	scoreWeight     = 0.1
 	scoreLeast      = 0.5
 	scoreAfter      = 10
-	failureWeight   = 0.2 // of the newest outcome in what dispatch sees
+	outbreakFor     = 3 * time.Second // after a breaker has opened
+	chanceOf        = 1000.0          // successes in which a failure that one followed is forgotten
+	failureWeight   = 0.2             // of the newest outcome in what dispatch sees
 
 	probeBase  = 500 * time.Millisecond
-	probeAlone = 4 * time.Second // where others deliver: there is less hurry, and one that is back speaks for all
+	probeAlone = 4 * time.Second // where others deliver: there is less hurry,
+	probeTurn  = 6 * time.Second // and less where lanes take turns: one that is back speaks for all
 	probeEarly = time.Second
 	probeLate  = 30 * time.Second
 	earlyFor   = time.Minute
 )
 
+// tries is the timetable of the lanes that are left alone while others deliver. They take turns, at intervals that
+// double: what the tries cost does not grow with the number of lanes, and the first that is back lets all be tried at once.
+type tries struct {
+	until  time.Duration // lanes may be failing of what has opened a breaker
+	since  time.Duration
+	last   time.Duration // turn that was given away
+	k      uint
+	chance float64 // failures of late that a success at the same lane followed
+}
+
+// outbreak says whether a lane that fails now is likely to fail of what has just opened another's breaker. Where errors
+// come by chance it is not.
+func (m *Machine) outbreak() bool { return m.now < m.tries.until && m.tries.chance < 0.5 }
+
+// turn is the time of a lane's next try, 30 s away at most. One whose first failure is an event of its own begins the timetable anew.
+func (m *Machine) turn(why Outcome, first bool) time.Duration {
+	t := &m.tries
+	if first && (m.opened <= 1 || !m.outbreak()) {
+		t.k, t.since, t.last = 0, m.now, m.now
+	}
+	limit := probeLate
+	if m.now-t.since < earlyFor {
+		limit = probeTurn
+		if m.opened <= 1 || why == TimedOut { // a try of what hangs costs little, and takes a timeout
+			limit = probeAlone
+		}
+	}
+	d := m.jitter(min(probeBase<<min(t.k, 10), limit), 0.75, 1)
+	t.k++
+	t.last = min(max(t.last, m.now)+d, m.now+probeLate)
+	return t.last
+}
+
 // wait draws the time until the next try. most bounds it; 0: nothing but the policy does.
-// lanes share the tries: more than 1 where the first lane that is back lets the others be tried at once.
-func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration, lanes int) time.Duration {
+func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration) time.Duration {
 	if !o.active {
 		*o = outage{active: true, since: m.now}
 	}
@@ -76,14 +111,9 @@ func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration, lan
 		limit = most
 	}
 	if m.now-o.since < earlyFor {
-		early := probeEarly
-		if lanes > 0 {
-			early = probeAlone
-		}
-		limit = min(limit, early)
+		limit = min(limit, probeEarly)
 	}
-	d := min(probeBase<<min(o.k, 10), limit) * time.Duration(max(1, lanes))
-	d = min(d, probeLate)
+	d := min(probeBase<<min(o.k, 10), limit)
 	o.k++
 	return m.jitter(d, 0.5, 1)
 }
@@ -91,7 +121,11 @@ func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration, lan
 // succeeded takes in that l took an item, or answered sensibly: it is alive.
 func (m *Machine) succeeded(l *lane, a *attempt) {
 	b := &l.br
+	m.tries.chance *= 1 - 1/chanceOf
 	if a.sent >= b.failed {
+		if b.streak > 0 || b.shut() {
+			m.tries.chance++
+		}
 		b.streak = 0
 	}
 	l.failing -= failureWeight * l.failing
@@ -104,8 +138,8 @@ func (m *Machine) succeeded(l *lane, a *attempt) {
 	case !b.shut():
 	case a == b.probe:
 		m.closeBreaker(l)
-	case b.fault != Misconfigured && b.probe == nil:
-		b.until = m.now // a late answer: see at once whether it is back
+	case b.fault != Misconfigured && b.probe == nil && (b.fault == TimedOut || a.sent >= b.failed):
+		b.until = m.now // a late answer: see at once whether it is back; what it held before its errors says nothing
 		m.dirty = true
 	}
 	switch {
@@ -138,13 +172,13 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 	}
 	if a == m.global.probe {
 		m.global.probe = nil
-		m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0, 0)
+		m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0)
 		m.dirty = true
 	}
 	if a == b.probe && b.shut() {
 		b.probe = nil
 		b.fault = why
-		most, lanes := time.Duration(0), 0
+		most, turns := time.Duration(0), false
 		switch {
 		case b.rest:
 			most = probeEarly
@@ -152,10 +186,14 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 				m.suspect() // the others deliver no more
 			}
 		case m.delivered > b.since:
-			lanes = m.opened
+			turns = m.cfg.Breaker.Probe == nil
 		}
 		b.since = m.delivered
-		b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most, lanes)
+		if turns {
+			b.until = m.turn(why, false)
+		} else {
+			b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most)
+		}
 		m.dirty = true
 		return
 	}
@@ -164,8 +202,12 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 	}
 	limit := m.cfg.Breaker.Failures
 	enough := limit > 0 && (b.streak >= limit || b.n >= scoreAfter && b.score < scoreLeast)
-	if why == Misconfigured || enough {
+	sudden := m.outbreak() && why != TimedOut && limit > 0
+	if why == Misconfigured || enough || sudden {
 		m.openBreaker(l, why)
+	}
+	if enough {
+		m.tries.until = m.now + outbreakFor
 	}
 }
 
@@ -189,7 +231,11 @@ func (m *Machine) openBreaker(l *lane, why Outcome) {
 	}
 	b.fault, b.probe, b.outage = why, nil, outage{}
 	b.trial = nil
-	b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most, 0)
+	if b.open && m.cfg.Breaker.Probe == nil {
+		b.until = m.turn(why, true)
+	} else {
+		b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most)
+	}
 	b.since = m.delivered
 	m.endProbe(l)
 	m.dirty = true
@@ -205,6 +251,8 @@ func (m *Machine) closeBreaker(l *lane) {
 	m.endProbe(l)
 	l.win.Reset(m.now)
 	m.hasten()
+	t := &m.tries
+	t.k, t.since, t.last = 0, m.now, m.now
 	for _, o := range m.up { // what is back for one may be back for all
 		if o.br.open && o.br.fault != Misconfigured && o.br.probe == nil && o.br.until > m.now {
 			o.br.until = m.now
@@ -243,7 +291,7 @@ func (m *Machine) suspect() {
 		return
 	}
 	m.global = global{active: true}
-	m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0, 0)
+	m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0)
 	m.dirty = true
 	m.refreshAll()
 }

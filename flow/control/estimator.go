@@ -37,7 +37,7 @@ const (
 	leastMargin   = 1.0 // of the timeout above the round trip, in round trips: the RFC's clock granularity
 	patienceStep  = 1.25
 	patienceMost  = 4.0
-	patienceDecay = 0.9998 // with each answer in time: about one timeout in a thousand may be wrong
+	patienceDecay = 0.99995 // with each answer in time: about one timeout in five thousand may be wrong
 	minRTO        = 200 * time.Millisecond
 	maxRTO        = 60 * time.Second
 	maxShift      = 9 // 200 ms doubled so often is more than maxRTO

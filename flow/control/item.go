@@ -116,6 +116,10 @@ func (it *item) awaited() bool {
 }
 
 func (it *item) drop(a *attempt) {
+	if len(it.running) == 1 && it.running[0] == a {
+		it.running = it.running[:0]
+		return
+	}
 	if i := slices.Index(it.running, a); i >= 0 {
 		it.running = slices.Delete(it.running, i, i+1)
 	}

@@ -47,6 +47,10 @@ type lane struct {
 	probeAt   time.Duration
 	probeEnds time.Duration
 
+	paused           bool           // half of the lanes are, in an experiment
+	seen             [2]observation // before it and in it
+	level, deviation float64        // mean round trip, seconds; the last one's relative difference from it
+
 	wantOrdered bool // Limits.Ordered as it was last given
 
 	// Ordered lanes: the attempts of the run that are not yet concluded, in the order of their places.
@@ -164,7 +168,7 @@ func (m *Machine) refresh(l *lane) {
 		m.open++
 	}
 	switch {
-	case m.now < l.closed || m.global.active || l.broken || l.limit.shut(m.now):
+	case m.now < l.closed || m.global.active || l.broken || l.limit.shut(m.now) || l.paused:
 	case l.br.shut():
 		l.ready = l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && m.within(l)
 	case l.first == nil:
@@ -249,6 +253,9 @@ const peakDecay = 10.0
 func (m *Machine) probe(l *lane, limited bool) {
 	p := l.prober
 	if p == nil || l.at < 0 {
+		return
+	}
+	if m.group.phase != noPhase {
 		return
 	}
 	if l.probing {

@@ -71,6 +71,12 @@ type Machine struct {
 	gateAt time.Duration
 	gated  bool
 
+	awaited     int     // sum of lane.awaited
+	awaitedCost float64 // and of the costs
+	flyingCost  float64
+	group       group
+	tries       tries
+
 	fresh   buffer
 	redo    buffer
 	delayed heap[*item]
@@ -223,6 +229,9 @@ func (m *Machine) passTime() {
 	for len(m.delayed.s) > 0 && m.delayed.s[0].due <= m.now {
 		m.wakeItem(m.delayed.s[0])
 	}
+	if m.group.phase != noPhase && m.now >= m.group.ends {
+		m.endExperiment(false)
+	}
 	if m.gated && m.now >= m.gateAt {
 		m.dirty = true
 		m.refreshAll()
@@ -237,6 +246,9 @@ func (m *Machine) findGate() {
 	m.dirty, m.gated = false, false
 	if m.global.active {
 		m.gate(m.global.until)
+	}
+	if m.group.phase != noPhase {
+		m.gate(m.group.ends)
 	}
 	for _, l := range m.up {
 		m.gate(l.closed)
@@ -294,7 +306,7 @@ func (m *Machine) Room() bool {
 		return false
 	}
 	waiting := m.fresh.len() + m.redo.len()
-	places := m.places + m.ready
+	places := min(m.places, max(m.groupRoom(), 0)) + m.ready
 	if m.binds || m.keyed > 0 {
 		places = max(places, m.cfg.Ahead)
 	}

@@ -12,7 +12,7 @@ func (m *Machine) dispatch(out []Command) []Command {
 	if m.ready > 0 {
 		out = m.sendProbes(out)
 	}
-	for m.free > 0 || m.firsts > 0 {
+	for (m.free > 0 || m.firsts > 0) && !m.groupFull() {
 		firsts := m.firsts
 		if firsts > 0 {
 			out = m.sendFirsts(out)
@@ -39,7 +39,7 @@ func (m *Machine) dispatch(out []Command) []Command {
 func (m *Machine) sendFirsts(out []Command) []Command {
 	for _, l := range m.up {
 		it := l.first
-		if it == nil || it.state != inRedo {
+		if it == nil || it.state != inRedo || m.groupFull() {
 			continue
 		}
 		to, delay := m.choose(it)
@@ -64,7 +64,7 @@ const (
 // drain starts items of b in order, passing over up to most that must wait for a lane.
 func (m *Machine) drain(b *buffer, most int, out []Command) []Command {
 	for i := 0; i < b.len() && most > 0 && i < maxBlocked; {
-		if m.free == 0 && b == &m.fresh {
+		if m.free == 0 && b == &m.fresh || m.groupFull() {
 			break
 		}
 		it := b.at(i)
@@ -377,8 +377,16 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	l.flyingCost += a.cost
 	l.awaitedCost += a.cost
 	l.used = m.now
+	m.awaited++
+	m.flyingCost += a.cost
+	m.awaitedCost += a.cost
 	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.win.Epoch()
 	a.limited = m.windowRoom(l) <= 0
+	if g := &m.group; g.win != nil {
+		a.groupEpoch, a.crowded = g.win.Epoch(), m.groupFull()
+		a.limited = a.limited && !a.crowded
+	}
+	a.together = m.flyingCost
 	c := Command{Kind: Start, Why: why, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
 	if l.limits.Ordered {
 		m.enlist(l, a)

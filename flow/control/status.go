@@ -112,6 +112,9 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 	if l.prober != nil && l.prober.Base() > 0 {
 		s.Base = l.prober.Base()
 	}
+	if g := &m.group; g.win != nil {
+		s.Reason += fmt.Sprintf("; it shares what is behind it with the other lanes, which take %d together: %s", g.most, g.win.Reason())
+	}
 	s.Gate = m.binding(l)
 	switch {
 	case l.br.shut():
@@ -168,6 +171,8 @@ func (m *Machine) binding(l *lane) string {
 			return l.leased.Binding()
 		}
 		return "window"
+	case m.groupFull():
+		return "window" // of all lanes together
 	case m.replayBinds():
 		return "replay"
 	case m.keyed > 0 && m.fresh.len() > 0:

@@ -129,7 +129,9 @@ func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate)
 		if e > s.worst {
 			s.worst = e
 		}
-		l.better(&s, i, c)
+		if s.best < 0 || e-l.expect[s.best] <= tie*l.expect[s.best] { // most lanes need no call
+			l.better(&s, i, c)
+		}
 	}
 	return s
 }
@@ -169,11 +171,14 @@ func expectation(k *Candidate, cost float64) float64 {
 	if k.Rate <= 0 { // never seen with a backlog: as if it served one at a time
 		return e * float64(1+k.InFlight)
 	}
-	extra := 0.0
+	work := k.Work
 	if k.Mean > 0 {
-		extra = cost - k.Mean
+		work += cost - k.Mean
 	}
-	return max(e+(k.Work+extra)/k.Rate, e*leastShare)
+	if work >= 0 {
+		return e + work/k.Rate
+	}
+	return max(e+work/k.Rate, e*leastShare)
 }
 
 // leastShare bounds how much faster than an item of mean cost a small one is expected to be.

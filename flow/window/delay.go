@@ -156,7 +156,7 @@ func (d *delay) judge() *verdict {
 func (d *delay) started(v *verdict, now time.Duration) {
 	full := v.queue > v.high
 	if full {
-		d.w = max(1, min(d.w, d.bdp()+v.high))
+		d.w = max(1, min(d.w, d.bdp()+(v.low+v.high)/2))
 	}
 	if rate := d.round.rate(now); v.limited && rate > 0 {
 		if rate > startFaster*d.fastest {

@@ -101,7 +101,7 @@ func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	}
 	bdp := w * share
 	root := math.Sqrt(bdp)
-	calmLow, calmHigh := max(0.4, root/2), max(0.9, root)
+	calmLow, calmHigh := max(0.4, root/4), max(0.9, root*3/4)
 	low = calmLow + noise*(max(2, 1.5*root)-calmLow)
 	high = calmHigh + noise*(max(3, 3*root)-calmHigh)
 	return w * (1 - share), low, max(high, low+w*jitter)
@@ -121,6 +121,7 @@ type base struct {
 	epoch   uint32
 	probing bool
 	narrow  float64 // the window while probing
+	calm    bool    // there was little noise when it began
 	probed  int
 	sum     float64
 }
@@ -136,7 +137,7 @@ func (b *base) sample(s *Sample) bool {
 		return false
 	}
 	if b.probing {
-		if s.Epoch == b.epoch {
+		if s.Epoch == b.epoch && s.ahead() < b.narrow+1 { // overdue ones beyond the window may still fill the worker
 			b.vary(x)
 			b.probed++
 			b.sum += x
@@ -185,7 +186,7 @@ func (b *base) narrowed(bdp float64) float64 {
 
 // wanted is how many samples a probe takes.
 func (b *base) wanted() int {
-	if b.noise() < steady {
+	if b.calm {
 		return max(steadyLeast, int(min(b.narrow, probeMost)))
 	}
 	return min(max(probeSamples, int(probeRound*b.narrow)), probeMost)
@@ -206,7 +207,7 @@ func (b *base) told(x float64) {
 
 func (b *base) finish() {
 	r := b.sum / float64(b.probed)
-	if b.n < probeSamples {
+	if b.n < probeSamples && !b.calm {
 		n, p := float64(b.n), float64(b.probed)
 		b.value = (b.value*n + r*p) / (n + p)
 	} else {
@@ -225,6 +226,7 @@ func (b *base) fall(mean float64) {
 
 func (b *base) begin(narrow float64) {
 	b.probing, b.narrow, b.probed, b.sum = true, narrow, 0, 0
+	b.calm = b.noise() < steady
 	b.epoch++
 }
 

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/penstock-io/penstock/internal/vectors"
 )
 
 // vectorCase is what this package needs of a case; the vectors' README has the form.
@@ -25,10 +27,7 @@ type vectorCase struct {
 }
 
 func TestVectors(t *testing.T) {
-	root := os.Getenv("PENSTOCK_VECTORS")
-	if root == "" {
-		t.Skip("PENSTOCK_VECTORS names no folder of golden vectors")
-	}
+	root := vectors.Dir(t)
 	files, err := filepath.Glob(filepath.Join(root, "flow", "*.json"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no vectors in %s/flow: %v", root, err)

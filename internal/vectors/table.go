@@ -3,6 +3,7 @@ package vectors
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -77,7 +78,28 @@ var owners = map[string]string{
 	"sethvargo.fibonacci":                 Compat,
 }
 
-// Run runs one subtest for each case of PENSTOCK_VECTORS that belongs to pkg, with the handler of its policy. A policy
+// Dir is the folder with the golden vectors: PENSTOCK_VECTORS, or the project's own.
+func Dir(t testing.TB) string {
+	t.Helper()
+	if dir := os.Getenv("PENSTOCK_VECTORS"); dir != "" {
+		return dir
+	}
+	from, err := os.Getwd() // of the package that is tested
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := from; ; at = filepath.Dir(at) {
+		dir := filepath.Join(at, "internal", "vectors", "golden")
+		if _, err := os.Stat(dir); err == nil {
+			return dir
+		}
+		if at == filepath.Dir(at) {
+			t.Fatalf("no folder above %s holds internal/vectors/golden", from)
+		}
+	}
+}
+
+// Run runs one subtest for each case in Dir that belongs to pkg, with the handler of its policy. A policy
 // without an owner fails Compat's test, one without a handler its owner's; so does a setting that no handler read.
 func Run(t *testing.T, pkg string, handlers map[string]func(*testing.T, Case)) {
 	for _, policy := range slices.Sorted(maps.Keys(owners)) {
@@ -90,11 +112,7 @@ func Run(t *testing.T, pkg string, handlers map[string]func(*testing.T, Case)) {
 			t.Errorf("policy %q has a handler in the test of %s and no owner: add it to internal/vectors/table.go", policy, pkg)
 		}
 	}
-	dir := os.Getenv("PENSTOCK_VECTORS")
-	if dir == "" {
-		t.Skip("PENSTOCK_VECTORS is not set: it names the folder with the golden vectors")
-	}
-	files, err := Load(dir)
+	files, err := Load(Dir(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,6 +111,7 @@ func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, 
 		cmd.Flags().BoolVar(&f.all, "all", false, "replayed letters, too")
 	}
 	if name == "show" {
+		cmd.Example += "\n  penstock dead show penstock.yaml 2f1c9b7a04d35e68:1048576"
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("dead show needs a config: %s", cmd.UseLine())
@@ -343,8 +344,12 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 			err = fmt.Errorf("there is no dead letter %s; `penstock dead list --all` prints their ids", escaped(id))
 		}
 	}
-	if err == nil && f.json {
+	switch {
+	case err != nil:
+	case f.json:
 		err = writeResult(w, res)
+	case len(shown) == 0:
+		_, err = fmt.Fprintln(w, "no dead letter, or none that was asked for; `penstock dead list --all` prints all of them")
 	}
 	return err
 }

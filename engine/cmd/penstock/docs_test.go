@@ -2,7 +2,9 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -105,4 +107,68 @@ func TestDocsNameEveryKey(t *testing.T) {
 			t.Errorf("docs/configuration.md: %s defaults to %s", key, config.Text(value))
 		}
 	}
+}
+
+// typed are the places where a page says what to type: in quotes, or in lines of their own.
+var typed = regexp.MustCompile("(?m)`penstock ([^`\n]+)`|(?:^    |\\$ )(?:go run \\./engine/cmd/)?penstock (.+)$|" +
+	"go run \\./engine/cmd/penstock ([^`\n]+)")
+
+// TestDocsCommandsExist: every command and flag that a page says to type is there.
+func TestDocsCommandsExist(t *testing.T) {
+	var pages []string
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md", "bench/*.md"} {
+		found, err := filepath.Glob(filepath.Join("../../..", pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	checked := 0
+	for _, name := range pages {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range typed.FindAllStringSubmatch(string(text), -1) {
+			line, _, _ := strings.Cut(m[1]+m[2]+m[3], " #")
+			if strings.HasPrefix(line, "ledger ") || strings.HasPrefix(line, "COMMAND") { // a text that is hashed; any command
+				continue
+			}
+			checked++
+			if wrong := wrongCommand(line); wrong != "" {
+				t.Errorf("%s: penstock %s: %s", name, line, wrong)
+			}
+		}
+	}
+	if checked < 60 {
+		t.Errorf("found %d commands in %d pages: their form has changed", checked, len(pages))
+	}
+}
+
+// wrongCommand says what of a command line does not exist.
+func wrongCommand(line string) string {
+	words := strings.Fields(strings.NewReplacer("[", " ", "]", " ").Replace(line))
+	root := newProgram(newFake(), nil).root()
+	cmd := root
+	for len(words) > 0 {
+		if at := strings.IndexAny(words[0], `\|`); at > 0 { // one or the other
+			words[0] = words[0][:at]
+		}
+		next, _, err := cmd.Find(words[:1])
+		if err != nil || next == cmd {
+			break
+		}
+		cmd, words = next, words[1:]
+	}
+	if cmd == root || cmd.HasSubCommands() && len(words) > 0 && !strings.HasPrefix(words[0], "-") {
+		return "there is no such command"
+	}
+	for _, w := range words {
+		name, isFlag := strings.CutPrefix(strings.TrimRight(w, "`.,;:"), "--")
+		name, _, _ = strings.Cut(name, "=")
+		if isFlag && cmd.Flags().Lookup(name) == nil && name != "help" {
+			return "it has no flag --" + name
+		}
+	}
+	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,12 +54,27 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	err := strayed(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	if err == nil {
 		return exitOK
 	}
 	fmt.Fprintf(stderr, "penstock: %v\n", err)
 	return exitCode(err)
+}
+
+// strayed says that help is asked for a command that does not exist: cobra would give that of the command above it.
+func strayed(root *cobra.Command, args []string) error {
+	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
+		return nil
+	}
+	cmd, rest, err := root.Find(args)
+	if err != nil || !cmd.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") || rest[0] == "help" {
+		return nil // it says so itself, or all is well
+	}
+	return unknownCommand(cmd, rest[0])
 }
 
 func exitCode(err error) int {
@@ -75,9 +91,9 @@ func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "penstock",
 		Short: "Deliver data at the pace its receivers can bear, and lose none of it",
-		Long: `Penstock reads spool directories, packs records into batches, and hands them to
-many workers under adaptive flow control, with acks, timeouts, redelivery, dead
-letters, and a checkpoint from which a crash resumes.
+		Long: `Penstock reads spool directories, log files and tables, packs records into batches,
+and hands them to many workers under adaptive flow control, with acks, timeouts,
+redelivery, dead letters, and a checkpoint from which a crash resumes.
 
 What it shall do stands in a config, a YAML file. Begin with one that works:
 

@@ -20,6 +20,8 @@ func TestCommandLines(t *testing.T) {
 		"frobnicate",
 		"run",
 		"run a b",
+		"audit --help",
+		"checkpoint sho --help",
 		"run --onec penstock.yaml",
 		"run --frobnicate penstock.yaml",
 		"run -x penstock.yaml",

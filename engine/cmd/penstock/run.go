@@ -55,7 +55,7 @@ is one line of JSON instead; docs/cli.md explains its fields.`,
 	cmd.Flags().BoolVar(&f.once, "once", false, "end when everything that is there now has been delivered")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
 	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after so long without a delivery while data waits")
-	cmd.Flags().StringVar(&f.admin, "admin", "", "in place of the config's `admin:`: host:port on loopback, or off")
+	cmd.Flags().StringVar(&f.admin, "admin", "", "where the admin pages are, in place of the config: `HOST:PORT` on loopback, or off")
 	cmd.Flags().StringVar(&f.manifest, "manifest", "", "with --once: write what was read of each file, with hashes, into this file")
 	cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")

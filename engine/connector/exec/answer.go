@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/flow"
 )
@@ -92,14 +93,11 @@ func (x *index) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// maxQuoted is how much of a line that is no answer an error quotes, in bytes.
-const maxQuoted = 200
-
 // parseAnswer reads one line.
 func parseAnswer(line []byte) (answer, error) {
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
-		quoted := line[:min(len(line), maxQuoted)]
+		quoted := child.Quoted(line)
 		return a, fmt.Errorf("its answer %q is none of the protocol ndjson: %w; all else belongs on standard error", quoted, err)
 	}
 	if a.After != nil && (math.IsNaN(*a.After) || *a.After < 0) {

@@ -106,7 +106,7 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
 }
 
 func (s *Sink) spec(worker string) child.Spec {
-	spec := s.o.spec(worker)
+	spec := s.o.Spec(worker)
 	spec.Log = s.host.Log()
 	return spec
 }

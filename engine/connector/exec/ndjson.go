@@ -66,7 +66,7 @@ func (s *Sink) newTalk(p *child.Process) *talk {
 func (t *talk) Serve(context.Context) error {
 	in := bufio.NewReaderSize(t.p, 64<<10)
 	for {
-		line, err := readLine(in)
+		line, err := child.ReadLine(in, maxAnswer)
 		if err == nil && len(line) > 0 {
 			err = t.take(line)
 		}
@@ -76,23 +76,6 @@ func (t *talk) Serve(context.Context) error {
 		case err != nil:
 			t.p.Kill(err)
 			return err
-		}
-	}
-}
-
-// readLine returns the next line without its end; io.EOF also where the last line lacks it.
-func readLine(in *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case err == nil:
-			return line[:len(line)-1], nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, io.EOF
-		case len(line) > maxAnswer:
-			return nil, fmt.Errorf("it has written a line of more than %d bytes, which begins with %q", maxAnswer, line[:maxQuoted])
 		}
 	}
 }
@@ -110,7 +93,7 @@ func (t *talk) take(line []byte) error {
 		at = slices.IndexFunc(t.asked, func(q *asked) bool { return q.id == *a.ID })
 	}
 	if at < 0 || at >= len(t.asked) {
-		return fmt.Errorf("its answer %q is about a batch that it does not have", line[:min(len(line), maxQuoted)])
+		return fmt.Errorf("its answer %q is about a batch that it does not have", child.Quoted(line))
 	}
 	q := t.asked[at]
 	t.asked = slices.Delete(t.asked, at, at+1)

@@ -35,27 +35,22 @@ const (
 
 // Options of the sink. How long an answer may take is `flow.abandon`: then the child is killed.
 type Options struct {
-	Command  []string      `yaml:"command" required:"true" doc:"[PROGRAM, ARG...]; no shell reads it"`
-	Dir      string        `yaml:"dir" path:"true" doc:"the folder in which it runs; default: that of the config"`
-	Workers  int           `yaml:"workers" doc:"processes at once, each a worker"`
-	Protocol string        `yaml:"protocol" enum:"lines,ndjson,storm" doc:"what is said to it, and what it answers"`
-	Format   string        `yaml:"format" enum:"raw,json" doc:"of lines: records as they were read, or a JSON object a line"`
-	InFlight int           `yaml:"in_flight" doc:"of ndjson: batches that one child may have at once"`
-	Pending  int           `yaml:"pending" doc:"of storm: tuples that one child may have at once"`
-	Timeout  time.Duration `yaml:"timeout" doc:"of storm: how long a child may give no sign of life before it is killed"`
+	child.Options
 
-	Env    []string          `yaml:"env" doc:"names of the variables that it gets; PENSTOCK_WORKER and, of lines, PENSTOCK_BATCH are made"`
-	Memory penstock.Size     `yaml:"memory" doc:"address space of each process; 0: no limit; Linux"`
-	CPU    time.Duration     `yaml:"cpu" doc:"processor time of each process; 0: no limit; Linux"`
-	Grace  time.Duration     `yaml:"grace" doc:"how long it may take to end once its input has ended"`
-	Conf   map[string]string `yaml:"conf" doc:"of storm: what the handshake gives as the topology's configuration"`
+	Workers  int               `yaml:"workers" doc:"processes at once, each a worker"`
+	Protocol string            `yaml:"protocol" enum:"lines,ndjson,storm" doc:"what is said to it, and what it answers"`
+	Format   string            `yaml:"format" enum:"raw,json" doc:"of lines: records as they were read, or a JSON object a line"`
+	InFlight int               `yaml:"in_flight" doc:"of ndjson: batches that one child may have at once"`
+	Pending  int               `yaml:"pending" doc:"of storm: tuples that one child may have at once"`
+	Timeout  time.Duration     `yaml:"timeout" doc:"of storm: how long a child may give no sign of life before it is killed"`
+	Conf     map[string]string `yaml:"conf" doc:"of storm: what the handshake gives as the topology's configuration"`
 }
 
 // DefaultOptions are those of a config that names a command only.
 func DefaultOptions() *Options {
 	return &Options{
-		Dir: ".", Workers: 1, Protocol: Lines, Format: Raw, InFlight: usualInFlight, Pending: usualPending, Timeout: 30 * time.Second,
-		Env: []string{"PATH"}, Grace: 5 * time.Second,
+		Options: child.DefaultOptions(), Workers: 1, Protocol: Lines, Format: Raw, InFlight: usualInFlight, Pending: usualPending,
+		Timeout: 30 * time.Second,
 	}
 }
 
@@ -64,9 +59,6 @@ func (o *Options) Validate() error {
 	var errs []error
 	wrong := func(key, format string, args ...any) {
 		errs = append(errs, &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
-	}
-	if len(o.Command) == 0 {
-		wrong("command", "is missing; write [PROGRAM, ARG...]")
 	}
 	if !slices.Contains([]string{Lines, NDJSON, Storm}, o.Protocol) {
 		wrong("protocol", "%q is none of lines, ndjson, storm", o.Protocol)
@@ -96,23 +88,8 @@ func (o *Options) Validate() error {
 	if o.Timeout < minTimeout {
 		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout, minTimeout)
 	}
-	if o.Grace < 0 {
-		wrong("grace", "%v is below zero", o.Grace)
-	}
-	return errors.Join(append(errs, o.spec("worker-1").Validate())...)
+	return errors.Join(append(errs, o.Options.Validate())...)
 }
 
 // minTimeout is twice the time between two heartbeats.
 const minTimeout = 2 * time.Second
-
-// spec is what is run as a worker.
-func (o *Options) spec(worker string) child.Spec {
-	grace := o.Grace
-	if grace == 0 {
-		grace = -1
-	}
-	return child.Spec{
-		Command: o.Command, Dir: o.Dir, Env: o.Env, Extra: map[string]string{"PENSTOCK_WORKER": worker},
-		Memory: o.Memory, CPU: o.CPU, Grace: grace, Attrs: []any{"worker", worker},
-	}
-}

@@ -48,27 +48,7 @@ func (l *boltLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report
 		return flow.Report{}, err
 	}
 	kept := keptOf(b)
-	work := multilang.NewWork(len(kept))
-	var values []byte
-	for n, i := range kept {
-		values = multilang.AppendValues(values[:0], b, i)
-		if err = bolt.Give(ctx, multilang.Tuple{Values: values, Of: work, Number: n}); err != nil {
-			break
-		}
-	}
-	if err == nil {
-		select {
-		case <-work.Done:
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			bolt.Kill(context.Cause(ctx)) // it hangs, or nobody waits for it any more
-		}
-		<-bolt.Ended()
-	}
+	work, err := bolt.Do(ctx, b, kept)
 	if work.Err == nil {
 		work.Err = err
 	}

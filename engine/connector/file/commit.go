@@ -93,15 +93,18 @@ func (l *lane) writeGroup(group []*delivery) error {
 func (l *lane) write(group []*delivery) (end int64, err error) {
 	l.mu.Lock()
 	f, from, id := l.file, l.length, l.id
+	l.writing = f != nil
 	l.mu.Unlock()
 	if f == nil {
 		return 0, errStopped
 	}
+	defer l.wrote()
 	end = from
 	for _, d := range group {
 		end += int64(len(d.data))
 		d.at = id.at(end)
 	}
+	l.reserve(f, from, end)
 	parts := l.parts[:0]
 	defer func() {
 		clear(parts) // the batches are not the writer's to keep
@@ -128,6 +131,35 @@ func (l *lane) write(group []*delivery) (end int64, err error) {
 	return end, nil
 }
 
+func (l *lane) wrote() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writing = false
+}
+
+// reserve asks for room before bytes from to end of f are written.
+func (l *lane) reserve(f vfs.File, from, end int64) {
+	at, length := l.ahead.want(time.Now(), from, end)
+	if length == 0 {
+		return
+	}
+	ok := vfs.Reserve(f, at, length)
+	l.ahead.got(at, length, ok)
+	if ok {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.reserved = true
+	}
+}
+
+// release gives back the room behind the end of f. What stands there was not answered.
+func release(f vfs.File, length int64) error {
+	if err := f.Truncate(length); err != nil {
+		return fmt.Errorf("give back the room reserved behind byte %d: %w", length, err)
+	}
+	return nil
+}
+
 // runSyncer makes durable what was written, in one fsync for all that was written meanwhile, until ctx ends.
 func (l *lane) runSyncer(ctx context.Context) error {
 	tick := time.NewTicker(syncEvery)
@@ -140,6 +172,9 @@ func (l *lane) runSyncer(ctx context.Context) error {
 		case <-l.gone:
 			return nil
 		case <-l.wakeSyncer:
+			if !l.due() {
+				continue
+			}
 		case <-tick.C:
 			l.checkName()
 		}
@@ -149,6 +184,13 @@ func (l *lane) runSyncer(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// due says whether a wake of the syncer still has something to do: without ack one that came during a sync may not.
+func (l *lane) due() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ack || l.settled-l.synced >= syncBytes
 }
 
 // syncGroup makes durable what was written and answers for it.

@@ -42,18 +42,21 @@ type lane struct {
 	syncing    chan struct{} // holds one token: who has it may sync, close or replace file
 
 	parts [][]byte // the writer's own: what one call writes
+	ahead ahead    // the writer's own
 
-	mu      sync.Mutex // guards what follows; no I/O while it is held
-	order   inorder.Order[*delivery]
-	ready   []*delivery // in order, to be written
-	written []*delivery // in order, to be made durable; only with ack
-	file    vfs.File
-	id      place
-	length  int64 // what has been written
-	synced  int64 // of it, what is known to be durable
-	settled int64 // what was answered: where the file is cut after a failure
-	broken  error // why the file has to be opened again before the next write
-	over    error // why no Deliver is taken any more
+	mu       sync.Mutex // guards what follows; no I/O while it is held
+	order    inorder.Order[*delivery]
+	ready    []*delivery // in order, to be written
+	written  []*delivery // in order, to be made durable; only with ack
+	file     vfs.File
+	id       place
+	length   int64 // what has been written
+	synced   int64 // of it, what is known to be durable
+	settled  int64 // what was answered: where the file is cut after a failure
+	writing  bool  // a write is on its way
+	reserved bool  // room behind the end is to be given back
+	broken   error // why the file has to be opened again before the next write
+	over     error // why no Deliver is taken any more
 }
 
 func newLane(s *Sink, name string, f vfs.File, at place) *lane {
@@ -182,13 +185,16 @@ func (l *lane) close() error {
 	l.syncing <- struct{}{}
 	defer func() { <-l.syncing }()
 	l.mu.Lock()
-	f := l.file
-	l.file = nil
+	f, length, reserved := l.file, l.length, l.reserved && !l.writing
+	l.file, l.reserved = nil, false
 	l.mu.Unlock()
 	if f == nil {
 		return err
 	}
 	close(l.gone)
+	if err == nil && reserved {
+		err = release(f, length)
+	}
 	return errors.Join(err, f.Close())
 }
 
@@ -225,6 +231,7 @@ func (l *lane) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.file, l.length, l.broken = f, at.length, nil
+	l.ahead.moved()
 	l.synced = min(l.synced, at.length)
 	return nil
 }

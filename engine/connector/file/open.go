@@ -19,7 +19,8 @@ type wrongFileError struct{ what string }
 func (e *wrongFileError) Error() string { return e.what + "; " + remedy }
 
 // openAt opens the file beneath dir where saved, a place or "", says that it stands, and returns it with its offset at its
-// end; a file that rotates may have gone on since. All that it found or changed is durable then.
+// end; a file that rotates may have gone on since. One that is gone is made again where nothing was delivered into it. All
+// that it found or changed is durable then.
 func openAt(dir vfs.Dir, name, saved string, rotates bool) (vfs.File, place, error) {
 	if saved == "" {
 		return openFound(dir, name)
@@ -34,6 +35,9 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool) (vfs.File, place, err
 		}
 	}
 	f, err := dir.OpenFile(name, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) && want.length == 0 { // nothing was delivered into it: a first run with a wrong path, say
+		return openFound(dir, name)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, place{}, &wrongFileError{fmt.Sprintf("it is gone, and its checkpoint says that it holds %d bytes", want.length)}
 	}

@@ -83,11 +83,16 @@ func (l *lane) rotate() error {
 		return err
 	}
 	l.sink.host.Count("rotations", 1)
+	l.ahead.moved()
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	reserved := l.reserved
 	l.file, l.id = f, at
-	l.length, l.synced, l.settled = 0, 0, 0
-	return old.Close()
+	l.length, l.synced, l.settled, l.reserved = 0, 0, 0, false
+	l.mu.Unlock()
+	if reserved {
+		err = release(old, upTo)
+	}
+	return errors.Join(err, old.Close())
 }
 
 // begin renames the file and makes a new one, or leaves it as it was.

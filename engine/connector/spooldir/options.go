@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/framing"
 )
 
@@ -22,23 +23,27 @@ const (
 
 // Options of a spool_dir.
 type Options struct {
-	Path       string          `yaml:"path" required:"true" path:"true" alone:"true" doc:"the directory; it has to exist"`
-	Include    []string        `yaml:"include" doc:"globs of the files to read, by name; with a slash: by path beneath the directory"`
-	Exclude    []string        `yaml:"exclude" doc:"globs of files to leave alone; names with a leading dot always are"`
-	Recursive  bool            `yaml:"recursive" doc:"read subdirectories, too"`
-	Order      string          `yaml:"order" enum:"oldest,name" doc:"which file comes first: by last change, then name; or by name"`
-	Finished   string          `yaml:"finished" enum:"rename,delete,move,keep" doc:"what becomes of a file that is delivered"`
-	Suffix     string          `yaml:"suffix" doc:"of finished files (.done, or .done.1 where taken); they are never read"`
-	MoveTo     string          `yaml:"move_to" path:"true" doc:"where finished files are moved to; on the same file system"`
-	Settle     time.Duration   `yaml:"settle" doc:"a file counts as finished only when it has been quiet that long"`
-	MaxRecord  penstock.Size   `yaml:"max_record" doc:"a longer record is treated as long_record says"`
-	Framing    framing.Options `yaml:"framing" doc:"records that are not lines"`
-	LongRecord string          `yaml:"long_record" enum:"cut,dead_letter" doc:"pieces, or a dead letter of its beginning"`
-	PollMin    time.Duration   `yaml:"poll_min" doc:"how soon an idle directory is listed again at first; the wait doubles"`
-	PollMax    time.Duration   `yaml:"poll_max" doc:"how soon an idle directory is listed again at the latest"`
-	Watch      time.Duration   `yaml:"watch" doc:"how long a finished file is looked at again, ever more rarely"`
-	OpenFiles  int             `yaml:"open_files" doc:"files that are held open while they are written, at most"`
-	Forget     time.Duration   `yaml:"forget" doc:"the mark of a finished file is dropped when the file has been gone so long; 0: never"`
+	Path         string          `yaml:"path" required:"true" path:"true" alone:"true" doc:"the directory; it has to exist"`
+	Include      []string        `yaml:"include" doc:"globs of the files to read, by name; with a slash: by path beneath the directory"`
+	Exclude      []string        `yaml:"exclude" doc:"globs of files to leave alone; names with a leading dot always are"`
+	Recursive    bool            `yaml:"recursive" doc:"read subdirectories, too"`
+	Order        string          `yaml:"order" enum:"oldest,name" doc:"which file comes first: by last change, then name; or by name"`
+	Finished     string          `yaml:"finished" enum:"rename,delete,move,keep" doc:"what becomes of a file that is delivered"`
+	Suffix       string          `yaml:"suffix" doc:"of finished files (.done, or .done.1 where taken); they are never read"`
+	MoveTo       string          `yaml:"move_to" path:"true" doc:"where finished files are moved to; on the same file system"`
+	Settle       time.Duration   `yaml:"settle" doc:"a file counts as finished only when it has been quiet that long"`
+	MaxRecord    penstock.Size   `yaml:"max_record" doc:"a longer record is treated as long_record says"`
+	Framing      framing.Options `yaml:"framing" doc:"records that are not lines"`
+	Encoding     string          `yaml:"encoding" enum:"utf-8,utf-16le,utf-16be,utf-16,latin-1,windows-1252" doc:"of the files"`
+	DecodeError  string          `yaml:"decode_error" enum:"keep,replace,drop,dead_letter,fail" doc:"bytes that are no text"`
+	Compression  string          `yaml:"compression" enum:"auto,none,gzip,zstd" doc:"of the files; auto: as the first bytes of each say"`
+	MaxExpansion int             `yaml:"max_expansion" doc:"bytes that a compressed one may become, beyond 64 MiB; 0: any number"`
+	LongRecord   string          `yaml:"long_record" enum:"cut,dead_letter" doc:"pieces, or a dead letter of its beginning"`
+	PollMin      time.Duration   `yaml:"poll_min" doc:"how soon an idle directory is listed again at first; the wait doubles"`
+	PollMax      time.Duration   `yaml:"poll_max" doc:"how soon an idle directory is listed again at the latest"`
+	Watch        time.Duration   `yaml:"watch" doc:"how long a finished file is looked at again, ever more rarely"`
+	OpenFiles    int             `yaml:"open_files" doc:"files that are held open while they are written, at most"`
+	Forget       time.Duration   `yaml:"forget" doc:"the mark of a finished file is dropped when the file has been gone so long; 0: never"`
 }
 
 // Source is the component spool_dir.
@@ -50,7 +55,8 @@ func Source() penstock.Component {
 			return &Options{
 				Include: []string{"*"}, Exclude: []string{"*.tmp", "*.part", "*~"},
 				Order: "oldest", Finished: finishedRename, Suffix: ".done", Settle: time.Second,
-				Framing: framing.Defaults(), MaxRecord: 1 << 20, LongRecord: "cut",
+				Framing: framing.Defaults(), Encoding: "utf-8", DecodeError: "keep", Compression: "auto",
+				MaxExpansion: 1000, MaxRecord: 1 << 20, LongRecord: "cut",
 				PollMin: 100 * time.Millisecond, PollMax: time.Second, Watch: time.Hour, OpenFiles: 64,
 				Forget: time.Hour,
 			}
@@ -107,6 +113,12 @@ func (o *Options) Validate() error {
 	if err := o.Framing.Validate(o.LongRecord); err != nil {
 		return err
 	}
+	if err := o.text().Validate(o.Framing, o.LongRecord); err != nil {
+		return err
+	}
+	if _, err := follow.PackedAs(o.Compression, o.MaxExpansion); err != nil {
+		return err
+	}
 	return o.validateFinished(wrong)
 }
 
@@ -136,4 +148,8 @@ func (o *Options) validateFinished(wrong func(key, format string, args ...any) e
 		return wrong("suffix", "is %q, want it without slashes: it is added to the name", o.Suffix)
 	}
 	return nil
+}
+
+func (o *Options) text() framing.Text {
+	return framing.Text{Encoding: o.Encoding, DecodeError: o.DecodeError}
 }

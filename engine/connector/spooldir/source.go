@@ -47,7 +47,11 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	framed, err := o.Framing.New()
+	framed, byHead, err := o.Framing.In(o.text(), int(o.MaxRecord))
+	if err != nil {
+		return nil, err
+	}
+	packed, err := follow.PackedAs(o.Compression, o.MaxExpansion)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +62,7 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 	s.set = follow.New(place{s}, follow.Options{
 		Rules:  lines.Rules{MaxRecord: int(o.MaxRecord), Bury: o.LongRecord == "dead_letter", Framing: framed},
 		ByName: o.Order == "name", Settle: o.Settle, PollMin: o.PollMin, PollMax: o.PollMax, Watch: o.Watch,
-		OpenFiles: o.OpenFiles, Keep: o.Finished == finishedKeep, Forget: o.Forget,
+		OpenFiles: o.OpenFiles, Keep: o.Finished == finishedKeep, Forget: o.Forget, Packed: packed, ByHead: byHead,
 	}, h, s.log)
 	return s, nil
 }

@@ -79,6 +79,7 @@ type filling struct {
 	bytes   int    // the batch is full at so many
 	keys    []byte // of the rows taken, one behind the other
 	ends    []int  // where each ends in keys
+	passed  []byte // the key of the last row that was skipped
 	prev    string // the key before the first row; later ones stand in keys
 	limit   int    // of the query; its last row is looked at and not taken
 	offered int    // rows that it gave
@@ -127,6 +128,7 @@ func (f *filling) accept(key []byte) verdict {
 		return endRows
 	}
 	if f.part.isLate(key) {
+		f.passed = append(f.passed[:0], key...)
 		return skipRow
 	}
 	f.room--

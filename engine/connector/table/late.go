@@ -24,6 +24,7 @@ type lateness struct {
 	skip   map[string]bool  // keys above the partition's mark that belong to this one
 	next   time.Duration    // when the table may be looked through again
 	left   bool             // the last search ended at its bound: there may be more
+	last   bool             // Once: it was looked through for the last time
 }
 
 // rescanShare bounds what looking for late rows may cost: one part in so many of the time; and rescanLeast is its least spacing.
@@ -115,7 +116,8 @@ func (l *lateness) save(settled int64, main string) error {
 	return nil
 }
 
-// look searches the last rows of p, up to where it was read, for ones that were not seen there.
+// look searches the last rows of p, up to where it was read, for ones that were not seen there. More are asked for than can have
+// been seen: where its bound ends it, it has found some, and what it has not come to is still above the floor.
 func (l *lateness) look(ctx context.Context, db database, p *partition) (n int, err error) {
 	q := rowQuery{after: l.memory.seen.floor, upTo: p.pos, stripe: p.stripe, limit: 2*l.memory.seen.max + 1}
 	if q.after >= q.upTo {
@@ -133,10 +135,10 @@ func (l *lateness) look(ctx context.Context, db database, p *partition) (n int, 
 	if err != nil {
 		return 0, err
 	}
-	l.left = rows == q.limit
 	for _, key := range late {
 		l.found(key)
 	}
+	l.left = rows == q.limit
 	return len(late), nil
 }
 

@@ -158,6 +158,54 @@ func TestLateBound(t *testing.T) {
 	}
 }
 
+// TestLateInBulk: a transaction that brings many more late rows than are remembered, together in one place, loses none, and a
+// crash in the middle of them repeats none.
+func TestLateInBulk(t *testing.T) {
+	const rescan, bulk = 20, 1500
+	w := sqliteWorld(t)
+	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
+	series := "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) INSERT INTO t SELECT %s FROM n"
+	execute(t, w.db, fmt.Sprintf(series, 100, "i * 10000"))
+	l := &life{
+		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, rescan: rescan,
+		marks: map[string]penstock.Mark{}, got: map[string]int{},
+	}
+	read := func(r penstock.Reader, rows int, settled func(part string) bool) {
+		for rows > 0 {
+			texts, spans, err := next3(t, r)
+			if err != nil {
+				break
+			}
+			if rows -= len(texts); settled(spans[0].Part.ID) {
+				l.settle(spans, texts)
+			}
+		}
+	}
+	r := l.open()
+	read(r, 100, func(string) bool { return len(l.got) < 90 })
+	execute(t, w.db, fmt.Sprintf(series, bulk, "950000 + i")) // behind the place that was read, and above what was settled
+	read(r, bulk, func(part string) bool { return part == "t~late" })
+	r.Close() // a crash
+	l.once = true
+	all := func(string) bool { return true }
+	r = l.open()
+	read(r, 5000, all)
+	r.Close()
+	execute(t, w.db, fmt.Sprintf(series, bulk, "955000 + i")) // between two runs, within the last rows that are remembered,
+	execute(t, w.db, fmt.Sprintf(series, 500, "1000000 + i")) // and new ones that would push them out
+	r = l.open()
+	read(r, 5000, all)
+	r.Close()
+	if len(l.got) != 100+2*bulk+500 {
+		t.Errorf("%d rows were handed out, want %d", len(l.got), 100+2*bulk+500)
+	}
+	for text, n := range l.got {
+		if n != 1 {
+			t.Errorf("%s was settled %d times", text, n)
+		}
+	}
+}
+
 // TestLostMemory: without its journal the source repeats nothing, and finds from there on what comes late.
 func TestLostMemory(t *testing.T) {
 	w := sqliteWorld(t)

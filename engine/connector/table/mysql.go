@@ -146,14 +146,18 @@ func (d *mysqlServer) list(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
-// described says what a user can do about an error of the server.
-func (d *mysqlServer) described(err error, of string) error {
+// described says what a user can do about an error of a statement that reads r.
+func (d *mysqlServer) described(err error, r *relation) error {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok || d.transient(err) {
 		return err
 	}
+	of := r.name
 	switch e.Number {
 	case 1146:
+		if r.table && len(r.columns) > 0 { // it was there
+			return gone(r, true)
+		}
 		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly (%w)", of, err)
 	case 1054:
 		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)", of, err)
@@ -188,7 +192,7 @@ func (d *mysqlServer) tableKind(ctx context.Context, r *relation, schema, name s
 		`SELECT table_type FROM information_schema.tables WHERE table_schema = ? AND table_name = ?`, schema, name)
 	switch {
 	case err != nil:
-		return d.described(err, r.name)
+		return d.described(err, r)
 	case kind == "":
 		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly", r.name)
 	case kind == "VIEW":
@@ -205,7 +209,7 @@ func (d *mysqlServer) columns(ctx context.Context, r *relation) (columns []colum
 		return err
 	}, func([]driver.Value) (bool, error) { return false, nil }, "SELECT q.* FROM "+r.from+" AS q LIMIT 0")
 	if err != nil {
-		return nil, d.described(err, r.name)
+		return nil, d.described(err, r)
 	}
 	for i, c := range columns {
 		if slices.ContainsFunc(columns[:i], func(o column) bool { return o.name == c.name }) {

@@ -150,7 +150,7 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 			f.done()
 			return true, nil
 		}, "SELECT "+list+where+" ORDER BY "+mysqlKey(r, "")+" LIMIT "+strconv.Itoa(q.limit), args...)
-	return d.described(err, r.name)
+	return d.described(err, r)
 }
 
 // sameColumns holds the columns of an answer against those that were there at the start. more are behind them.
@@ -209,7 +209,7 @@ func (d *mysqlServer) keys(ctx context.Context, r *relation, q rowQuery, each fu
 		}
 		return each(key), nil
 	}, "SELECT "+mysqlKey(r, "")+where+" ORDER BY "+mysqlKey(r, "")+" LIMIT "+strconv.Itoa(min(q.limit, math.MaxInt32)), args...)
-	return d.described(err, r.name)
+	return d.described(err, r)
 }
 
 // observe implements database.
@@ -229,7 +229,7 @@ func (d *mysqlServer) observe(ctx context.Context, r *relation, q rowQuery) (o o
 			err = r.changed(now)
 		}
 	}
-	return o, d.described(err, r.name)
+	return o, d.described(err, r)
 }
 
 // unplaced implements database.
@@ -240,5 +240,5 @@ func (d *mysqlServer) unplaced(ctx context.Context, r *relation) (found bool, er
 	}
 	err = d.query(ctx, nil, sequence(func([]driver.Value) { found = true }),
 		"SELECT 1 FROM "+r.from+" AS q WHERE "+strings.Join(parts, " OR ")+" LIMIT 1")
-	return found, d.described(err, r.name)
+	return found, d.described(err, r)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,12 +29,16 @@ type Options struct {
 	Rescan int           `yaml:"rescan" doc:"how many of the last rows are looked through for ones that came late; 0: none"`
 	Notify string        `yaml:"notify" doc:"postgres: a channel of NOTIFY that wakes the source"`
 
-	Split int64 `yaml:"split" doc:"partitions of so many values of order_by's first column, a whole number, each; 0: one"`
+	Split       int64 `yaml:"split" doc:"partitions of so many values of order_by's first column, a whole number, each; 0: one"`
+	Connections int   `yaml:"connections" doc:"how many tables and partitions are read at a time, each over a connection of its own"`
 }
 
 const (
 	defaultRescan   = 10_000
 	defaultLagMySQL = 2 * time.Second
+
+	defaultConnections = 4
+	maxConnections     = 64
 )
 
 // Source is the component table.
@@ -48,7 +53,7 @@ func Source() penstock.Component {
 
 // DefaultOptions name no database yet.
 func DefaultOptions() *Options {
-	return &Options{Poll: 5 * time.Second, Rescan: defaultRescan}
+	return &Options{Poll: 5 * time.Second, Rescan: defaultRescan, Connections: defaultConnections}
 }
 
 // Validate says which option is wrong, and resolves lag.
@@ -87,6 +92,8 @@ func (o *Options) Validate() error {
 		return wrong("rescan", "is %d, want 0 to %d", o.Rescan, maxRescan)
 	case o.Notify != "" && o.Postgres == "":
 		return wrong("notify", "is a thing of PostgreSQL; other databases are polled")
+	case o.Connections < 1 || o.Connections > maxConnections:
+		return wrong("connections", "is %d, want 1 to %d", o.Connections, maxConnections)
 	case o.Split < 0:
 		return wrong("split", "is %d, want more than 0, or nothing for one partition", o.Split)
 	}
@@ -155,6 +162,9 @@ func (o *Options) subjects() []subject {
 }
 
 func isGlob(name string) bool { return strings.ContainsAny(name, `*?[`) }
+
+// grows says whether there may be partitions later that were not there at the start.
+func (o *Options) grows() bool { return o.Split > 0 || slices.ContainsFunc(o.Tables, isGlob) }
 
 // matches says whether `tables` names a table.
 func (o *Options) matches(name string) bool {

@@ -8,12 +8,17 @@ import (
 	"github.com/penstock-io/penstock"
 )
 
-// partition is a table, or a stripe of one, as one reader reads it.
+// partition is a table, or a stripe of one, as one reader reads it. It belongs to the fetcher that is at work on it, else to the
+// goroutine that calls Read.
 type partition struct {
 	part     penstock.Partition
-	relation *relation
-	maker    *rowMaker // shared by the partitions of a relation
-	stripe   *stripe   // nil: the whole table
+	relation *relation // its own
+	maker    rowMaker
+	stripe   *stripe // nil: the whole table
+
+	busy bool // a fetcher has it: what follows turn may not be looked at
+	done bool // Once: all that was there has been handed out
+	turn turn // when its end is looked at again
 
 	pos     string           // the key up to which it was handed out
 	limit   string           // and up to which it may be
@@ -26,7 +31,8 @@ type partition struct {
 
 // openPartition finds the place from which it is read.
 func (r *reader) openPartition(t *reading, id, name string, s *stripe) (*partition, error) {
-	p := &partition{part: penstock.Partition{ID: id, Name: name}, relation: t.relation, maker: t.maker, stripe: s}
+	own := *t.relation // what a look at the table finds out is noted there
+	p := &partition{part: penstock.Partition{ID: id, Name: name}, relation: &own, maker: t.maker, stripe: s}
 	mark, err := t.relation.mark(r.o, id)
 	if err != nil {
 		return nil, err
@@ -39,8 +45,8 @@ func (r *reader) openPartition(t *reading, id, name string, s *stripe) (*partiti
 		return p, nil
 	}
 	p.late = &lateness{part: penstock.Partition{ID: id + lateSuffix, Name: name + lateSuffix}}
-	own, _ := r.o.Resume(id + lateSuffix)
-	known, err := p.late.open(r.o, mark, own, r.s.o.Rescan)
+	late, _ := r.o.Resume(id + lateSuffix)
+	known, err := p.late.open(r.o, mark, late, r.s.o.Rescan)
 	if err == nil && !known && mark.Watermark.Key != "" && r.o.State != nil {
 		r.s.h.Log().Warn("nothing is remembered of the rows that were read before; rows that came late are found from here on only",
 			"table", name)
@@ -83,6 +89,7 @@ func (p *partition) fill(ctx context.Context, db database, b *penstock.Batch, f 
 // page reads rows up to bound into b, as one span. What was read before an error stays.
 func (p *partition) page(ctx context.Context, db database, b *penstock.Batch, f *filling, bound string) error {
 	f.part, f.prev, f.keys, f.ends = p, p.pos, f.keys[:0], f.ends[:0]
+	f.passed = f.passed[:0]
 	p.span = uint32(len(b.Spans))
 	data, first := len(b.Data), len(b.Records)
 	f.limit, f.offered = f.maker.guess(f.room, f.bytes)+1, 0 // one more is looked at, and not taken
@@ -117,6 +124,9 @@ func (p *partition) page(ctx context.Context, db database, b *penstock.Batch, f 
 		if part {
 			to = strings.Clone(keys[n-1])
 		}
+	}
+	if part && string(f.passed) > to {
+		to = string(f.passed)
 	}
 	if to > p.pos {
 		b.Spans = append(b.Spans, penstock.Span{

@@ -125,6 +125,9 @@ func (d *postgres) run(ctx context.Context, r *relation, s *statement, results [
 		more = more && row(rr)
 	}
 	if _, err = rr.Close(); err != nil {
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedTable && r.version != "" {
+			return gone(r, true)
+		}
 		return explained(err, r.name)
 	}
 	return nil

@@ -13,37 +13,36 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// reader hands out the rows of the tables to one route.
+// reader hands out the rows of the tables to one route. The goroutine that calls Read gives each partition that has something, or
+// has to be looked at again, to a free fetcher in turn, and hands out what comes of it.
 type reader struct {
 	s       *source
 	o       penstock.OpenOptions
-	db      database
 	started time.Time
+	pace    backoff.Adaptive
 
 	tables  map[string]*reading // by the subject's name
 	parts   []*partition
-	turn    int // which partition is asked first
-	filling filling
+	turn    int           // which partition is asked first
+	listing turn          // when it is looked whether there are new ones
+	listed  time.Duration // when it was last
 
-	pace     backoff.Adaptive
-	interval time.Duration
-	failed   backoff.State
-	failing  time.Duration // since when the database has not answered
+	free []*fetcher
+	busy []*fetcher // at work, or with something to hand out, in the order in which they were begun
+	crew *crew
+
+	failed  backoff.State
+	failing time.Duration // since when the database has not answered; 0: it has
+	hold    time.Duration // nothing is begun before
 
 	mu      sync.Mutex                   // guards durable
 	durable map[string]penstock.Position // up to where partitions are settled for good
 
-	ended  bool // Once: everything that was there has been looked at
 	closed bool
 }
 
-// The bounds of waiting for a database that does not answer.
-const (
-	onceWithout = time.Minute // a finite run gives up
-	pollShare   = 100         // the shortest wait at the end is so small a part of `poll`,
-	pollLeast   = 5 * time.Millisecond
-	openWait    = 250 * time.Millisecond // while transactions are open that may write before the last row
-)
+// onceWithout is how long the database may not answer before a finite run gives up.
+const onceWithout = time.Minute
 
 var reconnect = backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full()
 
@@ -55,118 +54,283 @@ func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		err := r.readOnce(ctx, b)
-		switch {
-		case ctx.Err() != nil:
-			r.takeBack(b)
-			return context.Cause(ctx)
-		case err == nil && len(b.Spans) == 0 && r.ended:
-			return io.EOF
-		case err == nil:
-			r.failed, r.failing = backoff.State{}, 0
-		case !r.db.transient(err):
-			err = fmt.Errorf("%s: %w", r.s.where, err)
-		default:
-			if err = r.pause(ctx, err); err == nil && len(b.Spans) == 0 {
-				continue
-			}
-		}
-		if saved := r.save(); saved != nil {
-			r.takeBack(b)
-			return saved
-		}
-		if err != nil || len(b.Spans) > 0 {
+		if err := r.begin(ctx, b.Limits()); err != nil {
 			return err
 		}
-		if err := r.wait(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// readOnce looks at the end of each partition that was read to it, and fills b from the next one that has something.
-func (r *reader) readOnce(ctx context.Context, b *penstock.Batch) error {
-	if len(r.parts) == 0 || r.at() < 0 {
-		if err := r.look(ctx); err != nil {
-			return err
-		}
-	}
-	i := r.at()
-	if i < 0 {
-		return nil
-	}
-	p := r.parts[i]
-	r.turn = i + 1
-	f := &r.filling
-	*f = filling{maker: p.maker, room: b.Limits().Records, bytes: b.Limits().Bytes, keys: f.keys, ends: f.ends}
-	f.maker.begin(b)
-	err := p.fill(ctx, r.db, b, f)
-	f.maker.finish()
-	return err
-}
-
-// at is the next partition in turn that has something to hand out; -1: none has.
-func (r *reader) at() int {
-	for k := range r.parts {
-		if i := (r.turn + k) % len(r.parts); r.parts[i].ready() {
-			return i
-		}
-	}
-	return -1
-}
-
-// look finds out what is new behind the end of every partition, and what came late before it.
-func (r *reader) look(ctx context.Context) error {
-	if r.ended {
-		return nil
-	}
-	if !r.o.Once { // else those are read that were there when it was opened
-		if err := r.list(ctx); err != nil {
-			return err
-		}
-	}
-	for _, p := range r.parts {
-		if err := r.lookAt(ctx, p); err != nil {
-			return err
-		}
-	}
-	if r.o.Once && r.at() < 0 {
-		r.ended = true
-	}
-	return nil
-}
-
-func (r *reader) lookAt(ctx context.Context, p *partition) error {
-	if err := r.advance(ctx, p); err != nil {
-		return err
-	}
-	if l := p.late; l != nil && p.pos >= p.limit && r.now() >= l.next {
-		began := r.now()
-		found, err := l.look(ctx, r.db, p)
+		f, err := r.await(ctx)
 		if err != nil {
 			return err
 		}
-		took := r.now() - began
-		l.next = r.now() + max(rescanLeast, rescanShare*took)
-		if r.o.Once {
-			l.next = 1 << 62
+		if f == nil {
+			if r.ended() {
+				return io.EOF
+			}
+			continue
 		}
-		r.s.h.Count("rows_found_late", int64(found))
+		err = r.took(f)
+		if f.lost != nil {
+			return f.lost
+		}
+		if len(f.batch.Spans) > 0 {
+			f.handOver(b)
+			return err
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// begin gives work to the fetchers that are free.
+func (r *reader) begin(ctx context.Context, l penstock.Limits) error {
+	now := r.now()
+	if now < r.hold {
+		return nil
+	}
+	if err := r.discover(ctx, now); err != nil || r.hold > now {
+		return err
+	}
+	for len(r.free) > 0 {
+		p := r.next(now)
+		if p == nil {
+			return nil
+		}
+		last := len(r.free) - 1
+		f := r.free[last]
+		if f.batch == nil {
+			r.crew.hire(r)
+		}
+		if f.batch == nil || f.batch.Limits() != l {
+			f.batch = penstock.NewBatch(l)
+		}
+		r.free, r.busy = r.free[:last], append(r.busy, f)
+		f.part, p.busy = p, true
+		r.crew.work <- f // which has room
 	}
 	return nil
 }
 
+// next is the next partition in turn that has something to hand out, or whose end has to be looked at; nil: there is none.
+func (r *reader) next(now time.Duration) *partition {
+	for k := range r.parts {
+		i := (r.turn + k) % len(r.parts)
+		if p := r.parts[i]; !p.busy && !p.done && (p.ready() || now >= p.turn.due) {
+			r.turn = i + 1
+			return p
+		}
+	}
+	return nil
+}
+
+// listAt is when it is to be looked whether there are new partitions: at once where the ends of all have been reached, else after
+// `poll`. false: never; with Once those are read that were there when it was opened.
+func (r *reader) listAt() (time.Duration, bool) {
+	at := r.listing.due
+	if len(r.busy) > 0 || slices.ContainsFunc(r.parts, (*partition).ready) { // which none may ask that is at work
+		at = max(at, r.listed+r.s.o.Poll)
+	}
+	return at, !r.o.Once && r.s.o.grows()
+}
+
+// discover opens the partitions that are new.
+func (r *reader) discover(ctx context.Context, now time.Duration) error {
+	if at, ok := r.listAt(); !ok || now < at || len(r.free) == 0 {
+		return nil
+	}
+	r.listed = now
+	before := len(r.parts)
+	err := r.list(ctx, r.free[len(r.free)-1].db)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if len(r.parts) > before {
+		r.listing.found()
+	} else {
+		r.listing.nothing(r.now(), r.pace, false, 0)
+	}
+	return r.survive(r.free[len(r.free)-1].db, err)
+}
+
+// await returns what came of the work of a fetcher; nil where something has to be looked at first, or all has ended. A finite run
+// has an order that does not depend on who was faster.
+func (r *reader) await(ctx context.Context) (*fetcher, error) {
+	for {
+		for i, f := range r.busy {
+			if f.ready {
+				r.busy = slices.Delete(r.busy, i, i+1)
+				return f, nil
+			}
+			if r.o.Once {
+				break
+			}
+		}
+		if len(r.busy) == 0 {
+			return nil, r.rest(ctx)
+		}
+		if early, err := r.watch(ctx); err != nil || early {
+			return nil, err
+		}
+	}
+}
+
+// watch waits until a fetcher has done its work. early: something for a free one is due before.
+func (r *reader) watch(ctx context.Context) (early bool, err error) {
+	var due <-chan time.Time
+	if len(r.free) > 0 {
+		if d, ok := r.until(); ok {
+			timer := time.NewTimer(d)
+			defer timer.Stop()
+			due = timer.C
+		}
+	}
+	select {
+	case f := <-r.crew.results:
+		f.ready = true
+	case <-due:
+		return true, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	case <-r.crew.gone:
+		return false, r.crew.why()
+	}
+	return false, nil
+}
+
+// took frees a fetcher whose work is to be handed out, and says what its error means.
+func (r *reader) took(f *fetcher) error {
+	p := f.part
+	f.ready, f.part, p.busy = false, nil, false
+	r.free = append(r.free, f)
+	switch {
+	case len(f.batch.Spans) > 0:
+		p.turn.found()
+		if r.listing.interval > 0 {
+			r.listing.interval, r.listing.due = 0, min(r.listing.due, r.now()+r.pace.Min)
+		}
+	case f.err == nil && r.o.Once:
+		p.done = true
+	case f.err == nil:
+		left, waiting := p.horizon.due(r.now(), r.s.o.Lag)
+		p.turn.nothing(r.now(), r.pace, waiting, left)
+	}
+	return r.survive(f.db, f.err)
+}
+
+// ended says whether a finite run has read everything.
+func (r *reader) ended() bool {
+	return r.o.Once && !slices.ContainsFunc(r.parts, func(p *partition) bool { return !p.done })
+}
+
+// survive returns the errors that end the reader. After others nothing is asked for a while; a finite run gives up in the end.
+func (r *reader) survive(db database, err error) error {
+	if err == nil {
+		r.failed, r.failing = backoff.State{}, 0
+		return nil
+	}
+	if !db.transient(err) {
+		return fmt.Errorf("%s: %w", r.s.where, err)
+	}
+	now := r.now()
+	if r.failing == 0 {
+		r.failing = now
+	}
+	if r.o.Once && now-r.failing > onceWithout {
+		return fmt.Errorf("%s: the database has not answered for %v: %w", r.s.where, onceWithout, err)
+	}
+	if now < r.hold { // others have met the same failure
+		return nil
+	}
+	wait, next, _ := reconnect.Next(r.failed, nil)
+	r.failed, r.hold = next, now+wait
+	r.s.h.Log().Warn("the database did not answer; it is asked again", "again_in", wait, "error", err)
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// until is how long nothing is due; false: nothing will be.
+func (r *reader) until() (d time.Duration, ok bool) {
+	now := r.now()
+	at := time.Duration(1<<63 - 1)
+	for _, p := range r.parts {
+		if !p.busy && !p.done {
+			at = min(at, p.turn.due)
+		}
+	}
+	if list, ok := r.listAt(); ok {
+		at = min(at, list)
+	}
+	if at == 1<<63-1 {
+		return 0, false
+	}
+	return max(0, at-now, r.hold-now), true
+}
+
+// rest waits, when nothing is at work, until something is due or the database says that there is something new.
+func (r *reader) rest(ctx context.Context) error {
+	d, ok := r.until()
+	if !ok {
+		return nil
+	}
+	db := r.free[0].db
+	if r.hold > r.now() {
+		return sleep(ctx, d)
+	}
+	woken, err := db.wait(ctx, d)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if woken {
+		r.listing.found()
+		for _, p := range r.parts {
+			p.turn.found()
+		}
+	}
+	if err != nil {
+		return r.survive(db, err)
+	}
+	return nil
+}
+
+// look finds out what came late before the place up to which a partition was read, and then what is new behind it.
+func (r *reader) look(ctx context.Context, db database, p *partition) error {
+	if l := p.late; l != nil && r.now() >= l.next && !(r.o.Once && l.last) {
+		began := r.now()
+		found, err := l.look(ctx, db, p)
+		if err != nil {
+			return err
+		}
+		r.s.h.Count("rows_found_late", int64(found))
+		if l.left {
+			return nil // they are handed out first: rows that are read on would push out what has not been looked through
+		}
+		if l.last = p.fixed; !r.o.Once { // a finite run looks before it reads, and once more at its end
+			l.next = r.now() + max(rescanLeast, rescanShare*(r.now()-began))
+		}
+	}
+	return r.advance(ctx, db, p)
+}
+
 // advance moves the limit of a partition to what may be read now.
-func (r *reader) advance(ctx context.Context, p *partition) error {
+func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 	if p.fixed {
 		return nil
 	}
-	last, err := r.db.observe(ctx, p.relation, rowQuery{after: p.pos, stripe: p.stripe})
+	last, err := db.observe(ctx, p.relation, rowQuery{after: p.pos, stripe: p.stripe})
 	if err != nil {
 		return err
 	}
 	if !p.relation.table && (last.last != "" || p.pos == "") { // a table's columns are NOT NULL
-		found, err := r.db.unplaced(ctx, p.relation)
+		found, err := db.unplaced(ctx, p.relation)
 		if err != nil {
 			return err
 		}
@@ -182,99 +346,11 @@ func (r *reader) advance(ctx context.Context, p *partition) error {
 	p.horizon.see(last)
 	n := len(p.horizon.waiting)
 	if n > 0 {
-		if n, err = r.db.passed(ctx, p.relation, p.horizon.waiting); err != nil {
+		if n, err = db.passed(ctx, p.relation, p.horizon.waiting); err != nil {
 			return err
 		}
 	}
 	p.limit = max(p.limit, p.horizon.pass(n, r.now(), r.s.o.Lag))
-	return nil
-}
-
-// save makes durable what has to be known of b before it is handed out.
-func (r *reader) save() error {
-	for _, p := range r.parts {
-		if p.late != nil {
-			if err := p.late.save(r.durableOf(p.late.part.ID).Num, r.durableOf(p.part.ID).Key); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// takeBack makes what is in b be read again.
-func (r *reader) takeBack(b *penstock.Batch) {
-	for _, s := range slices.Backward(b.Spans) {
-		for _, p := range r.parts {
-			switch s.Part {
-			case &p.part:
-				p.pos = s.From.Key
-			case p.latePart():
-				p.late.handed = s.From.Num
-			}
-		}
-	}
-	b.Spans, b.Records, b.Data, b.Origins = b.Spans[:0], b.Records[:0], b.Data[:0], 0
-}
-
-func (p *partition) latePart() *penstock.Partition {
-	if p.late == nil {
-		return nil
-	}
-	return &p.late.part
-}
-
-// pause waits after a failure that may pass. A finite run gives up in the end.
-func (r *reader) pause(ctx context.Context, cause error) error {
-	now := r.now()
-	if r.failing == 0 {
-		r.failing = now
-	}
-	if r.o.Once && now-r.failing > onceWithout {
-		return fmt.Errorf("%s: the database has not answered for %v: %w", r.s.where, onceWithout, cause)
-	}
-	wait, next, _ := reconnect.Next(r.failed, nil)
-	r.failed = next
-	r.s.h.Log().Warn("the database did not answer; it is asked again", "again_in", wait, "error", cause)
-	return sleep(ctx, wait)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// wait waits at the end of all partitions for something new: ever longer while nothing comes.
-func (r *reader) wait(ctx context.Context) error {
-	if r.ended {
-		return nil
-	}
-	r.interval = r.pace.Next(r.interval, false)
-	d := r.interval
-	for _, p := range r.parts {
-		if left, ok := p.horizon.due(r.now(), r.s.o.Lag); ok {
-			d = min(d, max(left, pollLeast), openWait+left)
-		}
-	}
-	woken, err := r.db.wait(ctx, d)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		if !r.db.transient(err) {
-			return fmt.Errorf("%s: %w", r.s.where, err)
-		}
-		return r.pause(ctx, err)
-	}
-	if woken {
-		r.interval = 0
-	}
 	return nil
 }
 
@@ -294,17 +370,21 @@ func (r *reader) durableOf(id string) penstock.Position {
 	return r.durable[id]
 }
 
-// Close implements penstock.Reader.
+// Close implements penstock.Reader. What was read and not handed out is read again.
 func (r *reader) Close() error {
 	if r.closed {
 		return nil
 	}
 	r.closed = true
+	r.crew.dismiss()
 	var errs []error
 	for _, p := range r.parts {
 		if p.late != nil {
 			errs = append(errs, p.late.journal.close())
 		}
 	}
-	return errors.Join(append(errs, r.db.close())...)
+	for _, f := range slices.Concat(r.free, r.busy) {
+		errs = append(errs, f.db.close())
+	}
+	return errors.Join(errs...)
 }

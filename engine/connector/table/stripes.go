@@ -11,7 +11,7 @@ import (
 type reading struct {
 	name     string
 	relation *relation
-	maker    *rowMaker
+	maker    rowMaker       // each partition has a copy, which shares the names
 	stripes  map[int64]bool // that are open, by their number; with split
 }
 
@@ -19,9 +19,9 @@ type reading struct {
 const maxStripes = 1000
 
 // openStripes opens the partitions between the first and the last row that are not open yet.
-func (r *reader) openStripes(ctx context.Context, t *reading) error {
+func (r *reader) openStripes(ctx context.Context, db database, t *reading) error {
 	rel, width := t.relation, r.s.o.Split
-	low, high, some, err := r.reach(ctx, rel)
+	low, high, some, err := reach(ctx, db, rel)
 	if err != nil || !some {
 		return err
 	}
@@ -54,16 +54,16 @@ func stripeID(name string, width int64) string {
 }
 
 // reach is the first column of order_by in the first and in the last row.
-func (r *reader) reach(ctx context.Context, rel *relation) (low, high int64, some bool, err error) {
+func reach(ctx context.Context, db database, rel *relation) (low, high int64, some bool, err error) {
 	var first []byte
-	err = r.db.keys(ctx, rel, rowQuery{limit: 1}, func(key []byte) bool {
+	err = db.keys(ctx, rel, rowQuery{limit: 1}, func(key []byte) bool {
 		first = append(first, key...)
 		return false
 	})
 	if err != nil || first == nil {
 		return 0, 0, false, err
 	}
-	last, err := r.db.observe(ctx, rel, rowQuery{})
+	last, err := db.observe(ctx, rel, rowQuery{})
 	if err != nil || last.last == "" {
 		return 0, 0, false, err
 	}

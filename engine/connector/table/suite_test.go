@@ -93,6 +93,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("suite", func(t *testing.T) { suitePostgres(t, server) })
 	t.Run("late transactions", func(t *testing.T) { horizon(t, server) })
 	t.Run("notify", func(t *testing.T) { notified(t, server) })
+	t.Run("parallel", func(t *testing.T) { parallel(t, server) })
 	fresh := func(t *testing.T) world { return postgresWorld(t, server) }
 	t.Run("refused", func(t *testing.T) { refused(t, "postgres", fresh) })
 	t.Run("stopped", func(t *testing.T) { stopped(t, "postgres", fresh) })

@@ -19,14 +19,14 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/backoff"
 )
 
 // source is what the readers of all routes share: nothing but the options.
 type source struct {
-	o     Options
-	h     penstock.Host
-	where string // the database, for messages, without its password
+	o       Options
+	h       penstock.Host
+	where   string                   // the database, for messages, without its password
+	connect func() (database, error) // makes one connection, which opens nothing yet
 }
 
 // New returns a source that has touched nothing yet.
@@ -37,57 +37,51 @@ func New(o Options, h penstock.Host) (penstock.Source, error) {
 	s := &source{o: o, h: h}
 	switch {
 	case o.SQLite != "":
-		s.where = "sqlite " + o.SQLite
+		s.where, s.connect = "sqlite "+o.SQLite, func() (database, error) { return newSQLite(o.SQLite) }
 	case o.Postgres != "":
-		s.where = "postgres"
+		s.where, s.connect = "postgres", func() (database, error) { return newPostgres(o.Postgres, o.Notify) }
 	default:
-		s.where = "mysql"
+		s.where, s.connect = "mysql", func() (database, error) { return newMySQL(o.MySQL) }
 	}
 	return s, nil
 }
 
-// connect makes the database of a reader; it opens nothing yet.
-func (s *source) connect() (database, error) {
-	switch {
-	case s.o.SQLite != "":
-		return newSQLite(s.o.SQLite)
-	case s.o.Postgres != "":
-		return newPostgres(s.o.Postgres, s.o.Notify)
-	}
-	return newMySQL(s.o.MySQL)
-}
-
 // Open implements penstock.Source. It waits for a database that is not there yet.
 func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
-	db, err := s.connect()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.where, err)
-	}
 	r := &reader{
-		s: s, o: o, db: db, started: time.Now(), durable: make(map[string]penstock.Position),
-		tables: make(map[string]*reading),
-		pace:   backoff.Adaptive{Min: max(pollLeast, s.o.Poll/pollShare), Max: max(pollLeast, s.o.Poll)},
+		s: s, o: o, started: time.Now(), pace: pacing(s.o.Poll), crew: newCrew(s.o.Connections),
+		tables: make(map[string]*reading), durable: make(map[string]penstock.Position),
 	}
+	for range s.o.Connections {
+		db, err := s.connect()
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", s.where, err), r.Close())
+		}
+		r.free = append(r.free, &fetcher{db: db})
+	}
+	db := r.free[0].db
 	for {
-		err := r.list(ctx)
+		err := r.list(ctx, db)
 		if err == nil {
 			return r, nil
 		}
-		if db.transient(err) && ctx.Err() == nil {
-			if err = r.pause(ctx, err); err == nil {
-				continue
-			}
+		if ctx.Err() != nil {
+			return nil, errors.Join(context.Cause(ctx), r.Close())
+		}
+		if err = r.survive(db, err); err == nil {
+			err = sleep(ctx, r.hold-r.now())
+		}
+		if err != nil {
 			return nil, errors.Join(err, r.Close())
 		}
-		return nil, errors.Join(fmt.Errorf("%s: %w", s.where, err), r.Close())
 	}
 }
 
 // list opens the partitions that there are and were not known.
-func (r *reader) list(ctx context.Context) error {
+func (r *reader) list(ctx context.Context, db database) error {
 	subjects := r.s.o.subjects()
 	if slices.ContainsFunc(r.s.o.Tables, isGlob) {
-		names, err := r.db.list(ctx)
+		names, err := db.list(ctx)
 		if err != nil {
 			return err
 		}
@@ -102,13 +96,13 @@ func (r *reader) list(ctx context.Context) error {
 	for _, s := range subjects {
 		if t := r.tables[s.name]; t != nil {
 			if r.s.o.Split > 0 {
-				if err := r.openStripes(ctx, t); err != nil {
+				if err := r.openStripes(ctx, db, t); err != nil {
 					return err
 				}
 			}
 			continue
 		}
-		if err := r.openSubject(ctx, s); err != nil {
+		if err := r.openSubject(ctx, db, s); err != nil {
 			return err
 		}
 	}
@@ -116,8 +110,8 @@ func (r *reader) list(ctx context.Context) error {
 }
 
 // openSubject looks at a table and finds the place from which it is read.
-func (r *reader) openSubject(ctx context.Context, s subject) error {
-	rel, err := r.db.describe(ctx, s)
+func (r *reader) openSubject(ctx context.Context, db database, s subject) error {
+	rel, err := db.describe(ctx, s)
 	if err == nil {
 		err = rel.orderBy(r.s.o.OrderBy, r.s.o.Zone)
 	}
@@ -127,15 +121,14 @@ func (r *reader) openSubject(ctx context.Context, s subject) error {
 	if err := r.otherSplit(s.name); err != nil {
 		return err
 	}
-	maker := newRowMaker(rel)
-	t := &reading{name: s.name, relation: rel, maker: &maker}
+	t := &reading{name: s.name, relation: rel, maker: newRowMaker(rel)}
 	if r.s.o.Split == 0 {
 		p, err := r.openPartition(t, partitionID(s.name), s.name, nil)
 		if err != nil {
 			return err
 		}
 		r.parts = append(r.parts, p)
-	} else if err := r.openStripes(ctx, t); err != nil {
+	} else if err := r.openStripes(ctx, db, t); err != nil {
 		return err
 	}
 	r.tables[s.name] = t

@@ -222,6 +222,9 @@ func identityCases() []rotation {
 			both(add("a.log", 3), cpOver("a.log", "backup")), both(rm("a.log"), cpOver("backup", "a.log")), add("a.log", 2)),
 			// It is written to before a process sees that it kept its time.
 			skip: func(s schedule) bool { return s.kind == "down from" || s.kind == "unsaved after" }},
+		{name: "restored from a backup, its time set later", steps: do(
+			both(add("a.log", 3), cp("a.log", "backup")), both(rm("a.log"), cp("backup", "a.log")), func(w *writer) { w.age("a.log") },
+			add("a.log", 2)), skip: func(s schedule) bool { return s.kind == "down from" || s.kind == "unsaved after" }},
 		{name: "edited: a new file of the old lines and one more", steps: do(add("a.log", 2), func(w *writer) {
 			for _, line := range w.ledger[:2] { // an editor writes everything anew, and everything is new
 				w.text("tmp", line+"\n", line)
@@ -234,7 +237,7 @@ func identityCases() []rotation {
 				for range 20 { // file systems like to give the inode that was freed last
 					w.remove("a.log")
 					w.append("a.log", 2)
-					w.ledger = w.ledger[:len(w.ledger)-2]
+					w.disown(2)
 				}
 				w.remove("a.log")
 				w.append("a.log", 3)

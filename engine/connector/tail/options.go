@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/framing"
 )
 
@@ -20,6 +21,10 @@ type Options struct {
 	Symlinks      string          `yaml:"symlinks" enum:"refuse,follow" doc:"what becomes of symlinks to files"`
 	MaxRecord     penstock.Size   `yaml:"max_record" doc:"a longer record is treated as long_record says"`
 	Framing       framing.Options `yaml:"framing" doc:"records that are not lines"`
+	Encoding      string          `yaml:"encoding" enum:"utf-8,utf-16le,utf-16be,utf-16,latin-1,windows-1252" doc:"of the files"`
+	DecodeError   string          `yaml:"decode_error" enum:"keep,replace,drop,dead_letter,fail" doc:"bytes that are no text"`
+	Compression   string          `yaml:"compression" enum:"auto,none,gzip,zstd" doc:"of the files; auto: as the first bytes of each say"`
+	MaxExpansion  int             `yaml:"max_expansion" doc:"bytes that a compressed one may become, beyond 64 MiB; 0: any number"`
 	LongRecord    string          `yaml:"long_record" enum:"cut,dead_letter" doc:"pieces, or a dead letter of its beginning"`
 	PartialWait   time.Duration   `yaml:"partial_wait" doc:"a last line without end is a record after so long without change; 0: never"`
 	GoneWait      time.Duration   `yaml:"gone_wait" doc:"a file that lost its name is closed after so long without change"`
@@ -40,7 +45,9 @@ func Source() penstock.Component {
 		Options: func() any {
 			return &Options{
 				Exclude: []string{"*.gz", "*.bz2", "*.xz", "*.zst", "*~"}, Start: "beginning", Symlinks: "refuse",
-				Framing: framing.Defaults(), MaxRecord: 1 << 20, LongRecord: "cut", GoneWait: time.Minute, CopyWait: 10 * time.Second,
+				Framing:  framing.Defaults(),
+				Encoding: "utf-8", DecodeError: "keep", Compression: "auto",
+				MaxExpansion: 1000, MaxRecord: 1 << 20, LongRecord: "cut", GoneWait: time.Minute, CopyWait: 10 * time.Second,
 				DeletedMax: 1 << 30, DeletedBeyond: "keep",
 				PollMin: 100 * time.Millisecond, PollMax: time.Second, OpenFiles: 512, Forget: time.Hour,
 			}
@@ -86,6 +93,12 @@ func (o *Options) Validate() error {
 	if err := o.Framing.Validate(o.LongRecord); err != nil {
 		return err
 	}
+	if err := o.text().Validate(o.Framing, o.LongRecord); err != nil {
+		return err
+	}
+	if _, err := follow.PackedAs(o.Compression, o.MaxExpansion); err != nil {
+		return err
+	}
 	return o.validateGlobs(wrong)
 }
 
@@ -106,4 +119,8 @@ func (o *Options) validateGlobs(wrong func(key, format string, args ...any) erro
 		}
 	}
 	return nil
+}
+
+func (o *Options) text() framing.Text {
+	return framing.Text{Encoding: o.Encoding, DecodeError: o.DecodeError}
 }

@@ -52,25 +52,14 @@ type listing struct {
 
 // List implements follow.Place.
 func (p *place) List(found func(follow.Sight), refused func(label, why string)) error {
-	p.mu.Lock()
-	renew := time.Since(p.renewed) >= renewEvery || p.renewed.IsZero()
-	if renew {
-		p.renewed = time.Now()
+	if err := p.renew(refused); err != nil {
+		return err
 	}
-	p.mu.Unlock()
 	l := &listing{p: p, found: found, refused: refused}
 	if len(p.roots) > 1 {
 		l.seen = make(map[string]bool)
 	}
 	for _, r := range p.roots {
-		if renew {
-			if err := r.renew(); errors.Is(err, fs.ErrNotExist) {
-				refused(r.path, "the folder does not exist yet; it is looked for again and again")
-				continue
-			} else if err != nil {
-				return fmt.Errorf("%q: open the folder: %w", r.path, err)
-			}
-		}
 		dir, err := r.open()
 		if err != nil {
 			continue
@@ -82,6 +71,25 @@ func (p *place) List(found func(follow.Sight), refused func(label, why string)) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.visited = l.visited
+	return nil
+}
+
+// renew opens the roots, or opens anew what their paths lead to now. The lock is held until all are open: to the reader of another
+// route a root that is not open yet would be a folder without files, and all that it knows of them would be gone.
+func (p *place) renew(refused func(label, why string)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.renewed.IsZero() && time.Since(p.renewed) < renewEvery {
+		return nil
+	}
+	for _, r := range p.roots {
+		if err := r.renew(); errors.Is(err, fs.ErrNotExist) {
+			refused(r.path, "the folder does not exist yet; it is looked for again and again")
+		} else if err != nil {
+			return fmt.Errorf("%q: open the folder: %w", r.path, err)
+		}
+	}
+	p.renewed = time.Now()
 	return nil
 }
 

@@ -47,7 +47,7 @@ func schedules(steps, nth int, full bool) []schedule {
 const between = 2500 * time.Millisecond
 
 // run carries out a case under a schedule and compares ledger and receivers.
-func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule) {
+func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule, routes int) {
 	change := func(o *tail.Options) {
 		o.Include = []string{"*.log*"}
 		if c.glob != "" {
@@ -63,6 +63,9 @@ func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule) {
 	defer w.close()
 	w.wide = c.wide
 	p.limits.Bytes = 256
+	if routes > 1 {
+		p.withMate()
+	}
 	p.start(false)
 	for i, step := range c.steps {
 		p.lag = time.Second
@@ -105,6 +108,9 @@ func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule) {
 	}
 	p.pump(45 * time.Second)
 	c.compare(t, p, w, s)
+	if p.mate != nil {
+		c.compare(t, p.mate, w, s)
+	}
 }
 
 func (c rotation) compare(t *testing.T, p *world, w *writer, s schedule) {
@@ -126,10 +132,15 @@ func (c rotation) compare(t *testing.T, p *world, w *writer, s schedule) {
 	}
 }
 
+// rotations are all cases.
+func rotations() []rotation {
+	return slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases(), packCases())
+}
+
 // Every case comes out exactly once into a receiver that forgets what was not saved, and at least once into one that does not,
 // wherever the process is killed. PENSTOCK_ROTATION=full (make rotation) tries every schedule of each case, else it is every third.
 func TestRotation(t *testing.T) {
-	cases := slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases())
+	cases := rotations()
 	if len(cases) < 60 {
 		t.Errorf("there are %d cases, want at least 60", len(cases))
 	}
@@ -146,11 +157,17 @@ func TestRotation(t *testing.T) {
 				if c.skip != nil && c.skip(s) {
 					continue
 				}
-				runs++
-				dir, base := t.TempDir(), time.Now().Add(time.Hour)
-				synctest.Test(t, func(t *testing.T) { c.run(t, dir, base, s) })
-				if t.Failed() {
-					return
+				for routes := 1; routes <= 2; routes++ {
+					if routes == 2 && !full && (nth+s.at)%4 != 0 {
+						continue
+					}
+					runs++
+					dir, base := t.TempDir(), time.Now().Add(time.Hour)
+					synctest.Test(t, func(t *testing.T) { c.run(t, dir, base, s, routes) })
+					if t.Failed() {
+						t.Logf("with %d routes", routes)
+						return
+					}
 				}
 			}
 		})

@@ -39,7 +39,11 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	framed, err := o.Framing.New()
+	framed, byHead, err := o.Framing.In(o.text(), int(o.MaxRecord))
+	if err != nil {
+		return nil, err
+	}
+	packed, err := follow.PackedAs(o.Compression, o.MaxExpansion)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +53,7 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 	s := &source{h: h, log: h.Log(), place: newPlace(o, h.FS())}
 	s.set = follow.New(s.place, follow.Options{
 		Rules:   lines.Rules{MaxRecord: int(o.MaxRecord), Bury: o.LongRecord == "dead_letter", Framing: framed},
-		PollMin: o.PollMin, PollMax: o.PollMax, OpenFiles: o.OpenFiles, Forget: o.Forget,
+		PollMin: o.PollMin, PollMax: o.PollMax, OpenFiles: o.OpenFiles, Forget: o.Forget, Packed: packed, ByHead: byHead,
 		Growing: &follow.Growing{
 			FromEnd: o.Start == "end", PartialWait: o.PartialWait, GoneWait: o.GoneWait, CopyWait: o.CopyWait,
 			DeletedMax: int64(o.DeletedMax), DeletedBeyond: *beyond[o.DeletedBeyond],

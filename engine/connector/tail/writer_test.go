@@ -16,11 +16,13 @@ type writer struct {
 	t      testing.TB
 	dir    string
 	start  time.Time // on the clock of the test
-	base   time.Time // on the clock of the files, at start
+	base   time.Time // on the clock of the files, at start; zero: time is real, and files have the times that the system gives
 	ledger []string
+	maybe  []string // lines that were gone again at once: somebody may have seen them
 	count  int
 	wide   int // bytes that each line is made longer by
 	open   map[string]*os.File
+	rest   []byte // of a file that was cut
 }
 
 func newWriter(t testing.TB, dir string, base time.Time) *writer {
@@ -38,6 +40,9 @@ func (w *writer) path(name string) string { return filepath.Join(w.dir, name) }
 
 // touch gives a file the time that the test's clock shows: within it, real time stands still.
 func (w *writer) touch(name string) {
+	if w.base.IsZero() {
+		return
+	}
 	now := w.base.Add(time.Since(w.start))
 	_ = os.Chtimes(w.path(name), now, now)
 }
@@ -108,11 +113,17 @@ func (w *writer) copy(from, to string) {
 // copyOver is cp --preserve=timestamps, as backups and moves to another file system do.
 func (w *writer) copyOver(from, to string) {
 	w.t.Helper()
-	info, err := os.Stat(w.path(from))
-	w.must(err)
 	w.copy(from, to)
+	w.age(to)
+}
+
+// age gives a file a time long before it was made.
+func (w *writer) age(name string) {
+	w.t.Helper()
+	info, err := os.Stat(w.path(name))
+	w.must(err)
 	old := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(info.Size()))
-	w.must(os.Chtimes(w.path(to), old, old))
+	w.must(os.Chtimes(w.path(name), old, old))
 }
 
 // hold opens a file as a daemon does that goes on writing to it whatever its name becomes.
@@ -135,6 +146,13 @@ func (w *writer) release(as string) {
 	w.t.Helper()
 	w.must(w.open[as].Close())
 	delete(w.open, as)
+}
+
+// disown takes the last n lines out of the ledger: they are about to be gone, whether somebody has seen them or not.
+func (w *writer) disown(n int) {
+	at := len(w.ledger) - n
+	w.maybe = append(w.maybe, w.ledger[at:]...)
+	w.ledger = w.ledger[:at]
 }
 
 func (w *writer) close() {

@@ -4,8 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"hash/fnv"
+	"io/fs"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -28,6 +29,12 @@ var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 type row struct {
 	rt, id int64 // its time, in milliseconds of the day, and its number
 	line   string
+	gaps   int // in the table before it, of rows that were stored by an earlier life
+}
+
+// place is a row's: its own time, and its number among those of one time, as text that is ordered as numbers are.
+func (r row) place() ledger.Position {
+	return ledger.Position{Num: r.rt, Key: fmt.Sprintf("%016x", r.id)}
 }
 
 // source is the table of the day's logs.
@@ -171,6 +178,40 @@ func openWorld(dir, logs string, rows, tuple int, speed float64) (*world, error)
 	return w, nil
 }
 
+// mark says which rows are stored: those up to Watermark, and those in the stretches Above it.
+type mark struct {
+	Watermark ledger.Position
+	Above     []ledger.Range
+}
+
+// load reads the mark of an earlier life.
+func (w *world) load() (m mark, err error) {
+	text, err := os.ReadFile(filepath.Join(w.dir, "mark.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil // the day begins
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		return m, fmt.Errorf("reading the mark: %w", err)
+	}
+	return m, nil
+}
+
+// save writes it. Where that fails the one before it is as good, and repeats a little more.
+func (w *world) save(m mark) {
+	text, _ := json.Marshal(m)
+	path := filepath.Join(w.dir, "mark.json")
+	if os.WriteFile(path+".new", text, 0o600) == nil {
+		_ = os.Rename(path+".new", path)
+	}
+}
+
+func (w *world) failed(_ flow.Item[*tuple], f flow.Failure) {
+	fmt.Fprintln(os.Stderr, "not stored, and sent again:", f.Lane, f.Err)
+}
+
 // event is a line of the record of a run.
 type event struct {
 	At      int64     `json:"at"`                // nanoseconds, Unix
@@ -235,10 +276,4 @@ func (w *world) watch(ctx context.Context, s *flow.Sender[*tuple]) {
 			w.mu.Unlock()
 		}
 	}
-}
-
-func hash(id int64) uint64 {
-	h := fnv.New64a()
-	fmt.Fprint(h, id)
-	return h.Sum64()
 }

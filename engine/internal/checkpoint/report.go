@@ -9,7 +9,7 @@ import (
 type Report struct {
 	File   string   // path
 	Fresh  bool     // there was no file: everything is delivered from the beginning
-	Routes int      // with marks or places
+	Routes int      // with marks or places; the two layers of one count once
 	Marks  int      // of all routes
 	Bytes  int64    // length of the file as it was found
 	Cut    int64    // bytes of an unfinished last entry, which a kill or a power loss left; no fault
@@ -24,7 +24,7 @@ func (r *Report) String() string {
 		return fmt.Sprintf("no checkpoint yet, made %s: delivering from the beginning", r.File)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "checkpoint %s: %d marks of %d routes in %d bytes", r.File, r.Marks, r.Routes, r.Bytes)
+	fmt.Fprintf(&b, "checkpoint %s: %s of %s in %d bytes", r.File, count(r.Marks, "mark"), count(r.Routes, "route"), r.Bytes)
 	if r.Cut > 0 {
 		fmt.Fprintf(&b, "; %d bytes of an unfinished last entry were left out", r.Cut)
 	}
@@ -38,8 +38,21 @@ func (r *Report) String() string {
 	return b.String()
 }
 
+// count is so many things in words.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 func (l *loaded) report(path string) *Report {
-	r := &Report{File: path, Routes: len(l.st.alive()), Marks: l.st.marks, Bytes: l.size}
+	routes := make(map[string]bool)
+	for _, r := range l.st.alive() {
+		key, _, _ := strings.Cut(r.key, BootMark)
+		routes[key] = true
+	}
+	r := &Report{File: path, Routes: len(routes), Marks: l.st.marks, Bytes: l.size}
 	switch {
 	case l.bad == nil:
 	case l.torn:

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -24,7 +25,9 @@ func (l *loader) syntax(err error) {
 	case strings.Contains(text, "unexpected end of stream") && strings.Contains(le.ContextMsg, "quoted"):
 		l.failAt(opened.Line, opened.Column, "the quote that opens here is never closed")
 	case strings.Contains(text, "expected ',' or"):
-		l.failAt(opened.Line, opened.Column, "this bracket is not closed, or a comma is missing before line %d", max(line, opened.Line+1))
+		const what = "this bracket is not closed, or a comma is missing before line %d"
+		e := l.failAt(opened.Line, opened.Column, what, max(line, opened.Line+1))
+		e.Hint = l.bareVariable(opened.Line, line)
 	case strings.Contains(text, "unknown anchor"):
 		l.unknownAnchor(line, column)
 	case strings.Contains(text, "did not find expected key"), strings.Contains(text, "did not find expected '-' indicator"):
@@ -135,6 +138,19 @@ func (l *loader) checkCut(n *yaml.Node, expression, secret bool) {
 	}
 	e := l.fail(n, "` #` starts a comment in YAML, so the value is only %s", quoted(n.Value))
 	e.Hint = "write " + quoted(whole) + ", or put the comment in a line of its own"
+}
+
+// bareValue finds a plain scalar within brackets that is a variable: its brace opens a mapping.
+var bareValue = regexp.MustCompile(`[:,\[{]\s*(\$\{[^{}]*\})`)
+
+// bareVariable is what to do where a line of from to to has one, else "".
+func (l *loader) bareVariable(from, to int) string {
+	for _, line := range l.lines[max(0, from-1):min(to, len(l.lines))] {
+		if found := bareValue.FindStringSubmatch(line); found != nil {
+			return "within { } and [ ] a variable needs quotes: " + quoted(found[1])
+		}
+	}
+	return ""
 }
 
 // unbalanced says whether brackets or double quotes are left open.

@@ -23,7 +23,8 @@ import (
 
 // The kill tests of tables: the program copies two tables, and follows, while writers insert, change and delete rows in
 // transactions that commit late and out of order, at equal times; it is killed again and again, and so is the server.
-// Rows of `events` are only added, and appended to the target: each has to be there once. Rows of `items` are changed, too,
+// Rows of `events` are only added, and appended to the target: each has to be there once; they are read in partitions of five
+// seconds, some at a time. Rows of `items` are changed, too,
 // which moves them up, and deleted: the target has every row as it is, and may keep deleted ones (docs/sources-table.md).
 
 // arena is a database for a kill test.
@@ -38,8 +39,9 @@ type arena struct {
 }
 
 func TestKillTables(t *testing.T) {
-	share := (kills(t) + 2) / 3
+	share := killsOfSQL(t)
 	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
 		dir := t.TempDir()
 		path := func(table string) string { return filepath.Join(dir, table+".db") }
 		targets := map[string]*sql.DB{"events_copy": openSQLite(t, path("events_copy")), "items_copy": openSQLite(t, path("items_copy"))}
@@ -54,10 +56,12 @@ func TestKillTables(t *testing.T) {
 		killTables(t, a, share)
 	})
 	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
 		server := connectortest.StartServer(t, "postgres", "psql")
 		killTables(t, serverArena(server, "postgres", "BEGIN", openPostgres(t, server.URL)), share)
 	})
 	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
 		server := connectortest.StartServer(t, "mariadb", "mariadb-install-db")
 		db, err := sql.Open("mysql", server.URL)
 		if err != nil {
@@ -97,7 +101,7 @@ func killTables(t *testing.T, a arena, n int) {
 state: ./state
 pipelines:
   events:
-    source: { table: { %[1]s, table: events, order_by: [at, id], rescan: 100000, poll: 100ms%[3]s } }
+    source: { table: { %[1]s, table: events, order_by: [at, id], split: 500, rescan: 100000, poll: 100ms%[3]s } }
     sink: { %[2]s }
     batch: { records: 50 }
     retry: { base: 20ms, max: 200ms }
@@ -110,21 +114,30 @@ pipelines:
     checkpoint: { sync: 50ms }
 `, a.from, a.to("events_copy", "on_new_field: ignore"), lag, a.to("items_copy", "mode: upsert, key: [id], on_new_field: ignore")))
 	w := startWriters(t, a, rnd)
+	restarts := 0
 	for done := 0; done < n; {
-		restart := a.disturb != nil && rnd.IntN(12) == 0
+		restart := a.disturb != nil && (restarts == 0 && done == n-1 || rnd.IntN(12) == 0)
+		if restart {
+			restarts++
+		}
 		if killFollowing(t, a, config, rnd, restart) {
 			done++
 		}
 	}
 	w.stop()
 	once(t, config)
-	late := number(a.target("events_copy"), `SELECT coalesce(max(num), 0) FROM penstock_marks WHERE part = 'events~late'`)
+	late := number(a.target("events_copy"), `SELECT coalesce(sum(num), 0) FROM penstock_marks WHERE part LIKE 'events%~late'`)
+	parts := number(a.target("events_copy"),
+		`SELECT count(*) FROM penstock_marks WHERE part LIKE 'events#500.%' AND part NOT LIKE '%~late'`)
 	if again := once(t, config); again.Pipelines[0].ReadRecords+again.Pipelines[1].ReadRecords != 0 {
 		t.Errorf("rows were read again after the end: %+v", again.Pipelines)
 	}
 	checkCopies(t, a, w)
-	t.Logf("%d kills; %d rows added, %d changes, %d deleted; %d events were found late",
-		n, w.added.Load(), w.changed.Load(), w.deleted.Load(), late)
+	if w.added.Load() == 0 || w.changed.Load() == 0 || w.deleted.Load() == 0 || parts == 0 {
+		t.Error("the writers did not do what the test is about")
+	}
+	t.Logf("%d kills, %d restarts of the server; %d rows added, %d changes, %d deleted; %d events in %d partitions were found late",
+		n, restarts, w.added.Load(), w.changed.Load(), w.deleted.Load(), late, parts)
 }
 
 // checkCopies holds the targets against the sources by key, count and content.
@@ -185,22 +198,28 @@ func killFollowing(t *testing.T, a arena, config string, rnd *rand.Rand, restart
 	go func() { ended <- cmd.Wait() }()
 	delivered := func() int64 { return number(a.target("events_copy"), "SELECT count(*) FROM events_copy") }
 	begun := delivered()
-	want := begun + 1 + int64(rnd.IntN(150))
-	poll := time.NewTicker(5 * time.Millisecond)
-	defer poll.Stop()
-	bound := time.NewTimer(10 * time.Second)
-	defer bound.Stop()
-	for delivered() < want {
-		select {
-		case err := <-ended:
-			t.Fatalf("the program ended by itself: %v\n%s", err, errs.String())
-		case <-bound.C:
-			want = 0
-		case <-poll.C:
+	more := func() { // waits until some more rows are there
+		want := delivered() + 1 + int64(rnd.IntN(150))
+		poll := time.NewTicker(5 * time.Millisecond)
+		defer poll.Stop()
+		bound := time.NewTimer(10 * time.Second)
+		defer bound.Stop()
+		for delivered() < want {
+			select {
+			case err := <-ended:
+				t.Fatalf("the program ended by itself: %v\n%s", err, errs.String())
+			case <-bound.C:
+				return
+			case <-poll.C:
+			}
 		}
 	}
+	more()
 	if restart {
 		a.disturb(t)
+		if rnd.IntN(2) == 0 { // the program gets over it
+			more()
+		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)

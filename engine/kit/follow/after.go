@@ -113,7 +113,7 @@ func (r *Reader) lookAgain(now time.Duration) {
 			over = append(over, f)
 			continue
 		}
-		if f.saw(info, now); info.Size != f.cursor.Next {
+		if f.saw(info, now); f.view == nil && info.Size != f.cursor.Next || f.view != nil && (!f.sealed || info.Size != f.last) {
 			continue // ready sees that it has changed
 		}
 		f.stampAt, f.stampLen = info.ModTime, info.Size
@@ -172,7 +172,12 @@ func (r *Reader) hasGrown(info stat) bool {
 		if !isOf(k.id, info) {
 			continue
 		}
-		if m, ok := r.resume(k.text); ok && highest(m) < info.Size {
+		m, ok := r.resume(k.text)
+		size := highest(m)
+		if proof := r.proofOf(m); proof.Packed > 0 {
+			size = proof.Packed
+		}
+		if ok && size < info.Size {
 			return true
 		}
 	}

@@ -30,10 +30,13 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 			}
 		}
 		switch {
+		case w != nil && r.unfinished(f, w, head):
+			hold = true
+			continue
 		case w != nil:
 		case g == nil || !r.equals(f, g, head):
 			continue
-		case g.orphan && !g.beside && g.info.Links == 0 && f.info.Size >= g.info.Size && mayInherit(f, g):
+		case g.orphan && !g.beside && g.info.Links == 0 && f.holds(g.all()) >= g.all() && mayInherit(f, g):
 			w = r.bereave(g) // moved to another file system, or restored: only the old one's handle was left
 		default:
 			hold = true
@@ -45,6 +48,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 		} else if ok {
 			return true, true
 		}
+		hold = hold || r.maybeRestored(f, w, head)
 	}
 	if !hold {
 		return false, false
@@ -75,15 +79,16 @@ func (r *Reader) kin(f *file) []*Entry {
 
 // equals says whether f is a copy of the beginning of g, as far as head and end tell, and notes how far.
 func (r *Reader) equals(f, g *file, head []byte) bool {
-	n := min(f.info.Size, g.info.Size)
-	if n == 0 {
+	k := min(f.holds(fileid.MaxHead), g.holds(fileid.MaxHead), fileid.MaxHead)
+	if k == 0 {
 		return false
 	}
-	k := min(n, fileid.MaxHead)
 	mine, other := make([]byte, fileid.MaxBefore), make([]byte, fileid.MaxHead)
 	if g.readFull(other[:k], 0) != nil || !slices.Equal(head[:k], other[:k]) {
 		return false
 	}
+	n := g.all()
+	n = min(n, f.holds(n))
 	k = min(n, fileid.MaxBefore)
 	if f.readFull(mine[:k], n-k) != nil || g.readFull(other[:k], n-k) != nil || !slices.Equal(mine[:k], other[:k]) {
 		return false
@@ -113,7 +118,7 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 		case err != nil:
 			return false, err
 		case !ok:
-		case i == 0 && f.info.Size >= w.cursor.Next:
+		case i == 0 && f.holds(w.cursor.Next) >= w.cursor.Next:
 			r.adopt(f, w)
 			return true, nil
 		default:
@@ -122,6 +127,16 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// maybeRestored says whether f, under the name of w and with its content, may still turn out to be a restored copy: cp -p and
+// tar give a file its old time after its bytes.
+func (r *Reader) maybeRestored(f, w *file, head []byte) bool {
+	if w.displaced || mayInherit(f, w) || w.note.proof.At == 0 {
+		return false
+	}
+	ok, err := f.fits(w.note.proof, head, r.head[fileid.MaxHead:])
+	return ok && err == nil
 }
 
 // mayInherit says whether f may be what became of w, whose file is gone: it has another name, or was written before it was made,
@@ -143,7 +158,8 @@ func (r *Reader) adopt(f, w *file) {
 	r.unwait(w)
 	r.s.takeOver(w.entry, f)
 	f.entry, f.cursor, f.note = w.entry, w.cursor, w.note
-	f.part = &penstock.Partition{ID: w.entry.text, Name: f.label}
+	f.ledTo(w)
+	f.part = &penstock.Partition{ID: w.entry.text, Name: f.partName()}
 	if id, err := fileid.Parse(w.entry.text); err == nil {
 		r.notes.move(f.note, f.seen(nil, false), id.Key() != keyOf(f.info))
 	}
@@ -159,6 +175,7 @@ func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
 	r.unwait(w)
 	w.skipped = true
 	r.lose(w, "a copy leads on from it")
+	f.ledTo(w)
 	r.attach(f, r.s.give(f.seen(head, true), f.name), penstock.Mark{})
 	f.skipTo = to
 	f.held, f.twin = 0, nil
@@ -181,7 +198,7 @@ func (s *Set) takeOver(e *Entry, f *file) {
 func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	t.proof.Moved, t.proof.MovedBirth, t.proof.ModTime = fileid.Key{}, 0, 0
+	t.proof.Moved, t.proof.MovedBirth, t.proof.ModTime, t.proof.Packed = fileid.Key{}, 0, 0, 0
 	if elsewhere {
 		t.proof.Moved, t.proof.MovedBirth = to.Key(), to.Birth
 	}

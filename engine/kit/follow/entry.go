@@ -10,12 +10,13 @@ import (
 
 // Entry is a file that has an id. Its fields are the set's.
 type Entry struct {
-	id   fileid.ID // as its file is found now: where a copy took the data over, the copy's device, inode and birth
-	text string    // of the id that was given
-	name string    // beneath its directory, where it was seen last
-	refs int       // readers that know it
-	dead bool      // what it named is gone, although the inode may live on
-	done bool      // renamed, moved or deleted; name is where it went
+	id    fileid.ID  // as its file is found now: where a copy took the data over, the copy's device, inode and birth
+	given fileid.Key // where it was found when this process met it
+	text  string     // of the id that was given
+	name  string     // beneath its directory, where it was seen last
+	refs  int        // readers that know it
+	dead  bool       // what it named is gone, although the inode may live on
+	done  bool       // renamed, moved or deleted; name is where it went
 
 	sealed []sealing
 }
@@ -23,7 +24,8 @@ type Entry struct {
 // sealing is where one reader has sealed a file.
 type sealing struct {
 	r  *Reader
-	at int64
+	at int64 // bytes of the file
+	to int64 // where its positions end: the same, unless it is compressed
 }
 
 // knownID is an id that a route has stored.
@@ -66,12 +68,12 @@ func (s *Set) findLocked(r *Reader, f fileid.File) *Entry {
 			return s.entryLocked(k.id, k.text)
 		}
 	}
-	if e := s.byKey[f.Key()]; e != nil && !e.dead && e.id.Match(f) {
+	if e := s.byKey[f.Key()]; e != nil && !e.dead && e.id.Match(f) && !r.hasEnded(e.text, f.Key()) {
 		return e
 	}
 	for _, o := range s.readers {
 		for _, k := range o.known[f.Key()] {
-			if k.id.Match(f) {
+			if k.id.Match(f) && !r.hasEnded(k.text, f.Key()) {
 				return s.entryLocked(k.id, k.text)
 			}
 		}
@@ -79,10 +81,15 @@ func (s *Set) findLocked(r *Reader, f fileid.File) *Entry {
 	return nil
 }
 
+// hasEnded says whether the reader has done with an id for good.
+func (r *Reader) hasEnded(text string, key fileid.Key) bool {
+	return slices.ContainsFunc(r.dead[key], func(k knownID) bool { return k.text == text })
+}
+
 func (s *Set) entryLocked(id fileid.ID, text string) *Entry {
 	e := s.byID[text]
 	if e == nil {
-		e = &Entry{id: id, text: text}
+		e = &Entry{id: id, given: id.Key(), text: text}
 		s.byID[text] = e
 	}
 	s.byKey[e.id.Key()] = e
@@ -106,29 +113,74 @@ func (s *Set) nextGenLocked(f fileid.File) (gen int64) {
 		for _, k := range o.known[f.Key()] {
 			above(k.id)
 		}
-		for _, id := range o.dead[f.Key()] {
-			above(id)
+		for _, k := range o.dead[f.Key()] {
+			above(k.id)
 		}
 	}
 	return gen
 }
 
-// kill says that what e named is gone: no file is taken for it any more.
-func (s *Set) kill(e *Entry) {
+// kill says that what e named stands no longer at a place, where a reader has found other data: no file there is taken for it any
+// more. Where another route has seen already in which copy the data lives on, e is that copy's now, and lives.
+func (s *Set) kill(e *Entry, at fileid.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if e.id.Key() != at {
+		return
+	}
+	s.killLocked(e)
+	for _, r := range s.readers {
+		r.disownLocked(e)
+	}
+}
+
+func (s *Set) killLocked(e *Entry) {
 	e.dead = true
 	key := e.id.Key()
 	if g := s.gens[key]; g.birth != e.id.Birth || g.next <= int64(e.id.Gen) {
 		s.gens[key] = generation{e.id.Birth, int64(e.id.Gen) + 1}
 	}
-	for _, r := range s.readers {
-		same := func(k knownID) bool { return k.text == e.text }
-		if slices.ContainsFunc(r.known[key], same) {
-			r.known[key] = slices.DeleteFunc(r.known[key], same)
-			r.dead[key] = append(r.dead[key], e.id)
+}
+
+// disownLocked moves what the route has stored of e to what is gone; false: it has stored nothing of it.
+func (r *Reader) disownLocked(e *Entry) bool {
+	for _, key := range []fileid.Key{e.id.Key(), e.given} {
+		list := r.known[key]
+		at := slices.IndexFunc(list, func(k knownID) bool { return k.text == e.text })
+		if at >= 0 {
+			r.dead[key] = append(r.dead[key], list[at])
+			r.known[key] = slices.Delete(list, at, at+1)
+			return true
 		}
 	}
+	return false
+}
+
+// end says that r has done with e for good: it takes no file for it any more. The readers of other routes may still have handles of
+// it; after the last one nobody does.
+func (s *Set) end(r *Reader, e *Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !r.disownLocked(e) {
+		key := e.id.Key()
+		r.dead[key] = append(r.dead[key], knownID{e.id, e.text})
+	}
+	if e.refs <= 1 && !slices.ContainsFunc(s.readers, func(o *Reader) bool { return o.knowsLocked(e) }) {
+		s.killLocked(e)
+	}
+}
+
+// knowsLocked says whether the route has stored e and it is not gone.
+func (r *Reader) knowsLocked(e *Entry) bool {
+	same := func(k knownID) bool { return k.text == e.text }
+	return slices.ContainsFunc(r.known[e.id.Key()], same) || slices.ContainsFunc(r.known[e.given], same)
+}
+
+// movedOn says whether another route has found e's data in a copy elsewhere.
+func (s *Set) movedOn(e *Entry, from fileid.Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !e.dead && e.id.Key() != from
 }
 
 func (s *Set) isDead(e *Entry) bool {
@@ -157,7 +209,7 @@ func (s *Set) noteSealed(r *Reader, f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsealLocked(r, f.entry)
-	f.entry.sealed = append(f.entry.sealed, sealing{r, f.last})
+	f.entry.sealed = append(f.entry.sealed, sealing{r, f.last, f.cursor.Next})
 }
 
 func (s *Set) noteGrown(r *Reader, f *file) {

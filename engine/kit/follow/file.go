@@ -1,12 +1,14 @@
 package follow
 
 import (
+	"cmp"
 	"io"
 	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/engine/kit/unpack"
 	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -20,26 +22,30 @@ type file struct {
 	since time.Duration // monotonic: size and time of the last change are as they are since then
 	scan  uint64        // the last listing in which it was seen
 
-	entry  *Entry // nil: not identified yet
-	part   *penstock.Partition
-	cursor lines.Cursor
-	note   *note         // what was read of it, to know it again; nil before it is identified
-	looked time.Duration // when the handle was last asked for its size
-	handle vfs.File
-	used   uint64        // of the handle, for the least recently used
-	unread time.Duration // monotonic: since when bytes have been waiting to be read, 0: none are
+	entry   *Entry // nil: not identified yet
+	part    *penstock.Partition
+	cursor  lines.Cursor
+	note    *note         // what was read of it, to know it again; nil before it is identified
+	looked  time.Duration // when the handle was last asked for its size
+	handle  vfs.File
+	view    *unpack.File  // what it holds, if compressed: places are in that; info.Size, drained, last, stampLen are the file's
+	framing lines.Framing // its own; nil: that of all
+	viewAt  stamp         // the last change when the view was attached
+	used    uint64        // of the handle, for the least recently used
+	unread  time.Duration // monotonic: since when bytes have been waiting to be read, 0: none are
 
 	drained int64 // of this size all whole records were handed out
 
 	sealed   bool
-	last     int64 // where it was sealed
-	orphan   bool  // its name is gone, it is read to the end by its handle
-	lost     bool  // what was not read is gone: only the seal is left to be handed out
-	skipped  bool  // lost is nothing to speak of: the seal says that all of it was read
-	finished bool  // its source has finished it; it is looked at again in case its writer goes on
-	flushed  bool  // growing: the partial last record was handed out as one
-	checked  bool  // stampAt and stampLen say as of when what was read is known to stand in it
-	beside   bool  // growing: it is no file of the listing, but leads on from one that was rotated
+	last     int64  // where it was sealed
+	orphan   bool   // its name is gone, it is read to the end by its handle
+	lost     bool   // what was not read is gone: only the seal is left to be handed out
+	skipped  bool   // lost is nothing to speak of: the seal says that all of it was read
+	finished bool   // its source has finished it; it is looked at again in case its writer goes on
+	flushed  bool   // growing: the partial last record was handed out as one
+	checked  bool   // stampAt and stampLen say as of when what was read is known to stand in it
+	beside   bool   // growing: it is no file of the listing, but leads on from one that was rotated
+	listed   string // of a file beside: the name of that one, by which the next run finds out that it was rotated
 	stampAt  stamp
 	stampLen int64
 
@@ -59,6 +65,7 @@ type file struct {
 // trouble is what keeps a file from being read.
 type trouble struct {
 	failures backoff.State
+	broken   bool // what is compressed ends in the middle or is damaged: it is tried again when the file has changed
 	retryAt  time.Duration
 	last     error
 }
@@ -86,7 +93,7 @@ func (f *file) saw(i stat, now time.Duration) {
 
 // seen is the file as fileid sees it. withTime is false for a file that we have followed: a later change then says nothing.
 func (f *file) seen(head []byte, withTime bool) fileid.File {
-	out := fileid.File{Dev: f.info.Dev, Ino: f.info.Ino, Size: f.info.Size, Head: head}
+	out := fileid.File{Dev: f.info.Dev, Ino: f.info.Ino, Size: f.holds(fileid.MaxHead), Head: head}
 	out.Birth = int64(f.info.Birth)
 	if withTime {
 		out.ModTime = int64(f.info.ModTime)
@@ -96,13 +103,13 @@ func (f *file) seen(head []byte, withTime bool) fileid.File {
 
 // readHead reads what an id hashes.
 func (f *file) readHead(buf []byte) ([]byte, error) {
-	n := int(min(f.info.Size, fileid.MaxHead))
+	n := int(min(f.holds(fileid.MaxHead), fileid.MaxHead))
 	return buf[:n], f.readFull(buf[:n], 0)
 }
 
 // readFull reads all of buf; a file that is too short is io.ErrUnexpectedEOF.
 func (f *file) readFull(buf []byte, off int64) error {
-	got, err := f.handle.ReadAt(buf, off)
+	got, err := f.data().ReadAt(buf, off)
 	if got == len(buf) {
 		return nil
 	}
@@ -115,7 +122,10 @@ func (f *file) readFull(buf []byte, off int64) error {
 // fits says whether what p says was read stands in the file. buf has room for both stretches.
 func (f *file) fits(p fileid.Proof, head, buf []byte) (bool, error) {
 	n, off, end := p.Wants()
-	if f.info.Size < max(end, int64(n)) || len(head) < n {
+	if len(head) < n || f.view != nil && !p.FitsHead(head) { // before all is decompressed
+		return false, nil
+	}
+	if f.holds(end) < max(end, int64(n)) {
 		return false, nil
 	}
 	before := buf[:end-off]
@@ -155,6 +165,9 @@ func (f *file) changed() bool {
 
 // close gives the handle back.
 func (f *file) close() error {
+	if f.view != nil {
+		f.view.Close()
+	}
 	if f.handle == nil {
 		return nil
 	}
@@ -163,9 +176,19 @@ func (f *file) close() error {
 	return err
 }
 
+// partName is the name of f's partition.
+func (f *file) partName() string { return cmp.Or(f.listed, f.label) }
+
+// ledTo notes that f leads on from a widow.
+func (f *file) ledTo(w *file) {
+	if f.beside {
+		f.listed = w.part.Name
+	}
+}
+
 // rename gives f another name; spans that were handed out keep the partition with the old one.
 func (f *file) rename(dir Dir, name, label string) {
-	f.dir, f.name, f.label = dir, name, label
+	f.dir, f.name, f.label, f.listed = dir, name, label, ""
 	if f.part != nil {
 		part := *f.part
 		part.Name = label

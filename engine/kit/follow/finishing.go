@@ -48,7 +48,7 @@ func (s *Set) Settled(e *Entry, size int64) ([]*Reader, error) {
 			s.wakeLocked()
 			return nil, fmt.Errorf("it has %d bytes, %d were read when it counted as finished; the rest is delivered first", size, at.at)
 		}
-		if saved, ok := at.r.saved[e.text]; ok && saved < size {
+		if saved, ok := at.r.saved[e.text]; ok && saved < at.to {
 			return nil, errors.New("it has grown, and what came later is not settled yet")
 		}
 		if slices.Contains(s.readers, at.r) {

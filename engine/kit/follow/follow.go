@@ -59,6 +59,9 @@ type Options struct {
 	Keep      bool          // finished files stay where they are: a sealed one that was not changed need not be read again
 	Forget    time.Duration // how long a file has to be gone before its mark is dropped
 
+	ByHead func(head []byte) lines.Framing // which framing a file has that begins so; nil: all have that of Rules
+	Packed Packed                          // how compressed files are read
+
 	Growing *Growing // files may grow for ever: they are sealed when they are gone, not when they are quiet; nil: quiet
 }
 

@@ -91,8 +91,8 @@ func (r *Reader) placesOf() map[string]fileid.Key {
 		}
 	}
 	for _, ids := range r.dead {
-		for _, id := range ids {
-			delete(out, id.String())
+		for _, k := range ids {
+			delete(out, k.text)
 		}
 	}
 	r.s.mu.Unlock()

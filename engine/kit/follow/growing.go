@@ -21,10 +21,14 @@ func (r *Reader) endOfGrowing(f *file) ending {
 		at := f.since + r.goneWait()
 		return ending{sealed: now >= at, at: at}
 	}
-	if r.grow.PartialWait <= 0 {
+	wait := r.grow.PartialWait
+	if wait <= 0 && f.view != nil {
+		wait = r.goneWait() // nobody goes on with a line in what was compressed
+	}
+	if wait <= 0 {
 		return ending{}
 	}
-	at := f.since + r.grow.PartialWait
+	at := f.since + wait
 	return ending{flush: now >= at, at: at}
 }
 
@@ -37,8 +41,7 @@ func (r *Reader) goneWait() time.Duration {
 
 // readyGrowing is ready for files that may grow for ever: all that is there is read at once.
 func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
-	if f.trouble != nil && f.trouble.retryAt > now {
-		r.dueAt(f.trouble.retryAt)
+	if r.troubled(f, now) {
 		return false
 	}
 	if f.orphan && !f.sealed && !r.reach(f, now) {
@@ -47,6 +50,8 @@ func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
 	switch {
 	case f.sealed:
 		return f.changed()
+	case f.view != nil && !r.rests(f):
+		return false
 	case f.entry == nil && f.info.Size == 0 && !f.orphan:
 		return false
 	case f.entry == nil && f.held > now:
@@ -58,7 +63,7 @@ func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
 		return true
 	}
 	at := r.endOfGrowing(f).at
-	partial := f.cursor.Next < f.info.Size
+	partial := f.partial()
 	switch {
 	case at == 0 || !f.orphan && !partial:
 		return false
@@ -118,7 +123,11 @@ func (r *Reader) recallable(info stat) (knownID, penstock.Mark, bool) {
 		}
 		m, ok := r.resume(k.text)
 		proof := r.proofOf(m)
-		if ok && len(m.Above) == 0 && m.Watermark.Num == info.Size && proof.At == info.Size &&
+		all := proof.At == info.Size
+		if proof.Packed > 0 {
+			all = proof.Packed == info.Size
+		}
+		if ok && len(m.Above) == 0 && all && m.Watermark.Num == proof.At &&
 			proof.ModTime != 0 && proof.ModTime == int64(info.ModTime) {
 			return k, m, true
 		}
@@ -144,8 +153,8 @@ func (r *Reader) proofOf(m penstock.Mark) fileid.Proof {
 
 // stood says whether the file was not rewritten while the last Fill read it: what was read before the place before is still there.
 func (r *Reader) stood(f *file, before int64) bool {
-	if f.note.proof.At != before {
-		return true // nothing is known of the bytes before
+	if f.note.proof.At != before || f.view != nil {
+		return true // nothing is known of the bytes before, or it was read before this Fill
 	}
 	info, err := f.handle.Stat()
 	if err != nil || info.Size < f.cursor.Next {
@@ -186,19 +195,25 @@ func (r *Reader) skip(b *penstock.Batch, f *file) (stay, ok bool) {
 }
 
 // lastLine is where the last line of a file begins that has no end yet, or its size: a start at the end must not split a record.
-func (f *file) lastLine(most int64) (int64, error) {
+func (f *file) lastLine(most int64, framing lines.Framing) (int64, error) {
 	const step = 4096
 	var buf [step]byte
-	for end := f.info.Size; end > 0; {
+	size := f.all()
+	start := func(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
+	end := size
+	if w, ok := framing.(lines.Writer); ok {
+		start, end = w.LineStart, size-size%2
+	}
+	for end > 0 {
 		n := min(end, step)
 		if err := f.readFull(buf[:n], end-n); err != nil {
 			return 0, err
 		}
-		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
-			return end - n + int64(i) + 1, nil
+		if i := start(buf[:n]); i > 0 {
+			return end - n + int64(i), nil
 		}
-		if end -= n; f.info.Size-end > most {
-			return f.info.Size, nil // it is longer than a record may be
+		if end -= n; size-end > most {
+			return size, nil // it is longer than a record may be
 		}
 	}
 	return 0, nil
@@ -206,7 +221,15 @@ func (f *file) lastLine(most int64) (int64, error) {
 
 // startAtEnd sets where a file that was there at the very first start is read from.
 func (r *Reader) startAtEnd(f *file) bool {
-	at, err := f.lastLine(int64(r.s.o.Rules.MaxRecord))
+	err := r.framingOf(f)
+	framing := r.s.o.Rules.Framing
+	if f.framing != nil {
+		framing = f.framing
+	}
+	at := int64(0)
+	if err == nil {
+		at, err = f.lastLine(int64(r.s.o.Rules.MaxRecord), framing)
+	}
 	if err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			r.soon()

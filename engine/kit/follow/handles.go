@@ -17,7 +17,7 @@ func (r *Reader) look(f *file) bool {
 		return false
 	}
 	now := r.s.now()
-	if now-f.looked < lookSpacing && f.info.Size-f.cursor.Next > 2*r.target {
+	if f.view == nil && now-f.looked < lookSpacing && f.info.Size-f.cursor.Next > 2*r.target {
 		return true // its end is far off: who reads a large file need not stat it for each batch
 	}
 	seen, err := f.handle.Stat()
@@ -35,6 +35,14 @@ func (r *Reader) look(f *file) bool {
 	f.saw(info, now)
 	r.uses++
 	f.used = r.uses
+	if err := r.findView(f); err != nil {
+		r.fail(f, err)
+		return false
+	}
+	if err := f.attachView(); err != nil {
+		r.fail(f, err)
+		return false
+	}
 	return true
 }
 

@@ -23,7 +23,7 @@ func (r *Reader) lose(f *file, why string) {
 	if f.lost {
 		return
 	}
-	unread := max(0, f.info.Size-f.cursor.Next)
+	unread := f.left()
 	if r.grow == nil || unread > 0 && !f.skipped {
 		r.s.log.Warn("a file is gone before it was read to its end",
 			"file", f.label, "read", f.cursor.Next, "size_seen", f.info.Size, "reason", why)
@@ -36,7 +36,7 @@ func (r *Reader) lose(f *file, why string) {
 	if key := keyOf(f.info); r.byKey[key] == f {
 		delete(r.byKey, key)
 	}
-	r.s.kill(f.entry)
+	r.s.end(r, f.entry)
 	r.ghosts++
 	r.queue = append(r.queue, f)
 }

@@ -106,8 +106,13 @@ func (r *Reader) remember(b *penstock.Batch, f *file, before int64) {
 	}
 	s := &b.Spans[n-1]
 	size := f.cursor.Next - before
-	if plain := s.To.Num-s.From.Num == int64(s.Bytes) && s.To.Num == f.cursor.Next && s.From.Num <= before; plain {
-		fresh := b.Data[len(b.Data)-int(size):]
+	head, tail, written := r.filler.Seen(before, f.cursor.Next)
+	if plain := written || s.To.Num-s.From.Num == int64(s.Bytes) && s.To.Num == f.cursor.Next && s.From.Num <= before; plain {
+		fresh := tail
+		if !written {
+			fresh = b.Data[len(b.Data)-int(size):]
+			head = fresh
+		}
 		t := f.note
 		if t.proof.At != before || len(fresh) >= fileid.MaxBefore {
 			t.suffix = t.suffix[:0]
@@ -118,10 +123,13 @@ func (r *Reader) remember(b *penstock.Batch, f *file, before int64) {
 		}
 		proof := t.proof.WithPlace(f.cursor.Next, t.suffix)
 		if before == 0 && s.From.Num == 0 {
-			proof = proof.WithHead(fresh)
+			proof = proof.WithHead(head)
 		}
-		if f.cursor.Next == f.info.Size {
+		if f.atEnd() {
 			proof.ModTime = int64(f.info.ModTime)
+			if f.view != nil {
+				proof.Packed = f.info.Size
+			}
 		}
 		r.notes.set(t, proof)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/engine/kit/unpack"
 	"github.com/penstock-io/penstock/fileid"
 )
 
@@ -23,19 +24,20 @@ const wakeSpacing = 5 * time.Millisecond
 type Reader struct {
 	s      *Set
 	o      penstock.OpenOptions
-	grow   *Growing                   // nil: files are sealed when they are quiet
-	known  map[fileid.Key][]knownID   // what the route has stored; guarded by s.mu
-	dead   map[fileid.Key][]fileid.ID // of those, what is gone; guarded by s.mu
-	marked bool                       // the route has stored anything
-	news   []finishedFile             // from Tell; guarded by s.mu
-	held   int                        // deleted files that are held open; guarded by s.mu
-	told   []string                   // partitions whose marks say that they are finished; guarded by s.mu
-	saved  map[string]int64           // what Commit said of files that grew; guarded by s.mu
-	wake   chan struct{}              // a notification came
+	grow   *Growing                 // nil: files are sealed when they are quiet
+	known  map[fileid.Key][]knownID // what the route has stored; guarded by s.mu
+	dead   map[fileid.Key][]knownID // what is gone, and what the reader has done with for good; guarded by s.mu
+	marked bool                     // the route has stored anything
+	news   []finishedFile           // from Tell; guarded by s.mu
+	held   int                      // deleted files that are held open; guarded by s.mu
+	told   []string                 // partitions whose marks say that they are finished; guarded by s.mu
+	saved  map[string]int64         // what Commit said of files that grew; guarded by s.mu
+	wake   chan struct{}            // a notification came
 	notes  notes
 	gone   gone
 
 	filler  lines.Filler
+	unpacks unpack.Decoders
 	files   map[string]*file     // by label, those that the place lists
 	byKey   map[fileid.Key]*file // the same, and orphans
 	done    map[fileid.Key]done  // files that stay and were delivered
@@ -63,7 +65,7 @@ type Reader struct {
 func newReader(s *Set, o penstock.OpenOptions) *Reader {
 	r := &Reader{
 		s: s, o: o, grow: s.o.Growing, wake: make(chan struct{}, 1),
-		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]fileid.ID), saved: make(map[string]int64),
+		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]knownID), saved: make(map[string]int64),
 		notes:  notes{byID: make(map[string]*note)},
 		filler: lines.Filler{Rules: s.o.Rules},
 		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), done: make(map[fileid.Key]done),
@@ -90,7 +92,7 @@ func (r *Reader) countLeft() {
 	r.left = 0
 	for _, f := range r.files {
 		if !f.finished {
-			r.left += max(0, f.info.Size-f.cursor.Next)
+			r.left += f.left()
 		}
 	}
 }
@@ -190,7 +192,10 @@ func (r *Reader) atEnd(f *file) bool {
 	if r.grow == nil || f.orphan {
 		return f.sealed
 	}
-	if r.grow.PartialWait > 0 && f.cursor.Next < f.info.Size {
+	if f.trouble != nil && f.trouble.broken {
+		return false
+	}
+	if (r.grow.PartialWait > 0 || f.view != nil) && f.partial() {
 		return f.info.Size == 0 // the last record has no end yet, and will be handed out without one
 	}
 	return f.sealed || f.info.Size == 0 || f.entry != nil && f.info.Size == f.drained && !f.changed()
@@ -262,6 +267,7 @@ func (r *Reader) Close() error {
 	for _, f := range r.open {
 		errs = append(errs, f.close())
 	}
+	r.unpacks.Close()
 	errs = append(errs, r.closeNews())
 	for _, f := range r.byKey {
 		if !f.sealed { // one that is sealed may still be finished

@@ -108,7 +108,6 @@ func (r *Reader) widow(f *file, why string) {
 }
 
 func (r *Reader) wait(w *file) {
-	r.s.kill(w.entry)
 	r.rotated.widows[w.entry] = w
 	r.rotated.index(w)
 	clear(r.rotated.tried)
@@ -127,9 +126,10 @@ func (r *Reader) widowOf(e *Entry, m penstock.Mark, displaced bool, why string) 
 	r.wait(w)
 }
 
-// unmet makes widows of what earlier runs have read and the first listing does not have.
+// unmet makes widows of what earlier runs have read and the first listing does not have, and of what another route has found
+// rewritten since.
 func (r *Reader) unmet() {
-	var list []knownID
+	var list, rewritten []knownID
 	r.s.mu.Lock()
 	for key, ids := range r.known {
 		f := r.byKey[key]
@@ -139,10 +139,19 @@ func (r *Reader) unmet() {
 			}
 		}
 	}
+	for _, ids := range r.dead {
+		rewritten = append(rewritten, ids...)
+	}
 	r.s.mu.Unlock()
 	for _, k := range list {
 		if m, ok := r.resume(k.text); ok && !m.Finished {
 			r.widowOf(r.s.know(k, m.Part.Name), m, false, "a file of an earlier run is gone")
+		}
+	}
+	for _, k := range rewritten {
+		if m, ok := r.resume(k.text); ok && !m.Finished {
+			e := r.s.know(k, m.Part.Name)
+			r.widowOf(e, m, r.s.isDead(e), "a file was rewritten in place since an earlier run; "+anew)
 		}
 	}
 }
@@ -176,7 +185,9 @@ func (r *Reader) displaced(f *file, seen fileid.File) {
 	r.s.mu.Unlock()
 	for _, k := range gone {
 		if m, ok := r.resume(k.text); ok && !m.Finished {
-			r.widowOf(r.s.know(k, f.name), m, true, "a file was rewritten in place since an earlier run; "+anew)
+			e := r.s.know(k, f.name)
+			r.s.kill(e, seen.Key())
+			r.widowOf(e, m, r.s.isDead(e), "a file was rewritten in place since an earlier run; "+anew)
 		}
 	}
 }

@@ -201,8 +201,7 @@ func (r *Reader) enqueue(now time.Duration) {
 
 // ready says whether there is something to be done with f now; if not, when to look again.
 func (r *Reader) ready(f *file, now time.Duration) bool {
-	if f.trouble != nil && f.trouble.retryAt > now {
-		r.dueAt(f.trouble.retryAt)
+	if r.troubled(f, now) {
 		return false
 	}
 	if f.sealed {
@@ -219,6 +218,9 @@ func (r *Reader) ready(f *file, now time.Duration) bool {
 		return true
 	}
 	r.dueAt(at)
+	if f.view != nil { // it is read when it is whole
+		return false
+	}
 	if f.info.Size-max(f.cursor.Next, f.drained) >= r.target {
 		return true
 	}

@@ -76,7 +76,7 @@ func (r *Reader) leads(s Sight, same *file) bool {
 		r.closeFile(f)
 		return false
 	}
-	head, err := f.readHead(r.head[:])
+	head, err := r.firstHead(f)
 	if err != nil {
 		r.closeFile(f)
 		return false
@@ -86,7 +86,7 @@ func (r *Reader) leads(s Sight, same *file) bool {
 	case same != nil && same.entry == nil:
 		return r.foundStray(f, same)
 	case same != nil:
-		if !same.entry.Is(s.Info) || f.info.Size < same.cursor.Next {
+		if !same.entry.Is(s.Info) || f.holds(same.cursor.Next) < same.cursor.Next {
 			break
 		}
 		if ok, err := f.fits(same.note.proof, head, r.head[fileid.MaxHead:]); ok && err == nil {
@@ -95,7 +95,7 @@ func (r *Reader) leads(s Sight, same *file) bool {
 	default:
 		for _, e := range r.kin(f) {
 			w := r.rotated.widows[e]
-			if w == nil {
+			if w == nil || r.unfinished(f, w, head) {
 				continue
 			}
 			if ok, err := r.inherit(f, w, head); ok || err != nil {
@@ -125,6 +125,7 @@ func (r *Reader) foundStray(f, stray *file) bool {
 		}
 	}
 	f.fromEnd = stray.fromEnd
+	f.listed = stray.label
 	r.byKey[keyOf(f.info)] = f
 	r.soon()
 	return true

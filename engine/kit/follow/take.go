@@ -23,6 +23,9 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 		return false
 	}
 	end := r.endOf(f)
+	if f.view != nil && !r.rests(f) {
+		return false
+	}
 	if f.entry == nil && !r.identify(f) || !r.verify(f) {
 		return false
 	}
@@ -36,10 +39,8 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 		b.Spans = append(b.Spans, penstock.Span{Part: f.part, Range: penstock.Range{From: at, To: at}})
 		f.touch = false
 	}
-	before, undo := f.cursor, batchLen(b)
-	res, err := r.filler.Fill(b, &f.cursor, lines.File{
-		ReaderAt: f.handle, Part: f.part, Size: f.info.Size, Sealed: end.sealed, Flush: end.flush, Growing: r.grow != nil,
-	})
+	before, left, undo := f.cursor, f.left(), batchLen(b)
+	res, err := r.fillFrom(b, f, end)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		r.soon() // it has just become shorter: the next look says by how much
@@ -58,14 +59,19 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 		r.soon()
 		return false
 	}
-	r.left -= f.cursor.Next - before.Next
-	r.remember(b, f, before.Next)
+	r.left -= left - f.left()
+	if f.view == nil {
+		r.remember(b, f, before.Next)
+	}
 	r.readable(f)
 	if res == lines.Full {
 		return true
 	}
 	f.unread, f.drained = 0, f.info.Size
-	f.flushed = end.flush && f.cursor.Next == f.info.Size
+	f.flushed = end.flush && !f.partial()
+	if r.broken(f) {
+		return false
+	}
 	switch {
 	case end.sealed:
 		r.seal(f)
@@ -92,12 +98,15 @@ func (r *Reader) endOf(f *file) ending {
 
 // identify finds out which file it is and where the route stands in it. false: there is nothing to be read.
 func (r *Reader) identify(f *file) bool {
-	head, err := f.readHead(r.head[:])
+	head, err := r.firstHead(f)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		r.soon()
 		return false
 	} else if err != nil {
 		r.fail(f, err)
+		return false
+	}
+	if f.view != nil && (!r.rests(f) || r.nothing(f, head)) {
 		return false
 	}
 	for {
@@ -147,11 +156,11 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	}
 	m, known := r.resume(e.text)
 	why := ""
-	if high := highest(m); known && high > f.info.Size {
+	if high := highest(m); known && high > f.holds(high) {
 		why = "a file is shorter than what was read of it in an earlier run; "
 	} else if proof := r.proofOf(m); known {
 		n, off, end := proof.Wants()
-		if int64(n) > f.info.Size || end > f.info.Size {
+		if most := max(int64(n), end); most > f.holds(most) {
 			why = "a file is shorter than what was read of it in an earlier run; "
 		} else if ok, err := f.fits(proof, head, r.head[len(r.head)-int(end-off):]); err != nil {
 			return false, err
@@ -163,9 +172,9 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 		r.attach(f, e, m)
 		return true, nil
 	}
-	r.s.kill(e)
+	r.s.kill(e, keyOf(f.info))
 	if r.grow != nil {
-		r.widowOf(e, m, true, why+anew)
+		r.widowOf(e, m, r.s.isDead(e), why+anew)
 		return false, nil
 	}
 	r.s.forget(r, e)
@@ -180,13 +189,13 @@ func (r *Reader) attach(f *file, e *Entry, m penstock.Mark) {
 	if f.finished {
 		r.s.markDone(e)
 	}
-	f.part = &penstock.Partition{ID: e.text, Name: f.label}
+	f.part = &penstock.Partition{ID: e.text, Name: f.partName()}
 	f.cursor = lines.Resume(m)
 	f.note = r.notes.begin(e.text, r.proofOf(m))
 	f.stamp()
 	r.rotated.add(r, f)
 	switch {
-	case m.Finished && f.cursor.Next < f.info.Size:
+	case m.Finished && !f.allRead():
 		r.grew(f)
 	case m.Finished && r.s.o.Keep && !f.beside:
 		f.sealed, f.last = true, f.info.Size
@@ -208,7 +217,7 @@ const anew = "it is read anew, what was not read of the old one is gone"
 // verify finds out whether what was handed out of f still stands in it. false: it is another file now, or cannot be read.
 func (r *Reader) verify(f *file) bool {
 	switch {
-	case f.info.Size < f.cursor.Next:
+	case f.shorter():
 		r.replaced(f, "a file became shorter than what was read of it; "+anew)
 		return false
 	case r.s.isDead(f.entry) || f.entry.id.Key() != keyOf(f.info):
@@ -263,13 +272,21 @@ func (r *Reader) replaced(f *file, what string) {
 		r.unwatch(f)
 		return
 	}
+	if r.grow != nil && f.orphan && f.info.Links == 0 && r.s.movedOn(f.entry, keyOf(f.info)) {
+		if key := keyOf(f.info); r.byKey[key] == f {
+			delete(r.byKey, key)
+		}
+		r.widow(f, "a deleted file is read on in a copy of it") // as another route has seen
+		return
+	}
 	old := *f
+	f.dropView()
 	now := r.s.now()
 	r.rotated.drop(f)
-	r.s.kill(old.entry)
+	r.s.kill(old.entry, keyOf(old.info))
 	*f = file{
 		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, handle: f.handle, used: f.used, orphan: f.orphan,
-		beside: f.beside, since: now, unread: max(now, 1),
+		beside: f.beside, listed: f.listed, since: now, unread: max(now, 1),
 	}
 	r.soon()
 	if r.grow != nil {
@@ -289,6 +306,9 @@ func (r *Reader) replaced(f *file, what string) {
 // seal notes that all of f was handed out.
 func (r *Reader) seal(f *file) {
 	f.sealed, f.last = true, f.cursor.Next
+	if f.view != nil {
+		f.last = f.info.Size
+	}
 	r.s.noteSealed(r, f)
 	r.closeSealed(f)
 	if f.finished {

@@ -25,6 +25,23 @@ func (d delimited) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{}
 }
 
+// delimitedLine is a line of bytes: LF or CRLF ends it.
+type delimitedLine struct{}
+
+// Exact implements lines.Framing.
+func (delimitedLine) Exact() bool { return true }
+
+// Next implements lines.Framing.
+func (delimitedLine) Next(data []byte, last bool) lines.Frame {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return frameOf(data, i+1)
+	}
+	if last {
+		return lines.Frame{Size: len(data), To: len(data)}
+	}
+	return lines.Frame{}
+}
+
 // csv ends a record behind a line end that stands outside of quotes (RFC 4180: a quote within is written twice, which
 // leaves and enters again).
 type csv struct{}

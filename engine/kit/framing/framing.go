@@ -30,7 +30,7 @@ const (
 type Options struct {
 	By        string        `yaml:"by" enum:"line,delimiter,multiline,csv,json" doc:"how records are told apart"`
 	Delimiter string        `yaml:"delimiter" doc:"by: delimiter: what stands behind each record, such as \"\\0\""`
-	Preset    string        `yaml:"preset" enum:"java,python,go" doc:"by: multiline: whose stack traces belong to the line before them"`
+	Preset    string        `yaml:"preset" enum:"java,python,go,docker,cri" doc:"by: multiline: whose stack traces, or pieces of lines"`
 	Start     string        `yaml:"start" doc:"by: multiline: regular expression of a record's first line"`
 	Continue  string        `yaml:"continue" doc:"by: multiline: of the lines that belong to the one before"`
 	End       string        `yaml:"end" doc:"by: multiline: of a record's last line"`
@@ -46,7 +46,7 @@ const maxDelimiter = 64
 
 // Validate says which key below `framing` is wrong, also beside what a source does with long records (`long_record`).
 func (o Options) Validate(longRecord string) error {
-	if _, err := o.New(); err != nil {
+	if _, err := o.New(1); err != nil {
 		return err
 	}
 	if o.By != ByLine && longRecord != "cut" {
@@ -55,8 +55,8 @@ func (o Options) Validate(longRecord string) error {
 	return nil
 }
 
-// New returns the framing, nil for lines.
-func (o Options) New() (lines.Framing, error) {
+// New returns the framing, nil for lines; what it joins has at most maxRecord bytes.
+func (o Options) New(maxRecord int) (lines.Framing, error) {
 	if err := o.misplaced(); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (o Options) New() (lines.Framing, error) {
 		}
 		return delimited(o.Delimiter), nil
 	case ByMultiline:
-		return o.multiline()
+		return o.multiline(maxRecord)
 	case ByCSV:
 		return csv{}, nil
 	case ByJSON:
@@ -98,7 +98,7 @@ func (o Options) misplaced() error {
 	return nil
 }
 
-func (o Options) multiline() (lines.Framing, error) {
+func (o Options) multiline(maxRecord int) (lines.Framing, error) {
 	ways := 0
 	for _, s := range []string{o.Preset, o.Start, o.Continue, o.End} {
 		if s != "" {
@@ -115,6 +115,9 @@ func (o Options) multiline() (lines.Framing, error) {
 		return nil, wrong("max_lines", fmt.Errorf("is %d, want 1 or more", o.MaxLines))
 	case o.Wait <= 0:
 		return nil, wrong("wait", fmt.Errorf("is %v, want more than 0: the last record of a file would never be whole", o.Wait))
+	}
+	if parse := joined[o.Preset]; parse != nil {
+		return joins{parse: parse, most: o.MaxLines, maxBytes: maxRecord}, nil
 	}
 	m := multiline{most: o.MaxLines}
 	var err error
@@ -142,7 +145,7 @@ func (o Options) multiline() (lines.Framing, error) {
 	}
 	if o.Preset != "" {
 		if m.belongs = presets[o.Preset]; m.belongs == nil {
-			err = wrong("preset", fmt.Errorf("is %q, want java, python or go", o.Preset))
+			err = wrong("preset", fmt.Errorf("is %q, want java, python, go, docker or cri", o.Preset))
 		}
 	}
 	return m, err

@@ -96,7 +96,7 @@ var cases = []struct {
 // anew at the end of a random batch, as after a kill.
 func fill(t *testing.T, o framing.Options, text string, rng *rand.Rand) (records []string, ids []int64) {
 	t.Helper()
-	f, err := o.New()
+	f, err := o.New(1 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +177,7 @@ func TestRaw(t *testing.T) {
 		}) bool {
 			return c.name == name
 		})
-		f, err := cases[i].o.New()
+		f, err := cases[i].o.New(1 << 20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func TestRaw(t *testing.T) {
 
 // TestLongRecords: a record that is too long is cut; nothing is lost.
 func TestLongRecords(t *testing.T) {
-	f, err := options("delimiter", func(o *framing.Options) { o.Delimiter = "\x00" }).New()
+	f, err := options("delimiter", func(o *framing.Options) { o.Delimiter = "\x00" }).New(1 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestOptions(t *testing.T) {
 		{"delimiter", func(o *framing.Options) { o.Delimiter = strings.Repeat("x", 65) }, "delimiter: has 65 bytes, at most 64"},
 		{"csv", func(o *framing.Options) { o.Start = "x" }, "start: has no meaning with by: csv; write by: multiline, or take it out"},
 		{"multiline", nil, "by: is multiline: say which lines belong together, by preset, start, continue or end"},
-		{"multiline", func(o *framing.Options) { o.Preset = "rust" }, `preset: is "rust", want java, python or go`},
+		{"multiline", func(o *framing.Options) { o.Preset = "rust" }, `preset: is "rust", want java, python, go, docker or cri`},
 		{"multiline", func(o *framing.Options) { o.Start = "(" }, "start: \"(\" is not a regular expression: missing closing ): `(`"},
 		{"multiline", func(o *framing.Options) { o.Start, o.MaxLines = "x", 0 }, "max_lines: is 0, want 1 or more"},
 		{"multiline", func(o *framing.Options) { o.Start, o.Wait = "x", 0 },
@@ -245,7 +245,7 @@ func TestOptions(t *testing.T) {
 	if err := options("csv", nil).Validate("dead_letter"); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
-	if f, err := framing.Defaults().New(); f != nil || err != nil {
+	if f, err := framing.Defaults().New(1 << 20); f != nil || err != nil {
 		t.Errorf("lines: %v, %v", f, err)
 	}
 }
@@ -257,7 +257,7 @@ func FuzzFramings(f *testing.F) {
 		f.Add(uint8(i), []byte(c.text))
 	}
 	f.Fuzz(func(t *testing.T, which uint8, data []byte) {
-		fr, err := cases[int(which)%len(cases)].o.New()
+		fr, err := cases[int(which)%len(cases)].o.New(1 << 20)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,9 @@ import (
 // MaxSpans is how many spans a batch of many small files carries at most.
 const MaxSpans = 4096
 
+// firstLook is how many bytes of a file are read at first for a batch that may take more: it may have all its records in them.
+const firstLook = 512 << 10
+
 // readMax is how many bytes are asked of the file at once.
 const readMax = 1 << 20
 
@@ -45,7 +48,7 @@ type Cursor struct {
 	Above []penstock.Range // settled ranges above Next, ascending; they are skipped
 
 	searched int64 // Bury: the record at Next has no line end before this offset
-	guess    int   // how many bytes the next batch will take; 0: not known
+	guess    int   // how many bytes of records the next batch will take, and some more; 0: not known
 }
 
 // Resume returns the cursor of a reader that goes on at m.
@@ -69,6 +72,8 @@ type File struct {
 	Sealed bool  // nothing will follow Size: the last record ends there, with or without a line end
 	// Flush ends the last record at Size although more may follow, as a record of its own; Sealed does so anyway.
 	Flush bool
+	// Framing is this file's own; nil: that of the rules. Both are nil or none.
+	Framing Framing
 	// Growing lets a batch of other files take what is there of this one, if all of it fits, although it is not sealed.
 	Growing bool
 }
@@ -88,6 +93,11 @@ type Filler struct {
 	Rules
 	buried  []buried
 	records []penstock.Record // with Framing: of the batch in work
+	graves  []grave           // of those, ascending
+	text    []byte            // of the stretch in work, where it is not the file's
+	fresh   []byte            // of the frame in work
+	ends    []int             // of the frame in work
+	seen    sight
 }
 
 // buried is a record that is longer than MaxRecord and becomes a dead letter.
@@ -214,11 +224,11 @@ func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, target, end int64) (
 	base, room := len(b.Data), b.Limits().Records-b.Origins
 	slack := int64(min(b.Limits().Bytes/8, 4096) + 256) // the record that lies across the target mostly ends in it
 	whole := int(min(end, target+slack) - c.Next)
-	want := whole
+	want := min(whole, firstLook)
 	if c.guess > 0 {
-		want = min(c.guess, whole)
+		want = min(whole, c.guess)
 	}
-	b.Data = slices.Grow(b.Data, whole+1)
+	b.Data = slices.Grow(b.Data, want+1)
 	for {
 		if have, err = read(b, f, base, have, want, c.Next); err != nil {
 			return d, have, -1, err
@@ -232,14 +242,14 @@ func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, target, end int64) (
 			break
 		}
 		if want < whole {
-			want = whole
+			want = min(whole, 2*want)
 		} else {
 			want = int(min(end-c.Next, int64(have)+int64(max(have/2, 4096))))
 		}
 	}
-	c.guess = 0
-	if d.full && d.records == room {
-		c.guess = d.n + d.n/4 + 256
+	if d.records > 0 { // the next batch is cut by its records, or by its bytes, whichever comes first
+		records := float64(b.Limits().Records)
+		c.guess = int(min(records*float64(d.n)/float64(d.records)*1.25+256, 1<<30))
 	}
 	b.Data = b.Data[:base]
 	return d, have, long, nil

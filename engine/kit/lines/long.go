@@ -104,4 +104,4 @@ func (l *Filler) Undo(b *penstock.Batch) {
 }
 
 // Discard forgets the batch in work, which will not be handed out.
-func (l *Filler) Discard() { l.buried, l.records = l.buried[:0], l.records[:0] }
+func (l *Filler) Discard() { l.buried, l.records, l.graves = l.buried[:0], l.records[:0], l.graves[:0] }

@@ -57,7 +57,7 @@ func New(o Options, h penstock.Host) (*Processor, error) {
 // start has a child kept running until the route stops.
 func (p *Processor) start() error {
 	const name = "child"
-	spec := p.o.spec(name)
+	spec := p.o.Spec(name)
 	spec.Log = p.host.Log()
 	pids := ""
 	if p.o.Protocol == Storm {

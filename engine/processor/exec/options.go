@@ -31,25 +31,20 @@ const (
 
 // Options of the processor.
 type Options struct {
-	Command  []string      `yaml:"command" required:"true" doc:"[PROGRAM, ARG...]; no shell reads it"`
-	Dir      string        `yaml:"dir" path:"true" doc:"the folder in which it runs; default: that of the config"`
-	Protocol string        `yaml:"protocol" enum:"lines,ndjson,storm" doc:"what is said to it, and what it answers"`
-	Format   string        `yaml:"format" enum:"raw,json" doc:"of lines: a record's text, or a JSON object"`
-	Pending  int           `yaml:"pending" doc:"of storm: tuples that one child may have at once"`
-	Fields   []string      `yaml:"fields" doc:"of storm: names of the values of an emitted tuple; default: its one text is the record"`
-	Timeout  time.Duration `yaml:"timeout" doc:"how long a child may say nothing while it has records, before it is killed"`
+	child.Options
 
-	Env    []string          `yaml:"env" doc:"names of the variables that it gets; PENSTOCK_WORKER is made"`
-	Memory penstock.Size     `yaml:"memory" doc:"address space of each process; 0: no limit; Linux"`
-	CPU    time.Duration     `yaml:"cpu" doc:"processor time of each process; 0: no limit; Linux"`
-	Grace  time.Duration     `yaml:"grace" doc:"how long it may take to end once its input has ended"`
-	Conf   map[string]string `yaml:"conf" doc:"of storm: what the handshake gives as the topology's configuration"`
+	Protocol string            `yaml:"protocol" enum:"lines,ndjson,storm" doc:"what is said to it, and what it answers"`
+	Format   string            `yaml:"format" enum:"raw,json" doc:"of lines: a record's text, or a JSON object"`
+	Pending  int               `yaml:"pending" doc:"of storm: tuples that one child may have at once"`
+	Fields   []string          `yaml:"fields" doc:"of storm: names of the values of an emitted tuple; default: its one text is the record"`
+	Timeout  time.Duration     `yaml:"timeout" doc:"how long a child may say nothing while it has records, before it is killed"`
+	Conf     map[string]string `yaml:"conf" doc:"of storm: what the handshake gives as the topology's configuration"`
 }
 
 // DefaultOptions are those of a config that names a command only.
 func DefaultOptions() *Options {
 	return &Options{
-		Dir: ".", Protocol: Lines, Format: Raw, Pending: 100, Timeout: 30 * time.Second, Env: []string{"PATH"}, Grace: 5 * time.Second,
+		Options: child.DefaultOptions(), Protocol: Lines, Format: Raw, Pending: 100, Timeout: 30 * time.Second,
 	}
 }
 
@@ -58,9 +53,6 @@ func (o *Options) Validate() error {
 	var errs []error
 	wrong := func(key, format string, args ...any) {
 		errs = append(errs, &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
-	}
-	if len(o.Command) == 0 {
-		wrong("command", "is missing; write [PROGRAM, ARG...]")
 	}
 	if !slices.Contains([]string{Lines, NDJSON, Storm}, o.Protocol) {
 		wrong("protocol", "%q is none of lines, ndjson, storm", o.Protocol)
@@ -85,20 +77,5 @@ func (o *Options) Validate() error {
 	if o.Timeout < minTimeout {
 		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout, minTimeout)
 	}
-	if o.Grace < 0 {
-		wrong("grace", "%v is below zero", o.Grace)
-	}
-	return errors.Join(append(errs, o.spec("").Validate())...)
-}
-
-// spec is what is run.
-func (o *Options) spec(name string) child.Spec {
-	grace := o.Grace
-	if grace == 0 {
-		grace = -1
-	}
-	return child.Spec{
-		Command: o.Command, Dir: o.Dir, Env: o.Env, Extra: map[string]string{"PENSTOCK_WORKER": name},
-		Memory: o.Memory, CPU: o.CPU, Grace: grace, Attrs: []any{"child", name},
-	}
+	return errors.Join(append(errs, o.Options.Validate())...)
 }

@@ -18,10 +18,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 )
 
-const (
-	maxLine   = 64 << 20 // bytes of one line from a child
-	maxQuoted = 200      // bytes of it that an error quotes
-)
+// maxLine bounds a line from a child, in bytes.
+const maxLine = 64 << 20
 
 // talk is the talk with one child. It implements child.Session; work is called by one goroutine.
 type talk struct {
@@ -61,7 +59,7 @@ func (t *talk) Serve(ctx context.Context) error {
 	}
 	in := bufio.NewReaderSize(t.p, 64<<10)
 	for {
-		line, err := readLine(in)
+		line, err := child.ReadLine(in, maxLine)
 		if err == nil {
 			err = t.take(line)
 		}
@@ -75,27 +73,11 @@ func (t *talk) Serve(ctx context.Context) error {
 	}
 }
 
-func readLine(in *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		part, err := in.ReadSlice('\n')
-		line = append(line, part...)
-		switch {
-		case err == nil:
-			return bytes.TrimSuffix(line[:len(line)-1], []byte("\r")), nil
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return nil, io.EOF
-		case len(line) > maxLine:
-			return nil, fmt.Errorf("it has written a line of more than %d bytes, which begins with %q", maxLine, line[:maxQuoted])
-		}
-	}
-}
-
 func (t *talk) take(line []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.want == 0 {
-		return fmt.Errorf("it has written a line that nobody has asked for: %q", line[:min(len(line), maxQuoted)])
+		return fmt.Errorf("it has written a line that nobody has asked for: %q", child.Quoted(line))
 	}
 	t.want--
 	t.lines = append(t.lines, line)
@@ -201,7 +183,7 @@ func (t *talk) understand(line []byte, part []*state) error {
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
 		return fmt.Errorf("its answer %q is none of the protocol ndjson: %w; all else belongs on standard error",
-			line[:min(len(line), maxQuoted)], err)
+			child.Quoted(line), err)
 	}
 	switch {
 	case a.ID != nil && *a.ID != t.ids:
@@ -294,28 +276,11 @@ func (t *talk) workStorm(ctx context.Context, b *penstock.Batch, part []*state) 
 	if err := t.bolt.Ready(ctx); err != nil {
 		return err
 	}
-	work := multilang.NewWork(len(part))
-	var values []byte
-	var err error
+	indexes := make([]int, len(part))
 	for n, s := range part {
-		values = multilang.AppendValues(values[:0], b, s.index)
-		if err = t.bolt.Give(ctx, multilang.Tuple{Values: values, Of: work, Number: n}); err != nil {
-			break
-		}
+		indexes[n] = s.index
 	}
-	if err == nil {
-		select {
-		case <-work.Done:
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			t.p.Kill(context.Cause(ctx))
-		}
-		<-t.ended
-	}
+	work, err := t.bolt.Do(ctx, b, indexes)
 	for _, e := range work.Emits {
 		if s := part[e.Number]; work.Acked[e.Number] {
 			m, err := ofTuple(t.o.Fields, e.Tuple)

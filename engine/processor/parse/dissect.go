@@ -90,9 +90,10 @@ func dissected(pattern string) (prefix string, parts []part, named []string, err
 
 func (d *dissect) split(b *penstock.Batch, off, n uint32) problem {
 	i, end := int(off), int(off+n)
+	plain := bytes.IndexByte(b.Data[i:end], '\\') < 0
 	for k := range d.parts {
 		p := &d.parts[k]
-		to := end
+		to, bare := end, false
 		if k == 0 {
 			if !bytes.HasPrefix(b.Data[i:end], []byte(p.before)) {
 				return problem{"the text does not begin as the pattern does", 0}
@@ -100,12 +101,9 @@ func (d *dissect) split(b *penstock.Batch, off, n uint32) problem {
 			i += len(p.before)
 			continue
 		}
-		switch {
-		case p.before == "": // the last one takes the rest
-		case len(p.before) == 1:
-			to = i + bytes.IndexByte(b.Data[i:end], p.before[0])
-		default:
-			to = i + bytes.Index(b.Data[i:end], []byte(p.before))
+		if p.before != "" { // else the last one takes the rest
+			n, first := indexOf(b.Data[i:end], p.before)
+			to, bare = i+n, plain && first && p.before[0] == '"'
 		}
 		if to < i {
 			return problem{"here the pattern wants " + p.before, i - int(off)}
@@ -113,6 +111,9 @@ func (d *dissect) split(b *penstock.Batch, off, n uint32) problem {
 		if p.field >= 0 {
 			if bad := d.add(b, p.field, uint32(i), uint32(to-i), off); bad.what != "" {
 				return bad
+			}
+			if bare {
+				b.Fields[len(b.Fields)-1].Bare = true
 			}
 		}
 		i = to + len(p.before)
@@ -124,4 +125,18 @@ func (d *dissect) split(b *penstock.Batch, off, n uint32) problem {
 		return problem{"text behind the end of the pattern", i - int(off)}
 	}
 	return problem{}
+}
+
+// indexOf is bytes.Index, for a literal that mostly stands where its first byte is found first. first says that it is so: that
+// byte is not in s before the place.
+func indexOf(s []byte, literal string) (at int, first bool) {
+	at = bytes.IndexByte(s, literal[0])
+	if at < 0 || len(s)-at >= len(literal) && string(s[at:at+len(literal)]) == literal {
+		return at, true
+	}
+	n := bytes.Index(s[at:], []byte(literal))
+	if n < 0 {
+		return n, false
+	}
+	return at + n, false
 }

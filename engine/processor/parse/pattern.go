@@ -18,6 +18,8 @@ func kindOf(t penstock.FieldType, s []byte) (penstock.Kind, bool) {
 		return penstock.Null, true
 	case t == penstock.BoolType:
 		return penstock.Bool, string(s) == "true" || string(s) == "false"
+	case t == penstock.IntegerType && len(s) <= longestInteger && s[0] != '0' && allDigits(s): // nearly all
+		return penstock.Number, true
 	case t == penstock.IntegerType:
 		digits := s
 		if s[0] == '-' {
@@ -115,6 +117,10 @@ func (c *columns) begin(b *penstock.Batch) {
 // add appends field k, the n bytes at off of a record that begins at start.
 func (c *columns) add(b *penstock.Batch, k int, off, n, start uint32) problem {
 	f := &c.fields[k]
+	if f.Type == penstock.TextType {
+		b.Fields = append(b.Fields, penstock.Field{Name: c.names[k], Off: off, Len: n})
+		return problem{}
+	}
 	kind, ok := kindOf(f.Type, b.Data[off:off+n])
 	if !ok {
 		return problem{f.Name + " is " + fieldTypes[f.Type], int(off - start)}
@@ -129,9 +135,10 @@ func (c *columns) add(b *penstock.Batch, k int, off, n, start uint32) problem {
 // regex splits by the named groups of a regular expression.
 type regex struct {
 	columns
-	expr   *regexp.Regexp
-	groups []int // of each field
-	needed []byte
+	expr     *regexp.Regexp
+	straight *straight // nil: expr has to
+	groups   []int     // of each field
+	needed   []byte
 }
 
 func newRegex(o *Options) (*format, error) {
@@ -156,16 +163,21 @@ func newRegex(o *Options) (*format, error) {
 	}
 	needed := []byte(needs(o.Pattern))
 	return &format{fields: fields, make: func() splitter {
-		return &regex{columns: columns{fields: fields}, expr: expr, groups: groups, needed: needed}
+		return &regex{
+			columns: columns{fields: fields}, expr: expr, straight: newStraight(o.Pattern, expr.NumSubexp()),
+			groups: groups, needed: needed,
+		}
 	}}, nil
 }
 
 func (r *regex) split(b *penstock.Batch, off, n uint32) problem {
 	text := b.Data[off : off+n : off+n]
-	if !contains(text, r.needed) {
-		return problem{"the text does not match the pattern", -1}
+	var m []int
+	if r.straight != nil {
+		m = r.straight.match(text)
+	} else if contains(text, r.needed) {
+		m = r.expr.FindSubmatchIndex(text)
 	}
-	m := r.expr.FindSubmatchIndex(text)
 	if m == nil {
 		return problem{"the text does not match the pattern", -1}
 	}

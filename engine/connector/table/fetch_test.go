@@ -1,0 +1,275 @@
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+)
+
+// meeting lets who comes pass only together with so many others, and counts the most that were there at once.
+type meeting struct {
+	mu      sync.Mutex // guards what follows
+	want    int        // 1: everybody passes alone
+	here    int
+	most    int
+	arrived chan struct{} // closed when the rest has come
+}
+
+func (m *meeting) pass(ctx context.Context) error {
+	m.mu.Lock()
+	if m.arrived == nil {
+		m.arrived = make(chan struct{})
+	}
+	m.here++
+	m.most = max(m.most, m.here)
+	together := m.arrived
+	if m.here == m.want {
+		m.here, m.arrived = 0, nil
+		close(together)
+	}
+	m.mu.Unlock()
+	select {
+	case <-together:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// numbers is a database whose tables each have the rows 1 to rows.
+type numbers struct {
+	rowsOf  int64
+	meeting *meeting
+	block   string // whoever reads this table waits for its context's end
+	fail    func(table string) error
+}
+
+var errOther = errors.New("the server has gone mad")
+
+func (d *numbers) describe(_ context.Context, s subject) (*relation, error) {
+	return &relation{
+		name: s.String(), plain: s.name, table: true, unique: [][]string{{"id"}}, primary: true,
+		columns: []column{{name: "id", decl: "bigint", key: keyInteger, kind: numberValue}},
+	}, nil
+}
+
+func (d *numbers) list(context.Context) ([]string, error) { return nil, nil }
+
+func (d *numbers) key(dst []byte, r *relation, n int64) []byte {
+	return r.keys.append(r.keys.begin(dst), 0, keyValue{kind: keyInteger, n: n})
+}
+
+func (d *numbers) observe(_ context.Context, r *relation, q rowQuery) (observation, error) {
+	last := string(d.key(nil, r, d.rowsOf))
+	if last <= q.after {
+		last = ""
+	}
+	return observation{last: last}, nil
+}
+
+func (d *numbers) unplaced(context.Context, *relation) (bool, error) { return false, nil }
+
+func (d *numbers) passed(_ context.Context, _ *relation, waiting []observation) (int, error) {
+	return len(waiting), nil
+}
+
+func (d *numbers) rows(ctx context.Context, r *relation, q rowQuery, f *filling) error {
+	if d.block == r.plain {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	if d.fail != nil {
+		if err := d.fail(r.plain); err != nil {
+			return err
+		}
+	}
+	if err := d.meeting.pass(ctx); err != nil {
+		return err
+	}
+	for n := int64(1); n <= d.rowsOf; n++ {
+		key := d.key(nil, r, n)
+		if string(key) <= q.after || string(key) > q.upTo {
+			continue
+		}
+		if f.accept(key) != takeRow {
+			break
+		}
+		f.maker.value(numberValue, fmt.Append(nil, n))
+		f.done()
+	}
+	return nil
+}
+
+func (d *numbers) keys(context.Context, *relation, rowQuery, func([]byte) bool) error { return nil }
+
+func (d *numbers) wait(ctx context.Context, limit time.Duration) (bool, error) {
+	return false, sleep(ctx, limit)
+}
+func (d *numbers) transient(err error) bool { return !errors.Is(err, errOther) }
+func (d *numbers) close() error             { return nil }
+
+// numbered opens a reader of so many tables of a database.
+func numbered(t *testing.T, d *numbers, connections, tables int, once bool) penstock.Reader {
+	t.Helper()
+	o := DefaultOptions()
+	o.SQLite, o.Connections, o.Rescan, o.Poll = "numbers", connections, 0, 10*time.Millisecond
+	for i := range tables {
+		o.Tables = append(o.Tables, fmt.Sprintf("t%d", i))
+	}
+	s, err := New(*o, connectortest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.(*source).connect = func() (database, error) { return d, nil }
+	r, err := s.Open(t.Context(), penstock.OpenOptions{
+		Once: once, Resume: func(string) (penstock.Mark, bool) { return penstock.Mark{}, false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	return r
+}
+
+// readTo reads until so many rows have come, or an error; it gives the rows of each partition.
+func readTo(t *testing.T, r penstock.Reader, rows int) (got map[string]int, order []string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("nothing more comes"))
+	defer cancel()
+	got = make(map[string]int)
+	for rows > 0 {
+		b := penstock.NewBatch(penstock.Limits{Records: 4})
+		err = r.Read(ctx, b)
+		for _, s := range b.Spans {
+			got[s.Part.ID] += b.Origins
+			order = append(order, s.Part.ID)
+			rows -= b.Origins
+		}
+		if err != nil {
+			return got, order, err
+		}
+	}
+	return got, order, nil
+}
+
+// TestReadsAtATime: as many partitions are read at a time as there are connections, and never more. Nobody passes alone: a reader
+// that takes turns would wait for ever.
+func TestReadsAtATime(t *testing.T) {
+	for _, c := range []struct{ connections, tables, together int }{{3, 6, 3}, {1, 4, 1}, {4, 2, 2}} {
+		m := &meeting{want: c.together}
+		d := &numbers{rowsOf: 8, meeting: m}
+		got, _, err := readTo(t, numbered(t, d, c.connections, c.tables, true), 1000)
+		if err != io.EOF {
+			t.Errorf("%+v: %v after %v", c, err, got)
+		}
+		for part, n := range got {
+			if n != 8 {
+				t.Errorf("%+v: %d rows of %s, want 8", c, n, part)
+			}
+		}
+		if len(got) != c.tables || m.most != c.together {
+			t.Errorf("%+v: %d tables were read, at most %d at a time", c, len(got), m.most)
+		}
+	}
+}
+
+// TestFiniteOrder: a finite run gives its batches in the same order, whichever connection is faster.
+func TestFiniteOrder(t *testing.T) {
+	var first []string
+	for range 20 {
+		d := &numbers{rowsOf: 30, meeting: &meeting{want: 1}}
+		_, order, err := readTo(t, numbered(t, d, 4, 7, true), 1000)
+		if err != io.EOF {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = order
+		}
+		if !slices.Equal(order, first) {
+			t.Fatalf("batches of %v\nand then of  %v", first, order)
+		}
+	}
+}
+
+// TestSlowPartition: a table that does not answer stops no other one, and closing does not wait for it.
+func TestSlowPartition(t *testing.T) {
+	d := &numbers{rowsOf: 40, meeting: &meeting{want: 1}, block: "t1"}
+	r := numbered(t, d, 2, 3, false)
+	got, _, err := readTo(t, r, 80)
+	if err != nil || got["t0"] != 40 || got["t2"] != 40 {
+		t.Errorf("%v, %v", got, err)
+	}
+	began := time.Now()
+	if err := r.Close(); err != nil || time.Since(began) > 10*time.Second {
+		t.Errorf("Close: %v after %v", err, time.Since(began))
+	}
+	if err := r.Close(); err != nil {
+		t.Errorf("Close once more: %v", err)
+	}
+}
+
+// TestFailures: what passes is tried again and repeats nothing; what does not ends the reader.
+func TestFailures(t *testing.T) {
+	var mu sync.Mutex
+	calls := 0
+	d := &numbers{rowsOf: 20, meeting: &meeting{want: 1}, fail: func(string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if calls++; calls%3 == 1 {
+			return errors.New("it stumbles")
+		}
+		return nil
+	}}
+	got, _, err := readTo(t, numbered(t, d, 3, 3, true), 1000)
+	if err != io.EOF || got["t0"] != 20 || got["t1"] != 20 || got["t2"] != 20 {
+		t.Errorf("%v, %v", got, err)
+	}
+	d = &numbers{rowsOf: 20, meeting: &meeting{want: 1}, fail: func(table string) error {
+		if table == "t1" {
+			return errOther
+		}
+		return nil
+	}}
+	if _, _, err := readTo(t, numbered(t, d, 3, 3, true), 1000); err == nil || !strings.Contains(err.Error(), errOther.Error()) {
+		t.Errorf("%v, want %v", err, errOther)
+	}
+}
+
+// TestTurns: the end is looked at rarely while nothing comes, at once where something was, and never in a hurry while other
+// transactions are waited for.
+func TestTurns(t *testing.T) {
+	pace := pacing(5 * time.Second)
+	var at turn
+	now := time.Duration(0)
+	for range 30 {
+		at.nothing(now, pace, false, 0)
+		if wait := at.due - now; wait < 50*time.Millisecond || wait > 5*time.Second {
+			t.Fatalf("waits %v", wait)
+		}
+		now = at.due
+	}
+	if at.interval != 5*time.Second {
+		t.Errorf("after long in vain it waits %v, want 5s", at.interval)
+	}
+	at.nothing(now, pace, true, 0)
+	if wait := at.due - now; wait != openWait {
+		t.Errorf("while a transaction is open it waits %v, want %v", wait, openWait)
+	}
+	at.nothing(now, pace, true, 30*time.Millisecond)
+	if wait := at.due - now; wait != 30*time.Millisecond {
+		t.Errorf("when the lag ends in 30ms it waits %v", wait)
+	}
+	at.found()
+	if at.nothing(now, pace, false, 0); at.due-now != 50*time.Millisecond {
+		t.Errorf("after something new it waits %v, want 50ms", at.due-now)
+	}
+}

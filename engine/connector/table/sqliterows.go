@@ -1,0 +1,249 @@
+package table
+
+import (
+	"bytes"
+	"context"
+	"database/sql/driver"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock"
+)
+
+// sqliteNames are the columns as they are selected: the + takes the declared type away, by which the driver would make times of texts.
+func sqliteNames(r *relation, only []int) string {
+	parts := make([]string, len(only))
+	for i, c := range only {
+		parts[i] = "+q." + quote(r.columns[c].name)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// sqliteKey writes the columns of order_by. A COLLATE where none is needed would keep SQLite from its indexes.
+func sqliteKey(r *relation, suffix string) string {
+	parts := make([]string, len(r.order))
+	for i, c := range r.order {
+		parts[i] = "q." + quote(r.columns[c].name) + r.columns[c].collate + suffix
+	}
+	return strings.Join(parts, ", ")
+}
+
+// sqliteWhere writes the condition of q.
+func sqliteWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err error) {
+	sql = " FROM " + r.from + " AS q WHERE true"
+	for _, b := range []struct{ op, key string }{{">", q.after}, {"<=", q.upTo}, {"=", q.exact}} {
+		if b.key == "" {
+			continue
+		}
+		values, err := r.keys.decode(b.key)
+		if err != nil {
+			return "", nil, err
+		}
+		sql += " AND (" + sqliteKey(r, "") + ") " + b.op + " (" + strings.Repeat("?,", len(values)-1) + "?)"
+		for _, v := range values {
+			args = append(args, sqliteArgument(v))
+		}
+	}
+	if q.stripe != nil {
+		first := "q." + quote(r.columns[r.order[0]].name)
+		sql += " AND " + first + " >= ? AND " + first + " < ?"
+		args = append(args, sqliteArgument(q.stripe.from), sqliteArgument(q.stripe.to))
+	}
+	return sql, args, nil
+}
+
+func sqliteArgument(v keyValue) driver.Value {
+	switch {
+	case v.kind == keyInteger:
+		return v.n
+	case v.kind == keyFloat:
+		return v.f
+	case v.blob:
+		return []byte(v.s)
+	}
+	return v.s
+}
+
+// observe implements database. SQLite has one writer at a time: what is not seen here was not begun before.
+func (d *sqliteFile) observe(ctx context.Context, r *relation, q rowQuery) (o observation, err error) {
+	if err := d.sameTable(ctx, r); err != nil {
+		return o, err
+	}
+	where, args, err := sqliteWhere(r, q)
+	if err != nil {
+		return o, err
+	}
+	err = d.query(ctx, func(v []driver.Value) (bool, error) {
+		key, err := sqliteRowKey(nil, r, v)
+		o.last = string(key)
+		return false, err
+	}, "SELECT "+sqliteNames(r, r.order)+where+" ORDER BY "+sqliteKey(r, " DESC")+" LIMIT 1", args...)
+	return o, d.explained(err, r)
+}
+
+// passed implements database.
+func (d *sqliteFile) passed(_ context.Context, _ *relation, waiting []observation) (int, error) {
+	return len(waiting), nil
+}
+
+// wait implements database.
+func (d *sqliteFile) wait(ctx context.Context, limit time.Duration) (bool, error) {
+	return false, sleep(ctx, limit)
+}
+
+// unplaced implements database.
+func (d *sqliteFile) unplaced(ctx context.Context, r *relation) (found bool, err error) {
+	err = d.query(ctx, sequence(func([]driver.Value) { found = true }), "SELECT 1 FROM "+r.from+" AS q WHERE "+anyNull(r)+" LIMIT 1")
+	return found, d.explained(err, r)
+}
+
+// sameTable says whether the table is the one that it was, and has the columns that it had.
+func (d *sqliteFile) sameTable(ctx context.Context, r *relation) error {
+	if r.version == "" {
+		return nil
+	}
+	now, there := "", false
+	err := d.query(ctx, sequence(func(v []driver.Value) {
+		now, _ = v[0].(string)
+		there = true
+	}), `SELECT sql FROM sqlite_schema WHERE type = 'table' AND name = ?`, r.plain)
+	switch {
+	case err != nil || there && now == r.version:
+		return err
+	case !there:
+		return gone(r, true)
+	}
+	fresh, err := d.describe(ctx, subject{name: r.plain})
+	if err == nil {
+		err = r.changed(fresh.columns)
+	}
+	if err == nil {
+		r.version = now // an index in its text, or a comment: nothing that is read
+	}
+	return err
+}
+
+// keys implements database.
+func (d *sqliteFile) keys(ctx context.Context, r *relation, q rowQuery, each func(key []byte) bool) error {
+	where, args, err := sqliteWhere(r, q)
+	if err != nil {
+		return err
+	}
+	var key []byte
+	err = d.query(ctx, func(v []driver.Value) (bool, error) {
+		var err error
+		if key, err = sqliteRowKey(key[:0], r, v); err != nil {
+			return false, err
+		}
+		return each(key), nil
+	}, "SELECT "+sqliteNames(r, r.order)+where+" ORDER BY "+sqliteKey(r, "")+" LIMIT "+strconv.Itoa(q.limit), args...)
+	return d.explained(err, r)
+}
+
+// sqliteRowKey encodes the values of order_by.
+func sqliteRowKey(dst []byte, r *relation, values []driver.Value) ([]byte, error) {
+	dst = r.keys.begin(dst)
+	for i := range r.order {
+		var v keyValue
+		switch x := values[i].(type) {
+		case int64:
+			v = keyValue{kind: keyInteger, n: x}
+		case float64:
+			v = keyValue{kind: keyFloat, f: x}
+		case string:
+			v = keyValue{kind: keyBytes, s: x}
+		case []byte:
+			v = keyValue{kind: keyBytes, s: string(x), blob: true}
+		default:
+			return nil, nullKey(r)
+		}
+		dst = appendAny(dst, v)
+	}
+	return dst, nil
+}
+
+// rows implements database.
+func (d *sqliteFile) rows(ctx context.Context, r *relation, q rowQuery, f *filling) error {
+	if err := d.sameTable(ctx, r); err != nil {
+		return err
+	}
+	where, args, err := sqliteWhere(r, q)
+	if err != nil {
+		return err
+	}
+	all := make([]int, len(r.columns))
+	for i := range all {
+		all[i] = i
+	}
+	key, keyed := []byte(nil), make([]driver.Value, len(r.order))
+	var number []byte
+	err = d.query(ctx, func(v []driver.Value) (bool, error) {
+		for i, c := range r.order {
+			keyed[i] = v[c]
+		}
+		var err error
+		if key, err = sqliteRowKey(key[:0], r, keyed); err != nil {
+			return false, err
+		}
+		switch f.accept(key) {
+		case endRows:
+			return false, nil
+		case skipRow:
+			return true, nil
+		}
+		for i, x := range v {
+			number = f.maker.sqlite(&r.columns[i], x, number)
+		}
+		f.done()
+		return true, nil
+	}, "SELECT "+sqliteNames(r, all)+where+" ORDER BY "+sqliteKey(r, "")+" LIMIT "+strconv.Itoa(q.limit), args...)
+	return d.explained(err, r)
+}
+
+// sqlite adds a value as the driver gives it.
+func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
+	switch x := x.(type) {
+	case int64:
+		switch {
+		case c.kind == boolValue && x == 0:
+			m.plain(penstock.Bool, "false")
+		case c.kind == boolValue && x == 1:
+			m.plain(penstock.Bool, "true")
+		default:
+			scratch = strconv.AppendInt(scratch[:0], x, 10)
+			m.number(scratch)
+		}
+	case float64:
+		scratch = appendReal(scratch[:0], x, c.standard != "double precision")
+		m.number(scratch)
+	case string:
+		m.textOf(x)
+	case []byte:
+		m.bytes(x)
+	default:
+		m.null()
+	}
+	return scratch
+}
+
+// appendReal appends the shortest digits that give the float back; always ones that say that it is none of the integers, and without
+// an exponent where plain: as a decimal that a sink keeps as a float because it prints so.
+func appendReal(dst []byte, f float64, plain bool) []byte {
+	switch {
+	case math.IsInf(f, 1):
+		return append(dst, infinity...)
+	case math.IsInf(f, -1):
+		return append(dst, "-"+infinity...)
+	}
+	from := len(dst)
+	if exp := math.Abs(f); plain || exp == 0 || exp >= 1e-5 && exp < 1e15 {
+		dst = strconv.AppendFloat(dst, f, 'f', -1, 64)
+		if bytes.IndexByte(dst[from:], '.') < 0 {
+			dst = append(dst, ".0"...)
+		}
+		return dst
+	}
+	return strconv.AppendFloat(dst, f, 'e', -1, 64)
+}

@@ -1,0 +1,216 @@
+package tail_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/tail"
+)
+
+// The real form of the table of rotations: the program itself follows real files into real SQLite and to a real HTTP server, and is
+// killed with SIGKILL. A sweep is every case at once under one schedule: one process with a pipeline for each, so that a kill and
+// a start cost no more for 81 cases than for one.
+
+// everywhere is the place of a schedule that strikes at each step.
+const everywhere = -1
+
+// sweeps are the schedules of the whole table, or a sample: killed before, between and after every step of every case.
+func sweeps(cases []rotation, full bool) []schedule {
+	if !full {
+		return []schedule{{"read, then before", everywhere}, {"midway after", everywhere}}
+	}
+	steps := 0
+	for _, c := range cases {
+		steps = max(steps, len(c.steps))
+	}
+	all := schedules(steps, 0, true)
+	for _, kind := range []string{"before", "read, then before", "midway after"} {
+		all = append(all, schedule{kind, everywhere})
+	}
+	return all
+}
+
+// takes says whether a case can be told under a schedule: its lines exist somewhere.
+func (c rotation) takes(s schedule) bool {
+	if s.at >= len(c.steps) {
+		return false
+	}
+	for i := range c.steps {
+		if one := (schedule{s.kind, i}); (s.at == i || s.at == everywhere) && c.skip != nil && c.skip(one) {
+			return false
+		}
+	}
+	return true
+}
+
+// PENSTOCK_ROTATION_KILL=full (make rotation-kill) is the whole table, sample (CI) two sweeps of it; else the cases of
+// vector-test-harness alone are swept.
+func TestRotationKilled(t *testing.T) {
+	cases, how := harnessCases(), os.Getenv("PENSTOCK_ROTATION_KILL")
+	if how != "" {
+		cases = rotations()
+	}
+	bin := filepath.Join(t.TempDir(), "penstock")
+	build := exec.Command("go", "build", "-o", bin, "github.com/penstock-io/penstock/engine/cmd/penstock")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building penstock: %v\n%s", err, out)
+	}
+	const atOnce = 4
+	slots := make(chan struct{}, atOnce)
+	runs, untold := 0, make(map[string]int)
+	t.Run("sweep", func(t *testing.T) {
+		for _, s := range sweeps(cases, how == "full") {
+			var taken []rotation
+			for _, c := range cases {
+				if c.takes(s) {
+					taken = append(taken, c)
+				} else if s.at < len(c.steps) {
+					untold[c.name]++
+				}
+			}
+			runs += len(taken)
+			t.Run(s.String(), func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				newSweep(t, bin, s, taken).run()
+			})
+		}
+	})
+	t.Logf("%d cases, %d runs", len(cases), runs)
+}
+
+// String names the schedule.
+func (s schedule) String() string {
+	switch {
+	case s.kind == "never":
+		return s.kind
+	case s.at == everywhere:
+		return s.kind + " every step"
+	}
+	return fmt.Sprintf("%s step %d", s.kind, s.at)
+}
+
+// The waits of the real form, in real time. A file without name is given up only after longer than two steps take.
+const (
+	killGoneWait = 8 * time.Second
+	killCopyWait = 6 * time.Second
+	killPollMax  = 100 * time.Millisecond
+	stuckAfter   = 2500 * time.Millisecond // nothing has come for so long: what is missing waits for gone_wait
+	lookTwice    = 4 * killPollMax         // what happens without a line coming has been seen
+)
+
+// pipeline is the config of one case.
+func (c *subject) pipeline(server string, sync time.Duration) string {
+	o := tail.Source().Options().(*tail.Options)
+	o.Include, o.Exclude, o.GoneWait, o.CopyWait = []string{"*.log*"}, nil, killGoneWait, killCopyWait
+	if c.glob != "" {
+		o.Include = strings.Split(c.glob, " ")
+	}
+	if c.change != nil {
+		c.change(o)
+	}
+	var include []string
+	for _, g := range o.Include {
+		include = append(include, fmt.Sprintf("%q", "./"+c.name+"/in/"+g))
+	}
+	return fmt.Sprintf(`  %s:
+    source:
+      tail: { include: [%s], exclude: [], gone_wait: %v, copy_wait: %v, max_record: %dB, poll_min: 10ms, poll_max: %v }
+    routes:
+      table: { sink: { sqlite: { path: ./%s/out.db, table: lines } }, batch: { bytes: 256B }, checkpoint: { sync: %v } }
+      post: { sink: { http: { endpoints: [%q] } }, batch: { bytes: 256B }, checkpoint: { sync: %v } }
+`, c.name, strings.Join(include, ", "), o.GoneWait, o.CopyWait, int64(o.MaxRecord), killPollMax, c.name, sync, server+"/"+c.name, sync)
+}
+
+// run carries out the sweep and compares what came with the ledgers.
+func (v *sweep) run() {
+	v.start(true)
+	steps := 0
+	for _, c := range v.cases {
+		steps = max(steps, len(c.steps))
+	}
+	for i := range steps {
+		here := v.s.at == i || v.s.at == everywhere
+		v.before(i, here)
+		for _, c := range v.cases {
+			if i < len(c.steps) {
+				c.steps[i](c.w)
+			}
+		}
+		v.after(i, here)
+	}
+	if v.cmd == nil {
+		v.start(true)
+	}
+	v.settle(killGoneWait + stuckAfter)
+	v.kill()
+	v.start(true)
+	v.settle(stuckAfter)
+	v.kill()
+	for _, c := range v.cases {
+		v.t.Run(c.title, func(t *testing.T) { c.compare(t) })
+	}
+}
+
+func (v *sweep) before(i int, here bool) {
+	switch {
+	case !here:
+	case v.s.kind == "before":
+		v.kill()
+		v.start(false)
+	case v.s.kind == "read, then before":
+		v.kill()
+		v.start(true)
+	case v.s.kind == "down during", v.s.kind == "down from":
+		v.kill()
+	case v.s.kind == "unsaved after":
+		v.kill()
+		v.sync = time.Hour
+		v.start(true)
+	}
+}
+
+func (v *sweep) after(i int, here bool) {
+	switch {
+	case !here:
+	case v.s.kind == "down during":
+		v.start(true)
+	case v.s.kind == "midway after":
+		v.pause(time.Duration(3+7*i) * time.Millisecond)
+		v.kill()
+		v.start(true)
+	}
+	if v.cmd != nil {
+		v.settle(stuckAfter)
+	}
+	if here && v.s.kind == "unsaved after" {
+		v.kill()
+		v.sync = killSync
+		v.start(true)
+	}
+}
+
+// compare holds both receivers against the ledger: the table has each line once, the server has none missing.
+func (c *subject) compare(t *testing.T) {
+	got := c.rows(t)
+	for _, line := range c.w.maybe { // written and gone at once: it may have been seen
+		if at := slices.Index(got, line); at >= 0 {
+			got = slices.Delete(got, at, at+1)
+		}
+	}
+	slices.Sort(got)
+	want := slices.Sorted(slices.Values(c.w.ledger))
+	if !slices.Equal(got, want) {
+		t.Errorf("the table: %s", differ(got, want))
+	}
+	if missing := c.missing(); len(missing) > 0 {
+		t.Errorf("the server lacks %d lines: %.60q", len(missing), missing[:min(len(missing), 6)])
+	}
+}

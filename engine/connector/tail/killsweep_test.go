@@ -1,0 +1,290 @@
+package tail_test
+
+import (
+	"bufio"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+)
+
+// killSync is how often the checkpoint is saved.
+const killSync = 50 * time.Millisecond
+
+// subject is one case of a sweep: its writer, and what its receivers hold.
+type subject struct {
+	rotation
+	title string
+	w     *writer
+	db    *sql.DB
+
+	mu   sync.Mutex     // guards what follows
+	sent map[string]int // what the server was sent
+	news int            // requests so far
+}
+
+// sweep is one process that follows the files of many cases.
+type sweep struct {
+	t      *testing.T
+	dir    string
+	bin    string
+	admin  string
+	server *httptest.Server
+	s      schedule
+	cases  []*subject
+	sync   time.Duration
+	cmd    *exec.Cmd // nil: it is down
+	ended  chan error
+	log    *os.File
+}
+
+func newSweep(t *testing.T, bin string, s schedule, cases []rotation) *sweep {
+	dir, err := os.MkdirTemp("", "penstock-rotation-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &sweep{t: t, dir: dir, bin: bin, s: s, sync: killSync}
+	t.Cleanup(v.close)
+	if v.log, err = os.Create(filepath.Join(dir, "penstock.log")); err != nil {
+		t.Fatal(err)
+	}
+	byName := make(map[string]*subject)
+	v.server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		byName[strings.Trim(r.URL.Path, "/")].receive(r)
+	}))
+	for i, c := range cases {
+		sub := &subject{rotation: c, title: c.name, sent: make(map[string]int)}
+		sub.name = fmt.Sprintf("c%02d", i)
+		in := filepath.Join(dir, sub.name, "in")
+		if err := os.MkdirAll(in, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		sub.w = newWriter(t, in, time.Time{})
+		sub.w.wide = c.wide
+		if sub.db, err = sql.Open("sqlite", "file:"+(&url.URL{Path: filepath.Join(dir, sub.name, "out.db")}).EscapedPath()+
+			"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"); err == nil {
+			err = sub.db.Ping()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		byName[sub.name] = sub
+		v.cases = append(v.cases, sub)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.admin = l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// close ends the sweep; its folder is kept where something is wrong.
+func (v *sweep) close() {
+	v.kill()
+	if v.server != nil {
+		v.server.Close()
+	}
+	for _, c := range v.cases {
+		c.w.close()
+		_ = c.db.Close()
+	}
+	if v.log != nil {
+		_ = v.log.Close()
+	}
+	if v.t.Failed() {
+		v.t.Logf("killed %v: files, tables and the program's log are kept in %s", v.s, v.dir)
+		return
+	}
+	_ = os.RemoveAll(v.dir)
+}
+
+// start begins a process, and waits until it answers if ready is set.
+func (v *sweep) start(ready bool) {
+	v.t.Helper()
+	var config strings.Builder
+	fmt.Fprintf(&config, "state: ./state\nadmin: %s\npipelines:\n", v.admin)
+	for _, c := range v.cases {
+		config.WriteString(c.pipeline(v.server.URL, v.sync))
+	}
+	path := filepath.Join(v.dir, "penstock.yaml")
+	if err := os.WriteFile(path, []byte(config.String()), 0o600); err != nil {
+		v.t.Fatal(err)
+	}
+	v.cmd = exec.Command(v.bin, "run", path)
+	v.cmd.Stderr, v.cmd.Stdout = v.log, v.log
+	if err := v.cmd.Start(); err != nil {
+		v.t.Fatal(err)
+	}
+	ended, cmd := make(chan error, 1), v.cmd
+	go func() { ended <- cmd.Wait() }()
+	v.ended = ended
+	for end := time.Now().Add(time.Minute); ready; v.pause(10 * time.Millisecond) {
+		if _, ok := v.unsaved(); ok {
+			v.pause(lookTwice)
+			return
+		}
+		if time.Now().After(end) {
+			v.t.Fatal("the program did not get ready within a minute")
+		}
+	}
+}
+
+// kill ends the process as SIGKILL does.
+func (v *sweep) kill() {
+	if v.cmd == nil {
+		return
+	}
+	_ = v.cmd.Process.Kill()
+	<-v.ended
+	v.cmd = nil
+}
+
+// pause waits, unless the process ends by itself, which it never should.
+func (v *sweep) pause(d time.Duration) {
+	v.t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case err := <-v.ended:
+		v.cmd = nil
+		v.t.Fatalf("the program ended by itself: %v", err)
+	}
+}
+
+// unsaved asks the program what a kill would repeat now; false: it does not answer, or not all of its routes run yet.
+func (v *sweep) unsaved() (bytes int64, ok bool) {
+	res, err := http.Get("http://" + v.admin + "/api/v1/status")
+	if err != nil {
+		return 0, false
+	}
+	defer res.Body.Close()
+	var status struct {
+		Routes []struct {
+			Health      string
+			InFlight    int64 `json:"in_flight"`
+			Waiting     int64
+			ReplayBytes int64 `json:"replay_bytes"`
+		}
+	}
+	if json.NewDecoder(res.Body).Decode(&status) != nil || len(status.Routes) != 2*len(v.cases) {
+		return 0, false
+	}
+	for _, r := range status.Routes {
+		if r.Health != "running" {
+			return 0, false
+		}
+		bytes += r.InFlight + r.Waiting + r.ReplayBytes
+	}
+	return bytes, true
+}
+
+// settle lets the process run until both receivers of every case have the ledger, and the checkpoint says so; or until
+// nothing has come for stuck.
+func (v *sweep) settle(stuck time.Duration) {
+	v.t.Helper()
+	last, most := time.Now(), -1
+	for {
+		all, have := true, 0
+		for _, c := range v.cases {
+			n, complete := c.progress()
+			have += n
+			all = all && complete
+		}
+		if have != most {
+			last, most = time.Now(), have
+		}
+		if rest, ok := v.unsaved(); all && (ok && rest == 0 || v.sync > time.Minute) {
+			v.pause(lookTwice)
+			return
+		}
+		if time.Since(last) > stuck {
+			return
+		}
+		v.pause(20 * time.Millisecond)
+	}
+}
+
+// receive is the HTTP server of a case.
+func (c *subject) receive(r *http.Request) {
+	lines := bufio.NewScanner(r.Body)
+	lines.Buffer(nil, 1<<20)
+	var texts []string
+	for lines.Scan() {
+		var record struct{ Message string }
+		if err := json.Unmarshal(lines.Bytes(), &record); err != nil {
+			c.w.t.Errorf("a body with %.80q: %v", lines.Text(), err)
+		}
+		texts = append(texts, record.Message)
+	}
+	if lines.Err() != nil {
+		return // cut off by a kill: nothing was received
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.news++
+	for _, s := range texts {
+		c.sent[s]++
+	}
+}
+
+// progress counts what has come, and says whether it is all.
+func (c *subject) progress() (n int, complete bool) {
+	missing := c.missing()
+	c.mu.Lock()
+	n = c.news
+	c.mu.Unlock()
+	rows := 0
+	_ = c.db.QueryRow("SELECT count(*) FROM lines").Scan(&rows) // there is no table before the first record
+	return n + rows, len(missing) == 0 && rows >= len(c.w.ledger)
+}
+
+// missing are the lines of the ledger that the server was not sent.
+func (c *subject) missing() (lines []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	want := make(map[string]int)
+	for _, line := range c.w.ledger {
+		if want[line]++; want[line] > c.sent[line] {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// rows are the lines of the table.
+func (c *subject) rows(t *testing.T) (lines []string) {
+	t.Helper()
+	rows, err := c.db.Query("SELECT message FROM lines")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, s)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}

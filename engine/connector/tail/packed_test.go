@@ -1,0 +1,145 @@
+package tail_test
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/penstock-io/penstock/engine/connector/tail"
+)
+
+// pack compresses what from holds to the end of to, by its extension, and leaves from as it is.
+func (w *writer) pack(from, to string, flag int) {
+	w.t.Helper()
+	in, err := os.Open(w.path(from))
+	w.must(err)
+	out, err := os.OpenFile(w.path(to), os.O_WRONLY|os.O_CREATE|flag, 0o644)
+	w.must(err)
+	var z io.WriteCloser = gzip.NewWriter(out)
+	if strings.HasSuffix(to, ".zst") {
+		z, err = zstd.NewWriter(out, zstd.WithEncoderConcurrency(1))
+		w.must(err)
+	}
+	_, err = io.Copy(z, in)
+	w.must(err)
+	w.must(z.Close())
+	w.must(in.Close())
+	w.must(out.Close())
+	w.touch(to)
+}
+
+// half leaves the first part of a file, in percent.
+func (w *writer) half(name string, percent int64) []byte {
+	w.t.Helper()
+	all, err := os.ReadFile(w.path(name))
+	w.must(err)
+	n := int64(len(all)) * percent / 100
+	w.must(os.Truncate(w.path(name), n))
+	w.touch(name)
+	return all[n:]
+}
+
+func pack(from, to string) func(*writer) {
+	return func(w *writer) { w.pack(from, to, os.O_EXCL) }
+}
+
+// packCases: compressed files, and files that a rotation compresses.
+func packCases() []rotation {
+	var out []rotation
+	for _, ext := range []string{".gz", ".zst"} {
+		out = append(out, packCasesOf(ext)...)
+	}
+	return out
+}
+
+func packCasesOf(ext string) []rotation {
+	gz := func(name string) func(*writer) { return both(pack(name, name+ext), rm(name)) }
+	turn := both(mv("a.log", "a.log.1"), add("a.log", 3))
+	inner := []rotation{
+		{name: "compressed and deleted", steps: do(add("a.log", 3), turn, gz("a.log.1"), add("a.log", 2))},
+		{name: "compressed at once", steps: do(add("a.log", 3), both(add("a.log", 4), turn, gz("a.log.1")), add("a.log", 2))},
+		{name: "compressed before it was read to its end", wide: 100, steps: do(
+			add("a.log", 60), both(add("a.log", 90), turn, gz("a.log.1")), add("a.log", 2))},
+		{name: "compressed, a while before the other is deleted", steps: do(
+			add("a.log", 3), turn, pack("a.log.1", "a.log.1"+ext), rm("a.log.1"), add("a.log", 1))},
+		{name: "compressed in two halves, a while between", wide: 50, steps: do(
+			add("a.log", 30), turn, func(w *writer) {
+				w.pack("a.log.1", "a.log.1"+ext, os.O_EXCL)
+				w.rest = w.half("a.log.1"+ext, 60)
+			}, both(func(w *writer) { w.put("a.log.1"+ext, string(w.rest), os.O_APPEND) }, rm("a.log.1")), add("a.log", 1))},
+		{name: "compressed copytruncate", steps: do(
+			add("a.log", 3), both(cp("a.log", "a.log.1"), cut("a.log")), both(gz("a.log.1"), add("a.log", 2)), add("a.log", 1))},
+		{name: "a chain of compressed files", steps: do(
+			add("a.log", 3), both(turn, gz("a.log.1")), both(mv("a.log.1"+ext, "a.log.2"+ext), turn, gz("a.log.1")), add("a.log", 1))},
+	}
+	for i := range inner { // the same with the compressed names out of the glob
+		c := inner[i]
+		c.name, c.glob, c.skip = c.name+", out of the glob", "a.log", neverSeen
+		if c.name != "a chain of compressed files, out of the glob" {
+			inner = append(inner, c)
+		}
+	}
+	inner = append(inner,
+		rotation{name: "compressed from the beginning", steps: do(both(add("x", 40), gz2("x", "old.log"+ext)), add("a.log", 1))},
+		rotation{name: "members are added", steps: do(
+			both(add("x", 4), gz2("x", "a.log"+ext)), both(add("x", 3), gz2("x", "a.log"+ext)), both(add("x", 3), gz2("x", "a.log"+ext)))},
+		rotation{name: "a line across members, and none at the end", steps: do(
+			func(w *writer) {
+				w.text("x", "one\ntw", "one")
+				gz2("x", "a.log"+ext)(w)
+				w.text("x", "o\nthree")
+				gz2("x", "a.log"+ext)(w)
+			},
+			func(w *writer) { w.ledger = append(w.ledger, "two", "three") })},
+		rotation{name: "equal content of unrelated names", steps: do(
+			both(func(w *writer) { w.text("x.log", "equal\n", "equal") }, func(w *writer) { w.text("x", "equal\n", "equal") },
+				gz2("x", "y.log"+ext)), add("x.log", 1))},
+		rotation{name: "decompressed again", steps: do(
+			both(add("a.log.1", 5), pack("a.log.1", "a.log.1"+ext), mv("a.log.1", "hidden")),
+			both(mv("hidden", "a.log.1"), rm("a.log.1"+ext)),
+			add("a.log.1", 1)), skip: neverSeen},
+	)
+	for i := range inner {
+		inner[i].name += " " + ext
+	}
+	return inner
+}
+
+// gz2 moves a file's content, compressed, to the end of another.
+func gz2(from, to string) func(*writer) {
+	return both(func(w *writer) { w.pack(from, to, os.O_APPEND) }, rm(from))
+}
+
+// A damaged file delivers what stands before the damage, is reported once, holds up nobody, and a sound copy in its place is read on.
+func TestDamagedFile(t *testing.T) {
+	bubble(t, func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }, func(t *testing.T, p *world) {
+		w := newWriter(t, p.dir, time.Now())
+		w.append("x", 20_000)
+		w.pack("x", "a.log.gz", os.O_EXCL)
+		w.remove("x")
+		sound, err := os.ReadFile(w.path("a.log.gz"))
+		w.must(err)
+		w.half("a.log.gz", 50)
+		w.append("b.log", 3)
+		p.start(false)
+		p.pump(20 * time.Second)
+		n := len(p.exact)
+		if n < 5000 || n > 15_000 || strings.Count(p.host.logged(), "cannot be read to its end") != 1 {
+			t.Errorf("%d lines; the log:\n%s", n, p.host.logged())
+		}
+		p.kill()
+		p.start(false)
+		p.pump(5 * time.Second)
+		if len(p.exact) != n {
+			t.Errorf("%d lines after a restart, before %d", len(p.exact), n)
+		}
+		w.must(os.WriteFile(w.path("a.log.gz"), sound, 0o644))
+		p.pump(5 * time.Second)
+		p.want(w.ledger...)
+	})
+}

@@ -1,0 +1,65 @@
+package tail
+
+import (
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// slowFS opens folders only when it is let.
+type slowFS struct {
+	vfs.FS
+	once    sync.Once
+	entered chan struct{}
+	let     chan struct{}
+}
+
+func (s *slowFS) OpenDir(name string) (vfs.Dir, error) {
+	s.once.Do(func() { close(s.entered) })
+	<-s.let
+	return s.FS.OpenDir(name)
+}
+
+// Two routes that list for the first time at once see the same files: to one that saw an empty folder because the other one
+// was still opening it, all files of earlier runs would be gone, and be delivered again when they are found.
+func TestListingsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.log"), []byte("one\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	slow := &slowFS{FS: vfs.OS(), entered: make(chan struct{}), let: make(chan struct{})}
+	p := newPlace(Options{Include: []string{filepath.Join(dir, "*.log")}}, slow)
+	list := func(done chan<- int) {
+		n := 0
+		if err := p.List(func(follow.Sight) { n++ }, func(string, string) {}); err != nil {
+			t.Errorf("List: %v", err)
+		}
+		done <- n
+	}
+	first, second := make(chan int, 1), make(chan int, 1)
+	go list(first)
+	<-slow.entered
+	go list(second)
+	late := time.NewTimer(100 * time.Millisecond)
+	defer late.Stop()
+	got := -1
+	select {
+	case got = <-second:
+	case <-late.C: // it waits for the first, as it should
+	}
+	close(slow.let)
+	if got < 0 {
+		got = <-second
+	}
+	if n := <-first; n != 1 || got != 1 {
+		t.Errorf("two listings at once saw %d and %d files, want 1 each", n, got)
+	}
+	if err := p.close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/flow/ledger"
+)
+
+// runOld is what it replaced: tuples are dispatched by a hash, nobody acknowledges anything, and so nothing is known after a crash
+// but that the day has to begin again.
+func runOld(ctx context.Context, w *world) error {
+	var all sync.WaitGroup
+	queues := make([]chan *tuple, len(w.bolts))
+	for i, b := range w.bolts {
+		queues[i] = make(chan *tuple, w.rows/w.tuple+1) // Storm's queues had no bound, either
+		all.Go(func() {
+			for t := range queues[i] {
+				_, _ = b.Deliver(ctx, flow.Attempt[*tuple]{Value: t}) // nobody listens
+			}
+		})
+	}
+	var at ledger.Position
+	for {
+		rows, err := w.logs.page(ctx, at, ledger.Position{}, w.tuple)
+		if err != nil {
+			return err
+		}
+		if len(rows) == 0 {
+			break
+		}
+		at = rows[len(rows)-1].place()
+		queues[hash(rows[0].id)%uint64(len(queues))] <- &tuple{rows: rows, packed: time.Now()}
+	}
+	for _, q := range queues {
+		close(q)
+	}
+	all.Wait()
+	return ctx.Err()
+}
+
+func hash(id int64) uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, id)
+	return h.Sum64()
+}

@@ -1,0 +1,219 @@
+package unpack
+
+import (
+	"context"
+	"io"
+)
+
+const (
+	// aheadChunks is how many chunks wait at most to be taken.
+	aheadChunks = 3
+	// aheadFrom is how much is decompressed before it is done ahead: a small file is not worth a goroutine.
+	aheadFrom = 2 * chunkSize
+)
+
+// piece is a chunk, and why nothing follows.
+type piece struct {
+	data   []byte
+	err    error
+	member mark
+	used   int64
+}
+
+// ahead is a stream that a goroutine decompresses. The goroutine has the stream from the start of run until ended is closed.
+type ahead struct {
+	s      *stream
+	pieces chan piece
+	free   chan []byte
+	stop   chan struct{}
+	ended  chan struct{}
+}
+
+func startAhead(s *stream, run func(name string, run func(context.Context) error)) *ahead {
+	a := &ahead{
+		s: s, pieces: make(chan piece, aheadChunks), free: make(chan []byte, aheadChunks),
+		stop: make(chan struct{}), ended: make(chan struct{}),
+	}
+	run("unpack", a.run)
+	return a
+}
+
+func (a *ahead) run(ctx context.Context) error {
+	defer close(a.ended)
+	for {
+		var buf []byte
+		select {
+		case buf = <-a.free:
+		default:
+			buf = make([]byte, 0, chunkSize)
+		}
+		n, err := a.s.read(buf[:chunkSize])
+		select {
+		case a.pieces <- piece{buf[:n], err, a.s.member, a.s.src.off}:
+		case <-a.stop:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+// take returns the next piece; ok is false when the goroutine has ended before there was one.
+func (a *ahead) take() (p piece, ok bool) {
+	select {
+	case p = <-a.pieces:
+		return p, true
+	case <-a.ended:
+	}
+	select {
+	case p = <-a.pieces:
+		return p, true
+	default:
+		return p, false
+	}
+}
+
+// begin begins the stream from which hi can be reached soonest, and reads up to hi.
+func (f *File) begin() error {
+	m := f.marks[0]
+	for _, o := range f.marks {
+		if o.at <= f.hi {
+			m = o
+		}
+	}
+	s := &stream{kind: f.kind, from: m.raw, at: m.at, most: int64(f.o.MaxExpansion), member: m}
+	s.src = input{in: f.in, off: m.raw, size: f.size, seen: &f.seen}
+	if f.o.Decoders == nil {
+		f.o.Decoders = new(Decoders)
+	}
+	f.s, f.run = s, 0
+	if err := f.o.Decoders.begin(s); err != nil {
+		return s.why(err)
+	}
+	for s.at < f.hi { // what the window has already, or nobody wants
+		n, err := s.read(f.buffer()[:min(chunkSize, f.hi-s.at)])
+		if err != nil && (err != io.EOF || s.at < f.hi) {
+			if n > 0 && s.at >= f.hi {
+				return nil
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// buffer returns an empty chunk.
+func (f *File) buffer() []byte {
+	if n := len(f.free); n > 0 {
+		return f.free[n-1]
+	}
+	b := make([]byte, 0, chunkSize)
+	f.free = append(f.free, b)
+	return b
+}
+
+// more decompresses one more chunk, or finds the end.
+func (f *File) more() {
+	if f.in == nil {
+		f.finish(io.ErrClosedPipe)
+		return
+	}
+	if f.s == nil && f.a == nil {
+		if err := f.begin(); err != nil {
+			f.finish(err)
+			return
+		}
+	}
+	if f.a == nil && f.o.Go != nil && f.run >= aheadFrom && f.s.src.size-f.s.src.off >= chunkSize {
+		f.a = startAhead(f.s, f.o.Go)
+	}
+	if f.a != nil {
+		for n := len(f.free); n > 0; n = len(f.free) {
+			select {
+			case f.a.free <- f.free[n-1]:
+				f.free = f.free[:n-1]
+				continue
+			default:
+			}
+			break
+		}
+		if p, ok := f.a.take(); ok {
+			f.add(p)
+			return
+		}
+		f.end() // its context has ended, and what it had is gone with it
+		f.o.Go = nil
+		f.more()
+		return
+	}
+	buf := f.buffer()
+	f.free = f.free[:len(f.free)-1]
+	n, err := f.s.read(buf[:chunkSize])
+	f.add(piece{buf[:n], err, f.s.member, f.s.src.off})
+}
+
+// add puts a chunk behind the others.
+func (f *File) add(p piece) {
+	n := int64(len(p.data))
+	if n > 0 {
+		if f.hi == int64(len(f.head)) && len(f.head) < headSize {
+			f.head = append(f.head, p.data[:min(n, int64(headSize-len(f.head)))]...)
+		}
+		f.chunks = append(f.chunks, p.data)
+		f.hi += n
+		f.run += n
+	}
+	f.used = p.used
+	f.note(p.member)
+	if p.err != nil {
+		f.finish(p.err)
+	}
+}
+
+// note keeps a mark.
+func (f *File) note(m mark) {
+	if m.at <= f.marks[len(f.marks)-1].at {
+		return
+	}
+	if len(f.marks) >= maxMarks {
+		for i := range maxMarks / 2 {
+			f.marks[i] = f.marks[2*i]
+		}
+		f.marks = f.marks[:maxMarks/2]
+	}
+	f.marks = append(f.marks, m)
+}
+
+// finish notes where the stream ends, and why.
+func (f *File) finish(err error) {
+	if err == io.EOF {
+		err = nil
+		f.note(mark{f.size, f.hi})
+	}
+	f.total, f.err = f.hi, err
+	f.end()
+}
+
+// end gives the decoder back. A goroutine that decompresses ahead is waited for: it does not take long over one chunk.
+func (f *File) end() {
+	if f.a != nil {
+		close(f.a.stop)
+		<-f.a.ended
+		f.a = nil
+	}
+	if f.s != nil {
+		f.o.Decoders.end(f.s)
+		f.s = nil
+	}
+}
+
+// rewind goes back, so that off can be reached.
+func (f *File) rewind(off int64) {
+	f.end()
+	f.drop(f.hi)
+	f.chunks = nil
+	f.lo, f.hi = off, off
+}

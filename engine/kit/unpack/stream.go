@@ -1,0 +1,316 @@
+package unpack
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	// inputSize is how much is read at once of what lies beneath.
+	inputSize = 256 << 10
+	// evidence is how many bytes are kept of the beginning of what was read, and of its end.
+	evidence = 64
+	// maxZstdWindow bounds the memory of a zstd stream; it is what the zstd program takes without being asked.
+	maxZstdWindow = 128 << 20
+	// expansionFrom is how much may come out before MaxExpansion counts.
+	expansionFrom = 64 << 20
+	// maxDecoders is how many decoders of a kind are kept for the next file.
+	maxDecoders = 2
+)
+
+// seen is what was read of what lies beneath, so that it can be known again.
+type seen struct {
+	off        int64  // everything before was read
+	head, tail []byte // the first bytes, and the last before off
+}
+
+func (s *seen) add(p []byte) {
+	s.off += int64(len(p))
+	if n := min(len(p), evidence-len(s.head)); n > 0 {
+		s.head = append(s.head, p[:n]...)
+	}
+	if len(p) >= evidence {
+		s.tail = append(s.tail[:0], p[len(p)-evidence:]...)
+		return
+	}
+	s.tail = append(s.tail, p...)
+	if over := len(s.tail) - evidence; over > 0 {
+		s.tail = append(s.tail[:0], s.tail[over:]...)
+	}
+}
+
+// stand says whether the bytes that were read stand there still.
+func (s *seen) stand(in io.ReaderAt, size int64) (bool, error) {
+	if size < s.off {
+		return false, nil
+	}
+	for _, e := range []struct {
+		want []byte
+		off  int64
+	}{{s.head, 0}, {s.tail, s.off - int64(len(s.tail))}} {
+		got := make([]byte, len(e.want))
+		if n, err := in.ReadAt(got, e.off); n < len(got) {
+			if err == io.EOF || err == nil {
+				return false, nil // it has just become shorter
+			}
+			return false, err
+		}
+		if !bytes.Equal(got, e.want) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// input reads what lies beneath from an offset on, up to its size.
+type input struct {
+	in   io.ReaderAt
+	off  int64
+	size int64
+	seen *seen // of the stream that came furthest
+	err  error // of reading; not the end
+}
+
+// Read implements io.Reader.
+func (i *input) Read(p []byte) (int, error) {
+	if i.off >= i.size {
+		return 0, io.EOF
+	}
+	p = p[:min(int64(len(p)), i.size-i.off)]
+	n, err := i.in.ReadAt(p, i.off)
+	if known := i.seen.off - i.off; known < int64(n) && known >= 0 {
+		i.seen.add(p[known:n])
+	}
+	i.off += int64(n)
+	if n > 0 || err == io.EOF {
+		return n, err
+	}
+	i.err = err
+	return n, err
+}
+
+// stream decompresses from a mark on. One goroutine at a time calls it.
+type stream struct {
+	kind Kind
+	from int64 // where in what lies beneath it began
+	most int64 // MaxExpansion
+	src  input
+	br   *bufio.Reader // gzip
+	gz   *gzip.Reader
+	zs   *zstd.Decoder
+	open bool  // gzip: within a member
+	out  int64 // bytes that came out
+	at   int64 // where in the decompressed stream it stands
+
+	member mark // gzip: the last start of a member, or the end
+}
+
+// read fills p as far as it can. An error comes with what was there before it: io.EOF at a whole stream's end, or one that
+// Err documents.
+func (s *stream) read(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var got int
+		if s.kind == Gzip {
+			got, err = s.readGzip(p[n:])
+		} else {
+			got, err = s.zs.Read(p[n:])
+		}
+		n += got
+		s.out += int64(got)
+		s.at += int64(got)
+		if used := s.src.off - s.from; err == nil && s.most > 0 && s.out > expansionFrom && s.out/s.most > used {
+			err = &ExpansionError{Compressed: used, Bytes: s.out, Max: int(s.most)}
+		}
+	}
+	if err != nil && err != io.EOF {
+		err = s.why(err)
+	}
+	return n, err
+}
+
+// why says what an error of a decoder means.
+func (s *stream) why(err error) error {
+	if s.src.err != nil {
+		return s.src.err
+	}
+	if Broken(err) {
+		return err
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
+		return &TruncatedError{Kind: s.kind, Bytes: s.at, Compressed: s.src.size}
+	}
+	return &DamagedError{Kind: s.kind, Bytes: s.at, Near: s.consumed(), Err: err}
+}
+
+// consumed is how far a stream has read, its own buffer not counted.
+func (s *stream) consumed() int64 {
+	if s.br != nil {
+		return s.src.off - int64(s.br.Buffered())
+	}
+	return s.src.off
+}
+
+// readGzip reads one member behind the other.
+func (s *stream) readGzip(p []byte) (int, error) {
+	for {
+		if !s.open {
+			s.member = mark{s.consumed(), s.at}
+			if err := s.beginMember(); err != nil {
+				return 0, err
+			}
+			s.open = true
+		}
+		n, err := s.gz.Read(p)
+		if err == io.EOF {
+			s.open = false
+			err = nil
+		} else if err != nil {
+			return n, err
+		}
+		if n > 0 || err != nil {
+			return n, err
+		}
+	}
+}
+
+// errGarbage is what stands where a member should begin.
+var errGarbage = errors.New("what follows is not gzip")
+
+// beginMember reads the header of the next member. io.EOF: there is none. Zeros up to the end are padding, as on tapes.
+func (s *stream) beginMember() error {
+	next, err := s.br.Peek(1)
+	if err != nil {
+		return err
+	}
+	if next[0] == 0 && s.at > 0 {
+		for err == nil {
+			if next[0] != 0 {
+				return errGarbage
+			}
+			_, _ = s.br.Discard(1)
+			next, err = s.br.Peek(1)
+		}
+		return err
+	}
+	if next, _ = s.br.Peek(MaxMagic); s.member.raw > 0 && len(next) > 1 && Detect(next) != Gzip {
+		return errGarbage
+	}
+	switch err := s.gz.Reset(s.br); {
+	case err == io.EOF:
+		return io.ErrUnexpectedEOF
+	case err != nil:
+		return err
+	}
+	s.gz.Multistream(false)
+	return nil
+}
+
+// Decoders keeps decoders for the next file, because a new one takes memory and time. Its zero value is ready. It is not safe for
+// concurrent use.
+type Decoders struct {
+	gz []*gzip.Reader
+	br []*bufio.Reader
+	zs []*zstd.Decoder
+}
+
+func (d *Decoders) begin(s *stream) error {
+	if s.kind == Gzip {
+		if n := len(d.gz); n > 0 {
+			s.gz, s.br = d.gz[n-1], d.br[n-1]
+			d.gz, d.br = d.gz[:n-1], d.br[:n-1]
+		} else {
+			s.gz, s.br = new(gzip.Reader), bufio.NewReaderSize(nil, inputSize)
+		}
+		s.br.Reset(&s.src)
+		return nil
+	}
+	if n := len(d.zs); n > 0 {
+		s.zs = d.zs[n-1]
+		d.zs = d.zs[:n-1]
+		return s.zs.Reset(&s.src)
+	}
+	zs, err := zstd.NewReader(&s.src,
+		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+	s.zs = zs
+	return err
+}
+
+// end takes a stream's decoder back.
+func (d *Decoders) end(s *stream) {
+	switch {
+	case s.gz != nil && len(d.gz) < maxDecoders:
+		s.br.Reset(nil)
+		d.gz, d.br = append(d.gz, s.gz), append(d.br, s.br)
+	case s.zs != nil && len(d.zs) < maxDecoders && s.zs.Reset(nil) == nil:
+		d.zs = append(d.zs, s.zs)
+	case s.zs != nil:
+		s.zs.Close()
+	}
+	s.gz, s.zs = nil, nil
+}
+
+// Close frees what is kept.
+func (d *Decoders) Close() {
+	for _, z := range d.zs {
+		z.Close()
+	}
+	d.gz, d.br, d.zs = nil, nil, nil
+}
+
+// A TruncatedError says that the file ends in the middle of a compressed stream: it is still being written, or was cut off.
+type TruncatedError struct {
+	Kind       Kind
+	Bytes      int64 // that came out
+	Compressed int64 // the file's size
+}
+
+// Error says where.
+func (e *TruncatedError) Error() string {
+	return fmt.Sprintf("the %s data end in the middle, after %d bytes (%d decompressed); "+
+		"the file is still being written, or was cut off",
+		e.Kind, e.Compressed, e.Bytes)
+}
+
+// A DamagedError says that compressed data cannot be read.
+type DamagedError struct {
+	Kind  Kind
+	Bytes int64 // that came out before
+	Near  int64 // about where in the file
+	Err   error
+}
+
+// Error says where, and the decoder's reason.
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("the %s data are damaged near byte %d of the file, %d bytes came out before (%v); put a sound copy in its place",
+		e.Kind, e.Near, e.Bytes, e.Err)
+}
+
+// Unwrap returns the decoder's reason.
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// An ExpansionError says that more came out than MaxExpansion allows.
+type ExpansionError struct {
+	Compressed, Bytes int64
+	Max               int
+}
+
+// Error names the option.
+func (e *ExpansionError) Error() string {
+	return fmt.Sprintf("%d compressed bytes became more than %d, which is more than max_expansion (%d) allows; "+
+		"if the file is what it should be, raise max_expansion", e.Compressed, e.Bytes, e.Max)
+}
+
+// Broken says whether an error that Err gave is one of what is compressed, rather than of reading what lies beneath.
+func Broken(err error) bool {
+	switch err.(type) {
+	case *TruncatedError, *DamagedError, *ExpansionError:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,157 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// crashOut is crashConfig with the output under another name.
+func crashOut(t *testing.T, fsync, name string) *config.File {
+	t.Helper()
+	f := crashConfig(t, fsync, "rename")
+	for i := range f.Pipelines[0].Routes {
+		reflect.ValueOf(f.Pipelines[0].Routes[i].Sink.Options).Elem().FieldByName("Path").SetString("/job/out/" + name)
+	}
+	return f
+}
+
+// TestRenamedOutput: an output file that is renamed, in the config too, goes on where it was, at every start to come. The place
+// under its old name once came back at the second start, and the file was truncated to where it had stood then.
+func TestRenamedOutput(t *testing.T) {
+	for _, fsync := range []string{"ack", "interval"} {
+		t.Run(fsync, func(t *testing.T) {
+			m := vfstest.New()
+			want := ""
+			run := func(n int, out string) {
+				t.Helper()
+				text := fmt.Sprintf("the line of run %d\n", n)
+				want += text
+				if err := m.WriteFile(fmt.Sprintf("/job/spool/%d.log", n), []byte(text)); err != nil {
+					t.Fatal(err)
+				}
+				if err := runOn(t, m, crashOut(t, fsync, out), "one boot"); err != nil {
+					t.Fatalf("run %d: %v", n, err)
+				}
+				if got, err := m.ReadFile("/job/out/" + out); err != nil || string(got) != want {
+					t.Fatalf("after run %d the output holds %q (%v), want %q", n, got, err, want)
+				}
+			}
+			run(1, "z.log")
+			dir, err := m.OpenDir("/job/out")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer dir.Close()
+			if err := errors.Join(dir.Rename("z.log", dir, "a.log"), dir.Sync()); err != nil {
+				t.Fatal(err)
+			}
+			for n := range 3 {
+				run(2+n, "a.log")
+			}
+		})
+	}
+}
+
+// TestOutputThatNeverWas: a first run that delivers nothing (a wrong path, say) leaves an empty file; without it, or under another
+// name, the next run begins anew.
+func TestOutputThatNeverWas(t *testing.T) {
+	m := vfstest.New()
+	if err := m.WriteFile("/job/spool/.empty", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := runOn(t, m, crashOut(t, "ack", "first.log"), "one boot"); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.WriteFile("/job/spool/1.log", []byte("a line\n")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := runOn(t, m, crashOut(t, "ack", "second.log"), "one boot"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := m.ReadFile("/job/out/second.log"); err != nil || string(got) != "a line\n" {
+			t.Errorf("the output holds %q, %v", got, err)
+		}
+	}
+}
+
+// TestNoState: what keeps the state directory from being used is said with what to do about it.
+func TestNoState(t *testing.T) {
+	for _, c := range []struct {
+		op     vfstest.Op
+		err    error
+		remedy string
+	}{
+		{vfstest.OpMakeDir, fs.ErrPermission, "let this user write there"},
+		{vfstest.OpLock, syscall.ENOSPC, "make room on its disk"},
+		{vfstest.OpLock, vfs.ErrLocked, "stop the other penstock"},
+	} {
+		m := vfstest.New()
+		m.Fail(vfstest.Fault{Op: c.op, Err: c.err})
+		e := fakeJob(t, m, Options{}, &fakeSource{}, config.Route{Sink: use(penstock.SinkRole, &fakeSink{})})
+		err := e.Run(t.Context())
+		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.remedy) || strings.Count(err.Error(), "`state:`") != 1 {
+			t.Errorf("%s fails with %v: %v, want %q and the key", c.op, c.err, err, c.remedy)
+		}
+	}
+}
+
+// countFS counts the directories that are open.
+type countFS struct {
+	vfs.FS
+	open atomic.Int64
+	fail string // of this path
+}
+
+type countDir struct {
+	vfs.Dir
+	closed atomic.Bool
+	fs     *countFS
+}
+
+// MakeDir implements vfs.FS.
+func (c *countFS) MakeDir(path string, perm fs.FileMode) (vfs.Dir, error) {
+	if path == c.fail {
+		return nil, errors.New("the disk is full")
+	}
+	dir, err := c.FS.MakeDir(path, perm)
+	if err != nil {
+		return nil, err
+	}
+	c.open.Add(1)
+	return &countDir{Dir: dir, fs: c}, nil
+}
+
+// Close implements vfs.Dir.
+func (d *countDir) Close() error {
+	if !d.closed.Swap(true) {
+		d.fs.open.Add(-1)
+	}
+	return d.Dir.Close()
+}
+
+// TestPrepareLeavesNothingOpen: where one route cannot be prepared, the others give back what they have opened.
+func TestPrepareLeavesNothingOpen(t *testing.T) {
+	counted := &countFS{FS: vfstest.New(), fail: "/full"}
+	e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{},
+		config.Route{Sink: use(penstock.SinkRole, &fakeSink{})}, config.Route{Sink: use(penstock.SinkRole, &fakeSink{})})
+	e.o.FS = counted
+	e.pipes[0].slots[1].route.cfg.DeadLetters.Dir = counted.fail
+	if err := e.Run(t.Context()); err == nil {
+		t.Fatal("Run says that all is well")
+	}
+	if n := counted.open.Load(); n != 0 {
+		t.Errorf("%d directories are open after a Run that could not begin", n)
+	}
+}

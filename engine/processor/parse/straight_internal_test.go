@@ -1,0 +1,88 @@
+package parse
+
+import (
+	"regexp"
+	"slices"
+	"testing"
+)
+
+const accessLog = `^(?P<host>\S+) \S+ (?P<user>\S+) \[(?P<timestamp>[^\]]+)\] "(?P<request>[^"]*)" (?P<status>\d+) (?P<size>\S+) ` +
+	`"(?P<referrer>[^"]*)" "(?P<agent>.*)"$`
+
+// Which expressions go straight; those that do are held against regexp by FuzzStraight.
+func TestStraightForms(t *testing.T) {
+	for pattern, want := range map[string]bool{
+		accessLog:                     true,
+		`^(?P<a>\w+)=(?P<b>\d*);?`:    false, // what may be there
+		`^(?P<a>\w+)=(?P<b>\d*);`:     true,
+		`^(?P<a>\w+)`:                 true,
+		`(?P<a>\w+)$`:                 false, // anywhere
+		`(?m)^(?P<a>\w+)$`:            false, // of a line
+		`^(?P<a>.*) (?P<b>.*)$`:       false, // it may have to go back
+		`^(?P<a>.*?): (?P<b>.*)$`:     false,
+		`^(?P<a>.*): x$`:              true,
+		`^(?P<a>\d{4})-(?P<b>\d{2})$`: true,
+		`^(?P<a>\d{4})(?P<b>\d+)x`:    true,
+		`^(?P<a>\d{1,3})\.(?P<b>.+)$`: true,
+		`^(?P<a>\d{1,3})(?P<b>\d+)$`:  false,
+		`^(?P<a>a|b)c`:                true, // a class
+		`^(?P<a>ab|c)d`:               false,
+		`^(?i)(?P<a>x+)y`:             false,
+		`^(?P<a>[^é]+)é`:              false, // some beyond ASCII
+		`^(?P<a>[^"]{2,})"`:           false, // characters of several bytes, counted
+		`^(?P<a>\pL+) `:               false,
+		`^(?P<a>(\S+ )+)x`:            false,
+		`^(?P<a>)x$`:                  true,
+		`^é(?P<a>[^,]+),é$`:           true,
+	} {
+		if got := newStraight(pattern, regexp.MustCompile(pattern).NumSubexp()) != nil; got != want {
+			t.Errorf("%s goes straight: %v, want %v", pattern, got, want)
+		}
+	}
+}
+
+// FuzzStraight: where an expression goes straight, it matches what Go's engine matches, with the same groups.
+func FuzzStraight(f *testing.F) {
+	texts := []string{
+		`1.2.3.4 - bob [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 12 "-" "an "agent" \x"`, "", "2026-11", "20261x", "255.é.\xffx",
+		"\xff\xc3=\xa9;", "a: x", "é\xc3,é", "bc", "x", "a \n b", "a=1;", "12", "\xe2\x82é,é",
+	}
+	for _, pattern := range []string{
+		accessLog, `^(?P<a>\w+)=(?P<b>\d*);`, `^(?P<a>.*): x$`, `^(?P<a>\d{4})-(?P<b>\d{2})$`, `^(?P<a>\d{1,3})\.(?P<b>.+)$`,
+		`^(?P<a>a|b)c`,
+		`^(?P<a>)x$`, `^é(?P<a>[^,]+),é$`, `^(?P<a>\S+)(?P<b>\s*)(?P<c>\S*)$`, `^(?s)(?P<a>.+)b$`, `^(?P<a>\w*)(?P<b>\W*)$`, `^(?P<a>.+)$`,
+		`^(?P<a>[^a]*)(?P<b>a*)$`, `^(?P<a>.*)(b)(c)$`,
+	} {
+		for _, text := range texts {
+			f.Add(pattern, []byte(text))
+		}
+	}
+	f.Fuzz(func(t *testing.T, pattern string, text []byte) {
+		re, err := regexp.Compile(pattern)
+		if err != nil || len(pattern) > 200 {
+			return
+		}
+		s := newStraight(pattern, re.NumSubexp())
+		if s == nil {
+			return
+		}
+		want := re.FindSubmatchIndex(text)
+		for range 2 { // also with what the match before has left
+			if got := s.match(text); !slices.Equal(got, want) {
+				t.Fatalf("%s of %q: %v, want %v", pattern, text, got, want)
+			}
+		}
+	})
+}
+
+func TestStraightAllocatesNothing(t *testing.T) {
+	s := newStraight(accessLog, 8)
+	line := []byte(`1.2.3.4 - bob [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 12 "-" "an agent"`)
+	if n := testing.AllocsPerRun(100, func() {
+		if s.match(line) == nil {
+			t.Fatal("no match")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a line", n)
+	}
+}

@@ -1,0 +1,123 @@
+package control
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+func machine(t *testing.T, lanes int) *Machine {
+	t.Helper()
+	m, err := New(Config{Window: window.Queue{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range lanes {
+		m.Step(Event{Kind: LaneUp, Lane: int32(i)}, nil)
+	}
+	return m
+}
+
+// TestExperimentEndsByTheClock: lanes that pause for an experiment go on when its time is up, though nothing answers.
+func TestExperimentEndsByTheClock(t *testing.T) {
+	m := machine(t, 4)
+	m.group.began = m.now
+	m.pauseHalf(evenPhase)
+	m.findGate()
+	if m.free != 2 || !m.up[0].paused || m.up[1].paused {
+		t.Fatalf("%d of 4 lanes are free in an experiment, want every second", m.free)
+	}
+	at, ok := m.Wake()
+	if !ok || at > groupMost {
+		t.Fatalf("Wake = %v, %v; want the end of the phase", at, ok)
+	}
+	m.Step(Event{Now: at, Kind: Tick}, nil)
+	if m.free != 4 || m.group.phase != noPhase || m.group.win != nil {
+		t.Errorf("after the phase's end %d of 4 lanes are free, phase %d", m.free, m.group.phase)
+	}
+}
+
+// TestElasticity: round trips that fall with what all have in flight have an elasticity of 1, those that stay 0.
+func TestElasticity(t *testing.T) {
+	for _, c := range []struct{ before, after, want float64 }{{0.8, 0.4, 1}, {0.8, 0.8, 0}, {0.8, 0.4 * math.Sqrt2, 0.5}} {
+		m := machine(t, 2)
+		for range 10 {
+			m.up[1].seen[0].add(c.before, 8, 16)
+			m.up[1].seen[1].add(c.after, 8, 8)
+		}
+		m.compare()
+		if e, ok := m.group.change.elasticity(); !ok || math.Abs(e-c.want) > 1e-9 {
+			t.Errorf("from %g to %g: elasticity %g, %v; want %g", c.before, c.after, e, ok, c.want)
+		}
+	}
+	still := change{rtt: 1, flying: 0.01, weight: 10}
+	if _, ok := still.elasticity(); ok {
+		t.Error("an elasticity is told though what was in flight did not change")
+	}
+}
+
+// TestGroupBoundsTheSum: what all lanes have in flight together is bounded, and one is always allowed.
+func TestGroupBoundsTheSum(t *testing.T) {
+	m := machine(t, 4)
+	m.regroup()
+	started := 0
+	for seq := uint64(1); m.Room() && seq < 100; seq++ {
+		for _, c := range m.Step(Event{Kind: Offer, Seq: seq, Cost: 1}, nil) {
+			if c.Kind == Start {
+				started++
+			}
+		}
+	}
+	if started != 4 { // as many as there are lanes, each of which begins at one
+		t.Errorf("%d are in flight at the beginning of a group of 4 lanes, want 4", started)
+	}
+	m.group.most = 2
+	if !m.groupFull() || m.groupRoom() != -2 || m.Room() {
+		t.Errorf("4 in flight where 2 may be: full %v, room %d, Room %v", m.groupFull(), m.groupRoom(), m.Room())
+	}
+	m.regroup()
+	if m.groupFull() || m.group.win != nil {
+		t.Error("a group that was given up bounds something")
+	}
+}
+
+// TestTurns: lanes that failed together take turns at intervals that double up to 6 s; an event of its own begins anew.
+func TestTurns(t *testing.T) {
+	m := machine(t, 12)
+	m.opened = 6
+	m.tries.until = outbreakFor
+	last := time.Duration(0)
+	for i := range 8 {
+		at := m.turn(Retryable, i < 6)
+		want := min(probeBase<<i, probeTurn)
+		if d := at - last; d > want || d < want*3/4 {
+			t.Errorf("turn %d is %v after the one before, want %v to %v", i, d, want*3/4, want)
+		}
+		last = at
+	}
+	m.now = 10 * time.Second
+	if at := m.turn(Retryable, true); at-m.now > probeBase {
+		t.Errorf("a lane that fails later is tried after %v, want %v at most", at-m.now, probeBase)
+	}
+	m.now = 2 * time.Minute
+	for range 20 {
+		if at := m.turn(Retryable, false); at-m.now > probeLate {
+			t.Fatalf("a lane is tried after %v, want %v at most", at-m.now, probeLate)
+		}
+	}
+}
+
+// TestOutbreak: a first error opens a breaker where another has just opened, unless errors come by chance.
+func TestOutbreak(t *testing.T) {
+	for _, chance := range []float64{0, 1} {
+		m := machine(t, 12)
+		m.tries.until, m.tries.chance = outbreakFor, chance
+		l := m.up[3]
+		m.failed(l, &attempt{lane: l}, Retryable)
+		if l.br.open != (chance == 0) {
+			t.Errorf("with %g chance errors lately the first error of a lane opens its breaker: %v", chance, l.br.open)
+		}
+	}
+}

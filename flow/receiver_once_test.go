@@ -1,0 +1,70 @@
+package flow_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/flow"
+)
+
+// TestReceiverCountsOnce: serve and done that are called again, as by a defer, change nothing.
+func TestReceiverCountsOnce(t *testing.T) {
+	r := &flow.Receiver{Slots: 2}
+	serve, done := r.Begin("s", 1, 0)
+	serve()
+	serve()
+	first := done()
+	if again := done(); again != first {
+		t.Errorf("done gives %v, and again %v", first, again)
+	}
+	for n := range 5 {
+		_, done := r.Begin("s", 1, 0)
+		if g := done(); g.Taken != uint64(n+2) || g.QueueLen != 0 {
+			t.Errorf("batch %d: taken %d, %d waiting", n+2, g.Taken, g.QueueLen)
+		}
+	}
+}
+
+// TestReceiverEarlyHints: an interim answer is no answer; the batch counts as served with the one behind it.
+func TestReceiverEarlyHints(t *testing.T) {
+	inside := make(chan struct{})
+	finish := make(chan struct{})
+	r := &flow.Receiver{Slots: 1}
+	server := httptest.NewServer(r.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		close(inside)
+		<-finish
+		_, _ = io.WriteString(w, "ok")
+	})))
+	defer server.Close()
+	answers := make(chan *http.Response)
+	go func() {
+		answer, err := http.Post(server.URL, "text/plain", nil)
+		if err != nil {
+			t.Error(err)
+		}
+		answers <- answer
+	}()
+	<-inside
+	const served = 3 * time.Millisecond
+	for from := time.Now(); time.Since(from) < served; {
+		runtime.Gosched()
+	}
+	close(finish)
+	answer := <-answers
+	if answer == nil {
+		return
+	}
+	defer answer.Body.Close()
+	g, ok := flow.ParseGrant(answer.Header.Get(flow.CreditHeader))
+	if !ok || g.Taken != 1 || g.Service < served {
+		t.Errorf("the answer grants %+v, %v, after a service of at least %v", g, ok, served)
+	}
+	if all := answer.Header.Values(flow.CreditHeader); len(all) != 1 {
+		t.Errorf("the answer has %d grants", len(all))
+	}
+}
