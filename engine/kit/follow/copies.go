@@ -55,6 +55,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	}
 	now := r.s.now()
 	f.held = max(f.held, f.since+r.grow.CopyWait)
+	r.holding = max(r.holding, f.held)
 	if now >= f.held {
 		return false, false
 	}
@@ -65,6 +66,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 // kin returns the files and widows of the names from which f's may have been made, the longest first.
 func (r *Reader) kin(f *file) []*Entry {
 	var out []*Entry
+	r.riseKin(f.label)
 	base := path.Base(f.label)
 	for n := len(base); n > 0; n-- {
 		list := r.rotated.stems[base[:n]]

@@ -57,6 +57,7 @@ type file struct {
 	displaced bool     // of a widow: its inode lives on with other content
 	skipTo    int64    // growing: what is before counts as read
 	fromEnd   bool     // growing: it was there at the very first start, which begins at the ends
+	queued    bool     // it stands in the queue
 	trouble   *trouble // nil: it could be read
 	checks    uint8    // of a finished file
 	nextLook  time.Duration

@@ -132,8 +132,11 @@ func (r *Reader) unmet() {
 	var list, rewritten []knownID
 	r.s.mu.Lock()
 	for key, ids := range r.known {
-		f := r.byKey[key]
+		f, rested := r.byKey[key], r.resting.get(key)
 		for _, k := range ids {
+			if rested != nil && isOf(k.id, stat{Dev: key.Dev, Ino: key.Ino, Birth: rested.birth}) {
+				continue
+			}
 			if f == nil || !isOf(k.id, f.info) {
 				list = append(list, k)
 			}
@@ -166,7 +169,12 @@ func (r *Reader) meetKnown() {
 		}
 	}
 	r.s.mu.Unlock()
-	for _, f := range known {
+	r.recognised(known)
+}
+
+// recognised finds out which files of earlier runs these are.
+func (r *Reader) recognised(files []*file) {
+	for _, f := range files {
 		if f.entry == nil && !r.recall(f) && r.look(f) && f.entry == nil {
 			r.identify(f)
 		}
