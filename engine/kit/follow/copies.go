@@ -95,7 +95,8 @@ func (r *Reader) equals(f, g *file, head []byte) bool {
 	if f.readFull(mine[:k], n-k) != nil || g.readFull(other[:k], n-k) != nil || !slices.Equal(mine[:k], other[:k]) {
 		return false
 	}
-	f.twin, f.twinTo = g.entry, n
+	a := f.rare()
+	a.twin, a.twinTo = g.entry, n
 	return true
 }
 
@@ -105,8 +106,8 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 	if !w.displaced && !mayInherit(f, w) {
 		return false, nil
 	}
-	if f.twin == w.entry && f.twinTo < w.cursor.Next {
-		r.startCopy(f, w, head, f.twinTo)
+	if a := f.aside; a != nil && a.twin == w.entry && a.twinTo < w.cursor.Next {
+		r.startCopy(f, w, head, a.twinTo)
 		return true, nil
 	}
 	proofs := append([]fileid.Proof{w.note.proof}, w.note.earlier...)
@@ -166,7 +167,7 @@ func (r *Reader) adopt(f, w *file) {
 		r.notes.move(f.note, f.seen(nil, false), id.Key() != keyOf(f.info))
 	}
 	f.checked, f.touch = false, true
-	f.held, f.twin = 0, nil
+	f.held, f.rare().twin = 0, nil
 	r.rotated.add(r, f)
 	r.s.log.Info("a file leads on from one that was rotated", "file", f.label, "from", w.label, "read", f.cursor.Next)
 	r.s.h.Count("files_rotated", 1)
@@ -180,7 +181,7 @@ func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
 	f.ledTo(w)
 	r.attach(f, r.s.give(f.seen(head, true), f.name), penstock.Mark{})
 	f.skipTo = to
-	f.held, f.twin = 0, nil
+	f.held, f.rare().twin = 0, nil
 	r.s.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)
 	r.s.h.Count("files_rotated", 1)
 }

@@ -233,8 +233,8 @@ func (f *file) lastLine(most int64, framing lines.Framing) (int64, error) {
 func (r *Reader) startAtEnd(f *file) bool {
 	err := r.framingOf(f)
 	framing := r.s.o.Rules.Framing
-	if f.framing != nil {
-		framing = f.framing
+	if f.aside != nil && f.aside.framing != nil {
+		framing = f.aside.framing
 	}
 	at := int64(0)
 	if err == nil {

@@ -51,7 +51,7 @@ type Reader struct {
 	refused map[string]string    // labels that are not read, and why
 	rotated rotated
 	uses    uint64 // of handles
-	scans   uint64
+	scans   uint32
 	target  int64         // bytes that make a batch
 	left    int64         // bytes of the listed files that were not read
 	scanned time.Duration // when the last listing ended

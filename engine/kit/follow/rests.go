@@ -16,7 +16,7 @@ type rest struct {
 	size       int64
 	modTime    stamp
 	birth      stamp
-	scan       uint64 // the last listing in which it was seen
+	scan       uint32 // the last listing in which it was seen
 	next, prev int32  // those of an equal stem, as indexes + 1; 0: there is none
 	used       bool
 }

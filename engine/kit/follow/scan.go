@@ -36,8 +36,6 @@ func (r *Reader) scan() {
 			f.scan = r.scans
 			f.saw(info, now)
 		case r.passed(s, info):
-		case r.scans == 1: // nothing can have moved
-			r.meet(s, now)
 		default:
 			rest = append(rest, s)
 		}
@@ -48,7 +46,10 @@ func (r *Reader) scan() {
 	}
 	delete(r.refused, ".")
 	r.retire()
-	r.takeNews() // before a name that the source has changed counts as missing
+	r.takeNews()      // before a name that the source has changed counts as missing
+	if r.scans == 1 { // what is read first lies together in memory, which comes free together
+		slices.SortFunc(rest, r.bySight)
+	}
 	for _, s := range rest {
 		r.meet(s, now)
 	}
@@ -212,6 +213,16 @@ func (r *Reader) enqueue(now time.Duration) {
 	for _, f := range r.queue {
 		f.queued = true
 	}
+}
+
+// bySight orders as enqueue does.
+func (r *Reader) bySight(a, b Sight) int {
+	if !r.s.o.ByName {
+		if c := a.Info.ModTime.Compare(b.Info.ModTime); c != 0 {
+			return c
+		}
+	}
+	return strings.Compare(a.Label, b.Label)
 }
 
 // ready says whether there is something to be done with f now; if not, when to look again.

@@ -125,7 +125,7 @@ func (r *Reader) foundStray(f, stray *file) bool {
 		}
 	}
 	f.fromEnd = stray.fromEnd
-	f.listed = stray.label
+	f.rare().listed = stray.label
 	r.byKey[keyOf(f.info)] = f
 	r.soon()
 	return true
