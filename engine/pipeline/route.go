@@ -127,13 +127,8 @@ func (r *route) runAll(ctx context.Context) error {
 
 // send opens everything, starts the other goroutines and delivers until all is delivered, or until it cannot go on.
 func (r *route) send(ctx context.Context, group *supervise.Group) error {
-	err := r.open(ctx)
-	r.slot.arrive()
-	if err != nil {
-		return err
-	}
-	r.opens.Store(true)
-	if err := r.pipe.opening.wait(ctx); err != nil {
+	ready, err := r.begin(ctx, group)
+	if !ready {
 		return err
 	}
 	readCtx, stopReading := context.WithCancelCause(ctx)

@@ -208,23 +208,27 @@ func (d *play) name(worker string) string {
 	return "slow"
 }
 
-const demoBar = 30 // characters
+// A line of the picture fits a terminal of 80 columns.
+const (
+	demoBar    = 18 // characters
+	demoWindow = 30 // the window that fills it
+)
 
 func (d *play) picture(r *pipeline.RouteSnapshot) []string {
 	elapsed := time.Since(d.began)
 	lines := []string{
 		fmt.Sprintf("%s to two receivers, %.0f s", thousands(demoRecords)+" log lines", elapsed.Seconds()), "",
 		fmt.Sprintf("  delivered  %s %s", bar(float64(r.Delivered)/demoRecords, demoBar), thousands(r.Delivered)), "",
-		fmt.Sprintf("  %-9s  %-*s  %-9s  %9s  %10s  %9s", "worker", demoBar+5, "window", "state", "in flight", "round trip", "delivered"),
+		fmt.Sprintf("  %-6s  %-*s  %-9s  %9s  %10s  %9s", "worker", demoBar+5, "window", "state", "in flight", "round trip", "delivered"),
 	}
 	for _, w := range r.Workers {
-		lines = append(lines, fmt.Sprintf("  %-9s  %s %4.0f  %-9s  %9d  %10s  %9s", d.name(w.Name), bar(w.Window/demoBar, demoBar),
-			w.Window,
-			w.State, w.InFlight, seconds(w.RoundTrip.Seconds()), thousands(int64(w.Delivered))))
+		lines = append(lines, fmt.Sprintf("  %-6s  %s %4.0f  %-9s  %9d  %10s  %9s", d.name(w.Name), bar(w.Window/demoWindow, demoBar),
+			w.Window, w.State, w.InFlight, seconds(w.RoundTrip.Seconds()), thousands(int64(w.Delivered))))
 	}
 	lines = append(lines, "")
 	for _, w := range r.Workers {
-		lines = append(lines, "  "+d.name(w.Name)+": "+strings.ReplaceAll(w.Reason, "\n", " "))
+		short, _, _ := strings.Cut(strings.ReplaceAll(w.Reason, "\n", " "), " (") // explain says the rest
+		lines = append(lines, "  "+d.name(w.Name)+": "+short)
 	}
 	return append(lines, "", "  "+d.act)
 }

@@ -52,6 +52,7 @@ func (v *progressView) lines(s pipeline.Snapshot) []string {
 	return out
 }
 
+// sumOf is the figures of many routes as those of one.
 func sumOf(routes []pipeline.RouteSnapshot) (all pipeline.RouteSnapshot) {
 	for i := range routes {
 		r := &routes[i]
@@ -62,6 +63,7 @@ func sumOf(routes []pipeline.RouteSnapshot) (all pipeline.RouteSnapshot) {
 		all.Dropped += r.Dropped
 		all.InFlight += r.InFlight
 		all.Waiting += r.Waiting
+		all.Redelivered += r.Redelivered
 		if all.LeftBytes >= 0 && r.LeftBytes >= 0 {
 			all.LeftBytes += r.LeftBytes
 		} else {

@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/penstock-io/penstock/engine/internal/demo"
 	"github.com/penstock-io/penstock/engine/pipeline"
 )
 
@@ -40,6 +42,24 @@ func TestProgressView(t *testing.T) {
 	}
 	if got := new(progressView).lines(many); len(got) != 1 || !strings.HasPrefix(got[0], "all 9 routes  ") {
 		t.Errorf("of many routes: %q", got)
+	}
+}
+
+// TestDemoPicture: it fits a terminal of 80 columns, of which the last stays free, whatever it shows.
+func TestDemoPicture(t *testing.T) {
+	d := &play{fast: demo.NewReceiver(time.Second, nil), began: time.Now(), act: "the fast receiver was revived"}
+	worker := pipeline.WorkerSnapshot{
+		State: "RECOVERING", Reason: "about 12.5 batches queued (grows below 11.4, shrinks above 12.7)", Window: 1000, InFlight: 1000,
+		RoundTrip: 1234567 * time.Microsecond, Delivered: demoRecords,
+	}
+	lines := d.picture(&pipeline.RouteSnapshot{Delivered: demoRecords, Workers: []pipeline.WorkerSnapshot{worker, worker}})
+	for _, line := range lines {
+		if n := utf8.RuneCountInString(line); n > 79 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if all := strings.Join(lines, "\n"); !strings.Contains(all, "60,000") || strings.Contains(all, "grows below") {
+		t.Errorf("the picture is\n%s", all)
 	}
 }
 

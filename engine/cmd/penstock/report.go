@@ -93,16 +93,8 @@ func summary(s pipeline.Snapshot, err error) string {
 func progress(s pipeline.Snapshot) string {
 	const most = 8
 	if len(s.Routes) > most {
-		var sum pipeline.RouteSnapshot
+		sum := sumOf(s.Routes)
 		for _, r := range s.Routes {
-			sum.ReadRecords += r.ReadRecords
-			sum.ReadBytes += r.ReadBytes
-			sum.Delivered += r.Delivered
-			sum.Dead += r.Dead
-			sum.Dropped += r.Dropped
-			sum.InFlight += r.InFlight
-			sum.Waiting += r.Waiting
-			sum.Redelivered += r.Redelivered
 			sum.Workers = append(sum.Workers, r.Workers...)
 		}
 		return progressLine(fmt.Sprintf("all %d routes", len(s.Routes)), sum, s.Elapsed)
@@ -115,9 +107,10 @@ func progress(s pipeline.Snapshot) string {
 }
 
 func progressLine(name string, r pipeline.RouteSnapshot, elapsed time.Duration) string {
-	line := fmt.Sprintf("%s after %s: read %s records (%s), delivered %s, dead %s, dropped %s, in flight %s, waiting %s, %s MB/s",
-		name, elapsed.Round(time.Second), thousands(r.ReadRecords), bytesText(r.ReadBytes), thousands(r.Delivered), thousands(r.Dead),
-		thousands(r.Dropped), thousands(r.InFlight), thousands(r.Waiting), rate(r.ReadBytes, elapsed))
+	line := fmt.Sprintf("%s after %s: read %s%s (%s), delivered %s, dead %s, dropped %s, in flight %s, waiting %s, %s MB/s",
+		name, elapsed.Round(time.Second), thousands(r.ReadRecords), plural(r.ReadRecords, " record", " records"), bytesText(r.ReadBytes),
+		thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped), thousands(r.InFlight), thousands(r.Waiting),
+		rate(r.ReadBytes, elapsed))
 	if r.Redelivered > 0 {
 		line += fmt.Sprintf(", redelivered %s%s", thousands(r.Redelivered), plural(r.Redelivered, " batch", " batches"))
 	}

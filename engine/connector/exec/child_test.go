@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -46,9 +47,13 @@ func beChild(mode, file string) int {
 
 const exUsage = 64
 
-// keep appends text to the file, durable against the death of this process, in one write.
+// ownFile is behind the name of the file to which this process appends, in the order in which the processes have begun to.
+var ownFile = sync.OnceValue(func() string { return fmt.Sprintf("-%d-%d", time.Now().UnixNano(), os.Getpid()) })
+
+// keep appends text to a file of this process's own beside file, durable against its death, in one write. A kill can cut that
+// short, and what another one appended would go on in the middle of a line.
 func keep(file string, text []byte) error {
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	f, err := os.OpenFile(file+ownFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}

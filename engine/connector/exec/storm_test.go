@@ -53,7 +53,7 @@ func say(m map[string]any) {
 func stormChild(file string) int {
 	in := bufio.NewReader(os.Stdin)
 	m, ok := hear(in)
-	if !ok || keep(filepath.Join(m.PIDDir, fmt.Sprint(os.Getpid())), nil) != nil {
+	if !ok || os.WriteFile(filepath.Join(m.PIDDir, fmt.Sprint(os.Getpid())), nil, 0o600) != nil {
 		return 1
 	}
 	say(map[string]any{"pid": os.Getpid()})
