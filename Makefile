@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim crash-short rotation-kill-short workers-short agree-short files-short quickstart ## All of CI, from a fresh clone.
+check: format vet lint test race slim crash-short rotation-kill-short soak-short workers-short agree-short files-short quickstart ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -91,6 +91,14 @@ docs-flow: build ## Every table and plot of docs/flow-control.md anew: some minu
 .PHONY: rotation
 rotation: ## Every schedule of kills of each rotation case of tail (go test tries a third of them).
 	cd engine && PENSTOCK_ROTATION=full go test -count=1 -v -run TestRotation ./connector/tail
+
+.PHONY: soak
+soak: ## Writers, four ways to rotate, truncation, compression, deletion and kill -9 at random, for SECONDS=600; SEED=n replays a schedule.
+	cd engine && PENSTOCK_SOAK=$(or $(SECONDS),600) PENSTOCK_SEED=$(SEED) go test -count=1 -timeout 60m -v -run TestSoak ./internal/endtoend
+
+.PHONY: soak-short
+soak-short: ## The same for a minute.
+	@$(MAKE) -s soak SECONDS=60
 
 .PHONY: rotation-kill
 rotation-kill: ## The same cases with kill -9 of the real program before, in the middle of and after every step, into SQLite and over HTTP.

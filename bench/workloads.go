@@ -42,7 +42,8 @@ func (w wants) with(ofLimit, cpuPerGB float64) wants {
 	return w
 }
 
-var workloads = slicesOf(streams, []workload{real(streams[0]), real(streams[3])}, parses, receivers, crashes, databases, follows)
+var workloads = slicesOf(streams, []workload{real(streams[0]), real(streams[3])}, compressed, parses, receivers, crashes, databases,
+	follows)
 
 func slicesOf(groups ...[]workload) (all []workload) {
 	for _, g := range groups {

@@ -3,11 +3,7 @@ package flow_test
 import (
 	"encoding/binary"
 	"fmt"
-	"runtime/debug"
 	"slices"
-	"strconv"
-	"sync"
-	"testing"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
@@ -17,9 +13,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// The search visits every state that a machine and its ledger can come to with up to six batches, three workers and two
-// attempts of each that go wrong, whatever is answered in whatever order, with a checkpoint at any moment and one crash. A state
-// is reached by playing its events again, since a machine cannot be copied; states are told apart by what can be seen of them.
+// The world of the search in search_test.go: a machine and its ledger with up to six batches, three workers and two attempts of
+// each that go wrong, whatever is answered in whatever order, with a checkpoint at any moment and one crash.
 const (
 	searchWorkers = 3
 	searchWrong   = 2 // attempts of a batch that may come back undelivered or overdue, in each life of the process
@@ -27,7 +22,7 @@ const (
 
 // move is one event of the world.
 type move struct {
-	kind byte   // 'a' ack, 'n' nack, 't' time passes until an attempt is overdue, 's' save, 'c' crash, 'w' wait
+	kind byte   // 'a' ack, 'n' nack, 't' time passes until an attempt is overdue, 's' save, 'c' crash, 'w' wait for what the machine wants
 	id   uint64 // attempt
 }
 
@@ -38,11 +33,13 @@ type searchTry struct {
 	lane    int32
 	expect  time.Duration
 	overdue bool
+	twin    bool
 }
 
 // searched is a machine with its ledger and the world around both.
 type searched struct {
 	batches int
+	twins   bool // and a tight budget
 	m       *control.Machine
 	now     time.Duration
 	out     []control.Command
@@ -51,20 +48,28 @@ type searched struct {
 	bySeq   map[uint64]int
 	settled []bool // in this life of the process
 	wrong   []int
+	failed  []byte // a bit for each worker that failed it or left it overdue, in this life of the process
 	taken   []bool // some worker has it, also from before the crash
 	mark    ledger.Position
 	above   []ledger.Range
 	crashed bool
+	hedged  int    // twins, in this life of the process
+	starts  int    // of all attempts
 	known   bool   // it is on a way that was gone before
 	broken  string // what was violated
 }
 
 // boot starts a process from the checkpoint.
 func (s *searched) boot() {
-	m, err := control.New(control.Config{
+	cfg := control.Config{
 		Window: window.Fixed{Size: 1}, Dispatch: dispatch.RoundRobin{}, Timeout: time.Second,
 		Retry: backoff.Fixed(10 * time.Millisecond), Breaker: control.Breaker{Failures: -1},
-	})
+	}
+	if s.twins {
+		cfg.Hedge = control.Hedge{Share: 1, Least: 1}
+		cfg.Budget = control.Budget{Share: 0.01, PerSecond: 5, Burst: 1}
+	}
+	m, err := control.New(cfg)
 	if err != nil {
 		panic(err)
 	}
@@ -73,12 +78,17 @@ func (s *searched) boot() {
 		panic(err)
 	}
 	s.m, s.ledger, s.now, s.tries = m, l, 0, nil
+	s.hedged, s.starts = 0, 0
 	s.bySeq, s.settled, s.wrong = map[uint64]int{}, make([]bool, s.batches), make([]int, s.batches)
+	s.failed = make([]byte, s.batches)
 	for b := range s.batches {
 		s.settled[b] = s.saved(b)
 	}
 	for i := range searchWorkers {
 		s.step(control.Event{Kind: control.LaneUp, Lane: int32(i)})
+	}
+	if s.twins {
+		s.meet()
 	}
 	for b := range s.batches {
 		if s.settled[b] {
@@ -88,9 +98,17 @@ func (s *searched) boot() {
 			s.fail("batch %d cannot be opened: %v", b, err)
 			return
 		}
-		seq := uint64(b) + 1
+		seq := uint64(b) + 1 + searchWorkers
 		s.bySeq[seq] = b
 		s.step(control.Event{Kind: control.Offer, Seq: seq, Cost: 1, Bytes: 10})
+	}
+}
+
+// meet lets each worker answer once, since a worker that is not known gets no twin and its attempts have none.
+func (s *searched) meet() {
+	for i := range searchWorkers {
+		s.out = s.m.Step(control.Event{Kind: control.Offer, Seq: uint64(i) + 1, Cost: 1, Bytes: 10}, s.out[:0])
+		s.out = s.m.Step(control.Event{Kind: control.Answer, ID: s.out[0].ID, Outcome: control.Delivered}, s.out[:0])
 	}
 }
 
@@ -153,11 +171,20 @@ func (s *searched) started(c control.Command, b int, known bool) {
 		if x.lane == c.Lane && !x.overdue {
 			s.fail("two attempts in a window of one at worker %d", c.Lane)
 		}
-		if x.batch == b && (x.lane == c.Lane || !x.overdue) {
+		if x.batch == b && (x.lane == c.Lane || !x.overdue && c.Why != control.Twin) {
 			s.fail("batch %d starts at worker %d while an attempt runs at %d", b, c.Lane, x.lane)
 		}
 	}
-	s.tries = append(s.tries, searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect})
+	if s.starts++; c.Why == control.Twin {
+		s.hedged++
+		if slices.Contains(s.settled[:b], false) {
+			s.fail("batch %d has a twin and does not hold the watermark: %v", b, s.settled)
+		}
+		if 2*s.hedged > s.starts+searchWorkers {
+			s.fail("%d twins of %d attempts", s.hedged, s.starts)
+		}
+	}
+	s.tries = append(s.tries, searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect, twin: c.Why == control.Twin})
 }
 
 // check holds the ledger against what the workers have. On the way to a state it need not: that was done when the way was new.
@@ -200,7 +227,7 @@ func (s *searched) moves() []move {
 	if !s.crashed {
 		list = append(list, move{kind: 'c'})
 	}
-	if at, ok := s.m.Wake(); ok && !s.awaits() && at > s.now {
+	if at, ok := s.m.Wake(); ok && at > s.now && (!s.awaits() || s.twins && at < s.nextOverdue()) {
 		list = append(list, move{kind: 'w'})
 	}
 	return list
@@ -223,6 +250,7 @@ func (s *searched) do(v move) {
 			s.taken[x.batch] = true
 		} else if !x.overdue {
 			s.wrong[x.batch]++
+			s.failed[x.batch] |= 1 << x.lane
 		}
 		s.step(control.Event{Kind: control.Answer, ID: x.id, Outcome: out})
 	case 't':
@@ -241,12 +269,7 @@ func (s *searched) do(v move) {
 
 // overdue lets time pass until the next attempt is overdue.
 func (s *searched) overdue() {
-	next := time.Duration(1<<63 - 1)
-	for _, x := range s.tries {
-		if !x.overdue {
-			next = min(next, x.expect)
-		}
-	}
+	next := s.nextOverdue()
 	for {
 		at, ok := s.m.Wake()
 		if !ok || at > next {
@@ -258,6 +281,7 @@ func (s *searched) overdue() {
 			if x := &s.tries[i]; !x.overdue && x.expect <= s.now {
 				x.overdue = true
 				s.wrong[x.batch]++
+				s.failed[x.batch] |= 1 << x.lane
 			}
 		}
 		s.step(control.Event{Kind: control.Tick})
@@ -265,6 +289,17 @@ func (s *searched) overdue() {
 			return
 		}
 	}
+}
+
+// nextOverdue is when the next attempt is overdue.
+func (s *searched) nextOverdue() time.Duration {
+	next := time.Duration(1<<63 - 1)
+	for _, x := range s.tries {
+		if !x.overdue {
+			next = min(next, x.expect)
+		}
+	}
+	return next
 }
 
 // key tells states apart.
@@ -278,16 +313,19 @@ func (s *searched) key() string {
 		if s.taken[b] {
 			flags |= 2
 		}
-		k = append(k, flags)
+		k = append(k, flags, s.failed[b])
 	}
 	tries := slices.Clone(s.tries)
 	slices.SortFunc(tries, func(x, y searchTry) int {
 		return (x.batch*searchWorkers + int(x.lane)) - (y.batch*searchWorkers + int(y.lane))
 	})
 	for _, x := range tries {
-		f := byte(x.batch<<3) | byte(x.lane<<1)
+		f := byte(x.batch<<4) | byte(x.lane<<2)
 		if x.overdue {
 			f |= 1
+		}
+		if x.twin {
+			f |= 2
 		}
 		k = append(k, f)
 	}
@@ -301,75 +339,4 @@ func (s *searched) key() string {
 		k = binary.AppendVarint(k, r.To.Num)
 	}
 	return string(k)
-}
-
-func replay(batches int, path []move) *searched {
-	s := &searched{batches: batches, taken: make([]bool, batches), known: len(path) > 0}
-	s.boot()
-	for i, v := range path {
-		s.known = i < len(path)-1
-		s.do(v)
-	}
-	return s
-}
-
-// leastStates is what the search must visit to count.
-const leastStates = 100_000
-
-func TestEveryState(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a search of 100,000 states is not short")
-	}
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // each state is a machine made anew
-	var mu sync.Mutex
-	total, ended := 0, 0
-	t.Run("batches", func(t *testing.T) {
-		for batches, most := range []int{1: 100, 2: 5_000, 3: 40_000, 4: 30_000, 5: 20_000, 6: 15_000} {
-			if most == 0 {
-				continue
-			}
-			t.Run(strconv.Itoa(batches), func(t *testing.T) {
-				t.Parallel()
-				states, ends := search(t, batches, most)
-				mu.Lock()
-				defer mu.Unlock()
-				total, ended = total+states, ended+ends
-			})
-		}
-	})
-	t.Logf("%d states visited, in %d of them everything was settled, 0 violations", total, ended)
-	if total < leastStates {
-		t.Errorf("%d states visited, want at least %d", total, leastStates)
-	}
-}
-
-// search visits the states with so many batches, and no more than most of them.
-func search(t *testing.T, batches, most int) (states, ended int) {
-	seen := map[string]bool{}
-	stack := [][]move{nil}
-	for len(stack) > 0 && len(seen) < most {
-		path := stack[len(stack)-1]
-		stack = stack[:len(stack)-1]
-		s := replay(batches, path)
-		if s.broken != "" {
-			t.Fatalf("%d batches, after %c: %s", batches, path, s.broken)
-		}
-		k := s.key()
-		if seen[k] {
-			continue
-		}
-		seen[k] = true
-		list := s.moves()
-		if len(s.tries) == 0 && !slices.ContainsFunc(list, func(v move) bool { return v.kind == 'w' }) {
-			ended++
-			if !s.m.Idle() || slices.Contains(s.settled, false) {
-				t.Fatalf("%d batches, after %c: nothing is under way and settled are %v", batches, path, s.settled)
-			}
-		}
-		for _, v := range list {
-			stack = append(stack, append(slices.Clone(path), v))
-		}
-	}
-	t.Logf("%d batches: %d states", batches, len(seen))
-	return len(seen), ended
 }

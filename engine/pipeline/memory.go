@@ -122,6 +122,19 @@ func (m *memory) marks() iter.Seq[penstock.Mark] {
 	}
 }
 
+// strays are the lanes of other names that have a place in either layer, each with the place that forgets it.
+func (m *memory) strays(name string) map[string]string {
+	strays := make(map[string]string)
+	for _, layer := range []string{m.lower, m.upper} {
+		for lane := range m.store.Places(layer) {
+			if lane != name {
+				strays[lane] = ""
+			}
+		}
+	}
+	return strays
+}
+
 // places are those of the upper layer, where it has any: what it has forgotten may still be in the lower one.
 func (m *memory) places() map[string]string {
 	if m.layered() {

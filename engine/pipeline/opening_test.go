@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,4 +39,22 @@ func TestDrainWhileOpening(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStallWhileOpening: a finite run does not wait for ever for a receiver that does not answer; the others deliver.
+func TestStallWhileOpening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good := &fakeSink{}
+		e := fakeJob(t, vfstest.New(), Options{Once: true, Stall: 10 * time.Second}, &fakeSource{lines: numbered(3), size: 1},
+			config.Route{Sink: use(penstock.SinkRole, &deafSink{})}, config.Route{Sink: use(penstock.SinkRole, good)})
+		start := time.Now()
+		err := e.Run(t.Context())
+		const want = "p/r0: it has not opened within 10s: sink fake: dial"
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "p/r1") {
+			t.Errorf("Run = %v, want %q", err, want)
+		}
+		if took := time.Since(start); took < 10*time.Second || took > 11*time.Second || len(good.got) != 3 {
+			t.Errorf("it took %v, and the other route delivered %q", took, good.got)
+		}
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/config"
 	"github.com/penstock-io/penstock/vfs"
 	"github.com/penstock-io/penstock/vfs/vfstest"
@@ -60,6 +62,35 @@ func TestRenamedOutput(t *testing.T) {
 				run(2+n, "a.log")
 			}
 		})
+	}
+}
+
+// TestStrayPlaces: the place of a lane of another name is forgotten in both layers, also where a kill has left it in one.
+func TestStrayPlaces(t *testing.T) {
+	m := vfstest.New()
+	dir, err := m.MakeDir("/state", 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	store, _, err := checkpoint.Open(dir, checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	memory := newMemory(store, "p/r", true, "boot")
+	if err := errors.Join(store.Append(memory.lower, nil, map[string]string{"old": "1"}),
+		store.Append(memory.upper, nil, map[string]string{"new": "2"})); err != nil {
+		t.Fatal(err)
+	}
+	if got := memory.places(); !maps.Equal(got, map[string]string{"new": "2"}) {
+		t.Errorf("places are %v, want those of the upper layer", got)
+	}
+	if err := errors.Join(memory.save(nil, memory.strays("new")), memory.synced()); err != nil {
+		t.Fatal(err)
+	}
+	if got := memory.strays("new"); len(got) > 0 || len(store.Places(memory.lower)) > 0 {
+		t.Errorf("left are %v, and %v in the lower layer", got, store.Places(memory.lower))
 	}
 }
 

@@ -271,15 +271,11 @@ func (r *route) savePlace(saved map[string]string) error {
 	if !ok || len(lanes) != 1 {
 		return nil
 	}
-	places := map[string]string{lanes[0].Name: placed.StartPlace()}
-	if maps.Equal(saved, places) {
+	places := r.memory.strays(lanes[0].Name)
+	if len(places) == 0 && saved[lanes[0].Name] == placed.StartPlace() {
 		return nil
 	}
-	for lane := range saved {
-		if lane != lanes[0].Name {
-			places[lane] = ""
-		}
-	}
+	places[lanes[0].Name] = placed.StartPlace()
 	if err := joined(r.memory.save(nil, places), r.memory.synced()); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}

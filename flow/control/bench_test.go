@@ -68,9 +68,17 @@ func (l *loop) ack() {
 	}
 }
 
+// kinds are all kinds of windows, with so many batches at most.
+func kinds(most int) []window.Algorithm {
+	return []window.Algorithm{
+		window.Linear{Max: most}, window.AIMD{Max: most}, window.Queue{Max: most}, window.Credit{Max: most}, window.Rate{Max: most},
+		window.Fixed{Size: most},
+	}
+}
+
 // BenchmarkAck is what one delivered item costs: its answer, the offer of the next and its start.
 func BenchmarkAck(b *testing.B) {
-	for _, w := range []window.Algorithm{window.Linear{Max: 32}, window.Queue{Max: 32}, window.Credit{Max: 32}} {
+	for _, w := range kinds(32) {
 		for _, lanes := range []int{12, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/lanes=%d", w.Name(), lanes), func(b *testing.B) {
 				l := newLoop(b, lanes, w)
@@ -83,9 +91,22 @@ func BenchmarkAck(b *testing.B) {
 	}
 }
 
+// BenchmarkAckHeld is the same by how much is in flight: to each of 12 lanes.
+func BenchmarkAckHeld(b *testing.B) {
+	for _, size := range []int{1, 10, 100, 1_000, 10_000} {
+		b.Run(fmt.Sprintf("each=%d", size), func(b *testing.B) {
+			l := newLoop(b, 12, window.Fixed{Size: size})
+			b.ReportAllocs()
+			for b.Loop() {
+				l.ack()
+			}
+		})
+	}
+}
+
 func TestAckAllocatesNothing(t *testing.T) {
 	for _, lanes := range []int{12, 1000} {
-		for _, w := range []window.Algorithm{window.Linear{Max: 32}, window.Queue{Max: 32}, window.AIMD{Max: 32}, window.Credit{Max: 32}} {
+		for _, w := range kinds(32) {
 			l := newLoop(t, lanes, w)
 			if n := testing.AllocsPerRun(3000, l.ack); n != 0 {
 				t.Errorf("%s: an ack with %d lanes allocates %v times, want 0", w.Name(), lanes, n)

@@ -22,6 +22,7 @@ type importResult struct {
 	Lost     int    `json:"lost"`
 	Differs  int    `json:"differs"`
 	Needless int    `json:"needless"`
+	Carried  int    `json:"carried"` // files that go on where Flume stood, or that it had finished
 }
 
 type importNote struct {
@@ -63,8 +64,12 @@ What cannot be carried over is named on stderr, with its line: "lost" is not the
 "differs" works in another way, "needless" has the same effect unsaid. A route whose
 source or sink does not exist here is left without one, and the exit code is 1.
 
+With --out, and where no checkpoint is yet, one is made beside the config, of the position
+files and tracker directories that Flume has left, so that each file goes on where Flume
+stood. What comes twice all the same is said. Run it where the agent ran, in its folder.
+
 How to move without losing a record: stop the agent's sources, let its channels run
-empty, stop the agent, read the config, ` + "`penstock validate`" + ` it, start.`,
+empty, stop the agent, import, read the config, ` + "`penstock validate`" + ` it, start.`,
 		Example: `  penstock import flume /etc/flume/agent.conf > penstock.yaml
   penstock import flume agent.conf --agent a1 --out penstock.yaml`,
 		DisableFlagsInUseLine: true,
@@ -92,7 +97,11 @@ func (f importFlags) run(cmd *cobra.Command, path string) error {
 	if err := f.write(cmd.OutOrStdout(), r.Config); err != nil {
 		return err
 	}
-	if err := f.say(cmd, r); err != nil {
+	carried, err := f.carry(&r)
+	if err != nil {
+		return err
+	}
+	if err := f.say(cmd, r, carried); err != nil {
 		return err
 	}
 	if !r.Runnable {
@@ -135,8 +144,8 @@ func (f importFlags) write(stdout io.Writer, config string) (err error) {
 }
 
 // say prints the notes: for a person on stderr, as JSON on stdout.
-func (f importFlags) say(cmd *cobra.Command, r flume.Result) error {
-	result := importResult{OK: r.Runnable, Agent: r.Agent, Out: f.out}
+func (f importFlags) say(cmd *cobra.Command, r flume.Result, carried int) error {
+	result := importResult{OK: r.Runnable, Agent: r.Agent, Out: f.out, Carried: carried}
 	for _, n := range r.Notes {
 		switch n.Weight {
 		case flume.Lost:

@@ -83,7 +83,7 @@ or a spec as penstock backoff takes it.`,
 	cmd.Flags().StringArrayVar(&f.policies, "policy", nil, "name or spec, may be given several times (default: all names)")
 	cmd.Flags().IntVar(&f.trials, "trials", 100, "how often each is run")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same figures")
-	cmd.Flags().DurationSliceVar(&f.outages, "outage", nil, "how long the service is away, `TIMES` such as 50ms,5s,10m")
+	cmd.Flags().DurationSliceVar(&f.outages, "outage", nil, "how long the service is away, such as `50ms,5s,10m`")
 	cmd.Flags().Lookup("outage").DefValue = "" // pflag would show []
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print a line of JSON for each policy and number of clients")
 	cmd.Flags().StringVar(&f.plot, "plot", "", "file to draw to, .svg or .png, replaced if it exists")

@@ -21,10 +21,15 @@ type connection struct {
 		driver.ExecerContext
 		driver.QueryerContext
 	}
+	open bool // a transaction is
 }
 
-func (s *Sink) connect(ctx context.Context) (*connection, error) {
-	opened, err := s.connector.Connect(ctx)
+// server makes connections.
+type server struct{ sink *Sink }
+
+// Connect implements sqlspan.Server.
+func (s server) Connect(ctx context.Context) (*connection, error) {
+	opened, err := s.sink.connector.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -95,121 +100,73 @@ func text(v driver.Value) string {
 	return fmt.Sprint(v)
 }
 
-// lane is one connection, made when it is needed and anew after each failure.
-type lane struct {
-	sink  *Sink
-	token chan *connection // holds the connection, nil where there is none; who has it may use it
+// undoBound bounds the rollback of a failed transaction.
+const undoBound = 2 * time.Second
 
-	scratch []byte // of batches without a payload; guarded by the token
+// Restore implements sqlspan.Server. A connection that is closed undoes what was open.
+func (s server) Restore(ctx context.Context, c *connection, err error) bool {
+	if err == nil && !c.open {
+		return true
+	}
+	if err == nil || said(err) {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
+		defer cancel()
+		if _, failed := c.exec(undo, "ROLLBACK"); failed == nil {
+			c.open = false
+			return true
+		}
+	}
+	s.Close(c)
+	return false
+}
+
+// Close implements sqlspan.Server: nothing is in it that was not committed, or it is given up.
+func (s server) Close(c *connection) { _ = c.conn.Close() }
+
+func (c *connection) begin(ctx context.Context) error {
+	_, err := c.exec(ctx, "START TRANSACTION")
+	c.open = true
+	return err
+}
+
+func (c *connection) commit(ctx context.Context) error {
+	_, err := c.exec(ctx, "COMMIT")
+	c.open = err != nil
+	return err
+}
+
+// lane is a worker: one connection.
+type lane struct {
+	*sqlspan.Lane[*connection]
+	sink    *Sink
+	scratch []byte // of batches without a payload; who has the connection may use it, and the encoder
 	encoder encoder
 }
 
 func newLane(s *Sink) *lane {
-	l := &lane{sink: s, token: make(chan *connection, 1)}
-	l.token <- nil
-	return l
-}
-
-// undoBound bounds the rollback of a failed transaction.
-const undoBound = 2 * time.Second
-
-// do calls f with the connection, within a bound. Where it fails, what it had begun is undone, or the connection closed, which
-// undoes it.
-func (l *lane) do(ctx context.Context, bound time.Duration, f func(ctx context.Context, c *connection) error) (err error) {
-	var c *connection
-	select {
-	case got, open := <-l.token:
-		if !open {
-			return errStopped
-		}
-		c = got
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { l.token <- c }()
-	if bound > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, bound)
-		defer cancel()
-	}
-	if c == nil {
-		if c, err = l.sink.connect(ctx); err != nil {
-			c = nil
-			return err
-		}
-	}
-	if err = f(ctx, c); err == nil {
-		return nil
-	}
-	if said(err) {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
-		defer cancel()
-		if _, failed := c.exec(undo, "ROLLBACK"); failed == nil {
-			return err
-		}
-	}
-	_ = c.conn.Close() // it is given up because it failed
-	c = nil
-	return err
-}
-
-func (l *lane) close() {
-	c, open := <-l.token
-	if !open {
-		return
-	}
-	close(l.token)
-	if c != nil {
-		_ = c.conn.Close() // nothing is in it that was not committed
-	}
+	return &lane{Lane: sqlspan.NewLane(sqlspan.Server[*connection](server{s})), sink: s}
 }
 
 // Deliver implements penstock.Worker.
 func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
-	err := l.do(ctx, 0, func(ctx context.Context, c *connection) error { return l.deliver(ctx, c, a.Value) })
-	return flow.Report{}, outcome(l.sink.noteEnd(l.sink.vanished(err)))
+	err := l.Do(ctx, 0, func(ctx context.Context, c *connection) error {
+		return sqlspan.Deliver(ctx, c, sqlspan.Writer[*connection](l), l.sink.shape, a.Value, &l.scratch)
+	})
+	return flow.Report{}, outcome(l.sink.books.Note(l.sink.vanished(err)))
 }
 
-func (l *lane) deliver(ctx context.Context, c *connection, b *penstock.Batch) error {
-	s := l.sink
-	data := b.Payload
-	if len(data) == 0 && b.Kept() > 0 {
-		if len(b.Records) == 0 {
-			return errors.New("mysql: BUG: a batch was delivered that nobody has split")
-		}
-		var refusals []sqltable.Refusal
-		if l.scratch, refusals = l.encoder.append(l.scratch[:0], s, b); len(refusals) > 0 {
-			if err := s.shape.Unfit(refusals[0].Reason); err != nil {
-				return &flow.Misconfigured{Err: err}
-			}
-			return sqltable.Answer(b, refusals)
-		}
-		data = l.scratch
-	}
-	if len(data) > 0 {
-		if err := s.prepare(ctx, c, b); err != nil {
-			return err
-		}
-	}
-	spans := sqlspan.Covering(nil, b.Spans)
-	if len(spans) == 0 && len(data) == 0 {
-		return nil
-	}
-	presence, err := s.enter(ctx, c, spans)
-	if err != nil {
-		return err
-	}
-	if presence == sqlspan.All {
-		_, err := c.exec(ctx, "ROLLBACK")
-		return err
-	}
-	err = statements(data, func(sql string) error {
+// Encode implements sqlspan.Writer.
+func (l *lane) Encode(dst []byte, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
+	return l.encoder.append(dst, l.sink, b)
+}
+
+// Write implements sqlspan.Writer.
+func (l *lane) Write(ctx context.Context, c *connection, _ *penstock.Batch, data []byte) error {
+	return statements(data, func(sql string) error {
 		_, err := c.exec(ctx, sql)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	_, err = c.exec(ctx, "COMMIT")
-	return err
 }
+
+// Commit implements sqlspan.Writer.
+func (l *lane) Commit(ctx context.Context, c *connection) error { return c.commit(ctx) }

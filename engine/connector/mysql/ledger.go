@@ -3,14 +3,11 @@ package mysql
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 )
 
@@ -32,49 +29,15 @@ func (s *Sink) sql(text string) string {
 	).Replace(text)
 }
 
-// Bounds of Load.
-const (
-	loadAttempt = 30 * time.Second // one attempt
-	loadOnce    = time.Minute      // all of them in a finite run
-)
-
-var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
-
 // Load implements penstock.Ledgered. It waits for a server that is not there yet.
-func (s *Sink) Load(ctx context.Context) (marks []penstock.Mark, err error) {
-	if s.once {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, loadOnce, errors.New("the database could not be reached in time"))
-		defer cancel()
-	}
-	var state backoff.State
-	for {
-		err := s.books.do(ctx, loadAttempt, func(ctx context.Context, c *connection) error {
+func (s *Sink) Load(ctx context.Context) ([]penstock.Mark, error) {
+	return s.books.Load(ctx, func(ctx context.Context) (marks []penstock.Mark, err error) {
+		err = s.own.Do(ctx, sqlspan.LoadAttempt, func(ctx context.Context, c *connection) error {
 			marks, err = s.load(ctx, c)
 			return err
 		})
-		if err == nil {
-			return marks, nil
-		}
-		if !transient(err) || ctx.Err() != nil {
-			return nil, err
-		}
-		wait, next, _ := loadBackoff.Next(state, nil)
-		state = next
-		s.host.Log().Warn("the database does not say yet what it holds; it is asked again", "again_in", wait, "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("%w; the last answer: %w", context.Cause(ctx), err)
-		}
-	}
-}
-
-func begin(ctx context.Context, c *connection) error {
-	_, err := c.exec(ctx, "START TRANSACTION")
-	return err
+		return marks, err
+	}, transient)
 }
 
 // load is one attempt: it makes the ledger's tables, takes the next epoch, and reads and folds what is there. To raise the epoch
@@ -85,11 +48,11 @@ func (s *Sink) load(ctx context.Context, c *connection) (marks []penstock.Mark, 
 			return nil, fmt.Errorf("making the ledger's tables: %w", err)
 		}
 	}
-	if err := begin(ctx, c); err != nil {
+	if err := c.begin(ctx); err != nil {
 		return nil, err
 	}
 	_, err = c.exec(ctx, s.sql(`INSERT INTO $routes VALUES (?, ?, 1) ON DUPLICATE KEY UPDATE epoch = epoch + 1`),
-		[]byte(s.ledger), int64(sqlspan.Format))
+		[]byte(s.books.Ledger), int64(sqlspan.Format))
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
 	}
@@ -97,9 +60,8 @@ func (s *Sink) load(ctx context.Context, c *connection) (marks []penstock.Mark, 
 	if err != nil {
 		return nil, err
 	}
-	if format != sqlspan.Format {
-		return nil, fmt.Errorf("the ledger %q is of format %d, and this penstock knows %d: "+
-			"use the version that wrote it, or a newer one", s.ledger, format, sqlspan.Format)
+	if err := s.books.CheckFormat(format); err != nil {
+		return nil, err
 	}
 	if marks, err = s.held(ctx, c); err != nil {
 		return nil, err
@@ -107,10 +69,10 @@ func (s *Sink) load(ctx context.Context, c *connection) (marks []penstock.Mark, 
 	if err := s.foldTo(ctx, c, marks); err != nil {
 		return nil, err
 	}
-	if _, err := c.exec(ctx, "COMMIT"); err != nil {
+	if err := c.commit(ctx); err != nil {
 		return nil, err
 	}
-	s.epoch.Store(epoch)
+	s.books.Take(epoch)
 	return marks, s.find(ctx, c)
 }
 
@@ -123,7 +85,7 @@ func (s *Sink) route(ctx context.Context, c *connection, how string) (format, ep
 			epoch, err = strconv.ParseInt(text(v[1]), 10, 64)
 		}
 		return err
-	}, s.sql(`SELECT format, epoch FROM $routes WHERE route = ?`)+how, []byte(s.ledger))
+	}, s.sql(`SELECT format, epoch FROM $routes WHERE route = ?`)+how, []byte(s.books.Ledger))
 	return format, epoch, err
 }
 
@@ -140,7 +102,7 @@ func (s *Sink) held(ctx context.Context, c *connection) ([]penstock.Mark, error)
 			Part: penstock.Partition{ID: text(v[0]), Name: text(v[1])}, Watermark: position(v[2], v[3]),
 		})
 		return nil
-	}, s.sql(`SELECT part, name, num, "key" FROM $marks WHERE route = ?`), []byte(s.ledger))
+	}, s.sql(`SELECT part, name, num, "key" FROM $marks WHERE route = ?`), []byte(s.books.Ledger))
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +111,7 @@ func (s *Sink) held(ctx context.Context, c *connection) ([]penstock.Mark, error)
 			Part: text(v[0]), Range: penstock.Range{From: position(v[1], v[2]), To: position(v[3], v[4])},
 		})
 		return nil
-	}, s.sql(`SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`), []byte(s.ledger))
+	}, s.sql(`SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`), []byte(s.books.Ledger))
 	return sqlspan.Fold(marks, rows), err
 }
 
@@ -157,7 +119,7 @@ func (s *Sink) held(ctx context.Context, c *connection) ([]penstock.Mark, error)
 // batch out: its span row is free again only when the mark is to be seen.
 func (s *Sink) foldTo(ctx context.Context, c *connection, marks []penstock.Mark) error {
 	for _, m := range marks {
-		route, part, key := []byte(s.ledger), []byte(m.Part.ID), []byte(m.Watermark.Key)
+		route, part, key := []byte(s.books.Ledger), []byte(m.Part.ID), []byte(m.Watermark.Key)
 		_, err := c.exec(ctx, s.sql(`INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE name = VALUES(name),
 			"key" = IF(VALUES(num) > num OR VALUES(num) = num AND VALUES("key") > "key", VALUES("key"), "key"),
 			num = GREATEST(num, VALUES(num))`),
@@ -174,13 +136,10 @@ func (s *Sink) foldTo(ctx context.Context, c *connection, marks []penstock.Mark)
 	return nil
 }
 
-// bookBound bounds one fold or one storing of spans.
-const bookBound = 30 * time.Second
-
 // Compact implements penstock.Ledgered.
 func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
-	return s.noteEnd(s.books.do(ctx, bookBound, func(ctx context.Context, c *connection) error {
-		err := begin(ctx, c)
+	return s.books.Note(s.own.Do(ctx, sqlspan.BookBound, func(ctx context.Context, c *connection) error {
+		err := c.begin(ctx)
 		if err == nil {
 			err = s.checkEpoch(ctx, c)
 		}
@@ -188,7 +147,7 @@ func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
 			err = s.foldTo(ctx, c, marks)
 		}
 		if err == nil {
-			_, err = c.exec(ctx, "COMMIT")
+			err = c.commit(ctx)
 		}
 		return err
 	}))
@@ -200,26 +159,23 @@ func (s *Sink) Store(ctx context.Context, spans []penstock.Span) error {
 	if len(spans) == 0 {
 		return nil
 	}
-	return s.noteEnd(s.books.do(ctx, bookBound, func(ctx context.Context, c *connection) error {
-		if _, err := s.enter(ctx, c, spans); err != nil {
-			return err
-		}
-		_, err := c.exec(ctx, "COMMIT")
-		return err
+	return s.books.Note(s.own.Do(ctx, sqlspan.BookBound, func(ctx context.Context, c *connection) error {
+		return sqlspan.Store(ctx, c, sqlspan.Writer[*connection](s.own), spans)
 	}))
 }
 
 func (s *Sink) checkEpoch(ctx context.Context, c *connection) error {
 	_, seen, err := s.route(ctx, c, share)
-	if own := s.epoch.Load(); err == nil && own != seen {
-		return &sqlspan.FencedError{Ledger: s.ledger, Own: own, Seen: seen}
+	if err != nil {
+		return err
 	}
-	return err
+	return s.books.Check(seen)
 }
 
-// enter begins a transaction, stores the rows of spans in it, and says how much of them was there before.
-func (s *Sink) enter(ctx context.Context, c *connection, spans []penstock.Span) (sqlspan.Presence, error) {
-	if err := begin(ctx, c); err != nil {
+// Enter implements sqlspan.Writer.
+func (l *lane) Enter(ctx context.Context, c *connection, spans []penstock.Span, _ bool) (sqlspan.Presence, error) {
+	s := l.sink
+	if err := c.begin(ctx); err != nil {
 		return sqlspan.None, err
 	}
 	if err := s.checkEpoch(ctx, c); err != nil {
@@ -228,7 +184,7 @@ func (s *Sink) enter(ctx context.Context, c *connection, spans []penstock.Span) 
 	before := make([]*penstock.Position, len(spans))
 	marks := make(map[string]penstock.Position)
 	for i, p := range spans {
-		at := []driver.Value{[]byte(s.ledger), []byte(p.Part.ID), p.From.Num, []byte(p.From.Key)}
+		at := []driver.Value{[]byte(s.books.Ledger), []byte(p.Part.ID), p.From.Num, []byte(p.From.Key)}
 		n, err := c.exec(ctx, s.sql(`INSERT IGNORE INTO $spans VALUES (?, ?, ?, ?, ?, ?)`), append(at, p.To.Num, []byte(p.To.Key))...)
 		if err == nil && n == 0 {
 			err = c.query(ctx, func(v []driver.Value) error {
@@ -249,18 +205,7 @@ func (s *Sink) enter(ctx context.Context, c *connection, spans []penstock.Span) 
 	}
 	presence := sqlspan.Judge(spans, before, marks)
 	if presence == sqlspan.Part {
-		return presence, &sqlspan.PartError{Ledger: s.ledger, Span: spans[0]}
+		return presence, &sqlspan.PartError{Ledger: s.books.Ledger, Span: spans[0]}
 	}
 	return presence, nil
-}
-
-// noteEnd lets an error that ends the route do so.
-func (s *Sink) noteEnd(err error) error {
-	if last := sqlspan.Ends(err); last != nil {
-		select {
-		case s.lost <- last:
-		default: // one is enough
-		}
-	}
-	return err
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
-	"github.com/penstock-io/penstock/flow"
 )
 
 // Options of the sink.
@@ -98,15 +98,11 @@ type Sink struct {
 	name      sqltable.Name
 	shape     *sqltable.Shape
 	connector driver.Connector
-	ledger    string
-	once      bool
+	books     *sqlspan.Books
+	exists    atomic.Bool   // the table is there
+	making    chan struct{} // who holds its token may make it
 
-	epoch  atomic.Int64  // taken by Load; 0: not loaded
-	exists atomic.Bool   // the table is there
-	making chan struct{} // who holds its token may make it
-	lost   chan error    // takes one: why the route has to end
-
-	books *lane   // the ledger's own connection
+	own   *lane   // the ledger's own connection
 	lanes []*lane // one for each worker
 }
 
@@ -119,7 +115,7 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, host: h, name: name, lost: make(chan error, 1), making: make(chan struct{}, 1)}
+	s := &Sink{o: o, host: h, name: name, books: sqlspan.NewBooks(h), making: make(chan struct{}, 1)}
 	s.shape = sqltable.NewShape(&dialect, &s.o.Options, name)
 	return s, nil
 }
@@ -148,35 +144,14 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
 	if s.connector, err = mysql.NewConnector(c); err != nil {
 		return fmt.Errorf("sink mysql: url: %w", err)
 	}
-	s.once = o.Once
-	s.ledger = o.Pipeline + "/" + o.Route
-	if s.o.Ledger != "" {
-		s.ledger = s.o.Ledger
+	s.books.Open(o, s.o.Ledger)
+	s.own = newLane(s)
+	for range s.o.Workers {
+		s.lanes = append(s.lanes, newLane(s))
 	}
-	s.books = newLane(s)
-	lanes := make([]penstock.Lane, s.o.Workers)
-	for i := range lanes {
-		l := newLane(s)
-		s.lanes = append(s.lanes, l)
-		lanes[i] = penstock.Lane{
-			Name: fmt.Sprintf("%s/%s #%d", c.Addr, c.DBName, i+1), Worker: l,
-			// one at a time is in the order of places: a single connection keeps the order of a partition
-			Limits: flow.Limits{InFlight: 1, Ordered: len(lanes) == 1},
-		}
-	}
-	s.host.Go("mysql fence", s.watch)
-	o.Lanes(lanes)
+	s.host.Go("mysql fence", s.books.Watch)
+	o.Lanes(sqlspan.Lanes(c.Addr+"/"+c.DBName, s.lanes))
 	return nil
-}
-
-// watch ends the route when another process has taken its ledger over.
-func (s *Sink) watch(ctx context.Context) error {
-	select {
-	case err := <-s.lost:
-		return err
-	case <-ctx.Done():
-		return nil
-	}
 }
 
 // Encode implements penstock.Encoder: the rows as INSERT statements. A batch of which a record is refused has none: Deliver looks
@@ -193,11 +168,11 @@ func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 
 // Close frees the connections.
 func (s *Sink) Close() error {
-	for _, l := range append(s.lanes, s.books) {
+	for _, l := range append(s.lanes, s.own) {
 		if l != nil {
-			l.close()
+			l.Close()
 		}
 	}
-	s.lanes, s.books = nil, nil
+	s.lanes, s.own = nil, nil
 	return nil
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/penstock-io/penstock/flow"
 )
 
-var errStopped = errors.New("the sink was stopped")
-
 const noSuchTable, noSuchColumn, duplicate, lockWaited = 1146, 1054, 1062, 1205
 
 // numberOf is the server's number of an error; 0: it is not the server's.
@@ -58,9 +56,6 @@ func outcome(err error) error {
 
 // transient says whether the same may go well a little later: what Load tries again.
 func transient(err error) bool {
-	if sqlspan.Ends(err) != nil {
-		return false
-	}
 	switch numberOf(err) {
 	case 0:
 	case 1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, lockWaited, 1213, 1226, 1290, 1317, 1836, 1927:

@@ -150,8 +150,10 @@ func (s *Sink) find(ctx context.Context, c *connection) error {
 	return err
 }
 
-// prepare makes the table where it is not there; one lane at a time. MySQL ends a transaction before it makes a table.
-func (s *Sink) prepare(ctx context.Context, c *connection, b *penstock.Batch) error {
+// Prepare implements sqlspan.Writer: it makes the table where it is not there; one lane at a time. MySQL ends a transaction before it
+// makes a table.
+func (l *lane) Prepare(ctx context.Context, c *connection, b *penstock.Batch) error {
+	s := l.sink
 	if s.exists.Load() {
 		return nil
 	}

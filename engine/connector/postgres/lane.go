@@ -15,160 +15,102 @@ import (
 	"github.com/penstock-io/penstock/flow"
 )
 
-// lane is one connection, made when it is needed and anew after each failure that leaves it in doubt.
-type lane struct {
-	sink  *Sink
-	token chan *pgx.Conn // holds the connection, nil where there is none; who has it may use it
-	stage bool           // this connection has its staging table; guarded by the token
+// conn is a connection with what it has.
+type conn struct {
+	*pgx.Conn
+	stage bool // its staging table
+}
 
-	scratch []byte // of batches without a payload; guarded by the token
+// lane is a worker: one connection.
+type lane struct {
+	*sqlspan.Lane[*conn]
+	sink    *Sink
+	scratch []byte // of batches without a payload; who has the connection may use it, and what follows
 	encoder encoder
 }
 
 func newLane(s *Sink) *lane {
-	l := &lane{sink: s, token: make(chan *pgx.Conn, 1)}
-	l.token <- nil
-	return l
+	return &lane{Lane: sqlspan.NewLane(sqlspan.Server[*conn](server{s})), sink: s}
 }
+
+// server makes connections.
+type server struct{ sink *Sink }
 
 // undoBound bounds the rollback of a failed transaction and the farewell to a connection.
 const undoBound = 2 * time.Second
-
-// do calls f with the connection, within a bound; where it fails, what it had begun is undone, or the connection closed.
-func (l *lane) do(ctx context.Context, bound time.Duration, f func(ctx context.Context, c *pgx.Conn) error) (err error) {
-	var c *pgx.Conn
-	select {
-	case got, open := <-l.token:
-		if !open {
-			return errStopped
-		}
-		c = got
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { l.token <- c }()
-	if bound > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, bound)
-		defer cancel()
-	}
-	if c == nil || c.IsClosed() {
-		if c, err = l.connect(ctx); err != nil {
-			c = nil
-			return err
-		}
-	}
-	err = f(ctx, c)
-	if c.IsClosed() {
-		c = nil
-	} else if c.PgConn().TxStatus() != 'I' {
-		if undone := undo(ctx, c); undone != nil {
-			c = nil
-		}
-	}
-	return err
-}
-
-// undo ends a transaction that is open. It has to run also when ctx is over.
-func undo(ctx context.Context, c *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
-	defer cancel()
-	_, err := c.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol)
-	if err != nil {
-		_ = c.Close(ctx) // it is given up because it failed
-	}
-	return err
-}
 
 // session makes the server end what a vanished client has left behind, so that a fence does not wait for it for ever.
 const session = `SET idle_in_transaction_session_timeout = '60s'; SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10;
 	SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET datestyle = 'ISO'`
 
-func (l *lane) connect(ctx context.Context) (*pgx.Conn, error) {
-	c, err := pgx.ConnectConfig(ctx, l.sink.config)
+// Connect implements sqlspan.Server.
+func (s server) Connect(ctx context.Context) (*conn, error) {
+	c, err := pgx.ConnectConfig(ctx, s.sink.config)
 	if err != nil {
 		return nil, err
 	}
-	l.stage = false
 	if _, err := c.PgConn().Exec(ctx, session).ReadAll(); err != nil {
 		return nil, errors.Join(err, c.Close(ctx))
 	}
-	return c, nil
+	return &conn{Conn: c}, nil
 }
 
-func (l *lane) close() {
-	c, open := <-l.token
-	if !open {
-		return
+// Restore implements sqlspan.Server.
+func (s server) Restore(ctx context.Context, c *conn, _ error) bool {
+	switch {
+	case c.IsClosed():
+		return false
+	case c.PgConn().TxStatus() == 'I':
+		return true
 	}
-	close(l.token)
-	if c != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), undoBound)
-		defer cancel()
-		_ = c.Close(ctx) // nothing is in it that was not committed
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
+	defer cancel()
+	_, err := c.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		_ = c.Conn.Close(ctx) // it is given up because it failed
 	}
+	return err == nil
+}
+
+// Close implements sqlspan.Server: nothing is in it that was not committed.
+func (s server) Close(c *conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), undoBound)
+	defer cancel()
+	_ = c.Conn.Close(ctx)
 }
 
 // Deliver implements penstock.Worker.
 func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
-	err := l.do(ctx, 0, func(ctx context.Context, c *pgx.Conn) error { return l.deliver(ctx, c, a.Value) })
-	return flow.Report{}, outcome(l.sink.noteEnd(err))
+	err := l.Do(ctx, 0, func(ctx context.Context, c *conn) error {
+		return sqlspan.Deliver(ctx, c, sqlspan.Writer[*conn](l), l.sink.shape, a.Value, &l.scratch)
+	})
+	return flow.Report{}, outcome(l.sink.books.Note(err))
 }
 
-func (l *lane) deliver(ctx context.Context, c *pgx.Conn, b *penstock.Batch) error {
-	s := l.sink
-	data := b.Payload
-	if len(data) == 0 && b.Kept() > 0 {
-		if len(b.Records) == 0 {
-			return errors.New("postgres: BUG: a batch was delivered that nobody has split")
-		}
-		var refusals []sqltable.Refusal
-		if l.scratch, refusals = l.encoder.append(l.scratch[:0], s, b); len(refusals) > 0 {
-			if err := s.shape.Unfit(refusals[0].Reason); err != nil {
-				return &flow.Misconfigured{Err: err}
-			}
-			return sqltable.Answer(b, refusals)
-		}
-		data = l.scratch
-	}
-	if len(data) > 0 {
-		if err := l.prepare(ctx, c, b); err != nil {
-			return err
-		}
-	}
-	spans := sqlspan.Covering(nil, b.Spans)
-	if len(spans) == 0 && len(data) == 0 {
-		return nil
-	}
-	presence, err := s.enter(ctx, c, spans, len(data) > 0)
-	if err != nil || presence == sqlspan.All {
-		return err
-	}
-	if len(data) > 0 {
-		if err := l.write(ctx, c, s.shape.For(b), data); err != nil {
-			return err
-		}
-	}
-	return commit(ctx, c)
+// Encode implements sqlspan.Writer.
+func (l *lane) Encode(dst []byte, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
+	return l.encoder.append(dst, l.sink, b)
 }
 
-// write copies the rows into the table, in the transaction that is open.
-func (l *lane) write(ctx context.Context, c *pgx.Conn, t *sqltable.Table, data []byte) error {
-	into := copySQL(l.sink.name.String(), t.Columns, false)
-	if l.stage {
-		into = copySQL(stageName, t.Columns, true)
+// Write implements sqlspan.Writer: it copies the rows into the table.
+func (l *lane) Write(ctx context.Context, c *conn, b *penstock.Batch, data []byte) error {
+	columns := l.sink.shape.For(b).Columns
+	into := copySQL(l.sink.name.String(), columns, false)
+	if c.stage {
+		into = copySQL(stageName, columns, true)
 	}
 	source := &lent{rest: data, err: errEnd}
 	_, err := c.PgConn().CopyFrom(ctx, source, into)
 	source.takeBack()
-	if err != nil || !l.stage {
+	if err != nil || !c.stage {
 		return err
 	}
-	_, err = c.Exec(ctx, mergeSQL(l.sink.name, t.Columns, l.sink.o.Key))
+	_, err = c.Exec(ctx, mergeSQL(l.sink.name, columns, l.sink.o.Key))
 	return err
 }
 
-func commit(ctx context.Context, c *pgx.Conn) error {
+// Commit implements sqlspan.Writer.
+func (l *lane) Commit(ctx context.Context, c *conn) error {
 	tag, err := c.Exec(ctx, "COMMIT", pgx.QueryExecModeSimpleProtocol)
 	if err == nil && tag.String() != "COMMIT" {
 		err = fmt.Errorf("the server answered COMMIT by %s", tag)
@@ -176,19 +118,17 @@ func commit(ctx context.Context, c *pgx.Conn) error {
 	return err
 }
 
-// enter begins a transaction, stores the rows of spans in it, and says how much of them was there before. With None the
-// transaction is open and the data may follow. It is one round trip, in which the table's columns are looked at where data is
-// to follow.
-func (s *Sink) enter(ctx context.Context, c *pgx.Conn, spans []penstock.Span, data bool) (sqlspan.Presence, error) {
-	q := querySpans(spans)
+// Enter implements sqlspan.Writer. It is one round trip, in which the table's columns are looked at where data is to follow.
+func (l *lane) Enter(ctx context.Context, c *conn, spans []penstock.Span, data bool) (sqlspan.Presence, error) {
+	s, q := l.sink, querySpans(spans)
 	var epoch int64
 	stored := make(map[key]bool, len(spans))
 	marks := make(map[string]penstock.Position)
 	var batch pgx.Batch
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 	batch.Queue(shareFence, s.fence).Exec(func(pgconn.CommandTag) error { return nil })
-	batch.Queue(s.sql.epoch, s.ledger).QueryRow(func(r pgx.Row) error { return r.Scan(&epoch) })
-	batch.Queue(s.sql.insertSpans, s.ledger, q.parts, q.fromNums, q.fromKeys, q.toNums, q.toKeys).Query(func(rows pgx.Rows) error {
+	batch.Queue(s.sql.epoch, s.books.Ledger).QueryRow(func(r pgx.Row) error { return r.Scan(&epoch) })
+	batch.Queue(s.sql.insertSpans, s.books.Ledger, q.parts, q.fromNums, q.fromKeys, q.toNums, q.toKeys).Query(func(rows pgx.Rows) error {
 		return each(rows, func() error {
 			var k key
 			var text []byte
@@ -198,7 +138,7 @@ func (s *Sink) enter(ctx context.Context, c *pgx.Conn, spans []penstock.Span, da
 			return err
 		})
 	})
-	batch.Queue(s.sql.marksOf, s.ledger, q.parts).Query(func(rows pgx.Rows) error {
+	batch.Queue(s.sql.marksOf, s.books.Ledger, q.parts).Query(func(rows pgx.Rows) error {
 		return each(rows, func() error {
 			var part string
 			var at penstock.Position
@@ -219,7 +159,7 @@ func (s *Sink) enter(ctx context.Context, c *pgx.Conn, spans []penstock.Span, da
 	if err := c.SendBatch(ctx, &batch).Close(); err != nil {
 		return sqlspan.None, err
 	}
-	if err := s.checkEpoch(epoch); err != nil {
+	if err := s.books.Check(epoch); err != nil {
 		return sqlspan.None, err
 	}
 	before, err := s.before(ctx, c, q, spans, stored)
@@ -228,7 +168,7 @@ func (s *Sink) enter(ctx context.Context, c *pgx.Conn, spans []penstock.Span, da
 	}
 	presence := sqlspan.Judge(spans, before, marks)
 	if presence == sqlspan.Part {
-		return presence, &sqlspan.PartError{Ledger: s.ledger, Span: spans[0]}
+		return presence, &sqlspan.PartError{Ledger: s.books.Ledger, Span: spans[0]}
 	}
 	if data && presence == sqlspan.None {
 		return presence, s.checkColumns(s.shape.Known(), columns)
@@ -238,13 +178,13 @@ func (s *Sink) enter(ctx context.Context, c *pgx.Conn, spans []penstock.Span, da
 
 // before returns, for each span, where the row ends that was there before; nil: there was none.
 func (s *Sink) before(
-	ctx context.Context, c *pgx.Conn, q spanArrays, spans []penstock.Span, inserted map[key]bool,
+	ctx context.Context, c *conn, q spanArrays, spans []penstock.Span, inserted map[key]bool,
 ) ([]*penstock.Position, error) {
 	ends := make([]*penstock.Position, len(spans))
 	if len(inserted) == len(spans) {
 		return ends, nil
 	}
-	rows, err := c.Query(ctx, s.sql.spanEnds, s.ledger, q.parts, q.fromNums, q.fromKeys)
+	rows, err := c.Query(ctx, s.sql.spanEnds, s.books.Ledger, q.parts, q.fromNums, q.fromKeys)
 	if err != nil {
 		return nil, err
 	}

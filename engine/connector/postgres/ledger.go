@@ -7,12 +7,10 @@ import (
 	"io"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
@@ -65,53 +63,26 @@ func statementsFor(name sqltable.Name) statements {
 	}
 }
 
-// Bounds of Load.
-const (
-	loadAttempt = 30 * time.Second // one attempt
-	loadOnce    = time.Minute      // all of them in a finite run
-	fenceWait   = "2s"             // for transactions of earlier processes to end, before their connections are ended
-)
-
-var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
+// fenceWait is for transactions of earlier processes to end, before their connections are ended.
+const fenceWait = "2s"
 
 // Load implements penstock.Ledgered. It waits for a server that is not there yet.
-func (s *Sink) Load(ctx context.Context) (marks []penstock.Mark, err error) {
-	if s.once {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, loadOnce, errors.New("the database could not be reached in time"))
-		defer cancel()
-	}
-	var state backoff.State
-	for {
-		err := s.books.do(ctx, loadAttempt, func(ctx context.Context, c *pgx.Conn) error {
+func (s *Sink) Load(ctx context.Context) ([]penstock.Mark, error) {
+	return s.books.Load(ctx, func(ctx context.Context) (marks []penstock.Mark, err error) {
+		err = s.own.Do(ctx, sqlspan.LoadAttempt, func(ctx context.Context, c *conn) error {
 			marks, err = s.load(ctx, c)
 			return err
 		})
-		if err == nil {
-			return marks, nil
-		}
 		if waited(err) {
 			s.evict(ctx)
 		}
-		if !transient(err) || ctx.Err() != nil {
-			return nil, err
-		}
-		wait, next, _ := loadBackoff.Next(state, nil)
-		state = next
-		s.host.Log().Warn("the database does not say yet what it holds; it is asked again", "again_in", wait, "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("%w; the last answer: %w", context.Cause(ctx), err)
-		}
-	}
+		return marks, err
+	}, transient)
 }
 
 // evict ends the connections of earlier processes whose transactions do not end by themselves.
 func (s *Sink) evict(ctx context.Context) {
-	err := s.books.do(ctx, loadAttempt, func(ctx context.Context, c *pgx.Conn) error {
+	err := s.own.Do(ctx, sqlspan.LoadAttempt, func(ctx context.Context, c *conn) error {
 		var ended int64
 		if err := c.QueryRow(ctx, evictFenced, s.fence).Scan(&ended); err != nil {
 			return err
@@ -125,7 +96,7 @@ func (s *Sink) evict(ctx context.Context) {
 }
 
 // load is one attempt: it makes the ledger's tables, takes the next epoch, and reads and folds what is there.
-func (s *Sink) load(ctx context.Context, c *pgx.Conn) (marks []penstock.Mark, err error) {
+func (s *Sink) load(ctx context.Context, c *conn) (marks []penstock.Mark, err error) {
 	var there bool
 	if err := c.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, s.sql.routes).Scan(&there); err != nil {
 		return nil, err
@@ -135,7 +106,7 @@ func (s *Sink) load(ctx context.Context, c *pgx.Conn) (marks []penstock.Mark, er
 			return nil, fmt.Errorf("making the ledger's tables: %w", err)
 		}
 	}
-	err = pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, c.Conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '`+fenceWait+`'`); err != nil {
 			return err
 		}
@@ -143,12 +114,11 @@ func (s *Sink) load(ctx context.Context, c *pgx.Conn) (marks []penstock.Mark, er
 			return fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
 		}
 		var format, epoch int64
-		if err := tx.QueryRow(ctx, s.sql.bump, s.ledger, sqlspan.Format).Scan(&format, &epoch); err != nil {
+		if err := tx.QueryRow(ctx, s.sql.bump, s.books.Ledger, sqlspan.Format).Scan(&format, &epoch); err != nil {
 			return err
 		}
-		if format != sqlspan.Format {
-			return fmt.Errorf("the ledger %q is of format %d, and this penstock knows %d: use the version that wrote it, or a newer one",
-				s.ledger, format, sqlspan.Format)
+		if err := s.books.CheckFormat(format); err != nil {
+			return err
 		}
 		if marks, err = s.held(ctx, tx); err != nil {
 			return err
@@ -156,17 +126,17 @@ func (s *Sink) load(ctx context.Context, c *pgx.Conn) (marks []penstock.Mark, er
 		if err := s.foldTo(ctx, tx, marks); err != nil {
 			return err
 		}
-		s.epoch.Store(epoch)
+		s.books.Take(epoch)
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return marks, s.find(ctx, c)
+	return marks, s.find(ctx, c.Conn)
 }
 
 func (s *Sink) held(ctx context.Context, tx pgx.Tx) ([]penstock.Mark, error) {
-	rows, err := tx.Query(ctx, s.sql.marks, s.ledger)
+	rows, err := tx.Query(ctx, s.sql.marks, s.books.Ledger)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +149,7 @@ func (s *Sink) held(ctx context.Context, tx pgx.Tx) ([]penstock.Mark, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rows, err = tx.Query(ctx, s.sql.spans, s.ledger); err != nil {
+	if rows, err = tx.Query(ctx, s.sql.spans, s.books.Ledger); err != nil {
 		return nil, err
 	}
 	spans, err := pgx.CollectRows(rows, scanSpan)
@@ -206,34 +176,30 @@ func (s *Sink) foldTo(ctx context.Context, tx pgx.Tx, marks []penstock.Mark) err
 		parts, names = append(parts, m.Part.ID), append(names, strings.ToValidUTF8(strings.ReplaceAll(m.Part.Name, "\x00", ""), "\uFFFD"))
 		nums, keys = append(nums, m.Watermark.Num), append(keys, []byte(m.Watermark.Key))
 	}
-	if _, err := tx.Exec(ctx, s.sql.setMarks, s.ledger, parts, names, nums, keys); err != nil {
+	if _, err := tx.Exec(ctx, s.sql.setMarks, s.books.Ledger, parts, names, nums, keys); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, s.sql.foldSpans, s.ledger, parts, nums, keys)
+	_, err := tx.Exec(ctx, s.sql.foldSpans, s.books.Ledger, parts, nums, keys)
 	return err
 }
 
-// bookBound bounds one fold or one storing of spans.
-const bookBound = 30 * time.Second
-
 // Compact implements penstock.Ledgered.
 func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
-	err := s.books.do(ctx, bookBound, func(ctx context.Context, c *pgx.Conn) error {
-		return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+	return s.books.Note(s.own.Do(ctx, sqlspan.BookBound, func(ctx context.Context, c *conn) error {
+		return pgx.BeginTxFunc(ctx, c.Conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, shareFence, s.fence); err != nil {
 				return err
 			}
 			var epoch int64
-			if err := tx.QueryRow(ctx, s.sql.epoch, s.ledger).Scan(&epoch); err != nil {
+			if err := tx.QueryRow(ctx, s.sql.epoch, s.books.Ledger).Scan(&epoch); err != nil {
 				return err
 			}
-			if err := s.checkEpoch(epoch); err != nil {
+			if err := s.books.Check(epoch); err != nil {
 				return err
 			}
 			return s.foldTo(ctx, tx, marks)
 		})
-	})
-	return s.noteEnd(err)
+	}))
 }
 
 // Store implements penstock.Ledgered.
@@ -242,32 +208,9 @@ func (s *Sink) Store(ctx context.Context, spans []penstock.Span) error {
 	if len(spans) == 0 {
 		return nil
 	}
-	err := s.books.do(ctx, bookBound, func(ctx context.Context, c *pgx.Conn) error {
-		presence, err := s.enter(ctx, c, spans, false)
-		if err == nil && presence == sqlspan.None {
-			err = commit(ctx, c)
-		}
-		return err
-	})
-	return s.noteEnd(err)
-}
-
-func (s *Sink) checkEpoch(seen int64) error {
-	if own := s.epoch.Load(); own != seen {
-		return &sqlspan.FencedError{Ledger: s.ledger, Own: own, Seen: seen}
-	}
-	return nil
-}
-
-// noteEnd lets an error that ends the route do so.
-func (s *Sink) noteEnd(err error) error {
-	if last := sqlspan.Ends(err); last != nil {
-		select {
-		case s.lost <- last:
-		default: // one is enough
-		}
-	}
-	return err
+	return s.books.Note(s.own.Do(ctx, sqlspan.BookBound, func(ctx context.Context, c *conn) error {
+		return sqlspan.Store(ctx, c, sqlspan.Writer[*conn](s.own), spans)
+	}))
 }
 
 func network(err error) bool {

@@ -10,10 +10,7 @@ import (
 	"github.com/penstock-io/penstock/flow"
 )
 
-var (
-	errStopped   = errors.New("the sink was stopped")
-	errTakenBack = errors.New("the batch was taken back")
-)
+var errTakenBack = errors.New("the batch was taken back")
 
 // outcome makes of an error what Deliver returns, by its SQLSTATE
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html):
@@ -63,9 +60,6 @@ func waited(err error) bool {
 
 // transient says whether the same may go well a little later: what Load tries again.
 func transient(err error) bool {
-	if sqlspan.Ends(err) != nil {
-		return false
-	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {
 		case collided(err):

@@ -21,8 +21,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
-	"github.com/penstock-io/penstock/flow"
 )
 
 // Options of the sink.
@@ -107,17 +107,13 @@ type Sink struct {
 	name   sqltable.Name
 	shape  *sqltable.Shape
 	config *pgx.ConnConfig
-	ledger string
+	books  *sqlspan.Books
 	fence  int64 // the lock that transactions share and Load has alone
 	sql    statements
-	once   bool
-
-	epoch  atomic.Int64  // taken by Load; 0: not loaded
 	exists atomic.Bool   // the table is there
 	making chan struct{} // who holds its token may make it
-	lost   chan error    // takes one: why the route has to end
 
-	books *lane   // the ledger's own connection
+	own   *lane   // the ledger's own connection
 	lanes []*lane // one for each worker
 }
 
@@ -130,7 +126,7 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, host: h, name: name, sql: statementsFor(name), lost: make(chan error, 1), making: make(chan struct{}, 1)}
+	s := &Sink{o: o, host: h, name: name, sql: statementsFor(name), books: sqlspan.NewBooks(h), making: make(chan struct{}, 1)}
 	s.shape = sqltable.NewShape(&dialect, &s.o.Options, name)
 	return s, nil
 }
@@ -140,40 +136,19 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
 	if s.config, err = pgx.ParseConfig(s.o.URL); err != nil {
 		return fmt.Errorf("sink postgres: url: %w", err)
 	}
-	s.once = o.Once
-	s.ledger = o.Pipeline + "/" + o.Route
-	if s.o.Ledger != "" {
-		s.ledger = s.o.Ledger
-	}
-	sum := sha256.Sum256([]byte("penstock ledger " + s.name.Schema + "." + s.ledger))
+	s.books.Open(o, s.o.Ledger)
+	sum := sha256.Sum256([]byte("penstock ledger " + s.name.Schema + "." + s.books.Ledger))
 	s.fence = int64(binary.BigEndian.Uint64(sum[:]))
 	if _, set := s.config.RuntimeParams["application_name"]; !set {
-		s.config.RuntimeParams["application_name"] = "penstock " + s.ledger
+		s.config.RuntimeParams["application_name"] = "penstock " + s.books.Ledger
 	}
-	s.books = newLane(s)
-	lanes := make([]penstock.Lane, s.o.Workers)
-	for i := range lanes {
-		l := newLane(s)
-		s.lanes = append(s.lanes, l)
-		lanes[i] = penstock.Lane{
-			Name: fmt.Sprintf("%s:%d/%s #%d", s.config.Host, s.config.Port, s.config.Database, i+1), Worker: l,
-			// one at a time is in the order of places: a single connection keeps the order of a partition
-			Limits: flow.Limits{InFlight: 1, Ordered: len(lanes) == 1},
-		}
+	s.own = newLane(s)
+	for range s.o.Workers {
+		s.lanes = append(s.lanes, newLane(s))
 	}
-	s.host.Go("postgres fence", s.watch)
-	o.Lanes(lanes)
+	s.host.Go("postgres fence", s.books.Watch)
+	o.Lanes(sqlspan.Lanes(fmt.Sprintf("%s:%d/%s", s.config.Host, s.config.Port, s.config.Database), s.lanes))
 	return nil
-}
-
-// watch ends the route when another process has taken its ledger over.
-func (s *Sink) watch(ctx context.Context) error {
-	select {
-	case err := <-s.lost:
-		return err
-	case <-ctx.Done():
-		return nil
-	}
 }
 
 // Encode implements penstock.Encoder: the rows in the form of COPY. A batch of which a record is refused has none: Deliver
@@ -190,11 +165,11 @@ func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 
 // Close frees the connections.
 func (s *Sink) Close() error {
-	for _, l := range append(s.lanes, s.books) {
+	for _, l := range append(s.lanes, s.own) {
 		if l != nil {
-			l.close()
+			l.Close()
 		}
 	}
-	s.lanes, s.books = nil, nil
+	s.lanes, s.own = nil, nil
 	return nil
 }

@@ -160,18 +160,18 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	return nil
 }
 
-// prepare makes what a batch with data needs and this connection or database lacks: the table, the staging table.
-func (l *lane) prepare(ctx context.Context, c *pgx.Conn, b *penstock.Batch) error {
+// Prepare implements sqlspan.Writer: the table, and the staging table.
+func (l *lane) Prepare(ctx context.Context, c *conn, b *penstock.Batch) error {
 	s := l.sink
 	columns := s.shape.For(b).Columns
-	if err := s.makeTable(ctx, c, columns); err != nil {
+	if err := s.makeTable(ctx, c.Conn, columns); err != nil {
 		return err
 	}
-	if s.o.Mode == sqltable.Upsert && !l.stage {
+	if s.o.Mode == sqltable.Upsert && !c.stage {
 		if _, err := c.Exec(ctx, stageSQL(s.name, columns)); err != nil {
 			return fmt.Errorf("making the staging table: %w", err)
 		}
-		l.stage = true
+		c.stage = true
 	}
 	return nil
 }

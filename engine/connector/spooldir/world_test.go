@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// host is a penstock.Host that runs nothing, so that it works within a synctest bubble, where a watcher would stop time.
+// host is a penstock.Host that does not watch, so that it works within a synctest bubble, where a watcher would stop time.
 type host struct {
 	fs  vfs.FS
 	log *slog.Logger
@@ -50,10 +50,16 @@ func (h *host) logged() string {
 
 func (h *host) Log() *slog.Logger                          { return h.log }
 func (h *host) FS() vfs.FS                                 { return h.fs }
-func (h *host) Go(string, func(context.Context) error)     {}
 func (h *host) Count(name string, n int64)                 { h.mu.Lock(); defer h.mu.Unlock(); h.counts[name] += n }
 func (h *host) counted(name string) int64                  { h.mu.Lock(); defer h.mu.Unlock(); return h.counts[name] }
 func (h *host) source(o *spooldir.Options) penstock.Source { return must(newSource(h, o)) }
+
+// Go runs what decompresses, and no watcher.
+func (h *host) Go(name string, run func(context.Context) error) {
+	if name == "unpack" {
+		go func() { _ = run(context.Background()) }()
+	}
+}
 
 func newSource(h penstock.Host, o *spooldir.Options) (penstock.Source, error) {
 	s, err := spooldir.Source().New(o, h)

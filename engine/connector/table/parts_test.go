@@ -156,6 +156,9 @@ func TestOptions(t *testing.T) {
 		{func(o *table.Options) { o.SQLite, o.Tables = "a", []string{"["} }, `tables[0]: "[" is neither a name nor a glob`},
 		{func(o *table.Options) { o.Postgres, o.Table = "http://x", "t" }, "postgres: it is not a URL of PostgreSQL"},
 		{func(o *table.Options) { o.SQLite, o.Table, o.Rescan = "a", "t", 1<<30 }, "rescan: is 1073741824, want 0 to 1000000"},
+		{func(o *table.Options) { o.SQLite, o.Table, o.Connections = "a", "t", 0 }, "connections: is 0, want 1 to 64"},
+		{func(o *table.Options) { o.SQLite, o.Table, o.Connections = "a", "t", 65 }, "connections: is 65, want 1 to 64"},
+		{func(o *table.Options) { o.SQLite, o.Table, o.Split = "a", "t", -1 }, "split: is -1, want more than 0"},
 	} {
 		o := table.DefaultOptions()
 		c.set(o)

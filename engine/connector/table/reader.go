@@ -27,9 +27,10 @@ type reader struct {
 	listing turn          // when it is looked whether there are new ones
 	listed  time.Duration // when it was last
 
-	free []*fetcher
-	busy []*fetcher // at work, or with something to hand out, in the order in which they were begun
-	crew *crew
+	waits database // of the fetchers, the one that waits when none is at work: a listener needs a connection more
+	free  []*fetcher
+	busy  []*fetcher // at work, or with something to hand out, in the order in which they were begun
+	crew  *crew
 
 	failed  backoff.State
 	failing time.Duration // since when the database has not answered; 0: it has
@@ -281,11 +282,10 @@ func (r *reader) rest(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	db := r.free[0].db
 	if r.hold > r.now() {
 		return sleep(ctx, d)
 	}
-	woken, err := db.wait(ctx, d)
+	woken, err := r.waits.wait(ctx, d)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -296,7 +296,7 @@ func (r *reader) rest(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return r.survive(db, err)
+		return r.survive(r.waits, err)
 	}
 	return nil
 }

@@ -95,6 +95,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("notify", func(t *testing.T) { notified(t, server) })
 	t.Run("parallel", func(t *testing.T) { parallel(t, server) })
 	fresh := func(t *testing.T) world { return postgresWorld(t, server) }
+	t.Run("row in the past", func(t *testing.T) { pastRow(t, fresh(t)) })
 	t.Run("refused", func(t *testing.T) { refused(t, "postgres", fresh) })
 	t.Run("stopped", func(t *testing.T) { stopped(t, "postgres", fresh) })
 }
@@ -128,6 +129,7 @@ func TestMariaDB(t *testing.T) {
 			Want: [][]string{want},
 		})
 	})
+	t.Run("row in the past", func(t *testing.T) { pastRow(t, fresh(t)) })
 	t.Run("refused", func(t *testing.T) { refused(t, "mysql", fresh) })
 	t.Run("stopped", func(t *testing.T) { stopped(t, "mysql", fresh) })
 }

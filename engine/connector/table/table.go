@@ -59,16 +59,16 @@ func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Rea
 		}
 		r.free = append(r.free, &fetcher{db: db})
 	}
-	db := r.free[0].db
+	r.waits = r.free[0].db
 	for {
-		err := r.list(ctx, db)
+		err := r.list(ctx, r.waits)
 		if err == nil {
 			return r, nil
 		}
 		if ctx.Err() != nil {
 			return nil, errors.Join(context.Cause(ctx), r.Close())
 		}
-		if err = r.survive(db, err); err == nil {
+		if err = r.survive(r.waits, err); err == nil {
 			err = sleep(ctx, r.hold-r.now())
 		}
 		if err != nil {

@@ -45,6 +45,7 @@ type sweep struct {
 	s      schedule
 	cases  []*subject
 	sync   time.Duration
+	ready  bool      // its process was waited for
 	cmd    *exec.Cmd // nil: it is down
 	ended  chan error
 	log    *os.File
@@ -117,6 +118,7 @@ func (v *sweep) close() {
 // start begins a process, and waits until it answers if ready is set.
 func (v *sweep) start(ready bool) {
 	v.t.Helper()
+	v.ready = ready
 	var config strings.Builder
 	fmt.Fprintf(&config, "state: ./state\nadmin: %s\npipelines:\n", v.admin)
 	for _, c := range v.cases {
@@ -210,8 +212,10 @@ func (v *sweep) settle(stuck time.Duration) {
 		if have != most {
 			last, most = time.Now(), have
 		}
-		if rest, ok := v.unsaved(); all && (ok && rest == 0 || v.sync > time.Minute) {
-			v.pause(lookTwice)
+		if rest, ok := v.unsaved(); all && ok && (rest == 0 || v.sync > time.Minute) {
+			if v.pause(lookTwice); !v.ready {
+				v.pause(lookTwice) // it has only just begun to look
+			}
 			return
 		}
 		if time.Since(last) > stuck {

@@ -143,3 +143,25 @@ func TestDamagedFile(t *testing.T) {
 		p.want(w.ledger...)
 	})
 }
+
+// A compressed file that holds nothing keeps nobody busy, and what comes into it later is read.
+func TestEmptyCompressedFile(t *testing.T) {
+	bubble(t, func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }, func(t *testing.T, p *world) {
+		w := newWriter(t, p.dir, time.Now())
+		w.text("x", "")
+		w.pack("x", "a.log.gz", os.O_EXCL)
+		begun := time.Now()
+		p.start(true)
+		if p.pump(time.Minute); p.failed != io.EOF || time.Since(begun) > 5*time.Second {
+			t.Errorf("the run took %v and ended with %v", time.Since(begun), p.failed)
+		}
+		p.failed = nil
+		p.kill()
+		p.start(false)
+		p.pump(5 * time.Second)
+		w.append("x", 3)
+		w.pack("x", "a.log.gz", os.O_APPEND)
+		p.pump(5 * time.Second)
+		p.want(w.ledger...)
+	})
+}

@@ -28,7 +28,7 @@ type schedule struct {
 }
 
 // schedules are: never; before each step at once, and after it has been read; with the process down during each step; with it down from a
-// step on to the end; and killed in the middle of reading what a step has made.
+// step on to the end; and killed in the middle of reading what a step has made. At last, killed at every step.
 // Without full, each step gets two of them, other ones in each case.
 func schedules(steps, nth int, full bool) []schedule {
 	kinds := []string{"before", "read, then before", "down during", "down from", "midway after", "unsaved after"}
@@ -40,8 +40,16 @@ func schedules(steps, nth int, full bool) []schedule {
 			}
 		}
 	}
+	for k, kind := range []string{"before", "read, then before", "midway after"} {
+		if full || k == nth%3 {
+			all = append(all, schedule{kind, everywhere})
+		}
+	}
 	return all
 }
+
+// everywhere is the place of a schedule that strikes at each step.
+const everywhere = -1
 
 // between is how long the process runs between two steps.
 const between = 2500 * time.Millisecond
@@ -69,7 +77,7 @@ func (c rotation) run(t *testing.T, dir string, base time.Time, s schedule, rout
 	p.start(false)
 	for i, step := range c.steps {
 		p.lag = time.Second
-		here := s.at == i
+		here := s.at == i || s.at == everywhere
 		switch {
 		case here && s.kind == "before":
 			p.kill()
@@ -154,7 +162,7 @@ func TestRotation(t *testing.T) {
 		names[c.name] = true
 		t.Run(c.name, func(t *testing.T) {
 			for _, s := range schedules(len(c.steps), nth, full) {
-				if c.skip != nil && c.skip(s) {
+				if !c.takes(s) {
 					continue
 				}
 				for routes := 1; routes <= 2; routes++ {

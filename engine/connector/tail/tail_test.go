@@ -127,3 +127,30 @@ func TestKinds(t *testing.T) {
 		})
 	}
 }
+
+// The engine drops the marks of what Forget names as soon as it has no span of it in work: a file must not be named while its last
+// span is in a batch that the engine has not seen yet.
+func TestForgetWaitsForTheLastBatch(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, w *world) {
+		path := filepath.Join(w.dir, "a.log")
+		write(t, path, "one\nno end")
+		w.start(false)
+		w.pump(3 * time.Second)
+		w.want("one")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		b := penstock.NewBatch(penstock.Limits{})
+		if err := w.reader.Read(t.Context(), b); err != nil || len(b.Spans) != 1 || !b.Spans[0].Last {
+			t.Fatalf("Read: %v, %+v; want the end of the file", err, b.Spans)
+		}
+		forget := w.reader.(penstock.Forgetter).Forget
+		if ids := forget(); len(ids) != 0 {
+			t.Errorf("%q may be forgotten while its last batch is on its way", ids)
+		}
+		w.pump(time.Second)
+		if len(w.saved) != 0 {
+			t.Errorf("%d marks are left", len(w.saved))
+		}
+	})
+}

@@ -10,13 +10,13 @@ import (
 )
 
 type converter struct {
-	agent     *agent
-	notes     []Note
-	positions []string
-	yaml      strings.Builder
-	broken    int            // routes without a sink
-	files     map[string]int // file sinks by path, which only one route may write
-	told      map[*part]bool // sink groups of which a note was made
+	agent    *agent
+	notes    []Note
+	progress []Progress
+	yaml     strings.Builder
+	broken   int            // routes without a sink
+	files    map[string]int // file sinks by path, which only one route may write
+	told     map[*part]bool // sink groups of which a note was made
 }
 
 func (c *converter) note(p *part, key string, w Weight, format string, args ...any) {
@@ -94,7 +94,7 @@ func quotes(list []string) string {
 
 // source writes a pipeline.
 func (c *converter) source(s *part, name string) {
-	kind := s.get("type")
+	kind, before := s.get("type"), len(c.progress)
 	c.put(1, "%s:", name)
 	switch strings.ToLower(kind) {
 	case "spooldir", "org.apache.flume.source.spooldirectorysource":
@@ -111,6 +111,22 @@ func (c *converter) source(s *part, name string) {
 	}
 	c.processors(s)
 	c.routes(s)
+	if n := len(c.progress); n > before {
+		c.progress[n-1].Pipeline, c.progress[n-1].Routes = name, c.routeNames(s)
+	}
+}
+
+// routeNames are the routes of a source: main is the name of an only one.
+func (c *converter) routeNames(s *part) []string {
+	channels := strings.Fields(s.get("channels"))
+	if len(channels) < 2 {
+		return []string{"main"}
+	}
+	names, taken := make([]string, 0, len(channels)), make(map[string]bool)
+	for _, ch := range channels {
+		names = append(names, unique(taken, ch))
+	}
+	return names
 }
 
 // noSource writes a pipeline that cannot run: validate names what is missing.

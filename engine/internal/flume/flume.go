@@ -3,7 +3,8 @@
 // tables of what stands for what. What cannot be carried over it names, and never guesses: a sink that does not exist
 // here leaves its route without one, so that `penstock validate` refuses it.
 //
-// It reads no file but what it is given, and starts nothing. The command `penstock import flume` owns it.
+// Convert reads no file but what it is given. [Progress.Carry] reads how far Flume had come, position files and tracker directories, and
+// the files that those are about; it changes nothing. The command `penstock import flume` owns both.
 //
 // Options and their defaults are those of the Flume 1.11.0 User Guide and its sources.
 package flume
@@ -32,20 +33,13 @@ type Note struct {
 	Text   string
 }
 
-// Position is how far a TAILDIR source had come in one file.
-type Position struct {
-	Inode uint64 `json:"inode"`
-	Pos   int64  `json:"pos"`
-	File  string `json:"file"`
-}
-
 // Result is a config and what has to be said about it.
 type Result struct {
-	Agent         string
-	Config        string   // YAML
-	Notes         []Note   // by weight, then line
-	PositionFiles []string // of TAILDIR sources
-	Runnable      bool     // every route has a sink
+	Agent    string
+	Config   string     // YAML
+	Notes    []Note     // by weight, then line
+	Progress []Progress // of sources that keep how far they have come
+	Runnable bool       // every route has a sink
 }
 
 // Convert converts the agent called name, or the only one if name is "".
@@ -60,10 +54,15 @@ func Convert(text, name string) (Result, error) {
 	}
 	c := &converter{agent: a}
 	c.convert()
-	slices.SortStableFunc(c.notes, func(x, y Note) int {
+	Sort(c.notes)
+	return Result{Agent: a.name, Config: c.yaml.String(), Notes: c.notes, Progress: c.progress, Runnable: c.broken == 0}, nil
+}
+
+// Sort orders notes by weight, then line.
+func Sort(notes []Note) {
+	slices.SortStableFunc(notes, func(x, y Note) int {
 		return cmp.Or(cmp.Compare(rank(x.Weight), rank(y.Weight)), cmp.Compare(x.Line, y.Line))
 	})
-	return Result{Agent: a.name, Config: c.yaml.String(), Notes: c.notes, PositionFiles: c.positions, Runnable: c.broken == 0}, nil
 }
 
 func rank(w Weight) int { return slices.Index([]Weight{Lost, Differs, Needless}, w) }

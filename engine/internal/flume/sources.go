@@ -93,22 +93,26 @@ func (c *converter) spoolFinished(s *part) {
 		suffix = s.get("fileSuffix")
 	}
 	tracked := strings.EqualFold(s.get("trackingPolicy"), "tracker_dir")
-	s.has("trackerDir")
+	tracker := ".flumespool"
+	if s.get("trackerDir") != "" {
+		tracker = s.get("trackerDir")
+	}
+	c.progress = append(c.progress, Progress{Spool: s.get("spoolDir"), Tracker: tracker, Suffix: suffix, Kept: tracked})
 	switch {
 	case strings.EqualFold(s.get("deletePolicy"), "immediate"):
 		c.put(4, "finished: delete")
 	case tracked:
 		c.put(4, "finished: keep")
 		c.note(s, "trackingPolicy", Differs, "%s", "the checkpoint remembers what is delivered; files that Flume had done before "+
-			"are not in it and would be read again: move them away before the first start")
+			"are in it where import has made one (--out, on the agent's machine); else move them away before the first start")
 		return
 	default:
 		c.put(4, "finished: rename")
 	}
 	c.put(4, "suffix: %s", quote(suffix))
-	c.note(s, "spoolDir", Differs, "%s", "files that Flume has renamed are left alone; the one that it was in the middle of is "+
-		"delivered from its beginning, so that what Flume had delivered of it comes twice: let it finish that file first where this "+
-		"matters")
+	c.note(s, "spoolDir", Differs, "%s", "files that Flume has renamed are left alone; the one that it was in the middle of goes on "+
+		"where trackerDir says, where import has made a checkpoint (--out, on the agent's machine); else it is delivered from its "+
+		"beginning, and what Flume had delivered of it comes twice")
 }
 
 // deserializer writes how a file becomes records.
@@ -127,13 +131,36 @@ func (c *converter) deserializer(s *part) {
 		c.note(s, "deserializer", Lost, "%s does not exist here: files are read line by line", kind)
 		s.below("deserializer")
 	}
-	if set := s.get("inputCharset"); set != "" && !strings.EqualFold(set, "UTF-8") && !strings.EqualFold(set, "US-ASCII") {
-		c.note(s, "inputCharset", Lost, "%s is not decoded: the bytes go on as they are", set)
+	c.charset(s)
+}
+
+// charsets are the encodings that exist here under other names; UTF-8 is the default of both.
+var charsets = map[string]string{
+	"UTF-16": "utf-16", "UTF-16LE": "utf-16le", "UTF-16BE": "utf-16be", "ISO-8859-1": "latin-1", "LATIN1": "latin-1",
+	"WINDOWS-1252": "windows-1252", "CP1252": "windows-1252",
+}
+
+// charset writes how a file's bytes become text.
+func (c *converter) charset(s *part) {
+	set := strings.ToUpper(s.get("inputCharset"))
+	switch name := charsets[set]; {
+	case name != "":
+		c.put(4, "encoding: %s", name)
+	case set != "" && set != "UTF-8" && set != "UTF8" && set != "US-ASCII":
+		c.note(s, "inputCharset", Lost, "%s is not decoded: the bytes go on as they are", s.get("inputCharset"))
 	}
 	s.has("inputCharset")
+	switch strings.ToUpper(s.get("decodeErrorPolicy")) {
+	case "REPLACE":
+		c.put(4, "decode_error: replace")
+	case "IGNORE":
+		c.put(4, "decode_error: drop")
+	default:
+		c.note(s, "decodeErrorPolicy", Differs, "%s", "bytes that are no UTF-8 go on as they are to raw bodies and files, and as "+
+			"U+FFFD into JSON; the source does not stop at them, as FAIL does (decode_error: fail stops the file, dead_letter "+
+			"buries the record)")
+	}
 	s.has("decodeErrorPolicy")
-	c.note(s, "decodeErrorPolicy", Differs, "%s", "bytes that are no UTF-8 go on as they are to raw bodies and files, and as "+
-		"U+FFFD into JSON; the source does not stop at them, as FAIL does")
 }
 
 // eventHeaders says where what Flume put into headers is.
@@ -188,7 +215,7 @@ func (c *converter) taildir(s *part) {
 	if s.has("positionFile") {
 		file = s.get("positionFile")
 	}
-	c.positions = append(c.positions, file)
+	c.progress = append(c.progress, Progress{Positions: file})
 	c.eventHeaders(s)
 	for _, key := range s.below("headers") {
 		c.note(s, key, Differs, "%s", "records have no headers; set: {name: \"'value'\"} behind a where over meta.file gives them a field")

@@ -110,6 +110,10 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 		r.startCopy(f, w, head, a.twinTo)
 		return true, nil
 	}
+	if w.note.proof.At == 0 && r.sameHead(f, w, head) {
+		r.adopt(f, w)
+		return true, nil
+	}
 	proofs := append([]fileid.Proof{w.note.proof}, w.note.earlier...)
 	slices.SortFunc(proofs, func(a, b fileid.Proof) int { return int(b.At - a.At) })
 	for i, p := range proofs {
@@ -130,6 +134,18 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// sameHead is for a widow of which only its id and, by a sink's ledger, its watermark are known, because the process was killed before
+// it saved a note: f holds that much, and begins with the bytes that the id has hashed, if those say enough.
+func (r *Reader) sameHead(f, w *file, head []byte) bool {
+	id := w.entry.id
+	if w.cursor.Next == 0 || f.holds(w.cursor.Next) < w.cursor.Next || int64(id.Len) < min(w.cursor.Next, fileid.MaxBefore) {
+		return false
+	}
+	seen := f.seen(head, false)
+	seen.Dev, seen.Ino, seen.Birth, seen.ModTime = id.Dev, id.Ino, id.Birth, id.ModTime
+	return id.Match(seen)
 }
 
 // maybeRestored says whether f, under the name of w and with its content, may still turn out to be a restored copy: cp -p and
@@ -164,7 +180,7 @@ func (r *Reader) adopt(f, w *file) {
 	f.ledTo(w)
 	f.part = &penstock.Partition{ID: w.entry.text, Name: f.partName()}
 	if id, err := fileid.Parse(w.entry.text); err == nil {
-		r.notes.move(f.note, f.seen(nil, false), id.Key() != keyOf(f.info))
+		r.notes.move(f.note, f.seen(nil, false), !isOf(id, f.info)) // an inode may be used again at once
 	}
 	f.checked, f.touch = false, true
 	f.held, f.rare().twin = 0, nil

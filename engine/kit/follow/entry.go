@@ -32,6 +32,7 @@ type sealing struct {
 type knownID struct {
 	id   fileid.ID // where the data lies now
 	text string
+	over bool // of what is gone: the route has done with it for good
 }
 
 // generation is the lowest one that no id of an inode and birth has had.
@@ -83,7 +84,7 @@ func (s *Set) findLocked(r *Reader, f fileid.File) *Entry {
 
 // hasEnded says whether the reader has done with an id for good.
 func (r *Reader) hasEnded(text string, key fileid.Key) bool {
-	return slices.ContainsFunc(r.dead[key], func(k knownID) bool { return k.text == text })
+	return slices.ContainsFunc(r.dead[key], func(k knownID) bool { return k.text == text && k.over })
 }
 
 func (s *Set) entryLocked(id fileid.ID, text string) *Entry {
@@ -122,10 +123,10 @@ func (s *Set) nextGenLocked(f fileid.File) (gen int64) {
 
 // kill says that what e named stands no longer at a place, where a reader has found other data: no file there is taken for it any
 // more. Where another route has seen already in which copy the data lives on, e is that copy's now, and lives.
-func (s *Set) kill(e *Entry, at fileid.Key) {
+func (s *Set) kill(e *Entry, at stat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.id.Key() != at {
+	if !isOf(e.id, at) {
 		return
 	}
 	s.killLocked(e)
@@ -142,18 +143,17 @@ func (s *Set) killLocked(e *Entry) {
 	}
 }
 
-// disownLocked moves what the route has stored of e to what is gone; false: it has stored nothing of it.
-func (r *Reader) disownLocked(e *Entry) bool {
+// disownLocked moves what the route has stored of e to what is gone.
+func (r *Reader) disownLocked(e *Entry) {
 	for _, key := range []fileid.Key{e.id.Key(), e.given} {
 		list := r.known[key]
 		at := slices.IndexFunc(list, func(k knownID) bool { return k.text == e.text })
 		if at >= 0 {
 			r.dead[key] = append(r.dead[key], list[at])
 			r.known[key] = slices.Delete(list, at, at+1)
-			return true
+			return
 		}
 	}
-	return false
 }
 
 // end says that r has done with e for good: it takes no file for it any more. The readers of other routes may still have handles of
@@ -161,9 +161,18 @@ func (r *Reader) disownLocked(e *Entry) bool {
 func (s *Set) end(r *Reader, e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !r.disownLocked(e) {
+	r.disownLocked(e)
+	found := false
+	for _, key := range []fileid.Key{e.id.Key(), e.given} {
+		for i := range r.dead[key] {
+			if r.dead[key][i].text == e.text {
+				r.dead[key][i].over, found = true, true
+			}
+		}
+	}
+	if !found {
 		key := e.id.Key()
-		r.dead[key] = append(r.dead[key], knownID{e.id, e.text})
+		r.dead[key] = append(r.dead[key], knownID{id: e.id, text: e.text, over: true})
 	}
 	if e.refs <= 1 && !slices.ContainsFunc(s.readers, func(o *Reader) bool { return o.knowsLocked(e) }) {
 		s.killLocked(e)
@@ -177,10 +186,10 @@ func (r *Reader) knowsLocked(e *Entry) bool {
 }
 
 // movedOn says whether another route has found e's data in a copy elsewhere.
-func (s *Set) movedOn(e *Entry, from fileid.Key) bool {
+func (s *Set) movedOn(e *Entry, from stat) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !e.dead && e.id.Key() != from
+	return !e.dead && !isOf(e.id, from)
 }
 
 func (s *Set) isDead(e *Entry) bool {
@@ -260,5 +269,5 @@ func (r *Reader) placed(m penstock.Mark) (knownID, bool) {
 	if proof.Moved != (fileid.Key{}) {
 		id.Dev, id.Ino, id.Birth = proof.Moved.Dev, proof.Moved.Ino, proof.MovedBirth
 	}
-	return knownID{id, m.Part.ID}, true
+	return knownID{id: id, text: m.Part.ID}, true
 }

@@ -16,15 +16,26 @@ type gone struct {
 	mu   sync.Mutex // guards list
 	list []string
 
+	// ended are those whose last spans may be in the batch that Read is filling: the engine has not opened them yet, and would
+	// drop their marks first. The reader's own.
+	ended []string
+
 	missing map[string]time.Duration // since when a sweep has not found the file of a partition
 	swept   time.Duration
 }
 
 // now says that a partition has ended by proof.
-func (g *gone) now(id string) {
+func (g *gone) now(id string) { g.ended = append(g.ended, id) }
+
+// publish hands over what has ended, when the engine has all batches with anything of it.
+func (g *gone) publish() {
+	if len(g.ended) == 0 {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.list = append(g.list, id)
+	g.list = append(g.list, g.ended...)
+	g.ended = nil
 }
 
 // Forget implements penstock.Forgetter.

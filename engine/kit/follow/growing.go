@@ -50,7 +50,7 @@ func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
 	switch {
 	case f.sealed:
 		return f.changed()
-	case f.view != nil && !r.rests(f):
+	case f.empty() || f.view != nil && !r.rests(f):
 		return false
 	case f.entry == nil && f.info.Size == 0 && !f.orphan:
 		return false

@@ -189,8 +189,24 @@ func (r *Reader) rests(f *file) bool {
 	return at <= now
 }
 
-// nothing says whether nothing can be read of a compressed file that has no id yet, and reports it.
-func (r *Reader) nothing(f *file, head []byte) bool { return len(head) == 0 && r.broken(f) }
+// nothing says whether there is nothing to be read of a compressed file that has no id yet, and reports why.
+func (r *Reader) nothing(f *file, head []byte) bool {
+	switch {
+	case len(head) > 0:
+		return false
+	case r.broken(f):
+		return true
+	case r.grow == nil: // it is finished like any empty file
+		return false
+	}
+	f.stamp()
+	f.drained = f.info.Size
+	r.closeFile(f)
+	return true
+}
+
+// empty says whether nothing was in a compressed file that is followed, and it has not changed since.
+func (f *file) empty() bool { return f.view != nil && f.entry == nil && f.checked && !f.changed() }
 
 // fillFrom is Fill. The end of a compressed file is not known before it was decompressed: so long as b has room, more of it is.
 func (r *Reader) fillFrom(b *penstock.Batch, f *file, end ending) (lines.Result, error) {

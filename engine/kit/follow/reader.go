@@ -105,6 +105,7 @@ func (r *Reader) countLeft() {
 func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 	begun := r.s.now()
 	r.target = int64(b.Limits().Bytes)
+	r.gone.publish()
 	for {
 		if ctx.Err() != nil {
 			r.filler.Discard()
@@ -122,6 +123,7 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 		now := r.s.now()
 		if len(b.Spans) == 0 {
 			begun = now
+			r.gone.publish()
 		}
 		wait := r.untilScan(now)
 		if len(b.Spans) > 0 {
@@ -203,7 +205,7 @@ func (r *Reader) atEnd(f *file) bool {
 	if (r.grow.PartialWait > 0 || f.view != nil) && f.partial() {
 		return f.info.Size == 0 // the last record has no end yet, and will be handed out without one
 	}
-	return f.sealed || f.info.Size == 0 || f.entry != nil && f.info.Size == f.drained && !f.changed()
+	return f.sealed || f.info.Size == 0 || f.empty() || f.entry != nil && f.info.Size == f.drained && !f.changed()
 }
 
 func (r *Reader) minSpacing() time.Duration { return max(wakeSpacing, 2*r.took) }

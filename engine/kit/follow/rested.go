@@ -241,7 +241,7 @@ func (r *Reader) storedLocked(key fileid.Key) []knownID {
 	if d := r.resting.get(key); d != nil {
 		if id, err := fileid.Parse(d.text); err == nil {
 			id.Dev, id.Ino, id.Birth = key.Dev, key.Ino, int64(d.birth)
-			list = append(list[:len(list):len(list)], knownID{id, d.text})
+			list = append(list[:len(list):len(list)], knownID{id: id, text: d.text})
 		}
 	}
 	return list

@@ -153,7 +153,7 @@ func (r *Reader) unmet() {
 		}
 	}
 	for _, k := range rewritten {
-		if m, ok := r.resume(k.text); ok && !m.Finished {
+		if m, ok := r.resume(k.text); ok && !m.Finished && !r.rotated.byText(r, k.text) {
 			e := r.s.know(k, m.Part.Name)
 			r.widowOf(e, m, r.s.isDead(e), "a file was rewritten in place since an earlier run; "+anew)
 		}
@@ -191,11 +191,16 @@ func (r *Reader) displaced(f *file, seen fileid.File) {
 			gone = append(gone, k)
 		}
 	}
+	for _, k := range r.dead[seen.Key()] { // another route was first to see it
+		if !k.over && isOf(k.id, f.info) {
+			gone = append(gone, k)
+		}
+	}
 	r.s.mu.Unlock()
 	for _, k := range gone {
-		if m, ok := r.resume(k.text); ok && !m.Finished {
+		if m, ok := r.resume(k.text); ok && !m.Finished && !r.rotated.byText(r, k.text) {
 			e := r.s.know(k, f.name)
-			r.s.kill(e, seen.Key())
+			r.s.kill(e, f.info)
 			r.widowOf(e, m, r.s.isDead(e), "a file was rewritten in place since an earlier run; "+anew)
 		}
 	}

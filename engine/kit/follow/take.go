@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/fileid"
 )
 
 // unreadable says how long a file that could not be read is left alone.
@@ -109,6 +110,9 @@ func (r *Reader) identify(f *file) bool {
 	if f.view != nil && (!r.rests(f) || r.nothing(f, head)) {
 		return false
 	}
+	if r.grow != nil {
+		r.displaced(f, f.seen(head, true))
+	}
 	for {
 		e := r.s.find(r, f.seen(head, true), f.name)
 		if e == nil {
@@ -126,7 +130,6 @@ func (r *Reader) identify(f *file) bool {
 	}
 	if r.grow != nil {
 		head = slices.Clone(head) // comparing files uses the buffer again
-		r.displaced(f, f.seen(head, true))
 		if len(head) == 0 {
 			return false // there is nothing to know it by, and nothing to be read
 		}
@@ -170,9 +173,9 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	}
 	if why == "" {
 		r.attach(f, e, m)
-		return true, nil
+		return true, r.proveAnew(f, head)
 	}
-	r.s.kill(e, keyOf(f.info))
+	r.s.kill(e, f.info)
 	if r.grow != nil {
 		r.widowOf(e, m, r.s.isDead(e), why+anew)
 		return false, nil
@@ -181,6 +184,22 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	r.s.log.Warn(why+anew, "file", f.label, "size", f.info.Size, "read", highest(m))
 	r.s.h.Count("files_replaced", 1)
 	return false, nil
+}
+
+// proveAnew makes the proof of a file that grows, of which the checkpoint has none for where it stands: a sink's own ledger, which is
+// ahead of it, or a hand, has said how far that is. Without one nothing would lead on from it once it is copied away.
+func (r *Reader) proveAnew(f *file, head []byte) error {
+	at := f.cursor.Next
+	if r.grow == nil || f.view != nil || f.note.proof.At == at || at > f.info.Size {
+		return nil
+	}
+	before := make([]byte, min(at, fileid.MaxBefore))
+	if err := f.readFull(before, at-int64(len(before))); err != nil {
+		return err
+	}
+	f.note.suffix = append(f.note.suffix[:0], before...)
+	r.notes.set(f.note, f.note.proof.WithHead(head[:min(int64(len(head)), at)]).WithPlace(at, before))
+	return nil
 }
 
 // attach makes f the file of e, from m on.
@@ -220,7 +239,7 @@ func (r *Reader) verify(f *file) bool {
 	case f.shorter():
 		r.replaced(f, "a file became shorter than what was read of it; "+anew)
 		return false
-	case r.s.isDead(f.entry) || f.entry.id.Key() != keyOf(f.info):
+	case r.s.isDead(f.entry) || r.s.movedOn(f.entry, f.info):
 		r.replaced(f, "a file was rewritten in place; "+anew)
 		return false
 	case !f.changed():
@@ -272,7 +291,7 @@ func (r *Reader) replaced(f *file, what string) {
 		r.unwatch(f)
 		return
 	}
-	if r.grow != nil && f.orphan && f.info.Links == 0 && r.s.movedOn(f.entry, keyOf(f.info)) {
+	if r.grow != nil && f.orphan && f.info.Links == 0 && r.s.movedOn(f.entry, f.info) {
 		if key := keyOf(f.info); r.byKey[key] == f {
 			delete(r.byKey, key)
 		}
@@ -283,7 +302,7 @@ func (r *Reader) replaced(f *file, what string) {
 	f.dropView()
 	now := r.s.now()
 	r.rotated.drop(f)
-	r.s.kill(old.entry, keyOf(old.info))
+	r.s.kill(old.entry, old.info)
 	*f = file{
 		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, handle: f.handle, used: f.used, orphan: f.orphan,
 		beside: f.beside, since: now, unread: max(now, 1),

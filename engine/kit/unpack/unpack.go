@@ -251,7 +251,7 @@ func (f *File) drop(to int64) {
 func (f *File) Close() {
 	f.end()
 	f.drop(f.hi)
-	f.chunks, f.free, f.in = nil, nil, nil
+	f.chunks, f.free, f.head, f.in = nil, nil, nil, nil
 	f.lo = f.hi
 }
 

@@ -1,0 +1,348 @@
+package endtoend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// soakReplay is what a kill may repeat at the HTTP receiver of each pipeline.
+const soakReplay = 256 << 10
+
+// soak is one program, its writers and its receivers.
+type soak struct {
+	t       *testing.T
+	seed    uint64
+	length  time.Duration
+	dir     string
+	config  string
+	log     *os.File
+	cmd     *exec.Cmd // nil: it is down
+	ended   chan error
+	servers [2]*soakServer // of the tail, of the spool directory
+	tables  [2]*soakTable
+	writers []*soakWriter
+	counts  soakCounts
+	kills   int
+	samples []soakSample // of this process
+	steady  [soakTailers + soakSpoolers]atomic.Int64
+}
+
+// soakSample is how many lines of each writer both receivers had at a time.
+type soakSample struct {
+	at   time.Time
+	upTo [soakTailers + soakSpoolers]int
+}
+
+// TestSoak writes, rotates in four ways, truncates, compresses, deletes and kills at random, while the program follows log files and
+// empties a spool directory, each into SQLite, which has to have every line once, and over HTTP, where none may be missing and a kill
+// repeats no more than checkpoint.replay. PENSTOCK_SOAK is how many seconds, PENSTOCK_SEED replays a schedule.
+func TestSoak(t *testing.T) {
+	seconds, seed := 4, rand.Uint64()
+	for name, set := range map[string]func(n uint64){
+		"PENSTOCK_SOAK": func(n uint64) { seconds = int(n) }, "PENSTOCK_SEED": func(n uint64) { seed = n },
+	} {
+		if text := os.Getenv(name); text != "" {
+			n, err := strconv.ParseUint(text, 10, 64)
+			if err != nil || n == 0 {
+				t.Fatalf("%s=%q is no number above 0", name, text)
+			}
+			set(n)
+		}
+	}
+	t.Logf("seed %d: make soak SECONDS=%d SEED=%d replays this schedule", seed, seconds, seed)
+	s := newSoak(t, seed, time.Duration(seconds)*time.Second)
+	schedule := soakSchedule(seed, s.length)
+	ctx, stop := context.WithCancelCause(t.Context())
+	defer stop(nil)
+	begun := time.Now()
+	running := int32(len(s.writers))
+	for _, w := range s.writers {
+		steps := of(schedule, w.who)
+		go func() {
+			defer atomic.AddInt32(&running, -1)
+			if err := w.run(ctx, begun, steps); err != nil {
+				stop(err)
+			}
+		}()
+	}
+	defer func() { // no writer outlives the folder
+		stop(nil)
+		for atomic.LoadInt32(&running) > 0 {
+			soakWait(context.Background(), 10*time.Millisecond)
+		}
+	}()
+	s.start()
+	for _, step := range of(schedule, theProgram) {
+		s.follow(ctx, time.Until(begun.Add(step.At)))
+		if s.kill(step.Do == actDrain); ctx.Err() != nil {
+			break
+		}
+		s.follow(ctx, time.Duration(step.N)*time.Millisecond)
+		s.start()
+	}
+	s.follow(ctx, time.Until(begun.Add(s.length)))
+	for atomic.LoadInt32(&running) > 0 && ctx.Err() == nil {
+		s.follow(ctx, 10*time.Millisecond)
+	}
+	if err := context.Cause(ctx); err != nil {
+		t.Fatal(err)
+	}
+	s.finish(ctx)
+	s.check()
+}
+
+func newSoak(t *testing.T, seed uint64, length time.Duration) *soak {
+	dir, err := os.MkdirTemp("", "penstock-soak-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &soak{t: t, seed: seed, length: length, dir: dir}
+	t.Cleanup(s.close)
+	for _, name := range []string{"logs", "spool", "archive"} {
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.log, err = os.Create(filepath.Join(dir, "penstock.log")); err != nil {
+		t.Fatal(err)
+	}
+	urls := make([]string, len(s.servers))
+	for i := range s.servers {
+		s.servers[i] = newSoakServer()
+		server := httptest.NewServer(s.servers[i])
+		t.Cleanup(server.Close)
+		urls[i] = server.URL
+		s.tables[i] = &soakTable{db: openSQLite(t, filepath.Join(dir, []string{"logs.db", "spool.db"}[i]))}
+		execute(t, s.tables[i].db, "PRAGMA journal_mode = WAL")
+	}
+	s.config = write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
+state: ./state
+pipelines:
+  logs:
+    source: { tail: { include: ["./logs/*.log*"], gone_wait: 5s, copy_wait: 3s, poll_max: 250ms } }
+    routes:
+      table: { sink: { sqlite: { path: ./logs.db, table: lines } }, batch: { bytes: 64KiB }, checkpoint: { sync: 50ms } }
+      post:
+        sink: { http: { endpoints: [%[1]q, %[2]q], body: raw } }
+        batch: { bytes: 16KiB }
+        flow: { timeout: 50s }
+        checkpoint: { replay: %[5]dB, sync: 50ms }
+  spool:
+    source: { spool_dir: { path: ./spool, include: ["*.log"], settle: 300ms, poll_max: 250ms } }
+    routes:
+      table: { sink: { sqlite: { path: ./spool.db, table: lines } }, batch: { bytes: 64KiB }, checkpoint: { sync: 50ms } }
+      post:
+        sink: { http: { endpoints: [%[3]q, %[4]q], body: raw } }
+        batch: { bytes: 16KiB }
+        flow: { timeout: 50s }
+        checkpoint: { replay: %[5]dB, sync: 50ms }
+`, urls[0]+"/a", urls[0]+"/b", urls[1]+"/a", urls[1]+"/b", soakReplay))
+	for who := range soakTailers + soakSpoolers {
+		w := &soakWriter{who: who, dir: filepath.Join(dir, "logs"), archive: filepath.Join(dir, "archive"), count: &s.counts}
+		if who >= soakTailers {
+			w.dir = filepath.Join(dir, "spool")
+		}
+		w.delivered = s.delivered
+		w.known = func(who, upTo int) bool { return s.steady[who].Load() >= int64(upTo) }
+		s.writers = append(s.writers, w)
+	}
+	return s
+}
+
+// of is which of the two pipelines a writer's lines go through.
+func (s *soak) of(who int) int {
+	if who >= soakTailers {
+		return 1
+	}
+	return 0
+}
+
+// delivered says whether both receivers have all lines of a writer before one.
+func (s *soak) delivered(who, upTo int) bool {
+	i := s.of(who)
+	return s.servers[i].all(who, upTo) && s.tables[i].all(who, upTo)
+}
+
+// close ends the soak; what it leaves is kept where something is wrong.
+func (s *soak) close() {
+	s.kill(false)
+	if s.log != nil {
+		_ = s.log.Close()
+	}
+	if s.t.Failed() {
+		s.t.Logf("seed %d, %d seconds: files, tables and the program's log are kept in %s", s.seed, s.length/time.Second, s.dir)
+		return
+	}
+	_ = os.RemoveAll(s.dir)
+}
+
+func (s *soak) start() {
+	s.t.Helper()
+	bin, err := program()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.cmd = exec.Command(bin, "run", s.config)
+	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	ended, cmd := make(chan error, 1), s.cmd
+	go func() { ended <- cmd.Wait() }()
+	s.ended = ended
+}
+
+// kill ends the program as SIGKILL does, or lets it finish what is in flight.
+func (s *soak) kill(drain bool) {
+	if s.cmd == nil {
+		return
+	}
+	signal := syscall.SIGKILL
+	if drain {
+		signal = syscall.SIGTERM
+	}
+	_ = s.cmd.Process.Signal(signal)
+	if err := <-s.ended; drain && err != nil {
+		s.t.Errorf("a drained run ended with %v", err)
+	}
+	s.cmd, s.samples = nil, nil
+	s.kills++
+	for _, server := range s.servers {
+		server.killed()
+	}
+}
+
+// savedAfter is how long after its delivery a line's mark is surely saved, by a process that lives on.
+const savedAfter = time.Second
+
+// sample notes what is delivered, and what a process has lived long enough after.
+func (s *soak) sample() {
+	if s.cmd == nil {
+		return
+	}
+	now := soakSample{at: time.Now()}
+	for who := range now.upTo {
+		i := s.of(who)
+		now.upTo[who] = min(s.servers[i].before(who), s.tables[i].before(who))
+	}
+	s.samples = append(s.samples, now)
+	for len(s.samples) > 0 && now.at.Sub(s.samples[0].at) > savedAfter {
+		for who, n := range s.samples[0].upTo {
+			s.steady[who].Store(max(s.steady[who].Load(), int64(n)))
+		}
+		s.samples = s.samples[1:]
+	}
+}
+
+// follow lets time pass, and reads what is new in the tables.
+func (s *soak) follow(ctx context.Context, d time.Duration) {
+	s.t.Helper()
+	const every = 100 * time.Millisecond
+	for end := time.Now().Add(d); ; {
+		for _, table := range s.tables {
+			if err := table.look(); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		s.sample()
+		select {
+		case err := <-s.ended:
+			s.cmd = nil
+			s.t.Fatalf("the program ended by itself: %v", err)
+		default:
+		}
+		left := time.Until(end)
+		if left <= 0 || !soakWait(ctx, min(left, every)) {
+			return
+		}
+	}
+}
+
+// stuck is how long nothing may come while something is missing.
+const stuck = 30 * time.Second
+
+// finish waits until both receivers have everything, drains the program and lets it look once more: nothing is left.
+func (s *soak) finish(ctx context.Context) {
+	for last, most := time.Now(), int64(-1); ; {
+		all := true
+		for _, w := range s.writers {
+			all = all && s.delivered(w.who, int(w.next.Load()))
+		}
+		if all {
+			break
+		}
+		have := int64(0)
+		for i := range s.servers {
+			have += s.servers[i].count() + s.tables[i].count()
+		}
+		if have > most {
+			last, most = time.Now(), have
+		}
+		if time.Since(last) > stuck {
+			s.t.Error("lines are missing, and nothing comes any more")
+			break
+		}
+		s.follow(ctx, 100*time.Millisecond)
+	}
+	s.kill(true)
+	s.follow(ctx, 0)
+	if again, err := tryOnce(s.t, s.config); err != nil {
+		s.t.Error(err)
+	} else {
+		for _, p := range again.Pipelines {
+			if p.ReadRecords != 0 {
+				s.t.Errorf("%s/%s: %d records were read again after the end", p.Pipeline, p.Route, p.ReadRecords)
+			}
+		}
+	}
+	s.follow(ctx, 0)
+}
+
+// check holds the receivers against what the writers have written.
+func (s *soak) check() {
+	for _, w := range s.writers {
+		n := int(w.next.Load())
+		i := s.of(w.who)
+		for name, have := range map[string]*tally{"the table": &s.tables[i].tally, "the server": &s.servers[i].tally} {
+			if err := have.missing(w.who, n); err != nil {
+				s.t.Errorf("%s: writer %d: %v", name, w.who, err)
+			}
+		}
+	}
+	lines := int64(0)
+	for i, name := range []string{"logs", "spool"} {
+		for _, list := range [][]string{s.tables[i].problems, s.servers[i].problems} {
+			for _, p := range list {
+				s.t.Errorf("%s: %s", name, p)
+			}
+		}
+		most, all, twice := s.servers[i].repeats()
+		if most > soakReplay {
+			s.t.Errorf("%s: a kill repeated %d bytes, more than checkpoint.replay (%d)", name, most, soakReplay)
+		}
+		if twice > 0 {
+			s.t.Errorf("%s: %d bytes came twice without a kill", name, twice)
+		}
+		lines += s.tables[i].records
+		s.t.Logf("%s: %d lines; %d bytes repeated, %d after one kill at most, where %d are allowed", name, s.tables[i].records, all, most,
+			int64(soakReplay))
+	}
+	c := &s.counts
+	s.t.Logf("%d lines, %d bytes, %d kills; %d rotations, %d truncations, %d files compressed, %d deleted; "+
+		"%d left out, as not delivered yet",
+		lines, c.bytes.Load(), s.kills, c.rotated.Load(), c.truncated.Load(), c.compressed.Load(), c.deleted.Load(), c.leftOut.Load())
+	if lines == 0 || s.kills == 0 {
+		s.t.Error(errors.New("nothing was tried"))
+	}
+}

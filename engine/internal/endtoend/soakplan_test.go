@@ -1,0 +1,137 @@
+package endtoend
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The schedule of a soak: who does what when. It is a function of the seed and of nothing else, so that a seed replays it; what comes of
+// it still depends on the machine's timing.
+
+// act is what happens in one step.
+type act string
+
+const (
+	actWrite    act = "write"     // N lines, at once
+	actPiece    act = "piece"     // a line, with a pause of N ms in it
+	actRotate   act = "rotate"    // by the writer's method; N lines still go to the old file where the method allows it
+	actTruncate act = "truncate"  // in place, once what stands there is delivered
+	actCompress act = "compress"  // the oldest rotated file; N even: gzip, odd: zstd
+	actDelete   act = "delete"    // rotated files that are delivered
+	actSpool    act = "spool"     // a whole file of N lines, made under another name
+	actSlow     act = "slow"      // a file of N lines, written in place with pauses, some longer than settle
+	actSame     act = "same name" // a file of N lines, of the name that the one before had
+	actKill     act = "kill"      // SIGKILL of the program, which stays down for N ms
+	actDrain    act = "drain"     // SIGTERM, and down for N ms
+)
+
+// soakStep is one step of a schedule.
+type soakStep struct {
+	At  time.Duration
+	Who int // the writer; theProgram
+	Do  act
+	N   int
+}
+
+const (
+	theProgram   = -1
+	soakTailers  = 8 // writers of log files: two for each way to rotate
+	soakSpoolers = 3 // writers of whole files
+)
+
+// habit is one thing that somebody does, how often, and how large N can be.
+type habit struct {
+	do    act
+	every time.Duration // on average
+	most  int
+}
+
+// habits of a writer, or of who kills the program.
+func habits(who int) []habit {
+	switch {
+	case who == theProgram:
+		return []habit{{actKill, 2500 * time.Millisecond, 900}, {actDrain, 20 * time.Second, 300}}
+	case who >= soakTailers:
+		all := []habit{{actDelete, 5 * time.Second, 1}}
+		return append(all, []habit{
+			{actSpool, 300 * time.Millisecond, 300}, {actSlow, 1200 * time.Millisecond, 60}, {actSame, 900 * time.Millisecond, 200},
+		}[who-soakTailers])
+	}
+	all := []habit{
+		{actWrite, 25 * time.Millisecond, 30}, {actPiece, 700 * time.Millisecond, 80}, {actRotate, 2500 * time.Millisecond, 5},
+		{actCompress, 5 * time.Second, 2}, {actDelete, 7 * time.Second, 1},
+	}
+	if method := who % rotations; method == byRename || method == byCopy {
+		all = append(all, habit{actTruncate, 8 * time.Second, 1})
+	}
+	return all
+}
+
+// The ways to rotate; a writer has one.
+const (
+	byRename = iota // name, name.1, name.2, ... and a new name
+	byCopy          // copied to name.1, and truncated
+	byLeave         // renamed to what the globs do not have
+	byDate          // a new name for what comes
+	rotations
+)
+
+// soakSchedule is the schedule of a seed.
+func soakSchedule(seed uint64, length time.Duration) (all []soakStep) {
+	for who := theProgram; who < soakTailers+soakSpoolers; who++ {
+		for i, h := range habits(who) {
+			rnd := rand.New(rand.NewPCG(seed, uint64(100*(who+1)+i)))
+			for at := time.Duration(0); ; {
+				at += time.Duration((0.2 + 0.8*rnd.ExpFloat64()) * float64(h.every))
+				n := 1 + rnd.IntN(h.most)
+				if at >= length {
+					break
+				}
+				all = append(all, soakStep{at, who, h.do, n})
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b soakStep) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Who, b.Who), cmp.Compare(a.Do, b.Do))
+	})
+	return all
+}
+
+// of are the steps of one who.
+func of(all []soakStep, who int) []soakStep {
+	return slices.DeleteFunc(slices.Clone(all), func(s soakStep) bool { return s.Who != who })
+}
+
+// One seed is one schedule, a longer one goes on from a shorter one, and each has everything in it.
+func TestSoakSchedule(t *testing.T) {
+	minute := soakSchedule(7, time.Minute)
+	if !reflect.DeepEqual(minute, soakSchedule(7, time.Minute)) {
+		t.Error("one seed gave two schedules")
+	}
+	if reflect.DeepEqual(minute, soakSchedule(8, time.Minute)) {
+		t.Error("two seeds gave one schedule")
+	}
+	longer := soakSchedule(7, 2*time.Minute)
+	if len(longer) <= len(minute) || !reflect.DeepEqual(minute, longer[:len(minute)]) {
+		t.Error("a longer schedule does not begin as the shorter one")
+	}
+	seen := make(map[act]int)
+	for _, s := range minute {
+		seen[s.Do]++
+	}
+	for _, do := range []act{
+		actWrite, actPiece, actRotate, actTruncate, actCompress, actDelete, actSpool, actSlow, actSame, actKill, actDrain,
+	} {
+		if seen[do] == 0 {
+			t.Errorf("a minute has no %q", do)
+		}
+	}
+	if seen[actKill] < 10 {
+		t.Errorf("a minute has %d kills, want 10 or more", seen[actKill])
+	}
+	t.Logf("a minute: %v", seen)
+}

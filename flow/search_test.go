@@ -1,0 +1,162 @@
+package flow_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/penstock-io/penstock/flow/ledger"
+)
+
+// place is where the search can go on: after v, which follows parent, or in a process that a crash has just begun.
+type place struct {
+	parent *place // nil: the process has begun
+	v      move
+	began  *beginning
+}
+
+// beginning is what a crash leaves.
+type beginning struct {
+	mark  ledger.Position
+	above []ledger.Range
+	taken []bool
+}
+
+// reach plays the moves that lead to p, since a machine cannot be copied.
+func reach(batches int, twins bool, p *place) *searched {
+	var way []move
+	for ; p.parent != nil; p = p.parent {
+		way = append(way, p.v)
+	}
+	s := &searched{batches: batches, twins: twins, taken: make([]bool, batches), known: len(way) > 0}
+	if p.began != nil {
+		s.mark, s.above, s.taken, s.crashed = p.began.mark, p.began.above, slices.Clone(p.began.taken), true
+	}
+	s.boot()
+	for i, v := range slices.Backward(way) {
+		s.known = i > 0
+		s.do(v)
+	}
+	return s
+}
+
+// after is the place behind move v out of s, which stands at p.
+func (s *searched) after(p *place, v move) *place {
+	if v.kind == 'c' {
+		return &place{v: v, began: &beginning{mark: s.mark, above: s.above, taken: slices.Clone(s.taken)}}
+	}
+	return &place{parent: p, v: v}
+}
+
+func (p *place) String() string {
+	way := ""
+	for ; p.parent != nil; p = p.parent {
+		way = fmt.Sprintf("%c%d ", p.v.kind, p.v.id) + way
+	}
+	if p.began != nil {
+		way = fmt.Sprintf("a crash with watermark %d, ranges %v and delivered %v; ", p.began.mark.Num, p.began.above, p.began.taken) + way
+	}
+	return way
+}
+
+// tally is what a search has seen.
+type tally struct {
+	states, ended, hedged int
+	all                   bool // there are no others
+}
+
+// search visits the states with so many batches, and no more than most of them. It walks on from each new state by one move,
+// drawn with seed, and comes back for the others later, in any order: so that where there are more states than most, those that
+// are visited are near the beginning and near the end alike.
+func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tally) {
+	seen := make(map[string]struct{}, most)
+	rnd := rand.New(rand.NewPCG(seed, uint64(batches)))
+	rest := []*place{{}}
+	for len(rest) > 0 && len(seen) < most {
+		i := rnd.IntN(len(rest))
+		p := rest[i]
+		rest[i] = rest[len(rest)-1]
+		rest = rest[:len(rest)-1]
+		for s := reach(batches, twins, p); ; {
+			if s.broken != "" {
+				t.Fatalf("%d batches, after %v: %s", batches, p, s.broken)
+			}
+			k := s.key()
+			if _, old := seen[k]; old {
+				break
+			}
+			seen[k] = struct{}{}
+			list := s.moves()
+			if s.hedged > 0 {
+				n.hedged++
+			}
+			if len(s.tries) == 0 && !slices.ContainsFunc(list, func(v move) bool { return v.kind == 'w' }) {
+				n.ended++
+				if !s.m.Idle() || slices.Contains(s.settled, false) {
+					t.Fatalf("%d batches, after %v: nothing is under way and settled are %v", batches, p, s.settled)
+				}
+			}
+			if len(list) == 0 {
+				break
+			}
+			on := rnd.IntN(len(list))
+			for j, v := range list {
+				if j != on {
+					rest = append(rest, s.after(p, v))
+				}
+			}
+			p = s.after(p, list[on])
+			s.do(list[on])
+		}
+	}
+	n.states, n.all = len(seen), len(rest) == 0
+	t.Logf("%d batches, twins %v: %d states, all of them: %v; in %d everything was settled, in %d a twin had been sent",
+		batches, twins, n.states, n.all, n.ended, n.hedged)
+	return n
+}
+
+// What the search must visit to count: states, and states in which a twin had been sent.
+const (
+	leastStates = 100_000
+	leastHedged = 5_000
+)
+
+// TestEveryState searches for a plain machine, and for one that sends twins and whose budget allows one redelivery in vain every
+// 200 ms. States are told apart by what can be seen of machine, ledger and checkpoint, but for the time. With one batch and two,
+// it visits all that there are.
+func TestEveryState(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a search of 100,000 states is not short")
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // most states are a machine made anew
+	var mu sync.Mutex
+	var sum tally
+	t.Run("batches", func(t *testing.T) {
+		for i, most := range []int{1_000, 10_000, 20_000, 15_000, 10_000, 10_000} {
+			batches := i + 1
+			for _, twins := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%d twins=%v", batches, twins), func(t *testing.T) {
+					t.Parallel()
+					n := search(t, batches, twins, most, 1)
+					if batches < 3 && !n.all {
+						t.Errorf("%d states and there are more", n.states)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					sum.states, sum.ended, sum.hedged = sum.states+n.states, sum.ended+n.ended, sum.hedged+n.hedged
+				})
+			}
+		}
+	})
+	t.Logf("%d states visited, in %d of them everything was settled, in %d a twin had been sent, 0 violations",
+		sum.states, sum.ended, sum.hedged)
+	if sum.hedged < leastHedged {
+		t.Errorf("a twin had been sent in %d states, want at least %d", sum.hedged, leastHedged)
+	}
+	if sum.states < leastStates {
+		t.Errorf("%d states visited, want at least %d", sum.states, leastStates)
+	}
+}

@@ -1,0 +1,231 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/dispatch"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// The same of the Sender as metamorphic_test.go has of its machine, with real goroutines in a bubble's time. There what happens
+// at one instant has no fixed order, so that shares are compared and not attempts.
+
+// paced is a worker that serves one item at a time.
+type paced struct {
+	service, network time.Duration
+	fails            int      // every so manyth; 0: none
+	receiver         Receiver // advertises, where credit is asked for
+	credit           bool
+
+	mu       sync.Mutex
+	free     time.Time
+	attempts int
+}
+
+func (p *paced) Deliver(ctx context.Context, _ Attempt[int]) (Report, error) {
+	p.mu.Lock()
+	now := time.Now()
+	begins := now.Add(p.network / 2)
+	if p.free.After(begins) {
+		begins = p.free
+	}
+	p.free = begins.Add(p.service)
+	p.attempts++
+	bad := p.fails > 0 && p.attempts%p.fails == 0
+	p.mu.Unlock()
+	if !p.credit {
+		if err := sleep(ctx, begins.Sub(now)+p.service+p.network/2); err != nil || bad {
+			return Report{}, failedOr(err)
+		}
+		return Report{}, nil
+	}
+	if err := sleep(ctx, p.network/2); err != nil {
+		return Report{}, err
+	}
+	serve, done := p.receiver.Begin("the one", 1, p.network)
+	if err := sleep(ctx, time.Until(begins)); err != nil {
+		return done().Report, err
+	}
+	serve()
+	if err := sleep(ctx, p.service); err != nil {
+		return done().Report, err
+	}
+	g := done()
+	if err := sleep(ctx, p.network/2); err != nil || bad {
+		return g.Report, failedOr(err)
+	}
+	return g.Report, nil
+}
+
+func failedOr(err error) error {
+	if err != nil {
+		return err
+	}
+	return errRefused
+}
+
+// fourPaced are unequal, k times as slow. They serve 213 a second together at k 1.
+func fourPaced(k time.Duration) (p []*paced) {
+	for _, service := range []time.Duration{10_007_000, 12_553_000, 43_013_000, 107_003_000} {
+		p = append(p, &paced{service: k * service, network: k * 20_009_000})
+	}
+	return p
+}
+
+// played is what a Sender made of a load.
+type played struct {
+	share  []float64 // of the attempts, by worker
+	window []float64 // on the average, by worker
+	took   time.Duration
+}
+
+// play sends n items, one every so often; 0: as fast as they are taken. Worker i is the lane at order[i].
+func play(t *testing.T, c control.Config, workers []*paced, order []int, n int, every time.Duration) (r played) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		lanes := make([]Lane[int], len(workers))
+		_, credit := c.Window.(window.Credit)
+		for i, w := range workers {
+			w.credit = credit
+			lanes[order[i]] = Lane[int]{Name: fmt.Sprint("worker ", i), Worker: w}
+		}
+		begun := time.Now()
+		left, came, rnd := n, begun, rand.New(rand.NewPCG(5, 5)) // arrivals in step would keep the order in which workers first answered
+		p := produceFunc[int](func(ctx context.Context) (Item[int], error) {
+			if left--; left < 0 {
+				return these[int]()(ctx)
+			}
+			came = came.Add(time.Duration(rnd.ExpFloat64() * float64(every)))
+			return Item[int]{Value: left}, sleep(ctx, time.Until(came))
+		})
+		r.window = make([]float64, len(workers))
+		var s *Sender[int]
+		settled := 0
+		s = mustSender(t, Options[int]{Lanes: lanes, Control: c, Settled: func(Item[int], Settlement) {
+			if settled++; settled%10 != 0 {
+				return
+			}
+			status, names := s.Status()
+			for i := range workers {
+				for _, l := range status.Lanes {
+					if names[l.Lane] == fmt.Sprint("worker ", i) {
+						r.window[i] += l.Window / float64(n/10)
+					}
+				}
+			}
+		}})
+		if err := s.Run(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		r.took = time.Since(begun)
+		all := 0
+		for _, w := range workers {
+			all += w.attempts
+		}
+		for _, w := range workers {
+			r.share = append(r.share, float64(w.attempts)/float64(all))
+		}
+	})
+	return r
+}
+
+var (
+	asListed = []int{0, 1, 2, 3}
+	windows  = []window.Algorithm{window.Linear{}, window.AIMD{}, window.Queue{}, window.Credit{}, window.Rate{}, window.Fixed{Size: 4}}
+	policies = []dispatch.Policy{
+		dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{}, dispatch.LeastInFlight{}, dispatch.TwoChoices{},
+		dispatch.PeakEWMA{},
+	}
+)
+
+// TestSenderWorseIsNotChosenMore: a worker whose network or service became slower, or that fails, gets no larger share. Peak EWMA
+// does not see errors, and hash sends an item again to the worker that failed it.
+func TestSenderWorseIsNotChosenMore(t *testing.T) {
+	worse := map[string]func(p *paced){
+		"network": func(p *paced) { p.network *= 3 },
+		"service": func(p *paced) { p.service *= 3 },
+		"errors":  func(p *paced) { p.fails = 4 },
+	}
+	for _, win := range windows {
+		for _, p := range policies {
+			c := control.Config{Window: win, Dispatch: p}
+			before := play(t, c, fourPaced(1), asListed, 400, 9*time.Millisecond)
+			for name, change := range worse {
+				if name == "errors" && (p == dispatch.Policy(dispatch.PeakEWMA{}) || p == dispatch.Policy(dispatch.Hash{})) {
+					continue
+				}
+				w := fourPaced(1)
+				change(w[0])
+				after := play(t, c, w, asListed, 400, 9*time.Millisecond)
+				if was, is := before.share[0], after.share[0]; is > 1.1*was+0.01 {
+					t.Errorf("%s, %s: worse %s, and %.3f of the attempts; %.3f before", win.Name(), p.Name(), name, is, was)
+				} else if p == dispatch.Policy(dispatch.LeastCompletion{}) && is > 0.9*was {
+					t.Errorf("%s, %s: worse %s, and still %.3f of the attempts; %.3f before", win.Name(), p.Name(), name, is, was)
+				}
+			}
+		}
+	}
+}
+
+// TestSenderPermuted: workers that change their lanes keep their shares. Hash binds items to lanes, and is left out.
+func TestSenderPermuted(t *testing.T) {
+	for _, win := range windows {
+		for _, p := range policies {
+			if p == dispatch.Policy(dispatch.Hash{}) {
+				continue
+			}
+			c := control.Config{Window: win, Dispatch: p}
+			for _, every := range []time.Duration{0, 9 * time.Millisecond} {
+				want := play(t, c, fourPaced(1), asListed, 1000, every)
+				got := play(t, c, fourPaced(1), []int{2, 0, 3, 1}, 1000, every)
+				for i := range want.share {
+					if math.Abs(got.share[i]-want.share[i]) > 0.05 {
+						t.Errorf("%s, %s, an item every %v: shares %.3f, and %.3f in other lanes",
+							win.Name(), p.Name(), every, want.share, got.share)
+						break
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestSenderScaled: what takes three times as long everywhere takes three times as long altogether, and its windows are about the same.
+// That they are the same to the last answer is for the machine to show: here what answers at one instant comes in any order.
+func TestSenderScaled(t *testing.T) {
+	for _, win := range windows {
+		for _, p := range policies {
+			c := control.Config{Window: win, Dispatch: p, Timeout: -1}
+			slow := func(k time.Duration) played {
+				w := fourPaced(k)
+				for _, x := range w {
+					x.network *= 40 // so that what is counted in seconds does not bind
+				}
+				return play(t, c, w, asListed, 1500, 0)
+			}
+			want, got := slow(1), slow(3)
+			if k := float64(got.took) / float64(want.took); math.Abs(k-3) > 0.06 {
+				t.Errorf("%s, %s: took %v, and %v where all takes three times as long", win.Name(), p.Name(), want.took, got.took)
+			}
+			if a, b := sum(want.window), sum(got.window); math.Abs(a-b) > 0.1*a {
+				t.Errorf("%s, %s: windows %.4g, and %.4g where all takes three times as long", win.Name(), p.Name(),
+					want.window, got.window)
+			}
+		}
+	}
+}
+
+func sum(v []float64) (s float64) {
+	for _, x := range v {
+		s += x
+	}
+	return s
+}
