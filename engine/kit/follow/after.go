@@ -71,7 +71,7 @@ func (r *Reader) closeNews() error {
 
 // watchAgain begins the row of looks at a finished file.
 func (r *Reader) watchAgain(f *file) {
-	f.checks, f.nextLook = 0, r.s.now()+firstLook
+	f.rare().checks, f.rare().nextLook = 0, r.s.now()+firstLook
 }
 
 // unwatch ends it.
@@ -103,8 +103,9 @@ func (r *Reader) countHeld() {
 func (r *Reader) lookAgain(now time.Duration) {
 	var over []*file
 	for _, f := range r.after {
-		if now < f.nextLook && !f.changed() {
-			r.dueAt(f.nextLook)
+		a := f.rare()
+		if now < a.nextLook && !f.changed() {
+			r.dueAt(a.nextLook)
 			continue
 		}
 		seen, err := f.statFinished()
@@ -117,12 +118,12 @@ func (r *Reader) lookAgain(now time.Duration) {
 			continue // ready sees that it has changed
 		}
 		f.stampAt, f.stampLen = info.ModTime, info.Size
-		if f.checks++; firstLook<<f.checks > r.s.o.Watch {
+		if a.checks++; firstLook<<a.checks > r.s.o.Watch {
 			over = append(over, f)
 			continue
 		}
-		f.nextLook = now + firstLook<<f.checks
-		r.dueAt(f.nextLook)
+		a.nextLook = now + firstLook<<a.checks
+		r.dueAt(a.nextLook)
 	}
 	for _, f := range over {
 		r.unwatch(f)
@@ -154,7 +155,8 @@ func (r *Reader) findFinished() {
 		}
 		now := r.s.now()
 		f := &file{
-			dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1), finished: true, nextLook: now,
+			dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1), finished: true,
+			aside: &aside{nextLook: now},
 		}
 		r.after = append(r.after, f)
 	})

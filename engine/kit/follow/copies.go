@@ -55,6 +55,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	}
 	now := r.s.now()
 	f.held = max(f.held, f.since+r.grow.CopyWait)
+	r.holding = max(r.holding, f.held)
 	if now >= f.held {
 		return false, false
 	}
@@ -65,6 +66,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 // kin returns the files and widows of the names from which f's may have been made, the longest first.
 func (r *Reader) kin(f *file) []*Entry {
 	var out []*Entry
+	r.riseKin(f.label)
 	base := path.Base(f.label)
 	for n := len(base); n > 0; n-- {
 		list := r.rotated.stems[base[:n]]
@@ -93,7 +95,8 @@ func (r *Reader) equals(f, g *file, head []byte) bool {
 	if f.readFull(mine[:k], n-k) != nil || g.readFull(other[:k], n-k) != nil || !slices.Equal(mine[:k], other[:k]) {
 		return false
 	}
-	f.twin, f.twinTo = g.entry, n
+	a := f.rare()
+	a.twin, a.twinTo = g.entry, n
 	return true
 }
 
@@ -103,13 +106,13 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 	if !w.displaced && !mayInherit(f, w) {
 		return false, nil
 	}
-	if f.twin == w.entry && f.twinTo < w.cursor.Next {
+	if a := f.aside; a != nil && a.twin == w.entry && a.twinTo < w.cursor.Next {
 		grown, err := r.grewAsCopy(f)
 		if err != nil {
 			return false, err
 		}
 		if !grown {
-			r.startCopy(f, w, head, f.twinTo)
+			r.startCopy(f, w, head, a.twinTo)
 			return true, nil
 		}
 	}
@@ -150,7 +153,7 @@ func (r *Reader) grewAsCopy(f *file) (bool, error) {
 		return false, err
 	}
 	f.saw(statOf(info), r.s.now())
-	return f.info.Size > f.twinTo, nil
+	return f.info.Size > f.aside.twinTo, nil
 }
 
 // sameHead is for a widow of which only its id and, by a sink's ledger, its watermark are known, because the process was killed before
@@ -200,7 +203,7 @@ func (r *Reader) adopt(f, w *file) {
 		r.notes.move(f.note, f.seen(nil, false), !isOf(id, f.info)) // an inode may be used again at once
 	}
 	f.checked, f.touch = false, true
-	f.held, f.twin = 0, nil
+	f.held, f.rare().twin = 0, nil
 	r.rotated.add(r, f)
 	r.s.log.Info("a file leads on from one that was rotated", "file", f.label, "from", w.label, "read", f.cursor.Next)
 	r.s.h.Count("files_rotated", 1)
@@ -214,7 +217,7 @@ func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
 	f.ledTo(w)
 	r.attach(f, r.s.give(f.seen(head, true), f.name), penstock.Mark{})
 	f.skipTo = to
-	f.held, f.twin = 0, nil
+	f.held, f.rare().twin = 0, nil
 	r.s.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)
 	r.s.h.Count("files_rotated", 1)
 }

@@ -73,7 +73,7 @@ func (s *Set) findLocked(r *Reader, f fileid.File) *Entry {
 		return e
 	}
 	for _, o := range s.readers {
-		for _, k := range o.known[f.Key()] {
+		for _, k := range o.storedLocked(f.Key()) {
 			if k.id.Match(f) && !r.hasEnded(k.text, f.Key()) {
 				return s.entryLocked(k.id, k.text)
 			}
@@ -111,7 +111,7 @@ func (s *Set) nextGenLocked(f fileid.File) (gen int64) {
 		gen = max(gen, g.next)
 	}
 	for _, o := range s.readers {
-		for _, k := range o.known[f.Key()] {
+		for _, k := range o.storedLocked(f.Key()) {
 			above(k.id)
 		}
 		for _, k := range o.dead[f.Key()] {
@@ -250,10 +250,17 @@ func (e *Entry) Is(info vfs.Info) bool { return IsOf(e.id, info) }
 
 // knownOf indexes the marks of a route by where their files were seen last.
 func (r *Reader) knownOf(m penstock.Mark) {
+	if k, ok := r.placed(m); ok {
+		r.known[k.id.Key()] = append(r.known[k.id.Key()], k)
+	}
+}
+
+// placed is the id of a mark, with the place where its data lies now; false: the mark is of no file.
+func (r *Reader) placed(m penstock.Mark) (knownID, bool) {
 	id, err := fileid.Parse(m.Part.ID)
 	if err != nil {
 		r.s.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition", m.Part.ID, "error", err)
-		return
+		return knownID{}, false
 	}
 	proof, err := fileid.ParseProof(m.Note)
 	if err != nil {
@@ -262,5 +269,5 @@ func (r *Reader) knownOf(m penstock.Mark) {
 	if proof.Moved != (fileid.Key{}) {
 		id.Dev, id.Ino, id.Birth = proof.Moved.Dev, proof.Moved.Ino, proof.MovedBirth
 	}
-	r.known[id.Key()] = append(r.known[id.Key()], knownID{id: id, text: m.Part.ID})
+	return knownID{id: id, text: m.Part.ID}, true
 }

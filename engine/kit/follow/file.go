@@ -20,46 +20,59 @@ type file struct {
 	label string
 	info  stat
 	since time.Duration // monotonic: size and time of the last change are as they are since then
-	scan  uint64        // the last listing in which it was seen
 
-	entry   *Entry // nil: not identified yet
-	part    *penstock.Partition
-	cursor  lines.Cursor
-	note    *note         // what was read of it, to know it again; nil before it is identified
-	looked  time.Duration // when the handle was last asked for its size
-	handle  vfs.File
-	view    *unpack.File  // what it holds, if compressed: places are in that; info.Size, drained, last, stampLen are the file's
-	framing lines.Framing // its own; nil: that of all
-	viewAt  stamp         // the last change when the view was attached
-	used    uint64        // of the handle, for the least recently used
-	unread  time.Duration // monotonic: since when bytes have been waiting to be read, 0: none are
+	entry  *Entry // nil: not identified yet
+	part   *penstock.Partition
+	cursor lines.Cursor
+	note   *note         // what was read of it, to know it again; nil before it is identified
+	looked time.Duration // when the handle was last asked for its size
+	handle vfs.File
+	view   *unpack.File  // what it holds, if it is compressed: offsets and sizes are of that, but for info.Size, drained, last and stampLen
+	viewAt stamp         // the last change when the view was attached
+	used   uint64        // of the handle, for the least recently used
+	unread time.Duration // monotonic: since when bytes have been waiting to be read, 0: none are
 
-	drained int64 // of this size all whole records were handed out
-
-	sealed   bool
-	last     int64  // where it was sealed
-	orphan   bool   // its name is gone, it is read to the end by its handle
-	lost     bool   // what was not read is gone: only the seal is left to be handed out
-	skipped  bool   // lost is nothing to speak of: the seal says that all of it was read
-	finished bool   // its source has finished it; it is looked at again in case its writer goes on
-	flushed  bool   // growing: the partial last record was handed out as one
-	checked  bool   // stampAt and stampLen say as of when what was read is known to stand in it
-	beside   bool   // growing: it is no file of the listing, but leads on from one that was rotated
-	listed   string // of a file beside: the name of that one, by which the next run finds out that it was rotated
+	drained  int64 // of this size all whole records were handed out
+	last     int64 // where it was sealed
 	stampAt  stamp
 	stampLen int64
+	held     time.Duration // growing: until when it is held back, because it may be a copy; 0: it was not asked yet
+	skipTo   int64         // growing: what is before counts as read
+	trouble  *trouble      // nil: it could be read
+	aside    *aside        // nil: nothing of it was needed
+	scan     uint32        // the last listing in which it was seen
 
-	held      time.Duration // growing: until when it is held back, because it may be a copy; 0: it was not asked yet
-	twin      *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
-	twinTo    int64
-	touch     bool     // growing: its mark has to be saved anew, although nothing of it may be read
-	why       string   // of a widow: what happened
-	displaced bool     // of a widow: its inode lives on with other content
-	skipTo    int64    // growing: what is before counts as read
-	fromEnd   bool     // growing: it was there at the very first start, which begins at the ends
-	trouble   *trouble // nil: it could be read
-	checks    uint8    // of a finished file
-	nextLook  time.Duration
+	sealed    bool
+	orphan    bool // its name is gone, it is read to the end by its handle
+	lost      bool // what was not read is gone: only the seal is left to be handed out
+	skipped   bool // lost is nothing to speak of: the seal says that all of it was read
+	finished  bool // its source has finished it; it is looked at again in case its writer goes on
+	flushed   bool // growing: the partial last record was handed out as one
+	checked   bool // stampAt and stampLen say as of when what was read is known to stand in it
+	beside    bool // growing: it is no file of the listing, but leads on from one that was rotated
+	touch     bool // growing: its mark has to be saved anew, although nothing of it may be read
+	displaced bool // of a widow: its inode lives on with other content
+	fromEnd   bool // growing: it was there at the very first start, which begins at the ends
+	queued    bool // it stands in the queue
+}
+
+// aside is what few files need, out of the way of the hundred thousand others.
+type aside struct {
+	framing  lines.Framing // its own; nil: that of all
+	listed   string        // of a file beside: the name of that one, by which the next run finds out that it was rotated
+	twin     *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
+	twinTo   int64
+	why      string        // of a widow: what happened
+	nextLook time.Duration // at a finished file
+	checks   uint8         // looks at it
+}
+
+// rare is what few files need, to be written.
+func (f *file) rare() *aside {
+	if f.aside == nil {
+		f.aside = &aside{}
+	}
+	return f.aside
 }
 
 // trouble is what keeps a file from being read.
@@ -177,18 +190,26 @@ func (f *file) close() error {
 }
 
 // partName is the name of f's partition.
-func (f *file) partName() string { return cmp.Or(f.listed, f.label) }
+func (f *file) partName() string {
+	if f.aside != nil {
+		return cmp.Or(f.aside.listed, f.label)
+	}
+	return f.label
+}
 
 // ledTo notes that f leads on from a widow.
 func (f *file) ledTo(w *file) {
 	if f.beside {
-		f.listed = w.part.Name
+		f.rare().listed = w.part.Name
 	}
 }
 
 // rename gives f another name; spans that were handed out keep the partition with the old one.
 func (f *file) rename(dir Dir, name, label string) {
-	f.dir, f.name, f.label, f.listed = dir, name, label, ""
+	f.dir, f.name, f.label = dir, name, label
+	if f.aside != nil {
+		f.aside.listed = ""
+	}
 	if f.part != nil {
 		part := *f.part
 		part.Name = label

@@ -64,9 +64,10 @@ func (r *Reader) sweep(now time.Duration) {
 	for key := range r.byKey {
 		there[key] = true
 	}
-	for key, d := range r.done {
-		there[key] = d.scan == r.scans
-	}
+	r.resting.each(func(d *rest) bool {
+		there[d.key] = d.scan == r.scans
+		return true
+	})
 	for _, f := range r.after {
 		there[keyOf(f.info)] = true
 	}
@@ -81,8 +82,10 @@ func (r *Reader) sweep(now time.Duration) {
 		}
 		if now-since >= r.s.o.Forget {
 			r.forgetKnown(id, key)
-			if d, ok := r.done[key]; ok && d.text == id {
-				delete(r.done, key)
+			if d := r.resting.get(key); d != nil && d.text == id {
+				r.s.mu.Lock()
+				r.resting.remove(key)
+				r.s.mu.Unlock()
 			}
 			g.now(id)
 			continue
@@ -107,9 +110,10 @@ func (r *Reader) placesOf() map[string]fileid.Key {
 		}
 	}
 	r.s.mu.Unlock()
-	for key, d := range r.done {
-		out[d.text] = key
-	}
+	r.resting.each(func(d *rest) bool {
+		out[d.text] = d.key
+		return true
+	})
 	r.notes.mu.Lock()
 	for text, t := range r.notes.byID {
 		key := t.proof.Moved

@@ -106,6 +106,9 @@ func (r *Reader) recall(f *file) bool {
 	}
 	r.attach(f, r.s.know(k, f.name), m)
 	f.drained, f.unread = f.info.Size, 0
+	if r.grow != nil {
+		r.shut = append(r.shut, f)
+	}
 	return true
 }
 
@@ -121,18 +124,25 @@ func (r *Reader) recallable(info stat) (knownID, penstock.Mark, bool) {
 		if !k.id.Certain() || !isOf(k.id, info) {
 			continue
 		}
-		m, ok := r.resume(k.text)
-		proof := r.proofOf(m)
-		all := proof.At == info.Size
-		if proof.Packed > 0 {
-			all = proof.Packed == info.Size
-		}
-		if ok && len(m.Above) == 0 && all && m.Watermark.Num == proof.At &&
-			proof.ModTime != 0 && proof.ModTime == int64(info.ModTime) {
+		if m, ok := r.wholeMark(k.text, info); ok {
 			return k, m, true
 		}
 	}
 	return knownID{}, penstock.Mark{}, false
+}
+
+// wholeMark returns the mark of an id if it says that all was delivered of a file that looks so.
+func (r *Reader) wholeMark(text string, info stat) (penstock.Mark, bool) {
+	m, ok := r.resume(text)
+	if !ok || len(m.Above) > 0 {
+		return m, false
+	}
+	proof := r.proofOf(m)
+	all := proof.At == info.Size
+	if proof.Packed > 0 {
+		all = proof.Packed == info.Size
+	}
+	return m, all && m.Watermark.Num == proof.At && proof.ModTime != 0 && proof.ModTime == int64(info.ModTime)
 }
 
 // know returns the entry of an id that the route has stored. The entry is a reader's until it calls forget.
@@ -223,8 +233,8 @@ func (f *file) lastLine(most int64, framing lines.Framing) (int64, error) {
 func (r *Reader) startAtEnd(f *file) bool {
 	err := r.framingOf(f)
 	framing := r.s.o.Rules.Framing
-	if f.framing != nil {
-		framing = f.framing
+	if f.aside != nil && f.aside.framing != nil {
+		framing = f.aside.framing
 	}
 	at := int64(0)
 	if err == nil {

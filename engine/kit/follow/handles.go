@@ -90,6 +90,9 @@ func (r *Reader) makeRoom() {
 		return
 	}
 	r.closeFile(oldest)
+	if r.grow != nil {
+		r.shut = append(r.shut, oldest)
+	}
 	if oldest.byHandle() {
 		r.lose(oldest, "too many files without a name are open; raise open_files")
 	}

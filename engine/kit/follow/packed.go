@@ -216,7 +216,9 @@ func (r *Reader) fillFrom(b *penstock.Batch, f *file, end ending) (lines.Result,
 	if err := r.framingOf(f); err != nil {
 		return lines.NoRoom, err
 	}
-	file.Framing = f.framing
+	if f.aside != nil {
+		file.Framing = f.aside.framing
+	}
 	if f.view == nil {
 		return r.filler.Fill(b, &f.cursor, file)
 	}
@@ -253,14 +255,14 @@ func (r *Reader) fillFrom(b *penstock.Batch, f *file, end ending) (lines.Result,
 
 // framingOf finds out which framing a file has, where its first bytes say.
 func (r *Reader) framingOf(f *file) error {
-	if r.s.o.ByHead == nil || f.framing != nil {
+	if r.s.o.ByHead == nil || f.aside != nil && f.aside.framing != nil {
 		return nil
 	}
 	head := make([]byte, min(f.holds(markSize), markSize))
 	if err := f.readFull(head, 0); err != nil {
 		return err
 	}
-	f.framing = r.s.o.ByHead(head)
+	f.rare().framing = r.s.o.ByHead(head)
 	return nil
 }
 

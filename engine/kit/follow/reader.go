@@ -32,6 +32,7 @@ type Reader struct {
 	held   int                      // deleted files that are held open; guarded by s.mu
 	told   []string                 // partitions whose marks say that they are finished; guarded by s.mu
 	saved  map[string]int64         // what Commit said of files that grew; guarded by s.mu
+	fresh  bool                     // marks were saved since the last look at shut; guarded by s.mu
 	wake   chan struct{}            // a notification came
 	notes  notes
 	gone   gone
@@ -40,14 +41,17 @@ type Reader struct {
 	unpacks unpack.Decoders
 	files   map[string]*file     // by label, those that the place lists
 	byKey   map[fileid.Key]*file // the same, and orphans
-	done    map[fileid.Key]done  // files that stay and were delivered
+	resting rests                // files that stay and were delivered; changed with s.mu held
+	woken   []fileid.Key         // of those, what was changed since the last listing
+	shut    []*file              // growing: closed to make room for others
+	holding time.Duration        // growing: until when a file is held back that may be a copy
 	after   []*file              // finished ones that are looked at again, oldest first
 	queue   []*file              // what there is to do, in order
 	open    []*file              // with handles, the least recently used first
 	refused map[string]string    // labels that are not read, and why
 	rotated rotated
 	uses    uint64 // of handles
-	scans   uint64
+	scans   uint32
 	target  int64         // bytes that make a batch
 	left    int64         // bytes of the listed files that were not read
 	scanned time.Duration // when the last listing ended
@@ -68,7 +72,7 @@ func newReader(s *Set, o penstock.OpenOptions) *Reader {
 		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]knownID), saved: make(map[string]int64),
 		notes:  notes{byID: make(map[string]*note)},
 		filler: lines.Filler{Rules: s.o.Rules},
-		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), done: make(map[fileid.Key]done),
+		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), resting: newRests(s.o.Growing != nil),
 		refused: make(map[string]string),
 	}
 	r.rotated.begin()
@@ -158,6 +162,7 @@ func (r *Reader) fill(ctx context.Context, b *penstock.Batch) (bool, error) {
 		if stay := r.take(b, r.queue[0]); stay {
 			return true, nil
 		}
+		r.queue[0].queued = false
 		r.queue[0] = nil
 		r.queue = r.queue[1:]
 	}
@@ -247,6 +252,7 @@ func (r *Reader) list() {
 func (r *Reader) Commit(ctx context.Context, marks []penstock.Mark) error {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
+	r.fresh = true
 	for _, m := range marks {
 		if m.Finished && r.s.o.Keep {
 			r.told = append(r.told, m.Part.ID)

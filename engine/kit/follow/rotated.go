@@ -101,7 +101,8 @@ func (r *Reader) widow(f *file, why string) {
 		return
 	}
 	w := &file{
-		dir: f.dir, name: f.name, label: f.label, info: f.info, entry: f.entry, part: f.part, cursor: f.cursor, note: f.note, why: why,
+		dir: f.dir, name: f.name, label: f.label, info: f.info, entry: f.entry, part: f.part, cursor: f.cursor, note: f.note,
+		aside:     &aside{why: why},
 		displaced: r.s.isDead(f.entry), held: r.s.now() + r.grow.CopyWait,
 	}
 	r.wait(w)
@@ -118,7 +119,7 @@ func (r *Reader) wait(w *file) {
 // widowOf waits for a file that leads on from a mark of an earlier run. displaced: its inode lives on with other content.
 func (r *Reader) widowOf(e *Entry, m penstock.Mark, displaced bool, why string) {
 	w := &file{
-		name: e.name, label: m.Part.Name, entry: e, cursor: lines.Resume(m), why: why, displaced: displaced, skipped: true,
+		name: e.name, label: m.Part.Name, entry: e, cursor: lines.Resume(m), aside: &aside{why: why}, displaced: displaced, skipped: true,
 		part: &penstock.Partition{ID: e.text, Name: m.Part.Name}, note: r.notes.begin(e.text, r.proofOf(m)),
 		held: r.s.now() + r.grow.CopyWait,
 	}
@@ -132,8 +133,11 @@ func (r *Reader) unmet() {
 	var list, rewritten []knownID
 	r.s.mu.Lock()
 	for key, ids := range r.known {
-		f := r.byKey[key]
+		f, rested := r.byKey[key], r.resting.get(key)
 		for _, k := range ids {
+			if rested != nil && isOf(k.id, stat{Dev: key.Dev, Ino: key.Ino, Birth: rested.birth}) {
+				continue
+			}
 			if f == nil || !isOf(k.id, f.info) {
 				list = append(list, k)
 			}
@@ -166,7 +170,12 @@ func (r *Reader) meetKnown() {
 		}
 	}
 	r.s.mu.Unlock()
-	for _, f := range known {
+	r.recognised(known)
+}
+
+// recognised finds out which files of earlier runs these are.
+func (r *Reader) recognised(files []*file) {
+	for _, f := range files {
 		if f.entry == nil && !r.recall(f) && r.look(f) && f.entry == nil {
 			r.identify(f)
 		}
@@ -206,11 +215,11 @@ func (r *Reader) expire(now time.Duration) {
 		}
 		r.unwait(w)
 		if w.displaced {
-			r.s.log.Warn(w.why, "file", w.label, "read", w.cursor.Next)
+			r.s.log.Warn(w.aside.why, "file", w.label, "read", w.cursor.Next)
 			r.s.h.Count("files_replaced", 1)
 			w.skipped = true
 		}
-		r.lose(w, w.why)
+		r.lose(w, w.aside.why)
 	}
 	r.rotated.strays = slices.DeleteFunc(r.rotated.strays, func(f *file) bool {
 		if now < f.held {

@@ -25,6 +25,9 @@ func (r *Reader) scan() {
 	r.due = 0
 	r.scans++
 	now := r.s.now()
+	if r.grow != nil && r.resting.len() > 0 && !r.alone() {
+		r.riseAll()
+	}
 	var rest []Sight
 	found := func(s Sight) { // first those that are where they were, so that the others are known to have moved
 		info := statOf(s.Info)
@@ -33,8 +36,6 @@ func (r *Reader) scan() {
 			f.scan = r.scans
 			f.saw(info, now)
 		case r.passed(s, info):
-		case r.scans == 1: // nothing can have moved
-			r.meet(s, now)
 		default:
 			rest = append(rest, s)
 		}
@@ -45,7 +46,10 @@ func (r *Reader) scan() {
 	}
 	delete(r.refused, ".")
 	r.retire()
-	r.takeNews() // before a name that the source has changed counts as missing
+	r.takeNews()      // before a name that the source has changed counts as missing
+	if r.scans == 1 { // what is read first lies together in memory, which comes free together
+		slices.SortFunc(rest, r.bySight)
+	}
 	for _, s := range rest {
 		r.meet(s, now)
 	}
@@ -54,6 +58,9 @@ func (r *Reader) scan() {
 			delete(r.files, label)
 			r.missing(f)
 		}
+	}
+	if r.grow != nil {
+		r.missRests()
 	}
 	if r.scans == 1 {
 		r.findFinished()
@@ -107,6 +114,9 @@ func (r *Reader) meet(s Sight, now time.Duration) {
 			r.s.renamed(f.entry, s.Name)
 			r.rotated.add(r, f)
 		}
+		return
+	}
+	if r.hardLink(s.Label, key) {
 		return
 	}
 	delete(r.refused, s.Label)
@@ -172,6 +182,9 @@ func (r *Reader) orphaned(f *file) {
 
 // enqueue queues all files that have something to be done, in order.
 func (r *Reader) enqueue(now time.Duration) {
+	for _, f := range r.queue {
+		f.queued = false
+	}
 	lost := slices.DeleteFunc(r.queue, func(f *file) bool { return !f.lost })
 	ready := r.ready
 	if r.grow != nil {
@@ -197,6 +210,19 @@ func (r *Reader) enqueue(now time.Duration) {
 		return strings.Compare(a.label, b.label)
 	})
 	r.queue = append(lost, todo...)
+	for _, f := range r.queue {
+		f.queued = true
+	}
+}
+
+// bySight orders as enqueue does.
+func (r *Reader) bySight(a, b Sight) int {
+	if !r.s.o.ByName {
+		if c := a.Info.ModTime.Compare(b.Info.ModTime); c != 0 {
+			return c
+		}
+	}
+	return strings.Compare(a.Label, b.Label)
 }
 
 // ready says whether there is something to be done with f now; if not, when to look again.

@@ -46,7 +46,7 @@ func (r *Reader) searchBeside(waiting int) {
 		err := r.s.place.Beside(label, func(s Sight) {
 			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
-			if r.byKey[key] == nil && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting}) {
+			if r.byKey[key] == nil && r.resting.get(key) == nil && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting}) {
 				sights = append(sights, s)
 			}
 		})
@@ -125,7 +125,7 @@ func (r *Reader) foundStray(f, stray *file) bool {
 		}
 	}
 	f.fromEnd = stray.fromEnd
-	f.listed = stray.label
+	f.rare().listed = stray.label
 	r.byKey[keyOf(f.info)] = f
 	r.soon()
 	return true

@@ -305,7 +305,10 @@ func (r *Reader) replaced(f *file, what string) {
 	r.s.kill(old.entry, old.info)
 	*f = file{
 		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, handle: f.handle, used: f.used, orphan: f.orphan,
-		beside: f.beside, listed: f.listed, since: now, unread: max(now, 1),
+		beside: f.beside, since: now, unread: max(now, 1),
+	}
+	if old.aside != nil && old.aside.listed != "" {
+		f.rare().listed = old.aside.listed
 	}
 	r.soon()
 	if r.grow != nil {
