@@ -81,7 +81,7 @@ func carry(to, from net.Conn, delay time.Duration) {
 
 // parallel: two partitions of a table on a server that is far away are read nearly twice as fast as one after the other.
 func parallel(t *testing.T, server *connectortest.Server) {
-	const rows, batch = 6000, 100
+	const rows, batch = 3000, 100
 	db := openPostgres(t, server.URL)
 	execute(t, db, "DROP SCHEMA public CASCADE")
 	execute(t, db, "CREATE SCHEMA public")
@@ -91,7 +91,7 @@ func parallel(t *testing.T, server *connectortest.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	far.Host = away(t, far.Host, 10*time.Millisecond)
+	far.Host = away(t, far.Host, 25*time.Millisecond)
 	read := func(connections int) time.Duration {
 		s := made(t, connectortest.NewHost(t), func(o *table.Options) {
 			o.Postgres, o.Table, o.Split, o.Connections = far.String(), "t", rows/2, connections
