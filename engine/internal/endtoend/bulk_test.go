@@ -124,7 +124,7 @@ func TestBulkInPart(t *testing.T) {
 		servers[0].bulk(w, r)
 	})
 	dir := t.TempDir()
-	const records = 4000
+	const records = 1500
 	want := make(map[string]bool)
 	for i := range records {
 		want[fmt.Sprintf("record %d of the bulk", i)] = true
@@ -141,6 +141,7 @@ pipelines:
         elasticsearch: { index: logs }
     batch: { records: 100 }
     retry: { base: 5ms, max: 50ms }
+    flow: { redeliver_rate: 1000 }
 `, servers[0].URL, servers[1].URL))
 	res := once(t, config)
 	lock.Lock()

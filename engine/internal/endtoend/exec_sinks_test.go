@@ -48,9 +48,9 @@ while (batch := batches.get()) is not None:
     answer = {"id": batch["id"], "delivered": True}
     if allowed > 0:
         answer["credit"] = taken + allowed
-    print(json.dumps(answer), flush=True)
-    with open("most.txt", "a") as f:
+    with open("most.txt", "a") as f: # before the answer: a kill between the two makes the count larger, never smaller
         f.write("%d %d\n" % (most, n))
+    print(json.dumps(answer), flush=True)
 `
 
 // TestCreditOfChild: a worker that advertises a small credit never has more than it, also when its children are killed;
