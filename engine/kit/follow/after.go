@@ -25,7 +25,8 @@ func (r *Reader) takeNews() {
 	r.s.mu.Unlock()
 	r.s.finishing.Unlock()
 	for _, n := range news {
-		f := r.byKey[n.entry.id.Key()]
+		id := r.s.idOf(n.entry)
+		f := r.byKey[id.Key()]
 		if f == nil || f.entry != n.entry || n.dir == nil && n.handle == nil {
 			if n.handle != nil {
 				r.warnClose(n.name, n.handle.Close())

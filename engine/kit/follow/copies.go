@@ -159,7 +159,7 @@ func (r *Reader) grewAsCopy(f *file) (bool, error) {
 // sameHead is for a widow of which only its id and, by a sink's ledger, its watermark are known, because the process was killed before
 // it saved a note: f holds that much, and begins with the bytes that the id has hashed, if those say enough.
 func (r *Reader) sameHead(f, w *file, head []byte) bool {
-	id := w.entry.id
+	id := r.s.idOf(w.entry)
 	if w.cursor.Next == 0 || f.holds(w.cursor.Next) < w.cursor.Next || int64(id.Len) < min(w.cursor.Next, fileid.MaxBefore) {
 		return false
 	}
@@ -215,7 +215,7 @@ func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
 	w.skipped = true
 	r.lose(w, "a copy leads on from it")
 	f.ledTo(w)
-	r.attach(f, r.s.give(f.seen(head, true), f.name), penstock.Mark{})
+	r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), penstock.Mark{})
 	f.skipTo = to
 	f.held, f.rare().twin = 0, nil
 	r.s.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)

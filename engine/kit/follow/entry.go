@@ -51,10 +51,25 @@ func (s *Set) find(r *Reader, f fileid.File, name string) *Entry {
 	return e
 }
 
-// give gives a file that nobody knows a new id. The entry is r's until it calls release.
-func (s *Set) give(f fileid.File, name string) *Entry {
+// give gives a file that nobody knows a new id. It is nil where another route has given the file one since find: two ids of one file
+// would be two files to whoever looks for it next. The entry is r's until it calls release.
+func (s *Set) give(r *Reader, f fileid.File, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.findLocked(r, f) != nil {
+		return nil
+	}
+	return s.giveLocked(f, name)
+}
+
+// giveOwn gives a file a new id, even where other routes know it by another one: they stand elsewhere in it.
+func (s *Set) giveOwn(f fileid.File, name string) *Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.giveLocked(f, name)
+}
+
+func (s *Set) giveLocked(f fileid.File, name string) *Entry {
 	gen := s.nextGenLocked(f)
 	id := fileid.New(f, func(id fileid.ID) bool { return int64(id.Gen) < gen })
 	e := s.entryLocked(id, id.String())
@@ -190,6 +205,20 @@ func (s *Set) movedOn(e *Entry, from stat) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !e.dead && !isOf(e.id, from)
+}
+
+// idOf is the id of e with the place where its file is found now, which another route may change at any time.
+func (s *Set) idOf(e *Entry) fileid.ID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.id
+}
+
+// standsAt says whether e's file is the one at a place still: it was neither rewritten nor found in a copy elsewhere.
+func (s *Set) standsAt(e *Entry, at stat) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !e.dead && isOf(e.id, at)
 }
 
 func (s *Set) isDead(e *Entry) bool {

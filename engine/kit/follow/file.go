@@ -150,12 +150,12 @@ func (f *file) fits(p fileid.Proof, head, buf []byte) (bool, error) {
 
 // unchanged says whether what was handed out still stands in the file: the head is that of the id, the bytes before the cursor
 // are those that were read. What more of the head is there now is noted.
-func (f *file) unchanged(buf []byte, ns *notes) (bool, error) {
+func (f *file) unchanged(id fileid.ID, buf []byte, ns *notes) (bool, error) {
 	head, err := f.readHead(buf)
 	if err != nil {
 		return false, err
 	}
-	if !f.entry.id.Match(f.seen(head, false)) {
+	if !id.Match(f.seen(head, false)) {
 		return false, nil
 	}
 	ok, err := f.fits(f.note.proof, head, buf[fileid.MaxHead:])

@@ -123,7 +123,8 @@ func (r *Reader) widowOf(e *Entry, m penstock.Mark, displaced bool, why string) 
 		part: &penstock.Partition{ID: e.text, Name: m.Part.Name}, note: r.notes.begin(e.text, r.proofOf(m)),
 		held: r.s.now() + r.grow.CopyWait,
 	}
-	w.info.Dev, w.info.Ino = e.id.Dev, e.id.Ino
+	id := r.s.idOf(e)
+	w.info.Dev, w.info.Ino = id.Dev, id.Ino
 	r.wait(w)
 }
 

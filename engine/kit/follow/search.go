@@ -34,7 +34,8 @@ func (r *Reader) searchBeside(waiting int) {
 	for _, w := range t.widows {
 		dirs[path.Dir(w.label)] = w.label
 		if !w.displaced {
-			byKey[w.entry.id.Key()] = w
+			id := r.s.idOf(w.entry)
+			byKey[id.Key()] = w
 		}
 	}
 	for _, f := range t.strays {
@@ -86,7 +87,7 @@ func (r *Reader) leads(s Sight, same *file) bool {
 	case same != nil && same.entry == nil:
 		return r.foundStray(f, same)
 	case same != nil:
-		if !same.entry.Is(s.Info) || f.holds(same.cursor.Next) < same.cursor.Next {
+		if !IsOf(r.s.idOf(same.entry), s.Info) || f.holds(same.cursor.Next) < same.cursor.Next {
 			break
 		}
 		if ok, err := f.fits(same.note.proof, head, r.head[fileid.MaxHead:]); ok && err == nil {

@@ -111,12 +111,25 @@ func (r *Reader) identify(f *file) bool {
 		return false
 	}
 	if r.grow != nil {
+		head = slices.Clone(head) // comparing files uses the buffer again
 		r.displaced(f, f.seen(head, true))
 	}
 	for {
 		e := r.s.find(r, f.seen(head, true), f.name)
-		if e == nil {
-			break
+		if e == nil || r.strange(e) {
+			if done, read := r.metFirst(f, head); done {
+				if e != nil {
+					r.s.forget(r, e)
+				}
+				return read
+			}
+			if e == nil {
+				if e = r.s.give(r, f.seen(head, true), f.name); e == nil {
+					continue // another route has just met it
+				}
+			}
+			r.attach(f, e, penstock.Mark{})
+			return f.entry != nil && !f.sealed
 		}
 		ok, err := r.recognise(f, e, head)
 		if err != nil {
@@ -128,20 +141,27 @@ func (r *Reader) identify(f *file) bool {
 			return f.entry != nil && !f.sealed
 		}
 	}
-	if r.grow != nil {
-		head = slices.Clone(head) // comparing files uses the buffer again
-		if len(head) == 0 {
-			return false // there is nothing to know it by, and nothing to be read
-		}
-		if done, read := r.copied(f, head); done {
-			return read
-		}
-		if f.fromEnd && !r.startAtEnd(f) {
-			return false
-		}
+}
+
+// strange says whether the route has neither read anything of e's file nor stored a mark of it: only other routes know it.
+func (r *Reader) strange(e *Entry) bool {
+	_, known := r.resume(e.text)
+	return !known && r.rotated.byEntry[e] == nil && r.rotated.widows[e] == nil
+}
+
+// metFirst finds out where the route begins in a growing file that is new to it, whatever other routes know of it. done says that it is
+// not to be taken as a new one, read that there is something to be read of it now.
+func (r *Reader) metFirst(f *file, head []byte) (done, read bool) {
+	if r.grow == nil {
+		return false, false
 	}
-	r.attach(f, r.s.give(f.seen(head, true), f.name), penstock.Mark{})
-	return true
+	if len(head) == 0 {
+		return true, false // there is nothing to know it by, and nothing to be read
+	}
+	if done, read := r.copied(f, head); done {
+		return true, read
+	}
+	return f.fromEnd && !r.startAtEnd(f), false
 }
 
 // recognise makes f the file of e, which it seems to be by stat and head, if what the route has stored of e stands in it. false: it does
@@ -239,13 +259,13 @@ func (r *Reader) verify(f *file) bool {
 	case f.shorter():
 		r.replaced(f, "a file became shorter than what was read of it; "+anew)
 		return false
-	case r.s.isDead(f.entry) || r.s.movedOn(f.entry, f.info):
+	case !r.s.standsAt(f.entry, f.info):
 		r.replaced(f, "a file was rewritten in place; "+anew)
 		return false
 	case !f.changed():
 		return true
 	}
-	same, err := f.unchanged(r.head[:], &r.notes)
+	same, err := f.unchanged(r.s.idOf(f.entry), r.head[:], &r.notes)
 	if err != nil {
 		r.unreadNow(f, err)
 		return false
