@@ -165,7 +165,7 @@ func (f *bounded) passes(s scale, dir, name, source, config string) {
 	if !s.full {
 		start = emptyRun(t, source)
 	}
-	var firsts, agains, ratios, restarts, held, heldAgain []float64
+	var agains, ratios, restarts, held, heldAgain []float64
 	for range s.pairs {
 		if err := os.RemoveAll(state); err != nil {
 			t.Fatal(err)
@@ -179,7 +179,7 @@ func (f *bounded) passes(s scale, dir, name, source, config string) {
 		if got := again.Pipelines[0].ReadRecords; got != 0 {
 			t.Fatalf("%d records were read again, want none", got)
 		}
-		firsts, agains = append(firsts, took.Seconds()), append(agains, idle.Seconds())
+		agains = append(agains, idle.Seconds())
 		ratios = append(ratios, (took-start).Seconds()/cat.Seconds())
 		restarts = append(restarts, (idle-start).Seconds()/cat.Seconds())
 		held, heldAgain = append(held, mib), append(heldAgain, less)
