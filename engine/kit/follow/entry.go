@@ -214,6 +214,13 @@ func (s *Set) idOf(e *Entry) fileid.ID {
 	return e.id
 }
 
+// foundAt is idOf and the name under which the file was seen last.
+func (s *Set) foundAt(e *Entry) (fileid.ID, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.id, e.name
+}
+
 // standsAt says whether e's file is the one at a place still: it was neither rewritten nor found in a copy elsewhere.
 func (s *Set) standsAt(e *Entry, at stat) bool {
 	s.mu.Lock()

@@ -118,12 +118,12 @@ func (r *Reader) wait(w *file) {
 
 // widowOf waits for a file that leads on from a mark of an earlier run. displaced: its inode lives on with other content.
 func (r *Reader) widowOf(e *Entry, m penstock.Mark, displaced bool, why string) {
+	id, name := r.s.foundAt(e)
 	w := &file{
-		name: e.name, label: m.Part.Name, entry: e, cursor: lines.Resume(m), aside: &aside{why: why}, displaced: displaced, skipped: true,
+		name: name, label: m.Part.Name, entry: e, cursor: lines.Resume(m), aside: &aside{why: why}, displaced: displaced, skipped: true,
 		part: &penstock.Partition{ID: e.text, Name: m.Part.Name}, note: r.notes.begin(e.text, r.proofOf(m)),
 		held: r.s.now() + r.grow.CopyWait,
 	}
-	id := r.s.idOf(e)
 	w.info.Dev, w.info.Ino = id.Dev, id.Ino
 	r.wait(w)
 }
