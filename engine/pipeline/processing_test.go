@@ -148,7 +148,7 @@ func accounts(t *testing.T, e *Engine, m *vfstest.Mem, sink *fakeSink, poison bo
 // TestProcessorAlwaysPanics: nothing is delivered and nothing waits for ever: the first batch is dead, and the guard says so.
 func TestProcessorAlwaysPanics(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short, as under the race detector: after hundreds of panics in a bubble ThreadSanitizer of Go 1.26 fails a check of its own")
+		t.Skip("short, as under the race detector: after hundreds of panics in a bubble its runtime fails a check of its own")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := &steps{step: func(*penstock.Batch, int) { panic("always") }}
