@@ -103,25 +103,41 @@ func (p *program) stateOf(path string) (string, error) {
 	return f.State, nil
 }
 
-func (p *program) showCheckpoint(w io.Writer, path string, asJSON bool) (err error) {
-	state, err := p.stateOf(path)
-	if err != nil {
-		return err
+// openState opens the state directory of a config, or a state directory.
+func (p *program) openState(path string) (dir vfs.Dir, state string, err error) {
+	if state, err = p.stateOf(path); err != nil {
+		return nil, "", err
 	}
-	dir, err := vfs.OS().OpenDir(state)
+	dir, err = vfs.OS().OpenDir(state)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("state directory %s does not exist: nothing was delivered from this config yet", state)
+		return nil, "", fmt.Errorf("state directory %s does not exist: nothing was delivered from this config yet", state)
 	}
 	if err != nil {
-		return fmt.Errorf("state directory %s: %w", state, err)
+		return nil, "", fmt.Errorf("state directory %s: %w", state, err)
+	}
+	return dir, state, nil
+}
+
+func (p *program) readCheckpoint(path string) (snap *checkpoint.Snapshot, report *checkpoint.Report, err error) {
+	dir, state, err := p.openState(path)
+	if err != nil {
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
-	snap, report, err := checkpoint.Read(dir)
+	snap, report, err = checkpoint.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("state directory %s holds no checkpoint: nothing was delivered from there yet", state)
+		return nil, nil, fmt.Errorf("state directory %s holds no checkpoint: nothing was delivered from there yet", state)
 	}
 	if err != nil {
-		return fmt.Errorf("state directory %s: %w", state, err)
+		return nil, nil, fmt.Errorf("state directory %s: %w", state, err)
+	}
+	return snap, report, nil
+}
+
+func (p *program) showCheckpoint(w io.Writer, path string, asJSON bool) error {
+	snap, report, err := p.readCheckpoint(path)
+	if err != nil {
+		return err
 	}
 	if asJSON {
 		err = checkpointJSON(w, snap, report)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/pipeline"
-	"github.com/penstock-io/penstock/vfs"
 )
 
 func (p *program) checkpointVerify() *cobra.Command {
@@ -32,20 +30,8 @@ goes on from what stands before the damage, and keeps a copy of the file.`,
 	}
 }
 
-func (p *program) verifyCheckpoint(w io.Writer, path string) (err error) {
-	state, err := p.stateOf(path)
-	if err != nil {
-		return err
-	}
-	dir, err := vfs.OS().OpenDir(state)
-	if err != nil {
-		return fmt.Errorf("state directory %s: %w", state, err)
-	}
-	defer func() { err = errors.Join(err, dir.Close()) }()
-	_, report, err := checkpoint.Read(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("state directory %s holds no checkpoint: nothing was delivered from there yet", state)
-	}
+func (p *program) verifyCheckpoint(w io.Writer, path string) error {
+	_, report, err := p.readCheckpoint(path)
 	if err != nil {
 		return err
 	}
@@ -116,13 +102,9 @@ func (c *change) flags(cmd *cobra.Command) {
 
 // changeCheckpoint changes marks under the lock of the state directory.
 func (p *program) changeCheckpoint(w io.Writer, path string, c change) (err error) {
-	state, err := p.stateOf(path)
+	dir, state, err := p.openState(path)
 	if err != nil {
 		return err
-	}
-	dir, err := vfs.OS().OpenDir(state)
-	if err != nil {
-		return fmt.Errorf("state directory %s: %w", state, err)
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	lock, err := dir.Lock(pipeline.LockName, fmt.Sprintf("penstock checkpoint, process %d", os.Getpid()))
