@@ -1,8 +1,6 @@
 package sqlite_test
 
 import (
-	"database/sql"
-	"net/url"
 	"path/filepath"
 	"testing"
 
@@ -19,7 +17,7 @@ func TestSuite(t *testing.T) {
 		return connectortest.Receiver{
 			New: func(t *testing.T, h *connectortest.Host) penstock.Sink { return made(t, o, h) },
 			Received: func(t *testing.T) []string {
-				return column(t, o.Path, `SELECT message FROM lines ORDER BY rowid`)
+				return connectortest.Column(t, connectortest.OpenSQLite(t, o.Path), `SELECT message FROM lines ORDER BY rowid`)
 			},
 		}
 	}})
@@ -32,29 +30,4 @@ func made(t testing.TB, o sqlite.Options, h penstock.Host) *sqlite.Sink {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// column reads the first column of a query as text, from a connection of its own.
-func column(t testing.TB, path, query string) (all []string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	rows, err := db.Query(query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for rows.Next() {
-		var s sql.NullString
-		if err := rows.Scan(&s); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, s.String)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return all
 }

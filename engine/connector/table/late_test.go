@@ -28,6 +28,13 @@ type life struct {
 	got    map[string]int // rows that were settled, by their text
 }
 
+// newLife is one that remembers so many rows, in a state directory of its own.
+func newLife(t *testing.T, w world, rescan int) *life {
+	return &life{
+		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, rescan: rescan, marks: map[string]penstock.Mark{}, got: map[string]int{},
+	}
+}
+
 func (l *life) open() penstock.Reader {
 	l.t.Helper()
 	s := made(l.t, connectortest.NewHost(l.t), func(o *table.Options) {
@@ -61,26 +68,65 @@ func (l *life) settle(spans []penstock.Span, texts []string) {
 	}
 }
 
+// next is next for settle, which comes later: the partitions are the caller's.
+func (l *life) next(r penstock.Reader) ([]string, []penstock.Span, error) {
+	texts, spans, err := next(l.t, r)
+	for i := range spans {
+		part := *spans[i].Part
+		spans[i].Part = &part
+	}
+	return texts, spans, err
+}
+
+// run is a finite run: it reads and settles all that there is.
+func (l *life) run() {
+	l.t.Helper()
+	l.once = true
+	r := l.open()
+	for {
+		texts, spans, err := l.next(r)
+		l.settle(spans, texts)
+		if err != nil {
+			break
+		}
+	}
+	if err := r.Close(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// exactlyOnce holds what was settled against the number of different rows.
+func (l *life) exactlyOnce(rows int) {
+	l.t.Helper()
+	if len(l.got) != rows {
+		l.t.Errorf("%d different rows were handed out, want %d", len(l.got), rows)
+	}
+	for text, n := range l.got {
+		if n != 1 {
+			l.t.Errorf("%s was settled %d times", text, n)
+		}
+	}
+}
+
 // TestLate: rows that commit behind the place that was read are found, once, through kills at random after which some batches
 // were settled and others not.
 func TestLate(t *testing.T) {
 	const seed, rounds = 3, 40
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	w := sqliteWorld(t)
-	execute(t, w.db, "CREATE TABLE t (at integer NOT NULL, id integer NOT NULL, PRIMARY KEY (at, id))")
-	l := &life{
-		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, once: true, rescan: 1000,
-		marks: make(map[string]penstock.Mark), got: make(map[string]int),
-	}
+	connectortest.Execute(t, w.db, "CREATE TABLE t (at integer NOT NULL, id integer NOT NULL, PRIMARY KEY (at, id))")
+	t.Logf("seed %d", seed)
+	l := newLife(t, w, 1000)
+	l.once = true
 	next := 0
 	for round := range rounds {
 		for range 1 + rnd.IntN(20) { // some far back, some at equal times
 			next++
-			execute(t, w.db, "INSERT INTO t VALUES (?, ?)", round/2*10-rnd.IntN(min(60, round*5+1)), next)
+			connectortest.Execute(t, w.db, "INSERT INTO t VALUES (?, ?)", round/2*10-rnd.IntN(min(60, round*5+1)), next)
 		}
 		r := l.open()
 		for {
-			texts, spans, err := next3(t, r)
+			texts, spans, err := l.next(r)
 			if err != nil {
 				break
 			}
@@ -98,57 +144,30 @@ func TestLate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := l.open()
-	for {
-		texts, spans, err := next3(t, r)
-		l.settle(spans, texts)
-		if err != nil {
-			break
-		}
-	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if len(l.got) != next {
-		t.Errorf("seed %d: %d different rows were handed out, want %d", seed, len(l.got), next)
-	}
-	for text, n := range l.got {
-		if n != 1 {
-			t.Errorf("seed %d: %s was settled %d times", seed, text, n)
-		}
-	}
+	l.run()
+	l.exactlyOnce(next)
 	if late := l.marks["t~late"]; late.Watermark.Num == 0 {
 		t.Error("no row was found late: the test does not test it")
 	}
 }
 
-func next3(t *testing.T, r penstock.Reader) ([]string, []penstock.Span, error) {
-	texts, spans, err := next(t, r)
-	for i := range spans {
-		part := *spans[i].Part
-		spans[i].Part = &part
-	}
-	return texts, spans, err
-}
-
 // pastRow: a row that is written behind the place that was read is found, whatever the database tells of its transactions.
 func pastRow(t *testing.T, w world) {
-	execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (at, id))")
-	execute(t, w.db, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
-	l := &life{
-		t: t, dir: t.TempDir(), w: w, order: []string{"at", "id"}, rescan: 100, marks: map[string]penstock.Mark{}, got: map[string]int{},
-	}
+	connectortest.Execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (at, id))")
+	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
+	l := newLife(t, w, 100)
+	l.order = []string{"at", "id"}
 	r := l.open()
 	defer r.Close()
 	for len(l.got) < 3 {
-		texts, spans, err := next3(t, r)
+		texts, spans, err := l.next(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.settle(spans, texts)
 	}
-	execute(t, w.db, "INSERT INTO t VALUES (2, 7)")
-	texts, spans, err := next3(t, r)
+	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (2, 7)")
+	texts, spans, err := l.next(r)
 	if err != nil || len(texts) != 1 || len(spans) != 1 || spans[0].Part.ID != "t~late" {
 		t.Errorf("%v %v, %v; want one row of t~late", texts, spans, err)
 	}
@@ -159,25 +178,14 @@ func TestPastRow(t *testing.T) { pastRow(t, sqliteWorld(t)) }
 // TestLateBound: what is remembered is bounded, and so is how far back a late row is found.
 func TestLateBound(t *testing.T) {
 	w := sqliteWorld(t)
-	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
+	connectortest.Execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	for i := 1000; i < 1100; i++ {
-		execute(t, w.db, "INSERT INTO t VALUES (?)", i*10)
+		connectortest.Execute(t, w.db, "INSERT INTO t VALUES (?)", i*10)
 	}
-	l := &life{t: t, dir: t.TempDir(), w: w, once: true, rescan: 20, marks: map[string]penstock.Mark{}, got: map[string]int{}}
-	run := func() {
-		r := l.open()
-		for {
-			texts, spans, err := next3(t, r)
-			l.settle(spans, texts)
-			if err != nil {
-				break
-			}
-		}
-		r.Close()
-	}
-	run()
-	execute(t, w.db, "INSERT INTO t VALUES (10985), (10005)") // within the last 20 rows; long before them
-	run()
+	l := newLife(t, w, 20)
+	l.run()
+	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (10985), (10005)") // within the last 20 rows; long before them
+	l.run()
 	if l.got[`{"id":10985}`] != 1 || l.got[`{"id":10005}`] != 0 || len(l.got) != 101 {
 		t.Errorf("%d rows, 10985 %d times, 10005 %d times", len(l.got), l.got[`{"id":10985}`], l.got[`{"id":10005}`])
 	}
@@ -188,16 +196,13 @@ func TestLateBound(t *testing.T) {
 func TestLateInBulk(t *testing.T) {
 	const rescan, bulk, more = 20, 250, 100
 	w := sqliteWorld(t)
-	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
+	connectortest.Execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	series := "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) INSERT INTO t SELECT %s FROM n"
-	execute(t, w.db, fmt.Sprintf(series, 100, "i * 10000"))
-	l := &life{
-		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, rescan: rescan,
-		marks: map[string]penstock.Mark{}, got: map[string]int{},
-	}
+	connectortest.Execute(t, w.db, fmt.Sprintf(series, 100, "i * 10000"))
+	l := newLife(t, w, rescan)
 	read := func(r penstock.Reader, rows int, settled func(part string) bool) {
 		for rows > 0 {
-			texts, spans, err := next3(t, r)
+			texts, spans, err := l.next(r)
 			if err != nil {
 				break
 			}
@@ -208,57 +213,30 @@ func TestLateInBulk(t *testing.T) {
 	}
 	r := l.open()
 	read(r, 100, func(string) bool { return len(l.got) < 90 })
-	execute(t, w.db, fmt.Sprintf(series, bulk, "950000 + i")) // behind the place that was read, and above what was settled
+	connectortest.Execute(t, w.db, fmt.Sprintf(series, bulk, "950000 + i")) // behind the place that was read, and above what was settled
 	read(r, bulk, func(part string) bool { return part == "t~late" })
 	r.Close() // a crash
-	l.once = true
-	all := func(string) bool { return true }
-	r = l.open()
-	read(r, 5000, all)
-	r.Close()
-	execute(t, w.db, fmt.Sprintf(series, bulk, "955000 + i"))  // between two runs, within the last rows that are remembered,
-	execute(t, w.db, fmt.Sprintf(series, more, "1000000 + i")) // and new ones that would push them out
-	r = l.open()
-	read(r, 5000, all)
-	r.Close()
-	if len(l.got) != 100+2*bulk+more {
-		t.Errorf("%d rows were handed out, want %d", len(l.got), 100+2*bulk+more)
-	}
-	for text, n := range l.got {
-		if n != 1 {
-			t.Errorf("%s was settled %d times", text, n)
-		}
-	}
+	l.run()
+	connectortest.Execute(t, w.db, fmt.Sprintf(series, bulk, "955000 + i"))  // between two runs, within the last rows that are remembered,
+	connectortest.Execute(t, w.db, fmt.Sprintf(series, more, "1000000 + i")) // and new ones that would push them out
+	l.run()
+	l.exactlyOnce(100 + 2*bulk + more)
 }
 
 // TestLostMemory: without its journal the source repeats nothing, and finds from there on what comes late.
 func TestLostMemory(t *testing.T) {
 	w := sqliteWorld(t)
-	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
-	execute(t, w.db, "INSERT INTO t VALUES (10), (20), (30)")
-	l := &life{
-		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, once: true, rescan: 100,
-		marks: map[string]penstock.Mark{}, got: map[string]int{},
-	}
-	run := func() {
-		r := l.open()
-		for {
-			texts, spans, err := next3(t, r)
-			l.settle(spans, texts)
-			if err != nil {
-				break
-			}
-		}
-		r.Close()
-	}
-	run()
+	connectortest.Execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
+	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (10), (20), (30)")
+	l := newLife(t, w, 100)
+	l.run()
 	if err := os.RemoveAll(l.dir); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, w.db, "INSERT INTO t VALUES (15), (40)")
-	run()
-	execute(t, w.db, "INSERT INTO t VALUES (35), (50)")
-	run()
+	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (15), (40)")
+	l.run()
+	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (35), (50)")
+	l.run()
 	want := []string{"10", "20", "30", "35", "40", "50"}
 	var got []string
 	for text, n := range l.got {
@@ -277,7 +255,7 @@ func TestLostMemory(t *testing.T) {
 // comes in its place.
 func horizon(t *testing.T, server *connectortest.Server) {
 	w := postgresWorld(t, server)
-	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY, note text)")
+	connectortest.Execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY, note text)")
 	slow := openPostgres(t, server.URL)
 	tx, err := slow.Begin()
 	if err != nil {
@@ -286,8 +264,8 @@ func horizon(t *testing.T, server *connectortest.Server) {
 	if _, err := tx.Exec("INSERT INTO t (note) VALUES ('slow')"); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, w.db, "INSERT INTO t (note) VALUES ('fast')")
-	l := &life{t: t, dir: t.TempDir(), w: w, rescan: 0, marks: map[string]penstock.Mark{}, got: map[string]int{}}
+	connectortest.Execute(t, w.db, "INSERT INTO t (note) VALUES ('fast')")
+	l := newLife(t, w, 0)
 	r := l.open()
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
@@ -315,7 +293,7 @@ func horizon(t *testing.T, server *connectortest.Server) {
 // notified: a notification wakes the source long before it would look by itself.
 func notified(t *testing.T, server *connectortest.Server) {
 	w := postgresWorld(t, server)
-	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY)")
+	connectortest.Execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY)")
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
 		w.set(o)
 		o.Table, o.Poll, o.Notify = "t", time.Hour, "news"
@@ -341,7 +319,7 @@ func notified(t *testing.T, server *connectortest.Server) {
 			t.Fatal(err)
 		}
 	}
-	execute(t, w.db, "INSERT INTO t DEFAULT VALUES; NOTIFY news")
+	connectortest.Execute(t, w.db, "INSERT INTO t DEFAULT VALUES; NOTIFY news")
 	if err := <-got; err != nil {
 		t.Fatal(err)
 	}

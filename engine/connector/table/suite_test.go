@@ -3,7 +3,6 @@ package table_test
 import (
 	"database/sql"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,19 +21,7 @@ import (
 func openSQLite(t testing.TB) (*sql.DB, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "source.db")
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db, path
-}
-
-func execute(t testing.TB, db *sql.DB, query string, args ...any) {
-	t.Helper()
-	if _, err := db.Exec(query, args...); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	return connectortest.OpenSQLite(t, path), path
 }
 
 // made makes a source from options, over the defaults.
@@ -52,13 +39,13 @@ func made(t testing.TB, h penstock.Host, set func(o *table.Options)) penstock.So
 // events is a table whose times are shared by several rows, and its rows as records.
 func events(t testing.TB, db *sql.DB, timeType string) (want []string) {
 	t.Helper()
-	execute(t, db, "CREATE TABLE events (id INTEGER PRIMARY KEY, at "+timeType+" NOT NULL, note text)")
+	connectortest.Execute(t, db, "CREATE TABLE events (id INTEGER PRIMARY KEY, at "+timeType+" NOT NULL, note text)")
 	for i := range 120 {
 		at := fmt.Sprintf("2026-01-05 06:%02d:00+00", i/13)
 		if timeType == "datetime" {
 			at = strings.TrimSuffix(at, "+00")
 		}
-		execute(t, db, fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'note %d')", 1000-i, at, i))
+		connectortest.Execute(t, db, fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'note %d')", 1000-i, at, i))
 	}
 	rows, err := db.Query("SELECT id, CAST(at AS char(22)), note FROM events ORDER BY at, id")
 	if err != nil {
@@ -102,7 +89,7 @@ func TestPostgres(t *testing.T) {
 
 func suitePostgres(t *testing.T, server *connectortest.Server) {
 	db := openPostgres(t, server.URL)
-	execute(t, db, "SET timezone = 'UTC'")
+	connectortest.Execute(t, db, "SET timezone = 'UTC'")
 	want := events(t, db, "timestamptz")
 	connectortest.Source(t, connectortest.SourceCase{
 		New: func(t *testing.T, h *connectortest.Host) penstock.Source {
@@ -135,22 +122,14 @@ func TestMariaDB(t *testing.T) {
 }
 
 func mysqlWorld(t *testing.T, server *connectortest.Server) world {
-	db, err := sql.Open("mysql", server.URL+"?multiStatements=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	execute(t, db, "DROP DATABASE test; CREATE DATABASE test; USE test")
+	db := connectortest.OpenDatabase(t, "mysql", server.URL+"?multiStatements=true")
+	connectortest.Execute(t, db, "DROP DATABASE test; CREATE DATABASE test; USE test")
 	return world{db, func(o *table.Options) { o.MySQL = server.URL }}
 }
 
 func openPostgres(t testing.TB, url string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("pgx", url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := connectortest.OpenDatabase(t, "pgx", url)
 	db.SetMaxOpenConns(1)
-	t.Cleanup(func() { db.Close() })
 	return db
 }
