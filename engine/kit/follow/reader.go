@@ -108,13 +108,11 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 	r.gone.publish()
 	for {
 		if ctx.Err() != nil {
-			r.filler.Discard()
-			return context.Cause(ctx)
+			return r.cutShort(b, context.Cause(ctx))
 		}
 		full, err := r.fill(ctx, b)
 		if err != nil {
-			r.filler.Discard()
-			return err
+			return r.cutShort(b, err)
 		}
 		if full {
 			r.filler.Complete(b)
@@ -136,8 +134,7 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 		}
 		if wait > 0 {
 			if err := r.sleep(ctx, wait); err != nil {
-				r.filler.Discard()
-				return err
+				return r.cutShort(b, err)
 			}
 			if r.s.now() < r.scanned+r.minSpacing() {
 				continue
@@ -150,6 +147,16 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 			}
 		}
 	}
+}
+
+// cutShort ends a Read whose ctx has ended: what was taken is handed out, because the next Read would go on behind it.
+func (r *Reader) cutShort(b *penstock.Batch, cause error) error {
+	if len(b.Spans) > 0 {
+		r.filler.Complete(b)
+		return nil
+	}
+	r.filler.Discard()
+	return cause
 }
 
 // fill takes from the queue until the batch is complete (true) or nothing is left to do.
