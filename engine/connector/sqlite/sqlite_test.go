@@ -91,15 +91,15 @@ func TestValues(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := connectortest.Column(t, connectortest.OpenSQLite(t, o.Path), `SELECT CAST(n AS TEXT) FROM events ORDER BY rowid LIMIT 8 OFFSET 1`)
+	got := column(t, o.Path, `SELECT CAST(n AS TEXT) FROM events ORDER BY rowid LIMIT 8 OFFSET 1`)
 	if !slices.Equal(got, numbers) {
 		t.Errorf("numbers are %q, want %q", got, numbers)
 	}
-	got = connectortest.Column(t, connectortest.OpenSQLite(t, o.Path), `SELECT typeof(i) || typeof(n) || b || j || hex(t) || "q""uo'te" || _extra FROM events WHERE rowid = 1`)
+	got = column(t, o.Path, `SELECT typeof(i) || typeof(n) || b || j || hex(t) || "q""uo'te" || _extra FROM events WHERE rowid = 1`)
 	if want := `integerreal1{"z":1.10,"a":[1]}62616420FF20627974652C200020746F6Fx{"I":"folds"}`; got[0] != want {
 		t.Errorf("the first row is %s, want %s", got[0], want)
 	}
-	got = connectortest.Column(t, connectortest.OpenSQLite(t, o.Path), `SELECT _extra FROM events ORDER BY rowid DESC LIMIT 1`)
+	got = column(t, o.Path, `SELECT _extra FROM events ORDER BY rowid DESC LIMIT 1`)
 	if want := `{"i":9223372036854775808,"b":"maybe","new":1.50}`; got[0] != want {
 		t.Errorf("the JSON column is %s, want %s", got[0], want)
 	}
@@ -112,7 +112,7 @@ func TestValues(t *testing.T) {
 func TestRefusedRows(t *testing.T) {
 	o := options(t, "orders")
 	o.OnNewField = "dead_letter"
-	connectortest.Execute(t, connectortest.OpenSQLite(t, o.Path), `CREATE TABLE orders (id TEXT PRIMARY KEY, n INTEGER CHECK (n < 90), at TEXT DEFAULT 'now')`)
+	execute(t, o.Path, `CREATE TABLE orders (id TEXT PRIMARY KEY, n INTEGER CHECK (n < 90), at TEXT DEFAULT 'now')`)
 	s := open(t, o)
 	var rows [][]field
 	for i := range 200 {
@@ -141,7 +141,7 @@ func TestRefusedRows(t *testing.T) {
 		if !ok || round > 5 {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		if n := connectortest.Column(t, connectortest.OpenSQLite(t, o.Path), `SELECT count(*) FROM orders`); n[0] != "0" {
+		if n := column(t, o.Path, `SELECT count(*) FROM orders`); n[0] != "0" {
 			t.Fatalf("round %d: %s rows of a batch that was refused in part", round, n[0])
 		}
 		reasons[split.Err.Error()] += split.Refused[0].Value.Kept()
@@ -156,7 +156,7 @@ func TestRefusedRows(t *testing.T) {
 			t.Errorf("no %d refusals for %s: %v", n, want, reasons)
 		}
 	}
-	if n := connectortest.Column(t, connectortest.OpenSQLite(t, o.Path), `SELECT count(*) || count(at) FROM orders`); n[0] != "194194" {
+	if n := column(t, o.Path, `SELECT count(*) || count(at) FROM orders`); n[0] != "194194" {
 		t.Errorf("%s rows and defaults, want 194 each", n[0])
 	}
 }
@@ -173,7 +173,7 @@ func TestUpsert(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := connectortest.Column(t, connectortest.OpenSQLite(t, o.Path), `SELECT id || v FROM state ORDER BY id`); !slices.Equal(got, []string{"a2", "b3", "c1"}) {
+	if got := column(t, o.Path, `SELECT id || v FROM state ORDER BY id`); !slices.Equal(got, []string{"a2", "b3", "c1"}) {
 		t.Errorf("the table has %v", got)
 	}
 }
@@ -181,7 +181,7 @@ func TestUpsert(t *testing.T) {
 // TestMisconfigured: what is wrong with the table settles nothing and kills nothing.
 func TestMisconfigured(t *testing.T) {
 	o := options(t, "narrow")
-	connectortest.Execute(t, connectortest.OpenSQLite(t, o.Path), `CREATE TABLE narrow (a TEXT)`)
+	execute(t, o.Path, `CREATE TABLE narrow (a TEXT)`)
 	s := open(t, o)
 	misconfigured := func(err error, want string) {
 		t.Helper()
@@ -190,7 +190,7 @@ func TestMisconfigured(t *testing.T) {
 		}
 	}
 	misconfigured(s.deliver(t, s.batch([]field{{"b", penstock.Text, "1"}})), `no column "_extra"`)
-	connectortest.Execute(t, connectortest.OpenSQLite(t, o.Path), `DROP TABLE narrow`)
+	execute(t, o.Path, `DROP TABLE narrow`)
 	misconfigured(s.deliver(t, s.batch([]field{{"a", penstock.Text, "1"}})), "no such table")
 	s.Close()
 	o.Columns = o.Columns[:0]
@@ -211,7 +211,7 @@ func TestMisconfigured(t *testing.T) {
 func TestNewerLedger(t *testing.T) {
 	o := options(t, "lines")
 	open(t, o).Close()
-	connectortest.Execute(t, connectortest.OpenSQLite(t, o.Path), `UPDATE penstock_routes SET format = 2`)
+	execute(t, o.Path, `UPDATE penstock_routes SET format = 2`)
 	s := made(t, o, connectortest.NewHost(t))
 	defer s.Close()
 	err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "main", Lanes: func([]penstock.Lane) {}})

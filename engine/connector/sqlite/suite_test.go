@@ -17,7 +17,7 @@ func TestSuite(t *testing.T) {
 		return connectortest.Receiver{
 			New: func(t *testing.T, h *connectortest.Host) penstock.Sink { return made(t, o, h) },
 			Received: func(t *testing.T) []string {
-				return connectortest.Column(t, connectortest.OpenSQLite(t, o.Path), `SELECT message FROM lines ORDER BY rowid`)
+				return column(t, o.Path, `SELECT message FROM lines ORDER BY rowid`)
 			},
 		}
 	}})
@@ -30,4 +30,16 @@ func made(t testing.TB, o sqlite.Options, h penstock.Host) *sqlite.Sink {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// column reads the first column of a query as text, from a connection of its own.
+func column(t testing.TB, path, query string) []string {
+	t.Helper()
+	return connectortest.Column(t, connectortest.OpenSQLite(t, path), query)
+}
+
+// execute is of another program that uses the file.
+func execute(t testing.TB, path, query string) {
+	t.Helper()
+	connectortest.Execute(t, connectortest.OpenSQLite(t, path), query)
 }

@@ -23,14 +23,14 @@ type world struct {
 
 func sqliteWorld(t *testing.T) world {
 	db, path := openSQLite(t)
-	connectortest.Execute(t, db, "CREATE TABLE other (id integer)")
+	execute(t, db, "CREATE TABLE other (id integer)")
 	return world{db, func(o *table.Options) { o.SQLite = path }}
 }
 
 func postgresWorld(t *testing.T, server *connectortest.Server) world {
 	db := openPostgres(t, server.URL)
-	connectortest.Execute(t, db, "DROP SCHEMA public CASCADE")
-	connectortest.Execute(t, db, "CREATE SCHEMA public")
+	execute(t, db, "DROP SCHEMA public CASCADE")
+	execute(t, db, "CREATE SCHEMA public")
 	return world{db, func(o *table.Options) { o.Postgres = server.URL }}
 }
 
@@ -167,7 +167,7 @@ func refused(t *testing.T, kind string, fresh func(t *testing.T) world) {
 				if kind == "mysql" { // which has no order of bytes for texts
 					query = strings.Replace(query, "at text", "at date", 1)
 				}
-				connectortest.Execute(t, w.db, query)
+				execute(t, w.db, query)
 			}
 			_, err := w.open(t, true, nil, c.set)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -242,14 +242,14 @@ func stopped(t *testing.T, kind string, fresh func(t *testing.T) world) {
 			if kind != "postgres" && strings.Contains(query, "a text") {
 				query = strings.NewReplacer("(1)", "(1,'')", "(2)", "(2,'')", "(3)", "(3,'')", "(4)", "(4,'')").Replace(query)
 			}
-			connectortest.Execute(t, w.db, query)
+			execute(t, w.db, query)
 			r, err := w.open(t, false, nil, c.set)
 			if err != nil {
 				t.Fatal(err)
 			}
 			texts, spans, err := next(t, r)
 			if err == nil && c.then != "" {
-				connectortest.Execute(t, w.db, c.then)
+				execute(t, w.db, c.then)
 			}
 			marks := settled(nil, spans)
 			if err == nil {
@@ -279,7 +279,7 @@ func stopped(t *testing.T, kind string, fresh func(t *testing.T) world) {
 // TestOtherOrder: a mark that was made in one order is not taken for a place in another.
 func TestOtherOrder(t *testing.T) {
 	w := sqliteWorld(t)
-	connectortest.Execute(t, w.db, `CREATE TABLE t (a integer NOT NULL, b integer NOT NULL, PRIMARY KEY (a, b)); INSERT INTO t VALUES (1, 2), (3, 4)`)
+	execute(t, w.db, `CREATE TABLE t (a integer NOT NULL, b integer NOT NULL, PRIMARY KEY (a, b)); INSERT INTO t VALUES (1, 2), (3, 4)`)
 	r, err := w.open(t, true, nil, named("t"))
 	if err != nil {
 		t.Fatal(err)

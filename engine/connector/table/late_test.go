@@ -114,7 +114,7 @@ func TestLate(t *testing.T) {
 	const seed, rounds = 3, 40
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	w := sqliteWorld(t)
-	connectortest.Execute(t, w.db, "CREATE TABLE t (at integer NOT NULL, id integer NOT NULL, PRIMARY KEY (at, id))")
+	execute(t, w.db, "CREATE TABLE t (at integer NOT NULL, id integer NOT NULL, PRIMARY KEY (at, id))")
 	t.Logf("seed %d", seed)
 	l := newLife(t, w, 1000)
 	l.once = true
@@ -122,7 +122,7 @@ func TestLate(t *testing.T) {
 	for round := range rounds {
 		for range 1 + rnd.IntN(20) { // some far back, some at equal times
 			next++
-			connectortest.Execute(t, w.db, "INSERT INTO t VALUES (?, ?)", round/2*10-rnd.IntN(min(60, round*5+1)), next)
+			execute(t, w.db, "INSERT INTO t VALUES (?, ?)", round/2*10-rnd.IntN(min(60, round*5+1)), next)
 		}
 		r := l.open()
 		for {
@@ -153,8 +153,8 @@ func TestLate(t *testing.T) {
 
 // pastRow: a row that is written behind the place that was read is found, whatever the database tells of its transactions.
 func pastRow(t *testing.T, w world) {
-	connectortest.Execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (at, id))")
-	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
+	execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (at, id))")
+	execute(t, w.db, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
 	l := newLife(t, w, 100)
 	l.order = []string{"at", "id"}
 	r := l.open()
@@ -166,7 +166,7 @@ func pastRow(t *testing.T, w world) {
 		}
 		l.settle(spans, texts)
 	}
-	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (2, 7)")
+	execute(t, w.db, "INSERT INTO t VALUES (2, 7)")
 	texts, spans, err := l.next(r)
 	if err != nil || len(texts) != 1 || len(spans) != 1 || spans[0].Part.ID != "t~late" {
 		t.Errorf("%v %v, %v; want one row of t~late", texts, spans, err)
@@ -178,13 +178,13 @@ func TestPastRow(t *testing.T) { pastRow(t, sqliteWorld(t)) }
 // TestLateBound: what is remembered is bounded, and so is how far back a late row is found.
 func TestLateBound(t *testing.T) {
 	w := sqliteWorld(t)
-	connectortest.Execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
+	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	for i := 1000; i < 1100; i++ {
-		connectortest.Execute(t, w.db, "INSERT INTO t VALUES (?)", i*10)
+		execute(t, w.db, "INSERT INTO t VALUES (?)", i*10)
 	}
 	l := newLife(t, w, 20)
 	l.run()
-	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (10985), (10005)") // within the last 20 rows; long before them
+	execute(t, w.db, "INSERT INTO t VALUES (10985), (10005)") // within the last 20 rows; long before them
 	l.run()
 	if l.got[`{"id":10985}`] != 1 || l.got[`{"id":10005}`] != 0 || len(l.got) != 101 {
 		t.Errorf("%d rows, 10985 %d times, 10005 %d times", len(l.got), l.got[`{"id":10985}`], l.got[`{"id":10005}`])
@@ -196,9 +196,9 @@ func TestLateBound(t *testing.T) {
 func TestLateInBulk(t *testing.T) {
 	const rescan, bulk, more = 20, 250, 100
 	w := sqliteWorld(t)
-	connectortest.Execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
+	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	series := "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) INSERT INTO t SELECT %s FROM n"
-	connectortest.Execute(t, w.db, fmt.Sprintf(series, 100, "i * 10000"))
+	execute(t, w.db, fmt.Sprintf(series, 100, "i * 10000"))
 	l := newLife(t, w, rescan)
 	read := func(r penstock.Reader, rows int, settled func(part string) bool) {
 		for rows > 0 {
@@ -213,12 +213,12 @@ func TestLateInBulk(t *testing.T) {
 	}
 	r := l.open()
 	read(r, 100, func(string) bool { return len(l.got) < 90 })
-	connectortest.Execute(t, w.db, fmt.Sprintf(series, bulk, "950000 + i")) // behind the place that was read, and above what was settled
+	execute(t, w.db, fmt.Sprintf(series, bulk, "950000 + i")) // behind the place that was read, and above what was settled
 	read(r, bulk, func(part string) bool { return part == "t~late" })
 	r.Close() // a crash
 	l.run()
-	connectortest.Execute(t, w.db, fmt.Sprintf(series, bulk, "955000 + i"))  // between two runs, within the last rows that are remembered,
-	connectortest.Execute(t, w.db, fmt.Sprintf(series, more, "1000000 + i")) // and new ones that would push them out
+	execute(t, w.db, fmt.Sprintf(series, bulk, "955000 + i"))  // between two runs, within the last rows that are remembered,
+	execute(t, w.db, fmt.Sprintf(series, more, "1000000 + i")) // and new ones that would push them out
 	l.run()
 	l.exactlyOnce(100 + 2*bulk + more)
 }
@@ -226,16 +226,16 @@ func TestLateInBulk(t *testing.T) {
 // TestLostMemory: without its journal the source repeats nothing, and finds from there on what comes late.
 func TestLostMemory(t *testing.T) {
 	w := sqliteWorld(t)
-	connectortest.Execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
-	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (10), (20), (30)")
+	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
+	execute(t, w.db, "INSERT INTO t VALUES (10), (20), (30)")
 	l := newLife(t, w, 100)
 	l.run()
 	if err := os.RemoveAll(l.dir); err != nil {
 		t.Fatal(err)
 	}
-	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (15), (40)")
+	execute(t, w.db, "INSERT INTO t VALUES (15), (40)")
 	l.run()
-	connectortest.Execute(t, w.db, "INSERT INTO t VALUES (35), (50)")
+	execute(t, w.db, "INSERT INTO t VALUES (35), (50)")
 	l.run()
 	want := []string{"10", "20", "30", "35", "40", "50"}
 	var got []string
@@ -255,7 +255,7 @@ func TestLostMemory(t *testing.T) {
 // comes in its place.
 func horizon(t *testing.T, server *connectortest.Server) {
 	w := postgresWorld(t, server)
-	connectortest.Execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY, note text)")
+	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY, note text)")
 	slow := openPostgres(t, server.URL)
 	tx, err := slow.Begin()
 	if err != nil {
@@ -264,7 +264,7 @@ func horizon(t *testing.T, server *connectortest.Server) {
 	if _, err := tx.Exec("INSERT INTO t (note) VALUES ('slow')"); err != nil {
 		t.Fatal(err)
 	}
-	connectortest.Execute(t, w.db, "INSERT INTO t (note) VALUES ('fast')")
+	execute(t, w.db, "INSERT INTO t (note) VALUES ('fast')")
 	l := newLife(t, w, 0)
 	r := l.open()
 	defer r.Close()
@@ -293,7 +293,7 @@ func horizon(t *testing.T, server *connectortest.Server) {
 // notified: a notification wakes the source long before it would look by itself.
 func notified(t *testing.T, server *connectortest.Server) {
 	w := postgresWorld(t, server)
-	connectortest.Execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY)")
+	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY)")
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
 		w.set(o)
 		o.Table, o.Poll, o.Notify = "t", time.Hour, "news"
@@ -319,7 +319,7 @@ func notified(t *testing.T, server *connectortest.Server) {
 			t.Fatal(err)
 		}
 	}
-	connectortest.Execute(t, w.db, "INSERT INTO t DEFAULT VALUES; NOTIFY news")
+	execute(t, w.db, "INSERT INTO t DEFAULT VALUES; NOTIFY news")
 	if err := <-got; err != nil {
 		t.Fatal(err)
 	}

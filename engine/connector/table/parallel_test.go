@@ -83,10 +83,10 @@ func carry(to, from net.Conn, delay time.Duration) {
 func parallel(t *testing.T, server *connectortest.Server) {
 	const rows, batch = 3000, 100
 	db := openPostgres(t, server.URL)
-	connectortest.Execute(t, db, "DROP SCHEMA public CASCADE")
-	connectortest.Execute(t, db, "CREATE SCHEMA public")
-	connectortest.Execute(t, db, "CREATE TABLE t (id bigint PRIMARY KEY, v text)")
-	connectortest.Execute(t, db, fmt.Sprintf("INSERT INTO t SELECT n, 'row ' || n FROM generate_series(0, %d) n", rows-1))
+	execute(t, db, "DROP SCHEMA public CASCADE")
+	execute(t, db, "CREATE SCHEMA public")
+	execute(t, db, "CREATE TABLE t (id bigint PRIMARY KEY, v text)")
+	execute(t, db, fmt.Sprintf("INSERT INTO t SELECT n, 'row ' || n FROM generate_series(0, %d) n", rows-1))
 	far, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)

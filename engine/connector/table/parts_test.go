@@ -16,10 +16,10 @@ import (
 // TestSuiteSplit: the partitions of one table, each with its own mark.
 func TestSuiteSplit(t *testing.T) {
 	db, path := openSQLite(t)
-	connectortest.Execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY)")
+	execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	var want [][]string
 	for i := -30; i < 60; i++ {
-		connectortest.Execute(t, db, "INSERT INTO t VALUES (?)", i)
+		execute(t, db, "INSERT INTO t VALUES (?)", i)
 		if (i+30)%20 == 10 || i == -30 {
 			want = append(want, nil)
 		}
@@ -36,7 +36,7 @@ func TestSuiteSplit(t *testing.T) {
 // TestPartitionsAppear: tables and stripes that come while the source runs are read, too.
 func TestPartitionsAppear(t *testing.T) {
 	db, path := openSQLite(t)
-	connectortest.Execute(t, db, "CREATE TABLE log_1 (id integer PRIMARY KEY); INSERT INTO log_1 VALUES (1), (99)")
+	execute(t, db, "CREATE TABLE log_1 (id integer PRIMARY KEY); INSERT INTO log_1 VALUES (1), (99)")
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
 		o.SQLite, o.Tables, o.Split, o.Poll = path, []string{"log_*"}, 100, 10*time.Millisecond
 	})
@@ -64,8 +64,8 @@ func TestPartitionsAppear(t *testing.T) {
 		}
 	}
 	read(2)
-	connectortest.Execute(t, db, "INSERT INTO log_1 VALUES (100), (205)")
-	connectortest.Execute(t, db, "CREATE TABLE other (id integer PRIMARY KEY); CREATE TABLE log_2 (id integer PRIMARY KEY); INSERT INTO log_2 VALUES (7)")
+	execute(t, db, "INSERT INTO log_1 VALUES (100), (205)")
+	execute(t, db, "CREATE TABLE other (id integer PRIMARY KEY); CREATE TABLE log_2 (id integer PRIMARY KEY); INSERT INTO log_2 VALUES (7)")
 	read(3)
 	want := "map[log_1#100.0:[{\"id\":1} {\"id\":99}] log_1#100.1:[{\"id\":100}] log_1#100.2:[{\"id\":205}] log_2#100.0:[{\"id\":7}]]"
 	if fmt.Sprint(got) != want {
@@ -76,7 +76,7 @@ func TestPartitionsAppear(t *testing.T) {
 // TestOtherSplit: marks of other partitions of a table are not passed over.
 func TestOtherSplit(t *testing.T) {
 	db, path := openSQLite(t)
-	connectortest.Execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1)")
+	execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1)")
 	known := func(id string) func(yield func(penstock.Mark) bool) {
 		return func(yield func(penstock.Mark) bool) { yield(penstock.Mark{Part: penstock.Partition{ID: id}}) }
 	}
@@ -106,9 +106,9 @@ func TestOtherSplit(t *testing.T) {
 // TestWideRows: a batch ends at its bytes, whatever the rows before it were long.
 func TestWideRows(t *testing.T) {
 	db, path := openSQLite(t)
-	connectortest.Execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY, data text)")
+	execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY, data text)")
 	for i := range 2000 {
-		connectortest.Execute(t, db, "INSERT INTO t VALUES (?, ?)", i, strings.Repeat("x", 10+i/1000*50_000))
+		execute(t, db, "INSERT INTO t VALUES (?, ?)", i, strings.Repeat("x", 10+i/1000*50_000))
 	}
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) { o.SQLite, o.Table = path, "t" })
 	r, err := s.Open(t.Context(), penstock.OpenOptions{

@@ -24,6 +24,8 @@ func openSQLite(t testing.TB) (*sql.DB, string) {
 	return connectortest.OpenSQLite(t, path), path
 }
 
+var execute = connectortest.Execute
+
 // made makes a source from options, over the defaults.
 func made(t testing.TB, h penstock.Host, set func(o *table.Options)) penstock.Source {
 	t.Helper()
@@ -39,13 +41,13 @@ func made(t testing.TB, h penstock.Host, set func(o *table.Options)) penstock.So
 // events is a table whose times are shared by several rows, and its rows as records.
 func events(t testing.TB, db *sql.DB, timeType string) (want []string) {
 	t.Helper()
-	connectortest.Execute(t, db, "CREATE TABLE events (id INTEGER PRIMARY KEY, at "+timeType+" NOT NULL, note text)")
+	execute(t, db, "CREATE TABLE events (id INTEGER PRIMARY KEY, at "+timeType+" NOT NULL, note text)")
 	for i := range 120 {
 		at := fmt.Sprintf("2026-01-05 06:%02d:00+00", i/13)
 		if timeType == "datetime" {
 			at = strings.TrimSuffix(at, "+00")
 		}
-		connectortest.Execute(t, db, fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'note %d')", 1000-i, at, i))
+		execute(t, db, fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'note %d')", 1000-i, at, i))
 	}
 	rows, err := db.Query("SELECT id, CAST(at AS char(22)), note FROM events ORDER BY at, id")
 	if err != nil {
@@ -89,7 +91,7 @@ func TestPostgres(t *testing.T) {
 
 func suitePostgres(t *testing.T, server *connectortest.Server) {
 	db := openPostgres(t, server.URL)
-	connectortest.Execute(t, db, "SET timezone = 'UTC'")
+	execute(t, db, "SET timezone = 'UTC'")
 	want := events(t, db, "timestamptz")
 	connectortest.Source(t, connectortest.SourceCase{
 		New: func(t *testing.T, h *connectortest.Host) penstock.Source {
@@ -123,7 +125,7 @@ func TestMariaDB(t *testing.T) {
 
 func mysqlWorld(t *testing.T, server *connectortest.Server) world {
 	db := connectortest.OpenDatabase(t, "mysql", server.URL+"?multiStatements=true")
-	connectortest.Execute(t, db, "DROP DATABASE test; CREATE DATABASE test; USE test")
+	execute(t, db, "DROP DATABASE test; CREATE DATABASE test; USE test")
 	return world{db, func(o *table.Options) { o.MySQL = server.URL }}
 }
 

@@ -44,7 +44,9 @@ func TestKillTables(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		path := func(table string) string { return filepath.Join(dir, table+".db") }
-		targets := map[string]*sql.DB{"events_copy": connectortest.OpenSQLite(t, path("events_copy")), "items_copy": connectortest.OpenSQLite(t, path("items_copy"))}
+		targets := map[string]*sql.DB{
+			"events_copy": connectortest.OpenSQLite(t, path("events_copy")), "items_copy": connectortest.OpenSQLite(t, path("items_copy")),
+		}
 		a := arena{
 			db: connectortest.OpenSQLite(t, path("source")), from: "sqlite: " + path("source"), begin: "BEGIN IMMEDIATE",
 			to: func(table, options string) string {
