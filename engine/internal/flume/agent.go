@@ -10,7 +10,7 @@ import (
 
 // part is one source, channel, sink or sink group of an agent, with what is set of it.
 type part struct {
-	kind, name string
+	name string
 	set        map[string]property // by the key behind the part's own name
 	used       map[string]bool     // keys that were looked at
 }
@@ -37,7 +37,7 @@ func agents(all []property) map[string]*agent {
 		for kind, list := range a.lists() {
 			if rest == kind {
 				for n := range strings.FieldsSeq(p.value) {
-					*list = append(*list, &part{kind: kind, name: n, set: make(map[string]property), used: make(map[string]bool)})
+					*list = append(*list, &part{name: n, set: make(map[string]property), used: make(map[string]bool)})
 				}
 			}
 		}
@@ -72,9 +72,6 @@ func (a *agent) put(rest string, p property) {
 		}
 	}
 }
-
-// String names the part as the file does.
-func (p *part) String() string { return strings.TrimSuffix(p.kind, "s") + " " + p.name }
 
 // get returns what key is set to, "" where it is not, and marks it as looked at.
 func (p *part) get(key string) string {
