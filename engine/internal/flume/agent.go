@@ -10,7 +10,7 @@ import (
 
 // part is one source, channel, sink or sink group of an agent, with what is set of it.
 type part struct {
-	name string
+	kind, name string
 	set        map[string]property // by the key behind the part's own name
 	used       map[string]bool     // keys that were looked at
 }
@@ -37,7 +37,7 @@ func agents(all []property) map[string]*agent {
 		for kind, list := range a.lists() {
 			if rest == kind {
 				for n := range strings.FieldsSeq(p.value) {
-					*list = append(*list, &part{name: n, set: make(map[string]property), used: make(map[string]bool)})
+					*list = append(*list, &part{kind: kind, name: n, set: make(map[string]property), used: make(map[string]bool)})
 				}
 			}
 		}
