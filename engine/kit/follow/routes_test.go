@@ -26,6 +26,8 @@ type folder struct {
 	path string
 	log  strings.Builder
 	hook func(name string) // nil, or called before each read of a file
+
+	fault func(name string) error // nil, or what is wrong with a read
 }
 
 func (d *folder) List(found func(follow.Sight), refused func(label, why string)) error {
@@ -58,6 +60,11 @@ type hooked struct {
 func (f *hooked) ReadAt(p []byte, off int64) (int, error) {
 	if f.d.hook != nil {
 		f.d.hook(f.name)
+	}
+	if f.d.fault != nil {
+		if err := f.d.fault(f.name); err != nil {
+			return 0, err
+		}
 	}
 	return f.File.ReadAt(p, off)
 }
