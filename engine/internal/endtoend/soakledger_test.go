@@ -121,19 +121,19 @@ type soakTable struct {
 
 // look reads the rows that are new. Each line may be there once.
 func (s *soakTable) look() error {
-	rows, err := s.db.Query("SELECT rowid, message FROM lines WHERE rowid > ? ORDER BY rowid", s.row)
+	rows, err := s.db.Query("SELECT rowid, message, id FROM lines WHERE rowid > ? ORDER BY rowid", s.row)
 	if err != nil {
 		return nil // there is no table before the first record
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var text string
-		if err := rows.Scan(&s.row, &text); err != nil {
+		var text, id string
+		if err := rows.Scan(&s.row, &text, &id); err != nil {
 			return err
 		}
 		if s.add([]byte(text)) > 0 {
 			s.mu.Lock()
-			s.problem("the table has a second %.40q", text)
+			s.problem("the table has a second %.40q, of %s", text, id)
 			s.mu.Unlock()
 		}
 	}

@@ -106,6 +106,11 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 	if !w.displaced && !mayInherit(f, w) {
 		return false, nil
 	}
+	return r.leadOn(f, w, head)
+}
+
+// leadOn is inherit for a file that may be what became of w: as far as the proofs of what was read of w stand in it, it was read.
+func (r *Reader) leadOn(f, w *file, head []byte) (bool, error) {
 	if a := f.aside; a != nil && a.twin == w.entry && a.twinTo < w.cursor.Next {
 		grown, err := r.grewAsCopy(f)
 		if err != nil {

@@ -145,11 +145,15 @@ func (r *Reader) wholeMark(text string, info stat) (penstock.Mark, bool) {
 	return m, all && m.Watermark.Num == proof.At && proof.ModTime != 0 && proof.ModTime == int64(info.ModTime)
 }
 
-// know returns the entry of an id that the route has stored. The entry is a reader's until it calls forget.
+// know returns the entry of an id that the route has stored. What another route has found in its place stays. The entry is a reader's
+// until it calls forget.
 func (s *Set) know(k knownID, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.entryLocked(k.id, k.text)
+	e := s.knowLocked(k.id, k.text)
+	if there := s.byKey[e.id.Key()]; there == nil || there.dead {
+		s.byKey[e.id.Key()] = e
+	}
 	e.refs++
 	e.name = name
 	return e

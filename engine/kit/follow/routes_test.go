@@ -291,6 +291,7 @@ func TestRouteRewrittenBeforeItLooks(t *testing.T) {
 		b2.run(t, 10*time.Second)
 		close(goOn)
 		<-done
+		a2.run(t, 10*time.Second)
 		wantLines(t, d, a2, b2, "4 four")
 	})
 }
