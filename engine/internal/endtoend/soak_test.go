@@ -340,14 +340,14 @@ func (s *soak) check() {
 			}
 		}
 		most, all, twice := s.servers[i].repeats()
-		if most > soakReplay {
-			s.t.Errorf("%s: a kill repeated %d bytes, more than checkpoint.replay (%d)", name, most, soakReplay)
+		if most.bytes > soakReplay {
+			s.t.Errorf("%s: a kill repeated %d bytes, more than checkpoint.replay (%d): %v", name, most.bytes, soakReplay, &most)
 		}
 		if twice > 0 {
 			s.t.Errorf("%s: %d bytes came twice without a kill", name, twice)
 		}
 		lines += s.tables[i].records
-		s.t.Logf("%s: %d lines; %d bytes repeated, %d after one kill at most, where %d are allowed", name, s.tables[i].records, all, most,
+		s.t.Logf("%s: %d lines; %d bytes repeated, %d after one kill at most, where %d are allowed", name, s.tables[i].records, all, most.bytes,
 			int64(soakReplay))
 	}
 	c := &s.counts

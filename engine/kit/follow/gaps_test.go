@@ -2,6 +2,7 @@ package follow_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -164,4 +165,98 @@ func TestRewrittenFileHasOneID(t *testing.T) {
 			t.Errorf("the routes know a.log as %s and %s", one, two)
 		}
 	})
+}
+
+// A rotation is half followed when the process is killed: what the emptied file holds now was saved, where the copy lies was not. At the
+// next start the file is as it was saved, which must not hide that something else stood there before, and waits for its copy.
+func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+		a.run(t, 2*time.Second)
+		b.run(t, 2*time.Second)
+		before := maps.Clone(a.marks)
+		d.copyTruncate(t, "a.log", "a.log.1", func() {})
+		d.put(t, "a.log", "4 four\n")
+		for range 10 {
+			a.run(t, time.Second)
+			b.run(t, time.Second)
+		}
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*route{a, b} {
+			maps.Copy(r.marks, before) // where the data lies was not saved
+		}
+		s := d.set(follow.Growing{})
+		a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+		for range 10 {
+			a2.run(t, time.Second)
+			b2.run(t, time.Second)
+		}
+		wantLines(t, d, a2, b2)
+	})
+}
+
+// However many rotations of long ago are waited for, of a name that begins as the copy's does, the copy is known.
+func TestCopyAmongManyWidows(t *testing.T) {
+	for range 5 { // the order is that of a map
+		synctest.Test(t, func(t *testing.T) {
+			d, a, b := twoRoutes(t, follow.Growing{})
+			d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+			a.run(t, 2*time.Second)
+			b.run(t, 2*time.Second)
+			if err := errors.Join(a.Close(), b.Close()); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 200 {
+				id := fileid.New(fileid.File{Dev: 1, Ino: uint64(1 + i), Birth: 1, Size: 4, Head: fmt.Appendf(nil, "%03d\n", i)}, nil)
+				m := penstock.Mark{
+					Part:      penstock.Partition{ID: id.String(), Name: []string{"a.log", "a.log.2"}[i%2]},
+					Watermark: penstock.Position{Num: 4},
+				}
+				a.marks[m.Part.ID], b.marks[m.Part.ID] = m, m
+			}
+			d.copyTruncate(t, "a.log", "a.log.1", func() {})
+			d.put(t, "a.log", "4 four\n")
+			s := d.set(follow.Growing{})
+			a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+			for range 10 {
+				a2.run(t, time.Second)
+				b2.run(t, time.Second)
+			}
+			wantLines(t, d, a2, b2, "4 four")
+		})
+	}
+}
+
+// A file was renamed to what is not listed while nothing ran, with lines that were not read, and there is still a mark of a file that had
+// its inode before: both are waited for, and it is the one of the two that it is.
+func TestRenamedAwayInAUsedInode(t *testing.T) {
+	for range 20 { // the order is that of a map
+		synctest.Test(t, func(t *testing.T) {
+			d, a, b := twoRoutes(t, follow.Growing{})
+			d.hidden = "old"
+			d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+			a.run(t, 2*time.Second)
+			b.run(t, 2*time.Second)
+			if err := errors.Join(a.Close(), b.Close()); err != nil {
+				t.Fatal(err)
+			}
+			d.put(t, "a.log", "4 four\n")
+			m := d.inodeMark(t, "a.log")
+			a.marks[m.Part.ID], b.marks[m.Part.ID] = m, m
+			if err := os.Rename(filepath.Join(d.path, "a.log"), filepath.Join(d.path, "a.old")); err != nil {
+				t.Fatal(err)
+			}
+			s := d.set(follow.Growing{})
+			a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+			for range 10 {
+				a2.run(t, time.Second)
+				b2.run(t, time.Second)
+			}
+			wantLines(t, d, a2, b2, "4 four")
+		})
+	}
 }

@@ -120,15 +120,19 @@ func (r *Reader) recallable(info stat) (knownID, penstock.Mark, bool) {
 	r.s.mu.Lock()
 	known := r.known[keyOf(info)]
 	r.s.mu.Unlock()
+	var found knownID
+	var mark penstock.Mark
 	for _, k := range known {
-		if !k.id.Certain() || !isOf(k.id, info) {
+		if !isOf(k.id, info) {
 			continue
 		}
-		if m, ok := r.wholeMark(k.text, info); ok {
-			return k, m, true
+		if m, ok := r.wholeMark(k.text, info); ok && k.id.Certain() && found.text == "" {
+			found, mark = k, m
+		} else if m, ok := r.resume(k.text); ok && !m.Finished && r.grow != nil {
+			return knownID{}, penstock.Mark{}, false // what stood there before is waited for: who looks finds that out
 		}
 	}
-	return knownID{}, penstock.Mark{}, false
+	return found, mark, found.text != ""
 }
 
 // wholeMark returns the mark of an id if it says that all was delivered of a file that looks so.

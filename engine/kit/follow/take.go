@@ -180,6 +180,11 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 		}
 	}
 	if w := r.rotated.widows[e]; w != nil {
+		if f.view != nil { // how much of it there is may not be known yet
+			r.s.forget(r, e)
+			r.adopt(f, w)
+			return true, nil
+		}
 		ok, err := r.leadOn(f, w, head)
 		if err != nil {
 			return false, err
