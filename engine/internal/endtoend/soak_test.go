@@ -347,8 +347,8 @@ func (s *soak) check() {
 			s.t.Errorf("%s: %d bytes came twice without a kill", name, twice)
 		}
 		lines += s.tables[i].records
-		s.t.Logf("%s: %d lines; %d bytes repeated, %d after one kill at most, where %d are allowed", name, s.tables[i].records, all, most.bytes,
-			int64(soakReplay))
+		s.t.Logf("%s: %d lines; %d bytes repeated, %d after one kill at most, where %d are allowed",
+			name, s.tables[i].records, all, most.bytes, int64(soakReplay))
 	}
 	c := &s.counts
 	s.t.Logf("%d lines, %d bytes, %d kills; %d rotations, %d truncations, %d files compressed, %d deleted; "+

@@ -260,3 +260,26 @@ func TestRenamedAwayInAUsedInode(t *testing.T) {
 		})
 	}
 }
+
+// A file that has not been written to for longer than gone_wait is moved to another file system, or compressed: the copy that takes its
+// place is known, because gone_wait begins when the name is gone.
+func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+		for range 30 {
+			a.run(t, time.Second)
+			b.run(t, time.Second)
+		}
+		d.put(t, "a.log.1", "1 one\n2 two\n3 three\n")
+		if err := os.Remove(filepath.Join(d.path, "a.log")); err != nil {
+			t.Fatal(err)
+		}
+		d.put(t, "a.log", "4 four\n")
+		for range 5 {
+			a.run(t, time.Second)
+			b.run(t, time.Second)
+		}
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+	})
+}

@@ -18,7 +18,7 @@ const onceWait = time.Second
 func (r *Reader) endOfGrowing(f *file) ending {
 	now := r.s.now()
 	if f.orphan {
-		at := f.since + r.goneWait()
+		at := max(f.since, f.nameless) + r.goneWait() // what leads on from it may only be coming
 		return ending{sealed: now >= at, at: at}
 	}
 	wait := r.grow.PartialWait
