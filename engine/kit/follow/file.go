@@ -64,6 +64,7 @@ type aside struct {
 	twin     *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
 	twinTo   int64
 	why      string        // of a widow: what happened
+	until    time.Duration // of a widow whose time is over: when it is given up at the latest; 0: not yet over
 	nextLook time.Duration // at a finished file
 	checks   uint8         // looks at it
 }
