@@ -15,9 +15,9 @@ const lateMost = 10 * packedWait
 // this listing has; one that is being compressed, or is held back, is waited for. What is found to lead on from w takes it over.
 func (r *Reader) mayLead(w *file, now time.Duration) bool {
 	var list []*file
-	of := stem(w.label)
+	of, id := stem(w.label), r.s.idOf(w.entry)
 	for _, f := range r.byKey {
-		if f.unmet() && strings.HasPrefix(path.Base(f.label), of) {
+		if f.unmet() && (strings.HasPrefix(path.Base(f.label), of) || isOf(id, f.info)) {
 			list = append(list, f)
 		}
 	}

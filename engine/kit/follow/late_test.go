@@ -61,3 +61,37 @@ func TestCopyIsLookedAtLate(t *testing.T) {
 		})
 	}
 }
+
+// The first listing has missed a file of an earlier run, as it may while the file is renamed, and the route has much else to send. When it
+// has listed the file, and is about to give up waiting, it looks at it first.
+func TestRenamedFileIsLookedAtLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.7.x", "1 one\n2 two\n3 three\n")
+		a.run(t, 2*time.Second)
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		at, away := func(name string) string { return filepath.Join(d.path, name) }, filepath.Join(t.TempDir(), "away")
+		d.put(t, "a.7.x", "4 four\n")
+		d.put(t, "0.log", strings.Repeat("0 much\n", 100))
+		if err := errors.Join(os.Rename(at("a.7.x"), away), os.Chtimes(at("0.log"), time.Unix(1, 0), time.Unix(1, 0))); err != nil {
+			t.Fatal(err)
+		}
+		r := newRoute(t, d.set(follow.Growing{}), a.marks)
+		if err := r.Read(t.Context(), penstock.NewBatch(penstock.Limits{Bytes: 64})); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(away, at("a.26.x")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // nobody asks for more
+		for range 20 {
+			r.run(t, time.Second)
+		}
+		got := slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
+		if want := []string{"4 four"}; !slices.Equal(got, want) {
+			t.Errorf("delivered %q, want %q; the log:\n%s", got, want, &d.log)
+		}
+	})
+}
