@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,5 +127,71 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A backup is restored under its old name. As long as its time is not set to the old one, nothing tells it from a new file that begins as
+// the old one did: it is held back for copy_wait. If it is written to meanwhile, what is there is delivered twice and not lost, and said.
+func TestRestoredBackupIsWrittenTo(t *testing.T) {
+	const old = "1 one\n2 two\n3 three\n"
+	for _, tt := range []struct {
+		name string
+		aged bool // its time is set before it is written to, and seen
+		want []string
+	}{
+		{"after its time was set", true, []string{"1 one", "2 two", "3 three", "4 four"}},
+		{"before its time could be seen", false, []string{"1 one", "1 one", "2 two", "2 two", "3 three", "3 three", "4 four"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := twoRoutes(t, follow.Growing{})
+				path := filepath.Join(d.path, "a.log")
+				d.put(t, "a.log", old)
+				a.run(t, 2*time.Second)
+				b.run(t, 2*time.Second)
+				if err := errors.Join(a.Close(), b.Close()); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.Rename(path, filepath.Join(t.TempDir(), "away")); err != nil { // its inode is not used again
+					t.Fatal(err)
+				}
+				d.put(t, "a.log", old)
+				for range 3 { // it is held back by each process anew
+					s := d.set(follow.Growing{})
+					a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+					a2.run(t, 2*time.Second)
+					b2.run(t, 2*time.Second)
+					if n := len(a2.lines) + len(b2.lines); n > 0 {
+						t.Errorf("%d lines came before copy_wait was over", n)
+					}
+					if err := errors.Join(a2.Close(), b2.Close()); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s := d.set(follow.Growing{})
+				a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+				if tt.aged {
+					if err := os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for range 2 {
+					a2.run(t, time.Second)
+					b2.run(t, time.Second)
+				}
+				d.put(t, "a.log", "4 four\n")
+				for range 20 {
+					a2.run(t, time.Second)
+					b2.run(t, time.Second)
+				}
+				for _, r := range [][2]*route{{a, a2}, {b, b2}} {
+					r[1].lines = append(r[0].lines, r[1].lines...)
+				}
+				wantLines(t, d, a2, b2, tt.want...)
+				if said := strings.Contains(d.log.String(), "comes twice if it was restored"); said == tt.aged {
+					t.Errorf("the log says that lines may come twice: %v, want %v:\n%s", said, !tt.aged, &d.log)
+				}
+			})
+		})
 	}
 }
