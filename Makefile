@@ -144,6 +144,10 @@ bench-page: ## docs/performance.md from bench/results.jsonl, to which BENCH='-ap
 bench-check: build ## The ratios in bench/ratios.json: fails when the median of 7 pairs has fallen by more than 20 %; BENCH=-keep keeps new ones.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -gate $(BENCH)
 
+.PHONY: bench-judge
+bench-judge: ## The same verdict over LINES=FILE of what `make -s bench JSON=1` printed, measuring nothing.
+	@cd bench && GOWORK=off go run . judge $(realpath $(LINES))
+
 .PHONY: bench-records
 bench-records: ## Parsing, JSON, SQLite and PostgreSQL beside a line loop, a bare insert loop and psql \copy: 7 interleaved pairs each.
 	cd engine && PENSTOCK_RECIPES=$${PENSTOCK_RECIPES:-$$(cd .. && cd ../shared/recipes 2>/dev/null && pwd)} \

@@ -41,10 +41,8 @@ func bench(o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
-	if o.figures && o.only == "" {
-		if err := os.Remove(o.into); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
+	if chosen, err = o.unmeasured(chosen); err != nil {
+		return err
 	}
 	var lines []result.Line
 	var wrong []error
@@ -58,10 +56,13 @@ func bench(o options) (err error) {
 		}
 		lines = append(lines, done...)
 		if o.into != "" && len(done) > 0 {
-			if err := result.Append(o.into, e.entries(done)); err != nil {
+			if err := result.Replace(o.into, e.entries(done)); err != nil {
 				return err
 			}
 		}
+	}
+	if o.figures {
+		wrong = append(wrong, e.profileMissed(lines))
 	}
 	return errors.Join(append(wrong, e.judge(lines, kept))...)
 }
@@ -85,6 +86,25 @@ func choose(only string) (chosen []workload, err error) {
 		}
 	}
 	return chosen, nil
+}
+
+// unmeasured leaves out the workloads of which the file of results holds a line that is not older than -newer: where a run was
+// interrupted, the next one goes on behind it.
+func (o options) unmeasured(chosen []workload) (left []workload, err error) {
+	if o.newer <= 0 || o.into == "" {
+		return chosen, nil
+	}
+	entries, err := result.Read(o.into)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	done := map[string]bool{}
+	for _, e := range entries {
+		if at, err := time.Parse(result.TimeForm, e.Run.Time); err == nil && time.Since(at) <= o.newer {
+			done[e.Workload] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(chosen), func(w workload) bool { return done[w.name] }), nil
 }
 
 // judge says whether lines are good enough: nothing lost, and what the flags want.
