@@ -109,6 +109,10 @@ rotation-kill-short: ## A sample of it: each case killed at all of its steps, tw
 	cd engine && PENSTOCK_ROTATION_KILL=sample go test -count=1 -timeout 10m -v -run TestRotationKilled ./connector/tail
 
 BENCH ?=
+# Where the folder beside this one has what some workloads need, they are measured, too.
+SHARED := $(realpath ../shared)
+bench bench-full bench-figures profile: export PENSTOCK_DATA ?= $(wildcard $(SHARED)/data)
+bench bench-full bench-figures profile: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
 .PHONY: bench
 bench: build ## Speed as ratios against the physical limits, in under 5 minutes: JSON=1 for lines of JSON, BENCH='-only w1,w4_*' for flags.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) $(if $(JSON),-json) $(BENCH)
@@ -125,11 +129,7 @@ profile: build ## Where a workload's processor time goes, as a flame graph in be
 bench-growth: build ## How cost grows with workers, files, file size and record size: a table and docs/plots/growth.svg.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench growth -penstock ../$(BIN) $(BENCH)
 
-# Where the folder beside this one has what some workloads need, they are measured, too.
-SHARED := $(realpath ../shared)
 .PHONY: bench-figures
-bench-figures: export PENSTOCK_DATA ?= $(wildcard $(SHARED)/data)
-bench-figures: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
 bench-figures: build ## The figures of docs/performance.md anew, in 20 minutes at most (WITHIN=...), rivals on the PATH included; GROWTH=1 adds the curves.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && \
 	  { ../bin/bench -penstock ../$(BIN) -figures -within $${WITHIN:-20m} -append results.jsonl $(BENCH) || echo "some of it went wrong, see above"; }

@@ -92,6 +92,9 @@ func (e *env) postgres() (*server, error) {
 	if e.server != nil {
 		return e.server, nil
 	}
+	if why := noPostgres(); why != "" {
+		return nil, errors.New(why)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
