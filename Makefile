@@ -115,7 +115,7 @@ bench bench-full bench-figures profile: export PENSTOCK_DATA ?= $(wildcard $(SHA
 bench bench-full bench-figures profile: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
 .PHONY: bench
 bench: build ## Speed as ratios against the physical limits, in under 5 minutes: JSON=1 for lines of JSON, BENCH='-only w1,w4_*' for flags.
-	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) $(if $(JSON),-json) $(BENCH)
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -within $${WITHIN:-270s} $(if $(JSON),-json) $(BENCH)
 
 .PHONY: bench-full
 bench-full: build ## Longer, with the rivals that are on the PATH (bench/rivals/fetch.sh) or given by BENCH='-rival NAME=PATH'.

@@ -47,7 +47,7 @@ func bench(o options) (err error) {
 	var lines []result.Line
 	var wrong []error
 	for i, w := range chosen {
-		e.share(len(chosen) - i)
+		e.share(chosen[i:])
 		done, err := e.workload(w)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", w.name, err)
@@ -156,12 +156,27 @@ func (e *env) say(format string, args ...any) {
 	}
 }
 
-// share sets how long the next workload may take: its part of what is left of -within, when so many workloads are left.
-func (e *env) share(left int) {
+// share sets how long the first of the workloads left may take: its part of what is left of -within.
+func (e *env) share(left []workload) {
 	if e.within > 0 {
+		all := 0.0
+		for _, w := range left {
+			all += w.part()
+		}
 		now := time.Now()
-		e.until = now.Add(e.begun.Add(e.within).Sub(now) / time.Duration(left))
+		e.until = now.Add(time.Duration(float64(e.begun.Add(e.within).Sub(now)) * left[0].part() / all))
 	}
+}
+
+// part is how much of the time a workload gets beside others.
+func (w workload) part() float64 {
+	switch {
+	case w.weight > 0:
+		return w.weight
+	case w.pairs == quickOrFull{} && w.ours != nil:
+		return 3
+	}
+	return 1
 }
 
 // late says whether another round, of the length of the last one, would go beyond it.
@@ -213,6 +228,9 @@ func (e *env) inputFor(w workload) (load.Input, error) {
 	size := w.size.of(e.full)
 	if size == 0 {
 		size = e.size
+	}
+	if w.halved && !e.full && !e.figures && !e.gate {
+		size /= 2
 	}
 	return e.input(w.kind, size)
 }

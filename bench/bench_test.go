@@ -48,7 +48,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The gate over lines as they were printed: of penstock as it was, and of the same one behind a script that waits 0.3 s before it starts it.
+// The gate over lines as they were printed: of penstock as it was, and of the same behind a script that waits 0.3 s before it starts it.
 func TestJudgeLines(t *testing.T) {
 	ratios := func(kept result.Kept) string {
 		path := filepath.Join(t.TempDir(), "ratios.json")

@@ -89,13 +89,17 @@ var runtimes = []struct{ function, part string }{
 	{"runtime.sysmon", "the scheduler"}, {"runtime.mstart", "the scheduler"},
 }
 
+// systemCalls are how the functions begin that enter the kernel.
+var systemCalls = []string{"internal/runtime/syscall", "syscall.RawSyscall", "runtime.futex", "runtime.epoll", "runtime.usleep"}
+
 // part is who had a stack's time spent: the kernel with the call, a part of the runtime, else the innermost package that is neither the
 // runtime's nor of the standard library.
 func part(functions []string) string {
 	leaf := functions[len(functions)-1]
-	if strings.HasPrefix(leaf, "internal/runtime/syscall") || strings.HasPrefix(leaf, "syscall.RawSyscall") || strings.HasPrefix(leaf, "runtime.futex") ||
-		strings.HasPrefix(leaf, "runtime.epoll") || strings.HasPrefix(leaf, "runtime.usleep") {
-		return "kernel: " + kernelCall(functions)
+	for _, call := range systemCalls {
+		if strings.HasPrefix(leaf, call) {
+			return "kernel: " + kernelCall(functions)
+		}
 	}
 	for i := len(functions) - 1; i >= 0; i-- {
 		for _, r := range runtimes {

@@ -187,7 +187,8 @@ func (e *env) intoTable() (string, error) {
 		return "", err
 	}
 	e.ledgers++
-	return parsing("combined", fmt.Sprintf("{ postgres: { url: %q, table: lines, on_new_field: ignore, ledger: bench/%d } }", s.url, e.ledgers)), nil
+	sink := fmt.Sprintf("{ postgres: { url: %q, table: lines, on_new_field: ignore, ledger: bench/%d } }", s.url, e.ledgers)
+	return parsing("combined", sink), nil
 }
 
 // count counts the records of the table by their marks.

@@ -13,7 +13,8 @@ import (
 func figure(entries []result.Entry, abouts []About) string {
 	var groups []plot.Group
 	for _, a := range abouts {
-		if !slices.ContainsFunc(rival.Elsewhere[a.Name], func(s rival.Share) bool { return s.OfLimit > 0 }) || find(entries, a.Name, ours) < 0 {
+		shared := slices.ContainsFunc(rival.Elsewhere[a.Name], func(s rival.Share) bool { return s.OfLimit > 0 })
+		if !shared || find(entries, a.Name, ours) < 0 {
 			continue
 		}
 		g := plot.Group{Title: a.Name + ": " + a.About, Subtitle: "1 is " + a.LimitAbout}

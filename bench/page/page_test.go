@@ -26,16 +26,19 @@ func TestPage(t *testing.T) {
 			Workload: "w6", Program: "penstock", MBPerS: 9, Limit: "none", Runs: 2, Figures: map[string]float64{"kills": 5},
 		}, Run: run},
 	}
-	why := Why{Reasons: map[string]string{"w1": "it reads twice", "w6": "never told"}, Profiles: result.Profiles{"w1": {Time: "then", Shares: []result.Share{
-		{Of: "kernel: read", Share: .6}, {Of: "kit/lines", Share: .2}, {Of: "runtime", Share: .01},
-	}}}}
+	shares := []result.Share{{Of: "kernel: read", Share: .6}, {Of: "kit/lines", Share: .2}, {Of: "runtime", Share: .01}}
+	why := Why{
+		Reasons:  map[string]string{"w1": "it reads twice", "w6": "never told"},
+		Profiles: result.Profiles{"w1": {Time: "then", Shares: shares}},
+	}
 	text, err := Page(entries, abouts, why)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		"| w1 | read; limit: a loop | ≥ 0.6 of the limit, 0 lost | **0.5** [0.4-0.6], 3 pairs | **missed**: 0.5 of the limit, by 17 % |",
-		"| w1 | **missed**: 0.5 of the limit, by 17 % | it reads twice | [profile](plots/profile-w1.svg) of then: kernel: read 60 %, kit/lines 20 % |",
+		"| w1 | **missed**: 0.5 of the limit, by 17 % | it reads twice | [profile](plots/profile-w1.svg) of then: " +
+			"kernel: read 60 %, kit/lines 20 % |",
 		"| w6 | kill | 0 lost | 2 runs | holds |", "| w9 | rows |  |  | not measured |",
 		"| w1 | 5000 | 10000 go_count | 0.00 | 0 | 3, 9 | 0 | 0 |  |", "| w6 | 9 |  | 0.00 | 0 |  | 0 | 0 | 5 kills |",
 		"| zcat | unpacks | 300 | 0.00 |",

@@ -184,7 +184,8 @@ func flume(j Job) map[string]string {
 			sinks = append(sinks, fmt.Sprint("k", i))
 			kinds["w3"] = []string{
 				"type = http", "endpoint = " + j.URL + "/0", "contentTypeHeader = text/plain", "acceptHeader = text/plain",
-				"defaultBackoff = true", "defaultRollback = true", "backoff.200 = false", "rollback.200 = false", "incrementMetrics.200 = true",
+				"defaultBackoff = true", "defaultRollback = true", "backoff.200 = false", "rollback.200 = false",
+				"incrementMetrics.200 = true",
 			}
 		}
 	} else {
