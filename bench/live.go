@@ -48,11 +48,13 @@ func feedMain(args []string) error {
 	}
 }
 
+const fromTail = `{ tail: { include: ["./spool/*.log"], start: beginning } }`
+
 // growing is the source for files that grow: tail where this penstock has it, else spool_dir, which reads what is appended, too.
 func (e *env) growing() (name, yaml string) {
 	out, err := exec.Command(e.penstock, "schema").Output()
 	if err == nil && strings.Contains(string(out), `"tail"`) {
-		return "tail", `{ tail: { include: ["./spool/*.log"], start: beginning } }`
+		return "tail", fromTail
 	}
 	return "spool_dir", "{ spool_dir: { path: ./spool, finished: keep } }"
 }

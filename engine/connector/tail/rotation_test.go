@@ -129,7 +129,7 @@ func (c rotation) compare(t *testing.T, p *world, w *writer, s schedule) {
 	}
 	got, want := slices.Sorted(slices.Values(p.exact)), slices.Sorted(slices.Values(w.ledger))
 	if !slices.Equal(got, want) {
-		t.Errorf("killed %s step %d: %s; the log:\n%s", s.kind, s.at, differ(got, want), p.host.logged())
+		t.Errorf("killed %s step %d: %s; the log:\n%s", s.kind, s.at, differ(got, want), p.host.Logged())
 	}
 	for _, line := range w.ledger {
 		if p.sent[line] == 0 {

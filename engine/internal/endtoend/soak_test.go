@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // soakReplay is what a kill may repeat at the HTTP receiver of each pipeline.
@@ -123,8 +125,8 @@ func newSoak(t *testing.T, seed uint64, length time.Duration) *soak {
 		server := httptest.NewServer(s.servers[i])
 		t.Cleanup(server.Close)
 		urls[i] = server.URL
-		s.tables[i] = &soakTable{db: openSQLite(t, filepath.Join(dir, []string{"logs.db", "spool.db"}[i]))}
-		execute(t, s.tables[i].db, "PRAGMA journal_mode = WAL")
+		s.tables[i] = &soakTable{db: connectortest.OpenSQLite(t, filepath.Join(dir, []string{"logs.db", "spool.db"}[i]))}
+		connectortest.Execute(t, s.tables[i].db, "PRAGMA journal_mode = WAL")
 	}
 	s.config = write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: ./state

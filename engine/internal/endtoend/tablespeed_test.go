@@ -111,7 +111,7 @@ pipelines:
 func BenchmarkTableSQLite(b *testing.B) {
 	dir := b.TempDir()
 	source := filepath.Join(dir, "source.db")
-	db := openSQLite(b, source)
+	db := connectortest.OpenSQLite(b, source)
 	for _, query := range []string{
 		"CREATE TABLE src (" + "id INTEGER PRIMARY KEY, host text, status bigint, size bigint, path text, agent text" + ")",
 		fmt.Sprintf("WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %[2]d) INSERT INTO src SELECT "+

@@ -23,7 +23,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	hold := false
 	for _, e := range r.kin(f) {
 		g, w := r.rotated.byEntry[e], r.rotated.widows[e]
-		if w == nil && g != nil && !(r.look(g) && r.verify(g)) {
+		if w == nil && g != nil && !(r.lookNow(g) && r.verify(g, false)) {
 			if w = r.rotated.widows[e]; w == nil { // it cannot be told now
 				hold = true
 				continue

@@ -95,6 +95,7 @@ func (r *Reader) reach(f *file, now time.Duration) bool {
 		return false
 	}
 	f.saw(info, now)
+	f.looked = now
 	return true
 }
 
@@ -165,10 +166,6 @@ func (r *Reader) proofOf(m penstock.Mark) fileid.Proof {
 func (r *Reader) stood(f *file, before int64) bool {
 	if f.note.proof.At != before || f.view != nil {
 		return true // nothing is known of the bytes before, or it was read before this Fill
-	}
-	info, err := f.handle.Stat()
-	if err != nil || info.Size < f.cursor.Next {
-		return false
 	}
 	head := r.head[:f.note.proof.Head]
 	if err := f.readFull(head, 0); err != nil {

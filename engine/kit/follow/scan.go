@@ -35,6 +35,9 @@ func (r *Reader) scan() {
 		case f != nil && sameFile(f.info, info):
 			f.scan = r.scans
 			f.saw(info, now)
+			if f.handle != nil {
+				f.looked = now
+			}
 		case r.passed(s, info):
 		default:
 			rest = append(rest, s)

@@ -27,7 +27,8 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 	if f.view != nil && !r.rests(f) {
 		return false
 	}
-	if f.entry == nil && !r.identify(f) || !r.verify(f) {
+	later := r.provedLater(f, end)
+	if f.entry == nil && !r.identify(f) || !r.verify(f, later) {
 		return false
 	}
 	if f.skipping() {
@@ -58,6 +59,9 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 		f.cursor = before
 		f.checked = false
 		r.soon()
+		return false
+	}
+	if later && f.cursor.Next == before.Next && !r.stands(f) {
 		return false
 	}
 	r.left -= left - f.left()
@@ -253,8 +257,9 @@ func (r *Reader) resume(id string) (penstock.Mark, bool) {
 // anew says what becomes of a file that is not the one that it was.
 const anew = "it is read anew, what was not read of the old one is gone"
 
-// verify finds out whether what was handed out of f still stands in it. false: it is another file now, or cannot be read.
-func (r *Reader) verify(f *file) bool {
+// verify finds out whether what was handed out of f still stands in it, unless that is looked at later. false: it is another file now,
+// or cannot be read.
+func (r *Reader) verify(f *file, later bool) bool {
 	switch {
 	case f.shorter():
 		r.replaced(f, "a file became shorter than what was read of it; "+anew)
@@ -262,9 +267,28 @@ func (r *Reader) verify(f *file) bool {
 	case !r.s.standsAt(f.entry, f.info):
 		r.replaced(f, "a file was rewritten in place; "+anew)
 		return false
-	case !f.changed():
+	case !f.changed(), later:
 		return true
 	}
+	return r.stands(f)
+}
+
+// provedLater says whether it is enough to look after reading whether what was handed out of a growing file still stands in it: stood
+// does so for all that is handed out, and to look before as well would cost as many calls of the system as the reading. Not so with
+// framing, which may stumble over bytes of another file, and not where more has to be known of the file before.
+func (r *Reader) provedLater(f *file, end ending) bool {
+	if r.grow == nil || !f.checked || f.entry == nil || f.sealed || f.view != nil || end.sealed || end.flush {
+		return false
+	}
+	if r.s.o.Rules.Framing != nil || f.aside != nil && f.aside.framing != nil || f.skipping() {
+		return false
+	}
+	at, proof := f.cursor.Next, &f.note.proof
+	return at > 0 && proof.At == at && len(f.note.suffix) > 0 && int64(proof.Head) == min(at, fileid.MaxHead)
+}
+
+// stands is verify for a file that was changed.
+func (r *Reader) stands(f *file) bool {
 	same, err := f.unchanged(r.s.idOf(f.entry), r.head[:], &r.notes)
 	if err != nil {
 		r.unreadNow(f, err)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/processor/parse"
 )
 
@@ -78,7 +79,7 @@ func TestWrongOptions(t *testing.T) {
 }
 
 func TestDissectAllocatesNothing(t *testing.T) {
-	b := lines(strings.Repeat("2026-01-05 06:00:00 INFO worker-1: took 17 ms\n", 1000))
+	b := connectortest.Text(strings.Repeat("2026-01-05 06:00:00 INFO worker-1: took 17 ms\n", 1000))
 	raw := len(b.Data)
 	o := parse.Options{Format: "dissect", Pattern: "%{date} %{time} %{level} %{who}: took %{ms} ms",
 		Types: map[string]string{"ms": "integer"}}
