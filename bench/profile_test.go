@@ -44,8 +44,8 @@ Duration: 5s, Total samples = 1.38s (27.60%)
 func TestShares(t *testing.T) {
 	all := shares([]plot.Stack{
 		{Value: 4, Functions: []string{
-			"runtime.goexit", "github.com/penstock-io/penstock/engine/kit/lines.(*Filler).look", "os.(*File).Read", "internal/poll.(*FD).Read",
-			"internal/runtime/syscall/linux.Syscall6",
+			"runtime.goexit", "github.com/penstock-io/penstock/engine/kit/lines.(*Filler).look", "os.(*File).Read",
+			"internal/poll.(*FD).Read", "internal/runtime/syscall/linux.Syscall6",
 		}},
 		{Value: 3, Functions: []string{"github.com/penstock-io/penstock/engine/pipeline.(*route).read", "bytes.Count", "countbody"}},
 		{Value: 2, Functions: []string{"runtime.gcBgMarkWorker", "runtime.scanobject"}},

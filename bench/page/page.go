@@ -114,6 +114,10 @@ func (r row) Pairs() string {
 	switch n := max(r.Line.Runs, len(r.Line.Ratios)); {
 	case !r.Measured || n == 0:
 		return ""
+	case n == 1 && r.Line.OfLimit > 0:
+		return "1 pair"
+	case n == 1:
+		return "1 run"
 	case r.Line.OfLimit == 0:
 		return fmt.Sprintf("%d runs", n)
 	default:
