@@ -216,7 +216,7 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 		scratch = appendReal(scratch[:0], x, c.standard != "double precision")
 		m.number(scratch)
 	case string:
-		m.textOf(x)
+		addText(m, x)
 	case []byte:
 		m.bytes(x)
 	default:

@@ -123,16 +123,6 @@ func TestJSONOfAField(t *testing.T) {
 
 func TestJSONAllocatesNothing(t *testing.T) {
 	b := connectortest.Text(sampleJSON(1000))
-	raw := len(b.Data)
 	p := processor(t, parse.Options{Format: "json"})
-	run := func() {
-		reparse(b, raw)
-		if err := p.Process(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run()
-	if n := testing.AllocsPerRun(20, run); n != 0 {
-		t.Errorf("parsing 1,000 records allocates %v times, want 0", n)
-	}
+	allocatesNothing(t, p, b)
 }
