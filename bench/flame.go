@@ -110,7 +110,7 @@ func part(functions []string) string {
 		if path, _, _ := strings.Cut(functions[i], ".("); strings.Contains(functions[i], "/") && strings.Contains(path, ".") &&
 			!strings.HasPrefix(functions[i], "internal/") {
 			if pkg := packageOf(functions[i]); strings.Contains(pkg, ".") {
-				return strings.TrimPrefix(pkg, "github.com/penstock-io/penstock/")
+				return strings.TrimPrefix(strings.TrimPrefix(pkg, "github.com/penstock-io/penstock/"), "github.com/penstock-io/")
 			}
 		}
 	}
@@ -132,8 +132,8 @@ func kernelCall(functions []string) string {
 	for i := len(functions) - 1; i >= 0; i-- {
 		switch name := functions[i]; {
 		case strings.HasPrefix(name, "internal/poll.(*FD)."), strings.HasPrefix(name, "os.(*File)."):
-			name = strings.TrimSuffix(name, " (inline)")
-			return strings.ToLower(name[strings.LastIndexByte(name, '.')+1:])
+			_, method, _ := strings.Cut(name, ").")
+			return strings.ToLower(strings.FieldsFunc(method, func(c rune) bool { return c == '.' || c == ' ' })[0])
 		case strings.HasPrefix(name, "runtime.futex"), strings.HasPrefix(name, "runtime.epoll"), strings.HasPrefix(name, "runtime.netpoll"),
 			strings.HasPrefix(name, "runtime.usleep"):
 			return "waking and waiting"

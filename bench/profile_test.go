@@ -45,7 +45,7 @@ func TestShares(t *testing.T) {
 	all := shares([]plot.Stack{
 		{Value: 4, Functions: []string{
 			"runtime.goexit", "github.com/penstock-io/penstock/engine/kit/lines.(*Filler).look", "os.(*File).Read",
-			"internal/poll.(*FD).Read", "internal/runtime/syscall/linux.Syscall6",
+			"internal/poll.(*FD).Read.func1 (inline)", "internal/runtime/syscall/linux.Syscall6",
 		}},
 		{Value: 3, Functions: []string{"github.com/penstock-io/penstock/engine/pipeline.(*route).read", "bytes.Count", "countbody"}},
 		{Value: 2, Functions: []string{"runtime.gcBgMarkWorker", "runtime.scanobject"}},

@@ -154,7 +154,7 @@ func (r row) Verdict() string {
 		return "holds"
 	}
 	text := "**missed**: " + strings.Join(missed, "; ")
-	if others := r.Line.Figures["others_cores"]; others > disturbed && !strings.Contains(r.Name, "postgres") {
+	if others := r.Line.Figures["others_cores"]; others > disturbed && !strings.Contains(r.Name, "postgres") && r.Name != "w9" {
 		text += fmt.Sprintf(" (disturbed: others took %.1f cores)", others)
 	}
 	return text
