@@ -159,7 +159,9 @@ func (r *Reader) missing(f *file) {
 		}
 		r.release(f)
 	case f.handle != nil:
-		f.orphan = true
+		if !f.orphan {
+			f.orphan, f.nameless = true, r.s.now()
+		}
 		r.orphaned(f)
 	default:
 		if r.byKey[key] == f {

@@ -141,9 +141,14 @@ func (r *Reader) identify(f *file) bool {
 			r.unreadNow(f, err)
 			return false
 		}
-		if ok {
-			return f.entry != nil && !f.sealed
+		if !ok {
+			continue
 		}
+		if err := r.proveAnew(f, head); err != nil {
+			r.unreadNow(f, err)
+			return false
+		}
+		return f.entry != nil && !f.sealed
 	}
 }
 
@@ -156,10 +161,12 @@ func (r *Reader) strange(e *Entry) bool {
 // metFirst finds out where the route begins in a growing file that is new to it, whatever other routes know of it. done says that it is
 // not to be taken as a new one, read that there is something to be read of it now.
 func (r *Reader) metFirst(f *file, head []byte) (done, read bool) {
-	if r.grow == nil {
+	switch {
+	case r.grow == nil:
 		return false, false
-	}
-	if len(head) == 0 {
+	case r.rotated.meeting: // when those that are known have been met
+		return true, false
+	case len(head) == 0:
 		return true, false // there is nothing to know it by, and nothing to be read
 	}
 	if done, read := r.copied(f, head); done {
@@ -177,8 +184,19 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 		}
 	}
 	if w := r.rotated.widows[e]; w != nil {
+		if f.view != nil { // how much of it there is may not be known yet
+			r.s.forget(r, e)
+			r.adopt(f, w)
+			return true, nil
+		}
+		ok, err := r.leadOn(f, w, head)
+		if err != nil {
+			return false, err
+		}
 		r.s.forget(r, e) // the widow's is taken over
-		r.adopt(f, w)
+		if !ok {         // it is the data as that route has read it, and not as this one has
+			r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), penstock.Mark{})
+		}
 		return true, nil
 	}
 	m, known := r.resume(e.text)
@@ -197,7 +215,7 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	}
 	if why == "" {
 		r.attach(f, e, m)
-		return true, r.proveAnew(f, head)
+		return true, nil
 	}
 	r.s.kill(e, f.info)
 	if r.grow != nil {
@@ -214,7 +232,7 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 // ahead of it, or a hand, has said how far that is. Without one nothing would lead on from it once it is copied away.
 func (r *Reader) proveAnew(f *file, head []byte) error {
 	at := f.cursor.Next
-	if r.grow == nil || f.view != nil || f.note.proof.At == at || at > f.info.Size {
+	if r.grow == nil || f.entry == nil || f.view != nil || f.note.proof.At == at || at > f.info.Size {
 		return nil
 	}
 	before := make([]byte, min(at, fileid.MaxBefore))
