@@ -24,6 +24,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 	if a.at >= 0 {
 		m.overdue.removeAt(a.at)
 	}
+	l.outs.drop(a)
 	a.late = a.overdue
 	l.flying--
 	l.flyingCost -= a.cost
@@ -84,9 +85,11 @@ func (m *Machine) measure(a *attempt, r *Report, full bool) {
 	l.stats.delivered++
 	l.est.delivered += a.cost
 	l.est.sample(seconds, a.cost)
+	l.outs.delivered = max(l.outs.delivered, a.sent)
+	l.outs.suspect(m.now, l.est.overdueSoon())
 	sample := window.Sample{
 		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
-		InFlightAtSend: a.ahead, Limited: a.limited, Late: a.late, Epoch: a.epoch,
+		InFlightAtSend: a.ahead, Lost: a.lost, Suspects: l.outs.suspects, Done: l.est.delivered - a.progress, Limited: a.limited, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, QueueLen: r.QueueLen, Wait: r.QueueWait},
 	}
 	if a.late {
@@ -120,6 +123,7 @@ func (m *Machine) unawait(a *attempt) {
 func (m *Machine) timeout(a *attempt) {
 	l, it := a.lane, a.item
 	a.overdue = true
+	l.outs.drop(a)
 	m.unawait(a)
 	l.stats.timedOut++
 	if l.br.trial == a {

@@ -28,6 +28,12 @@ type attempt struct {
 	died     bool // the worker died of its item
 	late     bool // it was overdue when it was answered
 
+	// What its lane has out.
+	earlier, later *attempt // the ones sent before it and after it
+	listed         bool     // it is out and not overdue
+	suspect        bool     // later answers have overtaken it by long
+	lost           float64  // cost of the lane's suspects when it was sent
+
 	// The group.
 	together   float64 // cost in flight in all lanes just after it was sent
 	groupEpoch uint32  // of the group's window
@@ -76,6 +82,6 @@ func (m *Machine) attempt(id uint64) *attempt {
 }
 
 func (m *Machine) freeAttempt(a *attempt) {
-	a.id, a.item, a.lane, a.next = 0, nil, nil, nil
+	a.id, a.item, a.lane, a.next, a.earlier, a.later = 0, nil, nil, nil, nil, nil
 	m.freeAttempts = append(m.freeAttempts, a)
 }

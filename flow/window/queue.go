@@ -68,13 +68,14 @@ func (q *queueWindow) OnSample(s Sample) {
 	switch {
 	case q.start:
 		q.started(v, s.Now)
+	case q.vain(v, s.Now):
 	case v.queue > 2*v.high+1:
 		q.w = max(1, q.w-max(1, min((v.queue-v.high)/2, q.w/4)))
 		q.since = s.Now
 	case v.queue > v.high:
 		q.w = max(1, q.w-1)
 	case v.queue < v.low && v.limited:
-		q.grow(v)
+		q.grow(v, s.Now)
 	}
 	v.after = q.w
 	q.nextRound()
@@ -118,11 +119,12 @@ func (a *aimd) OnSample(s Sample) {
 	switch {
 	case a.start:
 		a.started(v, s.Now)
+	case a.vain(v, s.Now):
 	case v.queue > v.high:
 		a.w = max(1, a.w*aimdCut)
 		a.since = s.Now
 	case v.queue < v.low && v.limited:
-		a.grow(v)
+		a.grow(v, s.Now)
 	}
 	v.after = a.w
 	a.nextRound()
