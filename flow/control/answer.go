@@ -92,6 +92,12 @@ func (m *Machine) measure(a *attempt, r *Report, full bool) {
 		InFlightAtSend: a.ahead, Lost: a.lost, Suspects: l.outs.suspects, Done: l.est.delivered - a.progress, Limited: a.limited, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, QueueLen: r.QueueLen, Wait: r.QueueWait},
 	}
+	if l.starter != nil {
+		l.refuses.taken(m.now, a)
+		if l.refuses.from > 0 && float64(l.refuses.from) > l.win.Limit()+1 {
+			l.refuses.from, l.refuses.step = 0, 0 // the window binds
+		}
+	}
 	if a.late {
 		l.stats.late++
 		l.est.spurious()
@@ -208,6 +214,9 @@ func (m *Machine) settleProbes(a *attempt) {
 	if a.lane.br.trial == a {
 		a.lane.br.trial = nil
 	}
+	if a.lane.refuses.trial == a {
+		a.lane.refuses.trial = nil
+	}
 	if m.global.probe == a {
 		m.global.probe = nil
 	}
@@ -223,12 +232,27 @@ func (m *Machine) nack(a *attempt) {
 	if m.exempt(a) {
 		return
 	}
-	if a.outcome == TimedOut {
+	switch {
+	case a.outcome == TimedOut:
 		l.win.OnTimeout(m.now, a.cost)
-	} else {
+	case l.starter == nil:
 		l.win.OnNack(m.now, a.cost)
+	default:
+		m.refusal(l, a)
 	}
 	m.failed(l, a, a.outcome)
+}
+
+// refusal takes in a retryable answer: it tells of the level above which the worker refuses, or of one in distress, or
+// it came by chance.
+func (m *Machine) refusal(l *lane, a *attempt) {
+	known, lower := l.refuses.refused(m.now, a, l.est.smoothed())
+	switch {
+	case lower:
+		l.starter.Refused(m.now, float64(l.refuses.from-1))
+	case !known && l.refuses.score >= levelCut:
+		l.win.OnNack(m.now, a.cost)
+	}
 }
 
 // throttle closes the gate of a lane that is alive but full.

@@ -18,6 +18,7 @@ type attempt struct {
 	ahead    float64 // cost in flight at the lane just after it was sent
 	progress float64 // cost that the lane had delivered when it was sent
 	epoch    uint32  // of the window
+	level    int     // attempts in flight at the lane just after it was sent, without those that are probably lost
 	limited  bool    // the window was the limit
 	overdue  bool
 	hedgeAt  time.Duration // no twin is sent before

@@ -31,6 +31,7 @@ type lane struct {
 	open        bool // up, and neither breaker nor throttle holds it back
 
 	outs     outs
+	refuses  level
 	est      estimator
 	tail     tail
 	peak     float64       // round trip for dispatch.PeakEWMA, seconds: jumps up, decays over peakDecay
@@ -227,6 +228,9 @@ func (m *Machine) room(l *lane) int {
 	n := m.windowRoom(l)
 	if l.limits.InFlight > 0 {
 		n = min(n, l.limits.InFlight-l.flying)
+	}
+	if n > 0 && l.refuses.from > 0 {
+		n = min(n, l.refuses.room(m.now, l.flying-l.outs.suspects))
 	}
 	return max(n, 0)
 }

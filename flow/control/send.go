@@ -382,7 +382,8 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	m.awaitedCost += a.cost
 	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.win.Epoch()
 	l.outs.add(a)
-	a.lost = l.outs.cost
+	a.lost, a.level = l.outs.cost, l.flying-l.outs.suspects
+	l.refuses.started(a)
 	a.limited = m.windowRoom(l) <= 0
 	if g := &m.group; g.win != nil {
 		a.groupEpoch, a.crowded = g.win.Epoch(), m.groupFull()

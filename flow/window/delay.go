@@ -115,6 +115,9 @@ func (d *delay) sample(s *Sample) bool {
 	if d.base.sample(s) {
 		if !d.base.probing {
 			d.nextRound()
+			if d.base.calm() { // what fills the window again finds it empty
+				d.since = s.Now + seconds(d.base.value)
+			}
 		}
 		return false
 	}
@@ -213,6 +216,9 @@ func (d *delay) busy(now time.Duration, c cause, share float64) {
 		d.cut, d.floor, d.before = true, max(1, d.w*share), 0
 		if c == timedOut {
 			d.before = d.w
+			if d.suspects > 0 { // it delivers what was sent later: what is lost was too much
+				d.floor = max(1, min(d.w, d.bdp()))
+			}
 		}
 	}
 	if c == timedOut {
@@ -221,6 +227,20 @@ func (d *delay) busy(now time.Duration, c cause, share float64) {
 		d.w = max(d.floor, d.w-1)
 	}
 	d.verdict.after = d.w
+}
+
+// Refused narrows the window to the level above which its worker refuses.
+func (d *delay) Refused(now time.Duration, level float64) {
+	if d.w <= level {
+		return
+	}
+	d.verdict = verdict{cause: refused, before: d.w}
+	d.w = max(1, level)
+	d.verdict.after = d.w
+	d.state = Busy
+	d.start, d.step, d.before = false, 0, 0
+	d.nextRound()
+	d.since = now
 }
 
 func (d *delay) OnUndo(time.Duration) {

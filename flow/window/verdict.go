@@ -20,6 +20,7 @@ const (
 	roundEnded
 	timedOut
 	nacked
+	refused
 	undone
 	restarted
 )
@@ -40,6 +41,8 @@ func (v *verdict) reason() string {
 		return fmt.Sprintf("a batch was overdue: window %.4g to %.4g", v.before, v.after)
 	case nacked:
 		return fmt.Sprintf("a batch came back undelivered: window %.4g to %.4g", v.before, v.after)
+	case refused:
+		return fmt.Sprintf("what is beyond %.4g batches comes back undelivered: window %.4g to %.4g", v.after, v.before, v.after)
 	case undone:
 		return fmt.Sprintf("an overdue batch was answered after all: window %.4g to %.4g", v.before, v.after)
 	case restarted:

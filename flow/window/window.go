@@ -143,10 +143,13 @@ type Discarder interface {
 	Discard(now time.Duration)
 }
 
-// Starter is a Window that begins with a start-up, in which it widens faster than it can see what that does.
+// Starter is a Window that begins with a start-up, in which it widens faster than it can see what that does, and that can
+// be told a level.
 type Starter interface {
 	Window
 	Starting() bool
+	// Refused says that the worker refuses what is beyond so many batches in flight.
+	Refused(now time.Duration, level float64)
 }
 
 // Prober is a Window that now and then measures its worker's round trip with the worker's queue drained. The
