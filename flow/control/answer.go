@@ -89,7 +89,8 @@ func (m *Machine) measure(a *attempt, r *Report, full bool) {
 	l.outs.suspect(m.now, l.est.overdueSoon())
 	sample := window.Sample{
 		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
-		InFlightAtSend: a.ahead, Lost: a.lost, Suspects: l.outs.suspects, Done: l.est.delivered - a.progress, Limited: a.limited, Late: a.late, Epoch: a.epoch,
+		InFlightAtSend: a.ahead, Lost: a.lost, Suspects: l.outs.suspects, Done: l.est.delivered - a.progress,
+		Limited: a.limited, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, QueueLen: r.QueueLen, Wait: r.QueueWait},
 	}
 	if l.starter != nil {

@@ -252,10 +252,12 @@ func (m *Machine) closeBreaker(l *lane) {
 	if l.br.open {
 		m.opened--
 	}
-	if b := &l.br; b.fault == Retryable && b.pace >= rateFew && m.now-b.opened <= rateOutage {
+	if b := &l.br; b.fault == Retryable && b.pace >= rateFew && m.now-b.opened <= rateOutage &&
+		l.refuses.chance < rateChance {
 		l.limit.suppose(m.now, b.pace)
 	}
-	l.br, l.refuses = breaker{}, level{}
+	l.br = breaker{}
+	l.refuses.forget()
 	l.failing = 0
 	m.endProbe(l)
 	l.win.Reset(m.now)

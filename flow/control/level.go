@@ -18,8 +18,10 @@ import (
 type level struct {
 	recent [levelRecent]outcomeAt
 	n      uint
-	low    int // the lowest level that is suspected; 0: none
-	chance float64
+	low    int     // the lowest level that is suspected; 0: none
+	chance float64 // share that is refused of what follows one that was taken: bursts tell nothing of chance
+	seen   uint    // answers in chance, up to levelMany
+	calm   bool    // the last one was taken
 	score  float64 // how far the latest answers speak against chance (Page's cumulative sum, 1954)
 
 	from  int           // refused from here on; 0: no level is known
@@ -40,8 +42,9 @@ const (
 	levelSure    = 4.0 // logarithm of the odds
 	levelLeast   = 0.02
 	levelMost    = 0.4
-	levelWeight  = 1.0 / 128 // of the newest answer in the share that is refused by chance
-	levelCut     = 3.0       // score from which a refusal narrows the window
+	levelFew     = 32  // answers that the share which is refused by chance is a mean of, at least,
+	levelMany    = 128 // and at most
+	levelCut     = 3.0 // score from which a refusal narrows the window
 	levelWait    = 10 * time.Second
 	levelRounds  = 100 // round trips, so that a try costs 1 % at most
 	levelLongest = 5 * time.Minute
@@ -52,7 +55,6 @@ func (v *level) taken(now time.Duration, a *attempt) {
 	v.add(a, true)
 	p := v.byChance()
 	v.score = max(0, v.score+math.Log(levelRefuses/(1-p)))
-	v.chance -= levelWeight * v.chance
 	if v.trial == a {
 		v.step = max(1, 2*v.step)
 		v.from += v.step
@@ -62,6 +64,7 @@ func (v *level) taken(now time.Duration, a *attempt) {
 
 // refused takes in a refusal. known: it was beyond a known level, or tells of one. lower: that is new.
 func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known, lower bool) {
+	speaks := math.Log(levelRefuses / v.byChance()) // as it stood before
 	v.add(a, false)
 	at := int(a.level)
 	switch {
@@ -86,15 +89,26 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 		v.from, v.since, v.wait, v.step, v.low, v.score = v.low, now, wait, 0, 0, 0
 		return true, true
 	}
-	v.score += math.Log(levelRefuses / v.byChance())
-	v.chance += levelWeight * (1 - v.chance)
+	v.score += speaks
 	return false, false
 }
 
 func (v *level) add(a *attempt, taken bool) {
 	v.recent[v.n%levelRecent] = outcomeAt{int32(a.level), taken}
 	v.n++
+	if v.calm {
+		v.seen = min(v.seen+1, levelMany)
+		share := 1.0
+		if taken {
+			share = 0
+		}
+		v.chance += (share - v.chance) / float64(max(v.seen, levelFew))
+	}
+	v.calm = taken
 }
+
+// forget the level and the answers, as the worker begins anew. What chance does stays.
+func (v *level) forget() { *v = level{chance: v.chance, seen: v.seen} }
 
 func (v *level) byChance() float64 { return min(max(v.chance, levelLeast), levelMost) }
 

@@ -13,7 +13,7 @@ import (
 // The queue is estimated from the round trip as in TCP Vegas, q = W (1 - base/mean), against the mean round trip of
 // the drained worker instead of the least; it is to stay between about 1.5 and 3 sqrt(BDP), which is square-root
 // staffing for workers that serve in parallel. Below that the window grows by one batch a round, above it shrinks by
-// one, far above by up to a quarter. It starts at one batch and doubles per round trip until the worker is full.
+// one, far above by up to a quarter. It starts at one batch and at least doubles per round trip until the worker is full.
 // A window is counted in cost, a batch of the worker's mean cost as one.
 type Queue struct {
 	Initial int // batches; 0 means 1
