@@ -168,6 +168,18 @@ func (b *Batch) Parsed() { b.changed = true }
 // Untouched says whether every record is as it was read: none dropped, buried, added or parsed.
 func (b *Batch) Untouched() bool { return !b.changed }
 
+// AppendKept appends to dst the indexes in Records of those that go to the sink, ascending, as Pick takes them. A batch that was not
+// split is split.
+func (b *Batch) AppendKept(dst []int) []int {
+	b.Split()
+	for i := range b.Records {
+		if b.Records[i].State == Kept {
+			dst = append(dst, i)
+		}
+	}
+	return dst
+}
+
 // Kept counts the records that go to the sink; before Split, the origins.
 func (b *Batch) Kept() int {
 	if len(b.Records) == 0 || !b.changed {

@@ -85,6 +85,14 @@ func TestWholeAndRaw(t *testing.T) {
 	if b.Kept() != 2 || b.Origins != 3 {
 		t.Errorf("kept %d of %d origins, want 2 of 3", b.Kept(), b.Origins)
 	}
+	if got := b.AppendKept([]int{7}); !slices.Equal(got, []int{7, 1, 2}) {
+		t.Errorf("AppendKept = %v, want 1 and 2 behind the 7", got)
+	}
+	unsplit := penstock.NewBatch(penstock.Limits{})
+	fill(unsplit, "a\nb\n")
+	if got := unsplit.AppendKept(nil); !slices.Equal(got, []int{0, 1}) {
+		t.Errorf("AppendKept of a batch that was not split = %v, want 0 and 1", got)
+	}
 }
 
 func TestCutSharesOriginsAndReasons(t *testing.T) {

@@ -76,7 +76,8 @@ const MaxNote = 256
 // file by a hash of the bytes before the watermark.
 type Noter interface {
 	// Note returns what is to be saved with m, whose Part and Watermark are set: printable text of at most MaxNote bytes.
-	// It is called on the checkpoint's goroutine before m is written, beside Read, and must not wait.
+	// It is called on the checkpoint's goroutine before m is written, beside Read, and must not wait. Before a batch with
+	// anything of a partition that has no mark yet goes to a sink with a ledger of its own, it is called between two Reads, too.
 	Note(m Mark) string
 }
 

@@ -48,11 +48,13 @@ func feedMain(args []string) error {
 	}
 }
 
+const fromTail = `{ tail: { include: ["./spool/*.log"], start: beginning } }`
+
 // growing is the source for files that grow: tail where this penstock has it, else spool_dir, which reads what is appended, too.
 func (e *env) growing() (name, yaml string) {
 	out, err := exec.Command(e.penstock, "schema").Output()
 	if err == nil && strings.Contains(string(out), `"tail"`) {
-		return "tail", `{ tail: { include: ["./spool/*.log"], start: beginning } }`
+		return "tail", fromTail
 	}
 	return "spool_dir", "{ spool_dir: { path: ./spool, finished: keep } }"
 }
@@ -83,13 +85,18 @@ func (l live) run(e *env) (m measure, err error) {
 	return l.drive(e, j, rec, in)
 }
 
-func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m measure, err error) {
+// feed starts the process that writes, once there is a file named go.
+func (l live) feed(e *env, j *job, records int64) (*proc.Process, error) {
 	exe, err := os.Executable()
 	if err != nil {
-		return m, err
+		return nil, err
 	}
-	feeder, err := proc.Start(j.dir, exe, "feed", "-program", e.penstock, "-dir", j.path("spool"), "-ready", j.path("go"),
-		"-files", fmt.Sprint(l.files), "-rate", fmt.Sprint(l.rate), "-records", fmt.Sprint(in.Records))
+	return proc.Start(j.dir, exe, "feed", "-program", e.penstock, "-dir", j.path("spool"), "-ready", j.path("go"),
+		"-files", fmt.Sprint(l.files), "-rate", fmt.Sprint(l.rate), "-records", fmt.Sprint(records))
+}
+
+func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m measure, err error) {
+	feeder, err := l.feed(e, j, in.Records)
 	if err != nil {
 		return m, err
 	}

@@ -34,6 +34,10 @@ var profiled = map[string]func(urls []string) string{
 	"w4_dissect":  func([]string) string { return parsing("dissect", "{ file: { path: ./out.log, fsync: interval } }") },
 	"w4_regex":    func([]string) string { return parsing("regex", "{ file: { path: ./out.log, fsync: interval } }") },
 	"w8":          func([]string) string { return toSQLite },
+	"w10": func(urls []string) string {
+		return "state: ./state\npipelines:\n  bench:\n    source: " + fromTail + "\n" +
+			"    sink: { http: { endpoints: [" + strings.Join(urls, ", ") + "], body: raw } }\n"
+	},
 }
 
 // profile is a flame graph of one workload: profile -w w1.
@@ -90,7 +94,11 @@ func (e *env) profile(name string, config func([]string) string, seconds int, ou
 	go func() {
 		done <- fetch(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, seconds), &out, name)
 	}()
-	err = j.feedUntil(in, done)
+	if name == "w10" {
+		err = e.hundred().growUntil(e, j, done)
+	} else {
+		err = j.feedUntil(in, done)
+	}
 	_, stopErr := p.Stop(patience)
 	if err := errors.Join(err, stopErr); err != nil {
 		return err
@@ -124,6 +132,20 @@ func (j *job) feedUntil(in load.Input, done <-chan error) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
+}
+
+// growUntil has files grow until done.
+func (l live) growUntil(e *env, j *job, done <-chan error) error {
+	const endless = 1 << 40
+	if err := os.WriteFile(j.path("go"), nil, 0o600); err != nil {
+		return err
+	}
+	feeder, err := l.feed(e, j, endless)
+	if err != nil {
+		return err
+	}
+	defer feeder.Kill()
+	return <-done
 }
 
 func freeAddress() (string, error) {

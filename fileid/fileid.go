@@ -115,8 +115,11 @@ func (id ID) Match(f File) bool {
 			return false
 		}
 	}
-	return sum(f.Head[:id.Len]) == id.Sum
+	return id.MatchHead(f.Head)
 }
+
+// MatchHead says whether a file that begins with head begins as the one did that the id was given to.
+func (id ID) MatchHead(head []byte) bool { return len(head) >= id.Len && sum(head[:id.Len]) == id.Sum }
 
 // Certain says whether device, inode and birth time alone tell this file from every other one.
 func (id ID) Certain() bool { return fine(id.Birth) }

@@ -16,6 +16,7 @@ type books struct {
 	parts  map[string]*partition
 	resume func(id string) (penstock.Mark, bool) // what was settled before this run
 	dirty  []*partition                          // settled since the last take, in the order of their first settle
+	met    []*partition                          // of which there was no mark, since the last meet
 	ends   bool                                  // the source has nothing to finish: what is sealed and settled is finished
 	places map[string]string                     // by lane, since the last take
 
@@ -126,10 +127,24 @@ func (k *books) partition(part *penstock.Partition) (*partition, error) {
 	}
 	p := &partition{part: *part, ledger: l, keys: []string{part.ID}}
 	k.parts[part.ID] = p
+	if !known {
+		k.met = append(k.met, p)
+	}
 	if !known || mark.Part.Name != part.Name {
 		k.touch(p)
 	}
 	return p, nil
+}
+
+// meet returns the marks of the partitions that have been met since the last meet.
+func (k *books) meet() []penstock.Mark {
+	marks := make([]penstock.Mark, 0, len(k.met))
+	for _, p := range k.met {
+		marks = append(marks, p.mark())
+	}
+	clear(k.met)
+	k.met = k.met[:0]
+	return marks
 }
 
 // fresh says whether nothing of b's partitions was settled before this run. What a kill has left of a batch may be its refused

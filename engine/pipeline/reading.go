@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock"
@@ -118,10 +119,37 @@ var oneKey = []string{"all"}
 
 // opened takes what was read into the books.
 func (r *route) opened(ctx context.Context, b *penstock.Batch) (*job, error) {
+	j, met, err := r.book(ctx, b)
+	if len(met) > 0 && r.ledgered != nil && !r.memory.layered() {
+		r.announce(met, b)
+	}
+	return j, err
+}
+
+// announce saves marks of partitions that nobody had one of, before the sink gets anything of them. A kill may come between the sink's
+// commit and the first time that the checkpoint is saved: the sink then says how much of a file it has, and only the checkpoint
+// which file that was. What cannot be saved now, the checkpoint's goroutine saves, or reports.
+func (r *route) announce(met []penstock.Mark, b *penstock.Batch) {
+	to := make(map[string]penstock.Position, len(met))
+	for i := range b.Spans {
+		to[b.Spans[i].Part.ID] = b.Spans[i].To
+	}
+	ahead := slices.Clone(met)
+	for i := range ahead {
+		ahead[i].Watermark = to[ahead[i].Part.ID]
+	}
+	r.note(ahead) // of what was read
+	for i := range met {
+		met[i].Note = ahead[i].Note
+	}
+	_ = r.memory.save(met, nil)
+}
+
+func (r *route) book(ctx context.Context, b *penstock.Batch) (j *job, met []penstock.Mark, err error) {
 	if r.work == nil { // else the processors' goroutines do it
 		if err := r.buryDead(ctx, b); err != nil {
 			b.Release()
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if r.manifest != nil {
@@ -138,15 +166,16 @@ func (r *route) opened(ctx context.Context, b *penstock.Batch) (*job, error) {
 	r.books.now = time.Since(r.started)
 	if err := r.books.open(b); err != nil {
 		b.Release()
-		return nil, err
+		return nil, nil, err
 	}
-	j := &job{batch: b}
+	met = r.books.meet()
+	j = &job{batch: b}
 	if r.keyed && r.alone {
 		j.keys = oneKey
 	} else if r.keyed {
 		j.keys = r.books.keysOf(b)
 	}
-	return j, nil
+	return j, met, nil
 }
 
 // producer hands processed batches to the sender, in read order.

@@ -8,9 +8,9 @@ func newSimCommand() *cobra.Command {
 		Use:   "sim",
 		Short: "Simulate flow control, backoff and shared media",
 		Long: `Sim runs the simulators that the project's claims are measured with. They are
-exact: the same seed gives the same figures. docs/which-backoff.md shows what they
-say, with the commands that print it again.`,
-		Example: `  penstock sim flow scenarios/*.yaml
+exact: the same seed gives the same figures. docs/which-backoff.md and
+docs/flow-control.md show what they say, with the commands that print it again.`,
+		Example: `  penstock sim flow docs/scenarios/*.yaml
   penstock sim backoff --clients 10,100 --policy full --policy recommended
   penstock sim csma --stations 2,10,64 --json`,
 	})

@@ -82,16 +82,16 @@ Without --algorithm those run that a file has bounds for.
 
 Algorithms: ` + inLines(flow.AlgorithmNames()) + `.
 Dispatches: ` + inLines(flow.DispatchNames()) + ".",
-		Example: `  penstock sim flow scenarios/*.yaml
-  penstock sim flow s01-saturated.yaml --algorithm linear --algorithm linear+round_robin --seeds 5
-  penstock sim flow s05-step-change.yaml --algorithm fixed:8 --seeds 1 --json
-  penstock sim flow --table scenarios/*.yaml`,
+		Example: `  penstock sim flow docs/scenarios/*.yaml
+  penstock sim flow docs/scenarios/s01-saturated.yaml --algorithm linear --algorithm linear+round_robin --seeds 5
+  penstock sim flow docs/scenarios/s05-step-change.yaml --algorithm fixed:8 --seeds 1 --json
+  penstock sim flow --table docs/scenarios/*.yaml`,
 		DisableFlagsInUseLine: true,
 		RunE:                  f.run,
 	}
 	fl := cmd.Flags()
-	fl.StringArrayVar(&f.algorithms, "algorithm", nil, "one of those below; may be given several times")
-	fl.StringVar(&f.dispatch, "dispatch", "", "one of those below, for algorithms whose name carries none")
+	fl.StringArrayVar(&f.algorithms, "algorithm", nil, "one of those above; may be given several times")
+	fl.StringVar(&f.dispatch, "dispatch", "", "one of those above, for algorithms whose name carries none")
 	fl.IntVar(&f.seeds, "seeds", 20, "runs of each scenario and algorithm")
 	fl.Uint64Var(&f.seed, "seed", 1, "of the first run; each further one has the next")
 	fl.BoolVar(&f.asJSON, "json", false, "one object a line")

@@ -7,13 +7,17 @@ import (
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/json"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
 )
 
 // Lines returns a batch of lines as a reader leaves it, not yet split: of the file a.log, from its start.
-func Lines(lines ...string) *penstock.Batch {
+func Lines(lines ...string) *penstock.Batch { return Text(strings.Join(lines, "\n") + "\n") }
+
+// Text is Lines of a text, whose last line ends.
+func Text(text string) *penstock.Batch {
 	b := penstock.NewBatch(penstock.Limits{Bytes: 1 << 30, Records: 1 << 24})
-	b.Data = append(b.Data, strings.Join(lines, "\n")+"\n"...)
-	b.Origins = len(lines)
+	b.Data = append(b.Data, text...)
+	b.Origins = strings.Count(text, "\n")
 	b.Time = time.Date(2026, 1, 5, 6, 0, 0, 0, time.UTC)
 	b.Spans = append(b.Spans, penstock.Span{
 		Part:  &penstock.Partition{ID: "a", Name: "a.log"},
@@ -21,6 +25,21 @@ func Lines(lines ...string) *penstock.Batch {
 		Bytes: len(b.Data),
 	})
 	return b
+}
+
+// Outcomes says what became of each record of b, which has been split: its fields as NDJSON, "dropped", or "dead: " and the reason.
+func Outcomes(b *penstock.Batch) (all []string) {
+	for i := range b.Records {
+		switch b.Records[i].State {
+		case penstock.Dead:
+			all = append(all, "dead: "+b.Reason(i).Error())
+		case penstock.Dropped:
+			all = append(all, "dropped")
+		default:
+			all = append(all, string(ndjson.AppendRecord(nil, b, i)))
+		}
+	}
+	return all
 }
 
 // Records returns a batch whose records have the members of the JSON objects given as fields; a line that is none stays unparsed.

@@ -151,7 +151,7 @@ func (a answer) outcome(b *penstock.Batch) (outcome, misuse error) {
 	if len(a.Refused)+len(a.Retry) == 0 {
 		return nil, nil
 	}
-	kept := keptOf(b)
+	kept := b.AppendKept(nil)
 	fates := make([]fate, len(kept))
 	reasons := map[string]error{}
 	set := func(n int, f fate) bool {
@@ -199,17 +199,6 @@ const (
 	again
 	refused
 )
-
-func keptOf(b *penstock.Batch) []int {
-	b.Split()
-	kept := make([]int, 0, len(b.Records))
-	for i := range b.Records {
-		if b.Records[i].State == penstock.Kept {
-			kept = append(kept, i)
-		}
-	}
-	return kept
-}
 
 // shareOut makes the pieces of b by the fates of its kept records.
 func shareOut(b *penstock.Batch, kept []int, fates []fate) *penstock.Split {

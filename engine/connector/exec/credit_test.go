@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/exec"
 	"github.com/penstock-io/penstock/flow"
 )
@@ -74,15 +75,15 @@ func TestCredit(t *testing.T) {
 	_, lanes := opened(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	first, err := deliver(ctx, lanes[0], batch("a", "b"))
+	first, err := deliver(ctx, lanes[0], connectortest.Lines("a", "b"))
 	if want := (flow.Report{Epoch: 1, Credit: 2 + allowed, Taken: 2}); err != nil || first != want {
 		t.Fatalf("the first batch: %+v, %v, want %+v", first, err, want)
 	}
 	var all sync.WaitGroup
 	for n := range 60 {
-		b := batch(strings.Split(strings.Repeat("x,", n%4)+"x", ",")...)
+		b := connectortest.Lines(strings.Split(strings.Repeat("x,", n%4)+"x", ",")...)
 		if n == 30 {
-			b = batch(strings.Split(strings.Repeat("x,", 3*allowed)+"x", ",")...) // alone, it is more than is allowed
+			b = connectortest.Lines(strings.Split(strings.Repeat("x,", 3*allowed)+"x", ",")...) // alone, it is more than is allowed
 		}
 		all.Go(func() {
 			if _, err := deliver(ctx, lanes[0], b); err != nil {
@@ -91,11 +92,11 @@ func TestCredit(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if _, err := deliver(ctx, lanes[0], batch("exit!")); err == nil {
+	if _, err := deliver(ctx, lanes[0], connectortest.Lines("exit!")); err == nil {
 		t.Error("a dead child has delivered")
 	}
 	for second := (flow.Report{}); second.Epoch != 2; {
-		if second, err = deliver(ctx, lanes[0], batch("c")); err == nil && (second.Credit != 1+allowed || second.Epoch != 2) {
+		if second, err = deliver(ctx, lanes[0], connectortest.Lines("c")); err == nil && (second.Credit != 1+allowed || second.Epoch != 2) {
 			t.Fatalf("the next child: %+v", second)
 		}
 	}

@@ -19,21 +19,6 @@ import (
 
 const patience = 20 * time.Second
 
-// batch holds the given lines.
-func batch(lines ...string) *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{})
-	for _, l := range lines {
-		b.Data = append(append(b.Data, l...), '\n')
-	}
-	b.Origins = len(lines)
-	b.Spans = append(b.Spans, penstock.Span{
-		Part:  &penstock.Partition{ID: "p", Name: "p"},
-		Range: penstock.Range{To: penstock.Position{Num: int64(len(b.Data))}},
-		Bytes: len(b.Data),
-	})
-	return b
-}
-
 // opened returns the lanes of a sink.
 func opened(t *testing.T, o *exec.Options) (*connectortest.Host, []penstock.Lane) {
 	t.Helper()
@@ -94,7 +79,7 @@ func TestStatuses(t *testing.T) {
 		o := exec.DefaultOptions()
 		o.Command = []string{"sh", "-c", c.script}
 		_, lanes := opened(t, o)
-		b := batch(strings.Repeat("x", 1<<20), "y")
+		b := connectortest.Lines(strings.Repeat("x", 1<<20), "y")
 		if _, err := deliver(t.Context(), lanes[0], b); !c.want(err) {
 			t.Errorf("%q: %v", c.script, err)
 		}
@@ -106,7 +91,7 @@ func TestStatuses(t *testing.T) {
 		_, lanes := opened(t, o)
 		err := error(nil)
 		for range 3 {
-			if _, err = deliver(t.Context(), lanes[0], batch("x")); is[*flow.Misconfigured](err) {
+			if _, err = deliver(t.Context(), lanes[0], connectortest.Lines("x")); is[*flow.Misconfigured](err) {
 				break
 			}
 		}
@@ -124,7 +109,7 @@ func TestHang(t *testing.T) {
 		_, lanes := opened(t, o)
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, flow.ErrAbandoned)
 		began := time.Now()
-		_, err := deliver(ctx, lanes[0], batch("x"))
+		_, err := deliver(ctx, lanes[0], connectortest.Lines("x"))
 		cancel()
 		if took := time.Since(began); took > patience/4 || !is[*penstock.DiedError](err) || !errors.Is(err, flow.ErrAbandoned) {
 			t.Errorf("%s: %v after %v, want a death by abandon", protocol, err, took)
@@ -141,7 +126,7 @@ func TestAnswers(t *testing.T) {
 	said := func(answer string, others ...string) (flow.Report, error) {
 		t.Helper()
 		for {
-			r, err := deliver(t.Context(), lanes[0], batch(append([]string{"say!" + answer}, others...)...))
+			r, err := deliver(t.Context(), lanes[0], connectortest.Lines(append([]string{"say!" + answer}, others...)...))
 			if e, down := errors.AsType[*flow.Throttled](err); !down || !strings.Contains(e.Error(), "its child") {
 				return r, err
 			}
@@ -206,19 +191,19 @@ func TestDeathsOfChildren(t *testing.T) {
 	o := exec.DefaultOptions()
 	o.Command, o.Protocol, o.InFlight = command(t, exec.NDJSON, file), exec.NDJSON, 2
 	_, lanes := opened(t, o)
-	if _, err := deliver(t.Context(), lanes[0], batch("a")); err != nil {
+	if _, err := deliver(t.Context(), lanes[0], connectortest.Lines("a")); err != nil {
 		t.Fatal(err)
 	}
 	for _, word := range []string{"exit!", "kill!"} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		_, err := deliver(ctx, lanes[0], batch("b", word))
+		_, err := deliver(ctx, lanes[0], connectortest.Lines("b", word))
 		if !is[*penstock.DiedError](err) || ctx.Err() != nil {
 			t.Errorf("%s: %v, want a death", word, err)
 		}
 		if word == "exit!" && !strings.Contains(fmt.Sprint(err), "told to exit") {
 			t.Errorf("%v does not say what the child said last", err)
 		}
-		if _, err := deliver(ctx, lanes[0], batch("after "+word)); err != nil {
+		if _, err := deliver(ctx, lanes[0], connectortest.Lines("after "+word)); err != nil {
 			t.Errorf("after %s: %v", word, err)
 		}
 		cancel()
@@ -233,7 +218,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"delivered":false,"retry_after":1e308,"error":"x"}`))
 	f.Add([]byte(`{"queue_wait":-1,"service":1e300,"delivered":true}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		b := batch("a", "b", "c")
+		b := connectortest.Lines("a", "b", "c")
 		report, outcome, err := exec.ParseForTest(line, b)
 		if err != nil {
 			return

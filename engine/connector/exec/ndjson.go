@@ -1,11 +1,9 @@
 package exec
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -63,25 +61,13 @@ func (s *Sink) newTalk(p *child.Process) *talk {
 }
 
 // Serve implements child.Session.
-func (t *talk) Serve(context.Context) error {
-	in := bufio.NewReaderSize(t.p, 64<<10)
-	for {
-		line, err := child.ReadLine(in, maxAnswer)
-		if err == nil && len(line) > 0 {
-			err = t.take(line)
-		}
-		switch {
-		case err == io.EOF:
-			return nil // how it died says more
-		case err != nil:
-			t.p.Kill(err)
-			return err
-		}
-	}
-}
+func (t *talk) Serve(context.Context) error { return child.ServeLines(t.p, maxAnswer, t.take) }
 
-// take hands an answer to who waits for it.
+// take hands an answer to who waits for it; an empty line is none.
 func (t *talk) take(line []byte) error {
+	if len(line) == 0 {
+		return nil
+	}
 	a, err := parseAnswer(line)
 	if err != nil {
 		return err

@@ -47,7 +47,7 @@ func (l *boltLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report
 	if err != nil {
 		return flow.Report{}, err
 	}
-	kept := keptOf(b)
+	kept := b.AppendKept(nil)
 	work, err := bolt.Do(ctx, b, kept)
 	if work.Err == nil {
 		work.Err = err

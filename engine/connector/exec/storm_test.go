@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/exec"
 )
 
@@ -101,13 +102,13 @@ func TestStormSink(t *testing.T) {
 	h, lanes := opened(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if _, err := deliver(ctx, lanes[0], batch("a", "emit!1", "b", "emit!2")); err != nil {
+	if _, err := deliver(ctx, lanes[0], connectortest.Lines("a", "emit!1", "b", "emit!2")); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.Counted("tuples_emitted"); n != 4 {
 		t.Errorf("%d tuples count as emitted, want 4", n)
 	}
-	_, err := deliver(ctx, lanes[0], batch("c", "fail!1", "d", "fail!2"))
+	_, err := deliver(ctx, lanes[0], connectortest.Lines("c", "fail!1", "d", "fail!2"))
 	s, ok := errors.AsType[*penstock.Split](err)
 	if !ok || len(s.Refused) > 0 || is[*penstock.DiedError](err) {
 		t.Fatalf("two of four failed: %v", err)
@@ -118,7 +119,7 @@ func TestStormSink(t *testing.T) {
 	if _, err := deliver(ctx, lanes[0], s.Rest[0].Value); err != nil {
 		t.Errorf("sent again: %v", err)
 	}
-	_, err = deliver(ctx, lanes[0], batch("fail!3"))
+	_, err = deliver(ctx, lanes[0], connectortest.Lines("fail!3"))
 	if err == nil || is[*penstock.Split](err) || is[*penstock.DiedError](err) {
 		t.Errorf("all of one failed: %v, want a plain retryable error", err)
 	}
@@ -135,7 +136,7 @@ func TestStormDeaths(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, word := range []string{"exit!", "kill!"} {
-		_, err := deliver(ctx, lanes[0], batch("before "+word, word, "behind "+word))
+		_, err := deliver(ctx, lanes[0], connectortest.Lines("before "+word, word, "behind "+word))
 		died, _ := errors.AsType[*penstock.DiedError](err)
 		s, ok := errors.AsType[*penstock.Split](err)
 		if !ok || died == nil || died.Culprit == nil {
@@ -147,7 +148,7 @@ func TestStormDeaths(t *testing.T) {
 		if rest := texts(s.Rest); !slices.Contains(rest, word) || !slices.Contains(rest, "behind "+word) || len(rest) != 2 {
 			t.Errorf("%s: %q are sent again", word, rest)
 		}
-		if _, err := deliver(ctx, lanes[0], batch("behind "+word)); err != nil {
+		if _, err := deliver(ctx, lanes[0], connectortest.Lines("behind "+word)); err != nil {
 			t.Errorf("after %s: %v", word, err)
 		}
 	}

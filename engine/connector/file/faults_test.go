@@ -38,28 +38,10 @@ func memText(t *testing.T, files vfs.FS) string {
 	for n := 1; n <= len(entries); n++ {
 		name := fmt.Sprintf("out.log.%d", n)
 		if _, err := dir.Stat(name); err == nil {
-			all.WriteString(memFile(t, dir, name))
+			all.WriteString(vfstest.Content(t, dir, name))
 		}
 	}
-	return all.String() + memFile(t, dir, "out.log")
-}
-
-func memFile(t *testing.T, dir vfs.Dir, name string) string {
-	t.Helper()
-	f, err := dir.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := make([]byte, info.Size)
-	if _, err := f.ReadAt(text, 0); err != nil && info.Size > 0 {
-		t.Fatal(err)
-	}
-	return string(text)
+	return all.String() + vfstest.Content(t, dir, "out.log")
 }
 
 // line is the nth batch's only record; some are larger than what is copied together.

@@ -136,7 +136,7 @@ func settle(b *penstock.Batch, fates []fate, where string) error {
 	var refusals []error
 	byReason := make(map[string]int)
 	worst := fate{}
-	kept := keptOf(b)
+	kept := b.AppendKept(nil)
 	for at := 0; at < len(kept); {
 		end, f := at+1, fates[at]
 		for ; end < len(kept) && sameOrigin(b, kept[at], kept[end]); end++ {
@@ -204,15 +204,4 @@ func split(b *penstock.Batch, done, rest []int, refused [][]int, refusals []erro
 
 func sameOrigin(b *penstock.Batch, i, j int) bool {
 	return b.Records[i].Span == b.Records[j].Span && b.Records[i].Origin == b.Records[j].Origin
-}
-
-func keptOf(b *penstock.Batch) []int {
-	b.Split()
-	kept := make([]int, 0, len(b.Records))
-	for i := range b.Records {
-		if b.Records[i].State == penstock.Kept {
-			kept = append(kept, i)
-		}
-	}
-	return kept
 }

@@ -23,7 +23,7 @@ type encoder struct{ rows sqltable.Rows }
 // append appends the kept records of b, whose records are filled, and returns those that are refused.
 func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
-	t := s.shape.For(b)
+	t := s.Shape.For(b)
 	head, tail := insertSQL(s.name, t.Columns, s.o.Key)
 	e.rows.Over(t, b)
 	start := -1 // of the statement that is open
@@ -78,16 +78,14 @@ func statements(payload []byte, each func(sql string) error) error {
 
 // insertSQL gives what stands before and behind the rows of an INSERT.
 func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string) (head, tail string) {
-	names := make([]string, len(columns))
 	var set []string
-	for i, c := range columns {
-		names[i] = c.Name
+	for _, c := range columns {
 		if !slices.Contains(key, c.Name) {
 			q := sqltable.Quote(c.Name)
 			set = append(set, q+"=VALUES("+q+")")
 		}
 	}
-	head = "INSERT INTO " + name.String() + " (" + sqltable.QuoteAll(names) + ") VALUES "
+	head = "INSERT INTO " + name.String() + " (" + sqltable.NamesOf(columns) + ") VALUES "
 	switch {
 	case len(key) == 0:
 		return head, ""

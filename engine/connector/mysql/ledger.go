@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 )
 
@@ -20,24 +21,9 @@ var makeSQL = []string{
 		to_num bigint NOT NULL, to_key varbinary(1024) NOT NULL, PRIMARY KEY (route, part, from_num, from_key)) ENGINE = InnoDB`,
 }
 
-// sql puts the ledger's tables into a statement.
-func (s *Sink) sql(text string) string {
-	return strings.NewReplacer(
-		"$routes", s.name.Beside(sqlspan.RoutesTable).String(),
-		"$marks", s.name.Beside(sqlspan.MarksTable).String(),
-		"$spans", s.name.Beside(sqlspan.SpansTable).String(),
-	).Replace(text)
-}
-
 // Load implements penstock.Ledgered. It waits for a server that is not there yet.
 func (s *Sink) Load(ctx context.Context) ([]penstock.Mark, error) {
-	return s.books.Load(ctx, func(ctx context.Context) (marks []penstock.Mark, err error) {
-		err = s.own.Do(ctx, sqlspan.LoadAttempt, func(ctx context.Context, c *connection) error {
-			marks, err = s.load(ctx, c)
-			return err
-		})
-		return marks, err
-	}, transient)
+	return s.Books.Load(ctx, func(ctx context.Context) ([]penstock.Mark, error) { return s.Attempt(ctx, s.load) }, transient)
 }
 
 // load is one attempt: it makes the ledger's tables, takes the next epoch, and reads and folds what is there. To raise the epoch
@@ -52,7 +38,7 @@ func (s *Sink) load(ctx context.Context, c *connection) (marks []penstock.Mark, 
 		return nil, err
 	}
 	_, err = c.exec(ctx, s.sql(`INSERT INTO $routes VALUES (?, ?, 1) ON DUPLICATE KEY UPDATE epoch = epoch + 1`),
-		[]byte(s.books.Ledger), int64(sqlspan.Format))
+		[]byte(s.Books.Ledger), int64(sqlspan.Format))
 	if err != nil {
 		return nil, fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
 	}
@@ -60,7 +46,7 @@ func (s *Sink) load(ctx context.Context, c *connection) (marks []penstock.Mark, 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.books.CheckFormat(format); err != nil {
+	if err := s.Books.CheckFormat(format); err != nil {
 		return nil, err
 	}
 	if marks, err = s.held(ctx, c); err != nil {
@@ -72,7 +58,7 @@ func (s *Sink) load(ctx context.Context, c *connection) (marks []penstock.Mark, 
 	if err := c.commit(ctx); err != nil {
 		return nil, err
 	}
-	s.books.Take(epoch)
+	s.Books.Take(epoch)
 	return marks, s.find(ctx, c)
 }
 
@@ -81,17 +67,17 @@ const share = " LOCK IN SHARE MODE"
 
 func (s *Sink) route(ctx context.Context, c *connection, how string) (format, epoch int64, err error) {
 	err = c.query(ctx, func(v []driver.Value) (err error) {
-		if format, err = strconv.ParseInt(text(v[0]), 10, 64); err == nil {
-			epoch, err = strconv.ParseInt(text(v[1]), 10, 64)
+		if format, err = strconv.ParseInt(sqldriver.Text(v[0]), 10, 64); err == nil {
+			epoch, err = strconv.ParseInt(sqldriver.Text(v[1]), 10, 64)
 		}
 		return err
-	}, s.sql(`SELECT format, epoch FROM $routes WHERE route = ?`)+how, []byte(s.books.Ledger))
+	}, s.sql(`SELECT format, epoch FROM $routes WHERE route = ?`)+how, []byte(s.Books.Ledger))
 	return format, epoch, err
 }
 
 func position(num, key driver.Value) penstock.Position {
 	n, _ := num.(int64)
-	return penstock.Position{Num: n, Key: text(key)}
+	return penstock.Position{Num: n, Key: sqldriver.Text(key)}
 }
 
 func (s *Sink) held(ctx context.Context, c *connection) ([]penstock.Mark, error) {
@@ -99,19 +85,19 @@ func (s *Sink) held(ctx context.Context, c *connection) ([]penstock.Mark, error)
 	var rows []sqlspan.Row
 	err := c.query(ctx, func(v []driver.Value) error {
 		marks = append(marks, penstock.Mark{
-			Part: penstock.Partition{ID: text(v[0]), Name: text(v[1])}, Watermark: position(v[2], v[3]),
+			Part: penstock.Partition{ID: sqldriver.Text(v[0]), Name: sqldriver.Text(v[1])}, Watermark: position(v[2], v[3]),
 		})
 		return nil
-	}, s.sql(`SELECT part, name, num, "key" FROM $marks WHERE route = ?`), []byte(s.books.Ledger))
+	}, s.sql(`SELECT part, name, num, "key" FROM $marks WHERE route = ?`), []byte(s.Books.Ledger))
 	if err != nil {
 		return nil, err
 	}
 	err = c.query(ctx, func(v []driver.Value) error {
 		rows = append(rows, sqlspan.Row{
-			Part: text(v[0]), Range: penstock.Range{From: position(v[1], v[2]), To: position(v[3], v[4])},
+			Part: sqldriver.Text(v[0]), Range: penstock.Range{From: position(v[1], v[2]), To: position(v[3], v[4])},
 		})
 		return nil
-	}, s.sql(`SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`), []byte(s.books.Ledger))
+	}, s.sql(`SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`), []byte(s.Books.Ledger))
 	return sqlspan.Fold(marks, rows), err
 }
 
@@ -119,7 +105,7 @@ func (s *Sink) held(ctx context.Context, c *connection) ([]penstock.Mark, error)
 // batch out: its span row is free again only when the mark is to be seen.
 func (s *Sink) foldTo(ctx context.Context, c *connection, marks []penstock.Mark) error {
 	for _, m := range marks {
-		route, part, key := []byte(s.books.Ledger), []byte(m.Part.ID), []byte(m.Watermark.Key)
+		route, part, key := []byte(s.Books.Ledger), []byte(m.Part.ID), []byte(m.Watermark.Key)
 		_, err := c.exec(ctx, s.sql(`INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE name = VALUES(name),
 			"key" = IF(VALUES(num) > num OR VALUES(num) = num AND VALUES("key") > "key", VALUES("key"), "key"),
 			num = GREATEST(num, VALUES(num))`),
@@ -138,7 +124,7 @@ func (s *Sink) foldTo(ctx context.Context, c *connection, marks []penstock.Mark)
 
 // Compact implements penstock.Ledgered.
 func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
-	return s.books.Note(s.own.Do(ctx, sqlspan.BookBound, func(ctx context.Context, c *connection) error {
+	return s.Change(ctx, func(ctx context.Context, c *connection) error {
 		err := c.begin(ctx)
 		if err == nil {
 			err = s.checkEpoch(ctx, c)
@@ -150,18 +136,7 @@ func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
 			err = c.commit(ctx)
 		}
 		return err
-	}))
-}
-
-// Store implements penstock.Ledgered.
-func (s *Sink) Store(ctx context.Context, spans []penstock.Span) error {
-	spans = sqlspan.Covering(nil, spans)
-	if len(spans) == 0 {
-		return nil
-	}
-	return s.books.Note(s.own.Do(ctx, sqlspan.BookBound, func(ctx context.Context, c *connection) error {
-		return sqlspan.Store(ctx, c, sqlspan.Writer[*connection](s.own), spans)
-	}))
+	})
 }
 
 func (s *Sink) checkEpoch(ctx context.Context, c *connection) error {
@@ -169,12 +144,12 @@ func (s *Sink) checkEpoch(ctx context.Context, c *connection) error {
 	if err != nil {
 		return err
 	}
-	return s.books.Check(seen)
+	return s.Books.Check(seen)
 }
 
 // Enter implements sqlspan.Writer.
-func (l *lane) Enter(ctx context.Context, c *connection, spans []penstock.Span, _ bool) (sqlspan.Presence, error) {
-	s := l.sink
+func (w *writer) Enter(ctx context.Context, c *connection, spans []penstock.Span, _ bool) (sqlspan.Presence, error) {
+	s := w.sink
 	if err := c.begin(ctx); err != nil {
 		return sqlspan.None, err
 	}
@@ -184,7 +159,7 @@ func (l *lane) Enter(ctx context.Context, c *connection, spans []penstock.Span, 
 	before := make([]*penstock.Position, len(spans))
 	marks := make(map[string]penstock.Position)
 	for i, p := range spans {
-		at := []driver.Value{[]byte(s.books.Ledger), []byte(p.Part.ID), p.From.Num, []byte(p.From.Key)}
+		at := []driver.Value{[]byte(s.Books.Ledger), []byte(p.Part.ID), p.From.Num, []byte(p.From.Key)}
 		n, err := c.exec(ctx, s.sql(`INSERT IGNORE INTO $spans VALUES (?, ?, ?, ?, ?, ?)`), append(at, p.To.Num, []byte(p.To.Key))...)
 		if err == nil && n == 0 {
 			err = c.query(ctx, func(v []driver.Value) error {
@@ -205,7 +180,7 @@ func (l *lane) Enter(ctx context.Context, c *connection, spans []penstock.Span, 
 	}
 	presence := sqlspan.Judge(spans, before, marks)
 	if presence == sqlspan.Part {
-		return presence, &sqlspan.PartError{Ledger: s.books.Ledger, Span: spans[0]}
+		return presence, &sqlspan.PartError{Ledger: s.Books.Ledger, Span: spans[0]}
 	}
 	return presence, nil
 }

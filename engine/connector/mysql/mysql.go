@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -35,11 +34,6 @@ type Options struct {
 // DefaultOptions append over four connections, and keep fields that have no column in a JSON column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
-const (
-	defaultWorkers = 4
-	maxWorkers     = 100
-)
-
 // What MySQL can hold. Its DECIMAL has 65 digits; 30 may stand behind the point, and so 30 are taken before it.
 var dialect = sqltable.Dialect{
 	MaxName: 64, MaxColumns: 500, FoldCase: true, UTF8: true, NumberLimit: 30, TypeOf: typeOf, Standard: standard,
@@ -47,13 +41,9 @@ var dialect = sqltable.Dialect{
 
 // Validate says which option is wrong, and resolves workers.
 func (o *Options) Validate() error {
-	if o.Workers == 0 && o.Mode == sqltable.Upsert {
-		o.Workers = 1
-	} else if o.Workers == 0 {
-		o.Workers = defaultWorkers
-	}
-	if o.Workers < 1 || o.Workers > maxWorkers {
-		return &penstock.OptionError{Key: "workers", Err: fmt.Errorf("is %d; it may be 1 to %d", o.Workers, maxWorkers)}
+	var err error
+	if o.Workers, err = sqlspan.Workers(o.Workers, o.Mode); err != nil {
+		return err
 	}
 	if _, err := parse(o.URL); err != nil {
 		return &penstock.OptionError{Key: "url", Err: err}
@@ -76,11 +66,6 @@ func parse(text string) (*mysql.Config, error) {
 	return c, nil
 }
 
-// PreferredBatch implements penstock.Preferred: a transaction's cost is that of one fsync.
-func (o *Options) PreferredBatch() penstock.Limits {
-	return penstock.Limits{Bytes: 4 << 20, Records: 10_000}
-}
-
 // Component is the sink's line in the list of components.
 func Component() penstock.Component {
 	return penstock.Component{
@@ -91,19 +76,15 @@ func Component() penstock.Component {
 	}
 }
 
+type connections = sqlspan.Connections[*connection]
+
 // Sink writes into one table. It implements penstock.Sink, Encoder and Ledgered.
 type Sink struct {
+	*connections
 	o         Options
-	host      penstock.Host
 	name      sqltable.Name
-	shape     *sqltable.Shape
+	sql       func(statement string) string // puts the ledger's tables into it
 	connector driver.Connector
-	books     *sqlspan.Books
-	exists    atomic.Bool   // the table is there
-	making    chan struct{} // who holds its token may make it
-
-	own   *lane   // the ledger's own connection
-	lanes []*lane // one for each worker
 }
 
 // New returns a sink that has touched nothing yet.
@@ -115,8 +96,8 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, host: h, name: name, books: sqlspan.NewBooks(h), making: make(chan struct{}, 1)}
-	s.shape = sqltable.NewShape(&dialect, &s.o.Options, name)
+	s := &Sink{o: o, name: name, sql: sqlspan.Beside(name)}
+	s.connections = sqlspan.NewConnections[*connection](h, server{s}, sqltable.NewShape(&dialect, &s.o.Options, name))
 	return s, nil
 }
 
@@ -144,35 +125,7 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
 	if s.connector, err = mysql.NewConnector(c); err != nil {
 		return fmt.Errorf("sink mysql: url: %w", err)
 	}
-	s.books.Open(o, s.o.Ledger)
-	s.own = newLane(s)
-	for range s.o.Workers {
-		s.lanes = append(s.lanes, newLane(s))
-	}
-	s.host.Go("mysql fence", s.books.Watch)
-	o.Lanes(sqlspan.Lanes(c.Addr+"/"+c.DBName, s.lanes))
-	return nil
-}
-
-// Encode implements penstock.Encoder: the rows as INSERT statements. A batch of which a record is refused has none: Deliver looks
-// at it again and says which.
-func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
-	b.Split()
-	var e encoder
-	dst, refusals := e.append(dst, s, b)
-	if len(refusals) > 0 {
-		return nil, nil
-	}
-	return dst, nil
-}
-
-// Close frees the connections.
-func (s *Sink) Close() error {
-	for _, l := range append(s.lanes, s.own) {
-		if l != nil {
-			l.Close()
-		}
-	}
-	s.lanes, s.own = nil, nil
+	s.Books.Open(o, s.o.Ledger)
+	s.connections.Open(o, "mysql", c.Addr+"/"+c.DBName, s.o.Workers)
 	return nil
 }

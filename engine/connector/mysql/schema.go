@@ -5,11 +5,11 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/flow"
 )
@@ -99,29 +99,19 @@ func standard(decl string) (sqltable.Column, bool) {
 }
 
 func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (", name)
-	for i, c := range columns {
-		if i > 0 {
-			b.WriteString(", ")
-		}
+	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column, inKey bool) string {
 		decl := cmp.Or(c.Decl, declared[c.Type])
-		if slices.Contains(key, c.Name) {
-			switch c.Type {
-			case sqltable.Text:
-				decl = "varchar(" + strconv.Itoa(keyVarchar) + ")"
-			case sqltable.Bytes:
-				decl = "varbinary(" + strconv.Itoa(keyVarchar) + ")"
-			}
-			decl = strings.TrimSuffix(decl, " null") + " NOT NULL"
+		if !inKey {
+			return decl
 		}
-		fmt.Fprintf(&b, "%s %s", sqltable.Quote(c.Name), decl)
-	}
-	if len(key) > 0 {
-		fmt.Fprintf(&b, ", PRIMARY KEY (%s)", sqltable.QuoteAll(key))
-	}
-	b.WriteString(") ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
-	return b.String()
+		switch c.Type {
+		case sqltable.Text:
+			decl = "varchar(" + strconv.Itoa(keyVarchar) + ")"
+		case sqltable.Bytes:
+			decl = "varbinary(" + strconv.Itoa(keyVarchar) + ")"
+		}
+		return strings.TrimSuffix(decl, " null")
+	}) + " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 }
 
 // columnsSQL asks for a table's columns but for generated ones.
@@ -132,8 +122,8 @@ const columnsSQL = `SELECT column_name, column_type,
 
 func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.Column, err error) {
 	err = c.query(ctx, func(v []driver.Value) error {
-		decl := text(v[1])
-		columns = append(columns, sqltable.Column{Name: text(v[0]), Type: typeOf(decl), Decl: decl, Own: text(v[2]) == "1"})
+		name, decl, own := sqldriver.Text(v[0]), sqldriver.Text(v[1]), sqldriver.Text(v[2]) == "1"
+		columns = append(columns, sqltable.Column{Name: name, Type: typeOf(decl), Decl: decl, Own: own})
 		return nil
 	}, columnsSQL, s.name.Schema, s.name.Table)
 	return columns, err
@@ -145,37 +135,26 @@ func (s *Sink) find(ctx context.Context, c *connection) error {
 	if err != nil {
 		return err
 	}
-	exists, err := s.shape.Found(there)
-	s.exists.Store(exists)
+	exists, err := s.Shape.Found(there)
+	s.Table.Found(exists)
 	return err
 }
 
 // Prepare implements sqlspan.Writer: it makes the table where it is not there; one lane at a time. MySQL ends a transaction before it
 // makes a table.
-func (l *lane) Prepare(ctx context.Context, c *connection, b *penstock.Batch) error {
-	s := l.sink
-	if s.exists.Load() {
+func (w *writer) Prepare(ctx context.Context, c *connection, b *penstock.Batch) error {
+	s := w.sink
+	return s.Table.Once(ctx, func() error {
+		if _, err := c.exec(ctx, createSQL(s.name, s.Shape.For(b).Columns, s.o.Key)); err != nil {
+			return fmt.Errorf("making the table: %w", err)
+		}
 		return nil
-	}
-	select {
-	case s.making <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-s.making }()
-	if s.exists.Load() {
-		return nil
-	}
-	if _, err := c.exec(ctx, createSQL(s.name, s.shape.For(b).Columns, s.o.Key)); err != nil {
-		return fmt.Errorf("making the table: %w", err)
-	}
-	s.exists.Store(true)
-	return nil
+	})
 }
 
 // vanished lets a table that is gone be made again.
 func (s *Sink) vanished(err error) error {
-	if numberOf(err) == noSuchTable && s.exists.CompareAndSwap(true, false) {
+	if numberOf(err) == noSuchTable && s.Table.Lost() {
 		return fmt.Errorf("the table %s is gone; it is made again (%v)", s.name, err)
 	}
 	if numberOf(err) == noSuchColumn {

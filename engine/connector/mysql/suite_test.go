@@ -23,48 +23,17 @@ var schemas atomic.Int64
 
 func fresh(t testing.TB, s *connectortest.Server) *database {
 	t.Helper()
-	root, err := sql.Open("mysql", s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer root.Close()
 	name := fmt.Sprintf("s%d", schemas.Add(1))
-	if _, err := root.Exec("CREATE DATABASE " + name + " CHARACTER SET utf8mb4"); err != nil {
-		t.Fatal(err)
-	}
+	connectortest.Execute(t, connectortest.OpenDatabase(t, "mysql", s.URL), "CREATE DATABASE "+name+" CHARACTER SET utf8mb4")
 	d := &database{url: s.URL[:len(s.URL)-len("test")] + name}
-	if d.db, err = sql.Open("mysql", d.url+"?time_zone=%27%2B00:00%27"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.db.Close() })
+	d.db = connectortest.OpenDatabase(t, "mysql", d.url+"?time_zone=%27%2B00:00%27")
 	return d
 }
 
-func (d *database) exec(t testing.TB, query string) {
-	t.Helper()
-	if _, err := d.db.Exec(query); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-}
+func (d *database) exec(t testing.TB, query string) { connectortest.Execute(t, d.db, query) }
 
-func (d *database) column(t testing.TB, query string) (all []string) {
-	t.Helper()
-	rows, err := d.db.Query(query)
-	if err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var s sql.NullString
-		if err := rows.Scan(&s); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, s.String)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return all
+func (d *database) column(t testing.TB, query string) []string {
+	return connectortest.Column(t, d.db, query)
 }
 
 func (d *database) options(table string) mysql.Options {

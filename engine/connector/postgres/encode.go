@@ -18,7 +18,7 @@ type encoder struct{ rows sqltable.Rows }
 // begins with its number in the batch.
 func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
-	t := s.shape.For(b)
+	t := s.Shape.For(b)
 	binaryForm, numbered := isBinary(t.Columns), s.o.Mode == sqltable.Upsert
 	if binaryForm {
 		dst = slices.Grow(dst, binarySize(t, b))

@@ -12,7 +12,6 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
-	"github.com/penstock-io/penstock/flow"
 )
 
 // conn is a connection with what it has.
@@ -21,19 +20,7 @@ type conn struct {
 	stage bool // its staging table
 }
 
-// lane is a worker: one connection.
-type lane struct {
-	*sqlspan.Lane[*conn]
-	sink    *Sink
-	scratch []byte // of batches without a payload; who has the connection may use it, and what follows
-	encoder encoder
-}
-
-func newLane(s *Sink) *lane {
-	return &lane{Lane: sqlspan.NewLane(sqlspan.Server[*conn](server{s})), sink: s}
-}
-
-// server makes connections.
+// server implements sqlspan.Database.
 type server struct{ sink *Sink }
 
 // undoBound bounds the rollback of a failed transaction and the farewell to a connection.
@@ -79,23 +66,27 @@ func (s server) Close(c *conn) {
 	_ = c.Conn.Close(ctx)
 }
 
-// Deliver implements penstock.Worker.
-func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
-	err := l.Do(ctx, 0, func(ctx context.Context, c *conn) error {
-		return sqlspan.Deliver(ctx, c, sqlspan.Writer[*conn](l), l.sink.shape, a.Value, &l.scratch)
-	})
-	return flow.Report{}, outcome(l.sink.books.Note(err))
+// Writer implements sqlspan.Database.
+func (s server) Writer() sqlspan.Writer[*conn] { return &writer{sink: s.sink} }
+
+// Outcome implements sqlspan.Database.
+func (s server) Outcome(err error) error { return outcome(err) }
+
+// writer implements sqlspan.Writer.
+type writer struct {
+	sink    *Sink
+	encoder encoder
 }
 
 // Encode implements sqlspan.Writer.
-func (l *lane) Encode(dst []byte, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
-	return l.encoder.append(dst, l.sink, b)
+func (w *writer) Encode(dst []byte, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
+	return w.encoder.append(dst, w.sink, b)
 }
 
 // Write implements sqlspan.Writer: it copies the rows into the table.
-func (l *lane) Write(ctx context.Context, c *conn, b *penstock.Batch, data []byte) error {
-	columns := l.sink.shape.For(b).Columns
-	into := copySQL(l.sink.name.String(), columns, false)
+func (w *writer) Write(ctx context.Context, c *conn, b *penstock.Batch, data []byte) error {
+	columns := w.sink.Shape.For(b).Columns
+	into := copySQL(w.sink.name.String(), columns, false)
 	if c.stage {
 		into = copySQL(stageName, columns, true)
 	}
@@ -105,12 +96,12 @@ func (l *lane) Write(ctx context.Context, c *conn, b *penstock.Batch, data []byt
 	if err != nil || !c.stage {
 		return err
 	}
-	_, err = c.Exec(ctx, mergeSQL(l.sink.name, columns, l.sink.o.Key))
+	_, err = c.Exec(ctx, mergeSQL(w.sink.name, columns, w.sink.o.Key))
 	return err
 }
 
 // Commit implements sqlspan.Writer.
-func (l *lane) Commit(ctx context.Context, c *conn) error {
+func (w *writer) Commit(ctx context.Context, c *conn) error {
 	tag, err := c.Exec(ctx, "COMMIT", pgx.QueryExecModeSimpleProtocol)
 	if err == nil && tag.String() != "COMMIT" {
 		err = fmt.Errorf("the server answered COMMIT by %s", tag)
@@ -119,16 +110,16 @@ func (l *lane) Commit(ctx context.Context, c *conn) error {
 }
 
 // Enter implements sqlspan.Writer. It is one round trip, in which the table's columns are looked at where data is to follow.
-func (l *lane) Enter(ctx context.Context, c *conn, spans []penstock.Span, data bool) (sqlspan.Presence, error) {
-	s, q := l.sink, querySpans(spans)
+func (w *writer) Enter(ctx context.Context, c *conn, spans []penstock.Span, data bool) (sqlspan.Presence, error) {
+	s, q := w.sink, querySpans(spans)
 	var epoch int64
 	stored := make(map[key]bool, len(spans))
 	marks := make(map[string]penstock.Position)
 	var batch pgx.Batch
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 	batch.Queue(shareFence, s.fence).Exec(func(pgconn.CommandTag) error { return nil })
-	batch.Queue(s.sql.epoch, s.books.Ledger).QueryRow(func(r pgx.Row) error { return r.Scan(&epoch) })
-	batch.Queue(s.sql.insertSpans, s.books.Ledger, q.parts, q.fromNums, q.fromKeys, q.toNums, q.toKeys).Query(func(rows pgx.Rows) error {
+	batch.Queue(s.sql.epoch, s.Books.Ledger).QueryRow(func(r pgx.Row) error { return r.Scan(&epoch) })
+	batch.Queue(s.sql.insertSpans, s.Books.Ledger, q.parts, q.fromNums, q.fromKeys, q.toNums, q.toKeys).Query(func(rows pgx.Rows) error {
 		return each(rows, func() error {
 			var k key
 			var text []byte
@@ -138,7 +129,7 @@ func (l *lane) Enter(ctx context.Context, c *conn, spans []penstock.Span, data b
 			return err
 		})
 	})
-	batch.Queue(s.sql.marksOf, s.books.Ledger, q.parts).Query(func(rows pgx.Rows) error {
+	batch.Queue(s.sql.marksOf, s.Books.Ledger, q.parts).Query(func(rows pgx.Rows) error {
 		return each(rows, func() error {
 			var part string
 			var at penstock.Position
@@ -159,7 +150,7 @@ func (l *lane) Enter(ctx context.Context, c *conn, spans []penstock.Span, data b
 	if err := c.SendBatch(ctx, &batch).Close(); err != nil {
 		return sqlspan.None, err
 	}
-	if err := s.books.Check(epoch); err != nil {
+	if err := s.Books.Check(epoch); err != nil {
 		return sqlspan.None, err
 	}
 	before, err := s.before(ctx, c, q, spans, stored)
@@ -168,10 +159,10 @@ func (l *lane) Enter(ctx context.Context, c *conn, spans []penstock.Span, data b
 	}
 	presence := sqlspan.Judge(spans, before, marks)
 	if presence == sqlspan.Part {
-		return presence, &sqlspan.PartError{Ledger: s.books.Ledger, Span: spans[0]}
+		return presence, &sqlspan.PartError{Ledger: s.Books.Ledger, Span: spans[0]}
 	}
 	if data && presence == sqlspan.None {
-		return presence, s.checkColumns(s.shape.Known(), columns)
+		return presence, s.checkColumns(s.Shape.Known(), columns)
 	}
 	return presence, nil
 }
@@ -184,7 +175,7 @@ func (s *Sink) before(
 	if len(inserted) == len(spans) {
 		return ends, nil
 	}
-	rows, err := c.Query(ctx, s.sql.spanEnds, s.books.Ledger, q.parts, q.fromNums, q.fromKeys)
+	rows, err := c.Query(ctx, s.sql.spanEnds, s.Books.Ledger, q.parts, q.fromNums, q.fromKeys)
 	if err != nil {
 		return nil, err
 	}

@@ -31,11 +31,7 @@ const (
 )
 
 func statementsFor(name sqltable.Name) statements {
-	r := strings.NewReplacer(
-		"$routes", name.Beside(sqlspan.RoutesTable).String(),
-		"$marks", name.Beside(sqlspan.MarksTable).String(),
-		"$spans", name.Beside(sqlspan.SpansTable).String(),
-	).Replace
+	r := sqlspan.Beside(name)
 	return statements{
 		make: r(`CREATE TABLE IF NOT EXISTS $routes (route text PRIMARY KEY, format integer NOT NULL, epoch bigint NOT NULL);
 			CREATE TABLE IF NOT EXISTS $marks (route text, part text, name text NOT NULL, num bigint NOT NULL, key bytea NOT NULL,
@@ -68,11 +64,8 @@ const fenceWait = "2s"
 
 // Load implements penstock.Ledgered. It waits for a server that is not there yet.
 func (s *Sink) Load(ctx context.Context) ([]penstock.Mark, error) {
-	return s.books.Load(ctx, func(ctx context.Context) (marks []penstock.Mark, err error) {
-		err = s.own.Do(ctx, sqlspan.LoadAttempt, func(ctx context.Context, c *conn) error {
-			marks, err = s.load(ctx, c)
-			return err
-		})
+	return s.Books.Load(ctx, func(ctx context.Context) ([]penstock.Mark, error) {
+		marks, err := s.Attempt(ctx, s.load)
 		if waited(err) {
 			s.evict(ctx)
 		}
@@ -82,7 +75,7 @@ func (s *Sink) Load(ctx context.Context) ([]penstock.Mark, error) {
 
 // evict ends the connections of earlier processes whose transactions do not end by themselves.
 func (s *Sink) evict(ctx context.Context) {
-	err := s.own.Do(ctx, sqlspan.LoadAttempt, func(ctx context.Context, c *conn) error {
+	err := s.Change(ctx, func(ctx context.Context, c *conn) error {
 		var ended int64
 		if err := c.QueryRow(ctx, evictFenced, s.fence).Scan(&ended); err != nil {
 			return err
@@ -114,10 +107,10 @@ func (s *Sink) load(ctx context.Context, c *conn) (marks []penstock.Mark, err er
 			return fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
 		}
 		var format, epoch int64
-		if err := tx.QueryRow(ctx, s.sql.bump, s.books.Ledger, sqlspan.Format).Scan(&format, &epoch); err != nil {
+		if err := tx.QueryRow(ctx, s.sql.bump, s.Books.Ledger, sqlspan.Format).Scan(&format, &epoch); err != nil {
 			return err
 		}
-		if err := s.books.CheckFormat(format); err != nil {
+		if err := s.Books.CheckFormat(format); err != nil {
 			return err
 		}
 		if marks, err = s.held(ctx, tx); err != nil {
@@ -126,7 +119,7 @@ func (s *Sink) load(ctx context.Context, c *conn) (marks []penstock.Mark, err er
 		if err := s.foldTo(ctx, tx, marks); err != nil {
 			return err
 		}
-		s.books.Take(epoch)
+		s.Books.Take(epoch)
 		return nil
 	})
 	if err != nil {
@@ -136,7 +129,7 @@ func (s *Sink) load(ctx context.Context, c *conn) (marks []penstock.Mark, err er
 }
 
 func (s *Sink) held(ctx context.Context, tx pgx.Tx) ([]penstock.Mark, error) {
-	rows, err := tx.Query(ctx, s.sql.marks, s.books.Ledger)
+	rows, err := tx.Query(ctx, s.sql.marks, s.Books.Ledger)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +142,7 @@ func (s *Sink) held(ctx context.Context, tx pgx.Tx) ([]penstock.Mark, error) {
 	if err != nil {
 		return nil, err
 	}
-	if rows, err = tx.Query(ctx, s.sql.spans, s.books.Ledger); err != nil {
+	if rows, err = tx.Query(ctx, s.sql.spans, s.Books.Ledger); err != nil {
 		return nil, err
 	}
 	spans, err := pgx.CollectRows(rows, scanSpan)
@@ -176,41 +169,30 @@ func (s *Sink) foldTo(ctx context.Context, tx pgx.Tx, marks []penstock.Mark) err
 		parts, names = append(parts, m.Part.ID), append(names, strings.ToValidUTF8(strings.ReplaceAll(m.Part.Name, "\x00", ""), "\uFFFD"))
 		nums, keys = append(nums, m.Watermark.Num), append(keys, []byte(m.Watermark.Key))
 	}
-	if _, err := tx.Exec(ctx, s.sql.setMarks, s.books.Ledger, parts, names, nums, keys); err != nil {
+	if _, err := tx.Exec(ctx, s.sql.setMarks, s.Books.Ledger, parts, names, nums, keys); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, s.sql.foldSpans, s.books.Ledger, parts, nums, keys)
+	_, err := tx.Exec(ctx, s.sql.foldSpans, s.Books.Ledger, parts, nums, keys)
 	return err
 }
 
 // Compact implements penstock.Ledgered.
 func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
-	return s.books.Note(s.own.Do(ctx, sqlspan.BookBound, func(ctx context.Context, c *conn) error {
+	return s.Change(ctx, func(ctx context.Context, c *conn) error {
 		return pgx.BeginTxFunc(ctx, c.Conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, shareFence, s.fence); err != nil {
 				return err
 			}
 			var epoch int64
-			if err := tx.QueryRow(ctx, s.sql.epoch, s.books.Ledger).Scan(&epoch); err != nil {
+			if err := tx.QueryRow(ctx, s.sql.epoch, s.Books.Ledger).Scan(&epoch); err != nil {
 				return err
 			}
-			if err := s.books.Check(epoch); err != nil {
+			if err := s.Books.Check(epoch); err != nil {
 				return err
 			}
 			return s.foldTo(ctx, tx, marks)
 		})
-	}))
-}
-
-// Store implements penstock.Ledgered.
-func (s *Sink) Store(ctx context.Context, spans []penstock.Span) error {
-	spans = sqlspan.Covering(nil, spans)
-	if len(spans) == 0 {
-		return nil
-	}
-	return s.books.Note(s.own.Do(ctx, sqlspan.BookBound, func(ctx context.Context, c *conn) error {
-		return sqlspan.Store(ctx, c, sqlspan.Writer[*conn](s.own), spans)
-	}))
+	})
 }
 
 func network(err error) bool {

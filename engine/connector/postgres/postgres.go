@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 
@@ -35,11 +34,6 @@ type Options struct {
 // DefaultOptions append over four connections, and keep fields that have no column in a JSON column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
-const (
-	defaultWorkers = 4
-	maxWorkers     = 100
-)
-
 // What PostgreSQL can hold (https://www.postgresql.org/docs/current/limits.html). A table that is made from records stays well
 // below its limit of columns, and numbers below those of numeric.
 var dialect = sqltable.Dialect{
@@ -50,13 +44,9 @@ var dialect = sqltable.Dialect{
 
 // Validate says which option is wrong, and resolves workers.
 func (o *Options) Validate() error {
-	if o.Workers == 0 && o.Mode == sqltable.Upsert {
-		o.Workers = 1
-	} else if o.Workers == 0 {
-		o.Workers = defaultWorkers
-	}
-	if o.Workers < 1 || o.Workers > maxWorkers {
-		return &penstock.OptionError{Key: "workers", Err: fmt.Errorf("is %d; it may be 1 to %d", o.Workers, maxWorkers)}
+	var err error
+	if o.Workers, err = sqlspan.Workers(o.Workers, o.Mode); err != nil {
+		return err
 	}
 	if err := checkURL(o.URL); err != nil {
 		return &penstock.OptionError{Key: "url", Err: err}
@@ -85,11 +75,6 @@ func checkURL(text string) error {
 	return nil
 }
 
-// PreferredBatch implements penstock.Preferred: a transaction's cost is that of one fsync.
-func (o *Options) PreferredBatch() penstock.Limits {
-	return penstock.Limits{Bytes: 4 << 20, Records: 10_000}
-}
-
 // Component is the sink's line in the list of components.
 func Component() penstock.Component {
 	return penstock.Component{
@@ -100,21 +85,17 @@ func Component() penstock.Component {
 	}
 }
 
+type connections = sqlspan.Connections[*conn]
+
 // Sink writes into one table. It implements penstock.Sink, Encoder and Ledgered.
 type Sink struct {
+	*connections
 	o      Options
 	host   penstock.Host
 	name   sqltable.Name
-	shape  *sqltable.Shape
 	config *pgx.ConnConfig
-	books  *sqlspan.Books
 	fence  int64 // the lock that transactions share and Load has alone
 	sql    statements
-	exists atomic.Bool   // the table is there
-	making chan struct{} // who holds its token may make it
-
-	own   *lane   // the ledger's own connection
-	lanes []*lane // one for each worker
 }
 
 // New returns a sink that has touched nothing yet.
@@ -126,8 +107,8 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, host: h, name: name, sql: statementsFor(name), books: sqlspan.NewBooks(h), making: make(chan struct{}, 1)}
-	s.shape = sqltable.NewShape(&dialect, &s.o.Options, name)
+	s := &Sink{o: o, host: h, name: name, sql: statementsFor(name)}
+	s.connections = sqlspan.NewConnections[*conn](h, server{s}, sqltable.NewShape(&dialect, &s.o.Options, name))
 	return s, nil
 }
 
@@ -136,40 +117,13 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
 	if s.config, err = pgx.ParseConfig(s.o.URL); err != nil {
 		return fmt.Errorf("sink postgres: url: %w", err)
 	}
-	s.books.Open(o, s.o.Ledger)
-	sum := sha256.Sum256([]byte("penstock ledger " + s.name.Schema + "." + s.books.Ledger))
+	s.Books.Open(o, s.o.Ledger)
+	sum := sha256.Sum256([]byte("penstock ledger " + s.name.Schema + "." + s.Books.Ledger))
 	s.fence = int64(binary.BigEndian.Uint64(sum[:]))
 	if _, set := s.config.RuntimeParams["application_name"]; !set {
-		s.config.RuntimeParams["application_name"] = "penstock " + s.books.Ledger
+		s.config.RuntimeParams["application_name"] = "penstock " + s.Books.Ledger
 	}
-	s.own = newLane(s)
-	for range s.o.Workers {
-		s.lanes = append(s.lanes, newLane(s))
-	}
-	s.host.Go("postgres fence", s.books.Watch)
-	o.Lanes(sqlspan.Lanes(fmt.Sprintf("%s:%d/%s", s.config.Host, s.config.Port, s.config.Database), s.lanes))
-	return nil
-}
-
-// Encode implements penstock.Encoder: the rows in the form of COPY. A batch of which a record is refused has none: Deliver
-// looks at it again and says which.
-func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
-	b.Split()
-	var e encoder
-	dst, refusals := e.append(dst, s, b)
-	if len(refusals) > 0 {
-		return nil, nil
-	}
-	return dst, nil
-}
-
-// Close frees the connections.
-func (s *Sink) Close() error {
-	for _, l := range append(s.lanes, s.own) {
-		if l != nil {
-			l.Close()
-		}
-	}
-	s.lanes, s.own = nil, nil
+	to := fmt.Sprintf("%s:%d/%s", s.config.Host, s.config.Port, s.config.Database)
+	s.connections.Open(o, "postgres", to, s.o.Workers)
 	return nil
 }

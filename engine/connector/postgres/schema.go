@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -50,22 +49,7 @@ func standard(decl string) (sqltable.Column, bool) {
 }
 
 func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (", name)
-	for i, c := range columns {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%s %s", sqltable.Quote(c.Name), cmp.Or(c.Decl, declared[c.Type]))
-		if slices.Contains(key, c.Name) {
-			b.WriteString(" NOT NULL")
-		}
-	}
-	if len(key) > 0 {
-		fmt.Fprintf(&b, ", PRIMARY KEY (%s)", sqltable.QuoteAll(key))
-	}
-	b.WriteString(")")
-	return b.String()
+	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
 }
 
 // The staging table of an upsert: one for each connection, emptied by every commit. rowColumn tells which of two rows of a
@@ -77,11 +61,11 @@ const (
 
 func stageSQL(name sqltable.Name, columns []sqltable.Column) string {
 	return fmt.Sprintf(`CREATE TEMP TABLE "penstock_stage" ON COMMIT DELETE ROWS AS SELECT 0::bigint AS %s, %s FROM %s WITH NO DATA`,
-		rowColumn, namesOf(columns), name)
+		rowColumn, sqltable.NamesOf(columns), name)
 }
 
 func copySQL(table string, columns []sqltable.Column, numbered bool) string {
-	names := namesOf(columns)
+	names := sqltable.NamesOf(columns)
 	if numbered {
 		names = rowColumn + "," + names
 	}
@@ -95,28 +79,9 @@ func copySQL(table string, columns []sqltable.Column, numbered bool) string {
 // mergeSQL moves what is staged into the table: of each key the last row, in the order of keys, so that two connections
 // which meet on the same keys lock them in the same order.
 func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
-	keys := sqltable.QuoteAll(key)
-	var set []string
-	for _, c := range columns {
-		if !slices.Contains(key, c.Name) {
-			set = append(set, sqltable.Quote(c.Name)+"=excluded."+sqltable.Quote(c.Name))
-		}
-	}
-	do := "NOTHING"
-	if len(set) > 0 {
-		do = "UPDATE SET " + strings.Join(set, ",")
-	}
-	names := namesOf(columns)
+	keys, names := sqltable.QuoteAll(key), sqltable.NamesOf(columns)
 	last := fmt.Sprintf("SELECT DISTINCT ON (%s) * FROM %s ORDER BY %s,%s DESC", keys, stageName, keys, rowColumn)
-	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM (%s) AS last ON CONFLICT (%s) DO %s", name, names, names, last, keys, do)
-}
-
-func namesOf(columns []sqltable.Column) string {
-	names := make([]string, len(columns))
-	for i, c := range columns {
-		names[i] = c.Name
-	}
-	return sqltable.QuoteAll(names)
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM (%s) AS last %s", name, names, names, last, sqltable.OnConflict(columns, key))
 }
 
 // find settles the columns where the table is there or the config lists them; else the first batch does.
@@ -129,8 +94,8 @@ func (s *Sink) find(ctx context.Context, c *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	exists, err := s.shape.Found(there)
-	s.exists.Store(exists)
+	exists, err := s.Shape.Found(there)
+	s.Table.Found(exists)
 	return err
 }
 
@@ -143,7 +108,7 @@ func scanColumn(r pgx.CollectableRow) (col sqltable.Column, err error) {
 // checkColumns holds the table against what its rows are written for: the binary form of one type is nonsense in another.
 func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	if len(there) == 0 {
-		s.exists.Store(false)
+		s.Table.Found(false)
 		return fmt.Errorf("the table %s is gone; it is made again", s.name)
 	}
 	for _, c := range t.Columns {
@@ -161,9 +126,9 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 }
 
 // Prepare implements sqlspan.Writer: the table, and the staging table.
-func (l *lane) Prepare(ctx context.Context, c *conn, b *penstock.Batch) error {
-	s := l.sink
-	columns := s.shape.For(b).Columns
+func (w *writer) Prepare(ctx context.Context, c *conn, b *penstock.Batch) error {
+	s := w.sink
+	columns := s.Shape.For(b).Columns
 	if err := s.makeTable(ctx, c.Conn, columns); err != nil {
 		return err
 	}
@@ -178,25 +143,14 @@ func (l *lane) Prepare(ctx context.Context, c *conn, b *penstock.Batch) error {
 
 // makeTable makes the table where it is not there; one lane at a time, because PostgreSQL lets two of them collide.
 func (s *Sink) makeTable(ctx context.Context, c *pgx.Conn, columns []sqltable.Column) error {
-	if s.exists.Load() {
+	return s.Table.Once(ctx, func() error {
+		_, err := c.Exec(ctx, createSQL(s.name, columns, s.o.Key))
+		if err != nil && collided(err) {
+			return fmt.Errorf("another process makes the table, too: %v", err)
+		}
+		if err != nil {
+			return fmt.Errorf("making the table: %w", err)
+		}
 		return nil
-	}
-	select {
-	case s.making <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	defer func() { <-s.making }()
-	if s.exists.Load() {
-		return nil
-	}
-	_, err := c.Exec(ctx, createSQL(s.name, columns, s.o.Key))
-	if err != nil && collided(err) {
-		return fmt.Errorf("another process makes the table, too: %v", err)
-	}
-	if err != nil {
-		return fmt.Errorf("making the table: %w", err)
-	}
-	s.exists.Store(true)
-	return nil
+	})
 }

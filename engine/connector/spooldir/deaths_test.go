@@ -89,10 +89,10 @@ func TestWriterPauses(t *testing.T) {
 					if len(w.pending) > 0 {
 						t.Errorf("%v still waits to be finished: %v", w.pending, w.refused)
 					}
-					if n := w.host.counted("files_grown"); n != 1 {
+					if n := w.host.Counted("files_grown"); n != 1 {
 						t.Errorf("files_grown is %d, want 1", n)
 					}
-					if !strings.Contains(w.host.logged(), "has grown after it counted as finished") {
+					if !strings.Contains(w.host.Logged(), "has grown after it counted as finished") {
 						t.Error("the log does not say that the file has grown")
 					}
 				})
@@ -155,8 +155,8 @@ func TestChangedWhileRead(t *testing.T) {
 				tt.change(t, path)
 				w.pump(5 * time.Second)
 				w.want(tt.want...)
-				if tt.count != "" && w.host.counted(tt.count) != 1 {
-					t.Errorf("%s is %d, want 1", tt.count, w.host.counted(tt.count))
+				if tt.count != "" && w.host.Counted(tt.count) != 1 {
+					t.Errorf("%s is %d, want 1", tt.count, w.host.Counted(tt.count))
 				}
 				if len(w.pending) > 0 {
 					t.Errorf("%v waits to be finished: %v", w.pending, w.refused)
@@ -244,7 +244,7 @@ func TestRewrittenInPlace(t *testing.T) {
 					if got := w.texts(); len(got) < 2 || got[0] != "a.log: "+text || got[len(got)-1] != "a.log: "+again {
 						t.Errorf("delivered %.200q, want the old text and %.60q", got, again)
 					}
-					if n := w.host.counted("files_replaced"); n != 1 {
+					if n := w.host.Counted("files_replaced"); n != 1 {
 						t.Errorf("files_replaced is %d, want 1", n)
 					}
 					if len(w.pending) > 0 {

@@ -45,7 +45,7 @@ func TestUnreadable(t *testing.T) {
 			defer w.close()
 			w.pump(20 * time.Second)
 			w.want("b.log: b\n")
-			if n := strings.Count(w.host.logged(), "a file cannot be read"); n != 1 || w.host.counted("files_unreadable") != 1 {
+			if n := strings.Count(w.host.Logged(), "a file cannot be read"); n != 1 || w.host.Counted("files_unreadable") != 1 {
 				t.Errorf("%s fails: it was logged %d times, want once", op, n)
 			}
 			if struck := m.Heal(); struck < 3 || struck > 10 {
@@ -53,7 +53,7 @@ func TestUnreadable(t *testing.T) {
 			}
 			w.pump(35 * time.Second)
 			w.want("b.log: b\n", "a.log: a\n")
-			if !strings.Contains(w.host.logged(), "a file can be read again") {
+			if !strings.Contains(w.host.Logged(), "a file can be read again") {
 				t.Error("the log does not say that the file can be read again")
 			}
 		})
@@ -107,7 +107,7 @@ func TestListingFails(t *testing.T) {
 		m.Fail(vfstest.Fault{Op: vfstest.OpList, Lasting: true, Err: syscall.EIO})
 		w.pump(5 * time.Second)
 		plant(t, m, "/spool/a.log", "a\n")
-		if n := strings.Count(w.host.logged(), "cannot be listed"); n != 1 {
+		if n := strings.Count(w.host.Logged(), "cannot be listed"); n != 1 {
 			t.Errorf("it was logged %d times, want once", n)
 		}
 		m.Heal()

@@ -177,7 +177,7 @@ func TestPackedBroken(t *testing.T) {
 						t.Errorf("%.80q was delivered", body)
 					}
 				}
-				if n := strings.Count(w.host.logged(), "cannot be read to its end"); n != 1 {
+				if n := strings.Count(w.host.Logged(), "cannot be read to its end"); n != 1 {
 					t.Errorf("it was reported %d times", n)
 				}
 			})

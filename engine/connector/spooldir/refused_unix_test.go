@@ -39,11 +39,11 @@ func TestRefused(t *testing.T) {
 			t.Errorf("delivered %q, want a.log or b.log", got)
 		}
 		for _, why := range []string{"it is a symlink", "it is a FIFO, which has no end", "it is a socket", "it is a hard link to"} {
-			if n := strings.Count(w.host.logged(), why); n != 1 {
+			if n := strings.Count(w.host.Logged(), why); n != 1 {
 				t.Errorf("%q was logged %d times, want once", why, n)
 			}
 		}
-		if n := w.host.counted("files_refused"); n != 4 {
+		if n := w.host.Counted("files_refused"); n != 4 {
 			t.Errorf("files_refused is %d, want 4", n)
 		}
 	})

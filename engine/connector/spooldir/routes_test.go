@@ -118,7 +118,7 @@ func TestOnce(t *testing.T) {
 		}
 		stop()
 		<-written
-		if !strings.Contains(w.host.logged(), "files are still being written") {
+		if !strings.Contains(w.host.Logged(), "files are still being written") {
 			t.Error("the log does not say that a file was left")
 		}
 		w.wantFiles("a.log")

@@ -20,7 +20,6 @@ import (
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
-	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/engine/kit/origin"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -49,23 +48,18 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	framed, byHead, err := o.Framing.In(o.text(), int(o.MaxRecord))
-	if err != nil {
-		return nil, err
-	}
-	packed, err := follow.PackedAs(o.Compression, o.MaxExpansion)
-	if err != nil {
-		return nil, err
-	}
 	s := &source{
 		o: o, h: h, log: h.Log().With("path", o.Path),
 		names: names{include: o.Include, exclude: o.Exclude, suffix: o.Suffix},
 	}
-	s.set = follow.New(place{s}, follow.Options{
-		Rules:  lines.Rules{MaxRecord: int(o.MaxRecord), Bury: o.LongRecord == "dead_letter", Framing: framed},
+	to := follow.Options{
 		ByName: o.Order == "name", Settle: o.Settle, PollMin: o.PollMin, PollMax: o.PollMax, Watch: o.Watch,
-		OpenFiles: o.OpenFiles, Keep: o.Finished == finishedKeep, Forget: o.Forget, Packed: packed, ByHead: byHead,
-	}, h, s.log)
+		OpenFiles: o.OpenFiles, Keep: o.Finished == finishedKeep, Forget: o.Forget,
+	}
+	if err := o.Into(&to); err != nil {
+		return nil, err
+	}
+	s.set = follow.New(place{s}, to, h, s.log)
 	return s, nil
 }
 

@@ -5,61 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// host is a penstock.Host that does not watch, so that it works within a synctest bubble, where a watcher would stop time.
-type host struct {
-	fs  vfs.FS
-	log *slog.Logger
+// host works within a synctest bubble.
+type host struct{ *connectortest.Quiet }
 
-	mu     sync.Mutex
-	counts map[string]int64
-	lines  strings.Builder // of the log, from Info on
-}
-
+// newHost runs what decompresses, and no watcher.
 func newHost(t testing.TB, files vfs.FS) *host {
-	h := &host{fs: files, counts: make(map[string]int64)}
-	h.log = slog.New(slog.NewTextHandler(io.MultiWriter(t.Output(), h), nil))
-	return h
+	return &host{connectortest.NewQuiet(files, t.Output(), func(name string) bool { return name == "unpack" })}
 }
 
-func (h *host) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lines.Write(p)
-}
-
-func (h *host) logged() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lines.String()
-}
-
-func (h *host) Log() *slog.Logger                          { return h.log }
-func (h *host) FS() vfs.FS                                 { return h.fs }
-func (h *host) Count(name string, n int64)                 { h.mu.Lock(); defer h.mu.Unlock(); h.counts[name] += n }
-func (h *host) counted(name string) int64                  { h.mu.Lock(); defer h.mu.Unlock(); return h.counts[name] }
 func (h *host) source(o *spooldir.Options) penstock.Source { return must(newSource(h, o)) }
-
-// Go runs what decompresses, and no watcher.
-func (h *host) Go(name string, run func(context.Context) error) {
-	if name == "unpack" {
-		go func() { _ = run(context.Background()) }()
-	}
-}
 
 func newSource(h penstock.Host, o *spooldir.Options) (penstock.Source, error) {
 	s, err := spooldir.Source().New(o, h)

@@ -12,6 +12,8 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/penstock-io/penstock/engine/kit/sqldriver"
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -58,7 +60,7 @@ func (d *file) use(ctx context.Context, f func(c *connection) error) (err error)
 	select {
 	case got, open := <-d.token:
 		if !open {
-			return errStopped
+			return sqlspan.ErrStopped
 		}
 		c = got
 	case <-ctx.Done():
@@ -91,14 +93,9 @@ func (d *file) close() error {
 	return c.close()
 }
 
-// connection is what the sink needs of a driver's connection. database/sql would bring a pool, a goroutine and a lock for
-// each call, and cost as much as SQLite itself.
+// connection is a driver's connection with what was prepared over it.
 type connection struct {
-	conn interface {
-		driver.Conn
-		driver.ExecerContext
-		driver.QueryerContext
-	}
+	conn    sqldriver.Conn
 	inserts map[insertForm]driver.StmtExecContext
 	args    []driver.NamedValue // of one statement, used again
 }
@@ -108,16 +105,11 @@ func connect(dsn string) (*connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
-	c := &connection{inserts: make(map[insertForm]driver.StmtExecContext)}
-	var ok bool
-	if c.conn, ok = opened.(interface {
-		driver.Conn
-		driver.ExecerContext
-		driver.QueryerContext
-	}); !ok {
-		return nil, errors.Join(errors.New("the SQLite driver lacks ExecContext or QueryContext"), opened.Close())
+	conn, err := sqldriver.Direct(opened)
+	if err != nil {
+		return nil, err
 	}
-	return c, nil
+	return &connection{conn: conn, inserts: make(map[insertForm]driver.StmtExecContext)}, nil
 }
 
 // forever is the context of single statements: they are short, and one that was broken off would leave a transaction in doubt.
@@ -125,40 +117,12 @@ func connect(dsn string) (*connection, error) {
 func forever() context.Context { return context.Background() }
 
 func (c *connection) exec(sql string, args ...driver.Value) (affected int64, err error) {
-	r, err := c.conn.ExecContext(forever(), sql, named(args))
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
+	return sqldriver.Exec(forever(), c.conn, sql, args...)
 }
 
 // query calls row with each row; its values are valid until the next one.
 func (c *connection) query(row func(v []driver.Value) error, sql string, args ...driver.Value) error {
-	rows, err := c.conn.QueryContext(forever(), sql, named(args))
-	if err != nil {
-		return err
-	}
-	v := make([]driver.Value, len(rows.Columns()))
-	for {
-		err := rows.Next(v)
-		if err == nil {
-			err = row(v)
-		}
-		if err == io.EOF {
-			return rows.Close()
-		}
-		if err != nil {
-			return errors.Join(err, rows.Close())
-		}
-	}
-}
-
-func named(args []driver.Value) []driver.NamedValue {
-	out := make([]driver.NamedValue, len(args))
-	for i, a := range args {
-		out[i] = driver.NamedValue{Ordinal: i + 1, Value: a}
-	}
-	return out
+	return sqldriver.Each(forever(), c.conn, row, sql, args...)
 }
 
 // transaction runs f in a transaction that takes the write lock at once.

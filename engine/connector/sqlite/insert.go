@@ -30,26 +30,12 @@ const (
 func rowsPerInsert(columns int) int { return min(maxRows, max(1, maxArgs/max(1, columns))) }
 
 func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string, rows int) string {
-	names := make([]string, len(columns))
-	for i, c := range columns {
-		names[i] = c.Name
-	}
 	row := "(" + strings.Repeat("?,", len(columns)-1) + "?)"
-	sql := fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", name, sqltable.QuoteAll(names), strings.Repeat(row+",", rows-1), row)
+	sql := fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", name, sqltable.NamesOf(columns), strings.Repeat(row+",", rows-1), row)
 	if len(key) == 0 {
 		return sql
 	}
-	sql += " ON CONFLICT (" + sqltable.QuoteAll(key) + ") DO "
-	var set []string
-	for _, n := range names {
-		if !slices.Contains(key, n) {
-			set = append(set, sqltable.Quote(n)+"=excluded."+sqltable.Quote(n))
-		}
-	}
-	if len(set) == 0 {
-		return sql + "NOTHING"
-	}
-	return sql + "UPDATE SET " + strings.Join(set, ",")
+	return sql + " " + sqltable.OnConflict(columns, key)
 }
 
 // inserting writes the rows of one batch into the transaction that is open.

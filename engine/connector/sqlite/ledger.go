@@ -69,9 +69,10 @@ func (s *Sink) fence(c *connection) error {
 	if err != nil {
 		return err
 	}
-	if epoch > 0 && format != sqlspan.Format {
-		return fmt.Errorf("the ledger %q is of format %d, and this penstock knows %d: use the version that wrote it, or a newer one",
-			s.ledger, format, sqlspan.Format)
+	if epoch > 0 {
+		if err := sqlspan.CheckFormat(s.ledger, format); err != nil {
+			return err
+		}
 	}
 	if _, err := c.exec(bumpSQL, s.ledger, int64(sqlspan.Format)); err != nil {
 		return err

@@ -11,8 +11,6 @@ import (
 	"github.com/penstock-io/penstock/flow"
 )
 
-var errStopped = errors.New("the sink was stopped")
-
 // brokenError is a failure after which the connection's state is not known.
 type brokenError struct{ err error }
 

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"database/sql/driver"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -39,27 +38,8 @@ func standard(decl string) (sqltable.Column, bool) {
 	return c, true
 }
 
-// createSQL makes the table.
 func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "CREATE TABLE IF NOT EXISTS %s (", name)
-	for i, c := range columns {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(sqltable.Quote(c.Name))
-		if decl := cmp.Or(c.Decl, declared[c.Type]); decl != "" {
-			b.WriteString(" " + decl)
-		}
-		if slices.Contains(key, c.Name) {
-			b.WriteString(" NOT NULL")
-		}
-	}
-	if len(key) > 0 {
-		fmt.Fprintf(&b, ", PRIMARY KEY (%s)", sqltable.QuoteAll(key))
-	}
-	b.WriteString(")")
-	return b.String()
+	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
 }
 
 // columnsOf reads a table's columns but for generated ones; none: there is no such table.

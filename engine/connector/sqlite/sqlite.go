@@ -14,6 +14,7 @@ import (
 	"fmt"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/flow"
 )
@@ -36,11 +37,6 @@ func (o *Options) Validate() error {
 		return &penstock.OptionError{Key: "path", Err: errors.New("missing: the database file")}
 	}
 	return o.Options.Validate(&dialect, false)
-}
-
-// PreferredBatch implements penstock.Preferred: a transaction's cost is that of one fsync.
-func (o *Options) PreferredBatch() penstock.Limits {
-	return penstock.Limits{Bytes: 4 << 20, Records: 10_000}
 }
 
 // Component is the sink's line in the list of components.
@@ -85,10 +81,7 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 
 // Open opens the file, or makes it, and the tables of the ledger.
 func (s *Sink) Open(ctx context.Context, o penstock.SinkOptions) (err error) {
-	s.ledger = o.Pipeline + "/" + o.Route
-	if s.o.Ledger != "" {
-		s.ledger = s.o.Ledger
-	}
+	s.ledger = sqlspan.LedgerName(o, s.o.Ledger)
 	if s.file, err = openFile(s.host.FS(), s.o.Path); err == nil {
 		err = s.file.use(ctx, func(c *connection) error { return c.prepareLedger() })
 	}
@@ -112,7 +105,7 @@ func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 // Close frees the file.
 func (s *Sink) Close() error {
 	if s.lane != nil {
-		s.lane.end(errStopped)
+		s.lane.end(sqlspan.ErrStopped)
 	}
 	var err error
 	if s.file != nil {

@@ -1,9 +1,7 @@
 package sqlite_test
 
 import (
-	"database/sql"
 	"errors"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,18 +67,6 @@ func options(t testing.TB, table string) sqlite.Options {
 	o := *sqlite.DefaultOptions()
 	o.Path, o.Table = filepath.Join(t.TempDir(), "out.db"), table
 	return o
-}
-
-func execute(t testing.TB, path, query string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.Exec(query); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
 }
 
 // TestValues: what comes out is what was written, whatever the first batch had foreseen.

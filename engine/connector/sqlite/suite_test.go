@@ -1,8 +1,6 @@
 package sqlite_test
 
 import (
-	"database/sql"
-	"net/url"
 	"path/filepath"
 	"testing"
 
@@ -35,26 +33,13 @@ func made(t testing.TB, o sqlite.Options, h penstock.Host) *sqlite.Sink {
 }
 
 // column reads the first column of a query as text, from a connection of its own.
-func column(t testing.TB, path, query string) (all []string) {
+func column(t testing.TB, path, query string) []string {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	rows, err := db.Query(query)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for rows.Next() {
-		var s sql.NullString
-		if err := rows.Scan(&s); err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, s.String)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return all
+	return connectortest.Column(t, connectortest.OpenSQLite(t, path), query)
+}
+
+// execute is of another program that uses the file.
+func execute(t testing.TB, path, query string) {
+	t.Helper()
+	connectortest.Execute(t, connectortest.OpenSQLite(t, path), query)
 }

@@ -2,6 +2,7 @@ package table
 
 import (
 	"context"
+	"database/sql/driver"
 	"fmt"
 	"time"
 )
@@ -27,6 +28,14 @@ type database interface {
 	wait(ctx context.Context, d time.Duration) (woken bool, err error)
 	transient(err error) bool
 	close() error
+}
+
+// sequence makes a callback for sqldriver.Query of one that always goes on.
+func sequence(row func(v []driver.Value)) func([]driver.Value) (bool, error) {
+	return func(v []driver.Value) (bool, error) {
+		row(v)
+		return true, nil
+	}
 }
 
 // subject is what is read: a table or view by its name, or a query.

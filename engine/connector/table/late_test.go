@@ -28,6 +28,13 @@ type life struct {
 	got    map[string]int // rows that were settled, by their text
 }
 
+// newLife is one that remembers so many rows, in a state directory of its own.
+func newLife(t *testing.T, w world, rescan int) *life {
+	return &life{
+		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, rescan: rescan, marks: map[string]penstock.Mark{}, got: map[string]int{},
+	}
+}
+
 func (l *life) open() penstock.Reader {
 	l.t.Helper()
 	s := made(l.t, connectortest.NewHost(l.t), func(o *table.Options) {
@@ -61,6 +68,46 @@ func (l *life) settle(spans []penstock.Span, texts []string) {
 	}
 }
 
+// next is next for settle, which comes later: the partitions are the caller's.
+func (l *life) next(r penstock.Reader) ([]string, []penstock.Span, error) {
+	texts, spans, err := next(l.t, r)
+	for i := range spans {
+		part := *spans[i].Part
+		spans[i].Part = &part
+	}
+	return texts, spans, err
+}
+
+// run is a finite run: it reads and settles all that there is.
+func (l *life) run() {
+	l.t.Helper()
+	l.once = true
+	r := l.open()
+	for {
+		texts, spans, err := l.next(r)
+		l.settle(spans, texts)
+		if err != nil {
+			break
+		}
+	}
+	if err := r.Close(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// exactlyOnce holds what was settled against the number of different rows.
+func (l *life) exactlyOnce(rows int) {
+	l.t.Helper()
+	if len(l.got) != rows {
+		l.t.Errorf("%d different rows were handed out, want %d", len(l.got), rows)
+	}
+	for text, n := range l.got {
+		if n != 1 {
+			l.t.Errorf("%s was settled %d times", text, n)
+		}
+	}
+}
+
 // TestLate: rows that commit behind the place that was read are found, once, through kills at random after which some batches
 // were settled and others not.
 func TestLate(t *testing.T) {
@@ -68,10 +115,9 @@ func TestLate(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	w := sqliteWorld(t)
 	execute(t, w.db, "CREATE TABLE t (at integer NOT NULL, id integer NOT NULL, PRIMARY KEY (at, id))")
-	l := &life{
-		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, once: true, rescan: 1000,
-		marks: make(map[string]penstock.Mark), got: make(map[string]int),
-	}
+	t.Logf("seed %d", seed)
+	l := newLife(t, w, 1000)
+	l.once = true
 	next := 0
 	for round := range rounds {
 		for range 1 + rnd.IntN(20) { // some far back, some at equal times
@@ -80,7 +126,7 @@ func TestLate(t *testing.T) {
 		}
 		r := l.open()
 		for {
-			texts, spans, err := next3(t, r)
+			texts, spans, err := l.next(r)
 			if err != nil {
 				break
 			}
@@ -98,57 +144,30 @@ func TestLate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r := l.open()
-	for {
-		texts, spans, err := next3(t, r)
-		l.settle(spans, texts)
-		if err != nil {
-			break
-		}
-	}
-	if err := r.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if len(l.got) != next {
-		t.Errorf("seed %d: %d different rows were handed out, want %d", seed, len(l.got), next)
-	}
-	for text, n := range l.got {
-		if n != 1 {
-			t.Errorf("seed %d: %s was settled %d times", seed, text, n)
-		}
-	}
+	l.run()
+	l.exactlyOnce(next)
 	if late := l.marks["t~late"]; late.Watermark.Num == 0 {
 		t.Error("no row was found late: the test does not test it")
 	}
-}
-
-func next3(t *testing.T, r penstock.Reader) ([]string, []penstock.Span, error) {
-	texts, spans, err := next(t, r)
-	for i := range spans {
-		part := *spans[i].Part
-		spans[i].Part = &part
-	}
-	return texts, spans, err
 }
 
 // pastRow: a row that is written behind the place that was read is found, whatever the database tells of its transactions.
 func pastRow(t *testing.T, w world) {
 	execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (at, id))")
 	execute(t, w.db, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
-	l := &life{
-		t: t, dir: t.TempDir(), w: w, order: []string{"at", "id"}, rescan: 100, marks: map[string]penstock.Mark{}, got: map[string]int{},
-	}
+	l := newLife(t, w, 100)
+	l.order = []string{"at", "id"}
 	r := l.open()
 	defer r.Close()
 	for len(l.got) < 3 {
-		texts, spans, err := next3(t, r)
+		texts, spans, err := l.next(r)
 		if err != nil {
 			t.Fatal(err)
 		}
 		l.settle(spans, texts)
 	}
 	execute(t, w.db, "INSERT INTO t VALUES (2, 7)")
-	texts, spans, err := next3(t, r)
+	texts, spans, err := l.next(r)
 	if err != nil || len(texts) != 1 || len(spans) != 1 || spans[0].Part.ID != "t~late" {
 		t.Errorf("%v %v, %v; want one row of t~late", texts, spans, err)
 	}
@@ -163,21 +182,10 @@ func TestLateBound(t *testing.T) {
 	for i := 1000; i < 1100; i++ {
 		execute(t, w.db, "INSERT INTO t VALUES (?)", i*10)
 	}
-	l := &life{t: t, dir: t.TempDir(), w: w, once: true, rescan: 20, marks: map[string]penstock.Mark{}, got: map[string]int{}}
-	run := func() {
-		r := l.open()
-		for {
-			texts, spans, err := next3(t, r)
-			l.settle(spans, texts)
-			if err != nil {
-				break
-			}
-		}
-		r.Close()
-	}
-	run()
+	l := newLife(t, w, 20)
+	l.run()
 	execute(t, w.db, "INSERT INTO t VALUES (10985), (10005)") // within the last 20 rows; long before them
-	run()
+	l.run()
 	if l.got[`{"id":10985}`] != 1 || l.got[`{"id":10005}`] != 0 || len(l.got) != 101 {
 		t.Errorf("%d rows, 10985 %d times, 10005 %d times", len(l.got), l.got[`{"id":10985}`], l.got[`{"id":10005}`])
 	}
@@ -191,13 +199,10 @@ func TestLateInBulk(t *testing.T) {
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	series := "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) INSERT INTO t SELECT %s FROM n"
 	execute(t, w.db, fmt.Sprintf(series, 100, "i * 10000"))
-	l := &life{
-		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, rescan: rescan,
-		marks: map[string]penstock.Mark{}, got: map[string]int{},
-	}
+	l := newLife(t, w, rescan)
 	read := func(r penstock.Reader, rows int, settled func(part string) bool) {
 		for rows > 0 {
-			texts, spans, err := next3(t, r)
+			texts, spans, err := l.next(r)
 			if err != nil {
 				break
 			}
@@ -211,24 +216,11 @@ func TestLateInBulk(t *testing.T) {
 	execute(t, w.db, fmt.Sprintf(series, bulk, "950000 + i")) // behind the place that was read, and above what was settled
 	read(r, bulk, func(part string) bool { return part == "t~late" })
 	r.Close() // a crash
-	l.once = true
-	all := func(string) bool { return true }
-	r = l.open()
-	read(r, 5000, all)
-	r.Close()
+	l.run()
 	execute(t, w.db, fmt.Sprintf(series, bulk, "955000 + i"))  // between two runs, within the last rows that are remembered,
 	execute(t, w.db, fmt.Sprintf(series, more, "1000000 + i")) // and new ones that would push them out
-	r = l.open()
-	read(r, 5000, all)
-	r.Close()
-	if len(l.got) != 100+2*bulk+more {
-		t.Errorf("%d rows were handed out, want %d", len(l.got), 100+2*bulk+more)
-	}
-	for text, n := range l.got {
-		if n != 1 {
-			t.Errorf("%s was settled %d times", text, n)
-		}
-	}
+	l.run()
+	l.exactlyOnce(100 + 2*bulk + more)
 }
 
 // TestLostMemory: without its journal the source repeats nothing, and finds from there on what comes late.
@@ -236,29 +228,15 @@ func TestLostMemory(t *testing.T) {
 	w := sqliteWorld(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	execute(t, w.db, "INSERT INTO t VALUES (10), (20), (30)")
-	l := &life{
-		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, once: true, rescan: 100,
-		marks: map[string]penstock.Mark{}, got: map[string]int{},
-	}
-	run := func() {
-		r := l.open()
-		for {
-			texts, spans, err := next3(t, r)
-			l.settle(spans, texts)
-			if err != nil {
-				break
-			}
-		}
-		r.Close()
-	}
-	run()
+	l := newLife(t, w, 100)
+	l.run()
 	if err := os.RemoveAll(l.dir); err != nil {
 		t.Fatal(err)
 	}
 	execute(t, w.db, "INSERT INTO t VALUES (15), (40)")
-	run()
+	l.run()
 	execute(t, w.db, "INSERT INTO t VALUES (35), (50)")
-	run()
+	l.run()
 	want := []string{"10", "20", "30", "35", "40", "50"}
 	var got []string
 	for text, n := range l.got {
@@ -287,7 +265,7 @@ func horizon(t *testing.T, server *connectortest.Server) {
 		t.Fatal(err)
 	}
 	execute(t, w.db, "INSERT INTO t (note) VALUES ('fast')")
-	l := &life{t: t, dir: t.TempDir(), w: w, rescan: 0, marks: map[string]penstock.Mark{}, got: map[string]int{}}
+	l := newLife(t, w, 0)
 	r := l.open()
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)

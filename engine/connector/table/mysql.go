@@ -13,16 +13,15 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 )
 
 // mysqlServer reads MySQL or MariaDB over the driver itself, in its text protocol: values come as the server writes them.
 type mysqlServer struct {
 	connector driver.Connector
 	database  string
-	conn      interface {
-		driver.Conn
-		driver.QueryerContext
-	} // nil: there is none
+	conn      sqldriver.Conn // nil: there is none
 }
 
 func newMySQL(dsn string) (database, error) {
@@ -61,12 +60,8 @@ func (d *mysqlServer) query(
 		if err != nil {
 			return err
 		}
-		var ok bool
-		if d.conn, ok = opened.(interface {
-			driver.Conn
-			driver.QueryerContext
-		}); !ok {
-			return errors.Join(errors.New("the MySQL driver lacks QueryContext"), opened.Close())
+		if d.conn, err = sqldriver.Direct(opened); err != nil {
+			return err
 		}
 		if done, err := d.conn.QueryContext(ctx, "SET SESSION TRANSACTION READ ONLY", nil); err != nil {
 			return errors.Join(err, d.close())
@@ -79,34 +74,7 @@ func (d *mysqlServer) query(
 			_ = d.close()
 		}
 	}()
-	named := make([]driver.NamedValue, len(args))
-	for i, a := range args {
-		named[i] = driver.NamedValue{Ordinal: i + 1, Value: a}
-	}
-	rows, err := d.conn.QueryContext(ctx, sql, named)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	if head != nil {
-		if err := head(rows); err != nil {
-			return err
-		}
-	}
-	v := make([]driver.Value, len(rows.Columns()))
-	for {
-		err := rows.Next(v)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		more, err := row(v)
-		if err != nil || !more {
-			return err
-		}
-	}
+	return sqldriver.Query(ctx, d.conn, head, row, sql, args...)
 }
 
 func (d *mysqlServer) transient(err error) bool {
@@ -127,21 +95,8 @@ func (d *mysqlServer) transient(err error) bool {
 // tick quotes a name as MySQL does.
 func tick(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
-// textIn is a value as text, however the driver gives it.
-func textIn(v driver.Value) string {
-	switch x := v.(type) {
-	case []byte:
-		return string(x)
-	case string:
-		return x
-	case nil:
-		return ""
-	}
-	return fmt.Sprint(v)
-}
-
 func (d *mysqlServer) list(ctx context.Context) (names []string, err error) {
-	err = d.query(ctx, nil, sequence(func(v []driver.Value) { names = append(names, textIn(v[0])) }),
+	err = d.query(ctx, nil, sequence(func(v []driver.Value) { names = append(names, sqldriver.Text(v[0])) }),
 		`SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY 1`)
 	return names, err
 }
@@ -188,7 +143,7 @@ func (d *mysqlServer) describe(ctx context.Context, s subject) (*relation, error
 
 func (d *mysqlServer) tableKind(ctx context.Context, r *relation, schema, name string) error {
 	kind := ""
-	err := d.query(ctx, nil, sequence(func(v []driver.Value) { kind = textIn(v[0]) }),
+	err := d.query(ctx, nil, sequence(func(v []driver.Value) { kind = sqldriver.Text(v[0]) }),
 		`SELECT table_type FROM information_schema.tables WHERE table_schema = ? AND table_name = ?`, schema, name)
 	switch {
 	case err != nil:
@@ -287,8 +242,8 @@ func describeMySQL(c *column) {
 func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema string) error {
 	err := d.query(ctx, nil, sequence(func(v []driver.Value) {
 		for i := range r.columns {
-			if r.columns[i].name == textIn(v[0]) {
-				r.columns[i].nullable = textIn(v[1]) != "NO"
+			if r.columns[i].name == sqldriver.Text(v[0]) {
+				r.columns[i].nullable = sqldriver.Text(v[1]) != "NO"
 			}
 		}
 	}), `SELECT column_name, is_nullable FROM information_schema.columns WHERE table_schema = ? AND table_name = ?`, schema, r.plain)
@@ -297,7 +252,7 @@ func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema strin
 	}
 	last := ""
 	return d.query(ctx, nil, sequence(func(v []driver.Value) {
-		index, name := textIn(v[0]), textIn(v[1])
+		index, name := sqldriver.Text(v[0]), sqldriver.Text(v[1])
 		r.primary = r.primary || index == "PRIMARY"
 		if n := len(r.unique); n > 0 && last == index {
 			r.unique[n-1] = append(r.unique[n-1], name)

@@ -6,18 +6,13 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/penstock-io/penstock"
 )
 
 // mysqlKey writes the columns of order_by.
 func mysqlKey(r *relation, suffix string) string {
-	parts := make([]string, len(r.order))
-	for i, c := range r.order {
-		parts[i] = "q." + tick(r.columns[c].name) + suffix
-	}
-	return strings.Join(parts, ", ")
+	return r.ordered(", ", func(c *column) string { return "q." + tick(c.name) + suffix })
 }
 
 // mysqlList writes what is selected: the columns, and behind them those of order_by, and each FLOAT once more as a double, because
@@ -234,11 +229,8 @@ func (d *mysqlServer) observe(ctx context.Context, r *relation, q rowQuery) (o o
 
 // unplaced implements database.
 func (d *mysqlServer) unplaced(ctx context.Context, r *relation) (found bool, err error) {
-	parts := make([]string, len(r.order))
-	for i, c := range r.order {
-		parts[i] = "q." + tick(r.columns[c].name) + " IS NULL"
-	}
+	anyNull := r.ordered(" OR ", func(c *column) string { return "q." + tick(c.name) + " IS NULL" })
 	err = d.query(ctx, nil, sequence(func([]driver.Value) { found = true }),
-		"SELECT 1 FROM "+r.from+" AS q WHERE "+strings.Join(parts, " OR ")+" LIMIT 1")
+		"SELECT 1 FROM "+r.from+" AS q WHERE "+anyNull+" LIMIT 1")
 	return found, d.described(err, r)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
 // statement is a query on the way to the server.
@@ -22,11 +24,7 @@ type statement struct {
 
 // keyColumns writes the columns of order_by, with how texts are compared.
 func keyColumns(r *relation, each func(name string) string) string {
-	parts := make([]string, len(r.order))
-	for i, c := range r.order {
-		parts[i] = each("q." + quote(r.columns[c].name) + r.columns[c].collate)
-	}
-	return strings.Join(parts, ", ")
+	return r.ordered(", ", func(c *column) string { return each("q." + sqltable.Quote(c.name) + c.collate) })
 }
 
 func same(name string) string { return name }
@@ -64,8 +62,8 @@ func (s *statement) where(r *relation, q rowQuery) error {
 	}
 	if q.stripe != nil {
 		first := r.columns[r.order[0]]
-		fmt.Fprintf(&s.sql, " AND q.%s >= %s AND q.%s < %s", quote(first.name), s.argument(first.id, q.stripe.from),
-			quote(first.name), s.argument(first.id, q.stripe.to))
+		fmt.Fprintf(&s.sql, " AND q.%s >= %s AND q.%s < %s", sqltable.Quote(first.name), s.argument(first.id, q.stripe.from),
+			sqltable.Quote(first.name), s.argument(first.id, q.stripe.to))
 	}
 	return nil
 }
@@ -306,11 +304,7 @@ func (d *postgres) unplaced(ctx context.Context, r *relation) (found bool, err e
 
 // anyNull is true of a row without a place.
 func anyNull(r *relation) string {
-	parts := make([]string, len(r.order))
-	for i, c := range r.order {
-		parts[i] = "q." + quote(r.columns[c].name) + " IS NULL"
-	}
-	return strings.Join(parts, " OR ")
+	return r.ordered(" OR ", func(c *column) string { return "q." + sqltable.Quote(c.name) + " IS NULL" })
 }
 
 // sameTable says whether the table is the one that it was.
@@ -347,7 +341,7 @@ func (d *postgres) wait(ctx context.Context, limit time.Duration) (woken bool, e
 		if d.ears, err = pgconn.ConnectConfig(ctx, d.config); err != nil {
 			return false, err
 		}
-		_, err = d.ears.Exec(ctx, "LISTEN "+quote(d.notify)).ReadAll()
+		_, err = d.ears.Exec(ctx, "LISTEN "+sqltable.Quote(d.notify)).ReadAll()
 		return err == nil, err // what was said before it listened is looked for at once
 	}
 	until, cancel := context.WithTimeout(ctx, limit)

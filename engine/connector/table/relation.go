@@ -151,6 +151,15 @@ func (e *changedError) Error() string {
 	return e.what + " since penstock began to read it; everything before is delivered: restart penstock to read on in the new form"
 }
 
+// ordered writes the columns of order_by as each does, with sep between them.
+func (r *relation) ordered(sep string, each func(c *column) string) string {
+	parts := make([]string, len(r.order))
+	for i, c := range r.order {
+		parts[i] = each(&r.columns[c])
+	}
+	return strings.Join(parts, sep)
+}
+
 // names are the columns' names.
 func (r *relation) names() []string {
 	out := make([]string, len(r.columns))

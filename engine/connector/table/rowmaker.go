@@ -67,13 +67,13 @@ func (m *rowMaker) null() {
 }
 
 // apart keeps value behind the texts.
-func (m *rowMaker) apart(kind penstock.Kind, value []byte) {
+func addApart[T []byte | string](m *rowMaker, kind penstock.Kind, value T) {
 	m.moved = append(m.moved, len(m.batch.Fields))
 	m.add(kind, len(m.side), len(value))
 	m.side = append(m.side, value...)
 }
 
-func (m *rowMaker) text(value []byte) {
+func addText[T []byte | string](m *rowMaker, value T) {
 	m.label()
 	from := len(m.batch.Data)
 	m.batch.Data = ndjson.AppendString(m.batch.Data, value)
@@ -81,22 +81,10 @@ func (m *rowMaker) text(value []byte) {
 		m.add(penstock.Text, from+1, len(value))
 		return
 	}
-	m.apart(penstock.Text, value) // something was escaped
+	addApart(m, penstock.Text, value) // something was escaped
 }
 
-// textOf is text for values that are strings.
-func (m *rowMaker) textOf(value string) {
-	m.label()
-	from := len(m.batch.Data)
-	m.batch.Data = ndjson.AppendString(m.batch.Data, value)
-	if len(m.batch.Data)-from == len(value)+2 {
-		m.add(penstock.Text, from+1, len(value))
-		return
-	}
-	m.moved = append(m.moved, len(m.batch.Fields))
-	m.add(penstock.Text, len(m.side), len(value))
-	m.side = append(m.side, value...)
-}
+func (m *rowMaker) text(value []byte) { addText(m, value) }
 
 // plain is a number, true or false.
 func (m *rowMaker) plain(kind penstock.Kind, value string) {
@@ -124,7 +112,7 @@ func (m *rowMaker) json(value []byte) {
 		m.add(penstock.JSON, from, len(value))
 		return
 	}
-	m.apart(penstock.JSON, value)
+	addApart(m, penstock.JSON, value)
 }
 
 // bytes writes raw bytes as PostgreSQL does: \x and two digits for each.

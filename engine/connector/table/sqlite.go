@@ -5,7 +5,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -15,15 +14,15 @@ import (
 
 	"modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
+
+	"github.com/penstock-io/penstock/engine/kit/sqldriver"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
 // sqliteFile reads a SQLite file. No statement stays open between two calls: an open one would keep writers out.
 type sqliteFile struct {
 	path string
-	conn interface {
-		driver.Conn
-		driver.QueryerContext
-	} // nil: there is none
+	conn sqldriver.Conn // nil: there is none
 }
 
 // busyWait is how long a statement waits for another program's transaction, in milliseconds.
@@ -56,14 +55,8 @@ func (d *sqliteFile) open() error {
 	if err != nil {
 		return fmt.Errorf("opening the file: %w", err)
 	}
-	var ok bool
-	if d.conn, ok = opened.(interface {
-		driver.Conn
-		driver.QueryerContext
-	}); !ok {
-		return errors.Join(errors.New("the SQLite driver lacks QueryContext"), opened.Close())
-	}
-	return nil
+	d.conn, err = sqldriver.Direct(opened)
+	return err
 }
 
 // query gives the rows of a statement to row until it returns false; values are valid until the next one.
@@ -71,37 +64,7 @@ func (d *sqliteFile) query(ctx context.Context, row func(v []driver.Value) (bool
 	if err := d.open(); err != nil {
 		return err
 	}
-	named := make([]driver.NamedValue, len(args))
-	for i, a := range args {
-		named[i] = driver.NamedValue{Ordinal: i + 1, Value: a}
-	}
-	rows, err := d.conn.QueryContext(ctx, sql, named)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	v := make([]driver.Value, len(rows.Columns()))
-	for {
-		err := rows.Next(v)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		more, err := row(v)
-		if err != nil || !more {
-			return err
-		}
-	}
-}
-
-// sequence makes a callback for query of one that always goes on.
-func sequence(row func(v []driver.Value)) func([]driver.Value) (bool, error) {
-	return func(v []driver.Value) (bool, error) {
-		row(v)
-		return true, nil
-	}
+	return sqldriver.Query(ctx, d.conn, nil, row, sql, args...)
 }
 
 func (d *sqliteFile) transient(err error) bool {
@@ -148,7 +111,7 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 		return r, d.describeQuery(ctx, r)
 	}
 	name := strings.TrimSuffix(strings.TrimPrefix(s.name, `"`), `"`)
-	r.from, r.plain = quote(name), name
+	r.from, r.plain = sqltable.Quote(name), name
 	kind, makes := "", ""
 	err := d.query(ctx, sequence(func(v []driver.Value) {
 		kind, _ = v[0].(string)
@@ -179,7 +142,7 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 			}
 			primary[place-1] = column
 		}
-	}), "PRAGMA table_xinfo("+quote(name)+")")
+	}), "PRAGMA table_xinfo("+sqltable.Quote(name)+")")
 	if err != nil || !r.table {
 		return r, err
 	}

@@ -10,24 +10,21 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
 // sqliteNames are the columns as they are selected: the + takes the declared type away, by which the driver would make times of texts.
 func sqliteNames(r *relation, only []int) string {
 	parts := make([]string, len(only))
 	for i, c := range only {
-		parts[i] = "+q." + quote(r.columns[c].name)
+		parts[i] = "+q." + sqltable.Quote(r.columns[c].name)
 	}
 	return strings.Join(parts, ", ")
 }
 
 // sqliteKey writes the columns of order_by. A COLLATE where none is needed would keep SQLite from its indexes.
 func sqliteKey(r *relation, suffix string) string {
-	parts := make([]string, len(r.order))
-	for i, c := range r.order {
-		parts[i] = "q." + quote(r.columns[c].name) + r.columns[c].collate + suffix
-	}
-	return strings.Join(parts, ", ")
+	return r.ordered(", ", func(c *column) string { return "q." + sqltable.Quote(c.name) + c.collate + suffix })
 }
 
 // sqliteWhere writes the condition of q.
@@ -47,7 +44,7 @@ func sqliteWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err 
 		}
 	}
 	if q.stripe != nil {
-		first := "q." + quote(r.columns[r.order[0]].name)
+		first := "q." + sqltable.Quote(r.columns[r.order[0]].name)
 		sql += " AND " + first + " >= ? AND " + first + " < ?"
 		args = append(args, sqliteArgument(q.stripe.from), sqliteArgument(q.stripe.to))
 	}
@@ -219,7 +216,7 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 		scratch = appendReal(scratch[:0], x, c.standard != "double precision")
 		m.number(scratch)
 	case string:
-		m.textOf(x)
+		addText(m, x)
 	case []byte:
 		m.bytes(x)
 	default:

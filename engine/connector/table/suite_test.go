@@ -3,7 +3,6 @@ package table_test
 import (
 	"database/sql"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,20 +21,10 @@ import (
 func openSQLite(t testing.TB) (*sql.DB, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "source.db")
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db, path
+	return connectortest.OpenSQLite(t, path), path
 }
 
-func execute(t testing.TB, db *sql.DB, query string, args ...any) {
-	t.Helper()
-	if _, err := db.Exec(query, args...); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
-}
+var execute = connectortest.Execute
 
 // made makes a source from options, over the defaults.
 func made(t testing.TB, h penstock.Host, set func(o *table.Options)) penstock.Source {
@@ -135,22 +124,14 @@ func TestMariaDB(t *testing.T) {
 }
 
 func mysqlWorld(t *testing.T, server *connectortest.Server) world {
-	db, err := sql.Open("mysql", server.URL+"?multiStatements=true")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
+	db := connectortest.OpenDatabase(t, "mysql", server.URL+"?multiStatements=true")
 	execute(t, db, "DROP DATABASE test; CREATE DATABASE test; USE test")
 	return world{db, func(o *table.Options) { o.MySQL = server.URL }}
 }
 
 func openPostgres(t testing.TB, url string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("pgx", url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := connectortest.OpenDatabase(t, "pgx", url)
 	db.SetMaxOpenConns(1)
-	t.Cleanup(func() { db.Close() })
 	return db
 }

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock"
@@ -134,6 +133,3 @@ func (r *reader) openSubject(ctx context.Context, db database, s subject) error 
 	r.tables[s.name] = t
 	return nil
 }
-
-// quote returns a name as an identifier of standard SQL.
-func quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

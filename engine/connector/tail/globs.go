@@ -59,6 +59,14 @@ func one(pattern, name string) bool {
 	if hidden(name) && !strings.HasPrefix(pattern, ".") {
 		return false
 	}
+	return match(pattern, name)
+}
+
+// match is path.Match, quick where the pattern is an ending: each listing asks it several times for each file.
+func match(pattern, name string) bool {
+	if end, ok := strings.CutPrefix(pattern, "*"); ok && !special(end) && !strings.Contains(name, "/") {
+		return strings.HasSuffix(name, end)
+	}
 	ok, err := path.Match(pattern, name)
 	return ok && err == nil
 }
@@ -67,12 +75,11 @@ func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 
 // excluded says whether a file is left alone: by its name, or by its whole path where the pattern has a slash.
 func excluded(patterns []string, label string) bool {
+	base := path.Base(label)
 	return slices.ContainsFunc(patterns, func(g string) bool {
-		text := path.Base(label)
 		if strings.Contains(g, "/") {
-			text = label
+			return match(g, label)
 		}
-		ok, err := path.Match(g, text)
-		return ok && err == nil
+		return match(g, base)
 	})
 }

@@ -45,16 +45,18 @@ func (c rotation) takes(s schedule) bool {
 // PENSTOCK_ROTATION_KILL=full (make rotation-kill) is the whole table, sample (CI) two sweeps of it; else the cases of
 // vector-test-harness alone are swept.
 func TestRotationKilled(t *testing.T) {
-	cases, how := harnessCases(), os.Getenv("PENSTOCK_ROTATION_KILL")
+	cases, how, atOnce := harnessCases(), os.Getenv("PENSTOCK_ROTATION_KILL"), 2
 	if how != "" {
 		cases = rotations()
+	} else {
+		t.Parallel()
+		atOnce = 6 // they mostly wait
 	}
 	bin := filepath.Join(t.TempDir(), "penstock")
 	build := exec.Command("go", "build", "-o", bin, "github.com/penstock-io/penstock/engine/cmd/penstock")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building penstock: %v\n%s", err, out)
 	}
-	const atOnce = 2
 	slots := make(chan struct{}, atOnce)
 	runs, untold := 0, make(map[string]int)
 	t.Run("sweep", func(t *testing.T) {

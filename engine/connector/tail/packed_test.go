@@ -129,8 +129,8 @@ func TestDamagedFile(t *testing.T) {
 		p.start(false)
 		p.pump(20 * time.Second)
 		n := len(p.exact)
-		if n < 5000 || n > 15_000 || strings.Count(p.host.logged(), "cannot be read to its end") != 1 {
-			t.Errorf("%d lines; the log:\n%s", n, p.host.logged())
+		if n < 5000 || n > 15_000 || strings.Count(p.host.Logged(), "cannot be read to its end") != 1 {
+			t.Errorf("%d lines; the log:\n%s", n, p.host.Logged())
 		}
 		p.kill()
 		p.start(false)

@@ -2,6 +2,7 @@ package tail
 
 import (
 	"os"
+	"path"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -61,5 +62,18 @@ func TestListingsAtOnce(t *testing.T) {
 	}
 	if err := p.close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A pattern that is an ending is matched by a short way, with the answer of path.Match.
+func TestMatch(t *testing.T) {
+	patterns := []string{"*", "*.log", "*.gz", "*~", "*.l?g", "*a*", "", "a.log", "*/", "*/a.log", `*\.log`, "*[a"}
+	for _, pattern := range patterns {
+		for _, name := range []string{"", ".log", "a.log", "a/b.log", "a/", "log", "a.gz", "a~", "ab", "[a", "*.log"} {
+			want, err := path.Match(pattern, name)
+			if got := match(pattern, name); got != (want && err == nil) {
+				t.Errorf("match(%q, %q) = %v, want %v", pattern, name, got, want && err == nil)
+			}
+		}
 	}
 }

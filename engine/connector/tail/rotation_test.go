@@ -4,6 +4,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,7 +130,7 @@ func (c rotation) compare(t *testing.T, p *world, w *writer, s schedule) {
 	}
 	got, want := slices.Sorted(slices.Values(p.exact)), slices.Sorted(slices.Values(w.ledger))
 	if !slices.Equal(got, want) {
-		t.Errorf("killed %s step %d: %s; the log:\n%s", s.kind, s.at, differ(got, want), p.host.logged())
+		t.Errorf("killed %s step %d: %s; the log:\n%s", s.kind, s.at, differ(got, want), p.host.Logged())
 	}
 	for _, line := range w.ledger {
 		if p.sent[line] == 0 {
@@ -154,14 +155,16 @@ func TestRotation(t *testing.T) {
 		t.Errorf("there are %d cases, want at least 60", len(cases))
 	}
 	names := make(map[string]bool)
-	runs := 0
+	var runs atomic.Int64
 	full := os.Getenv("PENSTOCK_ROTATION") == "full"
+	t.Cleanup(func() { t.Logf("%d cases, %d runs", len(cases), runs.Load()) })
 	for nth, c := range cases {
 		if names[c.name] {
 			t.Errorf("two cases are called %q", c.name)
 		}
 		names[c.name] = true
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			for _, s := range schedules(len(c.steps), nth, full) {
 				if !c.takes(s) {
 					continue
@@ -170,7 +173,7 @@ func TestRotation(t *testing.T) {
 					if routes == 2 && !full && (nth+s.at)%4 != 0 {
 						continue
 					}
-					runs++
+					runs.Add(1)
 					dir, base := t.TempDir(), time.Now().Add(time.Hour)
 					synctest.Test(t, func(t *testing.T) { c.run(t, dir, base, s, routes) })
 					if t.Failed() {
@@ -181,5 +184,4 @@ func TestRotation(t *testing.T) {
 			}
 		})
 	}
-	t.Logf("%d cases, %d runs", len(cases), runs)
 }

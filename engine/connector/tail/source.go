@@ -18,7 +18,6 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/framing"
-	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/engine/kit/origin"
 )
 
@@ -40,26 +39,21 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	framed, byHead, err := o.Framing.In(o.text(), int(o.MaxRecord))
-	if err != nil {
-		return nil, err
-	}
-	packed, err := follow.PackedAs(o.Compression, o.MaxExpansion)
-	if err != nil {
-		return nil, err
-	}
 	if o.PartialWait == 0 && o.Framing.By == framing.ByMultiline {
 		o.PartialWait = o.Framing.Wait // what follows a record's last line may never come
 	}
 	s := &source{h: h, log: h.Log(), place: newPlace(o, h.FS())}
-	s.set = follow.New(s.place, follow.Options{
-		Rules:   lines.Rules{MaxRecord: int(o.MaxRecord), Bury: o.LongRecord == "dead_letter", Framing: framed},
-		PollMin: o.PollMin, PollMax: o.PollMax, OpenFiles: o.OpenFiles, Forget: o.Forget, Packed: packed, ByHead: byHead,
+	to := follow.Options{
+		PollMin: o.PollMin, PollMax: o.PollMax, OpenFiles: o.OpenFiles, Forget: o.Forget,
 		Growing: &follow.Growing{
 			FromEnd: o.Start == "end", PartialWait: o.PartialWait, GoneWait: o.GoneWait, CopyWait: o.CopyWait,
 			DeletedMax: int64(o.DeletedMax), DeletedBeyond: *beyond[o.DeletedBeyond],
 		},
-	}, h, s.log)
+	}
+	if err := o.Into(&to); err != nil {
+		return nil, err
+	}
+	s.set = follow.New(s.place, to, h, s.log)
 	return s, nil
 }
 

@@ -118,11 +118,11 @@ func TestKinds(t *testing.T) {
 			want := []string{"one"}
 			if how == "follow" {
 				want = append(want, "linked")
-			} else if n := strings.Count(w.host.logged(), "symlinks: follow reads what it leads to"); n != 5 {
+			} else if n := strings.Count(w.host.Logged(), "symlinks: follow reads what it leads to"); n != 5 {
 				t.Errorf("%d symlinks were refused, want 5", n)
 			}
 			w.want(want...)
-			if !strings.Contains(w.host.logged(), "it is a hard link to") {
+			if !strings.Contains(w.host.Logged(), "it is a hard link to") {
 				t.Error("the log does not name the hard link")
 			}
 		})

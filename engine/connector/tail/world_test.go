@@ -5,64 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/tail"
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// host is a penstock.Host that does not watch, so that it works within a synctest bubble, where a watcher would stop time.
-type host struct {
-	log *slog.Logger
-
-	mu     sync.Mutex
-	counts map[string]int64
-	lines  strings.Builder // of the log, from Info on
+// newHost works within a synctest bubble: it runs all but the watcher.
+func newHost() *connectortest.Quiet {
+	return connectortest.NewQuiet(vfs.OS(), nil, func(name string) bool { return name != "tail/notify" })
 }
-
-func newHost() *host {
-	h := &host{counts: make(map[string]int64)}
-	h.log = slog.New(slog.NewTextHandler(h, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
-	return h
-}
-
-func (h *host) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lines.Write(p)
-}
-
-func (h *host) logged() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lines.String()
-}
-
-func (h *host) Log() *slog.Logger { return h.log }
-func (h *host) FS() vfs.FS        { return vfs.OS() }
-
-// Go runs all but the watcher.
-func (h *host) Go(name string, run func(context.Context) error) {
-	if name != "tail/notify" {
-		go func() { _ = run(context.Background()) }()
-	}
-}
-
-func (h *host) Count(name string, n int64) { h.mu.Lock(); defer h.mu.Unlock(); h.counts[name] += n }
 
 // world is a process that tails a folder, what its checkpoint holds, and two receivers: one that forgets what was not saved, as a
 // file or a table does, and one that keeps whatever it was sent, as an HTTP server does.
@@ -70,7 +29,7 @@ type world struct {
 	t      *testing.T
 	dir    string
 	change func(*tail.Options)
-	host   *host
+	host   *connectortest.Quiet
 	reader penstock.Reader // nil: it is down
 
 	saved   map[string]penstock.Mark
@@ -208,7 +167,7 @@ func (w *world) step(ctx context.Context) error {
 			m = w.saved[s.Part.ID]
 		}
 		if m.Watermark != s.From {
-			return fmt.Errorf("span %+v of %s follows %v; the log:\n%s", s.Range, s.Part.Name, m.Watermark, w.host.logged())
+			return fmt.Errorf("span %+v of %s follows %v; the log:\n%s", s.Range, s.Part.Name, m.Watermark, w.host.Logged())
 		}
 		if s.Bytes == 0 && s.From != s.To {
 			w.skipped = append(w.skipped, fmt.Sprint(filepath.Base(s.Part.Name), s.Range))
@@ -243,7 +202,7 @@ func (w *world) want(lines ...string) {
 	w.t.Helper()
 	got, want := slices.Sorted(slices.Values(w.exact)), slices.Sorted(slices.Values(lines))
 	if !slices.Equal(got, want) {
-		w.t.Errorf("delivered %s; the log:\n%s", differ(got, want), w.host.logged())
+		w.t.Errorf("delivered %s; the log:\n%s", differ(got, want), w.host.Logged())
 	}
 }
 

@@ -50,19 +50,8 @@ func content(t *testing.T, files vfs.FS, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := dir.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := f.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := make([]byte, info.Size)
-	if _, err := f.ReadAt(text, 0); err != nil && info.Size > 0 {
-		t.Fatal(err)
-	}
-	return string(text)
+	defer dir.Close()
+	return vfstest.Content(t, dir, name)
 }
 
 // idsIn returns the ids of the whole letters of a text, and fails the test where one stands twice.

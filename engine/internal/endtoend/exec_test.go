@@ -37,14 +37,8 @@ func python(t *testing.T) {
 // progress has moved on by step, at most most times. It returns how many it has killed.
 func killing(t *testing.T, config string, progress func() int64, step int64, most int) (killed int) {
 	t.Helper()
-	bin, err := program()
+	cmd, out, errs, err := started(t, config)
 	if err != nil {
-		t.Fatal(err)
-	}
-	var out, errs bytes.Buffer
-	cmd := exec.Command(bin, "run", "--once", "--json", config)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)

@@ -49,7 +49,7 @@ func TestKillPostgres(t *testing.T) {
 		dir := t.TempDir()
 		input := textOnly(spool(t, dir, rnd, 12<<20))
 		table := fmt.Sprintf("lines%d", job)
-		execute(t, db, fmt.Sprintf(refusing, table))
+		connectortest.Execute(t, db, fmt.Sprintf(refusing, table))
 		config := postgresConfig(t, dir, server.URL, table, []string{"16KiB", "64KiB", "256KiB"}[job%3])
 		written := func() int64 { return number(db, `SELECT coalesce(sum(octet_length(message) + 1), 0) FROM `+table) }
 		for range killsPerJob {

@@ -5,13 +5,14 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	_ "modernc.org/sqlite"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // killsOfSQL is how many of the kills each database takes.
@@ -36,9 +37,9 @@ pipelines:
     batch: { bytes: %s }
     checkpoint: { replay: 2MiB, sync: 50ms }
 `, []string{"16KiB", "64KiB", "256KiB"}[job%3]))
-		db := openSQLite(t, filepath.Join(dir, "out.db"))
-		execute(t, db, "PRAGMA journal_mode = WAL")
-		execute(t, db, fmt.Sprintf(refusing, "lines"))
+		db := connectortest.OpenSQLite(t, filepath.Join(dir, "out.db"))
+		connectortest.Execute(t, db, "PRAGMA journal_mode = WAL")
+		connectortest.Execute(t, db, fmt.Sprintf(refusing, "lines"))
 		written := func() int64 {
 			return number(db, `SELECT coalesce(sum(length(CAST(message AS BLOB)) + 1), 0) FROM lines`)
 		}
@@ -58,29 +59,12 @@ pipelines:
 	}
 }
 
-func openSQLite(t testing.TB, path string) *sql.DB {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	return db
-}
-
 // number is the one number that a query gives; 0 where it fails, as it does while the table is not there.
 func number(db *sql.DB, query string) (n int64) {
 	if db.QueryRow(query).Scan(&n) != nil {
 		return 0
 	}
 	return n
-}
-
-func execute(t *testing.T, db *sql.DB, query string) {
-	t.Helper()
-	if _, err := db.Exec(query); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
 }
 
 // lettered reads the records of a job's dead letters; there have to be some.

@@ -44,15 +44,17 @@ func TestKillTables(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		path := func(table string) string { return filepath.Join(dir, table+".db") }
-		targets := map[string]*sql.DB{"events_copy": openSQLite(t, path("events_copy")), "items_copy": openSQLite(t, path("items_copy"))}
+		targets := map[string]*sql.DB{
+			"events_copy": connectortest.OpenSQLite(t, path("events_copy")), "items_copy": connectortest.OpenSQLite(t, path("items_copy")),
+		}
 		a := arena{
-			db: openSQLite(t, path("source")), from: "sqlite: " + path("source"), begin: "BEGIN IMMEDIATE",
+			db: connectortest.OpenSQLite(t, path("source")), from: "sqlite: " + path("source"), begin: "BEGIN IMMEDIATE",
 			to: func(table, options string) string {
 				return fmt.Sprintf("sqlite: { path: %q, table: %s, %s }", path(table), table, options)
 			},
 			target: func(table string) *sql.DB { return targets[table] },
 		}
-		execute(t, a.db, "PRAGMA journal_mode = WAL")
+		connectortest.Execute(t, a.db, "PRAGMA journal_mode = WAL")
 		killTables(t, a, share)
 	})
 	t.Run("postgres", func(t *testing.T) {
@@ -88,10 +90,10 @@ func serverArena(server *connectortest.Server, kind, begin string, db *sql.DB) a
 
 func killTables(t *testing.T, a arena, n int) {
 	rnd := seeded(t)
-	execute(t, a.db, "CREATE TABLE events (at bigint NOT NULL, id bigint NOT NULL PRIMARY KEY, v varchar(200))")
-	execute(t, a.db, "CREATE UNIQUE INDEX events_order ON events (at, id)")
-	execute(t, a.db, "CREATE TABLE items (at bigint NOT NULL, id bigint NOT NULL PRIMARY KEY, v varchar(200))")
-	execute(t, a.db, "CREATE UNIQUE INDEX items_order ON items (at, id)")
+	connectortest.Execute(t, a.db, "CREATE TABLE events (at bigint NOT NULL, id bigint NOT NULL PRIMARY KEY, v varchar(200))")
+	connectortest.Execute(t, a.db, "CREATE UNIQUE INDEX events_order ON events (at, id)")
+	connectortest.Execute(t, a.db, "CREATE TABLE items (at bigint NOT NULL, id bigint NOT NULL PRIMARY KEY, v varchar(200))")
+	connectortest.Execute(t, a.db, "CREATE UNIQUE INDEX items_order ON items (at, id)")
 	dir := t.TempDir()
 	lag := ""
 	if a.lag > 0 {

@@ -68,17 +68,23 @@ func tryOnce(t testing.TB, config string) (runResult, error) {
 	return tryWatched(t, config, nil)
 }
 
-// tryWatched is tryOnce; watch is called with the process when it has started, nil: nobody watches.
-func tryWatched(t testing.TB, config string, watch func(*os.Process)) (runResult, error) {
+// started runs the program once over a config, and returns it with what it prints.
+func started(t testing.TB, config string) (cmd *exec.Cmd, out, errs *bytes.Buffer, err error) {
 	t.Helper()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out, errs bytes.Buffer
-	cmd := exec.Command(bin, "run", "--once", "--json", config)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	runErr := cmd.Start()
+	out, errs = new(bytes.Buffer), new(bytes.Buffer)
+	cmd = exec.Command(bin, "run", "--once", "--json", config)
+	cmd.Stdout, cmd.Stderr = out, errs
+	return cmd, out, errs, cmd.Start()
+}
+
+// tryWatched is tryOnce; watch is called with the process when it has started, nil: nobody watches.
+func tryWatched(t testing.TB, config string, watch func(*os.Process)) (runResult, error) {
+	t.Helper()
+	cmd, out, errs, runErr := started(t, config)
 	if runErr == nil {
 		if watch != nil {
 			watch(cmd.Process)

@@ -71,7 +71,7 @@ pipelines:
 
 func TestRealLogIntoSQLite(t *testing.T) {
 	realTable(t, `sqlite: { path: ./out.db, table: access }`, func(dir string) *sql.DB {
-		return openSQLite(t, filepath.Join(dir, "out.db"))
+		return connectortest.OpenSQLite(t, filepath.Join(dir, "out.db"))
 	})
 }
 

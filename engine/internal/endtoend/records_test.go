@@ -81,15 +81,21 @@ func figuresOfOutput(t *testing.T, out []byte) figures {
 	return f
 }
 
-// TestRealAccessLog: all lines of a real access log parse, and what lands agrees with the log.
-func TestRealAccessLog(t *testing.T) {
+// realLog is a real access log of 10,000 lines.
+func realLog(t *testing.T) []byte {
+	t.Helper()
 	dir := os.Getenv("PENSTOCK_DATA")
 	if dir == "" {
 		t.Skip("skipped: PENSTOCK_DATA names no folder of real logs")
 	}
-	log := read(t, filepath.Join(dir, "apache_logs.log"))
+	return read(t, filepath.Join(dir, "apache_logs.log"))
+}
+
+// TestRealAccessLog: all lines of a real access log parse, and what lands agrees with the log.
+func TestRealAccessLog(t *testing.T) {
+	log := realLog(t)
 	want := figuresOfLog(t, log)
-	dir = t.TempDir()
+	dir := t.TempDir()
 	write(t, filepath.Join(dir, "spool", "access.log"), string(log))
 	res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), records("parse: {format: combined}")))
 	p := res.Pipelines[0]
@@ -104,13 +110,9 @@ func TestRealAccessLog(t *testing.T) {
 
 // TestRealAccessLogFiltered: conditions and changes against figures taken from the log.
 func TestRealAccessLogFiltered(t *testing.T) {
-	dir := os.Getenv("PENSTOCK_DATA")
-	if dir == "" {
-		t.Skip("skipped: PENSTOCK_DATA names no folder of real logs")
-	}
-	log := read(t, filepath.Join(dir, "apache_logs.log"))
+	log := realLog(t)
 	all := figuresOfLog(t, log)
-	dir = t.TempDir()
+	dir := t.TempDir()
 	write(t, filepath.Join(dir, "spool", "access.log"), string(log))
 	res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), records(
 		"parse: {format: combined}", "where: status >= 400", "set: {at: meta.offset, file: meta.file, line: meta.id}",

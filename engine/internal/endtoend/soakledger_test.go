@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // What the receivers of a soak hold, against what its writers have written. A line is "SCRAMBLED wWHO NUMBER PADDING": it differs
@@ -121,19 +122,19 @@ type soakTable struct {
 
 // look reads the rows that are new. Each line may be there once.
 func (s *soakTable) look() error {
-	rows, err := s.db.Query("SELECT rowid, message FROM lines WHERE rowid > ? ORDER BY rowid", s.row)
+	rows, err := s.db.Query("SELECT rowid, message, id FROM lines WHERE rowid > ? ORDER BY rowid", s.row)
 	if err != nil {
 		return nil // there is no table before the first record
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var text string
-		if err := rows.Scan(&s.row, &text); err != nil {
+		var text, id string
+		if err := rows.Scan(&s.row, &text, &id); err != nil {
 			return err
 		}
 		if s.add([]byte(text)) > 0 {
 			s.mu.Lock()
-			s.problem("the table has a second %.40q", text)
+			s.problem("the table has a second %.40q, of %s", text, id)
 			s.mu.Unlock()
 		}
 	}
@@ -147,12 +148,30 @@ type soakServer struct {
 
 	again    sync.Mutex       // guards what follows
 	first    map[uint64]int32 // the kill before which a line came last, by writer and number
-	repeated []int64          // bytes that came again after each kill
+	repeated []soakRepeats    // after each kill
 	twice    int64            // bytes that came twice between two kills
 }
 
+// soakRepeats is what came again after a kill.
+type soakRepeats struct {
+	killed time.Time
+	bytes  int64
+	of     [soakTailers + soakSpoolers]struct{ lines, first, last int }
+}
+
+// String names the lines.
+func (r *soakRepeats) String() string {
+	text := fmt.Sprintf("killed at %s:", r.killed.UTC().Format("15:04:05.000"))
+	for who, of := range r.of {
+		if of.lines > 0 {
+			text += fmt.Sprintf(" w%02d %d lines from %d to %d;", who, of.lines, of.first, of.last)
+		}
+	}
+	return text
+}
+
 func newSoakServer() *soakServer {
-	return &soakServer{first: make(map[uint64]int32), repeated: []int64{0}}
+	return &soakServer{first: make(map[uint64]int32), repeated: make([]soakRepeats, 1)}
 }
 
 // ServeHTTP implements http.Handler.
@@ -167,22 +186,28 @@ func (s *soakServer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 		text := bytes.TrimSuffix(line, []byte("\n"))
 		s.add(text)
 		if who, n, err := parseSoakLine(text); err == nil {
-			s.note(uint64(who)<<32|uint64(n), int64(len(line)))
+			s.note(who, n, int64(len(line)))
 		}
 	}
 }
 
 // note counts what has come before.
-func (s *soakServer) note(id uint64, size int64) {
+func (s *soakServer) note(who, n int, size int64) {
 	s.again.Lock()
 	defer s.again.Unlock()
-	now := int32(len(s.repeated) - 1)
+	now, id := int32(len(s.repeated)-1), uint64(who)<<32|uint64(n)
 	last, seen := s.first[id]
 	switch {
 	case seen && last == now:
 		s.twice += size
 	case seen:
-		s.repeated[now] += size
+		r := &s.repeated[now]
+		r.bytes += size
+		of := &r.of[who]
+		if of.lines++; of.lines == 1 || n < of.first {
+			of.first = n
+		}
+		of.last = max(of.last, n)
 	}
 	s.first[id] = now
 }
@@ -192,15 +217,17 @@ func (s *soakServer) killed() {
 	s.busy.Wait()
 	s.again.Lock()
 	defer s.again.Unlock()
-	s.repeated = append(s.repeated, 0)
+	s.repeated = append(s.repeated, soakRepeats{killed: time.Now()})
 }
 
 // repeats are the bytes that came again after each kill, the most of them, and those that came twice between two.
-func (s *soakServer) repeats() (most, all, twice int64) {
+func (s *soakServer) repeats() (most soakRepeats, all, twice int64) {
 	s.again.Lock()
 	defer s.again.Unlock()
-	for _, n := range s.repeated {
-		most, all = max(most, n), all+n
+	for _, r := range s.repeated {
+		if all += r.bytes; r.bytes > most.bytes {
+			most = r
+		}
 	}
 	return most, all, s.twice
 }

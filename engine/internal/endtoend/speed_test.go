@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 )
@@ -17,7 +16,6 @@ import (
 // file and looks for line ends with bytes.IndexByte: spool_dir -> parse combined -> drop is to reach 0.2 of it, and
 // 0.08 with its records encoded as JSON lines too. The program's side is a whole run: start, checkpoint and all.
 func BenchmarkRecords(b *testing.B) {
-	const pairs = 7
 	dir := b.TempDir()
 	file := filepath.Join(dir, "spool", "access.log")
 	records := generated(b, file, 512<<20)
@@ -31,29 +29,9 @@ pipelines:
     processors: [ { parse: { format: combined } } ]
     sink: { drop: { encode: %s } }
 `, encode))
-			for b.Loop() {
-				var ratios []float64
-				for i := range pairs + 1 {
-					loop := lineLoop(b, file, records)
-					if err := os.RemoveAll(filepath.Join(dir, "state")); err != nil {
-						b.Fatal(err)
-					}
-					start := time.Now()
-					res := once(b, config)
-					ours := time.Since(start)
-					if got := res.Pipelines[0].Delivered; got != records {
-						b.Fatalf("%d records delivered of %d", got, records)
-					}
-					if i == 0 {
-						continue // a warm-up
-					}
-					ratios = append(ratios, loop.Seconds()/ours.Seconds())
-					b.Logf("line loop %v, penstock %v: %.2f", loop, ours, loop.Seconds()/ours.Seconds())
-				}
-				slices.Sort(ratios)
-				b.ReportMetric(ratios[pairs/2], "of-a-line-loop")
-				b.ReportMetric(0, "ns/op")
-			}
+			pairs(b, "of-a-line-loop",
+				func() time.Duration { return lineLoop(b, file, records) },
+				func() time.Duration { return copied(b, config, records) })
 		})
 	}
 }

@@ -19,7 +19,7 @@ type side struct {
 
 func sqliteSide(t *testing.T, dir string) side {
 	path := filepath.Join(dir, "data.db")
-	return side{openSQLite(t, path), "sqlite: " + path, fmt.Sprintf("sqlite: { path: %q, %%s }", path)}
+	return side{connectortest.OpenSQLite(t, path), "sqlite: " + path, fmt.Sprintf("sqlite: { path: %q, %%s }", path)}
 }
 
 func postgresSide(t *testing.T, server *connectortest.Server) side {
@@ -111,9 +111,9 @@ var typedRows = []string{
 func TestTableTypesKept(t *testing.T) {
 	server := connectortest.StartServer(t, "postgres", "psql")
 	pg := postgresSide(t, server)
-	execute(t, pg.db, allTypes)
+	connectortest.Execute(t, pg.db, allTypes)
 	for _, r := range typedRows {
-		execute(t, pg.db, "INSERT INTO src VALUES "+r)
+		connectortest.Execute(t, pg.db, "INSERT INTO src VALUES "+r)
 	}
 	config := copyConfig(t, t.TempDir(), pg, pg, "table: src", "table: dst, on_new_field: ignore", "")
 	if res := once(t, config).Pipelines[0]; res.Delivered != int64(len(typedRows)) {
@@ -133,16 +133,16 @@ func TestTableTypesKept(t *testing.T) {
 func TestTableTypesAcross(t *testing.T) {
 	server := connectortest.StartServer(t, "postgres", "psql")
 	pg, lite := postgresSide(t, server), sqliteSide(t, t.TempDir())
-	execute(t, pg.db, allTypes)
+	connectortest.Execute(t, pg.db, allTypes)
 	for _, r := range typedRows {
-		execute(t, pg.db, "INSERT INTO src VALUES "+r)
+		connectortest.Execute(t, pg.db, "INSERT INTO src VALUES "+r)
 	}
 	once(t, copyConfig(t, t.TempDir(), pg, lite, "table: src", "table: mid, mode: upsert, key: [id]", ""))
 	once(t, copyConfig(t, t.TempDir(), lite, lite, "table: mid", "table: mid2, mode: upsert, key: [id]", ""))
 	once(t, copyConfig(t, t.TempDir(), lite, pg, "table: mid2", "table: dst", ""))
 	columns := `SELECT id, i2, i4, n::text, n2::text, f8, f4::text, b, t, v, by, u::text, d::text, ts::text, tz::text, iv::text, j::text,
 		a::text FROM %s ORDER BY id`
-	execute(t, pg.db, "SET timezone = 'UTC'")
+	connectortest.Execute(t, pg.db, "SET timezone = 'UTC'")
 	same(t, "rows", texts(t, pg.db, fmt.Sprintf(columns, "dst")), texts(t, pg.db, fmt.Sprintf(columns, "src")))
 	same(t, "bytes in SQLite", texts(t, lite.db, "SELECT id, typeof(by), hex(by) FROM mid2 ORDER BY id"), []string{
 		`"1" "blob" "DEADBEEF"`, `"2" "null" ""`, `"3" "blob" ""`, `"4" "blob" "00"`,

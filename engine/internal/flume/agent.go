@@ -73,9 +73,6 @@ func (a *agent) put(rest string, p property) {
 	}
 }
 
-// String names the part as the file does.
-func (p *part) String() string { return strings.TrimSuffix(p.kind, "s") + " " + p.name }
-
 // get returns what key is set to, "" where it is not, and marks it as looked at.
 func (p *part) get(key string) string {
 	p.used[key] = true

@@ -3,8 +3,8 @@
 // A child gets no shell, an environment of listed names only, a process group of its own, which is killed as a whole, and
 // limits where the system offers them. What it writes to standard error goes to the log, so many lines a second at most.
 // [Run] owns one process from its start to its end: when it returns, the process and its group are gone and nothing reads or
-// writes its pipes. [Slot] is a place at which a supervisor keeps a process running. The package reads no protocol: its
-// callers do, and those in multilang.
+// writes its pipes. [Slot] is a place at which a supervisor keeps a process running. [ServeLines] is the loop of
+// all that talk in lines; what a line says is its caller's affair, or that of package multilang.
 package child
 
 import (

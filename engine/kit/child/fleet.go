@@ -234,6 +234,3 @@ func (s *Slot[S]) Await(ctx context.Context) (S, error) {
 		}
 	}
 }
-
-// Tree is what runs: the supervisor with its children.
-func (f *Fleet[S]) Tree() supervise.Status { return f.tree.Status() }

@@ -21,9 +21,9 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	r.rotated.asking = true
 	defer func() { r.rotated.asking = false }()
 	hold := false
-	for _, e := range r.kin(f) {
+	for _, e := range r.kin(f, head) {
 		g, w := r.rotated.byEntry[e], r.rotated.widows[e]
-		if w == nil && g != nil && !(r.look(g) && r.verify(g)) {
+		if w == nil && g != nil && !(r.lookNow(g) && r.verify(g, false)) {
 			if w = r.rotated.widows[e]; w == nil { // it cannot be told now
 				hold = true
 				continue
@@ -63,20 +63,36 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	return true, false
 }
 
-// kin returns the files and widows of the names from which f's may have been made, the longest first.
-func (r *Reader) kin(f *file) []*Entry {
+// kin returns the files and widows of the names from which f's may have been made, the longest first, but for those of which something
+// else was read than f, which begins with head, begins with: widows of many rotations may be waiting.
+func (r *Reader) kin(f *file, head []byte) []*Entry {
 	var out []*Entry
 	r.riseKin(f.label)
 	base := path.Base(f.label)
 	for n := len(base); n > 0; n-- {
-		list := r.rotated.stems[base[:n]]
-		for _, g := range list[:min(len(list), maxKin)] {
-			if g != f && g.entry != nil && !g.lost {
+		found := 0
+		for _, g := range r.rotated.stems[base[:n]] {
+			if g != f && g.entry != nil && !g.lost && r.mayBegin(g, head) {
 				out = append(out, g.entry)
+				if found++; found == maxKin {
+					break
+				}
 			}
 		}
 	}
 	return out
+}
+
+// mayBegin says whether what was read of g may begin with head, or head with it, as far as that is known without a look at g.
+func (r *Reader) mayBegin(g *file, head []byte) bool {
+	if g.note == nil {
+		return true
+	}
+	if p := g.note.proof; p.Head > 0 {
+		return len(head) < p.Head || p.FitsHead(head)
+	}
+	id := r.s.idOf(g.entry)
+	return len(head) < id.Len || id.MatchHead(head)
 }
 
 // equals says whether f is a copy of the beginning of g, as far as head and end tell, and notes how far.
@@ -106,6 +122,11 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 	if !w.displaced && !mayInherit(f, w) {
 		return false, nil
 	}
+	return r.leadOn(f, w, head)
+}
+
+// leadOn is inherit for a file that may be what became of w: as far as the proofs of what was read of w stand in it, it was read.
+func (r *Reader) leadOn(f, w *file, head []byte) (bool, error) {
 	if a := f.aside; a != nil && a.twin == w.entry && a.twinTo < w.cursor.Next {
 		grown, err := r.grewAsCopy(f)
 		if err != nil {

@@ -102,13 +102,19 @@ func (r *Reader) hasEnded(text string, key fileid.Key) bool {
 	return slices.ContainsFunc(r.dead[key], func(k knownID) bool { return k.text == text && k.over })
 }
 
+// entryLocked is the entry of an id whose file was found.
 func (s *Set) entryLocked(id fileid.ID, text string) *Entry {
+	e := s.knowLocked(id, text)
+	s.byKey[e.id.Key()] = e
+	return e
+}
+
+func (s *Set) knowLocked(id fileid.ID, text string) *Entry {
 	e := s.byID[text]
 	if e == nil {
 		e = &Entry{id: id, given: id.Key(), text: text}
 		s.byID[text] = e
 	}
-	s.byKey[e.id.Key()] = e
 	return e
 }
 

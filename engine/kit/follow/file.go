@@ -36,6 +36,7 @@ type file struct {
 	last     int64 // where it was sealed
 	stampAt  stamp
 	stampLen int64
+	nameless time.Duration // monotonic: an orphan's name is gone since then
 	held     time.Duration // growing: until when it is held back, because it may be a copy; 0: it was not asked yet
 	skipTo   int64         // growing: what is before counts as read
 	trouble  *trouble      // nil: it could be read

@@ -18,7 +18,7 @@ const onceWait = time.Second
 func (r *Reader) endOfGrowing(f *file) ending {
 	now := r.s.now()
 	if f.orphan {
-		at := f.since + r.goneWait()
+		at := max(f.since, f.nameless) + r.goneWait() // what leads on from it may only be coming
 		return ending{sealed: now >= at, at: at}
 	}
 	wait := r.grow.PartialWait
@@ -95,6 +95,7 @@ func (r *Reader) reach(f *file, now time.Duration) bool {
 		return false
 	}
 	f.saw(info, now)
+	f.looked = now
 	return true
 }
 
@@ -120,15 +121,19 @@ func (r *Reader) recallable(info stat) (knownID, penstock.Mark, bool) {
 	r.s.mu.Lock()
 	known := r.known[keyOf(info)]
 	r.s.mu.Unlock()
+	var found knownID
+	var mark penstock.Mark
 	for _, k := range known {
-		if !k.id.Certain() || !isOf(k.id, info) {
+		if !isOf(k.id, info) {
 			continue
 		}
-		if m, ok := r.wholeMark(k.text, info); ok {
-			return k, m, true
+		if m, ok := r.wholeMark(k.text, info); ok && k.id.Certain() && found.text == "" {
+			found, mark = k, m
+		} else if m, ok := r.resume(k.text); ok && !m.Finished && r.grow != nil {
+			return knownID{}, penstock.Mark{}, false // what stood there before is waited for: who looks finds that out
 		}
 	}
-	return knownID{}, penstock.Mark{}, false
+	return found, mark, found.text != ""
 }
 
 // wholeMark returns the mark of an id if it says that all was delivered of a file that looks so.
@@ -145,11 +150,15 @@ func (r *Reader) wholeMark(text string, info stat) (penstock.Mark, bool) {
 	return m, all && m.Watermark.Num == proof.At && proof.ModTime != 0 && proof.ModTime == int64(info.ModTime)
 }
 
-// know returns the entry of an id that the route has stored. The entry is a reader's until it calls forget.
+// know returns the entry of an id that the route has stored. What another route has found in its place stays. The entry is a reader's
+// until it calls forget.
 func (s *Set) know(k knownID, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.entryLocked(k.id, k.text)
+	e := s.knowLocked(k.id, k.text)
+	if there := s.byKey[e.id.Key()]; there == nil || there.dead {
+		s.byKey[e.id.Key()] = e
+	}
 	e.refs++
 	e.name = name
 	return e
@@ -165,10 +174,6 @@ func (r *Reader) proofOf(m penstock.Mark) fileid.Proof {
 func (r *Reader) stood(f *file, before int64) bool {
 	if f.note.proof.At != before || f.view != nil {
 		return true // nothing is known of the bytes before, or it was read before this Fill
-	}
-	info, err := f.handle.Stat()
-	if err != nil || info.Size < f.cursor.Next {
-		return false
 	}
 	head := r.head[:f.note.proof.Head]
 	if err := f.readFull(head, 0); err != nil {

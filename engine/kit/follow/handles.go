@@ -11,15 +11,25 @@ import (
 // lookSpacing is how long a stat of a file's handle is good for, far from its end.
 const lookSpacing = 5 * time.Millisecond
 
-// look opens f, if need be, and stats it by its handle. false: not now.
+// look opens f, if need be, and stats it by its handle, unless what is known of it is good enough. false: not now.
 func (r *Reader) look(f *file) bool {
+	if f.handle == nil || f.view != nil || r.s.now()-f.looked >= lookSpacing {
+		return r.lookNow(f)
+	}
+	if far := f.info.Size-f.cursor.Next > 2*r.target; !far && (r.grow == nil || f.entry == nil) {
+		return r.lookNow(f)
+	}
+	r.uses++
+	f.used = r.uses
+	return true // its end is far off, or it grows, and what the listing saw of it is looked at again when it was read
+}
+
+// lookNow is look at the file as it is at this moment.
+func (r *Reader) lookNow(f *file) bool {
 	if f.handle == nil && !r.openFile(f) {
 		return false
 	}
 	now := r.s.now()
-	if f.view == nil && now-f.looked < lookSpacing && f.info.Size-f.cursor.Next > 2*r.target {
-		return true // its end is far off: who reads a large file need not stat it for each batch
-	}
 	seen, err := f.handle.Stat()
 	if err != nil {
 		r.fail(f, err)

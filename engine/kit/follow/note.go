@@ -66,7 +66,8 @@ func (n *notes) grow(t *note, head []byte) {
 	t.proof = t.proof.WithHead(head)
 }
 
-// at is the proof for a watermark: that of the last place at or before it.
+// at is the proof for a watermark: that of the last place at or before it, or of the first place where there is none: what stands
+// before that was read, too.
 func (n *notes) at(id string, watermark int64) fileid.Proof {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -78,7 +79,10 @@ func (n *notes) at(id string, watermark int64) fileid.Proof {
 		t.earlier = nil
 		return t.proof
 	}
-	out := fileid.Proof{Head: t.proof.Head, HeadSum: t.proof.HeadSum, Moved: t.proof.Moved, MovedBirth: t.proof.MovedBirth}
+	out := t.proof
+	if len(t.earlier) > 0 {
+		out = t.earlier[0]
+	}
 	for len(t.earlier) > 0 && t.earlier[0].At <= watermark {
 		out = t.earlier[0]
 		if len(t.earlier) > 1 && t.earlier[1].At > watermark {

@@ -17,8 +17,14 @@ import (
 // scanSpacing bounds what listings may cost: the wait before one is at least so many times what the last one took.
 const scanSpacing = 10
 
-// wakeSpacing is the least wait between two listings.
-const wakeSpacing = 5 * time.Millisecond
+const (
+	// wakeSpacing is the least wait between two listings.
+	wakeSpacing = 5 * time.Millisecond
+	// wakePerFile is how much longer it is for each file that the last one found to be read, up to wakeMost: a file costs several calls
+	// of the system however little it grew, so that many that grow all the time are read in larger pieces, a little later.
+	wakePerFile = 200 * time.Microsecond
+	wakeMost    = 20 * time.Millisecond
+)
 
 // Reader hands out the files of a place to one route. It implements penstock.Reader, Estimator, Noter and Forgetter.
 type Reader struct {
@@ -56,6 +62,7 @@ type Reader struct {
 	left    int64         // bytes of the listed files that were not read
 	scanned time.Duration // when the last listing ended
 	took    time.Duration // and how long it took
+	found   int           // and how many files it found to be read
 	idle    backoff.State
 	idleFor time.Duration
 	due     time.Duration // when something has to be looked at again; 0: nothing
@@ -215,7 +222,9 @@ func (r *Reader) atEnd(f *file) bool {
 	return f.sealed || f.info.Size == 0 || f.empty() || f.entry != nil && f.info.Size == f.drained && !f.changed()
 }
 
-func (r *Reader) minSpacing() time.Duration { return max(wakeSpacing, 2*r.took) }
+func (r *Reader) minSpacing() time.Duration {
+	return max(wakeSpacing, 2*r.took, min(time.Duration(r.found)*wakePerFile, wakeMost))
+}
 
 // sleep returns after d, or when a notification asks for a listing.
 func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
@@ -246,6 +255,7 @@ func (r *Reader) list() {
 	r.scan()
 	r.scanned = r.s.now()
 	r.took = r.scanned - start
+	r.found = len(r.queue)
 	if len(r.queue) > 0 {
 		r.idle, r.idleFor = backoff.State{}, 0
 		return

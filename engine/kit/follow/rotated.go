@@ -25,6 +25,7 @@ type rotated struct {
 	tried   map[fileid.Key]tried
 	search  time.Duration // when the directories of widows and strays were searched last; 0: never
 	asking  bool          // files are being compared: no further ones
+	meeting bool          // known files are being recognised: no new ones are taken up
 	warned  bool          // deleted files hold more than their budget
 }
 
@@ -166,7 +167,8 @@ func (r *Reader) meetKnown() {
 	var known []*file
 	r.s.mu.Lock()
 	for key, f := range r.byKey {
-		if len(r.known[key]) > 0 {
+		of := func(k knownID) bool { return !k.over && isOf(k.id, f.info) }
+		if slices.ContainsFunc(r.known[key], of) || slices.ContainsFunc(r.dead[key], of) { // another route was first to see it
 			known = append(known, f)
 		}
 	}
@@ -174,8 +176,11 @@ func (r *Reader) meetKnown() {
 	r.recognised(known)
 }
 
-// recognised finds out which files of earlier runs these are.
+// recognised finds out which files of earlier runs these are. One that is none of them, because its inode was used again or it was
+// rewritten, is met when all of these are known: it may be a copy of one of them.
 func (r *Reader) recognised(files []*file) {
+	r.rotated.meeting = true
+	defer func() { r.rotated.meeting = false }()
 	for _, f := range files {
 		if f.entry == nil && !r.recall(f) && r.look(f) && f.entry == nil {
 			r.identify(f)

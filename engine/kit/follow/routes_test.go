@@ -26,9 +26,20 @@ type folder struct {
 	path string
 	log  strings.Builder
 	hook func(name string) // nil, or called before each read of a file
+
+	fault  func(name string) error // nil, or what is wrong with a read
+	hidden string                  // with this in their names, files are beside and not listed; "": none are
 }
 
 func (d *folder) List(found func(follow.Sight), refused func(label, why string)) error {
+	return d.sights(func(s follow.Sight) {
+		if d.hidden == "" || !strings.Contains(s.Name, d.hidden) {
+			found(s)
+		}
+	})
+}
+
+func (d *folder) sights(found func(follow.Sight)) error {
 	entries, err := d.Entries(".")
 	for _, e := range entries {
 		info, err := d.Stat(e.Name)
@@ -40,8 +51,9 @@ func (d *folder) List(found func(follow.Sight), refused func(label, why string))
 	return err
 }
 
-func (d *folder) Finished(func(follow.Sight)) error       { return nil }
-func (d *folder) Beside(string, func(follow.Sight)) error { return nil }
+func (d *folder) Finished(func(follow.Sight)) error { return nil }
+
+func (d *folder) Beside(_ string, found func(follow.Sight)) error { return d.sights(found) }
 
 func (d *folder) Open(name string) (vfs.File, error) {
 	f, err := d.Dir.Open(name)
@@ -58,6 +70,11 @@ type hooked struct {
 func (f *hooked) ReadAt(p []byte, off int64) (int, error) {
 	if f.d.hook != nil {
 		f.d.hook(f.name)
+	}
+	if f.d.fault != nil {
+		if err := f.d.fault(f.name); err != nil {
+			return 0, err
+		}
 	}
 	return f.File.ReadAt(p, off)
 }
@@ -181,7 +198,7 @@ func wantLines(t *testing.T, d *folder, a, b *route, want ...string) {
 func TestTwoRoutesMeetAFileAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
-		d.put(t, "a.old", "0 another file\n")
+		d.put(t, "a.old", "0 another file, longer than the next\n")
 		a.run(t, 2*time.Second)
 		b.run(t, 2*time.Second)
 
@@ -207,7 +224,7 @@ func TestTwoRoutesMeetAFileAtOnce(t *testing.T) {
 			a.run(t, time.Second)
 			b.run(t, time.Second)
 		}
-		wantLines(t, d, a, b, "0 another file", "1 one", "2 two", "3 three", "4 four")
+		wantLines(t, d, a, b, "0 another file, longer than the next", "1 one", "2 two", "3 three", "4 four")
 	})
 }
 
@@ -284,6 +301,7 @@ func TestRouteRewrittenBeforeItLooks(t *testing.T) {
 		b2.run(t, 10*time.Second)
 		close(goOn)
 		<-done
+		a2.run(t, 10*time.Second)
 		wantLines(t, d, a2, b2, "4 four")
 	})
 }

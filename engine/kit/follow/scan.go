@@ -35,6 +35,9 @@ func (r *Reader) scan() {
 		case f != nil && sameFile(f.info, info):
 			f.scan = r.scans
 			f.saw(info, now)
+			if f.handle != nil {
+				f.looked = now
+			}
 		case r.passed(s, info):
 		default:
 			rest = append(rest, s)
@@ -156,7 +159,9 @@ func (r *Reader) missing(f *file) {
 		}
 		r.release(f)
 	case f.handle != nil:
-		f.orphan = true
+		if !f.orphan {
+			f.orphan, f.nameless = true, r.s.now()
+		}
 		r.orphaned(f)
 	default:
 		if r.byKey[key] == f {

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"path"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
@@ -30,17 +31,17 @@ func (r *Reader) followRotated(now time.Duration) {
 func (r *Reader) searchBeside(waiting int) {
 	t := &r.rotated
 	dirs := make(map[string]string)
-	byKey := make(map[fileid.Key]*file)
+	byKey := make(map[fileid.Key][]*file) // an inode may have been used again, and by files that are all waited for
 	for _, w := range t.widows {
 		dirs[path.Dir(w.label)] = w.label
 		if !w.displaced {
 			id := r.s.idOf(w.entry)
-			byKey[id.Key()] = w
+			byKey[id.Key()] = append(byKey[id.Key()], w)
 		}
 	}
 	for _, f := range t.strays {
 		dirs[path.Dir(f.label)] = f.label
-		byKey[keyOf(f.info)] = f
+		byKey[keyOf(f.info)] = append(byKey[keyOf(f.info)], f)
 	}
 	var sights []Sight
 	for _, label := range dirs {
@@ -56,10 +57,23 @@ func (r *Reader) searchBeside(waiting int) {
 		}
 	}
 	for _, s := range sights {
-		if !r.leads(s, byKey[keyOf(statOf(s.Info))]) {
+		var same *file
+		list := byKey[keyOf(statOf(s.Info))]
+		if i := slices.IndexFunc(list, func(w *file) bool { return w.is(r, s) }); i >= 0 {
+			same = list[i]
+		}
+		if !r.leads(s, same) {
 			t.tried[keyOf(statOf(s.Info))] = tried{s.Info.Size, s.Info.ModTime, waiting}
 		}
 	}
+}
+
+// is says whether a file outside of the listing is the one that is waited for, as far as a stat tells.
+func (f *file) is(r *Reader, s Sight) bool {
+	if f.entry == nil {
+		return sameFile(f.info, statOf(s.Info))
+	}
+	return IsOf(r.s.idOf(f.entry), s.Info)
 }
 
 // leads follows a file outside of the listing if it leads on from a widow or stray: same, if its inode is that one's, or else the
@@ -73,7 +87,7 @@ func (r *Reader) leads(s Sight, same *file) bool {
 	if same != nil && s.Label == same.label {
 		return false // it is no longer wanted, or will be listed again
 	}
-	if same == nil && (s.Info.Size == 0 || len(r.kin(f)) == 0) || !r.look(f) {
+	if same == nil && (s.Info.Size == 0 || !r.hasKin(f)) || !r.look(f) {
 		r.closeFile(f)
 		return false
 	}
@@ -87,14 +101,14 @@ func (r *Reader) leads(s Sight, same *file) bool {
 	case same != nil && same.entry == nil:
 		return r.foundStray(f, same)
 	case same != nil:
-		if !IsOf(r.s.idOf(same.entry), s.Info) || f.holds(same.cursor.Next) < same.cursor.Next {
+		if f.holds(same.cursor.Next) < same.cursor.Next {
 			break
 		}
 		if ok, err := f.fits(same.note.proof, head, r.head[fileid.MaxHead:]); ok && err == nil {
 			r.adopt(f, same)
 		}
 	default:
-		for _, e := range r.kin(f) {
+		for _, e := range r.kin(f, head) {
 			w := r.rotated.widows[e]
 			if w == nil || r.unfinished(f, w, head) {
 				continue
@@ -111,6 +125,17 @@ func (r *Reader) leads(s Sight, same *file) bool {
 	r.byKey[keyOf(f.info)] = f
 	r.soon()
 	return true
+}
+
+// hasKin says whether there is a file or widow from whose name f's may have been made.
+func (r *Reader) hasKin(f *file) bool {
+	base := path.Base(f.label)
+	for n := len(base); n > 0; n-- {
+		if len(r.rotated.stems[base[:n]]) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // foundStray follows a file that was renamed out of the listing before anything of it was read.

@@ -27,7 +27,8 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 	if f.view != nil && !r.rests(f) {
 		return false
 	}
-	if f.entry == nil && !r.identify(f) || !r.verify(f) {
+	later := r.provedLater(f, end)
+	if f.entry == nil && !r.identify(f) || !r.verify(f, later) {
 		return false
 	}
 	if f.skipping() {
@@ -58,6 +59,9 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 		f.cursor = before
 		f.checked = false
 		r.soon()
+		return false
+	}
+	if later && f.cursor.Next == before.Next && !r.stands(f) {
 		return false
 	}
 	r.left -= left - f.left()
@@ -137,9 +141,14 @@ func (r *Reader) identify(f *file) bool {
 			r.unreadNow(f, err)
 			return false
 		}
-		if ok {
-			return f.entry != nil && !f.sealed
+		if !ok {
+			continue
 		}
+		if err := r.proveAnew(f, head); err != nil {
+			r.unreadNow(f, err)
+			return false
+		}
+		return f.entry != nil && !f.sealed
 	}
 }
 
@@ -152,10 +161,12 @@ func (r *Reader) strange(e *Entry) bool {
 // metFirst finds out where the route begins in a growing file that is new to it, whatever other routes know of it. done says that it is
 // not to be taken as a new one, read that there is something to be read of it now.
 func (r *Reader) metFirst(f *file, head []byte) (done, read bool) {
-	if r.grow == nil {
+	switch {
+	case r.grow == nil:
 		return false, false
-	}
-	if len(head) == 0 {
+	case r.rotated.meeting: // when those that are known have been met
+		return true, false
+	case len(head) == 0:
 		return true, false // there is nothing to know it by, and nothing to be read
 	}
 	if done, read := r.copied(f, head); done {
@@ -173,8 +184,19 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 		}
 	}
 	if w := r.rotated.widows[e]; w != nil {
+		if f.view != nil { // how much of it there is may not be known yet
+			r.s.forget(r, e)
+			r.adopt(f, w)
+			return true, nil
+		}
+		ok, err := r.leadOn(f, w, head)
+		if err != nil {
+			return false, err
+		}
 		r.s.forget(r, e) // the widow's is taken over
-		r.adopt(f, w)
+		if !ok {         // it is the data as that route has read it, and not as this one has
+			r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), penstock.Mark{})
+		}
 		return true, nil
 	}
 	m, known := r.resume(e.text)
@@ -193,7 +215,7 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	}
 	if why == "" {
 		r.attach(f, e, m)
-		return true, r.proveAnew(f, head)
+		return true, nil
 	}
 	r.s.kill(e, f.info)
 	if r.grow != nil {
@@ -210,7 +232,7 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 // ahead of it, or a hand, has said how far that is. Without one nothing would lead on from it once it is copied away.
 func (r *Reader) proveAnew(f *file, head []byte) error {
 	at := f.cursor.Next
-	if r.grow == nil || f.view != nil || f.note.proof.At == at || at > f.info.Size {
+	if r.grow == nil || f.entry == nil || f.view != nil || f.note.proof.At == at || at > f.info.Size {
 		return nil
 	}
 	before := make([]byte, min(at, fileid.MaxBefore))
@@ -253,8 +275,9 @@ func (r *Reader) resume(id string) (penstock.Mark, bool) {
 // anew says what becomes of a file that is not the one that it was.
 const anew = "it is read anew, what was not read of the old one is gone"
 
-// verify finds out whether what was handed out of f still stands in it. false: it is another file now, or cannot be read.
-func (r *Reader) verify(f *file) bool {
+// verify finds out whether what was handed out of f still stands in it, unless that is looked at later. false: it is another file now,
+// or cannot be read.
+func (r *Reader) verify(f *file, later bool) bool {
 	switch {
 	case f.shorter():
 		r.replaced(f, "a file became shorter than what was read of it; "+anew)
@@ -262,9 +285,28 @@ func (r *Reader) verify(f *file) bool {
 	case !r.s.standsAt(f.entry, f.info):
 		r.replaced(f, "a file was rewritten in place; "+anew)
 		return false
-	case !f.changed():
+	case !f.changed(), later:
 		return true
 	}
+	return r.stands(f)
+}
+
+// provedLater says whether it is enough to look after reading whether what was handed out of a growing file still stands in it: stood
+// does so for all that is handed out, and to look before as well would cost as many calls of the system as the reading. Not so with
+// framing, which may stumble over bytes of another file, and not where more has to be known of the file before.
+func (r *Reader) provedLater(f *file, end ending) bool {
+	if r.grow == nil || !f.checked || f.entry == nil || f.sealed || f.view != nil || end.sealed || end.flush {
+		return false
+	}
+	if r.s.o.Rules.Framing != nil || f.aside != nil && f.aside.framing != nil || f.skipping() {
+		return false
+	}
+	at, proof := f.cursor.Next, &f.note.proof
+	return at > 0 && proof.At == at && len(f.note.suffix) > 0 && int64(proof.Head) == min(at, fileid.MaxHead)
+}
+
+// stands is verify for a file that was changed.
+func (r *Reader) stands(f *file) bool {
 	same, err := f.unchanged(r.s.idOf(f.entry), r.head[:], &r.notes)
 	if err != nil {
 		r.unreadNow(f, err)

@@ -10,7 +10,9 @@
 // At the first record end at or after a multiple of Limits.Bytes from the file's start, or after Limits.Records records since the
 // cut before, or where a settled range begins, or at the file's end. All of these follow from the place of the cut
 // before and the bytes behind it alone, so that a reader that resumes at any cut cuts where the first reader
-// cut. (Where a file grew while it was read, a batch may also have ended at what was there.) Records keep their ids in any case.
+// cut. (Where a file grew while it was read, a batch may also have ended at what was there; and what is there of a growing file is not
+// cut at a multiple if all of it fits, or a hundred files that grow a little would make two batches of each multiple.) Records keep
+// their ids in any case.
 //
 // A batch takes further files only whole: a file that does not fit starts the next one.
 package lines
@@ -188,6 +190,9 @@ func (l *Filler) stretch(b *penstock.Batch, c *Cursor, f File, end int64, closed
 	limits := b.Limits()
 	for c.Next < end {
 		target := nextMultiple(c.Next, int64(limits.Bytes))
+		if f.Growing && !f.Sealed && end-c.Next <= int64(limits.Bytes-len(b.Data)) {
+			target = end + 1 // the cut is at what is there
+		}
 		base := len(b.Data)
 		d, have, long, err := l.look(b, c, f, target, end)
 		if err != nil {

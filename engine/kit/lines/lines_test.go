@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/penstock-io/penstock"
@@ -201,6 +202,43 @@ func TestFillGrowing(t *testing.T) {
 			}
 		}
 		check(t, got, records(data, rules), 0, nil)
+	}
+}
+
+// What is there of a growing file is not cut at a multiple of the limit if all of it fits, alone or behind others; more of it is, and so
+// is what is sealed.
+func TestFillGrowingWhole(t *testing.T) {
+	data := bytes.Repeat([]byte("12345\n"), 10)
+	for _, c := range []struct {
+		name               string
+		before             string // of another file in the batch
+		next, size, stands int64
+		sealed             bool
+		want               lines.Result
+	}{
+		{name: "across a multiple", next: 18, size: 36, stands: 36, want: lines.Drained},
+		{name: "behind another file", before: "123\n", next: 18, size: 30, stands: 30, want: lines.Drained},
+		{name: "half a record at its end", next: 18, size: 34, stands: 30, want: lines.Drained},
+		{name: "more than fits", next: 18, size: 42, stands: 24, want: lines.Full},
+		{name: "sealed", next: 18, size: 36, stands: 24, sealed: true, want: lines.Full},
+		{name: "sealed behind another file", before: "123\n", next: 18, size: 30, stands: 18, sealed: true, want: lines.NoRoom},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			filler, b := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}, penstock.NewBatch(penstock.Limits{Bytes: 20})
+			if c.before != "" {
+				other := &penstock.Partition{ID: "other", Name: "other"}
+				f := lines.File{ReaderAt: strings.NewReader(c.before), Part: other, Size: int64(len(c.before)), Sealed: true}
+				if res, err := filler.Fill(b, new(lines.Cursor), f); res != lines.Drained || err != nil {
+					t.Fatalf("%v, %v", res, err)
+				}
+			}
+			at := &lines.Cursor{Next: c.next}
+			f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: c.size, Sealed: c.sealed, Growing: true}
+			res, err := filler.Fill(b, at, f)
+			if res != c.want || err != nil || at.Next != c.stands || len(b.Data) != len(c.before)+int(c.stands-c.next) {
+				t.Errorf("Fill = %v, %v, stands at %d with %d bytes; want %v at %d", res, err, at.Next, len(b.Data), c.want, c.stands)
+			}
+		})
 	}
 }
 

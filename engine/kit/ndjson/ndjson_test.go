@@ -8,21 +8,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 )
-
-// plain returns a batch of the lines given, which nobody has parsed.
-func plain(lines string) *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{Bytes: 1 << 20, Records: 1 << 20})
-	b.Data = append(b.Data, lines...)
-	b.Origins = strings.Count(lines, "\n")
-	b.Spans = append(b.Spans, penstock.Span{
-		Part:  &penstock.Partition{ID: "p", Name: "p"},
-		Range: penstock.Range{To: penstock.Position{Num: int64(len(lines))}},
-		Bytes: len(lines),
-	})
-	return b
-}
 
 // addField gives the last record that has none yet, or the one before it, one more field.
 func addField(b *penstock.Batch, record int, name string, kind penstock.Kind, value string) {
@@ -39,7 +27,7 @@ func addField(b *penstock.Batch, record int, name string, kind penstock.Kind, va
 }
 
 func TestAppend(t *testing.T) {
-	b := plain("plain\r\nparsed\ndropped\nburied\nlast\n")
+	b := connectortest.Text("plain\r\nparsed\ndropped\nburied\nlast\n")
 	b.Split()
 	addField(b, 1, "z", penstock.Number, "1e400")
 	addField(b, 1, "a\"b", penstock.Text, "tab\there")
@@ -84,7 +72,7 @@ func TestAppendString(t *testing.T) {
 }
 
 func TestAppendAllocatesNothing(t *testing.T) {
-	b := plain(strings.Repeat("a line with \xff and \" and grün in it\n", 1000))
+	b := connectortest.Text(strings.Repeat("a line with \xff and \" and grün in it\n", 1000))
 	b.Split()
 	dst := ndjson.Append(nil, b)
 	if n := testing.AllocsPerRun(20, func() { dst = ndjson.Append(dst[:0], b) }); n != 0 {
@@ -129,7 +117,7 @@ func FuzzAppend(f *testing.F) {
 	f.Add([]byte("\n\n"), "\"", []byte{0})
 	f.Fuzz(func(t *testing.T, text []byte, name string, value []byte) {
 		text = append(text, '\n')
-		b := plain(string(text))
+		b := connectortest.Text(string(text))
 		b.Split()
 		addField(b, 0, name, penstock.Text, string(value))
 		lines := bytes.SplitAfter(ndjson.Append(nil, b), []byte("\n"))
@@ -154,7 +142,7 @@ func FuzzAppend(f *testing.F) {
 
 func BenchmarkAppend(bench *testing.B) {
 	line := `203.0.113.9 - - [21/Nov/2026:11:52:49 +0000] "GET /index.html HTTP/1.1" 200 5316 "https://example.com/" "Mozilla/5.0"` + "\n"
-	b := plain(strings.Repeat(line, 2000))
+	b := connectortest.Text(strings.Repeat(line, 2000))
 	b.Split()
 	dst := ndjson.Append(nil, b)
 	bench.SetBytes(int64(len(b.Data)))

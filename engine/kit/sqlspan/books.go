@@ -1,6 +1,7 @@
 package sqlspan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,10 +28,12 @@ func NewBooks(h penstock.Host) *Books { return &Books{host: h, lost: make(chan e
 
 // Open names the ledger: as the config does, "": by pipeline and route.
 func (b *Books) Open(o penstock.SinkOptions, name string) {
-	b.once, b.Ledger = o.Once, name
-	if name == "" {
-		b.Ledger = o.Pipeline + "/" + o.Route
-	}
+	b.once, b.Ledger = o.Once, LedgerName(o, name)
+}
+
+// LedgerName is the ledger's name: as the config has it, "": by pipeline and route.
+func LedgerName(o penstock.SinkOptions, configured string) string {
+	return cmp.Or(configured, o.Pipeline+"/"+o.Route)
 }
 
 // Watch returns why the route has to end, because another process has taken its ledger over, or nil when ctx is over.
@@ -66,12 +69,15 @@ func (b *Books) Check(seen int64) error {
 }
 
 // CheckFormat refuses a ledger of another form.
-func (b *Books) CheckFormat(format int64) error {
+func (b *Books) CheckFormat(format int64) error { return CheckFormat(b.Ledger, format) }
+
+// CheckFormat refuses a ledger whose tables are of another form than [Format].
+func CheckFormat(ledger string, format int64) error {
 	if format == Format {
 		return nil
 	}
 	return fmt.Errorf("the ledger %q is of format %d, and this penstock knows %d: use the version that wrote it, or a newer one",
-		b.Ledger, format, Format)
+		ledger, format, Format)
 }
 
 // The bounds of what is done for the ledger alone.

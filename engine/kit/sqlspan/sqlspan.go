@@ -5,8 +5,8 @@
 // A sink keeps three tables beside the data's, described in docs/formats/sql-tables.md: one row for each route with the epoch
 // that fences off earlier processes, one mark for each partition, and one row for each span above its mark. [Fold] makes
 // of marks and rows what a route resumes from, [Judge] says whether a batch was delivered. A sink whose workers are connections of
-// its own, each a transaction at a time, has them as [Lane]s, writes by [Deliver], and keeps what they share in [Books]. The
-// package writes no SQL, starts no goroutine, and knows no driver.
+// its own, each a transaction at a time, embeds [Connections]: [Lane]s, which write by [Deliver], and the [Books] that they share. The
+// package writes no SQL, starts no goroutine of its own, and knows no driver.
 package sqlspan
 
 import (

@@ -42,6 +42,11 @@ func (o *Options) Policy() Policy {
 	return JSONColumn
 }
 
+// PreferredBatch implements penstock.Preferred: a transaction's cost is that of one fsync.
+func (o *Options) PreferredBatch() penstock.Limits {
+	return penstock.Limits{Bytes: 4 << 20, Records: 10_000}
+}
+
 // maxLedgerName bounds the name in the ledger's tables.
 const maxLedgerName = 200
 

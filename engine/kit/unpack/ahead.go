@@ -7,9 +7,13 @@ import (
 
 const (
 	// aheadChunks is how many chunks wait at most to be taken.
-	aheadChunks = 3
+	aheadChunks = 2
 	// aheadFrom is how much is decompressed before it is done ahead: a small file is not worth a goroutine.
-	aheadFrom = 2 * chunkSize
+	aheadFrom = chunkSize
+	// maxFree is how many chunks are kept for what comes next.
+	maxFree = 2
+	// aheadLeft is how much has to be left of the file for that.
+	aheadLeft = 256 << 10
 )
 
 // piece is a chunk, and why nothing follows.
@@ -86,9 +90,6 @@ func (f *File) begin() error {
 	}
 	s := &stream{kind: f.kind, from: m.raw, at: m.at, most: int64(f.o.MaxExpansion), member: m}
 	s.src = input{in: f.in, off: m.raw, size: f.size, seen: &f.seen}
-	if f.o.Decoders == nil {
-		f.o.Decoders = new(Decoders)
-	}
 	f.s, f.run = s, 0
 	if err := f.o.Decoders.begin(s); err != nil {
 		return s.why(err)
@@ -107,12 +108,23 @@ func (f *File) begin() error {
 
 // buffer returns an empty chunk.
 func (f *File) buffer() []byte {
-	if n := len(f.free); n > 0 {
-		return f.free[n-1]
+	if len(f.free) == 0 {
+		f.free = append(f.free, f.o.Decoders.chunk())
 	}
-	b := make([]byte, 0, chunkSize)
-	f.free = append(f.free, b)
-	return b
+	return f.free[len(f.free)-1]
+}
+
+// spare keeps a chunk for what comes next.
+func (f *File) spare(b []byte) {
+	if len(f.free) < maxFree {
+		f.free = append(f.free, b)
+	}
+}
+
+// lend gives the chunks that are free to the next file.
+func (f *File) lend() {
+	f.o.Decoders.keep(f.free)
+	f.free = nil
 }
 
 // more decompresses one more chunk, or finds the end.
@@ -127,7 +139,7 @@ func (f *File) more() {
 			return
 		}
 	}
-	if f.a == nil && f.o.Go != nil && f.run >= aheadFrom && f.s.src.size-f.s.src.off >= chunkSize {
+	if f.a == nil && f.o.Go != nil && f.run >= aheadFrom && f.s.src.size-f.s.src.off >= aheadLeft {
 		f.a = startAhead(f.s, f.o.Go)
 	}
 	if f.a != nil {

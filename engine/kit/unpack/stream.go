@@ -217,6 +217,23 @@ type Decoders struct {
 	gz []*gzip.Reader
 	br []*bufio.Reader
 	zs []*zstd.Decoder
+
+	chunks [][]byte // empty
+}
+
+// chunk returns an empty one.
+func (d *Decoders) chunk() []byte {
+	if n := len(d.chunks); n > 0 {
+		b := d.chunks[n-1]
+		d.chunks = d.chunks[:n-1]
+		return b
+	}
+	return make([]byte, 0, chunkSize)
+}
+
+// keep takes chunks back.
+func (d *Decoders) keep(chunks [][]byte) {
+	d.chunks = append(d.chunks, chunks[:min(len(chunks), maxFree-len(d.chunks))]...)
 }
 
 func (d *Decoders) begin(s *stream) error {
@@ -236,7 +253,7 @@ func (d *Decoders) begin(s *stream) error {
 		return s.zs.Reset(&s.src)
 	}
 	zs, err := zstd.NewReader(&s.src,
-		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(false), zstd.WithDecoderMaxWindow(maxZstdWindow))
 	s.zs = zs
 	return err
 }
@@ -260,7 +277,7 @@ func (d *Decoders) Close() {
 	for _, z := range d.zs {
 		z.Close()
 	}
-	d.gz, d.br, d.zs = nil, nil, nil
+	d.gz, d.br, d.zs, d.chunks = nil, nil, nil, nil
 }
 
 // A TruncatedError says that the file ends in the middle of a compressed stream: it is still being written, or was cut off.

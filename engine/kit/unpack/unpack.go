@@ -50,12 +50,13 @@ func Detect(head []byte) Kind {
 }
 
 const (
-	// chunkSize is how much is decompressed at once.
-	chunkSize = 256 << 10
+	// chunkSize is how much is decompressed at once. To hand a chunk to another goroutine that waits for it costs about as much as
+	// to decompress 50 KiB.
+	chunkSize = 512 << 10
 	// headSize is how much of the beginning is kept.
 	headSize = 1024
 	// windowMin is the least that the window holds.
-	windowMin = 4 * chunkSize
+	windowMin = 2 * chunkSize
 	// maxMarks bounds the places at which decompressing can begin.
 	maxMarks = 64
 )
@@ -99,6 +100,9 @@ type mark struct{ raw, at int64 }
 
 // New returns the File of a compressed file, closed. Call Attach before any other method.
 func New(kind Kind, o Options) *File {
+	if o.Decoders == nil {
+		o.Decoders = new(Decoders)
+	}
 	return &File{kind: kind, o: o, total: -1, window: windowMin, marks: []mark{{}}}
 }
 
@@ -240,8 +244,8 @@ func (f *File) trim(keep int64) {
 func (f *File) drop(to int64) {
 	for len(f.chunks) > 0 && f.lo+int64(len(f.chunks[0])) <= to {
 		f.lo += int64(len(f.chunks[0]))
-		if c := f.chunks[0]; cap(c) == chunkSize && len(f.free) < 2 {
-			f.free = append(f.free, c[:0])
+		if c := f.chunks[0]; cap(c) == chunkSize {
+			f.spare(c[:0])
 		}
 		f.chunks = f.chunks[1:]
 	}
@@ -251,7 +255,8 @@ func (f *File) drop(to int64) {
 func (f *File) Close() {
 	f.end()
 	f.drop(f.hi)
-	f.chunks, f.free, f.head, f.in = nil, nil, nil, nil
+	f.lend()
+	f.chunks, f.head, f.in = nil, nil, nil
 	f.lo = f.hi
 }
 
@@ -262,7 +267,10 @@ func (f *File) Rest() {
 	if len(f.chunks) == 1 {
 		last := f.chunks[0]
 		keep := slices.Clone(last[max(0, len(last)-headSize):])
+		if cap(last) == chunkSize {
+			f.spare(last[:0])
+		}
 		f.lo, f.chunks[0] = f.hi-int64(len(keep)), keep
 	}
-	f.free = nil
+	f.lend()
 }

@@ -6,24 +6,8 @@ import (
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
-	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/drop"
 )
-
-// outcome is what became of the records of b: their NDJSON, or why there is none.
-func outcome(b *penstock.Batch) (out []string) {
-	for i := range b.Records {
-		switch b.Records[i].State {
-		case penstock.Dead:
-			out = append(out, "dead: "+b.Reason(i).Error())
-		case penstock.Dropped:
-			out = append(out, "dropped")
-		default:
-			out = append(out, string(ndjson.AppendRecord(nil, b, i)))
-		}
-	}
-	return out
-}
 
 func TestDrop(t *testing.T) {
 	in := []string{`{"a":1,"b":2,"c":3}`, `{"c":4}`, `{}`, `plain`}
@@ -39,7 +23,7 @@ func TestDrop(t *testing.T) {
 		if err := drop.New(c.names).Process(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		if got := outcome(b); !slices.Equal(got, c.want) {
+		if got := connectortest.Outcomes(b); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.names, got, c.want)
 		}
 	}

@@ -20,20 +20,6 @@ import (
 
 const patience = 30 * time.Second
 
-func batch(lines ...string) *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{})
-	for _, l := range lines {
-		b.Data = append(append(b.Data, l...), '\n')
-	}
-	b.Origins = len(lines)
-	b.Spans = append(b.Spans, penstock.Span{
-		Part:  &penstock.Partition{ID: "p", Name: "p"},
-		Range: penstock.Range{To: penstock.Position{Num: int64(len(b.Data))}},
-		Bytes: len(b.Data),
-	})
-	return b
-}
-
 // processor has a shell's script as its child.
 func processor(t *testing.T, script string, change func(*exec.Options)) (*exec.Processor, *connectortest.Host) {
 	t.Helper()
@@ -81,7 +67,7 @@ func messages(texts ...string) (all []string) {
 func TestLines(t *testing.T) {
 	p, _ := processor(t, `n=0; while IFS= read -r l; do n=$((n+1)); echo "$n $l"; done`, nil)
 	for k, want := range [][]string{messages("1 a", "2 b", "3 "), messages("4 a", "5 b", "6 ")} {
-		b := batch("a", "b", "")
+		b := connectortest.Lines("a", "b", "")
 		if kept, buried := process(t, p, b); !slices.Equal(kept, want) || len(buried) > 0 {
 			t.Errorf("batch %d: %q, %q", k, kept, buried)
 		}
@@ -107,16 +93,16 @@ func TestNDJSON(t *testing.T) {
 	p, _ := processor(t, `exec 3<answers; while IFS= read -r l; do IFS= read -r a <&3; printf '%s\n' "$a"; done`, func(o *exec.Options) {
 		o.Protocol, o.Dir = exec.NDJSON, dir
 	})
-	b := batch("1", "2", "3", "4", "5", "6")
+	b := connectortest.Lines("1", "2", "3", "4", "5", "6")
 	kept, _ := process(t, p, b)
 	want := slices.Concat(messages("one"), []string{`{"n":1.50,"s":"aé","o":{"b":[1]},"z":null,"t":true}`}, messages("x", "y", "z", "text"))
 	if len(kept) != 7 || !slices.Equal(kept[:6], want) {
 		t.Errorf("%q\nwant %q", kept, want)
 	}
-	if ids := string(b.AppendRecordID(nil, 5)); ids != "p@8.2" {
+	if ids := string(b.AppendRecordID(nil, 5)); ids != "a@8.2" {
 		t.Errorf("the third record made of the fourth has id %s", ids)
 	}
-	kept, buried := process(t, p, batch("1", "2"))
+	kept, buried := process(t, p, connectortest.Lines("1", "2"))
 	if !slices.Equal(kept, messages("a")) || !slices.Equal(buried, []string{"2: no user"}) {
 		t.Errorf("%q, %q", kept, buried)
 	}
@@ -130,7 +116,7 @@ func TestDeaths(t *testing.T) {
 	} {
 		p, h := processor(t, `while IFS= read -r l; do `+obey+`echo "$l"; done`, nil)
 		for range 2 {
-			kept, buried := process(t, p, batch("a", "b", c.word, "d", "e"))
+			kept, buried := process(t, p, connectortest.Lines("a", "b", c.word, "d", "e"))
 			if !slices.Equal(kept, messages("a", "b", "d", "e")) || len(buried) != 1 ||
 				!strings.Contains(buried[0], c.word+": 3 children died of it") || !strings.Contains(buried[0], c.reason) {
 				t.Errorf("%s: %q, %q", c.word, kept, buried)
@@ -141,7 +127,7 @@ func TestDeaths(t *testing.T) {
 		}
 	}
 	p, _ := processor(t, `while IFS= read -r l; do echo "{\"records\":[]}"; done`, func(o *exec.Options) { o.Protocol = exec.NDJSON })
-	kept, buried := process(t, p, batch("a"))
+	kept, buried := process(t, p, connectortest.Lines("a"))
 	if len(kept) > 0 || len(buried) != 1 || !strings.Contains(buried[0], "has 0 records, and the batch has 1") {
 		t.Errorf("nonsense: %q, %q", kept, buried)
 	}
@@ -150,7 +136,7 @@ func TestDeaths(t *testing.T) {
 // TestNoProgram: a program that is not there stops the route, with its name.
 func TestNoProgram(t *testing.T) {
 	p, _ := processor(t, "", func(o *exec.Options) { o.Command = []string{"no-such-program"} })
-	err := p.Process(t.Context(), batch("a"))
+	err := p.Process(t.Context(), connectortest.Lines("a"))
 	if err == nil || !strings.Contains(err.Error(), "no-such-program") || !strings.Contains(err.Error(), "PATH") {
 		t.Errorf("Process: %v", err)
 	}
@@ -163,7 +149,7 @@ func TestContextEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, enough)
 	defer cancel()
 	began := time.Now()
-	if err := p.Process(ctx, batch("a")); !errors.Is(err, enough) || time.Since(began) > patience/2 {
+	if err := p.Process(ctx, connectortest.Lines("a")); !errors.Is(err, enough) || time.Since(began) > patience/2 {
 		t.Errorf("Process: %v after %v", err, time.Since(began))
 	}
 }
@@ -195,7 +181,7 @@ func TestStorm(t *testing.T) {
 	p, _ := processor(t, bolt, func(o *exec.Options) {
 		o.Protocol, o.Fields, o.Dir, o.Pending = exec.Storm, []string{"word", "count"}, t.TempDir(), 1
 	})
-	b := batch("two", "none", "once", "kill", "two")
+	b := connectortest.Lines("two", "none", "once", "kill", "two")
 	kept, buried := process(t, p, b)
 	two := []string{`{"word":"one","count":1}`, `{"word":"unanchored","count":2.50}`}
 	if want := slices.Concat(two, []string{`{"word":"again","count":1}`}, two); !slices.Equal(kept, want) {

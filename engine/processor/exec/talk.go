@@ -1,13 +1,11 @@
 package exec
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"sync"
 	"time"
@@ -57,20 +55,7 @@ func (t *talk) Serve(ctx context.Context) error {
 	if t.bolt != nil {
 		return t.bolt.Serve(ctx)
 	}
-	in := bufio.NewReaderSize(t.p, 64<<10)
-	for {
-		line, err := child.ReadLine(in, maxLine)
-		if err == nil {
-			err = t.take(line)
-		}
-		switch {
-		case err == io.EOF:
-			return nil // how it died says more
-		case err != nil:
-			t.p.Kill(err)
-			return err
-		}
-	}
+	return child.ServeLines(t.p, maxLine, t.take)
 }
 
 func (t *talk) take(line []byte) error {

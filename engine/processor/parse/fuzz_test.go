@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/parse"
 )
@@ -33,7 +34,7 @@ func FuzzQuick(f *testing.F) {
 		line = strings.ReplaceAll(line, "\n", " ")
 		for _, format := range []string{"combined", "common"} {
 			p := processor(t, parse.Options{Format: format})
-			alone, among := lines(line+"\n"), lines(line+"\n"+line+"\n"+strings.Repeat(" ", 64)+"\n")
+			alone, among := connectortest.Text(line+"\n"), connectortest.Text(line+"\n"+line+"\n"+strings.Repeat(" ", 64)+"\n")
 			for _, b := range []*penstock.Batch{alone, among} {
 				if err := p.Process(t.Context(), b); err != nil {
 					t.Fatal(err)
@@ -74,7 +75,7 @@ func FuzzParse(f *testing.F) {
 	fields := []uint32{11, 9, 0, 3, 3}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		for i, o := range options {
-			b := lines(string(line) + "\n")
+			b := connectortest.Text(string(line) + "\n")
 			if err := processor(t, o).Process(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/parse"
 )
@@ -58,7 +59,7 @@ func TestJSONManyRecords(t *testing.T) {
 	want := "{\"a\":1,\"b\":2}\n{\"b\":3,\"c\":4,\"a\":5}\n{\"a\":6,\"b\":8}\n{}\n{\"c\":9}\n"
 	p := processor(t, parse.Options{Format: "json"})
 	for range 3 { // what is remembered from batch to batch changes nothing
-		b := lines(in)
+		b := connectortest.Text(in)
 		if err := p.Process(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +67,7 @@ func TestJSONManyRecords(t *testing.T) {
 			t.Errorf("got %s, names %q", got, b.Names)
 		}
 	}
-	b := lines("{\"z\":1}\n")
+	b := connectortest.Text("{\"z\":1}\n")
 	if err := p.Process(t.Context(), b); err != nil || len(b.Names) != 1 {
 		t.Errorf("names of an earlier batch in a later one: %q, %v", b.Names, err)
 	}
@@ -80,7 +81,7 @@ func TestJSONManyNames(t *testing.T) {
 		for i := range 12_000 {
 			fmt.Fprintf(&in, "{\"k%d-%d\":%d}\n", batch, i, i)
 		}
-		b := lines(in.String())
+		b := connectortest.Text(in.String())
 		if err := p.Process(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +104,7 @@ func TestJSONOfAField(t *testing.T) {
 		`{"payload":"{}"}`:                  `{}`,
 		`{"payload":"{\"x\":\"\\ud800\"}"}`: `{"x":"\ud800"}`,
 	} {
-		b := lines(in + "\n")
+		b := connectortest.Text(in + "\n")
 		if err := p.Process(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -121,17 +122,7 @@ func TestJSONOfAField(t *testing.T) {
 }
 
 func TestJSONAllocatesNothing(t *testing.T) {
-	b := lines(sampleJSON(1000))
-	raw := len(b.Data)
+	b := connectortest.Text(sampleJSON(1000))
 	p := processor(t, parse.Options{Format: "json"})
-	run := func() {
-		reparse(b, raw)
-		if err := p.Process(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run()
-	if n := testing.AllocsPerRun(20, run); n != 0 {
-		t.Errorf("parsing 1,000 records allocates %v times, want 0", n)
-	}
+	allocatesNothing(t, p, b)
 }

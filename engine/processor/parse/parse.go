@@ -1,8 +1,9 @@
 // Package parse holds the processor that cuts a record's text into fields.
 //
 // A field is a place in the batch's arena: nothing is copied but text that was escaped, which is written behind the raw
-// bytes. Nothing is allocated for a record that parses, but by `format: regex`, whose engine allocates its matches. The
-// package owns nothing between batches but names and tables that it uses again, and never changes a record's raw bytes.
+// bytes. Nothing is allocated for a record that parses, but by a `format: regex` that needs Go's engine, which allocates its
+// matches. The package owns nothing between batches but names and tables that it uses again, and never changes a
+// record's raw bytes.
 package parse
 
 import (

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/processor/parse"
 )
 
@@ -78,21 +79,11 @@ func TestWrongOptions(t *testing.T) {
 }
 
 func TestDissectAllocatesNothing(t *testing.T) {
-	b := lines(strings.Repeat("2026-01-05 06:00:00 INFO worker-1: took 17 ms\n", 1000))
-	raw := len(b.Data)
+	b := connectortest.Text(strings.Repeat("2026-01-05 06:00:00 INFO worker-1: took 17 ms\n", 1000))
 	o := parse.Options{Format: "dissect", Pattern: "%{date} %{time} %{level} %{who}: took %{ms} ms",
 		Types: map[string]string{"ms": "integer"}}
 	p := processor(t, o)
-	run := func() {
-		reparse(b, raw)
-		if err := p.Process(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-	}
-	run()
-	if n := testing.AllocsPerRun(20, run); n != 0 {
-		t.Errorf("dissecting 1,000 records allocates %v times, want 0", n)
-	}
+	allocatesNothing(t, p, b)
 	if b.Kept() != 1000 || b.Records[0].NumFields != 5 {
 		t.Errorf("%d kept, %d fields", b.Kept(), b.Records[0].NumFields)
 	}

@@ -7,24 +7,8 @@ import (
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
-	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/rename"
 )
-
-// outcome is what became of the records of b: their NDJSON, or why there is none.
-func outcome(b *penstock.Batch) (out []string) {
-	for i := range b.Records {
-		switch b.Records[i].State {
-		case penstock.Dead:
-			out = append(out, "dead: "+b.Reason(i).Error())
-		case penstock.Dropped:
-			out = append(out, "dropped")
-		default:
-			out = append(out, string(ndjson.AppendRecord(nil, b, i)))
-		}
-	}
-	return out
-}
 
 func TestRename(t *testing.T) {
 	in := []string{`{"a":1,"b":2,"c":3}`, `{"c":4}`, `{}`, `plain`}
@@ -42,7 +26,7 @@ func TestRename(t *testing.T) {
 		if err := rename.New(c.pairs).Process(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		if got := outcome(b); !slices.Equal(got, c.want) {
+		if got := connectortest.Outcomes(b); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q, want %q", c.pairs, got, c.want)
 		}
 	}

@@ -8,24 +8,8 @@ import (
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/expr"
-	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/set"
 )
-
-// outcome is what became of the records of b: their NDJSON, or why there is none.
-func outcome(b *penstock.Batch) (out []string) {
-	for i := range b.Records {
-		switch b.Records[i].State {
-		case penstock.Dead:
-			out = append(out, "dead: "+b.Reason(i).Error())
-		case penstock.Dropped:
-			out = append(out, "dropped")
-		default:
-			out = append(out, string(ndjson.AppendRecord(nil, b, i)))
-		}
-	}
-	return out
-}
 
 func options(pairs ...string) *set.Options {
 	var o set.Options
@@ -65,7 +49,7 @@ func TestSet(t *testing.T) {
 		if err := p.Process(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		if got := outcome(b); !slices.Equal(got, c.want) {
+		if got := connectortest.Outcomes(b); !slices.Equal(got, c.want) {
 			t.Errorf("%q:\n got %q\nwant %q", c.set, got, c.want)
 		}
 	}
@@ -82,8 +66,8 @@ func TestSetOnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		b := connectortest.Records(t, `{"a":"x"}`)
-		if err := p.Process(t.Context(), b); err != nil || outcome(b)[0] != want {
-			t.Errorf("on_error %s: %q, %v", onError, outcome(b), err)
+		if err := p.Process(t.Context(), b); err != nil || connectortest.Outcomes(b)[0] != want {
+			t.Errorf("on_error %s: %q, %v", onError, connectortest.Outcomes(b), err)
 		}
 	}
 }

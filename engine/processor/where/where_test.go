@@ -7,24 +7,8 @@ import (
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
-	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/where"
 )
-
-// outcome is what became of the records of b: their NDJSON, or why there is none.
-func outcome(b *penstock.Batch) (out []string) {
-	for i := range b.Records {
-		switch b.Records[i].State {
-		case penstock.Dead:
-			out = append(out, "dead: "+b.Reason(i).Error())
-		case penstock.Dropped:
-			out = append(out, "dropped")
-		default:
-			out = append(out, string(ndjson.AppendRecord(nil, b, i)))
-		}
-	}
-	return out
-}
 
 var lines = []string{`{"a":1}`, `{"a":5}`, `{"a":"x"}`, `{"b":1}`, `no JSON`}
 
@@ -41,7 +25,7 @@ func run(t *testing.T, o where.Options, in penstock.Schema) []string {
 	if err := p.Process(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	return outcome(b)
+	return connectortest.Outcomes(b)
 }
 
 func TestWhere(t *testing.T) {
@@ -82,7 +66,7 @@ func TestWhereWithoutAConfig(t *testing.T) {
 	}
 	b := connectortest.Records(t, lines...)
 	if err := p.Process(t.Context(), b); err != nil || b.Kept() != 1 {
-		t.Errorf("%q, %v", outcome(b), err)
+		t.Errorf("%q, %v", connectortest.Outcomes(b), err)
 	}
 }
 

@@ -1,0 +1,55 @@
+package connectortest
+
+import (
+	"database/sql"
+	"net/url"
+	"testing"
+)
+
+// OpenSQLite opens the database file at path, which is made where it is missing, for a test to look at beside the connector. It
+// waits up to 10 s for a lock, and is closed when the test ends.
+func OpenSQLite(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	return OpenDatabase(t, "sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)")
+}
+
+// OpenDatabase opens a database for a test to look at beside the connector; its driver is the test's to import. It is closed when
+// the test ends.
+func OpenDatabase(t testing.TB, driver, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// Execute runs a statement, which has to go well.
+func Execute(t testing.TB, db *sql.DB, query string, args ...any) {
+	t.Helper()
+	if _, err := db.Exec(query, args...); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+// Column returns the first column of a query, which has to go well, as text; NULL is "".
+func Column(t testing.TB, db *sql.DB, query string) (all []string) {
+	t.Helper()
+	rows, err := db.Query(query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s sql.NullString
+		if err := rows.Scan(&s); err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		all = append(all, s.String)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	return all
+}

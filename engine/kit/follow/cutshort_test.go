@@ -1,0 +1,112 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/follow"
+)
+
+// readAll calls Read under ctx, and then under the test's own for as long as something comes within d, and returns the lines.
+func readAll(t *testing.T, r *follow.Reader, ctx context.Context, d time.Duration) (first, rest []string) {
+	t.Helper()
+	for {
+		b := penstock.NewBatch(penstock.Limits{})
+		err := r.Read(ctx, b)
+		if err != nil && len(b.Spans) > 0 {
+			t.Errorf("Read returned %v with %d spans in its batch", err, len(b.Spans))
+		}
+		text := strings.FieldsFunc(string(b.Data), func(c rune) bool { return c == '\n' })
+		if first == nil {
+			first = append([]string{}, text...)
+		} else if rest = append(rest, text...); err != nil {
+			return first, rest
+		}
+		next, cancel := context.WithTimeout(t.Context(), d)
+		defer cancel()
+		ctx = next
+	}
+}
+
+// A Read whose ctx ends hands out what it has taken until then, because the reader stands behind it: at whatever point of the Read that
+// is, all lines come, and once.
+func TestReadCutShort(t *testing.T) {
+	cut := errors.New("cut short")
+	for _, tt := range []struct {
+		name   string
+		linger time.Duration
+		at     string // the file at whose first read ctx ends; "": after a second
+		first  int    // lines that the Read that was cut short hands out, at least
+	}{
+		{"while it lingers", 10 * time.Second, "", 4},
+		{"between two files", 0, "b.log", 2},
+		{"between two files, with time to linger", 10 * time.Second, "b.log", 2},
+		{"in the first file", 0, "a.log", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, _, _ := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", "1 one\n2 two\n")
+				d.put(t, "b.log", "3 three\n4 four\n")
+				r := d.set(follow.Growing{}).Open(penstock.OpenOptions{Linger: tt.linger})
+				defer r.Close()
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				if tt.at == "" {
+					ended, stop := context.WithTimeoutCause(ctx, time.Second, cut)
+					defer stop()
+					ctx = ended
+				}
+				d.hook = func(name string) {
+					if name == tt.at {
+						cancel(cut)
+					}
+				}
+				first, rest := readAll(t, r, ctx, 20*time.Second)
+				if len(first) < tt.first {
+					t.Errorf("the Read that was cut short handed out %q, want %d lines or more", first, tt.first)
+				}
+				got := slices.Sorted(slices.Values(append(first, rest...)))
+				if want := []string{"1 one", "2 two", "3 three", "4 four"}; !slices.Equal(got, want) {
+					t.Errorf("cut short: %q, then %q, together %q, want %q", first, rest, got, want)
+				}
+			})
+		})
+	}
+}
+
+// A file that cannot be read for a while delays nothing that was taken before it, and loses nothing of its own.
+func TestReadFailsAfterLinesWereTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _, _ := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", "1 one\n2 two\n")
+		d.put(t, "b.log", "3 three\n4 four\n")
+		reads := 0
+		d.fault = func(name string) error {
+			if name != "b.log" {
+				return nil
+			}
+			switch reads++; reads {
+			case 2: // the head was read, the records are not
+				return io.ErrUnexpectedEOF
+			case 3, 5:
+				return errors.New("input/output error")
+			}
+			return nil
+		}
+		r := d.set(follow.Growing{}).Open(penstock.OpenOptions{})
+		defer r.Close()
+		first, rest := readAll(t, r, t.Context(), 20*time.Second)
+		got := slices.Sorted(slices.Values(append(first, rest...)))
+		if want := []string{"1 one", "2 two", "3 three", "4 four"}; !slices.Equal(got, want) || reads < 5 {
+			t.Errorf("%q, then %q, together %q after %d reads of b.log, want %q; the log:\n%s", first, rest, got, reads, want, &d.log)
+		}
+	})
+}

@@ -1,0 +1,285 @@
+package follow_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// The second route has read a line more of the original than the copy has when the first one takes the copy for the original's data.
+// The second one has read all of the copy, and goes on with what is new.
+func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+		a.run(t, time.Second)
+		b.run(t, time.Second)
+		d.copyTruncate(t, "a.log", "a.log.1", func() {
+			d.put(t, "a.log", "4 read by the second\n")
+			b.run(t, time.Second)
+		})
+		a.run(t, 2*time.Second) // before the second one has met the copy
+		d.put(t, "a.log", "5 five\n")
+		for range 20 {
+			b.run(t, time.Second)
+			a.run(t, time.Second)
+		}
+		a.lines = append(a.lines, "4 read by the second") // when the first one looked, it was nowhere
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 read by the second", "5 five")
+	})
+}
+
+// inodeMark is a mark of a file of long ago that had the inode that name has now.
+func (d *folder) inodeMark(t *testing.T, name string) penstock.Mark {
+	t.Helper()
+	info, err := d.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := fileid.New(fileid.File{Dev: info.Dev, Ino: info.Ino, Birth: 1, Size: 4, Head: []byte("old\n")}, nil)
+	return penstock.Mark{Part: penstock.Partition{ID: id.String(), Name: "old.log"}, Watermark: penstock.Position{Num: 4}}
+}
+
+// A file was copied away and emptied while nothing ran, and the copy has the inode of a file of which there is a mark still. Whichever of
+// the two is looked at first, the copy is known for what it is.
+func TestCopyInAUsedInode(t *testing.T) {
+	for range 20 { // the order is that of a map
+		synctest.Test(t, func(t *testing.T) {
+			d, a, b := twoRoutes(t, follow.Growing{})
+			d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+			a.run(t, 2*time.Second)
+			b.run(t, 2*time.Second)
+			if err := errors.Join(a.Close(), b.Close()); err != nil {
+				t.Fatal(err)
+			}
+			d.copyTruncate(t, "a.log", "a.log.1", func() {})
+			d.put(t, "a.log", "4 four\n")
+			for _, r := range []*route{a, b} {
+				m := d.inodeMark(t, "a.log.1")
+				r.marks[m.Part.ID] = m
+			}
+			s := d.set(follow.Growing{})
+			a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+			for range 10 {
+				a2.run(t, time.Second)
+				b2.run(t, time.Second)
+			}
+			wantLines(t, d, a2, b2, "4 four")
+		})
+	}
+}
+
+// As TestRouteRewrittenBeforeItLooks, and the first route finds that out between the second one's listing and its first look: at that
+// moment the second one has no mark of a.log, nor any file that was rewritten.
+func TestRouteRewrittenAfterItsListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+		d.put(t, "b.log", "0 to be deleted\n")
+		a.run(t, 2*time.Second)
+		b.run(t, 2*time.Second)
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		d.copyTruncate(t, "a.log", "a.log.1", func() {})
+		if err := os.Chtimes(filepath.Join(d.path, "a.log.1"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+			t.Fatal(err)
+		}
+		d.put(t, "a.log", "4 four\n")
+		if err := os.Remove(filepath.Join(d.path, "b.log")); err != nil {
+			t.Fatal(err)
+		}
+		s := d.set(follow.Growing{})
+		resumed := func() {}
+		a2 := newRoute(t, s, a.marks)
+		b2 := &route{ids: make(map[string]string), marks: make(map[string]penstock.Mark)}
+		b2.Reader = s.Open(penstock.OpenOptions{
+			Known: maps.Values(b.marks), Resume: func(id string) (penstock.Mark, bool) {
+				m, ok := b.marks[id]
+				if m.Part.Name == "b.log" {
+					resumed()
+				}
+				return m, ok
+			},
+		})
+		t.Cleanup(func() { _ = b2.Close() })
+		atCopy, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		resumed = func() { // the second route makes out what has become of b.log, which is gone
+			resumed = func() {}
+			d.hook = func(name string) { // the first one has seen a.log, and meets the copy
+				if name == "a.log.1" {
+					d.hook = nil
+					close(atCopy)
+					<-goOn
+				}
+			}
+			go func() {
+				defer close(done)
+				a2.run(t, 10*time.Second)
+			}()
+			<-atCopy
+		}
+		b2.run(t, 10*time.Second)
+		close(goOn)
+		<-done
+		a2.run(t, 10*time.Second)
+		wantLines(t, d, a2, b2, "4 four")
+	})
+}
+
+// A route that is started later, and finds its mark of a rewritten file, knows the file as it is now by the id that the other route has
+// given it.
+func TestRewrittenFileHasOneID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+		a.run(t, 2*time.Second)
+		b.run(t, 2*time.Second)
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(filepath.Join(d.path, "a.log"), 0); err != nil {
+			t.Fatal(err)
+		}
+		d.put(t, "a.log", "4 four\n")
+		s := d.set(follow.Growing{})
+		a2 := newRoute(t, s, a.marks)
+		a2.run(t, 20*time.Second) // it does not wait for a copy of what was there any more
+		b2 := newRoute(t, s, b.marks)
+		d.put(t, "a.log", "5 five\n") // an id that is given now hashes more
+		for range 10 {
+			b2.run(t, time.Second)
+			a2.run(t, time.Second)
+		}
+		wantLines(t, d, a2, b2, "4 four", "5 five")
+		if one, two := a2.ids["4 four"], b2.ids["4 four"]; one != two {
+			t.Errorf("the routes know a.log as %s and %s", one, two)
+		}
+	})
+}
+
+// A rotation is half followed when the process is killed: what the emptied file holds now was saved, where the copy lies was not. At the
+// next start the file is as it was saved, which must not hide that something else stood there before, and waits for its copy.
+func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+		a.run(t, 2*time.Second)
+		b.run(t, 2*time.Second)
+		before := maps.Clone(a.marks)
+		d.copyTruncate(t, "a.log", "a.log.1", func() {})
+		d.put(t, "a.log", "4 four\n")
+		for range 10 {
+			a.run(t, time.Second)
+			b.run(t, time.Second)
+		}
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+		if err := errors.Join(a.Close(), b.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []*route{a, b} {
+			maps.Copy(r.marks, before) // where the data lies was not saved
+		}
+		s := d.set(follow.Growing{})
+		a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+		for range 10 {
+			a2.run(t, time.Second)
+			b2.run(t, time.Second)
+		}
+		wantLines(t, d, a2, b2)
+	})
+}
+
+// However many rotations of long ago are waited for, of a name that begins as the copy's does, the copy is known.
+func TestCopyAmongManyWidows(t *testing.T) {
+	for range 5 { // the order is that of a map
+		synctest.Test(t, func(t *testing.T) {
+			d, a, b := twoRoutes(t, follow.Growing{})
+			d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+			a.run(t, 2*time.Second)
+			b.run(t, 2*time.Second)
+			if err := errors.Join(a.Close(), b.Close()); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 200 {
+				id := fileid.New(fileid.File{Dev: 1, Ino: uint64(1 + i), Birth: 1, Size: 4, Head: fmt.Appendf(nil, "%03d\n", i)}, nil)
+				m := penstock.Mark{
+					Part:      penstock.Partition{ID: id.String(), Name: []string{"a.log", "a.log.2"}[i%2]},
+					Watermark: penstock.Position{Num: 4},
+				}
+				a.marks[m.Part.ID], b.marks[m.Part.ID] = m, m
+			}
+			d.copyTruncate(t, "a.log", "a.log.1", func() {})
+			d.put(t, "a.log", "4 four\n")
+			s := d.set(follow.Growing{})
+			a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+			for range 10 {
+				a2.run(t, time.Second)
+				b2.run(t, time.Second)
+			}
+			wantLines(t, d, a2, b2, "4 four")
+		})
+	}
+}
+
+// A file was renamed to what is not listed while nothing ran, with lines that were not read, and there is still a mark of a file that had
+// its inode before: both are waited for, and it is the one of the two that it is.
+func TestRenamedAwayInAUsedInode(t *testing.T) {
+	for range 20 { // the order is that of a map
+		synctest.Test(t, func(t *testing.T) {
+			d, a, b := twoRoutes(t, follow.Growing{})
+			d.hidden = "old"
+			d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+			a.run(t, 2*time.Second)
+			b.run(t, 2*time.Second)
+			if err := errors.Join(a.Close(), b.Close()); err != nil {
+				t.Fatal(err)
+			}
+			d.put(t, "a.log", "4 four\n")
+			m := d.inodeMark(t, "a.log")
+			a.marks[m.Part.ID], b.marks[m.Part.ID] = m, m
+			if err := os.Rename(filepath.Join(d.path, "a.log"), filepath.Join(d.path, "a.old")); err != nil {
+				t.Fatal(err)
+			}
+			s := d.set(follow.Growing{})
+			a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+			for range 10 {
+				a2.run(t, time.Second)
+				b2.run(t, time.Second)
+			}
+			wantLines(t, d, a2, b2, "4 four")
+		})
+	}
+}
+
+// A file that has not been written to for longer than gone_wait is moved to another file system, or compressed: the copy that takes its
+// place is known, because gone_wait begins when the name is gone.
+func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+		for range 30 {
+			a.run(t, time.Second)
+			b.run(t, time.Second)
+		}
+		d.put(t, "a.log.1", "1 one\n2 two\n3 three\n")
+		if err := os.Remove(filepath.Join(d.path, "a.log")); err != nil {
+			t.Fatal(err)
+		}
+		d.put(t, "a.log", "4 four\n")
+		for range 5 {
+			a.run(t, time.Second)
+			b.run(t, time.Second)
+		}
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+	})
+}

@@ -1,0 +1,98 @@
+package follow
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/framing"
+	"github.com/penstock-io/penstock/engine/kit/lines"
+)
+
+// Reading are the keys by which a source says how its files are read. It is embedded in the options of each source.
+type Reading struct {
+	MaxRecord    penstock.Size   `yaml:"max_record" doc:"a longer record is treated as long_record says"`
+	Framing      framing.Options `yaml:"framing" doc:"records that are not lines"`
+	Encoding     string          `yaml:"encoding" enum:"utf-8,utf-16le,utf-16be,utf-16,latin-1,windows-1252" doc:"of the files"`
+	DecodeError  string          `yaml:"decode_error" enum:"keep,replace,drop,dead_letter,fail" doc:"bytes that are no text"`
+	Compression  string          `yaml:"compression" enum:"auto,none,gzip,zstd" doc:"of the files; auto: as the first bytes of each say"`
+	MaxExpansion int             `yaml:"max_expansion" doc:"bytes that a compressed one may become, beyond 64 MiB; 0: any number"`
+	LongRecord   string          `yaml:"long_record" enum:"cut,dead_letter" doc:"pieces, or a dead letter of its beginning"`
+}
+
+// DefaultReading reads lines of at most 1 MiB in UTF-8, of files that may be compressed.
+func DefaultReading() Reading {
+	return Reading{
+		MaxRecord: 1 << 20, Framing: framing.Defaults(), Encoding: "utf-8", DecodeError: "keep", Compression: "auto", MaxExpansion: 1000,
+		LongRecord: "cut",
+	}
+}
+
+// Validate refuses what cannot work, with a *penstock.OptionError.
+func (o *Reading) Validate() error {
+	switch {
+	case !slices.Contains([]string{"cut", "dead_letter"}, o.LongRecord):
+		return wrong("long_record", "is %q, want cut or dead_letter", o.LongRecord)
+	case o.MaxRecord < 1 || o.MaxRecord > math.MaxInt32/2:
+		return wrong("max_record", "is %v, want 1B to 1GiB", o.MaxRecord)
+	}
+	if err := o.Framing.Validate(o.LongRecord); err != nil {
+		return err
+	}
+	if err := o.text().Validate(o.Framing, o.LongRecord); err != nil {
+		return err
+	}
+	_, err := PackedAs(o.Compression, o.MaxExpansion)
+	return err
+}
+
+// Into sets what of to these keys decide. It expects that Validate found nothing.
+func (o *Reading) Into(to *Options) (err error) {
+	to.Rules = lines.Rules{MaxRecord: int(o.MaxRecord), Bury: o.LongRecord == "dead_letter"}
+	if to.Rules.Framing, to.ByHead, err = o.Framing.In(o.text(), int(o.MaxRecord)); err != nil {
+		return err
+	}
+	to.Packed, err = PackedAs(o.Compression, o.MaxExpansion)
+	return err
+}
+
+func (o *Reading) text() framing.Text {
+	return framing.Text{Encoding: o.Encoding, DecodeError: o.DecodeError}
+}
+
+// Polling are the keys by which a source says how often it looks at its files. It is embedded in the options of each source.
+type Polling struct {
+	PollMin time.Duration `yaml:"poll_min" doc:"how soon an idle source looks at its files again at first; the wait doubles"`
+	PollMax time.Duration `yaml:"poll_max" doc:"how soon an idle source looks at its files again at the latest"`
+}
+
+// DefaultPolling is after 100 ms at first, and once a second at last.
+func DefaultPolling() Polling { return Polling{PollMin: 100 * time.Millisecond, PollMax: time.Second} }
+
+// Validate refuses what cannot work, with a *penstock.OptionError.
+func (o *Polling) Validate() error {
+	switch {
+	case o.PollMin <= 0:
+		return wrong("poll_min", "is %v, want more than 0", o.PollMin)
+	case o.PollMax < o.PollMin:
+		return wrong("poll_max", "is %v, less than poll_min (%v)", o.PollMax, o.PollMin)
+	}
+	return nil
+}
+
+// CheckGlobs refuses the first pattern of a key that path.Match cannot read, or that is empty.
+func CheckGlobs(key string, globs []string) error {
+	for i, g := range globs {
+		if _, err := path.Match(g, ""); err != nil || g == "" {
+			return wrong(fmt.Sprintf("%s[%d]", key, i), "%q is not a glob; brackets must close, and it may not be empty", g)
+		}
+	}
+	return nil
+}
+
+func wrong(key, format string, args ...any) error {
+	return &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+}

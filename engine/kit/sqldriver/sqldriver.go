@@ -1,0 +1,96 @@
+// Package sqldriver talks to a database over a database/sql driver's own connection, without database/sql: that would bring a pool,
+// a goroutine and a lock for each call, and cost as much as a small database itself.
+//
+// It holds the loop over an answer's rows, which every connector would write again. Whoever made a connection owns it, and closes
+// it; the package opens none, tries nothing again, and knows no database.
+package sqldriver
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Conn is a connection whose driver takes statements with arguments, without preparing them. One goroutine uses it at a time.
+type Conn interface {
+	driver.Conn
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+// Direct returns what a driver has opened as a Conn. Where its driver cannot do what a Conn does, it is closed.
+func Direct(opened driver.Conn) (Conn, error) {
+	c, ok := opened.(Conn)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the driver's %T lacks ExecContext or QueryContext", opened), opened.Close())
+	}
+	return c, nil
+}
+
+func named(args []driver.Value) []driver.NamedValue {
+	out := make([]driver.NamedValue, len(args))
+	for i, a := range args {
+		out[i] = driver.NamedValue{Ordinal: i + 1, Value: a}
+	}
+	return out
+}
+
+// Exec runs a statement and says how many rows it has changed, as the driver counts them.
+func Exec(ctx context.Context, c Conn, sql string, args ...driver.Value) (affected int64, err error) {
+	r, err := c.ExecContext(ctx, sql, named(args))
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// Query gives the rows of a statement to row until it returns false; values are valid until the next one. Before the first, head
+// may look at the columns; nil: nothing does. Its error is the database's, or that of head or row, which end it.
+func Query(
+	ctx context.Context, c Conn, head func(driver.Rows) error, row func(v []driver.Value) (more bool, err error),
+	sql string, args ...driver.Value,
+) (err error) {
+	rows, err := c.QueryContext(ctx, sql, named(args))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	if head != nil {
+		if err := head(rows); err != nil {
+			return err
+		}
+	}
+	v := make([]driver.Value, len(rows.Columns()))
+	for {
+		err := rows.Next(v)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if more, err := row(v); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// Each is Query of all rows.
+func Each(ctx context.Context, c Conn, row func(v []driver.Value) error, sql string, args ...driver.Value) error {
+	return Query(ctx, c, nil, func(v []driver.Value) (bool, error) { return true, row(v) }, sql, args...)
+}
+
+// Text is a value as text, however the driver gives it; of NULL it is "".
+func Text(v driver.Value) string {
+	switch x := v.(type) {
+	case []byte:
+		return string(x)
+	case string:
+		return x
+	case nil:
+		return ""
+	}
+	return fmt.Sprint(v)
+}

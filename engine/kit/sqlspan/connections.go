@@ -1,0 +1,181 @@
+package sqlspan
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/flow"
+)
+
+// Database is what [Connections] need of one, over connections of the type C. It is called by many goroutines.
+type Database[C any] interface {
+	Server[C]
+	// Writer returns a writer for one goroutine at a time.
+	Writer() Writer[C]
+	// Outcome makes of an error of [Deliver] what a worker returns: one of flow's outcomes where the database says what it is.
+	Outcome(err error) error
+}
+
+// Connections are what a sink over several connections has, whatever its database: a lane for each worker, one more for the ledger,
+// and what they share of the route and the table. They are penstock.Encoder, Store of penstock.Ledgered and Close of
+// penstock.Sink, and so to be embedded. Open comes before all else but Encode; after it they are safe for concurrent use.
+type Connections[C any] struct {
+	Books *Books
+	Shape *sqltable.Shape
+	Table *Making
+
+	database Database[C]
+	host     penstock.Host
+	own      *Lane[C] // the ledger's own connection; nil: not open
+	writer   Writer[C]
+	workers  []*worker[C]
+}
+
+// NewConnections returns connections of which none is made.
+func NewConnections[C any](h penstock.Host, d Database[C], shape *sqltable.Shape) *Connections[C] {
+	return &Connections[C]{Books: NewBooks(h), Shape: shape, Table: newMaking(), database: d, host: h}
+}
+
+// The bounds of workers.
+const (
+	defaultWorkers = 4
+	maxWorkers     = 100
+)
+
+// Workers resolves the option of that name, 1 to 100; 0: four, or one in a mode that has to keep the order.
+func Workers(n int, mode string) (int, error) {
+	switch {
+	case n == 0 && mode == sqltable.Upsert:
+		return 1, nil
+	case n == 0:
+		return defaultWorkers, nil
+	case n < 1 || n > maxWorkers:
+		return n, &penstock.OptionError{Key: "workers", Err: fmt.Errorf("is %d; it may be 1 to %d", n, maxWorkers)}
+	}
+	return n, nil
+}
+
+// Open makes the lanes, of so many workers, which are named after where they lead to; nothing connects yet. Books have to be open.
+// kind is the sink's name, for the goroutine that ends its route when another process has taken the ledger over.
+func (s *Connections[C]) Open(o penstock.SinkOptions, kind, to string, workers int) {
+	s.own, s.writer = NewLane[C](s.database), s.database.Writer()
+	for range workers {
+		s.workers = append(s.workers, &worker[C]{Lane: NewLane[C](s.database), of: s, writer: s.database.Writer()})
+	}
+	s.host.Go(kind+" fence", s.Books.Watch)
+	o.Lanes(Lanes(to, s.workers))
+}
+
+// Encode implements penstock.Encoder: the rows as the database takes them. A batch of which a record is refused has none: Deliver
+// looks at it again and says which.
+func (s *Connections[C]) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+	b.Split()
+	dst, refusals := s.database.Writer().Encode(dst, b)
+	if len(refusals) > 0 {
+		return nil, nil
+	}
+	return dst, nil
+}
+
+// Attempt is one attempt of Books.Load, over the ledger's own connection and within LoadAttempt.
+func (s *Connections[C]) Attempt(
+	ctx context.Context, load func(ctx context.Context, c C) ([]penstock.Mark, error),
+) (marks []penstock.Mark, err error) {
+	err = s.own.Do(ctx, LoadAttempt, func(ctx context.Context, c C) error {
+		marks, err = load(ctx, c)
+		return err
+	})
+	return marks, err
+}
+
+// Change calls f with the ledger's own connection, within BookBound. An error that ends the route does so.
+func (s *Connections[C]) Change(ctx context.Context, f func(ctx context.Context, c C) error) error {
+	return s.Books.Note(s.own.Do(ctx, BookBound, f))
+}
+
+// Store implements penstock.Ledgered.
+func (s *Connections[C]) Store(ctx context.Context, spans []penstock.Span) error {
+	spans = Covering(nil, spans)
+	if len(spans) == 0 {
+		return nil
+	}
+	return s.Change(ctx, func(ctx context.Context, c C) error { return Store(ctx, c, s.writer, spans) })
+}
+
+// Close implements penstock.Sink: it waits until the connections are free, and frees them. It may be called again.
+func (s *Connections[C]) Close() error {
+	for _, w := range s.workers {
+		w.Close()
+	}
+	if s.own != nil {
+		s.own.Close()
+	}
+	s.workers, s.own = nil, nil
+	return nil
+}
+
+// worker delivers over one connection.
+type worker[C any] struct {
+	*Lane[C]
+	of      *Connections[C]
+	writer  Writer[C] // who has the connection may use it, and scratch
+	scratch []byte    // of batches without a payload
+}
+
+// Deliver implements penstock.Worker.
+func (w *worker[C]) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+	err := w.Do(ctx, 0, func(ctx context.Context, c C) error {
+		return Deliver(ctx, c, w.writer, w.of.Shape, a.Value, &w.scratch)
+	})
+	return flow.Report{}, w.of.database.Outcome(w.of.Books.Note(err))
+}
+
+// Making knows whether the data's table is there, and lets one lane at a time make it. It is safe for concurrent use.
+type Making struct {
+	there atomic.Bool
+	token chan struct{} // takes one: who has put it in may make the table
+}
+
+func newMaking() *Making { return &Making{token: make(chan struct{}, 1)} }
+
+// Found says whether the table is there.
+func (m *Making) Found(there bool) { m.there.Store(there) }
+
+// Lost says that the table is gone, so that it will be made again; false: that is known already.
+func (m *Making) Lost() bool { return m.there.CompareAndSwap(true, false) }
+
+// Once calls make where the table is not there; who comes meanwhile waits. It returns make's error, or the cause of a ctx that has
+// ended before.
+func (m *Making) Once(ctx context.Context, make func() error) error {
+	if m.there.Load() {
+		return nil
+	}
+	select {
+	case m.token <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-m.token }()
+	if m.there.Load() {
+		return nil
+	}
+	err := make()
+	if err == nil {
+		m.there.Store(true)
+	}
+	return err
+}
+
+// Beside returns what puts the names of the ledger's tables, which stand in the schema of the data's, into a statement: for $routes,
+// $marks and $spans.
+func Beside(name sqltable.Name) func(statement string) string {
+	return strings.NewReplacer(
+		"$routes", name.Beside(RoutesTable).String(),
+		"$marks", name.Beside(MarksTable).String(),
+		"$spans", name.Beside(SpansTable).String(),
+	).Replace
+}

@@ -1,0 +1,131 @@
+package sqlspan_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+)
+
+// Writer and Outcome make a diary a sqlspan.Database.
+func (d *diary) Writer() sqlspan.Writer[int] { return d }
+
+func (d *diary) Outcome(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.Join(errors.New("outcome"), err)
+}
+
+// TestConnections: a sink's life from Open to Close, over a lane for each worker and one more for the ledger.
+func TestConnections(t *testing.T) {
+	d := &diary{}
+	s := sqlspan.NewConnections[int](host{}, d, nil)
+	o := penstock.SinkOptions{Pipeline: "p", Route: "r"}
+	var lanes []penstock.Lane
+	o.Lanes = func(l []penstock.Lane) { lanes = l }
+	s.Books.Open(o, "")
+	s.Open(o, "diary", "there", 2)
+	if len(lanes) != 2 || lanes[1].Name != "there #2" || lanes[0].Limits.Ordered {
+		t.Fatalf("lanes %+v", lanes)
+	}
+	batch := batchOf(2)
+	payload, err := s.Encode(nil, batch)
+	if string(payload) != "rows" || err != nil {
+		t.Errorf("Encode: %q, %v", payload, err)
+	}
+	if _, err := lanes[0].Worker.Deliver(t.Context(), penstock.Attempt{Value: batch}); err != nil {
+		t.Error(err)
+	}
+	if err := s.Store(t.Context(), batch.Spans); err != nil {
+		t.Error(err)
+	}
+	if err := s.Store(t.Context(), batch.Spans[1:]); err != nil { // it covers nothing
+		t.Error(err)
+	}
+	d.fail = "write rows"
+	if _, err := lanes[0].Worker.Deliver(t.Context(), penstock.Attempt{Value: batch}); !errors.Is(err, errBroken) ||
+		!strings.HasPrefix(err.Error(), "outcome") {
+		t.Errorf("a failed Deliver: %v", err)
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := lanes[1].Worker.Deliver(t.Context(), penstock.Attempt{Value: batch}); !errors.Is(err, sqlspan.ErrStopped) {
+		t.Errorf("Deliver after Close: %v", err)
+	}
+	want := []string{
+		"connect", "prepare", "enter 1 true", "write rows", "commit", "restore",
+		"connect", "enter 1 false", "commit", "restore",
+		"prepare", "enter 1 true", "write rows", "restore", "close 2",
+	}
+	if !slices.Equal(d.lines, want) {
+		t.Errorf("calls %q,\nwant  %q", d.lines, want)
+	}
+	if err := sqlspan.NewConnections[int](host{}, d, nil).Close(); err != nil {
+		t.Errorf("Close before Open: %v", err)
+	}
+}
+
+// TestMaking: a table is made once, by one at a time, again where that failed or it is gone; who waits may give up.
+func TestMaking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := sqlspan.NewConnections[int](host{}, &diary{}, nil).Table
+		made := 0
+		for i, fail := range []error{errBroken, nil, nil} {
+			err := m.Once(t.Context(), func() error {
+				made++
+				return fail
+			})
+			if err != fail || made != min(i+1, 2) {
+				t.Errorf("call %d: %v, made %d times", i, err, made)
+			}
+		}
+		if !m.Lost() || m.Lost() {
+			t.Error("a table is lost once")
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		err := m.Once(t.Context(), func() error {
+			cancel(errBroken)
+			return m.Once(ctx, nil) // somebody else, who finds the token taken
+		})
+		if err != errBroken {
+			t.Errorf("a waiter that gave up: %v, want the cause", err)
+		}
+		m.Found(true)
+		if err := m.Once(t.Context(), nil); err != nil {
+			t.Errorf("a table that is there: %v", err)
+		}
+	})
+}
+
+func TestWorkers(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		mode string
+		want int // 0: refused
+	}{{0, sqltable.Append, 4}, {0, sqltable.Upsert, 1}, {3, sqltable.Upsert, 3}, {100, sqltable.Append, 100}, {101, "", 0}, {-1, "", 0}} {
+		n, err := sqlspan.Workers(c.n, c.mode)
+		if wrong, ok := errors.AsType[*penstock.OptionError](err); ok != (c.want == 0) || ok && wrong.Key != "workers" {
+			t.Errorf("Workers(%d, %q): %v", c.n, c.mode, err)
+		}
+		if err == nil && n != c.want {
+			t.Errorf("Workers(%d, %q) = %d, want %d", c.n, c.mode, n, c.want)
+		}
+	}
+}
+
+func TestBeside(t *testing.T) {
+	got := sqlspan.Beside(sqltable.Name{Schema: "s", Table: "t"})("SELECT * FROM $routes, $marks, $spans")
+	if want := `SELECT * FROM "s"."penstock_routes", "s"."penstock_marks", "s"."penstock_spans"`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
