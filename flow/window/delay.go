@@ -38,7 +38,7 @@ const (
 	emptyRounds = 3
 
 	vainShare = 0.9 // of a step that only waits was in vain, and the window rests for
-	vainRest  = 32  // rounds
+	vainRest  = 16  // rounds
 
 	// The window does not grow while one in so many is probably lost.
 	suspectCalm  = 16.0
