@@ -26,6 +26,7 @@ type file struct {
 	cursor lines.Cursor
 	note   *note         // what was read of it, to know it again; nil before it is identified
 	looked time.Duration // when the handle was last asked for its size
+	proved time.Duration // growing: when what was handed out was last looked at and found to stand in it
 	handle vfs.File
 	view   *unpack.File  // what it holds, if it is compressed: offsets and sizes are of that, but for info.Size, drained, last and stampLen
 	viewAt stamp         // the last change when the view was attached
