@@ -109,9 +109,13 @@ rotation-kill-short: ## A sample of it: each case killed at all of its steps, tw
 	cd engine && PENSTOCK_ROTATION_KILL=sample go test -count=1 -timeout 10m -v -run TestRotationKilled ./connector/tail
 
 BENCH ?=
+# Where the folder beside this one has what some workloads need, they are measured, too.
+SHARED := $(realpath ../shared)
+bench bench-full bench-figures profile: export PENSTOCK_DATA ?= $(wildcard $(SHARED)/data)
+bench bench-full bench-figures profile: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
 .PHONY: bench
 bench: build ## Speed as ratios against the physical limits, in under 5 minutes: JSON=1 for lines of JSON, BENCH='-only w1,w4_*' for flags.
-	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) $(if $(JSON),-json) $(BENCH)
+	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -within $${WITHIN:-270s} $(if $(JSON),-json) $(BENCH)
 
 .PHONY: bench-full
 bench-full: build ## Longer, with the rivals that are on the PATH (bench/rivals/fetch.sh) or given by BENCH='-rival NAME=PATH'.
@@ -125,11 +129,7 @@ profile: build ## Where a workload's processor time goes, as a flame graph in be
 bench-growth: build ## How cost grows with workers, files, file size and record size: a table and docs/plots/growth.svg.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench growth -penstock ../$(BIN) $(BENCH)
 
-# Where the folder beside this one has what some workloads need, they are measured, too.
-SHARED := $(realpath ../shared)
 .PHONY: bench-figures
-bench-figures: export PENSTOCK_DATA ?= $(wildcard $(SHARED)/data)
-bench-figures: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
 bench-figures: build ## The figures of docs/performance.md anew, in 20 minutes at most (WITHIN=...), rivals on the PATH included; GROWTH=1 adds the curves.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && \
 	  { ../bin/bench -penstock ../$(BIN) -figures -within $${WITHIN:-20m} -append results.jsonl $(BENCH) || echo "some of it went wrong, see above"; }
@@ -143,6 +143,10 @@ bench-page: ## docs/performance.md from bench/results.jsonl, to which BENCH='-ap
 .PHONY: bench-check
 bench-check: build ## The ratios in bench/ratios.json: fails when the median of 7 pairs has fallen by more than 20 %; BENCH=-keep keeps new ones.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -gate $(BENCH)
+
+.PHONY: bench-judge
+bench-judge: ## The same verdict over LINES=FILE of what `make -s bench JSON=1` printed, measuring nothing.
+	@cd bench && GOWORK=off go run . judge $(realpath $(LINES))
 
 .PHONY: bench-records
 bench-records: ## Parsing, JSON, SQLite and PostgreSQL beside a line loop, a bare insert loop and psql \copy: 7 interleaved pairs each.

@@ -41,15 +41,13 @@ func bench(o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
-	if o.figures && o.only == "" {
-		if err := os.Remove(o.into); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
+	if chosen, err = o.unmeasured(chosen); err != nil {
+		return err
 	}
 	var lines []result.Line
 	var wrong []error
 	for i, w := range chosen {
-		e.share(len(chosen) - i)
+		e.share(chosen[i:])
 		done, err := e.workload(w)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", w.name, err)
@@ -58,10 +56,13 @@ func bench(o options) (err error) {
 		}
 		lines = append(lines, done...)
 		if o.into != "" && len(done) > 0 {
-			if err := result.Append(o.into, e.entries(done)); err != nil {
+			if err := result.Replace(o.into, e.entries(done)); err != nil {
 				return err
 			}
 		}
+	}
+	if o.figures {
+		wrong = append(wrong, e.profileMissed(lines))
 	}
 	return errors.Join(append(wrong, e.judge(lines, kept))...)
 }
@@ -85,6 +86,25 @@ func choose(only string) (chosen []workload, err error) {
 		}
 	}
 	return chosen, nil
+}
+
+// unmeasured leaves out the workloads of which the file of results holds a line that is not older than -newer: where a run was
+// interrupted, the next one goes on behind it.
+func (o options) unmeasured(chosen []workload) (left []workload, err error) {
+	if o.newer <= 0 || o.into == "" {
+		return chosen, nil
+	}
+	entries, err := result.Read(o.into)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	done := map[string]bool{}
+	for _, e := range entries {
+		if at, err := time.Parse(result.TimeForm, e.Run.Time); err == nil && time.Since(at) <= o.newer {
+			done[e.Workload] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(chosen), func(w workload) bool { return done[w.name] }), nil
 }
 
 // judge says whether lines are good enough: nothing lost, and what the flags want.
@@ -136,12 +156,27 @@ func (e *env) say(format string, args ...any) {
 	}
 }
 
-// share sets how long the next workload may take: its part of what is left of -within, when so many workloads are left.
-func (e *env) share(left int) {
+// share sets how long the first of the workloads left may take: its part of what is left of -within.
+func (e *env) share(left []workload) {
 	if e.within > 0 {
+		all := 0.0
+		for _, w := range left {
+			all += w.part()
+		}
 		now := time.Now()
-		e.until = now.Add(e.begun.Add(e.within).Sub(now) / time.Duration(left))
+		e.until = now.Add(time.Duration(float64(e.begun.Add(e.within).Sub(now)) * left[0].part() / all))
 	}
+}
+
+// part is how much of the time a workload gets beside others.
+func (w workload) part() float64 {
+	switch {
+	case w.weight > 0:
+		return w.weight
+	case w.pairs == quickOrFull{} && w.ours != nil:
+		return 3
+	}
+	return 1
 }
 
 // late says whether another round, of the length of the last one, would go beyond it.
@@ -193,6 +228,9 @@ func (e *env) inputFor(w workload) (load.Input, error) {
 	size := w.size.of(e.full)
 	if size == 0 {
 		size = e.size
+	}
+	if w.halved && !e.full && !e.figures && !e.gate {
+		size /= 2
 	}
 	return e.input(w.kind, size)
 }

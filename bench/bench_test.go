@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-io/penstock/bench/result"
 )
@@ -44,6 +45,66 @@ func TestJudge(t *testing.T) {
 	if err != nil || now["w1"] != .55 || now["w2_ack"] != .7 || len(now) != 2 {
 		text, _ := os.ReadFile(path)
 		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// The gate over lines as they were printed: of penstock as it was, and of the same behind a script that waits 0.3 s before it starts it.
+func TestJudgeLines(t *testing.T) {
+	ratios := func(kept result.Kept) string {
+		path := filepath.Join(t.TempDir(), "ratios.json")
+		if err := kept.Write(path); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		lines string
+		kept  result.Kept
+		wrong []string // "": none
+	}{
+		{"lines.jsonl", result.Kept{"w1": .588, "w3": 1.055}, nil},
+		{"lines.jsonl", result.Kept{"w1": .734}, nil}, // 19.9 % below
+		{"lines.jsonl", result.Kept{"w1": .736}, []string{"w1 reaches 0.588 of its limit, 20 % below the 0.736 kept"}},
+		{"lines.jsonl", result.Kept{"w1": .588, "w8": 1}, []string{"w8 was not measured"}},
+		{"slowed.jsonl", result.Kept{"w1": .588}, []string{"w1 reaches 0.243 of its limit, 59 % below"}},
+		{"slowed.jsonl", result.Kept{"w3": 1.055}, nil}, // its run is long: the wait is 11 % of it
+	} {
+		err := judgeLines([]string{"-ratios", ratios(c.kept), filepath.Join("testdata", c.lines)})
+		if (err != nil) != (len(c.wrong) > 0) {
+			t.Errorf("%s against %v: %v", c.lines, c.kept, err)
+		}
+		for _, want := range c.wrong {
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s against %v: %v, want %s", c.lines, c.kept, err, want)
+			}
+		}
+	}
+	if err := judgeLines([]string{"-ratios", ratios(result.Kept{}), "testdata/none.jsonl"}); err == nil {
+		t.Error("lines that are not there pass")
+	}
+}
+
+// What was measured lately is not measured again, where it is asked for so.
+func TestUnmeasured(t *testing.T) {
+	into := filepath.Join(t.TempDir(), "results.jsonl")
+	entry := func(workload string, age time.Duration) result.Entry {
+		return result.Entry{
+			Line: result.Line{Workload: workload, Program: ours},
+			Run:  result.Run{Time: time.Now().Add(-age).UTC().Format(result.TimeForm)},
+		}
+	}
+	if err := result.Replace(into, []result.Entry{entry("w1", time.Hour), entry("w2", 5*time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	for newer, want := range map[time.Duration]int{0: 3, 2 * time.Hour: 2, 6 * time.Hour: 1} {
+		chosen, err := choose("w1,w2,w3")
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, err := options{into: into, newer: newer}.unmeasured(chosen)
+		if err != nil || len(left) != want {
+			t.Errorf("newer %v: %d left, %v, want %d", newer, len(left), err, want)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ type env struct {
 	server  *server
 	ledgers int
 	startup float64 // CPU seconds of a run over one line; 0: not measured
+	lastCPU float64 // of the run measured last
 	found   []rival.Program
 	absent  []rival.Program
 	notes   []string // of the workload that runs

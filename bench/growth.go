@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/penstock-io/penstock/bench/load"
@@ -23,7 +24,7 @@ func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 // growing is one question of how cost grows.
 type growing struct {
 	name, title, x, y string
-	steps, more       []int64 // more: of the full run
+	steps             []int64
 	measure           func(e *env, n int64) (float64, error)
 }
 
@@ -38,7 +39,7 @@ var growings = []growing{
 	},
 	{
 		name: "size", title: "one file into drop", x: "bytes of the file", y: "CPU ns a byte",
-		steps: []int64{1e6, 1e7, 1e8, 1e9}, more: []int64{1e10}, measure: (*env).growSize,
+		steps: []int64{1e6, 1e7, 1e8, 1e9, manyBytes}, measure: (*env).growSize,
 	},
 	{
 		name: "record", title: "lines into a file, 128 MiB in all", x: "bytes of a record", y: "CPU ns a byte",
@@ -46,7 +47,16 @@ var growings = []growing{
 	},
 }
 
-const manyFiles = 100_000
+const (
+	manyFiles = 100_000 // from here on a step is measured once
+	manyBytes = 1e10    // from here on the disk is asked first
+)
+
+// A run that takes less than steady CPU seconds differs much from the next one by its start alone: the median is of more.
+const (
+	fewRounds, manyRounds = 3, 11
+	steady                = 0.3
+)
 
 // growth measures how cost grows: growth [-only workers] -out FILE -plot FILE.
 func growth(args []string) error {
@@ -55,7 +65,6 @@ func growth(args []string) error {
 	only := flags.String("only", "", "workers, files, size or record; all by default")
 	out := flags.String("out", "growth.json", "file of the points, in which those measured are replaced")
 	svg := flags.String("plot", "../docs/plots/growth.svg", "the figure of all points in it")
-	flags.BoolVar(&o.full, "full", false, "up to 10 GB")
 	flags.StringVar(&o.penstock, "penstock", "../bin/penstock", "the program to measure")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -94,26 +103,30 @@ func growthFigure(points map[string][][2]float64) string {
 			curves = append(curves, plot.Curve{Title: g.title, X: g.x, Y: g.y, Points: points[g.name]})
 		}
 	}
-	return plot.Curves("How cost grows", "Processor time of penstock, the time of a run with one line taken off; medians of three", curves)
+	return plot.Curves("How cost grows", "Processor time of penstock, that of a run with one line taken off; "+
+		"medians of 3 to 11 runs, 100,000 files once", curves)
 }
 
 func (g growing) run(e *env) (points [][2]float64, err error) {
-	steps := g.steps
-	if e.full {
-		steps = append(slices.Clone(steps), g.more...)
-	}
-	for _, n := range steps {
+	for _, n := range g.steps {
+		if g.name == "size" && n >= manyBytes && !e.roomFor(2*n) {
+			fmt.Printf("%-8s %10d   not measured: there is not twice as much room on the disk\n", g.name, n)
+			continue
+		}
 		var costs []float64
-		rounds := 3
+		rounds := fewRounds
 		if n >= manyFiles && g.name == "files" {
 			rounds = 1 // making them takes longer than reading them
 		}
-		for range rounds {
+		for i := 0; i < rounds; i++ {
 			cost, err := g.measure(e, n)
 			if err != nil {
 				return nil, fmt.Errorf("%d: %w", n, err)
 			}
 			costs = append(costs, cost)
+			if i == 0 && rounds == fewRounds && e.lastCPU < steady {
+				rounds = manyRounds
+			}
 		}
 		points = append(points, [2]float64{float64(n), result.Median(costs)})
 		fmt.Printf("%-8s %10d   %.4g %s   [%.4g-%.4g]\n", g.name, n, result.Median(costs), g.y, slices.Min(costs), slices.Max(costs))
@@ -121,25 +134,32 @@ func (g growing) run(e *env) (points [][2]float64, err error) {
 	return points, nil
 }
 
+// roomFor says whether the scratch folder's disk has so many bytes left.
+func (e *env) roomFor(n int64) bool {
+	var disk syscall.Statfs_t
+	return syscall.Statfs(e.dir, &disk) == nil && int64(disk.Bavail)*disk.Bsize > n
+}
+
 // smallest is the least cost that is told, in CPU seconds: below it a run is no different from one with a line.
 const smallest = 0.001
 
-// above is the CPU time of a run beyond that of one with a single line.
+// above is the CPU time of a run beyond that of one with a single line, the median of which is measured once.
 func (e *env) above(m measure) (float64, error) {
+	e.lastCPU = m.CPU
 	if e.startup == 0 {
 		in, err := e.input(load.Combined, 1)
 		if err != nil {
 			return 0, err
 		}
-		for range 5 {
+		var all []float64
+		for range manyRounds {
 			one, err := e.once(in, toDrop)
 			if err != nil {
 				return 0, err
 			}
-			if e.startup == 0 || one.CPU < e.startup {
-				e.startup = one.CPU
-			}
+			all = append(all, one.CPU)
 		}
+		e.startup = result.Median(all)
 	}
 	return max(smallest, m.CPU-e.startup), nil
 }

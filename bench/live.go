@@ -74,10 +74,8 @@ func (l live) run(e *env) (m measure, err error) {
 		return m, err
 	}
 	defer rec.Stop()
-	urls := strings.Join(rec.Endpoints(4), ", ")
 	name, source := e.growing()
-	j, err := e.job(load.Input{}, fmt.Sprintf("state: ./state\npipelines:\n  bench:\n    source: %s\n"+
-		"    sink: { http: { endpoints: [%s], body: raw } }\n%s", source, urls, l.pipeline))
+	j, err := e.job(load.Input{}, l.config(source, rec.Endpoints(4)))
 	if err != nil {
 		return m, err
 	}
@@ -85,24 +83,32 @@ func (l live) run(e *env) (m measure, err error) {
 	return l.drive(e, j, rec, in)
 }
 
-// feed starts the process that writes, once there is a file named go.
-func (l live) feed(e *env, j *job, records int64) (*proc.Process, error) {
+// config posts what a source reads.
+func (l live) config(source string, urls []string) string {
+	return fmt.Sprintf("state: ./state\npipelines:\n  bench:\n    source: %s\n    sink: { http: { endpoints: [%s], body: raw } }\n%s",
+		source, strings.Join(urls, ", "), l.pipeline)
+}
+
+// start starts penstock, and the writer, which waits for the file go.
+func (l live) start(e *env, j *job, records int64) (feeder, p *proc.Process, err error) {
 	exe, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return proc.Start(j.dir, exe, "feed", "-program", e.penstock, "-dir", j.path("spool"), "-ready", j.path("go"),
+	feeder, err = proc.Start(j.dir, exe, "feed", "-program", e.penstock, "-dir", j.path("spool"), "-ready", j.path("go"),
 		"-files", fmt.Sprint(l.files), "-rate", fmt.Sprint(l.rate), "-records", fmt.Sprint(records))
+	if err != nil {
+		return nil, nil, err
+	}
+	if p, err = j.start(false); err != nil {
+		feeder.Kill()
+	}
+	return feeder, p, err
 }
 
 func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m measure, err error) {
-	feeder, err := l.feed(e, j, in.Records)
+	feeder, p, err := l.start(e, j, in.Records)
 	if err != nil {
-		return m, err
-	}
-	p, err := j.start(false)
-	if err != nil {
-		feeder.Kill()
 		return m, err
 	}
 	time.Sleep(settleIn)

@@ -13,7 +13,7 @@ import (
 // entries adds to lines where and how they were measured.
 func (e *env) entries(lines []result.Line) (all []result.Entry) {
 	run := result.Run{
-		Time: e.begun.UTC().Format("2006-01-02 15:04"), Machine: machine(),
+		Time: e.begun.UTC().Format(result.TimeForm), Machine: machine(),
 		Command:  e.command(),
 		Versions: map[string]string{"go": runtime.Version(), ours: version(e.penstock)},
 	}
@@ -38,7 +38,7 @@ func (e *env) command() string {
 func flagsOf(args []string) (kept []string) {
 	for i := 0; i < len(args); i++ {
 		switch strings.TrimLeft(args[i], "-") {
-		case "append", "dir", "penstock":
+		case "append", "dir", "penstock", "newer":
 			i++
 		case "json":
 		default:

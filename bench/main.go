@@ -32,6 +32,7 @@ type options struct {
 	into     string
 	figures  bool
 	within   time.Duration
+	newer    time.Duration
 	rivals   rivalFlags
 }
 
@@ -42,6 +43,7 @@ var parts = map[string]func(args []string) error{
 	"feed":    feedMain,
 	"profile": profile,
 	"growth":  growth,
+	"judge":   judgeLines,
 	"page":    func(args []string) error { return page.Main(args, abouts()) },
 }
 
@@ -63,10 +65,13 @@ func main() {
 	flag.StringVar(&o.kept, "ratios", "ratios.json", "file of the ratios that are kept")
 	flag.BoolVar(&o.keep, "keep", false, "write what was measured, on a quiet machine, into the file of ratios")
 	flag.BoolVar(&o.gate, "gate", false, "measure the workloads whose ratios are kept, and exit 1 when one has fallen by more than 20 %")
-	flag.StringVar(&o.into, "append", "", "file to which results are added, with machine and versions: what docs/performance.md is made of")
+	flag.StringVar(&o.into, "append", "",
+		"file in which results are put as each workload is done, with machine and versions: what docs/performance.md is made of")
 	flag.BoolVar(&o.figures, "figures", false,
-		"-append anew, with the pairs of -full and its rivals once, but quick inputs: what docs/performance.md shows")
+		"the pairs of -full and its rivals once, but quick inputs, and a profile of what misses: what docs/performance.md shows")
 	flag.DurationVar(&o.within, "within", 0, "as few pairs as it takes to be done by then, one of each workload at least; 0: take the time")
+	flag.DurationVar(&o.newer, "newer", 0,
+		"leave out workloads of which -append holds a line of a run begun since: to go on after an interruption")
 	flag.Var(o.rivals, "rival", "NAME=PATH of another program to measure beside penstock; -full takes those on the PATH, too")
 	flag.Parse()
 	var err error

@@ -37,7 +37,7 @@ func parsing(format, sink string) string {
 
 // parsed runs penstock from lines to JSON in a file.
 func (e *env) parsed(in load.Input, format string) (measure, error) {
-	j, err := e.job(in, parsing(format, "{ file: { path: ./out.json, format: ndjson, fsync: interval } }"))
+	j, err := e.job(in, parsing(format, intoJSON))
 	if err != nil {
 		return measure{}, err
 	}

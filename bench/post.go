@@ -80,6 +80,9 @@ func (e *env) posted(in load.Input, connections int) (measure, error) {
 // slowRecords is how many records a request of the slow receiver has.
 const slowRecords = 1000
 
+// slowBatches makes batches of as many.
+const slowBatches = "    batch: { records: 1000, bytes: 16MiB }\n"
+
 // slow is a receiver that takes its time and serves so many requests at once.
 type slow struct {
 	delay time.Duration
@@ -106,7 +109,7 @@ func (s slow) bound(in load.Input) measure {
 // batch.records. How much of the requests' bound was used says what the flow control did, how much of the records' bound what the user
 // gets.
 func (e *env) slowly(in load.Input, s slow) (measure, error) {
-	m, err := e.intoReceiver(in, s.behaviour(), 1, fmt.Sprintf("    batch: { records: %d, bytes: 16MiB }\n", slowRecords))
+	m, err := e.intoReceiver(in, s.behaviour(), 1, slowBatches)
 	if err == nil {
 		m.figures["of_requests"] = m.figures["requests"] * s.delay.Seconds() / float64(s.slots) / m.Seconds
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
@@ -9,36 +8,82 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/bench/load"
-	"github.com/penstock-io/penstock/bench/plot"
 	"github.com/penstock-io/penstock/bench/proc"
 	"github.com/penstock-io/penstock/bench/receiver"
+	"github.com/penstock-io/penstock/bench/result"
 )
 
-// profiled are the configs of the workloads that can be profiled; urls are four of a receiver.
-var profiled = map[string]func(urls []string) string{
-	"w1":      func([]string) string { return toDrop },
-	"w2":      func([]string) string { return toFile("interval") },
-	"w2_ack":  func([]string) string { return toFile("ack") },
-	"w3":      func(urls []string) string { return toHTTP(urls, "") },
-	"w4_json": func([]string) string { return parsing("json", "{ file: { path: ./out.log, fsync: interval } }") },
-	"w4_json_http": func(urls []string) string {
-		return parsing("json", "{ http: { endpoints: ["+strings.Join(urls, ", ")+"] } }")
-	},
-	"w4_combined": func([]string) string { return parsing("combined", "{ file: { path: ./out.log, fsync: interval } }") },
-	"w4_dissect":  func([]string) string { return parsing("dissect", "{ file: { path: ./out.log, fsync: interval } }") },
-	"w4_regex":    func([]string) string { return parsing("regex", "{ file: { path: ./out.log, fsync: interval } }") },
-	"w8":          func([]string) string { return toSQLite },
-	"w10": func(urls []string) string {
-		return "state: ./state\npipelines:\n  bench:\n    source: " + fromTail + "\n" +
-			"    sink: { http: { endpoints: [" + strings.Join(urls, ", ") + "], body: raw } }\n"
-	},
+// profiled is how a workload is kept going while it is looked at.
+type profiled struct {
+	config  func(e *env, urls []string) (string, error) // urls are four of the receiver
+	behaves receiver.Behaviour
+	input   func(e *env) (load.Input, error) // nil: access log lines
+	live    func(e *env) live                // in its place: lines that are written at a pace
 }
+
+// profiledAs are the workloads that can be.
+var profiledAs = map[string]profiled{
+	"w1":           {config: constant(toDrop)},
+	"w1_real":      {config: constant(toDrop), input: realLogs},
+	"w1_gzip":      {config: constant(toDrop), input: packedBy("gzip")},
+	"w1_zstd":      {config: constant(toDrop), input: packedBy("zstd")},
+	"w2":           {config: constant(toFile("interval"))},
+	"w2_ack":       {config: constant(toFile("ack"))},
+	"w3":           {config: postedRaw("")},
+	"w3_real":      {config: postedRaw(""), input: realLogs},
+	"w4_json":      {config: constant(parsing("json", intoJSON)), input: jsonLines},
+	"w4_json_http": {config: postedJSON, input: jsonLines},
+	"w4_combined":  {config: constant(parsing("combined", intoJSON))},
+	"w4_dissect":   {config: constant(parsing("dissect", intoJSON))},
+	"w4_regex":     {config: constant(parsing("regex", intoJSON))},
+	"w5":           {config: postedRaw(slowBatches), behaves: slow50.behaviour()},
+	"w5_500ms":     {config: postedRaw(slowBatches), behaves: slow500.behaviour()},
+	"w7_backlog":   {config: postedRaw(""), behaves: flaky},
+	"w8":           {config: constant(toSQLite)},
+	"w9":           {config: func(e *env, _ []string) (string, error) { return e.intoTable() }},
+	"w10":          {live: (*env).hundred},
+}
+
+func constant(text string) func(*env, []string) (string, error) {
+	return func(*env, []string) (string, error) { return text, nil }
+}
+
+func postedRaw(more string) func(*env, []string) (string, error) {
+	return func(_ *env, urls []string) (string, error) {
+		if more != "" {
+			urls = urls[:1] // as the workload has it
+		}
+		return toHTTP(urls, more), nil
+	}
+}
+
+func postedJSON(_ *env, urls []string) (string, error) {
+	return parsing("json", "{ http: { endpoints: ["+strings.Join(urls, ", ")+"] } }"), nil
+}
+
+func realLogs(e *env) (load.Input, error)  { return e.input(load.Real, profiledBytes) }
+func jsonLines(e *env) (load.Input, error) { return e.input(load.JSON, profiledBytes) }
+
+func packedBy(program string) func(e *env) (load.Input, error) {
+	return func(e *env) (load.Input, error) {
+		in, err := e.input(load.Combined, profiledBytes)
+		if err != nil {
+			return in, err
+		}
+		return e.packed(program, in)
+	}
+}
+
+// profiledBytes is how long a file is that is read while the program is looked at, again and again.
+const profiledBytes = 256 * mib
+
+// intoJSON is the sink of the workloads that parse.
+const intoJSON = "{ file: { path: ./out.json, format: ndjson, fsync: interval } }"
 
 // profile is a flame graph of one workload: profile -w w1.
 func profile(args []string) error {
@@ -47,42 +92,67 @@ func profile(args []string) error {
 	name := flags.String("w", "w1", "the workload")
 	seconds := flags.Int("seconds", 5, "how long to look")
 	out := flags.String("out", "out", "folder for NAME.pprof and NAME.svg")
+	keep := flags.Bool("keep", false, "the graph becomes "+keptProfiles+"-NAME.svg, and the shares are kept for docs/performance.md")
 	flags.StringVar(&o.penstock, "penstock", "../bin/penstock", "the program to look at")
 	if err := flags.Parse(args); err != nil {
 		return err
-	}
-	config := profiled[*name]
-	if config == nil {
-		return fmt.Errorf("profile: %q is none of the workloads that can be: %s", *name, strings.Join(keys(profiled), ", "))
 	}
 	e, err := newEnv(o)
 	if err != nil {
 		return err
 	}
-	err = e.profile(*name, config, *seconds, *out)
+	shares, err := e.profile(*name, *seconds, *out)
+	if err == nil && *keep {
+		err = e.keepProfile(*name, *out, shares)
+	}
 	return errors.Join(err, e.close())
 }
 
-func (e *env) profile(name string, config func([]string) string, seconds int, out string) error {
-	rec, err := receiver.Start(receiver.Behaviour{Records: 1 << 20})
+// profile looks at a workload for some seconds and returns where its time went.
+func (e *env) profile(name string, seconds int, out string) ([]result.Share, error) {
+	w, ok := profiledAs[name]
+	if !ok {
+		return nil, fmt.Errorf("profile: %q is none of the workloads that can be: %s", name, strings.Join(keys(profiledAs), ", "))
+	}
+	w.behaves.Records = 1 << 20
+	rec, err := receiver.Start(w.behaves)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rec.Stop()
 	address, err := freeAddress()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	text := strings.Replace(config(rec.Endpoints(4)), "finished: keep", "finished: delete, settle: 10ms", 1)
-	j, err := e.job(load.Input{}, fmt.Sprintf("admin: { address: %q, pprof: true }\n", address)+text)
+	look := func(done chan<- error) {
+		done <- fetch(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, seconds), out, name)
+	}
+	head := fmt.Sprintf("admin: { address: %q, pprof: true }\n", address)
+	if w.live != nil {
+		err = e.profileLive(w.live(e), head, rec, seconds, look)
+	} else {
+		err = e.profileFed(w, head, rec, look)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return flame(name, e.penstock, out)
+}
+
+// profileFed puts one file after the other into the spool directory while look looks.
+func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver, look func(chan<- error)) error {
+	text, err := w.config(e, rec.Endpoints(4))
 	if err != nil {
 		return err
 	}
-	kind := load.Combined
-	if strings.HasPrefix(name, "w4_json") {
-		kind = load.JSON
+	j, err := e.job(load.Input{}, head+strings.Replace(text, "finished: keep", "finished: delete, settle: 10ms", 1))
+	if err != nil {
+		return err
 	}
-	in, err := e.input(kind, 256*mib)
+	if w.input == nil {
+		w.input = func(e *env) (load.Input, error) { return e.input(load.Combined, profiledBytes) }
+	}
+	in, err := w.input(e)
 	if err != nil {
 		return err
 	}
@@ -91,19 +161,37 @@ func (e *env) profile(name string, config func([]string) string, seconds int, ou
 		return err
 	}
 	done := make(chan error, 1)
-	go func() {
-		done <- fetch(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, seconds), &out, name)
-	}()
-	if name == "w10" {
-		err = e.hundred().growUntil(e, j, done)
-	} else {
-		err = j.feedUntil(in, done)
-	}
+	go look(done)
+	err = j.feedUntil(in, done)
 	_, stopErr := p.Stop(patience)
-	if err := errors.Join(err, stopErr); err != nil {
+	return errors.Join(err, stopErr)
+}
+
+// profileLive has lines written at the workload's pace while look looks.
+func (e *env) profileLive(l live, head string, rec *receiver.Receiver, seconds int, look func(chan<- error)) error {
+	block, err := e.timed()
+	if err != nil {
 		return err
 	}
-	return flame(name, e.penstock, out)
+	_, source := e.growing()
+	j, err := e.job(load.Input{}, head+l.config(source, rec.Endpoints(4)))
+	if err != nil {
+		return err
+	}
+	l.seconds = float64(seconds) + 2*settleIn.Seconds()
+	feeder, p, err := l.start(e, j, int64(float64(l.rate)*l.seconds)*int64(block.Lines())/block.Bytes())
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go look(done)
+	err = os.WriteFile(j.path("go"), nil, 0o600)
+	if err == nil {
+		err = <-done
+	}
+	feeder.Kill()
+	_, stopErr := p.Stop(patience)
+	return errors.Join(err, stopErr)
 }
 
 // filesAhead is how many files may wait in the spool directory.
@@ -134,20 +222,6 @@ func (j *job) feedUntil(in load.Input, done <-chan error) error {
 	}
 }
 
-// growUntil has files grow until done.
-func (l live) growUntil(e *env, j *job, done <-chan error) error {
-	const endless = 1 << 40
-	if err := os.WriteFile(j.path("go"), nil, 0o600); err != nil {
-		return err
-	}
-	feeder, err := l.feed(e, j, endless)
-	if err != nil {
-		return err
-	}
-	defer feeder.Kill()
-	return <-done
-}
-
 func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -157,8 +231,8 @@ func freeAddress() (string, error) {
 }
 
 // fetch writes what a URL gives into a file, once there is somebody who answers.
-func fetch(url string, out *string, name string) error {
-	if err := os.MkdirAll(*out, 0o755); err != nil {
+func fetch(url, out, name string) error {
+	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
 	time.Sleep(settleIn)
@@ -174,54 +248,5 @@ func fetch(url string, out *string, name string) error {
 	if res.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s: %s", url, res.Status, text)
 	}
-	return os.WriteFile(filepath.Join(*out, name+".pprof"), text, 0o644)
-}
-
-// flame makes the graph of a profile, and prints the functions that took most.
-func flame(name, program, out string) error {
-	file := filepath.Join(out, name+".pprof")
-	traces, err := proc.Do("go", "tool", "pprof", "-traces", program, file)
-	if err != nil {
-		return err
-	}
-	stacks, err := parseTraces(traces.Out)
-	if err != nil {
-		return err
-	}
-	svg := filepath.Join(out, name+".svg")
-	graph := plot.Flame("Where "+name+" spends its processor time", "width: share of the samples; callers stand above", stacks)
-	if err := os.WriteFile(svg, []byte(graph), 0o644); err != nil {
-		return err
-	}
-	top, err := exec.Command("go", "tool", "pprof", "-top", "-nodecount=25", program, file).Output()
-	fmt.Printf("%s\n%s: the flame graph; go tool pprof %s: more\n", top, svg, file)
-	return err
-}
-
-// parseTraces reads what `pprof -traces` prints: blocks of a value and a leaf, then its callers, between lines of dashes.
-func parseTraces(text []byte) (all []plot.Stack, err error) {
-	for block := range bytes.SplitSeq(text, []byte("-----------+")) {
-		var s plot.Stack
-		for line := range strings.Lines(string(block)) {
-			fields := strings.Fields(line)
-			switch {
-			case len(fields) == 0 || strings.HasPrefix(line, "---"):
-				continue
-			case len(s.Functions) == 0:
-				took, err := time.ParseDuration(fields[0])
-				if err != nil || len(fields) < 2 {
-					continue // the head, or a label
-				}
-				s.Value, fields = took.Seconds(), fields[1:]
-			}
-			s.Functions = append([]string{strings.Join(fields, " ")}, s.Functions...)
-		}
-		if len(s.Functions) > 0 {
-			all = append(all, s)
-		}
-	}
-	if len(all) == 0 {
-		return nil, errors.New("the profile holds no samples")
-	}
-	return all, nil
+	return os.WriteFile(filepath.Join(out, name+".pprof"), text, 0o644)
 }

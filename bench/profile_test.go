@@ -1,10 +1,12 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/penstock-io/penstock/bench/plot"
+	"github.com/penstock-io/penstock/bench/result"
 )
 
 func TestParseTraces(t *testing.T) {
@@ -36,6 +38,25 @@ Duration: 5s, Total samples = 1.38s (27.60%)
 	}
 	if _, err := parseTraces([]byte("File: penstock\n")); err == nil {
 		t.Error("no samples are no error")
+	}
+}
+
+func TestShares(t *testing.T) {
+	all := shares([]plot.Stack{
+		{Value: 4, Functions: []string{
+			"runtime.goexit", "github.com/penstock-io/penstock/engine/kit/lines.(*Filler).look", "os.(*File).Read",
+			"internal/poll.(*FD).Read.func1 (inline)", "internal/runtime/syscall/linux.Syscall6",
+		}},
+		{Value: 3, Functions: []string{"github.com/penstock-io/penstock/engine/pipeline.(*route).read", "bytes.Count", "countbody"}},
+		{Value: 2, Functions: []string{"runtime.gcBgMarkWorker", "runtime.scanobject"}},
+		{Value: 1, Functions: []string{"runtime.mcall", "runtime.findRunnable", "runtime.futex"}},
+	})
+	want := []result.Share{
+		{Of: "kernel: read", Share: .4}, {Of: "engine/pipeline", Share: .3}, {Of: "garbage collection", Share: .2},
+		{Of: "kernel: waking and waiting", Share: .1},
+	}
+	if !slices.Equal(all, want) {
+		t.Errorf("got %+v, want %+v", all, want)
 	}
 }
 

@@ -109,7 +109,7 @@ func (e *env) rivalIntoFile(p rival.Program, j rival.Job, in load.Input) (measur
 	var at, seen int64
 	buf := make([]byte, 4<<20)
 	r, err := p.Run(j, rivalPatience, func(int) (int64, bool, error) {
-		f, err := os.Open(j.Out)
+		f, err := os.Open(j.Written())
 		if err != nil {
 			return 0, false, nil // not made yet
 		}

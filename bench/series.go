@@ -35,7 +35,7 @@ const warmFrom = 3
 func (s *series) run() error {
 	s.runs, s.ratios, s.failed = map[string][]measure{}, map[string][]float64{}, map[string]error{}
 	rounds := int(s.w.pairs.of(s.e.full || s.e.figures))
-	if rounds == 0 {
+	if rounds == 0 || s.e.gate {
 		rounds = s.e.pairs
 	}
 	first := 0
@@ -196,6 +196,7 @@ func (s *series) line(name string) result.Line {
 		}
 		l.LimitMBPerS = result.Round(result.Median(speeds))
 	}
+	l.Runs = len(runs)
 	for _, r := range s.ratios[name] {
 		l.Ratios = append(l.Ratios, result.Round(r))
 	}

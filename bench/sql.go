@@ -92,6 +92,9 @@ func (e *env) postgres() (*server, error) {
 	if e.server != nil {
 		return e.server, nil
 	}
+	if why := noPostgres(); why != "" {
+		return nil, errors.New(why)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -166,17 +169,26 @@ func (e *env) intoPostgres(in load.Input) (measure, error) {
 
 // postgresJob is penstock's job into a fresh table; the ledger is new each time, for the server remembers.
 func (e *env) postgresJob(in load.Input) (*job, *server, error) {
-	s, err := e.postgres()
+	config, err := e.intoTable()
 	if err != nil {
 		return nil, nil, err
 	}
+	j, err := e.job(in, config)
+	return j, e.server, err
+}
+
+// intoTable is a config of a job into a fresh table of the server.
+func (e *env) intoTable() (string, error) {
+	s, err := e.postgres()
+	if err != nil {
+		return "", err
+	}
 	if err := s.renew(columnsOf); err != nil {
-		return nil, nil, err
+		return "", err
 	}
 	e.ledgers++
 	sink := fmt.Sprintf("{ postgres: { url: %q, table: lines, on_new_field: ignore, ledger: bench/%d } }", s.url, e.ledgers)
-	j, err := e.job(in, parsing("combined", sink))
-	return j, s, err
+	return parsing("combined", sink), nil
 }
 
 // count counts the records of the table by their marks.

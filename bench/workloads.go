@@ -15,7 +15,9 @@ type workload struct {
 	want                  wants
 	kind                  load.Kind
 	size                  quickOrFull // bytes of input; 0: what -size says
+	halved                bool        // the quick run takes half of the bytes
 	pairs                 quickOrFull // 0: what -pairs says
+	weight                float64     // its part of -within, beside others of 1; 0: 1, or 3 where -pairs counts
 	input                 func(e *env) (load.Input, error)
 	absent                func() string                                // why it cannot be measured here; nil or "": it can
 	limit, ours           func(e *env, in load.Input) (measure, error) // both nil: limitsName
@@ -42,7 +44,7 @@ func (w wants) with(ofLimit, cpuPerGB float64) wants {
 	return w
 }
 
-var workloads = slicesOf([]workload{{name: limitsName, about: "what the machine does by itself", kind: load.Combined}},
+var workloads = slicesOf([]workload{{name: limitsName, about: "what the machine does by itself", kind: load.Combined, halved: true}},
 	streams, []workload{real(streams[0]), real(streams[3])}, compressed, parses, receivers, crashes, databases,
 	follows)
 
@@ -61,19 +63,19 @@ var streams = []workload{
 		ours:  func(e *env, in load.Input) (measure, error) { return e.once(in, toDrop) },
 	},
 	{
-		name: "w2", about: "spool_dir -> file, raw, fsync: interval", kind: load.Combined, want: resident.with(.6, 0),
+		halved: true, name: "w2", about: "spool_dir -> file, raw, fsync: interval", kind: load.Combined, want: resident.with(.6, 0),
 		limitName: "go_copy", limitAbout: "a Go copy by 256 KiB reads and writes",
 		limit: func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy") },
 		ours:  func(e *env, in load.Input) (measure, error) { return e.intoFile(in, toFile("interval")) },
 	},
 	{
-		name: "w2_ack", about: "spool_dir -> file, raw, fsync: ack", kind: load.Combined, want: resident.with(.7, 0),
+		halved: true, name: "w2_ack", about: "spool_dir -> file, raw, fsync: ack", kind: load.Combined, want: resident.with(.7, 0),
 		limitName: "go_copy_fsync", limitAbout: "the same copy and one fsync at its end",
 		limit: func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy_fsync") },
 		ours:  func(e *env, in load.Input) (measure, error) { return e.intoFile(in, toFile("ack")) },
 	},
 	{
-		name: "w3", about: "spool_dir -> HTTP, 4 endpoints, bodies of 256 KiB, acked positions", kind: load.Combined,
+		halved: true, name: "w3", about: "spool_dir -> HTTP, 4 endpoints, bodies of 256 KiB, acked positions", kind: load.Combined,
 		want: resident.with(.6, 1), limitName: "go_post_4", limitAbout: "a bare Go poster of 256 KiB bodies on 4 connections",
 		limit: func(e *env, in load.Input) (measure, error) { return e.posted(in, 4) },
 		ours: func(e *env, in load.Input) (measure, error) {
@@ -93,7 +95,7 @@ func noRealLogs() string {
 func real(of workload) workload {
 	of.name += "_real"
 	of.about += ", logs of real systems"
-	of.kind, of.absent, of.size, of.pairs = load.Real, noRealLogs, quickOrFull{256 * mib, gib}, quickOrFull{3, 7}
+	of.kind, of.absent, of.halved, of.pairs = load.Real, noRealLogs, false, quickOrFull{3, 7}
 	return of
 }
 
@@ -135,7 +137,7 @@ const atLeast = 20 * time.Second
 
 func slowly(name, about string, s slow, during time.Duration, target, inFlight float64) workload {
 	w := workload{
-		name: name, about: about, kind: load.Combined, pairs: quickOrFull{1, 3}, want: wants{ofLimit: target},
+		name: name, about: about, kind: load.Combined, pairs: quickOrFull{1, 3}, weight: 3, want: wants{ofLimit: target},
 		limitName: "bound", limitAbout: "requests of 1,000 records at the rate that the receiver serves",
 		input: func(e *env) (load.Input, error) {
 			if e.full || e.figures {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"embed"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -47,6 +48,8 @@ func Main(args []string, abouts []About) error {
 	flags := flag.NewFlagSet("page", flag.ContinueOnError)
 	out := flags.String("out", "../docs/performance.md", "the page")
 	plots := flags.String("plots", "../docs/plots", "the folder of its figures")
+	profiles := flags.String("profiles", "profiles.json", "what profiles said of workloads, as profile -keep writes it")
+	reasons := flags.String("reasons", "reasons.json", "why workloads miss their targets, in words, by workload")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -57,7 +60,14 @@ func Main(args []string, abouts []About) error {
 	if err != nil {
 		return err
 	}
-	text, err := Page(entries, abouts)
+	why := Why{}
+	if why.Profiles, err = result.ReadProfiles(*profiles); err != nil {
+		return err
+	}
+	if why.Reasons, err = readReasons(*reasons); err != nil {
+		return err
+	}
+	text, err := Page(entries, abouts, why)
 	if err != nil {
 		return err
 	}
@@ -65,6 +75,23 @@ func Main(args []string, abouts []About) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(*plots, "performance.svg"), []byte(figure(entries, abouts)), 0o644)
+}
+
+// Why is what is known of workloads that miss a target.
+type Why struct {
+	Profiles result.Profiles
+	Reasons  map[string]string // in words, found by looking
+}
+
+func readReasons(path string) (all map[string]string, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	return all, err
 }
 
 // row is a workload with what penstock reached.
@@ -75,7 +102,42 @@ type row struct {
 	Spread   string // of the ratios, where there are several
 	Figure   string
 	Run      int // its number among the runs
+	Reason   string
+	Profile  result.Profile // without shares where there is none
 }
+
+// Misses says whether a target is missed.
+func (r row) Misses() bool { return r.Measured && strings.HasPrefix(r.Verdict(), "**missed**") }
+
+// Pairs is how many the median is of.
+func (r row) Pairs() string {
+	switch n := max(r.Line.Runs, len(r.Line.Ratios)); {
+	case !r.Measured || n == 0:
+		return ""
+	case n == 1 && r.Line.OfLimit > 0:
+		return "1 pair"
+	case n == 1:
+		return "1 run"
+	case r.Line.OfLimit == 0:
+		return fmt.Sprintf("%d runs", n)
+	default:
+		return fmt.Sprintf("%d pairs", n)
+	}
+}
+
+// Parts are the largest shares of the profile.
+func (r row) Parts() string {
+	var all []string
+	for _, s := range r.Profile.Shares {
+		if s.Share >= smallestShare {
+			all = append(all, fmt.Sprintf("%s %.0f %%", s.Of, 100*s.Share))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// smallestShare is the least of a profile that is told.
+const smallestShare = 0.03
 
 // Verdict is how the line stands to the targets.
 func (r row) Verdict() string {
@@ -92,7 +154,7 @@ func (r row) Verdict() string {
 		return "holds"
 	}
 	text := "**missed**: " + strings.Join(missed, "; ")
-	if others := r.Line.Figures["others_cores"]; others > disturbed && !strings.Contains(r.Name, "postgres") {
+	if others := r.Line.Figures["others_cores"]; others > disturbed && !strings.Contains(r.Name, "postgres") && r.Name != "w9" {
 		text += fmt.Sprintf(" (disturbed: others took %.1f cores)", others)
 	}
 	return text
@@ -119,11 +181,21 @@ type view struct {
 	Programs []string
 	Compared []compared
 	Settings []string // of the shares that were measured elsewhere
+	Faults   []rival.Fault
 	Runs     []result.Run
+	absent   []string
 }
 
 // Several says whether the results come from more than one run.
 func (v view) Several() bool { return len(v.Runs) > 1 }
+
+// Missed are the workloads that miss a target.
+func (v view) Missed() []row {
+	return slices.DeleteFunc(slices.Clone(v.Rows), func(r row) bool { return !r.Misses() })
+}
+
+// Absent are the programs of which nothing was measured in the runs.
+func (v view) Absent() string { return strings.Join(v.absent, ", ") }
 
 // Disturbed is how many cores others may take.
 func (view) Disturbed() float64 { return disturbed }
@@ -132,18 +204,18 @@ func (view) Disturbed() float64 { return disturbed }
 const limitsName = "limits"
 
 // Page is the page's text.
-func Page(entries []result.Entry, abouts []About) ([]byte, error) {
+func Page(entries []result.Entry, abouts []About, why Why) ([]byte, error) {
 	if len(entries) == 0 {
 		return nil, errors.New("the files hold no results")
 	}
-	v := view{}
+	v := view{Faults: rival.Faults}
 	for _, e := range entries {
 		if e.Workload == limitsName {
 			v.Limits = append(v.Limits, e.Line)
 		}
 	}
 	for _, a := range abouts {
-		r := row{About: a}
+		r := row{About: a, Reason: why.Reasons[a.Name], Profile: why.Profiles[a.Name]}
 		if i := find(entries, a.Name, ours); i >= 0 {
 			r.Line, r.Measured, r.Figure = entries[i].Line, true, figures(entries[i].Line)
 			if low, high := r.Line.Spread(); len(r.Line.Ratios) > 1 {
@@ -181,6 +253,11 @@ func (v *view) run(r result.Run) int {
 // compare makes the table of all programs: of each its share of the limit, measured here or else elsewhere.
 func (v *view) compare(entries []result.Entry, abouts []About) {
 	v.Programs = programs(entries)
+	for _, p := range v.Programs {
+		if !slices.ContainsFunc(entries, func(e result.Entry) bool { return e.Program == p && e.OfLimit > 0 }) {
+			v.absent = append(v.absent, p)
+		}
+	}
 	for _, a := range abouts {
 		if len(rival.Elsewhere[a.Name]) == 0 {
 			continue
@@ -223,8 +300,10 @@ func share(entries []result.Entry, workload, program string) string {
 		return fmt.Sprintf("**%.2g** (%s)", entries[i].OfLimit, speed(entries[i].MBPerS))
 	}
 	for _, s := range rival.Elsewhere[workload] {
-		if s.Program == program {
-			return fmt.Sprintf("%.2g (%s)", s.OfLimit, speed(s.MBPerS))
+		if s.Program == program && s.OfLimit == 0 {
+			return fmt.Sprintf("elsewhere (%s)", speed(s.MBPerS))
+		} else if s.Program == program {
+			return fmt.Sprintf("elsewhere %.2g (%s)", s.OfLimit, speed(s.MBPerS))
 		}
 	}
 	return ""

@@ -213,7 +213,14 @@ func newDecades(points [][2]float64, axis int) decades {
 
 func (d decades) place(v float64) float64 { return (math.Log10(v) - d.low) / (d.high - d.low) }
 
+// ticks are at every power of ten; of an axis of one or two, at 2 and 5 between them, too.
 func (d decades) ticks() (all []float64) {
+	if d.high-d.low <= 2 {
+		for e := d.low; e < d.high; e++ {
+			all = append(all, math.Pow(10, e), 2*math.Pow(10, e), 5*math.Pow(10, e))
+		}
+		return append(all, math.Pow(10, d.high))
+	}
 	step := math.Ceil((d.high - d.low) / 6)
 	for e := d.low; e <= d.high; e += step {
 		all = append(all, math.Pow(10, e))

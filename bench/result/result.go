@@ -3,7 +3,9 @@
 package result
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -24,6 +26,7 @@ type Line struct {
 	Repeated int64   `json:"repeated"`
 
 	LimitMBPerS float64            `json:"limit_mb_per_s,omitempty"`
+	Runs        int                `json:"runs,omitempty"`    // that the medians are of; with a limit, as many pairs
 	Ratios      []float64          `json:"pairs,omitempty"`   // of each pair, in the order of the run
 	Figures     map[string]float64 `json:"figures,omitempty"` // p50_ms, p99_ms, in_flight, drain_s, cores, kills, ...: medians
 	Missed      []string           `json:"missed,omitempty"`  // targets, in words
@@ -36,9 +39,12 @@ type Entry struct {
 	Run Run `json:"run"`
 }
 
+// TimeForm is how a run's time is written, in UTC.
+const TimeForm = "2006-01-02 15:04"
+
 // Run is where and how lines were measured.
 type Run struct {
-	Time     string            `json:"time"`
+	Time     string            `json:"time"` // of its begin, as TimeForm
 	Machine  string            `json:"machine"`
 	Versions map[string]string `json:"versions"`
 	Command  string            `json:"command"`
@@ -55,26 +61,28 @@ func (l Line) Spread() (low, high float64) {
 // Write writes the line as JSON.
 func (l Line) Write(w io.Writer) error { return json.NewEncoder(w).Encode(l) }
 
-// Append adds entries to a file, one a line.
-func Append(path string, entries []Entry) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
+// Replace puts entries into a file, one a line, each in the place of what the file had of its workload and program, else at the end.
+// Who is interrupted leaves the file as it was.
+func Replace(path string, entries []Entry) error {
+	all, err := Read(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	defer f.Close()
-	e := json.NewEncoder(f)
-	for _, entry := range entries {
-		if err := e.Encode(entry); err != nil {
+	var text bytes.Buffer
+	for _, e := range last(append(all, entries...)) {
+		if err := json.NewEncoder(&text).Encode(e); err != nil {
 			return err
 		}
 	}
-	return f.Close()
+	if err := os.WriteFile(path+".new", text.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // Read reads files of entries. Of several lines of the same program and workload the last counts; the order is that of their
 // first.
 func Read(paths ...string) (all []Entry, err error) {
-	at := map[[2]string]int{}
 	for _, path := range paths {
 		f, err := os.Open(path)
 		if err != nil {
@@ -88,16 +96,24 @@ func Read(paths ...string) (all []Entry, err error) {
 			} else if err != nil {
 				return nil, fmt.Errorf("%s: %w", path, err)
 			}
-			key := [2]string{e.Workload, e.Program}
-			if i, again := at[key]; again {
-				all[i] = e
-				continue
-			}
-			at[key] = len(all)
 			all = append(all, e)
 		}
 	}
-	return all, nil
+	return last(all), nil
+}
+
+func last(of []Entry) (all []Entry) {
+	at := map[[2]string]int{}
+	for _, e := range of {
+		key := [2]string{e.Workload, e.Program}
+		if i, again := at[key]; again {
+			all[i] = e
+			continue
+		}
+		at[key] = len(all)
+		all = append(all, e)
+	}
+	return all
 }
 
 // Round leaves three digits behind the point, more of what is small.

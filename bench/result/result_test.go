@@ -23,7 +23,7 @@ func TestTheFormOfALine(t *testing.T) {
 func TestTheLastLineOfAProgramCounts(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results")
 	for _, speed := range []float64{1, 2} {
-		err := Append(path, []Entry{
+		err := Replace(path, []Entry{
 			{Line: Line{Workload: "w1", Program: "penstock", MBPerS: speed}},
 			{Line: Line{Workload: "w2", Program: "penstock", MBPerS: 10 * speed}},
 		})

@@ -1,6 +1,9 @@
 package rival
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // programs are the rivals. Their settings follow their makers' documents and what was measured to be quickest; for w3 those under
 // which a record counts as read only when the receiver has it, as far as the program can do that.
@@ -165,23 +168,52 @@ func loggie(j Job) map[string]string {
 	}
 }
 
+// flume keeps what it has read in its file channel; where all is dropped, in memory.
 func flume(j Job) map[string]string {
-	head := fmt.Sprintf(`a.sources = s
+	var sinks []string
+	kinds := map[string][]string{
+		"w1": {"type = null", "batchSize = 1000"},
+		"w2": {"type = file_roll", "sink.directory = " + j.Dir + "/" + Rolled, "sink.rollInterval = 0", "sink.batchSize = 1000"},
+	}
+	channel := "type = file\na.channels.c.checkpointDir = " + j.Dir + "/channel\na.channels.c.dataDirs = " + j.Dir + "/channel-data"
+	if j.Workload == "w1" {
+		channel = "type = memory"
+	}
+	if j.Workload == "w3" { // one event a request: four sinks make of it what they can
+		for i := range 4 {
+			sinks = append(sinks, fmt.Sprint("k", i))
+			kinds["w3"] = []string{
+				"type = http", "endpoint = " + j.URL + "/0", "contentTypeHeader = text/plain", "acceptHeader = text/plain",
+				"defaultBackoff = true", "defaultRollback = true", "backoff.200 = false", "rollback.200 = false",
+				"incrementMetrics.200 = true",
+			}
+		}
+	} else {
+		sinks = []string{"k"}
+	}
+	if len(kinds[j.Workload]) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf(`a.sources = s
 a.channels = c
-a.sinks = k
+a.sinks = %s
 a.sources.s.type = TAILDIR
 a.sources.s.channels = c
 a.sources.s.filegroups = f
 a.sources.s.filegroups.f = %s
 a.sources.s.positionFile = %s/positions.json
 a.sources.s.batchSize = 1000
-a.channels.c.type = memory
-a.channels.c.capacity = 10000
+a.channels.c.%s
+a.channels.c.capacity = 100000
 a.channels.c.transactionCapacity = 1000
-a.sinks.k.channel = c
-a.sinks.k.batchSize = 1000
-`, j.Input, j.Dir)
-	return one("flume.properties", head, map[string]string{"w1": "a.sinks.k.type = null\n"}[j.Workload])
+`, strings.Join(sinks, " "), j.Input, j.Dir, channel)
+	for _, sink := range sinks {
+		text += "a.sinks." + sink + ".channel = c\n"
+		for _, option := range kinds[j.Workload] {
+			text += "a.sinks." + sink + "." + option + "\n"
+		}
+	}
+	return map[string]string{"flume.properties": text, Rolled + "/.keep": ""}
 }
 
 // port is that of a URL such as http://127.0.0.1:1234.

@@ -23,6 +23,17 @@ type Job struct {
 	URL      string // the receiver
 }
 
+// Rolled is the folder within Job.Dir where a program that chooses the names of its files itself writes them.
+const Rolled = "rolled"
+
+// Written is the file that a program writes: Out, or one that it named itself.
+func (j Job) Written() string {
+	if named, err := filepath.Glob(filepath.Join(j.Dir, Rolled, "[0-9]*")); err == nil && len(named) == 1 {
+		return named[0]
+	}
+	return j.Out
+}
+
 // Program is a rival.
 type Program struct {
 	Name  string // in results, and of --rival NAME=PATH
@@ -75,6 +86,16 @@ func Names() (all []string) {
 	return all
 }
 
+// Configs are the files of a job for the program of that name.
+func Configs(name string, j Job) map[string]string {
+	for _, p := range programs {
+		if p.Name == name {
+			return p.files(j)
+		}
+	}
+	return nil
+}
+
 // Does says whether there is a config of the program for a workload.
 func (p Program) Does(workload string) bool { return len(p.files(Job{Workload: workload})) > 0 }
 
@@ -92,6 +113,9 @@ func (p Program) Version() string {
 // nothing has moved for patience; progress is whatever grows.
 func (p Program) Run(j Job, patience time.Duration, watch func(pid int) (progress int64, done bool, err error)) (proc.Run, error) {
 	for name, text := range p.files(j) {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(j.Dir, name)), 0o755); err != nil {
+			return proc.Run{}, err
+		}
 		if err := os.WriteFile(filepath.Join(j.Dir, name), []byte(text), 0o644); err != nil {
 			return proc.Run{}, err
 		}

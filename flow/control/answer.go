@@ -24,6 +24,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 	if a.at >= 0 {
 		m.overdue.removeAt(a.at)
 	}
+	l.outs.drop(a)
 	a.late = a.overdue
 	l.flying--
 	l.flyingCost -= a.cost
@@ -84,10 +85,19 @@ func (m *Machine) measure(a *attempt, r *Report, full bool) {
 	l.stats.delivered++
 	l.est.delivered += a.cost
 	l.est.sample(seconds, a.cost)
+	l.outs.delivered = max(l.outs.delivered, a.sent)
+	l.outs.suspect(m.now, l.est.overdueSoon())
 	sample := window.Sample{
 		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
-		InFlightAtSend: a.ahead, Limited: a.limited, Late: a.late, Epoch: a.epoch,
+		InFlightAtSend: a.ahead, Lost: a.lost, Suspects: l.outs.suspects, Done: l.est.delivered - a.progress,
+		Limited: a.limited, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, QueueLen: r.QueueLen, Wait: r.QueueWait},
+	}
+	if l.starter != nil {
+		l.refuses.taken(m.now, a)
+		if l.refuses.from > 0 && float64(l.refuses.from) > l.win.Limit()+1 {
+			l.refuses.from, l.refuses.step = 0, 0 // the window binds
+		}
 	}
 	if a.late {
 		l.stats.late++
@@ -120,6 +130,7 @@ func (m *Machine) unawait(a *attempt) {
 func (m *Machine) timeout(a *attempt) {
 	l, it := a.lane, a.item
 	a.overdue = true
+	l.outs.drop(a)
 	m.unawait(a)
 	l.stats.timedOut++
 	if l.br.trial == a {
@@ -204,6 +215,9 @@ func (m *Machine) settleProbes(a *attempt) {
 	if a.lane.br.trial == a {
 		a.lane.br.trial = nil
 	}
+	if a.lane.refuses.trial == a {
+		a.lane.refuses.trial = nil
+	}
 	if m.global.probe == a {
 		m.global.probe = nil
 	}
@@ -219,12 +233,27 @@ func (m *Machine) nack(a *attempt) {
 	if m.exempt(a) {
 		return
 	}
-	if a.outcome == TimedOut {
+	switch {
+	case a.outcome == TimedOut:
 		l.win.OnTimeout(m.now, a.cost)
-	} else {
+	case l.starter == nil:
 		l.win.OnNack(m.now, a.cost)
+	default:
+		m.refusal(l, a)
 	}
 	m.failed(l, a, a.outcome)
+}
+
+// refusal takes in a retryable answer: it tells of the level above which the worker refuses, or of one in distress, or
+// it came by chance.
+func (m *Machine) refusal(l *lane, a *attempt) {
+	known, lower := l.refuses.refused(m.now, a, l.est.smoothed())
+	switch {
+	case lower:
+		l.starter.Refused(m.now, float64(l.refuses.from-1))
+	case !known && l.refuses.score >= levelCut:
+		l.win.OnNack(m.now, a.cost)
+	}
 }
 
 // throttle closes the gate of a lane that is alive but full.

@@ -18,6 +18,7 @@ type attempt struct {
 	ahead    float64 // cost in flight at the lane just after it was sent
 	progress float64 // cost that the lane had delivered when it was sent
 	epoch    uint32  // of the window
+	level    int     // attempts in flight at the lane just after it was sent, without those that are probably lost
 	limited  bool    // the window was the limit
 	overdue  bool
 	hedgeAt  time.Duration // no twin is sent before
@@ -27,6 +28,12 @@ type attempt struct {
 	paid     bool // took a token of the budget
 	died     bool // the worker died of its item
 	late     bool // it was overdue when it was answered
+
+	// What its lane has out.
+	earlier, later *attempt // the ones sent before it and after it
+	listed         bool     // it is out and not overdue
+	suspect        bool     // later answers have overtaken it by long
+	lost           float64  // cost of the lane's suspects when it was sent
 
 	// The group.
 	together   float64 // cost in flight in all lanes just after it was sent
@@ -76,6 +83,6 @@ func (m *Machine) attempt(id uint64) *attempt {
 }
 
 func (m *Machine) freeAttempt(a *attempt) {
-	a.id, a.item, a.lane, a.next = 0, nil, nil, nil
+	a.id, a.item, a.lane, a.next, a.earlier, a.later = 0, nil, nil, nil, nil, nil
 	m.freeAttempts = append(m.freeAttempts, a)
 }

@@ -18,6 +18,8 @@ type breaker struct {
 	open   bool          // counted in Machine.opened
 	rest   bool          // left alone in the same way beyond the cap, because others deliver; never for long
 	fault  Outcome       // what opened it
+	pace   float64       // deliveries in the second before that
+	opened time.Duration
 	until  time.Duration
 	outage outage
 	probe  *attempt
@@ -230,11 +232,15 @@ func (m *Machine) openBreaker(l *lane, why Outcome) {
 		return
 	}
 	b.fault, b.probe, b.outage = why, nil, outage{}
+	b.pace, b.opened = l.limit.measured(m.now), m.now
 	b.trial = nil
 	if b.open && m.cfg.Breaker.Probe == nil {
 		b.until = m.turn(why, true)
 	} else {
 		b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most)
+	}
+	if why == Retryable && b.pace >= rateFew && m.cfg.Breaker.Probe == nil {
+		b.until = max(b.until, m.now+m.jitter(rateSpan, 1, 1.05)) // it may count by the second
 	}
 	b.since = m.delivered
 	m.endProbe(l)
@@ -246,7 +252,12 @@ func (m *Machine) closeBreaker(l *lane) {
 	if l.br.open {
 		m.opened--
 	}
+	if b := &l.br; b.fault == Retryable && b.pace >= rateFew && m.now-b.opened <= rateOutage &&
+		l.refuses.chance < rateChance {
+		l.limit.suppose(m.now, b.pace)
+	}
 	l.br = breaker{}
+	l.refuses.forget()
 	l.failing = 0
 	m.endProbe(l)
 	l.win.Reset(m.now)

@@ -13,13 +13,14 @@ import (
 
 // lane is one worker as the machine knows it.
 type lane struct {
-	num    int32
-	at     int // in Machine.up and Machine.cands; -1: it is down
-	limits Limits
-	win    window.Window
-	prober window.Prober // win, when it measures the drained round trip; else nil
-	leased window.Leased // win, when its limit is a promise with an end; else nil
-	byCost bool
+	num     int32
+	at      int // in Machine.up and Machine.cands; -1: it is down
+	limits  Limits
+	win     window.Window
+	prober  window.Prober  // win, when it measures the drained round trip; else nil
+	leased  window.Leased  // win, when its limit is a promise with an end; else nil
+	starter window.Starter // win, when it has a start-up; else nil
+	byCost  bool
 
 	flying      int // attempts whose Deliver has not returned
 	flyingCost  float64
@@ -29,6 +30,8 @@ type lane struct {
 	ready       bool // its breaker wants one probe item now
 	open        bool // up, and neither breaker nor throttle holds it back
 
+	outs     outs
+	refuses  level
 	est      estimator
 	tail     tail
 	peak     float64       // round trip for dispatch.PeakEWMA, seconds: jumps up, decays over peakDecay
@@ -73,6 +76,7 @@ func (m *Machine) laneUp(num int32, limits Limits) {
 		l := &lane{num: num, at: -1, win: m.cfg.Window.New()}
 		l.prober, _ = l.win.(window.Prober)
 		l.leased, _ = l.win.(window.Leased)
+		l.starter, _ = l.win.(window.Starter)
 		l.byCost = !l.win.Batches()
 		m.lanes = slices.Insert(m.lanes, i, l)
 	}
@@ -203,6 +207,19 @@ func (m *Machine) refresh(l *lane) {
 	c.Peak, c.Answered = toDuration(l.peak), l.answered
 }
 
+// patience is how long an attempt of this cost may take. In a start-up the window may have gone beyond what the worker
+// serves at once, by its own step: what waits there for that is not overdue.
+func (l *lane) patience(cost float64) time.Duration {
+	d := l.est.rto(cost)
+	if l.starter != nil && l.starter.Starting() {
+		d = min(startPatience*d, max(d, maxRTO))
+	}
+	return d
+}
+
+// startPatience is about the step of a window's start-up.
+const startPatience = 2
+
 // within says whether the hard limit of l leaves room.
 func (m *Machine) within(l *lane) bool { return l.limits.InFlight == 0 || l.flying < l.limits.InFlight }
 
@@ -211,6 +228,9 @@ func (m *Machine) room(l *lane) int {
 	n := m.windowRoom(l)
 	if l.limits.InFlight > 0 {
 		n = min(n, l.limits.InFlight-l.flying)
+	}
+	if n > 0 && l.refuses.from > 0 {
+		n = min(n, l.refuses.room(m.now, l.flying-l.outs.suspects))
 	}
 	return max(n, 0)
 }

@@ -34,8 +34,11 @@ const (
 	rateFew     = 5 // deliveries in the last second, below which no rate is known
 	rateRetest  = time.Minute
 	rateLongest = 10 * time.Minute
-	rateAlike   = 0.8 // a refusal at so much of the ceiling confirms it
-	rateForget  = 2.0 // times the ceiling and nothing was refused: there is no limit any more
+	rateAlike   = 0.8         // a refusal at so much of the ceiling confirms it
+	rateSpan    = time.Second // by which receivers count
+	rateOutage  = 2500 * time.Millisecond
+	rateChance  = 0.15 // of what a worker refuses by chance, from which on it tells nothing of a rate
+	rateForget  = 2.0  // times the ceiling and nothing was refused: there is no limit any more
 )
 
 // tell counts a delivery of an attempt that was sent then.
@@ -89,6 +92,23 @@ func (r *limiter) refused(now, sent time.Duration) {
 	}
 	r.ceiling, r.cut = at, now
 	r.rate = rateBeta * at
+}
+
+// suppose takes in that a worker which delivered so many in a second then refused everything, and soon after took
+// batches again: it says nothing of a rate, but counts by the second. What was refused has left its count by then.
+func (r *limiter) suppose(now time.Duration, at float64) {
+	switch {
+	case r.rate > 0 && at < rateAlike*r.ceiling: // it was paced, and refused all the same
+		r.rate, r.ceiling, r.next = 0, 0, 0
+		return
+	case r.ceiling > 0:
+		r.retest = min(2*max(r.retest, rateRetest), rateLongest)
+	default:
+		r.retest = max(r.retest, rateRetest)
+	}
+	r.ceiling, r.rate = at, rateBeta*at
+	regrown := math.Cbrt(at * (1 - rateBeta) / rateCubic)
+	r.cut = now - time.Duration(regrown*float64(time.Second))
 }
 
 // paced is the rate now; 0: no limit.

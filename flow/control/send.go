@@ -381,6 +381,9 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	m.flyingCost += a.cost
 	m.awaitedCost += a.cost
 	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.win.Epoch()
+	l.outs.add(a)
+	a.lost, a.level = l.outs.cost, l.flying-l.outs.suspects
+	l.refuses.started(a)
 	a.limited = m.windowRoom(l) <= 0
 	if g := &m.group; g.win != nil {
 		a.groupEpoch, a.crowded = g.win.Epoch(), m.groupFull()
@@ -394,7 +397,7 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	}
 	if m.cfg.Timeout >= 0 {
 		if a.deadline = m.now + m.cfg.Timeout; m.cfg.Timeout == 0 {
-			a.deadline = m.now + l.est.rto(a.cost)
+			a.deadline = m.now + l.patience(a.cost)
 		}
 		c.Expect = a.deadline
 		m.overdue.push(a)

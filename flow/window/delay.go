@@ -11,31 +11,38 @@ import (
 // and the figures of the last verdict. w is in batches, times are in seconds.
 type delay struct {
 	w, top   float64
-	start    bool // start-up: every ack of a full window widens it by one, which doubles it per round trip
+	start    bool // see startup
+	startup  startup
 	round    round
 	inFlight float64 // when the batches of the last round were sent, on the average
-	idle     int     // rounds of the start-up in which the window was not used
 	empty    int     // rounds in a row in which next to nothing was queued behind a full window
+	anew     bool    // the next round is not to be smoothed with those before
+	step     float64 // the last one, if it is still to be judged,
+	queued   float64 // and what had been queued before it
+	rest     int     // rounds for which the window is not to grow
 	need     float64 // samples that end the round
 	base     base
 	state    State
 	verdict  verdict
+	suspects int           // attempts out that are probably lost
 	cut      bool          // narrowed for a timeout or a nack since the last verdict: once a round is enough
 	floor    float64       // of this round's narrowing
 	before   float64       // what a late ack gives back; 0: nothing
-	fastest  float64       // deliveries per second of the fastest round of the start-up
-	flat     int           // rounds of the start-up that were hardly faster
 	last     time.Duration // sample
 	since    time.Duration // what was sent before says nothing of the window as it is
 	restarts bool          // a failure starts over, so that the start-up comes again
 }
 
 const (
-	startFaster = 1.15 // a round of the start-up is to be faster than all before by this factor,
-	startIdle   = 4    // unused rounds end it too
 	emptyShare  = 0.25 // of the low mark is next to nothing
 	emptyRounds = 3
-	startFlat   = 3 // or so many that are not end it (BBR: the pipe is full)
+
+	vainShare = 0.9 // of a step that only waits was in vain, and the window rests for
+	vainRest  = 16  // rounds
+
+	// The window does not grow while one in so many is probably lost.
+	suspectCalm  = 16.0
+	suspectNoisy = 4.0
 
 	leastRound = 8
 	mostRound  = 64
@@ -89,6 +96,7 @@ func (d *delay) BeginProbe(time.Duration) { d.base.begin(d.base.narrowed(d.bdp()
 func (d *delay) nextRound() {
 	d.round.begin()
 	d.cut = false
+	d.startup.early = 0
 	d.need = max(2, d.w)
 	if !d.start {
 		d.need = max(leastRound, min(d.w, mostRound))
@@ -107,35 +115,39 @@ func (d *delay) sample(s *Sample) bool {
 	if d.base.sample(s) {
 		if !d.base.probing {
 			d.nextRound()
+			if d.base.calm() { // what fills the window again finds it empty
+				d.since = s.Now + seconds(d.base.value)
+			}
 		}
 		return false
 	}
-	if d.since > 0 && s.Now-s.RoundTrip < d.since {
-		return false // it was sent into the window as it was before
+	if d.since > 0 && s.Now-s.RoundTrip < d.since { // it was sent into the window as it was before
+		d.startup.early++
+		return false
 	}
 	d.round.add(s)
-	if d.start && s.Limited && d.base.seen > 1 { // two drained samples tell whether the worker's pace varies
-		d.w = min(d.w+1, d.top)
-	}
-	if d.start && d.round.n >= leastRound && d.base.noise() < steady && d.filling() {
-		return true // no need to wait for the round's end: it doubles while it waits
+	d.suspects = s.Suspects
+	if d.start {
+		return d.starting(s)
 	}
 	return float64(d.round.n) >= d.need
 }
 
-// filling says whether the round so far shows a queue above the high mark.
-func (d *delay) filling() bool {
-	n := float64(d.round.n)
-	q, _, high := queue(d.round.ahead/n, d.base.value, d.round.sum/n, d.round.jitter(), d.base.noise())
-	return q > high
+// suspicious says whether so much is overtaken by later answers that the worker may drop what is beyond some level.
+func (d *delay) suspicious() bool {
+	share := suspectNoisy
+	if d.base.calm() {
+		share = suspectCalm
+	}
+	return d.suspects > 0 && float64(d.suspects)*share >= d.w
 }
 
 // judge fills in the verdict of the round that has ended.
 func (d *delay) judge() *verdict {
 	v := &d.verdict
 	*v = verdict{cause: roundEnded, before: d.w, limited: d.round.used()}
-	if d.start { // what was before the window doubled says little
-		d.round.smoothed = 0
+	if d.start || d.anew { // what was before the window changed says little
+		d.round.smoothed, d.anew = 0, false
 	}
 	v.mean = d.round.smooth()
 	d.base.fall(v.mean, d.round.jitter())
@@ -152,33 +164,18 @@ func (d *delay) judge() *verdict {
 	return v
 }
 
-// started ends the start-up when the worker is full. What was queued meanwhile is given up at once.
-func (d *delay) started(v *verdict, now time.Duration) {
-	full := v.queue > v.high
-	if full {
-		d.w = max(1, min(d.w, d.bdp()+(v.low+v.high)/2))
-	}
-	if rate := d.round.rate(now); v.limited && rate > 0 {
-		if rate > startFaster*d.fastest {
-			d.fastest, d.flat = rate, 0
-		} else if d.flat++; d.flat >= startFlat {
-			full = true
-		}
-	}
-	if v.limited {
-		d.idle = 0
-	} else if d.idle++; d.idle >= startIdle && d.base.n >= probeSamples {
-		full = true // this load says nothing more; a burst is not to meet a window that doubles
-	}
-	if full {
-		d.start = false
-		d.since = now
-	}
-}
-
 // grow widens the window by a batch, and by more each round while next to nothing queues behind it: the worker has
-// become faster than the window's steps.
-func (d *delay) grow(v *verdict) {
+// become faster than the window's steps. Where round trips hardly vary, what was sent into the window as it was before says
+// nothing of the next step, and a step that only made the queue longer by itself is taken back and rests.
+func (d *delay) grow(v *verdict, now time.Duration) {
+	if d.suspicious() {
+		return
+	}
+	calm := d.base.calm()
+	if calm && d.rest > 0 {
+		d.rest--
+		return
+	}
 	step := 1.0
 	if v.queue < v.low*emptyShare {
 		if d.empty++; d.empty > emptyRounds {
@@ -188,6 +185,23 @@ func (d *delay) grow(v *verdict) {
 		d.empty = 0
 	}
 	d.w = min(d.w+step, d.top)
+	if calm {
+		d.step, d.queued = d.w-v.before, v.queue
+		d.since, d.anew = now, true
+	}
+}
+
+// vain takes the last step back if all of it waits; true: it did.
+func (d *delay) vain(v *verdict, now time.Duration) bool {
+	step := d.step
+	d.step = 0
+	if step == 0 || !v.limited || v.queue < v.low || v.queue-d.queued < vainShare*step {
+		return false
+	}
+	d.w = max(1, d.w-step)
+	d.rest = vainRest
+	d.since, d.anew = now, true
+	return true
 }
 
 // busy narrows the window by a batch for each failure, in a round to share of itself at most: where a receiver refuses
@@ -195,13 +209,16 @@ func (d *delay) grow(v *verdict) {
 func (d *delay) busy(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy
-	d.start = false
+	d.start, d.step = false, 0
 	if !d.cut {
 		d.nextRound()
 		d.since = now
 		d.cut, d.floor, d.before = true, max(1, d.w*share), 0
 		if c == timedOut {
 			d.before = d.w
+			if d.suspects > 0 { // it delivers what was sent later: what is lost was too much
+				d.floor = max(1, min(d.w, d.bdp()))
+			}
 		}
 	}
 	if c == timedOut {
@@ -210,6 +227,20 @@ func (d *delay) busy(now time.Duration, c cause, share float64) {
 		d.w = max(d.floor, d.w-1)
 	}
 	d.verdict.after = d.w
+}
+
+// Refused narrows the window to the level above which its worker refuses.
+func (d *delay) Refused(now time.Duration, level float64) {
+	if d.w <= level {
+		return
+	}
+	d.verdict = verdict{cause: refused, before: d.w}
+	d.w = max(1, level)
+	d.verdict.after = d.w
+	d.state = Busy
+	d.start, d.step, d.before = false, 0, 0
+	d.nextRound()
+	d.since = now
 }
 
 func (d *delay) OnUndo(time.Duration) {
@@ -226,7 +257,8 @@ func (d *delay) OnUndo(time.Duration) {
 func (d *delay) Reset(time.Duration) {
 	d.verdict = verdict{cause: restarted, before: d.w, after: 1}
 	d.w, d.before, d.state = 1, 0, Unknown
-	d.start, d.fastest, d.flat, d.idle, d.empty = d.restarts, 0, 0, 0, 0
+	d.start, d.startup, d.empty, d.suspects = d.restarts, startup{}, 0, 0
+	d.step, d.rest = 0, 0
 	d.base.restart()
 	d.round = round{}
 	d.nextRound()
@@ -237,7 +269,7 @@ func (d *delay) Reason() string {
 		return d.base.reason()
 	}
 	if d.start && d.verdict.cause == roundEnded {
-		return d.verdict.reason() + "; start-up: doubles each round trip"
+		return d.verdict.reason() + "; start-up: it is widened quickly until something queues"
 	}
 	return d.verdict.reason()
 }

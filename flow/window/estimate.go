@@ -25,7 +25,7 @@ func (r *round) add(s *Sample) {
 	r.raw += s.RoundTrip
 	r.sum += x
 	r.sq += x * x
-	r.ahead += s.ahead()
+	r.ahead += s.present()
 	if s.Limited {
 		r.limited++
 	}
@@ -123,7 +123,7 @@ type base struct {
 	epoch   uint32
 	probing bool
 	narrow  float64 // the window while probing
-	calm    bool    // there was little noise when it began
+	quiet   bool    // there was little noise when it began
 	probed  int
 	sum     float64
 	ahead   float64       // sum of what was in flight when they were sent, in batches
@@ -184,6 +184,17 @@ func (b *base) vary(x float64) {
 	b.square += max(1/float64(b.seen), varyWeight) * (d*d - b.square)
 }
 
+// calm says whether the drained worker is known to vary so little that few samples tell much.
+func (b *base) calm() bool { return b.seen > 1 && b.noise() < steady }
+
+// deviation of a drained sample, as a share of the base.
+func (b *base) deviation() float64 {
+	if b.value <= 0 {
+		return 0
+	}
+	return math.Sqrt(b.square) / b.value
+}
+
 // noise is how much the round trips of the drained worker vary, from 0, where nothing need be queued to keep it busy,
 // to nearly 1, from a deviation of a quarter of the round trip on.
 func (b *base) noise() float64 {
@@ -203,7 +214,7 @@ func (b *base) narrowed(bdp float64) float64 {
 
 // wanted is how many samples a probe takes.
 func (b *base) wanted() int {
-	if b.calm {
+	if b.quiet {
 		return max(steadyLeast, int(min(b.narrow, probeMost)))
 	}
 	return min(max(probeSamples, int(probeRound*b.narrow)), probeMost)
@@ -226,10 +237,10 @@ func (b *base) told(x float64) {
 // Little's law: those that came back first are the short ones.
 func (b *base) finish(now time.Duration) {
 	r := b.sum / float64(b.probed)
-	if !b.calm && b.done > 0 && now > b.since {
+	if !b.quiet && b.done > 0 && now > b.since {
 		r = b.ahead / float64(b.probed) * (now - b.since).Seconds() / b.done
 	}
-	if b.n < probeSamples && !b.calm {
+	if b.n < probeSamples && !b.quiet {
 		n, p := float64(b.n), float64(b.probed)
 		b.value = (b.value*n + r*p) / (n + p)
 	} else {
@@ -249,7 +260,7 @@ func (b *base) fall(mean, jitter float64) {
 
 func (b *base) begin(narrow float64) {
 	b.probing, b.narrow, b.probed, b.sum, b.ahead, b.done = true, narrow, 0, 0, 0, 0
-	b.calm = b.noise() < steady
+	b.quiet = b.noise() < steady
 	b.epoch++
 }
 

@@ -13,7 +13,7 @@ import (
 // The queue is estimated from the round trip as in TCP Vegas, q = W (1 - base/mean), against the mean round trip of
 // the drained worker instead of the least; it is to stay between about 1.5 and 3 sqrt(BDP), which is square-root
 // staffing for workers that serve in parallel. Below that the window grows by one batch a round, above it shrinks by
-// one, far above by up to a quarter. It starts at one batch and doubles per round trip until the worker is full.
+// one, far above by up to a quarter. It starts at one batch and at least doubles per round trip until the worker is full.
 // A window is counted in cost, a batch of the worker's mean cost as one.
 type Queue struct {
 	Initial int // batches; 0 means 1
@@ -68,13 +68,14 @@ func (q *queueWindow) OnSample(s Sample) {
 	switch {
 	case q.start:
 		q.started(v, s.Now)
+	case q.vain(v, s.Now):
 	case v.queue > 2*v.high+1:
 		q.w = max(1, q.w-max(1, min((v.queue-v.high)/2, q.w/4)))
 		q.since = s.Now
 	case v.queue > v.high:
 		q.w = max(1, q.w-1)
 	case v.queue < v.low && v.limited:
-		q.grow(v)
+		q.grow(v, s.Now)
 	}
 	v.after = q.w
 	q.nextRound()
@@ -118,11 +119,12 @@ func (a *aimd) OnSample(s Sample) {
 	switch {
 	case a.start:
 		a.started(v, s.Now)
+	case a.vain(v, s.Now):
 	case v.queue > v.high:
 		a.w = max(1, a.w*aimdCut)
 		a.since = s.Now
 	case v.queue < v.low && v.limited:
-		a.grow(v)
+		a.grow(v, s.Now)
 	}
 	v.after = a.w
 	a.nextRound()

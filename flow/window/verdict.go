@@ -20,6 +20,7 @@ const (
 	roundEnded
 	timedOut
 	nacked
+	refused
 	undone
 	restarted
 )
@@ -29,23 +30,33 @@ func (v *verdict) reason() string {
 	switch v.cause {
 	case roundEnded:
 		if v.threshold {
-			return fmt.Sprintf("mean round trip %v against a threshold of %v: window %.4g to %.4g%s",
-				seconds(v.mean), seconds(v.base), v.before, v.after, v.unused())
+			return fmt.Sprintf("mean round trip %v against a threshold of %v: %s%s",
+				seconds(v.mean), seconds(v.base), v.moved(), v.unused())
 		}
 		const text = "about %.1f batches queued (grows below %.1f, shrinks above %.1f; " +
-			"mean round trip %v, drained %v): window %.4g to %.4g%s"
+			"mean round trip %v, drained %v): %s%s"
 		return fmt.Sprintf(text,
-			v.queue, v.low, v.high, seconds(v.mean), seconds(v.base), v.before, v.after, v.unused())
+			v.queue, v.low, v.high, seconds(v.mean), seconds(v.base), v.moved(), v.unused())
 	case timedOut:
-		return fmt.Sprintf("a batch was overdue: window %.4g to %.4g", v.before, v.after)
+		return fmt.Sprintf("a batch was overdue: %s", v.moved())
 	case nacked:
-		return fmt.Sprintf("a batch came back undelivered: window %.4g to %.4g", v.before, v.after)
+		return fmt.Sprintf("a batch came back undelivered: %s", v.moved())
+	case refused:
+		return fmt.Sprintf("what is beyond %.4g batches comes back undelivered: %s", v.after, v.moved())
 	case undone:
-		return fmt.Sprintf("an overdue batch was answered after all: window %.4g to %.4g", v.before, v.after)
+		return fmt.Sprintf("an overdue batch was answered after all: %s", v.moved())
 	case restarted:
 		return "starts over at 1"
 	}
 	return "no round has ended yet"
+}
+
+// moved says where the window went, if it went anywhere.
+func (v *verdict) moved() string {
+	if v.before == v.after {
+		return fmt.Sprintf("the window stays at %.4g", v.after)
+	}
+	return fmt.Sprintf("window %.4g to %.4g", v.before, v.after)
 }
 
 func (v *verdict) unused() string {

@@ -51,6 +51,9 @@ type Sample struct {
 	Cost           float64       // of the item
 	Mean           float64       // cost of the worker's items on the average; 0: the same as Cost
 	InFlightAtSend float64       // cost in flight at this worker just after it was sent, overdue attempts included
+	Lost           float64       // of that, what later answers had overtaken by long, so that it is probably lost
+	Suspects       int           // attempts out now of which the same holds
+	Done           float64       // cost that the worker delivered from its sending on, itself included; 0: not known
 	Limited        bool          // the window was the limit when it was sent
 	Late           bool          // it had been given up as timed out
 	Epoch          uint32        // of the window when it was sent (Window.Epoch)
@@ -85,6 +88,27 @@ func (s *Sample) ahead() float64 {
 	return 1
 }
 
+// present is what of ahead is likely to have been at the worker.
+func (s *Sample) present() float64 {
+	if s.InFlightAtSend <= 0 || s.Lost <= 0 {
+		return s.ahead()
+	}
+	return s.ahead() * max(s.Cost, s.InFlightAtSend-s.Lost) / s.InFlightAtSend
+}
+
+// pace is how many batches of mean cost a second the worker delivered while it was out; 0: not known.
+func (s *Sample) pace() float64 {
+	switch {
+	case s.Done <= 0 || s.RoundTrip <= 0:
+		return 0
+	case s.Mean > 0:
+		return s.Done / s.Mean / s.RoundTrip.Seconds()
+	case s.Cost > 0:
+		return s.Done / s.Cost / s.RoundTrip.Seconds()
+	}
+	return 0
+}
+
 // batches is what it counts as, in batches of mean cost.
 func (s *Sample) batches() float64 {
 	if s.Mean > 0 {
@@ -117,6 +141,15 @@ type Window interface {
 type Discarder interface {
 	Window
 	Discard(now time.Duration)
+}
+
+// Starter is a Window that begins with a start-up, in which it widens faster than it can see what that does, and that can
+// be told a level.
+type Starter interface {
+	Window
+	Starting() bool
+	// Refused says that the worker refuses what is beyond so many batches in flight.
+	Refused(now time.Duration, level float64)
 }
 
 // Prober is a Window that now and then measures its worker's round trip with the worker's queue drained. The

@@ -26,6 +26,7 @@ type file struct {
 	cursor lines.Cursor
 	note   *note         // what was read of it, to know it again; nil before it is identified
 	looked time.Duration // when the handle was last asked for its size
+	proved time.Duration // growing: when what was handed out was last looked at and found to stand in it
 	handle vfs.File
 	view   *unpack.File  // what it holds, if it is compressed: offsets and sizes are of that, but for info.Size, drained, last and stampLen
 	viewAt stamp         // the last change when the view was attached
@@ -63,6 +64,7 @@ type aside struct {
 	listed   string        // of a file beside: the name of that one, by which the next run finds out that it was rotated
 	twin     *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
 	twinTo   int64
+	restored bool          // growing: it has the name and the content of one that is gone, and is not said to be new yet
 	why      string        // of a widow: what happened
 	until    time.Duration // of a widow whose time is over: when it is given up at the latest; 0: not yet over
 	nextLook time.Duration // at a finished file

@@ -22,7 +22,8 @@ type Rows struct {
 	columns []int // by name of the batch
 	extra   []byte
 	scratch []byte
-	unclean bool // the arena holds what the database's text cannot
+	texts   []bool // by column: it takes any text as it is
+	unclean bool   // the arena holds what the database's text cannot
 }
 
 // Over begins to lay b, whose Records are filled, over t. The memory of an earlier batch is used again.
@@ -38,6 +39,10 @@ func (r *Rows) Over(t *Table, b *penstock.Batch) {
 	r.Cells = r.Cells[:len(t.Columns)]
 	d := t.dialect
 	r.unclean = d.UTF8 && !utf8.Valid(b.Data) || d.NoNUL && bytes.IndexByte(b.Data, 0) >= 0
+	r.texts = r.texts[:0]
+	for i := range t.Columns {
+		r.texts = append(r.texts, t.Columns[i].Type == Text && !r.unclean && b.Data != nil)
+	}
 }
 
 // Row lays record i and returns why it is refused, "" where it is not. A reason never holds data.
@@ -51,6 +56,10 @@ func (r *Rows) Row(i int) (refusal string) {
 		}
 	}
 	for _, f := range r.batch.Fields[record.Field : record.Field+record.NumFields] {
+		if column := r.columns[f.Name]; f.Kind == penstock.Text && column >= 0 && r.texts[column] { // most of them
+			r.Cells[column] = r.batch.Value(f)
+			continue
+		}
 		if refusal = r.put(r.columns[f.Name], r.batch.Names[f.Name], f.Kind, r.batch.Value(f)); refusal != "" {
 			return refusal
 		}

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/bench/plot"
+	"github.com/penstock-io/penstock/bench/proc"
+	"github.com/penstock-io/penstock/bench/result"
+)
+
+// flame makes the graph of a profile, prints the functions that took most, and returns the shares of its parts.
+func flame(name, program, out string) ([]result.Share, error) {
+	file := filepath.Join(out, name+".pprof")
+	traces, err := proc.Do("go", "tool", "pprof", "-traces", program, file)
+	if err != nil {
+		return nil, err
+	}
+	stacks, err := parseTraces(traces.Out)
+	if err != nil {
+		return nil, err
+	}
+	svg := filepath.Join(out, name+".svg")
+	graph := plot.Flame("Where "+name+" spends its processor time", "width: share of the samples; callers stand above", stacks)
+	if err := os.WriteFile(svg, []byte(graph), 0o644); err != nil {
+		return nil, err
+	}
+	top, err := exec.Command("go", "tool", "pprof", "-top", "-nodecount=25", program, file).Output()
+	fmt.Fprintf(os.Stderr, "%s\n%s: the flame graph; go tool pprof %s: more\n", top, svg, file)
+	return shares(stacks), err
+}
+
+// parseTraces reads what `pprof -traces` prints: blocks of a value and a leaf, then its callers, between lines of dashes.
+func parseTraces(text []byte) (all []plot.Stack, err error) {
+	for block := range bytes.SplitSeq(text, []byte("-----------+")) {
+		var s plot.Stack
+		for line := range strings.Lines(string(block)) {
+			fields := strings.Fields(line)
+			switch {
+			case len(fields) == 0 || strings.HasPrefix(line, "---"):
+				continue
+			case len(s.Functions) == 0:
+				took, err := time.ParseDuration(fields[0])
+				if err != nil || len(fields) < 2 {
+					continue // the head, or a label
+				}
+				s.Value, fields = took.Seconds(), fields[1:]
+			}
+			s.Functions = append([]string{strings.Join(fields, " ")}, s.Functions...)
+		}
+		if len(s.Functions) > 0 {
+			all = append(all, s)
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("the profile holds no samples")
+	}
+	return all, nil
+}
+
+// shares sums a profile up by who had the time spent.
+func shares(stacks []plot.Stack) (all []result.Share) {
+	byPart, total := map[string]float64{}, 0.0
+	for _, s := range stacks {
+		byPart[part(s.Functions)] += s.Value
+		total += s.Value
+	}
+	for _, name := range slices.Collect(maps.Keys(byPart)) {
+		all = append(all, result.Share{Of: name, Share: result.Round(byPart[name] / total)})
+	}
+	slices.SortFunc(all, func(a, b result.Share) int { return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.Of, b.Of)) })
+	return all
+}
+
+// runtimes are parts of the runtime by a function above which nothing of the program stands.
+var runtimes = []struct{ function, part string }{
+	{"runtime.gcBgMarkWorker", "garbage collection"}, {"runtime.gcAssistAlloc", "garbage collection"},
+	{"runtime.bgsweep", "garbage collection"}, {"runtime.bgscavenge", "garbage collection"},
+	{"runtime.schedule", "the scheduler"}, {"runtime.mcall", "the scheduler"}, {"runtime.park_m", "the scheduler"},
+	{"runtime.sysmon", "the scheduler"}, {"runtime.mstart", "the scheduler"},
+}
+
+// systemCalls are how the functions begin that enter the kernel.
+var systemCalls = []string{"internal/runtime/syscall", "syscall.RawSyscall", "runtime.futex", "runtime.epoll", "runtime.usleep"}
+
+// part is who had a stack's time spent: the kernel with the call, a part of the runtime, else the innermost package that is neither the
+// runtime's nor of the standard library.
+func part(functions []string) string {
+	leaf := functions[len(functions)-1]
+	for _, call := range systemCalls {
+		if strings.HasPrefix(leaf, call) {
+			return "kernel: " + kernelCall(functions)
+		}
+	}
+	for i := len(functions) - 1; i >= 0; i-- {
+		for _, r := range runtimes {
+			if strings.HasPrefix(functions[i], r.function) {
+				return r.part
+			}
+		}
+		if path, _, _ := strings.Cut(functions[i], ".("); strings.Contains(functions[i], "/") && strings.Contains(path, ".") &&
+			!strings.HasPrefix(functions[i], "internal/") {
+			if pkg := packageOf(functions[i]); strings.Contains(pkg, ".") {
+				return strings.TrimPrefix(strings.TrimPrefix(pkg, "github.com/penstock-io/penstock/"), "github.com/penstock-io/")
+			}
+		}
+	}
+	return packageOf(leaf)
+}
+
+// packageOf is the package of a function, with its path.
+func packageOf(function string) string {
+	folder, name := "", function
+	if i := strings.LastIndexByte(function, '/'); i >= 0 && !strings.Contains(function[:i], "[") {
+		folder, name = function[:i+1], function[i+1:]
+	}
+	name, _, _ = strings.Cut(name, ".")
+	return folder + name
+}
+
+// kernelCall is the nearest function above a system call that says what is wanted of the kernel.
+func kernelCall(functions []string) string {
+	for i := len(functions) - 1; i >= 0; i-- {
+		switch name := functions[i]; {
+		case strings.HasPrefix(name, "internal/poll.(*FD)."), strings.HasPrefix(name, "os.(*File)."):
+			_, method, _ := strings.Cut(name, ").")
+			return strings.ToLower(strings.FieldsFunc(method, func(c rune) bool { return c == '.' || c == ' ' })[0])
+		case strings.HasPrefix(name, "runtime.futex"), strings.HasPrefix(name, "runtime.epoll"), strings.HasPrefix(name, "runtime.netpoll"),
+			strings.HasPrefix(name, "runtime.usleep"):
+			return "waking and waiting"
+		}
+	}
+	return "other calls"
+}
+
+// keptProfiles is where the graphs that docs/performance.md shows are kept, and keptShares where the page finds what they say.
+const (
+	keptProfiles = "../docs/plots/profile"
+	keptShares   = "profiles.json"
+)
+
+// keepProfile keeps a graph and its shares for the page.
+func (e *env) keepProfile(name, out string, shares []result.Share) error {
+	svg, err := os.ReadFile(filepath.Join(out, name+".svg"))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(keptProfiles+"-"+name+".svg", svg, 0o644); err != nil {
+		return err
+	}
+	all, err := result.ReadProfiles(keptShares)
+	if err != nil {
+		return err
+	}
+	all[name] = result.Profile{Time: e.begun.UTC().Format(result.TimeForm), Shares: shares[:min(len(shares), 10)]}
+	return all.Write(keptShares)
+}
+
+// lookSeconds is how long a workload that misses a target is looked at.
+const lookSeconds = 4
+
+// profileMissed looks at what misses a target, where it can be looked at.
+func (e *env) profileMissed(lines []result.Line) error {
+	var wrong []error
+	for _, l := range lines {
+		if _, can := profiledAs[l.Workload]; !can || l.Program != ours || len(l.Missed) == 0 {
+			continue
+		}
+		shares, err := e.profile(l.Workload, lookSeconds, "out")
+		if err == nil {
+			err = e.keepProfile(l.Workload, "out", shares)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("profile of %s: %w", l.Workload, err))
+		}
+	}
+	return errors.Join(wrong...)
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"errors"
+	"flag"
+
+	"github.com/penstock-io/penstock/bench/result"
+)
+
+// judgeLines is the gate without a measurement: judge -ratios FILE LINES..., where LINES are files of what -json printed.
+func judgeLines(args []string) error {
+	flags := flag.NewFlagSet("judge", flag.ContinueOnError)
+	o := options{gate: true}
+	flags.StringVar(&o.kept, "ratios", "ratios.json", "file of the ratios that are kept")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() == 0 {
+		return errors.New("judge: name files of lines, such as make -s bench JSON=1 prints")
+	}
+	entries, err := result.Read(flags.Args()...)
+	if err != nil {
+		return err
+	}
+	var lines []result.Line
+	for _, entry := range entries {
+		lines = append(lines, entry.Line)
+	}
+	kept, err := result.ReadKept(o.kept)
+	if err != nil {
+		return err
+	}
+	return (&env{options: o}).judge(lines, kept)
+}

@@ -1,0 +1,122 @@
+package control
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// TestLevelIsFound: a worker that refuses what is beyond a number of attempts is known for it after a burst, for any number.
+func TestLevelIsFound(t *testing.T) {
+	for _, limit := range []int{2, 3, 8, 20, 60} {
+		var v level
+		for burst := 1; burst < 4*limit && v.from == 0; burst *= 2 {
+			for at := 1; at <= burst; at++ {
+				a := &attempt{level: at}
+				if at <= limit {
+					v.taken(0, a)
+				} else {
+					v.refused(0, a, time.Millisecond)
+				}
+			}
+		}
+		if v.from != limit+1 {
+			t.Errorf("a worker that takes %d is thought to refuse from %d on", limit, v.from)
+		}
+		if got := v.room(time.Second, limit); got != 0 {
+			t.Errorf("room for %d beside %d, want none before a try is due", got, limit)
+		}
+		if got := v.room(time.Hour, limit); got != 1 {
+			t.Errorf("room for %d beside %d after an hour, want one to try", got, limit)
+		}
+	}
+}
+
+// TestChanceIsNoLevel: what is refused at any level alike is not taken for a level, however often.
+func TestChanceIsNoLevel(t *testing.T) {
+	for _, share := range []float64{0.01, 0.05, 0.2} {
+		rnd := rand.New(rand.NewPCG(1, uint64(share*100)))
+		var v level
+		found := 0
+		for range 20_000 {
+			a := &attempt{level: 1 + rnd.IntN(20)}
+			if rnd.Float64() >= share {
+				v.taken(0, a)
+			} else if _, lower := v.refused(0, a, time.Millisecond); lower {
+				found++
+				v.from = 0
+			}
+		}
+		if most := 20_000 * share / 20; float64(found) > most {
+			t.Errorf("%v refused by chance: a level was found %d times, want %v at most", share, found, most)
+		}
+		if v.chance < share/4 || v.chance > 3*share+0.02 {
+			t.Errorf("%v are refused by chance, %v are thought to be", share, v.chance)
+		}
+	}
+}
+
+// TestLevelIsTriedRarely: a try that is refused makes the next wait twice as long, one that is taken lets the level rise.
+func TestLevelIsTriedRarely(t *testing.T) {
+	v := level{from: 6, wait: levelWait}
+	now := time.Duration(0)
+	for want := 2 * levelWait; want <= levelLongest/2; want *= 2 {
+		now += v.wait
+		a := &attempt{level: 6}
+		v.started(a)
+		if v.trial != a {
+			t.Fatalf("the attempt beyond the level is no try")
+		}
+		v.refused(now, a, time.Millisecond)
+		v.trial = nil
+		if v.wait != want || v.from != 6 {
+			t.Fatalf("after a refusal the next try waits %v at level %d, want %v at 6", v.wait, v.from, want)
+		}
+	}
+	for _, want := range []int{7, 9, 13} {
+		a := &attempt{level: v.from}
+		v.started(a)
+		v.taken(now, a)
+		v.trial = nil
+		if v.from != want || v.room(now, want-1) != 1 {
+			t.Fatalf("the level rose to %d with room for %d, want %d and one more at once", v.from, v.room(now, want-1), want)
+		}
+	}
+}
+
+// TestOutsAgainstList holds the list of what is out against a plain one.
+func TestOutsAgainstList(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 5))
+	var o outs
+	var plain []*attempt
+	now := time.Duration(0)
+	for range 20_000 {
+		now += time.Duration(rnd.IntN(3)) * time.Millisecond
+		if len(plain) == 0 || rnd.IntN(2) == 0 && len(plain) < 40 {
+			a := &attempt{sent: now, cost: float64(1 + rnd.IntN(3))}
+			o.add(a)
+			plain = append(plain, a)
+		} else {
+			i := rnd.IntN(len(plain))
+			a := plain[i]
+			plain = append(plain[:i], plain[i+1:]...)
+			o.drop(a)
+			o.drop(a) // again: nothing
+			o.delivered = max(o.delivered, a.sent)
+		}
+		limit := 20 * time.Millisecond
+		o.suspect(now, limit)
+		n, cost := 0, 0.0
+		for _, a := range plain {
+			if a.suspect {
+				n++
+				cost += a.cost
+			} else if a.sent < o.delivered && now-a.sent > limit {
+				t.Fatalf("sent at %v, overtaken, and no suspect at %v", a.sent, now)
+			}
+		}
+		if o.suspects != n || o.cost < cost-1e-9 || o.cost > cost+1e-9 {
+			t.Fatalf("%d suspects of cost %v, want %d of %v", o.suspects, o.cost, n, cost)
+		}
+	}
+}

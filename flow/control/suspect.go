@@ -1,0 +1,81 @@
+//penstock:pure
+
+package control
+
+import "time"
+
+// outs are the attempts of a lane that are out and not overdue, in the order in which they were sent.
+//
+// One that is out for longer than nearly all are, while attempts that were sent after it have been delivered, is a suspect:
+// it is probably lost (as in RACK, RFC 8985), long before its timeout says so. Nothing is sent again for that. But a window
+// does not grow while it leaves suspects behind, and what is lost does not count as being at the worker.
+type outs struct {
+	first, last *attempt
+	firm        *attempt      // the first that is no suspect; nil: all are
+	delivered   time.Duration // when the latest of those delivered was sent
+	suspects    int
+	cost        float64 // of the suspects
+}
+
+// suspectLeast is the least round trips after which an attempt can be a suspect.
+const suspectLeast = 1.5
+
+func (o *outs) add(a *attempt) {
+	a.listed, a.earlier = true, o.last
+	if o.last != nil {
+		o.last.later = a
+	} else {
+		o.first = a
+	}
+	o.last = a
+	if o.firm == nil {
+		o.firm = a
+	}
+}
+
+// drop takes a out, which was answered or is overdue.
+func (o *outs) drop(a *attempt) {
+	if !a.listed {
+		return
+	}
+	a.listed = false
+	if a.suspect {
+		if o.suspects--; o.suspects == 0 {
+			o.cost = 0 // a sum of floats
+		} else {
+			o.cost -= a.cost
+		}
+	}
+	if o.firm == a {
+		o.firm = a.later
+	}
+	if a.earlier != nil {
+		a.earlier.later = a.later
+	} else {
+		o.first = a.later
+	}
+	if a.later != nil {
+		a.later.earlier = a.earlier
+	} else {
+		o.last = a.earlier
+	}
+	a.earlier, a.later = nil, nil
+}
+
+// suspect marks those that are out for longer than limit.
+func (o *outs) suspect(now time.Duration, limit time.Duration) {
+	for a := o.firm; a != nil && a.sent < o.delivered && now-a.sent > limit; a = a.later {
+		a.suspect = true
+		o.suspects++
+		o.cost += a.cost
+		o.firm = a.later
+	}
+}
+
+// overdueSoon is the round trip that hardly any item of mean cost exceeds: RFC 6298's timeout without its floor.
+func (e *estimator) overdueSoon() time.Duration {
+	if e.srtt == 0 {
+		return initialRTO
+	}
+	return toDuration(e.expected(e.mean) * max(e.srtt+4*e.rttvar, suspectLeast*e.srtt))
+}

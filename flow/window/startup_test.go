@@ -1,0 +1,65 @@
+package window
+
+import (
+	"testing"
+	"time"
+)
+
+// TestStartUpFindsTheSlots closes the loop over workers that serve so many at once, each in 50 ms: the start-up ends near
+// that, quickly, and was never far beyond it.
+func TestStartUpFindsTheSlots(t *testing.T) {
+	for _, slots := range []int{1, 2, 5, 12, 20, 40, 100} {
+		w := Queue{}.New().(*queueWindow)
+		const base = 50 * ms
+		type out struct {
+			sent  time.Duration
+			ahead float64
+			done  float64 // delivered when it was sent
+		}
+		var fly []out
+		delivered, most := 0.0, 0
+		now := time.Duration(0)
+		rounds := 0
+		for ; rounds < 30 && w.Starting(); rounds++ {
+			for len(fly) < int(w.Limit()) {
+				fly = append(fly, out{now, float64(len(fly) + 1), delivered})
+			}
+			most = max(most, len(fly))
+			now += base
+			served := fly[:min(slots, len(fly))]
+			fly = append([]out(nil), fly[len(served):]...)
+			for _, o := range served {
+				delivered++
+				w.OnSample(Sample{
+					Now: now, RoundTrip: now - o.sent, Cost: 1, InFlightAtSend: o.ahead, Done: delivered - o.done,
+					Limited: true, Epoch: w.Epoch(),
+				})
+				for len(fly) < int(w.Limit()) {
+					fly = append(fly, out{now, float64(len(fly) + 1), delivered})
+				}
+			}
+		}
+		if w.Starting() || rounds > 12 {
+			t.Errorf("%d slots: the start-up took %d round trips: %s", slots, rounds, w.Reason())
+		}
+		if float64(most) > max(10, 2.5*float64(slots)) {
+			t.Errorf("%d slots: %d were in flight", slots, most)
+		}
+		if got := w.Limit(); got < 0.9*float64(slots) || got > 1.6*float64(slots)+1 {
+			t.Errorf("%d slots: the window is %v after the start-up: %s", slots, got, w.Reason())
+		}
+	}
+}
+
+// TestRefusedIsTheLevel: a level that the worker refuses beyond ends the start-up there.
+func TestRefusedIsTheLevel(t *testing.T) {
+	w := Queue{Initial: 25}.New().(*queueWindow)
+	w.Refused(time.Second, 20)
+	if w.Limit() != 20 || w.Starting() || w.State() != Busy {
+		t.Errorf("window %v, starting %v, %v; want 20, false, BUSY", w.Limit(), w.Starting(), w.State())
+	}
+	w.Refused(time.Second, 30)
+	if w.Limit() != 20 {
+		t.Errorf("window %v, want 20: a level above it says nothing", w.Limit())
+	}
+}
