@@ -32,7 +32,8 @@ type lane struct {
 	est      estimator
 	tail     tail
 	peak     float64       // round trip for dispatch.PeakEWMA, seconds: jumps up, decays over peakDecay
-	answered time.Duration // when it last answered
+	answered time.Duration // when it last answered, where dispatch goes by peaks
+	heard    time.Duration // when it last answered, or was sent something while nothing was in flight
 	known    bool          // it has answered since it came up
 	failing  float64
 	used     time.Duration
@@ -163,6 +164,7 @@ func (m *Machine) refresh(l *lane) {
 	if l.at < 0 {
 		return
 	}
+	full := false
 	if m.now >= l.closed && !l.br.shut() {
 		l.open = true
 		m.open++
@@ -173,13 +175,16 @@ func (m *Machine) refresh(l *lane) {
 		l.ready = l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && m.within(l)
 	case l.first == nil:
 		l.places = m.room(l)
+		full = l.places == 0
 		if m.wary(l) {
+			full = false
 			l.places = min(l.places, 1)
 			if l.br.trial != nil {
 				l.places = 0
 			}
 		}
 		if l.limit.rate > 0 {
+			full = false
 			l.places = min(l.places, 1)
 		}
 	}
@@ -191,7 +196,8 @@ func (m *Machine) refresh(l *lane) {
 		m.ready++
 	}
 	c := &m.cands[l.at]
-	c.Free = l.places > 0
+	c.Free, c.Full = l.places > 0, full
+	c.Heard = l.heard
 	c.InFlight = l.awaited
 	c.Work = l.flyingCost
 	c.Mean = l.est.mean
