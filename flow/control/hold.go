@@ -20,9 +20,13 @@ type hold struct {
 	crowd int           // new items that were started since the source last had none for a machine that had room
 }
 
-// plenty so many new items in a row after which the source is taken to have no end: nothing is held, nor asked for ahead,
+// plenty is so many new items in a row after which the source is taken to have no end: nothing is held, nor asked for ahead,
 // until it has none once.
 const plenty = 1024
+
+// busySource is how many in a row make it worth while to narrow a window for a measurement: where the source has nothing in
+// between, lanes are drained now and then anyway, and what is offered would wait for it.
+const busySource = 16
 
 // noteDry takes in, before anything else happens, that the source had time to offer an item and did not.
 func (m *Machine) noteDry(k Kind) {
@@ -53,7 +57,7 @@ func (m *Machine) spread(out []Command) []Command {
 		n := m.fresh.len()
 		if most >= 1 && !m.heldEnough(it, i) {
 			if n < m.cfg.Ahead && float64(m.redo.len()+n) <= most {
-				m.hold = hold{on: true, till: it.heldTill}
+				m.hold.on, m.hold.till = true, it.heldTill
 				break
 			}
 			it = m.fresh.at(n - 1)

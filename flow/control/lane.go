@@ -278,7 +278,7 @@ func (m *Machine) probe(l *lane, limited bool) {
 	if l.probeAt == 0 || l.probeAt > m.now+2*within {
 		l.probeAt = m.now + m.jitter(within, 0.75, 1.25)
 	}
-	if m.now < l.probeAt || !limited {
+	if m.now < l.probeAt || !limited || m.hold.crowd < busySource {
 		return
 	}
 	if len(m.probes) >= max(1, len(m.up)/10) {

@@ -358,7 +358,7 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 		it.counted = true
 		m.unsent -= it.bytes
 		m.started += it.bytes
-		m.hold.crowd++
+		m.hold.crowd = min(m.hold.crowd+1, plenty)
 	}
 	it.state, it.waited = inFlight, false
 	it.number++

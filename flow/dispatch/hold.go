@@ -29,13 +29,9 @@ const (
 // Place leaves lanes free that would take longer than it takes to wait for a busy one: the policy of a threshold that is
 // optimal for one fast and one slow server (Lin and Kumar, IEEE TAC 1984) and nearly so for several (Rykov 2001). A
 // batch that is queued at a worker has no other choice any more, while one that waits at the sender goes to whoever is done
-// first. So lanes that are busy for long enough get nothing more while others are free, and an idle lane gets a batch only
-// when so many wait that the busy lanes would take
-//
-//	expectation of the idle lane / idleWorth
-//
-// for them and for what they have in flight. Where everything is used up, because enough waits, every lane is filled to its
-// window.
+// first. So a lane that is covered gets nothing more while another is free, and a lane that idles gets a batch only when
+// more wait than the busy lanes complete in the time that it would take, times idleWorth. Where enough waits every lane is
+// filled to its window.
 func (l *leastCompletion) Place(now time.Duration, cost float64, key uint64, c []Candidate) (int, float64) {
 	l.hidden = l.hidden[:0]
 	for i := range c {
@@ -60,10 +56,11 @@ func (l *leastCompletion) Place(now time.Duration, cost float64, key uint64, c [
 	return i, most(now, cost, i, worth, c)
 }
 
-// most is how many items may wait so that the last of them is done before lane i would have done it, times worth.
+// most is how many items the busy lanes complete, beyond what they have, in the time that lane i would take for one, times
+// worth.
 func most(now time.Duration, cost float64, i int, worth float64, c []Candidate) float64 {
-	limit := expectation(&c[i], cost)
-	rate, work := 0.0, 0.0
+	limit := expectation(&c[i], cost) * worth
+	sum := 0.0
 	for j := range c {
 		k := &c[j]
 		if j == i || !k.Full && (!k.Free || !k.covered()) || k.Rate <= 0 || k.Failures > 0 || !k.answers(now) {
@@ -71,16 +68,9 @@ func most(now time.Duration, cost float64, i int, worth float64, c []Candidate) 
 		}
 		// What it has when it takes the next one: one less.
 		left := k.Work - k.Mean + float64(k.Service)*1e-9*k.Rate
-		if left >= limit*k.Rate {
-			continue
-		}
-		rate += k.Rate
-		work += left
+		sum += max(0, limit*k.Rate-left)
 	}
-	if rate == 0 {
-		return 0
-	}
-	return (limit*worth*rate - work) / cost
+	return sum / cost
 }
 
 // covered says whether a lane has enough in flight not to idle for lack of a batch.
