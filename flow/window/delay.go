@@ -38,7 +38,7 @@ const (
 	emptyRounds = 3
 
 	vainShare = 0.9 // of a step that only waits was in vain, and the window rests for
-	vainRest  = 16  // rounds
+	vainRest  = 16  // round trips
 
 	// The window does not grow while one in so many is probably lost.
 	suspectCalm  = 16.0
@@ -101,6 +101,11 @@ func (d *delay) nextRound() {
 	if !d.start {
 		d.need = max(leastRound, min(d.w, mostRound))
 	}
+}
+
+// rounds is how many rounds so many round trips are, at least one.
+func (d *delay) rounds(trips float64) int {
+	return int(math.Ceil(trips * d.w / max(leastRound, min(d.w, mostRound))))
 }
 
 // sample takes s into the round; true: the round has ended.
@@ -199,7 +204,7 @@ func (d *delay) vain(v *verdict, now time.Duration) bool {
 		return false
 	}
 	d.w = max(1, d.w-step)
-	d.rest = vainRest
+	d.rest = d.rounds(vainRest)
 	d.since, d.anew = now, true
 	return true
 }
