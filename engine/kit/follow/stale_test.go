@@ -140,8 +140,10 @@ func TestFirstListingFails(t *testing.T) {
 			if err := errors.Join(a.Close(), b.Close()); err != nil {
 				t.Fatal(err)
 			}
-			d.copyTruncate(t, "a.log", "a.log.1", func() {})
-			d.put(t, "a.log", "4 four\n")
+			d.put(t, "a.log.1", "1 one\n2 two\n3 three\n4 four\n")
+			if err := os.Remove(filepath.Join(d.path, "a.log")); err != nil {
+				t.Fatal(err)
+			}
 			d.torn = errors.New("too many open files")
 			a2 := newRoute(t, d.set(follow.Growing{}), a.marks)
 			for range 20 {
