@@ -42,7 +42,8 @@ func each(t *testing.T, run func(t *testing.T, w window.Algorithm, p dispatch.Po
 
 // TestWorseIsNotChosenMore: a receiver whose network, service or queue became longer, or that fails, has no larger share of the
 // attempts than it had, under half load and under full. Peak EWMA is left out where it fails: it does not see errors, and what
-// the others are sent again makes them look worse.
+// the others are sent again makes them look worse. So is round robin under half load: errors by chance do not narrow a window,
+// so it sees none, and what has failed is one more attempt for whoever has room.
 func TestWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(r *receiver){
 		"network": func(r *receiver) { r.network += 60 * ms },
@@ -55,7 +56,7 @@ func TestWorseIsNotChosenMore(t *testing.T) {
 			c := control.Config{Window: win, Dispatch: p}
 			before := newWorld(t, c, every, sixReceivers()...).run(3 * time.Second)
 			for name, change := range worse {
-				if name == "errors" && p == (dispatch.PeakEWMA{}) {
+				if name == "errors" && (p == (dispatch.PeakEWMA{}) || p == (dispatch.RoundRobin{}) && every > 0) {
 					continue
 				}
 				for _, i := range []int{0, 3} {

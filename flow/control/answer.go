@@ -38,6 +38,7 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 	if m.awaited == 0 {
 		m.awaitedCost = 0
 	}
+	l.heard = m.now
 	a.answered, a.outcome, a.after, a.died = true, e.Outcome, e.After, e.Died
 	if m.peaks {
 		l.note(m.now, (m.now - a.sent).Seconds())

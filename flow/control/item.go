@@ -52,6 +52,8 @@ type item struct {
 	byID    uint64
 	byLane  int32
 
+	heldTill time.Duration // it is not held any longer; 0: it was not yet
+
 	due   time.Duration
 	at    int // index in the delay heap
 	retry backoff.State

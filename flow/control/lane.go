@@ -35,7 +35,8 @@ type lane struct {
 	est      estimator
 	tail     tail
 	peak     float64       // round trip for dispatch.PeakEWMA, seconds: jumps up, decays over peakDecay
-	answered time.Duration // when it last answered
+	answered time.Duration // when it last answered, where dispatch goes by peaks
+	heard    time.Duration // when it last answered, or was sent something while nothing was in flight
 	known    bool          // it has answered since it came up
 	failing  float64
 	used     time.Duration
@@ -167,6 +168,7 @@ func (m *Machine) refresh(l *lane) {
 	if l.at < 0 {
 		return
 	}
+	full := false
 	if m.now >= l.closed && !l.br.shut() {
 		l.open = true
 		m.open++
@@ -177,13 +179,16 @@ func (m *Machine) refresh(l *lane) {
 		l.ready = l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && m.within(l)
 	case l.first == nil:
 		l.places = m.room(l)
+		full = l.places == 0
 		if m.wary(l) {
+			full = false
 			l.places = min(l.places, 1)
 			if l.br.trial != nil {
 				l.places = 0
 			}
 		}
 		if l.limit.rate > 0 {
+			full = false
 			l.places = min(l.places, 1)
 		}
 	}
@@ -195,7 +200,8 @@ func (m *Machine) refresh(l *lane) {
 		m.ready++
 	}
 	c := &m.cands[l.at]
-	c.Free = l.places > 0
+	c.Free, c.Full = l.places > 0, full
+	c.Heard = l.heard
 	c.InFlight = l.awaited
 	c.Work = l.flyingCost
 	c.Mean = l.est.mean
@@ -292,7 +298,7 @@ func (m *Machine) probe(l *lane, limited bool) {
 	if l.probeAt == 0 || l.probeAt > m.now+2*within {
 		l.probeAt = m.now + m.jitter(within, 0.75, 1.25)
 	}
-	if m.now < l.probeAt || !limited {
+	if m.now < l.probeAt || !limited || m.hold.crowd < busySource {
 		return
 	}
 	if len(m.probes) >= max(1, len(m.up)/10) {

@@ -100,6 +100,8 @@ type Machine struct {
 	// Bytes of items never sent; sent at least once and not settled; settled and not saved.
 	unsent, started, unsaved int64
 
+	holder       dispatch.Holder // chooser, if it is one
+	hold         hold
 	replayShut   bool   // the replay bound holds the next item back
 	sent         uint64 // attempts
 	delivered    uint64
@@ -157,6 +159,7 @@ func New(c Config) (*Machine, error) {
 	}
 	_, m.peaks = c.Dispatch.(dispatch.PeakEWMA)
 	_, m.binds = m.chooser.(dispatch.Binding)
+	m.holder, _ = m.chooser.(dispatch.Holder)
 	return m, nil
 }
 
@@ -189,6 +192,7 @@ func (m *Machine) excuse() {
 // Step takes one event and appends what is to be done to out. Attempts become overdue on Tick only, so that
 // answers which have already come are taken before.
 func (m *Machine) Step(e Event, out []Command) []Command {
+	m.noteDry(e.Kind)
 	m.now = max(m.now, e.Now)
 	if e.Kind == Tick {
 		m.excuse()
@@ -290,6 +294,9 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 			at, ok = d, true
 		}
 	}
+	if m.hold.on && (!ok || m.hold.till < at) {
+		at, ok = m.hold.till, true
+	}
 	if d, short := m.tokenAt(); short && (!ok || d < at) {
 		at, ok = d, true
 	}
@@ -299,15 +306,24 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 	return at, ok
 }
 
+// replayFull says whether what was offered and is not yet saved comes up to the replay bound.
+func (m *Machine) replayFull() bool {
+	held := m.unsent + m.started + m.unsaved
+	return m.cfg.Replay > 0 && held > 0 && held >= m.cfg.Replay
+}
+
 // Room says whether an Offer is welcome now: a lane would take it, or, where keys or hash dispatch bind items
-// to lanes, fewer than Config.Ahead wait; and the replay bound leaves room.
+// to lanes or items wait for a faster lane, fewer than Config.Ahead wait; and the replay bound leaves room.
 func (m *Machine) Room() bool {
-	if held := m.unsent + m.started + m.unsaved; m.cfg.Replay > 0 && held > 0 && held >= m.cfg.Replay {
+	if m.replayFull() {
 		return false
 	}
 	waiting := m.fresh.len() + m.redo.len()
 	places := min(m.places, max(m.groupRoom(), 0)) + m.ready
 	if m.binds || m.keyed > 0 {
+		places = max(places, m.cfg.Ahead)
+	}
+	if m.hold.on {
 		places = max(places, m.cfg.Ahead)
 	}
 	if m.global.active { // an item to probe with: where late acks have settled all, nothing else ends the backoff

@@ -72,11 +72,13 @@ func (r *account) limit(n int) int {
 func (m *Machine) accuse(a *attempt) bool {
 	it, limits := a.item, m.cfg.Poison
 	switch {
-	case it.state == isDone || it.state == inHands || it.refused || a.canceled:
+	case it.state == isDone || it.state == inHands || a.canceled:
 		return false
 	case a.died && limits.Deaths > 0:
-		it.account.deaths++
-		return it.account.deaths >= it.account.limit(limits.Deaths)
+		it.account.deaths++ // also of one that is refused already and waits for its other attempts: the refusal names them all
+		return !it.refused && it.account.deaths >= it.account.limit(limits.Deaths)
+	case it.refused:
+		return false
 	case limits.Failures <= 0 || !m.proved(a):
 		return false
 	}

@@ -5,7 +5,7 @@ package control
 // dispatch starts what can be started: probes of lanes that are to be tried again, then what is sent again,
 // oldest first, then what is new.
 func (m *Machine) dispatch(out []Command) []Command {
-	m.replayShut, m.purse.short = false, false
+	m.replayShut, m.purse.short, m.hold.on = false, false, false
 	if m.global.active {
 		return m.sendScout(out)
 	}
@@ -20,7 +20,9 @@ func (m *Machine) dispatch(out []Command) []Command {
 		if m.redo.len() > 0 {
 			out = m.drain(&m.redo, maxScan, out)
 		}
-		if m.fresh.len() > 0 {
+		if m.fresh.len() > 0 && m.mayHold() {
+			out = m.spread(out)
+		} else if m.fresh.len() > 0 {
 			most := 1 // nothing but order and binding distinguishes new items
 			if m.binds || m.keyed > 0 {
 				most = m.cfg.Ahead
@@ -356,6 +358,7 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 		it.counted = true
 		m.unsent -= it.bytes
 		m.started += it.bytes
+		m.hold.crowd = min(m.hold.crowd+1, plenty)
 	}
 	it.state, it.waited = inFlight, false
 	it.number++
@@ -372,6 +375,9 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	it.charged, it.short = false, false
 	it.running = append(it.running, a)
 	m.flies(it, l, 1)
+	if l.flying == 0 {
+		l.heard = m.now
+	}
 	l.flying++
 	l.awaited++
 	l.flyingCost += a.cost

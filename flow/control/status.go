@@ -38,7 +38,7 @@ type LaneStatus struct {
 	InFlight     int          // attempts not yet answered
 	InFlightCost float64      //
 	// Gate is what binds now: "window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "budget",
-	// or "none".
+	// "faster" (what waits is expected to be done sooner at a lane that is busy), or "none".
 	Gate       string
 	RoundTrip  time.Duration // smoothed
 	Base       time.Duration // drained
@@ -179,13 +179,15 @@ func (m *Machine) binding(l *lane) string {
 		return "order"
 	case m.purse.short:
 		return "budget"
+	case m.hold.on:
+		return "faster"
 	}
 	return "none"
 }
 
 func (m *Machine) replayBinds() bool {
 	held := m.unsent + m.started + m.unsaved
-	return m.cfg.Replay > 0 && held > 0 && (m.replayShut || held >= m.cfg.Replay)
+	return m.cfg.Replay > 0 && held > 0 && m.replayShut || m.replayFull()
 }
 
 // rto is the timeout now of an item of mean cost at l; 0: none.

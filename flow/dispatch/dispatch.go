@@ -17,6 +17,7 @@ import (
 type Candidate struct {
 	Lane     int32
 	Free     bool          // gate open, room in the window, not excluded for this item
+	Full     bool          // it takes none now for one reason only: its window or its limit is used up
 	Known    bool          // it has answered at least once since it came up
 	InFlight int           // attempts that are not overdue
 	Work     float64       // cost in flight, overdue attempts included
@@ -27,6 +28,7 @@ type Candidate struct {
 	Used     time.Duration // when it was last sent anything, since the sender's start
 	Peak     time.Duration // peak-sensitive mean round trip, errors included, at Answered; 0: not known yet
 	Answered time.Duration // when it last answered, since the sender's start
+	Heard    time.Duration // the same, or when it was sent something while it had nothing in flight
 }
 
 // Policy is a config value that makes choosers.

@@ -49,6 +49,7 @@ type leastCompletion struct {
 	expect  []float64 // seconds, by candidate; scratch
 	sorted  []float64 // scratch
 	failing []int     // candidates; scratch
+	hidden  []int     // the same
 }
 
 func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []Candidate) int {

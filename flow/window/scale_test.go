@@ -121,3 +121,90 @@ func TestPoolSharesEvenly(t *testing.T) {
 		t.Errorf("the pool is %v batches while fifty wait, want 1", p.Size())
 	}
 }
+
+// closed is a worker with exponential service times that one sender keeps as full as its pool allows, in virtual time.
+type closed struct {
+	pool    Pool
+	rnd     *rand.Rand
+	arrive  []time.Duration // what is on its way, in order
+	now     time.Duration
+	waiting int
+}
+
+// run serves n batches of this mean time, over a network of this round trip, and returns the share of the time in which it was
+// busy.
+func (c *closed) run(n int, mean, network time.Duration) float64 {
+	began, busy := c.now, time.Duration(0)
+	credit, sent := uint64(4), uint64(0)
+	fill := func() {
+		for ; sent < credit; sent++ {
+			c.arrive = append(c.arrive, c.now+network)
+		}
+	}
+	for fill(); n > 0; n-- {
+		if c.waiting == 0 {
+			c.now = max(c.now, c.arrive[0])
+		}
+		c.come()
+		c.waiting--
+		service := time.Duration(c.rnd.ExpFloat64() * float64(mean))
+		busy += service
+		c.now += service
+		c.come()
+		credit = c.pool.Done(c.now, 1, 1, float64(c.waiting), network).Credit
+		fill()
+	}
+	return float64(busy) / float64(c.now-began)
+}
+
+func (c *closed) come() {
+	for len(c.arrive) > 0 && c.arrive[0] <= c.now {
+		c.arrive = c.arrive[1:]
+		c.waiting++
+	}
+}
+
+// TestPoolKeepsBusy: a worker is busy for 98 % of the time, whatever its network, with a pool that is little larger than a
+// fixed window would have to be for 99 %: 2, 5, 9 and 14 batches, by mean value analysis.
+func TestPoolKeepsBusy(t *testing.T) {
+	for _, v := range []struct {
+		network time.Duration // beside a mean service time of 10 ms
+		most    float64
+	}{{ms, 3}, {10 * ms, 6}, {35 * ms, 10}, {70 * ms, 16}} {
+		c := closed{rnd: rand.New(rand.NewPCG(1, uint64(v.network)))}
+		if busy := c.run(40000, 10*ms, v.network); busy < 0.98 {
+			t.Errorf("network %v: busy for %.4f of the time, want 0.98", v.network, busy)
+		}
+		if p := c.pool.Size(); p > v.most {
+			t.Errorf("network %v: the pool is %v batches, want %v at most", v.network, p, v.most)
+		}
+	}
+}
+
+// TestPoolForgetsPause: what has waited through a pause does not narrow the pool, but a worker that has become slower
+// for good is believed, however much slower.
+func TestPoolForgetsPause(t *testing.T) {
+	var p Pool
+	now := time.Duration(0)
+	serve := func(n int, gap time.Duration, waiting float64) {
+		for range n {
+			now += gap
+			p.Done(now, 1, 1, waiting, 10*ms)
+		}
+	}
+	serve(200, 10*ms, 2.5)
+	size := p.Size()
+	for range 10 {
+		now += 500 * ms
+		serve(1, 0, 12)
+		serve(12, ms, 12) // what it held
+		serve(20, 10*ms, 2.5)
+	}
+	if p.Size() != size {
+		t.Errorf("the pool is %v batches after pauses, %v before", p.Size(), size)
+	}
+	serve(400, 10*time.Second, 12)
+	if p.Size() > size/2 {
+		t.Errorf("the pool is %v batches at a worker that became a thousand times slower with 12 waiting, %v before", p.Size(), size)
+	}
+}

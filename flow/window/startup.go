@@ -36,7 +36,7 @@ const (
 	startFurther = 1.5  // so that the steps are smaller
 	startGently  = 1.25
 	startQueued  = 3.0     // samples that show a queue end it, or a quarter of the window
-	startRest    = 8       // rounds for which a level that was just measured is not questioned
+	startRest    = 8       // round trips for which a level that was just measured is not questioned
 	startEarly   = 1.0 / 4 // of a round, at most, are the places of what was sent before it
 	startChance  = 16      // samples of which one may be slow by chance
 	startSlack   = 1.0 / 8 // of the base is no delay (RFC 9406), nor
@@ -103,7 +103,7 @@ func (d *delay) started(v *verdict, now time.Duration) {
 		d.start = false
 		d.since = now
 		if calm {
-			d.anew, d.rest = true, startRest
+			d.anew, d.rest, d.measured = true, d.rounds(startRest), true
 		}
 	case calm && v.limited && !d.suspicious():
 		if d.widen(startChance*u.slow > d.round.n); d.w > v.before {

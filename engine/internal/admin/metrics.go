@@ -97,7 +97,7 @@ var workerMetrics = []metric[Worker]{
 var (
 	healths = []string{"running", "draining", "finished", "stopped", "restarting"}
 	states  = []string{"NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
-	gates   = []string{"window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "budget", "memory", "none"}
+	gates   = []string{"window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "budget", "faster", "memory", "none"}
 
 	routeHealth = prometheus.NewDesc("penstock_route_health", "1 for the health that the route has.", append(perRoute, "health"), nil)
 	workerState = prometheus.NewDesc("penstock_worker_state", "1 for the state that the worker is in.", append(perWorker, "state"), nil)

@@ -47,6 +47,11 @@ func (r *Route) Changes(w *Worker) []string {
 			"deliveries: each pays for a share of a redelivery (`flow.redeliver`), and so does time (`flow.redeliver_rate`)",
 			"workers that fail less: the log and `penstock status` have their words",
 		}
+	case "faster":
+		return []string{
+			"more waits: when the faster workers would need longer for it than this one does for a batch, this one gets one",
+			"a worker that is as fast as the others, or more of those",
+		}
 	case "memory":
 		return []string{"a larger `memory`, or smaller batches (`batch.bytes`): more of them fit"}
 	}

@@ -49,7 +49,7 @@ type Worker struct {
 }
 
 // Gates are the words for what binds, in the order in which they are asked.
-var Gates = []string{"breaker", "throttle", "rate", "order", "limit", "credit", "window", "replay", "budget", "memory", "none"}
+var Gates = []string{"breaker", "throttle", "rate", "order", "limit", "credit", "window", "replay", "budget", "faster", "memory", "none"}
 
 // StateWords says what the worker's state means.
 func (w *Worker) StateWords() string {
@@ -104,6 +104,8 @@ func (r *Route) GateWords(w *Worker) string {
 		return "what waits has to keep its place behind what is in flight"
 	case "budget":
 		return "what failed waits until it may be sent again: of late too much failed for what was delivered"
+	case "faster":
+		return "it has room, but what waits is expected to be done sooner by a faster worker, as soon as one has room"
 	case "memory":
 		return "it would take more, but all batches that the route's memory holds are taken"
 	case "none":
@@ -130,6 +132,9 @@ func (r *Route) HeldWords() string {
 		return "the redelivery budget: too much failed of late for what was delivered, and what waits for it holds back new batches"
 	case by["order"] > 0 && by["none"] == 0:
 		return "order: what waits has to keep its place behind what is in flight"
+	case by["faster"] > 0:
+		return fmt.Sprintf("speed: what waits is left to faster workers, where it ends sooner than at the %s",
+			count(by["faster"], "worker with room", "workers with room"))
 	case by["none"] > 0 && r.Waiting == 0:
 		return fmt.Sprintf("the source: %d of %s room, and nothing waits", by["none"], verb(n, "worker has", "workers have"))
 	case by["none"] > 0:
