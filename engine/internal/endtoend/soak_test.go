@@ -293,6 +293,10 @@ func (s *soak) follow(ctx context.Context, d time.Duration) {
 // stuck is how long nothing may come while something is missing.
 const stuck = 30 * time.Second
 
+// quiet is how long nothing may come until the program counts as done: longer than copy_wait and an answer take. What kills have left
+// is then repeated; a drain before would leave it to the next start.
+const quiet = 5 * time.Second
+
 // finish waits until both receivers have everything, drains the program and lets it look once more: nothing is left.
 func (s *soak) finish(ctx context.Context) {
 	for last, most := time.Now(), int64(-1); ; {
@@ -300,15 +304,15 @@ func (s *soak) finish(ctx context.Context) {
 		for _, w := range s.writers {
 			all = all && s.delivered(w.who, int(w.next.Load()))
 		}
-		if all {
-			break
-		}
 		have := int64(0)
 		for i := range s.servers {
 			have += s.servers[i].count() + s.tables[i].count()
 		}
 		if have > most {
 			last, most = time.Now(), have
+		}
+		if all && time.Since(last) > quiet {
+			break
 		}
 		if time.Since(last) > stuck {
 			s.t.Error("lines are missing, and nothing comes any more")
