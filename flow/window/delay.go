@@ -19,7 +19,8 @@ type delay struct {
 	anew     bool    // the next round is not to be smoothed with those before
 	step     float64 // the last one, if it is still to be judged,
 	queued   float64 // and what had been queued before it
-	rest     int     // rounds for which the window is not to grow
+	rest     int     // rounds for which the window is not to grow,
+	measured bool    // because the start-up measured its level, unless that proves too low
 	need     float64 // samples that end the round
 	base     base
 	state    State
@@ -34,7 +35,8 @@ type delay struct {
 }
 
 const (
-	emptyShare  = 0.25 // of the low mark is next to nothing
+	emptyShare  = 0.25 // of the low mark is next to nothing,
+	noneShare   = 0.05 // and so little is nothing
 	emptyRounds = 3
 
 	vainShare = 0.9 // of a step that only waits was in vain, and the window rests for
@@ -179,7 +181,13 @@ func (d *delay) grow(v *verdict, now time.Duration) {
 	calm := d.base.calm()
 	if calm && d.rest > 0 {
 		d.rest--
-		return
+		if d.empty++; !d.measured || v.queue >= v.low*noneShare {
+			d.empty = 0
+		}
+		if d.empty <= emptyRounds {
+			return
+		}
+		d.rest = 0
 	}
 	step := 1.0
 	if v.queue < v.low*emptyShare {
@@ -204,7 +212,7 @@ func (d *delay) vain(v *verdict, now time.Duration) bool {
 		return false
 	}
 	d.w = max(1, d.w-step)
-	d.rest = d.rounds(vainRest)
+	d.rest, d.measured = d.rounds(vainRest), false
 	d.since, d.anew = now, true
 	return true
 }

@@ -103,7 +103,7 @@ func (d *delay) started(v *verdict, now time.Duration) {
 		d.start = false
 		d.since = now
 		if calm {
-			d.anew, d.rest = true, d.rounds(startRest)
+			d.anew, d.rest, d.measured = true, d.rounds(startRest), true
 		}
 	case calm && v.limited && !d.suspicious():
 		if d.widen(startChance*u.slow > d.round.n); d.w > v.before {

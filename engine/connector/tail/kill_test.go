@@ -120,6 +120,7 @@ func (c *subject) pipeline(server string, sync time.Duration) string {
 	for _, g := range o.Include {
 		include = append(include, fmt.Sprintf("%q", "./"+c.name+"/in/"+g))
 	}
+	include = append(include, fmt.Sprintf("%q", "./"+c.name+"/bell/*.log"))
 	return fmt.Sprintf(`  %s:
     source:
       tail: { include: [%s], exclude: [], gone_wait: %v, copy_wait: %v, max_record: %dB, poll_min: 10ms, poll_max: %v }

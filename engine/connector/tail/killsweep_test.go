@@ -29,10 +29,12 @@ type subject struct {
 	title string
 	w     *writer
 	db    *sql.DB
+	bell  string // a file of its own, to which the sweep writes to learn whether the program has looked at the files since
 
-	mu   sync.Mutex     // guards what follows
-	sent map[string]int // what the server was sent
-	news int            // requests so far
+	mu   sync.Mutex      // guards what follows
+	sent map[string]int  // what the server was sent
+	rung map[string]bool // and what of that comes from bell
+	news int             // requests so far
 }
 
 // sweep is one process that follows the files of many cases.
@@ -45,7 +47,7 @@ type sweep struct {
 	s      schedule
 	cases  []*subject
 	sync   time.Duration
-	ready  bool      // its process was waited for
+	rings  int       // lines in each bell
 	cmd    *exec.Cmd // nil: it is down
 	ended  chan error
 	log    *os.File
@@ -66,11 +68,14 @@ func newSweep(t *testing.T, bin string, s schedule, cases []rotation) *sweep {
 		byName[strings.Trim(r.URL.Path, "/")].receive(r)
 	}))
 	for i, c := range cases {
-		sub := &subject{rotation: c, title: c.name, sent: make(map[string]int)}
+		sub := &subject{rotation: c, title: c.name, sent: make(map[string]int), rung: make(map[string]bool)}
 		sub.name = fmt.Sprintf("c%02d", i)
 		in := filepath.Join(dir, sub.name, "in")
-		if err := os.MkdirAll(in, 0o755); err != nil {
-			t.Fatal(err)
+		sub.bell = filepath.Join(dir, sub.name, "bell", "bell.log")
+		for _, folder := range []string{in, filepath.Dir(sub.bell)} {
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
 		}
 		sub.w = newWriter(t, in, time.Time{})
 		sub.w.wide = c.wide
@@ -118,7 +123,6 @@ func (v *sweep) close() {
 // start begins a process, and waits until it answers if ready is set.
 func (v *sweep) start(ready bool) {
 	v.t.Helper()
-	v.ready = ready
 	var config strings.Builder
 	fmt.Fprintf(&config, "state: ./state\nadmin: %s\npipelines:\n", v.admin)
 	for _, c := range v.cases {
@@ -197,25 +201,51 @@ func (v *sweep) unsaved() (bytes int64, ok bool) {
 	return bytes, true
 }
 
-// settle lets the process run until both receivers of every case have the ledger, and the checkpoint says so; or until
-// nothing has come for stuck.
+// ring writes a line to every bell. When it comes out, the program has listed the files after whatever was done to them before: however
+// slow the machine is, it has seen what a step did, also one that brings no line.
+func (v *sweep) ring() string {
+	v.t.Helper()
+	v.rings++
+	line := fmt.Sprintf("%s%d", bellRings, v.rings)
+	for _, c := range v.cases {
+		f, err := os.OpenFile(c.bell, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		if _, err = f.WriteString(line + "\n"); err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	return line
+}
+
+// bellRings begins the lines of bells, and no other ones.
+const bellRings = "ring "
+
+// settle lets the process run until both receivers of every case have the ledger and what was just written to the bell, and the checkpoint
+// says so; or until nothing has come for stuck.
 func (v *sweep) settle(stuck time.Duration) {
 	v.t.Helper()
-	last, most := time.Now(), -1
+	ring, begun := v.ring(), time.Now()
+	last, most := begun, -1
 	for {
-		all, have := true, 0
+		all, rung, have := true, true, 0
 		for _, c := range v.cases {
-			n, complete := c.progress()
+			n, heard, complete := c.progress(ring)
 			have += n
-			all = all && complete
+			rung, all = rung && heard, all && heard && complete
 		}
-		if have != most {
+		if have != most || !rung {
 			last, most = time.Now(), have
 		}
+		if !rung && time.Since(begun) > time.Minute {
+			v.t.Fatal("the program did not look at its files within a minute")
+		}
 		if rest, ok := v.unsaved(); all && ok && (rest == 0 || v.sync > time.Minute) {
-			if v.pause(lookTwice); !v.ready {
-				v.pause(lookTwice) // it has only just begun to look
-			}
+			v.pause(lookTwice)
 			return
 		}
 		if time.Since(last) > stuck {
@@ -244,19 +274,24 @@ func (c *subject) receive(r *http.Request) {
 	defer c.mu.Unlock()
 	c.news++
 	for _, s := range texts {
-		c.sent[s]++
+		if strings.HasPrefix(s, bellRings) {
+			c.rung[s] = true
+		} else {
+			c.sent[s]++
+		}
 	}
 }
 
-// progress counts what has come, and says whether it is all.
-func (c *subject) progress() (n int, complete bool) {
+// progress counts what has come, and says whether the bell's line has come to both receivers, and whether all others have.
+func (c *subject) progress(ring string) (n int, heard, complete bool) {
 	missing := c.missing()
 	c.mu.Lock()
-	n = c.news
+	n, heard = c.news, c.rung[ring]
 	c.mu.Unlock()
-	rows := 0
-	_ = c.db.QueryRow("SELECT count(*) FROM lines").Scan(&rows) // there is no table before the first record
-	return n + rows, len(missing) == 0 && rows >= len(c.w.ledger)
+	rows, own, rings := 0, 0, 0
+	_ = c.db.QueryRow("SELECT count(*), coalesce(sum(message LIKE ?), 0), coalesce(sum(message = ?), 0) FROM lines", bellRings+"%", ring).
+		Scan(&rows, &own, &rings) // there is no table before the first record
+	return n + rows, heard && rings > 0, len(missing) == 0 && rows-own >= len(c.w.ledger)
 }
 
 // missing are the lines of the ledger that the server was not sent.
@@ -275,7 +310,7 @@ func (c *subject) missing() (lines []string) {
 // rows are the lines of the table.
 func (c *subject) rows(t *testing.T) (lines []string) {
 	t.Helper()
-	rows, err := c.db.Query("SELECT message FROM lines")
+	rows, err := c.db.Query("SELECT message FROM lines WHERE message NOT LIKE ?", bellRings+"%")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,19 +48,34 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 		} else if ok {
 			return true, true
 		}
-		hold = hold || r.maybeRestored(f, w, head)
+		if r.maybeRestored(f, w, head) {
+			hold, f.rare().restored = true, true
+		}
 	}
 	if !hold {
+		r.sayNew(f)
 		return false, false
 	}
 	now := r.s.now()
 	f.held = max(f.held, f.since+r.grow.CopyWait)
 	r.holding = max(r.holding, f.held)
 	if now >= f.held {
+		r.sayNew(f)
 		return false, false
 	}
 	r.dueAt(f.held)
 	return true, false
+}
+
+// sayNew reports that what may have been restored, without its old time, is read as a new file: better twice than not at all.
+func (r *Reader) sayNew(f *file) {
+	if f.aside == nil || !f.aside.restored {
+		return
+	}
+	f.aside.restored = false
+	r.s.log.Warn("a file has the name and the content of one that is gone, and is newer: it is read from its beginning; what was read of "+
+		"the other one comes twice if it was restored from a backup that did not keep its time", "file", f.label, "size", f.info.Size)
+	r.s.h.Count("files_doubtful", 1)
 }
 
 // kin returns the files and widows of the names from which f's may have been made, the longest first, but for those of which something

@@ -64,6 +64,7 @@ type aside struct {
 	listed   string        // of a file beside: the name of that one, by which the next run finds out that it was rotated
 	twin     *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
 	twinTo   int64
+	restored bool          // growing: it has the name and the content of one that is gone, and is not said to be new yet
 	why      string        // of a widow: what happened
 	nextLook time.Duration // at a finished file
 	checks   uint8         // looks at it

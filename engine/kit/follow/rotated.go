@@ -118,7 +118,7 @@ func (r *Reader) wait(w *file) {
 }
 
 // widowOf waits for a file that leads on from a mark of an earlier run. displaced: its inode lives on with other content.
-func (r *Reader) widowOf(e *Entry, m penstock.Mark, displaced bool, why string) {
+func (r *Reader) widowOf(e *Entry, m penstock.Mark, displaced bool, why string) *file {
 	id, name := r.s.foundAt(e)
 	w := &file{
 		name: name, label: m.Part.Name, entry: e, cursor: lines.Resume(m), aside: &aside{why: why}, displaced: displaced, skipped: true,
@@ -127,6 +127,7 @@ func (r *Reader) widowOf(e *Entry, m penstock.Mark, displaced bool, why string) 
 	}
 	w.info.Dev, w.info.Ino = id.Dev, id.Ino
 	r.wait(w)
+	return w
 }
 
 // unmet makes widows of what earlier runs have read and the first listing does not have, and of what another route has found
@@ -176,15 +177,61 @@ func (r *Reader) meetKnown() {
 	r.recognised(known)
 }
 
+// recogniseTries is how often a file of an earlier run is looked at that changes while it is being looked at.
+const recogniseTries = 3
+
 // recognised finds out which files of earlier runs these are. One that is none of them, because its inode was used again or it was
-// rewritten, is met when all of these are known: it may be a copy of one of them.
+// rewritten, is met when all of these are known: it may be a copy of one of them. One that is gone since it was listed is waited for
+// from now on, not from the next listing on: what it was copied to may have been listed already.
 func (r *Reader) recognised(files []*file) {
 	r.rotated.meeting = true
 	defer func() { r.rotated.meeting = false }()
 	for _, f := range files {
-		if f.entry == nil && !r.recall(f) && r.look(f) && f.entry == nil {
-			r.identify(f)
+		for tries := 0; tries < recogniseTries && f.entry == nil && !r.recall(f); tries++ {
+			if !r.look(f) {
+				if f.handle == nil && f.trouble == nil {
+					r.goneSinceListed(f)
+				}
+				break
+			}
+			if r.identify(f) || f.view != nil || !r.isKnown(f) {
+				break
+			}
 		}
+	}
+}
+
+// isKnown says whether f has no id yet, and can be, by its stat, a file of an earlier run.
+func (r *Reader) isKnown(f *file) bool { return f.entry == nil && len(r.knownAs(f)) > 0 }
+
+// knownAs are the files of earlier runs that f can be by its stat, and that nobody waits for.
+func (r *Reader) knownAs(f *file) []knownID {
+	r.s.mu.Lock()
+	ids := slices.Clone(r.known[keyOf(f.info)])
+	r.s.mu.Unlock()
+	return slices.DeleteFunc(ids, func(k knownID) bool { return !isOf(k.id, f.info) || r.rotated.byText(r, k.text) })
+}
+
+// goneSinceListed deals at once with a file that the next listing will not have.
+func (r *Reader) goneSinceListed(f *file) {
+	if r.files[f.label] == f {
+		delete(r.files, f.label)
+	}
+	r.missing(f)
+}
+
+// mournKnown waits for what leads on from the files of earlier runs that f can have been, which has lost its name before it was looked at.
+func (r *Reader) mournKnown(f *file) {
+	for _, k := range r.knownAs(f) {
+		m, ok := r.resume(k.text)
+		if !ok || m.Finished {
+			continue
+		}
+		w := r.widowOf(r.s.know(k, m.Part.Name), m, false, "a file of an earlier run is gone")
+		if w.note.proof.Packed == 0 { // else its bytes are not those that were counted
+			w.info.Size, w.skipped = f.info.Size, false
+		}
+		f.skipped = true // what is missed of it is the widow's
 	}
 }
 
@@ -231,6 +278,9 @@ func (r *Reader) expire(now time.Duration) {
 		if now < f.held {
 			r.dueAt(f.held)
 			return false
+		}
+		if f.skipped {
+			return true
 		}
 		r.s.log.Warn("a file is gone before anything of it was read", "file", f.label, "size_seen", f.info.Size)
 		r.s.h.Count("files_vanished", 1)

@@ -26,17 +26,23 @@ type folder struct {
 	path string
 	log  strings.Builder
 	hook func(name string) // nil, or called before each read of a file
+	then func()            // nil, or called once, at the end of the next listing
 
 	fault  func(name string) error // nil, or what is wrong with a read
 	hidden string                  // with this in their names, files are beside and not listed; "": none are
 }
 
 func (d *folder) List(found func(follow.Sight), refused func(label, why string)) error {
-	return d.sights(func(s follow.Sight) {
+	err := d.sights(func(s follow.Sight) {
 		if d.hidden == "" || !strings.Contains(s.Name, d.hidden) {
 			found(s)
 		}
 	})
+	if then := d.then; then != nil {
+		d.then = nil
+		then()
+	}
+	return err
 }
 
 func (d *folder) sights(found func(follow.Sight)) error {

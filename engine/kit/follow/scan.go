@@ -150,8 +150,10 @@ func (r *Reader) missing(f *file) {
 	key := keyOf(f.info)
 	switch {
 	case f.entry == nil, f.sealed: // nothing of it was read, or all
-		if r.grow != nil && f.entry == nil && r.leadsOn(f) {
-			return
+		if r.grow != nil && f.entry == nil {
+			if r.mournKnown(f); r.leadsOn(f) {
+				return
+			}
 		}
 		r.closeFile(f)
 		if r.byKey[key] == f {

@@ -57,12 +57,11 @@ func (r *Reader) searchBeside(waiting int) {
 		}
 	}
 	for _, s := range sights {
-		var same *file
-		list := byKey[keyOf(statOf(s.Info))]
-		if i := slices.IndexFunc(list, func(w *file) bool { return w.is(r, s) }); i >= 0 {
-			same = list[i]
+		same := slices.DeleteFunc(slices.Clone(byKey[keyOf(statOf(s.Info))]), func(w *file) bool { return !w.is(r, s) })
+		if len(same) == 0 {
+			same = append(same, nil)
 		}
-		if !r.leads(s, same) {
+		if !slices.ContainsFunc(same, func(w *file) bool { return r.leads(s, w) }) {
 			t.tried[keyOf(statOf(s.Info))] = tried{s.Info.Size, s.Info.ModTime, waiting}
 		}
 	}
