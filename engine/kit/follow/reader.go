@@ -56,8 +56,10 @@ type Reader struct {
 	open    []*file              // with handles, the least recently used first
 	refused map[string]string    // labels that are not read, and why
 	rotated rotated
-	uses    uint64 // of handles
-	scans   uint32
+	uses    uint64        // of handles
+	scans   uint32        // listings, those that failed too
+	first   uint32        // the first one that did not fail; until then the one under way
+	begun   bool          // there was one
 	target  int64         // bytes that make a batch
 	left    int64         // bytes of the listed files that were not read
 	scanned time.Duration // when the last listing ended

@@ -19,7 +19,7 @@ func (r *Reader) passed(s Sight, info stat) bool {
 	}
 	d := r.resting.get(keyOf(info))
 	if d == nil {
-		return r.scans == 1 && r.restsAlready(s, info)
+		return r.scans == r.first && r.restsAlready(s, info)
 	}
 	switch {
 	case d.birth != info.Birth && r.grow != nil:

@@ -194,7 +194,7 @@ func (r *Reader) recognised(files []*file) {
 				}
 				break
 			}
-			if r.identify(f) || f.view != nil || !r.isKnown(f) {
+			if r.identify(f) || f.view != nil || f.trouble != nil || !r.isKnown(f) {
 				break
 			}
 		}

@@ -27,12 +27,17 @@ type folder struct {
 	log  strings.Builder
 	hook func(name string) // nil, or called before each read of a file
 	then func()            // nil, or called once, at the end of the next listing
+	torn error             // nil, or why the next listing fails
 
 	fault  func(name string) error // nil, or what is wrong with a read
 	hidden string                  // with this in their names, files are beside and not listed; "": none are
 }
 
 func (d *folder) List(found func(follow.Sight), refused func(label, why string)) error {
+	if torn := d.torn; torn != nil {
+		d.torn = nil
+		return torn
+	}
 	err := d.sights(func(s follow.Sight) {
 		if d.hidden == "" || !strings.Contains(s.Name, d.hidden) {
 			found(s)

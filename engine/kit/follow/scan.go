@@ -24,6 +24,9 @@ const (
 func (r *Reader) scan() {
 	r.due = 0
 	r.scans++
+	if !r.begun {
+		r.first = r.scans
+	}
 	now := r.s.now()
 	if r.grow != nil && r.resting.len() > 0 && !r.alone() {
 		r.riseAll()
@@ -47,10 +50,11 @@ func (r *Reader) scan() {
 		r.refuse(".", fmt.Sprintf("the directory cannot be listed; it is tried again: %v", err))
 		return
 	}
+	r.begun = true
 	delete(r.refused, ".")
 	r.retire()
-	r.takeNews()      // before a name that the source has changed counts as missing
-	if r.scans == 1 { // what is read first lies together in memory, which comes free together
+	r.takeNews()            // before a name that the source has changed counts as missing
+	if r.scans == r.first { // what is read first lies together in memory, which comes free together
 		slices.SortFunc(rest, r.bySight)
 	}
 	for _, s := range rest {
@@ -65,7 +69,7 @@ func (r *Reader) scan() {
 	if r.grow != nil {
 		r.missRests()
 	}
-	if r.scans == 1 {
+	if r.scans == r.first {
 		r.findFinished()
 	}
 	r.lookAgain(now)
@@ -125,7 +129,7 @@ func (r *Reader) meet(s Sight, now time.Duration) {
 	delete(r.refused, s.Label)
 	r.displace(s.Label)
 	f := &file{dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1), scan: r.scans}
-	f.fromEnd = r.grow != nil && r.grow.FromEnd && r.scans == 1 && !r.marked && s.Info.Size > 0
+	f.fromEnd = r.grow != nil && r.grow.FromEnd && r.scans == r.first && !r.marked && s.Info.Size > 0
 	r.files[s.Label] = f
 	if old := r.byKey[key]; old != nil { // its inode was used again before its name was seen to be gone
 		delete(r.byKey, key)

@@ -11,7 +11,7 @@ import (
 // followRotated looks after files whose names are gone: it searches their directories for what leads on from them, gives up what
 // was not found, and keeps the budget of what deleted files hold.
 func (r *Reader) followRotated(now time.Duration) {
-	if r.scans == 1 && r.marked {
+	if r.scans == r.first && r.marked {
 		r.unmet()
 		r.meetKnown()
 	}

@@ -130,6 +130,45 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 	}
 }
 
+// The first listing of a process fails: what has to be done once, with the first one, is done with the first that does not.
+func TestFirstListingFails(t *testing.T) {
+	t.Run("what was rotated while nothing ran is recognised", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d, a, b := twoRoutes(t, follow.Growing{})
+			d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+			a.run(t, 2*time.Second)
+			if err := errors.Join(a.Close(), b.Close()); err != nil {
+				t.Fatal(err)
+			}
+			d.put(t, "a.log.1", "1 one\n2 two\n3 three\n4 four\n")
+			if err := os.Remove(filepath.Join(d.path, "a.log")); err != nil {
+				t.Fatal(err)
+			}
+			d.torn = errors.New("too many open files")
+			a2 := newRoute(t, d.set(follow.Growing{}), a.marks)
+			for range 20 {
+				a2.run(t, time.Second)
+			}
+			if want := []string{"4 four"}; !slices.Equal(a2.lines, want) || d.torn != nil {
+				t.Errorf("delivered %q, want %q; the log:\n%s", a2.lines, want, &d.log)
+			}
+		})
+	})
+	t.Run("a start at the end is one", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d, a, _ := twoRoutes(t, follow.Growing{FromEnd: true})
+			d.put(t, "a.log", "1 old\n")
+			d.torn = errors.New("too many open files")
+			a.run(t, 2*time.Second)
+			d.put(t, "a.log", "2 new\n")
+			a.run(t, 2*time.Second)
+			if want := []string{"2 new"}; !slices.Equal(a.lines, want) || d.torn != nil {
+				t.Errorf("delivered %q, want %q; the log:\n%s", a.lines, want, &d.log)
+			}
+		})
+	})
+}
+
 // A backup is restored under its old name. As long as its time is not set to the old one, nothing tells it from a new file that begins as
 // the old one did: it is held back for copy_wait. If it is written to meanwhile, what is there is delivered twice and not lost, and said.
 func TestRestoredBackupIsWrittenTo(t *testing.T) {
