@@ -24,7 +24,7 @@ type books struct {
 	pending map[*partition]struct{}
 
 	counts       counts
-	unsavedBytes int64  // settled and not yet taken
+	unsavedBytes int64  // settled and not yet taken, of what a worker had: what a kill would repeat
 	owed         counts // readRecords, readBytes: what an earlier route has read and not settled, and this one will read again
 }
 
@@ -166,8 +166,15 @@ func (k *books) touch(p *partition) {
 	}
 }
 
+// ending is how a batch has met its end.
+type ending struct {
+	lane, place string
+	buried      bool // its records are dead letters
+	unsent      bool // no worker had it. The sender, which holds the replay bound, has never heard of it: it must not hear that it is saved
+}
+
 // settle closes b's spans and counts its records: kept ones as delivered, or as dead when they were buried.
-func (k *books) settle(b *penstock.Batch, lane, place string, buried bool) (delivered, dead, dropped int64, err error) {
+func (k *books) settle(b *penstock.Batch, end ending) (delivered, dead, dropped int64, err error) {
 	for i := range b.Spans {
 		span := &b.Spans[i]
 		p := k.parts[span.Part.ID]
@@ -187,18 +194,20 @@ func (k *books) settle(b *penstock.Batch, lane, place string, buried bool) (deli
 		}
 		k.touch(p)
 	}
-	delivered, dead, dropped = tally(b, buried)
+	delivered, dead, dropped = tally(b, end.buried)
 	k.counts.delivered += delivered
 	k.counts.dead += dead
 	k.counts.dropped += dropped
-	if !buried {
+	if !end.buried {
 		k.counts.deliveredBytes += b.RawBytes()
 	}
 	k.counts.settledBatches++
 	k.counts.settledBytes += b.RawBytes()
-	k.unsavedBytes += b.RawBytes()
-	if place != "" {
-		k.places[lane] = place
+	if !end.unsent {
+		k.unsavedBytes += b.RawBytes()
+	}
+	if end.place != "" {
+		k.places[end.lane] = end.place
 	}
 	return delivered, dead, dropped, nil
 }

@@ -15,24 +15,24 @@ import (
 
 // settled is called by the sender's loop, once for each batch or piece.
 func (r *route) settled(it flow.Item[*penstock.Batch], s flow.Settlement) {
-	r.close1(it.Value, s.Lane, s.Place, s.Buried)
+	r.close1(it.Value, ending{lane: s.Lane, place: s.Place, buried: s.Buried})
 }
 
 // settleUnsent settles a batch of which nothing is left to send.
 func (r *route) settleUnsent(b *penstock.Batch) {
-	r.close1(b, "", "", false)
+	r.close1(b, ending{unsent: true})
 	b.Release()
 }
 
 // close1 books one settled batch, and wakes the checkpoint when a quarter of the replay bound has settled.
-func (r *route) close1(b *penstock.Batch, lane, place string, buried bool) {
+func (r *route) close1(b *penstock.Batch, end ending) {
 	r.progress.Store(int64(time.Since(r.started)))
 	if r.manifest != nil {
-		r.manifest.Settled(b, buried)
+		r.manifest.Settled(b, end.buried)
 	}
 	r.mu.Lock()
 	r.books.now = time.Since(r.started)
-	delivered, dead, _, err := r.books.settle(b, lane, place, buried)
+	delivered, dead, _, err := r.books.settle(b, end)
 	if err == nil {
 		err = r.guard.Observe(delivered, dead)
 	}

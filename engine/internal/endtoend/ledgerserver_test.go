@@ -21,7 +21,7 @@ type ledgerServer struct {
 	records  map[string][]byte // by id, as first received
 	last     map[string]int    // the generation in which an id was last received
 	bytes    int64             // of distinct records
-	repeated []int64           // bytes received again, by generation: of ids of earlier ones, each once
+	repeated []int64           // bytes received again, by the generation that had them last, whose end left them unsaved
 	twice    int64             // bytes received again within a generation: after a timeout, which no kill bounds
 	problems []string
 }
@@ -88,7 +88,7 @@ func (s *ledgerServer) record(id string, line []byte) {
 	case s.last[id] == now:
 		s.twice += int64(len(line))
 	default:
-		s.repeated[now] += int64(len(line))
+		s.repeated[s.last[id]] += int64(len(line)) // it may come several kills later
 	}
 	s.last[id] = now
 }
@@ -106,7 +106,7 @@ func (s *ledgerServer) seenBytes() int64 {
 	return s.bytes
 }
 
-// check holds what came against the files: every line of each, and in each generation no more repeated than
+// check holds what came against the files: every line of each, and of each generation no more repeated than
 // the bound.
 func (s *ledgerServer) check(t *testing.T, files []spooled, bound int64) {
 	t.Helper()

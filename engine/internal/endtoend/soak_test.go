@@ -21,6 +21,9 @@ import (
 // soakReplay is what a kill may repeat at the HTTP receiver of each pipeline.
 const soakReplay = 256 << 10
 
+// soakProcess is the variable that numbers the processes, and which the servers find in each request's path.
+const soakProcess = "SOAK_PROCESS"
+
 // soak is one program, its writers and its receivers.
 type soak struct {
 	t       *testing.T
@@ -31,6 +34,8 @@ type soak struct {
 	log     *os.File
 	cmd     *exec.Cmd // nil: it is down
 	ended   chan error
+	process int32          // the number of the last one
+	drained map[int32]bool // the processes that finished what was in flight
 	servers [2]*soakServer // of the tail, of the spool directory
 	tables  [2]*soakTable
 	writers []*soakWriter
@@ -109,7 +114,7 @@ func newSoak(t *testing.T, seed uint64, length time.Duration) *soak {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &soak{t: t, seed: seed, length: length, dir: dir}
+	s := &soak{t: t, seed: seed, length: length, dir: dir, drained: make(map[int32]bool)}
 	t.Cleanup(s.close)
 	for _, name := range []string{"logs", "spool", "archive"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
@@ -140,7 +145,7 @@ pipelines:
         batch: { bytes: 64KiB }
         checkpoint: { sync: 50ms }
       post:
-        sink: { http: { endpoints: [%[1]q, %[2]q], body: raw } }
+        sink: { http: { endpoints: ["%[1]s/${%[6]s:-1000000}", "%[2]s/${%[6]s:-1000000}"], body: raw } }
         batch: { bytes: 16KiB }
         flow: { timeout: 50s }
         checkpoint: { replay: %[5]dB, sync: 50ms }
@@ -153,11 +158,11 @@ pipelines:
         batch: { bytes: 64KiB }
         checkpoint: { sync: 50ms }
       post:
-        sink: { http: { endpoints: [%[3]q, %[4]q], body: raw } }
+        sink: { http: { endpoints: ["%[3]s/${%[6]s:-1000000}", "%[4]s/${%[6]s:-1000000}"], body: raw } }
         batch: { bytes: 16KiB }
         flow: { timeout: 50s }
         checkpoint: { replay: %[5]dB, sync: 50ms }
-`, urls[0]+"/a", urls[0]+"/b", urls[1]+"/a", urls[1]+"/b", soakReplay))
+`, urls[0]+"/a", urls[0]+"/b", urls[1]+"/a", urls[1]+"/b", soakReplay, soakProcess))
 	for who := range soakTailers + soakSpoolers {
 		w := &soakWriter{who: who, dir: filepath.Join(dir, "logs"), archive: filepath.Join(dir, "archive"), count: &s.counts}
 		switch {
@@ -206,7 +211,9 @@ func (s *soak) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.process++
 	s.cmd = exec.Command(bin, "run", s.config)
+	s.cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", soakProcess, s.process))
 	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -232,8 +239,8 @@ func (s *soak) kill(drain bool) {
 	}
 	s.cmd, s.samples = nil, nil
 	s.kills++
-	for _, server := range s.servers {
-		server.killed()
+	if drain && err == nil {
+		s.drained[s.process] = true
 	}
 }
 
@@ -341,16 +348,8 @@ func (s *soak) check() {
 				s.t.Errorf("%s: %s", name, p)
 			}
 		}
-		most, all, twice := s.servers[i].repeats()
-		if most.bytes > soakReplay {
-			s.t.Errorf("%s: a kill repeated %d bytes, more than checkpoint.replay (%d): %v", name, most.bytes, soakReplay, &most)
-		}
-		if twice > 0 {
-			s.t.Errorf("%s: %d bytes came twice without a kill", name, twice)
-		}
+		s.checkRepeats(name, s.servers[i], s.tables[i].records)
 		lines += s.tables[i].records
-		s.t.Logf("%s: %d lines; %d bytes repeated, %d after one kill at most, where %d are allowed",
-			name, s.tables[i].records, all, most.bytes, int64(soakReplay))
 	}
 	c := &s.counts
 	s.t.Logf("%d lines, %d bytes, %d kills; %d rotations, %d truncations, %d files compressed, %d deleted; "+
@@ -359,4 +358,24 @@ func (s *soak) check() {
 	if lines == 0 || s.kills == 0 {
 		s.t.Error(errors.New("nothing was tried"))
 	}
+}
+
+// checkRepeats holds what came again against what the end of a process may repeat: checkpoint.replay where it was killed, nothing where
+// it was drained.
+func (s *soak) checkRepeats(name string, server *soakServer, lines int64) {
+	repeats, twice := server.repeats()
+	if twice > 0 {
+		s.t.Errorf("%s: %d bytes came twice from one process", name, twice)
+	}
+	all, most := int64(0), int64(0)
+	for _, r := range repeats {
+		all, most = all+r.bytes, max(most, r.bytes)
+		if r.bytes > soakReplay {
+			s.t.Errorf("%s: a kill repeated %d bytes, more than checkpoint.replay (%d): %v", name, r.bytes, soakReplay, r)
+		}
+		if s.drained[r.process] {
+			s.t.Errorf("%s: what a drained process had delivered came again, %d bytes: %v", name, r.bytes, r)
+		}
+	}
+	s.t.Logf("%s: %d lines; %d bytes repeated, %d by one kill at most, where %d are allowed", name, lines, all, most, int64(soakReplay))
 }

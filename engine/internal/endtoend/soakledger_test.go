@@ -2,12 +2,20 @@ package endtoend
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"database/sql"
 	"fmt"
+	"hash/crc32"
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
+	"path"
+	"slices"
 	"strconv"
 	"sync"
+	"testing"
 	"time"
 )
 
@@ -141,27 +149,30 @@ func (s *soakTable) look() error {
 	return rows.Err()
 }
 
-// soakServer is an HTTP receiver: it keeps what it is sent, and counts what it is sent again.
+// soakServer is an HTTP receiver: it keeps what it is sent, and counts what it is sent again. The last part of a request's path is the
+// number of the process that sent it: what a killed process has sent may be read after the next one was started.
 type soakServer struct {
 	tally
-	busy sync.WaitGroup
 
-	again    sync.Mutex       // guards what follows
-	first    map[uint64]int32 // the kill before which a line came last, by writer and number
-	repeated []soakRepeats    // after each kill
-	twice    int64            // bytes that came twice between two kills
+	again sync.Mutex             // guards what follows
+	last  map[uint64]int32       // the last process that a line came from, by writer and number
+	kills map[int32]*soakRepeats // by the process that was ended
+	twice int64                  // bytes that came twice from one process
 }
 
-// soakRepeats is what came again after a kill.
+// soakRepeats is what one process had delivered, and a later one delivered again, whichever of them: the next one may be killed before it
+// comes to that, and one after it then repeats what several kills have left. It counts for the end of the process that had delivered it,
+// since at that moment it was in flight, or settled and not saved. A line that each of three processes has sent counts for the ends
+// of the first two.
 type soakRepeats struct {
-	killed time.Time
-	bytes  int64
-	of     [soakTailers + soakSpoolers]struct{ lines, first, last int }
+	process int32
+	bytes   int64
+	of      [soakTailers + soakSpoolers]struct{ lines, first, last int }
 }
 
 // String names the lines.
 func (r *soakRepeats) String() string {
-	text := fmt.Sprintf("killed at %s:", r.killed.UTC().Format("15:04:05.000"))
+	text := fmt.Sprintf("of process %d:", r.process)
 	for who, of := range r.of {
 		if of.lines > 0 {
 			text += fmt.Sprintf(" w%02d %d lines from %d to %d;", who, of.lines, of.first, of.last)
@@ -171,13 +182,20 @@ func (r *soakRepeats) String() string {
 }
 
 func newSoakServer() *soakServer {
-	return &soakServer{first: make(map[uint64]int32), repeated: make([]soakRepeats, 1)}
+	return &soakServer{last: make(map[uint64]int32), kills: make(map[int32]*soakRepeats)}
 }
 
+// soakAnswer is how long an answer takes at most once everything is received, half of it on average: most of what a kill repeats is what
+// a receiver has and had not acknowledged.
+const soakAnswer = 400 * time.Millisecond
+
 // ServeHTTP implements http.Handler.
-func (s *soakServer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
-	s.busy.Add(1)
-	defer s.busy.Done()
+func (s *soakServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	process, err := strconv.Atoi(path.Base(r.URL.Path))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // cut off by a kill: nothing was received
@@ -186,48 +204,82 @@ func (s *soakServer) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 		text := bytes.TrimSuffix(line, []byte("\n"))
 		s.add(text)
 		if who, n, err := parseSoakLine(text); err == nil {
-			s.note(who, n, int64(len(line)))
+			s.note(int32(process), who, n, int64(len(line)))
 		}
 	}
+	soakWait(r.Context(), time.Duration(crc32.ChecksumIEEE(body))%soakAnswer)
 }
 
 // note counts what has come before.
-func (s *soakServer) note(who, n int, size int64) {
+func (s *soakServer) note(process int32, who, n int, size int64) {
 	s.again.Lock()
 	defer s.again.Unlock()
-	now, id := int32(len(s.repeated)-1), uint64(who)<<32|uint64(n)
-	last, seen := s.first[id]
+	id := uint64(who)<<32 | uint64(n)
+	last, seen := s.last[id]
+	s.last[id] = max(last, process)
 	switch {
-	case seen && last == now:
+	case !seen:
+		return
+	case last == process:
 		s.twice += size
-	case seen:
-		r := &s.repeated[now]
-		r.bytes += size
-		of := &r.of[who]
-		if of.lines++; of.lines == 1 || n < of.first {
-			of.first = n
-		}
-		of.last = max(of.last, n)
+		return
 	}
-	s.first[id] = now
+	ended := min(last, process)
+	r := s.kills[ended]
+	if r == nil {
+		r = &soakRepeats{process: ended}
+		s.kills[ended] = r
+	}
+	r.bytes += size
+	of := &r.of[who]
+	if of.lines++; of.lines == 1 || n < of.first {
+		of.first = n
+	}
+	of.last = max(of.last, n)
 }
 
-// killed begins another generation, once what a killed process sent has come.
-func (s *soakServer) killed() {
-	s.busy.Wait()
+// repeats are what the end of a process has repeated, the most of them first, and the bytes that came twice from one process.
+func (s *soakServer) repeats() (list []*soakRepeats, twice int64) {
 	s.again.Lock()
 	defer s.again.Unlock()
-	s.repeated = append(s.repeated, soakRepeats{killed: time.Now()})
+	list = slices.Collect(maps.Values(s.kills))
+	slices.SortFunc(list, func(a, b *soakRepeats) int { return cmp.Compare(b.bytes, a.bytes) })
+	return list, s.twice
 }
 
-// repeats are the bytes that came again after each kill, the most of them, and those that came twice between two.
-func (s *soakServer) repeats() (most soakRepeats, all, twice int64) {
-	s.again.Lock()
-	defer s.again.Unlock()
-	for _, r := range s.repeated {
-		if all += r.bytes; r.bytes > most.bytes {
-			most = r
+// TestSoakRepeats: what comes again counts for the process whose end left it unsaved, not for the last one before it comes.
+func TestSoakRepeats(t *testing.T) {
+	s := newSoakServer()
+	send := func(process, first, lines int) {
+		var body []byte
+		for n := range lines {
+			body = soakLine(body, 3, first+n, 10)
 		}
+		r := httptest.NewRequest(http.MethodPost, fmt.Sprintf("/a/%d", process), bytes.NewReader(body))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel() // nobody waits for the answer
+		s.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 	}
-	return most, all, s.twice
+	size := int64(len(soakLine(nil, 3, 0, 10)))
+	send(1, 0, 10)
+	send(2, 10, 10) // it is killed before it comes to what the first one has left
+	send(3, 0, 20)
+	send(1, 20, 5)
+	send(3, 20, 5)
+	send(2, 25, 5)
+	send(4, 25, 5)
+	send(3, 25, 5) // which the server reads late
+	send(4, 30, 1)
+	send(4, 30, 1) // no kill explains that
+	list, twice := s.repeats()
+	got := map[int32]int64{}
+	for _, r := range list {
+		got[r.process] = r.bytes / size
+	}
+	if want := map[int32]int64{1: 15, 2: 15, 3: 5}; !maps.Equal(got, want) || list[2].process != 3 {
+		t.Errorf("the ends of the processes have repeated %v lines, want %v", got, want)
+	}
+	if twice != size {
+		t.Errorf("%d bytes came twice from one process, want %d", twice, size)
+	}
 }

@@ -66,6 +66,7 @@ type aside struct {
 	twinTo   int64
 	restored bool          // growing: it has the name and the content of one that is gone, and is not said to be new yet
 	why      string        // of a widow: what happened
+	until    time.Duration // of a widow whose time is over: when it is given up at the latest; 0: not yet over
 	nextLook time.Duration // at a finished file
 	checks   uint8         // looks at it
 }

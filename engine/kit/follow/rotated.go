@@ -266,6 +266,9 @@ func (r *Reader) expire(now time.Duration) {
 			r.dueAt(w.held)
 			continue
 		}
+		if r.mayLead(w, now) || r.rotated.widows[w.entry] != w {
+			continue
+		}
 		r.unwait(w)
 		if w.displaced {
 			r.s.log.Warn(w.aside.why, "file", w.label, "read", w.cursor.Next)
