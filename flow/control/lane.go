@@ -207,6 +207,9 @@ func (m *Machine) refresh(l *lane) {
 	c.Mean = l.est.mean
 	c.Rate = l.est.rate
 	c.Service = toDuration(l.est.service)
+	if l.prober != nil {
+		c.Base = l.prober.Base()
+	}
 	c.Failures = l.failing
 	c.Used = l.used
 	c.Known = l.known

@@ -24,6 +24,7 @@ type Candidate struct {
 	Mean     float64       // cost of an item on the average; 0: not known yet
 	Rate     float64       // cost per second that it delivers; 0: not known yet
 	Service  time.Duration // one item of mean cost on a drained worker, network included; 0: not known yet
+	Base     time.Duration // the same as its window has measured it, where it does; 0: not known
 	Failures float64       // share of failed attempts, recent, 0 to 1
 	Used     time.Duration // when it was last sent anything, since the sender's start
 	Peak     time.Duration // peak-sensitive mean round trip, errors included, at Answered; 0: not known yet

@@ -73,12 +73,14 @@ func most(now time.Duration, cost float64, i int, worth float64, c []Candidate) 
 	return sum / cost
 }
 
-// covered says whether a lane has enough in flight not to idle for lack of a batch.
+// covered says whether a lane has enough in flight not to idle for lack of a batch. Service will not do for that: where few are in
+// flight and none waits, what is delivered in a round trip is what is in flight, and a slow worker that is near looks like a quick
+// one that is far. A window that measures the drained round trip can tell; without one no lane is covered.
 func (k *Candidate) covered() bool {
-	if k.InFlight == 0 || k.Rate <= 0 || k.Mean <= 0 || k.Failures > 0 {
+	if k.InFlight == 0 || k.Base <= 0 || k.Rate <= 0 || k.Mean <= 0 || k.Failures > 0 {
 		return false
 	}
-	busy := float64(k.Service) * 1e-9 * k.Rate / k.Mean
+	busy := float64(k.Base) * 1e-9 * k.Rate / k.Mean
 	return float64(k.InFlight+1) > busy+max(coverLeast, coverRoot*math.Sqrt(busy))
 }
 

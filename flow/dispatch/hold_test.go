@@ -34,7 +34,17 @@ func TestPlace(t *testing.T) {
 		{"a lane that is covered counts as busy", busy(three()), func(c []Candidate) {
 			heard(c)
 			c[0].InFlight, c[0].Work, c[1].InFlight, c[1].Work = 4, 4, 4, 4
+			c[0].Base, c[1].Base = c[0].Service, c[1].Service
 		}, 2, 8, 16},
+		{"a lane may be far instead of covered, where its drained round trip is not measured", busy(three()), func(c []Candidate) {
+			heard(c)
+			c[0].InFlight, c[0].Work, c[1].InFlight, c[1].Work = 4, 4, 4, 4
+		}, 0, -9, 0.99},
+		{"or where it is long", busy(three()), func(c []Candidate) {
+			heard(c)
+			c[0].InFlight, c[0].Work, c[1].InFlight, c[1].Work = 4, 4, 4, 4
+			c[0].Base, c[1].Base = 8*c[0].Service, c[1].Service
+		}, 0, -9, 0.99},
 		{"nobody waits for a lane that is silent", busy(three(), 4, 4), func([]Candidate) {}, 2, 0, 0},
 		{"nor for one that fails", busy(three(), 4, 4), func(c []Candidate) {
 			heard(c)
