@@ -96,9 +96,7 @@ func (m *Machine) measure(a *attempt, r *Report, full bool) {
 	}
 	if l.starter != nil {
 		l.refuses.taken(m.now, a)
-		if l.refuses.from > 0 && float64(l.refuses.from) > l.win.Limit()+1 {
-			l.refuses.from, l.refuses.step = 0, 0 // the window binds
-		}
+		l.refuses.within(l.win.Limit())
 	}
 	if a.late {
 		l.stats.late++

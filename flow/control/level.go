@@ -53,12 +53,20 @@ const (
 // taken takes in that an attempt was delivered.
 func (v *level) taken(now time.Duration, a *attempt) {
 	v.add(a, true)
-	p := v.byChance()
-	v.score = max(0, v.score+math.Log(levelRefuses/(1-p)))
+	if v.score > 0 { // at most levelMost is chance, so that a delivery never raises it
+		v.score = max(0, v.score+math.Log(levelRefuses/(1-v.byChance())))
+	}
 	if v.trial == a {
 		v.step = max(1, 2*v.step)
 		v.from += v.step
 		v.since = now - v.wait // the next follows at once
+	}
+}
+
+// within forgets the level where the window ends below it.
+func (v *level) within(window float64) {
+	if v.from > 0 && float64(v.from) > window+1 {
+		v.from, v.step = 0, 0
 	}
 }
 
