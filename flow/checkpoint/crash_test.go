@@ -115,7 +115,8 @@ func TestEveryCrash(t *testing.T) {
 func TestEveryFault(t *testing.T) {
 	struck := 0
 	for _, op := range []vfstest.Op{
-		vfstest.OpOpen, vfstest.OpRead, vfstest.OpWrite, vfstest.OpSync, vfstest.OpSyncDir, vfstest.OpRename, vfstest.OpRemove, vfstest.OpLock,
+		vfstest.OpOpen, vfstest.OpRead, vfstest.OpWrite, vfstest.OpSync, vfstest.OpSyncDir, vfstest.OpRename,
+		vfstest.OpRemove, vfstest.OpLock,
 	} {
 		for _, lasting := range []bool{false, true} {
 			for nth := 1; ; nth++ {

@@ -91,7 +91,8 @@ func (f *File) Load(ctx context.Context) (watermark ledger.Position, above []led
 	watermark, above, err = Decode(text)
 	switch {
 	case errors.Is(err, errNewer):
-		return watermark, nil, fmt.Errorf("checkpoint %s: %w: run that one, or move the file away to deliver everything again", f.path(), err)
+		return watermark, nil, fmt.Errorf("checkpoint %s: %w: "+
+			"run that one, or move the file away to deliver everything again", f.path(), err)
 	case err != nil:
 		return watermark, nil, fmt.Errorf("checkpoint %s cannot be used, and was left as it is: %w: "+
 			"put a copy of it back, or move it away to deliver everything again", f.path(), err)

@@ -34,7 +34,10 @@ var goldens = []struct {
 	},
 	{
 		"keys",
-		mark{ledger.Position{Num: -3, Key: "a\x00\xff\n \"é"}, []ledger.Range{{From: ledger.Position{Num: -3, Key: "b"}, To: at(math.MaxInt64)}}},
+		mark{
+			ledger.Position{Num: -3, Key: "a\x00\xff\n \"é"},
+			[]ledger.Range{{From: ledger.Position{Num: -3, Key: "b"}, To: at(math.MaxInt64)}},
+		},
 		"penstock-mark 1\nwatermark -3 \"a\\x00\\xff\\n \\\"\\u00e9\"\nsettled -3 \"b\" 9223372036854775807\ncrc32c d56b0ec6\n",
 	},
 }
