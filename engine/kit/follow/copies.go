@@ -20,12 +20,17 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	}
 	r.rotated.asking = true
 	defer func() { r.rotated.asking = false }()
-	hold := false
+	hold, untold := false, false
 	for _, e := range r.kin(f, head) {
 		g, w := r.rotated.byEntry[e], r.rotated.widows[e]
-		if w == nil && g != nil && !(r.lookNow(g) && r.verify(g, false)) {
-			if w = r.rotated.widows[e]; w == nil { // it cannot be told now
-				hold = true
+		equal := false
+		if w == nil && g != nil { // looked at once more after it was compared: it may be emptied meanwhile
+			standing := r.standsNow(g)
+			if equal = standing && r.equals(f, g, head); standing && !equal {
+				standing = r.standsNow(g)
+			}
+			if w = r.rotated.widows[e]; w == nil && !standing { // it cannot be told now
+				untold = true
 				continue
 			}
 		}
@@ -34,7 +39,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 			hold = true
 			continue
 		case w != nil:
-		case g == nil || !r.equals(f, g, head):
+		case !equal:
 			continue
 		case g.orphan && !g.beside && g.info.Links == 0 && f.holds(g.all()) >= g.all() && mayInherit(f, g):
 			w = r.bereave(g) // moved to another file system, or restored: only the old one's handle was left
@@ -52,20 +57,39 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 			hold, f.rare().restored = true, true
 		}
 	}
-	if !hold {
-		r.sayNew(f)
-		return false, false
+	if (hold || untold) && r.holdBack(f, untold) {
+		return true, false
 	}
+	r.sayNew(f)
+	return false, false
+}
+
+// untoldMost is how many listings a file is held back for at most when its time is over and one that it may be a copy of cannot be
+// looked at, because its name is gone since the last listing.
+const untoldMost = 3
+
+// holdBack says whether f, which may be a copy, is looked at again later.
+func (r *Reader) holdBack(f *file, untold bool) bool {
 	now := r.s.now()
 	f.held = max(f.held, f.since+r.grow.CopyWait)
 	r.holding = max(r.holding, f.held)
-	if now >= f.held {
-		r.sayNew(f)
-		return false, false
+	if now < f.held {
+		r.dueAt(f.held)
+		return true
 	}
-	r.dueAt(f.held)
-	return true, false
+	if !untold {
+		return false
+	}
+	a := f.rare()
+	if a.untold == 0 {
+		a.untold = r.scans + untoldMost
+	}
+	r.soon()
+	return r.scans < a.untold
 }
+
+// standsNow says whether what was handed out of g stands in it at this moment. Where something else does, g is a widow.
+func (r *Reader) standsNow(g *file) bool { return r.lookNow(g) && r.verify(g, false) }
 
 // sayNew reports that what may have been restored, without its old time, is read as a new file: better twice than not at all.
 func (r *Reader) sayNew(f *file) {

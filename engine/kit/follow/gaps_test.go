@@ -3,6 +3,7 @@ package follow_test
 import (
 	"fmt"
 	"maps"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,36 @@ func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 		a.lines = append(a.lines, "4 read by the second") // when the first one looked, it was nowhere
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 read by the second", "5 five")
 	})
+}
+
+// A file is emptied, or rewritten, after it was looked at and before the copy that was made of it is compared with it.
+func TestEmptiedWhileItIsCompared(t *testing.T) {
+	for name, fresh := range map[string]string{"emptied": "", "rewritten": "4 four is as long as what was there before\n"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three)
+				turns(t, 1, 2*time.Second, a, b)
+				d.put(t, "a.log.1", three)
+				d.hook = func(name string) {
+					if name == "a.log" {
+						d.hook = nil
+						d.empty(t, name)
+						d.put(t, name, fresh)
+					}
+				}
+				turns(t, 20, time.Second, a, b)
+				want := []string{"1 one", "2 two", "3 three"}
+				if fresh != "" {
+					want = append(want, strings.TrimSpace(fresh))
+				}
+				wantLines(t, d, a, b, want...)
+				if d.hook != nil {
+					t.Error("nothing was compared")
+				}
+			})
+		})
+	}
 }
 
 // inodeMark is a mark of a file of long ago that had the inode that name has now.

@@ -72,3 +72,27 @@ func TestRenamedFileIsLookedAtLate(t *testing.T) {
 		r.want(t, d, "4 four")
 	})
 }
+
+// A route that has much to send has listed a file that it knows, and its copy, long before it comes to the copy. The file is deleted
+// meanwhile, and it was not open.
+func TestOriginalIsGoneWhenItsCopyIsLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, _ := earlierRun(t)
+		r := newRoute(t, d.set(follow.Growing{}), a.marks)
+		r.run(t, time.Second)
+		d.put(t, "a.log.1", three)
+		d.put(t, "0.log", strings.Repeat("0 much\n", 100))
+		d.age(t, "0.log")
+		for range 2 {
+			b := penstock.NewBatch(penstock.Limits{Bytes: 64})
+			if err := r.Read(t.Context(), b); err != nil || !strings.HasPrefix(string(b.Data), "0 much") {
+				t.Fatalf("the first batches are %q, %v", b.Data, err)
+			}
+			time.Sleep(time.Minute) // nobody asks for more
+		}
+		d.remove(t, "a.log")
+		turns(t, 20, time.Second, r)
+		r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
+		r.want(t, d)
+	})
+}
