@@ -41,7 +41,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 		case w != nil:
 		case !equal:
 			continue
-		case g.orphan && !g.beside && g.info.Links == 0 && f.holds(g.all()) >= g.all() && mayInherit(f, g):
+		case g.deleted() && f.holds(g.all()) >= g.all() && mayInherit(f, g):
 			w = r.bereave(g) // moved to another file system, or restored: only the old one's handle was left
 		default:
 			hold = true
@@ -242,10 +242,18 @@ func (r *Reader) maybeRestored(f, w *file, head []byte) bool {
 // as a copy that kept its time.
 func mayInherit(f, w *file) bool { return f.label != w.label || f.info.ModTime < f.info.Birth }
 
+// deleted says whether a file that is open has no name any more, as far as is known of it; a listing may still have to find that out.
+func (f *file) deleted() bool {
+	return f.info.Links == 0 && !f.beside && (f.orphan || f.info.Ino != 0 && f.handle != nil)
+}
+
 // bereave gives up the handle of a deleted file for one that holds the same data.
 func (r *Reader) bereave(g *file) *file {
 	if key := keyOf(g.info); r.byKey[key] == g {
 		delete(r.byKey, key)
+	}
+	if r.files[g.label] == g {
+		delete(r.files, g.label)
 	}
 	e := g.entry
 	r.widow(g, "a deleted file is read on in a copy of it")

@@ -96,3 +96,49 @@ func TestOriginalIsGoneWhenItsCopyIsLookedAt(t *testing.T) {
 		r.want(t, d)
 	})
 }
+
+// A route that has much to send comes to the copy of a file that it held open, and that is deleted, when gone_wait is over. The end of the
+// file is not given up before its copy was looked at.
+func TestDeletedFileEndsLate(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		early bool // the copy is listed together with the file
+		mate  bool // another route has little to send
+	}{
+		{"listed together", true, false}, {"listed later", false, false},
+		{"listed together, two routes", true, true}, {"listed later, two routes", false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, r, mate := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three)
+				turns(t, 1, 2*time.Second, r, mate)
+				d.put(t, "0.log", strings.Repeat("0 much\n", 50))
+				d.age(t, "0.log")
+				d.put(t, "a.log.1", three+"4 four\n")
+				if !tt.early {
+					d.hidden = "a.log.1"
+					d.delete(t, "a.log")
+				}
+				for turn := range 2 {
+					b := penstock.NewBatch(penstock.Limits{Bytes: 10})
+					if err := r.Read(t.Context(), b); err != nil || !strings.HasPrefix(string(b.Data), "0 much") {
+						t.Fatalf("the first batches are %q, %v", b.Data, err)
+					}
+					if tt.early && turn == 0 {
+						d.delete(t, "a.log")
+					}
+					d.hidden = ""
+					if time.Sleep(time.Minute / 2); tt.mate { // nobody asks for more
+						mate.run(t, time.Minute/2)
+					}
+				}
+				turns(t, 40, time.Second, r, mate)
+				for _, r := range []*route{r, mate} {
+					r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
+				}
+				wantLines(t, d, r, mate, "1 one", "2 two", "3 three", "4 four")
+			})
+		})
+	}
+}
