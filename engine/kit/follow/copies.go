@@ -99,7 +99,7 @@ func (r *Reader) sayNew(f *file) {
 	f.aside.restored = false
 	r.s.log.Warn("a file has the name and the content of one that is gone, and is newer: it is read from its beginning; what was read of "+
 		"the other one comes twice if it was restored from a backup that did not keep its time", "file", f.label, "size", f.info.Size)
-	r.s.h.Count("files_doubtful", 1)
+	r.count("files_doubtful", 1)
 }
 
 // kin returns the files and widows of the names from which f's may have been made, the longest first, but for those of which something
@@ -274,7 +274,7 @@ func (r *Reader) adopt(f, w *file) {
 	f.held, f.rare().twin = 0, nil
 	r.rotated.add(r, f)
 	r.s.log.Info("a file leads on from one that was rotated", "file", f.label, "from", w.label, "read", f.cursor.Next)
-	r.s.h.Count("files_rotated", 1)
+	r.count("files_rotated", 1)
 }
 
 // startCopy makes f a file of its own of which everything before to was read as part of the widow.
@@ -287,7 +287,7 @@ func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
 	f.skipTo = to
 	f.held, f.rare().twin = 0, nil
 	r.s.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)
-	r.s.h.Count("files_rotated", 1)
+	r.count("files_rotated", 1)
 }
 
 // takeOver says that e's data lies in f now.

@@ -231,7 +231,7 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	}
 	r.s.forget(r, e)
 	r.s.log.Warn(why+anew, "file", f.label, "size", f.info.Size, "read", highest(m))
-	r.s.h.Count("files_replaced", 1)
+	r.count("files_replaced", 1)
 	return false, nil
 }
 
@@ -350,7 +350,7 @@ func (r *Reader) grew(f *file) {
 		r.s.log.Warn("a file has grown after it counted as finished; the rest is delivered; a longer settle waits",
 			"file", f.label, "finished_at", f.cursor.Next, "size", f.info.Size)
 	}
-	r.s.h.Count("files_grown", 1)
+	r.count("files_grown", 1)
 	r.s.noteGrown(r, f)
 }
 
@@ -384,7 +384,7 @@ func (r *Reader) replaced(f *file, what string) {
 	}
 	if old.cursor.Next > 0 {
 		r.s.log.Warn(what, "file", old.label, "read", old.cursor.Next, "size", old.info.Size)
-		r.s.h.Count("files_replaced", 1)
+		r.count("files_replaced", 1)
 	}
 	ghost := &file{label: old.label, entry: old.entry, part: old.part, cursor: lines.Cursor{Next: old.cursor.Next}, lost: true}
 	r.ghosts++
