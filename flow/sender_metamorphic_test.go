@@ -100,7 +100,7 @@ func play(t *testing.T, c control.Config, workers []*paced, order []int, n int, 
 		}
 		begun := time.Now()
 		left, came, rnd := n, begun, rand.New(rand.NewPCG(5, 5)) // arrivals in step would keep the order in which workers first answered
-		p := produceFunc[int](func(ctx context.Context) (Item[int], error) {
+		p := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			if left--; left < 0 {
 				return these[int]()(ctx)
 			}
