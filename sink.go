@@ -79,7 +79,8 @@ type Placed interface {
 }
 
 // Syncer is an optional part of a Sink: what was delivered without being durable (`fsync: interval`) is durable when
-// Sync returns. The engine calls it before a partition is finished and at drain.
+// Sync returns, what an earlier instance delivered up to the Place that Open was given, too. The engine calls it before a
+// partition is finished and at drain.
 type Syncer interface {
 	Sync(ctx context.Context) error
 }

@@ -41,6 +41,10 @@ type OpenOptions struct {
 	State func() (vfs.Dir, error)
 	// Once makes Read return io.EOF when what is there now has been read.
 	Once bool
+	// Count adds n to a counter of what this route's reader met: a file that vanished, a row that came late. n may be 0, which shows
+	// the counter from the start. The name is the code's, never data. What concerns the source and no route it counts by its Host.
+	// It is safe for concurrent use. nil: as by the Host.
+	Count func(name string, n int64)
 }
 
 // Reader hands out the records of a source in batches. It is called by one goroutine; [Finisher.Finish]

@@ -198,7 +198,7 @@ func (r *route) open(ctx context.Context) error {
 	var err error
 	r.reader, err = r.pipe.source.Open(ctx, penstock.OpenOptions{
 		Route: r.key, Resume: r.markOf, Known: r.known(), Linger: r.cfg.Batch.Linger, Once: r.once,
-		State: r.stateDir,
+		State: r.stateDir, Count: r.slot.met.Add,
 	})
 	if err != nil {
 		return fmt.Errorf("source %s: %w", r.pipe.cfg.Source.Component.Name, err)

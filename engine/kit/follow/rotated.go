@@ -272,7 +272,7 @@ func (r *Reader) expire(now time.Duration) {
 		r.unwait(w)
 		if w.displaced {
 			r.s.log.Warn(w.aside.why, "file", w.label, "read", w.cursor.Next)
-			r.s.h.Count("files_replaced", 1)
+			r.count("files_replaced", 1)
 			w.skipped = true
 		}
 		r.lose(w, w.aside.why)
@@ -286,7 +286,8 @@ func (r *Reader) expire(now time.Duration) {
 			return true
 		}
 		r.s.log.Warn("a file is gone before anything of it was read", "file", f.label, "size_seen", f.info.Size)
-		r.s.h.Count("files_vanished", 1)
+		r.count("files_vanished", 1)
+		r.count("bytes_vanished", f.info.Size)
 		return true
 	})
 }

@@ -178,7 +178,7 @@ func (r *Reader) keepBudget() {
 	case KeepDeleted:
 		if !r.rotated.warned {
 			r.s.log.Warn("deleted files are held until they are read", "error", err)
-			r.s.h.Count("deleted_over_budget", 1)
+			r.count("deleted_over_budget", 1)
 		}
 		r.rotated.warned = true
 		return
