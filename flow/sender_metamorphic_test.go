@@ -233,7 +233,8 @@ func TestSenderScaled(t *testing.T) {
 				t.Errorf("%s, %s: took %v, and %v where all takes three times as long", win.Name(), p.Name(), took, tookThrice)
 			}
 			if math.Abs(width-widthThrice) > 0.2*width {
-				t.Errorf("%s, %s: windows of %.4g together, and %.4g where all takes three times as long", win.Name(), p.Name(), width, widthThrice)
+				t.Errorf("%s, %s: windows of %.4g together, and %.4g where all takes three times as long",
+					win.Name(), p.Name(), width, widthThrice)
 			}
 		}
 	}
