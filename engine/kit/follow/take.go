@@ -23,8 +23,8 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 	if !r.look(f) {
 		return false
 	}
-	end := r.endOf(f)
-	if f.view != nil && !r.rests(f) {
+	end, ok := r.endOf(f)
+	if !ok || f.view != nil && !r.rests(f) {
 		return false
 	}
 	later := r.provedLater(f, end)
@@ -93,12 +93,19 @@ type ending struct {
 	at     time.Duration // when that may be so; 0: it will be noticed
 }
 
-func (r *Reader) endOf(f *file) ending {
-	if r.grow != nil {
-		return r.endOfGrowing(f)
+// endOf says what is known of f's end; ok is false where a copy of it is read on in its place.
+func (r *Reader) endOf(f *file) (end ending, ok bool) {
+	if r.grow == nil {
+		at, now := r.s.quietAt(f.info.ModTime, f.since)
+		return ending{sealed: at <= now, at: at}, true
 	}
-	at, now := r.s.quietAt(f.info.ModTime, f.since)
-	return ending{sealed: at <= now, at: at}
+	end = r.endOfGrowing(f)
+	if !end.sealed || f.entry == nil {
+		return end, true
+	}
+	e := f.entry
+	end.sealed = !r.mayLead(f, r.s.now())
+	return end, r.rotated.byEntry[e] == f
 }
 
 // identify finds out which file it is and where the route stands in it. false: there is nothing to be read.
@@ -353,11 +360,8 @@ func (r *Reader) replaced(f *file, what string) {
 		r.unwatch(f)
 		return
 	}
-	if r.grow != nil && f.orphan && f.info.Links == 0 && r.s.movedOn(f.entry, f.info) {
-		if key := keyOf(f.info); r.byKey[key] == f {
-			delete(r.byKey, key)
-		}
-		r.widow(f, "a deleted file is read on in a copy of it") // as another route has seen
+	if r.grow != nil && f.deleted() && r.s.movedOn(f.entry, f.info) {
+		r.bereave(f) // as another route has seen
 		return
 	}
 	old := *f
