@@ -142,3 +142,26 @@ func TestLedgerForgetsKilled(t *testing.T) {
 		f.has(fmt.Sprint("round ", round), each, want)
 	}
 }
+
+// TestLedgerKeepsAway: marks of files whose folder is renamed away, for several runs, are kept, by the state and by the ledger: when the
+// folder comes back, only what was added comes.
+func TestLedgerKeepsAway(t *testing.T) {
+	f := newForgets(t)
+	f.write("a.log", "a")
+	f.write("b.log", "b")
+	once(t, f.config)
+	in, away := filepath.Join(f.dir, "in"), filepath.Join(f.dir, "away")
+	if err := os.Rename(in, away); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		once(t, f.config)
+		f.has("the folder is away", 2, map[string]int64{"a": 100, "b": 100})
+	}
+	if err := os.Rename(away, in); err != nil {
+		t.Fatal(err)
+	}
+	write(t, f.file("a.log"), string(read(t, f.file("a.log")))+"a 100\n")
+	once(t, f.config)
+	f.has("it is back", 2, map[string]int64{"a": 101, "b": 100})
+}
