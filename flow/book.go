@@ -73,16 +73,15 @@ type Book[R any] struct {
 	due    chan struct{} // holds one: save now
 	room   chan struct{} // holds one: the ledger has room again
 
-	sieve sieve     // of the goroutine that reads
-	rows  packer[R] // of that goroutine too
-	next  func(context.Context) (R, error)
-
-	marks []ledger.Range // memory of the goroutine that saves
+	next  func(context.Context) (R, error) // set by Run before it starts anything, as is fail
+	fail  context.CancelCauseFunc
+	sieve sieve // of the goroutine that reads, as is rows
+	rows  packer[R]
+	marks []ledger.Range // memory of who saves, one at a time
 
 	mu      sync.Mutex // guards what follows; nothing but At is called under it
 	account account[R]
 	started bool
-	fail    context.CancelCauseFunc // of Run
 }
 
 // OpenBook loads the mark and returns a Book that goes on from there. It starts nothing. An error says which option
