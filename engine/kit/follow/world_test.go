@@ -28,6 +28,7 @@ type folder struct {
 	torn error             // nil, or why the next listing fails
 
 	fault  func(name string) error // nil, or what is wrong with a read
+	shut   func(name string) error // nil, or why a file cannot be opened
 	hidden string                  // with this in their names, files are beside and not listed; "": none are
 }
 
@@ -65,6 +66,11 @@ func (d *folder) Finished(func(follow.Sight)) error { return nil }
 func (d *folder) Beside(_ string, found func(follow.Sight)) error { return d.sights(found) }
 
 func (d *folder) Open(name string) (vfs.File, error) {
+	if d.shut != nil {
+		if err := d.shut(name); err != nil {
+			return nil, err
+		}
+	}
 	f, err := d.Dir.Open(name)
 	return &hooked{f, d, name}, err
 }
