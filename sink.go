@@ -64,6 +64,13 @@ type Encoder interface {
 	Encode(dst []byte, b *Batch) ([]byte, error)
 }
 
+// Verbatim is an optional part of an [Encoder] that need not be asked where no processor changes a batch: batches then go to the workers
+// without the way through the processor pool, and Deliver encodes for itself the rare one with a dead letter in it.
+type Verbatim interface {
+	// Verbatim says that Encode returns nil for every batch that is as it was read. It is called once, before Open.
+	Verbatim() bool
+}
+
 // Placed is an optional part of a Sink whose ordered lane counts from what it found: a file that already held something.
 // After Open the engine asks for StartPlace and, where it is not the Place that it gave, has it durable in the checkpoint
 // before the first Deliver; else a kill before the first settle would count as found what was delivered in vain.

@@ -100,7 +100,7 @@ func play(t *testing.T, c control.Config, workers []*paced, order []int, n int, 
 		}
 		begun := time.Now()
 		left, came, rnd := n, begun, rand.New(rand.NewPCG(5, 5)) // arrivals in step would keep the order in which workers first answered
-		p := produceFunc[int](func(ctx context.Context) (Item[int], error) {
+		p := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			if left--; left < 0 {
 				return these[int]()(ctx)
 			}
@@ -233,7 +233,8 @@ func TestSenderScaled(t *testing.T) {
 				t.Errorf("%s, %s: took %v, and %v where all takes three times as long", win.Name(), p.Name(), took, tookThrice)
 			}
 			if math.Abs(width-widthThrice) > 0.2*width {
-				t.Errorf("%s, %s: windows of %.4g together, and %.4g where all takes three times as long", win.Name(), p.Name(), width, widthThrice)
+				t.Errorf("%s, %s: windows of %.4g together, and %.4g where all takes three times as long",
+					win.Name(), p.Name(), width, widthThrice)
 			}
 		}
 	}

@@ -51,7 +51,10 @@ type route struct {
 	pool      *penstock.Pool
 	budget    *budget
 	resumed   *resumed      // of a Ledgered sink: wins over the store; nil: it keeps none
-	jobs      chan *job     // in read order, to the sender
+	jobs      chan *job     // in read order, to the sender, each with those that were handed on together with it
+	held      held          // read and not handed on; the reader's goroutine owns it
+	handed    *job          // what came with the last one; the producer's goroutine owns it
+	readIn    time.Duration // how long the last Read took
 	readErr   error         // why the reader ended, set before jobs is closed; io.EOF: the data ended
 	estimated time.Duration // when the reader was last asked how much is left; the reader's goroutine owns it
 	ahead     error         // what the reader said with its last batch, of which the next call tells
