@@ -245,7 +245,7 @@ func mayInherit(f, w *file) bool { return f.label != w.label || f.info.ModTime <
 
 // deleted says whether a file that is open has no name any more, as far as is known of it; a listing may still have to find that out.
 func (f *file) deleted() bool {
-	return f.info.Links == 0 && !f.beside && (f.orphan || f.info.Ino != 0 && f.handle != nil)
+	return f.info.Links == 0 && (f.orphan && !f.beside || f.info.Ino != 0 && f.handle != nil)
 }
 
 // bereave gives up the handle of a deleted file for one that holds the same data.
