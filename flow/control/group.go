@@ -27,6 +27,7 @@ type group struct {
 	mean     float64       // cost of an item
 	most     int           // items that may be in flight
 	unit     float64       // cost of one; 0: items are counted
+	full     float64       // cost in flight from which on there is no room for another, where items are not counted
 	since    time.Duration // what was sent before is not the window's
 	probing  bool
 	probeAt  time.Duration
@@ -126,7 +127,7 @@ func (m *Machine) groupFull() bool {
 	case g.unit == 0:
 		return m.awaited >= g.most
 	}
-	return m.awaitedCost > (float64(g.most)-1+1e-6)*g.unit
+	return m.awaitedCost > g.full
 }
 
 // bound takes over what the group's window says.
@@ -142,26 +143,27 @@ func (g *group) bound(open int) {
 	if g.win.Batches() {
 		g.unit = 0
 	}
+	g.full = (float64(g.most) - 1 + 1e-6) * g.unit
 }
 
-// grouped takes in a delivery that came in time. full says whether no lane had room before it.
-func (m *Machine) grouped(a *attempt, s *window.Sample, full bool) {
+// grouped takes in a delivery that came in time, after rtt seconds; s is its lane's sample, and made the group's. full says
+// whether no lane had room before it.
+func (m *Machine) grouped(a *attempt, s *window.Sample, rtt float64, full bool) {
 	g := &m.group
 	if g.mean == 0 {
 		g.mean = a.cost
 	}
 	g.mean += groupMean * (a.cost - g.mean)
 	if g.win != nil && a.sent >= g.since {
-		sample := *s
-		sample.Mean, sample.InFlightAtSend, sample.Limited, sample.Epoch = g.mean, a.together, a.crowded, a.groupEpoch
-		g.win.OnSample(sample)
+		s.Mean, s.InFlightAtSend, s.Limited, s.Epoch = g.mean, a.together, a.crowded, a.groupEpoch
+		g.win.OnSample(*s)
 		m.probeGroup(a.crowded)
 		g.bound(m.open)
 	}
 	switch {
 	case g.phase != noPhase:
-		m.compareIn(a, s.RoundTrip.Seconds(), full)
-	case full && m.alike(a.lane, s.RoundTrip.Seconds()) != (g.win != nil) && m.now >= g.want:
+		m.compareIn(a, rtt, full)
+	case full && m.alike(a.lane, rtt) != (g.win != nil) && m.now >= g.want:
 		m.beginExperiment()
 	}
 }
@@ -342,6 +344,7 @@ func (m *Machine) endExperiment(more bool) {
 		l.paused = false
 		if d, ok := l.win.(window.Discarder); ok {
 			d.Discard(m.now)
+			l.hear()
 		}
 	}
 	m.refreshAll()
@@ -373,6 +376,7 @@ func (m *Machine) regroup() {
 	for _, l := range m.up {
 		if l.win.Limit() > 1 { // what it has learned of its worker it has learned of all
 			l.win.Reset(m.now)
+			l.hear()
 			m.refresh(l)
 		}
 	}

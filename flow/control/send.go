@@ -12,6 +12,9 @@ func (m *Machine) dispatch(out []Command) []Command {
 	if m.ready > 0 {
 		out = m.sendProbes(out)
 	}
+	if m.fresh.len() == 0 && m.redo.len() == 0 {
+		return out
+	}
 	for (m.free > 0 || m.firsts > 0) && !m.groupFull() {
 		firsts := m.firsts
 		if firsts > 0 {
@@ -133,7 +136,7 @@ func (m *Machine) choose(it *item) (l *lane, delay bool) {
 			if it.failedAt(l) && !it.waited {
 				return nil, true
 			}
-			if l.open && !l.broken && m.room(l) > 0 {
+			if l.open && !l.broken && m.room(l, m.windowRoom(l)) > 0 {
 				return l, false
 			}
 			return nil, false
@@ -219,6 +222,7 @@ func (m *Machine) hide(num int32) {
 		if at := m.lanes[i].at; at >= 0 && m.cands[at].Free {
 			m.cands[at].Free = false
 			m.masked = append(m.masked, at)
+			m.changed(at)
 		}
 	}
 }
@@ -226,6 +230,7 @@ func (m *Machine) hide(num int32) {
 func (m *Machine) unhide() {
 	for _, i := range m.masked {
 		m.cands[i].Free = true
+		m.changed(i)
 	}
 }
 
@@ -386,11 +391,12 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	m.awaited++
 	m.flyingCost += a.cost
 	m.awaitedCost += a.cost
-	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.win.Epoch()
+	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.said.epoch
 	l.outs.add(a)
 	a.lost, a.level = l.outs.cost, l.flying-l.outs.suspects
 	l.refuses.started(a)
-	a.limited = m.windowRoom(l) <= 0
+	room := m.windowRoom(l)
+	a.limited = room <= 0
 	if g := &m.group; g.win != nil {
 		a.groupEpoch, a.crowded = g.win.Epoch(), m.groupFull()
 		a.limited = a.limited && !a.crowded
@@ -415,6 +421,7 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	if m.wary(l) {
 		l.br.trial = a
 	}
-	m.refresh(l)
+	m.seats(l, room)
+	m.changed(l.at)
 	return append(out, c)
 }
