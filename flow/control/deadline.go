@@ -16,7 +16,7 @@ type deadline struct {
 
 const fanout = 4
 
-func (d *deadline) before(o *deadline) bool {
+func (d deadline) before(o deadline) bool {
 	return d.at < o.at || d.at == o.at && d.a.id < o.a.id
 }
 
@@ -42,14 +42,14 @@ func (h *deadlines) removeAt(i int) {
 		if child >= n {
 			break
 		}
-		first, end := child, min(child+fanout, n)
-		for c := child + 1; c < end; c++ {
-			if s[c].before(&s[first]) {
-				first = c
+		first, d := child, s[child]
+		for c, o := range s[child+1 : min(child+fanout, n)] {
+			if o.before(d) {
+				first, d = child+1+c, o
 			}
 		}
-		s[i] = s[first]
-		s[i].a.at = i
+		s[i] = d
+		d.a.at = i
 		i = first
 	}
 	h.up(i, last)
@@ -60,7 +60,7 @@ func (h *deadlines) up(i int, d deadline) {
 	s := *h
 	for i > 0 {
 		parent := (i - 1) / fanout
-		if !d.before(&s[parent]) {
+		if !d.before(s[parent]) {
 			break
 		}
 		s[i] = s[parent]

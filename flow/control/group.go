@@ -23,6 +23,7 @@ import (
 // the lanes' own.
 type group struct {
 	win      window.Window // nil: the lanes are on their own
+	batches  bool          // its limit counts items, and no cost
 	prober   window.Prober // win, when it measures the drained round trip
 	mean     float64       // cost of an item
 	most     int           // items that may be in flight
@@ -140,7 +141,7 @@ func (g *group) bound(open int) {
 		limit = max(limit, min(float64(open), groupLeast))
 	}
 	g.most, g.unit = int(limit), g.mean
-	if g.win.Batches() {
+	if g.batches {
 		g.unit = 0
 	}
 	g.full = (float64(g.most) - 1 + 1e-6) * g.unit
@@ -372,6 +373,7 @@ func (m *Machine) regroup() {
 	}
 	g.win, g.since = m.cfg.Window.New(), m.now
 	g.prober, _ = g.win.(window.Prober)
+	g.batches = g.win.Batches()
 	g.bound(m.open)
 	for _, l := range m.up {
 		if l.win.Limit() > 1 { // what it has learned of its worker it has learned of all

@@ -311,8 +311,11 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 
 // replayFull says whether what was offered and is not yet saved comes up to the replay bound.
 func (m *Machine) replayFull() bool {
+	if m.cfg.Replay == 0 {
+		return false
+	}
 	held := m.unsent + m.started + m.unsaved
-	return m.cfg.Replay > 0 && held > 0 && held >= m.cfg.Replay
+	return held > 0 && held >= m.cfg.Replay
 }
 
 // Room says whether an Offer is welcome now: a lane would take it, or, where keys or hash dispatch bind items
