@@ -64,6 +64,13 @@ type Encoder interface {
 	Encode(dst []byte, b *Batch) ([]byte, error)
 }
 
+// Verbatim is an optional part of an [Encoder] that need not be asked where no processor changes a batch: batches then go to the workers
+// without the way through the processor pool, and Deliver encodes for itself the rare one with a dead letter in it.
+type Verbatim interface {
+	// Verbatim says that Encode returns nil for every batch that is as it was read. It is called once, before Open.
+	Verbatim() bool
+}
+
 // Placed is an optional part of a Sink whose ordered lane counts from what it found: a file that already held something.
 // After Open the engine asks for StartPlace and, where it is not the Place that it gave, has it durable in the checkpoint
 // before the first Deliver; else a kill before the first settle would count as found what was delivered in vain.
@@ -72,7 +79,8 @@ type Placed interface {
 }
 
 // Syncer is an optional part of a Sink: what was delivered without being durable (`fsync: interval`) is durable when
-// Sync returns. The engine calls it before a partition is finished and at drain.
+// Sync returns, what an earlier instance delivered up to the Place that Open was given, too. The engine calls it before a
+// partition is finished and at drain.
 type Syncer interface {
 	Sync(ctx context.Context) error
 }
@@ -88,6 +96,14 @@ type Ledgered interface {
 	Store(ctx context.Context, spans []Span) error
 	// Compact may fold what lies at or below the watermarks of m. It is called from the checkpoint's goroutine.
 	Compact(ctx context.Context, m []Mark) error
+}
+
+// Pruner is an optional part of a [Ledgered] sink, so that its ledger grows with what is there and not with what ever was.
+type Pruner interface {
+	// Prune removes, in one transaction, what the ledger holds of partitions that are gone for good, a few hundred at most. Since
+	// Load nothing of them was delivered or stored: else a transaction that comes late would find no trace of what it repeats. It
+	// is called from the checkpoint's goroutine, and again with the same ones where it returned an error.
+	Prune(ctx context.Context, partitionIDs []string) error
 }
 
 // Preferred is an optional part of a sink's options (what [Component].Options returns): the batch with which the sink is

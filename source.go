@@ -41,6 +41,10 @@ type OpenOptions struct {
 	State func() (vfs.Dir, error)
 	// Once makes Read return io.EOF when what is there now has been read.
 	Once bool
+	// Count adds n to a counter of what this route's reader met: a file that vanished, a row that came late. n may be 0, which shows
+	// the counter from the start. The name is the code's, never data. What concerns the source and no route it counts by its Host.
+	// It is safe for concurrent use. nil: as by the Host.
+	Count func(name string, n int64)
 }
 
 // Reader hands out the records of a source in batches. It is called by one goroutine; [Finisher.Finish]
@@ -67,6 +71,14 @@ type Estimator interface {
 	// Left is how many bytes are there now and were not read yet. It is called between two calls of Read, by the same goroutine,
 	// a few times a second.
 	Left() int64
+}
+
+// Waiter is an optional part of a [Reader] that tells before it waits. What such a reader has read while there is plenty, the engine hands
+// on several batches at a time: to wake another core costs as much as to read a tenth of a batch.
+type Waiter interface {
+	// BeforeWait has Read call f, on its own goroutine, each time that nothing more is at hand: before it waits, and before it looks
+	// for more. It is called once, before the first Read.
+	BeforeWait(f func())
 }
 
 // MaxNote is how many bytes a [Mark]'s Note may have at most.

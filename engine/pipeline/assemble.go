@@ -70,6 +70,9 @@ func newRoute(s *slot) (*route, error) {
 		return nil, err
 	}
 	r.encoder, _ = r.sink.(penstock.Encoder)
+	if v, ok := r.sink.(penstock.Verbatim); ok && v.Verbatim() && len(r.cfg.Processors) == 0 {
+		r.encoder = nil
+	}
 	r.syncer, _ = r.sink.(penstock.Syncer)
 	r.ledgered, _ = r.sink.(penstock.Ledgered)
 	for _, use := range c.Processors {
@@ -109,8 +112,9 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	}
 	r.budget = newBudget(int64(r.cfg.Memory), share)
 	r.pool = &penstock.Pool{Keep: r.budget.arenas(), Freed: r.budget.freed}
-	r.jobs = make(chan *job, r.workers())
+	r.jobs = make(chan *job, 1)
 	if len(r.processors) > 0 || r.encoder != nil {
+		r.jobs = make(chan *job, r.workers())
 		r.work, r.again = make(chan *job, r.workers()), make(chan *job, r.jobsAtOnce())
 	}
 	dir, err := fs.MakeDir(r.cfg.DeadLetters.Dir, 0o700)

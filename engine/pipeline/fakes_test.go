@@ -180,6 +180,9 @@ func jobOf(t *testing.T, m *vfstest.Mem, o Options, source config.Use, routes ..
 		if routes[i].Drain > 0 {
 			r.Drain = routes[i].Drain
 		}
+		if routes[i].Memory > 0 {
+			r.Memory = routes[i].Memory
+		}
 		if routes[i].Checkpoint.Replay > 0 {
 			r.Checkpoint = routes[i].Checkpoint
 		}

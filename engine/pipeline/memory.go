@@ -3,6 +3,7 @@ package pipeline
 import (
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/penstock-io/penstock"
@@ -27,14 +28,37 @@ type memory struct {
 }
 
 // newMemory returns the memory of a route. boot "" (the system does not tell) means one layer.
+//
+// What an earlier instance saved in the upper layer only, because it ended before its sink had synced, goes to the lower one
+// after this instance's first sync: a partition of which nothing comes any more would else stay behind there for good.
 func newMemory(store *checkpoint.Store, key string, lazy bool, boot string) *memory {
 	m := &memory{store: store, lower: key}
 	if lazy && boot != "" {
 		m.upper = key + checkpoint.BootMark + boot
 		m.pendingMarks = make(map[string]penstock.Mark)
 		m.pendingPlaces = make(map[string]string)
+		m.owe()
 	}
 	return m
+}
+
+// owe notes what the upper layer has and the lower has not.
+func (m *memory) owe() {
+	for mark := range m.store.Marks(m.upper) {
+		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {
+			m.pendingMarks[mark.Part.ID] = mark
+		}
+	}
+	below := m.store.Places(m.lower)
+	for lane, place := range m.store.Places(m.upper) {
+		if below[lane] != place {
+			m.pendingPlaces[lane] = place
+		}
+	}
+}
+
+func sameMark(a, b penstock.Mark) bool {
+	return a.Part == b.Part && a.Watermark == b.Watermark && a.Finished == b.Finished && a.Note == b.Note && slices.Equal(a.Above, b.Above)
 }
 
 // failed says that nothing can be saved any more before the log is opened anew.

@@ -94,6 +94,44 @@ func TestStrayPlaces(t *testing.T) {
 	}
 }
 
+// TestOwedToTheLowerLayer: what an instance saved and could not sync any more is in both layers after the next one's first sync,
+// though nothing of it is delivered again.
+func TestOwedToTheLowerLayer(t *testing.T) {
+	dir, err := vfstest.New().MakeDir("/state", 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	store, _, err := checkpoint.Open(dir, checkpoint.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	markOf := func(id string, at int64) penstock.Mark {
+		return penstock.Mark{Part: penstock.Partition{ID: id, Name: id}, Watermark: penstock.Position{Num: at}}
+	}
+	first := newMemory(store, "p/r", true, "boot")
+	if err := errors.Join(first.save([]penstock.Mark{markOf("a", 1), markOf("b", 1)}, map[string]string{"lane": "1"}), first.synced(),
+		first.save([]penstock.Mark{markOf("a", 2), markOf("c", 3)}, map[string]string{"lane": "5"})); err != nil {
+		t.Fatal(err)
+	}
+	second := newMemory(store, "p/r", true, "boot")
+	if n := len(second.pendingMarks); n != 2 {
+		t.Errorf("%d partitions are owed to the lower layer, want a and c", n)
+	}
+	if err := second.synced(); err != nil {
+		t.Fatal(err)
+	}
+	for id, at := range map[string]int64{"a": 2, "b": 1, "c": 3} {
+		if mark, ok := store.Mark("p/r", id); !ok || mark.Watermark.Num != at {
+			t.Errorf("the lower layer has %s at %d, %v; want %d", id, mark.Watermark.Num, ok, at)
+		}
+	}
+	if got := store.Places("p/r"); got["lane"] != "5" {
+		t.Errorf("the lower layer's places are %v", got)
+	}
+}
+
 // TestOutputThatNeverWas: a first run that delivers nothing (a wrong path, say) leaves an empty file; without it, or under another
 // name, the next run begins anew.
 func TestOutputThatNeverWas(t *testing.T) {

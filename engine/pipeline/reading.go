@@ -21,6 +21,7 @@ type job struct {
 	keys  []string
 	done  chan struct{} // closed when processed; nil: there is nothing to process
 	err   error
+	rest  *job // handed on together with it, in read order; nil: nothing
 
 	trial                 // of the processors that died of it
 	saved *penstock.Saved // what the batch was before the processor that has it now; nil: none has had it
@@ -32,6 +33,7 @@ type job struct {
 // an error: its reader is not asked again.
 func (r *route) read(ctx, stop context.Context) {
 	defer close(r.jobs)
+	defer r.handOn(stop)
 	if r.work != nil {
 		defer close(r.work)
 	}
@@ -46,7 +48,14 @@ func (r *route) read(ctx, stop context.Context) {
 }
 
 func (r *route) readAll(ctx, stop context.Context) {
+	w, patient := r.reader.(penstock.Waiter)
+	if patient = patient && r.work == nil; patient { // else the processors take longer than a wake
+		w.BeforeWait(func() { r.handOn(stop) })
+	}
 	for {
+		if r.held.n > 0 && r.budget.exhausted() {
+			r.handOn(stop)
+		}
 		j, err := r.readOne(ctx)
 		if err != nil {
 			r.readErr = err
@@ -61,9 +70,10 @@ func (r *route) readAll(ctx, stop context.Context) {
 				return
 			}
 		}
-		select {
-		case r.jobs <- j:
-		case <-stop.Done():
+		if r.held.add(j); !patient || !r.held.more(r.readIn) {
+			r.handOn(stop)
+		}
+		if stop.Err() != nil {
 			r.readErr = context.Cause(stop)
 			return
 		}
@@ -79,10 +89,12 @@ func (r *route) readOne(ctx context.Context) (*job, error) {
 			b.Release()
 			return nil, io.EOF
 		}
-		r.reading.Store(int64(max(1, time.Since(r.started))))
+		begun := time.Since(r.started)
+		r.reading.Store(int64(max(1, begun)))
 		err := r.reader.Read(ctx, b)
 		r.reading.Store(0)
 		b.Time = time.Now()
+		r.readIn = b.Time.Sub(r.started) - begun
 		r.budget.took(b)
 		switch {
 		case ctx.Err() != nil:
@@ -199,23 +211,34 @@ func (p producer) Next(ctx context.Context) (flow.Item[*penstock.Batch], error) 
 }
 
 func (p producer) job(ctx context.Context) (*job, error) {
+	j, err := p.next(ctx)
+	if err != nil || j.done == nil {
+		return j, err
+	}
 	select {
-	case j, ok := <-p.r.jobs:
-		if !ok {
-			return nil, p.r.readErr
-		}
-		if j.done == nil {
-			return j, nil
-		}
-		select {
-		case <-j.done:
-			return j, nil
-		case <-ctx.Done(): // it may be with a processor that waits for its restart
-			return nil, context.Cause(ctx)
-		}
-	case <-ctx.Done():
+	case <-j.done:
+		return j, nil
+	case <-ctx.Done(): // it may be with a processor that waits for its restart
 		return nil, context.Cause(ctx)
 	}
+}
+
+// next is the next job in read order, processed or not.
+func (p producer) next(ctx context.Context) (*job, error) {
+	j := p.r.handed
+	if j == nil {
+		select {
+		case first, ok := <-p.r.jobs:
+			if !ok {
+				return nil, p.r.readErr
+			}
+			j = first
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	p.r.handed, j.rest = j.rest, nil
+	return j, nil
 }
 
 func (r *route) item(b *penstock.Batch, keys []string) flow.Item[*penstock.Batch] {

@@ -54,7 +54,9 @@ func struck(t *testing.T, f *faults) {
 	s := &faulty{fakeSource: &fakeSource{lines: numbered(records), size: 7}, sink: &fakeSink{workers: 2}, faults: f, t: t}
 	s.sink.deliver = func(ctx context.Context, _ penstock.Attempt) error { paused(ctx, time.Second); return ctx.Err() }
 	m := vfstest.New()
-	e := jobOf(t, m, Options{}, s.source(), config.Route{Sink: s.sinkUse()})
+	slow := config.DefaultRoute("r0", "/state").Flow // a window that grew would be through before the ninth save
+	slow.Window, slow.Size = "fixed", 2
+	e := jobOf(t, m, Options{}, s.source(), config.Route{Sink: s.sinkUse(), Flow: slow})
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(t.Context()) }()
 	last := int64(0)

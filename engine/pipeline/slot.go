@@ -22,7 +22,8 @@ type slot struct {
 	cfg      config.Route
 	o        Options
 	log      *slog.Logger
-	counter  *metrics.Set
+	counter  *metrics.Set // of sink and processors
+	met      *metrics.Set // of the source's reader
 	failures *failures
 
 	mu       sync.Mutex // guards what follows; a route's mu may be taken while it is held
@@ -40,7 +41,7 @@ type slot struct {
 func newSlot(p *pipe, c config.Route, o Options) *slot {
 	log := o.Log.With("pipeline", p.name, "route", c.Name)
 	return &slot{
-		key: p.name + "/" + c.Name, pipe: p, cfg: c, o: o, log: log, counter: new(metrics.Set),
+		key: p.name + "/" + c.Name, pipe: p, cfg: c, o: o, log: log, counter: new(metrics.Set), met: new(metrics.Set),
 		failures: &failures{log: log, by: make(map[string]*failure)},
 	}
 }

@@ -11,6 +11,13 @@ import (
 type Snapshot struct {
 	Elapsed time.Duration // since Run began
 	Routes  []RouteSnapshot
+	Sources []SourceSnapshot // one a pipeline
+}
+
+// SourceSnapshot is a picture of what a source did for all of its routes at once, such as to finish files.
+type SourceSnapshot struct {
+	Pipeline, Source string // Source is the component
+	Counters         map[string]int64
 }
 
 // RouteSnapshot is a picture of one route; all counts are source records of this run.
@@ -33,6 +40,8 @@ type RouteSnapshot struct {
 	Window                                                      string        // algorithm of the windows; "" at first
 	Workers                                                     []WorkerSnapshot
 	Counters                                                    map[string]int64 // of sink and processors
+	Source                                                      string           // the component
+	SourceCounters                                              map[string]int64 // of its reader for this route
 
 	Budget   control.BudgetStatus // of redeliveries
 	Hedged   int64                // redeliveries beside an attempt that took long
@@ -62,6 +71,7 @@ func (e *Engine) Snapshot() Snapshot {
 		s.Elapsed = time.Since(*t)
 	}
 	for _, p := range e.pipes {
+		s.Sources = append(s.Sources, SourceSnapshot{p.name, p.cfg.Source.Component.Name, p.host.counter.All()})
 		for _, slot := range p.slots {
 			s.Routes = append(s.Routes, slot.snapshot())
 		}
@@ -72,6 +82,7 @@ func (e *Engine) Snapshot() Snapshot {
 func (r *route) snapshot() RouteSnapshot {
 	s := RouteSnapshot{Pipeline: r.pipe.name, Route: r.cfg.Name, ReplayBound: max(int64(r.cfg.Checkpoint.Replay), int64(r.cfg.Batch.Bytes))}
 	s.Counters = r.host.counter.All()
+	s.Source, s.SourceCounters = r.pipe.cfg.Source.Component.Name, r.slot.met.All()
 	r.mu.Lock()
 	sender := r.sender
 	s.Health, s.Err, s.Window = r.health, r.err, r.window

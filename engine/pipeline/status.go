@@ -23,14 +23,17 @@ func (e *Engine) Status() admin.Status {
 	snap := e.Snapshot()
 	s := admin.Status{
 		Version: 1, PID: os.Getpid(), Program: Version(), Seconds: snap.Elapsed.Seconds(), Free: admin.Free(e.cfg.State),
-		Routes: make([]admin.Route, 0, len(snap.Routes)),
+		Routes: make([]admin.Route, 0, len(snap.Routes)), Sources: make([]admin.Source, 0, len(snap.Sources)),
+	}
+	for _, src := range snap.Sources {
+		s.Sources = append(s.Sources, admin.Source{Pipeline: src.Pipeline, Name: src.Source, Counters: src.Counters})
 	}
 	at := 0
 	for _, p := range e.pipes {
 		for _, slot := range p.slots {
 			out := snap.Routes[at].status()
 			at++
-			out.Source, out.Sink = p.cfg.Source.Component.Name, slot.cfg.Sink.Component.Name
+			out.Sink = slot.cfg.Sink.Component.Name
 			for _, u := range slot.cfg.Processors {
 				out.Processors = append(out.Processors, u.Component.Name)
 			}
@@ -44,7 +47,7 @@ func (e *Engine) Status() admin.Status {
 
 func (r *RouteSnapshot) status() admin.Route {
 	out := admin.Route{
-		Pipeline: r.Pipeline, Name: r.Route, Processors: []string{}, Health: r.Health, LastFault: r.LastFault,
+		Pipeline: r.Pipeline, Name: r.Route, Source: r.Source, Processors: []string{}, Health: r.Health, LastFault: r.LastFault,
 		Window:      r.Window,
 		ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes, Delivered: r.Delivered, DeliveredBytes: r.DeliveredBytes,
 		Dead: r.Dead, Dropped: r.Dropped, InFlight: r.InFlight, Waiting: r.Waiting,
@@ -53,7 +56,7 @@ func (r *RouteSnapshot) status() admin.Route {
 		Hedged: r.Hedged, Suspects: r.Suspects, Poisoned: r.Poisoned,
 		ReplayBytes: r.ReplayBytes, ReplayBoundBytes: r.ReplayBound,
 		QuietSeconds: r.Quiet.Seconds(), WatermarkAgeSeconds: r.WatermarkAge.Seconds(),
-		Workers: make([]admin.Worker, 0, len(r.Workers)), Counters: r.Counters,
+		Workers: make([]admin.Worker, 0, len(r.Workers)), Counters: r.Counters, SourceCounters: r.SourceCounters,
 	}
 	if r.Err != nil {
 		out.Error = r.Err.Error()

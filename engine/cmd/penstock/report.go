@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,6 +35,8 @@ type routeResult struct {
 	Waiting     int64  `json:"waiting"`
 	Attempts    int64  `json:"attempts"`
 	Redelivered int64  `json:"redelivered"`
+
+	SourceCounters map[string]int64 `json:"source_counters,omitempty"` // what the source's reader met
 }
 
 func result(s pipeline.Snapshot, wall time.Duration, err error) runResult {
@@ -44,7 +48,7 @@ func result(s pipeline.Snapshot, wall time.Duration, err error) runResult {
 		out.Pipelines = append(out.Pipelines, routeResult{
 			Pipeline: r.Pipeline, Route: r.Route, ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes,
 			Delivered: r.Delivered, Dead: r.Dead, Dropped: r.Dropped, InFlight: r.InFlight, Waiting: r.Waiting,
-			Attempts: r.Attempts, Redelivered: r.Redelivered,
+			Attempts: r.Attempts, Redelivered: r.Redelivered, SourceCounters: r.SourceCounters,
 		})
 	}
 	return out
@@ -85,8 +89,24 @@ func summary(s pipeline.Snapshot, err error) string {
 	} else {
 		b.WriteString(table(rows, 2))
 	}
+	for _, r := range s.Routes {
+		if met := countersText(r.SourceCounters); met != "" {
+			fmt.Fprintf(&b, "%s/%s, met by %s: %s\n", r.Pipeline, r.Route, r.Source, met)
+		}
+	}
 	fmt.Fprintf(&b, "killed now, it would repeat at most %s; at any moment at most %s\n", bytesText(repeat), bytesText(bound))
 	return b.String()
+}
+
+// countersText is what is not 0 of counters, by name.
+func countersText(counters map[string]int64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counters)) {
+		if n := counters[name]; n != 0 {
+			parts = append(parts, name+" "+thousands(n))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // progress is one line a route, and one for all where there are many.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
@@ -131,6 +132,9 @@ func statusText(s *admin.Status) string {
 	if len(workers) > 1 {
 		b.WriteString("\n" + table(workers, 4))
 	}
+	if counters := sourceCounters(s); len(counters) > 1 {
+		b.WriteString("\n" + table(counters, 3))
+	}
 	for _, r := range s.Routes {
 		for _, w := range r.Workers {
 			if w.State != "NORMAL" && w.Reason != "" {
@@ -139,6 +143,25 @@ func statusText(s *admin.Status) string {
 		}
 	}
 	return b.String()
+}
+
+// sourceCounters are the rows of what sources have counted, where it is not 0.
+func sourceCounters(s *admin.Status) [][]string {
+	rows := [][]string{{"route", "source", "counter", "count"}}
+	add := func(of, source string, counters map[string]int64) {
+		for _, name := range slices.Sorted(maps.Keys(counters)) {
+			if n := counters[name]; n != 0 {
+				rows = append(rows, []string{of, source, name, thousands(n)})
+			}
+		}
+	}
+	for _, r := range s.Routes {
+		add(r.Pipeline+"/"+r.Name, r.Source, r.SourceCounters)
+	}
+	for _, src := range s.Sources {
+		add(src.Pipeline, src.Name, src.Counters)
+	}
+	return rows
 }
 
 // seconds writes a time in the unit that suits it; "-" for none.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -20,12 +22,13 @@ var (
 // net/http sends again by itself also what a receiver has kept for long before it broke the connection. When the answer is
 // overdue the batch has gone to another worker, and sending it again here would repeat it: no reader is opened then.
 type bodies struct {
-	idle   chan struct{} // takes one: the last reader was closed
+	idle   chan struct{} // takes one: the last reader was closed, or a write has returned
 	expect time.Time     // when the answer is overdue; zero: never
 
 	mu      sync.Mutex // guards what follows; held while bytes are copied, which is what end waits for
 	data    []byte
-	reading int // readers that were opened and not closed
+	reading int        // readers that were opened and not closed
+	lent    []net.Conn // that are writing straight from data, which end waits for, too
 	over    bool
 }
 
@@ -53,7 +56,7 @@ func (s *bodies) again() (io.ReadCloser, error) {
 }
 
 // end waits until every reader is closed, so that the connection may be kept; not for longer than bodyPatience, after which
-// cancel breaks the connection. After it no reader touches the data.
+// cancel breaks the connection, and a write that still runs is ended by closing it. After it nothing touches the data.
 func (s *bodies) end(cancel context.CancelFunc) {
 	timer := time.NewTimer(bodyPatience)
 	defer timer.Stop()
@@ -69,11 +72,55 @@ func (s *bodies) end(cancel context.CancelFunc) {
 		case <-s.idle:
 		case <-timer.C:
 			cancel()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.over, s.data = true, nil
+			s.breakOff()
 			return
 		}
+	}
+}
+
+// breakOff lets no reader go on and waits until the writes have returned.
+func (s *bodies) breakOff() {
+	s.mu.Lock()
+	s.over, s.data = true, nil
+	for len(s.lent) > 0 {
+		writing := slices.Clone(s.lent)
+		s.mu.Unlock()
+		for _, c := range writing {
+			_ = c.Close() // the write tells
+		}
+		<-s.idle
+		s.mu.Lock()
+	}
+	s.mu.Unlock()
+}
+
+// lend is what of a body is left to be written to c, at most so many bytes; the caller gives it back.
+func (s *bodies) lend(b *body, c net.Conn, most int64) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over || b.closed {
+		return nil, errBodyOver
+	}
+	data := s.data[b.off:]
+	data = data[:min(int64(len(data)), most)]
+	s.lent = append(s.lent, c)
+	return data, nil
+}
+
+// giveBack ends lend: n bytes were written.
+func (s *bodies) giveBack(b *body, c net.Conn, n int) {
+	s.mu.Lock()
+	b.off += n
+	i := slices.Index(s.lent, c)
+	s.lent = slices.Delete(s.lent, i, i+1)
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *bodies) wake() {
+	select {
+	case s.idle <- struct{}{}:
+	default: // it will look anyway
 	}
 }
 
@@ -106,10 +153,31 @@ func (b *body) Close() error {
 	}
 	b.closed = true
 	if b.of.reading--; b.of.reading == 0 {
-		select {
-		case b.of.idle <- struct{}{}:
-		default:
-		}
+		b.of.wake()
 	}
 	return nil
+}
+
+// conn is a connection that writes a body from where it stands, in one call of the kernel. net/http would copy it in pieces of 32 KiB,
+// through memory that it takes anew for each request.
+type conn struct{ net.Conn }
+
+// ReadFrom implements io.ReaderFrom.
+func (c conn) ReadFrom(r io.Reader) (int64, error) {
+	l, ok := r.(*io.LimitedReader)
+	if !ok {
+		return io.Copy(c.Conn, r)
+	}
+	b, ok := l.R.(*body)
+	if !ok {
+		return io.Copy(c.Conn, r)
+	}
+	data, err := b.of.lend(b, c.Conn, l.N)
+	if err != nil {
+		return 0, err
+	}
+	n, err := c.Conn.Write(data)
+	b.of.giveBack(b, c.Conn, n)
+	l.N -= int64(n)
+	return int64(n), err
 }

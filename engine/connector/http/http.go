@@ -34,7 +34,7 @@ func Component() penstock.Component {
 	}
 }
 
-// Sink sends batches to endpoints. It implements penstock.Sink and penstock.Encoder.
+// Sink sends batches to endpoints. It implements penstock.Sink, penstock.Encoder and penstock.Verbatim.
 type Sink struct {
 	o         Options
 	host      penstock.Host
@@ -136,6 +136,9 @@ func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 	err := z.Close()
 	return out.Bytes(), err
 }
+
+// Verbatim implements penstock.Verbatim.
+func (s *Sink) Verbatim() bool { return s.o.Body == Raw && s.o.Compress == None && s.o.key == nil }
 
 func (s *Sink) plain(dst []byte, b *penstock.Batch) []byte { return s.o.appendBody(dst, b, time.Now()) }
 

@@ -47,7 +47,13 @@ type lane struct {
 func newLane(s *Sink, e endpoint) *lane {
 	dialer := net.Dialer{Timeout: s.o.ConnectTimeout, KeepAlive: keepAliveProb}
 	l := &lane{sink: s, endpoint: e, advert: newAdvert(), headers: make(nethttp.Header), transport: &nethttp.Transport{
-		DialContext:            dialer.DialContext,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return conn{c}, nil
+		},
 		TLSHandshakeTimeout:    s.o.ConnectTimeout,
 		ForceAttemptHTTP2:      true,
 		DisableCompression:     true, // an answer is read to a bound as it comes; nothing is unpacked

@@ -49,6 +49,14 @@ var reconnect = backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Ful
 
 func (r *reader) now() time.Duration { return time.Since(r.started) }
 
+func (r *reader) count(name string, n int64) {
+	if r.o.Count != nil {
+		r.o.Count(name, n)
+		return
+	}
+	r.s.h.Count(name, n)
+}
+
 // Read implements penstock.Reader.
 func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
 	for {
@@ -309,7 +317,7 @@ func (r *reader) look(ctx context.Context, db database, p *partition) error {
 		if err != nil {
 			return err
 		}
-		r.s.h.Count("rows_found_late", int64(found))
+		r.count("rows_found_late", int64(found))
 		if l.left {
 			return nil // they are handed out first: rows that are read on would push out what has not been looked through
 		}

@@ -20,8 +20,12 @@ func picture() Status {
 		Routes: []Route{{
 			Pipeline: "access", Name: "main", Source: "spool_dir", Sink: "http", Health: "running", Processors: []string{},
 			ReadRecords: 10, Delivered: 4, Dead: 1, Dropped: 2, InFlight: 1, Waiting: 2, Counters: map[string]int64{"requests": 9},
-			Workers: []Worker{{Name: "http://a/", State: "SLOW", Gate: "window", Window: 3.5, InFlight: 2, RoundTrip: 0.25, Throttled: 6}},
+			SourceCounters: map[string]int64{"files_vanished": 3},
+			Workers: []Worker{{
+				Name: "http://a/", State: "SLOW", Gate: "window", Window: 3.5, InFlight: 2, RoundTrip: 0.25, Throttled: 6,
+			}},
 		}},
+		Sources: []Source{{Pipeline: "access", Name: "spool_dir", Counters: map[string]int64{"files_finished": 5}}},
 	}
 	s.Judge()
 	return s
@@ -75,6 +79,8 @@ func TestMetricsValues(t *testing.T) {
 		`penstock_worker_gate{gate="breaker",pipeline="access",route="main",worker="http://a/"} 0`,
 		`penstock_worker_throttles_total{pipeline="access",route="main",worker="http://a/"} 6`,
 		`penstock_component_events_total{event="requests",pipeline="access",route="main"} 9`,
+		`penstock_source_events_total{event="files_vanished",pipeline="access",route="main",source="spool_dir"} 3`,
+		`penstock_source_events_total{event="files_finished",pipeline="access",route="",source="spool_dir"} 5`,
 		`penstock_route_health{health="running",pipeline="access",route="main"} 1`,
 		`penstock_ready 1`, `penstock_build_info{version="v0.1.0"} 1`, "go_goroutines ",
 	} {

@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
@@ -105,6 +107,9 @@ var (
 		append(perWorker, "gate"), nil)
 	component = prometheus.NewDesc("penstock_component_events_total", "What sink and processors count of themselves.",
 		append(perRoute, "event"), nil)
+	sourceEvents = prometheus.NewDesc("penstock_source_events_total",
+		"What the source counts of itself, for one route; without a route, for all of the pipeline's.",
+		append(perRoute, "source", "event"), nil)
 	ready = prometheus.NewDesc("penstock_ready", "1 where /readyz says yes.", nil, nil)
 	info  = prometheus.NewDesc("penstock_build_info", "1; the version is the label.", []string{"version"}, nil)
 	free  = prometheus.NewDesc("penstock_state_free_bytes", "Bytes free where the state lies.", nil, nil)
@@ -125,7 +130,7 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range workerMetrics {
 		to <- m.desc
 	}
-	for _, d := range []*prometheus.Desc{routeHealth, workerState, workerGate, component, ready, info, free} {
+	for _, d := range []*prometheus.Desc{routeHealth, workerState, workerGate, component, sourceEvents, ready, info, free} {
 		to <- d
 	}
 }
@@ -141,6 +146,14 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	if s.Free >= 0 {
 		gauge(free, float64(s.Free))
 	}
+	count := func(d *prometheus.Desc, counters map[string]int64, labels ...string) {
+		for name, n := range counters {
+			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append(slices.Clip(labels), name)...)
+		}
+	}
+	for _, src := range s.Sources {
+		count(sourceEvents, src.Counters, src.Pipeline, "", src.Name)
+	}
 	for i := range s.Routes {
 		r := &s.Routes[i]
 		for _, m := range routeMetrics {
@@ -149,9 +162,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		for _, h := range healths {
 			gauge(routeHealth, oneIf(h == r.Health), r.Pipeline, r.Name, h)
 		}
-		for name, n := range r.Counters {
-			to <- prometheus.MustNewConstMetric(component, prometheus.CounterValue, float64(n), r.Pipeline, r.Name, name)
-		}
+		count(component, r.Counters, r.Pipeline, r.Name)
+		count(sourceEvents, r.SourceCounters, r.Pipeline, r.Name, r.Source)
 		for k := range r.Workers {
 			w := &r.Workers[k]
 			for _, m := range workerMetrics {

@@ -19,7 +19,15 @@ type Status struct {
 	Why     []string `json:"problems"` // why it is not ready, in words
 	Free    int64    `json:"state_free_bytes"`
 	Routes  []Route  `json:"routes"`
+	Sources []Source `json:"sources"`        // one a pipeline
 	Tree    *Child   `json:"tree,omitempty"` // what is kept running
+}
+
+// Source is the source of a pipeline, with what it counts of itself for all routes at once; what it counts for one is that route's.
+type Source struct {
+	Pipeline string           `json:"pipeline"`
+	Name     string           `json:"source"` // the component
+	Counters map[string]int64 `json:"counters"`
 }
 
 // Child is one thing that is kept running: the process, a pipeline, a route, a goroutine, a child process; or a worker of a
@@ -91,6 +99,8 @@ type Route struct {
 
 	Workers  []Worker         `json:"workers"`
 	Counters map[string]int64 `json:"counters"` // of sink and processors
+
+	SourceCounters map[string]int64 `json:"source_counters"` // of the source's reader for this route
 }
 
 // Worker is one worker of a route.

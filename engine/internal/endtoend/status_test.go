@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -35,21 +36,29 @@ func freePort(t *testing.T) string {
 // start runs penstock until the test ends, which tells it to drain.
 func start(t *testing.T, args ...string) {
 	t.Helper()
+	startInto(t, t.Output(), args...)
+}
+
+// startInto is start with an end of its own, and with what penstock writes.
+func startInto(t *testing.T, out io.Writer, args ...string) (stop func()) {
+	t.Helper()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(bin, args...)
-	cmd.Stderr, cmd.Stdout = t.Output(), t.Output()
+	cmd.Stderr, cmd.Stdout = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("a drained run ended with %v", err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }
 
 // page asks for an admin page; status 0: nobody answers.

@@ -20,12 +20,17 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	}
 	r.rotated.asking = true
 	defer func() { r.rotated.asking = false }()
-	hold := false
+	hold, untold := false, false
 	for _, e := range r.kin(f, head) {
 		g, w := r.rotated.byEntry[e], r.rotated.widows[e]
-		if w == nil && g != nil && !(r.lookNow(g) && r.verify(g, false)) {
-			if w = r.rotated.widows[e]; w == nil { // it cannot be told now
-				hold = true
+		equal := false
+		if w == nil && g != nil { // looked at once more after it was compared: it may be emptied meanwhile
+			standing := r.standsNow(g)
+			if equal = standing && r.equals(f, g, head); standing && !equal {
+				standing = r.standsNow(g)
+			}
+			if w = r.rotated.widows[e]; w == nil && !standing { // it cannot be told now
+				untold = true
 				continue
 			}
 		}
@@ -34,9 +39,9 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 			hold = true
 			continue
 		case w != nil:
-		case g == nil || !r.equals(f, g, head):
+		case !equal:
 			continue
-		case g.orphan && !g.beside && g.info.Links == 0 && f.holds(g.all()) >= g.all() && mayInherit(f, g):
+		case g.deleted() && f.holds(g.all()) >= g.all() && mayInherit(f, g):
 			w = r.bereave(g) // moved to another file system, or restored: only the old one's handle was left
 		default:
 			hold = true
@@ -52,20 +57,39 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 			hold, f.rare().restored = true, true
 		}
 	}
-	if !hold {
-		r.sayNew(f)
-		return false, false
+	if (hold || untold) && r.holdBack(f, untold) {
+		return true, false
 	}
+	r.sayNew(f)
+	return false, false
+}
+
+// untoldMost is how many listings a file is held back for at most when its time is over and one that it may be a copy of cannot be
+// looked at, because its name is gone since the last listing.
+const untoldMost = 3
+
+// holdBack says whether f, which may be a copy, is looked at again later.
+func (r *Reader) holdBack(f *file, untold bool) bool {
 	now := r.s.now()
 	f.held = max(f.held, f.since+r.grow.CopyWait)
 	r.holding = max(r.holding, f.held)
-	if now >= f.held {
-		r.sayNew(f)
-		return false, false
+	if now < f.held {
+		r.dueAt(f.held)
+		return true
 	}
-	r.dueAt(f.held)
-	return true, false
+	if !untold {
+		return false
+	}
+	a := f.rare()
+	if a.untold == 0 {
+		a.untold = r.scans + untoldMost
+	}
+	r.soon()
+	return r.scans < a.untold
 }
+
+// standsNow says whether what was handed out of g stands in it at this moment. Where something else does, g is a widow.
+func (r *Reader) standsNow(g *file) bool { return r.lookNow(g) && r.verify(g, false) }
 
 // sayNew reports that what may have been restored, without its old time, is read as a new file: better twice than not at all.
 func (r *Reader) sayNew(f *file) {
@@ -75,7 +99,7 @@ func (r *Reader) sayNew(f *file) {
 	f.aside.restored = false
 	r.s.log.Warn("a file has the name and the content of one that is gone, and is newer: it is read from its beginning; what was read of "+
 		"the other one comes twice if it was restored from a backup that did not keep its time", "file", f.label, "size", f.info.Size)
-	r.s.h.Count("files_doubtful", 1)
+	r.count("files_doubtful", 1)
 }
 
 // kin returns the files and widows of the names from which f's may have been made, the longest first, but for those of which something
@@ -218,10 +242,18 @@ func (r *Reader) maybeRestored(f, w *file, head []byte) bool {
 // as a copy that kept its time.
 func mayInherit(f, w *file) bool { return f.label != w.label || f.info.ModTime < f.info.Birth }
 
+// deleted says whether a file that is open has no name any more, as far as is known of it; a listing may still have to find that out.
+func (f *file) deleted() bool {
+	return f.info.Links == 0 && !f.beside && (f.orphan || f.info.Ino != 0 && f.handle != nil)
+}
+
 // bereave gives up the handle of a deleted file for one that holds the same data.
 func (r *Reader) bereave(g *file) *file {
 	if key := keyOf(g.info); r.byKey[key] == g {
 		delete(r.byKey, key)
+	}
+	if r.files[g.label] == g {
+		delete(r.files, g.label)
 	}
 	e := g.entry
 	r.widow(g, "a deleted file is read on in a copy of it")
@@ -242,7 +274,7 @@ func (r *Reader) adopt(f, w *file) {
 	f.held, f.rare().twin = 0, nil
 	r.rotated.add(r, f)
 	r.s.log.Info("a file leads on from one that was rotated", "file", f.label, "from", w.label, "read", f.cursor.Next)
-	r.s.h.Count("files_rotated", 1)
+	r.count("files_rotated", 1)
 }
 
 // startCopy makes f a file of its own of which everything before to was read as part of the widow.
@@ -255,7 +287,7 @@ func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
 	f.skipTo = to
 	f.held, f.rare().twin = 0, nil
 	r.s.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)
-	r.s.h.Count("files_rotated", 1)
+	r.count("files_rotated", 1)
 }
 
 // takeOver says that e's data lies in f now.

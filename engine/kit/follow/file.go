@@ -61,12 +61,14 @@ type file struct {
 // aside is what few files need, out of the way of the hundred thousand others.
 type aside struct {
 	framing  lines.Framing // its own; nil: that of all
+	away     bool          // a widow or stray whose folder is not there
 	listed   string        // of a file beside: the name of that one, by which the next run finds out that it was rotated
 	twin     *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
 	twinTo   int64
 	restored bool          // growing: it has the name and the content of one that is gone, and is not said to be new yet
+	untold   uint32        // growing: the listing up to which it is held back beyond its time, because that file cannot be looked at
 	why      string        // of a widow: what happened
-	until    time.Duration // of a widow whose time is over: when it is given up at the latest; 0: not yet over
+	until    time.Duration // of a widow, or one without name, whose time is over: when it is given up at the latest; 0: not yet over
 	nextLook time.Duration // at a finished file
 	checks   uint8         // looks at it
 }

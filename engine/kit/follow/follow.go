@@ -127,6 +127,9 @@ func (s *Set) now() time.Duration { return time.Since(s.start) }
 // Open returns a reader for one route.
 func (s *Set) Open(o penstock.OpenOptions) *Reader {
 	r := newReader(s, o)
+	for _, name := range counted {
+		r.count(name, 0)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.readers = append(s.readers, r)

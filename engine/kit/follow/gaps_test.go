@@ -1,11 +1,9 @@
 package follow_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,22 +18,48 @@ import (
 func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
-		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
-		a.run(t, time.Second)
-		b.run(t, time.Second)
+		d.put(t, "a.log", three)
+		turns(t, 1, time.Second, a, b)
 		d.copyTruncate(t, "a.log", "a.log.1", func() {
 			d.put(t, "a.log", "4 read by the second\n")
 			b.run(t, time.Second)
 		})
 		a.run(t, 2*time.Second) // before the second one has met the copy
 		d.put(t, "a.log", "5 five\n")
-		for range 20 {
-			b.run(t, time.Second)
-			a.run(t, time.Second)
-		}
+		turns(t, 20, time.Second, b, a)
 		a.lines = append(a.lines, "4 read by the second") // when the first one looked, it was nowhere
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 read by the second", "5 five")
 	})
+}
+
+// A file is emptied, or rewritten, after it was looked at and before the copy that was made of it is compared with it.
+func TestEmptiedWhileItIsCompared(t *testing.T) {
+	for name, fresh := range map[string]string{"emptied": "", "rewritten": "4 four is as long as what was there before\n"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three)
+				turns(t, 1, 2*time.Second, a, b)
+				d.put(t, "a.log.1", three)
+				d.hook = func(name string) {
+					if name == "a.log" {
+						d.hook = nil
+						d.empty(t, name)
+						d.put(t, name, fresh)
+					}
+				}
+				turns(t, 20, time.Second, a, b)
+				want := []string{"1 one", "2 two", "3 three"}
+				if fresh != "" {
+					want = append(want, strings.TrimSpace(fresh))
+				}
+				wantLines(t, d, a, b, want...)
+				if d.hook != nil {
+					t.Error("nothing was compared")
+				}
+			})
+		})
+	}
 }
 
 // inodeMark is a mark of a file of long ago that had the inode that name has now.
@@ -54,25 +78,15 @@ func (d *folder) inodeMark(t *testing.T, name string) penstock.Mark {
 func TestCopyInAUsedInode(t *testing.T) {
 	for range 20 { // the order is that of a map
 		synctest.Test(t, func(t *testing.T) {
-			d, a, b := twoRoutes(t, follow.Growing{})
-			d.put(t, "a.log", "1 one\n2 two\n3 three\n")
-			a.run(t, 2*time.Second)
-			b.run(t, 2*time.Second)
-			if err := errors.Join(a.Close(), b.Close()); err != nil {
-				t.Fatal(err)
-			}
+			d, a, b := earlierRun(t)
 			d.copyTruncate(t, "a.log", "a.log.1", func() {})
 			d.put(t, "a.log", "4 four\n")
 			for _, r := range []*route{a, b} {
 				m := d.inodeMark(t, "a.log.1")
 				r.marks[m.Part.ID] = m
 			}
-			s := d.set(follow.Growing{})
-			a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
-			for range 10 {
-				a2.run(t, time.Second)
-				b2.run(t, time.Second)
-			}
+			a2, b2 := d.restarted(t, a, b)
+			turns(t, 10, time.Second, a2, b2)
 			wantLines(t, d, a2, b2, "4 four")
 		})
 	}
@@ -83,21 +97,14 @@ func TestCopyInAUsedInode(t *testing.T) {
 func TestRouteRewrittenAfterItsListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
-		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
+		d.put(t, "a.log", three)
 		d.put(t, "b.log", "0 to be deleted\n")
-		a.run(t, 2*time.Second)
-		b.run(t, 2*time.Second)
-		if err := errors.Join(a.Close(), b.Close()); err != nil {
-			t.Fatal(err)
-		}
+		turns(t, 1, 2*time.Second, a, b)
+		stop(t, a, b)
 		d.copyTruncate(t, "a.log", "a.log.1", func() {})
-		if err := os.Chtimes(filepath.Join(d.path, "a.log.1"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
-			t.Fatal(err)
-		}
+		d.age(t, "a.log.1")
 		d.put(t, "a.log", "4 four\n")
-		if err := os.Remove(filepath.Join(d.path, "b.log")); err != nil {
-			t.Fatal(err)
-		}
+		d.delete(t, "b.log")
 		s := d.set(follow.Growing{})
 		resumed := func() {}
 		a2 := newRoute(t, s, a.marks)
@@ -112,25 +119,13 @@ func TestRouteRewrittenAfterItsListing(t *testing.T) {
 			},
 		})
 		t.Cleanup(func() { _ = b2.Close() })
-		atCopy, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		goOn := func() {}
 		resumed = func() { // the second route makes out what has become of b.log, which is gone
 			resumed = func() {}
-			d.hook = func(name string) { // the first one has seen a.log, and meets the copy
-				if name == "a.log.1" {
-					d.hook = nil
-					close(atCopy)
-					<-goOn
-				}
-			}
-			go func() {
-				defer close(done)
-				a2.run(t, 10*time.Second)
-			}()
-			<-atCopy
+			goOn = d.meetsCopy(t, a2)
 		}
 		b2.run(t, 10*time.Second)
-		close(goOn)
-		<-done
+		goOn()
 		a2.run(t, 10*time.Second)
 		wantLines(t, d, a2, b2, "4 four")
 	})
@@ -140,26 +135,15 @@ func TestRouteRewrittenAfterItsListing(t *testing.T) {
 // given it.
 func TestRewrittenFileHasOneID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, a, b := twoRoutes(t, follow.Growing{})
-		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
-		a.run(t, 2*time.Second)
-		b.run(t, 2*time.Second)
-		if err := errors.Join(a.Close(), b.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Truncate(filepath.Join(d.path, "a.log"), 0); err != nil {
-			t.Fatal(err)
-		}
+		d, a, b := earlierRun(t)
+		d.empty(t, "a.log")
 		d.put(t, "a.log", "4 four\n")
 		s := d.set(follow.Growing{})
 		a2 := newRoute(t, s, a.marks)
 		a2.run(t, 20*time.Second) // it does not wait for a copy of what was there any more
 		b2 := newRoute(t, s, b.marks)
 		d.put(t, "a.log", "5 five\n") // an id that is given now hashes more
-		for range 10 {
-			b2.run(t, time.Second)
-			a2.run(t, time.Second)
-		}
+		turns(t, 10, time.Second, b2, a2)
 		wantLines(t, d, a2, b2, "4 four", "5 five")
 		if one, two := a2.ids["4 four"], b2.ids["4 four"]; one != two {
 			t.Errorf("the routes know a.log as %s and %s", one, two)
@@ -172,29 +156,19 @@ func TestRewrittenFileHasOneID(t *testing.T) {
 func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
-		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
-		a.run(t, 2*time.Second)
-		b.run(t, 2*time.Second)
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
 		before := maps.Clone(a.marks)
 		d.copyTruncate(t, "a.log", "a.log.1", func() {})
 		d.put(t, "a.log", "4 four\n")
-		for range 10 {
-			a.run(t, time.Second)
-			b.run(t, time.Second)
-		}
+		turns(t, 10, time.Second, a, b)
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
-		if err := errors.Join(a.Close(), b.Close()); err != nil {
-			t.Fatal(err)
-		}
+		stop(t, a, b)
 		for _, r := range []*route{a, b} {
 			maps.Copy(r.marks, before) // where the data lies was not saved
 		}
-		s := d.set(follow.Growing{})
-		a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
-		for range 10 {
-			a2.run(t, time.Second)
-			b2.run(t, time.Second)
-		}
+		a2, b2 := d.restarted(t, a, b)
+		turns(t, 10, time.Second, a2, b2)
 		wantLines(t, d, a2, b2)
 	})
 }
@@ -203,13 +177,7 @@ func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
 func TestCopyAmongManyWidows(t *testing.T) {
 	for range 5 { // the order is that of a map
 		synctest.Test(t, func(t *testing.T) {
-			d, a, b := twoRoutes(t, follow.Growing{})
-			d.put(t, "a.log", "1 one\n2 two\n3 three\n")
-			a.run(t, 2*time.Second)
-			b.run(t, 2*time.Second)
-			if err := errors.Join(a.Close(), b.Close()); err != nil {
-				t.Fatal(err)
-			}
+			d, a, b := earlierRun(t)
 			for i := range 200 {
 				id := fileid.New(fileid.File{Dev: 1, Ino: uint64(1 + i), Birth: 1, Size: 4, Head: fmt.Appendf(nil, "%03d\n", i)}, nil)
 				m := penstock.Mark{
@@ -220,12 +188,8 @@ func TestCopyAmongManyWidows(t *testing.T) {
 			}
 			d.copyTruncate(t, "a.log", "a.log.1", func() {})
 			d.put(t, "a.log", "4 four\n")
-			s := d.set(follow.Growing{})
-			a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
-			for range 10 {
-				a2.run(t, time.Second)
-				b2.run(t, time.Second)
-			}
+			a2, b2 := d.restarted(t, a, b)
+			turns(t, 10, time.Second, a2, b2)
 			wantLines(t, d, a2, b2, "4 four")
 		})
 	}
@@ -238,24 +202,15 @@ func TestRenamedAwayInAUsedInode(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d, a, b := twoRoutes(t, follow.Growing{})
 			d.hidden = "old"
-			d.put(t, "a.log", "1 one\n2 two\n3 three\n")
-			a.run(t, 2*time.Second)
-			b.run(t, 2*time.Second)
-			if err := errors.Join(a.Close(), b.Close()); err != nil {
-				t.Fatal(err)
-			}
+			d.put(t, "a.log", three)
+			turns(t, 1, 2*time.Second, a, b)
+			stop(t, a, b)
 			d.put(t, "a.log", "4 four\n")
 			m := d.inodeMark(t, "a.log")
 			a.marks[m.Part.ID], b.marks[m.Part.ID] = m, m
-			if err := os.Rename(filepath.Join(d.path, "a.log"), filepath.Join(d.path, "a.old")); err != nil {
-				t.Fatal(err)
-			}
-			s := d.set(follow.Growing{})
-			a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
-			for range 10 {
-				a2.run(t, time.Second)
-				b2.run(t, time.Second)
-			}
+			d.rename(t, "a.log", "a.old")
+			a2, b2 := d.restarted(t, a, b)
+			turns(t, 10, time.Second, a2, b2)
 			wantLines(t, d, a2, b2, "4 four")
 		})
 	}
@@ -266,20 +221,12 @@ func TestRenamedAwayInAUsedInode(t *testing.T) {
 func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
-		d.put(t, "a.log", "1 one\n2 two\n3 three\n")
-		for range 30 {
-			a.run(t, time.Second)
-			b.run(t, time.Second)
-		}
-		d.put(t, "a.log.1", "1 one\n2 two\n3 three\n")
-		if err := os.Remove(filepath.Join(d.path, "a.log")); err != nil {
-			t.Fatal(err)
-		}
+		d.put(t, "a.log", three)
+		turns(t, 30, time.Second, a, b)
+		d.put(t, "a.log.1", three)
+		d.delete(t, "a.log")
 		d.put(t, "a.log", "4 four\n")
-		for range 5 {
-			a.run(t, time.Second)
-			b.run(t, time.Second)
-		}
+		turns(t, 5, time.Second, a, b)
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
 	})
 }

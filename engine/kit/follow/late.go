@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// lateMost is how long a widow whose time is over waits for a file that was looked at and whose data is not whole yet.
+// lateMost is how long a file without name whose time is over waits for one that was looked at and whose data is not whole yet.
 const lateMost = 10 * packedWait
 
-// mayLead says whether one of the listed files may lead on from w, whose time is over. A route that has much to send comes late to the
-// file that does: it was listed in time, but not looked at, and may have another name again. So it is looked at now, by the name that
-// this listing has; one that is being compressed, or is held back, is waited for. What is found to lead on from w takes it over.
+// mayLead says whether one of the listed files may lead on from w, a widow or a file without name, whose time is over. A route that has
+// much to send comes late to the file that does: it was listed in time, but not looked at, and may have another name again. So it is
+// looked at now, by the name that this listing has; one that is being compressed, or is held back, is waited for. What is found to lead
+// on from w takes it over.
 func (r *Reader) mayLead(w *file, now time.Duration) bool {
 	var list []*file
 	of, id := stem(w.label), r.s.idOf(w.entry)
@@ -30,11 +31,12 @@ func (r *Reader) mayLead(w *file, now time.Duration) bool {
 	if !slices.ContainsFunc(list, (*file).unmet) {
 		return false
 	}
-	if w.aside.until == 0 {
-		w.aside.until = now + lateMost
+	a := w.rare()
+	if a.until == 0 {
+		a.until = now + lateMost
 	}
-	r.dueAt(min(w.aside.until, now+packedWait))
-	return now < w.aside.until
+	r.dueAt(min(a.until, now+packedWait))
+	return now < a.until
 }
 
 // unmet says whether it is not known yet which file it is.

@@ -1,7 +1,6 @@
 package follow_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,22 +20,11 @@ func TestCopyIsLookedAtLate(t *testing.T) {
 	for _, moves := range []int{0, 1, 2} { // how often the copy is renamed meanwhile
 		t.Run(fmt.Sprint(moves, " renames"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d, a, b := twoRoutes(t, follow.Growing{})
-				d.put(t, "a.log", "1 one\n2 two\n3 three\n")
-				a.run(t, 2*time.Second)
-				if err := errors.Join(a.Close(), b.Close()); err != nil {
-					t.Fatal(err)
-				}
-				at := func(name string) string { return filepath.Join(d.path, name) }
-				d.put(t, "a.log.1", "1 one\n2 two\n3 three\n4 four\n")
+				d, a, _ := earlierRun(t)
+				d.put(t, "a.log.1", three+"4 four\n")
 				d.put(t, "0.log", strings.Repeat("0 much\n", 100))
-				err := errors.Join(
-					os.Rename(at("a.log"), filepath.Join(t.TempDir(), "away")), // its inode is not used again
-					os.Chtimes(at("0.log"), time.Unix(1, 0), time.Unix(1, 0)),  // it is read first
-				)
-				if err != nil {
-					t.Fatal(err)
-				}
+				d.remove(t, "a.log")
+				d.age(t, "0.log")
 				r := newRoute(t, d.set(follow.Growing{}), a.marks)
 				for move := range moves + 1 {
 					b := penstock.NewBatch(penstock.Limits{Bytes: 64})
@@ -45,18 +33,12 @@ func TestCopyIsLookedAtLate(t *testing.T) {
 					}
 					time.Sleep(time.Minute) // nobody asks for more
 					if move < moves {
-						if err := os.Rename(at(fmt.Sprint("a.log.", move+1)), at(fmt.Sprint("a.log.", move+2))); err != nil {
-							t.Fatal(err)
-						}
+						d.rename(t, fmt.Sprint("a.log.", move+1), fmt.Sprint("a.log.", move+2))
 					}
 				}
-				for range 20 {
-					r.run(t, time.Second)
-				}
-				got := slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
-				if want := []string{"4 four"}; !slices.Equal(got, want) {
-					t.Errorf("delivered %q, want %q; the log:\n%s", got, want, &d.log)
-				}
+				turns(t, 20, time.Second, r)
+				r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
+				r.want(t, d, "4 four")
 			})
 		})
 	}
@@ -67,31 +49,96 @@ func TestCopyIsLookedAtLate(t *testing.T) {
 func TestRenamedFileIsLookedAtLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
-		d.put(t, "a.7.x", "1 one\n2 two\n3 three\n")
+		d.put(t, "a.7.x", three)
 		a.run(t, 2*time.Second)
-		if err := errors.Join(a.Close(), b.Close()); err != nil {
-			t.Fatal(err)
-		}
-		at, away := func(name string) string { return filepath.Join(d.path, name) }, filepath.Join(t.TempDir(), "away")
+		stop(t, a, b)
+		away := filepath.Join(t.TempDir(), "away")
 		d.put(t, "a.7.x", "4 four\n")
 		d.put(t, "0.log", strings.Repeat("0 much\n", 100))
-		if err := errors.Join(os.Rename(at("a.7.x"), away), os.Chtimes(at("0.log"), time.Unix(1, 0), time.Unix(1, 0))); err != nil {
+		d.age(t, "0.log")
+		if err := os.Rename(filepath.Join(d.path, "a.7.x"), away); err != nil {
 			t.Fatal(err)
 		}
 		r := newRoute(t, d.set(follow.Growing{}), a.marks)
 		if err := r.Read(t.Context(), penstock.NewBatch(penstock.Limits{Bytes: 64})); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Rename(away, at("a.26.x")); err != nil {
+		if err := os.Rename(away, filepath.Join(d.path, "a.26.x")); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute) // nobody asks for more
-		for range 20 {
-			r.run(t, time.Second)
-		}
-		got := slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
-		if want := []string{"4 four"}; !slices.Equal(got, want) {
-			t.Errorf("delivered %q, want %q; the log:\n%s", got, want, &d.log)
-		}
+		turns(t, 20, time.Second, r)
+		r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
+		r.want(t, d, "4 four")
 	})
+}
+
+// A route that has much to send has listed a file that it knows, and its copy, long before it comes to the copy. The file is deleted
+// meanwhile, and it was not open.
+func TestOriginalIsGoneWhenItsCopyIsLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, _ := earlierRun(t)
+		r := newRoute(t, d.set(follow.Growing{}), a.marks)
+		r.run(t, time.Second)
+		d.put(t, "a.log.1", three)
+		d.put(t, "0.log", strings.Repeat("0 much\n", 100))
+		d.age(t, "0.log")
+		for range 2 {
+			b := penstock.NewBatch(penstock.Limits{Bytes: 64})
+			if err := r.Read(t.Context(), b); err != nil || !strings.HasPrefix(string(b.Data), "0 much") {
+				t.Fatalf("the first batches are %q, %v", b.Data, err)
+			}
+			time.Sleep(time.Minute) // nobody asks for more
+		}
+		d.remove(t, "a.log")
+		turns(t, 20, time.Second, r)
+		r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
+		r.want(t, d)
+	})
+}
+
+// A route that has much to send comes to the copy of a file that it held open, and that is deleted, when gone_wait is over. The end of the
+// file is not given up before its copy was looked at.
+func TestDeletedFileEndsLate(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		early bool // the copy is listed together with the file
+		mate  bool // another route has little to send
+	}{
+		{"listed together", true, false}, {"listed later", false, false},
+		{"listed together, two routes", true, true}, {"listed later, two routes", false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, r, mate := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three)
+				turns(t, 1, 2*time.Second, r, mate)
+				d.put(t, "0.log", strings.Repeat("0 much\n", 50))
+				d.age(t, "0.log")
+				d.put(t, "a.log.1", three+"4 four\n")
+				if !tt.early {
+					d.hidden = "a.log.1"
+					d.delete(t, "a.log")
+				}
+				for turn := range 2 {
+					b := penstock.NewBatch(penstock.Limits{Bytes: 10})
+					if err := r.Read(t.Context(), b); err != nil || !strings.HasPrefix(string(b.Data), "0 much") {
+						t.Fatalf("the first batches are %q, %v", b.Data, err)
+					}
+					if tt.early && turn == 0 {
+						d.delete(t, "a.log")
+					}
+					d.hidden = ""
+					if time.Sleep(time.Minute / 2); tt.mate { // nobody asks for more
+						mate.run(t, time.Minute/2)
+					}
+				}
+				turns(t, 40, time.Second, r, mate)
+				for _, r := range []*route{r, mate} {
+					r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
+				}
+				wantLines(t, d, r, mate, "1 one", "2 two", "3 three", "4 four")
+			})
+		})
+	}
 }

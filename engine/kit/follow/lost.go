@@ -27,8 +27,8 @@ func (r *Reader) lose(f *file, why string) {
 	if r.grow == nil || unread > 0 && !f.skipped {
 		r.s.log.Warn("a file is gone before it was read to its end",
 			"file", f.label, "read", f.cursor.Next, "size_seen", f.info.Size, "reason", why)
-		r.s.h.Count("files_vanished", 1)
-		r.s.h.Count("bytes_vanished", unread)
+		r.count("files_vanished", 1)
+		r.count("bytes_vanished", unread)
 	}
 	r.closeFile(f)
 	r.rotated.drop(f)
@@ -57,7 +57,7 @@ func (r *Reader) fail(f *file, err error) {
 	}
 	if f.trouble == nil {
 		r.s.log.Warn("a file cannot be read; it is tried again, the others go on", "file", f.label, "error", err)
-		r.s.h.Count("files_unreadable", 1)
+		r.count("files_unreadable", 1)
 	}
 	t.last = err
 	f.trouble = t
@@ -78,5 +78,5 @@ func (r *Reader) refuse(label, why string) {
 	}
 	r.refused[label] = why
 	r.s.log.Warn("left alone", "file", label, "reason", why)
-	r.s.h.Count("files_refused", 1)
+	r.count("files_refused", 1)
 }

@@ -288,7 +288,7 @@ func (r *Reader) broken(f *file) bool {
 	if f.trouble == nil {
 		r.s.log.Warn("a compressed file cannot be read to its end; the whole records before are delivered, the file is left where it is, "+
 			"and read on when it has changed", "file", f.label, "delivered", f.cursor.Next, "error", err)
-		r.s.h.Count("files_unreadable", 1)
+		r.count("files_unreadable", 1)
 		f.trouble = &trouble{}
 	}
 	f.trouble.broken, f.trouble.last, f.trouble.failures.N = true, err, onceTries

@@ -26,6 +26,7 @@ type rotated struct {
 	search  time.Duration // when the directories of widows and strays were searched last; 0: never
 	asking  bool          // files are being compared: no further ones
 	meeting bool          // known files are being recognised: no new ones are taken up
+	away    bool          // folders of widows or strays are not there
 	warned  bool          // deleted files hold more than their budget
 }
 
@@ -272,7 +273,7 @@ func (r *Reader) expire(now time.Duration) {
 		r.unwait(w)
 		if w.displaced {
 			r.s.log.Warn(w.aside.why, "file", w.label, "read", w.cursor.Next)
-			r.s.h.Count("files_replaced", 1)
+			r.count("files_replaced", 1)
 			w.skipped = true
 		}
 		r.lose(w, w.aside.why)
@@ -286,7 +287,8 @@ func (r *Reader) expire(now time.Duration) {
 			return true
 		}
 		r.s.log.Warn("a file is gone before anything of it was read", "file", f.label, "size_seen", f.info.Size)
-		r.s.h.Count("files_vanished", 1)
+		r.count("files_vanished", 1)
+		r.count("bytes_vanished", f.info.Size)
 		return true
 	})
 }

@@ -188,7 +188,7 @@ func (r *Reader) orphaned(f *file) {
 	} else {
 		r.s.log.Warn("a file was renamed or deleted while it was read; it is read to its end", "file", f.label, "read", f.cursor.Next)
 	}
-	r.s.h.Count("files_orphaned", 1)
+	r.count("files_orphaned", 1)
 }
 
 // enqueue queues all files that have something to be done, in order.
@@ -289,7 +289,7 @@ func (r *Reader) ended() (bool, error) {
 			failed = append(failed, f)
 		}
 	}
-	young += len(r.rotated.widows)
+	young += r.rotated.waited()
 	now := r.s.now()
 	if young == 0 {
 		r.endgame = 0

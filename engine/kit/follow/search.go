@@ -15,6 +15,7 @@ func (r *Reader) followRotated(now time.Duration) {
 		r.unmet()
 		r.meetKnown()
 	}
+	r.heldAway()
 	t := &r.rotated
 	if waiting := len(t.widows) + len(t.strays); waiting > 0 && (t.search == 0 || now-t.search >= r.s.o.PollMax) {
 		t.search = max(now, 1)
@@ -178,7 +179,7 @@ func (r *Reader) keepBudget() {
 	case KeepDeleted:
 		if !r.rotated.warned {
 			r.s.log.Warn("deleted files are held until they are read", "error", err)
-			r.s.h.Count("deleted_over_budget", 1)
+			r.count("deleted_over_budget", 1)
 		}
 		r.rotated.warned = true
 		return

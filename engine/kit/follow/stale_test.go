@@ -3,9 +3,6 @@ package follow_test
 import (
 	"errors"
 	"maps"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,89 +14,79 @@ import (
 
 // What a rotation does to a file of an earlier run after the first listing had it, and before it is looked at.
 func TestRotatedAfterTheFirstListing(t *testing.T) {
-	must := func(t *testing.T, err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	const old, grown = "1 one\n2 two\n3 three\n", "4 four\n"
+	const grown = "4 four\n"
 	for _, tt := range []struct {
 		name         string
 		atRead       bool // then comes when it was opened and asked for its size, before it is read
-		before, then func(t *testing.T, d *folder, at func(name string) string)
+		before, then func(t *testing.T, d *folder)
 		want         []string
 	}{
 		{
 			name:   "copied before, deleted after",
-			before: func(t *testing.T, d *folder, _ func(string) string) { d.put(t, "a.log.1", old+grown) },
-			then:   func(t *testing.T, _ *folder, at func(string) string) { must(t, os.Remove(at("a.log"))) },
+			before: func(t *testing.T, d *folder) { d.put(t, "a.log.1", three+grown) },
+			then:   func(t *testing.T, d *folder) { d.delete(t, "a.log") },
 			want:   []string{"4 four"},
 		}, {
 			name: "copied and deleted after",
-			then: func(t *testing.T, d *folder, at func(string) string) {
-				d.put(t, "a.log.1", old+grown)
-				must(t, os.Remove(at("a.log")))
+			then: func(t *testing.T, d *folder) {
+				d.put(t, "a.log.1", three+grown)
+				d.delete(t, "a.log")
 			},
 			want: []string{"4 four"},
 		}, {
 			name: "copied and deleted after, and made anew",
-			then: func(t *testing.T, d *folder, at func(string) string) {
-				d.put(t, "a.log.1", old+grown)
-				must(t, os.Rename(at("a.log"), filepath.Join(t.TempDir(), "away"))) // its inode is not used again
+			then: func(t *testing.T, d *folder) {
+				d.put(t, "a.log.1", three+grown)
+				d.remove(t, "a.log")
 				d.put(t, "a.log", "5 five\n")
 			},
 			want: []string{"4 four", "5 five"},
 		}, {
 			name: "renamed after, and made anew",
-			then: func(t *testing.T, d *folder, at func(string) string) {
-				must(t, os.Rename(at("a.log"), at("a.log.1")))
+			then: func(t *testing.T, d *folder) {
+				d.rename(t, "a.log", "a.log.1")
 				d.put(t, "a.log", "5 five\n")
 			},
 			want: []string{"4 four", "5 five"},
 		}, {
 			name: "renamed after to what is not listed",
-			then: func(t *testing.T, d *folder, at func(string) string) {
-				must(t, os.Rename(at("a.log"), at("a.old")))
+			then: func(t *testing.T, d *folder) {
+				d.rename(t, "a.log", "a.old")
 				d.put(t, "a.log", "5 five\n")
 			},
 			want: []string{"4 four", "5 five"},
 		}, {
 			name: "rewritten before, renamed after to what is not listed",
-			before: func(t *testing.T, d *folder, at func(string) string) {
-				must(t, os.Truncate(at("a.log"), 0))
+			before: func(t *testing.T, d *folder) {
+				d.empty(t, "a.log")
 				d.put(t, "a.log", "6 six is longer than what was read\n")
 			},
-			then: func(t *testing.T, _ *folder, at func(string) string) { must(t, os.Rename(at("a.log"), at("a.old"))) },
+			then: func(t *testing.T, d *folder) { d.rename(t, "a.log", "a.old") },
 			want: []string{"6 six is longer than what was read"},
 		}, {
 			name:   "copied before, truncated after",
-			before: func(t *testing.T, d *folder, _ func(string) string) { d.put(t, "a.log.1", old+grown) },
-			then:   func(t *testing.T, _ *folder, at func(string) string) { must(t, os.Truncate(at("a.log"), 0)) },
+			before: func(t *testing.T, d *folder) { d.put(t, "a.log.1", three+grown) },
+			then:   func(t *testing.T, d *folder) { d.empty(t, "a.log") },
 			want:   []string{"4 four"},
 		}, {
 			name:   "copied before, truncated while it is read",
 			atRead: true,
-			before: func(t *testing.T, d *folder, at func(string) string) {
-				d.put(t, "a.log.1", old+grown)
-				must(t, os.Chtimes(at("a.log.1"), time.Unix(1, 0), time.Unix(1, 0))) // so that it is read first
+			before: func(t *testing.T, d *folder) {
+				d.put(t, "a.log.1", three+grown)
+				d.age(t, "a.log.1")
 			},
-			then: func(t *testing.T, _ *folder, at func(string) string) { must(t, os.Truncate(at("a.log"), 0)) },
+			then: func(t *testing.T, d *folder) { d.empty(t, "a.log") },
 			want: []string{"4 four"},
 		},
 	} {
 		for _, noted := range []bool{true, false} {
 			t.Run(tt.name+map[bool]string{true: "", false: ", with the mark of a sink's ledger"}[noted], func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					d, a, b := twoRoutes(t, follow.Growing{})
+					d, a, _ := earlierRun(t)
 					d.hidden = "old"
-					d.put(t, "a.log", old)
-					a.run(t, 2*time.Second)
-					must(t, errors.Join(a.Close(), b.Close()))
 					d.put(t, "a.log", grown)
-					at := func(name string) string { return filepath.Join(d.path, name) }
 					if tt.before != nil {
-						tt.before(t, d, at)
+						tt.before(t, d)
 					}
 					marks := maps.Clone(a.marks)
 					if !noted {
@@ -107,7 +94,7 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 							marks[id] = penstock.Mark{Part: m.Part, Watermark: m.Watermark}
 						}
 					}
-					then := func() { tt.then(t, d, at) }
+					then := func() { tt.then(t, d) }
 					if d.then = then; tt.atRead {
 						d.then = nil
 						d.hook = func(name string) {
@@ -118,12 +105,8 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 						}
 					}
 					r := newRoute(t, d.set(follow.Growing{}), marks)
-					for range 20 {
-						r.run(t, time.Second)
-					}
-					if got := slices.Sorted(slices.Values(r.lines)); !slices.Equal(got, tt.want) {
-						t.Errorf("delivered %q, want %q; the log:\n%s", got, tt.want, &d.log)
-					}
+					turns(t, 20, time.Second, r)
+					r.want(t, d, tt.want...)
 				})
 			})
 		}
@@ -134,23 +117,15 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 func TestFirstListingFails(t *testing.T) {
 	t.Run("what was rotated while nothing ran is recognised", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			d, a, b := twoRoutes(t, follow.Growing{})
-			d.put(t, "a.log", "1 one\n2 two\n3 three\n")
-			a.run(t, 2*time.Second)
-			if err := errors.Join(a.Close(), b.Close()); err != nil {
-				t.Fatal(err)
-			}
-			d.put(t, "a.log.1", "1 one\n2 two\n3 three\n4 four\n")
-			if err := os.Remove(filepath.Join(d.path, "a.log")); err != nil {
-				t.Fatal(err)
-			}
+			d, a, _ := earlierRun(t)
+			d.put(t, "a.log.1", three+"4 four\n")
+			d.delete(t, "a.log")
 			d.torn = errors.New("too many open files")
 			a2 := newRoute(t, d.set(follow.Growing{}), a.marks)
-			for range 20 {
-				a2.run(t, time.Second)
-			}
-			if want := []string{"4 four"}; !slices.Equal(a2.lines, want) || d.torn != nil {
-				t.Errorf("delivered %q, want %q; the log:\n%s", a2.lines, want, &d.log)
+			turns(t, 20, time.Second, a2)
+			a2.want(t, d, "4 four")
+			if d.torn != nil {
+				t.Error("no listing has failed")
 			}
 		})
 	})
@@ -162,8 +137,9 @@ func TestFirstListingFails(t *testing.T) {
 			a.run(t, 2*time.Second)
 			d.put(t, "a.log", "2 new\n")
 			a.run(t, 2*time.Second)
-			if want := []string{"2 new"}; !slices.Equal(a.lines, want) || d.torn != nil {
-				t.Errorf("delivered %q, want %q; the log:\n%s", a.lines, want, &d.log)
+			a.want(t, d, "2 new")
+			if d.torn != nil {
+				t.Error("no listing has failed")
 			}
 		})
 	})
@@ -172,7 +148,6 @@ func TestFirstListingFails(t *testing.T) {
 // A backup is restored under its old name. As long as its time is not set to the old one, nothing tells it from a new file that begins as
 // the old one did: it is held back for copy_wait. If it is written to meanwhile, what is there is delivered twice and not lost, and said.
 func TestRestoredBackupIsWrittenTo(t *testing.T) {
-	const old = "1 one\n2 two\n3 three\n"
 	for _, tt := range []struct {
 		name string
 		aged bool // its time is set before it is written to, and seen
@@ -183,46 +158,24 @@ func TestRestoredBackupIsWrittenTo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d, a, b := twoRoutes(t, follow.Growing{})
-				path := filepath.Join(d.path, "a.log")
-				d.put(t, "a.log", old)
-				a.run(t, 2*time.Second)
-				b.run(t, 2*time.Second)
-				if err := errors.Join(a.Close(), b.Close()); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Rename(path, filepath.Join(t.TempDir(), "away")); err != nil { // its inode is not used again
-					t.Fatal(err)
-				}
-				d.put(t, "a.log", old)
+				d, a, b := earlierRun(t)
+				d.remove(t, "a.log")
+				d.put(t, "a.log", three)
 				for range 3 { // it is held back by each process anew
-					s := d.set(follow.Growing{})
-					a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
-					a2.run(t, 2*time.Second)
-					b2.run(t, 2*time.Second)
+					a2, b2 := d.restarted(t, a, b)
+					turns(t, 1, 2*time.Second, a2, b2)
 					if n := len(a2.lines) + len(b2.lines); n > 0 {
 						t.Errorf("%d lines came before copy_wait was over", n)
 					}
-					if err := errors.Join(a2.Close(), b2.Close()); err != nil {
-						t.Fatal(err)
-					}
+					stop(t, a2, b2)
 				}
-				s := d.set(follow.Growing{})
-				a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+				a2, b2 := d.restarted(t, a, b)
 				if tt.aged {
-					if err := os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)); err != nil {
-						t.Fatal(err)
-					}
+					d.age(t, "a.log")
 				}
-				for range 2 {
-					a2.run(t, time.Second)
-					b2.run(t, time.Second)
-				}
+				turns(t, 2, time.Second, a2, b2)
 				d.put(t, "a.log", "4 four\n")
-				for range 20 {
-					a2.run(t, time.Second)
-					b2.run(t, time.Second)
-				}
+				turns(t, 20, time.Second, a2, b2)
 				for _, r := range [][2]*route{{a, a2}, {b, b2}} {
 					r[1].lines = append(r[0].lines, r[1].lines...)
 				}

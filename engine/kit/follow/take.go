@@ -23,8 +23,8 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 	if !r.look(f) {
 		return false
 	}
-	end := r.endOf(f)
-	if f.view != nil && !r.rests(f) {
+	end, ok := r.endOf(f)
+	if !ok || f.view != nil && !r.rests(f) {
 		return false
 	}
 	later := r.provedLater(f, end)
@@ -93,12 +93,19 @@ type ending struct {
 	at     time.Duration // when that may be so; 0: it will be noticed
 }
 
-func (r *Reader) endOf(f *file) ending {
-	if r.grow != nil {
-		return r.endOfGrowing(f)
+// endOf says what is known of f's end; ok is false where a copy of it is read on in its place.
+func (r *Reader) endOf(f *file) (end ending, ok bool) {
+	if r.grow == nil {
+		at, now := r.s.quietAt(f.info.ModTime, f.since)
+		return ending{sealed: at <= now, at: at}, true
 	}
-	at, now := r.s.quietAt(f.info.ModTime, f.since)
-	return ending{sealed: at <= now, at: at}
+	end = r.endOfGrowing(f)
+	if !end.sealed || f.entry == nil {
+		return end, true
+	}
+	e := f.entry
+	end.sealed = !r.mayLead(f, r.s.now())
+	return end, r.rotated.byEntry[e] == f
 }
 
 // identify finds out which file it is and where the route stands in it. false: there is nothing to be read.
@@ -224,7 +231,7 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	}
 	r.s.forget(r, e)
 	r.s.log.Warn(why+anew, "file", f.label, "size", f.info.Size, "read", highest(m))
-	r.s.h.Count("files_replaced", 1)
+	r.count("files_replaced", 1)
 	return false, nil
 }
 
@@ -343,7 +350,7 @@ func (r *Reader) grew(f *file) {
 		r.s.log.Warn("a file has grown after it counted as finished; the rest is delivered; a longer settle waits",
 			"file", f.label, "finished_at", f.cursor.Next, "size", f.info.Size)
 	}
-	r.s.h.Count("files_grown", 1)
+	r.count("files_grown", 1)
 	r.s.noteGrown(r, f)
 }
 
@@ -353,11 +360,8 @@ func (r *Reader) replaced(f *file, what string) {
 		r.unwatch(f)
 		return
 	}
-	if r.grow != nil && f.orphan && f.info.Links == 0 && r.s.movedOn(f.entry, f.info) {
-		if key := keyOf(f.info); r.byKey[key] == f {
-			delete(r.byKey, key)
-		}
-		r.widow(f, "a deleted file is read on in a copy of it") // as another route has seen
+	if r.grow != nil && f.deleted() && r.s.movedOn(f.entry, f.info) {
+		r.bereave(f) // as another route has seen
 		return
 	}
 	old := *f
@@ -380,7 +384,7 @@ func (r *Reader) replaced(f *file, what string) {
 	}
 	if old.cursor.Next > 0 {
 		r.s.log.Warn(what, "file", old.label, "read", old.cursor.Next, "size", old.info.Size)
-		r.s.h.Count("files_replaced", 1)
+		r.count("files_replaced", 1)
 	}
 	ghost := &file{label: old.label, entry: old.entry, part: old.part, cursor: lines.Cursor{Next: old.cursor.Next}, lost: true}
 	r.ghosts++

@@ -1,0 +1,309 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// folder is a place of one directory. It is the host of its set, too.
+type folder struct {
+	vfs.Dir
+	path string
+	log  strings.Builder
+	hook func(name string) // nil, or called before each read of a file
+	then func()            // nil, or called once, at the end of the next listing
+	torn error             // nil, or why the next listing fails
+
+	fault  func(name string) error // nil, or what is wrong with a read
+	hidden string                  // with this in their names, files are beside and not listed; "": none are
+}
+
+func (d *folder) List(found func(follow.Sight), refused func(label, why string)) error {
+	if torn := d.torn; torn != nil {
+		d.torn = nil
+		return torn
+	}
+	err := d.sights(func(s follow.Sight) {
+		if d.hidden == "" || !strings.Contains(s.Name, d.hidden) {
+			found(s)
+		}
+	})
+	if then := d.then; then != nil {
+		d.then = nil
+		then()
+	}
+	return err
+}
+
+func (d *folder) sights(found func(follow.Sight)) error {
+	entries, err := d.Entries(".")
+	for _, e := range entries {
+		info, err := d.Stat(e.Name)
+		if err != nil {
+			return err
+		}
+		found(follow.Sight{Dir: d, Name: e.Name, Label: e.Name, Info: info})
+	}
+	return err
+}
+
+func (d *folder) Finished(func(follow.Sight)) error { return nil }
+
+func (d *folder) Beside(_ string, found func(follow.Sight)) error { return d.sights(found) }
+
+func (d *folder) Open(name string) (vfs.File, error) {
+	f, err := d.Dir.Open(name)
+	return &hooked{f, d, name}, err
+}
+
+// hooked is a file that says when it is read.
+type hooked struct {
+	vfs.File
+	d    *folder
+	name string
+}
+
+func (f *hooked) ReadAt(p []byte, off int64) (int, error) {
+	if f.d.hook != nil {
+		f.d.hook(f.name)
+	}
+	if f.d.fault != nil {
+		if err := f.d.fault(f.name); err != nil {
+			return 0, err
+		}
+	}
+	return f.File.ReadAt(p, off)
+}
+
+func (d *folder) Log() *slog.Logger { return slog.New(slog.NewTextHandler(&d.log, nil)) }
+func (d *folder) FS() vfs.FS        { return vfs.OS() }
+func (d *folder) Go(name string, run func(context.Context) error) {
+	panic("nothing is compressed: " + name)
+}
+func (d *folder) Count(string, int64) {}
+
+// put appends text to a file.
+func (d *folder) put(t *testing.T, name, text string) {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(d.path, name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rename gives a file another name.
+func (d *folder) rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(filepath.Join(d.path, from), filepath.Join(d.path, to)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove takes a file out of the folder; its inode is not used again.
+func (d *folder) remove(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Rename(filepath.Join(d.path, name), filepath.Join(t.TempDir(), "away")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// delete deletes a file; the next one that is made may have its inode.
+func (d *folder) delete(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(d.path, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// empty truncates a file.
+func (d *folder) empty(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Truncate(filepath.Join(d.path, name), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// age makes a file one that was written to long ago: it is read before others.
+func (d *folder) age(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Chtimes(filepath.Join(d.path, name), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// copyTruncate makes a copy of a file, does what is done meanwhile, and empties the file.
+func (d *folder) copyTruncate(t *testing.T, from, to string, meanwhile func()) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(d.path, from))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.put(t, to, string(data))
+	meanwhile()
+	d.empty(t, from)
+}
+
+// route is one reader of the set and what it has delivered.
+type route struct {
+	*follow.Reader
+	lines []string
+	ids   map[string]string // the partition that each line was in
+	marks map[string]penstock.Mark
+}
+
+// run lets the route run for d.
+func (r *route) run(t *testing.T, d time.Duration) {
+	t.Helper()
+	enough := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), d, enough)
+	defer cancel()
+	for {
+		b := penstock.NewBatch(penstock.Limits{})
+		if err := r.Read(ctx, b); errors.Is(err, enough) {
+			return
+		} else if err != nil {
+			t.Fatalf("Read: %v", err)
+		}
+		for _, span := range b.Spans {
+			m := penstock.Mark{Part: *span.Part, Watermark: span.To, Finished: span.Last}
+			m.Note = r.Note(m)
+			r.marks[span.Part.ID] = m
+		}
+		b.Split()
+		for i, rec := range b.Records {
+			text := strings.TrimSuffix(string(b.Text(i)), "\n")
+			r.lines = append(r.lines, text)
+			r.ids[text] = b.Spans[rec.Span].Part.ID
+		}
+	}
+}
+
+// twoRoutes is a folder with two routes of one set, neither of which has a mark.
+func twoRoutes(t *testing.T, growing follow.Growing) (d *folder, a, b *route) {
+	t.Helper()
+	path := t.TempDir()
+	dir, err := vfs.OS().OpenDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dir.Close() })
+	d = &folder{Dir: dir, path: path}
+	s := d.set(growing)
+	return d, newRoute(t, s, nil), newRoute(t, s, nil)
+}
+
+// set is a process that follows the folder.
+func (d *folder) set(growing follow.Growing) *follow.Set {
+	growing.GoneWait, growing.CopyWait, growing.DeletedMax = 20*time.Second, 5*time.Second, 1<<20
+	return follow.New(d, follow.Options{
+		Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond, PollMax: time.Second, OpenFiles: 10,
+		Growing: &growing,
+	}, d, d.Log())
+}
+
+// newRoute opens a route that has stored marks.
+func newRoute(t *testing.T, s *follow.Set, stored map[string]penstock.Mark) *route {
+	r := &route{ids: make(map[string]string), marks: make(map[string]penstock.Mark)}
+	r.Reader = s.Open(penstock.OpenOptions{
+		Known: maps.Values(stored), Resume: func(id string) (penstock.Mark, bool) { m, ok := stored[id]; return m, ok },
+	})
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// meetsCopy lets a route run until it has seen a.log, and meets the copy a.log.1. There it stays until goOn is called, which returns when
+// its time is over.
+func (d *folder) meetsCopy(t *testing.T, r *route) (goOn func()) {
+	t.Helper()
+	atCopy, on, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	d.hook = func(name string) {
+		if name == "a.log.1" {
+			d.hook = nil
+			close(atCopy)
+			<-on
+		}
+	}
+	go func() {
+		defer close(done)
+		r.run(t, 10*time.Second)
+	}()
+	<-atCopy
+	return func() {
+		close(on)
+		<-done
+	}
+}
+
+// want compares what the route has delivered, in any order.
+func (r *route) want(t *testing.T, d *folder, want ...string) {
+	t.Helper()
+	if got := slices.Sorted(slices.Values(r.lines)); !slices.Equal(got, want) {
+		t.Errorf("delivered %q, want %q; the log:\n%s", got, want, &d.log)
+	}
+}
+
+// wantLines compares what both routes have delivered.
+func wantLines(t *testing.T, d *folder, a, b *route, want ...string) {
+	t.Helper()
+	a.want(t, d, want...)
+	b.want(t, d, want...)
+}
+
+// three is what a.log has in most tests.
+const three = "1 one\n2 two\n3 three\n"
+
+// earlierRun is a folder with a.log, which two routes have read, saved and closed.
+func earlierRun(t *testing.T) (d *folder, a, b *route) {
+	t.Helper()
+	d, a, b = twoRoutes(t, follow.Growing{})
+	d.put(t, "a.log", three)
+	turns(t, 1, 2*time.Second, a, b)
+	stop(t, a, b)
+	return d, a, b
+}
+
+// restarted is the next process: one set, in which each route has stored what the one before it had.
+func (d *folder) restarted(t *testing.T, a, b *route) (a2, b2 *route) {
+	t.Helper()
+	s := d.set(follow.Growing{})
+	return newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+}
+
+// turns lets the routes run for each in turn, n times.
+func turns(t *testing.T, n int, each time.Duration, routes ...*route) {
+	t.Helper()
+	for range n {
+		for _, r := range routes {
+			r.run(t, each)
+		}
+	}
+}
+
+// stop closes routes.
+func stop(t *testing.T, routes ...*route) {
+	t.Helper()
+	for _, r := range routes {
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
