@@ -217,7 +217,8 @@ func inPostgres(w workload) workload {
 
 var databases = []workload{
 	{
-		name: "w8", about: "lines -> SQLite", kind: load.Combined, size: quickOrFull{64 * mib, 128 * mib}, want: wants{ofLimit: .9}, weight: 10, // seven pairs of 3 s
+		name: "w8", about: "lines -> SQLite", kind: load.Combined, size: quickOrFull{64 * mib, 128 * mib}, want: wants{ofLimit: .9},
+		weight:    10, // seven pairs of 3 s
 		limitName: "sqlite_inserts", limitAbout: "a bare loop of prepared inserts, same batch, synchronous = FULL",
 		limit: (*env).insertedBare, ours: (*env).intoSQLite,
 	},
