@@ -98,6 +98,14 @@ type Ledgered interface {
 	Compact(ctx context.Context, m []Mark) error
 }
 
+// Pruner is an optional part of a [Ledgered] sink, so that its ledger grows with what is there and not with what ever was.
+type Pruner interface {
+	// Prune removes, in one transaction, what the ledger holds of partitions that are gone for good, a few hundred at most. Since
+	// Load nothing of them was delivered or stored: else a transaction that comes late would find no trace of what it repeats. It
+	// is called from the checkpoint's goroutine, and again with the same ones where it returned an error.
+	Prune(ctx context.Context, partitionIDs []string) error
+}
+
 // Preferred is an optional part of a sink's options (what [Component].Options returns): the batch with which the sink is
 // fast, for where the config does not say `batch:`. Zero fields mean no wish. It is asked after decoding.
 type Preferred interface{ PreferredBatch() Limits }

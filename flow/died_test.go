@@ -15,7 +15,7 @@ import (
 var errSegfault = errors.New("signal: segmentation fault")
 
 // dies returns a worker that dies of values that hold an x, and says so in one of the ways.
-func dies(way string, deaths map[string]int) deliverFunc[string] {
+func dies(way string, deaths map[string]int) WorkerFunc[string] {
 	return func(_ context.Context, a Attempt[string]) (Report, error) {
 		if !strings.Contains(a.Value, "x") {
 			return Report{}, nil
@@ -88,7 +88,7 @@ func TestDiedWithoutAGrave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[string](t)
 		deaths := 0
-		o := d.options(d.lane("a", deliverFunc[string](func(_ context.Context, a Attempt[string]) (Report, error) {
+		o := d.options(d.lane("a", WorkerFunc[string](func(_ context.Context, a Attempt[string]) (Report, error) {
 			if a.Value == "x" && deaths < 12 {
 				deaths++
 				return Report{}, &Died{Err: errSegfault}

@@ -4,8 +4,14 @@
 // A [Sender] pulls items from a [Producer] when there is room, and hands them to [Worker]s as attempts. Every
 // decision (how much may be in flight to whom, who gets the next item, when an attempt has timed out, what is
 // sent again and when) is made by one pure machine, [control.Machine]; the Sender only feeds it events and
-// carries out its commands. A Sender knows no record, no file and no position: a library user keeps those in
-// a ledger ([github.com/penstock-io/penstock/flow/ledger]) from the Settled callback.
+// carries out its commands. A Sender knows no record, no file and no position.
+//
+// A [Book] is a Sender that goes on after a crash: it packs rows into batches, knows by their positions which of them are
+// settled (a [github.com/penstock-io/penstock/flow/ledger.Ledger]), and saves that through a [Checkpoint], such as a file of
+// [github.com/penstock-io/penstock/flow/checkpoint]. Who keeps positions in another way uses a Sender, and learns from
+// Options.Settled what is done.
+//
+// A [Receiver] is the other end: a server that tells its senders how much it will take.
 //
 // Delivery is at least once, always: an item is settled when a worker has delivered it or when it was buried,
 // never by count or age.

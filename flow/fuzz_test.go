@@ -138,7 +138,7 @@ func (w *world) bisect(it Item[*stretch], _ error) []Item[*stretch] {
 
 // worker behaves badly in every way that it may: it is slow, fails, panics, hangs, throttles, refuses, splits,
 // and delivers after it was told to stop. From the eighth try of a stretch on it does its best.
-func (w *world) worker(lane int) deliverFunc[*stretch] {
+func (w *world) worker(lane int) WorkerFunc[*stretch] {
 	return func(ctx context.Context, a Attempt[*stretch]) (Report, error) {
 		lo, hi := a.Value.lo, a.Value.hi
 		if w.keyed {

@@ -14,18 +14,13 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// deliverFunc is a worker made of a function.
-type deliverFunc[T any] func(ctx context.Context, a Attempt[T]) (Report, error)
-
-func (f deliverFunc[T]) Deliver(ctx context.Context, a Attempt[T]) (Report, error) { return f(ctx, a) }
-
 // takes returns a worker that has everything for good after d.
-func takes[T any](d time.Duration) deliverFunc[T] {
+func takes[T any](d time.Duration) WorkerFunc[T] {
 	return func(ctx context.Context, _ Attempt[T]) (Report, error) { return Report{}, sleep(ctx, d) }
 }
 
 // hangs is a worker that returns only when its context ends.
-func hangs[T any]() deliverFunc[T] {
+func hangs[T any]() WorkerFunc[T] {
 	return func(ctx context.Context, _ Attempt[T]) (Report, error) {
 		<-ctx.Done()
 		return Report{}, context.Cause(ctx)
@@ -44,13 +39,8 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// produceFunc is a producer made of a function.
-type produceFunc[T any] func(ctx context.Context) (Item[T], error)
-
-func (f produceFunc[T]) Next(ctx context.Context) (Item[T], error) { return f(ctx) }
-
 // these produces items and then io.EOF.
-func these[T any](items ...Item[T]) produceFunc[T] {
+func these[T any](items ...Item[T]) ProducerFunc[T] {
 	return func(context.Context) (Item[T], error) {
 		if len(items) == 0 {
 			return Item[T]{}, io.EOF
@@ -70,7 +60,7 @@ func values[T any](v ...T) (items []Item[T]) {
 }
 
 // idle produces nothing and waits for the end.
-func idle[T any]() produceFunc[T] {
+func idle[T any]() ProducerFunc[T] {
 	return func(ctx context.Context) (Item[T], error) {
 		<-ctx.Done()
 		return Item[T]{}, context.Cause(ctx)
@@ -103,7 +93,7 @@ func newDiary[T comparable](t testing.TB) *diary[T] {
 
 // lane is a lane whose attempts are noted.
 func (d *diary[T]) lane(name string, w Worker[T]) Lane[T] {
-	return Lane[T]{Name: name, Worker: deliverFunc[T](func(ctx context.Context, a Attempt[T]) (Report, error) {
+	return Lane[T]{Name: name, Worker: WorkerFunc[T](func(ctx context.Context, a Attempt[T]) (Report, error) {
 		d.mu.Lock()
 		d.running[a.Value]++
 		d.starts = append(d.starts, fmt.Sprintf("%v %s", a.Value, name))

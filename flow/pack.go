@@ -36,6 +36,9 @@ type PackOptions[R any] struct {
 type packer[R any] struct {
 	o    PackOptions[R]
 	read func(context.Context) (R, error)
+	// join, where set, says that the row read last may not be parted from the one before it, whatever the bounds say. So a full
+	// batch waits for the row behind it.
+	join func() bool
 
 	begun []R // rows that were read for a batch that was not handed out
 	cost  float64
@@ -51,20 +54,30 @@ type packer[R any] struct {
 // gave before an error is handed out before the error is. Where Linger is set, it must return ctx's error soon when ctx is
 // done, and must not have taken a row then: the next call gives that row. An error says which option means nothing.
 func Pack[R any](o PackOptions[R], next func(ctx context.Context) (R, error)) (Producer[[]R], error) {
-	switch {
-	case next == nil:
+	if next == nil {
 		return nil, errors.New("flow: pack: there is no function that gives the rows")
+	}
+	o, err := o.checked()
+	if err != nil {
+		return nil, err
+	}
+	return &packer[R]{o: o, read: next}, nil
+}
+
+// checked returns o with its defaults, or says which option means nothing.
+func (o PackOptions[R]) checked() (PackOptions[R], error) {
+	switch {
 	case o.Rows < 0 || o.Rows > maxPackRows:
-		return nil, fmt.Errorf("flow: pack: %d rows in a batch; want 1 to %d, or 0 for %d", o.Rows, maxPackRows, DefaultPackRows)
+		return o, fmt.Errorf("flow: pack: %d rows in a batch; want 1 to %d, or 0 for %d", o.Rows, maxPackRows, DefaultPackRows)
 	case !(o.Cost >= 0) || math.IsInf(o.Cost, 0):
-		return nil, fmt.Errorf("flow: pack: batches of cost %v; want a number above 0, or 0 for no bound", o.Cost)
+		return o, fmt.Errorf("flow: pack: batches of cost %v; want a number above 0, or 0 for no bound", o.Cost)
 	case o.Linger < 0:
-		return nil, fmt.Errorf("flow: pack: a linger of %v; want a time to wait, or 0 to wait until a batch is full", o.Linger)
+		return o, fmt.Errorf("flow: pack: a linger of %v; want a time to wait, or 0 to wait until a batch is full", o.Linger)
 	}
 	if o.Rows == 0 {
 		o.Rows = DefaultPackRows
 	}
-	return &packer[R]{o: o, read: next}, nil
+	return o, nil
 }
 
 // Next implements Producer.
@@ -112,7 +125,8 @@ func (p *packer[R]) take() bool {
 		if p.o.CostOf != nil {
 			cost = p.o.CostOf(p.next)
 		}
-		if n > 0 && (p.o.Cost > 0 && p.cost+cost > p.o.Cost || p.o.Cut != nil && p.o.Cut(p.begun[n-1], p.next)) {
+		if n > 0 && !(p.join != nil && p.join()) && (n >= p.o.Rows || p.o.Cost > 0 && p.cost+cost > p.o.Cost ||
+			p.o.Cut != nil && p.o.Cut(p.begun[n-1], p.next)) {
 			return false
 		}
 		p.begun = append(p.begun, p.next)
@@ -123,7 +137,7 @@ func (p *packer[R]) take() bool {
 		var none R
 		p.next, p.waits = none, false
 	}
-	return len(p.begun) < p.o.Rows && (p.o.Cost == 0 || p.cost < p.o.Cost)
+	return p.join != nil || len(p.begun) < p.o.Rows && (p.o.Cost == 0 || p.cost < p.o.Cost)
 }
 
 // batch hands out what was begun.

@@ -20,7 +20,7 @@ func TestPanickingWorker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDiary[int](t)
-				w := deliverFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
+				w := WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
 					if a.Number == 1 {
 						fail()
 					}
@@ -50,7 +50,7 @@ func TestPanickingWorker(t *testing.T) {
 func TestPanicOfProducerAndBury(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
-		p := produceFunc[int](func(context.Context) (Item[int], error) { panic("no rows") })
+		p := ProducerFunc[int](func(context.Context) (Item[int], error) { panic("no rows") })
 		err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(t.Context(), p)
 		if p, ok := errors.AsType[*PanicError](err); !ok || p.Where != "producer" || p.Value != "no rows" {
 			t.Errorf("Run: %v", err)

@@ -12,7 +12,7 @@ import (
 )
 
 // rejects refuses values that are wrong.
-func rejects[T any](wrong func(T) bool) deliverFunc[T] {
+func rejects[T any](wrong func(T) bool) WorkerFunc[T] {
 	return func(_ context.Context, a Attempt[T]) (Report, error) {
 		if wrong(a.Value) {
 			return Report{}, fmt.Errorf("post: %w", &Rejected{Err: errRefused})
@@ -57,7 +57,7 @@ func TestBisectsDownToTheRefused(t *testing.T) {
 func TestSplit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[string](t)
-		w := deliverFunc[string](func(_ context.Context, a Attempt[string]) (Report, error) {
+		w := WorkerFunc[string](func(_ context.Context, a Attempt[string]) (Report, error) {
 			if a.Value != "abcd" {
 				return Report{}, nil
 			}

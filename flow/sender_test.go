@@ -63,7 +63,7 @@ func TestProducerErrorFinishesWhatIsInFlight(t *testing.T) {
 		d := newDiary[int](t)
 		wrong := errors.New("disk gone")
 		given := 0
-		p := produceFunc[int](func(context.Context) (Item[int], error) {
+		p := ProducerFunc[int](func(context.Context) (Item[int], error) {
 			if given == 3 {
 				return Item[int]{}, wrong
 			}
@@ -85,7 +85,7 @@ func TestStopByContext(t *testing.T) {
 		sigterm := errors.New("SIGTERM")
 		time.AfterFunc(3*time.Second, func() { stop(sigterm) })
 		causes := make(chan error, 2)
-		slow := deliverFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
+		slow := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			if a.Value == 1 {
 				return Report{}, nil
 			}
@@ -130,7 +130,7 @@ func TestStopWhileTheProducerWaits(t *testing.T) {
 			t.Fatalf("Run: %v", err)
 		}
 		// An item that comes too late is given back.
-		late := produceFunc[int](func(ctx context.Context) (Item[int], error) {
+		late := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			<-ctx.Done()
 			time.Sleep(time.Second) // long after the loop has seen the end
 			return Item[int]{Value: 7}, nil
@@ -151,7 +151,7 @@ func TestAbandon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
 		hang := hangs[int]()
-		once := deliverFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
+		once := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			if a.Number > 1 {
 				return Report{}, nil
 			}
@@ -192,7 +192,7 @@ func TestSetLanesWhileRunning(t *testing.T) {
 			})
 		}
 		n := 0
-		p := produceFunc[int](func(ctx context.Context) (Item[int], error) {
+		p := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			if n == 0 && time.Since(d.start) != time.Second {
 				t.Errorf("asked at %v, but no lane was there before 1s", time.Since(d.start))
 			}
@@ -258,7 +258,7 @@ func TestMaxBytes(t *testing.T) {
 			o.MaxBytes = c.limit
 			noted := o.Settled
 			o.Settled = func(it Item[int], s Settlement) { held.Add(-it.Bytes); noted(it, s) }
-			p := produceFunc[int](func(context.Context) (Item[int], error) {
+			p := ProducerFunc[int](func(context.Context) (Item[int], error) {
 				if n++; n > 12 {
 					return Item[int]{}, io.EOF
 				}

@@ -19,7 +19,7 @@ import (
 func TestTimeoutGoesToAnotherWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
-		w := deliverFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
+		w := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			at := time.Since(d.start)
 			if want := d.start.Add(at + 2*time.Second); !a.Expect.Equal(want) {
 				t.Errorf("attempt %d expects an answer at %v, want %v", a.Number, a.Expect, want)
@@ -50,7 +50,7 @@ func TestTimeoutGoesToAnotherWorker(t *testing.T) {
 func TestLateAckSettles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
-		w := deliverFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
+		w := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			if a.Number == 1 {
 				return Report{}, sleep(ctx, 3*time.Second)
 			}
@@ -86,7 +86,7 @@ func TestLateAckSettles(t *testing.T) {
 func TestReleasedByTheLastAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
-		w := deliverFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
+		w := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			if a.Number == 1 && a.Value == 1 {
 				return Report{}, sleep(ctx, 5*time.Second)
 			}
@@ -101,7 +101,7 @@ func TestReleasedByTheLastAttempt(t *testing.T) {
 			noted(it)
 		}
 		given := 0
-		mustRun(t, o, produceFunc[int](func(ctx context.Context) (Item[int], error) {
+		mustRun(t, o, ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			if given++; given > 2 {
 				return Item[int]{}, io.EOF
 			}
@@ -118,7 +118,7 @@ func TestReleasedByTheLastAttempt(t *testing.T) {
 func TestThrottledUntilAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
-		w := deliverFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
+		w := WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
 			if a.Value == 1 && a.Number == 1 {
 				return Report{}, fmt.Errorf("post: %w", &Throttled{After: 5 * time.Second, Err: errors.New("429")})
 			}
@@ -152,7 +152,7 @@ func TestReplayBoundOpensBySaved(t *testing.T) {
 		})
 		time.AfterFunc(2*time.Minute, func() { s.Saved(90) })
 		n := 0
-		if err := s.Run(t.Context(), produceFunc[int](func(context.Context) (Item[int], error) {
+		if err := s.Run(t.Context(), ProducerFunc[int](func(context.Context) (Item[int], error) {
 			if n++; n > 6 {
 				return Item[int]{}, io.EOF
 			}
@@ -171,7 +171,7 @@ func TestReplayBoundOpensBySaved(t *testing.T) {
 func TestTraceReplays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
-		w := deliverFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
+		w := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			switch {
 			case a.Value%7 == 0 && a.Number < 3:
 				return Report{}, errRefused
@@ -218,7 +218,7 @@ func TestKeysKeepTheirOrder(t *testing.T) {
 		var mu sync.Mutex
 		flying := make(map[int]int) // by key
 		next := make(map[int]int)   // value that a key's next effect must have
-		w := deliverFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
+		w := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			key := a.Value % 4
 			mu.Lock()
 			if flying[key]++; flying[key] > 1 {

@@ -77,7 +77,13 @@ func (s *ledgerSink) Compact(context.Context, []penstock.Mark) error { return ni
 // killed is what the checkpoint of the one route would say if the process were killed now.
 func killed(t *testing.T, m *vfstest.Mem) (marks []penstock.Mark) {
 	t.Helper()
-	dir, err := m.Crash(vfstest.DataAll, vfstest.NamesAll, 0).OpenDir("/state")
+	return killedBy(t, m, vfstest.DataAll)
+}
+
+// killedBy is killed by a crash that leaves so much of what was not synced.
+func killedBy(t *testing.T, m *vfstest.Mem, left vfstest.Data) (marks []penstock.Mark) {
+	t.Helper()
+	dir, err := m.Crash(left, vfstest.NamesAll, 0).OpenDir("/state")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,6 +48,7 @@ type partition struct {
 	sealed   bool
 	sealedAt penstock.Position
 	finished bool // the source was told
+	handed   bool // something of it was handed out in this run
 	dirty    bool
 	stood    time.Duration // since when, while it is pending: its watermark moved, or what is above it was read
 }
@@ -95,6 +96,7 @@ func (k *books) open(b *penstock.Batch) error {
 			return err
 		}
 		if span.From != span.To {
+			p.handed = true
 			if err := p.ledger.Open(span.Range); err != nil {
 				return fmt.Errorf("partition %q: the source handed out a span that does not follow: %w", span.Part.Name, err)
 			}

@@ -30,7 +30,7 @@ func TestForget(t *testing.T) {
 		{"its seal settled later", func() { settle(t, k, seal, false) }, []string{"p", "unknown"}},
 	} {
 		step.do()
-		now, later := k.forget([]string{"p", "unknown"})
+		now, later, _ := k.forget([]string{"p", "unknown"})
 		if !slices.Equal(now, step.now) || len(now)+len(later) != 2 {
 			t.Errorf("%s: forgotten %v, later %v; want now %v", step.what, now, later, step.now)
 		}

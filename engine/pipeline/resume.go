@@ -6,6 +6,8 @@ import (
 	"iter"
 	"maps"
 	"path/filepath"
+	"slices"
+	"sync"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
@@ -19,32 +21,66 @@ func (r *route) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("sink %s: loading what it holds: %w", r.cfg.Sink.Component.Name, err)
 	}
-	r.resumed = make(map[string]penstock.Mark, len(marks))
+	held := make(map[string]penstock.Mark, len(marks))
 	for _, m := range marks {
-		r.resumed[m.Part.ID] = m
+		held[m.Part.ID] = m
 	}
 	behind := 0
 	for local := range r.memory.marks() {
-		m := r.resumed[local.Part.ID]
+		m := held[local.Part.ID]
 		short := m.Watermark.Compare(local.Watermark) < 0
 		if short {
 			behind++
 		}
 		m.Part, m.Note = local.Part, local.Note
 		m.Finished = local.Finished && !short && len(m.Above) == 0
-		r.resumed[local.Part.ID] = m
+		held[local.Part.ID] = m
 	}
+	r.resumed = &resumed{marks: held}
 	if behind > 0 {
 		r.host.log.Warn("the sink holds less than the local state says; what it lacks is delivered again", "partitions", behind)
 	}
 	return nil
 }
 
+// resumed are the marks with which a route began whose sink keeps a ledger. It is safe for concurrent use.
+type resumed struct {
+	mu    sync.RWMutex // guards marks, of partitions that were not forgotten since
+	marks map[string]penstock.Mark
+}
+
+func (s *resumed) mark(id string) (penstock.Mark, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	m, ok := s.marks[id]
+	return m, ok
+}
+
+func (s *resumed) all() []penstock.Mark {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Values(s.marks))
+}
+
+// forget drops the marks of ids, and returns those of idle, which are among ids, that had one.
+func (s *resumed) forget(ids, idle []string) (had []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range idle {
+		if _, ok := s.marks[id]; ok {
+			had = append(had, id)
+		}
+	}
+	for _, id := range ids {
+		delete(s.marks, id)
+	}
+	return had
+}
+
 // markOf returns what this route had settled of a partition before this run.
 func (r *route) markOf(id string) (penstock.Mark, bool) {
 	if r.resumed != nil {
-		m, ok := r.resumed[id]
-		return m, ok
+		return r.resumed.mark(id)
 	}
 	return r.memory.mark(id)
 }
@@ -57,7 +93,7 @@ func (r *route) stateDir() (vfs.Dir, error) {
 func (r *route) known() iter.Seq[penstock.Mark] {
 	marks := r.memory.marks()
 	if r.resumed != nil {
-		marks = maps.Values(r.resumed)
+		marks = slices.Values(r.resumed.all())
 	}
 	return func(yield func(penstock.Mark) bool) {
 		for m := range marks {

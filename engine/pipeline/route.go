@@ -50,19 +50,20 @@ type route struct {
 	reader    penstock.Reader
 	pool      *penstock.Pool
 	budget    *budget
-	resumed   map[string]penstock.Mark // of a Ledgered sink: wins over the store
-	jobs      chan *job                // in read order, to the sender, each with those that were handed on together with it
-	held      held                     // read and not handed on; the reader's goroutine owns it
-	handed    *job                     // what came with the last one; the producer's goroutine owns it
-	readIn    time.Duration            // how long the last Read took
-	readErr   error                    // why the reader ended, set before jobs is closed; io.EOF: the data ended
-	estimated time.Duration            // when the reader was last asked how much is left; the reader's goroutine owns it
-	ahead     error                    // what the reader said with its last batch, of which the next call tells
-	work      chan *job                // to the processors; nil when there is nothing to process
-	again     chan *job                // back to them, of which one has died
+	resumed   *resumed      // of a Ledgered sink: wins over the store; nil: it keeps none
+	jobs      chan *job     // in read order, to the sender, each with those that were handed on together with it
+	held      held          // read and not handed on; the reader's goroutine owns it
+	handed    *job          // what came with the last one; the producer's goroutine owns it
+	readIn    time.Duration // how long the last Read took
+	readErr   error         // why the reader ended, set before jobs is closed; io.EOF: the data ended
+	estimated time.Duration // when the reader was last asked how much is left; the reader's goroutine owns it
+	ahead     error         // what the reader said with its last batch, of which the next call tells
+	work      chan *job     // to the processors; nil when there is nothing to process
+	again     chan *job     // back to them, of which one has died
 
-	gone   []string        // partitions to be forgotten; the checkpoint's goroutine owns it, and
-	untold []penstock.Mark // what was saved since source and sink were told last
+	gone     []string        // partitions to be forgotten; the checkpoint's goroutine owns it, and
+	prunable []string        // those that the sink may drop, once it is durable that they are forgotten, and
+	untold   []penstock.Mark // what was saved since source and sink were told last
 
 	drainOnce sync.Once
 	drained   chan struct{} // closed by drain

@@ -110,7 +110,10 @@ func (r *route) lastSave(ctx context.Context) error {
 	if err := r.sync(ctx); err != nil {
 		return err
 	}
-	return r.sync(ctx) // the first one finished partitions; this one makes that known
+	if err := r.sync(ctx); err != nil { // the first one finished partitions; this one makes that known
+		return err
+	}
+	return r.pruneAll(ctx)
 }
 
 // lastSaveBound bounds the sink's sync and the source's finishing of partitions at the end of a run.
@@ -182,6 +185,7 @@ func (r *route) sync(ctx context.Context) error {
 	r.finisher = nil
 	r.mu.Unlock()
 	r.finish(ctx, finish)
+	_ = r.prune(ctx) // it was said, and is tried again
 	return r.forget()
 }
 

@@ -106,3 +106,51 @@ func checkMarks(t *testing.T, got []penstock.Mark, told *settled) {
 		}
 	}
 }
+
+// sinkPrunes has a Pruner drop one of two partitions: the other one's mark stays, the rows of neither are touched, what the sink was told
+// of the first one is written anew, and a process that was fenced off drops nothing.
+func sinkPrunes(t *testing.T, c SinkCase) {
+	r := c.Start(t)
+	l := live(t, r, "")
+	if _, ok := l.sink.(penstock.Pruner); !ok {
+		l.end()
+		return
+	}
+	stays := func(l *life) *penstock.Batch {
+		b := l.raw(1)
+		b.Spans[0].Part, b.Spans[0].From = &penstock.Partition{ID: "stays", Name: "stays"}, penstock.Position{}
+		l.encode(b)
+		return b
+	}
+	gone := l.batch(0)
+	id := gone.Spans[0].Part.ID
+	l.must(gone, stays(l))
+	l.end()
+
+	early := live(t, r, "")
+	late := live(t, r, "")
+	if len(late.marks) != 2 {
+		t.Fatalf("the ledger holds %v, want two partitions", late.marks)
+	}
+	if err := early.sink.(penstock.Pruner).Prune(t.Context(), []string{id}); err == nil {
+		t.Error("a process that was fenced off has dropped a partition")
+	}
+	_ = early.host.Stop() // its route may have ended of that
+	if err := early.sink.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	for range 2 { // what is gone may be dropped again
+		if err := late.sink.(penstock.Pruner).Prune(t.Context(), []string{id, "of which nobody knows"}); err != nil {
+			t.Fatalf("Prune: %v", err)
+		}
+	}
+	late.end()
+
+	last := live(t, r, "")
+	if len(last.marks) != 1 || last.marks[0].Part.ID != "stays" {
+		t.Errorf("the ledger holds %v, want the partition that was not dropped", last.marks)
+	}
+	last.must(last.batch(0), stays(last))
+	last.end()
+	check(t, r, false, false, append(texts(0, 2), texts(0, 1)...))
+}

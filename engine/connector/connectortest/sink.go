@@ -36,7 +36,8 @@ type Receiver struct {
 // receiver once, on ordered lanes in the order of places, though each arena is poisoned after its last Deliver; that pieces
 // deliver exactly their kept records, and batches of none do no harm; that a Deliver whose context ends returns soon, and
 // after it the next run takes everything; that a process that ends after any batch, with the checkpoint up to date or one
-// batch behind, loses nothing in the next one and, if the case says so, doubles nothing; that Close may be called twice.
+// batch behind, loses nothing in the next one and, if the case says so, doubles nothing; that a ledger tells
+// what was delivered, and drops what it is told to drop; that Close may be called twice.
 func Sink(t *testing.T, c SinkCase) {
 	t.Helper()
 	for _, check := range []struct {
@@ -49,6 +50,7 @@ func Sink(t *testing.T, c SinkCase) {
 		{"contexts that end", sinkCancelled},
 		{"killed between calls", sinkKilled},
 		{"keeps a ledger", sinkKeepsLedger},
+		{"drops what is gone", sinkPrunes},
 		{"closes twice", sinkCloses},
 	} {
 		t.Run(check.name, func(t *testing.T) { check.run(t, c) })

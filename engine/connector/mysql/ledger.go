@@ -124,13 +124,37 @@ func (s *Sink) foldTo(ctx context.Context, c *connection, marks []penstock.Mark)
 
 // Compact implements penstock.Ledgered.
 func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
+	return s.change(ctx, func(ctx context.Context, c *connection) error { return s.foldTo(ctx, c, marks) })
+}
+
+// Prune implements penstock.Pruner.
+func (s *Sink) Prune(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	args := []driver.Value{[]byte(s.Books.Ledger)}
+	for _, id := range ids {
+		args = append(args, []byte(id))
+	}
+	of := ` WHERE route = ? AND part IN (?` + strings.Repeat(", ?", len(ids)-1) + `)`
+	return s.change(ctx, func(ctx context.Context, c *connection) error {
+		if _, err := c.exec(ctx, s.sql(`DELETE FROM $spans`)+of, args...); err != nil {
+			return err
+		}
+		_, err := c.exec(ctx, s.sql(`DELETE FROM $marks`)+of, args...)
+		return err
+	})
+}
+
+// change calls f in a transaction of the process's own epoch, over the ledger's own connection.
+func (s *Sink) change(ctx context.Context, f func(ctx context.Context, c *connection) error) error {
 	return s.Change(ctx, func(ctx context.Context, c *connection) error {
 		err := c.begin(ctx)
 		if err == nil {
 			err = s.checkEpoch(ctx, c)
 		}
 		if err == nil {
-			err = s.foldTo(ctx, c, marks)
+			err = f(ctx, c)
 		}
 		if err == nil {
 			err = c.commit(ctx)

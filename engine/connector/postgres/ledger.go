@@ -20,6 +20,7 @@ type statements struct {
 	make                                                  string
 	routes, insertSpans, spanEnds, epoch, marksOf         string
 	bump, marks, spans, setMarks, foldSpans, tableColumns string
+	pruneMarks, pruneSpans                                string
 }
 
 const (
@@ -54,6 +55,8 @@ func statementsFor(name sqltable.Name) statements {
 			WHERE (excluded.num, excluded.key) >= (m.num, m.key)`),
 		foldSpans: r(`DELETE FROM $spans s USING unnest($2::text[], $3::bigint[], $4::bytea[]) u (part, num, key)
 			WHERE s.route = $1 AND s.part = u.part AND (s.to_num, s.to_key) <= (u.num, u.key)`),
+		pruneMarks: r(`DELETE FROM $marks WHERE route = $1 AND part = ANY ($2::text[])`),
+		pruneSpans: r(`DELETE FROM $spans WHERE route = $1 AND part = ANY ($2::text[])`),
 		tableColumns: `SELECT attname, format_type(atttypid, atttypmod), atthasdef OR attidentity <> '' OR attgenerated <> ''
 			FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`,
 	}
@@ -178,6 +181,22 @@ func (s *Sink) foldTo(ctx context.Context, tx pgx.Tx, marks []penstock.Mark) err
 
 // Compact implements penstock.Ledgered.
 func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
+	return s.change(ctx, func(ctx context.Context, tx pgx.Tx) error { return s.foldTo(ctx, tx, marks) })
+}
+
+// Prune implements penstock.Pruner.
+func (s *Sink) Prune(ctx context.Context, ids []string) error {
+	return s.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, s.sql.pruneSpans, s.Books.Ledger, ids); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, s.sql.pruneMarks, s.Books.Ledger, ids)
+		return err
+	})
+}
+
+// change calls f in a transaction of the process's own epoch, over the ledger's own connection.
+func (s *Sink) change(ctx context.Context, f func(ctx context.Context, tx pgx.Tx) error) error {
 	return s.Change(ctx, func(ctx context.Context, c *conn) error {
 		return pgx.BeginTxFunc(ctx, c.Conn, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, shareFence, s.fence); err != nil {
@@ -190,7 +209,7 @@ func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
 			if err := s.Books.Check(epoch); err != nil {
 				return err
 			}
-			return s.foldTo(ctx, tx, marks)
+			return f(ctx, tx)
 		})
 	})
 }

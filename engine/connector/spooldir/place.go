@@ -70,6 +70,11 @@ func (p place) Beside(label string, found func(follow.Sight)) error {
 	return p.regular(p.s.dir, path.Dir(label), func(string) bool { return true }, found)
 }
 
+// Away implements follow.Rooted.
+func (p place) Away(label string, dev uint64) bool {
+	return follow.AwayBeneath(p.s.dir, path.Dir(label), dev)
+}
+
 // regular calls found with the regular files of a directory beneath dir.
 func (p place) regular(dir vfs.Dir, beneath string, wanted func(base string) bool, found func(follow.Sight)) error {
 	entries, err := dir.Entries(beneath)

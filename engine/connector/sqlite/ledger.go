@@ -29,11 +29,13 @@ const (
 	markSQL       = `SELECT num, key FROM ` + sqlspan.MarksTable + ` WHERE route = ? AND part = ?`
 	setMarkSQL    = `INSERT INTO ` + sqlspan.MarksTable + ` VALUES (?, ?, ?, ?, ?) ON CONFLICT (route, part)
 		DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key WHERE (excluded.num, excluded.key) >= (num, key)`
-	foldSpansSQL = `DELETE FROM ` + sqlspan.SpansTable + ` WHERE route = ? AND part = ? AND (to_num, to_key) <= (?, ?)`
-	bumpSQL      = `INSERT INTO ` + sqlspan.RoutesTable + ` VALUES (?, ?, 1) ON CONFLICT (route) DO UPDATE SET epoch = epoch + 1`
-	routeSQL     = `SELECT format, epoch FROM ` + sqlspan.RoutesTable + ` WHERE route = ?`
-	marksSQL     = `SELECT part, name, num, key FROM ` + sqlspan.MarksTable + ` WHERE route = ?`
-	spansSQL     = `SELECT part, from_num, from_key, to_num, to_key FROM ` + sqlspan.SpansTable + ` WHERE route = ?`
+	foldSpansSQL  = `DELETE FROM ` + sqlspan.SpansTable + ` WHERE route = ? AND part = ? AND (to_num, to_key) <= (?, ?)`
+	pruneSpansSQL = `DELETE FROM ` + sqlspan.SpansTable + ` WHERE route = ? AND part = ?`
+	pruneMarkSQL  = `DELETE FROM ` + sqlspan.MarksTable + ` WHERE route = ? AND part = ?`
+	bumpSQL       = `INSERT INTO ` + sqlspan.RoutesTable + ` VALUES (?, ?, 1) ON CONFLICT (route) DO UPDATE SET epoch = epoch + 1`
+	routeSQL      = `SELECT format, epoch FROM ` + sqlspan.RoutesTable + ` WHERE route = ?`
+	marksSQL      = `SELECT part, name, num, key FROM ` + sqlspan.MarksTable + ` WHERE route = ?`
+	spansSQL      = `SELECT part, from_num, from_key, to_num, to_key FROM ` + sqlspan.SpansTable + ` WHERE route = ?`
 )
 
 func (c *connection) prepareLedger() error {
@@ -125,6 +127,25 @@ func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
 				return err
 			}
 			return s.foldTo(c, marks)
+		})
+	})
+}
+
+// Prune implements penstock.Pruner.
+func (s *Sink) Prune(ctx context.Context, ids []string) error {
+	return s.file.use(ctx, func(c *connection) error {
+		return c.transaction(func() error {
+			if err := s.checkEpoch(c); err != nil {
+				return err
+			}
+			for _, id := range ids {
+				for _, sql := range []string{pruneSpansSQL, pruneMarkSQL} {
+					if _, err := c.exec(sql, s.ledger, id); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
 		})
 	})
 }

@@ -232,6 +232,22 @@ func beside(r *root, dir vfs.Dir, folder string, found func(follow.Sight)) error
 	return nil
 }
 
+// Away implements follow.Rooted.
+func (p *place) Away(label string, dev uint64) bool {
+	known := false
+	for _, r := range p.roots {
+		rel, err := filepath.Rel(filepath.FromSlash(r.path), filepath.FromSlash(path.Dir(label)))
+		if rel = filepath.ToSlash(rel); err != nil || !fs.ValidPath(rel) {
+			continue
+		}
+		known = true
+		if dir, err := r.open(); err == nil && !follow.AwayBeneath(dir, rel, dev) {
+			return false
+		}
+	}
+	return known // else an earlier config named it, and nobody looks for it any more
+}
+
 // folders are those of the last listing.
 func (p *place) folders() []string {
 	p.mu.Lock()

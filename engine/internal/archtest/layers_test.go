@@ -22,6 +22,7 @@ var layers = []struct {
 	{"flow/ledger", []string{}},
 	{"flow/control", []string{"backoff", "flow/window", "flow/dispatch"}},
 	{"flow/control/controltest", []string{"backoff", "flow/control", "flow/window", "flow/dispatch"}},
+	{"flow/checkpoint", []string{"flow/ledger", "vfs"}},
 	{"flow", []string{"backoff", "supervise", "flow/control", "flow/window", "flow/dispatch", "flow/ledger"}},
 	{"fileid", []string{}},
 	{"vfs", []string{}},
@@ -43,12 +44,13 @@ var layers = []struct {
 
 var libraries = []string{
 	"backoff", "backoff/compat", "retry", "supervise", "fileid", "vfs",
-	"flow", "flow/control", "flow/window", "flow/dispatch", "flow/ledger",
+	"flow", "flow/control", "flow/window", "flow/dispatch", "flow/ledger", "flow/checkpoint",
 }
 
 // testSupport may be imported by any test.
 var testSupport = []string{
-	"flow/control/controltest", "vfs/vfstest", "internal/vectors", "engine/connector/connectortest", "engine/connector/all",
+	"flow/control/controltest", "flow/checkpoint", "vfs/vfstest", "internal/vectors",
+	"engine/connector/connectortest", "engine/connector/all",
 }
 
 func row(dir string) (string, []string, bool) {

@@ -76,6 +76,9 @@ func (r *Reader) sweep(now time.Duration) {
 		if there[key] {
 			continue
 		}
+		if r.markAway(id, key) {
+			continue
+		}
 		since, ok := g.missing[id]
 		if !ok {
 			since = now

@@ -18,6 +18,9 @@ const onceWait = time.Second
 func (r *Reader) endOfGrowing(f *file) ending {
 	now := r.s.now()
 	if f.orphan {
+		if f.info.Links > 0 && r.isAway(f.label, f.info.Dev) {
+			f.nameless = now // its name is with its folder
+		}
 		at := max(f.since, f.nameless) + r.goneWait() // what leads on from it may only be coming
 		return ending{sealed: now >= at, at: at}
 	}

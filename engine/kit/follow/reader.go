@@ -58,6 +58,7 @@ type Reader struct {
 	open    []*file              // with handles, the least recently used first
 	refused map[string]string    // labels that are not read, and why
 	rotated rotated
+	folders folders       // in which files are missing
 	uses    uint64        // of handles
 	scans   uint32        // listings, those that failed too
 	first   uint32        // the first one that did not fail; until then the one under way

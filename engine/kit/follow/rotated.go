@@ -26,6 +26,7 @@ type rotated struct {
 	search  time.Duration // when the directories of widows and strays were searched last; 0: never
 	asking  bool          // files are being compared: no further ones
 	meeting bool          // known files are being recognised: no new ones are taken up
+	away    bool          // folders of widows or strays are not there
 	warned  bool          // deleted files hold more than their budget
 }
 

@@ -289,7 +289,7 @@ func (r *Reader) ended() (bool, error) {
 			failed = append(failed, f)
 		}
 	}
-	young += len(r.rotated.widows)
+	young += r.rotated.waited()
 	now := r.s.now()
 	if young == 0 {
 		r.endgame = 0

@@ -15,6 +15,7 @@ func (r *Reader) followRotated(now time.Duration) {
 		r.unmet()
 		r.meetKnown()
 	}
+	r.heldAway()
 	t := &r.rotated
 	if waiting := len(t.widows) + len(t.strays); waiting > 0 && (t.search == 0 || now-t.search >= r.s.o.PollMax) {
 		t.search = max(now, 1)

@@ -1,0 +1,230 @@
+package tail_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/tail"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// elsewhere is a file system in which folders themselves may lie on another device than their files do.
+type elsewhere struct {
+	vfs.FS
+	on bool
+}
+
+func (e *elsewhere) OpenDir(name string) (vfs.Dir, error) {
+	d, err := e.FS.OpenDir(name)
+	return elsewhereDir{d, e}, err
+}
+
+type elsewhereDir struct {
+	vfs.Dir
+	of *elsewhere
+}
+
+func (d elsewhereDir) Stat(name string) (vfs.Info, error) {
+	info, err := d.Dir.Stat(name)
+	if d.of.on && info.Mode.IsDir() {
+		info.Dev++
+	}
+	return info, err
+}
+
+// awayWorld is a world of logs in a folder that comes and goes, of which some was read.
+type awayWorld struct {
+	*world
+	disk *elsewhere
+	logs string
+	want []string
+}
+
+func newAwayWorld(t *testing.T) *awayWorld {
+	dir := t.TempDir()
+	a := &awayWorld{disk: &elsewhere{FS: vfs.OS()}, logs: filepath.Join(dir, "logs")}
+	a.world = newWorld(t, dir, func(o *tail.Options) {
+		o.Include, o.Forget = []string{filepath.Join(a.logs, "*.log")}, time.Minute
+	})
+	a.host = connectortest.NewQuiet(a.disk, nil, func(name string) bool { return name != "tail/notify" })
+	if err := os.Mkdir(a.logs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a.log", "b.log", "c.log"} {
+		a.line(name, "first")
+	}
+	return a
+}
+
+// line appends one to a file, that is expected then.
+func (a *awayWorld) line(name, what string) {
+	a.t.Helper()
+	text := fmt.Sprintf("%s of %s\n", what, name)
+	f, err := os.OpenFile(filepath.Join(a.logs, name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err == nil {
+		_, err = f.WriteString(text)
+	}
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.want = append(a.want, text[:len(text)-1])
+}
+
+func (a *awayWorld) must(err error) {
+	a.t.Helper()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *awayWorld) vanish()            { a.must(os.Rename(a.logs, a.logs+" are away")) }
+func (a *awayWorld) comeBack()          { a.must(os.Rename(a.logs+" are away", a.logs)) }
+func (a *awayWorld) at(n string) string { return filepath.Join(a.logs, n) }
+
+// check fails the test where anything else was delivered than was expected.
+func (a *awayWorld) check() {
+	a.t.Helper()
+	a.save()
+	a.world.want(a.want...)
+	if a.mate != nil {
+		a.mate.save()
+		a.mate.want(a.want...)
+	}
+}
+
+const long = 3 * time.Minute // than copy_wait and forget
+
+// TestFolderAway: a folder that is not there is no folder whose files are gone, for however long, before the start or after it: when it
+// comes, what was read of its files is not read again, whatever was done to them meanwhile.
+func TestFolderAway(t *testing.T) {
+
+	for _, c := range []struct {
+		name string
+		away func(a *awayWorld) // while the process is down
+	}{
+		{"nothing done", func(*awayWorld) {}},
+		{"lines added", func(a *awayWorld) { a.line("a.log", "second"); a.line("b.log", "second") }},
+		{"renamed and made anew", func(a *awayWorld) {
+			a.line("a.log", "last")
+			a.must(os.Rename(a.at("a.log"), a.at("a.log.1")))
+			a.line("a.log", "new")
+		}},
+		{"copied and truncated", func(a *awayWorld) {
+			a.line("a.log", "last")
+			text, err := os.ReadFile(a.at("a.log"))
+			a.must(err)
+			write(a.t, a.at("a.log.1"), string(text))
+			a.must(os.Truncate(a.at("a.log"), 0))
+			a.line("a.log", "new")
+		}},
+		{"a copy that is listed", func(a *awayWorld) {
+			a.line("b.log", "last")
+			text, err := os.ReadFile(a.at("b.log"))
+			a.must(err)
+			write(a.t, a.at("b2.log"), string(text))
+			a.must(os.Truncate(a.at("b.log"), 0))
+		}},
+		{"one deleted", func(a *awayWorld) { a.must(os.Remove(a.at("c.log"))); a.line("d.log", "first") }},
+	} {
+		for _, how := range []string{"at the start", "mounted late", "at two starts", "while it runs", "with two routes"} {
+			t.Run(c.name+", "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a := newAwayWorld(t)
+					if how == "with two routes" {
+						a.withMate()
+					}
+					a.start(false)
+					a.pump(10 * time.Second)
+					a.save()
+					if how != "while it runs" {
+						a.kill()
+						c.away(a)
+					}
+					a.vanish()
+					if how == "mounted late" {
+						a.disk.on = true
+						a.must(os.Mkdir(a.logs, 0o755))
+					}
+					if how != "while it runs" {
+						a.start(false)
+					}
+					a.pump(long)
+					if how == "at two starts" {
+						a.kill()
+						a.start(false)
+						a.pump(long)
+					}
+					if how == "mounted late" {
+						a.disk.on = false
+						a.must(os.Remove(a.logs))
+					}
+					a.comeBack()
+					if how == "while it runs" {
+						a.pump(time.Minute)
+						c.away(a)
+					}
+					a.pump(time.Minute)
+					a.line("a.log", "the last")
+					a.pump(time.Minute)
+					a.check()
+					a.kill()
+				})
+			})
+		}
+	}
+}
+
+// TestFolderEmptied: a folder of which all files were deleted is no folder that is away: nobody waits for them, nor is any mark kept.
+func TestFolderEmptied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAwayWorld(t)
+		a.start(false)
+		a.pump(10 * time.Second)
+		a.save()
+		a.kill()
+		a.must(os.RemoveAll(a.logs))
+		a.must(os.Mkdir(a.logs, 0o755))
+		a.start(false)
+		a.pump(time.Minute)
+		a.check()
+		if len(a.saved) != 0 {
+			t.Errorf("%d marks are kept of files that were deleted", len(a.saved))
+		}
+		a.kill()
+	})
+}
+
+// TestFolderAwayOnce: a run that ends does not wait for a folder, and keeps what was read of its files for the next one.
+func TestFolderAwayOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAwayWorld(t)
+		a.start(false)
+		a.pump(10 * time.Second)
+		a.save()
+		a.kill()
+		a.vanish()
+		a.start(true)
+		begun := time.Now()
+		a.pump(long)
+		if took := time.Since(begun); took > 5*time.Second || a.failed == nil {
+			t.Errorf("the run took %v, and ended with %v", took, a.failed)
+		}
+		a.failed = nil
+		a.save()
+		a.kill()
+		a.comeBack()
+		a.line("b.log", "second")
+		a.start(false)
+		a.pump(time.Minute)
+		a.check()
+		a.kill()
+	})
+}

@@ -1,0 +1,243 @@
+//penstock:pure
+
+package flow
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/flow/ledger"
+)
+
+// MaxTies is how many rows may share one position: they travel in one batch, whatever [PackOptions] says.
+const MaxTies = 1 << 16
+
+// sieve lets those rows of a Book through that are to be delivered, and holds their order against their positions. The
+// goroutine that reads owns it.
+type sieve struct {
+	watermark ledger.Position
+	ahead     []ledger.Range // settled before the restart, not yet passed; ascending
+	unique    bool
+
+	newest ledger.Position // of the last row; zero: there was none
+	out    ledger.Position // the end of the last batch that was handed out
+	ties   int             // rows let through that stand at newest
+	passed bool            // what was settled lies behind the last row let through
+	gap    bool            // it lies between that one and the one before it
+}
+
+// take says whether the next row, which stands at at, is to be delivered.
+func (s *sieve) take(at ledger.Position) (bool, error) {
+	switch c := at.Compare(s.newest); {
+	case at.Compare(ledger.Position{}) <= 0:
+		return false, fmt.Errorf("a row stands at %v; the zero position lies before every row: count from 1", at)
+	case c < 0:
+		return false, fmt.Errorf("a row at %v comes behind one at %v; give rows in the order of their positions", at, s.newest)
+	case c > 0:
+		s.newest, s.ties = at, 0
+	case s.ties > 0:
+		return true, s.tie()
+	}
+	if at.Compare(s.watermark) <= 0 {
+		return false, nil
+	}
+	for len(s.ahead) > 0 && at.Compare(s.ahead[0].To) > 0 {
+		s.ahead, s.passed = s.ahead[1:], true
+	}
+	if len(s.ahead) > 0 && at.Compare(s.ahead[0].From) > 0 {
+		return false, nil
+	}
+	s.ties, s.gap, s.passed = 1, s.passed, false
+	return true, nil
+}
+
+// tie takes a row more at the position of the one before it, or says why that cannot be.
+func (s *sieve) tie() error {
+	s.ties, s.gap = s.ties+1, false
+	switch {
+	case s.unique:
+		return fmt.Errorf("two rows stand at %v, and BookOptions.Unique says that none do", s.newest)
+	case s.newest.Compare(s.out) <= 0:
+		return fmt.Errorf("a row at %v comes after the batch that ended there was handed out, where Linger was over; "+
+			"give positions a Key that tells rows apart, or read only up to where no row can come any more", s.newest)
+	case s.ties > MaxTies:
+		return fmt.Errorf("more than %d rows stand at %v, and would be one batch; give positions a Key that tells rows apart",
+			MaxTies, s.newest)
+	}
+	return nil
+}
+
+// account is what a Book knows of its batches. The Book's mutex guards it.
+type account[R any] struct {
+	at     func(R) ledger.Position
+	ledger *ledger.Ledger
+	open   []entry[R] // in read order
+	closed int        // of open: settled wholly, and not yet swept out
+
+	broken  error // a row came that no mark may be behind: nothing is begun or saved any more
+	dirty   bool  // something has settled since the last take
+	unsaved int64 // bytes that have settled since then and are in the mark
+	largest int64 // bytes of a batch so far
+}
+
+// entry is a batch that was handed out: (from, to]. Its rows are nil when all of them have settled.
+type entry[R any] struct {
+	from, to ledger.Position
+	rows     []R
+	pieces   *pieces // nil while it is whole
+}
+
+// pieces is a batch that settles in part: rows by the positions where they stand.
+type pieces struct {
+	ends  []ledger.Position
+	left  []int // rows at each that have not settled
+	total int   // of them
+	bytes int64 // of what has settled where another row of the same position has not: it is in no mark yet
+}
+
+// begin puts a batch into the ledger, in read order. newest is where the row stands that was read last.
+func (a *account[R]) begin(it Item[[]R], newest ledger.Position) (end ledger.Position, err error) {
+	if a.broken != nil {
+		return end, a.broken
+	}
+	first, end := a.at(it.Value[0]), a.at(it.Value[len(it.Value)-1])
+	limit, ahead := a.ledger.Limit()
+	for ; ahead && first.Compare(limit) > 0; limit, ahead = a.ledger.Limit() {
+		// No row is left of a stretch that was not settled before the restart: there is nothing to wait for.
+		none := ledger.Range{From: a.ledger.Next(), To: limit}
+		if err := a.ledger.Open(none); err != nil {
+			return end, err
+		}
+		a.ledger.Settle(none)
+		a.dirty = true
+	}
+	if ahead && newest.Compare(limit) > 0 {
+		end = limit // nor any between the last row and there
+	}
+	r := ledger.Range{From: a.ledger.Next(), To: end}
+	if err := a.ledger.Open(r); err != nil {
+		return end, err
+	}
+	a.open = append(a.open, entry[R]{from: r.From, to: r.To, rows: it.Value})
+	a.largest = max(a.largest, it.Bytes)
+	return end, nil
+}
+
+// settle notes that a batch, or a piece of one, is done.
+func (a *account[R]) settle(it Item[[]R]) error {
+	a.dirty = true
+	if len(it.Value) == 0 {
+		a.unsaved += it.Bytes // somebody's piece without a row
+		return nil
+	}
+	at := a.at(it.Value[0])
+	i, _ := slices.BinarySearchFunc(a.open, at, func(e entry[R], at ledger.Position) int { return e.to.Compare(at) })
+	if i == len(a.open) || a.open[i].rows == nil || at.Compare(a.open[i].from) <= 0 {
+		return strange(at)
+	}
+	e := &a.open[i]
+	if e.pieces == nil && len(it.Value) == len(e.rows) {
+		a.ledger.Settle(ledger.Range{From: e.from, To: e.to})
+		a.unsaved += it.Bytes
+		a.close(e)
+		return nil
+	}
+	if e.pieces == nil {
+		e.pieces = a.cut(e)
+	}
+	return a.settlePiece(e, it)
+}
+
+func (a *account[R]) settlePiece(e *entry[R], it Item[[]R]) error {
+	p, waits := e.pieces, false
+	for i, row := range it.Value {
+		at := a.at(row)
+		whole, err := a.settleRow(e, at)
+		if err != nil {
+			return err
+		}
+		if next := i + 1; !whole && (next == len(it.Value) || a.at(it.Value[next]) != at) {
+			waits = true
+		}
+	}
+	if waits {
+		p.bytes += it.Bytes
+	} else {
+		a.unsaved += it.Bytes
+	}
+	if p.total == 0 {
+		a.unsaved += p.bytes
+		a.close(e)
+	}
+	return nil
+}
+
+// strange says that pieces are not what they were made of.
+func strange(at ledger.Position) error {
+	return fmt.Errorf("a row at %v has settled that is in no batch, or had settled before; "+
+		"the pieces of a Split or of Bisect must be exactly the rows of the batch", at)
+}
+
+func (a *account[R]) cut(e *entry[R]) *pieces {
+	p := &pieces{total: len(e.rows)}
+	for _, row := range e.rows {
+		at := a.at(row)
+		if n := len(p.ends); n > 0 && p.ends[n-1] == at {
+			p.left[n-1]++
+			continue
+		}
+		p.ends, p.left = append(p.ends, at), append(p.left, 1)
+	}
+	return p
+}
+
+// settleRow settles a position when the last of its rows has, and says whether it did.
+func (a *account[R]) settleRow(e *entry[R], at ledger.Position) (whole bool, err error) {
+	p := e.pieces
+	i, found := slices.BinarySearchFunc(p.ends, at, ledger.Position.Compare)
+	if !found || p.left[i] == 0 {
+		return false, strange(at)
+	}
+	p.total--
+	if p.left[i]--; p.left[i] > 0 {
+		return false, nil
+	}
+	r := ledger.Range{From: e.from, To: at}
+	if i > 0 {
+		r.From = p.ends[i-1]
+	}
+	if i == len(p.ends)-1 {
+		r.To = e.to
+	}
+	a.ledger.Settle(r)
+	return true, nil
+}
+
+// sweepFrom is how many settled entries are swept out at least.
+const sweepFrom = 64
+
+// close lets go of a batch that has settled. Now and then it sweeps out all of those, at O(1) each.
+func (a *account[R]) close(e *entry[R]) {
+	e.rows, e.pieces = nil, nil
+	a.closed++
+	if a.closed >= sweepFrom && 2*a.closed > len(a.open) {
+		a.open = slices.DeleteFunc(a.open, func(e entry[R]) bool { return e.rows == nil })
+		a.closed = 0
+	}
+}
+
+// take returns the mark that is to be saved and how many bytes have settled with it since the one before; false: there is
+// nothing new. The ranges are appended to dst.
+func (a *account[R]) take(dst []ledger.Range) (watermark ledger.Position, above []ledger.Range, bytes int64, ok bool) {
+	if !a.dirty || a.broken != nil {
+		return ledger.Position{}, dst, 0, false
+	}
+	watermark, above = a.ledger.AppendMark(dst)
+	bytes, a.unsaved, a.dirty = a.unsaved, 0, false
+	return watermark, above, bytes, true
+}
+
+// due says whether what has settled should be saved now, lest it keep what comes next from being sent.
+func (a *account[R]) due(replay int64) bool {
+	return a.unsaved > 0 && (a.unsaved >= replay/4 || a.unsaved+a.largest > replay)
+}
