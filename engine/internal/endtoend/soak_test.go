@@ -45,7 +45,7 @@ type soak struct {
 	steady  [soakTailers + soakSpoolers]atomic.Int64
 }
 
-// soakSample is how many lines of each writer both receivers had at a time.
+// soakSample is how far the lines of each writer had come at a time: behind the last one that this process had delivered to both receivers.
 type soakSample struct {
 	at   time.Time
 	upTo [soakTailers + soakSpoolers]int
@@ -247,7 +247,8 @@ func (s *soak) kill(drain bool) {
 // savedAfter is how long after its delivery a line's mark is surely saved, by a process that lives on.
 const savedAfter = time.Second
 
-// sample notes what is delivered, and what a process has lived long enough after.
+// sample notes what is delivered, and what a process has lived long enough after. What the server has from an earlier process does not
+// count: that one may have been killed before it saved it, and this one may be long in coming to it.
 func (s *soak) sample() {
 	if s.cmd == nil {
 		return
@@ -255,7 +256,7 @@ func (s *soak) sample() {
 	now := soakSample{at: time.Now()}
 	for who := range now.upTo {
 		i := s.of(who)
-		now.upTo[who] = min(s.servers[i].before(who), s.tables[i].before(who))
+		now.upTo[who] = min(s.servers[i].newest(s.process, who), s.tables[i].newest(who))
 	}
 	s.samples = append(s.samples, now)
 	for len(s.samples) > 0 && now.at.Sub(s.samples[0].at) > savedAfter {

@@ -11,11 +11,13 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"path"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -51,6 +53,7 @@ type tally struct {
 	mu       sync.Mutex // guards what follows
 	have     [soakTailers + soakSpoolers][]uint8
 	upTo     [soakTailers + soakSpoolers]int // all lines before are there
+	top      [soakTailers + soakSpoolers]int // behind the last line that is there
 	records  int64
 	problems []string
 }
@@ -70,6 +73,7 @@ func (t *tally) add(line []byte) (before int) {
 	}
 	before = int(t.have[who][n])
 	t.have[who][n] = uint8(min(before+1, 255))
+	t.top[who] = max(t.top[who], n+1)
 	for at := t.upTo[who]; at < len(t.have[who]) && t.have[who][at] > 0; at++ {
 		t.upTo[who] = at + 1
 	}
@@ -93,6 +97,13 @@ func (t *tally) before(who int) int {
 
 // all says whether every line of a writer before n is there.
 func (t *tally) all(who, n int) bool { return t.before(who) >= n }
+
+// newest is behind the last line of a writer that is there.
+func (t *tally) newest(who int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.top[who]
+}
 
 // count is how many lines have come.
 func (t *tally) count() int64 {
@@ -154,10 +165,11 @@ func (s *soakTable) look() error {
 type soakServer struct {
 	tally
 
-	again sync.Mutex             // guards what follows
-	last  map[uint64]int32       // the last process that a line came from, by writer and number
-	kills map[int32]*soakRepeats // by the process that was ended
-	twice int64                  // bytes that came twice from one process
+	again sync.Mutex                                 // guards what follows
+	last  map[uint64]int32                           // the last process that a line came from, by writer and number
+	kills map[int32]*soakRepeats                     // by the process that was ended
+	twice int64                                      // bytes that came twice from one process
+	tops  map[int32]*[soakTailers + soakSpoolers]int // by the process, behind the last line that it has sent
 }
 
 // soakRepeats is what one process had delivered, and a later one delivered again, whichever of them: the next one may be killed before it
@@ -182,7 +194,9 @@ func (r *soakRepeats) String() string {
 }
 
 func newSoakServer() *soakServer {
-	return &soakServer{last: make(map[uint64]int32), kills: make(map[int32]*soakRepeats)}
+	return &soakServer{
+		last: make(map[uint64]int32), kills: make(map[int32]*soakRepeats), tops: make(map[int32]*[soakTailers + soakSpoolers]int),
+	}
 }
 
 // soakAnswer is how long an answer takes at most once everything is received, half of it on average: most of what a kill repeats is what
@@ -214,6 +228,10 @@ func (s *soakServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *soakServer) note(process int32, who, n int, size int64) {
 	s.again.Lock()
 	defer s.again.Unlock()
+	if s.tops[process] == nil {
+		s.tops[process] = new([soakTailers + soakSpoolers]int)
+	}
+	s.tops[process][who] = max(s.tops[process][who], n+1)
 	id := uint64(who)<<32 | uint64(n)
 	last, seen := s.last[id]
 	s.last[id] = max(last, process)
@@ -236,6 +254,16 @@ func (s *soakServer) note(process int32, who, n int, size int64) {
 		of.first = n
 	}
 	of.last = max(of.last, n)
+}
+
+// newest is behind the last line of a writer that a process has sent; 0: it has sent none.
+func (s *soakServer) newest(process int32, who int) int {
+	s.again.Lock()
+	defer s.again.Unlock()
+	if s.tops[process] == nil {
+		return 0
+	}
+	return s.tops[process][who]
 }
 
 // repeats are what the end of a process has repeated, the most of them first, and the bytes that came twice from one process.
@@ -282,4 +310,45 @@ func TestSoakRepeats(t *testing.T) {
 	if twice != size {
 		t.Errorf("%d bytes came twice from one process, want %d", twice, size)
 	}
+}
+
+// TestSoakSamples: a line counts as surely saved a while after the process that lives on has delivered it, not because one that was killed
+// has: a file may be renamed to what the globs do not have only when every route can know it.
+func TestSoakSamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &soak{t: t, cmd: &exec.Cmd{}, process: 1}
+		for i := range s.servers {
+			s.servers[i], s.tables[i] = newSoakServer(), &soakTable{}
+		}
+		sent := func(process int32, n int) {
+			s.servers[0].note(process, 2, n, 10)
+			s.servers[0].add(soakLine(nil, 2, n, 0)[:23])
+		}
+		pass := func(d time.Duration) int {
+			for range 10 {
+				time.Sleep(d / 10)
+				s.sample()
+			}
+			return int(s.steady[2].Load())
+		}
+		for n := range 20 {
+			s.tables[0].add(soakLine(nil, 2, n, 0)[:23])
+		}
+		sent(1, 0)
+		if got := pass(savedAfter / 2); got != 0 {
+			t.Errorf("just delivered: %d lines count as saved, want 0", got)
+		}
+		if got := pass(2 * savedAfter); got != 1 {
+			t.Errorf("a while after: %d lines count as saved, want 1", got)
+		}
+		sent(1, 1)
+		s.process, s.samples = 2, nil // killed
+		if got := pass(2 * savedAfter); got != 1 {
+			t.Errorf("delivered by one that was killed: %d lines count as saved, want 1", got)
+		}
+		sent(2, 1)
+		if got := pass(2 * savedAfter); got != 2 {
+			t.Errorf("delivered once more: %d lines count as saved, want 2", got)
+		}
+	})
 }

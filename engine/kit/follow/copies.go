@@ -15,11 +15,11 @@ import (
 // Two files with the same content are two files, as long as both are there. So a copy counts only when its original is gone or
 // was rewritten, and until then a file that equals another one of a related name is held back for CopyWait.
 func (r *Reader) copied(f *file, head []byte) (done, read bool) {
-	if r.rotated.asking {
+	if r.rotated.asking != nil {
 		return false, false
 	}
-	r.rotated.asking = true
-	defer func() { r.rotated.asking = false }()
+	r.rotated.asking = f
+	defer func() { r.rotated.asking = nil }()
 	hold, untold, unread := false, false, r.unreadKin(f, head)
 	for _, e := range r.kin(f, head) {
 		g, w := r.rotated.byEntry[e], r.rotated.widows[e]

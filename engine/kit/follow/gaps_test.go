@@ -62,6 +62,29 @@ func TestEmptiedWhileItIsCompared(t *testing.T) {
 	}
 }
 
+// A file that says too little to be told from many others is compared with more of them than may be open: it stays open itself.
+func TestComparedWithMoreThanMayBeOpen(t *testing.T) {
+	for _, open := range []int{1, 2, 10} {
+		t.Run(fmt.Sprint(open, " open"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, _, _ := twoRoutes(t, follow.Growing{})
+				s := d.setOf(follow.Growing{}, open)
+				a, b := newRoute(t, s, nil), newRoute(t, s, nil)
+				var want []string
+				for i := range 25 {
+					line := fmt.Sprintf("%02d is longer than what is new", i)
+					d.put(t, fmt.Sprintf("a.log.%d", i), line+"\n")
+					want = append(want, line)
+				}
+				turns(t, 1, 2*time.Second, a, b)
+				d.put(t, "a.log.x", "9\n")
+				turns(t, 10, time.Second, a, b)
+				wantLines(t, d, a, b, append(want, "9")...)
+			})
+		})
+	}
+}
+
 // inodeMark is a mark of a file of long ago that had the inode that name has now.
 func (d *folder) inodeMark(t *testing.T, name string) penstock.Mark {
 	t.Helper()

@@ -85,15 +85,22 @@ func (r *Reader) makeRoom() {
 	if len(r.open) < r.s.o.OpenFiles {
 		return
 	}
-	oldest := r.open[0]
+	var oldest *file
 	for _, f := range r.open {
-		if needed, other := f.byHandle(), oldest.byHandle(); needed != other && r.grow != nil {
-			if other {
+		switch {
+		case f == r.rotated.asking:
+		case oldest == nil:
+			oldest = f
+		case f.byHandle() != oldest.byHandle() && r.grow != nil:
+			if oldest.byHandle() {
 				oldest = f
 			}
-		} else if f.used < oldest.used {
+		case f.used < oldest.used:
 			oldest = f
 		}
+	}
+	if oldest == nil {
+		return // one more is open while two are compared
 	}
 	if oldest.finished && oldest.sealed {
 		r.unwatch(oldest)

@@ -167,6 +167,9 @@ func (r *Reader) missing(f *file) {
 	case f.handle != nil:
 		if !f.orphan {
 			f.orphan, f.nameless = true, r.s.now()
+			if f.aside != nil {
+				f.aside.until = 0
+			}
 		}
 		r.orphaned(f)
 	default:

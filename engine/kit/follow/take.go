@@ -93,7 +93,7 @@ type ending struct {
 	at     time.Duration // when that may be so; 0: it will be noticed
 }
 
-// endOf says what is known of f's end; ok is false where a copy of it is read on in its place.
+// endOf says what is known of f's end; ok is false where a copy of it is read on in its place, or it had to be closed.
 func (r *Reader) endOf(f *file) (end ending, ok bool) {
 	if r.grow == nil {
 		at, now := r.s.quietAt(f.info.ModTime, f.since)
@@ -105,7 +105,7 @@ func (r *Reader) endOf(f *file) (end ending, ok bool) {
 	}
 	e := f.entry
 	end.sealed = !r.mayLead(f, r.s.now())
-	return end, r.rotated.byEntry[e] == f
+	return end, r.rotated.byEntry[e] == f && f.handle != nil
 }
 
 // identify finds out which file it is and where the route stands in it. false: there is nothing to be read.

@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
@@ -24,6 +25,7 @@ type folder struct {
 	path string
 	log  strings.Builder
 	hook func(name string) // nil, or called before each read of a file
+	step func()            // nil, or called before each call of the system
 	then func()            // nil, or called once, at the end of the next listing
 	torn error             // nil, or why the next listing fails
 
@@ -50,10 +52,13 @@ func (d *folder) List(found func(follow.Sight), refused func(label, why string))
 }
 
 func (d *folder) sights(found func(follow.Sight)) error {
+	d.calls()
 	entries, err := d.Entries(".")
 	for _, e := range entries {
 		info, err := d.Stat(e.Name)
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
 			return err
 		}
 		found(follow.Sight{Dir: d, Name: e.Name, Label: e.Name, Info: info})
@@ -65,14 +70,29 @@ func (d *folder) Finished(func(follow.Sight)) error { return nil }
 
 func (d *folder) Beside(_ string, found func(follow.Sight)) error { return d.sights(found) }
 
+func (d *folder) calls() {
+	if d.step != nil {
+		d.step()
+	}
+}
+
+func (d *folder) Stat(name string) (vfs.Info, error) {
+	d.calls()
+	return d.Dir.Stat(name)
+}
+
 func (d *folder) Open(name string) (vfs.File, error) {
+	d.calls()
 	if d.shut != nil {
 		if err := d.shut(name); err != nil {
 			return nil, err
 		}
 	}
 	f, err := d.Dir.Open(name)
-	return &hooked{f, d, name}, err
+	if err != nil {
+		return nil, err
+	}
+	return &hooked{f, d, name}, nil
 }
 
 // hooked is a file that says when it is read.
@@ -82,7 +102,13 @@ type hooked struct {
 	name string
 }
 
+func (f *hooked) Stat() (vfs.Info, error) {
+	f.d.calls()
+	return f.File.Stat()
+}
+
 func (f *hooked) ReadAt(p []byte, off int64) (int, error) {
+	f.d.calls()
 	if f.d.hook != nil {
 		f.d.hook(f.name)
 	}
@@ -189,17 +215,22 @@ func (r *route) run(t *testing.T, d time.Duration) {
 		} else if err != nil {
 			t.Fatalf("Read: %v", err)
 		}
-		for _, span := range b.Spans {
-			m := penstock.Mark{Part: *span.Part, Watermark: span.To, Finished: span.Last}
-			m.Note = r.Note(m)
-			r.marks[span.Part.ID] = m
-		}
-		b.Split()
-		for i, rec := range b.Records {
-			text := strings.TrimSuffix(string(b.Text(i)), "\n")
-			r.lines = append(r.lines, text)
-			r.ids[text] = b.Spans[rec.Span].Part.ID
-		}
+		r.deliver(b)
+	}
+}
+
+// deliver notes what is in a batch, and saves how far that is.
+func (r *route) deliver(b *penstock.Batch) {
+	for _, span := range b.Spans {
+		m := penstock.Mark{Part: *span.Part, Watermark: span.To, Finished: span.Last}
+		m.Note = r.Note(m)
+		r.marks[span.Part.ID] = m
+	}
+	b.Split()
+	for i, rec := range b.Records {
+		text := strings.TrimSuffix(string(b.Text(i)), "\n")
+		r.lines = append(r.lines, text)
+		r.ids[text] = b.Spans[rec.Span].Part.ID
 	}
 }
 
@@ -218,10 +249,13 @@ func twoRoutes(t *testing.T, growing follow.Growing) (d *folder, a, b *route) {
 }
 
 // set is a process that follows the folder.
-func (d *folder) set(growing follow.Growing) *follow.Set {
+func (d *folder) set(growing follow.Growing) *follow.Set { return d.setOf(growing, 10) }
+
+// setOf is set for so many files that are open at once.
+func (d *folder) setOf(growing follow.Growing, open int) *follow.Set {
 	growing.GoneWait, growing.CopyWait, growing.DeletedMax = 20*time.Second, 5*time.Second, 1<<20
 	return follow.New(d, follow.Options{
-		Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond, PollMax: time.Second, OpenFiles: 10,
+		Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond, PollMax: time.Second, OpenFiles: open,
 		Growing: &growing,
 	}, d, d.Log())
 }
