@@ -95,7 +95,7 @@ func noRealLogs() string {
 func real(of workload) workload {
 	of.name += "_real"
 	of.about += ", logs of real systems"
-	of.kind, of.absent, of.halved, of.pairs = load.Real, noRealLogs, false, quickOrFull{3, 7}
+	of.kind, of.absent, of.halved, of.pairs = load.Real, noRealLogs, false, quickOrFull{1, 7}
 	return of
 }
 
@@ -104,12 +104,12 @@ const encodingJSONAbout = "encoding/json to a map, add, drop, and back, in one g
 var parses = []workload{
 	{
 		name: "w4_json", about: "parse JSON, add a field, drop a field -> JSON file", kind: load.JSON, want: wants{ofLimit: 8},
-		size: quickOrFull{256 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json", limitAbout: encodingJSONAbout,
+		size: quickOrFull{128 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json", limitAbout: encodingJSONAbout,
 		limit: (*env).encodedByGo, ours: func(e *env, in load.Input) (measure, error) { return e.parsed(in, "json") },
 	},
 	{
 		name: "w4_json_http", about: "the same -> HTTP, 4 endpoints", kind: load.JSON, want: wants{ofLimit: 8},
-		size: quickOrFull{256 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json", limitAbout: encodingJSONAbout,
+		size: quickOrFull{128 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json", limitAbout: encodingJSONAbout,
 		limit: (*env).encodedByGo, ours: (*env).parsedAndPosted,
 	},
 	accessLog("w4_combined", "combined", "go_lines", "a one-thread loop over lines that touches each", .08, (*env).linesByGo),
@@ -218,6 +218,7 @@ func inPostgres(w workload) workload {
 var databases = []workload{
 	{
 		name: "w8", about: "lines -> SQLite", kind: load.Combined, size: quickOrFull{64 * mib, 128 * mib}, want: wants{ofLimit: .9},
+		weight:    10, // seven pairs of 3 s
 		limitName: "sqlite_inserts", limitAbout: "a bare loop of prepared inserts, same batch, synchronous = FULL",
 		limit: (*env).insertedBare, ours: (*env).intoSQLite,
 	},

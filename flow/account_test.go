@@ -59,6 +59,26 @@ func TestAccountForgets(t *testing.T) {
 	}
 }
 
+// TestAccountPiecesBeforeGap: a batch reaches to what was settled before the restart, also when it settles in pieces.
+func TestAccountPiecesBeforeGap(t *testing.T) {
+	l, err := ledger.New(num(12), []ledger.Range{{From: num(20), To: num(30)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &account[int64]{at: numRow, ledger: l}
+	if end, err := a.begin(Item[[]int64]{Value: []int64{14, 18}}, num(22)); end != num(20) || err != nil {
+		t.Fatalf("the batch ends at %v, %v", end, err)
+	}
+	for _, row := range []int64{18, 14} {
+		if err := a.settle(Item[[]int64]{Value: []int64{row}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w, above := l.Mark(); w != num(30) || len(above) > 0 {
+		t.Errorf("the mark is %v %v, want 30", w, above)
+	}
+}
+
 // TestAccountStrangePieces: pieces that are not what they were made of are told of, and settle nothing that is still to come.
 func TestAccountStrangePieces(t *testing.T) {
 	rows := func(list ...int64) Item[[]int64] { return Item[[]int64]{Value: list} }

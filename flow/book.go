@@ -73,16 +73,15 @@ type Book[R any] struct {
 	due    chan struct{} // holds one: save now
 	room   chan struct{} // holds one: the ledger has room again
 
-	sieve sieve     // of the goroutine that reads
-	rows  packer[R] // of that goroutine too
-	next  func(context.Context) (R, error)
-
-	marks []ledger.Range // memory of the goroutine that saves
+	next  func(context.Context) (R, error) // set by Run before it starts anything, as is fail
+	fail  context.CancelCauseFunc
+	sieve sieve // of the goroutine that reads, as is rows
+	rows  packer[R]
+	marks []ledger.Range // memory of who saves, one at a time
 
 	mu      sync.Mutex // guards what follows; nothing but At is called under it
 	account account[R]
 	started bool
-	fail    context.CancelCauseFunc // of Run
 }
 
 // OpenBook loads the mark and returns a Book that goes on from there. It starts nothing. An error says which option
@@ -158,9 +157,10 @@ func (o *BookOptions[R]) complete() (err error) {
 // called once.
 //
 // next gives the rows behind the watermark of [Book.Mark] in the order of their positions. Those that had settled before
-// the restart are passed over, so it may begin earlier, too, and need not look at the ranges. It is called by one goroutine at a time, only
-// when there is room; where Pack.Linger is set, it must return ctx's error soon when ctx is done, and must not have taken a
-// row then.
+// the restart are passed over, so it may begin earlier, too, and need not look at the ranges. It is called by one goroutine
+// at a time, only when there is room, and must return ctx's error soon when ctx is done; where Pack.Linger is set it must not
+// have taken a row then, because it is called again. A row that stands where none may (BookOptions.At) ends Run at once, and
+// no mark is saved any more: the next run meets that row again.
 //
 // When ctx is done, what is in flight is abandoned and the mark is saved; Run returns context.Cause(ctx). An error of
 // next lets what is in flight settle first. Where a Save fails, Run ends with its error, and what had settled since the last

@@ -244,8 +244,8 @@ func TestBookTies(t *testing.T) {
 	}
 }
 
-// TestBookLooksAhead: a full batch waits for the row behind it, for Linger at most; where rows are unique it does not. A row that comes too
-// late for its batch is told of.
+// TestBookLooksAhead: a full batch waits for the row behind it, for Linger at most; where rows are unique it does not. A row
+// that comes too late for its batch is told of.
 func TestBookLooksAhead(t *testing.T) {
 	for _, c := range []struct {
 		unique bool
@@ -281,7 +281,7 @@ func TestBookLooksAhead(t *testing.T) {
 // TestBookReplay: what is in flight, or settled and not saved, never exceeds the bound, and where that fills up nobody waits for the
 // time of the next save.
 func TestBookReplay(t *testing.T) {
-	for _, rows := range []int{1, 7, 10, 25, 30, 39, 40} {
+	for _, rows := range []int{1, 7, 10, 25, 30, 38, 39, 40} {
 		synctest.Test(t, func(t *testing.T) {
 			const replay = 40
 			m := &memory{}
@@ -296,6 +296,8 @@ func TestBookReplay(t *testing.T) {
 				return nil
 			})
 			o.Replay, o.Save, o.Pack.Rows = replay, time.Hour, rows
+			// Now and then a small one, after which a large one finds no room, and a quarter of the bound has not settled.
+			o.Pack.Cut = func(last, _ int64) bool { return last%43 == 5 }
 			o.Sender.Control = control.Config{Window: window.Fixed{Size: 100}}
 			m.save = func(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
 				_ = sleep(ctx, 10*time.Millisecond)
@@ -390,6 +392,23 @@ func TestBookEnds(t *testing.T) {
 				t.Errorf("%s: the mark is %v, want %d", c.name, m.watermark, c.saved)
 			}
 		})
+	}
+}
+
+// TestBookSavesNothingAfterAFailure: nobody knows what a Save that failed has left.
+func TestBookSavesNothingAfterAFailure(t *testing.T) {
+	full, saves := errors.New("disk full"), 0
+	m := &memory{save: func(context.Context, ledger.Position, []ledger.Range) error {
+		if saves++; saves == 1 {
+			return full
+		}
+		return nil
+	}}
+	o := one(m, gladly)
+	o.Replay, o.Pack.Rows = 100, 10
+	err := mustBook(t, o).Run(t.Context(), upToRow(100_000))
+	if !errors.Is(err, full) || err.Error() != "flow: book: checkpoint: disk full" || saves != 1 {
+		t.Errorf("Run: %v after %d saves", err, saves)
 	}
 }
 

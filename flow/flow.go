@@ -7,9 +7,9 @@
 // carries out its commands. A Sender knows no record, no file and no position.
 //
 // A [Book] is a Sender that goes on after a crash: it packs rows into batches, knows by their positions which of them are
-// settled (a [github.com/penstock-io/penstock/flow/ledger.Ledger]), and saves that through a [Checkpoint], such as a file of
-// [github.com/penstock-io/penstock/flow/checkpoint]. Who keeps positions in another way uses a Sender, and learns from
-// Options.Settled what is done.
+// settled, and saves that through a [Checkpoint], such as a file of [github.com/penstock-io/penstock/flow/checkpoint]. Who
+// keeps positions in another way uses a Sender, learns from Options.Settled what is done, and may keep it in a ledger
+// ([github.com/penstock-io/penstock/flow/ledger]).
 //
 // A [Receiver] is the other end: a server that tells its senders how much it will take.
 //
@@ -98,7 +98,8 @@ type Failure struct {
 	Died    bool            // the worker died of the item, or of the piece that a Split names
 }
 
-// Options is what a Sender needs. Lanes and Settled are required.
+// Options is what a Sender needs. Lanes and Settled are required. What is called on the loop is called by the goroutine of
+// Run, one call at a time; a panic in it comes out of Run.
 type Options[T any] struct {
 	Lanes   []Lane[T]      // may be empty at first: SetLanes
 	Control control.Config // window, dispatch, timeouts, breaker, budget, replay bound

@@ -41,6 +41,7 @@ type packer[R any] struct {
 	join func() bool
 
 	begun []R // rows that were read for a batch that was not handed out
+	size  int // of the batch before it: the next one will be about as large
 	cost  float64
 	bytes int64
 	next  R // the first row of the batch after it, where waits is true
@@ -129,6 +130,9 @@ func (p *packer[R]) take() bool {
 			p.o.Cut != nil && p.o.Cut(p.begun[n-1], p.next)) {
 			return false
 		}
+		if n == 0 {
+			p.begun = make([]R, 0, max(1, p.size))
+		}
 		p.begun = append(p.begun, p.next)
 		p.cost += cost
 		if p.o.BytesOf != nil {
@@ -143,6 +147,6 @@ func (p *packer[R]) take() bool {
 // batch hands out what was begun.
 func (p *packer[R]) batch() Item[[]R] {
 	it := Item[[]R]{Value: p.begun, Cost: p.cost, Bytes: p.bytes}
-	p.begun, p.cost, p.bytes = nil, 0, 0
+	p.begun, p.size, p.cost, p.bytes = nil, len(p.begun), 0, 0
 	return it
 }

@@ -14,7 +14,7 @@ type held struct {
 }
 
 const (
-	heldMost = 4                      // batches are handed on together
+	heldMost = 8                      // batches are handed on together
 	heldFast = 250 * time.Microsecond // a batch that took longer to read is handed on at once: the wake is small beside it
 )
 

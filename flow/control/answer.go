@@ -71,6 +71,7 @@ func (m *Machine) restarted(l *lane, r *Report) {
 		m.endProbe(l)
 		l.est, l.known, l.tail = estimator{}, false, tail{}
 		l.win.Reset(m.now)
+		l.hear()
 	}
 	l.workerID = r.Epoch
 }
@@ -96,24 +97,26 @@ func (m *Machine) measure(a *attempt, r *Report, full bool) {
 	}
 	if l.starter != nil {
 		l.refuses.taken(m.now, a)
-		l.refuses.within(l.win.Limit())
+		l.refuses.within(l.said.limit)
 	}
 	if a.late {
 		l.stats.late++
 		l.est.spurious()
 		l.win.OnUndo(m.now)
 		l.win.OnSample(sample)
-		m.observe(l, sample.Normal.Seconds())
+		l.hear()
+		m.observe(l, sample.Normal)
 		return
 	}
 	l.est.inTime()
 	l.est.progress(m.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
-	m.observe(l, sample.Normal.Seconds())
+	m.observe(l, sample.Normal)
 	if m.group.phase <= wholePhase { // windows rest while half of the lanes pause: that tells nothing of the whole
 		l.win.OnSample(sample)
 		m.probe(l, a.limited)
+		l.hear()
 	}
-	m.grouped(a, &sample, full)
+	m.grouped(a, &sample, seconds, full)
 }
 
 // unawait takes a out of what the windows count.
@@ -143,6 +146,7 @@ func (m *Machine) timeout(a *attempt) {
 		return
 	}
 	l.win.OnTimeout(m.now, a.cost)
+	l.hear()
 	if a != l.br.probe && a != m.global.probe {
 		l.est.double(m.now, a.sent) // a probe's wait is doubled by the breaker
 	}
@@ -240,6 +244,7 @@ func (m *Machine) nack(a *attempt) {
 	default:
 		m.refusal(l, a)
 	}
+	l.hear()
 	m.failed(l, a, a.outcome)
 }
 

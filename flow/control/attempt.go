@@ -9,7 +9,7 @@ import "time"
 type attempt struct {
 	id       uint64
 	slot     uint32
-	at       int // index in the deadline heap; -1: not in it
+	at       int // index in Machine.overdue; -1: not in it
 	item     *item
 	lane     *lane
 	sent     time.Duration

@@ -261,6 +261,7 @@ func (m *Machine) closeBreaker(l *lane) {
 	l.failing = 0
 	m.endProbe(l)
 	l.win.Reset(m.now)
+	l.hear()
 	m.hasten()
 	t := &m.tries
 	t.k, t.since, t.last = 0, m.now, m.now

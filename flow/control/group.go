@@ -23,10 +23,12 @@ import (
 // the lanes' own.
 type group struct {
 	win      window.Window // nil: the lanes are on their own
+	batches  bool          // its limit counts items, and no cost
 	prober   window.Prober // win, when it measures the drained round trip
 	mean     float64       // cost of an item
 	most     int           // items that may be in flight
 	unit     float64       // cost of one; 0: items are counted
+	full     float64       // cost in flight from which on there is no room for another, where items are not counted
 	since    time.Duration // what was sent before is not the window's
 	probing  bool
 	probeAt  time.Duration
@@ -126,7 +128,7 @@ func (m *Machine) groupFull() bool {
 	case g.unit == 0:
 		return m.awaited >= g.most
 	}
-	return m.awaitedCost > (float64(g.most)-1+1e-6)*g.unit
+	return m.awaitedCost > g.full
 }
 
 // bound takes over what the group's window says.
@@ -139,29 +141,30 @@ func (g *group) bound(open int) {
 		limit = max(limit, min(float64(open), groupLeast))
 	}
 	g.most, g.unit = int(limit), g.mean
-	if g.win.Batches() {
+	if g.batches {
 		g.unit = 0
 	}
+	g.full = (float64(g.most) - 1 + 1e-6) * g.unit
 }
 
-// grouped takes in a delivery that came in time. full says whether no lane had room before it.
-func (m *Machine) grouped(a *attempt, s *window.Sample, full bool) {
+// grouped takes in a delivery that came in time, after rtt seconds; s is its lane's sample, and made the group's. full says
+// whether no lane had room before it.
+func (m *Machine) grouped(a *attempt, s *window.Sample, rtt float64, full bool) {
 	g := &m.group
 	if g.mean == 0 {
 		g.mean = a.cost
 	}
 	g.mean += groupMean * (a.cost - g.mean)
 	if g.win != nil && a.sent >= g.since {
-		sample := *s
-		sample.Mean, sample.InFlightAtSend, sample.Limited, sample.Epoch = g.mean, a.together, a.crowded, a.groupEpoch
-		g.win.OnSample(sample)
+		s.Mean, s.InFlightAtSend, s.Limited, s.Epoch = g.mean, a.together, a.crowded, a.groupEpoch
+		g.win.OnSample(*s)
 		m.probeGroup(a.crowded)
 		g.bound(m.open)
 	}
 	switch {
 	case g.phase != noPhase:
-		m.compareIn(a, s.RoundTrip.Seconds(), full)
-	case full && m.alike(a.lane, s.RoundTrip.Seconds()) != (g.win != nil) && m.now >= g.want:
+		m.compareIn(a, rtt, full)
+	case full && m.alike(a.lane, rtt) != (g.win != nil) && m.now >= g.want:
 		m.beginExperiment()
 	}
 }
@@ -342,6 +345,7 @@ func (m *Machine) endExperiment(more bool) {
 		l.paused = false
 		if d, ok := l.win.(window.Discarder); ok {
 			d.Discard(m.now)
+			l.hear()
 		}
 	}
 	m.refreshAll()
@@ -369,10 +373,12 @@ func (m *Machine) regroup() {
 	}
 	g.win, g.since = m.cfg.Window.New(), m.now
 	g.prober, _ = g.win.(window.Prober)
+	g.batches = g.win.Batches()
 	g.bound(m.open)
 	for _, l := range m.up {
 		if l.win.Limit() > 1 { // what it has learned of its worker it has learned of all
 			l.win.Reset(m.now)
+			l.hear()
 			m.refresh(l)
 		}
 	}

@@ -74,11 +74,3 @@ func (it *item) before(o *item) bool {
 	}
 	return it.rank.less(&o.rank)
 }
-
-func (a *attempt) seat(i int) { a.at = i }
-func (a *attempt) before(o *attempt) bool {
-	if a.deadline != o.deadline {
-		return a.deadline < o.deadline
-	}
-	return a.id < o.id
-}

@@ -66,12 +66,12 @@ func (q *tail) sample(rtt, mean, deviation float64, least int) {
 }
 
 // observe lets the tail of l see a round trip, normalised to an item of mean cost.
-func (m *Machine) observe(l *lane, normal float64) {
+func (m *Machine) observe(l *lane, normal time.Duration) {
 	if m.cfg.Hedge.Share == 0 {
 		return
 	}
 	scale := l.est.expected(l.est.mean)
-	l.tail.sample(normal, l.est.srtt*scale, l.est.rttvar*scale, m.cfg.Hedge.Least)
+	l.tail.sample(normal.Seconds(), l.est.srtt*scale, l.est.rttvar*scale, m.cfg.Hedge.Least)
 }
 
 // remember puts it into the sequence before next; nil: at the end.

@@ -184,36 +184,55 @@ func TestPiecesKeepTheirPlace(t *testing.T) {
 }
 
 func TestHeapAgainstSorting(t *testing.T) {
+	var h heap[*item]
+	againstSorting(t, 100, func(i int, due time.Duration) *item { return &item{rank: rank{root: uint64(i)}, past: past{due: due}} },
+		h.push, h.removeAt, func() (*item, int) { return h.s[0], len(h.s) },
+		func(it *item) int { return it.at }, func(x, y *item) bool { return x.before(y) })
+}
+
+func TestDeadlinesAgainstSorting(t *testing.T) {
+	var h deadlines
+	againstSorting(t, 400, func(i int, due time.Duration) *attempt { return &attempt{id: uint64(i), deadline: due} },
+		h.push, h.removeAt, func() (*attempt, int) { return h[0].a, len(h) },
+		func(a *attempt) int { return a.at },
+		func(x, y *attempt) bool { return x.deadline < y.deadline || x.deadline == y.deadline && x.id < y.id })
+}
+
+// againstSorting pushes and removes at random, up to most elements, and compares the first with that of a sorted list.
+func againstSorting[E comparable](t *testing.T, most int, make func(int, time.Duration) E, push func(E), remove func(int),
+	first func() (E, int), at func(E) int, before func(E, E) bool) {
+	t.Helper()
 	rnd := rand.New(rand.NewPCG(2, 8))
-	var h heap[*attempt]
-	var naive []*attempt
+	var naive []E
 	for i := range 20_000 {
-		if rnd.IntN(3) > 0 || len(naive) == 0 {
-			a := &attempt{id: uint64(i), deadline: time.Duration(rnd.IntN(50))}
-			h.push(a)
-			naive = append(naive, a)
+		if len(naive) == 0 || len(naive) < most && rnd.IntN(3) > 0 {
+			e := make(i, time.Duration(rnd.IntN(50)))
+			push(e)
+			naive = append(naive, e)
 		} else {
-			j := rnd.IntN(len(naive))
-			h.removeAt(naive[j].at)
-			if naive[j].at != -1 {
-				t.Fatal("a removed element keeps its index")
+			for range 1 + rnd.IntN(max(1, len(naive)-1)) { // down to few now and then
+				j := rnd.IntN(len(naive))
+				remove(at(naive[j]))
+				if at(naive[j]) != -1 {
+					t.Fatal("a removed element keeps its index")
+				}
+				naive = slices.Delete(naive, j, j+1)
+				if rnd.IntN(20) > 0 {
+					break
+				}
 			}
-			naive = slices.Delete(naive, j, j+1)
 		}
 		if len(naive) == 0 {
 			continue
 		}
-		first := slices.MinFunc(naive, func(x, y *attempt) int {
-			if x.before(y) {
+		want := slices.MinFunc(naive, func(x, y E) int {
+			if before(x, y) {
 				return -1
 			}
 			return 1
 		})
-		if h.s[0] != first || first.at != 0 || len(h.s) != len(naive) {
-			t.Fatalf("step %d: the first is due at %v, want %v", i, h.s[0].deadline, first.deadline)
-		}
-		if len(naive) > 100 {
-			h, naive = heap[*attempt]{}, nil
+		if got, n := first(); got != want || at(got) != 0 || n != len(naive) {
+			t.Fatalf("step %d: the first of %d is %v, want %v of %d", i, n, got, want, len(naive))
 		}
 	}
 }

@@ -25,31 +25,38 @@ const (
 
 // item is one item from Offer or Piece until it has settled and no attempt of it runs. Items are reused.
 type item struct {
-	seq    uint64
-	rank   rank
-	cost   float64
-	bytes  int64
-	hash   uint64
-	nodes  []keyNode // one for each of its keys
-	number uint32    // attempts so far
-	state  itemState
+	seq   uint64
+	rank  rank
+	cost  float64
+	bytes int64
+	hash  uint64
+	past
 
-	prev, next *item // in sequence, while it has not settled
+	// Nil or empty in one that is free.
+	nodes      []keyNode  // one for each of its keys
+	prev, next *item      // in sequence, while it has not settled
+	running    []*attempt // not yet concluded
+	firstOf    *lane      // Ordered lane whose next run must begin with it
+	by         *attempt   // whose answer split it; of a piece: whose conclusion settles it
 
-	running []*attempt // not yet concluded
-	tried   []int32    // lanes that failed it
-	firstOf *lane      // Ordered lane whose next run must begin with it
-	counted bool       // in Machine.started: sent at least once, so that a crash may repeat it
-	refused bool       // to be cut or buried when nothing of it runs
-	poison  bool       // because of its account
+	tried   []int32 // lanes that failed it
+	charges []charge
+}
+
+// past is what has become of an item so far. It holds no pointers, so that it is quickly forgotten.
+type past struct {
+	state   itemState
+	counted bool   // in Machine.started: sent at least once, so that a crash may repeat it
+	refused bool   // to be cut or buried when nothing of it runs
+	poison  bool   // because of its account
+	waited  bool   // it has waited before an attempt at a lane that failed it
+	charged bool   // its next attempt takes a token of the budget
+	short   bool   // and there was none
+	number  uint32 // attempts so far
 	account account
-	waited  bool     // it has waited before an attempt at a lane that failed it
-	charged bool     // its next attempt takes a token of the budget
-	short   bool     // and there was none
-	pieces  uint32   // that are still to come,
-	total   uint32   // out of so many
-	by      *attempt // whose answer split it; of a piece: whose conclusion settles it
-	byID    uint64
+	pieces  uint32 // that are still to come,
+	total   uint32 // out of so many
+	byID    uint64 // of item.by
 	byLane  int32
 
 	heldTill time.Duration // it is not held any longer; 0: it was not yet
@@ -190,16 +197,14 @@ func (m *Machine) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	if n := len(m.freeItems); n > 0 {
 		it = m.freeItems[n-1]
 		m.freeItems = m.freeItems[:n-1]
-		nodes, running, tried, charges := it.nodes[:0], it.running[:0], it.tried[:0], it.account.charges[:0]
-		*it = item{nodes: nodes, running: running, tried: tried, account: account{charges: charges}}
+		it.past, it.tried, it.charges = past{}, it.tried[:0], it.charges[:0]
 	} else {
 		it = &item{}
 	}
-	it.seq, it.rank, it.bytes = seq, r, max(0, e.Bytes)
+	it.seq, it.rank, it.hash, it.bytes = seq, r, seq, max(0, e.Bytes)
 	if it.cost = min(e.Cost, maxCost); !(it.cost > 0) { // not a number is not above 0 either
 		it.cost = 1
 	}
-	it.hash = seq
 	m.live++
 	m.remember(it, next)
 	m.unsent += it.bytes

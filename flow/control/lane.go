@@ -21,6 +21,7 @@ type lane struct {
 	leased  window.Leased  // win, when its limit is a promise with an end; else nil
 	starter window.Starter // win, when it has a start-up; else nil
 	byCost  bool
+	said    said
 
 	flying      int // attempts whose Deliver has not returned
 	flyingCost  float64
@@ -67,6 +68,30 @@ type lane struct {
 	stats      laneStats
 }
 
+// said is what a window says until it is told something again: a delivery has no time to ask it again and again.
+type said struct {
+	limit    float64       // at least 1
+	base     time.Duration // 0: it does not measure, or does not know yet
+	epoch    uint32
+	starting bool
+	ends     time.Duration // of the promise that the limit is; 0: it is none
+}
+
+// hear takes over what the window of l says. It follows whatever the window is told.
+func (l *lane) hear() {
+	s := &l.said
+	s.limit, s.epoch = max(1, l.win.Limit()), l.win.Epoch()
+	if l.prober != nil {
+		s.base = l.prober.Base()
+	}
+	if l.starter != nil {
+		s.starting = l.starter.Starting()
+	}
+	if l.leased != nil {
+		s.ends = l.leased.LeaseEnds()
+	}
+}
+
 type laneStats struct{ delivered, failed, timedOut, throttled, late uint64 }
 
 // laneUp makes a lane, or changes the limits of one that is up.
@@ -79,6 +104,7 @@ func (m *Machine) laneUp(num int32, limits Limits) {
 		l.leased, _ = l.win.(window.Leased)
 		l.starter, _ = l.win.(window.Starter)
 		l.byCost = !l.win.Batches()
+		l.hear()
 		m.lanes = slices.Insert(m.lanes, i, l)
 	}
 	l := m.lanes[i]
@@ -104,6 +130,7 @@ func (m *Machine) rank(l *lane) {
 		m.up = slices.Insert(m.up, i, l)
 		m.cands = slices.Insert(m.cands, i, dispatch.Candidate{Lane: l.num})
 		m.reseat(i)
+		m.changed(-1)
 		m.dirty = true // it may be throttled from before
 	}
 	m.refresh(l)
@@ -135,6 +162,7 @@ func (m *Machine) laneDown(num int32) {
 	m.up = slices.Delete(m.up, at, at+1)
 	m.cands = slices.Delete(m.cands, at, at+1)
 	m.reseat(at)
+	m.changed(-1)
 	m.forget(l)
 }
 
@@ -154,73 +182,80 @@ func (m *Machine) laneIndex(num int32) (int, bool) {
 
 // refresh brings the machine's view of l up to date: how many items it may take, and what dispatch sees.
 func (m *Machine) refresh(l *lane) {
-	m.places -= l.places
-	if l.places > 0 {
-		m.free--
-	}
-	if l.ready {
-		m.ready--
-	}
-	if l.open {
-		m.open--
-	}
-	l.places, l.ready, l.open = 0, false, false
+	m.seats(l, m.windowRoom(l))
 	if l.at < 0 {
 		return
 	}
-	full := false
-	if m.now >= l.closed && !l.br.shut() {
-		l.open = true
-		m.open++
+	c := &m.cands[l.at]
+	c.Known, c.Failures = l.known, l.failing
+	c.Mean, c.Rate, c.Service, c.Base = l.est.mean, l.est.rate, toDuration(l.est.service), l.said.base
+	if m.peaks {
+		c.Peak, c.Answered = toDuration(l.peak), l.answered
 	}
+	m.changed(l.at)
+}
+
+// changed tells dispatch, if it wants to know, that the ith candidate has changed; below 0: any of them may have.
+func (m *Machine) changed(i int) {
+	if m.follower != nil {
+		m.follower.Changed(i, m.cands)
+	}
+}
+
+// seats does of that what a start at l can change, but for telling dispatch. n is what the window still takes.
+func (m *Machine) seats(l *lane, n int) {
+	places, ready, open, full := 0, false, false, false
 	switch {
-	case m.now < l.closed || m.global.active || l.broken || l.limit.shut(m.now) || l.paused:
+	case l.at < 0 || m.now < l.closed:
 	case l.br.shut():
-		l.ready = l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && m.within(l)
-	case l.first == nil:
-		l.places = m.room(l)
-		full = l.places == 0
+		ready = !m.global.active && !l.broken && !l.limit.shut(m.now) && !l.paused &&
+			l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && m.within(l)
+	default:
+		open = true
+		if m.global.active || l.broken || l.limit.shut(m.now) || l.paused || l.first != nil {
+			break
+		}
+		places = m.room(l, n)
+		full = places == 0
 		if m.wary(l) {
 			full = false
-			l.places = min(l.places, 1)
+			places = min(places, 1)
 			if l.br.trial != nil {
-				l.places = 0
+				places = 0
 			}
 		}
 		if l.limit.rate > 0 {
 			full = false
-			l.places = min(l.places, 1)
+			places = min(places, 1)
 		}
 	}
-	if l.places > 0 {
-		m.places += l.places
-		m.free++
-	}
-	if l.ready {
-		m.ready++
+	m.places += places - l.places
+	m.free += one(places > 0) - one(l.places > 0)
+	m.ready += one(ready) - one(l.ready)
+	m.open += one(open) - one(l.open)
+	l.places, l.ready, l.open = places, ready, open
+	if l.at < 0 {
+		return
 	}
 	c := &m.cands[l.at]
-	c.Free, c.Full = l.places > 0, full
-	c.Heard = l.heard
-	c.InFlight = l.awaited
-	c.Work = l.flyingCost
-	c.Mean = l.est.mean
-	c.Rate = l.est.rate
-	c.Service = toDuration(l.est.service)
-	if l.prober != nil {
-		c.Base = l.prober.Base()
+	c.Free, c.Full = places > 0, full
+	c.Heard, c.Used = l.heard, l.used
+	c.InFlight, c.Work = l.awaited, l.flyingCost
+}
+
+// one counts what is so.
+func one(is bool) int {
+	if is {
+		return 1
 	}
-	c.Failures = l.failing
-	c.Used = l.used
-	c.Known = l.known
-	c.Peak, c.Answered = toDuration(l.peak), l.answered
+	return 0
 }
 
 // patience is how long an attempt of this cost may take. In a start-up the window may have gone beyond what the worker
 // serves at once, by its own step: what waits there for that is not overdue.
 func (l *lane) patience(cost float64) time.Duration {
 	d := l.est.rto(cost)
-	if l.starter != nil && l.starter.Starting() {
+	if l.said.starting {
 		d = min(startPatience*d, max(d, maxRTO))
 	}
 	return d
@@ -232,9 +267,8 @@ const startPatience = 2
 // within says whether the hard limit of l leaves room.
 func (m *Machine) within(l *lane) bool { return l.limits.InFlight == 0 || l.flying < l.limits.InFlight }
 
-// room is how many items window and hard limit still take.
-func (m *Machine) room(l *lane) int {
-	n := m.windowRoom(l)
+// room is how many items window and hard limit still take; n is what the window does.
+func (m *Machine) room(l *lane, n int) int {
 	if l.limits.InFlight > 0 {
 		n = min(n, l.limits.InFlight-l.flying)
 	}
@@ -246,8 +280,8 @@ func (m *Machine) room(l *lane) int {
 
 // windowRoom is how many items of mean cost the window still takes; one is always allowed.
 func (m *Machine) windowRoom(l *lane) int {
-	limit := max(1, l.win.Limit())
-	if l.leased != nil && l.leased.LeaseEnds() > 0 && m.now >= l.leased.LeaseEnds() {
+	limit := l.said.limit
+	if l.said.ends > 0 && m.now >= l.said.ends {
 		return 1 - l.awaited
 	}
 	if !l.byCost {
@@ -315,6 +349,7 @@ func (m *Machine) probe(l *lane, limited bool) {
 	l.probing = true
 	l.probeEnds = m.now + max(time.Second, probeRounds*l.est.smoothed())
 	p.BeginProbe(m.now)
+	l.hear()
 }
 
 // probeRounds bounds a drained probe in round trips of its lane.
@@ -327,6 +362,7 @@ func (m *Machine) endProbe(l *lane) {
 	l.probing, l.probeAt = false, 0
 	if l.prober.Probing() {
 		l.prober.EndProbe(m.now)
+		l.hear()
 	}
 	if i := slices.Index(m.probes, l); i >= 0 {
 		m.probes = slices.Delete(m.probes, i, i+1)

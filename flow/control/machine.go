@@ -80,7 +80,7 @@ type Machine struct {
 	fresh   buffer
 	redo    buffer
 	delayed heap[*item]
-	overdue heap[*attempt] // by deadline
+	overdue deadlines
 	hands   map[uint64]*item
 	keys    map[uint32]*keyState
 	keyed   int   // items with keys
@@ -100,7 +100,8 @@ type Machine struct {
 	// Bytes of items never sent; sent at least once and not settled; settled and not saved.
 	unsent, started, unsaved int64
 
-	holder       dispatch.Holder // chooser, if it is one
+	holder       dispatch.Holder   // chooser, if it is one
+	follower     dispatch.Follower // the same
 	hold         hold
 	replayShut   bool   // the replay bound holds the next item back
 	sent         uint64 // attempts
@@ -160,6 +161,7 @@ func New(c Config) (*Machine, error) {
 	_, m.peaks = c.Dispatch.(dispatch.PeakEWMA)
 	_, m.binds = m.chooser.(dispatch.Binding)
 	m.holder, _ = m.chooser.(dispatch.Holder)
+	m.follower, _ = m.chooser.(dispatch.Follower)
 	return m, nil
 }
 
@@ -178,10 +180,11 @@ func (m *Machine) excuse() {
 	for _, l := range m.up {
 		if d, ok := l.win.(window.Discarder); ok {
 			d.Discard(m.now)
+			l.hear()
 		}
 	}
-	for len(m.overdue.s) > 0 && m.overdue.s[0].deadline <= m.now && !m.overdue.s[0].excused {
-		a := m.overdue.s[0]
+	for len(m.overdue) > 0 && m.overdue[0].at <= m.now && !m.overdue[0].a.excused {
+		a := m.overdue[0].a
 		m.overdue.removeAt(0)
 		a.excused = true
 		a.deadline = m.now + late
@@ -273,8 +276,8 @@ func (m *Machine) gate(at time.Duration) {
 
 // expire takes the attempts whose time is up as timed out.
 func (m *Machine) expire() {
-	for len(m.overdue.s) > 0 && m.overdue.s[0].deadline <= m.now {
-		a := m.overdue.s[0]
+	for len(m.overdue) > 0 && m.overdue[0].at <= m.now {
+		a := m.overdue[0].a
 		m.overdue.removeAt(0)
 		m.timeout(a)
 		m.refresh(a.lane)
@@ -284,8 +287,8 @@ func (m *Machine) expire() {
 // Wake says when Step wants a Tick at the latest; false: only when something happens.
 func (m *Machine) Wake() (at time.Duration, ok bool) {
 	at, ok = m.gateAt, m.gated
-	if len(m.overdue.s) > 0 {
-		if d := m.overdue.s[0].deadline; !ok || d < at {
+	if len(m.overdue) > 0 {
+		if d := m.overdue[0].at; !ok || d < at {
 			at, ok = d, true
 		}
 	}
@@ -308,8 +311,11 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 
 // replayFull says whether what was offered and is not yet saved comes up to the replay bound.
 func (m *Machine) replayFull() bool {
+	if m.cfg.Replay == 0 {
+		return false
+	}
 	held := m.unsent + m.started + m.unsaved
-	return m.cfg.Replay > 0 && held > 0 && held >= m.cfg.Replay
+	return held > 0 && held >= m.cfg.Replay
 }
 
 // Room says whether an Offer is welcome now: a lane would take it, or, where keys or hash dispatch bind items
@@ -318,12 +324,12 @@ func (m *Machine) Room() bool {
 	if m.replayFull() {
 		return false
 	}
-	waiting := m.fresh.len() + m.redo.len()
-	places := min(m.places, max(m.groupRoom(), 0)) + m.ready
-	if m.binds || m.keyed > 0 {
-		places = max(places, m.cfg.Ahead)
+	waiting, ahead := m.fresh.len()+m.redo.len(), m.binds || m.keyed > 0 || m.hold.on
+	if waiting == 0 && len(m.delayed.s) == 0 && !ahead && !m.global.active { // nearly always
+		return m.places > 0 && !m.groupFull() || m.ready > 0
 	}
-	if m.hold.on {
+	places := min(m.places, max(m.groupRoom(), 0)) + m.ready
+	if ahead {
 		places = max(places, m.cfg.Ahead)
 	}
 	if m.global.active { // an item to probe with: where late acks have settled all, nothing else ends the backoff

@@ -54,7 +54,6 @@ const (
 // account is what speaks against an item.
 type account struct {
 	deaths  int
-	charges []charge
 	piece   bool // of an item that was refused as poison: once is enough to cut it
 	whole   bool // it cannot be cut
 	suspect bool // kept apart
@@ -90,11 +89,11 @@ func (m *Machine) accuse(a *attempt) bool {
 func (m *Machine) proved(a *attempt) bool {
 	it, l := a.item, a.lane
 	limit := it.account.limit(m.cfg.Poison.Failures)
-	charges := it.account.charges
+	charges := it.charges
 	if len(charges) < maxCharges {
 		charges = append(charges, charge{lane: l.num, delivered: l.stats.delivered, failed: l.stats.failures()})
 	}
-	it.account.charges = charges
+	it.charges = charges
 	have, lanes := 0, 0
 	for i := range charges {
 		if !m.proves(charges, i) {
@@ -186,7 +185,7 @@ func (it *item) refusal(kind CommandKind) Command {
 	case it.account.deaths > 0:
 		c.Why, c.Count = Deadly, uint32(it.account.deaths)
 	default:
-		c.Why, c.Count = Failing, uint32(len(it.account.charges))
+		c.Why, c.Count = Failing, uint32(len(it.charges))
 	}
 	return c
 }

@@ -12,6 +12,9 @@ func (m *Machine) dispatch(out []Command) []Command {
 	if m.ready > 0 {
 		out = m.sendProbes(out)
 	}
+	if m.fresh.len() == 0 && m.redo.len() == 0 {
+		return out
+	}
 	for (m.free > 0 || m.firsts > 0) && !m.groupFull() {
 		firsts := m.firsts
 		if firsts > 0 {
@@ -133,7 +136,7 @@ func (m *Machine) choose(it *item) (l *lane, delay bool) {
 			if it.failedAt(l) && !it.waited {
 				return nil, true
 			}
-			if l.open && !l.broken && m.room(l) > 0 {
+			if l.open && !l.broken && m.room(l, m.windowRoom(l)) > 0 {
 				return l, false
 			}
 			return nil, false
@@ -219,6 +222,7 @@ func (m *Machine) hide(num int32) {
 		if at := m.lanes[i].at; at >= 0 && m.cands[at].Free {
 			m.cands[at].Free = false
 			m.masked = append(m.masked, at)
+			m.changed(at)
 		}
 	}
 }
@@ -226,6 +230,7 @@ func (m *Machine) hide(num int32) {
 func (m *Machine) unhide() {
 	for _, i := range m.masked {
 		m.cands[i].Free = true
+		m.changed(i)
 	}
 }
 
@@ -249,97 +254,6 @@ func (m *Machine) delay(it *item) {
 	it.due = m.now + max(d, 0)
 	it.state = inDelay
 	m.delayed.push(it)
-}
-
-// sendProbes gives each lane that is to be tried again one item.
-func (m *Machine) sendProbes(out []Command) []Command {
-	for _, l := range m.up {
-		if m.ready == 0 {
-			break
-		}
-		if !l.ready {
-			continue
-		}
-		if it := m.probeItem(l); it != nil {
-			m.leave(it)
-			out = m.start(it, l, Probe, out)
-			m.opening(l)
-		}
-	}
-	return out
-}
-
-// opening marks the attempt that was just started at l as the one that decides about its breaker.
-func (m *Machine) opening(l *lane) {
-	l.br.probe = m.last
-	m.refresh(l)
-}
-
-// sendScout sends the one probe of the global backoff when it is due.
-func (m *Machine) sendScout(out []Command) []Command {
-	if m.global.probe != nil || m.now < m.global.until {
-		return out
-	}
-	l, it := m.scout()
-	if l == nil {
-		return out
-	}
-	m.leave(it)
-	out = m.start(it, l, Probe, out)
-	m.global.probe = m.last
-	if l.br.shut() {
-		m.opening(l)
-	}
-	return out
-}
-
-// probeItem finds an item for a probe of l: a new one, since it has waited least, else one that is to be sent
-// again, else one that waits for its retry.
-func (m *Machine) probeItem(l *lane) *item {
-	if it := l.first; it != nil {
-		if only, ok := it.turn(); ok && (only == nil || only == l) {
-			return it
-		}
-		m.unfirst(it)
-	}
-	if it := m.probeAmong(l, false); it != nil || m.suspects == 0 {
-		return it
-	}
-	return m.probeAmong(l, true) // what may be to blame itself, where there is nothing else
-}
-
-// probeAmong finds an item for a probe of l among suspects or among the others.
-func (m *Machine) probeAmong(l *lane, suspects bool) *item {
-	for i := range min(m.fresh.len(), m.cfg.Ahead) {
-		it := m.fresh.at(i)
-		if m.replayHolds(it) {
-			break
-		}
-		if m.probeFits(it, l, suspects) {
-			return it
-		}
-	}
-	for i := range min(m.redo.len(), maxScan) {
-		if it := m.redo.at(i); m.probeFits(it, l, suspects) {
-			return it
-		}
-	}
-	for i := range min(len(m.delayed.s), maxScan) {
-		if it := m.delayed.s[i]; m.probeFits(it, l, suspects) {
-			return it
-		}
-	}
-	return nil
-}
-
-func (m *Machine) probeFits(it *item, l *lane, suspects bool) bool {
-	if it.account.suspect != suspects || it.firstOf != nil && it.firstOf != l || it.runsAt(l) {
-		return false
-	}
-	if only, ok := it.turn(); !ok || only != nil && only != l {
-		return false
-	}
-	return !m.binds || m.bound(it, l)
 }
 
 // bound says whether l is the lane that the dispatch policy has for it, free or not.
@@ -386,11 +300,12 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	m.awaited++
 	m.flyingCost += a.cost
 	m.awaitedCost += a.cost
-	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.win.Epoch()
+	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.said.epoch
 	l.outs.add(a)
 	a.lost, a.level = l.outs.cost, l.flying-l.outs.suspects
 	l.refuses.started(a)
-	a.limited = m.windowRoom(l) <= 0
+	room := m.windowRoom(l)
+	a.limited = room <= 0
 	if g := &m.group; g.win != nil {
 		a.groupEpoch, a.crowded = g.win.Epoch(), m.groupFull()
 		a.limited = a.limited && !a.crowded
@@ -415,6 +330,7 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	if m.wary(l) {
 		l.br.trial = a
 	}
-	m.refresh(l)
+	m.seats(l, room)
+	m.changed(l.at)
 	return append(out, c)
 }

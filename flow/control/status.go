@@ -166,7 +166,7 @@ func (m *Machine) binding(l *lane) string {
 		return "order"
 	case !m.within(l):
 		return "limit"
-	case m.room(l) == 0:
+	case m.room(l, m.windowRoom(l)) == 0:
 		if l.leased != nil {
 			return l.leased.Binding()
 		}

@@ -38,6 +38,13 @@ type Policy interface {
 	New(src rand.Source) Chooser
 }
 
+// Follower is a Chooser that keeps what it has computed of the candidates, once it is told of every change.
+type Follower interface {
+	Chooser
+	// Changed says that the ith candidate of c is another than at the last Choose; below 0: any of them may be.
+	Changed(i int, c []Candidate)
+}
+
 // Chooser picks a lane.
 type Chooser interface {
 	// Choose returns the index in c of the lane that gets an item of this cost and key, or -1: it waits. key

@@ -32,7 +32,7 @@ const (
 // first. So a lane that is covered gets nothing more while another is free, and a lane that idles gets a batch only when
 // more wait than the busy lanes complete in the time that it would take, times idleWorth. Where enough waits every lane is
 // filled to its window.
-func (l *leastCompletion) Place(now time.Duration, cost float64, key uint64, c []Candidate) (int, float64) {
+func (l *leastCompletion) Place(now time.Duration, cost float64, _ uint64, c []Candidate) (int, float64) {
 	l.hidden = l.hidden[:0]
 	for i := range c {
 		if k := &c[i]; k.Free && k.covered() && k.answers(now) {
@@ -40,13 +40,13 @@ func (l *leastCompletion) Place(now time.Duration, cost float64, key uint64, c [
 			l.hidden = append(l.hidden, i)
 		}
 	}
-	i := l.Choose(now, cost, key, c)
+	i := l.choose(now, cost, c, false)
 	for _, at := range l.hidden {
 		c[at].Free = true
 	}
 	worth := idleWorth
 	if i < 0 && len(l.hidden) > 0 {
-		if i, worth = l.Choose(now, cost, key, c), 1; i < 0 {
+		if i, worth = l.choose(now, cost, c, false), 1; i < 0 {
 			return i, 0
 		}
 	}

@@ -47,16 +47,27 @@ type leastCompletion struct {
 	rnd     *rand.Rand
 	band    float64
 	expect  []float64 // seconds, by candidate; scratch
+	kept    kept
 	sorted  []float64 // scratch
 	failing []int     // candidates; scratch
 	hidden  []int     // the same
 }
 
 func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []Candidate) int {
+	return l.choose(now, cost, c, l.keeps(now, cost, c))
+}
+
+// choose goes by what is kept of the lanes, or scans them.
+func (l *leastCompletion) choose(now time.Duration, cost float64, c []Candidate, kept bool) int {
 	if len(l.expect) < len(c) {
 		l.expect = make([]float64, len(c))
 	}
-	s := l.survey(now, cost, c)
+	var s survey
+	if kept {
+		s = l.recall(now, cost, c)
+	} else {
+		s = l.survey(now, cost, c)
+	}
 	switch {
 	case s.stale >= 0:
 		return s.stale
@@ -83,20 +94,20 @@ func (l *leastCompletion) learn(s *survey, cost float64, c []Candidate) {
 			l.expect[i] = median
 		}
 		l.expect[i] += worst * k.Failures
-		l.better(s, i, c)
+		l.better(s, i, l.expect[i], c)
 	}
 }
 
 // penalise compares the lanes that fail with the best of those that do not. Only one that would be better without its
 // penalty can be with it, so that mostly there is nothing to compare.
 func (l *leastCompletion) penalise(s *survey, cost float64, c []Candidate) {
-	if l.band == 0 && (len(l.failing) == 0 || s.best >= 0 && l.leastFailing(cost, c) > l.expect[s.best]) {
+	if l.band == 0 && (len(l.failing) == 0 || s.best >= 0 && l.leastFailing(cost, c) > s.least) {
 		return
 	}
 	l.complete(s, cost, c)
 	for _, i := range l.failing {
 		l.expect[i] += s.worst * c[i].Failures
-		l.better(s, i, c)
+		l.better(s, i, l.expect[i], c)
 	}
 }
 
@@ -128,39 +139,52 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 
 // survey is what one scan of the lanes has found.
 type survey struct {
-	best, equal int     // the free lane that is known, does not fail and has the least expectation; so many are as good
-	worst       float64 // the largest of the expectations, once they are complete
-	stale       int     // free lane, known or not, that was unused for the longest beyond its time; -1: none
-	unknown     bool    // a free lane is
+	best, equal int           // the free lane that is known, does not fail and has the least expectation; so many are as good
+	least       float64       // its expectation
+	limit       float64       // a lane whose expectation is above that is surely not as good
+	worst       float64       // the largest of the expectations, once they are complete
+	stale       int           // free lane, known or not, that was unused for the longest beyond its time; -1: none
+	longest     time.Duration // for which it, or a lane in good time, was unused
+	unknown     bool          // a free lane is
 }
 
-// survey finds the best of the free lanes that are known and do not fail, with the expectations of those that may be it, and
-// those that fail.
+// survey finds the best of the free lanes that are known and do not fail, with its expectation, and those that fail. Most
+// lanes have nothing but more work than the best so far, which needs neither a division nor a call.
 func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate) survey {
-	s := survey{best: -1, stale: -1}
-	longest, limit := staleAfter, 0.0
+	s := survey{best: -1, limit: math.Inf(1), stale: -1, longest: staleAfter}
 	l.failing = l.failing[:0]
 	for i := range c {
 		k := &c[i]
-		if !usable(k) {
+		if !k.Free || k.surelyLonger(cost, s.limit) && k.Failures == 0 && k.Known && now-k.Used <= s.longest {
 			continue
 		}
-		if idle := now - k.Used; idle > longest && k.InFlight == 0 && idle > staleRounds*k.Service {
-			s.stale, longest = i, idle
-		}
-		switch {
-		case !k.Known:
-			s.unknown = true
-		case k.Failures > 0:
-			l.failing = append(l.failing, i)
-		case s.best >= 0 && surelyLonger(k, cost, limit): // most lanes need no division and no call
-		default:
-			l.expect[i] = expectation(k, cost)
-			l.better(&s, i, c)
-			limit = l.expect[s.best] * (1 + tie)
-		}
+		l.look(&s, now, cost, i, c)
 	}
 	return s
+}
+
+// look takes free lane i into the survey.
+func (l *leastCompletion) look(s *survey, now time.Duration, cost float64, i int, c []Candidate) {
+	k := &c[i]
+	if !usable(k) {
+		return
+	}
+	if idle := now - k.Used; idle > s.longest && k.InFlight == 0 && idle > staleRounds*k.Service {
+		s.stale, s.longest = i, idle
+	}
+	switch {
+	case !k.Known:
+		s.unknown = true
+	case k.Failures > 0:
+		l.failing = append(l.failing, i)
+	default:
+		l.better(s, i, expectation(k, cost), c)
+	}
+}
+
+// surelyLonger says, for a lane with a rate, whether its expectation is above limit.
+func (k *Candidate) surelyLonger(cost, limit float64) bool {
+	return k.Work+cost-k.Mean > (limit-float64(k.Service)*1e-9)*k.Rate && k.Rate > 0 && k.Mean > 0
 }
 
 // complete fills in the expectations that the scan could leave out.
@@ -173,32 +197,24 @@ func (l *leastCompletion) complete(s *survey, cost float64, c []Candidate) {
 	}
 }
 
-// surelyLonger says, for a lane with a rate, whether expectation is above limit.
-func surelyLonger(k *Candidate, cost, limit float64) bool {
-	return k.Work+cost-k.Mean > (limit-float64(k.Service)*1e-9)*k.Rate && k.Work+cost >= k.Mean && k.Rate > 0 && k.Mean > 0
-}
-
-// better takes lane i as the best if it is, with an even chance for each that is as good.
-func (l *leastCompletion) better(s *survey, i int, c []Candidate) {
-	if s.best < 0 {
-		s.best, s.equal = i, 1
-		return
-	}
-	e, best := l.expect[i], l.expect[s.best]
-	if d := e - best; d > tie*best {
-		return
-	} else if d >= -tie*best {
-		switch mine, other := c[i].Rate, c[s.best].Rate; {
-		case mine < other:
+// better takes lane i, with this expectation, as the best if it is, with an even chance for each that is as good.
+func (l *leastCompletion) better(s *survey, i int, e float64, c []Candidate) {
+	if s.best >= 0 {
+		if d := e - s.least; d > tie*s.least {
 			return
-		case mine == other:
-			if s.equal++; l.rnd.IntN(s.equal) == 0 {
-				s.best = i
+		} else if d >= -tie*s.least {
+			switch mine, other := c[i].Rate, c[s.best].Rate; {
+			case mine < other:
+				return
+			case mine == other:
+				if s.equal++; l.rnd.IntN(s.equal) == 0 {
+					s.best, s.least, s.limit = i, e, e*(1+tie)
+				}
+				return
 			}
-			return
 		}
 	}
-	s.best, s.equal = i, 1
+	s.best, s.equal, s.least, s.limit = i, 1, e, e*(1+tie)
 }
 
 func usable(k *Candidate) bool { return k.Free && (k.Known || k.InFlight == 0) }

@@ -119,7 +119,8 @@ func (d *delay) sample(s *Sample) bool {
 		d.nextRound()
 	}
 	d.last = s.Now
-	if d.base.sample(s) {
+	x := s.normal()
+	if d.base.sample(s, x) {
 		if !d.base.probing {
 			d.nextRound()
 			if d.base.calm() { // what fills the window again finds it empty
@@ -132,10 +133,10 @@ func (d *delay) sample(s *Sample) bool {
 		d.startup.early++
 		return false
 	}
-	d.round.add(s)
+	d.round.add(s, x)
 	d.suspects = s.Suspects
 	if d.start {
-		return d.starting(s)
+		return d.starting(s, x)
 	}
 	return float64(d.round.n) >= d.need
 }

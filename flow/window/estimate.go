@@ -19,8 +19,8 @@ type round struct {
 	varied   float64       // EWMA of the rounds' variances of the mean
 }
 
-func (r *round) add(s *Sample) {
-	x := s.normal()
+// add takes in s, whose normalised round trip is x seconds.
+func (r *round) add(s *Sample, x float64) {
 	r.n++
 	r.raw += s.RoundTrip
 	r.sum += x
@@ -131,9 +131,9 @@ type base struct {
 	done    float64       // and what has been delivered from then on, in batches
 }
 
-// sample takes in s where it tells of the drained worker; true: it is no sample for a verdict.
-func (b *base) sample(s *Sample) bool {
-	x := s.normal()
+// sample takes in s, whose normalised round trip is x seconds, where it tells of the drained worker; true: it is no sample
+// for a verdict.
+func (b *base) sample(s *Sample, x float64) bool {
 	if b.value == 0 {
 		b.value = x
 	}

@@ -103,8 +103,9 @@ func (l *linear) OnSample(s Sample) {
 	if s.Late {
 		return
 	}
+	x := s.normal()
 	if l.cfg.Threshold == 0 {
-		if l.base.sample(&s) {
+		if l.base.sample(&s, x) {
 			if !l.base.probing {
 				l.round.begin()
 			}
@@ -114,7 +115,7 @@ func (l *linear) OnSample(s Sample) {
 	if l.since > 0 && s.Now-s.RoundTrip < l.since {
 		return
 	}
-	l.round.add(&s)
+	l.round.add(&s, x)
 	if l.cfg.Step == PerRound && float64(l.round.n) < l.w {
 		return
 	}

@@ -46,8 +46,8 @@ const (
 // Starting says whether the window is in its start-up.
 func (d *delay) Starting() bool { return d.start }
 
-// starting takes in a sample of the start-up; true: the round has ended.
-func (d *delay) starting(s *Sample) bool {
+// starting takes in a sample of the start-up, whose normalised round trip is x seconds; true: the round has ended.
+func (d *delay) starting(s *Sample, x float64) bool {
 	u := &d.startup
 	if s.Limited && d.w < 2 {
 		d.w = min(2, d.top)
@@ -57,7 +57,7 @@ func (d *delay) starting(s *Sample) bool {
 	}
 	switch {
 	case d.base.calm():
-		x, base := s.normal(), d.base.value
+		base := d.base.value
 		u.pace = max(u.pace, s.pace())
 		slack := max(startSlack, startSigmas*d.base.deviation())
 		if q, _, high := queue(s.present(), base, x, d.base.deviation(), d.base.noise()); x > base*(1+slack) && q > high {

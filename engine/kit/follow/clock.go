@@ -46,13 +46,8 @@ func (c *clock) look(mono time.Duration, wall int64) {
 	c.looked, c.offset = true, offset
 }
 
-// quiet says whether a file whose last change was at mtime, and which we have seen unchanged since the monotonic time since,
-// has been quiet for settle.
-func (c *clock) quiet(mono time.Duration, wall, mtime int64, since time.Duration) bool {
-	return mono >= c.quietAt(mono, wall, mtime, since)
-}
-
-// quietAt is the monotonic time at which the file will have been quiet for settle, if nothing happens.
+// quietAt is the monotonic time at which a file will have been quiet for settle, if nothing happens, whose last change was at mtime, and
+// which we have seen unchanged since the monotonic time since. It is quiet where that is not after mono.
 func (c *clock) quietAt(mono time.Duration, wall, mtime int64, since time.Duration) time.Duration {
 	seen := since + c.settle
 	if c.foreign || c.steps > 0 && mono-c.stepped < c.settle {

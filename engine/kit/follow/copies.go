@@ -20,7 +20,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	}
 	r.rotated.asking = f
 	defer func() { r.rotated.asking = nil }()
-	hold, untold := false, false
+	hold, untold, unread := false, false, r.unreadKin(f, head)
 	for _, e := range r.kin(f, head) {
 		g, w := r.rotated.byEntry[e], r.rotated.widows[e]
 		equal := false
@@ -31,6 +31,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 			}
 			if w = r.rotated.widows[e]; w == nil && !standing { // it cannot be told now
 				untold = true
+				unread = unread || g.trouble != nil
 				continue
 			}
 		}
@@ -57,7 +58,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 			hold, f.rare().restored = true, true
 		}
 	}
-	if (hold || untold) && r.holdBack(f, untold) {
+	if unread && r.holdUnread(f) || (hold || untold) && r.holdBack(f, untold) {
 		return true, false
 	}
 	r.sayNew(f)

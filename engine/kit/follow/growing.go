@@ -59,7 +59,7 @@ func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
 		return false
 	case f.entry == nil && f.held > now:
 		r.dueAt(f.held)
-		return true
+		return f.aside == nil || f.aside.unread <= now
 	case f.entry == nil && r.recall(f):
 		return false
 	case f.info.Size != f.drained || f.changed():

@@ -61,6 +61,7 @@ func (r *Reader) fail(f *file, err error) {
 	}
 	t.last = err
 	f.trouble = t
+	r.noteUnread(f)
 }
 
 // readable notes that f was read.

@@ -24,10 +24,11 @@ type rotated struct {
 	strays  []*file // files that have lost their names before anything was read
 	tried   map[fileid.Key]tried
 	search  time.Duration // when the directories of widows and strays were searched last; 0: never
-	asking  *file         // it is compared with others: it stays open, and no further ones are compared; nil: none is
-	meeting bool          // known files are being recognised: no new ones are taken up
-	away    bool          // folders of widows or strays are not there
-	warned  bool          // deleted files hold more than their budget
+	unread  unread
+	asking  *file // it is compared with others: it stays open, and no further ones are compared; nil: none is
+	meeting bool  // known files are being recognised: no new ones are taken up
+	away    bool  // folders of widows or strays are not there
+	warned  bool  // deleted files hold more than their budget
 }
 
 // tried is a file that leads on from no widow, as it was.

@@ -30,6 +30,7 @@ type folder struct {
 	torn error             // nil, or why the next listing fails
 
 	fault  func(name string) error // nil, or what is wrong with a read
+	shut   func(name string) error // nil, or why a file cannot be opened
 	hidden string                  // with this in their names, files are beside and not listed; "": none are
 }
 
@@ -82,6 +83,11 @@ func (d *folder) Stat(name string) (vfs.Info, error) {
 
 func (d *folder) Open(name string) (vfs.File, error) {
 	d.calls()
+	if d.shut != nil {
+		if err := d.shut(name); err != nil {
+			return nil, err
+		}
+	}
 	f, err := d.Dir.Open(name)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,88 @@
+package follow_test
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/follow"
+)
+
+// TestUnreadAtTheStart: while a file of an earlier run cannot be opened or read, nobody knows whether another one is a copy of it. A copy
+// waits, and is read on where the run before was; what is no copy does not wait.
+func TestUnreadAtTheStart(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		read bool          // reading fails, not opening
+		bare bool          // the mark is that of a sink's ledger
+		off  time.Duration // the file cannot be read so long
+	}{
+		{name: "too many open files, for a moment", err: syscall.EMFILE, off: time.Second},
+		{name: "no permission, for longer than copy_wait", err: syscall.EACCES, off: time.Minute},
+		{name: "an error of the disk", err: syscall.EIO, read: true, off: time.Minute},
+		{name: "no permission, with a sink's ledger", err: syscall.EACCES, bare: true, off: time.Minute},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, _ := earlierRun(t)
+				d.put(t, "a.log", "4 four\n")
+				d.copyTruncate(t, "a.log", "a.log.1", func() {})
+				d.put(t, "a.log", "5 five\n")
+				d.put(t, "a.log.2", "6 six, which is no copy\n")
+				if tt.bare {
+					for id, m := range a.marks {
+						a.marks[id] = penstock.Mark{Part: m.Part, Watermark: m.Watermark}
+					}
+				}
+				fault := func(name string) error {
+					if name == "a.log" {
+						return &os.PathError{Op: "open", Path: name, Err: tt.err}
+					}
+					return nil
+				}
+				if d.shut = fault; tt.read {
+					d.shut, d.fault = nil, fault
+				}
+				r := newRoute(t, d.set(follow.Growing{}), a.marks)
+				r.run(t, tt.off)
+				r.want(t, d, "6 six, which is no copy")
+				d.shut, d.fault = nil, nil
+				r.run(t, time.Minute)
+				r.want(t, d, "4 four", "5 five", "6 six, which is no copy")
+			})
+		})
+	}
+}
+
+// TestUnreadForLong: what may be a copy of a file that stays unreadable does not wait for ever, and the log says so. When the file can be
+// read, it is read on.
+func TestUnreadForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, _ := earlierRun(t)
+		d.put(t, "a.log", "4 four\n")
+		d.put(t, "a.log.1", three)
+		d.shut = func(name string) error {
+			if name == "a.log" {
+				return &os.PathError{Op: "open", Path: name, Err: syscall.EACCES}
+			}
+			return nil
+		}
+		r := newRoute(t, d.set(follow.Growing{}), a.marks)
+		r.run(t, time.Minute)
+		r.want(t, d)
+		r.run(t, 10*time.Minute)
+		lines := strings.Split(strings.TrimSpace(three), "\n")
+		r.want(t, d, lines...)
+		if !strings.Contains(d.log.String(), "begins as one does that cannot be read") {
+			t.Errorf("the log does not say it:\n%s", &d.log)
+		}
+		d.shut = nil
+		r.run(t, time.Minute)
+		r.want(t, d, append(lines, "4 four")...)
+	})
+}

@@ -1,0 +1,103 @@
+//penstock:pure
+
+package dispatch
+
+import (
+	"math"
+	"time"
+)
+
+// kept are the expectations of all lanes for an item of one cost. Between two items only few lanes change, and mostly all
+// items cost the same: what is left of the scan is a comparison for each lane.
+type kept struct {
+	told   bool          // of every change
+	cost   float64       // of the last item
+	filled bool          // expect is for that cost
+	expect []float64     // seconds; +Inf: not usable; below 0: it fails or is not known, and has to be looked at
+	stale  time.Duration // no free lane is unused beyond its time before
+}
+
+const lookAt = -1
+
+// Changed takes in that the ith candidate has changed, or any.
+func (l *leastCompletion) Changed(i int, c []Candidate) {
+	k := &l.kept
+	k.told = true
+	if i < 0 || !k.filled {
+		k.filled = false
+		return
+	}
+	k.keep(i, &c[i])
+}
+
+func (k *kept) keep(i int, c *Candidate) {
+	switch {
+	case !usable(c):
+		k.expect[i] = math.Inf(1)
+		return
+	case !c.Known || c.Failures > 0:
+		k.expect[i] = lookAt
+	default:
+		k.expect[i] = expectation(c, k.cost)
+	}
+	if c.InFlight == 0 {
+		k.stale = min(k.stale, c.Used+max(staleAfter, staleRounds*c.Service))
+	}
+}
+
+// keeps says whether the expectations for this cost are kept, and fills them in at the second item of the same cost.
+func (l *leastCompletion) keeps(now time.Duration, cost float64, c []Candidate) bool {
+	k := &l.kept
+	if !k.told {
+		return false
+	}
+	if cost != k.cost {
+		k.cost, k.filled = cost, false
+		return false
+	}
+	if !k.filled || now > k.stale {
+		if len(k.expect) < len(c) {
+			k.expect = make([]float64, len(c))
+		}
+		k.expect, k.filled, k.stale = k.expect[:len(c)], true, math.MaxInt64
+		for i := range c {
+			k.keep(i, &c[i])
+		}
+	}
+	return now <= k.stale
+}
+
+// recall is survey of what is kept. No lane is stale.
+func (l *leastCompletion) recall(now time.Duration, cost float64, c []Candidate) survey {
+	s := survey{best: -1, least: math.MaxFloat64, limit: math.MaxFloat64, stale: -1, longest: staleAfter}
+	l.failing = l.failing[:0]
+	expect := l.kept.expect
+	for i := s.scan(expect, 0); i < len(expect); i = s.scan(expect, i+1) {
+		if e := expect[i]; e < 0 {
+			l.look(&s, now, cost, i, c)
+		} else {
+			l.better(&s, i, e, c)
+		}
+	}
+	return s
+}
+
+// scan takes the best from i on, up to the first that has to be looked at or is as good as the best before it. Nothing is
+// called in it: this is what most of the time goes to where there are many lanes.
+func (s *survey) scan(expect []float64, i int) int {
+	best, least, limit := s.best, s.least, s.limit
+	for ; i < len(expect); i++ {
+		e := expect[i]
+		if e > limit {
+			continue
+		}
+		if e < 0 || e-least >= -tie*least {
+			break
+		}
+		best, least, limit = i, e, e*(1+tie)
+	}
+	if best != s.best {
+		s.best, s.equal, s.least, s.limit = best, 1, least, limit
+	}
+	return i
+}
