@@ -55,7 +55,10 @@ func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
 		return f.changed()
 	case f.empty() || f.view != nil && !r.rests(f):
 		return false
-	case f.entry == nil && f.info.Size == 0 && !f.orphan:
+	case f.entry == nil && f.info.Size == 0:
+		if f.orphan {
+			r.endEmpty(f, now)
+		}
 		return false
 	case f.entry == nil && f.held > now:
 		r.dueAt(f.held)
@@ -75,6 +78,16 @@ func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
 	}
 	r.dueAt(at)
 	return false
+}
+
+// endEmpty gives up a file without name in which there is nothing, when its time is over.
+func (r *Reader) endEmpty(f *file, now time.Duration) {
+	if at := r.endOfGrowing(f).at; now < at {
+		r.dueAt(at)
+		return
+	}
+	r.closeFile(f)
+	delete(r.byKey, keyOf(f.info))
 }
 
 // reach stats a file without name by its handle; one beside that was closed is opened again, or waited for if its name is gone.

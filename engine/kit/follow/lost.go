@@ -23,6 +23,14 @@ func (r *Reader) lose(f *file, why string) {
 	if f.lost {
 		return
 	}
+	if f.entry == nil {
+		r.closeFile(f)
+		if key := keyOf(f.info); r.byKey[key] == f {
+			delete(r.byKey, key)
+		}
+		r.vanished(f)
+		return
+	}
 	unread := f.left()
 	if r.grow == nil || unread > 0 && !f.skipped {
 		r.s.log.Warn("a file is gone before it was read to its end",
@@ -39,6 +47,16 @@ func (r *Reader) lose(f *file, why string) {
 	r.s.end(r, f.entry)
 	r.ghosts++
 	r.queue = append(r.queue, f)
+}
+
+// vanished reports that a file is gone of which nothing was read.
+func (r *Reader) vanished(f *file) {
+	if f.info.Size == 0 {
+		return
+	}
+	r.s.log.Warn("a file is gone before anything of it was read", "file", f.label, "size_seen", f.info.Size)
+	r.count("files_vanished", 1)
+	r.count("bytes_vanished", f.info.Size)
 }
 
 // fail reports that f cannot be read, once, and has it tried again later; the others go on.

@@ -284,12 +284,9 @@ func (r *Reader) expire(now time.Duration) {
 			r.dueAt(f.held)
 			return false
 		}
-		if f.skipped {
-			return true
+		if !f.skipped {
+			r.vanished(f)
 		}
-		r.s.log.Warn("a file is gone before anything of it was read", "file", f.label, "size_seen", f.info.Size)
-		r.count("files_vanished", 1)
-		r.count("bytes_vanished", f.info.Size)
 		return true
 	})
 }
@@ -300,10 +297,17 @@ func (r *Reader) unwait(w *file) {
 	delete(r.rotated.widows, w.entry)
 }
 
-// leadsOn keeps a file that has lost its name before it was opened: its inode may be found beside.
+// leadsOn keeps a file that has lost its name before anything of it was read: its inode may be found beside, and one that is open, because
+// it was rewritten in place, is read on by its handle. One that was empty when it was seen last may have been written to since. One that
+// is held back may be a copy, of which there may be another copy by now: only its name tells.
 func (r *Reader) leadsOn(f *file) bool {
-	if f.info.Size == 0 || f.orphan {
+	if f.orphan {
 		return false
+	}
+	if f.handle != nil && f.held == 0 && !f.skipped {
+		f.orphan, f.nameless = true, r.s.now()
+		r.orphaned(f)
+		return true
 	}
 	if key := keyOf(f.info); r.byKey[key] == f {
 		delete(r.byKey, key)

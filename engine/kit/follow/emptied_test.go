@@ -1,0 +1,82 @@
+package follow_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/follow"
+)
+
+// A file was empty when it was seen last, because it was emptied or is new. Then it is written to, and loses its name before the next
+// listing. What was written comes, where there is a handle or a name that leads to it.
+func TestEmptyFileIsWrittenToAndRotated(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		opened bool // it was read before it was emptied
+		rotate func(t *testing.T, d *folder)
+	}{
+		{"emptied, renamed to what is not listed", true, func(t *testing.T, d *folder) { d.rename(t, "a.log", "a.old") }},
+		{"emptied, deleted", true, func(t *testing.T, d *folder) { d.delete(t, "a.log") }},
+		{"emptied, renamed", true, func(t *testing.T, d *folder) { d.rename(t, "a.log", "a.log.1") }},
+		{"emptied, copied, deleted", true, func(t *testing.T, d *folder) {
+			d.put(t, "a.log.1", "4 four\n")
+			d.delete(t, "a.log")
+		}},
+		{"new, renamed to what is not listed", false, func(t *testing.T, d *folder) { d.rename(t, "a.log", "a.old") }},
+		{"new, renamed", false, func(t *testing.T, d *folder) { d.rename(t, "a.log", "a.log.1") }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := twoRoutes(t, follow.Growing{})
+				d.hidden = "old"
+				var want []string
+				if d.put(t, "a.log", ""); tt.opened {
+					d.put(t, "a.log", three)
+					want = []string{"1 one", "2 two", "3 three"}
+				}
+				turns(t, 1, 2*time.Second, a, b)
+				d.empty(t, "a.log")
+				turns(t, 10, time.Second, a, b)
+				d.put(t, "a.log", "4 four\n")
+				tt.rotate(t, d)
+				turns(t, 40, time.Second, a, b)
+				wantLines(t, d, a, b, append(want, "4 four")...)
+			})
+		})
+	}
+}
+
+// A file that is held open loses its name, and is emptied. It is given up after gone_wait, and until then it is not looked at more often
+// than other files are.
+func TestFileWithoutNameIsEmptied(t *testing.T) {
+	for name, hidden := range map[string]string{"renamed to what is not listed": "a.old", "deleted": ""} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, _ := twoRoutes(t, follow.Growing{})
+				d.hidden = "old"
+				d.put(t, "a.log", three)
+				a.run(t, 2*time.Second)
+				d.rename(t, "a.log", "a.old")
+				a.run(t, 2*time.Second)
+				d.empty(t, "a.old")
+				if hidden == "" {
+					d.delete(t, "a.old")
+				}
+				calls := 0
+				d.step = func() { calls++ }
+				a.run(t, 10*time.Second)
+				if calls > 200 {
+					t.Errorf("%d calls in 10 s", calls)
+				}
+				a.run(t, 30*time.Second)
+				calls = 0
+				a.run(t, 10*time.Second)
+				if calls > 40 {
+					t.Errorf("%d calls in 10 s after gone_wait", calls)
+				}
+				a.want(t, d, "1 one", "2 two", "3 three")
+			})
+		})
+	}
+}
