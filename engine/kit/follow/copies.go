@@ -39,6 +39,9 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 		case w != nil && r.unfinished(f, w, head):
 			hold = true
 			continue
+		case w != nil && f.info.Size < w.cursor.Next && f.grewMeanwhile(): // it was being made when it was looked at
+			r.soon()
+			return true, false
 		case w != nil:
 		case !equal:
 			continue
@@ -203,6 +206,15 @@ func (r *Reader) leadOn(f, w *file, head []byte) (bool, error) {
 	return false, nil
 }
 
+// grewMeanwhile says whether a file that is not compressed is longer by now than when it was looked at.
+func (f *file) grewMeanwhile() bool {
+	if f.view != nil {
+		return false
+	}
+	info, err := f.handle.Stat()
+	return err == nil && info.Size > f.info.Size
+}
+
 // grewAsCopy says whether a copy that was compared while it was still being made holds more by now: then how far it equals the old file
 // is for the proofs to tell.
 func (r *Reader) grewAsCopy(f *file) (bool, error) {
@@ -246,6 +258,16 @@ func mayInherit(f, w *file) bool { return f.label != w.label || f.info.ModTime <
 // deleted says whether a file that is open has no name any more, as far as is known of it; a listing may still have to find that out.
 func (f *file) deleted() bool {
 	return f.info.Links == 0 && (f.orphan && !f.beside || f.info.Ino != 0 && f.handle != nil)
+}
+
+// deletedNow is deleted as of this moment: what is known of a file that nobody writes to may be old.
+func (f *file) deletedNow() bool {
+	if f.handle != nil {
+		if info, err := f.handle.Stat(); err == nil {
+			f.info.Links = info.Links
+		}
+	}
+	return f.deleted()
 }
 
 // bereave gives up the handle of a deleted file for one that holds the same data.

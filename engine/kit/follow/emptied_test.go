@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,41 @@ func TestFileWithoutNameIsEmptied(t *testing.T) {
 					t.Errorf("%d calls in 10 s after gone_wait", calls)
 				}
 				a.want(t, d, "1 one", "2 two", "3 three")
+			})
+		})
+	}
+}
+
+// A file is rewritten in place and renamed to what is not listed while nothing runs, or before its route has looked again. Its inode and
+// birth say that it is the file that was followed: what was written comes.
+func TestRewrittenAndRenamedAway(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		seen       bool // the route has seen that the file was emptied before it ended
+	}{
+		{"shorter", "4 four\n", false}, {"longer", "4 four is longer than all that was read of it\n", false},
+		{"shorter, seen empty", "4 four\n", true}, {"longer, seen empty", "4 four is longer than all that was read of it\n", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := twoRoutes(t, follow.Growing{})
+				d.hidden = "old"
+				d.put(t, "a.log", three)
+				turns(t, 1, 2*time.Second, a, b)
+				if !tt.seen {
+					stop(t, a, b)
+				}
+				if d.empty(t, "a.log"); tt.seen {
+					turns(t, 1, 2*time.Second, a, b)
+					stop(t, a, b)
+				}
+				d.put(t, "a.log", tt.text)
+				d.rename(t, "a.log", "a.old")
+				d.put(t, "a.log", "5 five\n")
+				a2, b2 := d.restarted(t, a, b)
+				turns(t, 40, time.Second, a2, b2)
+				wantLines(t, d, a2, b2, strings.TrimSpace(tt.text), "5 five")
+				stop(t, a2, b2)
 			})
 		})
 	}

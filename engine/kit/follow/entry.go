@@ -220,6 +220,13 @@ func (s *Set) idOf(e *Entry) fileid.ID {
 	return e.id
 }
 
+// placeOf is idOf, and says whether that is another place than where this process has met e first.
+func (s *Set) placeOf(e *Entry) (id fileid.ID, moved bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.id, e.id.Key() != e.given
+}
+
 // foundAt is idOf and the name under which the file was seen last.
 func (s *Set) foundAt(e *Entry) (fileid.ID, string) {
 	s.mu.Lock()

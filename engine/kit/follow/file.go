@@ -63,6 +63,7 @@ type aside struct {
 	framing  lines.Framing // its own; nil: that of all
 	unread   time.Duration // growing: until when it waits for one to be readable that it may be a copy of; 0: it does not
 	away     bool          // a widow or stray whose folder is not there
+	unseen   bool          // of a widow: the route has not seen what stands in its inode by now
 	listed   string        // of a file beside: the name of that one, by which the next run finds out that it was rotated
 	twin     *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
 	twinTo   int64

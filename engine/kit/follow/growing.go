@@ -14,7 +14,8 @@ import (
 // onceWait is how long a reader with Once waits at most for a file without name, instead of GoneWait.
 const onceWait = time.Second
 
-// endOfGrowing says whether a file that may grow for ever is at its end: its name is gone, and it has not changed for long.
+// endOfGrowing says whether a file that may grow for ever is at its end: its name is gone, and it has not changed for long; a listing since
+// then does not have it either.
 func (r *Reader) endOfGrowing(f *file) ending {
 	now := r.s.now()
 	if f.orphan {
@@ -22,7 +23,7 @@ func (r *Reader) endOfGrowing(f *file) ending {
 			f.nameless = now // its name is with its folder
 		}
 		at := max(f.since, f.nameless) + r.goneWait() // what leads on from it may only be coming
-		return ending{sealed: now >= at, at: at}
+		return ending{sealed: r.listed >= at, at: at} // it may have a name again that no listing has seen yet
 	}
 	wait := r.grow.PartialWait
 	if wait <= 0 && f.view != nil {

@@ -63,6 +63,7 @@ type Reader struct {
 	scans   uint32        // listings, those that failed too
 	first   uint32        // the first one that did not fail; until then the one under way
 	begun   bool          // there was one
+	listed  time.Duration // when the last one that did not fail began
 	target  int64         // bytes that make a batch
 	left    int64         // bytes of the listed files that were not read
 	scanned time.Duration // when the last listing ended

@@ -113,6 +113,7 @@ func (r *Reader) widow(f *file, why string) {
 
 func (r *Reader) wait(w *file) {
 	r.rotated.widows[w.entry] = w
+	w.aside.unseen = r.byKey[keyOf(w.info)] == nil
 	r.rotated.index(w)
 	clear(r.rotated.tried)
 	r.rotated.search = 0

@@ -50,7 +50,7 @@ func (r *Reader) scan() {
 		r.refuse(".", fmt.Sprintf("the directory cannot be listed; it is tried again: %v", err))
 		return
 	}
-	r.begun = true
+	r.begun, r.listed = true, now
 	delete(r.refused, ".")
 	r.retire()
 	r.takeNews()            // before a name that the source has changed counts as missing

@@ -19,7 +19,7 @@ func (r *Reader) replaced(f *file, what string) {
 		r.unwatch(f)
 		return
 	}
-	if r.grow != nil && f.deleted() && r.s.movedOn(f.entry, f.info) {
+	if r.grow != nil && r.s.movedOn(f.entry, f.info) && f.deletedNow() {
 		r.bereave(f) // as another route has seen
 		return
 	}

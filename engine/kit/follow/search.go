@@ -35,7 +35,7 @@ func (r *Reader) searchBeside(waiting int) {
 	byKey := make(map[fileid.Key][]*file) // an inode may have been used again, and by files that are all waited for
 	for _, w := range t.widows {
 		dirs[path.Dir(w.label)] = w.label
-		if !w.displaced {
+		if !w.displaced || w.aside.unseen {
 			id := r.s.idOf(w.entry)
 			byKey[id.Key()] = append(byKey[id.Key()], w)
 		}
@@ -58,11 +58,12 @@ func (r *Reader) searchBeside(waiting int) {
 		}
 	}
 	for _, s := range sights {
-		same := slices.DeleteFunc(slices.Clone(byKey[keyOf(statOf(s.Info))]), func(w *file) bool { return !w.is(r, s) })
+		all := slices.DeleteFunc(slices.Clone(byKey[keyOf(statOf(s.Info))]), func(w *file) bool { return !w.is(r, s) })
+		same := slices.DeleteFunc(slices.Clone(all), func(w *file) bool { return w.displaced })
 		if len(same) == 0 {
 			same = append(same, nil)
 		}
-		if !slices.ContainsFunc(same, func(w *file) bool { return r.leads(s, w) }) {
+		if !slices.ContainsFunc(same, func(w *file) bool { return r.leads(s, w) }) && !r.rewrittenAway(s, all) {
 			t.tried[keyOf(statOf(s.Info))] = tried{s.Info.Size, s.Info.ModTime, waiting}
 		}
 	}
@@ -125,6 +126,59 @@ func (r *Reader) leads(s Sight, same *file) bool {
 	r.byKey[keyOf(f.info)] = f
 	r.soon()
 	return true
+}
+
+// rewrittenAway follows a file outside of the listing that is, beyond doubt, the one that all of same wait for, and in which something
+// else stands than was read of it: it was emptied and written to before it was renamed, and this route has not looked in between.
+func (r *Reader) rewrittenAway(s Sight, same []*file) bool {
+	info := statOf(s.Info)
+	for _, w := range same {
+		if w.entry == nil || !w.aside.unseen || s.Label == w.label || !info.Birth.known() {
+			return false
+		}
+		if id, moved := r.s.placeOf(w.entry); moved || id.Birth != int64(info.Birth) {
+			return false
+		}
+	}
+	if len(same) == 0 || r.byKey[keyOf(info)] != nil {
+		return false
+	}
+	now := r.s.now()
+	f := &file{
+		dir: s.Dir, name: s.Name, label: s.Label, info: info,
+		since: now, unread: max(now, 1), nameless: now, scan: r.scans, orphan: true, beside: true,
+	}
+	f.rare().listed = same[0].label
+	for _, w := range same {
+		if !w.displaced && !r.goneFrom(f, w) {
+			r.closeFile(f)
+			return false
+		}
+	}
+	for _, w := range same {
+		r.s.kill(w.entry, info)
+		w.displaced = true
+	}
+	r.byKey[keyOf(info)] = f
+	r.soon()
+	return true
+}
+
+// goneFrom says whether what was read of w, which was the same file as f, stands in f no more. false: it does, or it cannot be told.
+func (r *Reader) goneFrom(f, w *file) bool {
+	if w.note.proof.At == 0 || w.note.proof.Packed > 0 || !r.look(f) {
+		return false
+	}
+	if f.info.Size < w.cursor.Next {
+		return true
+	}
+	n := int(min(f.info.Size, fileid.MaxHead))
+	head := make([]byte, n)
+	if f.readFull(head, 0) != nil {
+		return false
+	}
+	ok, err := f.fits(w.note.proof, head, r.head[fileid.MaxHead:])
+	return !ok && err == nil
 }
 
 // hasKin says whether there is a file or widow from whose name f's may have been made.

@@ -253,7 +253,7 @@ func (r *Reader) proveAnew(f *file, head []byte) error {
 
 // attach makes f the file of e, from m on.
 func (r *Reader) attach(f *file, e *Entry, m penstock.Mark) {
-	f.entry = e
+	f.entry, f.skipped = e, false
 	if f.finished {
 		r.s.markDone(e)
 	}
