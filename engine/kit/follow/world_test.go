@@ -198,6 +198,7 @@ func (d *folder) copyTruncate(t *testing.T, from, to string, meanwhile func()) {
 type route struct {
 	*follow.Reader
 	lines []string
+	trace []string          // when, and in which file and partition, each line came
 	ids   map[string]string // the partition that each line was in
 	marks map[string]penstock.Mark
 }
@@ -231,6 +232,8 @@ func (r *route) deliver(b *penstock.Batch) {
 		text := strings.TrimSuffix(string(b.Text(i)), "\n")
 		r.lines = append(r.lines, text)
 		r.ids[text] = b.Spans[rec.Span].Part.ID
+		part := b.Spans[rec.Span].Part
+		r.trace = append(r.trace, time.Now().UTC().Format("15:04:05.000")+" "+text+" in "+part.Name+" "+part.ID)
 	}
 }
 

@@ -1,0 +1,100 @@
+package follow_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/follow"
+)
+
+// A copy is listed while it is being made. When it is looked at it is whole, and its original is emptied before the two are compared.
+func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log.1", three[:9])
+		d.hook = func(name string) {
+			if name == "a.log.1" {
+				d.hook = nil
+				d.put(t, "a.log.1", three[9:])
+				d.empty(t, "a.log")
+			}
+		}
+		turns(t, 20, time.Second, a, b)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
+	})
+}
+
+// The first listing has missed a file of an earlier run, which was being renamed. It is found all the same, as one that is not listed, and
+// the route has much else to send first. When gone_wait is over, it is not at its end: it has a name.
+func TestMissedFileIsReadLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, _ := earlierRun(t)
+		d.put(t, "a.log", "4 four\n")
+		d.rename(t, "a.log", "a.log.1")
+		d.put(t, "0.log", strings.Repeat("0 much\n", 100))
+		d.age(t, "0.log")
+		d.hidden = "a.log.1"
+		d.then = func() { d.hidden = "" }
+		r := newRoute(t, d.set(follow.Growing{}), a.marks)
+		if err := r.Read(t.Context(), penstock.NewBatch(penstock.Limits{Bytes: 64})); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // nobody asks for more
+		turns(t, 20, time.Second, r)
+		d.put(t, "a.log.1", "5 five\n")
+		turns(t, 2, time.Second, r)
+		r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
+		r.want(t, d, "4 four", "5 five")
+	})
+}
+
+// A file is deleted after the first route has listed it together with its copy, and the second one reads on in the copy before the first
+// one comes to it. The first one has read the file, and its handle of it is good for nothing more.
+func TestDeletedAfterItWasListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log.1", three)
+		d.then = func() {
+			d.delete(t, "a.log")
+			b.run(t, time.Second)
+		}
+		turns(t, 40, time.Second, a, b)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
+		if strings.Contains(d.log.String(), "before anything of it was read") {
+			t.Errorf("a file that was read is said to be lost; the log:\n%s", &d.log)
+		}
+	})
+}
+
+// A file was renamed to what is not listed while nothing ran, and is found there. Then it is moved: its copy is read on, and the handle of
+// the deleted file is not.
+func TestFileBesideIsMoved(t *testing.T) {
+	for name, gap := range map[string]time.Duration{"at once": 0, "slowly": 3 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := earlierRun(t)
+				d.hidden = "old"
+				d.rename(t, "a.log", "a.old")
+				a2, b2 := d.restarted(t, a, b)
+				turns(t, 2, time.Second, a2, b2)
+				d.put(t, "a.log.1", three)
+				if gap > 0 {
+					turns(t, 1, gap, a2, b2)
+				}
+				d.delete(t, "a.old")
+				turns(t, 1, 2*time.Second, a2, b2)
+				d.put(t, "a.log.1", "4 four\n")
+				turns(t, 40, time.Second, b2, a2)
+				wantLines(t, d, a2, b2, "4 four")
+			})
+		})
+	}
+}

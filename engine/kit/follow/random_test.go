@@ -1,0 +1,374 @@
+package follow_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/follow"
+)
+
+// rotator writes one log and rotates it, in steps between which a route may look at the files. It is the model: it knows which lines there
+// are, and does nothing that would destroy what no route has.
+type rotator struct {
+	t    *testing.T
+	d    *folder
+	rnd  *rand.Rand
+	who  int
+	at   time.Time // of the last change that it made to a file: each gets another one, however fast the machine is
+	have func(who int) int
+
+	lines   int    // that were written
+	begun   int    // of them, before the file that is written
+	emptied int    // of them, before what it holds
+	name    string // of that file
+	names   int
+	rotated []rotatedLog // oldest first
+	todo    []func()     // what is left of what it has begun
+}
+
+type rotatedLog struct {
+	base string // the name under which it was written
+	name string
+	from int // lines that were written before what it holds
+	upTo int // lines that were written before its end
+}
+
+// line is unlike any other from its first byte on.
+func (w *rotator) line(n int) string {
+	return fmt.Sprintf("%08x line %d of %d", (uint32(w.who)<<26^uint32(n))*2654435761, n, w.who)
+}
+
+func (w *rotator) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *rotator) path(name string) string { return filepath.Join(w.d.path, name) }
+
+// say notes in the log what is done to the files.
+func (w *rotator) say(format string, args ...any) {
+	fmt.Fprintf(&w.d.log, "time=%s "+format+"\n", append([]any{time.Now().UTC().Format(time.RFC3339Nano)}, args...)...)
+}
+
+// change does something to a file, and gives it a time of its own.
+func (w *rotator) change(name string, do func(f *os.File) error) {
+	f, err := os.OpenFile(w.path(name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	w.must(err)
+	w.must(errors.Join(do(f), f.Close()))
+	w.at = w.at.Add(time.Millisecond)
+	w.must(os.Chtimes(w.path(name), w.at, w.at))
+	w.say("changed %s", name)
+}
+
+func (w *rotator) add(name, text string) {
+	w.change(name, func(f *os.File) error { _, err := f.WriteString(text); return err })
+}
+
+func (w *rotator) empty(name string) { w.change(name, func(f *os.File) error { return f.Truncate(0) }) }
+
+func (w *rotator) rename(from, to string) {
+	w.must(os.Rename(w.path(from), w.path(to)))
+	w.say("renamed %s to %s", from, to)
+}
+
+func (w *rotator) remove(name string) {
+	w.must(os.Remove(w.path(name)))
+	w.say("removed %s", name)
+}
+
+// write adds lines, the last of them in two pieces.
+func (w *rotator) write(name string, n int) {
+	text := ""
+	for range n {
+		text += w.line(w.lines) + "\n"
+		w.lines++
+	}
+	cut := len(text) - min(len(text), w.rnd.IntN(20))
+	w.add(name, text[:cut])
+	if cut < len(text) {
+		w.todo = append([]func(){func() { w.add(name, text[cut:]) }}, w.todo...)
+	}
+}
+
+// act carries out the next step of what was begun, or begins something.
+func (w *rotator) act() {
+	if len(w.todo) == 0 {
+		w.begin()
+	}
+	if len(w.todo) > 0 {
+		next := w.todo[0]
+		w.todo = w.todo[1:]
+		next()
+	}
+}
+
+// rest carries out what was begun.
+func (w *rotator) rest() {
+	for len(w.todo) > 0 {
+		w.act()
+	}
+}
+
+func (w *rotator) then(do func()) { w.todo = append(w.todo, do) }
+
+func (w *rotator) begin() {
+	switch w.rnd.IntN(10) {
+	case 0, 1:
+		w.rotate()
+	case 2:
+		if len(w.rotated) > 0 {
+			w.move(w.rnd.IntN(len(w.rotated)))
+		}
+	case 3:
+		if len(w.rotated) > 0 && w.have(w.who) >= w.rotated[0].upTo {
+			w.remove(w.rotated[0].name)
+			w.rotated = w.rotated[1:]
+		}
+	case 4:
+		if w.begun < w.lines && w.have(w.who) >= w.lines {
+			w.empty(w.name)
+			w.emptied = w.lines
+		}
+	default:
+		w.then(func() { w.write(w.name, 1+w.rnd.IntN(5)) })
+	}
+}
+
+// rotate turns to a new file, in one of four ways. All names of a file are made from the one under which it was written: a copy that gets
+// a name from elsewhere before anybody could see what it was made of is a file of its own, since two files may well have one content.
+func (w *rotator) rotate() {
+	if w.begun == w.lines {
+		return
+	}
+	method := w.rnd.IntN(4)
+	if method == 0 && w.have(w.who) <= w.begun {
+		return // no route could know what is renamed to a name that is not listed
+	}
+	w.names++
+	base, old := w.name, w.name+".1"
+	done := func() {
+		w.rotated = append(w.rotated, rotatedLog{base, old, max(w.begun, w.emptied), w.lines})
+		w.begun = w.lines
+	}
+	switch method {
+	case 0:
+		old = fmt.Sprintf("%s.old%d", w.name, w.names)
+	case 1:
+		old = w.name
+		w.then(func() { done(); w.name = fmt.Sprintf("w%d-%d.log", w.who, w.names) })
+		return
+	}
+	for i := range w.rotated { // name.1 is made free
+		if w.rotated[i].base != base {
+			continue
+		}
+		from := w.rotated[i].name
+		w.rotated[i].name = fmt.Sprintf("%s.%d", base, 100*w.names+len(w.rotated)-i+1)
+		if strings.Contains(from, "old") { // it stays where no route looks for new files
+			w.rotated[i].name += "old"
+		}
+		to := w.rotated[i].name
+		w.then(func() { w.rename(from, to) })
+	}
+	if method == 2 {
+		w.then(func() { w.copy(w.name, old) })
+		w.then(func() { w.empty(w.name); done() })
+		return
+	}
+	w.then(func() { w.rename(w.name, old) })
+	w.then(func() { w.write(old, 1+w.rnd.IntN(3)) }) // by a daemon that notices late
+	w.then(done)
+}
+
+// copy makes a copy, in two pieces.
+func (w *rotator) copy(from, to string) {
+	data, err := os.ReadFile(w.path(from))
+	w.must(err)
+	cut := w.rnd.IntN(len(data) + 1)
+	w.add(to, string(data[:cut]))
+	w.todo = append([]func(){func() { w.add(to, string(data[cut:])) }}, w.todo...)
+}
+
+// move takes a rotated file to another file system and back: a copy, and the file is deleted. One that is not listed is known by what was
+// read of it, once its inode is gone: without that no route could know the copy.
+func (w *rotator) move(i int) {
+	from := w.rotated[i].name
+	if strings.Contains(from, "old") && w.have(w.who) <= w.rotated[i].from {
+		return
+	}
+	to := from + fmt.Sprintf("%dx", w.names)
+	w.names++
+	w.rotated[i].name = to
+	w.then(func() { w.copy(from, to) })
+	w.then(func() { w.remove(from) })
+}
+
+// rotating is one run of two rotators and two routes, of which each call of the system may find the files changed.
+type rotating struct {
+	t         *testing.T
+	rnd       *rand.Rand
+	d         *folder
+	routes    []*route
+	writers   []*rotator
+	reading   int // the route that reads
+	acts      int // that the writers may still do
+	inAnother bool
+}
+
+func (s *rotating) have(who int) int {
+	least := -1
+	for _, r := range s.routes {
+		got := make(map[string]bool, len(r.lines))
+		for _, line := range r.lines {
+			got[line] = true
+		}
+		n := 0
+		for got[s.writers[who].line(n)] {
+			n++
+		}
+		if least < 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}
+
+// step comes before each call of the system.
+func (s *rotating) step() {
+	if s.acts <= 0 {
+		return
+	}
+	switch n := s.rnd.IntN(100); {
+	case n < 10:
+		s.acts--
+		s.writers[s.rnd.IntN(len(s.writers))].act()
+	case n == 10 && !s.inAnother && len(s.routes) > 1:
+		s.inAnother = true
+		s.routes[1-s.reading].run(s.t, time.Duration(s.rnd.IntN(300))*time.Millisecond)
+		s.inAnother = false
+	}
+}
+
+// turn lets one thing happen.
+func (s *rotating) turn() {
+	switch n := s.rnd.IntN(20); {
+	case n == 0: // nobody asks for more
+		s.rest()
+		time.Sleep(30 * time.Second)
+	case n == 1:
+		s.restart()
+	case n < 8: // one batch
+		s.reading = s.rnd.IntN(len(s.routes))
+		ctx, cancel := context.WithTimeout(s.t.Context(), 100*time.Millisecond)
+		defer cancel()
+		b := penstock.NewBatch(penstock.Limits{Bytes: 32 << s.rnd.IntN(5)})
+		if r := s.routes[s.reading]; r.Read(ctx, b) == nil {
+			r.deliver(b)
+		}
+	default:
+		s.reading = s.rnd.IntN(len(s.routes))
+		s.routes[s.reading].run(s.t, time.Duration(1+s.rnd.IntN(1000))*time.Millisecond)
+	}
+}
+
+func (s *rotating) rest() {
+	for _, w := range s.writers {
+		w.rest()
+	}
+}
+
+// restart ends the process and begins the next one.
+func (s *rotating) restart() {
+	s.writers[0].say("restart")
+	set := s.d.set(follow.Growing{})
+	for i, r := range s.routes {
+		stop(s.t, r)
+		next := newRoute(s.t, set, r.marks)
+		next.lines, next.trace = r.lines, r.trace
+		maps.Copy(next.marks, r.marks)
+		s.routes[i] = next
+	}
+}
+
+// However files are rotated while they are looked at, and whenever a process ends, every line comes, and once. A seed says what
+// happens, but for the order in which a reader goes through its maps.
+func FuzzRotations(f *testing.F) {
+	for seed := range uint64(40) {
+		f.Add(seed)
+	}
+	base := time.Now().Add(time.Hour)
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) {
+			d, a, b := twoRoutes(t, follow.Growing{})
+			d.hidden = "old"
+			s := &rotating{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), d: d, routes: []*route{a, b}}
+			for who := range 2 {
+				s.writers = append(s.writers, &rotator{
+					t: t, d: d, rnd: s.rnd, who: who, at: base.Add(time.Duration(who) * time.Hour), have: s.have,
+					name: fmt.Sprintf("w%d.log", who),
+				})
+			}
+			d.step = s.step
+			for range 60 {
+				s.acts = 1 + s.rnd.IntN(8)
+				s.turn()
+				s.rest()
+			}
+			d.step = nil
+			s.rest()
+			turns(t, 60, time.Second, s.routes...)
+			var want []string
+			for _, w := range s.writers {
+				for n := range w.lines {
+					want = append(want, w.line(n))
+				}
+			}
+			slices.Sort(want)
+			for i, r := range s.routes {
+				got := slices.Sorted(slices.Values(r.lines))
+				if !slices.Equal(got, want) {
+					t.Errorf("seed %d: route %d: %s; it delivered\n%s", seed, i, differ(got, want), strings.Join(r.trace, "\n"))
+				}
+			}
+			if t.Failed() {
+				t.Logf("the log:\n%s", &d.log)
+			}
+		})
+	})
+}
+
+// differ says what is missing and what is too much.
+func differ(got, want []string) string {
+	count := make(map[string]int)
+	for _, line := range want {
+		count[line]++
+	}
+	for _, line := range got {
+		count[line]--
+	}
+	var missing, more []string
+	for line, n := range count {
+		if n > 0 {
+			missing = append(missing, line)
+		} else if n < 0 {
+			more = append(more, line)
+		}
+	}
+	slices.Sort(missing)
+	slices.Sort(more)
+	return fmt.Sprintf("%d lines are missing, %q; %d came again, %q",
+		len(missing), missing[:min(5, len(missing))], len(more), more[:min(5, len(more))])
+}
