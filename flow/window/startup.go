@@ -37,7 +37,8 @@ const (
 	startGently  = 1.25
 	startQueued  = 3.0     // samples that show a queue end it, or a quarter of the window
 	startRest    = 8       // round trips for which a level that was just measured is not questioned
-	startEarly   = 1.0 / 4 // of a round, at most, are the places of what was sent before it
+	startEarly   = 1.0 / 4 // of a round, at most, are the places of what was sent before it;
+	startNarrow  = 2.0 / 5 // up to startWide so many, else a window of 25 would wait a round trip for its tenth answer
 	startChance  = 16      // samples of which one may be slow by chance
 	startSlack   = 1.0 / 8 // of the base is no delay (RFC 9406), nor
 	startSigmas  = 3.0     // so many deviations
@@ -74,7 +75,15 @@ func (d *delay) starting(s *Sample, x float64) bool {
 	case s.Limited && d.base.seen > 1:
 		d.w = min(d.w+1, d.top)
 	}
-	return float64(d.round.n)+min(float64(u.early), d.need*startEarly) >= math.Floor(d.need)
+	return float64(d.round.n)+min(float64(u.early), d.need*u.earlyShare(d.w)) >= math.Floor(d.need)
+}
+
+// earlyShare is how much of a round may be the places of what was sent before it: a window of w was widened while they were out.
+func (u *startup) earlyShare(w float64) float64 {
+	if w <= startWide {
+		return startNarrow
+	}
+	return startEarly
 }
 
 // started takes in the verdict of a round of the start-up. It ends when the worker is full, and what was queued meanwhile
