@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim crash-short rotation-kill-short soak-short workers-short agree-short files-short quickstart ## All of CI, from a fresh clone.
+check: format vet lint test race slim kills-short workers-short agree-short files-short quickstart ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -50,6 +50,10 @@ crash: ## kill -9 of the real program, 200 times (KILLS=n) and as often for SQL:
 .PHONY: crash-short
 crash-short: ## The same, 20 times.
 	cd engine && PENSTOCK_KILLS=20 go test -count=1 -timeout 10m -v -run TestKill ./internal/endtoend
+
+.PHONY: kills-short
+kills-short: ## crash-short, rotation-kill-short and soak-short beside each other: none of them measures time.
+	@$(MAKE) -s -j3 --output-sync=target crash-short rotation-kill-short soak-short
 
 .PHONY: crash-tables
 crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.
