@@ -61,6 +61,14 @@ func newAwayWorld(t *testing.T) *awayWorld {
 	return a
 }
 
+// ranBefore is an earlier run, which read all there was, saved it and was killed.
+func (a *awayWorld) ranBefore() {
+	a.start(false)
+	a.pump(10 * time.Second)
+	a.save()
+	a.kill()
+}
+
 // line appends one to a file, that is expected then.
 func (a *awayWorld) line(name, what string) {
 	a.t.Helper()
@@ -186,10 +194,7 @@ func TestFolderAway(t *testing.T) {
 func TestFolderEmptied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAwayWorld(t)
-		a.start(false)
-		a.pump(10 * time.Second)
-		a.save()
-		a.kill()
+		a.ranBefore()
 		a.must(os.RemoveAll(a.logs))
 		a.must(os.Mkdir(a.logs, 0o755))
 		a.start(false)
@@ -206,10 +211,7 @@ func TestFolderEmptied(t *testing.T) {
 func TestFolderAwayOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAwayWorld(t)
-		a.start(false)
-		a.pump(10 * time.Second)
-		a.save()
-		a.kill()
+		a.ranBefore()
 		a.vanish()
 		a.start(true)
 		begun := time.Now()
