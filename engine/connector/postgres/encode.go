@@ -29,13 +29,22 @@ func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqlt
 		if b.Records[i].State != penstock.Kept {
 			continue
 		}
-		if reason := e.rows.Row(i); reason != "" {
-			refusals = append(refusals, sqltable.Refusal{Record: i, Reason: reason})
-			continue
-		}
 		number := -1
 		if numbered {
 			number = i
+		}
+		if binaryForm {
+			fields := b.FieldsOf(i)
+			if places := e.rows.Places(fields); places != nil {
+				var done bool
+				if dst, done = appendPlaced(dst, places, fields, b.Data, number); done {
+					continue
+				}
+			}
+		}
+		if reason := e.rows.Row(i); reason != "" {
+			refusals = append(refusals, sqltable.Refusal{Record: i, Reason: reason})
+			continue
 		}
 		if binaryForm {
 			dst = e.appendBinaryRow(dst, t.Columns, number)

@@ -24,12 +24,16 @@ type Rows struct {
 	scratch []byte
 	texts   []bool // by column: it takes any text as it is
 	unclean bool   // the arena holds what the database's text cannot
+
+	form   []uint32 // the names of the fields for which placed was found
+	placed []Place  // nil: Row
+	places []Place  // its memory
 }
 
 // Over begins to lay b, whose Records are filled, over t. The memory of an earlier batch is used again.
 func (r *Rows) Over(t *Table, b *penstock.Batch) {
 	r.table, r.batch = t, b
-	r.columns = r.columns[:0]
+	r.columns, r.form, r.placed = r.columns[:0], r.form[:0], nil
 	for _, name := range b.Names {
 		r.columns = append(r.columns, t.Column(name))
 	}
