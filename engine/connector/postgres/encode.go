@@ -35,9 +35,12 @@ func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqlt
 		}
 		if binaryForm {
 			fields := b.FieldsOf(i)
-			if places := e.rows.Places(fields); places != nil {
-				var done bool
-				if dst, done = appendPlaced(dst, places, fields, b.Data, number); done {
+			if places, most := e.rows.Places(fields); places != nil {
+				if n := most + roomFor(places); cap(dst)-len(dst) < n {
+					dst = slices.Grow(dst, n)
+				}
+				if n := putPlaced(dst[len(dst):cap(dst)], places, fields, b.Data, number); n > 0 {
+					dst = dst[:len(dst)+n]
 					continue
 				}
 			}
@@ -67,7 +70,7 @@ func binarySize(t *sqltable.Table, b *penstock.Batch) int {
 			row += 8
 		}
 	}
-	return len(binaryHeader) + len(binaryTrailer) + int(b.RawBytes()) + b.Kept()*row
+	return len(binaryHeader) + len(binaryTrailer) + int(b.RawBytes()) + len(b.Records)*row
 }
 
 func (e *encoder) appendBinaryRow(dst []byte, columns []sqltable.Column, number int) []byte {

@@ -4,7 +4,6 @@ package postgres
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
@@ -16,30 +15,25 @@ const (
 	blindCopy = 16         // bytes that copying a short text writes, whatever its length
 )
 
-// appendPlaced appends the row of a record whose values stand in places, straight from the arena; false: only sqltable.Rows can lay
-// it out, or refuse it, and dst is as it was. A row begins with number where that is not negative.
-func appendPlaced(dst []byte, places []sqltable.Place, fields []penstock.Field, data []byte, number int) ([]byte, bool) {
-	room := blindCopy + cellMost*(len(places)+2) // what a row needs beside its texts
-	at, buf := len(dst), dst[:cap(dst)]
-	if len(buf)-at < room {
-		buf = grown(buf, at, room)
-	}
-	count := len(places)
+// roomFor is what a row may need beside its texts.
+func roomFor(places []sqltable.Place) int { return blindCopy + cellMost*(len(places)+2) }
+
+// putPlaced puts the row of a record whose values stand in places at the start of dst, which has room for it, straight from the arena.
+// It returns how many bytes that are; 0: only sqltable.Rows can lay it out, or refuse it. A row begins with number where that is
+// not negative.
+func putPlaced(dst []byte, places []sqltable.Place, fields []penstock.Field, data []byte, number int) int {
+	binary.BigEndian.PutUint16(dst, uint16(len(places)))
+	at := 2
 	if number >= 0 {
-		count++
+		binary.BigEndian.PutUint16(dst, uint16(len(places)+1))
+		at = putWord(dst, at, uint64(number))
 	}
-	binary.BigEndian.PutUint16(buf[at:], uint16(count))
-	at += 2
-	if number >= 0 {
-		at = putWord(buf, at, uint64(number))
-	}
-	for c := range places {
-		p := &places[c]
-		if p.Field < 0 || fields[p.Field].Kind == penstock.Null {
+	for _, p := range places {
+		if p.Field < 0 {
 			if p.Need {
-				return dst, false
+				return 0
 			}
-			binary.BigEndian.PutUint32(buf[at:], null)
+			binary.BigEndian.PutUint32(dst[at:], null)
 			at += 4
 			continue
 		}
@@ -47,43 +41,38 @@ func appendPlaced(dst []byte, places []sqltable.Place, fields []penstock.Field, 
 		off, n := int(f.Off), int(f.Len)
 		switch {
 		case f.Kind == penstock.Text && p.Text:
-			if len(buf)-at < n+room {
-				buf = grown(buf, at, n+room)
-			}
-			binary.BigEndian.PutUint32(buf[at:], f.Len)
-			at += 4
+			cell := dst[at : at+4+blindCopy]
+			binary.BigEndian.PutUint32(cell, f.Len)
 			if n <= blindCopy && off+blindCopy <= len(data) {
-				from, to := data[off:off+blindCopy], buf[at:at+blindCopy]
-				binary.LittleEndian.PutUint64(to, binary.LittleEndian.Uint64(from))
-				binary.LittleEndian.PutUint64(to[8:], binary.LittleEndian.Uint64(from[8:]))
+				text := data[off : off+blindCopy]
+				binary.LittleEndian.PutUint64(cell[4:], binary.LittleEndian.Uint64(text))
+				binary.LittleEndian.PutUint64(cell[12:], binary.LittleEndian.Uint64(text[8:]))
 			} else {
-				copy(buf[at:], data[off:off+n])
+				copy(dst[at+4:], data[off:off+n])
 			}
-			at += n
-		case p.Type == sqltable.Integer && f.Kind == penstock.Number:
+			at += 4 + n
+		case f.Kind == penstock.Number && p.Type == sqltable.Integer:
 			value, ok := shortInteger(data, off, n)
 			if !ok {
-				return dst, false
+				return 0
 			}
-			at = putWord(buf, at, value)
+			at = putWord(dst, at, value)
+		case f.Kind == penstock.Null && !p.Need:
+			binary.BigEndian.PutUint32(dst[at:], null)
+			at += 4
 		default:
-			return dst, false
+			return 0
 		}
 	}
-	return buf[:at], true
+	return at
 }
 
-// putWord puts a cell of eight bytes at buf[at:] and returns where it ends.
-func putWord(buf []byte, at int, value uint64) int {
-	binary.BigEndian.PutUint32(buf[at:], 8)
-	binary.BigEndian.PutUint64(buf[at+4:], value)
+// putWord puts a cell of eight bytes at dst[at:] and returns where it ends.
+func putWord(dst []byte, at int, value uint64) int {
+	cell := dst[at : at+cellMost]
+	binary.BigEndian.PutUint32(cell, 8)
+	binary.BigEndian.PutUint64(cell[4:], value)
 	return at + cellMost
-}
-
-// grown returns all of the memory of buf, of which at bytes are taken, with room for n more at least.
-func grown(buf []byte, at, n int) []byte {
-	buf = slices.Grow(buf[:at], n)
-	return buf[:cap(buf)]
 }
 
 const eight = 8

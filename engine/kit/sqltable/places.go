@@ -12,24 +12,26 @@ type Place struct {
 	Need  bool  // NULL is refused
 }
 
-// Places returns, in the order of the columns, where a record with these fields has their values; nil: only [Rows.Row] can say.
-// Records of one form follow each other, so what was found for one is used for all that have the same names in the same order.
-// The names alone are looked at: what is no null and neither a text for a Text place nor surely a value of its column's type is
-// Row's. The places are valid until the next call.
-func (r *Rows) Places(fields []penstock.Field) []Place {
-	if len(fields) != len(r.form) {
+// Places returns, in the order of the columns, where a record with these fields has their values, and how many bytes these are at
+// most; nil: only [Rows.Row] can say. Records of one form follow each other, so what was found for one is used for all that have
+// the same names in the same order. The names alone are looked at: what is no null and neither a text for a Text place nor surely a
+// value of its column's type is Row's. The places are valid until the next call.
+func (r *Rows) Places(fields []penstock.Field) (places []Place, most int) {
+	form := r.form
+	if len(fields) != len(form) {
 		return r.place(fields)
 	}
 	for k := range fields {
-		if fields[k].Name != r.form[k] {
+		if fields[k].Name != form[k] {
 			return r.place(fields)
 		}
+		most += int(fields[k].Len)
 	}
-	return r.placed
+	return r.placed, most
 }
 
 // place finds the places for records that have the names of these fields.
-func (r *Rows) place(fields []penstock.Field) []Place {
+func (r *Rows) place(fields []penstock.Field) (places []Place, most int) {
 	r.form, r.places, r.placed = r.form[:0], r.places[:0], nil
 	for c := range r.texts {
 		r.places = append(r.places, Place{Field: -1, Type: r.table.Columns[c].Type, Text: r.texts[c]})
@@ -40,6 +42,7 @@ func (r *Rows) place(fields []penstock.Field) []Place {
 	direct := len(fields) > 0
 	for k, f := range fields {
 		r.form = append(r.form, f.Name)
+		most += int(f.Len)
 		switch c := r.columns[f.Name]; {
 		case c >= 0 && r.places[c].Field < 0:
 			r.places[c].Field = int32(k)
@@ -50,5 +53,5 @@ func (r *Rows) place(fields []penstock.Field) []Place {
 	if direct {
 		r.placed = r.places
 	}
-	return r.placed
+	return r.placed, most
 }
