@@ -32,7 +32,7 @@ func TestBodyIsWrittenAtOnce(t *testing.T) {
 	}
 	to := &sized{}
 	to.got.Grow(len(data))
-	c := conn{to}
+	c := &conn{Conn: to}
 	if n, err := c.ReadFrom(io.LimitReader(r, 100)); n != 100 || err != nil || to.writes != 1 {
 		t.Errorf("ReadFrom of 100 bytes = %d, %v in %d writes, want 100, nil in 1", n, err, to.writes)
 	}
@@ -74,7 +74,7 @@ func TestHangingWriteIsEnded(t *testing.T) {
 		returned, ended := false, make(chan struct{})
 		go func() {
 			defer close(ended)
-			_, err := conn{near}.ReadFrom(io.LimitReader(r, 1<<10))
+			_, err := (&conn{Conn: near}).ReadFrom(io.LimitReader(r, 1<<10))
 			if err == nil {
 				t.Error("the write was not ended")
 			}
@@ -90,7 +90,7 @@ func TestHangingWriteIsEnded(t *testing.T) {
 		if !cancelled || !returned {
 			t.Errorf("end returned, cancelled: %v, the write has returned: %v, want both", cancelled, returned)
 		}
-		if _, err := (conn{near}).ReadFrom(io.LimitReader(r, 1<<10)); !errors.Is(err, errBodyOver) {
+		if _, err := (&conn{Conn: near}).ReadFrom(io.LimitReader(r, 1<<10)); !errors.Is(err, errBodyOver) {
 			t.Errorf("a write after the end: %v, want %v", err, errBodyOver)
 		}
 		<-ended
