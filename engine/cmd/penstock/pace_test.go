@@ -43,7 +43,8 @@ func TestPaceBesideBatches(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the next collection is at %d MiB, with %d MiB held; want %d more at most", m.NextGC>>20, m.HeapAlloc>>20, 2*leastGarbage>>20)
+			t.Fatalf("the next collection is at %d KiB, %d KiB are held; want %d more at most",
+				m.NextGC>>10, m.HeapAlloc>>10, 2*leastGarbage>>10)
 		}
 	}
 	runtime.KeepAlive(held)
