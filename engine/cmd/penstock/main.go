@@ -26,7 +26,9 @@ func main() {
 		components: all.Components(),
 		started:    started,
 		load: func(path string, o pipeline.Options) (engine, error) {
-			return pipeline.Load(path, o)
+			e, err := pipeline.Load(path, o)
+			handBack()
+			return e, err
 		},
 		notify: func() (<-chan os.Signal, func()) {
 			c := make(chan os.Signal, 2)

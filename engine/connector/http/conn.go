@@ -82,6 +82,7 @@ func (c *conn) writeBoth(data []byte) (int, error) {
 	head := len(c.head)
 	c.two = [2][]byte{c.head, data}
 	c.parts = c.two[:]
+	published(c.Conn)
 	n, err := c.parts.WriteTo(c.Conn)
 	c.head, c.two = c.head[:0], [2][]byte{} // data is the batch's
 	return max(0, int(n)-head), err
