@@ -26,9 +26,7 @@ func main() {
 		components: all.Components(),
 		started:    started,
 		load: func(path string, o pipeline.Options) (engine, error) {
-			e, err := pipeline.Load(path, o)
-			handBack()
-			return e, err
+			return pipeline.Load(path, o)
 		},
 		notify: func() (<-chan os.Signal, func()) {
 			c := make(chan os.Signal, 2)
