@@ -21,6 +21,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	r.rotated.asking = f
 	defer func() { r.rotated.asking = nil }()
 	hold, untold, unread := false, false, r.unreadKin(f, head)
+	var unbegun *file
 	for _, e := range r.kin(f, head) {
 		g, w := r.rotated.byEntry[e], r.rotated.widows[e]
 		equal := false
@@ -38,6 +39,11 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 		switch {
 		case w != nil && r.unfinished(f, w, head):
 			hold = true
+			continue
+		case w != nil && w.blank():
+			if unbegun == nil && r.mayBe(f, w, head) {
+				unbegun = w
+			}
 			continue
 		case w != nil && f.info.Size < w.cursor.Next && f.grewMeanwhile(): // it was being made when it was looked at
 			r.soon()
@@ -63,6 +69,10 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	}
 	if unread && r.holdUnread(f) || (hold || untold) && r.holdBack(f, untold) {
 		return true, false
+	}
+	if unbegun != nil && r.rotated.widows[unbegun.entry] == unbegun { // but what was read of the data, if any was, comes first
+		r.adopt(f, unbegun)
+		return true, true
 	}
 	r.sayNew(f)
 	return false, false
@@ -206,6 +216,20 @@ func (r *Reader) leadOn(f, w *file, head []byte) (bool, error) {
 	return false, nil
 }
 
+// blank says whether nothing was read of a widow.
+func (f *file) blank() bool {
+	return f.cursor.Next == 0 && len(f.cursor.Above) == 0 && f.note.proof.At == 0
+}
+
+// mayBe says whether f begins as the widow w did, of which nothing was read, and has all that was seen of it.
+func (r *Reader) mayBe(f, w *file, head []byte) bool {
+	id := r.s.idOf(w.entry)
+	if !w.displaced && !mayInherit(f, w) || f.view != nil || f.info.Size < w.info.Size || w.info.Size == 0 {
+		return false
+	}
+	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
+}
+
 // grewMeanwhile says whether a file that is not compressed is longer by now than when it was looked at.
 func (f *file) grewMeanwhile() bool {
 	if f.view != nil {
@@ -319,6 +343,7 @@ func (s *Set) takeOver(e *Entry, f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.dead = false
+	s.gaveLocked(e.id)
 	e.id.Dev, e.id.Ino, e.id.Birth, e.id.ModTime = seen.Dev, seen.Ino, seen.Birth, 0
 	e.name = f.name
 	s.byKey[e.id.Key()] = e

@@ -311,6 +311,14 @@ func wantLines(t *testing.T, d *folder, a, b *route, want ...string) {
 	b.want(t, d, want...)
 }
 
+// wantNoLoss finds that nothing is said to be lost.
+func (d *folder) wantNoLoss(t *testing.T) {
+	t.Helper()
+	if log := d.log.String(); strings.Contains(log, "a file is gone before") {
+		t.Errorf("what was read is said to be lost; the log:\n%s", log)
+	}
+}
+
 // three is what a.log has in most tests.
 const three = "1 one\n2 two\n3 three\n"
 
