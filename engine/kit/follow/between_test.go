@@ -98,3 +98,28 @@ func TestFileBesideIsMoved(t *testing.T) {
 		})
 	}
 }
+
+// A file is emptied, written to, copied and deleted before its route looks again. The copy is read; the deleted file, which is still open
+// and holds the same, is its original, and what was written to it after the copy was made comes too.
+func TestRewrittenCopiedAndDeleted(t *testing.T) {
+	for name, late := range map[string]string{"the same": "", "with more in the original": "5 five\n"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three)
+				turns(t, 1, 2*time.Second, a, b)
+				d.empty(t, "a.log")
+				d.put(t, "a.log", "4 four\n")
+				d.put(t, "a.log.1", "4 four\n")
+				d.put(t, "a.log", late)
+				d.delete(t, "a.log")
+				turns(t, 1, time.Second, a, b)
+				d.put(t, "a.log.1", "6 six\n")
+				turns(t, 40, time.Second, a, b)
+				want := []string{"1 one", "2 two", "3 three", "4 four", strings.TrimSpace(late), "6 six"}
+				wantLines(t, d, a, b, slices.DeleteFunc(want, func(line string) bool { return line == "" })...)
+				d.wantNoLoss(t)
+			})
+		})
+	}
+}

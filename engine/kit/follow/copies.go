@@ -53,6 +53,11 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 			continue
 		case g.deleted() && f.holds(g.all()) >= g.all() && mayInherit(f, g):
 			w = r.bereave(g) // moved to another file system, or restored: only the old one's handle was left
+		case f.deletedNow() && mayInherit(g, f) && (f.info.Birth <= g.info.Birth || !g.info.Birth.known()):
+			r.s.log.Info("a deleted file is read in a copy of it", "file", f.label, "copy", g.label, "size", f.aside.twinTo)
+			r.count("files_rotated", 1)
+			r.startBehind(f, head, f.aside.twinTo)
+			return true, true
 		default:
 			hold = true
 			continue
@@ -330,11 +335,16 @@ func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
 	w.skipped = true
 	r.lose(w, "a copy leads on from it")
 	f.ledTo(w)
+	r.startBehind(f, head, to)
+	r.s.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)
+	r.count("files_rotated", 1)
+}
+
+// startBehind makes f a file of its own of which everything before to is read elsewhere.
+func (r *Reader) startBehind(f *file, head []byte, to int64) {
 	r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), penstock.Mark{})
 	f.skipTo = to
 	f.held, f.rare().twin = 0, nil
-	r.s.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)
-	r.count("files_rotated", 1)
 }
 
 // takeOver says that e's data lies in f now.

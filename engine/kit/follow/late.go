@@ -22,7 +22,7 @@ func (r *Reader) mayLead(w *file, now time.Duration) bool {
 			list = append(list, f)
 		}
 	}
-	slices.SortFunc(list, func(a, b *file) int { return strings.Compare(a.label, b.label) })
+	slices.SortFunc(list, byLabel)
 	for _, f := range list {
 		if f.unmet() && r.look(f) && f.entry == nil {
 			r.identify(f)

@@ -96,7 +96,7 @@ func newReader(s *Set, o penstock.OpenOptions) *Reader {
 		}
 	}
 	for _, ids := range r.known {
-		slices.SortFunc(ids, func(a, b knownID) int { return int(int64(b.id.Gen) - int64(a.id.Gen)) })
+		slices.SortFunc(ids, byGen)
 	}
 	return r
 }

@@ -153,6 +153,8 @@ func (r *Reader) unmet() {
 		rewritten = append(rewritten, ids...)
 	}
 	r.s.mu.Unlock()
+	slices.SortFunc(list, byID)
+	slices.SortFunc(rewritten, byID)
 	for _, k := range list {
 		if m, ok := r.resume(k.text); ok && !m.Finished {
 			r.widowOf(r.s.know(k, m.Part.Name), m, false, "a file of an earlier run is gone")
@@ -177,6 +179,7 @@ func (r *Reader) meetKnown() {
 		}
 	}
 	r.s.mu.Unlock()
+	slices.SortFunc(known, byLabel)
 	r.recognised(known)
 }
 
@@ -264,7 +267,10 @@ func (r *Reader) displaced(f *file, seen fileid.File) {
 
 // expire gives up widows and strays that nothing leads on from.
 func (r *Reader) expire(now time.Duration) {
-	for _, w := range r.rotated.widows {
+	for _, w := range r.rotated.inOrder() {
+		if r.rotated.widows[w.entry] != w {
+			continue // another one's end has settled what became of it
+		}
 		if now < w.held {
 			r.dueAt(w.held)
 			continue

@@ -60,11 +60,8 @@ func (r *Reader) scan() {
 	for _, s := range rest {
 		r.meet(s, now)
 	}
-	for label, f := range r.files {
-		if f.scan != r.scans {
-			delete(r.files, label)
-			r.missing(f)
-		}
+	for _, f := range r.unlisted() {
+		r.missing(f)
 	}
 	if r.grow != nil {
 		r.missRests()
@@ -204,8 +201,16 @@ func (r *Reader) enqueue(now time.Duration) {
 	if r.grow != nil {
 		ready = r.readyGrowing
 	}
-	var todo []*file
+	var todo, odd []*file
 	for _, f := range r.byKey {
+		if r.askable(f) {
+			odd = append(odd, f)
+		} else if ready(f, now) {
+			todo = append(todo, f)
+		}
+	}
+	slices.SortFunc(odd, byLabel)
+	for _, f := range odd {
 		if ready(f, now) {
 			todo = append(todo, f)
 		}
@@ -221,7 +226,7 @@ func (r *Reader) enqueue(now time.Duration) {
 				return c
 			}
 		}
-		return strings.Compare(a.label, b.label)
+		return byLabel(a, b)
 	})
 	r.queue = append(lost, todo...)
 	for _, f := range r.queue {
