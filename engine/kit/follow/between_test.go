@@ -3,6 +3,7 @@ package follow_test
 import (
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,4 +123,37 @@ func TestRewrittenCopiedAndDeleted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A file was renamed to what is not listed while nothing ran, and copied. One route goes on in the copy, because it cannot open the file,
+// while the other one is about to go on in the file. Nothing comes again, and what is written to the copy once the file is deleted comes
+// to both.
+func TestRoutesGoOnInFileAndCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := earlierRun(t)
+		d.hidden = "old"
+		d.rename(t, "a.log", "a.old")
+		d.put(t, "a.log.1", three)
+		a2, b2 := d.restarted(t, a, b)
+		d.hook = func(name string) {
+			if name == "a.old" {
+				d.hook = nil
+				d.shut = func(name string) error {
+					if name == "a.old" {
+						return syscall.EMFILE
+					}
+					return nil
+				}
+				a2.run(t, 100*time.Millisecond)
+				d.shut = nil
+			}
+		}
+		b2.run(t, time.Second)
+		d.delete(t, "a.old")
+		d.put(t, "a.log.1", "4 four\n")
+		a2.run(t, 10*time.Second)
+		turns(t, 40, time.Second, b2, a2)
+		wantLines(t, d, a2, b2, "4 four")
+		d.wantNoLoss(t)
+	})
 }

@@ -177,10 +177,16 @@ func (r *Reader) equals(f, g *file, head []byte) bool {
 // inherit lets f lead on from a widow whose data it holds. Not every file that begins with the same bytes does: where
 // the old one's name was simply given to a new file of the same content, the new one is new.
 func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
-	if !w.displaced && !mayInherit(f, w) {
+	if !w.displaced && !mayInherit(f, w) && !r.apart(f, w) {
 		return false, nil
 	}
 	return r.leadOn(f, w, head)
+}
+
+// apart says whether f is the very file that w was, which another route has found elsewhere: one of the two is a copy of the other, and
+// each route goes on where it is.
+func (r *Reader) apart(f, w *file) bool {
+	return sameFile(f.info, w.info) && r.s.movedOn(w.entry, f.info)
 }
 
 // leadOn is inherit for a file that may be what became of w: as far as the proofs of what was read of w stand in it, it was read.
@@ -210,7 +216,7 @@ func (r *Reader) leadOn(f, w *file, head []byte) (bool, error) {
 		case err != nil:
 			return false, err
 		case !ok:
-		case i == 0 && f.holds(w.cursor.Next) >= w.cursor.Next:
+		case i == 0 && f.holds(w.cursor.Next) >= w.cursor.Next && !r.apart(f, w):
 			r.adopt(f, w)
 			return true, nil
 		default:

@@ -71,6 +71,8 @@ type aside struct {
 	untold   uint32        // growing: the listing up to which it is held back beyond its time, because that file cannot be looked at
 	why      string        // of a widow: what happened
 	until    time.Duration // of a widow, or one without name, whose time is over: when it is given up at the latest; 0: not yet over
+	besideAs string        // of one without name, whose time is over: where it was found beside, in this listing
+	besideIn uint32
 	nextLook time.Duration // at a finished file
 	checks   uint8         // looks at it
 }

@@ -59,6 +59,9 @@ func (r *Reader) searchBeside(waiting int) {
 			r.s.log.Debug("a directory cannot be searched for rotated files", "beside", label, "error", err)
 		}
 	}
+	slices.SortStableFunc(sights, func(a, b Sight) int { // the very file that is waited for, before copies of it
+		return len(byKey[keyOf(statOf(b.Info))]) - len(byKey[keyOf(statOf(a.Info))])
+	})
 	for _, s := range sights {
 		all := slices.DeleteFunc(slices.Clone(byKey[keyOf(statOf(s.Info))]), func(w *file) bool { return !w.is(r, s) })
 		same := slices.DeleteFunc(slices.Clone(all), func(w *file) bool { return w.displaced })

@@ -104,7 +104,7 @@ func (r *Reader) endOf(f *file) (end ending, ok bool) {
 		return end, true
 	}
 	e := f.entry
-	end.sealed = !r.mayLead(f, r.s.now())
+	end.sealed = !r.mayLead(f, r.s.now()) && !r.missed(f)
 	return end, r.rotated.byEntry[e] == f && f.handle != nil
 }
 
