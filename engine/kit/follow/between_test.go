@@ -157,3 +157,25 @@ func TestRoutesGoOnInFileAndCopy(t *testing.T) {
 		d.wantNoLoss(t)
 	})
 }
+
+// A file is copied and deleted when a route has listed it, and another route goes on in the copy before the first one reads. What the first
+// one knows of the file's names is old: that it is deleted is seen at that moment.
+func TestDeletedSinceTheListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log", "4 four\n")
+		d.then = func() {
+			d.put(t, "a.log.1", three+"4 four\n")
+			d.delete(t, "a.log")
+			a.run(t, time.Millisecond) // for as long what a listing saw is good
+		}
+		turns(t, 40, time.Second, b, a)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+		if log := d.log.String(); strings.Contains(log, "anew") {
+			t.Errorf("a file that was deleted is said to be rewritten; the log:\n%s", log)
+		}
+		d.wantNoLoss(t)
+	})
+}

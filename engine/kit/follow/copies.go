@@ -3,6 +3,7 @@ package follow
 import (
 	"path"
 	"slices"
+	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/fileid"
@@ -90,6 +91,7 @@ const untoldMost = 3
 // holdBack says whether f, which may be a copy, is looked at again later.
 func (r *Reader) holdBack(f *file, untold bool) bool {
 	now := r.s.now()
+	f.rare().asked = now
 	f.held = max(f.held, f.since+r.grow.CopyWait)
 	r.holding = max(r.holding, f.held)
 	if now < f.held {
@@ -105,6 +107,21 @@ func (r *Reader) holdBack(f *file, untold bool) bool {
 	}
 	r.soon()
 	return r.scans < a.untold
+}
+
+// askAgain says whether to compare a file that is held back with others once more: it was changed, or a file was met, renamed, deleted or
+// emptied since, or it was not compared for as long as an idle reader waits at most, because not every change shows in a listing.
+func (r *Reader) askAgain(f *file, now time.Duration) bool {
+	a := f.rare()
+	if a.unread > now {
+		return false
+	}
+	at := a.asked + r.s.o.PollMax
+	if now < at && f.since <= a.asked && r.stirred <= a.asked {
+		r.dueAt(at)
+		return false
+	}
+	return true
 }
 
 // standsNow says whether what was handed out of g stands in it at this moment. Where something else does, g is a widow.

@@ -65,6 +65,7 @@ type aside struct {
 	away     bool          // a widow or stray whose folder is not there
 	unseen   bool          // of a widow: the route has not seen what stands in its inode by now
 	listed   string        // of a file beside: the name of that one, by which the next run finds out that it was rotated
+	asked    time.Duration // growing: when it was compared with others last, and held back
 	twin     *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
 	twinTo   int64
 	restored bool          // growing: it has the name and the content of one that is gone, and is not said to be new yet

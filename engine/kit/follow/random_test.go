@@ -301,7 +301,9 @@ func rotations(t *testing.T, seed uint64) *rotating {
 	set := d.set(follow.Growing{})
 	s := &rotating{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), d: d, routes: []*route{newRoute(t, set, nil), newRoute(t, set, nil)}}
 	for who := range 2 {
-		s.writers = append(s.writers, &rotator{d: d, disk: d.Dir.(*disk), rnd: s.rnd, who: who, have: s.have, name: fmt.Sprintf("w%d.log", who)})
+		s.writers = append(s.writers, &rotator{
+			d: d, disk: d.Dir.(*disk), rnd: s.rnd, who: who, have: s.have, name: fmt.Sprintf("w%d.log", who),
+		})
 	}
 	d.step = s.step
 	for range 60 {

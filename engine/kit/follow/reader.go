@@ -53,6 +53,7 @@ type Reader struct {
 	woken   []fileid.Key         // of those, what was changed since the last listing
 	shut    []*file              // growing: closed to make room for others
 	holding time.Duration        // growing: until when a file is held back that may be a copy
+	stirred time.Duration        // the last listing in which a file was met, renamed, deleted or emptied
 	after   []*file              // finished ones that are looked at again, oldest first
 	queue   []*file              // what there is to do, in order
 	open    []*file              // with handles, the least recently used first

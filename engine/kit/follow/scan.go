@@ -37,6 +37,9 @@ func (r *Reader) scan() {
 		switch f := r.files[s.Label]; {
 		case f != nil && sameFile(f.info, info):
 			f.scan = r.scans
+			if info.Size < f.info.Size {
+				r.stirred = now
+			}
 			f.saw(info, now)
 			if f.handle != nil {
 				f.looked = now
@@ -57,10 +60,14 @@ func (r *Reader) scan() {
 	if r.scans == r.first { // what is read first lies together in memory, which comes free together
 		slices.SortFunc(rest, r.bySight)
 	}
+	if len(rest) > 0 {
+		r.stirred = now
+	}
 	for _, s := range rest {
 		r.meet(s, now)
 	}
 	for _, f := range r.unlisted() {
+		r.stirred = now
 		r.missing(f)
 	}
 	if r.grow != nil {
