@@ -291,11 +291,16 @@ func (r *Reader) expire(now time.Duration) {
 			r.dueAt(f.held)
 			return false
 		}
-		if !f.skipped {
+		if !f.skipped && !f.isTwin() {
 			r.vanished(f)
 		}
 		return true
 	})
+}
+
+// isTwin says whether all of a file that was held back stands in the one that it equals, where it is read.
+func (f *file) isTwin() bool {
+	return f.aside != nil && f.aside.twin != nil && f.aside.twinTo >= f.info.Size
 }
 
 // unwait takes a widow off the list.
