@@ -77,8 +77,8 @@ type Machine struct {
 	group       group
 	tries       tries
 
-	fresh   buffer
-	redo    buffer
+	fresh   queue
+	redo    queue
 	delayed heap[*item]
 	overdue deadlines
 	hands   map[uint64]*item

@@ -26,7 +26,7 @@ const (
 	wakeMost    = 20 * time.Millisecond
 )
 
-// Reader hands out the files of a place to one route. It implements penstock.Reader, Estimator, Waiter, Noter
+// Reader hands out the files of a place to one route. It implements penstock.Reader, Estimator, Noter
 // and Forgetter.
 type Reader struct {
 	s      *Set
@@ -41,7 +41,6 @@ type Reader struct {
 	saved  map[string]int64         // what Commit said of files that grew; guarded by s.mu
 	fresh  bool                     // marks were saved since the last look at shut; guarded by s.mu
 	wake   chan struct{}            // a notification came
-	waits  func()                   // from BeforeWait; nil: nobody asked
 	notes  notes
 	gone   gone
 
@@ -105,9 +104,6 @@ func newReader(s *Set, o penstock.OpenOptions) *Reader {
 // Left implements penstock.Estimator: what the last listing has seen of the files and was not read.
 func (r *Reader) Left() (bytes int64) { return max(0, r.left) }
 
-// BeforeWait implements penstock.Waiter.
-func (r *Reader) BeforeWait(f func()) { r.waits = f }
-
 // countLeft is what Left begins with after a listing; take makes it less.
 func (r *Reader) countLeft() {
 	r.left = 0
@@ -134,9 +130,6 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 		if full {
 			r.filler.Complete(b)
 			return nil
-		}
-		if r.waits != nil {
-			r.waits()
 		}
 		now := r.s.now()
 		if len(b.Spans) == 0 {

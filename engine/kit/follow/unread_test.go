@@ -124,3 +124,24 @@ func TestHeldBackAndGone(t *testing.T) {
 		})
 	}
 }
+
+// A copy that is held back is compared again when something can have changed, and else once in poll_max: not at each turn of the reader.
+func TestHeldBackIsLookedAtSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, _ := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		a.run(t, 2*time.Second)
+		d.put(t, "a.log.1", three)
+		calls, reads := 0, 0
+		d.step = func() { calls++ }
+		d.hook = func(string) { reads++ }
+		a.run(t, 4*time.Second)
+		if calls > 150 || reads > 50 || reads == 0 { // 4 s are 4 times poll_max, and a comparison takes up to 8 reads
+			t.Errorf("%d calls and %d reads in 4 s", calls, reads)
+		}
+		d.empty(t, "a.log")
+		d.put(t, "a.log.1", "4 four\n")
+		a.run(t, time.Second)
+		a.want(t, d, "1 one", "2 two", "3 three", "4 four")
+	})
+}
