@@ -102,7 +102,9 @@ func TestHeldBackAndGone(t *testing.T) {
 			d.hidden = "a.log.2"
 			d.then = func() { d.hidden = "" }
 		}, want: []string{"1 one", "1 one", "2 two", "2 two", "3 three", "3 three", "4 four"}},
-		{name: "deleted, with more in it", text: three + "4 four\n", loss: true, gone: func(t *testing.T, d *folder) { d.delete(t, "a.log.1") }},
+		{name: "deleted, with more in it", text: three + "4 four\n", loss: true, gone: func(t *testing.T, d *folder) {
+			d.delete(t, "a.log.1")
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
