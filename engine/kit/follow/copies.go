@@ -187,7 +187,7 @@ func (r *Reader) equals(f, g *file, head []byte) bool {
 		return false
 	}
 	a := f.rare()
-	a.twin, a.twinTo = g.entry, n
+	a.twin, a.twinTo, a.twinOf = g.entry, n, f.info.Size
 	return true
 }
 
@@ -271,7 +271,7 @@ func (f *file) grewMeanwhile() bool {
 // is for the proofs to tell.
 func (r *Reader) grewAsCopy(f *file) (bool, error) {
 	if f.view != nil {
-		return false, nil
+		return f.info.Size != f.aside.twinOf, nil
 	}
 	info, err := f.handle.Stat()
 	if err != nil {

@@ -68,6 +68,7 @@ type aside struct {
 	asked    time.Duration // growing: when it was compared with others last, and held back
 	twin     *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
 	twinTo   int64
+	twinOf   int64         // the size that it had then
 	restored bool          // growing: it has the name and the content of one that is gone, and is not said to be new yet
 	untold   uint32        // growing: the listing up to which it is held back beyond its time, because that file cannot be looked at
 	why      string        // of a widow: what happened
