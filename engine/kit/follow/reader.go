@@ -52,6 +52,7 @@ type Reader struct {
 	woken   []fileid.Key         // of those, what was changed since the last listing
 	shut    []*file              // growing: closed to make room for others
 	holding time.Duration        // growing: until when a file is held back that may be a copy
+	stirred time.Duration        // the last listing in which a file was met, renamed, deleted or emptied
 	after   []*file              // finished ones that are looked at again, oldest first
 	queue   []*file              // what there is to do, in order
 	open    []*file              // with handles, the least recently used first
@@ -95,7 +96,7 @@ func newReader(s *Set, o penstock.OpenOptions) *Reader {
 		}
 	}
 	for _, ids := range r.known {
-		slices.SortFunc(ids, func(a, b knownID) int { return int(int64(b.id.Gen) - int64(a.id.Gen)) })
+		slices.SortFunc(ids, byGen)
 	}
 	return r
 }
