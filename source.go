@@ -73,14 +73,6 @@ type Estimator interface {
 	Left() int64
 }
 
-// Waiter is an optional part of a [Reader] that tells before it waits. What such a reader has read while there is plenty, the engine hands
-// on several batches at a time: to wake another core costs as much as to read a tenth of a batch.
-type Waiter interface {
-	// BeforeWait has Read call f, on its own goroutine, each time that nothing more is at hand: before it waits, and before it looks
-	// for more. It is called once, before the first Read.
-	BeforeWait(f func())
-}
-
 // MaxNote is how many bytes a [Mark]'s Note may have at most.
 const MaxNote = 256
 

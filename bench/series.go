@@ -94,8 +94,8 @@ func (s *series) round(n int) (err error) {
 			s.ratios[c.name] = append(s.ratios[c.name], r)
 			ratio = fmt.Sprintf("ratio %.3g", r)
 		}
-		s.e.say("  pair %d: limit %7.0f MB/s   %s %7.0f MB/s   %s   %.3f CPU-s/GB   %3.0f MiB resident%s\n",
-			n+1, limit.speed(), c.name, m.mbPerS(), ratio, m.cpuPerGB(), m.RSSMiB, m.said())
+		s.e.say("  pair %d: limit %7.0f MB/s%s   %s %7.0f MB/s   %s   %.3f CPU-s/GB   %3.0f MiB resident%s\n",
+			n+1, limit.speed(), limit.cost(), c.name, m.mbPerS(), ratio, m.cpuPerGB(), m.RSSMiB, m.said())
 	}
 	return nil
 }
@@ -106,6 +106,14 @@ func (m measure) speed() float64 {
 		return 0
 	}
 	return m.mbPerS()
+}
+
+// cost is the processor time of a limit that is a program.
+func (m measure) cost() string {
+	if m.CPU == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" %.3f CPU-s/GB", m.cpuPerGB())
 }
 
 // said is what else there is to say of a run.
@@ -155,8 +163,12 @@ func sentence(l result.Line, want wants) string {
 	if others := l.Figures["others_cores"]; others > disturbed {
 		l.Note = strings.TrimPrefix(l.Note+fmt.Sprintf("; disturbed: other programs took %.2f cores", others), "; ")
 	}
-	text := fmt.Sprintf("%.0f MB/s, %.3f CPU-s/GB, at most %.0f MiB, %d lost, %d repeated",
-		l.MBPerS, l.CPUPerGB, l.RSSMiB, l.Lost, l.Repeated)
+	beside := ""
+	if l.LimitCPUPerGB > 0 {
+		beside = fmt.Sprintf(" beside the limit's %.3f", l.LimitCPUPerGB)
+	}
+	text := fmt.Sprintf("%.0f MB/s, %.3f CPU-s/GB%s, at most %.0f MiB, %d lost, %d repeated",
+		l.MBPerS, l.CPUPerGB, beside, l.RSSMiB, l.Lost, l.Repeated)
 	if l.OfLimit > 0 {
 		target := ""
 		if want.ofLimit > 0 {
@@ -190,11 +202,11 @@ func (s *series) line(name string) result.Line {
 	if l.Limit == "" {
 		l.Limit = "none"
 	} else {
-		speeds := []float64{}
+		speeds, costs := []float64{}, []float64{}
 		for _, m := range s.limits {
-			speeds = append(speeds, m.mbPerS())
+			speeds, costs = append(speeds, m.mbPerS()), append(costs, m.cpuPerGB())
 		}
-		l.LimitMBPerS = result.Round(result.Median(speeds))
+		l.LimitMBPerS, l.LimitCPUPerGB = result.Round(result.Median(speeds)), result.Round(result.Median(costs))
 	}
 	l.Runs = len(runs)
 	for _, r := range s.ratios[name] {

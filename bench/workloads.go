@@ -224,7 +224,7 @@ var databases = []workload{
 	},
 	inPostgres(workload{
 		name: "w9", about: "access log by parse: combined -> PostgreSQL, 11 columns", kind: load.Combined,
-		size: quickOrFull{128 * mib, 512 * mib}, pairs: quickOrFull{3, 7}, want: wants{ofLimit: 1.5, most: exact},
+		size: quickOrFull{256 * mib, 512 * mib}, halved: true, pairs: quickOrFull{3, 7}, weight: 5, want: wants{ofLimit: 1.5, most: exact},
 		limitName: "psql_copy", limitAbout: `psql's \copy of the same rows, ready made`,
 		limit: (*env).copiedByPsql, ours: (*env).intoPostgres,
 	}),

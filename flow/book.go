@@ -188,6 +188,9 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	}
 	defer func() { _ = end() }() // also when a callback panics
 	err := b.sender.Run(ctx, ProducerFunc[[]R](b.produce))
+	if err == nil {
+		err = b.broken() // by what settled last, and the sender had nothing more to stop for
+	}
 	if kept := end(); kept != nil { // it has ended the sender, and nothing is saved after it
 		return fmt.Errorf("flow: book: %w", kept)
 	}
@@ -301,6 +304,12 @@ func (b *Book[R]) breakOff(err error) error {
 	b.mu.Unlock()
 	b.fail(err)
 	return err
+}
+
+func (b *Book[R]) broken() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.account.broken
 }
 
 // settled is the sender's Settled.

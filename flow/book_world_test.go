@@ -292,10 +292,11 @@ func (w *bookWorld) live(end ending) (err error) {
 		w.mem.Fail(vfstest.Fault{Path: "/state/mark.new", Nth: end.save, Err: errCrash})
 	}
 	defer func() {
-		if p := recover(); p == errCrash {
+		if p := recover(); p != nil {
+			if err, _ = p.(error); !errors.Is(err, errCrash) {
+				panic(p)
+			}
 			err = errCrash
-		} else if p != nil {
-			panic(p)
 		}
 	}()
 	return book.Run(ctx, reading(w.rows, watermark))

@@ -18,12 +18,18 @@ func (l *loop[T]) start(h *held[T], c control.Command) {
 		a.Expect = l.box.start.Add(c.Expect)
 	}
 	a.item, a.lane, a.worker = h, ln, ln.Worker
-	a.ctx, a.cancel = context.WithCancelCause(l.base)
 	a.abandon = l.now + l.o.Abandon
 	h.running++
 	ln.running++
 	l.running.add(a)
-	l.crew.deliver(a, l.box)
+	if ln.Prompt {
+		a.ctx, a.cancel = l.base, func(error) {}
+		a.deliver(l.box)
+		l.turns.Add(1) // there is mail
+		return
+	}
+	a.ctx, a.cancel = context.WithCancelCause(l.base)
+	l.crew.deliver(a, l)
 }
 
 // answered takes what an attempt returned.
@@ -31,7 +37,9 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	l.now = max(l.now, a.at)
 	h, ln, err := a.item, a.lane, a.err
 	l.running.remove(a)
-	l.crew.rest(a.runner, a.exited)
+	if a.runner != nil {
+		l.crew.rest(a.runner, a.exited)
+	}
 	h.running--
 	ln.running--
 	e := control.Event{Kind: control.Answer, Outcome: a.outcome, Lane: ln.number, Seq: h.seq, ID: a.ID, Report: a.report}
@@ -197,7 +205,7 @@ func (l *loop[T]) dig() {
 	}
 	if l.graves == nil {
 		l.graves = make(chan *held[T], 1)
-		l.crew.undertake(l.base, l.o.Bury, l.graves, l.box)
+		l.crew.undertake(l.graves, l)
 	}
 	l.digging = true
 	l.graves <- l.refused[0]

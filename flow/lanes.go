@@ -58,8 +58,9 @@ type crew[T any] struct {
 	idle    []*runner[T]
 }
 
-// deliver hands a to an idle runner, the last used first, or to a new one.
-func (c *crew[T]) deliver(a *attempt[T], box *mailbox[T]) {
+// deliver hands a to an idle runner, the last used first, or to a new one. The last used may be the one that turns: it takes a
+// when it has done so, and nobody is woken.
+func (c *crew[T]) deliver(a *attempt[T], l *loop[T]) {
 	if n := len(c.idle); n > 0 {
 		r := c.idle[n-1]
 		a.runner = r
@@ -76,7 +77,7 @@ func (c *crew[T]) deliver(a *attempt[T], box *mailbox[T]) {
 	a.runner = r
 	r.work <- a
 	c.all.Add(1)
-	go c.run(r, box)
+	go c.run(r, l)
 }
 
 // rest takes back a runner whose answer has been read.
@@ -101,21 +102,23 @@ func (c *crew[T]) dismiss() {
 	c.all.Wait()
 }
 
-func (c *crew[T]) run(r *runner[T], box *mailbox[T]) {
+func (c *crew[T]) run(r *runner[T], l *loop[T]) {
 	defer c.all.Done()
 	for a := range r.work {
-		r.deliver(a, box)
+		a.deliver(l.box)
+		l.attend()
 	}
 }
 
-// deliver runs one attempt and answers it, also when the worker panics or ends the goroutine.
-func (r *runner[T]) deliver(a *attempt[T], box *mailbox[T]) {
+// deliver runs the attempt and answers it, also when the worker panics or ends the goroutine.
+func (a *attempt[T]) deliver(box *mailbox[T]) {
 	returned := false
 	defer func() {
 		if !returned {
 			v := recover()
 			a.exited = v == nil // runtime.Goexit: this goroutine will take no more
 			a.report, a.err = Report{}, caught(fmt.Sprintf("worker %q", a.lane.Name), v)
+			defer box.ring()
 		}
 		a.cancel(nil)
 		a.outcome = outcomeOf[T](a.err)
@@ -125,17 +128,19 @@ func (r *runner[T]) deliver(a *attempt[T], box *mailbox[T]) {
 	returned = true
 }
 
-func caught(where string, v any) error {
+func caught(where string, v any) *PanicError {
 	return &PanicError{Where: where, Value: v, Stack: debug.Stack()}
 }
 
 // produce starts the goroutine that asks p for one item each time it is told to, until ask is closed or p ends.
-func (c *crew[T]) produce(ctx context.Context, p Producer[T], ask <-chan struct{}, box *mailbox[T]) {
+func (c *crew[T]) produce(p Producer[T], l *loop[T]) {
 	c.all.Add(1)
 	go func() {
 		defer c.all.Done()
-		for range ask {
-			if err := produceOne(ctx, p, box); err != nil {
+		for range l.ask {
+			err := produceOne(l.base, p, l.box)
+			l.attend()
+			if err != nil {
 				return
 			}
 		}
@@ -148,6 +153,7 @@ func produceOne[T any](ctx context.Context, p Producer[T], box *mailbox[T]) (err
 	defer func() {
 		if !returned {
 			err = caught("producer", recover())
+			defer box.ring() // it may be runtime.Goexit: then this goroutine does not turn
 		}
 		box.putOffer(it, err)
 	}()
@@ -157,12 +163,13 @@ func produceOne[T any](ctx context.Context, p Producer[T], box *mailbox[T]) (err
 }
 
 // undertake starts the goroutine that buries one item after the other until queue is closed.
-func (c *crew[T]) undertake(ctx context.Context, bury func(context.Context, Item[T], error) error, queue <-chan *held[T], box *mailbox[T]) {
+func (c *crew[T]) undertake(queue <-chan *held[T], l *loop[T]) {
 	c.all.Add(1)
 	go func() {
 		defer c.all.Done()
 		for h := range queue {
-			buryOne(ctx, bury, h, box)
+			buryOne(l.base, l.o.Bury, h, l.box)
+			l.attend()
 		}
 	}()
 }
@@ -173,6 +180,7 @@ func buryOne[T any](ctx context.Context, bury func(context.Context, Item[T], err
 	defer func() {
 		if !returned {
 			err = caught("Options.Bury", recover())
+			defer box.ring()
 		}
 		box.putBuried(h, err)
 	}()

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// loop is one Run: it feeds the machine what happens and carries out what it says. Nothing here decides.
+// loop is one Run: it feeds the machine what happens and carries out what it says. Nothing here decides. What follows belongs to
+// whoever turns it (turning.go), but for box, base, the channels and the atomics.
 type loop[T any] struct {
 	s    *Sender[T]
 	o    *Options[T]
@@ -29,8 +31,17 @@ type loop[T any] struct {
 	out      []control.Command
 	flushing bool
 
+	turns  atomic.Int64  // 0: nobody turns; else somebody does, and more than when it last looked: there is mail
+	handed chan struct{} // holds one: the goroutine of Run turns on
+	alarm  *alarm
+	rang   atomic.Bool // the alarm has, since the last turn
+	over   bool        // everything is done, and nobody turns any more
+	fallen *PanicError // how a turn ended that did not return; nil: all did
+
 	ask      chan struct{} // holds one: produce an item
 	asked    bool
+	ahead    Item[T] // the producer's next, which the machine has no room for yet
+	hasAhead bool
 	produced bool // the producer has ended
 	finalErr error
 	graves   chan *held[T] // holds one; nil until the first burial
@@ -43,7 +54,7 @@ type loop[T any] struct {
 }
 
 func newLoop[T any](s *Sender[T]) *loop[T] {
-	l := &loop[T]{s: s, o: &s.o, box: s.box, ask: make(chan struct{}, 1)}
+	l := &loop[T]{s: s, o: &s.o, box: s.box, ask: make(chan struct{}, 1), handed: make(chan struct{}, 1)}
 	l.items.bySeq = make(map[uint64]*held[T])
 	l.running.byID = make(map[uint64]*attempt[T])
 	return l
@@ -53,21 +64,28 @@ func newLoop[T any](s *Sender[T]) *loop[T] {
 func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	l.base, l.cancel = context.WithCancelCause(ctx)
 	defer l.dismiss() // also when a callback panics
-	l.crew.produce(l.base, p, l.ask, l.box)
-	alarm := newAlarm()
-	defer alarm.timer.Stop()
-	for done := ctx.Done(); ; {
-		l.turn()
-		if l.ended() {
-			break
-		}
-		alarm.set(l.nextWake, l.box.start)
+	l.alarm = newAlarm()
+	defer l.alarm.timer.Stop()
+	l.turns.Store(1)
+	l.crew.produce(p, l)
+	done := ctx.Done()
+	for over := l.keepOn(); !over; {
+		mine := false
 		select {
+		case <-l.handed:
+			mine = true
 		case <-l.box.wake:
-		case <-alarm.timer.C:
-			alarm.armed = false
+			mine = l.turns.Add(1) == 1
+		case <-l.alarm.timer.C:
+			l.rang.Store(true)
+			mine = l.turns.Add(1) == 1
 		case <-done:
 			done = nil
+			mine = l.turns.Add(1) == 1
+		}
+		if mine {
+			l.fall()
+			over = l.keepOn()
 		}
 	}
 	l.dismiss()
@@ -77,6 +95,9 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 
 // turn takes the mail, tells the machine and does what it says.
 func (l *loop[T]) turn() {
+	if l.rang.Swap(false) {
+		l.alarm.armed = false
+	}
 	l.box.take(&l.mail)
 	m := &l.mail
 	if l.base.Err() != nil {
@@ -93,7 +114,8 @@ func (l *loop[T]) turn() {
 		l.step(control.Event{Kind: control.Saved, Bytes: m.saved})
 	}
 	if m.offered {
-		l.offered(m.offer)
+		l.asked = false
+		l.ahead, l.hasAhead = m.offer, true
 	}
 	if m.ended != nil {
 		l.produced = true
@@ -108,32 +130,35 @@ func (l *loop[T]) turn() {
 	l.pull()
 }
 
-// offered takes an item of the producer's.
-func (l *loop[T]) offered(it Item[T]) {
-	l.asked = false
-	h, err := l.items.add(it)
-	switch {
-	case l.stopping: // it came too late: left over
-	case err != nil:
-		l.stop(err)
-	default:
-		l.step(control.Event{Kind: control.Offer, Seq: h.seq, Cost: h.Cost, Bytes: h.Bytes, Keys: h.keys})
-	}
-}
-
-// pull asks the producer for one item when there is room for it.
+// pull gives the machine the producer's next item when there is room for it, and asks for the one behind it: so that it is at hand
+// when the next answer comes.
 func (l *loop[T]) pull() {
-	if l.asked || l.produced || l.stopping || l.o.MaxBytes > 0 && l.items.bytes >= l.o.MaxBytes {
-		return
+	for l.hasAhead && !l.stopping && l.room() {
+		it := l.ahead
+		l.ahead, l.hasAhead = Item[T]{}, false
+		l.offer(it)
 	}
-	l.s.mu.Lock()
-	room := l.s.machine.Room()
-	l.s.mu.Unlock()
-	if !room {
+	if l.asked || l.produced || l.stopping || l.hasAhead || l.o.MaxBytes > 0 && l.items.bytes >= l.o.MaxBytes {
 		return
 	}
 	l.asked = true
 	l.ask <- struct{}{}
+}
+
+func (l *loop[T]) room() bool {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	return l.s.machine.Room()
+}
+
+// offer tells the machine of an item.
+func (l *loop[T]) offer(it Item[T]) {
+	h, err := l.items.add(it)
+	if err != nil {
+		l.stop(err)
+		return
+	}
+	l.step(control.Event{Kind: control.Offer, Seq: h.seq, Cost: h.Cost, Bytes: h.Bytes, Keys: h.keys})
 }
 
 // expire ends the attempts that have taken too long and lets the machine see that time has passed.
@@ -252,7 +277,7 @@ func (l *loop[T]) stop(cause error) {
 // ended says whether the loop is over: nothing runs, and nothing is to be done or the sender stops.
 func (l *loop[T]) ended() bool {
 	if !l.stopping && !l.drained {
-		if !l.produced || l.items.open > 0 {
+		if !l.produced || l.hasAhead || l.items.open > 0 {
 			return false
 		}
 		l.drained = true
@@ -281,7 +306,10 @@ func (l *loop[T]) dismiss() {
 func (l *loop[T]) leave() {
 	l.box.take(&l.mail)
 	if l.mail.offered {
-		_, _ = l.items.add(l.mail.offer) // it came too late to be wrong
+		l.ahead, l.hasAhead = l.mail.offer, true
+	}
+	if l.hasAhead {
+		_, _ = l.items.add(l.ahead) // it came too late to be wrong
 	}
 	for _, h := range l.items.all() {
 		l.release(h)

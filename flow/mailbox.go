@@ -9,7 +9,7 @@ import (
 // can hold: an answer for each running attempt, one item of the producer's, one burial, and the newest lanes.
 type mailbox[T any] struct {
 	start time.Time
-	wake  chan struct{} // holds one signal
+	wake  chan struct{} // holds one: there is mail, and whoever put it does not turn
 
 	mu   sync.Mutex // guards mail
 	mail mail[T]
@@ -17,33 +17,27 @@ type mailbox[T any] struct {
 
 // mail is what has come in since the last take.
 type mail[T any] struct {
-	now      time.Duration // of the take, since the start
-	signaled bool
-	answers  []*attempt[T] // their at never decreases
-	offer    Item[T]
-	offered  bool  // offer is an item
-	ended    error // of the producer; io.EOF: there is no more
-	buried   *held[T]
-	buryErr  error
-	saved    int64
-	lanes    []Lane[T]
-	relaned  bool // lanes is the whole new list
+	now     time.Duration // of the take, since the start
+	answers []*attempt[T] // their at never decreases
+	offer   Item[T]
+	offered bool  // offer is an item
+	ended   error // of the producer; io.EOF: there is no more
+	buried  *held[T]
+	buryErr error
+	saved   int64
+	lanes   []Lane[T]
+	relaned bool // lanes is the whole new list
 }
 
 func newMailbox[T any]() *mailbox[T] {
 	return &mailbox[T]{start: time.Now(), wake: make(chan struct{}, 1)}
 }
 
-// unlockAndWake ends a put.
-func (b *mailbox[T]) unlockAndWake() {
-	first := !b.mail.signaled
-	b.mail.signaled = true
-	b.mu.Unlock()
-	if first {
-		select {
-		case b.wake <- struct{}{}:
-		default: // one is on its way, and the loop takes all mail after it
-		}
+// ring has the goroutine of Run see to the mail.
+func (b *mailbox[T]) ring() {
+	select {
+	case b.wake <- struct{}{}:
+	default: // it rings already, and all mail is taken after it
 	}
 }
 
@@ -52,7 +46,7 @@ func (b *mailbox[T]) answer(a *attempt[T]) {
 	b.mu.Lock()
 	a.at = time.Since(b.start)
 	b.mail.answers = append(b.mail.answers, a)
-	b.unlockAndWake()
+	b.mu.Unlock()
 }
 
 func (b *mailbox[T]) putOffer(it Item[T], err error) {
@@ -61,25 +55,28 @@ func (b *mailbox[T]) putOffer(it Item[T], err error) {
 	if err == nil {
 		b.mail.offer, b.mail.offered = it, true
 	}
-	b.unlockAndWake()
+	b.mu.Unlock()
 }
 
 func (b *mailbox[T]) putBuried(h *held[T], err error) {
 	b.mu.Lock()
 	b.mail.buried, b.mail.buryErr = h, err
-	b.unlockAndWake()
+	b.mu.Unlock()
 }
 
+// putSaved and putLanes ring: their callers may hold locks that a callback takes.
 func (b *mailbox[T]) putSaved(n int64) {
 	b.mu.Lock()
 	b.mail.saved += n
-	b.unlockAndWake()
+	b.mu.Unlock()
+	b.ring()
 }
 
 func (b *mailbox[T]) putLanes(lanes []Lane[T]) {
 	b.mu.Lock()
 	b.mail.lanes, b.mail.relaned = lanes, true
-	b.unlockAndWake()
+	b.mu.Unlock()
+	b.ring()
 }
 
 // take exchanges the mail for m, whose memory is used again.

@@ -78,9 +78,9 @@ func (e *Split[T]) Error() string {
 func (e *Split[T]) Unwrap() error { return e.Err }
 
 // PanicError is a panic, or a call of runtime.Goexit, in code that the Sender was given: a worker's counts as
-// a retryable outcome, a producer's or Bury's stops the Sender.
+// a retryable outcome, a producer's or Bury's stops the Sender, one of what is called on the loop comes out of Run.
 type PanicError struct {
-	Where string // such as `worker "a"`
+	Where string // such as `worker "a"`; "callback": what is called on the loop
 	Value any    // what was panicked with; nil: runtime.Goexit
 	Stack []byte
 }

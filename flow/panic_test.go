@@ -70,8 +70,9 @@ func TestPanicOfCallback(t *testing.T) {
 		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: takes[int](0)}, Lane[int]{Name: "b", Worker: hangs[int]()})
 		o.Settled = func(Item[int], Settlement) { panic("callback") }
 		defer func() {
-			if v := recover(); v != "callback" {
-				t.Errorf("recovered %v", v)
+			p, ok := recover().(*PanicError)
+			if !ok || p.Value != "callback" || !strings.Contains(string(p.Stack), "TestPanicOfCallback") {
+				t.Errorf("recovered %v", p)
 			}
 		}()
 		_ = mustSender(t, o).Run(t.Context(), these(values(1, 2, 3, 4, 5, 6)...))

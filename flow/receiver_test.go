@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/penstock-io/penstock/flow"
@@ -60,6 +61,7 @@ func FuzzParseGrant(f *testing.F) {
 
 // poster delivers to an HTTP receiver and hands on what it grants.
 type poster struct {
+	client   *http.Client
 	url      string
 	inFlight atomic.Int64
 	most     atomic.Int64
@@ -76,7 +78,7 @@ func (p *poster) Deliver(ctx context.Context, a flow.Attempt[string]) (flow.Repo
 		return flow.Report{}, err
 	}
 	req.Header.Set(flow.SenderHeader, "test; network=100")
-	res, err := http.DefaultClient.Do(req)
+	res, err := p.client.Do(req)
 	if err != nil {
 		return flow.Report{}, err
 	}
@@ -107,9 +109,9 @@ func (c *counter) Next(context.Context) (flow.Item[string], error) {
 }
 
 // deliver sends n batches to a receiver and returns what its worker saw and how many settled.
-func deliver(t *testing.T, url string, n int) (*poster, int, control.Status) {
+func deliver(t *testing.T, client *http.Client, url string, n int) (*poster, int, control.Status) {
 	t.Helper()
-	p := &poster{url: url}
+	p := &poster{client: client, url: url}
 	settled := 0
 	s, err := flow.New(flow.Options[string]{
 		Lanes:   []flow.Lane[string]{{Name: "a", Worker: p}},
@@ -126,20 +128,31 @@ func deliver(t *testing.T, url string, n int) (*poster, int, control.Status) {
 	return p, settled, status
 }
 
+// direct calls a handler where a client would go over a network, which takes 100 us.
+type direct struct{ http.Handler }
+
+func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
+	time.Sleep(100 * time.Microsecond)
+	w := httptest.NewRecorder()
+	d.ServeHTTP(w, req)
+	return w.Result(), nil
+}
+
 func TestReceiverHoldsItsSenders(t *testing.T) {
-	r := &flow.Receiver{Slots: 4}
-	server := httptest.NewServer(r.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		<-time.After(2 * time.Millisecond)
-		w.WriteHeader(http.StatusAccepted)
-	})))
-	defer server.Close()
-	p, settled, status := deliver(t, server.URL, 600)
-	if settled != 600 || p.granted.Load() != 600 {
-		t.Errorf("%d of 600 settled, %d with a grant", settled, p.granted.Load())
-	}
-	if most := p.most.Load(); most < 4 || most > 40 {
-		t.Errorf("%d in flight at most; want the 4 slots busy and few waiting: %+v", most, status.Lanes[0])
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := &flow.Receiver{Slots: 4}
+		client := &http.Client{Transport: direct{r.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(2 * time.Millisecond)
+			w.WriteHeader(http.StatusAccepted)
+		}))}}
+		p, settled, status := deliver(t, client, "http://receiver", 600)
+		if settled != 600 || p.granted.Load() != 600 {
+			t.Errorf("%d of 600 settled, %d with a grant", settled, p.granted.Load())
+		}
+		if most := p.most.Load(); most < 4 || most > 40 {
+			t.Errorf("%d in flight at most; want the 4 slots busy and few waiting: %+v", most, status.Lanes[0])
+		}
+	})
 }
 
 // TestReceiverExamples runs the programs of examples/ as they stand.
@@ -177,7 +190,7 @@ func TestReceiverExamples(t *testing.T) {
 			if err != nil {
 				t.Fatalf("it says nothing of its address: %v", err)
 			}
-			p, settled, status := deliver(t, "http://"+strings.TrimSpace(address), 200)
+			p, settled, status := deliver(t, http.DefaultClient, "http://"+strings.TrimSpace(address), 200)
 			if settled != 200 || p.granted.Load() != 200 {
 				t.Errorf("%d of 200 settled, %d with a grant", settled, p.granted.Load())
 			}

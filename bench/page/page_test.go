@@ -19,7 +19,7 @@ func TestPage(t *testing.T) {
 	}
 	entries := []result.Entry{
 		{Line: result.Line{Workload: "w1", Program: "penstock", MBPerS: 5000, Limit: "go_count", OfLimit: .5, LimitMBPerS: 10000,
-			Ratios: []float64{.4, .5, .6}, Figures: map[string]float64{"p50_ms": 3, "p99_ms": 9}}, Run: run},
+			LimitCPUPerGB: .125, Ratios: []float64{.4, .5, .6}, Figures: map[string]float64{"p50_ms": 3, "p99_ms": 9}}, Run: run},
 		{Line: result.Line{Workload: "limits", Program: "zcat", MBPerS: 300, Note: "unpacks"}, Run: run},
 		{Line: result.Line{Workload: "w1", Program: "syslog-ng", MBPerS: 136, Limit: "go_count", OfLimit: .01}, Run: run},
 		{Line: result.Line{
@@ -40,7 +40,7 @@ func TestPage(t *testing.T) {
 		"| w1 | **missed**: 0.5 of the limit, by 17 % | it reads twice | [profile](plots/profile-w1.svg) of then: " +
 			"kernel: read 60 %, kit/lines 20 % |",
 		"| w6 | kill | 0 lost | 2 runs | holds |", "| w9 | rows |  |  | not measured |",
-		"| w1 | 5000 | 10000 go_count | 0.00 | 0 | 3, 9 | 0 | 0 |  |", "| w6 | 9 |  | 0.00 | 0 |  | 0 | 0 | 5 kills |",
+		"| w1 | 5000 | 10000 go_count | 0.00 | 0.12 | 0 | 3, 9 | 0 | 0 |  |", "| w6 | 9 |  | 0.00 |  | 0 |  | 0 | 0 | 5 kills |",
 		"| zcat | unpacks | 300 | 0.00 |",
 		"1. then UTC, 2 cores; go1; syslog-ng 3; `make bench`",
 		"| | penstock | vector | syslog-ng | ", "| w1 | **0.5** (5000) | elsewhere 0.006 (95) | **0.01** (136) | elsewhere 0.033 (289) |",

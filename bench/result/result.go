@@ -25,12 +25,13 @@ type Line struct {
 	Lost     int64   `json:"lost"`
 	Repeated int64   `json:"repeated"`
 
-	LimitMBPerS float64            `json:"limit_mb_per_s,omitempty"`
-	Runs        int                `json:"runs,omitempty"`    // that the medians are of; with a limit, as many pairs
-	Ratios      []float64          `json:"pairs,omitempty"`   // of each pair, in the order of the run
-	Figures     map[string]float64 `json:"figures,omitempty"` // p50_ms, p99_ms, in_flight, drain_s, cores, kills, ...: medians
-	Missed      []string           `json:"missed,omitempty"`  // targets, in words
-	Note        string             `json:"note,omitempty"`
+	LimitMBPerS   float64            `json:"limit_mb_per_s,omitempty"`
+	LimitCPUPerGB float64            `json:"limit_cpu_s_per_gb,omitempty"` // of the limit in the same pairs; 0: none
+	Runs          int                `json:"runs,omitempty"`               // that the medians are of; with a limit, as many pairs
+	Ratios        []float64          `json:"pairs,omitempty"`              // of each pair, in the order of the run
+	Figures       map[string]float64 `json:"figures,omitempty"`            // p50_ms, p99_ms, in_flight, drain_s, cores, kills, ...: medians
+	Missed        []string           `json:"missed,omitempty"`             // targets, in words
+	Note          string             `json:"note,omitempty"`
 }
 
 // Entry is a line with the run it comes from, as files of results hold it.

@@ -18,6 +18,12 @@ func TestTheFormOfALine(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("got  %swant %s", out.String(), want)
 	}
+	out.Reset()
+	l.LimitMBPerS, l.LimitCPUPerGB = 8765, .11
+	want = strings.TrimSuffix(want, "}\n") + `,"limit_mb_per_s":8765,"limit_cpu_s_per_gb":0.11}` + "\n"
+	if err := l.Write(&out); err != nil || out.String() != want {
+		t.Errorf("with a limit: got  %swant %s, %v", out.String(), want, err)
+	}
 }
 
 func TestTheLastLineOfAProgramCounts(t *testing.T) {

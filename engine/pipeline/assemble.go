@@ -112,7 +112,6 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	}
 	r.budget = newBudget(int64(r.cfg.Memory), share)
 	r.pool = &penstock.Pool{Keep: r.budget.arenas(), Freed: r.budget.freed}
-	r.jobs = make(chan *job) // several at a time: what the reader holds is what is read ahead
 	if len(r.processors) > 0 || r.encoder != nil {
 		r.jobs = make(chan *job, r.workers())
 		r.work, r.again = make(chan *job, r.workers()), make(chan *job, r.jobsAtOnce())

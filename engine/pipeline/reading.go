@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/penstock-io/penstock"
@@ -21,63 +22,80 @@ type job struct {
 	keys  []string
 	done  chan struct{} // closed when processed; nil: there is nothing to process
 	err   error
-	rest  *job // handed on together with it, in read order; nil: nothing
 
 	trial                 // of the processors that died of it
 	saved *penstock.Saved // what the batch was before the processor that has it now; nil: none has had it
 }
 
-// read fills batches until the data ends or the route drains, then closes the way to the sender. Its error
-// reaches the sender behind the last batch, so that what was read before it is still delivered. ctx ends when
-// the route drains, stop when it stops: then what was read stays with the garbage collector. A panic of the source is such
-// an error: its reader is not asked again.
-func (r *route) read(ctx, stop context.Context) {
-	defer close(r.jobs)
-	defer r.handOn(stop)
-	if r.work != nil {
-		defer close(r.work)
-	}
-	returned := false
-	defer func() {
-		if !returned {
-			r.readErr = &supervise.PanicError{Name: "reader", Value: recover(), Stack: debug.Stack()}
-		}
-	}()
-	r.readAll(ctx, stop)
-	returned = true
+// scope is the context in which a route reads: it ends with the one it was begun in, and before that when the route accepts nothing more.
+// It is safe for concurrent use.
+type scope struct {
+	mu     sync.Mutex // guards what follows
+	ctx    context.Context
+	cancel context.CancelCauseFunc // nil: it was not begun
+	cause  error                   // of its end; nil: it has not been ended
 }
 
-func (r *route) readAll(ctx, stop context.Context) {
-	w, patient := r.reader.(penstock.Waiter)
-	if patient = patient && r.work == nil; patient { // else the processors take longer than a wake
-		w.BeforeWait(func() { r.handOn(stop) })
-	}
-	for {
-		if r.held.n > 0 && r.budget.exhausted() {
-			r.handOn(stop)
+// in begins it in ctx. Once begun it is what it is.
+func (s *scope) in(ctx context.Context) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cancel == nil {
+		s.ctx, s.cancel = context.WithCancelCause(ctx)
+		if s.cause != nil {
+			s.cancel(s.cause)
 		}
-		j, err := r.readOne(ctx)
+	}
+	return s.ctx
+}
+
+// end ends it, also before it was begun. The first cause counts.
+func (s *scope) end(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cause == nil {
+		s.cause = cause
+	}
+	if s.cancel != nil {
+		s.cancel(cause)
+	}
+}
+
+// read fills batches for the processors until the data ends or the route drains, then closes the way to the sender. Its error
+// reaches the sender behind the last batch, so that what was read before it is still delivered. When ctx is done, what was read
+// stays with the garbage collector.
+func (r *route) read(ctx context.Context) {
+	defer close(r.jobs)
+	defer close(r.work)
+	for {
+		j, err := r.readSafely(r.reads.in(ctx))
 		if err != nil {
 			r.readErr = err
 			return
 		}
-		if r.work != nil {
-			j.done = make(chan struct{})
+		j.done = make(chan struct{})
+		for _, way := range []chan *job{r.work, r.jobs} {
 			select {
-			case r.work <- j:
-			case <-stop.Done():
-				r.readErr = context.Cause(stop)
+			case way <- j:
+			case <-ctx.Done():
+				r.readErr = context.Cause(ctx)
 				return
 			}
 		}
-		if r.held.add(j); !patient || !r.held.more(r.readIn) {
-			r.handOn(stop)
-		}
-		if stop.Err() != nil {
-			r.readErr = context.Cause(stop)
-			return
-		}
 	}
+}
+
+// readSafely is readOne; a panic of the source is such an error: its reader is not asked again.
+func (r *route) readSafely(ctx context.Context) (j *job, err error) {
+	returned := false
+	defer func() {
+		if !returned {
+			err = &supervise.PanicError{Name: "reader", Value: recover(), Stack: debug.Stack()}
+		}
+	}()
+	j, err = r.readOne(ctx)
+	returned = true
+	return j, err
 }
 
 // readOne reads one batch and opens its spans. io.EOF: the data has ended, or the route accepts no more. A
@@ -89,12 +107,10 @@ func (r *route) readOne(ctx context.Context) (*job, error) {
 			b.Release()
 			return nil, io.EOF
 		}
-		begun := time.Since(r.started)
-		r.reading.Store(int64(max(1, begun)))
+		r.reading.Store(int64(max(1, time.Since(r.started))))
 		err := r.reader.Read(ctx, b)
 		r.reading.Store(0)
 		b.Time = time.Now()
-		r.readIn = b.Time.Sub(r.started) - begun
 		r.budget.took(b)
 		switch {
 		case ctx.Err() != nil:
@@ -190,7 +206,8 @@ func (r *route) book(ctx context.Context, b *penstock.Batch) (j *job, met []pens
 	return j, met, nil
 }
 
-// producer hands processed batches to the sender, in read order.
+// producer hands batches to the sender, in read order. Where nothing processes them it reads them itself: so a batch goes
+// from the source into a worker's hands, or to its end in a prompt one's, with nobody woken on its way.
 type producer struct{ r *route }
 
 // Next implements flow.Producer.
@@ -211,9 +228,18 @@ func (p producer) Next(ctx context.Context) (flow.Item[*penstock.Batch], error) 
 }
 
 func (p producer) job(ctx context.Context) (*job, error) {
-	j, err := p.next(ctx)
-	if err != nil || j.done == nil {
-		return j, err
+	if p.r.work == nil {
+		return p.r.readSafely(p.r.reads.in(ctx))
+	}
+	var j *job
+	select {
+	case next, ok := <-p.r.jobs:
+		if !ok {
+			return nil, p.r.readErr
+		}
+		j = next
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 	select {
 	case <-j.done:
@@ -221,24 +247,6 @@ func (p producer) job(ctx context.Context) (*job, error) {
 	case <-ctx.Done(): // it may be with a processor that waits for its restart
 		return nil, context.Cause(ctx)
 	}
-}
-
-// next is the next job in read order, processed or not.
-func (p producer) next(ctx context.Context) (*job, error) {
-	j := p.r.handed
-	if j == nil {
-		select {
-		case first, ok := <-p.r.jobs:
-			if !ok {
-				return nil, p.r.readErr
-			}
-			j = first
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-	p.r.handed, j.rest = j.rest, nil
-	return j, nil
 }
 
 func (r *route) item(b *penstock.Batch, keys []string) flow.Item[*penstock.Batch] {

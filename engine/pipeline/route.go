@@ -50,11 +50,9 @@ type route struct {
 	reader    penstock.Reader
 	pool      *penstock.Pool
 	budget    *budget
-	resumed   *resumed      // of a Ledgered sink: wins over the store; nil: it keeps none
-	jobs      chan *job     // in read order, to the sender, each with those that were handed on together with it
-	held      held          // read and not handed on; the reader's goroutine owns it
-	handed    *job          // what came with the last one; the producer's goroutine owns it
-	readIn    time.Duration // how long the last Read took
+	resumed   *resumed // of a Ledgered sink: wins over the store; nil: it keeps none
+	reads     scope
+	jobs      chan *job     // to the sender, in read order; nil when there is nothing to process
 	readErr   error         // why the reader ended, set before jobs is closed; io.EOF: the data ended
 	estimated time.Duration // when the reader was last asked how much is left; the reader's goroutine owns it
 	ahead     error         // what the reader said with its last batch, of which the next call tells
@@ -135,14 +133,13 @@ func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	if !ready {
 		return err
 	}
-	readCtx, stopReading := context.WithCancelCause(ctx)
-	defer stopReading(nil)
+	defer r.reads.end(ErrDraining)
 	saveCtx, stopSaving := context.WithCancel(ctx)
 	defer stopSaving()
 	saved := make(chan struct{})
-	group.Go("drain", func(ctx context.Context) error { return r.watchDrain(ctx, stopReading) })
-	group.Go("reader", func(ctx context.Context) error { r.read(readCtx, ctx); return nil })
+	group.Go("drain", func(ctx context.Context) error { return r.watchDrain(ctx) })
 	if r.work != nil {
+		group.Go("reader", func(ctx context.Context) error { r.read(ctx); return nil })
 		pool, err := r.newProcessors()
 		if err != nil {
 			return err
@@ -157,7 +154,7 @@ func (r *route) send(ctx context.Context, group *supervise.Group) error {
 		group.Go("stall", r.watchStall)
 	}
 	err = r.sender.Run(ctx, producer{r})
-	stopReading(ErrDraining)
+	r.reads.end(ErrDraining)
 	stopSaving()
 	<-saved
 	return joined(err, r.lastSave(ctx))
@@ -299,13 +296,13 @@ func (r *route) drain() {
 }
 
 // watchDrain stops the reader when the route drains, and the route when that takes longer than its bound.
-func (r *route) watchDrain(ctx context.Context, stopReading context.CancelCauseFunc) error {
+func (r *route) watchDrain(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-r.drained:
 	}
-	stopReading(ErrDraining)
+	r.reads.end(ErrDraining)
 	bound := time.NewTimer(r.cfg.Drain)
 	defer bound.Stop()
 	select {

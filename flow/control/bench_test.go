@@ -17,17 +17,25 @@ type loop struct {
 	cmds   []control.Command
 	flying []uint64 // ring of attempts
 	head   int
+	keys   uint64 // in turn; 0: none
+	key    [1]uint32
 }
 
 func newLoop(tb testing.TB, lanes int, w window.Algorithm) *loop {
 	tb.Helper()
-	m, err := control.New(control.Config{Window: w})
+	return newKeyed(tb, lanes, 0, control.Limits{}, control.Config{Window: w})
+}
+
+// newKeyed is the same with so many keys in turn.
+func newKeyed(tb testing.TB, lanes int, keys uint64, limits control.Limits, c control.Config) *loop {
+	tb.Helper()
+	m, err := control.New(c)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	l := &loop{m: m}
+	l := &loop{m: m, keys: keys}
 	for i := range lanes {
-		l.step(control.Event{Kind: control.LaneUp, Lane: int32(i)})
+		l.step(control.Event{Kind: control.LaneUp, Lane: int32(i), Limits: limits})
 	}
 	l.fill()
 	for range 60 * lanes {
@@ -49,7 +57,12 @@ func (l *loop) step(e control.Event) {
 func (l *loop) fill() {
 	for l.m.Room() {
 		l.seq++
-		l.step(control.Event{Kind: control.Offer, Seq: l.seq, Cost: 1, Bytes: 100})
+		e := control.Event{Kind: control.Offer, Seq: l.seq, Cost: 1, Bytes: 100}
+		if l.keys > 0 {
+			l.key[0] = uint32(l.seq % l.keys)
+			e.Keys = l.key[:]
+		}
+		l.step(e)
 	}
 }
 
@@ -101,6 +114,22 @@ func BenchmarkAckHeld(b *testing.B) {
 				l.ack()
 			}
 		})
+	}
+}
+
+// BenchmarkAckBlocked is the same by how many items wait behind others of their key: of four keys, before 12 lanes.
+func BenchmarkAckBlocked(b *testing.B) {
+	for _, ordered := range []bool{false, true} {
+		for _, waiting := range []int{64, 1_000, 10_000, 100_000} {
+			b.Run(fmt.Sprintf("ordered=%v/waiting=%d", ordered, waiting), func(b *testing.B) {
+				limits := control.Limits{InFlight: 8, Ordered: ordered}
+				l := newKeyed(b, 12, 4, limits, control.Config{Window: window.Fixed{Size: 8}, Ahead: waiting})
+				b.ReportAllocs()
+				for b.Loop() {
+					l.ack()
+				}
+			})
+		}
 	}
 }
 

@@ -279,8 +279,8 @@ func (m *Machine) hasten() {
 	for len(m.delayed.s) > 0 {
 		m.wakeItem(m.delayed.s[0])
 	}
-	for i := range m.redo.len() {
-		m.redo.at(i).waited = true
+	for it := m.oldest; it != nil; it = it.next {
+		it.waited = it.waited || it.state == inRedo
 	}
 }
 

@@ -136,8 +136,8 @@ func (m *Machine) budgetStatus() BudgetStatus {
 	}
 	s := BudgetStatus{Tokens: min(p.tokens+max(0, m.now-p.filled).Seconds()*p.PerSecond, p.Burst), Waited: p.waits}
 	if p.short {
-		for i := range m.redo.len() {
-			if m.redo.at(i).short {
+		for i := range m.redo.able.len() {
+			if m.redo.able.at(i).short {
 				s.Waiting++
 			}
 		}

@@ -45,8 +45,8 @@ func (m *Machine) mayHold() bool {
 // spread starts new items, oldest first. When more wait than the busy lanes will soon be done with, it is the newest that
 // goes to a lane that takes long: it would wait longest for another.
 func (m *Machine) spread(out []Command) []Command {
-	for m.fresh.len() > 0 && m.free > 0 && !m.groupFull() {
-		it := m.fresh.at(0)
+	for m.fresh.able.len() > 0 && m.free > 0 && !m.groupFull() {
+		it := m.fresh.able.at(0)
 		if !it.isolated() {
 			return m.drain(&m.fresh, 1, out)
 		}
@@ -54,13 +54,13 @@ func (m *Machine) spread(out []Command) []Command {
 		if i < 0 {
 			break
 		}
-		n := m.fresh.len()
+		n := m.fresh.able.len()
 		if most >= 1 && !m.heldEnough(it, i) {
 			if n < m.cfg.Ahead && float64(m.redo.len()+n) <= most {
 				m.hold.on, m.hold.till = true, it.heldTill
 				break
 			}
-			it = m.fresh.at(n - 1)
+			it = m.fresh.able.at(n - 1)
 		}
 		if m.replayHolds(it) {
 			break

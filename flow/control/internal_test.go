@@ -62,6 +62,26 @@ func TestTimeoutDoubles(t *testing.T) {
 	if fast.rto(1) != 200*time.Millisecond {
 		t.Errorf("timeout %v, want at least 200ms", fast.rto(1))
 	}
+	if fast.spurious(false); fast.rto(1) != 200*time.Millisecond {
+		t.Errorf("timeout %v after a late answer, want 200ms still", fast.rto(1))
+	}
+	for _, want := range []time.Duration{250, 312, 390} { // it grows where this process is held up itself
+		if fast.spurious(true); fast.rto(1).Truncate(time.Millisecond) != want*time.Millisecond {
+			t.Errorf("timeout %v after a late answer, want %d ms", fast.rto(1), want)
+		}
+	}
+	for range 10 {
+		fast.spurious(true)
+	}
+	if fast.rto(1) != 800*time.Millisecond {
+		t.Errorf("timeout %v after many late answers, want 800ms", fast.rto(1))
+	}
+	for range 30_000 {
+		fast.inTime()
+	}
+	if fast.rto(1) != 200*time.Millisecond {
+		t.Errorf("timeout %v after as many in time, want 200ms again", fast.rto(1))
+	}
 }
 
 // TestSizeNormalised: with round trips of 10 ms + 1 ms a unit, an item of 100 units gets its own timeout, and

@@ -47,6 +47,7 @@ type item struct {
 type past struct {
 	state   itemState
 	counted bool   // in Machine.started: sent at least once, so that a crash may repeat it
+	blocked bool   // see queue
 	refused bool   // to be cut or buried when nothing of it runs
 	poison  bool   // because of its account
 	waited  bool   // it has waited before an attempt at a lane that failed it
@@ -131,60 +132,6 @@ func (it *item) drop(a *attempt) {
 	}
 	if i := slices.Index(it.running, a); i >= 0 {
 		it.running = slices.Delete(it.running, i, i+1)
-	}
-}
-
-// buffer is a sorted queue of items. Taking from the front and adding at the end cost nothing; the rest is a
-// binary search and a move of pointers.
-type buffer struct {
-	s    []*item
-	head int
-}
-
-func (b *buffer) len() int       { return len(b.s) - b.head }
-func (b *buffer) at(i int) *item { return b.s[b.head+i] }
-
-// find returns the index at which it stands or would stand.
-func (b *buffer) find(it *item) int {
-	i, _ := slices.BinarySearchFunc(b.s[b.head:], it, func(x, y *item) int {
-		switch {
-		case x.rank.less(&y.rank):
-			return -1
-		case y.rank.less(&x.rank):
-			return 1
-		}
-		return 0
-	})
-	return i
-}
-
-func (b *buffer) add(it *item) {
-	if b.head > 0 && len(b.s) == cap(b.s) {
-		n := copy(b.s, b.s[b.head:])
-		clear(b.s[n:])
-		b.s, b.head = b.s[:n], 0
-	}
-	if n := b.len(); n == 0 || b.at(n-1).rank.less(&it.rank) {
-		b.s = append(b.s, it)
-		return
-	}
-	b.s = slices.Insert(b.s, b.head+b.find(it), it)
-}
-
-func (b *buffer) removeAt(i int) {
-	if i == 0 {
-		b.s[b.head] = nil
-		if b.head++; b.head == len(b.s) {
-			b.s, b.head = b.s[:0], 0
-		}
-		return
-	}
-	b.s = slices.Delete(b.s, b.head+i, b.head+i+1)
-}
-
-func (b *buffer) remove(it *item) {
-	if i := b.find(it); i < b.len() && b.at(i) == it {
-		b.removeAt(i)
 	}
 }
 

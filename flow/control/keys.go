@@ -71,6 +71,9 @@ func (m *Machine) unlink(it *item) {
 	for i := range it.nodes {
 		n := &it.nodes[i]
 		s := n.state
+		if n.next != nil {
+			m.unblock(n.next.item)
+		}
 		if n.prev != nil {
 			n.prev.next = n.next
 		} else {
@@ -93,11 +96,16 @@ func (m *Machine) unlink(it *item) {
 // flies counts it, or no longer, as in flight at l. An item with keys has one attempt at most.
 func (m *Machine) flies(it *item, l *lane, delta int) {
 	for i := range it.nodes {
-		s := it.nodes[i].state
+		n := &it.nodes[i]
+		s := n.state
 		s.flying += delta
 		s.holder = l
-		if s.flying == 0 {
+		switch {
+		case s.flying == 0:
 			s.holder, s.interrupted = nil, false
+			m.unblock(s.head.item)
+		case delta > 0 && l.limits.Ordered && n.next != nil:
+			m.unblock(n.next.item) // it may follow at l
 		}
 	}
 }

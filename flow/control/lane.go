@@ -110,6 +110,7 @@ func (m *Machine) laneUp(num int32, limits Limits) {
 	l := m.lanes[i]
 	if l.at < 0 {
 		l.used = m.now
+		m.unblockAll() // who waits for what is still in flight here
 	}
 	l.limits.InFlight, l.wantOrdered = limits.InFlight, limits.Ordered
 	l.reorder()

@@ -70,6 +70,7 @@ type Machine struct {
 	dirty  bool // a gate has changed: gateAt is to be computed again
 	gateAt time.Duration
 	gated  bool
+	lateAt time.Duration // when a Tick was late last; 0: never
 
 	awaited     int     // sum of lane.awaited
 	awaitedCost float64 // and of the costs
@@ -77,8 +78,8 @@ type Machine struct {
 	group       group
 	tries       tries
 
-	fresh   buffer
-	redo    buffer
+	fresh   queue
+	redo    queue
 	delayed heap[*item]
 	overdue deadlines
 	hands   map[uint64]*item
@@ -165,22 +166,34 @@ func New(c Config) (*Machine, error) {
 	return m, nil
 }
 
-// heldUp is by how much a Tick may be late before it says that this process was held up: a garbage collection, a
-// suspended machine. Every round trip under way is longer by that, which says nothing of the workers.
-const heldUp = 50 * time.Millisecond
+// A Tick that comes late says that this process was held up: by others on its machine, a garbage collection, suspension.
+const (
+	// lateTick is from when on answers may be waiting behind.
+	lateTick = time.Millisecond
+	// heldUp is from when on every round trip under way is longer by that, which says nothing of the workers.
+	heldUp = 50 * time.Millisecond
+	// heldUpFor is for how long after a late Tick the machine that this process runs on is taken to be busy.
+	heldUpFor = time.Minute
+)
 
-// excuse discards the rounds under way, and gives attempts that became overdue meanwhile as long again, a second at
-// most: their answers may be waiting behind.
+// wasHeldUp says whether a Tick was late lately.
+func (m *Machine) wasHeldUp() bool { return m.lateAt > 0 && m.now-m.lateAt < heldUpFor }
+
+// excuse gives attempts that became overdue while the process was held up as long again, once and a second at most, since their
+// answers may be waiting behind; and discards the rounds under way where that was long.
 func (m *Machine) excuse() {
 	at, ok := m.Wake()
-	if !ok || m.now-at <= heldUp {
+	if !ok || m.now-at < lateTick {
 		return
 	}
+	m.lateAt = m.now
 	late := min(m.now-at, time.Second)
-	for _, l := range m.up {
-		if d, ok := l.win.(window.Discarder); ok {
-			d.Discard(m.now)
-			l.hear()
+	if late > heldUp {
+		for _, l := range m.up {
+			if d, ok := l.win.(window.Discarder); ok {
+				d.Discard(m.now)
+				l.hear()
+			}
 		}
 	}
 	for len(m.overdue) > 0 && m.overdue[0].at <= m.now && !m.overdue[0].a.excused {

@@ -143,6 +143,9 @@ func (w *model) step(e control.Event) {
 	if got, want := w.m.Idle(), len(w.order) == 0; got != want && !w.partial {
 		w.fail("Idle() = %v with %d items live", got, len(w.order))
 	}
+	if seq := w.m.Overlooked(); seq != 0 {
+		w.fail("item %d is blocked, although its turn has come", seq)
+	}
 	if w.steps++; w.steps%16 == 0 {
 		w.check()
 	}

@@ -32,6 +32,19 @@ func TestKeysOnPlainLanes(t *testing.T) {
 	w.drain()
 }
 
+// TestBlockedItemsHideNoOther: however many items wait behind one of their key, one of another key goes.
+func TestBlockedItemsHideNoOther(t *testing.T) {
+	w := newLanes(t, control.Config{Ahead: 5000}, 4, 2)
+	for range 3000 {
+		w.offer(1, 1, 1)
+	}
+	w.offer(1, 1, 2)
+	w.only(3001)
+	if s := w.m.Status(); s.InFlight != 2 || s.Waiting != 2999 || s.WaitingCost != 2999 {
+		t.Fatalf("%d in flight, %d of cost %v waiting; want 2 and 2999", s.InFlight, s.Waiting, s.WaitingCost)
+	}
+}
+
 func TestRunOnAnOrderedLane(t *testing.T) {
 	w := ordered(t, 2)
 	for range 4 {
@@ -157,4 +170,19 @@ func TestHardLimitDoesNotWidenTheWindow(t *testing.T) {
 		t.Errorf("window %v, gate %q; want at most 5 at a limit of 3, which binds", s.Window, s.Gate)
 	}
 	w.drain()
+}
+
+// TestFewAreLookedAt: an ack looks at a few items for each key, however many wait.
+func TestFewAreLookedAt(t *testing.T) {
+	for _, limits := range []control.Limits{{}, {InFlight: 8, Ordered: true}} {
+		const keys = 4
+		l := newKeyed(t, 12, keys, limits, control.Config{Window: window.Fixed{Size: 8}, Ahead: 5000})
+		for range 10_000 {
+			l.ack()
+			if n := l.m.Able(); n > keys {
+				t.Fatalf("with %+v, %d of %d items that wait are looked at, want at most one for each of %d keys",
+					limits, n, l.m.Status().Waiting, keys)
+			}
+		}
+	}
 }

@@ -61,8 +61,8 @@ func (m *Machine) probeItem(l *lane) *item {
 
 // probeAmong finds an item for a probe of l among suspects or among the others.
 func (m *Machine) probeAmong(l *lane, suspects bool) *item {
-	for i := range min(m.fresh.len(), m.cfg.Ahead) {
-		it := m.fresh.at(i)
+	for i := range min(m.fresh.able.len(), m.cfg.Ahead) {
+		it := m.fresh.able.at(i)
 		if m.replayHolds(it) {
 			break
 		}
@@ -70,8 +70,8 @@ func (m *Machine) probeAmong(l *lane, suspects bool) *item {
 			return it
 		}
 	}
-	for i := range min(m.redo.len(), maxScan) {
-		if it := m.redo.at(i); m.probeFits(it, l, suspects) {
+	for i := range min(m.redo.able.len(), maxScan) {
+		if it := m.redo.able.at(i); m.probeFits(it, l, suspects) {
 			return it
 		}
 	}

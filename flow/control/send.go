@@ -12,7 +12,7 @@ func (m *Machine) dispatch(out []Command) []Command {
 	if m.ready > 0 {
 		out = m.sendProbes(out)
 	}
-	if m.fresh.len() == 0 && m.redo.len() == 0 {
+	if m.fresh.able.len() == 0 && m.redo.able.len() == 0 {
 		return out
 	}
 	for (m.free > 0 || m.firsts > 0) && !m.groupFull() {
@@ -20,12 +20,12 @@ func (m *Machine) dispatch(out []Command) []Command {
 		if firsts > 0 {
 			out = m.sendFirsts(out)
 		}
-		if m.redo.len() > 0 {
+		if m.redo.able.len() > 0 {
 			out = m.drain(&m.redo, maxScan, out)
 		}
-		if m.fresh.len() > 0 && m.mayHold() {
+		if m.fresh.able.len() > 0 && m.mayHold() {
 			out = m.spread(out)
-		} else if m.fresh.len() > 0 {
+		} else if m.fresh.able.len() > 0 {
 			most := 1 // nothing but order and binding distinguishes new items
 			if m.binds || m.keyed > 0 {
 				most = m.cfg.Ahead
@@ -59,17 +59,18 @@ func (m *Machine) sendFirsts(out []Command) []Command {
 	return out
 }
 
-// How many items that cannot go yet are passed over in the send buffer at one step: those that wait for a
-// lane, and all, those that wait for an older one of their keys included.
+// How many items that cannot go yet are passed over in the send buffer at one step: those that wait for a lane, and
+// those of whom each step has to see whether they owe a token, although an older one of their keys comes first.
 const (
-	maxScan    = 64
-	maxBlocked = 1024
+	maxScan = 64
+	maxOwe  = 1024
 )
 
-// drain starts items of b in order, passing over up to most that must wait for a lane.
-func (m *Machine) drain(b *buffer, most int, out []Command) []Command {
-	for i := 0; i < b.len() && most > 0 && i < maxBlocked; {
-		if m.free == 0 && b == &m.fresh || m.groupFull() {
+// drain starts items of q in order, passing over up to most that must wait for a lane.
+func (m *Machine) drain(q *queue, most int, out []Command) []Command {
+	b := &q.able
+	for i, owe := 0, maxOwe; i < b.len() && most > 0 && owe > 0; {
+		if m.free == 0 && q == &m.fresh || m.groupFull() {
 			break
 		}
 		it := b.at(i)
@@ -85,10 +86,16 @@ func (m *Machine) drain(b *buffer, most int, out []Command) []Command {
 			b.removeAt(i)
 			m.delay(it)
 		default:
-			if _, ok := it.turn(); ok {
+			switch _, ok := it.turn(); {
+			case ok:
 				most--
+				i++
+			case it.charged && m.purse.bounded():
+				owe--
+				i++
+			default:
+				q.block(i)
 			}
-			i++
 		}
 	}
 	return out

@@ -70,13 +70,10 @@ func (m *Machine) Status() Status {
 		Poisoned:      m.poisoned,
 		Lanes:         make([]LaneStatus, 0, len(m.lanes)),
 	}
-	for _, b := range []*buffer{&m.fresh, &m.redo} {
-		for i := range b.len() {
-			s.WaitingCost += b.at(i).cost
+	for it := m.oldest; it != nil; it = it.next {
+		if it.state == inFresh || it.state == inRedo || it.state == inDelay {
+			s.WaitingCost += it.cost
 		}
-	}
-	for _, it := range m.delayed.s {
-		s.WaitingCost += it.cost
 	}
 	for _, a := range m.attempts {
 		if it := a.item; it != nil && it.state == inFlight && it.running[0] == a {

@@ -31,8 +31,8 @@ func (c Credit) New() Window {
 	return w
 }
 
-// Lease is how long an advertisement holds at least.
-const Lease = 2 * time.Second
+// leaseLeast is how long an advertisement holds at least.
+const leaseLeast = 2 * time.Second
 
 const (
 	gapSamples  = 32
@@ -95,7 +95,7 @@ func (c *credit) OnSample(s Sample) {
 		c.offered = true
 		c.reconcile(float64(a.Taken))
 		c.granted = float64(a.Credit)
-		c.ends = s.Now + max(Lease, leaseRounds*s.RoundTrip)
+		c.ends = s.Now + max(leaseLeast, leaseRounds*s.RoundTrip)
 	}
 	c.queueWindow.OnSample(s)
 }

@@ -159,6 +159,3 @@ func (p *Pool) sweep(now time.Duration) {
 		}
 	}
 }
-
-// Size is the pool, in batches.
-func (p *Pool) Size() float64 { return p.size }

@@ -82,8 +82,8 @@ func TestCreditCounts(t *testing.T) {
 	if w.Limit() != 1 {
 		t.Errorf("a grant of nothing gives a window of %v, want one at a time", w.Limit())
 	}
-	if ends := w.LeaseEnds(); ends != now+Lease {
-		t.Errorf("the lease ends at %v, want %v", ends, now+Lease)
+	if ends := w.LeaseEnds(); ends != now+leaseLeast {
+		t.Errorf("the lease ends at %v, want %v", ends, now+leaseLeast)
 	}
 	w.Reset(now)
 	if w.Limit() != 1 || w.LeaseEnds() != 0 {
@@ -105,20 +105,20 @@ func TestPoolSharesEvenly(t *testing.T) {
 			t.Errorf("sender %d: %+v; want 2000 taken and the same share as %+v", s, ad, last[0])
 		}
 	}
-	grown := p.Size()
+	grown := p.size
 	for range 3000 {
 		now += 5 * ms
 		p.Done(now, 0, 2, 0, 10*ms) // nothing waits
 	}
-	if p.Size() <= grown {
-		t.Errorf("the pool is %v batches after nothing waited, %v before", p.Size(), grown)
+	if p.size <= grown {
+		t.Errorf("the pool is %v batches after nothing waited, %v before", p.size, grown)
 	}
 	for range 3000 {
 		now += 5 * ms
 		p.Done(now, 0, 2, 100, 10*ms)
 	}
-	if p.Size() != 1 {
-		t.Errorf("the pool is %v batches while fifty wait, want 1", p.Size())
+	if p.size != 1 {
+		t.Errorf("the pool is %v batches while fifty wait, want 1", p.size)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestPoolKeepsBusy(t *testing.T) {
 		if busy := c.run(40000, 10*ms, v.network); busy < 0.98 {
 			t.Errorf("network %v: busy for %.4f of the time, want 0.98", v.network, busy)
 		}
-		if p := c.pool.Size(); p > v.most {
+		if p := c.pool.size; p > v.most {
 			t.Errorf("network %v: the pool is %v batches, want %v at most", v.network, p, v.most)
 		}
 	}
@@ -193,18 +193,18 @@ func TestPoolForgetsPause(t *testing.T) {
 		}
 	}
 	serve(200, 10*ms, 2.5)
-	size := p.Size()
+	size := p.size
 	for range 10 {
 		now += 500 * ms
 		serve(1, 0, 12)
 		serve(12, ms, 12) // what it held
 		serve(20, 10*ms, 2.5)
 	}
-	if p.Size() != size {
-		t.Errorf("the pool is %v batches after pauses, %v before", p.Size(), size)
+	if p.size != size {
+		t.Errorf("the pool is %v batches after pauses, %v before", p.size, size)
 	}
 	serve(400, 10*time.Second, 12)
-	if p.Size() > size/2 {
-		t.Errorf("the pool is %v batches at a worker that became a thousand times slower with 12 waiting, %v before", p.Size(), size)
+	if p.size > size/2 {
+		t.Errorf("the pool is %v batches at a worker that became a thousand times slower with 12 waiting, %v before", p.size, size)
 	}
 }

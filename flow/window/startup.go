@@ -200,7 +200,7 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 	u := &d.startup
 	if u.pace > 0 && d.base.calm() {
 		bdp := u.pace * d.base.value
-		if u.most > 0 && (now-d.since).Seconds() >= (1+startSame)*d.base.value { // what comes in bursts, two of which a round trip may touch
+		if u.most > 0 && (now-d.since).Seconds() >= (1+startSame)*d.base.value { // a round trip may touch two bursts
 			bdp = min(bdp, u.most)
 		}
 		_, low, _ := queue(bdp, d.base.value, d.base.value, 0, d.base.noise())

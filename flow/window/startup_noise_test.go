@@ -58,7 +58,8 @@ func (k *worker) answer() {
 	k.now = s.back
 	k.delivered++
 	k.w.OnSample(Sample{
-		Now: k.now, RoundTrip: k.now - s.at, Cost: 1, InFlightAtSend: s.ahead, Done: k.delivered - s.done, Limited: true, Epoch: k.w.Epoch(),
+		Now: k.now, RoundTrip: k.now - s.at, Cost: 1, InFlightAtSend: s.ahead, Done: k.delivered - s.done,
+		Limited: true, Epoch: k.w.Epoch(),
 	})
 }
 

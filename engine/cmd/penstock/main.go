@@ -8,7 +8,6 @@ import (
 	"context"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -19,12 +18,9 @@ import (
 // started is when the process started, as near as Go lets a program see it: `seconds` of a run counts from here.
 var started = time.Now()
 
-// gcPercent trades a little of the processor, as nothing is allocated per record, for a resident size near what is held.
-const gcPercent = 50
-
 func main() {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		beginPace()
 	}
 	p := program{
 		components: all.Components(),

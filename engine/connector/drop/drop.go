@@ -62,7 +62,7 @@ func New(h penstock.Host) *Sink { return &Sink{host: h} }
 
 // Open implements penstock.Sink: one lane, named drop, which no limit binds.
 func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
-	o.Lanes([]penstock.Lane{{Name: "drop", Worker: s}})
+	o.Lanes([]penstock.Lane{{Name: "drop", Worker: s, Prompt: true}})
 	return nil
 }
 

@@ -58,16 +58,12 @@ func (s *bodies) again() (io.ReadCloser, error) {
 // end waits until every reader is closed, so that the connection may be kept; not for longer than bodyPatience, after which
 // cancel breaks the connection, and a write that still runs is ended by closing it. After it nothing touches the data.
 func (s *bodies) end(cancel context.CancelFunc) {
+	if s.ended() {
+		return // as nearly always: who answers has read all of it
+	}
 	timer := time.NewTimer(bodyPatience)
 	defer timer.Stop()
-	for {
-		s.mu.Lock()
-		if s.reading == 0 {
-			s.over, s.data = true, nil
-			s.mu.Unlock()
-			return
-		}
-		s.mu.Unlock()
+	for !s.ended() {
 		select {
 		case <-s.idle:
 		case <-timer.C:
@@ -76,6 +72,16 @@ func (s *bodies) end(cancel context.CancelFunc) {
 			return
 		}
 	}
+}
+
+// ended ends it if no reader is open.
+func (s *bodies) ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reading == 0 {
+		s.over, s.data = true, nil
+	}
+	return s.reading == 0
 }
 
 // breakOff lets no reader go on and waits until the writes have returned.
@@ -156,28 +162,4 @@ func (b *body) Close() error {
 		b.of.wake()
 	}
 	return nil
-}
-
-// conn is a connection that writes a body from where it stands, in one call of the kernel. net/http would copy it in pieces of 32 KiB,
-// through memory that it takes anew for each request.
-type conn struct{ net.Conn }
-
-// ReadFrom implements io.ReaderFrom.
-func (c conn) ReadFrom(r io.Reader) (int64, error) {
-	l, ok := r.(*io.LimitedReader)
-	if !ok {
-		return io.Copy(c.Conn, r)
-	}
-	b, ok := l.R.(*body)
-	if !ok {
-		return io.Copy(c.Conn, r)
-	}
-	data, err := b.of.lend(b, c.Conn, l.N)
-	if err != nil {
-		return 0, err
-	}
-	n, err := c.Conn.Write(data)
-	b.of.giveBack(b, c.Conn, n)
-	l.N -= int64(n)
-	return int64(n), err
 }

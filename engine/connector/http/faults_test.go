@@ -244,3 +244,40 @@ func TestBrokenWhenOverdue(t *testing.T) {
 		}
 	}
 }
+
+// TestOneWriteARequest: head and body of a small request come in one segment. The receiver is not woken by a head that it can do
+// nothing with.
+func TestOneWriteARequest(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const requests = 3
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		buf := make([]byte, 64<<10)
+		for i := range requests {
+			n, _ := c.Read(buf)
+			if _, body, _ := bytes.Cut(buf[:n], []byte("\r\n\r\n")); len(body) != 1000 {
+				t.Errorf("request %d: the first %d bytes have %d of the body's 1000", i+1, n, len(body))
+				return
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	}()
+	lane := rawTo(t, "http://"+listener.Addr().String(), nil)
+	for range requests {
+		if err := deliver(t.Context(), lane, lines(new(penstock.Pool), 10, 100)); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	listener.Close()
+	<-ended
+}

@@ -31,7 +31,7 @@ const (
 	maxQuoted     = 200                    // bytes of an answer that an error quotes
 	bodyPatience  = 100 * time.Millisecond // how long after the answer the transport may go on sending, to keep the connection
 	idlePatience  = 90 * time.Second       // how long an unused connection is kept
-	writeBuffer   = 64 << 10               // bytes of a connection's send buffer in this process
+	writeBuffer   = maxHead                // bytes of a connection's buffer in this process: for the head, the body goes by it
 	keepAliveProb = 15 * time.Second       // between probes of an idle connection
 )
 
@@ -46,13 +46,17 @@ type lane struct {
 
 func newLane(s *Sink, e endpoint) *lane {
 	dialer := net.Dialer{Timeout: s.o.ConnectTimeout, KeepAlive: keepAliveProb}
+	var start []byte
+	if e.target.Scheme == "http" && (s.o.Proxy == "" || s.o.Proxy == proxyNone) {
+		start = []byte(s.o.Method + " ")
+	}
 	l := &lane{sink: s, endpoint: e, advert: newAdvert(), headers: make(nethttp.Header), transport: &nethttp.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			c, err := dialer.DialContext(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}
-			return conn{c}, nil
+			return &conn{Conn: c, start: start}, nil
 		},
 		TLSHandshakeTimeout:    s.o.ConnectTimeout,
 		ForceAttemptHTTP2:      true,

@@ -3,7 +3,9 @@ package mysql_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,6 +68,74 @@ func refused(t *testing.T, server *connectortest.Server) {
 	}
 	if got := d.column(t, "SELECT id FROM t"); !slices.Equal(got, []string{"7"}) {
 		t.Errorf("the table holds %v", got)
+	}
+}
+
+// vanishes: where the table goes while all lanes are in a transaction, each of them has its batch tried again, and the table is made;
+// where the ledger's goes, each of them says so.
+func vanishes(t *testing.T, server *connectortest.Server) {
+	d := fresh(t, server)
+	lanes := opened(t, d.options("t"))
+	batch := func(i int) *penstock.Batch {
+		b := connectortest.Records(t, fmt.Sprintf(`{"id":%d}`, i))
+		size := b.Spans[0].To.Num
+		b.Spans[0].From.Num, b.Spans[0].To.Num = int64(i)*size, int64(i+1)*size
+		return b
+	}
+	deliverAll := func() chan error {
+		answers := make(chan error, len(lanes))
+		for i, lane := range lanes {
+			go func() { answers <- deliver(lane, batch(i)) }()
+		}
+		return answers
+	}
+	if err := deliver(lanes[0], batch(len(lanes))); err != nil { // makes the table
+		t.Fatal(err)
+	}
+	other, err := d.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	run := func(query string) {
+		t.Helper()
+		if _, err := other.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("LOCK TABLES penstock_spans WRITE, t WRITE")
+	answers := deliverAll()
+	const waiting = "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting for table%lock'"
+	for want := strconv.Itoa(len(lanes)); d.column(t, waiting)[0] != want; {
+		if len(answers) > 0 {
+			t.Fatalf("a lane did not wait: %v", <-answers)
+		}
+	}
+	run("DROP TABLE t")
+	run("UNLOCK TABLES")
+	const gone = "the table \"t\" is gone; it is made again"
+	for range lanes {
+		err := <-answers
+		if _, ok := errors.AsType[*flow.Misconfigured](err); ok || err == nil || !strings.Contains(err.Error(), gone) {
+			t.Errorf("%v, want the batch tried again: %s", err, gone)
+		}
+	}
+	answers = deliverAll()
+	for range lanes {
+		if err := <-answers; err != nil {
+			t.Error(err)
+		}
+	}
+	if got := d.column(t, "SELECT id FROM t ORDER BY id"); !slices.Equal(got, []string{"0", "1", "2", "3"}) {
+		t.Errorf("the table holds %v", got) // what was delivered before went with it
+	}
+	run("DROP TABLE penstock_spans")
+	answers = deliverAll()
+	for range lanes {
+		err := <-answers
+		if m, ok := errors.AsType[*flow.Misconfigured](err); !ok || !strings.Contains(m.Error(), "penstock_spans") {
+			t.Errorf("%v, want misconfigured: the ledger's table is gone", err)
+		}
 	}
 }
 

@@ -152,13 +152,27 @@ func (w *writer) Prepare(ctx context.Context, c *connection, b *penstock.Batch) 
 	})
 }
 
-// vanished lets a table that is gone be made again.
+// vanished lets a table that is gone be made again: for every lane that meets it the batch is to be tried again, as in PostgreSQL. A
+// missing table of another name, such as the ledger's or one that a trigger needs, nobody here makes.
 func (s *Sink) vanished(err error) error {
-	if numberOf(err) == noSuchTable && s.Table.Lost() {
-		return fmt.Errorf("the table %s is gone; it is made again (%v)", s.name, err)
-	}
-	if numberOf(err) == noSuchColumn {
+	switch numberOf(err) {
+	case noSuchTable:
+		if s.names(err) {
+			s.Table.Found(false)
+			return fmt.Errorf("the table %s is gone; it is made again (%v)", s.name, err)
+		}
+	case noSuchColumn:
 		return &flow.Misconfigured{Err: fmt.Errorf("the table %s has lost a column; add it, or restart penstock: %w", s.name, err)}
 	}
 	return err
+}
+
+// names says whether the server's words, such as Table 'schema.table' doesn't exist, name the data's table. Some servers keep names in
+// lower case.
+func (s *Sink) names(err error) bool {
+	name := "." + s.name.Table + "'"
+	if s.name.Schema != "" {
+		name = "'" + s.name.Schema + name
+	}
+	return strings.Contains(strings.ToLower(err.Error()), strings.ToLower(name))
 }

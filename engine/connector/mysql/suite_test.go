@@ -48,6 +48,7 @@ func TestMariaDB(t *testing.T) {
 	t.Run("suite", func(t *testing.T) { suite(t, server, 4) })
 	t.Run("suite over one connection", func(t *testing.T) { suite(t, server, 1) })
 	t.Run("refused records", func(t *testing.T) { refused(t, server) })
+	t.Run("a table vanishes", func(t *testing.T) { vanishes(t, server) })
 	t.Run("upsert", func(t *testing.T) { upsert(t, server) })
 	t.Run("values", func(t *testing.T) { values(t, server) })
 }

@@ -29,13 +29,25 @@ func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqlt
 		if b.Records[i].State != penstock.Kept {
 			continue
 		}
-		if reason := e.rows.Row(i); reason != "" {
-			refusals = append(refusals, sqltable.Refusal{Record: i, Reason: reason})
-			continue
-		}
 		number := -1
 		if numbered {
 			number = i
+		}
+		if binaryForm {
+			fields := b.FieldsOf(i)
+			if places, most := e.rows.Places(fields); places != nil {
+				if n := most + roomFor(places); cap(dst)-len(dst) < n {
+					dst = slices.Grow(dst, n)
+				}
+				if n := putPlaced(dst[len(dst):cap(dst)], places, fields, b.Data, number); n > 0 {
+					dst = dst[:len(dst)+n]
+					continue
+				}
+			}
+		}
+		if reason := e.rows.Row(i); reason != "" {
+			refusals = append(refusals, sqltable.Refusal{Record: i, Reason: reason})
+			continue
 		}
 		if binaryForm {
 			dst = e.appendBinaryRow(dst, t.Columns, number)
@@ -58,7 +70,7 @@ func binarySize(t *sqltable.Table, b *penstock.Batch) int {
 			row += 8
 		}
 	}
-	return len(binaryHeader) + len(binaryTrailer) + int(b.RawBytes()) + b.Kept()*row
+	return len(binaryHeader) + len(binaryTrailer) + int(b.RawBytes()) + len(b.Records)*row
 }
 
 func (e *encoder) appendBinaryRow(dst []byte, columns []sqltable.Column, number int) []byte {

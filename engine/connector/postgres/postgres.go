@@ -14,7 +14,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
+	"runtime"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -28,10 +30,10 @@ import (
 type Options struct {
 	URL string `yaml:"url" secret:"true" required:"true" doc:"postgres://user:password@host:port/database?sslmode=verify-full"`
 	sqltable.Options
-	Workers int `yaml:"workers" doc:"connections, each a lane, 1 to 100; default 4, in mode upsert 1, which keeps the order"`
+	Workers int `yaml:"workers" doc:"connections, each a lane, 1 to 100; default 4, fewer beside a server on this machine, in upsert 1"`
 }
 
-// DefaultOptions append over four connections, and keep fields that have no column in a JSON column.
+// DefaultOptions append over several connections, and keep fields that have no column in a JSON column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
 // What PostgreSQL can hold (https://www.postgresql.org/docs/current/limits.html). A table that is made from records stays well
@@ -42,10 +44,9 @@ var dialect = sqltable.Dialect{
 	Standard: standard,
 }
 
-// Validate says which option is wrong, and resolves workers.
+// Validate says which option is wrong.
 func (o *Options) Validate() error {
-	var err error
-	if o.Workers, err = sqlspan.Workers(o.Workers, o.Mode); err != nil {
+	if _, err := sqlspan.Workers(o.Workers, o.Mode); err != nil {
 		return err
 	}
 	if err := checkURL(o.URL); err != nil {
@@ -124,6 +125,21 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
 		s.config.RuntimeParams["application_name"] = "penstock " + s.Books.Ledger
 	}
 	to := fmt.Sprintf("%s:%d/%s", s.config.Host, s.config.Port, s.config.Database)
-	s.connections.Open(o, "postgres", to, s.o.Workers)
-	return nil
+	workers, err := sqlspan.Workers(s.o.Workers, s.o.Mode)
+	if s.o.Workers == 0 && onThisMachine(s.config.Host) {
+		workers = min(workers, max(leastBeside, runtime.GOMAXPROCS(0)))
+	}
+	s.connections.Open(o, "postgres", to, workers)
+	return err
+}
+
+// leastBeside is how many connections there are by default to a server on this machine, however few its processors are: one copies
+// while the other waits for its commit. More than processors only wait for each other at the end of the table, which costs the
+// server a sixth more for each byte.
+const leastBeside = 2
+
+// onThisMachine says whether a host, or folder of a Unix socket, is this machine's own.
+func onThisMachine(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return err == nil && address.IsLoopback() || host == "localhost" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@")
 }

@@ -3,6 +3,7 @@ package follow_test
 import (
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -97,4 +98,84 @@ func TestFileBesideIsMoved(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A file is emptied, written to, copied and deleted before its route looks again. The copy is read; the deleted file, which is still open
+// and holds the same, is its original, and what was written to it after the copy was made comes too.
+func TestRewrittenCopiedAndDeleted(t *testing.T) {
+	for name, late := range map[string]string{"the same": "", "with more in the original": "5 five\n"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three)
+				turns(t, 1, 2*time.Second, a, b)
+				d.empty(t, "a.log")
+				d.put(t, "a.log", "4 four\n")
+				d.put(t, "a.log.1", "4 four\n")
+				d.put(t, "a.log", late)
+				d.delete(t, "a.log")
+				turns(t, 1, time.Second, a, b)
+				d.put(t, "a.log.1", "6 six\n")
+				turns(t, 40, time.Second, a, b)
+				want := []string{"1 one", "2 two", "3 three", "4 four", strings.TrimSpace(late), "6 six"}
+				wantLines(t, d, a, b, slices.DeleteFunc(want, func(line string) bool { return line == "" })...)
+				d.wantNoLoss(t)
+			})
+		})
+	}
+}
+
+// A file was renamed to what is not listed while nothing ran, and copied. One route goes on in the copy, because it cannot open the file,
+// while the other one is about to go on in the file. Nothing comes again, and what is written to the copy once the file is deleted comes
+// to both.
+func TestRoutesGoOnInFileAndCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := earlierRun(t)
+		d.hidden = "old"
+		d.rename(t, "a.log", "a.old")
+		d.put(t, "a.log.1", three)
+		a2, b2 := d.restarted(t, a, b)
+		d.hook = func(name string) {
+			if name == "a.old" {
+				d.hook = nil
+				d.shut = func(name string) error {
+					if name == "a.old" {
+						return syscall.EMFILE
+					}
+					return nil
+				}
+				a2.run(t, 100*time.Millisecond)
+				d.shut = nil
+			}
+		}
+		b2.run(t, time.Second)
+		d.delete(t, "a.old")
+		d.put(t, "a.log.1", "4 four\n")
+		a2.run(t, 10*time.Second)
+		turns(t, 40, time.Second, b2, a2)
+		wantLines(t, d, a2, b2, "4 four")
+		d.wantNoLoss(t)
+	})
+}
+
+// A file is copied and deleted when a route has listed it, and another route goes on in the copy before the first one reads. What the first
+// one knows of the file's names is old: that it is deleted is seen at that moment.
+func TestDeletedSinceTheListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log", "4 four\n")
+		d.then = func() {
+			d.put(t, "a.log.1", three+"4 four\n")
+			d.delete(t, "a.log")
+			a.run(t, time.Millisecond) // for as long what a listing saw is good
+		}
+		turns(t, 40, time.Second, b, a)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+		if log := d.log.String(); strings.Contains(log, "anew") {
+			t.Errorf("a file that was deleted is said to be rewritten; the log:\n%s", log)
+		}
+		d.wantNoLoss(t)
+	})
 }

@@ -3,6 +3,7 @@ package follow
 import (
 	"path"
 	"slices"
+	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/fileid"
@@ -21,6 +22,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	r.rotated.asking = f
 	defer func() { r.rotated.asking = nil }()
 	hold, untold, unread := false, false, r.unreadKin(f, head)
+	var unbegun *file
 	for _, e := range r.kin(f, head) {
 		g, w := r.rotated.byEntry[e], r.rotated.widows[e]
 		equal := false
@@ -39,6 +41,11 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 		case w != nil && r.unfinished(f, w, head):
 			hold = true
 			continue
+		case w != nil && w.blank():
+			if unbegun == nil && r.mayBe(f, w, head) {
+				unbegun = w
+			}
+			continue
 		case w != nil && f.info.Size < w.cursor.Next && f.grewMeanwhile(): // it was being made when it was looked at
 			r.soon()
 			return true, false
@@ -47,6 +54,11 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 			continue
 		case g.deleted() && f.holds(g.all()) >= g.all() && mayInherit(f, g):
 			w = r.bereave(g) // moved to another file system, or restored: only the old one's handle was left
+		case f.deletedNow() && mayInherit(g, f) && (f.info.Birth <= g.info.Birth || !g.info.Birth.known()):
+			r.s.log.Info("a deleted file is read in a copy of it", "file", f.label, "copy", g.label, "size", f.aside.twinTo)
+			r.count("files_rotated", 1)
+			r.startBehind(f, head, f.aside.twinTo)
+			return true, true
 		default:
 			hold = true
 			continue
@@ -64,6 +76,10 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	if unread && r.holdUnread(f) || (hold || untold) && r.holdBack(f, untold) {
 		return true, false
 	}
+	if unbegun != nil && r.rotated.widows[unbegun.entry] == unbegun { // but what was read of the data, if any was, comes first
+		r.adopt(f, unbegun)
+		return true, true
+	}
 	r.sayNew(f)
 	return false, false
 }
@@ -75,6 +91,7 @@ const untoldMost = 3
 // holdBack says whether f, which may be a copy, is looked at again later.
 func (r *Reader) holdBack(f *file, untold bool) bool {
 	now := r.s.now()
+	f.rare().asked = now
 	f.held = max(f.held, f.since+r.grow.CopyWait)
 	r.holding = max(r.holding, f.held)
 	if now < f.held {
@@ -90,6 +107,21 @@ func (r *Reader) holdBack(f *file, untold bool) bool {
 	}
 	r.soon()
 	return r.scans < a.untold
+}
+
+// askAgain says whether to compare a file that is held back with others once more: it was changed, or a file was met, renamed, deleted or
+// emptied since, or it was not compared for as long as an idle reader waits at most, because not every change shows in a listing.
+func (r *Reader) askAgain(f *file, now time.Duration) bool {
+	a := f.rare()
+	if a.unread > now {
+		return false
+	}
+	at := a.asked + r.s.o.PollMax
+	if now < at && f.since <= a.asked && r.stirred <= a.asked {
+		r.dueAt(at)
+		return false
+	}
+	return true
 }
 
 // standsNow says whether what was handed out of g stands in it at this moment. Where something else does, g is a widow.
@@ -155,17 +187,23 @@ func (r *Reader) equals(f, g *file, head []byte) bool {
 		return false
 	}
 	a := f.rare()
-	a.twin, a.twinTo = g.entry, n
+	a.twin, a.twinTo, a.twinOf = g.entry, n, f.info.Size
 	return true
 }
 
 // inherit lets f lead on from a widow whose data it holds. Not every file that begins with the same bytes does: where
 // the old one's name was simply given to a new file of the same content, the new one is new.
 func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
-	if !w.displaced && !mayInherit(f, w) {
+	if !w.displaced && !mayInherit(f, w) && !r.apart(f, w) {
 		return false, nil
 	}
 	return r.leadOn(f, w, head)
+}
+
+// apart says whether f is the very file that w was, which another route has found elsewhere: one of the two is a copy of the other, and
+// each route goes on where it is.
+func (r *Reader) apart(f, w *file) bool {
+	return sameFile(f.info, w.info) && r.s.movedOn(w.entry, f.info)
 }
 
 // leadOn is inherit for a file that may be what became of w: as far as the proofs of what was read of w stand in it, it was read.
@@ -195,7 +233,7 @@ func (r *Reader) leadOn(f, w *file, head []byte) (bool, error) {
 		case err != nil:
 			return false, err
 		case !ok:
-		case i == 0 && f.holds(w.cursor.Next) >= w.cursor.Next:
+		case i == 0 && f.holds(w.cursor.Next) >= w.cursor.Next && !r.apart(f, w):
 			r.adopt(f, w)
 			return true, nil
 		default:
@@ -204,6 +242,20 @@ func (r *Reader) leadOn(f, w *file, head []byte) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// blank says whether nothing was read of a widow.
+func (f *file) blank() bool {
+	return f.cursor.Next == 0 && len(f.cursor.Above) == 0 && f.note.proof.At == 0
+}
+
+// mayBe says whether f begins as the widow w did, of which nothing was read, and has all that was seen of it.
+func (r *Reader) mayBe(f, w *file, head []byte) bool {
+	id := r.s.idOf(w.entry)
+	if !w.displaced && !mayInherit(f, w) || f.view != nil || f.info.Size < w.info.Size || w.info.Size == 0 {
+		return false
+	}
+	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
 }
 
 // grewMeanwhile says whether a file that is not compressed is longer by now than when it was looked at.
@@ -219,7 +271,7 @@ func (f *file) grewMeanwhile() bool {
 // is for the proofs to tell.
 func (r *Reader) grewAsCopy(f *file) (bool, error) {
 	if f.view != nil {
-		return false, nil
+		return f.info.Size != f.aside.twinOf, nil
 	}
 	info, err := f.handle.Stat()
 	if err != nil {
@@ -306,11 +358,16 @@ func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
 	w.skipped = true
 	r.lose(w, "a copy leads on from it")
 	f.ledTo(w)
+	r.startBehind(f, head, to)
+	r.s.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)
+	r.count("files_rotated", 1)
+}
+
+// startBehind makes f a file of its own of which everything before to is read elsewhere.
+func (r *Reader) startBehind(f *file, head []byte, to int64) {
 	r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), penstock.Mark{})
 	f.skipTo = to
 	f.held, f.rare().twin = 0, nil
-	r.s.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)
-	r.count("files_rotated", 1)
 }
 
 // takeOver says that e's data lies in f now.
@@ -319,6 +376,7 @@ func (s *Set) takeOver(e *Entry, f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.dead = false
+	s.gaveLocked(e.id)
 	e.id.Dev, e.id.Ino, e.id.Birth, e.id.ModTime = seen.Dev, seen.Ino, seen.Birth, 0
 	e.name = f.name
 	s.byKey[e.id.Key()] = e

@@ -158,9 +158,23 @@ func (s *Set) kill(e *Entry, at stat) {
 
 func (s *Set) killLocked(e *Entry) {
 	e.dead = true
-	key := e.id.Key()
-	if g := s.gens[key]; g.birth != e.id.Birth || g.next <= int64(e.id.Gen) {
-		s.gens[key] = generation{e.id.Birth, int64(e.id.Gen) + 1}
+	s.gaveLocked(e.id)
+}
+
+// gaveLocked notes an id that is not given again, although no file may be found by it any more where it was given.
+func (s *Set) gaveLocked(id fileid.ID) {
+	key := id.Key()
+	if g := s.gens[key]; g.birth != id.Birth || g.next <= int64(id.Gen) {
+		s.gens[key] = generation{id.Birth, int64(id.Gen) + 1}
+	}
+}
+
+// gave is gaveLocked for a stored id whose data lies elsewhere now. What is known of the inode as it is now stays.
+func (s *Set) gave(id fileid.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.gens[id.Key()]; id.Birth >= g.birth {
+		s.gaveLocked(id)
 	}
 }
 
@@ -316,6 +330,7 @@ func (r *Reader) placed(m penstock.Mark) (knownID, bool) {
 		r.s.log.Warn("the checkpoint has a note that says nothing; the file is known by its id alone", "file", m.Part.Name, "error", err)
 	}
 	if proof.Moved != (fileid.Key{}) {
+		r.s.gave(id)
 		id.Dev, id.Ino, id.Birth = proof.Moved.Dev, proof.Moved.Ino, proof.MovedBirth
 	}
 	return knownID{id: id, text: m.Part.ID}, true

@@ -65,12 +65,16 @@ type aside struct {
 	away     bool          // a widow or stray whose folder is not there
 	unseen   bool          // of a widow: the route has not seen what stands in its inode by now
 	listed   string        // of a file beside: the name of that one, by which the next run finds out that it was rotated
+	asked    time.Duration // growing: when it was compared with others last, and held back
 	twin     *Entry        // growing: the file that it equals as far as twinTo, as far as was seen
 	twinTo   int64
+	twinOf   int64         // the size that it had then
 	restored bool          // growing: it has the name and the content of one that is gone, and is not said to be new yet
 	untold   uint32        // growing: the listing up to which it is held back beyond its time, because that file cannot be looked at
 	why      string        // of a widow: what happened
 	until    time.Duration // of a widow, or one without name, whose time is over: when it is given up at the latest; 0: not yet over
+	besideAs string        // of one without name, whose time is over: where it was found beside, in this listing
+	besideIn uint32
 	nextLook time.Duration // at a finished file
 	checks   uint8         // looks at it
 }

@@ -72,7 +72,9 @@ func (r *Reader) sweep(now time.Duration) {
 		there[keyOf(f.info)] = true
 	}
 	missing := make(map[string]time.Duration)
-	for id, key := range r.placesOf() {
+	var over []string
+	places := r.placesOf()
+	for id, key := range places {
 		if there[key] {
 			continue
 		}
@@ -84,18 +86,23 @@ func (r *Reader) sweep(now time.Duration) {
 			since = now
 		}
 		if now-since >= r.s.o.Forget {
-			r.forgetKnown(id, key)
-			if d := r.resting.get(key); d != nil && d.text == id {
-				r.s.mu.Lock()
-				r.resting.remove(key)
-				r.s.mu.Unlock()
-			}
-			g.now(id)
+			over = append(over, id)
 			continue
 		}
 		missing[id] = since
 	}
 	g.missing = missing
+	slices.Sort(over)
+	for _, id := range over {
+		key := places[id]
+		r.forgetKnown(id, key)
+		if d := r.resting.get(key); d != nil && d.text == id {
+			r.s.mu.Lock()
+			r.resting.remove(key)
+			r.s.mu.Unlock()
+		}
+		g.now(id)
+	}
 }
 
 // placesOf is where the data of each partition lies that the route has stored or reads; but for what is waited for.

@@ -63,7 +63,7 @@ func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
 		return false
 	case f.entry == nil && f.held > now:
 		r.dueAt(f.held)
-		return f.aside == nil || f.aside.unread <= now
+		return r.askAgain(f, now)
 	case f.entry == nil && r.recall(f):
 		return false
 	case f.info.Size != f.drained || f.changed():

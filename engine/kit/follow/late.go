@@ -22,7 +22,7 @@ func (r *Reader) mayLead(w *file, now time.Duration) bool {
 			list = append(list, f)
 		}
 	}
-	slices.SortFunc(list, func(a, b *file) int { return strings.Compare(a.label, b.label) })
+	slices.SortFunc(list, byLabel)
 	for _, f := range list {
 		if f.unmet() && r.look(f) && f.entry == nil {
 			r.identify(f)
@@ -37,6 +37,29 @@ func (r *Reader) mayLead(w *file, now time.Duration) bool {
 	}
 	r.dueAt(min(a.until, now+packedWait))
 	return now < a.until
+}
+
+// missed says whether the file without name f, whose time is over, may have a name that is listed: a listing misses a file that is renamed
+// while it is made. The one that follows has it, unless the name is none of those that are read.
+func (r *Reader) missed(f *file) bool {
+	if f.info.Links == 0 {
+		return false
+	}
+	name, a := "", f.rare()
+	err := r.s.place.Beside(f.label, func(s Sight) {
+		if sameFile(statOf(s.Info), f.info) {
+			name = s.Label
+		}
+	})
+	known := a.besideAs == name && a.besideIn != r.scans || f.beside && f.label == name
+	if err != nil || name == "" || known {
+		return false
+	}
+	if a.besideAs != name {
+		a.besideAs, a.besideIn = name, r.scans
+	}
+	r.soon()
+	return true
 }
 
 // unmet says whether it is not known yet which file it is.

@@ -142,3 +142,24 @@ func TestDeletedFileEndsLate(t *testing.T) {
 		})
 	}
 }
+
+// A file is renamed while each of two listings is made, so that neither has it, and the route has much else to send in between. When
+// gone_wait is over, it is not at its end: it has a name that is listed.
+func TestRenamedInEachListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		for i, wait := range []time.Duration{time.Minute, 0} {
+			d.hidden = fmt.Sprint("a.log.", i+1)
+			d.rename(t, []string{"a.log", "a.log.1"}[i], d.hidden)
+			d.then = func() { d.hidden = "" }
+			a.run(t, 50*time.Millisecond) // of which the listings that have the file are not made
+			time.Sleep(wait)
+		}
+		turns(t, 30, time.Second, a, b)
+		d.put(t, "a.log.2", "4 four\n")
+		turns(t, 5, time.Second, a, b)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+	})
+}

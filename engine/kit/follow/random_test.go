@@ -2,13 +2,13 @@ package follow_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -21,11 +21,10 @@ import (
 // rotator writes one log and rotates it, in steps between which a route may look at the files. It is the model: it knows which lines there
 // are, and does nothing that would destroy what no route has.
 type rotator struct {
-	t    *testing.T
 	d    *folder
+	disk *disk
 	rnd  *rand.Rand
 	who  int
-	at   time.Time // of the last change that it made to a file: each gets another one, however fast the machine is
 	have func(who int) int
 
 	lines   int    // that were written
@@ -49,43 +48,29 @@ func (w *rotator) line(n int) string {
 	return fmt.Sprintf("%08x line %d of %d", (uint32(w.who)<<26^uint32(n))*2654435761, n, w.who)
 }
 
-func (w *rotator) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *rotator) path(name string) string { return filepath.Join(w.d.path, name) }
-
 // say notes in the log what is done to the files.
 func (w *rotator) say(format string, args ...any) {
 	fmt.Fprintf(&w.d.log, "time=%s "+format+"\n", append([]any{time.Now().UTC().Format(time.RFC3339Nano)}, args...)...)
 }
 
-// change does something to a file, and gives it a time of its own.
-func (w *rotator) change(name string, do func(f *os.File) error) {
-	f, err := os.OpenFile(w.path(name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	w.must(err)
-	w.must(errors.Join(do(f), f.Close()))
-	w.at = w.at.Add(time.Millisecond)
-	w.must(os.Chtimes(w.path(name), w.at, w.at))
+func (w *rotator) change(name string, text []byte) {
+	w.disk.write(name, text)
 	w.say("changed %s", name)
 }
 
 func (w *rotator) add(name, text string) {
-	w.change(name, func(f *os.File) error { _, err := f.WriteString(text); return err })
+	w.change(name, append(slices.Clip(w.disk.file(name).text), text...))
 }
 
-func (w *rotator) empty(name string) { w.change(name, func(f *os.File) error { return f.Truncate(0) }) }
+func (w *rotator) empty(name string) { w.change(name, nil) }
 
 func (w *rotator) rename(from, to string) {
-	w.must(os.Rename(w.path(from), w.path(to)))
+	w.disk.rename(from, to)
 	w.say("renamed %s to %s", from, to)
 }
 
 func (w *rotator) remove(name string) {
-	w.must(os.Remove(w.path(name)))
+	w.disk.remove(name)
 	w.say("removed %s", name)
 }
 
@@ -195,8 +180,7 @@ func (w *rotator) rotate() {
 
 // copy makes a copy, in two pieces.
 func (w *rotator) copy(from, to string) {
-	data, err := os.ReadFile(w.path(from))
-	w.must(err)
+	data := w.disk.file(from).text
 	cut := w.rnd.IntN(len(data) + 1)
 	w.add(to, string(data[:cut]))
 	w.todo = append([]func(){func() { w.add(to, string(data[cut:])) }}, w.todo...)
@@ -226,6 +210,7 @@ type rotating struct {
 	reading   int // the route that reads
 	acts      int // that the writers may still do
 	inAnother bool
+	ends      time.Duration // a nanosecond for each time that something was to end
 }
 
 func (s *rotating) have(who int) int {
@@ -257,7 +242,7 @@ func (s *rotating) step() {
 		s.writers[s.rnd.IntN(len(s.writers))].act()
 	case n == 10 && !s.inAnother && len(s.routes) > 1:
 		s.inAnother = true
-		s.routes[1-s.reading].run(s.t, time.Duration(s.rnd.IntN(300))*time.Millisecond)
+		s.routes[1-s.reading].run(s.t, s.about(time.Duration(s.rnd.IntN(300))*time.Millisecond))
 		s.inAnother = false
 	}
 }
@@ -272,7 +257,7 @@ func (s *rotating) turn() {
 		s.restart()
 	case n < 8: // one batch
 		s.reading = s.rnd.IntN(len(s.routes))
-		ctx, cancel := context.WithTimeout(s.t.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(s.t.Context(), s.about(100*time.Millisecond))
 		defer cancel()
 		b := penstock.NewBatch(penstock.Limits{Bytes: 32 << s.rnd.IntN(5)})
 		if r := s.routes[s.reading]; r.Read(ctx, b) == nil {
@@ -280,7 +265,7 @@ func (s *rotating) turn() {
 		}
 	default:
 		s.reading = s.rnd.IntN(len(s.routes))
-		s.routes[s.reading].run(s.t, time.Duration(1+s.rnd.IntN(1000))*time.Millisecond)
+		s.routes[s.reading].run(s.t, s.about(time.Duration(1+s.rnd.IntN(1000))*time.Millisecond))
 	}
 }
 
@@ -288,6 +273,13 @@ func (s *rotating) rest() {
 	for _, w := range s.writers {
 		w.rest()
 	}
+}
+
+// about is d, and up to a millisecond more: it ends at no moment at which anything else happens, or the order of the two would be
+// open.
+func (s *rotating) about(d time.Duration) time.Duration {
+	s.ends++
+	return time.Until(time.Now().Add(d + time.Millisecond).Truncate(time.Millisecond).Add(s.ends))
 }
 
 // restart ends the process and begins the next one.
@@ -303,33 +295,59 @@ func (s *rotating) restart() {
 	}
 }
 
-// However files are rotated while they are looked at, and whenever a process ends, every line comes, and once. A seed says what
-// happens, but for the order in which a reader goes through its maps.
+// rotations is the run of a seed, which says all that happens in it.
+func rotations(t *testing.T, seed uint64) *rotating {
+	d := &folder{Dir: newDisk(seed), hidden: "old", level: slog.LevelDebug}
+	set := d.set(follow.Growing{})
+	s := &rotating{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), d: d, routes: []*route{newRoute(t, set, nil), newRoute(t, set, nil)}}
+	for who := range 2 {
+		s.writers = append(s.writers, &rotator{
+			d: d, disk: d.Dir.(*disk), rnd: s.rnd, who: who, have: s.have, name: fmt.Sprintf("w%d.log", who),
+		})
+	}
+	d.step = s.step
+	for range 60 {
+		s.acts = 1 + s.rnd.IntN(8)
+		s.turn()
+		s.rest()
+	}
+	d.step = nil
+	s.rest()
+	for range 60 {
+		for _, r := range s.routes {
+			r.run(t, s.about(time.Second))
+		}
+	}
+	return s
+}
+
+// seeds are so many from PENSTOCK_SEED on, or PENSTOCK_SEEDS.
+func seeds(t testing.TB, most uint64) (list []uint64) {
+	t.Helper()
+	first := uint64(0)
+	for name, to := range map[string]*uint64{"PENSTOCK_SEED": &first, "PENSTOCK_SEEDS": &most} {
+		if text := os.Getenv(name); text != "" {
+			var err error
+			if *to, err = strconv.ParseUint(text, 10, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for n := range most {
+		list = append(list, first+n)
+	}
+	return list
+}
+
+// However files are rotated while they are looked at, and whenever a process ends, every line comes, and once. PENSTOCK_SEED is the first
+// seed, PENSTOCK_SEEDS how many there are.
 func FuzzRotations(f *testing.F) {
-	for seed := range uint64(40) {
+	for _, seed := range seeds(f, 40) {
 		f.Add(seed)
 	}
-	base := time.Now().Add(time.Hour)
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		synctest.Test(t, func(t *testing.T) {
-			d, a, b := twoRoutes(t, follow.Growing{})
-			d.hidden = "old"
-			s := &rotating{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), d: d, routes: []*route{a, b}}
-			for who := range 2 {
-				s.writers = append(s.writers, &rotator{
-					t: t, d: d, rnd: s.rnd, who: who, at: base.Add(time.Duration(who) * time.Hour), have: s.have,
-					name: fmt.Sprintf("w%d.log", who),
-				})
-			}
-			d.step = s.step
-			for range 60 {
-				s.acts = 1 + s.rnd.IntN(8)
-				s.turn()
-				s.rest()
-			}
-			d.step = nil
-			s.rest()
-			turns(t, 60, time.Second, s.routes...)
+			s := rotations(t, seed)
 			var want []string
 			for _, w := range s.writers {
 				for n := range w.lines {
@@ -344,31 +362,28 @@ func FuzzRotations(f *testing.F) {
 				}
 			}
 			if t.Failed() {
-				t.Logf("the log:\n%s", &d.log)
+				t.Logf("the log:\n%s", &s.d.log)
 			}
 		})
 	})
 }
 
-// differ says what is missing and what is too much.
-func differ(got, want []string) string {
-	count := make(map[string]int)
-	for _, line := range want {
-		count[line]++
-	}
-	for _, line := range got {
-		count[line]--
-	}
-	var missing, more []string
-	for line, n := range count {
-		if n > 0 {
-			missing = append(missing, line)
-		} else if n < 0 {
-			more = append(more, line)
+// A seed that is printed replays: what is done to the files, what is logged of them, and when each line comes.
+func TestRotationsReplay(t *testing.T) {
+	for _, seed := range seeds(t, 5) {
+		var was string
+		for run := range 3 {
+			synctest.Test(t, func(t *testing.T) {
+				s := rotations(t, seed)
+				is := s.d.log.String()
+				for _, r := range s.routes {
+					is += strings.Join(r.trace, "\n")
+				}
+				if run > 0 && is != was {
+					t.Errorf("seed %d: run %d differs from the one before:\n%s", seed, run, firstDifference(was, is))
+				}
+				was = is
+			})
 		}
 	}
-	slices.Sort(missing)
-	slices.Sort(more)
-	return fmt.Sprintf("%d lines are missing, %q; %d came again, %q",
-		len(missing), missing[:min(5, len(missing))], len(more), more[:min(5, len(more))])
 }

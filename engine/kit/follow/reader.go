@@ -26,7 +26,7 @@ const (
 	wakeMost    = 20 * time.Millisecond
 )
 
-// Reader hands out the files of a place to one route. It implements penstock.Reader, Estimator, Waiter, Noter
+// Reader hands out the files of a place to one route. It implements penstock.Reader, Estimator, Noter
 // and Forgetter.
 type Reader struct {
 	s      *Set
@@ -41,7 +41,6 @@ type Reader struct {
 	saved  map[string]int64         // what Commit said of files that grew; guarded by s.mu
 	fresh  bool                     // marks were saved since the last look at shut; guarded by s.mu
 	wake   chan struct{}            // a notification came
-	waits  func()                   // from BeforeWait; nil: nobody asked
 	notes  notes
 	gone   gone
 
@@ -53,6 +52,7 @@ type Reader struct {
 	woken   []fileid.Key         // of those, what was changed since the last listing
 	shut    []*file              // growing: closed to make room for others
 	holding time.Duration        // growing: until when a file is held back that may be a copy
+	stirred time.Duration        // the last listing in which a file was met, renamed, deleted or emptied
 	after   []*file              // finished ones that are looked at again, oldest first
 	queue   []*file              // what there is to do, in order
 	open    []*file              // with handles, the least recently used first
@@ -96,16 +96,13 @@ func newReader(s *Set, o penstock.OpenOptions) *Reader {
 		}
 	}
 	for _, ids := range r.known {
-		slices.SortFunc(ids, func(a, b knownID) int { return int(int64(b.id.Gen) - int64(a.id.Gen)) })
+		slices.SortFunc(ids, byGen)
 	}
 	return r
 }
 
 // Left implements penstock.Estimator: what the last listing has seen of the files and was not read.
 func (r *Reader) Left() (bytes int64) { return max(0, r.left) }
-
-// BeforeWait implements penstock.Waiter.
-func (r *Reader) BeforeWait(f func()) { r.waits = f }
 
 // countLeft is what Left begins with after a listing; take makes it less.
 func (r *Reader) countLeft() {
@@ -133,9 +130,6 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 		if full {
 			r.filler.Complete(b)
 			return nil
-		}
-		if r.waits != nil {
-			r.waits()
 		}
 		now := r.s.now()
 		if len(b.Spans) == 0 {

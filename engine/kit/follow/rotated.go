@@ -153,6 +153,8 @@ func (r *Reader) unmet() {
 		rewritten = append(rewritten, ids...)
 	}
 	r.s.mu.Unlock()
+	slices.SortFunc(list, byID)
+	slices.SortFunc(rewritten, byID)
 	for _, k := range list {
 		if m, ok := r.resume(k.text); ok && !m.Finished {
 			r.widowOf(r.s.know(k, m.Part.Name), m, false, "a file of an earlier run is gone")
@@ -177,6 +179,7 @@ func (r *Reader) meetKnown() {
 		}
 	}
 	r.s.mu.Unlock()
+	slices.SortFunc(known, byLabel)
 	r.recognised(known)
 }
 
@@ -264,7 +267,10 @@ func (r *Reader) displaced(f *file, seen fileid.File) {
 
 // expire gives up widows and strays that nothing leads on from.
 func (r *Reader) expire(now time.Duration) {
-	for _, w := range r.rotated.widows {
+	for _, w := range r.rotated.inOrder() {
+		if r.rotated.widows[w.entry] != w {
+			continue // another one's end has settled what became of it
+		}
 		if now < w.held {
 			r.dueAt(w.held)
 			continue
@@ -285,11 +291,16 @@ func (r *Reader) expire(now time.Duration) {
 			r.dueAt(f.held)
 			return false
 		}
-		if !f.skipped {
+		if !f.skipped && !f.isTwin() {
 			r.vanished(f)
 		}
 		return true
 	})
+}
+
+// isTwin says whether all of a file that was held back stands in the one that it equals, where it is read.
+func (f *file) isTwin() bool {
+	return f.aside != nil && f.aside.twin != nil && f.aside.twinTo >= f.info.Size
 }
 
 // unwait takes a widow off the list.

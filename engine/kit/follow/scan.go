@@ -37,6 +37,9 @@ func (r *Reader) scan() {
 		switch f := r.files[s.Label]; {
 		case f != nil && sameFile(f.info, info):
 			f.scan = r.scans
+			if info.Size < f.info.Size {
+				r.stirred = now
+			}
 			f.saw(info, now)
 			if f.handle != nil {
 				f.looked = now
@@ -57,14 +60,15 @@ func (r *Reader) scan() {
 	if r.scans == r.first { // what is read first lies together in memory, which comes free together
 		slices.SortFunc(rest, r.bySight)
 	}
+	if len(rest) > 0 {
+		r.stirred = now
+	}
 	for _, s := range rest {
 		r.meet(s, now)
 	}
-	for label, f := range r.files {
-		if f.scan != r.scans {
-			delete(r.files, label)
-			r.missing(f)
-		}
+	for _, f := range r.unlisted() {
+		r.stirred = now
+		r.missing(f)
 	}
 	if r.grow != nil {
 		r.missRests()
@@ -204,8 +208,16 @@ func (r *Reader) enqueue(now time.Duration) {
 	if r.grow != nil {
 		ready = r.readyGrowing
 	}
-	var todo []*file
+	var todo, odd []*file
 	for _, f := range r.byKey {
+		if r.askable(f) {
+			odd = append(odd, f)
+		} else if ready(f, now) {
+			todo = append(todo, f)
+		}
+	}
+	slices.SortFunc(odd, byLabel)
+	for _, f := range odd {
 		if ready(f, now) {
 			todo = append(todo, f)
 		}
@@ -221,7 +233,7 @@ func (r *Reader) enqueue(now time.Duration) {
 				return c
 			}
 		}
-		return strings.Compare(a.label, b.label)
+		return byLabel(a, b)
 	})
 	r.queue = append(lost, todo...)
 	for _, f := range r.queue {

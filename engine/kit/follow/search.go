@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"time"
@@ -33,7 +34,7 @@ func (r *Reader) searchBeside(waiting int) {
 	t := &r.rotated
 	dirs := make(map[string]string)
 	byKey := make(map[fileid.Key][]*file) // an inode may have been used again, and by files that are all waited for
-	for _, w := range t.widows {
+	for _, w := range t.inOrder() {
 		dirs[path.Dir(w.label)] = w.label
 		if !w.displaced || w.aside.unseen {
 			id := r.s.idOf(w.entry)
@@ -45,7 +46,8 @@ func (r *Reader) searchBeside(waiting int) {
 		byKey[keyOf(f.info)] = append(byKey[keyOf(f.info)], f)
 	}
 	var sights []Sight
-	for _, label := range dirs {
+	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
+		label := dirs[dir]
 		err := r.s.place.Beside(label, func(s Sight) {
 			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
@@ -57,6 +59,9 @@ func (r *Reader) searchBeside(waiting int) {
 			r.s.log.Debug("a directory cannot be searched for rotated files", "beside", label, "error", err)
 		}
 	}
+	slices.SortStableFunc(sights, func(a, b Sight) int { // the very file that is waited for, before copies of it
+		return len(byKey[keyOf(statOf(b.Info))]) - len(byKey[keyOf(statOf(a.Info))])
+	})
 	for _, s := range sights {
 		all := slices.DeleteFunc(slices.Clone(byKey[keyOf(statOf(s.Info))]), func(w *file) bool { return !w.is(r, s) })
 		same := slices.DeleteFunc(slices.Clone(all), func(w *file) bool { return w.displaced })
@@ -225,6 +230,7 @@ func (r *Reader) keepBudget() {
 		r.rotated.warned = false
 		return
 	}
+	slices.SortFunc(deleted, byLabel)
 	err := &GoneError{Files: len(deleted), Bytes: held, Max: r.grow.DeletedMax}
 	switch r.grow.DeletedBeyond {
 	case StopDeleted:

@@ -104,7 +104,7 @@ func (r *Reader) endOf(f *file) (end ending, ok bool) {
 		return end, true
 	}
 	e := f.entry
-	end.sealed = !r.mayLead(f, r.s.now())
+	end.sealed = !r.mayLead(f, r.s.now()) && !r.missed(f)
 	return end, r.rotated.byEntry[e] == f && f.handle != nil
 }
 
@@ -200,10 +200,10 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		r.s.forget(r, e) // the widow's is taken over
-		if !ok {         // it is the data as that route has read it, and not as this one has
-			r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), penstock.Mark{})
+		if !ok {
+			r.meetApart(f, w, head)
 		}
+		r.s.forget(r, e) // the widow's is taken over
 		return true, nil
 	}
 	m, known := r.resume(e.text)
@@ -233,6 +233,19 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	r.s.log.Warn(why+anew, "file", f.label, "size", f.info.Size, "read", highest(m))
 	r.count("files_replaced", 1)
 	return false, nil
+}
+
+// meetApart meets a file where another route has seen the data of the widow w go, and in which it does not stand as this route has read
+// it. What this route knows of the data, it knows by another file, if at all.
+func (r *Reader) meetApart(f, w *file, head []byte) {
+	if done, _ := r.metFirst(f, head); done {
+		return
+	}
+	if w.blank() && r.rotated.widows[w.entry] == w && r.s.standsAt(w.entry, f.info) {
+		r.adopt(f, w)
+		return
+	}
+	r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), penstock.Mark{})
 }
 
 // proveAnew makes the proof of a file that grows, of which the checkpoint has none for where it stands: a sink's own ledger, which is

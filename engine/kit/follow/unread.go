@@ -70,6 +70,7 @@ func (r *Reader) beganSo(u *file, head []byte) bool {
 // holdUnread says whether f waits until a file can be read that it may be a copy of.
 func (r *Reader) holdUnread(f *file) bool {
 	now, a := r.s.now(), f.rare()
+	a.asked = now
 	if a.unread == 0 {
 		a.unread = now + unreadMost
 	}

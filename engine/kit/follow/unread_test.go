@@ -86,3 +86,64 @@ func TestUnreadForLong(t *testing.T) {
 		r.want(t, d, append(lines, "4 four")...)
 	})
 }
+
+// A copy is held back when it loses its name. What was in it is read in its original, or under the name that it has now, and nothing is
+// said to be lost. A file of its own, of which nothing was read, is.
+func TestHeldBackAndGone(t *testing.T) {
+	for _, tt := range []struct {
+		name, text string
+		gone       func(t *testing.T, d *folder)
+		loss       bool
+		want       []string
+	}{
+		{name: "deleted", text: three, gone: func(t *testing.T, d *folder) { d.delete(t, "a.log.1") }},
+		{name: "renamed while it is listed", text: three + "4 four\n", gone: func(t *testing.T, d *folder) {
+			d.rename(t, "a.log.1", "a.log.2")
+			d.hidden = "a.log.2"
+			d.then = func() { d.hidden = "" }
+		}, want: []string{"1 one", "1 one", "2 two", "2 two", "3 three", "3 three", "4 four"}},
+		{name: "deleted, with more in it", text: three + "4 four\n", loss: true, gone: func(t *testing.T, d *folder) {
+			d.delete(t, "a.log.1")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, _ := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three)
+				a.run(t, 2*time.Second)
+				d.put(t, "a.log.1", tt.text)
+				a.run(t, 2*time.Second)
+				tt.gone(t, d)
+				a.run(t, 30*time.Second)
+				if tt.want == nil {
+					tt.want = []string{"1 one", "2 two", "3 three"}
+				}
+				a.want(t, d, tt.want...)
+				if said := strings.Contains(d.log.String(), "before anything of it was read"); said != tt.loss {
+					t.Errorf("that something is lost is said: %v, want %v; the log:\n%s", said, tt.loss, &d.log)
+				}
+			})
+		})
+	}
+}
+
+// A copy that is held back is compared again when something can have changed, and else once in poll_max: not at each turn of the reader.
+func TestHeldBackIsLookedAtSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, _ := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		a.run(t, 2*time.Second)
+		d.put(t, "a.log.1", three)
+		calls, reads := 0, 0
+		d.step = func() { calls++ }
+		d.hook = func(string) { reads++ }
+		a.run(t, 4*time.Second)
+		if calls > 150 || reads > 50 || reads == 0 { // 4 s are 4 times poll_max, and a comparison takes up to 8 reads
+			t.Errorf("%d calls and %d reads in 4 s", calls, reads)
+		}
+		d.empty(t, "a.log")
+		d.put(t, "a.log.1", "4 four\n")
+		a.run(t, time.Second)
+		a.want(t, d, "1 one", "2 two", "3 three", "4 four")
+	})
+}

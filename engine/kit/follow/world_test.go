@@ -22,12 +22,13 @@ import (
 // folder is a place of one directory. It is the host of its set, too.
 type folder struct {
 	vfs.Dir
-	path string
-	log  strings.Builder
-	hook func(name string) // nil, or called before each read of a file
-	step func()            // nil, or called before each call of the system
-	then func()            // nil, or called once, at the end of the next listing
-	torn error             // nil, or why the next listing fails
+	path  string
+	log   strings.Builder
+	level slog.Level
+	hook  func(name string) // nil, or called before each read of a file
+	step  func()            // nil, or called before each call of the system
+	then  func()            // nil, or called once, at the end of the next listing
+	torn  error             // nil, or why the next listing fails
 
 	fault  func(name string) error // nil, or what is wrong with a read
 	shut   func(name string) error // nil, or why a file cannot be opened
@@ -120,8 +121,10 @@ func (f *hooked) ReadAt(p []byte, off int64) (int, error) {
 	return f.File.ReadAt(p, off)
 }
 
-func (d *folder) Log() *slog.Logger { return slog.New(slog.NewTextHandler(&d.log, nil)) }
-func (d *folder) FS() vfs.FS        { return vfs.OS() }
+func (d *folder) Log() *slog.Logger {
+	return slog.New(slog.NewTextHandler(&d.log, &slog.HandlerOptions{Level: d.level}))
+}
+func (d *folder) FS() vfs.FS { return vfs.OS() }
 func (d *folder) Go(name string, run func(context.Context) error) {
 	panic("nothing is compressed: " + name)
 }
@@ -267,7 +270,14 @@ func (d *folder) setOf(growing follow.Growing, open int) *follow.Set {
 func newRoute(t *testing.T, s *follow.Set, stored map[string]penstock.Mark) *route {
 	r := &route{ids: make(map[string]string), marks: make(map[string]penstock.Mark)}
 	r.Reader = s.Open(penstock.OpenOptions{
-		Known: maps.Values(stored), Resume: func(id string) (penstock.Mark, bool) { m, ok := stored[id]; return m, ok },
+		Known: func(yield func(penstock.Mark) bool) {
+			for _, id := range slices.Sorted(maps.Keys(stored)) {
+				if !yield(stored[id]) {
+					return
+				}
+			}
+		},
+		Resume: func(id string) (penstock.Mark, bool) { m, ok := stored[id]; return m, ok },
 	})
 	t.Cleanup(func() { _ = r.Close() })
 	return r
@@ -309,6 +319,14 @@ func wantLines(t *testing.T, d *folder, a, b *route, want ...string) {
 	t.Helper()
 	a.want(t, d, want...)
 	b.want(t, d, want...)
+}
+
+// wantNoLoss finds that nothing is said to be lost.
+func (d *folder) wantNoLoss(t *testing.T) {
+	t.Helper()
+	if log := d.log.String(); strings.Contains(log, "a file is gone before") {
+		t.Errorf("what was read is said to be lost; the log:\n%s", log)
+	}
 }
 
 // three is what a.log has in most tests.

@@ -10,8 +10,8 @@
 // At the first record end at or after a multiple of Limits.Bytes from the file's start, or after Limits.Records records since the
 // cut before, or where a settled range begins, or at the file's end. Where a batch comes to such a multiple with more of its records than
 // of its bytes used up, it is its records that fill it: then it goes on to the first record end at or after Limits.Bytes from the cut
-// before, or most batches of so many records would be full, and one at each multiple would not. All of these follow from the place of the cut
-// before and the bytes behind it alone, so that a reader that resumes at any cut cuts where the first reader
+// before, or most batches of so many records would be full, and one at each multiple would not. All of these follow from the
+// place of the cut before and the bytes behind it alone, so that a reader that resumes at any cut cuts where the first reader
 // cut. (Where a file grew while it was read, a batch may also have ended at what was there; and what is there of a growing file is not
 // cut at a multiple if all of it fits, or a hundred files that grow a little would make two batches of each multiple.) Records keep
 // their ids in any case.

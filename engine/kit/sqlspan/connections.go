@@ -142,11 +142,8 @@ type Making struct {
 
 func newMaking() *Making { return &Making{token: make(chan struct{}, 1)} }
 
-// Found says whether the table is there.
+// Found says whether the table is there; where it is not, it will be made.
 func (m *Making) Found(there bool) { m.there.Store(there) }
-
-// Lost says that the table is gone, so that it will be made again; false: that is known already.
-func (m *Making) Lost() bool { return m.there.CompareAndSwap(true, false) }
 
 // Once calls make where the table is not there; who comes meanwhile waits. It returns make's error, or the cause of a ctx that has
 // ended before.

@@ -4,6 +4,7 @@ package sqltable
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"unicode/utf8"
 
@@ -24,12 +25,16 @@ type Rows struct {
 	scratch []byte
 	texts   []bool // by column: it takes any text as it is
 	unclean bool   // the arena holds what the database's text cannot
+
+	form   []uint32 // the names of the fields for which placed was found
+	placed []Place  // nil: Row
+	places []Place  // its memory
 }
 
 // Over begins to lay b, whose Records are filled, over t. The memory of an earlier batch is used again.
 func (r *Rows) Over(t *Table, b *penstock.Batch) {
 	r.table, r.batch = t, b
-	r.columns = r.columns[:0]
+	r.columns, r.form, r.placed = r.columns[:0], r.form[:0], nil
 	for _, name := range b.Names {
 		r.columns = append(r.columns, t.Column(name))
 	}
@@ -38,7 +43,7 @@ func (r *Rows) Over(t *Table, b *penstock.Batch) {
 	}
 	r.Cells = r.Cells[:len(t.Columns)]
 	d := t.dialect
-	r.unclean = d.UTF8 && !utf8.Valid(b.Data) || d.NoNUL && bytes.IndexByte(b.Data, 0) >= 0
+	r.unclean = !d.takes(b.Data)
 	r.texts = r.texts[:0]
 	for i := range t.Columns {
 		r.texts = append(r.texts, t.Columns[i].Type == Text && !r.unclean && b.Data != nil)
@@ -175,4 +180,20 @@ func typeName(c *Column) string {
 		return "true or false"
 	}
 	return c.Decl
+}
+
+// takes says whether the database's text may be any part of data, whose texts are whole characters: what there is is looked at once
+// where it is ASCII, as nearly all of it is.
+func (d *Dialect) takes(data []byte) bool {
+	rest := data
+	const tops, ones = 0x8080808080808080, 0x0101010101010101
+	for ; len(rest) >= 32; rest = rest[32:] {
+		a, b := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
+		c, e := binary.LittleEndian.Uint64(rest[16:]), binary.LittleEndian.Uint64(rest[24:])
+		// The top bit of a byte of x-ones is set where the byte was 0, or is beyond ASCII, or follows one that was 0.
+		if (a|b|c|e|(a-ones)|(b-ones)|(c-ones)|(e-ones))&tops != 0 {
+			break
+		}
+	}
+	return !(d.UTF8 && !utf8.Valid(rest) || d.NoNUL && bytes.IndexByte(rest, 0) >= 0)
 }

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/penstock-io/penstock"
 )
@@ -237,5 +238,22 @@ func TestAnswer(t *testing.T) {
 	}
 	if covered != 8 {
 		t.Errorf("the pieces cover %d of 8", covered)
+	}
+}
+
+// TestTakes holds the look at many bytes at once against the looks at one kind of byte after the other.
+func TestTakes(t *testing.T) {
+	for _, d := range []Dialect{{}, {UTF8: true}, {NoNUL: true}, {UTF8: true, NoNUL: true}} {
+		for _, bad := range []string{"", "\x00", "\x01", "\x7f", "\x80", "\x81", "\xff", "ä", "\xc3", "\u20ac", "\x00\x01"} {
+			for n := range 100 {
+				for at := 0; at <= n; at += 1 + n/9 {
+					text := []byte(strings.Repeat("a", at) + bad + strings.Repeat("\x01", n-at))
+					want := (!d.UTF8 || utf8.Valid(text)) && (!d.NoNUL || !strings.Contains(string(text), "\x00"))
+					if got := d.takes(text); got != want {
+						t.Fatalf("UTF8 %v, NoNUL %v, %q: %v", d.UTF8, d.NoNUL, text, got)
+					}
+				}
+			}
+		}
 	}
 }

@@ -1,0 +1,94 @@
+//penstock:pure
+
+package postgres
+
+import (
+	"encoding/binary"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+)
+
+const (
+	null      = 0xFFFFFFFF // the length of NULL: -1
+	cellMost  = 4 + 8      // bytes of a cell that is no text
+	blindCopy = 16         // bytes that copying a short text writes, whatever its length
+)
+
+// roomFor is what a row may need beside its texts.
+func roomFor(places []sqltable.Place) int { return blindCopy + cellMost*(len(places)+2) }
+
+// putPlaced puts the row of a record whose values stand in places at the start of dst, which has room for it, straight from the arena.
+// It returns how many bytes that are; 0: only sqltable.Rows can lay it out, or refuse it. A row begins with number where that is
+// not negative.
+func putPlaced(dst []byte, places []sqltable.Place, fields []penstock.Field, data []byte, number int) int {
+	binary.BigEndian.PutUint16(dst, uint16(len(places)))
+	at := 2
+	if number >= 0 {
+		binary.BigEndian.PutUint16(dst, uint16(len(places)+1))
+		at = putWord(dst, at, uint64(number))
+	}
+	for _, p := range places {
+		if p.Field < 0 {
+			if p.Need {
+				return 0
+			}
+			binary.BigEndian.PutUint32(dst[at:], null)
+			at += 4
+			continue
+		}
+		f := &fields[p.Field]
+		off, n := int(f.Off), int(f.Len)
+		switch {
+		case f.Kind == penstock.Text && p.Text:
+			cell := dst[at : at+4+blindCopy]
+			binary.BigEndian.PutUint32(cell, f.Len)
+			if n <= blindCopy && off+blindCopy <= len(data) {
+				text := data[off : off+blindCopy]
+				binary.LittleEndian.PutUint64(cell[4:], binary.LittleEndian.Uint64(text))
+				binary.LittleEndian.PutUint64(cell[12:], binary.LittleEndian.Uint64(text[8:]))
+			} else {
+				copy(dst[at+4:], data[off:off+n])
+			}
+			at += 4 + n
+		case f.Kind == penstock.Number && p.Type == sqltable.Integer:
+			value, ok := shortInteger(data, off, n)
+			if !ok {
+				return 0
+			}
+			at = putWord(dst, at, value)
+		case f.Kind == penstock.Null && !p.Need:
+			binary.BigEndian.PutUint32(dst[at:], null)
+			at += 4
+		default:
+			return 0
+		}
+	}
+	return at
+}
+
+// putWord puts a cell of eight bytes at dst[at:] and returns where it ends.
+func putWord(dst []byte, at int, value uint64) int {
+	cell := dst[at : at+cellMost]
+	binary.BigEndian.PutUint32(cell, 8)
+	binary.BigEndian.PutUint64(cell[4:], value)
+	return at + cellMost
+}
+
+const eight = 8
+
+// shortInteger reads data[off:off+n], where that is 1 to 8 digits and not the end of the arena, by three multiplications
+// (https://kholdstare.github.io/technical/2020/05/26/faster-integer-parsing.html).
+func shortInteger(data []byte, off, n int) (value uint64, ok bool) {
+	if n == 0 || n > eight || off+eight > len(data) {
+		return 0, false
+	}
+	const zeros, tops = 0x3030303030303030, 0x8080808080808080
+	w := (binary.LittleEndian.Uint64(data[off:]) ^ zeros) << (64 - eight*uint(n)) // leading zeros in front of the digits
+	if (w|(w+0x7676767676767676))&tops != 0 {
+		return 0, false
+	}
+	w = (w * 10) + (w >> 8)
+	const mask, mul1, mul2 = 0x000000FF000000FF, 100 + 1000000<<32, 1 + 10000<<32
+	return ((w&mask)*mul1 + ((w>>16)&mask)*mul2) >> 32 & 0xFFFFFFFF, true
+}

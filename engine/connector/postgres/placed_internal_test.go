@@ -1,0 +1,179 @@
+package postgres
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+)
+
+// laid is the naive way of the encoder: every record by Rows.Row, cell by cell.
+func laid(s *Sink, b *penstock.Batch) (dst []byte, refusals []sqltable.Refusal) {
+	e, t := new(encoder), s.Shape.For(b)
+	e.rows.Over(t, b)
+	dst = append(dst, binaryHeader...)
+	for i := range b.Records {
+		if b.Records[i].State != penstock.Kept {
+			continue
+		}
+		if reason := e.rows.Row(i); reason != "" {
+			refusals = append(refusals, sqltable.Refusal{Record: i, Reason: reason})
+			continue
+		}
+		number := -1
+		if s.o.Mode == sqltable.Upsert {
+			number = i
+		}
+		dst = e.appendBinaryRow(dst, t.Columns, number)
+	}
+	return append(dst, binaryTrailer...), refusals
+}
+
+// sinkOf is a sink whose table has a text, an integer, a number and a JSON column.
+func sinkOf(t testing.TB, set func(o *Options)) *Sink {
+	t.Helper()
+	o := *DefaultOptions()
+	o.URL, o.Table = "postgres://user@host/database", "t"
+	set(&o)
+	s, err := New(o, connectortest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Shape.Found([]sqltable.Column{
+		{Name: "text", Decl: "text"}, {Name: "other", Decl: "text"}, {Name: "count", Type: sqltable.Integer, Decl: "bigint"},
+		{Name: "amount", Type: sqltable.Number, Decl: "numeric"}, {Name: "more", Type: sqltable.JSON, Decl: "jsonb"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// texts are those of the fields: short and long ones, numbers of every length, and what is no text of the database.
+var texts = []string{
+	"", "-", "a", "GET", "fifteen bytes..", "sixteen bytes...", "seventeen bytes..", "thirty-two bytes, not one more..",
+	"longer than any text that is copied in words: Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1)", "ä", "\x00", "\xff",
+	"0", "7", "-7", "1234567", "12345678", "123456789", "999999999999999999", "9223372036854775807", "9223372036854775808", "1e3", "1.5",
+	"00", "1234567:", "12 4", "true", "{}",
+}
+
+// randomBatch has records with fields in several orders, of which most repeat the record before them.
+func randomBatch(random *rand.Rand) *penstock.Batch {
+	b := penstock.NewBatch(penstock.Limits{})
+	b.Names = []string{"text", "count", "other", "amount", "more", "unknown", "_extra"}
+	clean := random.IntN(2) == 0
+	var form []uint32
+	for i := range 1 + random.IntN(30) {
+		if i == 0 || random.IntN(5) == 0 {
+			form = form[:0]
+			for _, k := range random.Perm(len(b.Names))[:random.IntN(len(b.Names)+1)] {
+				form = append(form, uint32(k))
+			}
+			if random.IntN(10) == 0 && len(form) > 0 {
+				form = append(form, form[0]) // which no processor makes
+			}
+		}
+		r := penstock.Record{Field: uint32(len(b.Fields)), NumFields: uint32(len(form)), Parsed: true}
+		for _, name := range form {
+			text := texts[random.IntN(len(texts))]
+			f := penstock.Field{Name: name, Kind: penstock.Kind(random.IntN(int(penstock.JSON) + 1)), Off: uint32(len(b.Data))}
+			switch {
+			case f.Kind == penstock.Null:
+				text = ""
+			case f.Kind == penstock.Bool:
+				text = "true"
+			case f.Kind == penstock.JSON:
+				text = "[1]"
+			case f.Kind == penstock.Number && random.IntN(2) == 0:
+				text = strconv.Itoa(random.IntN(1 << (1 + random.IntN(40))))
+			case clean && (text == "\x00" || text == "\xff"):
+				text = "clean"
+			}
+			f.Len = uint32(len(text))
+			b.Data = append(b.Data, text...)
+			b.Fields = append(b.Fields, f)
+		}
+		b.Records = append(b.Records, r)
+	}
+	if random.IntN(2) == 0 {
+		b.Data = append(b.Data, bytes.Repeat([]byte{'\n'}, blindCopy)...) // else the last fields end where the arena does
+	}
+	return b
+}
+
+// TestPlacedRowsAreLaidRows: what is written straight from the arena is what Rows lays out, and so is what is refused.
+func TestPlacedRowsAreLaidRows(t *testing.T) {
+	const seed, batches = 9, 3000
+	random := rand.New(rand.NewPCG(seed, 0))
+	var sinks []*Sink
+	for _, policy := range []string{"ignore", "json_column", "dead_letter"} {
+		for _, key := range [][]string{nil, {"text"}, {"count", "other"}} {
+			sinks = append(sinks, sinkOf(t, func(o *Options) {
+				o.OnNewField, o.JSONColumn = policy, "more"
+				if key != nil {
+					o.Mode, o.Key = sqltable.Upsert, key
+				}
+			}))
+		}
+	}
+	var e encoder
+	var dst []byte
+	for n := range batches {
+		b := randomBatch(random)
+		s := sinks[n%len(sinks)]
+		want, refused := laid(s, b)
+		var refusals []sqltable.Refusal
+		if n%5 == 0 {
+			dst = nil
+		}
+		dst, refusals = e.append(dst[:0], s, b)
+		if !bytes.Equal(dst, want) || fmt.Sprint(refusals) != fmt.Sprint(refused) {
+			t.Fatalf("seed %d, batch %d, %s %s %v:\n%q, refused %v; laid\n%q, refused %v",
+				seed, n, s.o.OnNewField, s.o.Mode, s.o.Key, dst, refusals, want, refused)
+		}
+	}
+}
+
+// FuzzShortInteger holds the words' way against strconv.
+func FuzzShortInteger(f *testing.F) {
+	for _, text := range texts {
+		f.Add(text, " tail of the line")
+	}
+	f.Fuzz(func(t *testing.T, text, tail string) {
+		got, ok := shortInteger([]byte("x"+text+tail), 1, len(text))
+		want, err := strconv.ParseUint(text, 10, 64)
+		if want := err == nil && len(text) <= eight && len(text)+len(tail) >= eight; ok != want {
+			t.Errorf("%q before %q: read: %v, want %v", text, tail, ok, want)
+		}
+		if ok && got != want {
+			t.Errorf("%q is read as %d", text, got)
+		}
+	})
+}
+
+// TestEncodingAllocatesNothing but the rows' own few slices, once the memory is there.
+func TestEncodingAllocatesNothing(t *testing.T) {
+	b := penstock.NewBatch(penstock.Limits{})
+	b.Names = []string{"text", "count"}
+	for range 1000 {
+		off := uint32(len(b.Data))
+		b.Data = append(b.Data, "some text of a line 200\n"...)
+		b.Records = append(b.Records, penstock.Record{Field: uint32(len(b.Fields)), NumFields: 2, Parsed: true})
+		b.Fields = append(b.Fields, penstock.Field{Off: off, Len: 19},
+			penstock.Field{Name: 1, Kind: penstock.Number, Off: off + 20, Len: 3})
+	}
+	s := sinkOf(t, func(o *Options) { o.OnNewField = "ignore" })
+	var e encoder
+	dst, refusals := e.append(nil, s, b)
+	if len(refusals) > 0 {
+		t.Fatal(refusals)
+	}
+	if n := testing.AllocsPerRun(20, func() { dst, _ = e.append(dst[:0], s, b) }); n != 0 {
+		t.Errorf("%v allocations for 1000 records", n)
+	}
+}

@@ -1,0 +1,41 @@
+package follow_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// firstDifference is where two texts begin to differ.
+func firstDifference(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return fmt.Sprintf("line %d\n%s\n%s", i+1, x[i], y[i])
+		}
+	}
+	return fmt.Sprintf("%d lines and %d", len(x), len(y))
+}
+
+// differ says what is missing and what is too much.
+func differ(got, want []string) string {
+	count := make(map[string]int)
+	for _, line := range want {
+		count[line]++
+	}
+	for _, line := range got {
+		count[line]--
+	}
+	var missing, more []string
+	for line, n := range count {
+		if n > 0 {
+			missing = append(missing, line)
+		} else if n < 0 {
+			more = append(more, line)
+		}
+	}
+	slices.Sort(missing)
+	slices.Sort(more)
+	return fmt.Sprintf("%d lines are missing, %q; %d came again, %q",
+		len(missing), missing[:min(5, len(missing))], len(more), more[:min(5, len(more))])
+}

@@ -1,0 +1,22 @@
+package control
+
+// Overlooked is the oldest item that is blocked although its turn has come; 0: there is none.
+func (m *Machine) Overlooked() (seq uint64) {
+	blocked := 0
+	for it := m.oldest; it != nil; it = it.next {
+		if !it.blocked {
+			continue
+		}
+		blocked++
+		if _, ok := it.turn(); ok || it.state != inFresh && it.state != inRedo {
+			return it.seq
+		}
+	}
+	if blocked != m.fresh.blocked+m.redo.blocked {
+		panic("blocked items are not counted right")
+	}
+	return 0
+}
+
+// Able is how many of the items that wait are looked at when something changes.
+func (m *Machine) Able() int { return m.fresh.able.len() + m.redo.able.len() }
