@@ -199,12 +199,18 @@ func (d *delay) started(v *verdict, now time.Duration) {
 func (d *delay) level(v *verdict, now time.Duration) float64 {
 	u := &d.startup
 	if u.pace > 0 && d.base.calm() {
-		bdp := u.pace * d.base.value
-		if u.most > 0 && (now-d.since).Seconds() >= (1+startSame)*d.base.value { // a round trip may touch two bursts
-			bdp = min(bdp, u.most)
+		zone := func(bdp float64) (low, high float64) {
+			_, low, high = queue(bdp, d.base.value, d.base.value, 0, d.base.noise())
+			return low, high
 		}
-		_, low, _ := queue(bdp, d.base.value, d.base.value, 0, d.base.noise())
-		return bdp + low
+		bdp := u.pace * d.base.value
+		low, high := zone(bdp)
+		level := bdp + (low+high)/2
+		if u.most > 0 && (now-d.since).Seconds() >= (1+startSame)*d.base.value { // a round trip may touch two bursts of answers
+			_, high = zone(u.most)
+			level = min(level, u.most+high)
+		}
+		return level
 	}
 	return d.bdp() + (v.low+v.high)/2
 }
