@@ -48,6 +48,7 @@ const (
 	startEarly       = 1.0 / 4 // of a round, at most, are the places of what was sent before it; of a narrow one
 	startNarrowEarly = 2.0 / 5 // so many,
 	startNarrow      = 25.0    // else a window of 25 would wait a round trip for its tenth answer
+	startFew         = 4.0     // at once need no more queued than any
 	startSame        = 1.0 / 2 // of the base after the window was widened, what comes is the rest of the round before
 	startChance      = 16      // samples of which one may be slow by chance; one of fewer may, too,
 	startFar         = 1.0 / 2 // unless it is late by so much of the base
@@ -205,12 +206,13 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 		}
 		bdp := u.pace * d.base.value
 		low, high := zone(bdp)
-		level := bdp + (low+high)/2
-		if u.most > 0 && (now-d.since).Seconds() >= (1+startSame)*d.base.value { // a round trip may touch two bursts of answers
-			_, high = zone(u.most)
-			level = min(level, u.most+high)
+		if u.most <= startFew || (now-d.since).Seconds() < (1+startSame)*d.base.value {
+			return bdp + low
 		}
-		return level
+		// It serves several at once, whose answers come in bursts: until what is sent for them is there, more than low has to wait. A round trip
+		// may touch two bursts.
+		_, most := zone(u.most)
+		return min(bdp+(low+high)/2, u.most+most)
 	}
 	return d.bdp() + (v.low+v.high)/2
 }
