@@ -120,7 +120,7 @@ func (d *delay) sample(s *Sample) bool {
 	}
 	d.last = s.Now
 	x := s.normal()
-	if d.base.sample(s, x) {
+	if d.base.sample(s, x, d.start) {
 		if !d.base.probing {
 			d.nextRound()
 			if d.base.calm() { // what fills the window again finds it empty
@@ -130,8 +130,7 @@ func (d *delay) sample(s *Sample) bool {
 		return false
 	}
 	if d.since > 0 && s.Now-s.RoundTrip < d.since { // it was sent into the window as it was before
-		d.startup.early++
-		return false
+		return d.sentBefore(s)
 	}
 	d.round.add(s, x)
 	d.suspects = s.Suspects

@@ -79,7 +79,7 @@ const (
 	probeMost    = 64   // but no more
 	probeShare   = 0.75 // of the window that does not wait: a probe may cost little
 	steady       = 0.5  // noise below which few samples tell much:
-	steadyShare  = 0.85 // a probe then narrows less
+	steadyShare  = 0.95 // a probe then narrows less
 	steadyLeast  = 2    // and takes a round, of so many at least
 	varyWeight   = 0.02 // of the newest deviation
 	noisy        = 4.0
@@ -132,8 +132,9 @@ type base struct {
 }
 
 // sample takes in s, whose normalised round trip is x seconds, where it tells of the drained worker; true: it is no sample
-// for a verdict.
-func (b *base) sample(s *Sample, x float64) bool {
+// for a verdict. In a start-up little is known of it, and that has to be right: what was alone at the worker when it was sent, was
+// overtaken and is late, waited; what came back before all else tells how the worker varies.
+func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x
 	}
@@ -148,7 +149,13 @@ func (b *base) sample(s *Sample, x float64) bool {
 	if s.Epoch != b.epoch {
 		return true // sent while a probe held the window down
 	}
-	if s.drained() {
+	alone := s.drained()
+	if starting && alone && b.n > 0 {
+		alone = !s.overtaken() || x <= b.value*(1+startSlack)
+	} else if starting && !alone && s.first() {
+		b.vary(x)
+	}
+	if alone {
 		if b.n < probeSamples {
 			b.n++
 		}
@@ -215,7 +222,7 @@ func (b *base) narrowed(bdp float64) float64 {
 // wanted is how many samples a probe takes.
 func (b *base) wanted() int {
 	if b.quiet {
-		return max(steadyLeast, int(min(b.narrow, probeMost)))
+		return max(steadyLeast, int(min(b.narrow, probeSamples)))
 	}
 	return min(max(probeSamples, int(probeRound*b.narrow)), probeMost)
 }

@@ -105,7 +105,7 @@ func (l *linear) OnSample(s Sample) {
 	}
 	x := s.normal()
 	if l.cfg.Threshold == 0 {
-		if l.base.sample(&s, x) {
+		if l.base.sample(&s, x, false) {
 			if !l.base.probing {
 				l.round.begin()
 			}

@@ -34,6 +34,7 @@ const (
 	rateGain   = 1.25
 	rateExtra  = 2
 	rateCut    = 0.5
+	wholeSlack = 1e-6 // by so little what is whole may be off, as seconds are rounded
 )
 
 type rate struct {
@@ -54,7 +55,7 @@ func (r *rate) OnSample(s Sample) {
 	if r.start {
 		r.started(v, s.Now)
 	} else if bw := r.bandwidth(); bw > 0 {
-		r.w = min(max(1, math.Floor(bw*v.base*rateGain)+rateExtra), r.top)
+		r.w = min(max(1, math.Floor(bw*v.base*rateGain+wholeSlack)+rateExtra), r.top)
 	}
 	v.after = r.w
 	r.nextRound()

@@ -120,6 +120,10 @@ func (s *Sample) batches() float64 {
 // drained says whether the worker had nothing else of ours when the item was sent.
 func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
+// overtaken says whether something else came back while it was out, and first that nothing did.
+func (s *Sample) overtaken() bool { return s.Done > s.Cost*1.000001 }
+func (s *Sample) first() bool     { return s.Done > 0 && !s.overtaken() }
+
 // Window is the limit of one worker.
 type Window interface {
 	// Limit is how much may be in flight now, at least 1, in batches: each counts as one if Batches, else as its

@@ -7,7 +7,7 @@ import (
 )
 
 // leastGarbage is how many bytes of garbage may pile up before it is collected, at least.
-const leastGarbage = 8 << 20
+const leastGarbage = 6 << 20
 
 // mostPercent is what makes the runtime collect a heap of leastGarbage for the first time: with 100 it does so at 4 MiB, whatever
 // is live.

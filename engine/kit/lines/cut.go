@@ -2,10 +2,39 @@
 
 package lines
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/penstock-io/penstock"
+)
 
 // nextMultiple is the first multiple of step behind off.
 func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
+
+// target is where a batch ends that is not full of records before: at the first record end at or after at.
+type target struct {
+	at, begun int64 // begun is where the batch began
+	multiple  bool  // at is a multiple of its bytes from the file's start
+}
+
+// targetOf is the target of a batch that began at begun and goes on at next: the next multiple, or, if it went on over that, where it has
+// all its bytes.
+func targetOf(begun, next int64, l penstock.Limits) target {
+	t := target{at: nextMultiple(begun, int64(l.Bytes)), begun: begun, multiple: true}
+	if next >= t.at {
+		t.at, t.multiple = max(begun+int64(l.Bytes), next+1), false
+	}
+	return t
+}
+
+// passing is the target of a batch that has come to the record end next with so many records: another one, if next is at the multiple and
+// the batch has used up more of its records than of its bytes.
+func (t target) passing(next int64, records int, l penstock.Limits) target {
+	if t.multiple && next >= t.at && float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {
+		t.at, t.multiple = t.begun+int64(l.Bytes), false
+	}
+	return t
+}
 
 // firstLong returns where the first record of more than most bytes begins in data, which starts at a record's
 // start, or -1. Line ends do not count. It looks at windows of most+1 bytes from behind, so that its cost does not grow with

@@ -58,13 +58,13 @@ func (e *TextError) Error() string {
 // framed is stretch for records that are not lines.
 func (l *Filler) framed(b *penstock.Batch, c *Cursor, f File, end int64, closed bool) (full bool, err error) {
 	limits := b.Limits()
-	target := nextMultiple(c.Next, int64(limits.Bytes))
+	t, slack := targetOf(begunAt(b, c, f), c.Next, limits), int64(min(limits.Bytes/8, 4096)+256)
 	base, have := len(b.Data), 0
 	n, records := 0, 0
 	first, framing := len(l.records), l.framingOf(f)
 	writer, _ := framing.(Writer)
 	l.text, l.seen.size = l.text[:0], 0
-	want := int(min(end, target+int64(min(limits.Bytes/8, 4096)+256)) - c.Next)
+	want := int(min(end, t.at+slack) - c.Next)
 	for {
 		if have, err = read(b, f, base, have, want, c.Next); err != nil {
 			l.records = l.records[:first]
@@ -97,7 +97,8 @@ func (l *Filler) framed(b *penstock.Batch, c *Cursor, f File, end int64, closed 
 				records++
 			}
 			n += frame.Size
-			full = c.Next+int64(n) >= target || b.Origins+records >= limits.Records
+			t = t.passing(c.Next+int64(n), b.Origins+records, limits)
+			full = c.Next+int64(n) >= t.at || b.Origins+records >= limits.Records
 		}
 		if full || c.Next+int64(have) >= end {
 			break

@@ -8,8 +8,10 @@
 // # Where a batch ends
 //
 // At the first record end at or after a multiple of Limits.Bytes from the file's start, or after Limits.Records records since the
-// cut before, or where a settled range begins, or at the file's end. All of these follow from the place of the cut
-// before and the bytes behind it alone, so that a reader that resumes at any cut cuts where the first reader
+// cut before, or where a settled range begins, or at the file's end. Where a batch comes to such a multiple with more of its records than
+// of its bytes used up, it is its records that fill it: then it goes on to the first record end at or after Limits.Bytes from the cut
+// before, or most batches of so many records would be full, and one at each multiple would not. All of these follow from the
+// place of the cut before and the bytes behind it alone, so that a reader that resumes at any cut cuts where the first reader
 // cut. (Where a file grew while it was read, a batch may also have ended at what was there; and what is there of a growing file is not
 // cut at a multiple if all of it fits, or a hundred files that grow a little would make two batches of each multiple.) Records keep
 // their ids in any case.
@@ -187,14 +189,14 @@ func seal(b *penstock.Batch, c *Cursor, f File) {
 
 // stretch hands out from c.Next up to end, or to where the batch is full. closed: the stretch is known to end there.
 func (l *Filler) stretch(b *penstock.Batch, c *Cursor, f File, end int64, closed bool) (full bool, err error) {
-	limits := b.Limits()
+	limits, begun := b.Limits(), begunAt(b, c, f)
 	for c.Next < end {
-		target := nextMultiple(c.Next, int64(limits.Bytes))
+		t := targetOf(begun, c.Next, limits)
 		if f.Growing && !f.Sealed && end-c.Next <= int64(limits.Bytes-len(b.Data)) {
-			target = end + 1 // the cut is at what is there
+			t = target{at: end + 1, begun: begun} // the cut is at what is there
 		}
 		base := len(b.Data)
-		d, have, long, err := l.look(b, c, f, target, end)
+		d, have, long, err := l.look(b, c, f, t, end)
 		if err != nil {
 			return false, err
 		}
@@ -209,7 +211,7 @@ func (l *Filler) stretch(b *penstock.Batch, c *Cursor, f File, end int64, closed
 			if more, err := l.long(b, c, f, end, closed); err != nil || !more {
 				return false, err
 			}
-			if c.Next >= target || b.Origins >= limits.Records {
+			if b.Origins >= limits.Records || c.Next >= t.passing(c.Next, b.Origins, limits).at {
 				return true, nil
 			}
 		case have > d.n && closed:
@@ -224,12 +226,20 @@ func (l *Filler) stretch(b *penstock.Batch, c *Cursor, f File, end int64, closed
 	return false, nil
 }
 
+// begunAt is where the batch that goes on at c.Next began.
+func begunAt(b *penstock.Batch, c *Cursor, f File) int64 {
+	if len(b.Spans) > 0 && b.Spans[0].Part.ID == f.Part.ID {
+		return b.Spans[0].From.Num
+	}
+	return c.Next
+}
+
 // look reads from c.Next on, behind b.Data, until it sees where the batch ends, a record that is too long, or the end. It returns how
 // many bytes it has read and where among them the long record starts, or -1.
-func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, target, end int64) (d cut, have, long int, err error) {
+func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, t target, end int64) (d cut, have, long int, err error) {
 	base, room := len(b.Data), b.Limits().Records-b.Origins
 	slack := int64(min(b.Limits().Bytes/8, 4096) + 256) // the record that lies across the target mostly ends in it
-	whole := int(min(end, target+slack) - c.Next)
+	whole := int(min(end, t.at+slack) - c.Next)
 	want := min(whole, firstLook)
 	if c.guess > 0 {
 		want = min(whole, c.guess)
@@ -246,7 +256,13 @@ func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, target, end int64) (
 		if long = firstLong(data, l.MaxRecord); long >= 0 {
 			data = data[:long]
 		}
-		d = decide(data, c.Next, target, room)
+		d = decide(data, c.Next, t.at, room)
+		if d.full && d.records < room {
+			if over := t.passing(c.Next+int64(d.n), b.Origins+d.records, b.Limits()); over.at > t.at {
+				t, whole = over, int(min(end, over.at+slack)-c.Next)
+				d = decide(data, c.Next, t.at, room)
+			}
+		}
 		if d.full || long >= 0 || c.Next+int64(have) >= end {
 			break
 		}

@@ -40,11 +40,19 @@ func records(data []byte, r lines.Rules) (out []record) {
 
 // cuts says where the batches of one sealed file that is read from its start end.
 func cuts(recs []record, l penstock.Limits) (out []int64) {
-	from, n := int64(0), 0
+	from, n, beyond := int64(0), 0, false
 	for i, r := range recs {
 		n++
-		if r.end >= (from/int64(l.Bytes)+1)*int64(l.Bytes) || n >= l.Records || i == len(recs)-1 {
-			out, from, n = append(out, r.end), r.end, 0
+		size := r.end - from
+		if r.end >= (from/int64(l.Bytes)+1)*int64(l.Bytes) && int64(n)*int64(l.Bytes) > size*int64(l.Records) {
+			beyond = true
+		}
+		end := from + int64(l.Bytes)
+		if !beyond {
+			end = (from/int64(l.Bytes) + 1) * int64(l.Bytes)
+		}
+		if r.end >= end || n >= l.Records || i == len(recs)-1 {
+			out, from, n, beyond = append(out, r.end), r.end, 0, false
 		}
 	}
 	return out
@@ -150,6 +158,52 @@ func FuzzFill(f *testing.F) {
 		}
 	})
 }
+
+// Where records fill the batches, each is full but the last, wherever multiples of the bytes lie; where bytes do, each ends at a multiple.
+func TestFillFull(t *testing.T) {
+	const n = 10_000
+	for _, c := range []struct {
+		name   string
+		line   string
+		limits penstock.Limits
+		want   int
+	}{
+		{"by records", "a line of 20 bytes.\n", penstock.Limits{Bytes: 7000, Records: 100}, n / 100},
+		{"by records, nearly by bytes", "a line of 20 bytes.\n", penstock.Limits{Bytes: 2001, Records: 100}, n / 100},
+		{"by bytes", "a line of 20 bytes.\n", penstock.Limits{Bytes: 1000, Records: 100}, n / 50},
+		{"by bytes, nearly by records", "a line of 20 bytes.\n", penstock.Limits{Bytes: 1990, Records: 100}, n/100 + 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			data := bytes.Repeat([]byte(c.line), n)
+			rules := lines.Rules{MaxRecord: 100}
+			for _, framing := range []lines.Framing{nil, byLine{}} {
+				rules.Framing = framing
+				batches := drain(t, data, lines.Cursor{}, rules, c.limits)
+				if len(batches) != c.want {
+					t.Errorf("framing %v: %d records became %d batches, want %d", framing, n, len(batches), c.want)
+				}
+				for i, b := range batches[:len(batches)-1] {
+					to := b.Spans[len(b.Spans)-1].To.Num
+					if over := to % int64(c.limits.Bytes); !b.Full() && over >= int64(len(c.line)) {
+						t.Fatalf("framing %v: batch %d has %d records and %d bytes, and ends at %d", framing, i, b.Origins, len(b.Data), to)
+					}
+				}
+			}
+		})
+	}
+}
+
+// byLine is the framing that lines have.
+type byLine struct{}
+
+func (byLine) Next(data []byte, last bool) lines.Frame {
+	i := bytes.IndexByte(data, '\n')
+	if i < 0 {
+		return lines.Frame{}
+	}
+	return lines.Frame{Size: i + 1, To: i}
+}
+func (byLine) Exact() bool { return true }
 
 func ends(batches []*penstock.Batch) (out []int64) {
 	for _, b := range batches {
