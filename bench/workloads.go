@@ -242,7 +242,7 @@ func (e *env) hundred() live {
 var follows = []workload{
 	{
 		name: "w10", about: "100 files that grow by 100 MB/s together -> HTTP, 4 endpoints", kind: load.Combined,
-		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 1}, limitName: "fed", limitAbout: "what is written",
+		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 3}, limitName: "fed", limitAbout: "what is written",
 		want:  wants{ofLimit: .9, most: map[string]float64{"repeated": 0, "drain_s": 1, "cores": .5}},
 		limit: func(e *env, in load.Input) (measure, error) { return e.hundred().fed(in), nil },
 		ours:  func(e *env, _ load.Input) (measure, error) { return e.hundred().run(e) },

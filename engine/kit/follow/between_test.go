@@ -31,6 +31,29 @@ func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
 	})
 }
 
+// While a route looks at a copy that is being made, the copy is made whole, its original is emptied, and the other route reads on in the
+// copy. The first one has read all of the original, the end of it a moment ago.
+func TestCopyIsReadOnByAnotherRouteWhileItIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three[:12])
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log", three[12:])
+		d.put(t, "a.log.1", three[:15])
+		d.hook = func(name string) {
+			if name == "a.log.1" {
+				d.hook = nil
+				d.put(t, "a.log.1", three[15:])
+				d.empty(t, "a.log")
+				b.run(t, time.Second)
+			}
+		}
+		a.run(t, time.Second)
+		turns(t, 20, time.Second, a, b)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
+	})
+}
+
 // The first listing has missed a file of an earlier run, which was being renamed. It is found all the same, as one that is not listed, and
 // the route has much else to send first. When gone_wait is over, it is not at its end: it has a name.
 func TestMissedFileIsReadLate(t *testing.T) {

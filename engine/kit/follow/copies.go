@@ -46,7 +46,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 				unbegun = w
 			}
 			continue
-		case w != nil && f.info.Size < w.cursor.Next && f.grewMeanwhile(): // it was being made when it was looked at
+		case w != nil && f.beingMade(w):
 			r.soon()
 			return true, false
 		case w != nil:
@@ -257,6 +257,10 @@ func (r *Reader) mayBe(f, w *file, head []byte) bool {
 	}
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
 }
+
+// beingMade says whether f, which may be a copy of w, was being made when it was looked at: it held less than was read of w, and holds
+// more by now. As long as it is not looked at again, an earlier place of w would be taken for where f leads on.
+func (f *file) beingMade(w *file) bool { return f.info.Size < w.cursor.Next && f.grewMeanwhile() }
 
 // grewMeanwhile says whether a file that is not compressed is longer by now than when it was looked at.
 func (f *file) grewMeanwhile() bool {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -88,6 +89,19 @@ func (d *disk) free(n *inode) {
 	if n.links == 0 && n.opened == 0 {
 		d.inodes = slices.DeleteFunc(d.inodes, func(o *inode) bool { return o == n })
 	}
+}
+
+// waits says whether the route has stored a mark of what stands, or stood, in the inode that is not finished.
+func (r *route) waits(n *inode) bool {
+	for _, m := range r.marks {
+		id, err := fileid.Parse(m.Part.ID)
+		proof, noted := fileid.ParseProof(m.Note)
+		moved := err != nil || noted != nil || proof.Moved != (fileid.Key{})
+		if !moved && !m.Finished && id.Ino == n.number && id.Birth == n.born.UnixNano() {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *inode) info(name string) vfs.Info {

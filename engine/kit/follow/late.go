@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/penstock-io/penstock/fileid"
 )
 
 // lateMost is how long a file without name whose time is over waits for one that was looked at and whose data is not whole yet.
@@ -28,7 +30,7 @@ func (r *Reader) mayLead(w *file, now time.Duration) bool {
 			r.identify(f)
 		}
 	}
-	if !slices.ContainsFunc(list, (*file).unmet) {
+	if !slices.ContainsFunc(list, (*file).unmet) && !r.unreadIn(w, id) {
 		return false
 	}
 	a := w.rare()
@@ -37,6 +39,13 @@ func (r *Reader) mayLead(w *file, now time.Duration) bool {
 	}
 	r.dueAt(min(a.until, now+packedWait))
 	return now < a.until
+}
+
+// unreadIn says whether the widow w is all by which the next process would know the file in which it was rewritten: nothing was handed out
+// of what stands there now, and what is written to it may come under a name that is not listed.
+func (r *Reader) unreadIn(w *file, id fileid.ID) bool {
+	f := r.byKey[id.Key()]
+	return w.displaced && f != nil && isOf(id, f.info) && f.cursor.Next == 0 && (f.orphan || f.info.Size > 0)
 }
 
 // missed says whether the file without name f, whose time is over, may have a name that is listed: a listing misses a file that is renamed

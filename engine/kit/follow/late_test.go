@@ -163,3 +163,31 @@ func TestRenamedInEachListing(t *testing.T) {
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
 	})
 }
+
+// A file was emptied. When the time is over for which a route waits for what stood there, it was written to and renamed to what is not
+// listed, and the route has much else to send first. Then the process ends: by the old mark the next one knows the file, by nothing else.
+func TestRewrittenFileIsReadLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, _ := twoRoutes(t, follow.Growing{})
+		d.hidden = "old"
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a)
+		d.empty(t, "a.log")
+		turns(t, 1, time.Second, a)
+		time.Sleep(time.Minute) // nobody asks for more
+		d.put(t, "a.log", "4 four\n")
+		d.rename(t, "a.log", "a.old")
+		d.put(t, "0.log", strings.Repeat("0 much\n", 100))
+		d.age(t, "0.log")
+		b := penstock.NewBatch(penstock.Limits{Bytes: 64})
+		if err := a.Read(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		a.deliver(b)
+		stop(t, a)
+		r := newRoute(t, d.set(follow.Growing{}), a.marks)
+		turns(t, 20, time.Second, r)
+		r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
+		r.want(t, d, "4 four")
+	})
+}

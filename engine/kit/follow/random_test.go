@@ -26,6 +26,7 @@ type rotator struct {
 	rnd  *rand.Rand
 	who  int
 	have func(who int) int
+	wait func(n *inode) bool // every route has a mark of it that is not finished
 
 	lines   int    // that were written
 	begun   int    // of them, before the file that is written
@@ -132,14 +133,18 @@ func (w *rotator) begin() {
 	}
 }
 
-// rotate turns to a new file, in one of four ways. All names of a file are made from the one under which it was written: a copy that gets
-// a name from elsewhere before anybody could see what it was made of is a file of its own, since two files may well have one content.
+// rotate turns to a new file, in one of four ways. A file gets a name that is not listed only when each route has stored something by
+// which it knows the file, should the process end before it looks again: something of what stands in it was read, or what stood there
+// before it was emptied, and the route waits for that still. When it has given that up, the mark says that it is finished and is
+// forgotten: to the next process an emptied file of which nothing was read is what a new one is. All names of a file are made from the one
+// under which it was written: a copy that gets a name from elsewhere before anybody could see what it was made of is a file of its own,
+// since two files may well have one content.
 func (w *rotator) rotate() {
 	if w.begun == w.lines {
 		return
 	}
 	method := w.rnd.IntN(4)
-	if method == 0 && w.have(w.who) <= w.begun {
+	if have := w.have(w.who); method == 0 && (have <= w.begun || have <= w.emptied && !w.wait(w.disk.file(w.name))) {
 		return // no route could know what is renamed to a name that is not listed
 	}
 	w.names++
@@ -231,6 +236,10 @@ func (s *rotating) have(who int) int {
 	return least
 }
 
+func (s *rotating) wait(n *inode) bool {
+	return !slices.ContainsFunc(s.routes, func(r *route) bool { return !r.waits(n) })
+}
+
 // step comes before each call of the system.
 func (s *rotating) step() {
 	if s.acts <= 0 {
@@ -302,7 +311,7 @@ func rotations(t *testing.T, seed uint64) *rotating {
 	s := &rotating{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), d: d, routes: []*route{newRoute(t, set, nil), newRoute(t, set, nil)}}
 	for who := range 2 {
 		s.writers = append(s.writers, &rotator{
-			d: d, disk: d.Dir.(*disk), rnd: s.rnd, who: who, have: s.have, name: fmt.Sprintf("w%d.log", who),
+			d: d, disk: d.Dir.(*disk), rnd: s.rnd, who: who, have: s.have, wait: s.wait, name: fmt.Sprintf("w%d.log", who),
 		})
 	}
 	d.step = s.step

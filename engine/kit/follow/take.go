@@ -196,6 +196,9 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 			r.adopt(f, w)
 			return true, nil
 		}
+		if f.beingMade(w) {
+			return false, io.ErrUnexpectedEOF // it is looked at again
+		}
 		ok, err := r.leadOn(f, w, head)
 		if err != nil {
 			return false, err
