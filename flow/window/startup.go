@@ -209,8 +209,8 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 		if u.most <= startFew || (now-d.since).Seconds() < (1+startSame)*d.base.value {
 			return bdp + low
 		}
-		// It serves several at once, whose answers come in bursts: until what is sent for them is there, more than low has to wait. A round trip
-		// may touch two bursts.
+		// It serves several at once, whose answers come in bursts: until what is sent for them is there, more than low has to wait.
+		// A round trip may touch two bursts.
 		_, most := zone(u.most)
 		return min(bdp+(low+high)/2, u.most+most)
 	}
