@@ -27,9 +27,9 @@ func newBudget(total, share int64) *budget {
 }
 
 const (
-	leastBatches = 2 // that may exist however large they are, so that one can be read while one is sent
-	usualForgets = 8 // what a batch is charged falls by an eighth of the difference with each that is smaller
-	leastCharge  = 4 << 10
+	leastBatches = 2        // that may exist however large they are, so that one can be read while one is sent
+	usualForgets = 8        // what a batch is charged falls by an eighth of the difference with each that is smaller
+	besides      = 24 << 10 // of a batch on its way, beside its bytes: its request, the stacks of those that send it
 	usualArena   = 64 << 10
 )
 
@@ -63,7 +63,7 @@ func (u *budget) charge(b *penstock.Batch, bytes int64) {
 
 // took corrects the charge of b to what it holds now. It does not wait, and belongs to b's one owner.
 func (u *budget) took(b *penstock.Batch) {
-	size := max(leastCharge, b.Size())
+	size := b.Size() + besides
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if _, ok := u.taken[b]; !ok {
