@@ -29,7 +29,7 @@ func newBudget(total, share int64) *budget {
 const (
 	leastBatches = 2        // that may exist however large they are, so that one can be read while one is sent
 	usualForgets = 8        // what a batch is charged falls by an eighth of the difference with each that is smaller
-	besides      = 24 << 10 // of a batch on its way, beside its bytes: its request, the stacks of those that send it
+	besides      = 32 << 10 // of a batch on its way, beside its bytes: its request, the stacks of those that send it
 	usualArena   = 64 << 10
 )
 
