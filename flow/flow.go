@@ -78,7 +78,7 @@ type Lane[T any] struct {
 	Prompt bool
 }
 
-// Producer hands out items. It is asked for one at a time: the next when the last one has been sent, or waits for a worker of its own.
+// Producer hands out items. It is asked for one at a time, and for one more than there is room for, which is then at hand.
 type Producer[T any] interface {
 	// Next blocks until there is an item, the data ends (io.EOF: what is in flight is finished, then Run
 	// returns nil) or ctx is done. It runs on a goroutine of its own, one call at a time. Any other error

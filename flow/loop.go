@@ -75,15 +75,12 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 		case <-l.handed:
 			mine = true
 		case <-l.box.wake:
-			mine = l.turns.Add(1) == 1
 		case <-l.alarm.timer.C:
 			l.rang.Store(true)
-			mine = l.turns.Add(1) == 1
 		case <-done:
 			done = nil
-			mine = l.turns.Add(1) == 1
 		}
-		if mine {
+		if mine || l.turns.Add(1) == 1 {
 			l.fall()
 			over = l.keepOn()
 		}
@@ -133,7 +130,7 @@ func (l *loop[T]) turn() {
 // pull gives the machine the producer's next item when there is room for it, and asks for the one behind it: so that it is at hand
 // when the next answer comes.
 func (l *loop[T]) pull() {
-	for l.hasAhead && !l.stopping && l.room() {
+	if l.hasAhead && !l.stopping && l.room() {
 		it := l.ahead
 		l.ahead, l.hasAhead = Item[T]{}, false
 		l.offer(it)

@@ -125,7 +125,7 @@ func (s schemas) route(more object, required []string) object {
 		{"retry", schemaOf(reflect.ValueOf(d.Retry), option{})},
 		{"dead_letters", schemaOf(reflect.ValueOf(d.DeadLetters), option{})},
 		{"checkpoint", schemaOf(reflect.ValueOf(d.Checkpoint), option{})},
-		{"memory", schemaOf(reflect.ValueOf(d.Memory), option{doc: "bytes of all batches of the route"})},
+		{"memory", schemaOf(reflect.ValueOf(d.Memory), option{doc: "bytes of all batches of the route, each with 32 KiB more"})},
 		{"drain", schemaOf(reflect.ValueOf(d.Drain), option{doc: "how long a stop waits for what is in flight"})},
 	}...)
 	return object{

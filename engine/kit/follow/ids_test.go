@@ -9,6 +9,17 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
+// moveThrice moves a.log, which holds three, from name to name by copy and delete; a looks in between, and both after it.
+func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
+	t.Helper()
+	for _, move := range [][2]string{{"a.log", "a.log.1"}, {"a.log.1", "a.log.2"}, {"a.log.2", "a.log.3"}} {
+		d.put(t, move[1], three)
+		a.run(t, gap)
+		d.delete(t, move[0])
+		turns(t, 1, gap, a, b)
+	}
+}
+
 // The first route has read a file and goes on in its copy when the second one comes to the file, which is deleted and still open: it has no
 // id there any more, and the one that it had is the copy's. Moved again, it comes no second time.
 func TestDeletedFileIsMetAfterItsDataMoved(t *testing.T) {
@@ -20,12 +31,7 @@ func TestDeletedFileIsMetAfterItsDataMoved(t *testing.T) {
 		turns(t, 1, 2*time.Second, a, b)
 		d.put(t, "a.log", three)
 		a.run(t, time.Second)
-		for _, move := range [][2]string{{"a.log", "a.log.1"}, {"a.log.1", "a.log.2"}, {"a.log.2", "a.log.3"}} {
-			d.put(t, move[1], three)
-			a.run(t, 200*time.Millisecond)
-			d.delete(t, move[0])
-			turns(t, 1, 200*time.Millisecond, a, b)
-		}
+		moveThrice(t, d, 200*time.Millisecond, a, b)
 		turns(t, 30, time.Second, a, b)
 		wantLines(t, d, a, b, "0 zero", "1 one", "2 two", "3 three")
 		d.wantNoLoss(t)
@@ -80,12 +86,7 @@ func TestMovedBeforeAnythingWasRead(t *testing.T) {
 		}
 		b.run(t, 100*time.Millisecond)
 		d.fault = nil
-		for _, move := range [][2]string{{"a.log", "a.log.1"}, {"a.log.1", "a.log.2"}, {"a.log.2", "a.log.3"}} {
-			d.put(t, move[1], three)
-			a.run(t, 50*time.Millisecond)
-			d.delete(t, move[0])
-			turns(t, 1, 50*time.Millisecond, a, b)
-		}
+		moveThrice(t, d, 50*time.Millisecond, a, b)
 		turns(t, 30, time.Second, a, b)
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
 		d.wantNoLoss(t)
