@@ -43,7 +43,10 @@ func TestFillBefore(t *testing.T) {
 		{name: "half a record", batch: "another\n", file: stood + "ne", left: 5, calls: 1},
 		{name: "others, in an empty batch", file: strings.ToUpper(stood) + "new\n", left: 64, want: lines.ErrOther, calls: 2},
 		{name: "others", batch: "another\n", file: stood[:len(stood)-1] + "xnew\n", left: 1, want: lines.ErrOther, calls: 1},
-		{name: "first of them is another", batch: "another\n", file: stood[:len(stood)-5] + "Xore\nnew\n", left: 5, want: lines.ErrOther, calls: 1},
+		{
+			name: "another first of them", batch: "another\n", file: stood[:len(stood)-5] + "Xore\nnew\n", left: 5,
+			want: lines.ErrOther, calls: 1,
+		},
 		{name: "emptied, in an empty batch", size: len(stood) + 4, left: 64, want: io.ErrUnexpectedEOF, calls: 1},
 		{name: "emptied", batch: "another\n", size: len(stood) + 4, left: 5, want: io.ErrUnexpectedEOF, calls: 1},
 		{name: "shorter", batch: "another\n", file: stood + "n", size: len(stood) + 4, left: 5, want: io.ErrUnexpectedEOF, calls: 1},
