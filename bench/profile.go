@@ -205,7 +205,7 @@ func (j *job) feedUntil(in load.Input, done <-chan error) error {
 			return err
 		}
 		if len(waiting) < filesAhead {
-			part := j.path(fmt.Sprintf("spool/%d.part", n))
+			part := j.path(fmt.Sprintf("%d.part", n)) // beside the folder, whose watcher a half copy would wake
 			if _, err := proc.Self("limit", "copy", in.Path, part); err != nil {
 				return err
 			}

@@ -96,6 +96,8 @@ type Set struct {
 	// finishing is held from the change of a file's name by its source until the readers have been told. It is taken before mu.
 	finishing sync.Mutex
 
+	idle chan struct{} // Watch: a listing has found nothing
+
 	mu      sync.Mutex // guards what follows; files are not touched while it is held
 	clock   clock
 	readers []*Reader
@@ -109,7 +111,7 @@ func New(place Place, o Options, h penstock.Host, log *slog.Logger) *Set {
 	return &Set{
 		o: o, place: place, h: h, log: log, start: time.Now(), clock: clock{settle: o.Settle},
 		byID: make(map[string]*Entry), byKey: make(map[fileid.Key]*Entry),
-		gens: make(map[fileid.Key]generation),
+		gens: make(map[fileid.Key]generation), idle: make(chan struct{}, 1),
 	}
 }
 
@@ -152,10 +154,15 @@ func (s *Set) Wake() {
 
 func (s *Set) wakeLocked() {
 	for _, r := range s.readers {
-		select {
-		case r.wake <- struct{}{}:
-		default:
-		}
+		signal(r.wake)
+	}
+}
+
+// signal sends to a channel with room for one, which stands for any number.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 

@@ -187,42 +187,6 @@ func (r *Reader) proofOf(m penstock.Mark) fileid.Proof {
 	return proof
 }
 
-// stood says whether the file was not rewritten while the last Fill read it: what was read before the place before is still there.
-func (r *Reader) stood(f *file, before int64) bool {
-	if f.note.proof.At != before || f.view != nil {
-		return true // nothing is known of the bytes before, or it was read before this Fill
-	}
-	if f.proved > f.since+lookSpacing && r.untouched(f) {
-		return true
-	}
-	now := r.s.now()
-	head := r.head[:f.note.proof.Head]
-	if err := f.readFull(head, 0); err != nil {
-		return false
-	}
-	ok, err := f.fits(f.note.proof, head, r.head[fileid.MaxHead:])
-	if ok && err == nil {
-		f.proved = now
-	}
-	return ok && err == nil
-}
-
-// oldStamp is how old the time of a file's last change has to be for a later change to show in it on every file system.
-const oldStamp = 5 * time.Second
-
-// untouched says whether a file that nobody has written to for long is as it was when its bytes were looked at.
-func (r *Reader) untouched(f *file) bool {
-	if age := time.Now().UnixNano() - int64(f.info.ModTime); age < int64(oldStamp) {
-		return false
-	}
-	seen, err := f.handle.Stat()
-	if err != nil {
-		return false
-	}
-	info := statOf(seen)
-	return info.Size == f.info.Size && info.ModTime == f.info.ModTime
-}
-
 // skipping says whether the file's beginning is to be left out, because the route starts at its end or a copy of it was read.
 func (f *file) skipping() bool { return f.skipTo > f.cursor.Next }
 

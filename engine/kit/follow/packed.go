@@ -209,9 +209,10 @@ func (r *Reader) nothing(f *file, head []byte) bool {
 func (f *file) empty() bool { return f.view != nil && f.entry == nil && f.checked && !f.changed() }
 
 // fillFrom is Fill. The end of a compressed file is not known before it was decompressed: so long as b has room, more of it is.
-func (r *Reader) fillFrom(b *penstock.Batch, f *file, end ending) (lines.Result, error) {
+// before are the bytes that have to stand before what is read; nil: that is looked at apart.
+func (r *Reader) fillFrom(b *penstock.Batch, f *file, end ending, before []byte) (lines.Result, error) {
 	file := lines.File{
-		ReaderAt: f.data(), Part: f.part, Size: f.info.Size, Sealed: end.sealed, Flush: end.flush, Growing: r.grow != nil,
+		ReaderAt: f.data(), Part: f.part, Size: f.info.Size, Sealed: end.sealed, Flush: end.flush, Growing: r.grow != nil, Before: before,
 	}
 	if err := r.framingOf(f); err != nil {
 		return lines.NoRoom, err

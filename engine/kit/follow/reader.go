@@ -40,6 +40,7 @@ type Reader struct {
 	told   []string                 // partitions whose marks say that they are finished; guarded by s.mu
 	saved  map[string]int64         // what Commit said of files that grew; guarded by s.mu
 	fresh  bool                     // marks were saved since the last look at shut; guarded by s.mu
+	busy   time.Duration            // since when each listing has found something to be read, 0: the last one has not; guarded by s.mu
 	wake   chan struct{}            // a notification came
 	notes  notes
 	gone   gone
@@ -194,7 +195,7 @@ func (r *Reader) untilScan(now time.Duration) time.Duration {
 	if r.scans == 0 {
 		return 0
 	}
-	at := r.scanned + max(r.idleFor, scanSpacing*r.took, wakeSpacing)
+	at := r.scanned + max(r.idleFor, scanSpacing*r.took, r.minSpacing())
 	if r.due > 0 {
 		at = min(at, max(r.due, r.scanned+r.minSpacing()))
 	}
@@ -262,6 +263,7 @@ func (r *Reader) list() {
 	r.scanned = r.s.now()
 	r.took = r.scanned - start
 	r.found = len(r.queue)
+	r.s.listed(r, r.found > 0)
 	if len(r.queue) > 0 {
 		r.idle, r.idleFor = backoff.State{}, 0
 		return

@@ -41,32 +41,14 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 		b.Spans = append(b.Spans, penstock.Span{Part: f.part, Range: penstock.Range{From: at, To: at}})
 		f.touch = false
 	}
-	before, left, undo := f.cursor, f.left(), batchLen(b)
-	res, err := r.fillFrom(b, f, end)
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		r.soon() // it has just become shorter: the next look says by how much
-		return false
-	case err != nil:
-		r.fail(f, err)
-		return false
-	case res == lines.NoRoom:
-		return true
-	}
-	if r.grow != nil && f.cursor.Next > before.Next && !r.stood(f, before.Next) {
-		undo.restore(b)
-		r.filler.Undo(b)
-		f.cursor = before
-		f.checked = false
-		r.soon()
-		return false
-	}
-	if later && f.cursor.Next == before.Next && !r.stands(f) {
-		return false
+	before, left := f.cursor.Next, f.left()
+	res, ok := r.fillStanding(b, f, end, later)
+	if !ok || res == lines.NoRoom {
+		return ok
 	}
 	r.left -= left - f.left()
 	if f.view == nil {
-		r.remember(b, f, before.Next)
+		r.remember(b, f, before)
 	}
 	r.readable(f)
 	if res == lines.Full {
@@ -312,20 +294,6 @@ func (r *Reader) verify(f *file, later bool) bool {
 		return true
 	}
 	return r.stands(f)
-}
-
-// provedLater says whether it is enough to look after reading whether what was handed out of a growing file still stands in it: stood
-// does so for all that is handed out, and to look before as well would cost as many calls of the system as the reading. Not so with
-// framing, which may stumble over bytes of another file, and not where more has to be known of the file before.
-func (r *Reader) provedLater(f *file, end ending) bool {
-	if r.grow == nil || !f.checked || f.entry == nil || f.sealed || f.view != nil || end.sealed || end.flush {
-		return false
-	}
-	if r.s.o.Rules.Framing != nil || f.aside != nil && f.aside.framing != nil || f.skipping() {
-		return false
-	}
-	at, proof := f.cursor.Next, &f.note.proof
-	return at > 0 && proof.At == at && len(f.note.suffix) > 0 && int64(proof.Head) == min(at, fileid.MaxHead)
 }
 
 // stands is verify for a file that was changed.

@@ -15,15 +15,39 @@ const (
 	// eventsAtOnce is how many notifications are taken at once, those of wakeSpacing: files that grow all the time make one with each
 	// write, and to be woken for each costs more than to read what was written.
 	eventsAtOnce = 1024
+	// busyFor is how long each listing has to find something to be read before nothing is watched any more: who reads all the time lists
+	// by the clock, and a notification of each write would cost the writer and the reader something, and tell nobody anything.
+	busyFor = time.Second
 )
 
 // Watch wakes the readers at each change in the directories that dirs lists and that ours calls the source's, until ctx is done or
 // stop is closed. It is a hint: polling is the truth, on network mounts the only one. written says that a file's bytes
-// changed, not its name.
+// changed, not its name. Nothing is watched while all readers are busy.
 func (s *Set) Watch(ctx context.Context, stop <-chan struct{}, dirs func() []string, ours func(path string, written bool) bool) error {
+	for again := false; ; again = true {
+		if busy, err := s.watch(ctx, stop, dirs, ours, again); !busy {
+			return err
+		}
+		for s.busy() {
+			select {
+			case <-s.idle:
+			case <-ctx.Done():
+				return nil
+			case <-stop:
+				return nil
+			}
+		}
+	}
+}
+
+// watch is Watch until all readers are busy, which it returns. again: they have been since an earlier call, and what has happened just
+// now is not known.
+func (s *Set) watch(
+	ctx context.Context, stop <-chan struct{}, dirs func() []string, ours func(path string, written bool) bool, again bool,
+) (busy bool, err error) {
 	w, err := fsnotify.NewBufferedWatcher(eventsAtOnce)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer w.Close()
 	watched := make(map[string]bool)
@@ -33,19 +57,22 @@ func (s *Set) Watch(ctx context.Context, stop <-chan struct{}, dirs func() []str
 	if err := addWatches(w, watched, dirs()); err != nil && len(watched) == 0 {
 		s.log.Debug("no directory can be watched yet", "error", err)
 	}
+	if again {
+		s.Wake()
+	}
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return false, nil
 		case <-stop:
-			return nil
+			return false, nil
 		case <-tick.C:
 			if err := addWatches(w, watched, dirs()); err != nil {
 				s.log.Debug("not every directory can be watched", "error", err)
 			}
 		case e, ok := <-w.Events:
 			if !ok {
-				return nil
+				return false, nil
 			}
 			if !changes(e, w.Events, watched, ours) {
 				continue
@@ -57,12 +84,43 @@ func (s *Set) Watch(ctx context.Context, stop <-chan struct{}, dirs func() []str
 			case <-ctx.Done():
 			case <-stop:
 			}
+			if s.busy() {
+				return true, nil
+			}
 		case err, ok := <-w.Errors:
 			if !ok {
-				return nil
+				return false, nil
 			}
 			s.log.Debug("a notification was lost; the files are polled", "error", err)
 		}
+	}
+}
+
+// busy says whether all readers have found something to be read in each listing for long.
+func (s *Set) busy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.now()
+	for _, r := range s.readers {
+		if r.busy == 0 || now-r.busy < busyFor {
+			return false
+		}
+	}
+	return len(s.readers) > 0
+}
+
+// listed notes whether a listing of r's has found something to be read.
+func (s *Set) listed(r *Reader, something bool) {
+	s.mu.Lock()
+	switch {
+	case !something:
+		r.busy = 0
+	case r.busy == 0:
+		r.busy = max(s.now(), 1)
+	}
+	s.mu.Unlock()
+	if !something {
+		signal(s.idle)
 	}
 }
 

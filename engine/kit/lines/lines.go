@@ -20,6 +20,8 @@
 package lines
 
 import (
+	"bytes"
+	"errors"
 	"io"
 	"slices"
 
@@ -34,6 +36,9 @@ const firstLook = 512 << 10
 
 // readMax is how many bytes are asked of the file at once.
 const readMax = 1 << 20
+
+// alignFrom is how much of a file is read at least into an arena that is aligned for it: below, it would cost a page for nothing.
+const alignFrom = 64 << 10
 
 // Rules say what becomes of long records.
 type Rules struct {
@@ -81,7 +86,17 @@ type File struct {
 	Framing Framing
 	// Growing lets a batch of other files take what is there of this one, if all of it fits, although it is not sealed.
 	Growing bool
+	// Before are bytes, at most MaxBefore, that have to stand just before Cursor.Next; nil: it is not looked. They are read together
+	// with what is behind them, and where others stand there Fill adds nothing and returns ErrOther. Nil with framing, and with
+	// settled ranges in the cursor.
+	Before []byte
 }
+
+// MaxBefore is how long File.Before is at most.
+const MaxBefore = 64
+
+// ErrOther is what Fill returns of a file in which other bytes stand than File.Before.
+var ErrOther = errors.New("other bytes stand before the place up to which the file was read")
 
 // Result says how a call of Fill ended.
 type Result uint8
@@ -113,7 +128,7 @@ type buried struct {
 
 // Fill appends records of f from c.Next on, and their spans, to b. A batch that is empty, or that holds only
 // the stretch of this file just before c.Next, takes what it can; one that holds other files takes only a whole sealed
-// file, or a seal without bytes. After an error (io.ErrUnexpectedEOF: f has less than Size bytes) b and c are as before.
+// file, or a seal without bytes. After an error (io.ErrUnexpectedEOF: f has less than Size bytes; ErrOther) b and c are as before.
 func (l *Filler) Fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
 	data, spans, origins, added := len(b.Data), len(b.Spans), b.Origins, b.Added
 	graves, before := len(l.buried), *c
@@ -200,6 +215,7 @@ func (l *Filler) stretch(b *penstock.Batch, c *Cursor, f File, end int64, closed
 		if err != nil {
 			return false, err
 		}
+		f.Before = nil // they stand before what was read first
 		if d.n > 0 {
 			add(b, c, f, int64(d.n), d.n, d.records, false)
 			b.Data = b.Data[:base+d.n]
@@ -247,6 +263,9 @@ func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, t target, end int64)
 	if c.beyond > 0 && want == whole { // records are that long here
 		want = int(min(end-c.Next, int64(whole)+int64(c.beyond)))
 	}
+	if want >= alignFrom {
+		b.Align(c.Next, want+1)
+	}
 	b.Data = slices.Grow(b.Data, want+1)
 	for {
 		if have, err = read(b, f, base, have, want, c.Next); err != nil {
@@ -288,18 +307,66 @@ func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, t target, end int64)
 // read makes the bytes of f from off on that stand in b.Data from base on want bytes long; have of them are there.
 func read(b *penstock.Batch, f File, base, have, want int, off int64) (int, error) {
 	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
-	for have < want {
-		n := min(want-have, readMax)
-		got, err := f.ReadAt(b.Data[base+have:base+have+n:base+have+n], off+int64(have))
-		if have += got; got < n {
-			if err == io.EOF || err == nil {
-				err = io.ErrUnexpectedEOF
-			}
+	if have == 0 && len(f.Before) > 0 {
+		n := min(want, readMax)
+		if err := f.readBehind(b.Data[:base+n], base, off); err != nil {
 			return have, err
 		}
+		have = n
+	}
+	for have < want {
+		n := min(want-have, readMax)
+		if err := f.readFull(b.Data[base+have:base+have+n:base+have+n], off+int64(have)); err != nil {
+			return have, err
+		}
+		have += n
 	}
 	b.Data = b.Data[:base+have]
 	return have, nil
+}
+
+// readFull reads all of buf; a file that is too short is io.ErrUnexpectedEOF.
+func (f *File) readFull(buf []byte, off int64) error {
+	got, err := f.ReadAt(buf, off)
+	if got == len(buf) {
+		return nil
+	}
+	if err == io.EOF || err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// readBehind reads data[base:] from off on, and what stands before it, by one call: into the place of the last bytes of data[:base],
+// which are put back. Where there are too few of those it takes two calls, the bytes before last.
+func (f *File) readBehind(data []byte, base int, off int64) error {
+	n := len(f.Before)
+	if base < n {
+		if err := f.readFull(data[base:], off); err != nil {
+			return err
+		}
+		before := make([]byte, n)
+		if err := f.readFull(before, off-int64(n)); err != nil {
+			return err
+		}
+		return f.behind(before)
+	}
+	var kept [MaxBefore]byte
+	place := data[base-n : base]
+	copy(kept[:], place)
+	err := f.readFull(data[base-n:], off-int64(n))
+	if err == nil {
+		err = f.behind(place)
+	}
+	copy(place, kept[:])
+	return err
+}
+
+func (f *File) behind(before []byte) error {
+	if !bytes.Equal(before, f.Before) {
+		return ErrOther
+	}
+	return nil
 }
 
 // add appends a span for the next size bytes of f, which stand in the arena as bytes, or lengthens the one before it. own: as
