@@ -21,11 +21,17 @@ func (r *Rows) Places(fields []penstock.Field) (places []Place, most int) {
 	if len(fields) != len(form) {
 		return r.place(fields)
 	}
+	end := uint32(0)
 	for k := range fields {
-		if fields[k].Name != form[k] {
+		f := &fields[k]
+		if f.Name != form[k] {
 			return r.place(fields)
 		}
-		most += int(fields[k].Len)
+		most += int(f.Len)
+		end = max(end, f.Off+f.Len)
+	}
+	if !r.clean(int(end)) {
+		return nil, 0
 	}
 	return r.placed, most
 }
@@ -39,10 +45,10 @@ func (r *Rows) place(fields []penstock.Field) (places []Place, most int) {
 	for _, k := range r.table.Required {
 		r.places[k].Need = true
 	}
-	direct := len(fields) > 0
+	direct, end := len(fields) > 0, uint32(0)
 	for k, f := range fields {
 		r.form = append(r.form, f.Name)
-		most += int(f.Len)
+		most, end = most+int(f.Len), max(end, f.Off+f.Len)
 		switch c := r.columns[f.Name]; {
 		case c >= 0 && r.places[c].Field < 0:
 			r.places[c].Field = int32(k)
@@ -52,6 +58,9 @@ func (r *Rows) place(fields []penstock.Field) (places []Place, most int) {
 	}
 	if direct {
 		r.placed = r.places
+	}
+	if !r.clean(int(end)) {
+		return nil, 0
 	}
 	return r.placed, most
 }

@@ -23,7 +23,8 @@ type Rows struct {
 	columns []int // by name of the batch
 	extra   []byte
 	scratch []byte
-	texts   []bool // by column: it takes any text as it is
+	texts   []bool // by column: it takes any text of a clean arena as it is
+	seen    int    // so much of the arena's beginning is clean
 	unclean bool   // the arena holds what the database's text cannot
 
 	form   []uint32 // the names of the fields for which placed was found
@@ -42,12 +43,38 @@ func (r *Rows) Over(t *Table, b *penstock.Batch) {
 		r.Cells = make([][]byte, len(t.Columns))
 	}
 	r.Cells = r.Cells[:len(t.Columns)]
-	d := t.dialect
-	r.unclean = !d.takes(b.Data)
+	if r.seen, r.unclean = 0, false; !t.dialect.UTF8 && !t.dialect.NoNUL {
+		r.seen = len(b.Data)
+	}
 	r.texts = r.texts[:0]
 	for i := range t.Columns {
-		r.texts = append(r.texts, t.Columns[i].Type == Text && !r.unclean && b.Data != nil)
+		r.texts = append(r.texts, t.Columns[i].Type == Text && b.Data != nil)
 	}
+}
+
+// ahead is how much of the arena is looked at together: what a row is then made of is still in the nearest cache.
+const ahead = 4 << 10
+
+// clean says whether the database takes any text in the first end bytes of the arena, whose texts are whole characters. What there is
+// is looked at once, and no further than the first of it that is not ASCII: the rest is looked at as a whole.
+func (r *Rows) clean(end int) bool {
+	return end <= r.seen || r.look(end)
+}
+
+func (r *Rows) look(end int) bool {
+	if r.unclean {
+		return false
+	}
+	data, d := r.batch.Data, r.table.dialect
+	to := min(max(end, r.seen+ahead), len(data))
+	if n := ascii(data[r.seen:to]); r.seen+n < to {
+		r.unclean = !d.takes(data[r.seen+n:])
+		to = len(data)
+	}
+	if !r.unclean {
+		r.seen = to
+	}
+	return !r.unclean
 }
 
 // Row lays record i and returns why it is refused, "" where it is not. A reason never holds data.
@@ -55,13 +82,19 @@ func (r *Rows) Row(i int) (refusal string) {
 	clear(r.Cells)
 	r.extra, r.scratch = r.extra[:0], r.scratch[:0]
 	record := &r.batch.Records[i]
+	fields := r.batch.Fields[record.Field : record.Field+record.NumFields]
+	end := record.Off + record.Len
+	for k := range fields {
+		end = max(end, fields[k].Off+fields[k].Len)
+	}
+	clean := r.clean(int(end))
 	if record.NumFields == 0 {
 		if refusal = r.put(r.table.message, MessageField, penstock.Text, r.batch.Text(i)); refusal != "" {
 			return refusal
 		}
 	}
-	for _, f := range r.batch.Fields[record.Field : record.Field+record.NumFields] {
-		if column := r.columns[f.Name]; f.Kind == penstock.Text && column >= 0 && r.texts[column] { // most of them
+	for _, f := range fields {
+		if column := r.columns[f.Name]; f.Kind == penstock.Text && column >= 0 && clean && r.texts[column] { // most of them
 			r.Cells[column] = r.batch.Value(f)
 			continue
 		}
@@ -106,7 +139,7 @@ func (r *Rows) put(column int, name string, kind penstock.Kind, value []byte) (r
 		return ""
 	}
 	if r.unclean {
-		if value, refusal = r.clean(name, value); refusal != "" {
+		if value, refusal = r.cleaned(name, value); refusal != "" {
 			return refusal
 		}
 	}
@@ -140,8 +173,8 @@ func (r *Rows) more(name string, kind penstock.Kind, value []byte) {
 	r.extra = ndjson.AppendValue(r.extra, kind, value)
 }
 
-// clean makes a value of an arena that holds bad bytes one that the database takes.
-func (r *Rows) clean(name string, value []byte) (cleaned []byte, refusal string) {
+// cleaned makes a value of an arena that holds bad bytes one that the database takes.
+func (r *Rows) cleaned(name string, value []byte) (text []byte, refusal string) {
 	d := r.table.dialect
 	if d.NoNUL && bytes.IndexByte(value, 0) >= 0 {
 		return nil, fmt.Sprintf("field %q holds a NUL byte, which the database cannot store in text", name)
@@ -182,18 +215,28 @@ func typeName(c *Column) string {
 	return c.Decl
 }
 
-// takes says whether the database's text may be any part of data, whose texts are whole characters: what there is is looked at once
-// where it is ASCII, as nearly all of it is.
+// takes says whether the database's text may be any part of data, whose texts are whole characters.
 func (d *Dialect) takes(data []byte) bool {
-	rest := data
+	return (!d.UTF8 || utf8.Valid(data)) && (!d.NoNUL || bytes.IndexByte(data, 0) < 0)
+}
+
+// ascii returns how many bytes of data, from its start, are surely ASCII and no NUL; where it is less than all of them, up to 32 more
+// may be.
+func ascii(data []byte) int {
 	const tops, ones = 0x8080808080808080, 0x0101010101010101
+	rest := data
 	for ; len(rest) >= 32; rest = rest[32:] {
 		a, b := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
 		c, e := binary.LittleEndian.Uint64(rest[16:]), binary.LittleEndian.Uint64(rest[24:])
 		// The top bit of a byte of x-ones is set where the byte was 0, or is beyond ASCII, or follows one that was 0.
 		if (a|b|c|e|(a-ones)|(b-ones)|(c-ones)|(e-ones))&tops != 0 {
-			break
+			return len(data) - len(rest)
 		}
 	}
-	return !(d.UTF8 && !utf8.Valid(rest) || d.NoNUL && bytes.IndexByte(rest, 0) >= 0)
+	for _, c := range rest {
+		if c-1 >= 0x7F {
+			return len(data) - len(rest)
+		}
+	}
+	return len(data)
 }

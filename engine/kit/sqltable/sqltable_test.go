@@ -241,18 +241,32 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestTakes holds the look at many bytes at once against the looks at one kind of byte after the other.
-func TestTakes(t *testing.T) {
+// TestClean holds the look at many bytes at once, as far as a row needs, against the looks at one kind of byte after the other.
+func TestClean(t *testing.T) {
 	for _, d := range []Dialect{{}, {UTF8: true}, {NoNUL: true}, {UTF8: true, NoNUL: true}} {
-		for _, bad := range []string{"", "\x00", "\x01", "\x7f", "\x80", "\x81", "\xff", "ä", "\xc3", "\u20ac", "\x00\x01"} {
-			for n := range 100 {
-				for at := 0; at <= n; at += 1 + n/9 {
-					text := []byte(strings.Repeat("a", at) + bad + strings.Repeat("\x01", n-at))
-					want := (!d.UTF8 || utf8.Valid(text)) && (!d.NoNUL || !strings.Contains(string(text), "\x00"))
-					if got := d.takes(text); got != want {
-						t.Fatalf("UTF8 %v, NoNUL %v, %q: %v", d.UTF8, d.NoNUL, text, got)
+		table := NewTable(&d, []Column{{Name: "c", Type: Text}}, "", Ignore)
+		check := func(head int, bad string, tail int) {
+			t.Helper()
+			text := []byte(strings.Repeat("a", head) + bad + strings.Repeat("\x01", tail))
+			want := (!d.UTF8 || utf8.Valid(text)) && (!d.NoNUL || !strings.Contains(string(text), "\x00"))
+			for _, ends := range [][]int{{len(text)}, {head / 2, head, len(text)}, {head, head + len(bad), len(text), head}} {
+				var r Rows
+				r.Over(table, &penstock.Batch{Data: text})
+				for _, end := range ends {
+					if got := r.clean(end); got != want && (want || end > head) { // before it, it may have looked further than asked
+						t.Fatalf("%+v, %d bytes before %q, %d behind: up to %d %v", d, head, bad, tail, end, got)
 					}
 				}
+			}
+		}
+		for _, bad := range []string{"", "\x00", "\x01", "\x7f", "\x80", "\x81", "\xff", "ä", "\xc3", "\u20ac", "\x00\x01"} {
+			for n := range 100 {
+				for head := 0; head <= n; head += 1 + n/9 {
+					check(head, bad, n-head)
+				}
+			}
+			for head := ahead - 40; head < ahead+40; head++ {
+				check(head, bad, ahead)
 			}
 		}
 	}
