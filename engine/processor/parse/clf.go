@@ -44,11 +44,11 @@ const clfStampLen = len("17/May/2015:10:05:03 +0000")
 
 // clf splits lines of the common and the combined log format.
 type clf struct {
-	count  int // of fields
-	names  [clfAgent + 1]uint32
-	from   int // where the search for escape began
-	bad    problem
-	escape int // the first backslash of the batch at or behind from; len(Data): none
+	count int // of fields
+	names [clfAgent + 1]uint32
+	bad   problem
+	from  int // no backslash is in Data[from:plain]
+	plain int
 }
 
 func newCLF(combined bool) *format {
@@ -63,21 +63,30 @@ func (c *clf) begin(b *penstock.Batch) {
 	for i := range c.count {
 		c.names[i] = b.Name(clfFields[i].Name)
 	}
-	c.from, c.escape = len(b.Data), len(b.Data)
+	c.from, c.plain = 0, 0
 	if free := cap(b.Fields) - len(b.Fields); free < c.count*len(b.Records) {
 		b.Fields = append(make([]penstock.Field, 0, len(b.Fields)+c.count*len(b.Records)), b.Fields...)
 	}
 }
 
-// escaped says whether there may be a backslash in Data[from:to]. Records come in order, so each byte is looked at once a batch.
+// escaped says whether there is a backslash in Data[from:to]. Records come in order, so each byte is looked at once a batch.
 func (c *clf) escaped(data []byte, from, to int) bool {
-	if from < c.from || c.escape < from {
-		c.from, c.escape = from, len(data)
-		if i := bytes.IndexByte(data[from:], '\\'); i >= 0 {
-			c.escape = from + i
-		}
+	return (from < c.from || to > c.plain) && c.look(data, from, to)
+}
+
+// ahead is how much is looked at together: it is still in the nearest cache when it is split.
+const ahead = 4 << 10
+
+func (c *clf) look(data []byte, from, to int) bool {
+	if from < c.from || from > c.plain {
+		c.from, c.plain = from, from
 	}
-	return c.escape < to
+	end := min(max(to, c.plain+ahead), len(data))
+	if i := bytes.IndexByte(data[c.plain:end], '\\'); i >= 0 {
+		end = c.plain + i
+	}
+	c.plain = end
+	return end < to
 }
 
 func (c *clf) split(b *penstock.Batch, off, n uint32) problem {
