@@ -17,7 +17,9 @@ import (
 // conn is a connection with what it has.
 type conn struct {
 	*pgx.Conn
-	stage bool // its staging table
+	stage bool     // its staging table
+	heads []byte   // memory of sendFrames
+	parts [][]byte // the same
 }
 
 // server implements sqlspan.Database.
@@ -90,13 +92,10 @@ func (w *writer) Write(ctx context.Context, c *conn, b *penstock.Batch, data []b
 	if c.stage {
 		into = copySQL(stageName, columns, true)
 	}
-	source := &lent{rest: data, err: errEnd}
-	_, err := c.PgConn().CopyFrom(ctx, source, into)
-	source.takeBack()
-	if err != nil || !c.stage {
+	if err := c.copyIn(ctx, into, data); err != nil || !c.stage {
 		return err
 	}
-	_, err = c.Exec(ctx, mergeSQL(w.sink.name, columns, w.sink.o.Key))
+	_, err := c.Exec(ctx, mergeSQL(w.sink.name, columns, w.sink.o.Key))
 	return err
 }
 

@@ -1,0 +1,106 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/postgres"
+)
+
+// lines are so many rows of a mebibyte.
+func lines(n int) (rows [][]field) {
+	text := strings.Repeat("0123456789abcdef", 1<<16)
+	for range n {
+		rows = append(rows, []field{{"message", penstock.Text, text}})
+	}
+	return rows
+}
+
+// begun is a sink, some of whose connections are of a kind that it does not know.
+func begun(t *testing.T, d *database, disguised bool) *opened {
+	t.Helper()
+	o := d.options("lines")
+	o.OnNewField = "ignore"
+	s := &opened{host: connectortest.NewHost(t)}
+	s.Sink = made(t, o, s.host)
+	t.Cleanup(func() { s.Close() })
+	lanes := func(l []penstock.Lane) { s.lanes = l }
+	if err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "main", Once: true, Lanes: lanes}); err != nil {
+		t.Fatal(err)
+	}
+	if disguised {
+		postgres.Disguise(s.Sink)
+	}
+	if _, err := s.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestCopy: rows arrive through either way of sending them, and a Deliver that is given up while the server takes no more of them
+// returns, after which the same batch is delivered, once.
+func TestCopy(t *testing.T) {
+	const rows, sum = "12", "SELECT count(*)::text FROM lines WHERE length(message) = 1 << 20"
+	errEnough := errors.New("enough")
+	server := server.Get(t)
+	for name, disguised := range map[string]bool{"plain": false, "disguised": true} {
+		t.Run(name, func(t *testing.T) {
+			d := fresh(t, server)
+			d.exec(t, "CREATE TABLE lines (message text)")
+			s := begun(t, d, disguised)
+			b := s.batch(lines(12)...)
+			if err := b.Encode(s.Sink); err != nil {
+				t.Fatal(err)
+			}
+			d.exec(t, "BEGIN")
+			d.exec(t, "LOCK TABLE lines IN ACCESS EXCLUSIVE MODE")
+			ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errEnough)
+			defer cancel()
+			_, err := s.lanes[0].Worker.Deliver(ctx, penstock.Attempt{Value: b})
+			if err == nil || ctx.Err() == nil {
+				t.Fatalf("nothing was taken, and Deliver says %v", err)
+			}
+			waits := []string{""}
+			for tries := 0; tries < 100 && !slices.Equal(waits, []string{"0"}); tries++ { // 5 s
+				waits = d.column(t, "SELECT count(l.pid)::text FROM pg_sleep(0.05) "+
+					"LEFT JOIN pg_locks l ON relation = 'lines'::regclass AND NOT granted")
+			}
+			if !slices.Equal(waits, []string{"0"}) {
+				t.Errorf("%s backends wait for the table, and nobody for them", waits)
+			}
+			d.exec(t, "ROLLBACK")
+			for range 2 {
+				if err := s.deliver(t, b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := d.column(t, sum); !slices.Equal(got, []string{rows}) {
+				t.Errorf("%s rows, want %s", got, rows)
+			}
+		})
+	}
+}
+
+// TestCopyRefused: the server refuses a row in the middle of what was sent, and the connection goes on.
+func TestCopyRefused(t *testing.T) {
+	d := fresh(t, server.Get(t))
+	d.exec(t, "CREATE TABLE lines (message text CHECK (message <> 'no'), _extra json)")
+	s := begun(t, d, false)
+	rows := lines(6)
+	rows[1][0].text = "no"
+	if err := s.deliver(t, s.batch(rows...)); err == nil || !strings.Contains(err.Error(), "23514") {
+		t.Errorf("refused with %v", err)
+	}
+	if err := s.deliver(t, s.batch(lines(1)...)); err != nil {
+		t.Error(err)
+	}
+	if got := d.column(t, "SELECT count(*)::text FROM lines"); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("%s rows, want 1", got)
+	}
+}
