@@ -4,8 +4,8 @@
 //
 // A batch is one request; what its answer means is decided in outcome.go, and for each record of a bulk in bulk.go. With
 // idempotency_key every request names its batch, the same after a crash, so that a receiver can tell a repetition. The sink owns
-// its connections: straight to an endpoint in the clear those of wire.go, else net/http's. It follows no redirect, decides nothing about when to try again (flow does), and shows no password and no query
-// of an endpoint to anybody.
+// its connections: straight to an endpoint in the clear those of wire.go, else net/http's. It follows no redirect, decides
+// nothing about when to try again (flow does), and shows no password and no query of an endpoint to anybody.
 package http
 
 import (
