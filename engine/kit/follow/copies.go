@@ -21,7 +21,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	}
 	r.rotated.asking = f
 	defer func() { r.rotated.asking = nil }()
-	hold, untold, unread := false, false, r.unreadKin(f, head)
+	hold, grows, untold, unread := false, false, false, r.unreadKin(f, head)
 	var unbegun *file
 	for _, e := range r.kin(f, head) {
 		g, w := r.rotated.byEntry[e], r.rotated.widows[e]
@@ -72,8 +72,9 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 		if r.maybeRestored(f, w, head) {
 			hold, f.rare().restored = true, true
 		}
+		grows = grows || r.mayGrowInto(f, w, head)
 	}
-	if unread && r.holdUnread(f) || (hold || untold) && r.holdBack(f, untold) {
+	if unread && r.holdUnread(f) || (hold || untold || grows && unbegun == nil) && r.holdBack(f, untold) {
 		return true, false
 	}
 	if unbegun != nil && r.rotated.widows[unbegun.entry] == unbegun { // but what was read of the data, if any was, comes first
@@ -256,6 +257,15 @@ func (r *Reader) mayBe(f, w *file, head []byte) bool {
 		return false
 	}
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
+}
+
+// mayGrowInto says whether f may be a copy of the widow w that is still being made: it is shorter than what was read of w, and begins as
+// that did.
+func (r *Reader) mayGrowInto(f, w *file, head []byte) bool {
+	if f.view != nil || f.info.Size >= w.cursor.Next || !mayInherit(f, w) || sameFile(f.info, w.info) {
+		return false
+	}
+	return r.s.idOf(w.entry).MatchHead(head)
 }
 
 // beingMade says whether f, which may be a copy of w, was being made when it was looked at: it held less than was read of w, and holds

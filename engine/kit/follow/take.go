@@ -272,6 +272,10 @@ func (r *Reader) attach(f *file, e *Entry, m penstock.Mark) {
 	f.part = &penstock.Partition{ID: e.text, Name: f.partName()}
 	f.cursor = lines.Resume(m)
 	f.note = r.notes.begin(e.text, r.proofOf(m))
+	if id, err := fileid.Parse(e.text); err == nil && !isOf(id, f.info) && f.note.proof.Moved != keyOf(f.info) {
+		r.notes.move(f.note, f.seen(nil, false), true) // as another route has found
+		f.touch = m.Part.ID != ""
+	}
 	f.stamp()
 	r.rotated.add(r, f)
 	switch {
