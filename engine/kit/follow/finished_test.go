@@ -115,8 +115,8 @@ func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 	})
 }
 
-// A copy out of the globs is half made when the file that it is a copy of is waited for, and grows while it is looked at: it is read on from
-// where the other one was read to, not from an earlier place of that one.
+// A copy out of the globs is half made when the file that it is a copy of is waited for, and grows while it is looked at: it is read on
+// from where the other one was read to, not from an earlier place of that one.
 func TestHalfMadeCopyBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})
@@ -147,6 +147,36 @@ func TestHalfMadeCopyBeside(t *testing.T) {
 			t.Error("nothing was searched for")
 		}
 		r.want(t, d, "1 one", "2 two", "3 three")
+		d.wantNoLoss(t)
+	})
+}
+
+// A copy that was deleted long ago, but is open, is found to be all that is left of a file only when there is a copy of it, too: that one
+// is looked at before the deleted one counts as ended.
+func TestEndedWhenItIsMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log.1", three)
+		d.delete(t, "a.log")
+		b.run(t, 2*time.Second)
+		stop(t, a, b)
+
+		a2, b2 := d.restarted(t, a, b)
+		b2.run(t, time.Second)
+		d.then = func() { d.put(t, "a.log.1.2", three) } // after the first listing, so that it is found beside
+		a2.run(t, 4*time.Millisecond)
+		b2.run(t, time.Second)
+		d.delete(t, "a.log.1")
+		b2.run(t, time.Second)
+		d.put(t, "a.log.1.2.3", three)
+		b2.run(t, 100*time.Millisecond)
+		d.delete(t, "a.log.1.2")
+		b2.run(t, time.Second)
+		time.Sleep(30 * time.Second)
+		turns(t, 20, time.Second, a2, b2)
+		wantLines(t, d, a2, b2)
 		d.wantNoLoss(t)
 	})
 }

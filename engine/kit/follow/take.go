@@ -27,9 +27,14 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 	if !ok || f.view != nil && !r.rests(f) {
 		return false
 	}
-	later := r.provedLater(f, end)
-	if f.entry == nil && !r.identify(f) || !r.verify(f, later) {
+	later, known := r.provedLater(f, end), f.entry != nil
+	if !known && !r.identify(f) || !r.verify(f, later) {
 		return false
+	}
+	if !known && end.sealed && r.grow != nil { // what leads on from it is known only now
+		if end, ok = r.endOf(f); !ok {
+			return false
+		}
 	}
 	if f.skipping() {
 		if stay, ok := r.skip(b, f); stay || !ok {
