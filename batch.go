@@ -3,6 +3,7 @@ package penstock
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type Batch struct {
 	lo, hi  uint32 // the raw bytes that are this batch's: Data[lo:hi]; hi 0 means all that the spans count
 	changed bool   // a record was dropped, buried, added or parsed: the raw bytes are not the whole truth
 	reasons map[int]error
+	arena   []byte // what Align cut Data from: its memory begins there, or Data has outgrown it
 	spare   []byte // a former Payload's memory
 }
 
@@ -71,7 +73,11 @@ func (b *Batch) Size() int64 {
 	if b.parent != nil {
 		return 0
 	}
-	return int64(cap(b.Data) + cap(b.Payload) + cap(b.Records)*72 + cap(b.Fields)*16)
+	data := cap(b.memory())
+	if b.outgrown() {
+		data += cap(b.arena)
+	}
+	return int64(data + cap(b.Payload) + cap(b.Records)*72 + cap(b.Fields)*16)
 }
 
 // RawBytes is how many source bytes the batch covers.
@@ -203,6 +209,37 @@ func (b *Batch) Encode(e Encoder) (err error) {
 	return err
 }
 
+// page is how far apart in memory and in a file two bytes are that a processor takes for neighbours when it copies.
+const page = 4096
+
+// Align gives an empty batch room for n bytes, the first of which stands in its page of memory where the byte at offset off stands in
+// its page of the file. Who is about to read much of a file at off calls it: the kernel copies between the file's pages and the arena
+// by one instruction, rep movsb, which takes three to four times as long on an AMD Zen 3 where the target is 1 to 31 bytes further on in
+// its page than the source (glibc's bug 30994; measured here from file to file). It assumes that large memory begins at a page, as
+// Go's does; where it does not, nothing but time is lost. A batch that is not empty stays as it is.
+func (b *Batch) Align(off int64, n int) {
+	if len(b.Data) > 0 {
+		return
+	}
+	skip := int(off & (page - 1))
+	b.arena = slices.Grow(b.memory(), skip+n)
+	b.Data = b.arena[skip:skip]
+}
+
+// memory is what Data is kept in, empty, from where it begins.
+func (b *Batch) memory() []byte {
+	if cap(b.arena) == 0 || b.outgrown() {
+		return b.Data[:0]
+	}
+	return b.arena[:0]
+}
+
+// outgrown says that Data has been moved elsewhere since Align.
+func (b *Batch) outgrown() bool {
+	a, d := cap(b.arena), cap(b.Data)
+	return a > 0 && (d == 0 || &b.arena[:a][a-1] != &b.Data[:d][d-1])
+}
+
 // Retain adds a reference.
 func (b *Batch) Retain() {
 	if b.refs.Add(1) <= 1 {
@@ -270,18 +307,19 @@ func (p *Pool) put(b *Batch) {
 		p.Freed(b)
 	}
 	if p.Poison {
-		poison(b.Data)
+		poison(b.memory())
 		poison(b.Payload)
 	}
-	if cap(b.Data) > max(2*len(b.Data), overgrown*b.limits.Bytes+64<<10) {
-		b.Data = nil
+	data := b.memory()
+	if cap(data) > max(2*len(b.Data), overgrown*b.limits.Bytes+64<<10) {
+		data = nil
 	}
 	clear(b.Spans)
 	if b.Payload != nil {
 		b.spare = b.Payload
 	}
 	*b = Batch{
-		Data: b.Data[:0], Spans: b.Spans[:0], Names: b.Names[:0], Types: b.Types[:0], Fields: b.Fields[:0], Records: b.Records[:0],
+		Data: data, Spans: b.Spans[:0], Names: b.Names[:0], Types: b.Types[:0], Fields: b.Fields[:0], Records: b.Records[:0],
 		spare: b.spare[:0], pool: p,
 	}
 	keep := cmp.Or(p.Keep, 16)

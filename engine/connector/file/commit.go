@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// syncBytes not yet durable are synced at once with fsync: interval too, beside the writes, so that the disk has worked
-	// all the while when the end asks for everything.
-	syncBytes = 32 << 20
+	// eagerBytes of which the disk knows nothing yet are given to it at once with fsync: interval too, beside the writes, so that
+	// it has worked all the while when the end asks for everything.
+	eagerBytes = 32 << 20
 
 	// blockBytes is how much one call writes, up to a multiple of it: a file system that keeps large pages (ext4, XFS) then
 	// allots one for the call. At odd places it takes several small ones, which cost a fifth more.
@@ -82,7 +82,7 @@ func (l *lane) writeGroup(group []*delivery) error {
 	default:
 		l.length, l.settled = end, end
 		answer(group, nil)
-		if end-l.synced >= syncBytes {
+		if l.eager() {
 			wake(l.wakeSyncer)
 		}
 	}
@@ -165,6 +165,7 @@ func (l *lane) runSyncer(ctx context.Context) error {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
 	for {
+		var err error
 		select {
 		case <-ctx.Done():
 			l.end(context.Cause(ctx))
@@ -172,26 +173,48 @@ func (l *lane) runSyncer(ctx context.Context) error {
 		case <-l.gone:
 			return nil
 		case <-l.wakeSyncer:
-			if !l.due() {
-				continue
-			}
+			err = l.syncAhead()
 		case <-tick.C:
 			l.checkName()
+			err = l.syncNow()
 		}
-		if l.ack {
-			l.syncGroup()
-		} else if err := l.sync(); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 }
 
-// due says whether a wake of the syncer still has something to do: without ack one that came during a sync may not.
-func (l *lane) due() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.ack || l.settled-l.synced >= syncBytes
+func (l *lane) syncNow() error {
+	if l.ack {
+		l.syncGroup()
+		return nil
+	}
+	return l.sync()
 }
+
+// syncAhead syncs with ack, for whoever waits. Without, it has the disk begin with what it does not know yet, and waits for none of it: a
+// sync beside the writes holds them up while the file system commits. Where the system can begin nothing, it syncs.
+func (l *lane) syncAhead() error {
+	if l.ack {
+		return l.syncNow()
+	}
+	l.syncing <- struct{}{}
+	l.mu.Lock()
+	f, from, to, due := l.file, max(l.begun, l.synced), l.settled, l.eager()
+	if due {
+		l.begun = to
+	}
+	l.mu.Unlock()
+	enough := !due || f == nil || vfs.WriteBack(f, from, to)
+	<-l.syncing
+	if enough {
+		return nil
+	}
+	return l.syncNow()
+}
+
+// eager says that the disk may begin. The caller holds l.mu.
+func (l *lane) eager() bool { return l.settled-max(l.begun, l.synced) >= eagerBytes }
 
 // syncGroup makes durable what was written and answers for it.
 func (l *lane) syncGroup() {

@@ -52,6 +52,7 @@ type lane struct {
 	id       place
 	length   int64 // what has been written
 	synced   int64 // of it, what is known to be durable
+	begun    int64 // of it, what the disk has been told to write
 	settled  int64 // what was answered: where the file is cut after a failure
 	writing  bool  // a write is on its way
 	reserved bool  // room behind the end is to be given back
@@ -236,6 +237,6 @@ func (l *lane) reopen() error {
 	defer l.mu.Unlock()
 	l.file, l.length, l.broken = f, at.length, nil
 	l.ahead.moved()
-	l.synced = min(l.synced, at.length)
+	l.synced, l.begun = min(l.synced, at.length), 0
 	return nil
 }

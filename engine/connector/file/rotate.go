@@ -87,7 +87,7 @@ func (l *lane) rotate() error {
 	l.mu.Lock()
 	reserved := l.reserved
 	l.file, l.id = f, at
-	l.length, l.synced, l.settled, l.reserved = 0, 0, 0, false
+	l.length, l.synced, l.begun, l.settled, l.reserved = 0, 0, 0, 0, false
 	l.mu.Unlock()
 	if reserved {
 		err = release(old, upTo)

@@ -37,6 +37,9 @@ const firstLook = 512 << 10
 // readMax is how many bytes are asked of the file at once.
 const readMax = 1 << 20
 
+// alignFrom is how much of a file is read at least into an arena that is aligned for it: below, it would cost a page for nothing.
+const alignFrom = 64 << 10
+
 // Rules say what becomes of long records.
 type Rules struct {
 	// MaxRecord is how many bytes a record may have, its LF not counted; at least 1. A longer one is cut into pieces of that
@@ -259,6 +262,9 @@ func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, t target, end int64)
 	}
 	if c.beyond > 0 && want == whole { // records are that long here
 		want = int(min(end-c.Next, int64(whole)+int64(c.beyond)))
+	}
+	if want >= alignFrom {
+		b.Align(c.Next, want+1)
 	}
 	b.Data = slices.Grow(b.Data, want+1)
 	for {

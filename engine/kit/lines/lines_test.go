@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/lines"
@@ -369,6 +370,17 @@ func TestFillAllocations(t *testing.T) {
 		})
 		if allocs > 0 {
 			t.Errorf("limits %+v: %v allocations for 20000 records, want 0", limits, allocs)
+		}
+	}
+}
+
+// TestFillAligned: a large batch of a file stands in its pages of memory as it stands in the file's.
+func TestFillAligned(t *testing.T) {
+	data := bytes.Repeat([]byte("a line of some length\n"), 60_000)
+	for n, b := range drain(t, data, lines.Cursor{}, lines.Rules{MaxRecord: 1 << 20}, penstock.Limits{Records: 1 << 20}) {
+		from := b.Spans[0].From.Num
+		if at := int64(uintptr(unsafe.Pointer(&b.Data[0]))); len(b.Data) >= 128<<10 && (at-from)%4096 != 0 {
+			t.Errorf("batch %d begins at byte %d of its page, and at %d of the file's", n, at%4096, from%4096)
 		}
 	}
 }

@@ -1,0 +1,51 @@
+package file_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/file"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// TestEager: with fsync: interval what has been written is given to the disk at each 32 MiB. A file system that can begin nothing, like
+// the one in memory, syncs then; with less nothing happens before the second is over.
+func TestEager(t *testing.T) {
+	const mega = 1 << 20
+	for _, c := range []struct {
+		megabytes int
+		syncs     int64
+	}{{31, 0}, {33, 1}, {65, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			h := connectortest.NewQuiet(vfstest.New(), nil, func(name string) bool { return strings.HasPrefix(name, "file ") })
+			o := rawAt(memPath)
+			o.Fsync = file.SyncInterval
+			s, err := file.New(o, h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var w writer
+			if err := s.Open(t.Context(), penstock.SinkOptions{
+				Pipeline: "test", Route: "main", Lanes: func(all []penstock.Lane) { w.lane = all[0] },
+			}); err != nil {
+				t.Fatal(err)
+			}
+			batch := lines(16, mega/16)
+			for range c.megabytes {
+				if _, err := w.deliver(batch); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait() // what the syncer was woken for is done
+			}
+			if got := h.Counted("syncs"); got != c.syncs {
+				t.Errorf("%d MiB within no time cost %d syncs, want %d", c.megabytes, got, c.syncs)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
