@@ -21,7 +21,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	}
 	r.rotated.asking = f
 	defer func() { r.rotated.asking = nil }()
-	hold, untold, unread := false, false, r.unreadKin(f, head)
+	hold, grows, untold, unread := false, false, false, r.unreadKin(f, head)
 	var unbegun *file
 	for _, e := range r.kin(f, head) {
 		g, w := r.rotated.byEntry[e], r.rotated.widows[e]
@@ -72,8 +72,9 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 		if r.maybeRestored(f, w, head) {
 			hold, f.rare().restored = true, true
 		}
+		grows = grows || r.mayGrowInto(f, w, head)
 	}
-	if unread && r.holdUnread(f) || (hold || untold) && r.holdBack(f, untold) {
+	if unread && r.holdUnread(f) || (hold || untold || grows && unbegun == nil) && r.holdBack(f, untold) {
 		return true, false
 	}
 	if unbegun != nil && r.rotated.widows[unbegun.entry] == unbegun { // but what was read of the data, if any was, comes first
@@ -256,33 +257,6 @@ func (r *Reader) mayBe(f, w *file, head []byte) bool {
 		return false
 	}
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
-}
-
-// beingMade says whether f, which may be a copy of w, was being made when it was looked at: it held less than was read of w, and holds
-// more by now. As long as it is not looked at again, an earlier place of w would be taken for where f leads on.
-func (f *file) beingMade(w *file) bool { return f.info.Size < w.cursor.Next && f.grewMeanwhile() }
-
-// grewMeanwhile says whether a file that is not compressed is longer by now than when it was looked at.
-func (f *file) grewMeanwhile() bool {
-	if f.view != nil {
-		return false
-	}
-	info, err := f.handle.Stat()
-	return err == nil && info.Size > f.info.Size
-}
-
-// grewAsCopy says whether a copy that was compared while it was still being made holds more by now: then how far it equals the old file
-// is for the proofs to tell.
-func (r *Reader) grewAsCopy(f *file) (bool, error) {
-	if f.view != nil {
-		return f.info.Size != f.aside.twinOf, nil
-	}
-	info, err := f.handle.Stat()
-	if err != nil {
-		return false, err
-	}
-	f.saw(statOf(info), r.s.now())
-	return f.info.Size > f.aside.twinTo, nil
 }
 
 // sameHead is for a widow of which only its id and, by a sink's ledger, its watermark are known, because the process was killed before

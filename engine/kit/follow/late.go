@@ -30,7 +30,7 @@ func (r *Reader) mayLead(w *file, now time.Duration) bool {
 			r.identify(f)
 		}
 	}
-	if !slices.ContainsFunc(list, (*file).unmet) && !r.unreadIn(w, id) {
+	if !slices.ContainsFunc(list, (*file).unmet) && !r.unreadIn(w, id) && !r.rotated.untold {
 		return false
 	}
 	a := w.rare()

@@ -24,6 +24,7 @@ type rotated struct {
 	strays  []*file // files that have lost their names before anything was read
 	tried   map[fileid.Key]tried
 	search  time.Duration // when the directories of widows and strays were searched last; 0: never
+	untold  bool          // and what was found there could not be looked at
 	unread  unread
 	asking  *file // it is compared with others: it stays open, and no further ones are compared; nil: none is
 	meeting bool  // known files are being recognised: no new ones are taken up

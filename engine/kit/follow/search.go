@@ -32,6 +32,7 @@ func (r *Reader) followRotated(now time.Duration) {
 // searchBeside looks for files that lead on from widows and strays outside of the listing, in the same directories.
 func (r *Reader) searchBeside(waiting int) {
 	t := &r.rotated
+	t.untold = false
 	dirs := make(map[string]string)
 	byKey := make(map[fileid.Key][]*file) // an inode may have been used again, and by files that are all waited for
 	for _, w := range t.inOrder() {
@@ -68,10 +69,28 @@ func (r *Reader) searchBeside(waiting int) {
 		if len(same) == 0 {
 			same = append(same, nil)
 		}
-		if !slices.ContainsFunc(same, func(w *file) bool { return r.leads(s, w) }) && !r.rewrittenAway(s, all) {
+		found, told := r.leadsOne(s, same)
+		if found || r.rewrittenAway(s, all) {
+			continue
+		}
+		if told {
 			t.tried[keyOf(statOf(s.Info))] = tried{s.Info.Size, s.Info.ModTime, waiting}
 		}
+		t.untold = t.untold || !told
 	}
+}
+
+// leadsOne is leads for all of same, up to the first that a file leads on from.
+func (r *Reader) leadsOne(s Sight, same []*file) (found, told bool) {
+	told = true
+	for _, w := range same {
+		yes, known := r.leads(s, w)
+		if yes {
+			return true, true
+		}
+		told = told && known
+	}
+	return false, told
 }
 
 // is says whether a file outside of the listing is the one that is waited for, as far as a stat tells.
@@ -83,29 +102,32 @@ func (f *file) is(r *Reader, s Sight) bool {
 }
 
 // leads follows a file outside of the listing if it leads on from a widow or stray: same, if its inode is that one's, or else the
-// widow that it is a copy of.
-func (r *Reader) leads(s Sight, same *file) bool {
+// widow that it is a copy of. told is false where that cannot be known now: it has another name since it was listed, or is being made.
+func (r *Reader) leads(s Sight, same *file) (found, told bool) {
 	now := r.s.now()
 	f := &file{
 		dir: s.Dir, name: s.Name, label: s.Label, info: statOf(s.Info),
 		since: now, unread: max(now, 1), scan: r.scans, orphan: true, beside: true,
 	}
 	if same != nil && s.Label == same.label {
-		return false // it is no longer wanted, or will be listed again
+		return false, true // it is no longer wanted, or will be listed again
 	}
-	if same == nil && (s.Info.Size == 0 || !r.hasKin(f)) || !r.look(f) {
+	if same == nil && (s.Info.Size == 0 || !r.hasKin(f)) {
+		return false, true
+	}
+	if !r.look(f) {
 		r.closeFile(f)
-		return false
+		return false, f.trouble != nil
 	}
 	head, err := r.firstHead(f)
 	if err != nil {
 		r.closeFile(f)
-		return false
+		return false, false
 	}
-	head = append([]byte(nil), head...)
+	head, told = append([]byte(nil), head...), true
 	switch {
 	case same != nil && same.entry == nil:
-		return r.foundStray(f, same)
+		return r.foundStray(f, same), true
 	case same != nil:
 		if f.holds(same.cursor.Next) < same.cursor.Next {
 			break
@@ -119,18 +141,22 @@ func (r *Reader) leads(s Sight, same *file) bool {
 			if w == nil || r.unfinished(f, w, head) {
 				continue
 			}
+			if told = !f.beingMade(w); !told {
+				break
+			}
 			if ok, err := r.inherit(f, w, head); ok || err != nil {
+				told = err == nil
 				break
 			}
 		}
 	}
 	if f.entry == nil {
 		r.closeFile(f)
-		return false
+		return false, told
 	}
 	r.byKey[keyOf(f.info)] = f
 	r.soon()
-	return true
+	return true, true
 }
 
 // rewrittenAway follows a file outside of the listing that is, beyond doubt, the one that all of same wait for, and in which something

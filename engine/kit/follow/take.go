@@ -27,9 +27,14 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 	if !ok || f.view != nil && !r.rests(f) {
 		return false
 	}
-	later := r.provedLater(f, end)
-	if f.entry == nil && !r.identify(f) || !r.verify(f, later) {
+	later, known := r.provedLater(f, end), f.entry != nil
+	if !known && !r.identify(f) || !r.verify(f, later) {
 		return false
+	}
+	if !known && end.sealed && r.grow != nil { // what leads on from it is known only now
+		if end, ok = r.endOf(f); !ok {
+			return false
+		}
 	}
 	if f.skipping() {
 		if stay, ok := r.skip(b, f); stay || !ok {
@@ -109,7 +114,7 @@ func (r *Reader) identify(f *file) bool {
 	}
 	for {
 		e := r.s.find(r, f.seen(head, true), f.name)
-		if e == nil || r.strange(e) {
+		if known := e != nil && r.knows(e); !known || r.foundByOthers(f, e) {
 			if done, read := r.metFirst(f, head); done {
 				if e != nil {
 					r.s.forget(r, e)
@@ -121,8 +126,10 @@ func (r *Reader) identify(f *file) bool {
 					continue // another route has just met it
 				}
 			}
-			r.attach(f, e, penstock.Mark{})
-			return f.entry != nil && !f.sealed
+			if !known {
+				r.attach(f, e, penstock.Mark{})
+				return f.entry != nil && !f.sealed
+			}
 		}
 		ok, err := r.recognise(f, e, head)
 		if err != nil {
@@ -141,10 +148,22 @@ func (r *Reader) identify(f *file) bool {
 	}
 }
 
-// strange says whether the route has neither read anything of e's file nor stored a mark of it: only other routes know it.
-func (r *Reader) strange(e *Entry) bool {
+// knows says whether the route has read anything of e's file, or stored a mark of it; else only other routes know it.
+func (r *Reader) knows(e *Entry) bool {
 	_, known := r.resume(e.text)
-	return !known && r.rotated.byEntry[e] == nil && r.rotated.widows[e] == nil
+	return known || r.rotated.byEntry[e] != nil || r.rotated.widows[e] != nil
+}
+
+// foundByOthers says whether the route had done with e's file for good before the start, and only other routes know that f holds its data:
+// this one may have read that as another file's, which comes first.
+func (r *Reader) foundByOthers(f *file, e *Entry) bool {
+	m, _ := r.resume(e.text)
+	if r.grow == nil || !m.Finished || r.rotated.byEntry[e] != nil || r.rotated.widows[e] != nil {
+		return false
+	}
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return !slices.ContainsFunc(r.known[keyOf(f.info)], func(k knownID) bool { return k.text == e.text })
 }
 
 // metFirst finds out where the route begins in a growing file that is new to it, whatever other routes know of it. done says that it is
@@ -258,6 +277,10 @@ func (r *Reader) attach(f *file, e *Entry, m penstock.Mark) {
 	f.part = &penstock.Partition{ID: e.text, Name: f.partName()}
 	f.cursor = lines.Resume(m)
 	f.note = r.notes.begin(e.text, r.proofOf(m))
+	if id, err := fileid.Parse(e.text); err == nil && !isOf(id, f.info) && f.note.proof.Moved != keyOf(f.info) {
+		r.notes.move(f.note, f.seen(nil, false), true) // as another route has found
+		f.touch = m.Part.ID != ""
+	}
 	f.stamp()
 	r.rotated.add(r, f)
 	switch {

@@ -1,0 +1,182 @@
+package follow_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/follow"
+)
+
+// A file of which the second route had read nothing when it was emptied: that route read the copy as a file of its own, and gave the other
+// one up. The first one has found the copy to be what became of it. When the copy is copied again, and the process begins anew, the second
+// one goes on with what it had read as the copy.
+func TestGivenUpAndFoundByAnotherRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three[:len(three)-3])
+		a.run(t, time.Second)
+		d.put(t, "a.log", three[len(three)-3:])
+		reads := 0
+		d.hook = func(name string) { // the second route has read the head
+			if reads++; reads == 2 {
+				d.hook = nil
+				d.copyTruncate(t, "a.log", "a.log.1", func() {})
+			}
+		}
+		b.run(t, 10*time.Second)
+		a.run(t, 2*time.Second)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
+		d.put(t, "a.log.1.2", three)
+		a.run(t, time.Second)
+		d.delete(t, "a.log.1")
+		a.run(t, 2*time.Second)
+		stop(t, a, b)
+
+		a2, b2 := d.restarted(t, a, b)
+		turns(t, 10, 2*time.Second, b2, a2)
+		wantLines(t, d, a2, b2)
+	})
+}
+
+// What the second route meets only where the first one has found it after a move, its mark says to lie there: the next process looks there.
+func TestMetAfterAnotherRouteFoundIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		a.run(t, time.Second)
+		d.put(t, "a.log.1", three)
+		d.delete(t, "a.log")
+		a.run(t, 2*time.Second)
+		b.run(t, 2*time.Second)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
+		stop(t, a, b)
+
+		a2, b2 := d.restarted(t, a, b)
+		d.hook = func(string) { // the second one has listed the files, and looks at this one
+			d.hook = nil
+			a2.run(t, time.Second)
+		}
+		turns(t, 10, 2*time.Second, b2, a2)
+		wantLines(t, d, a2, b2)
+		if log := d.log.String(); strings.Contains(log, "rewritten") {
+			t.Errorf("nothing was rewritten; the log:\n%s", log)
+		}
+		d.wantNoLoss(t)
+	})
+}
+
+// A copy is half made when the file that it is a copy of is known to be gone: it is waited for.
+func TestHalfMadeCopyOfGoneFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three[:6])
+		turns(t, 1, time.Second, a, b)
+		d.put(t, "a.log", three[6:])
+		turns(t, 1, time.Second, a, b)
+		stop(t, a, b)
+		d.put(t, "a.log.1", three[:8])
+		d.delete(t, "a.log")
+		a2, b2 := d.restarted(t, a, b)
+		turns(t, 1, time.Second, b2, a2)
+		d.put(t, "a.log.1", three[8:]+"4 four\n")
+		turns(t, 20, time.Second, b2, a2)
+		wantLines(t, d, a2, b2, "4 four")
+		d.wantNoLoss(t)
+	})
+}
+
+// A file that is waited for has another name between its listing in the folder and the look at it. It is looked for again, however late
+// that comes.
+func TestRenamedWhileItIsSearchedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := earlierRun(t)
+		d.hidden = "old"
+		d.put(t, "a.log", "4 four\n")
+		d.rename(t, "a.log", "a.old")
+		a2, b2 := d.restarted(t, a, b)
+		d.shut = func(name string) error {
+			if name == "a.old" {
+				d.shut = nil
+				d.rename(t, name, "a.older")
+			}
+			return nil
+		}
+		turns(t, 1, 100*time.Millisecond, a2, b2)
+		time.Sleep(30 * time.Second) // nobody asks for more
+		turns(t, 20, time.Second, a2, b2)
+		if d.shut != nil {
+			t.Error("nothing was searched for")
+		}
+		wantLines(t, d, a2, b2, "4 four")
+		d.wantNoLoss(t)
+	})
+}
+
+// A copy out of the globs is half made when the file that it is a copy of is waited for, and grows while it is looked at: it is read on
+// from where the other one was read to, not from an earlier place of that one.
+func TestHalfMadeCopyBeside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, r, other := twoRoutes(t, follow.Growing{})
+		stop(t, other)
+		d.hidden = "old"
+		var batches []*penstock.Batch // whose marks are not saved yet
+		for _, text := range []string{three[:6], three[6:]} {
+			d.put(t, "a.log", text)
+			b := penstock.NewBatch(penstock.Limits{})
+			if err := r.Read(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			batches = append(batches, b)
+		}
+		d.put(t, "a.log.old", three[:8])
+		d.empty(t, "a.log")
+		d.hook = func(name string) {
+			if name == "a.log.old" {
+				d.hook = nil
+				d.put(t, name, three[8:])
+			}
+		}
+		r.run(t, 20*time.Second)
+		for _, b := range batches {
+			r.deliver(b)
+		}
+		if d.hook != nil {
+			t.Error("nothing was searched for")
+		}
+		r.want(t, d, "1 one", "2 two", "3 three")
+		d.wantNoLoss(t)
+	})
+}
+
+// A copy that was deleted long ago, but is open, is found to be all that is left of a file only when there is a copy of it, too: that one
+// is looked at before the deleted one counts as ended.
+func TestEndedWhenItIsMet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log.1", three)
+		d.delete(t, "a.log")
+		b.run(t, 2*time.Second)
+		stop(t, a, b)
+
+		a2, b2 := d.restarted(t, a, b)
+		b2.run(t, time.Second)
+		d.then = func() { d.put(t, "a.log.1.2", three) } // after the first listing, so that it is found beside
+		a2.run(t, 4*time.Millisecond)
+		b2.run(t, time.Second)
+		d.delete(t, "a.log.1")
+		b2.run(t, time.Second)
+		d.put(t, "a.log.1.2.3", three)
+		b2.run(t, 100*time.Millisecond)
+		d.delete(t, "a.log.1.2")
+		b2.run(t, time.Second)
+		time.Sleep(30 * time.Second)
+		turns(t, 20, time.Second, a2, b2)
+		wantLines(t, d, a2, b2)
+		d.wantNoLoss(t)
+	})
+}
