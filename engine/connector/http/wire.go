@@ -21,6 +21,8 @@ const (
 	lookEvery = 200 * time.Millisecond
 	// glance is how long a request that cannot be written is looked at for an early answer.
 	glance = time.Millisecond
+	// maxStalls is how many looks in a row a request that goes no further waits for a receiver that has already agreed.
+	maxStalls = 5
 	// maxInformal is how many answers 1xx may come before the one that counts.
 	maxInformal = 5
 )
@@ -101,16 +103,18 @@ func (w *wire) exchange(method string, body []byte, take func(*nethttp.Response)
 	res.Body = end
 	take(res)
 	w.used = time.Now()
-	return unsent == nil && end.reached && !res.Close && w.r.Buffered() == 0 && w.SetDeadline(time.Time{}) == nil, nil
+	keep = unsent == nil && res.StatusCode >= 200 && end.reached && !res.Close
+	return keep && w.r.Buffered() == 0 && w.SetDeadline(time.Time{}) == nil, nil
 }
 
-// write writes head and body, in one call of the kernel where it takes both.
+// write writes head and body, in one call of the kernel where it takes both. A receiver that reads no more has mostly said why: an answer
+// that refuses is enough, one that agrees may be early, and the rest wanted.
 func (w *wire) write(body []byte) error {
 	w.two = [2][]byte{w.head.Bytes(), body}
 	w.parts = w.two[:]
 	defer func() { w.two, w.parts = [2][]byte{}, nil }() // the body is the batch's
 	published(w.Conn)
-	for {
+	for stalls := 0; ; {
 		n, err := w.parts.WriteTo(w.Conn)
 		w.sent += n
 		if err == nil {
@@ -119,10 +123,59 @@ func (w *wire) write(body []byte) error {
 		if err = w.overlook(err); err != nil {
 			return err
 		}
-		if w.answered() {
+		if stalls++; n > 0 {
+			stalls = 0
+		}
+		status, over := w.early()
+		if over || status >= 300 || status > 0 && stalls >= maxStalls {
 			return errAnswered
 		}
 	}
+}
+
+// early says what has come of an answer while the request could not be written: the status of a whole head, those of 1xx left out, or 0;
+// over: nothing more will.
+func (w *wire) early() (status int, over bool) {
+	if w.SetReadDeadline(time.Now().Add(glance)) != nil {
+		return 0, true
+	}
+	w.brief = true
+	_, err := w.r.Peek(min(w.r.Buffered()+1, w.r.Size()))
+	w.brief = false
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) || w.later() != nil {
+		return 0, true
+	}
+	for {
+		head, _ := w.r.Peek(w.r.Buffered())
+		end := bytes.Index(head, headEnd)
+		if end < 0 && len(head) < w.r.Size() {
+			return 0, false
+		}
+		if status = statusOf(head); end < 0 || !informal(status) {
+			return status, false
+		}
+		_, _ = w.r.Discard(end + len(headEnd)) // it is there
+	}
+}
+
+var headEnd = []byte("\r\n\r\n")
+
+// statusOf reads the status of a head, 999 where there is none.
+func statusOf(head []byte) int {
+	const before = len("HTTP/1.1 ")
+	if len(head) < before+3 {
+		return 999
+	}
+	n, err := strconv.Atoi(string(head[before : before+3]))
+	if err != nil {
+		return 999
+	}
+	return n
+}
+
+// informal says whether another answer follows.
+func informal(status int) bool {
+	return status/100 == 1 && status != nethttp.StatusSwitchingProtocols
 }
 
 // answer reads the head of the answer that counts.
@@ -132,7 +185,7 @@ func (w *wire) answer(method string) (*nethttp.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		if res.StatusCode/100 != 1 || res.StatusCode == nethttp.StatusSwitchingProtocols {
+		if !informal(res.StatusCode) {
 			w.room = math.MaxInt64 // who takes the answer has bounds of its own
 			return res, nil
 		}
@@ -173,25 +226,10 @@ func (w *wire) overlook(err error) error {
 
 func (w *wire) later() error { return w.SetDeadline(time.Now().Add(lookEvery)) }
 
-// answered says whether something has come, or nothing will, while the request could not be written.
-func (w *wire) answered() bool {
-	if w.SetReadDeadline(time.Now().Add(glance)) != nil {
-		return true
-	}
-	w.brief = true
-	_, err := w.r.Peek(1)
-	w.brief = false
-	return !errors.Is(err, os.ErrDeadlineExceeded) || w.later() != nil
-}
-
 // fit says whether a kept connection may take another request: it has said nothing since its last answer, not even that it ends.
-// Where the system cannot tell it may; the request finds out.
 func (w *wire) fit() bool {
-	if w.raw == nil {
-		return true
-	}
 	w.alive = true
-	return w.raw.Read(w.look) == nil && w.alive
+	return w.raw == nil || w.raw.Read(w.look) == nil && w.alive
 }
 
 // ending is the body of an answer that knows whether it was read to its end.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/http"
@@ -72,6 +73,7 @@ func TestConnectionsAreKept(t *testing.T) {
 		{"an answer before the one that counts", "HTTP/1.1 100 Continue\r\n\r\n" + whole, "", 1},
 		{"the end announced", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "", 5},
 		{"an old protocol", "HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n", "", 5},
+		{"another protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", "", 5},
 		{"more in the same segment", whole + "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", "", 5},
 		{"more later", whole, "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", 5},
 	} {
@@ -88,7 +90,8 @@ func TestConnectionsAreKept(t *testing.T) {
 			})
 			lane := rawTo(t, url, nil)
 			for range 5 {
-				if err := deliver(t.Context(), lane, lines(new(penstock.Pool), 10, 100)); err != nil {
+				err := deliver(t.Context(), lane, lines(new(penstock.Pool), 10, 100))
+				if refused := strings.Contains(c.answer, " 101 "); (err != nil) != refused {
 					t.Fatal(err)
 				}
 				if c.more != "" {
@@ -149,5 +152,39 @@ func TestRepeatedOnlyWithAKey(t *testing.T) {
 		if n := requests.Load(); n != want {
 			t.Errorf("idempotency_key %s: the receiver took %d requests, want %d", key, n, want)
 		}
+	}
+}
+
+// TestSlowReaders: what a receiver says while it still reads does not end the request: no answer that another one follows, none that it has
+// not said whole, and none that agrees.
+func TestSlowReaders(t *testing.T) { ways(t, testSlowReaders) }
+
+func testSlowReaders(t *testing.T, to func(*testing.T, string) penstock.Lane) {
+	const size, parts = 8 << 20, 4
+	for _, c := range []struct{ name, early, late string }{
+		{"one to be followed", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
+		{"half of one", "HTTP/1.1 20", "0 OK\r\nContent-Length: 0\r\n\r\n"},
+		{"one with an open end", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n", "0\r\n\r\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got atomic.Int64
+			url := serving(t, func(head *nethttp.Request, conn net.Conn, r *bufio.Reader) {
+				_, _ = io.WriteString(conn, c.early)
+				for range parts {
+					<-time.After(300 * time.Millisecond) // beyond a look
+					n, err := io.CopyN(io.Discard, r, head.ContentLength/parts)
+					if got.Add(n); err != nil {
+						return
+					}
+				}
+				_, _ = io.WriteString(conn, c.late)
+			})
+			if err := deliver(t.Context(), to(t, url), lines(new(penstock.Pool), size/1024, 1024)); err != nil {
+				t.Error(err)
+			}
+			if n := got.Load(); n != size {
+				t.Errorf("the receiver has read %d bytes, want %d", n, size)
+			}
+		})
 	}
 }

@@ -24,11 +24,11 @@ type wires struct {
 	closed bool
 }
 
-// straight says whether requests go to target over a connection of their own: in the clear, by no proxy, and to a host whose name
-// goes into a head as it stands.
+// straight says whether requests go to target over a connection of their own: in the clear, by no proxy, to a host whose name goes into a
+// head as it stands, and from a system that can look at a connection.
 func straight(o *Options, target *url.URL) bool {
 	plain := !strings.ContainsFunc(target.Host, func(c rune) bool { return c <= ' ' || c == '%' || c >= 0x7F })
-	return target.Scheme == "http" && (o.Proxy == "" || o.Proxy == proxyNone) && plain
+	return canLook && target.Scheme == "http" && (o.Proxy == "" || o.Proxy == proxyNone) && plain
 }
 
 func newWires(d net.Dialer, target *url.URL) *wires {

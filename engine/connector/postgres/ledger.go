@@ -68,9 +68,15 @@ const fenceWait = "2s"
 // Load implements penstock.Ledgered. It waits for a server that is not there yet. The lanes connect meanwhile, and know their statements
 // soon after: their first batches would wait 30 ms for that.
 func (s *Sink) Load(ctx context.Context) ([]penstock.Mark, error) {
-	s.Ahead("postgres", nil) // a process of the server each, which starts meanwhile
+	begun := false
 	marks, err := s.Books.Load(ctx, func(ctx context.Context) ([]penstock.Mark, error) {
-		marks, err := s.Attempt(ctx, s.load)
+		marks, err := s.Attempt(ctx, func(ctx context.Context, c *conn) ([]penstock.Mark, error) {
+			if !begun { // behind the ledger's own connection: where there are few, it needs one most
+				begun = true
+				s.Ahead("postgres", nil) // a process of the server each, which starts meanwhile
+			}
+			return s.load(ctx, c)
+		})
 		if waited(err) {
 			s.evict(ctx)
 		}
