@@ -180,3 +180,29 @@ func TestEndedWhenItIsMet(t *testing.T) {
 		d.wantNoLoss(t)
 	})
 }
+
+// A file is rewritten between the look that gave it its id and the reading: what is read then is another file's, which goes on.
+func TestRewrittenWhenItIsMet(t *testing.T) {
+	for name, fromEnd := range map[string]bool{"read": false, "skipped": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, r, _ := twoRoutes(t, follow.Growing{FromEnd: fromEnd})
+				d.put(t, "a.log", three[:12])
+				reads := 0
+				d.hook = func(string) {
+					if reads++; reads == 2 {
+						d.empty(t, "a.log")
+						d.put(t, "a.log", "4 four\n5 and longer than what was there\n")
+					}
+				}
+				r.run(t, 2*time.Second)
+				d.put(t, "a.log", "6 six\n")
+				r.run(t, 30*time.Second)
+				r.want(t, d, "4 four", "5 and longer than what was there", "6 six")
+				if log := d.log.String(); strings.Count(log, "leads on") > 1 {
+					t.Errorf("it is taken for what it was, again and again; the log:\n%.2000s", log)
+				}
+			})
+		})
+	}
+}
