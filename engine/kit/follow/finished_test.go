@@ -68,24 +68,29 @@ func TestMetAfterAnotherRouteFoundIt(t *testing.T) {
 	})
 }
 
-// A copy is half made when the file that it is a copy of is known to be gone: it is waited for.
+// A copy is half made when the file that it is a copy of is known to be gone: it is waited for, also where it has not even what the id of
+// that file has hashed.
 func TestHalfMadeCopyOfGoneFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, a, b := twoRoutes(t, follow.Growing{})
-		d.put(t, "a.log", three[:6])
-		turns(t, 1, time.Second, a, b)
-		d.put(t, "a.log", three[6:])
-		turns(t, 1, time.Second, a, b)
-		stop(t, a, b)
-		d.put(t, "a.log.1", three[:8])
-		d.delete(t, "a.log")
-		a2, b2 := d.restarted(t, a, b)
-		turns(t, 1, time.Second, b2, a2)
-		d.put(t, "a.log.1", three[8:]+"4 four\n")
-		turns(t, 20, time.Second, b2, a2)
-		wantLines(t, d, a2, b2, "4 four")
-		d.wantNoLoss(t)
-	})
+	for name, made := range map[string]int{"a little": 3, "more than the id": 8} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three[:6])
+				turns(t, 1, time.Second, a, b)
+				d.put(t, "a.log", three[6:])
+				turns(t, 1, time.Second, a, b)
+				stop(t, a, b)
+				d.put(t, "a.log.1", three[:made])
+				d.delete(t, "a.log")
+				a2, b2 := d.restarted(t, a, b)
+				turns(t, 1, time.Second, b2, a2)
+				d.put(t, "a.log.1", three[made:]+"4 four\n")
+				turns(t, 20, time.Second, b2, a2)
+				wantLines(t, d, a2, b2, "4 four")
+				d.wantNoLoss(t)
+			})
+		})
+	}
 }
 
 // A file that is waited for has another name between its listing in the folder and the look at it. It is looked for again, however late
