@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,70 +58,6 @@ func TestBodyIsWrittenAtOnce(t *testing.T) {
 		}
 	}); allocs > 2 { // the reader and its limit
 		t.Errorf("a body takes %v allocations, want 2", allocs)
-	}
-}
-
-// A head waits for its body, and goes out with it; all else goes as it is written, and in that order.
-func TestHeadWaitsForItsBody(t *testing.T) {
-	const head, data = "POST /in HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n", "12345"
-	long := "POST /in HTTP/1.1\r\nHost: " + strings.Repeat("a", maxHead) + "\r\n\r\n"
-	for _, c := range []struct {
-		name          string
-		start         string
-		writes        []string
-		before, after string // what the connection has got when the body comes, and then
-	}{
-		{"in the clear", "POST ", []string{head}, "", head + data},
-		{"not known to be in the clear", "", []string{head}, head, head + data},
-		{"a long head", "POST ", []string{long}, long, long + data},
-		{"a head in two pieces", "POST ", []string{head[:20], head[20:]}, head, head + data},
-		{"a head that looks like the end of another one", "PUT ", []string{head}, head, head + data},
-		{"a body that is not the sink's", "POST ", []string{head, "x", "0\r\n\r\n"}, head + "x0\r\n\r\n", head + "x0\r\n\r\n" + data},
-	} {
-		to := &sized{}
-		conn := &conn{Conn: to}
-		if c.start != "" {
-			conn.start = []byte(c.start)
-		}
-		for range 2 { // its memory is used again
-			to.got.Reset()
-			for _, p := range c.writes {
-				if n, err := conn.Write([]byte(p)); n != len(p) || err != nil {
-					t.Errorf("%s: Write of %d bytes = %d, %v", c.name, len(p), n, err)
-				}
-			}
-			if got := to.got.String(); got != c.before {
-				t.Errorf("%s: before the body the connection got %q, want %q", c.name, got, c.before)
-			}
-			r, err := newBodies([]byte(data), time.Time{}).open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n, err := conn.ReadFrom(io.LimitReader(r, int64(len(data)))); n != int64(len(data)) || err != nil {
-				t.Errorf("%s: ReadFrom = %d, %v, want %d, nil", c.name, n, err, len(data))
-			}
-			if got := to.got.String(); got != c.after {
-				t.Errorf("%s: the connection got %q, want %q", c.name, got, c.after)
-			}
-		}
-	}
-}
-
-// What was ended before it was sent is not begun either.
-func TestHeadOfAnEndedBody(t *testing.T) {
-	to := &sized{}
-	c := &conn{Conn: to, start: []byte("POST ")}
-	if _, err := io.WriteString(c, "POST / HTTP/1.1\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	s := newBodies([]byte("1"), time.Time{})
-	r, err := s.open()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.breakOff()
-	if _, err := c.ReadFrom(io.LimitReader(r, 1)); !errors.Is(err, errBodyOver) || to.writes != 0 {
-		t.Errorf("after the end: %v and %d writes, want %v and none", err, to.writes, errBodyOver)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/http"
 	"github.com/penstock-io/penstock/flow"
 )
 
@@ -44,11 +45,25 @@ func serving(t *testing.T, talk func(head *nethttp.Request, c net.Conn, rest *bu
 	return "http://" + listener.Addr().String()
 }
 
+// ways are the two ways to a receiver in the clear: straight, and over net/http, to a proxy, which the same talk can play.
+func ways(t *testing.T, test func(t *testing.T, to func(t *testing.T, url string) penstock.Lane)) {
+	t.Run("straight", func(t *testing.T) {
+		test(t, func(t *testing.T, url string) penstock.Lane { return rawTo(t, url, nil) })
+	})
+	t.Run("by a proxy", func(t *testing.T) {
+		test(t, func(t *testing.T, url string) penstock.Lane {
+			return rawTo(t, url, func(o *http.Options) { o.Proxy = url })
+		})
+	})
+}
+
 const big = 8 << 20 // bytes; more than the sockets between two processes hold
 
 // TestEarlyAnswer: a server answers before it has read the body, and reads on. Deliver returns, the arena is poisoned, and
 // none of the poison may reach the server.
-func TestEarlyAnswer(t *testing.T) {
+func TestEarlyAnswer(t *testing.T) { ways(t, testEarlyAnswer) }
+
+func testEarlyAnswer(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 	for _, answer := range []string{
 		"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n",
 		"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 5\r\nConnection: close\r\n\r\nabc",
@@ -76,7 +91,7 @@ func TestEarlyAnswer(t *testing.T) {
 		pool := &penstock.Pool{Poison: true}
 		b := lines(pool, big/1024, 1024)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		err := deliver(ctx, rawTo(t, url, nil), b)
+		err := deliver(ctx, to(t, url), b)
 		cancel()
 		b.Release()
 		close(returned)
@@ -91,7 +106,9 @@ func TestEarlyAnswer(t *testing.T) {
 
 // TestHangs: a server that reads nothing, one that reads all and never answers, one that answers half. Each time Deliver
 // returns soon after its context has ended, with its cause, and what it was called with may be reused.
-func TestHangs(t *testing.T) {
+func TestHangs(t *testing.T) { ways(t, testHangs) }
+
+func testHangs(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 	enough := errors.New("abandoned")
 	for _, c := range []struct {
 		name string
@@ -119,7 +136,7 @@ func TestHangs(t *testing.T) {
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, enough)
 			defer cancel()
 			began := time.Now()
-			err := deliver(ctx, rawTo(t, url, nil), b)
+			err := deliver(ctx, to(t, url), b)
 			took := time.Since(began)
 			b.Release()
 			close(over)
@@ -131,7 +148,9 @@ func TestHangs(t *testing.T) {
 }
 
 // TestCutAnswers: what breaks off is retryable, whatever its status said; none of the lane's faults is the data's.
-func TestCutAnswers(t *testing.T) {
+func TestCutAnswers(t *testing.T) { ways(t, testCutAnswers) }
+
+func testCutAnswers(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 	for _, answer := range []string{
 		"", "HTTP/1.1 20", "nonsense\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
@@ -140,7 +159,7 @@ func TestCutAnswers(t *testing.T) {
 			_, _ = io.CopyN(io.Discard, r, head.ContentLength)
 			_, _ = io.WriteString(c, answer)
 		})
-		err := deliver(t.Context(), rawTo(t, url, nil), lines(new(penstock.Pool), 10, 10))
+		err := deliver(t.Context(), to(t, url), lines(new(penstock.Pool), 10, 10))
 		if err == nil {
 			t.Errorf("answer %q counts as delivered", answer)
 		}
@@ -156,7 +175,7 @@ func TestCutAnswers(t *testing.T) {
 	}
 	gone := "http://" + listener.Addr().String()
 	listener.Close()
-	if err := deliver(t.Context(), rawTo(t, gone, nil), lines(new(penstock.Pool), 1, 10)); err == nil || is[*flow.Misconfigured](err) {
+	if err := deliver(t.Context(), to(t, gone), lines(new(penstock.Pool), 1, 10)); err == nil || is[*flow.Misconfigured](err) {
 		t.Errorf("a refused connection gives %v, want a retryable error", err)
 	}
 }
@@ -164,7 +183,9 @@ func TestCutAnswers(t *testing.T) {
 func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
 
 // TestLongAnswer: an answer without an end is read to its bound, and counts by its status.
-func TestLongAnswer(t *testing.T) {
+func TestLongAnswer(t *testing.T) { ways(t, testLongAnswer) }
+
+func testLongAnswer(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 	url := serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
 		_, _ = io.CopyN(io.Discard, r, head.ContentLength)
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
@@ -174,13 +195,15 @@ func TestLongAnswer(t *testing.T) {
 			}
 		}
 	})
-	if err := deliver(t.Context(), rawTo(t, url, nil), lines(new(penstock.Pool), 1, 10)); err != nil {
+	if err := deliver(t.Context(), to(t, url), lines(new(penstock.Pool), 1, 10)); err != nil {
 		t.Errorf("Deliver: %v", err)
 	}
 }
 
 // TestStaleConnection: a server that closes kept connections, unannounced, costs at most a try: what is sent again is whole.
-func TestStaleConnection(t *testing.T) {
+func TestStaleConnection(t *testing.T) { ways(t, testStaleConnection) }
+
+func testStaleConnection(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 	var requests atomic.Int64
 	url := serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
 		body := make([]byte, head.ContentLength)
@@ -190,7 +213,7 @@ func TestStaleConnection(t *testing.T) {
 		requests.Add(1)
 		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	})
-	lane := rawTo(t, url, nil)
+	lane := to(t, url)
 	const batches, tries = 50, 10
 	for range batches {
 		var err error
@@ -213,7 +236,9 @@ func TestStaleConnection(t *testing.T) {
 
 // TestBrokenWhenOverdue: net/http sends again by itself what was lost with a kept connection, which is right until the answer
 // is overdue and another worker has the batch.
-func TestBrokenWhenOverdue(t *testing.T) {
+func TestBrokenWhenOverdue(t *testing.T) { ways(t, testBrokenWhenOverdue) }
+
+func testBrokenWhenOverdue(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 	for _, overdue := range []bool{false, true} {
 		var requests atomic.Int64
 		expect := time.Now().Add(time.Hour)
@@ -223,7 +248,7 @@ func TestBrokenWhenOverdue(t *testing.T) {
 				panic(nethttp.ErrAbortHandler)
 			}
 		})
-		lane := rawTo(t, url, nil)
+		lane := to(t, url)
 		if err := deliver(t.Context(), lane, lines(new(penstock.Pool), 10, 100)); err != nil {
 			t.Fatal(err)
 		}

@@ -4,13 +4,14 @@
 //
 // A batch is one request; what its answer means is decided in outcome.go, and for each record of a bulk in bulk.go. With
 // idempotency_key every request names its batch, the same after a crash, so that a receiver can tell a repetition. The sink owns
-// its connections. It follows no redirect, decides nothing about when to try again (flow does), and shows no password and no query
-// of an endpoint to anybody.
+// its connections: straight to an endpoint in the clear those of wire.go, else net/http's. It follows no redirect, decides
+// nothing about when to try again (flow does), and shows no password and no query of an endpoint to anybody.
 package http
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -99,11 +100,15 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
 
 // Close implements penstock.Sink.
 func (s *Sink) Close() error {
+	var errs []error
 	for _, l := range s.lanes {
 		l.transport.CloseIdleConnections()
+		if l.wires != nil {
+			errs = append(errs, l.wires.close())
+		}
 	}
 	s.lanes = nil
-	return nil
+	return errors.Join(errs...)
 }
 
 // Encode implements penstock.Encoder: the request's body. A raw batch of which nothing was changed is sent

@@ -31,7 +31,7 @@ const (
 	maxQuoted     = 200                    // bytes of an answer that an error quotes
 	bodyPatience  = 100 * time.Millisecond // how long after the answer the transport may go on sending, to keep the connection
 	idlePatience  = 90 * time.Second       // how long an unused connection is kept
-	writeBuffer   = maxHead                // bytes of a connection's buffer in this process: for the head, the body goes by it
+	writeBuffer   = 4 << 10                // bytes of a connection's buffer in this process: for the head, the body goes by it
 	keepAliveProb = 15 * time.Second       // between probes of an idle connection
 )
 
@@ -39,24 +39,21 @@ const (
 type lane struct {
 	sink      *Sink
 	endpoint  endpoint
-	transport *nethttp.Transport
-	headers   nethttp.Header // of every request
+	wires     *wires             // nil: transport
+	transport *nethttp.Transport // for all that is not straight
+	headers   nethttp.Header     // of every request
 	advert    *advert
 }
 
 func newLane(s *Sink, e endpoint) *lane {
 	dialer := net.Dialer{Timeout: s.o.ConnectTimeout, KeepAlive: keepAliveProb}
-	var start []byte
-	if e.target.Scheme == "http" && (s.o.Proxy == "" || s.o.Proxy == proxyNone) {
-		start = []byte(s.o.Method + " ")
-	}
 	l := &lane{sink: s, endpoint: e, advert: newAdvert(), headers: make(nethttp.Header), transport: &nethttp.Transport{
 		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 			c, err := dialer.DialContext(ctx, network, address)
 			if err != nil {
 				return nil, err
 			}
-			return &conn{Conn: c, start: start}, nil
+			return &conn{Conn: c}, nil
 		},
 		TLSHandshakeTimeout:    s.o.ConnectTimeout,
 		ForceAttemptHTTP2:      true,
@@ -67,6 +64,9 @@ func newLane(s *Sink, e endpoint) *lane {
 		MaxResponseHeaderBytes: maxAnswer,
 		WriteBufferSize:        writeBuffer,
 	}}
+	if straight(&s.o, e.target) {
+		l.wires = newWires(dialer, e.target)
+	}
 	l.headers.Set("User-Agent", "penstock")
 	l.headers.Set("Content-Type", contentTypes[s.o.Body])
 	if s.o.Compress == Gzip {
@@ -118,16 +118,10 @@ type answer struct {
 
 // send makes one request, with the idempotency key, if any, whose answer is overdue at expect. When it returns, nothing reads
 // data any more.
-func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte, key string, expect time.Time) (answer, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	bodies := newBodies(data, expect)
-	defer bodies.end(cancel)
-	first, _ := bodies.open()
+func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte, key string, expect time.Time) (out answer, err error) {
 	req := &nethttp.Request{
 		Method: l.sink.o.Method, URL: l.target(key), Host: l.endpoint.target.Host, Header: l.headers.Clone(),
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Body: first, GetBody: bodies.again, ContentLength: int64(len(data)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(data)),
 	}
 	if auth := l.sink.token.get(); auth != "" {
 		req.Header.Set("Authorization", auth)
@@ -138,11 +132,38 @@ func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte, key str
 	l.advert.ask(req.Header)
 	l.sink.host.Count("requests", 1)
 	begun := time.Now()
-	res, err := l.transport.RoundTrip(req.WithContext(ctx))
+	take := func(res *nethttp.Response) { out = l.read(res, begun) }
+	if l.wires != nil {
+		err = l.wires.post(ctx, req, data, key != "", expect, take)
+	} else {
+		err = l.roundTrip(ctx, req, data, expect, take)
+	}
 	if err != nil {
 		return answer{}, faultOf(ctx, err)
 	}
+	l.sink.host.Count("bytes_sent", int64(len(data)))
+	return out, nil
+}
+
+// roundTrip is a request by net/http.
+func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte, expect time.Time, take func(*nethttp.Response)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	bodies := newBodies(data, expect)
+	defer bodies.end(cancel)
+	req.Body, _ = bodies.open()
+	req.GetBody = bodies.again
+	res, err := l.transport.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		return err
+	}
 	defer res.Body.Close()
+	take(res)
+	return nil
+}
+
+// read takes what is wanted out of an answer.
+func (l *lane) read(res *nethttp.Response, begun time.Time) answer {
 	out := answer{status: res.StatusCode, retryAfter: res.Header.Get("Retry-After")}
 	out.report = l.advert.read(res.Header, time.Since(begun))
 	out.code, _ = strconv.Atoi(res.Header.Get("X-ClickHouse-Exception-Code"))
@@ -154,8 +175,7 @@ func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte, key str
 	default:
 		out.text, out.cut = readAnswer(res.Body, maxQuoted+1)
 	}
-	l.sink.host.Count("bytes_sent", int64(len(data)))
-	return out, nil
+	return out
 }
 
 func (l *lane) bulk() bool { return l.sink.o.Body == ElasticsearchBulk }

@@ -65,15 +65,25 @@ func statementsFor(name sqltable.Name) statements {
 // fenceWait is for transactions of earlier processes to end, before their connections are ended.
 const fenceWait = "2s"
 
-// Load implements penstock.Ledgered. It waits for a server that is not there yet.
+// Load implements penstock.Ledgered. It waits for a server that is not there yet. The lanes connect meanwhile, and know their statements
+// soon after: their first batches would wait 30 ms for that.
 func (s *Sink) Load(ctx context.Context) ([]penstock.Mark, error) {
-	return s.Books.Load(ctx, func(ctx context.Context) ([]penstock.Mark, error) {
+	s.Ahead("postgres", nil) // a process of the server each, which starts meanwhile
+	marks, err := s.Books.Load(ctx, func(ctx context.Context) ([]penstock.Mark, error) {
 		marks, err := s.Attempt(ctx, s.load)
 		if waited(err) {
 			s.evict(ctx)
 		}
 		return marks, err
 	}, transient)
+	if err != nil {
+		return nil, err
+	}
+	s.Ahead("postgres", func(ctx context.Context, c *conn, w sqlspan.Writer[*conn]) error {
+		_, err := w.Enter(ctx, c, nil, s.Shape.Known() != nil) // the server plans it, and what it began is undone
+		return err
+	})
+	return marks, nil
 }
 
 // evict ends the connections of earlier processes whose transactions do not end by themselves.

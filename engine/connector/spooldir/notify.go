@@ -7,10 +7,15 @@ import (
 )
 
 // watchLocked starts what runs beside the readers: the syncs, and the watcher that wakes readers before their next poll.
-// Polling is the truth: a watcher that cannot be had, that misses events or dies costs only time.
-func (s *source) watchLocked() {
+// Polling is the truth: a watcher that cannot be had, that misses events or dies costs only time. once: what is there now was
+// listed, nobody waits for more, and to end a watcher takes Linux 15 ms.
+func (s *source) watchLocked(once bool) {
 	stop := make(chan struct{})
 	s.stop = stop
+	s.h.Go("spool_dir/sync", func(ctx context.Context) error { return s.syncOften(ctx, stop) })
+	if once {
+		return
+	}
 	s.h.Go("spool_dir/notify", func(ctx context.Context) error {
 		dirs := func() []string { return []string{s.o.Path} }
 		ours := func(path string, written bool) bool {
@@ -22,7 +27,6 @@ func (s *source) watchLocked() {
 		}
 		return nil
 	})
-	s.h.Go("spool_dir/sync", func(ctx context.Context) error { return s.syncOften(ctx, stop) })
 }
 
 // syncOften makes durable what Finish has renamed, until ctx is done or stop is closed.

@@ -92,7 +92,7 @@ func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Rea
 	r := &reader{Reader: s.set.Open(o), s: s, meta: meta}
 	s.mu.Lock()
 	if s.stop == nil {
-		s.watchLocked()
+		s.watchLocked(o.Once)
 	}
 	s.mu.Unlock()
 	return r, nil

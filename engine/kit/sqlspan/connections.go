@@ -81,6 +81,23 @@ func (s *Connections[C]) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 	return dst, nil
 }
 
+// Ahead makes each lane's connection where it has none, and calls f with it, nil: nothing, so that the lane's first batch does not wait
+// for what that brings about. It returns at once, and what goes wrong is not told: the first batch meets it again. kind is the sink's
+// name, for the goroutines.
+func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w Writer[C]) error) {
+	for i, w := range s.workers {
+		s.host.Go(fmt.Sprintf("%s ahead #%d", kind, i+1), func(ctx context.Context) error {
+			_ = w.Do(ctx, BookBound, func(ctx context.Context, c C) error {
+				if f == nil {
+					return nil
+				}
+				return f(ctx, c, w.writer)
+			})
+			return nil
+		})
+	}
+}
+
 // Attempt is one attempt of Books.Load, over the ledger's own connection and within LoadAttempt.
 func (s *Connections[C]) Attempt(
 	ctx context.Context, load func(ctx context.Context, c C) ([]penstock.Mark, error),

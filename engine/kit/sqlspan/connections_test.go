@@ -75,6 +75,45 @@ func TestConnections(t *testing.T) {
 	}
 }
 
+// running is a host whose goroutines are over when Go returns.
+type running struct{ host }
+
+func (running) Go(name string, run func(ctx context.Context) error) {
+	if strings.Contains(name, "ahead") {
+		_ = run(context.Background())
+	}
+}
+
+// TestAhead: each lane is connected once, whatever goes wrong with what is done ahead, and its first batch finds it so.
+func TestAhead(t *testing.T) {
+	d := &diary{}
+	s := sqlspan.NewConnections[int](running{}, d, nil)
+	var lanes []penstock.Lane
+	s.Open(penstock.SinkOptions{Lanes: func(l []penstock.Lane) { lanes = l }}, "diary", "there", 2)
+	s.Ahead("diary", nil)
+	d.fail = "enter 0 true"
+	s.Ahead("diary", func(ctx context.Context, c int, w sqlspan.Writer[int]) error {
+		_, err := w.Enter(ctx, c, nil, c == 2)
+		return err
+	})
+	d.fail = ""
+	for _, l := range lanes {
+		if _, err := l.Worker.Deliver(t.Context(), penstock.Attempt{Value: batchOf(0)}); err != nil {
+			t.Error(err)
+		}
+	}
+	want := []string{
+		"connect", "restore", "connect", "restore", "enter 0 false", "restore", "enter 0 true", "restore",
+		"enter 1 false", "commit", "restore", "connect", "enter 1 false", "commit", "restore",
+	}
+	if !slices.Equal(d.lines, want) {
+		t.Errorf("calls %q,\nwant  %q", d.lines, want)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestMaking: a table is made once, by one at a time, again where that failed or it is gone; who waits may give up.
 func TestMaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

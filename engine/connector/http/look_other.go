@@ -1,0 +1,5 @@
+//go:build !unix
+
+package http
+
+func (w *wire) lookAt(uintptr) bool { return true }
