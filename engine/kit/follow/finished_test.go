@@ -211,3 +211,28 @@ func TestRewrittenWhenItIsMet(t *testing.T) {
 		})
 	}
 }
+
+// A file is moved to another file system just after a route has listed it, and another route is first to find it in its copy. What the first
+// one knows of its links is a moment old: it is asked anew, and goes on in the copy instead of taking the file for a rewritten one.
+func TestMovedSinceItWasListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log", "4 four\n")
+		d.then = func() {
+			d.put(t, "a.log.1", three+"4 four\n")
+			d.delete(t, "a.log")
+			a.run(t, time.Millisecond)
+			if log := d.log.String(); !strings.Contains(log, "leads on") {
+				t.Errorf("the other route has not found the copy; the log:\n%s", log)
+			}
+		}
+		b.run(t, time.Second)
+		turns(t, 20, time.Second, a, b)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+		if was, is := b.ids["1 one"], b.ids["4 four"]; is != was {
+			t.Errorf("what was added is in partition %s, want that of the file, %s; the log:\n%s", is, was, &d.log)
+		}
+	})
+}
