@@ -212,8 +212,8 @@ func TestRewrittenWhenItIsMet(t *testing.T) {
 	}
 }
 
-// A file is moved to another file system just after a route has listed it, and another route is first to find it in its copy. What the first
-// one knows of its links is a moment old: it is asked anew, and goes on in the copy instead of taking the file for a rewritten one.
+// A file is moved to another file system just after a route has listed it, and another route is first to find it in its copy. What the
+// first one knows of its links is a moment old: it is asked anew, and goes on in the copy instead of taking the file for a rewritten one.
 func TestMovedSinceItWasListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
