@@ -96,7 +96,7 @@ func TestReadFailsAfterLinesWereTaken(t *testing.T) {
 			switch reads++; reads {
 			case 2: // the head was read, the records are not
 				return io.ErrUnexpectedEOF
-			case 3, 5:
+			case 3, 4:
 				return errors.New("input/output error")
 			}
 			return nil

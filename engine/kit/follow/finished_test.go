@@ -68,24 +68,29 @@ func TestMetAfterAnotherRouteFoundIt(t *testing.T) {
 	})
 }
 
-// A copy is half made when the file that it is a copy of is known to be gone: it is waited for.
+// A copy is half made when the file that it is a copy of is known to be gone: it is waited for, also where it has not even what the id of
+// that file has hashed.
 func TestHalfMadeCopyOfGoneFile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, a, b := twoRoutes(t, follow.Growing{})
-		d.put(t, "a.log", three[:6])
-		turns(t, 1, time.Second, a, b)
-		d.put(t, "a.log", three[6:])
-		turns(t, 1, time.Second, a, b)
-		stop(t, a, b)
-		d.put(t, "a.log.1", three[:8])
-		d.delete(t, "a.log")
-		a2, b2 := d.restarted(t, a, b)
-		turns(t, 1, time.Second, b2, a2)
-		d.put(t, "a.log.1", three[8:]+"4 four\n")
-		turns(t, 20, time.Second, b2, a2)
-		wantLines(t, d, a2, b2, "4 four")
-		d.wantNoLoss(t)
-	})
+	for name, made := range map[string]int{"a little": 3, "more than the id": 8} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three[:6])
+				turns(t, 1, time.Second, a, b)
+				d.put(t, "a.log", three[6:])
+				turns(t, 1, time.Second, a, b)
+				stop(t, a, b)
+				d.put(t, "a.log.1", three[:made])
+				d.delete(t, "a.log")
+				a2, b2 := d.restarted(t, a, b)
+				turns(t, 1, time.Second, b2, a2)
+				d.put(t, "a.log.1", three[made:]+"4 four\n")
+				turns(t, 20, time.Second, b2, a2)
+				wantLines(t, d, a2, b2, "4 four")
+				d.wantNoLoss(t)
+			})
+		})
+	}
 }
 
 // A file that is waited for has another name between its listing in the folder and the look at it. It is looked for again, however late
@@ -178,5 +183,56 @@ func TestEndedWhenItIsMet(t *testing.T) {
 		turns(t, 20, time.Second, a2, b2)
 		wantLines(t, d, a2, b2)
 		d.wantNoLoss(t)
+	})
+}
+
+// A file is rewritten between the look that gave it its id and the reading: what is read then is another file's, which goes on.
+func TestRewrittenWhenItIsMet(t *testing.T) {
+	for name, fromEnd := range map[string]bool{"read": false, "skipped": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, r, _ := twoRoutes(t, follow.Growing{FromEnd: fromEnd})
+				d.put(t, "a.log", three[:12])
+				reads := 0
+				d.hook = func(string) {
+					if reads++; reads == 2 {
+						d.empty(t, "a.log")
+						d.put(t, "a.log", "4 four\n5 and longer than what was there\n")
+					}
+				}
+				r.run(t, 2*time.Second)
+				d.put(t, "a.log", "6 six\n")
+				r.run(t, 30*time.Second)
+				r.want(t, d, "4 four", "5 and longer than what was there", "6 six")
+				if log := d.log.String(); strings.Count(log, "leads on") > 1 {
+					t.Errorf("it is taken for what it was, again and again; the log:\n%.2000s", log)
+				}
+			})
+		})
+	}
+}
+
+// A file is moved to another file system just after a route has listed it, and another route is first to find it in its copy. What the
+// first one knows of its links is a moment old: it is asked anew, and goes on in the copy instead of taking the file for a rewritten one.
+func TestMovedSinceItWasListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log", "4 four\n")
+		d.then = func() {
+			d.put(t, "a.log.1", three+"4 four\n")
+			d.delete(t, "a.log")
+			a.run(t, time.Millisecond)
+			if log := d.log.String(); !strings.Contains(log, "leads on") {
+				t.Errorf("the other route has not found the copy; the log:\n%s", log)
+			}
+		}
+		b.run(t, time.Second)
+		turns(t, 20, time.Second, a, b)
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
+		if was, is := b.ids["1 one"], b.ids["4 four"]; is != was {
+			t.Errorf("what was added is in partition %s, want that of the file, %s; the log:\n%s", is, was, &d.log)
+		}
 	})
 }

@@ -206,6 +206,10 @@ func (r *Reader) skip(b *penstock.Batch, f *file) (stay, ok bool) {
 		r.unreadNow(f, err)
 		return false, false
 	}
+	if !r.s.idOf(f.entry).MatchHead(head) { // it was rewritten since it got its id
+		r.doubt(f)
+		return false, false
+	}
 	b.Spans = append(b.Spans, penstock.Span{Part: f.part, Range: penstock.Range{From: from, To: to}})
 	f.cursor.Next = f.skipTo
 	f.note.suffix = append(f.note.suffix[:0], before...)

@@ -1,12 +1,14 @@
 package follow
 
 // mayGrowInto says whether f may be a copy of the widow w that is still being made: it is shorter than what was read of w, and begins as
-// that did.
+// that did. Where it has less than the id of w has hashed, that cannot be told: then a copy of a file that is gone is waited for, rather
+// than read a second time; what was rewritten in place may have any number of new files beside it.
 func (r *Reader) mayGrowInto(f, w *file, head []byte) bool {
-	if f.view != nil || f.info.Size >= w.cursor.Next || !mayInherit(f, w) || sameFile(f.info, w.info) {
+	if f.view != nil || f.orphan || f.info.Size >= w.cursor.Next || !mayInherit(f, w) || sameFile(f.info, w.info) {
 		return false
 	}
-	return r.s.idOf(w.entry).MatchHead(head)
+	id := r.s.idOf(w.entry)
+	return len(head) < id.Len && !w.displaced || id.MatchHead(head)
 }
 
 // beingMade says whether f, which may be a copy of w, was being made when it was looked at: it held less than was read of w, and holds

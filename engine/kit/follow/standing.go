@@ -45,7 +45,7 @@ func (r *Reader) fillStanding(b *penstock.Batch, f *file, end ending, later bool
 		return res, false
 	case res == lines.NoRoom:
 		return res, true
-	case r.grow != nil && f.cursor.Next > before.Next && !r.stood(f, before.Next, behind != nil):
+	case r.grow != nil && f.cursor.Next > before.Next && !r.stood(b.Data[undo.data:], f, before.Next, behind != nil):
 		undo.restore(b)
 		r.filler.Undo(b)
 		f.cursor = before
@@ -62,10 +62,13 @@ func (r *Reader) fillStanding(b *penstock.Batch, f *file, end ending, later bool
 const atOnce = 64 << 10
 
 // stood says whether the file was not rewritten while the last Fill read it: what was read before the place before is still there. seen
-// says that Fill has found the bytes that end at that place; then only the head is left to be looked at.
-func (r *Reader) stood(f *file, before int64, seen bool) bool {
-	if f.note.proof.At != before || f.view != nil {
+// says that Fill has found the bytes that end at that place; then only the head is left to be looked at. data is what Fill has added.
+func (r *Reader) stood(data []byte, f *file, before int64, seen bool) bool {
+	switch {
+	case f.note.proof.At != before || f.view != nil:
 		return true // nothing is known of the bytes before, or it was read before this Fill
+	case before == 0:
+		return r.began(data, f)
 	}
 	if f.proved > f.since+lookSpacing && r.untouched(f) {
 		return true
@@ -83,6 +86,16 @@ func (r *Reader) stood(f *file, before int64, seen bool) bool {
 		f.proved = now
 	}
 	return ok && err == nil
+}
+
+// began says whether a file of which something was handed out for the first time begins as it did when it got its id.
+func (r *Reader) began(data []byte, f *file) bool {
+	id := r.s.idOf(f.entry)
+	if id.MatchHead(data) {
+		return true
+	}
+	head, err := f.readHead(r.head[:]) // it is longer than what was handed out, or that is not what stands there to the byte
+	return err == nil && id.MatchHead(head)
 }
 
 // doubt has it looked soon whether what was handed out of f still stands in it.
