@@ -183,7 +183,7 @@ func (w *writer) Enter(ctx context.Context, c *connection, spans []penstock.Span
 	before := make([]*penstock.Position, len(spans))
 	marks := make(map[string]penstock.Position)
 	for i, p := range spans {
-		at := []driver.Value{[]byte(s.Books.Ledger), []byte(p.Part.ID), p.From.Num, []byte(p.From.Key)}
+		at, folded := []driver.Value{[]byte(s.Books.Ledger), []byte(p.Part.ID), p.From.Num, []byte(p.From.Key)}, false
 		n, err := c.exec(ctx, s.sql(`INSERT IGNORE INTO $spans VALUES (?, ?, ?, ?, ?, ?)`), append(at, p.To.Num, []byte(p.To.Key))...)
 		if err == nil && n == 0 {
 			err = c.query(ctx, func(v []driver.Value) error {
@@ -191,8 +191,9 @@ func (w *writer) Enter(ctx context.Context, c *connection, spans []penstock.Span
 				before[i] = &end
 				return nil
 			}, s.sql(`SELECT to_num, to_key FROM $spans WHERE route = ? AND part = ? AND from_num = ? AND from_key = ?`), at...)
+			folded = before[i] == nil // just now: into a mark that may be younger than what is known
 		}
-		if _, known := marks[p.Part.ID]; err == nil && !known {
+		if _, known := marks[p.Part.ID]; err == nil && (!known || folded) {
 			err = c.query(ctx, func(v []driver.Value) error {
 				marks[p.Part.ID] = position(v[0], v[1])
 				return nil

@@ -104,3 +104,38 @@ func TestCopyRefused(t *testing.T) {
 		t.Errorf("%s rows, want 1", got)
 	}
 }
+
+// TestFoldedMeanwhile: an attempt whose answer came late has settled the batch, and its row goes into the mark just while another attempt
+// looks whether the batch was delivered. It is not written again.
+func TestFoldedMeanwhile(t *testing.T) {
+	d := fresh(t, server.Get(t))
+	d.exec(t, "CREATE TABLE lines (message text)")
+	s := begun(t, d, false)
+	b := s.batch([]field{{"message", penstock.Text, "once"}})
+	if err := s.deliver(t, b); err != nil {
+		t.Fatal(err)
+	}
+	postgres.Dawdle(s.Sink)
+	second := make(chan error, 1)
+	go func() {
+		_, err := s.lanes[1].Worker.Deliver(t.Context(), penstock.Attempt{Value: b})
+		second <- err
+	}()
+	const looking = "SELECT pid::text FROM pg_stat_activity WHERE query LIKE '%AS dawdle%' AND pid <> pg_backend_pid()"
+	for tries := 0; len(d.column(t, looking)) == 0; tries++ {
+		if tries == 100 {
+			t.Fatal("nobody looks")
+		}
+		d.exec(t, "SELECT pg_sleep(0.05)")
+	}
+	last := b.Spans[len(b.Spans)-1]
+	if err := s.Compact(t.Context(), []penstock.Mark{{Part: *last.Part, Watermark: last.To}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; err != nil {
+		t.Errorf("the second attempt: %v", err)
+	}
+	if got := d.column(t, "SELECT count(*)::text FROM lines"); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("%s rows, want 1", got)
+	}
+}

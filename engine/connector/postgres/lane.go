@@ -128,17 +128,7 @@ func (w *writer) Enter(ctx context.Context, c *conn, spans []penstock.Span, data
 			return err
 		})
 	})
-	batch.Queue(s.sql.marksOf, s.Books.Ledger, q.parts).Query(func(rows pgx.Rows) error {
-		return each(rows, func() error {
-			var part string
-			var at penstock.Position
-			var text []byte
-			err := rows.Scan(&part, &at.Num, &text)
-			at.Key = string(text)
-			marks[part] = at
-			return err
-		})
-	})
+	batch.Queue(s.sql.marksOf, s.Books.Ledger, q.parts).Query(func(rows pgx.Rows) error { return scanMarks(rows, marks) })
 	var columns []sqltable.Column
 	if data {
 		batch.Queue(s.sql.tableColumns, s.name.String()).Query(func(rows pgx.Rows) (err error) {
@@ -152,7 +142,13 @@ func (w *writer) Enter(ctx context.Context, c *conn, spans []penstock.Span, data
 	if err := s.Books.Check(epoch); err != nil {
 		return sqlspan.None, err
 	}
-	before, err := s.before(ctx, c, q, spans, stored)
+	before, folded, err := s.before(ctx, c, q, spans, stored)
+	if err == nil && folded {
+		var rows pgx.Rows
+		if rows, err = c.Query(ctx, s.sql.marksOf, s.Books.Ledger, q.parts); err == nil {
+			err = scanMarks(rows, marks)
+		}
+	}
 	if err != nil {
 		return sqlspan.None, err
 	}
@@ -166,21 +162,36 @@ func (w *writer) Enter(ctx context.Context, c *conn, spans []penstock.Span, data
 	return presence, nil
 }
 
-// before returns, for each span, where the row ends that was there before; nil: there was none.
+// scanMarks puts the marks that rows hold into marks, by partition.
+func scanMarks(rows pgx.Rows, marks map[string]penstock.Position) error {
+	return each(rows, func() error {
+		var part string
+		var at penstock.Position
+		var text []byte
+		err := rows.Scan(&part, &at.Num, &text)
+		at.Key = string(text)
+		marks[part] = at
+		return err
+	})
+}
+
+// before returns, for each span, where the row ends that was there before; nil: there was none. folded says that one which was there
+// when it was to be stored is gone now: another attempt, whose answer came late, has settled the batch, and the row went into a mark that
+// is younger than those that were read.
 func (s *Sink) before(
 	ctx context.Context, c *conn, q spanArrays, spans []penstock.Span, inserted map[key]bool,
-) ([]*penstock.Position, error) {
-	ends := make([]*penstock.Position, len(spans))
+) (ends []*penstock.Position, folded bool, err error) {
+	ends = make([]*penstock.Position, len(spans))
 	if len(inserted) == len(spans) {
-		return ends, nil
+		return ends, false, nil
 	}
 	rows, err := c.Query(ctx, s.sql.spanEnds, s.Books.Ledger, q.parts, q.fromNums, q.fromKeys)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	there, err := pgx.CollectRows(rows, scanSpan)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	byKey := make(map[key]penstock.Position, len(there))
 	for _, r := range there {
@@ -188,11 +199,16 @@ func (s *Sink) before(
 	}
 	for i, sp := range spans {
 		k := key{sp.Part.ID, sp.From.Num, sp.From.Key}
-		if end, ok := byKey[k]; ok && !inserted[k] {
+		if inserted[k] {
+			continue
+		}
+		if end, there := byKey[k]; there {
 			ends[i] = &end
+		} else {
+			folded = true
 		}
 	}
-	return ends, nil
+	return ends, folded, nil
 }
 
 // key is a span row's, within a route.
