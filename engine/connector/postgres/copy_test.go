@@ -22,8 +22,8 @@ func lines(n int) (rows [][]field) {
 	return rows
 }
 
-// begun is a sink, some of whose connections are of a kind that it does not know.
-func begun(t *testing.T, d *database, disguised bool) *opened {
+// begun is a sink with what change makes of it before it connects.
+func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	t.Helper()
 	o := d.options("lines")
 	o.OnNewField = "ignore"
@@ -34,8 +34,8 @@ func begun(t *testing.T, d *database, disguised bool) *opened {
 	if err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "main", Once: true, Lanes: lanes}); err != nil {
 		t.Fatal(err)
 	}
-	if disguised {
-		postgres.Disguise(s.Sink)
+	if change != nil {
+		change(s.Sink)
 	}
 	if _, err := s.Load(t.Context()); err != nil {
 		t.Fatal(err)
@@ -49,11 +49,11 @@ func TestCopy(t *testing.T) {
 	const rows, sum = "12", "SELECT count(*)::text FROM lines WHERE length(message) = 1 << 20"
 	errEnough := errors.New("enough")
 	server := server.Get(t)
-	for name, disguised := range map[string]bool{"plain": false, "disguised": true} {
+	for name, change := range map[string]func(*postgres.Sink){"plain": nil, "disguised": postgres.Disguise} {
 		t.Run(name, func(t *testing.T) {
 			d := fresh(t, server)
 			d.exec(t, "CREATE TABLE lines (message text)")
-			s := begun(t, d, disguised)
+			s := begun(t, d, change)
 			b := s.batch(lines(12)...)
 			if err := b.Encode(s.Sink); err != nil {
 				t.Fatal(err)
@@ -91,7 +91,7 @@ func TestCopy(t *testing.T) {
 func TestCopyRefused(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text CHECK (message <> 'no'), _extra json)")
-	s := begun(t, d, false)
+	s := begun(t, d, nil)
 	rows := lines(6)
 	rows[1][0].text = "no"
 	if err := s.deliver(t, s.batch(rows...)); err == nil || !strings.Contains(err.Error(), "23514") {
@@ -110,24 +110,27 @@ func TestCopyRefused(t *testing.T) {
 func TestFoldedMeanwhile(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text)")
-	s := begun(t, d, false)
+	s := begun(t, d, postgres.Dawdle)
 	b := s.batch([]field{{"message", penstock.Text, "once"}})
 	if err := s.deliver(t, b); err != nil {
 		t.Fatal(err)
 	}
-	postgres.Dawdle(s.Sink)
+	const looking = "SELECT pid::text FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%AS dawdle%' AND pid <> pg_backend_pid()"
+	until := func(some bool) {
+		for tries := 0; len(d.column(t, looking)) > 0 != some; tries++ {
+			if tries == 200 {
+				t.Fatalf("somebody looks: %t, for 10 s", !some)
+			}
+			d.exec(t, "SELECT pg_sleep(0.05)")
+		}
+	}
+	until(false) // the lanes know their statements
 	second := make(chan error, 1)
 	go func() {
 		_, err := s.lanes[1].Worker.Deliver(t.Context(), penstock.Attempt{Value: b})
 		second <- err
 	}()
-	const looking = "SELECT pid::text FROM pg_stat_activity WHERE query LIKE '%AS dawdle%' AND pid <> pg_backend_pid()"
-	for tries := 0; len(d.column(t, looking)) == 0; tries++ {
-		if tries == 100 {
-			t.Fatal("nobody looks")
-		}
-		d.exec(t, "SELECT pg_sleep(0.05)")
-	}
+	until(true)
 	last := b.Spans[len(b.Spans)-1]
 	if err := s.Compact(t.Context(), []penstock.Mark{{Part: *last.Part, Watermark: last.To}}); err != nil {
 		t.Fatal(err)
