@@ -101,7 +101,7 @@ func (m *Machine) measure(a *attempt, r *Report, full bool) {
 	}
 	if a.late {
 		l.stats.late++
-		l.est.spurious(m.wasHeldUp())
+		l.est.spurious()
 		l.win.OnUndo(m.now)
 		l.win.OnSample(sample)
 		l.hear()

@@ -17,7 +17,6 @@ type estimator struct {
 	srtt, rttvar    float64 // relative to the fit; srtt 0: no sample yet
 
 	patience float64 // the timeout is so many times the RFC's, because late answers showed that to be too short; 0 is 1
-	leeway   float64 // and the least one, where they came while this process was held up itself; 0 is 1
 
 	shift   uint          // the timeout is doubled so many times
 	doubled time.Duration // when last
@@ -39,7 +38,6 @@ const (
 	patienceStep  = 1.25
 	patienceMost  = 4.0
 	patienceDecay = 0.99995 // with each answer in time: about one timeout in five thousand may be wrong
-	leastRTO      = 0.2     // Linux's, and not the RFC's second: seconds, before leeway
 	maxRTO        = 60 * time.Second
 	maxShift      = 9 // 200 ms doubled so often is more than maxRTO
 	rateWeight    = 0.1
@@ -135,12 +133,12 @@ func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) 
 	e.service += weight * (s - e.service)
 }
 
-// rto is the timeout of an item of this cost.
-func (e *estimator) rto(cost float64) time.Duration {
+// rto is the timeout of an item of this cost, and least the shortest one of a worker whose round trip is known.
+func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 	d := initialRTO
 	if e.srtt > 0 {
 		d = toDuration(e.expected(cost) * (e.srtt + max(4*e.rttvar, leastMargin*e.srtt)) * max(1, e.patience))
-		d = min(max(d, toDuration(leastRTO*max(1, e.leeway))), maxRTO)
+		d = min(max(d, least), maxRTO)
 	}
 	return min(d<<min(e.shift, maxShift), maxRTO)
 }
@@ -155,19 +153,12 @@ func (e *estimator) double(now, sent time.Duration) {
 
 // spurious takes in that a timeout was wrong: its answer has come. The tail of the round trip is longer than the RFC
 // supposes, and a timeout that stays too short sends everything of the tail twice.
-// heldUp: the machine that this process shares is busy, perhaps with the workers on it, and small round trips grow all at once.
-func (e *estimator) spurious(heldUp bool) {
-	e.patience = min(max(1, e.patience)*patienceStep, patienceMost)
-	if heldUp {
-		e.leeway = min(max(1, e.leeway)*patienceStep, patienceMost)
-	}
-}
+func (e *estimator) spurious() { e.patience = min(max(1, e.patience)*patienceStep, patienceMost) }
 
 // inTime lets the timeout come back to the RFC's.
 func (e *estimator) inTime() {
 	e.shift = 0
 	e.patience *= patienceDecay
-	e.leeway *= patienceDecay
 }
 
 // smoothed round trip of an item of mean cost.

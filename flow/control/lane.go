@@ -254,8 +254,8 @@ func one(is bool) int {
 
 // patience is how long an attempt of this cost may take. In a start-up the window may have gone beyond what the worker
 // serves at once, by its own step: what waits there for that is not overdue.
-func (l *lane) patience(cost float64) time.Duration {
-	d := l.est.rto(cost)
+func (m *Machine) patience(l *lane, cost float64) time.Duration {
+	d := l.est.rto(cost, m.leastRTO())
 	if l.said.starting {
 		d = min(startPatience*d, max(d, maxRTO))
 	}

@@ -172,12 +172,24 @@ const (
 	lateTick = time.Millisecond
 	// heldUp is from when on every round trip under way is longer by that, which says nothing of the workers.
 	heldUp = 50 * time.Millisecond
-	// heldUpFor is for how long after a late Tick the machine that this process runs on is taken to be busy.
+	// heldUpFor is for how long after a late Tick the machine that this process runs on is taken to be busy, perhaps with the workers
+	// on it: short round trips grow all at once there.
 	heldUpFor = time.Minute
 )
 
-// wasHeldUp says whether a Tick was late lately.
-func (m *Machine) wasHeldUp() bool { return m.lateAt > 0 && m.now-m.lateAt < heldUpFor }
+// The shortest timeout of a worker whose round trip is known: that of Linux, and not the RFC's second; and on a busy machine.
+const (
+	leastRTO     = 200 * time.Millisecond
+	leastBusyRTO = 800 * time.Millisecond
+)
+
+// leastRTO is the shortest timeout now.
+func (m *Machine) leastRTO() time.Duration {
+	if m.lateAt > 0 && m.now-m.lateAt < heldUpFor {
+		return leastBusyRTO
+	}
+	return leastRTO
+}
 
 // excuse gives attempts that became overdue while the process was held up as long again, once and a second at most, since their
 // answers may be waiting behind; and discards the rounds under way where that was long.
@@ -292,6 +304,11 @@ func (m *Machine) expire() {
 	for len(m.overdue) > 0 && m.overdue[0].at <= m.now {
 		a := m.overdue[0].a
 		m.overdue.removeAt(0)
+		if d := a.sent + m.leastRTO(); m.cfg.Timeout == 0 && d > m.now { // that the machine is busy shows only since
+			a.deadline = d
+			m.overdue.push(a)
+			continue
+		}
 		m.timeout(a)
 		m.refresh(a.lane)
 	}

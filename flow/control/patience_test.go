@@ -35,24 +35,39 @@ func (l *loop) stall(d, late time.Duration) {
 
 func (l *loop) timedOut() uint64 { return l.m.Status().Lanes[0].TimedOut }
 
-// TestLeastTimeoutLearns: on a busy machine, where Ticks come late and a worker that mostly answers in 2 ms takes 300 now and
-// then, few batches are sent twice: the first late answers make the least timeout longer. Where Ticks are on time, it is 200 ms.
-func TestLeastTimeoutLearns(t *testing.T) {
+// TestLeastTimeout: on a busy machine, where Ticks come late and a worker that mostly answers in 2 ms takes 300 now and then, no batch is
+// sent twice, also not the one during which a Tick is late for the first time. It is 200 ms where Ticks are on time, and again a minute
+// after the last late one.
+func TestLeastTimeout(t *testing.T) {
 	for _, c := range []struct {
-		late     time.Duration
-		from, to uint64
-	}{{0, 20, 20}, {2 * ms, 1, 2}, {10 * ms, 1, 2}} {
+		late  time.Duration
+		takes time.Duration
+		want  uint64
+	}{{0, 300 * ms, 20}, {300 * time.Microsecond, 300 * ms, 20}, {2 * ms, 300 * ms, 0}, {10 * ms, 300 * ms, 0}, {10 * ms, 900 * ms, 20}} {
 		l := alone(t)
-		for range 20 {
-			l.stall(300*ms, c.late)
+		for i := range 40 {
+			late := c.late
+			if i >= 20 { // a quiet minute later
+				late = 0
+			}
+			l.stall(c.takes, late)
 			l.ack()
 			for range 20 {
 				l.now += 2 * ms
 				l.ack()
 			}
+			if i == 19 {
+				if n := l.timedOut(); n != c.want {
+					t.Errorf("with Ticks late by %v, %d of 20 answers after %v came too late, want %d", c.late, n, c.takes, c.want)
+				}
+				for range time.Minute / (2 * ms) {
+					l.now += 2 * ms
+					l.ack()
+				}
+			}
 		}
-		if n := l.timedOut(); n < c.from || n > c.to {
-			t.Errorf("with Ticks late by %v, %d of 20 answers after 300 ms came too late, want %d to %d", c.late, n, c.from, c.to)
+		if n := l.timedOut(); n != c.want+20 {
+			t.Errorf("of 20 more answers after %v, when Ticks were on time, %d came too late", c.takes, n-c.want)
 		}
 	}
 }
@@ -67,7 +82,8 @@ func TestLateTick(t *testing.T) {
 		{205 * ms, 0, 1},
 		{205 * ms, 20 * ms, 0},
 		{235 * ms, 20 * ms, 0},
-		{265 * ms, 20 * ms, 1}, // looked at at 220 and, once it has had 20 more, at 260
+		{815 * ms, 20 * ms, 0},
+		{825 * ms, 20 * ms, 1}, // looked at at 220, when the machine is seen to be busy, at 260, and at 820
 		{205 * ms, 300 * time.Microsecond, 1},
 		{900 * ms, 400 * ms, 0},
 	} {

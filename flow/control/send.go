@@ -325,7 +325,7 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	}
 	if m.cfg.Timeout >= 0 {
 		if a.deadline = m.now + m.cfg.Timeout; m.cfg.Timeout == 0 {
-			a.deadline = m.now + l.patience(a.cost)
+			a.deadline = m.now + m.patience(l, a.cost)
 		}
 		c.Expect = a.deadline
 		m.overdue.push(a)

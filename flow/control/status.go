@@ -192,5 +192,5 @@ func (m *Machine) rto(l *lane) time.Duration {
 	if m.cfg.Timeout != 0 {
 		return max(0, m.cfg.Timeout)
 	}
-	return l.est.rto(l.est.mean)
+	return l.est.rto(l.est.mean, m.leastRTO())
 }
