@@ -18,6 +18,8 @@ const (
 	frameHead = 5
 	// lookUp is how often a write that waits for the server looks whether it was given up.
 	lookUp = 100 * time.Millisecond
+	// hush is how long the server has to be silent until it counts as having said all.
+	hush = 10 * time.Millisecond
 )
 
 // copyDone ends the rows.
@@ -43,32 +45,60 @@ func (c *conn) copyIn(ctx context.Context, sql string, rows []byte) error {
 	}
 	front := c.PgConn().Frontend()
 	front.SendQuery(&pgproto3.Query{String: sql})
+	var said answer
 	err := front.Flush()
 	if err == nil {
-		err = c.sendFrames(ctx, socket, rows)
+		err = c.sendFrames(ctx, socket, rows, &said)
+	}
+	for err == nil && !said.over {
+		err = c.hear(ctx, &said)
 	}
 	if err != nil {
 		c.breakOff(ctx, socket)
+		return errors.Join(said.refused, err)
+	}
+	return said.refused
+}
+
+// answer is what the server has said of a COPY so far.
+type answer struct {
+	refused error // what is sent behind it the server ignores
+	over    bool  // it waits for the next command
+}
+
+// hear waits for one message of the server.
+func (c *conn) hear(ctx context.Context, said *answer) error {
+	m, err := c.PgConn().ReceiveMessage(ctx)
+	if err != nil {
 		return err
 	}
-	var refused error
+	switch m := m.(type) {
+	case *pgproto3.ErrorResponse:
+		said.refused = pgconn.ErrorResponseToPgError(m)
+	case *pgproto3.ReadyForQuery:
+		said.over = true
+	}
+	return nil
+}
+
+// listen hears what the server says until it is silent.
+func (c *conn) listen(ctx context.Context, said *answer) error {
 	for {
-		m, err := c.PgConn().ReceiveMessage(ctx)
-		if err != nil {
-			c.breakOff(ctx, socket)
-			return errors.Join(refused, err)
+		short, cancel := context.WithTimeout(ctx, hush)
+		err := c.hear(short, said)
+		cancel()
+		if err != nil && errors.Is(err, context.DeadlineExceeded) {
+			return nil // or ctx is over, which the caller sees
 		}
-		switch m := m.(type) {
-		case *pgproto3.ErrorResponse: // what was sent behind it the server ignores
-			refused = pgconn.ErrorResponseToPgError(m)
-		case *pgproto3.ReadyForQuery:
-			return refused
+		if err != nil {
+			return err
 		}
 	}
 }
 
-// sendFrames writes rows as messages, and the end of them.
-func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte) error {
+// sendFrames writes rows as messages, and the end of them. Where the server takes nothing it may be waiting for its own words to be read: a
+// trigger that warns of each row says more than a socket holds.
+func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, said *answer) error {
 	c.heads, c.parts = c.heads[:0], c.parts[:0]
 	for at := 0; at < len(rows); at += frame {
 		c.heads = binary.BigEndian.AppendUint32(append(c.heads, 'd'), uint32(min(frame, len(rows)-at)+4))
@@ -81,12 +111,17 @@ func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte) err
 		if err := socket.SetWriteDeadline(time.Now().Add(lookUp)); err != nil {
 			return err
 		}
-		_, err := rest.WriteTo(socket)
-		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		n, err := rest.WriteTo(socket)
+		switch {
+		case err == nil:
+		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
-		}
-		if err != nil && ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case n == 0:
+			if err := c.listen(ctx, said); err != nil {
+				return err
+			}
 		}
 	}
 	clear(c.parts)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,44 @@ func TestCopyRefused(t *testing.T) {
 	}
 	if got := d.column(t, "SELECT count(*)::text FROM lines"); !slices.Equal(got, []string{"1"}) {
 		t.Errorf("%s rows, want 1", got)
+	}
+}
+
+// TestCopyWarned: a trigger that warns of each row says more than the sockets between hold, so that the server takes no more rows before
+// its words are read. The rows arrive all the same, or are refused, and the connection goes on.
+func TestCopyWarned(t *testing.T) {
+	const rows, bound = 16_000, 20 * time.Second
+	d := fresh(t, server.Get(t))
+	d.exec(t, "CREATE TABLE lines (message text)")
+	d.exec(t, `CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF NEW.message = 'no' THEN RAISE EXCEPTION 'not this one'; END IF;
+		RAISE WARNING '%', repeat('w', 1000); RETURN NEW; END $$`)
+	d.exec(t, "CREATE TRIGGER warn BEFORE INSERT ON lines FOR EACH ROW EXECUTE FUNCTION warn()")
+	s := begun(t, d, nil)
+	deliver := func(list [][]field) error {
+		b := s.batch(list...)
+		if err := b.Encode(s.Sink); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), bound)
+		defer cancel()
+		_, err := s.lanes[0].Worker.Deliver(ctx, penstock.Attempt{Value: b})
+		return err
+	}
+	list := make([][]field, rows)
+	for i := range list {
+		list[i] = []field{{"message", penstock.Text, strings.Repeat("0123456789abcdef", 64)}}
+	}
+	list[rows*3/4] = []field{{"message", penstock.Text, "no"}}
+	if err := deliver(list); err == nil || !strings.Contains(err.Error(), "P0001") {
+		t.Errorf("refused with %v", err)
+	}
+	list[rows*3/4] = list[0]
+	if err := deliver(list); err != nil {
+		t.Error(err)
+	}
+	if got := d.column(t, "SELECT count(*)::text FROM lines"); !slices.Equal(got, []string{strconv.Itoa(rows)}) {
+		t.Errorf("%s rows, want %d", got, rows)
 	}
 }
 
