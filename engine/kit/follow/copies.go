@@ -333,7 +333,7 @@ func (r *Reader) adopt(f, w *file) {
 // startCopy makes f a file of its own of which everything before to was read as part of the widow.
 func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
 	r.unwait(w)
-	w.skipped = true
+	w.skipped, w.rare().copy = true, f
 	r.lose(w, "a copy leads on from it")
 	f.ledTo(w)
 	r.startBehind(f, head, to)

@@ -110,3 +110,43 @@ func TestReadFailsAfterLinesWereTaken(t *testing.T) {
 		}
 	})
 }
+
+// A copy is found that has less than was read of its original, and the batch in which the original is given up has no room for the copy,
+// as another file comes first. The next process does not take the copy for a new file.
+func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, r, other := twoRoutes(t, follow.Growing{})
+		stop(t, other)
+		d.hidden = "old"
+		var batches []*penstock.Batch // whose marks are saved together
+		read := func(bytes int) {
+			b := penstock.NewBatch(penstock.Limits{Bytes: bytes})
+			if err := r.Read(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			batches = append(batches, b)
+		}
+		for _, text := range []string{three[:6], three[6:]} {
+			d.put(t, "a.log", text)
+			read(0)
+		}
+		d.empty(t, "a.log")
+		r.run(t, 8*time.Millisecond) // one listing
+		d.put(t, "a.log.old", three[:6])
+		d.put(t, "0.log", strings.Repeat("0 much\n", 10))
+		d.age(t, "0.log")
+		read(8)
+		for _, b := range batches {
+			r.deliver(b)
+		}
+		stop(t, r)
+		if log := d.log.String(); !strings.Contains(log, "is a copy of one that was rotated") {
+			t.Errorf("the copy was not found; the log:\n%s", log)
+		}
+		d.hidden = ""
+		r2 := newRoute(t, d.set(follow.Growing{}), r.marks)
+		r2.run(t, 20*time.Second)
+		r2.lines = slices.DeleteFunc(r2.lines, func(line string) bool { return line == "0 much" })
+		r2.want(t, d)
+	})
+}

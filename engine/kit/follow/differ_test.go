@@ -2,8 +2,11 @@ package follow_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
+	"testing"
 )
 
 // firstDifference is where two texts begin to differ.
@@ -38,4 +41,22 @@ func differ(got, want []string) string {
 	slices.Sort(more)
 	return fmt.Sprintf("%d lines are missing, %q; %d came again, %q",
 		len(missing), missing[:min(5, len(missing))], len(more), more[:min(5, len(more))])
+}
+
+// seeds are so many from PENSTOCK_SEED on, or PENSTOCK_SEEDS.
+func seeds(t testing.TB, most uint64) (list []uint64) {
+	t.Helper()
+	first := uint64(0)
+	for name, to := range map[string]*uint64{"PENSTOCK_SEED": &first, "PENSTOCK_SEEDS": &most} {
+		if text := os.Getenv(name); text != "" {
+			var err error
+			if *to, err = strconv.ParseUint(text, 10, 64); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for n := range most {
+		list = append(list, first+n)
+	}
+	return list
 }

@@ -91,13 +91,13 @@ func (d *disk) free(n *inode) {
 	}
 }
 
-// waits says whether the route has stored a mark of what stands, or stood, in the inode that is not finished.
+// waits says whether the route has stored a mark of what stands, or stood, in the inode that is not finished, nor about to be.
 func (r *route) waits(n *inode) bool {
 	for _, m := range r.marks {
 		id, err := fileid.Parse(m.Part.ID)
 		proof, noted := fileid.ParseProof(m.Note)
 		moved := err != nil || noted != nil || proof.Moved != (fileid.Key{})
-		if !moved && !m.Finished && id.Ino == n.number && id.Birth == n.born.UnixNano() {
+		if !moved && !m.Finished && !r.HasEnded(m.Part.ID) && id.Ino == n.number && id.Birth == n.born.UnixNano() {
 			return true
 		}
 	}

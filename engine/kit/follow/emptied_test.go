@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"io/fs"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,4 +116,51 @@ func TestRewrittenAndRenamedAway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A file was emptied, and the time is over for which a route waits for what stood there. As the route gives that up, the file gets a name
+// that is not listed, and lines only then. By the old mark the next process knows the file, by nothing else.
+func TestRenamedAsItIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, _ := twoRoutes(t, follow.Growing{})
+		d.hidden = "old"
+		d.put(t, "a.log", three)
+		a.run(t, 2*time.Second)
+		d.empty(t, "a.log")
+		a.run(t, time.Second)
+		time.Sleep(time.Minute) // nobody asks for more
+		d.then = func() { d.rename(t, "a.log", "a.old") }
+		a.run(t, 50*time.Millisecond)
+		d.put(t, "a.old", "4 four\n")
+		stop(t, a)
+		r := newRoute(t, d.set(follow.Growing{}), a.marks)
+		r.run(t, 20*time.Second)
+		r.want(t, d, "4 four")
+	})
+}
+
+// A file was emptied, written to and renamed to what is not listed while nothing ran. It is found and read. When its time is over, that of
+// what stood there before is, too, but that is waited for still, as a new file cannot be looked at: what was read is not found again.
+func TestRewrittenFileIsFoundOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, _ := earlierRun(t)
+		d.hidden = "old"
+		d.empty(t, "a.log")
+		d.put(t, "a.log", "4 four\n")
+		d.rename(t, "a.log", "z.old")
+		r := newRoute(t, d.set(follow.Growing{}), a.marks)
+		r.run(t, time.Second)
+		time.Sleep(time.Minute) // nobody asks for more
+		d.put(t, "a.log.2", "5 five\n")
+		d.shut = func(name string) error {
+			if name == "a.log.2" {
+				return &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+			}
+			return nil
+		}
+		r.run(t, 3*time.Second)
+		d.shut = nil
+		r.run(t, time.Minute)
+		r.want(t, d, "4 four", "5 five")
+	})
 }

@@ -19,6 +19,7 @@ type Entry struct {
 	done  bool       // renamed, moved or deleted; name is where it went
 
 	sealed []sealing
+	ended  []*Reader // those that have done with it for good
 }
 
 // sealing is where one reader has sealed a file.
@@ -84,12 +85,12 @@ func (s *Set) findLocked(r *Reader, f fileid.File) *Entry {
 			return s.entryLocked(k.id, k.text)
 		}
 	}
-	if e := s.byKey[f.Key()]; e != nil && !e.dead && e.id.Match(f) && !r.hasEnded(e.text, f.Key()) {
+	if e := s.byKey[f.Key()]; e != nil && !e.dead && e.id.Match(f) && !s.hasEndedLocked(r, e.text, f.Key()) {
 		return e
 	}
 	for _, o := range s.readers {
 		for _, k := range o.storedLocked(f.Key()) {
-			if k.id.Match(f) && !r.hasEnded(k.text, f.Key()) {
+			if k.id.Match(f) && !s.hasEndedLocked(r, k.text, f.Key()) {
 				return s.entryLocked(k.id, k.text)
 			}
 		}
@@ -97,8 +98,12 @@ func (s *Set) findLocked(r *Reader, f fileid.File) *Entry {
 	return nil
 }
 
-// hasEnded says whether the reader has done with an id for good.
-func (r *Reader) hasEnded(text string, key fileid.Key) bool {
+// hasEndedLocked says whether r has done for good with the id of what lies at key: wherever it lay then, another route may have followed
+// it there since.
+func (s *Set) hasEndedLocked(r *Reader, text string, key fileid.Key) bool {
+	if e := s.byID[text]; e != nil && slices.Contains(e.ended, r) {
+		return true
+	}
 	return slices.ContainsFunc(r.dead[key], func(k knownID) bool { return k.text == text && k.over })
 }
 
@@ -197,6 +202,7 @@ func (s *Set) end(r *Reader, e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r.disownLocked(e)
+	e.ended = append(e.ended, r)
 	found := false
 	for _, key := range []fileid.Key{e.id.Key(), e.given} {
 		for i := range r.dead[key] {

@@ -72,6 +72,7 @@ type aside struct {
 	restored bool          // growing: it has the name and the content of one that is gone, and is not said to be new yet
 	untold   uint32        // growing: the listing up to which it is held back beyond its time, because that file cannot be looked at
 	why      string        // of a widow: what happened
+	copy     *file         // of one that is lost: what leads on from it as a file of its own
 	until    time.Duration // of a widow, or one without name, whose time is over: when it is given up at the latest; 0: not yet over
 	besideAs string        // of one without name, whose time is over: where it was found beside, in this listing
 	besideIn uint32

@@ -236,3 +236,35 @@ func TestMovedSinceItWasListed(t *testing.T) {
 		}
 	})
 }
+
+// Two routes find a file in two copies of it, each in another one, and one of them then follows its copy as a file of its own. The other
+// route finds the file in a further copy: that is not what the first one has done with.
+func TestDoneWithWhereverItIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := earlierRun(t)
+		a2, b2 := d.restarted(t, a, b)
+		d.put(t, "a.log", "4 four\n")
+		turns(t, 1, time.Second, a2, b2)
+		d.copyTruncate(t, "a.log", "a.log.1", func() {})
+		d.hook = func(name string) { // the first route is about to find it in a.log.1, and then has no time for more
+			if name == "a.log.1" {
+				d.hook = nil
+				b2.run(t, time.Second)
+				d.put(t, "a.log.2", three+"4 four\n")
+				d.delete(t, "a.log.1")
+				b2.run(t, time.Second)
+				d.put(t, "a.log", "5 five\n") // which may be the beginning of a copy, so that the second one looks where its file is
+			}
+		}
+		turns(t, 1, time.Second, a2, b2)
+		if log := d.log.String(); !strings.Contains(log, "is a copy of one that was rotated") {
+			t.Errorf("no route follows a copy as a file of its own; the log:\n%s", log)
+		}
+		a2.run(t, time.Second)
+		d.put(t, "a.log.3", three+"4 four\n")
+		d.delete(t, "a.log.2")
+		turns(t, 20, time.Second, a2, b2)
+		wantLines(t, d, a2, b2, "4 four", "5 five")
+		d.wantNoLoss(t)
+	})
+}

@@ -45,7 +45,16 @@ func (r *Reader) mayLead(w *file, now time.Duration) bool {
 // of what stands there now, and what is written to it may come under a name that is not listed.
 func (r *Reader) unreadIn(w *file, id fileid.ID) bool {
 	f := r.byKey[id.Key()]
-	return w.displaced && f != nil && isOf(id, f.info) && f.cursor.Next == 0 && (f.orphan || f.info.Size > 0)
+	return w.displaced && f != nil && isOf(id, f.info) && f.cursor.Next == 0 && (f.orphan || f.info.Size > 0 || movedOrGrown(f))
+}
+
+// movedOrGrown says whether a file that was empty when it was listed has something in it by now, or another name.
+func movedOrGrown(f *file) bool {
+	if f.dir == nil {
+		return false
+	}
+	seen, err := f.dir.Stat(f.name)
+	return err != nil || seen.Size > 0 || !sameFile(statOf(seen), f.info)
 }
 
 // missed says whether the file without name f, whose time is over, may have a name that is listed: a listing misses a file that is renamed
@@ -55,11 +64,10 @@ func (r *Reader) missed(f *file) bool {
 		return false
 	}
 	name, a := "", f.rare()
-	err := r.s.place.Beside(f.label, func(s Sight) {
-		if sameFile(statOf(s.Info), f.info) {
-			name = s.Label
-		}
-	})
+	files, err := r.besideOf(f.label)
+	if is, ok := files[keyOf(f.info)]; ok && sameFile(is.info, f.info) {
+		name = is.label
+	}
 	known := a.besideAs == name && a.besideIn != r.scans || f.beside && f.label == name
 	if err != nil || name == "" || known {
 		return false
@@ -69,6 +77,38 @@ func (r *Reader) missed(f *file) bool {
 	}
 	r.soon()
 	return true
+}
+
+// beside is what stood in a directory, wanted or not.
+type beside struct {
+	at, took time.Duration // when it was known, and what that took
+	scan     uint32        // the listing before it
+	files    map[fileid.Key]besideAs
+}
+
+type besideAs struct {
+	label string
+	info  stat
+}
+
+// besideOf returns what stands in the directory of a label. That is good until the next listing, for a time in which it costs no more than
+// the listings may: files whose time is over come by the thousand where all of a directory are rotated at once.
+func (r *Reader) besideOf(label string) (map[fileid.Key]besideAs, error) {
+	dir, start := path.Dir(label), r.s.now()
+	if d, ok := r.rotated.beside[dir]; ok && d.scan == r.scans && start < d.at+scanSpacing*d.took {
+		return d.files, nil
+	}
+	files := make(map[fileid.Key]besideAs)
+	err := r.s.place.Beside(label, func(s Sight) {
+		info := statOf(s.Info)
+		files[keyOf(info)] = besideAs{s.Label, info}
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := r.s.now()
+	r.rotated.beside[dir] = beside{at: now, took: now - start, scan: r.scans, files: files}
+	return files, nil
 }
 
 // unmet says whether it is not known yet which file it is.

@@ -191,3 +191,32 @@ func TestRewrittenFileIsReadLate(t *testing.T) {
 		r.want(t, d, "4 four")
 	})
 }
+
+// All files of a directory are renamed at once to what is not listed. When their time is over each is looked for beside the listing, and
+// for all of them the directory is gone through a few times, not once for each.
+func TestManyRenamedFilesEndTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const files, most = 100, 10
+		d, a, b := twoRoutes(t, follow.Growing{})
+		stop(t, b)
+		d.hidden = ".old"
+		for n := range files {
+			d.put(t, fmt.Sprintf("%03d.log", n), fmt.Sprintf("%d one\n", n))
+		}
+		turns(t, 3, time.Second, a)
+		for n := range files {
+			d.rename(t, fmt.Sprintf("%03d.log", n), fmt.Sprintf("%03d.log.old", n))
+		}
+		turns(t, 15, time.Second, a)
+		listings := 0
+		d.pace = func() { listings++; time.Sleep(10 * time.Millisecond) }
+		turns(t, 15, time.Second, a)
+		d.pace = nil
+		if len(a.lines) != files {
+			t.Errorf("%d lines", len(a.lines))
+		}
+		if listings == 0 || listings > most {
+			t.Errorf("the directory was gone through %d times beside its listings", listings)
+		}
+	})
+}

@@ -5,8 +5,19 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// sealLost hands out the seal of a file of which nothing more can be read.
+// sealLost hands out the seal of a file of which nothing more can be read. By its mark the copy that leads on from it is known until that
+// one has a mark of its own: so what was read of it is skipped in the copy first.
 func (r *Reader) sealLost(b *penstock.Batch, f *file) (stay bool) {
+	if f.aside != nil && f.aside.copy != nil {
+		stay, ok := r.skipIn(b, f.aside.copy)
+		if stay {
+			return true
+		}
+		if !ok {
+			r.seals = append(r.seals, f)
+			return false
+		}
+	}
 	f.cursor.Above = nil
 	res, err := r.filler.Fill(b, &f.cursor, lines.File{Part: f.part, Size: f.cursor.Next, Sealed: true})
 	if err == nil && res == lines.NoRoom {
@@ -16,6 +27,15 @@ func (r *Reader) sealLost(b *penstock.Batch, f *file) (stay bool) {
 	r.gone.now(f.part.ID)
 	r.release(f)
 	return false
+}
+
+// skipIn is skip for a file whose turn may not have come yet. ok says that there is nothing left to be skipped.
+func (r *Reader) skipIn(b *penstock.Batch, f *file) (stay, ok bool) {
+	there := func() bool { return f.skipping() && !f.lost && r.byKey[keyOf(f.info)] == f }
+	if there() && r.look(f) && r.verify(f, false) {
+		return r.skip(b, f)
+	}
+	return false, !there()
 }
 
 // lose gives a file up whose bytes cannot be reached any more.

@@ -6,9 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -144,8 +142,8 @@ func (w *rotator) rotate() {
 		return
 	}
 	method := w.rnd.IntN(4)
-	if have := w.have(w.who); method == 0 && (have <= w.begun || have <= w.emptied && !w.wait(w.disk.file(w.name))) {
-		return // no route could know what is renamed to a name that is not listed
+	if method == 0 && w.unknown() {
+		return
 	}
 	w.names++
 	base, old := w.name, w.name+".1"
@@ -178,9 +176,21 @@ func (w *rotator) rotate() {
 		w.then(func() { w.empty(w.name); done() })
 		return
 	}
-	w.then(func() { w.rename(w.name, old) })
+	w.then(func() {
+		if method == 0 && w.unknown() { // by now
+			w.todo = nil
+			return
+		}
+		w.rename(w.name, old)
+	})
 	w.then(func() { w.write(old, 1+w.rnd.IntN(3)) }) // by a daemon that notices late
 	w.then(done)
+}
+
+// unknown says whether there is a route that could not know the file if it were renamed to a name that is not listed now.
+func (w *rotator) unknown() bool {
+	have := w.have(w.who)
+	return have <= w.begun || have <= w.emptied && !w.wait(w.disk.file(w.name))
 }
 
 // copy makes a copy, in two pieces.
@@ -328,24 +338,6 @@ func rotations(t *testing.T, seed uint64) *rotating {
 		}
 	}
 	return s
-}
-
-// seeds are so many from PENSTOCK_SEED on, or PENSTOCK_SEEDS.
-func seeds(t testing.TB, most uint64) (list []uint64) {
-	t.Helper()
-	first := uint64(0)
-	for name, to := range map[string]*uint64{"PENSTOCK_SEED": &first, "PENSTOCK_SEEDS": &most} {
-		if text := os.Getenv(name); text != "" {
-			var err error
-			if *to, err = strconv.ParseUint(text, 10, 64); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for n := range most {
-		list = append(list, first+n)
-	}
-	return list
 }
 
 // However files are rotated while they are looked at, and whenever a process ends, every line comes, and once. PENSTOCK_SEED is the first

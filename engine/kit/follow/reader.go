@@ -74,6 +74,7 @@ type Reader struct {
 	idleFor time.Duration
 	due     time.Duration // when something has to be looked at again; 0: nothing
 	ghosts  int           // files that have vanished and still have to be sealed
+	seals   []*file       // those of them that wait until their copies could be looked at
 	endgame time.Duration // Once: since when only files that are still written are left
 	head    [fileid.MaxHead + fileid.MaxBefore]byte
 	over    error // why the route has to stop

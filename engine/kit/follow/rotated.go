@@ -23,8 +23,9 @@ type rotated struct {
 	widows  map[*Entry]*file
 	strays  []*file // files that have lost their names before anything was read
 	tried   map[fileid.Key]tried
-	search  time.Duration // when the directories of widows and strays were searched last; 0: never
-	untold  bool          // and what was found there could not be looked at
+	search  time.Duration     // when the directories of widows and strays were searched last; 0: never
+	untold  bool              // and what was found there could not be looked at
+	beside  map[string]beside // by directory, since the last listing: what missed has seen there
 	unread  unread
 	asking  *file // it is compared with others: it stays open, and no further ones are compared; nil: none is
 	meeting bool  // known files are being recognised: no new ones are taken up
@@ -42,6 +43,7 @@ type tried struct {
 func (t *rotated) begin() {
 	t.byEntry, t.stems = make(map[*Entry]*file), make(map[string][]*file)
 	t.widows, t.tried = make(map[*Entry]*file), make(map[fileid.Key]tried)
+	t.beside = make(map[string]beside)
 }
 
 // stem is a label's last part without its last extension: what a rotation's names begin with.
@@ -189,13 +191,18 @@ const recogniseTries = 3
 
 // recognised finds out which files of earlier runs these are. One that is none of them, because its inode was used again or it was
 // rewritten, is met when all of these are known: it may be a copy of one of them. One that is gone since it was listed is waited for
-// from now on, not from the next listing on: what it was copied to may have been listed already.
+// from now on, not from the next listing on: what it was copied to may have been listed already. One of which it cannot be told now
+// is looked at before any other in the next listing, and until then holds back what may be a copy of it.
 func (r *Reader) recognised(files []*file) {
 	r.rotated.meeting = true
 	defer func() { r.rotated.meeting = false }()
 	for _, f := range files {
 		for tries := 0; tries < recogniseTries && f.entry == nil && !r.recall(f); tries++ {
-			if !r.look(f) {
+			look := r.look
+			if tries > 0 { // what was seen of it just now is not what stands there
+				look = r.lookNow
+			}
+			if !look(f) {
 				if f.handle == nil && f.trouble == nil {
 					r.goneSinceListed(f)
 				}
@@ -205,18 +212,23 @@ func (r *Reader) recognised(files []*file) {
 				break
 			}
 		}
+		if f.trouble == nil && r.isUnread(f) {
+			r.noteUnread(f)
+		}
 	}
 }
 
 // isKnown says whether f has no id yet, and can be, by its stat, a file of an earlier run.
 func (r *Reader) isKnown(f *file) bool { return f.entry == nil && len(r.knownAs(f)) > 0 }
 
-// knownAs are the files of earlier runs that f can be by its stat, and that nobody waits for.
+// knownAs are the files of earlier runs that f can be by its stat, or could before another route found something else in it, and that
+// nobody waits for.
 func (r *Reader) knownAs(f *file) []knownID {
+	key := keyOf(f.info)
 	r.s.mu.Lock()
-	ids := slices.Clone(r.known[keyOf(f.info)])
+	ids := slices.Concat(r.known[key], r.dead[key])
 	r.s.mu.Unlock()
-	return slices.DeleteFunc(ids, func(k knownID) bool { return !isOf(k.id, f.info) || r.rotated.byText(r, k.text) })
+	return slices.DeleteFunc(ids, func(k knownID) bool { return k.over || !isOf(k.id, f.info) || r.rotated.byText(r, k.text) })
 }
 
 // goneSinceListed deals at once with a file that the next listing will not have.
@@ -234,8 +246,9 @@ func (r *Reader) mournKnown(f *file) {
 		if !ok || m.Finished {
 			continue
 		}
-		w := r.widowOf(r.s.know(k, m.Part.Name), m, false, "a file of an earlier run is gone")
-		if w.note.proof.Packed == 0 { // else its bytes are not those that were counted
+		e := r.s.know(k, m.Part.Name)
+		w := r.widowOf(e, m, r.s.isDead(e), "a file of an earlier run is gone")
+		if !w.displaced && w.note.proof.Packed == 0 { // else its bytes are not those that were counted
 			w.info.Size, w.skipped = f.info.Size, false
 		}
 		f.skipped = true // what is missed of it is the widow's

@@ -2,6 +2,9 @@ package follow_test
 
 import (
 	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,4 +90,35 @@ func TestRouteRewrittenBeforeItLooks(t *testing.T) {
 		a2.run(t, 10*time.Second)
 		wantLines(t, d, a2, b2, "4 four")
 	})
+}
+
+// As TestRouteRewrittenBeforeItLooks, and the second route cannot look: the file cannot be opened now, or has another name since it was
+// listed. It knows all the same, from the mark that the first one has put aside, that the copy may be one.
+func TestRouteRewrittenWhenItCannotLook(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+	}{{"unreadable", syscall.EMFILE}, {"renamed", fs.ErrNotExist}} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := earlierRun(t)
+				d.copyTruncate(t, "a.log", "a.log.1", func() {})
+				d.age(t, "a.log.1")
+				d.put(t, "a.log", "4 four\n")
+				a2, b2 := d.restarted(t, a, b)
+				goOn := func() {}
+				d.shut = func(name string) error {
+					d.shut = nil
+					if goOn = d.meetsCopy(t, a2); tt.err == fs.ErrNotExist {
+						d.rename(t, name, "a.log.9")
+					}
+					return &os.PathError{Op: "open", Path: name, Err: tt.err}
+				}
+				b2.run(t, 10*time.Second)
+				goOn()
+				a2.run(t, 10*time.Second)
+				wantLines(t, d, a2, b2, "4 four")
+			})
+		})
+	}
 }

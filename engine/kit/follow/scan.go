@@ -203,7 +203,8 @@ func (r *Reader) enqueue(now time.Duration) {
 	for _, f := range r.queue {
 		f.queued = false
 	}
-	lost := slices.DeleteFunc(r.queue, func(f *file) bool { return !f.lost })
+	lost := append(slices.DeleteFunc(r.queue, func(f *file) bool { return !f.lost }), r.seals...)
+	r.seals = nil
 	ready := r.ready
 	if r.grow != nil {
 		ready = r.readyGrowing

@@ -68,7 +68,18 @@ func (r *Reader) seal(f *file) {
 		}
 		if r.grow != nil {
 			r.gone.now(f.part.ID)
+			r.sawAll(f)
 		}
 		r.release(f)
+	}
+}
+
+// sawAll notes that what stands in the inode of widows by now was read to its end in f: it is not looked for there any more.
+func (r *Reader) sawAll(f *file) {
+	for e, w := range r.rotated.widows {
+		if isOf(r.s.idOf(e), f.info) && (w.displaced || f.info.Birth.known()) {
+			r.s.kill(e, f.info)
+			w.displaced, w.aside.unseen = true, false
+		}
 	}
 }

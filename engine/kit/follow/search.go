@@ -15,9 +15,12 @@ func (r *Reader) followRotated(now time.Duration) {
 	if r.scans == r.first && r.marked {
 		r.unmet()
 		r.meetKnown()
+	} else {
+		r.meetUnread()
 	}
 	r.heldAway()
 	t := &r.rotated
+	clear(t.beside)
 	if waiting := len(t.widows) + len(t.strays); waiting > 0 && (t.search == 0 || now-t.search >= r.s.o.PollMax) {
 		t.search = max(now, 1)
 		r.searchBeside(waiting)

@@ -10,11 +10,11 @@ import (
 // rather than never.
 const unreadMost = 5 * time.Minute
 
-// unread are files of earlier runs that could not be read yet, by the stems of their labels: which files they are is not known, nor which
-// copies of them are.
+// unread are files of earlier runs that could not be read yet, or were changed at each look, by the stems of their labels: which files
+// they are is not known, nor which copies of them are.
 type unread map[string][]*file
 
-// noteUnread notes that f, which has just failed, may be a file of an earlier run.
+// noteUnread notes that f, which has just failed or was changed while it was read, may be a file of an earlier run.
 func (r *Reader) noteUnread(f *file) {
 	if r.grow == nil || !r.isKnown(f) {
 		return
@@ -28,21 +28,40 @@ func (r *Reader) noteUnread(f *file) {
 	}
 }
 
+// meetUnread recognises those that can be read, before any other file.
+func (r *Reader) meetUnread() {
+	var list []*file
+	for key, files := range r.rotated.unread {
+		files = slices.DeleteFunc(files, func(u *file) bool { return !r.isUnread(u) })
+		if r.rotated.unread[key] = files; len(files) == 0 {
+			delete(r.rotated.unread, key)
+		}
+		for _, u := range files {
+			if u.trouble == nil && !u.empty() {
+				list = append(list, u)
+			}
+		}
+	}
+	slices.SortFunc(list, byLabel)
+	r.recognised(list)
+}
+
+// isUnread says whether u may be a file of an earlier run still. One that can be read is known to be none that was finished.
+func (r *Reader) isUnread(u *file) bool {
+	return r.byKey[keyOf(u.info)] == u && u.entry == nil && slices.ContainsFunc(r.knownAs(u), func(k knownID) bool {
+		m, ok := r.resume(k.text)
+		return ok && (u.trouble != nil || !m.Finished)
+	})
+}
+
 // unreadKin says whether f, which begins with head, may be a copy of a file of an earlier run that cannot be read now: it has a name that
 // may have been made from that one's, and begins as it did.
 func (r *Reader) unreadKin(f *file, head []byte) bool {
 	base := path.Base(f.label)
 	for n := len(base); n > 0 && len(r.rotated.unread) > 0; n-- {
 		key := base[:n]
-		list, ok := r.rotated.unread[key]
-		if !ok {
-			continue
-		}
-		list = slices.DeleteFunc(list, func(u *file) bool { return u.entry != nil || u.trouble == nil || r.byKey[keyOf(u.info)] != u })
-		if r.rotated.unread[key] = list; len(list) == 0 {
-			delete(r.rotated.unread, key)
-		}
-		if slices.ContainsFunc(list, func(u *file) bool { return u != f && r.beganSo(u, head) }) {
+		of := func(u *file) bool { return u != f && r.isUnread(u) && r.beganSo(u, head) }
+		if slices.ContainsFunc(r.rotated.unread[key], of) {
 			return true
 		}
 	}

@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -54,6 +55,46 @@ func TestUnreadAtTheStart(t *testing.T) {
 				d.shut, d.fault = nil, nil
 				r.run(t, time.Minute)
 				r.want(t, d, "4 four", "5 five", "6 six, which is no copy")
+			})
+		})
+	}
+}
+
+// A file that was copied away while nothing ran is emptied and written to at each look at it when the next process has begun. What it was
+// is not known before it stands still, nor is what the copy is, which the route comes to first.
+func TestChangedAtEachLook(t *testing.T) {
+	for _, times := range []int{1, 3, 10} {
+		t.Run(fmt.Sprint(times, " times"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, _ := earlierRun(t)
+				d.put(t, "a.log", "4 four\n")
+				d.put(t, "a.log.1", three+"4 four\n")
+				d.age(t, "a.log.1")
+				emptied, written := 0, true
+				d.hook = func(name string) {
+					if name == "a.log" && emptied < times {
+						d.empty(t, name)
+						emptied, written = emptied+1, false
+					}
+				}
+				d.step = func() {
+					if !written {
+						d.put(t, "a.log", "5 five\n6 six\n")
+						written = true
+					}
+				}
+				r := newRoute(t, d.set(follow.Growing{}), a.marks)
+				b := penstock.NewBatch(penstock.Limits{Bytes: 8}) // the end of the file is more than two batches off
+				if err := r.Read(t.Context(), b); err != nil {
+					t.Fatal(err)
+				}
+				r.deliver(b)
+				turns(t, 10, time.Second, r)
+				if emptied < times {
+					t.Errorf("a.log was emptied at %d looks, want %d", emptied, times)
+				}
+				r.want(t, d, "4 four", "5 five", "6 six")
+				d.wantNoLoss(t)
 			})
 		})
 	}

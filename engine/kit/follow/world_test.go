@@ -29,6 +29,7 @@ type folder struct {
 	step  func()            // nil, or called before each call of the system
 	then  func()            // nil, or called once, at the end of the next listing
 	torn  error             // nil, or why the next listing fails
+	pace  func()            // nil, or called before each look beside the listing
 
 	fault  func(name string) error // nil, or what is wrong with a read
 	shut   func(name string) error // nil, or why a file cannot be opened
@@ -69,7 +70,12 @@ func (d *folder) sights(found func(follow.Sight)) error {
 
 func (d *folder) Finished(func(follow.Sight)) error { return nil }
 
-func (d *folder) Beside(_ string, found func(follow.Sight)) error { return d.sights(found) }
+func (d *folder) Beside(_ string, found func(follow.Sight)) error {
+	if d.pace != nil {
+		d.pace()
+	}
+	return d.sights(found)
+}
 
 func (d *folder) calls() {
 	if d.step != nil {
