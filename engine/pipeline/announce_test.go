@@ -119,8 +119,8 @@ func TestFirstMarkIsSavedAhead(t *testing.T) {
 				deliveries++
 				marks := killed(t, m)
 				switch {
-				case !ledgered && len(marks) != 0:
-					t.Errorf("delivery %d: %+v was saved, and nothing has settled", deliveries, marks)
+				case !ledgered && deliveries == 1 && len(marks) != 0:
+					t.Errorf("%+v was saved, and nothing has settled", marks)
 				case !ledgered:
 				case len(marks) != 1 || marks[0].Part.ID != "fake" || marks[0].Part.Name != "fake":
 					t.Errorf("delivery %d: the checkpoint has %+v, want the mark of the partition", deliveries, marks)

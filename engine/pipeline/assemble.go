@@ -101,6 +101,9 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	if err := r.memory.forgetOtherBoots(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
+	if r.writesSoon() {
+		r.some = make(chan struct{}, 1)
+	}
 	r.mu.Lock() // a snapshot may be taken meanwhile
 	r.books = newBooks(r.markOf)
 	r.books.ends = r.pipe.finisher == nil

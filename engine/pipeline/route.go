@@ -63,9 +63,12 @@ type route struct {
 	prunable []string        // those that the sink may drop, once it is durable that they are forgotten, and
 	untold   []penstock.Mark // what was saved since source and sink were told last
 
+	untoldMost int // with so many of them it is looked which are older ones of the same partition
+
 	drainOnce sync.Once
 	drained   chan struct{} // closed by drain
 	quarter   chan struct{} // a quarter of the replay bound has settled: write now
+	some      chan struct{} // something has settled: write soon; nil: a write is more than an append, or nobody needs it
 	progress  atomic.Int64  // when something last settled, in nanoseconds since started
 	opens     atomic.Bool   // sink and reader are open
 	reading   atomic.Int64  // when the call of Read that runs began, likewise; 0: none runs

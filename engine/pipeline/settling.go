@@ -24,7 +24,7 @@ func (r *route) settleUnsent(b *penstock.Batch) {
 	b.Release()
 }
 
-// close1 books one settled batch, and wakes the checkpoint when a quarter of the replay bound has settled.
+// close1 books one settled batch, and wakes the checkpoint: at once when a quarter of the replay bound has settled.
 func (r *route) close1(b *penstock.Batch, end ending) {
 	r.progress.Store(int64(time.Since(r.started)))
 	if r.manifest != nil {
@@ -44,11 +44,16 @@ func (r *route) close1(b *penstock.Batch, end ending) {
 	if err != nil {
 		r.host.stop(err)
 	}
-	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 {
-		select {
-		case r.quarter <- struct{}{}:
-		default: // it is awake already
-		}
+	var wake chan struct{}
+	switch {
+	case unsaved >= int64(r.cfg.Checkpoint.Replay)/4:
+		wake = r.quarter
+	case unsaved > 0:
+		wake = r.some // nil where it is not written soon
+	}
+	select {
+	case wake <- struct{}{}:
+	default: // it is awake already
 	}
 }
 
