@@ -32,6 +32,12 @@ func (w wants) targets() []result.Target {
 		all = append(all, result.Target{Metric: "rss_mb", Bound: w.rssMiB})
 	}
 	all = append(all, result.Target{Metric: "lost"})
+	if _, some := w.most["repeated"]; !some && w.most["repeated_of_bound"] == 0 { // only a kill may have something arrive twice
+		all = append(all, result.Target{Metric: "repeated"})
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.least)) {
+		all = append(all, result.Target{Metric: name, Bound: w.least[name], Least: true})
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.most)) {
 		all = append(all, result.Target{Metric: name, Bound: w.most[name]})
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/proc"
 	"github.com/penstock-io/penstock/bench/result"
 )
 
@@ -32,6 +33,9 @@ func bench(o options) (err error) {
 		}
 		o.only = strings.Join(slices.Sorted(maps.Keys(kept)), ",")
 	}
+	if o.pairs < 1 {
+		return fmt.Errorf("-pairs %d: there has to be one at least", o.pairs)
+	}
 	chosen, err := choose(o.only)
 	if err != nil {
 		return err
@@ -49,10 +53,12 @@ func bench(o options) (err error) {
 	for i, w := range chosen {
 		e.share(chosen[i:])
 		done, err := e.workload(w)
+		if proc.Ending() {
+			return proc.ErrEnding
+		}
 		if err != nil {
-			err = fmt.Errorf("%s: %w", w.name, err)
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			wrong = append(wrong, err)
+			fmt.Fprintf(os.Stderr, "bench: %s: %v\n", w.name, err)
+			wrong = append(wrong, fmt.Errorf("%s was not measured", w.name))
 		}
 		lines = append(lines, done...)
 		if o.into != "" && len(done) > 0 {
@@ -82,10 +88,18 @@ func choose(only string) (chosen []workload, err error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("no workload is called %q", pattern)
+			return nil, fmt.Errorf("-only: no workload is called %q; there are %s", pattern, strings.Join(names(), ", "))
 		}
 	}
 	return chosen, nil
+}
+
+// names are those of all workloads.
+func names() (all []string) {
+	for _, w := range workloads {
+		all = append(all, w.name)
+	}
+	return all
 }
 
 // unmeasured leaves out the workloads of which the file of results holds a line that is not older than -newer: where a run was

@@ -118,7 +118,7 @@ func TestWorkloads(t *testing.T) {
 		seen[a.Name] = true
 	}
 	for _, name := range strings.Fields("w1 w2 w2_ack w3 w3_real w4_json w4_json_http w4_combined w4_dissect w4_regex " +
-		"w5 w5_500ms w6 w6_file w6_sqlite w6_postgres w7 w7_backlog w8 w9 w10") {
+		"w5 w5_500ms w6 w6_live w6_file w6_sqlite w6_postgres w7 w7_backlog w8 w9 w10") {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)
 		}

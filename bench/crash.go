@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"time"
 
 	"github.com/penstock-io/penstock/bench/load"
+	"github.com/penstock-io/penstock/bench/proc"
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
@@ -22,6 +24,7 @@ type crash struct {
 	progress func() int64
 	after    [2]time.Duration
 	seed     uint64
+	live     bool // what is read is still being written: the job does not end by itself
 }
 
 // between is a range of milliseconds.
@@ -31,30 +34,43 @@ func between(low, high time.Duration) [2]time.Duration {
 
 // killed runs a job, kills it again and again, lets it run to its end, and says what all of it took.
 func (c crash) killed(j *job, in load.Input) (measure, error) {
-	rnd := rand.New(rand.NewPCG(c.seed, 0))
 	total := of(measure{}.Run, in)
-	done := 0
-	for ; done < kills; done++ {
-		finished, err := c.killOnce(j, rnd, &total)
+	if err := c.kill(j, &total); err != nil {
+		return total, err
+	}
+	r, _, err := j.once()
+	total.add(r)
+	return total, err
+}
+
+// kill starts a job and kills it, again and again, or until it has finished, and adds what that took to total.
+func (c crash) kill(j *job, total *measure) error {
+	rnd := rand.New(rand.NewPCG(c.seed, 0))
+	for done := range kills {
+		total.figures["kills"] = float64(done + 1)
+		finished, err := c.killOnce(j, rnd, total)
 		if err != nil {
-			return total, err
+			return err
 		}
 		if finished {
+			total.figures["kills"]--
 			break
 		}
 	}
-	total.figures["kills"] = float64(done)
-	r, _, err := j.once()
-	total.Seconds += r.Seconds
-	total.CPU += r.CPU
-	total.RSSMiB = max(total.RSSMiB, r.RSSMiB)
-	return total, err
+	return nil
+}
+
+// add adds what one more process took.
+func (m *measure) add(r proc.Run) {
+	m.Seconds += r.Seconds
+	m.CPU += r.CPU
+	m.RSSMiB = max(m.RSSMiB, r.RSSMiB)
 }
 
 // killOnce starts the job and kills it; finished: it ended before.
 func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, err error) {
 	before := c.progress()
-	p, err := j.start(true)
+	p, err := j.start(!c.live)
 	if err != nil {
 		return false, err
 	}
@@ -79,9 +95,7 @@ func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, 
 		p.Kill()
 	}
 	r, err := p.Wait()
-	total.Seconds += r.Seconds
-	total.CPU += r.CPU
-	total.RSSMiB = max(total.RSSMiB, r.RSSMiB)
+	total.add(r)
 	if !finished {
 		err = nil
 	}
@@ -109,13 +123,7 @@ func (e *env) killedIntoHTTP(in load.Input) (measure, error) {
 	if err != nil {
 		return measure{}, err
 	}
-	c := crash{seed: 6, after: between(300, 800), progress: func() int64 {
-		s, err := rec.Stats()
-		if err != nil {
-			return -1
-		}
-		return s.Unique
-	}}
+	c := crash{seed: 6, after: between(300, 800), progress: arrived(rec)}
 	m, err := c.killed(j, in)
 	if err != nil {
 		return m, err
@@ -128,6 +136,57 @@ func (e *env) killedIntoHTTP(in load.Input) (measure, error) {
 	m.figures["replay_bound"] = bound
 	m.figures["repeated_of_bound"] = float64(m.repeated) / bound
 	return m, nil
+}
+
+// arrived tells how many records a receiver has.
+func arrived(rec *receiver.Receiver) func() int64 {
+	return func() int64 {
+		s, err := rec.Stats()
+		if err != nil {
+			return -1
+		}
+		return s.Unique
+	}
+}
+
+// writtenMeanwhile is written at 8 MB/s, about as long as the kills take, to a receiver that answers after 100 ms.
+var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14, behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
+
+// killedLive kills penstock, with nothing set, while it is at the end of a file that is written.
+func (e *env) killedLive(load.Input) (measure, error) {
+	return writtenMeanwhile.with(e, writtenMeanwhile.kill)
+}
+
+func (l live) kill(e *env, j *job, rec *receiver.Receiver, in load.Input) (measure, error) {
+	m := of(measure{}.Run, in)
+	feeder, err := l.feed(e, j, in.Records)
+	if err != nil {
+		return m, err
+	}
+	if err := os.WriteFile(j.path("go"), nil, 0o600); err != nil {
+		feeder.Kill()
+		return m, err
+	}
+	c := crash{seed: 10, after: between(1500, 2500), live: true, progress: arrived(rec)}
+	err = c.kill(j, &m)
+	var p *proc.Process
+	if err == nil {
+		p, err = j.start(false)
+	}
+	if err != nil {
+		feeder.Kill()
+		return m, err
+	}
+	_, err = feeder.Wait()
+	if err == nil {
+		_, err = rec.Await(in.Records, patience, p.Ended())
+	}
+	r, stopped := p.Stop(patience)
+	m.add(r)
+	if err := errors.Join(err, stopped); err != nil {
+		return m, err
+	}
+	return m, m.ask(rec)
 }
 
 // killedIntoFile kills penstock while it writes a file.

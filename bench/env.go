@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -22,6 +24,7 @@ type env struct {
 	live    *load.Block
 	inputs  map[string]load.Input
 	server  *server
+	servers sync.Map // what is to be stopped, also while it starts
 	ledgers int
 	startup float64 // CPU seconds of a run over one line; 0: not measured
 	lastCPU float64 // of the run measured last
@@ -41,6 +44,9 @@ func newEnv(o options) (*env, error) {
 	if err := e.findRivals(); err != nil {
 		return nil, err
 	}
+	if _, err := exec.LookPath(e.penstock); err != nil {
+		return nil, fmt.Errorf("-penstock: %w; make build makes it", err)
+	}
 	e.dir, err = os.MkdirTemp(o.dir, "penstock-bench-")
 	e.closeOnSignal()
 	return e, err
@@ -53,18 +59,34 @@ func (e *env) closeOnSignal() {
 	go func() {
 		<-told
 		proc.KillAll()
-		exit(errors.Join(errors.New("interrupted"), e.close()))
+		exit(errors.Join(errors.New("interrupted"), e.cleanUp()))
 	}()
 }
 
-// close stops what still runs and removes the scratch folder.
+// close stops what still runs and removes the scratch folder. Where the run was interrupted that is being done, and close does not
+// return: what an interrupted workload has to say is not told.
 func (e *env) close() error {
-	if e.server != nil {
-		if err := e.server.stop(); err != nil {
-			return err
+	if proc.Ending() {
+		select {}
+	}
+	return e.cleanUp()
+}
+
+// removals is how often the scratch folder is removed at most: a workload that is being interrupted may yet make files.
+const removals = 5
+
+func (e *env) cleanUp() (err error) {
+	e.servers.Range(func(s, _ any) bool {
+		err = s.(*server).stop()
+		return true
+	})
+	var kept error
+	for range removals {
+		if kept = os.RemoveAll(e.dir); kept == nil {
+			break
 		}
 	}
-	return os.RemoveAll(e.dir)
+	return errors.Join(err, kept)
 }
 
 // note adds to what is said of the workload that runs, once.

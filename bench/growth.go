@@ -35,7 +35,7 @@ var growings = []growing{
 	},
 	{
 		name: "files", title: "files of 4 lines into drop", x: "files", y: "CPU us a file",
-		steps: []int64{10, 100, 1000, 10_000, 100_000}, measure: (*env).growFiles,
+		steps: []int64{1, 10, 100, 1000, 10_000, 100_000}, measure: (*env).growFiles,
 	},
 	{
 		name: "size", title: "one file into drop", x: "bytes of the file", y: "CPU ns a byte",
@@ -68,6 +68,9 @@ func growth(args []string) error {
 	flags.StringVar(&o.penstock, "penstock", "../bin/penstock", "the program to measure")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *only != "" && !slices.ContainsFunc(growings, func(g growing) bool { return g.name == *only }) {
+		return fmt.Errorf("growth -only %s: there are workers, files, size and record", *only)
 	}
 	e, err := newEnv(o)
 	if err != nil {
@@ -104,7 +107,7 @@ func growthFigure(points map[string][][2]float64) string {
 		}
 	}
 	return plot.Curves("How cost grows", "Processor time of penstock, that of a run with one line taken off; "+
-		"medians of 3 to 11 runs, 100,000 files once", curves)
+		"medians of 3 to 11 runs, 100,000 files once; less than 1 ms counts as 1 ms", curves)
 }
 
 func (g growing) run(e *env) (points [][2]float64, err error) {
@@ -137,7 +140,7 @@ func (g growing) run(e *env) (points [][2]float64, err error) {
 // roomFor says whether the scratch folder's disk has so many bytes left.
 func (e *env) roomFor(n int64) bool {
 	var disk syscall.Statfs_t
-	return syscall.Statfs(e.dir, &disk) == nil && int64(disk.Bavail)*disk.Bsize > n
+	return syscall.Statfs(e.dir, &disk) == nil && int64(disk.Bavail)*int64(disk.Bsize) > n
 }
 
 // smallest is the least cost that is told, in CPU seconds: below it a run is no different from one with a line.

@@ -61,7 +61,10 @@ func (e *env) growing() (name, yaml string) {
 
 // run starts penstock, then the writer, waits until everything has arrived, and stops penstock. Its time is that from the
 // writer's start to the last new record.
-func (l live) run(e *env) (m measure, err error) {
+func (l live) run(e *env) (m measure, err error) { return l.with(e, l.drive) }
+
+// with makes the job and its receiver, and drives them.
+func (l live) with(e *env, drive func(*env, *job, *receiver.Receiver, load.Input) (measure, error)) (m measure, err error) {
 	block, err := e.timed()
 	if err != nil {
 		return m, err
@@ -80,7 +83,7 @@ func (l live) run(e *env) (m measure, err error) {
 		return m, err
 	}
 	e.note("the source is " + name)
-	return l.drive(e, j, rec, in)
+	return drive(e, j, rec, in)
 }
 
 // config posts what a source reads.
@@ -89,15 +92,19 @@ func (l live) config(source string, urls []string) string {
 		source, strings.Join(urls, ", "), l.pipeline)
 }
 
-// start starts penstock, and the writer, which waits for the file go.
-func (l live) start(e *env, j *job, records int64) (feeder, p *proc.Process, err error) {
+// feed starts the writer, which waits for the file go.
+func (l live) feed(e *env, j *job, records int64) (*proc.Process, error) {
 	exe, err := os.Executable()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	feeder, err = proc.Start(j.dir, exe, "feed", "-program", e.penstock, "-dir", j.path("spool"), "-ready", j.path("go"),
+	return proc.Start(j.dir, exe, "feed", "-program", e.penstock, "-dir", j.path("spool"), "-ready", j.path("go"),
 		"-files", fmt.Sprint(l.files), "-rate", fmt.Sprint(l.rate), "-records", fmt.Sprint(records))
-	if err != nil {
+}
+
+// start starts penstock and the writer.
+func (l live) start(e *env, j *job, records int64) (feeder, p *proc.Process, err error) {
+	if feeder, err = l.feed(e, j, records); err != nil {
 		return nil, nil, err
 	}
 	if p, err = j.start(false); err != nil {
@@ -114,6 +121,8 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 	time.Sleep(settleIn)
 	begun := time.Now()
 	if err := os.WriteFile(j.path("go"), nil, 0o600); err != nil {
+		feeder.Kill()
+		p.Kill()
 		return m, err
 	}
 	_, err = feeder.Wait()

@@ -6,9 +6,11 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/bench/limit"
@@ -73,15 +75,38 @@ func main() {
 	flag.DurationVar(&o.newer, "newer", 0,
 		"leave out workloads of which -append holds a line of a run begun since: to go on after an interruption")
 	flag.Var(o.rivals, "rival", "NAME=PATH of another program to measure beside penstock; -full takes those on the PATH, too")
+	flag.Usage = usage
 	flag.Parse()
 	var err error
+	if flag.NArg() > 0 {
+		exit(fmt.Errorf("%q is no part of it (bench -h); workloads are chosen by -only %[1]s", flag.Arg(0)))
+	}
 	if o.size, err = parseSize(*size); err == nil {
 		err = bench(o)
 	}
 	exit(err)
 }
 
+// usage says what this program does, and then its flags.
+func usage() {
+	fmt.Fprintf(flag.CommandLine.Output(), `
+bench measures penstock beside what the machine can do, in interleaved pairs. It runs in the folder bench/;
+the targets of the Makefile (make help) start it there. Workloads: %s.
+
+  bench [flags]           measures workloads
+  bench growth [flags]    how cost grows with workers, files, file size and record size
+  bench profile [flags]   where a workload's processor time goes
+  bench judge FILE...     the gate over lines that -json printed
+  bench page FILE...      docs/performance.md from what -append wrote
+
+`, strings.Join(names(), ", "))
+	flag.PrintDefaults()
+}
+
 func exit(err error) {
+	if errors.Is(err, flag.ErrHelp) { // of a part, which has told its flags
+		os.Exit(0)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,8 +60,18 @@ func (e *env) sayAbsent(workload string) {
 		here[p.Name] = p.Does(workload)
 	}
 	for _, s := range rival.Elsewhere[workload] {
+		share := ""
+		if s.OfLimit > 0 {
+			share = fmt.Sprintf("%.3g of the limit there, ", s.OfLimit)
+		}
 		if !here[s.Program] {
-			e.say("  %s: absent; measured elsewhere: %.3g of the limit there, %.3g MB/s (%s)\n", s.Program, s.OfLimit, s.MBPerS, s.Setting)
+			e.say("  %s: absent; measured elsewhere: %s%.3g MB/s (%s)\n", s.Program, share, s.MBPerS, s.Setting)
+		}
+		here[s.Program] = true
+	}
+	for _, p := range e.absent {
+		if !here[p.Name] && p.Does(workload) {
+			e.say("  %s: absent; not measured elsewhere either\n", p.Name)
 		}
 	}
 }
@@ -70,7 +81,7 @@ const rivalPatience = 20 * time.Second
 
 // rival runs one of them over a part of the input.
 func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure, err error) {
-	if in, err = e.input(in.Kind, in.Bytes/p.Part); err != nil {
+	if in, err = e.input(in.Kind, in.Bytes/p.PartOf(workload)); err != nil {
 		return m, err
 	}
 	dir := filepath.Join(e.dir, "rival")
@@ -100,7 +111,8 @@ func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure,
 	})
 }
 
-// rivalIntoFile knows by the records in the file that the work is done: programs write envelopes of their own.
+// rivalIntoFile knows by the records in the file that the work is done: programs write envelopes of their own. It looks for them once
+// there is as much as has to be: to read along all the time would take of the cores that the program is measured on.
 func (e *env) rivalIntoFile(p rival.Program, j rival.Job, in load.Input) (measure, error) {
 	if err := e.warm(in); err != nil {
 		return measure{}, err
@@ -109,14 +121,17 @@ func (e *env) rivalIntoFile(p rival.Program, j rival.Job, in load.Input) (measur
 	var at, seen int64
 	buf := make([]byte, 4<<20)
 	r, err := p.Run(j, rivalPatience, func(int) (int64, bool, error) {
+		if size := sizes(j.Written()); size < in.Bytes {
+			return size, false, nil
+		}
 		f, err := os.Open(j.Written())
 		if err != nil {
-			return 0, false, nil // not made yet
+			return 0, false, err
 		}
 		defer f.Close()
 		for {
 			n, _ := f.ReadAt(buf, at)
-			whole := strings.LastIndexByte(string(buf[:n]), '\n') + 1
+			whole := bytes.LastIndexByte(buf[:n], '\n') + 1
 			if whole == 0 {
 				return at, seen >= in.Records, nil
 			}

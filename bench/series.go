@@ -54,7 +54,8 @@ func (s *series) run() error {
 	return nil
 }
 
-// round measures the limit and then each contender; round -1 does not count.
+// round measures the limit and each contender; round -1 does not count. Every second round goes the other way round, so that nobody
+// is always the one behind another.
 func (s *series) round(n int) (err error) {
 	begun := busyNow()
 	defer func() {
@@ -63,41 +64,74 @@ func (s *series) round(n int) (err error) {
 		}
 	}()
 	var limit measure
-	if s.w.limit != nil {
-		if limit, err = s.w.limit(s.e, s.in); err != nil {
-			return fmt.Errorf("%s: %w", s.w.limitName, err)
-		}
-	}
-	if n >= 0 {
-		s.limits = append(s.limits, limit)
-	}
+	order := []func() error{func() (err error) { limit, err = s.measureLimit(); return err }}
+	ran := map[string]measure{}
 	for _, c := range s.contenders {
-		if c.name != ours && (n < 0 || n >= rivalRounds || s.e.figures && n > 0 || s.failed[c.name] != nil) {
-			continue
+		if c.name == ours || s.takesPart(c.name, n) {
+			order = append(order, func() error { return s.measure(c, ran) })
 		}
-		m, err := c.run(s.e, s.in)
-		if err != nil && c.name != ours {
-			s.failed[c.name] = err
-			s.e.say("  %s did not do it: %s\n", c.name, strings.Join(strings.Fields(err.Error()), " "))
-			continue
+	}
+	if n%2 == 1 {
+		slices.Reverse(order)
+	}
+	for _, one := range order {
+		if err := one(); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
+	}
+	if n < 0 {
+		return nil
+	}
+	s.limits = append(s.limits, limit)
+	for _, c := range s.contenders {
+		if m, did := ran[c.name]; did {
+			s.note(n, c.name, m, limit)
 		}
-		if n < 0 {
-			continue
-		}
-		s.runs[c.name] = append(s.runs[c.name], m)
-		ratio := "         "
-		if s.w.limit != nil {
-			r := m.mbPerS() / limit.mbPerS()
-			s.ratios[c.name] = append(s.ratios[c.name], r)
-			ratio = fmt.Sprintf("ratio %.3g", r)
-		}
-		s.e.say("  pair %d: limit %7.0f MB/s%s   %s %7.0f MB/s   %s   %.3f CPU-s/GB   %3.0f MiB resident%s\n",
-			n+1, limit.speed(), limit.cost(), c.name, m.mbPerS(), ratio, m.cpuPerGB(), m.RSSMiB, m.said())
 	}
 	return nil
+}
+
+// takesPart says whether a rival is measured in a round. The one before the first warms it, too: its program has to be read once.
+func (s *series) takesPart(name string, n int) bool {
+	return s.failed[name] == nil && n < rivalRounds && (n < 1 || !s.e.figures)
+}
+
+func (s *series) measureLimit() (m measure, err error) {
+	if s.w.limit == nil {
+		return m, nil
+	}
+	if m, err = s.w.limit(s.e, s.in); err != nil {
+		return m, fmt.Errorf("%s: %w", s.w.limitName, err)
+	}
+	return m, nil
+}
+
+// measure runs a contender. A rival that cannot do it is told so and does not take part again.
+func (s *series) measure(c contender, ran map[string]measure) error {
+	m, err := c.run(s.e, s.in)
+	switch {
+	case err == nil:
+		ran[c.name] = m
+	case c.name == ours:
+		return fmt.Errorf("%s: %w", c.name, err)
+	default:
+		s.failed[c.name] = err
+		fmt.Fprintf(os.Stderr, "bench: %s: %s did not do it: %s\n", s.w.name, c.name, strings.Join(strings.Fields(err.Error()), " "))
+	}
+	return nil
+}
+
+// note keeps what a contender did in a round, and says it.
+func (s *series) note(n int, name string, m, limit measure) {
+	s.runs[name] = append(s.runs[name], m)
+	ratio := "         "
+	if s.w.limit != nil {
+		r := m.mbPerS() / limit.mbPerS()
+		s.ratios[name] = append(s.ratios[name], r)
+		ratio = fmt.Sprintf("ratio %.3g", r)
+	}
+	s.e.say("  pair %d: limit %7.0f MB/s%s   %s %7.0f MB/s   %s   %.3f CPU-s/GB   %3.0f MiB resident%s\n",
+		n+1, limit.speed(), limit.cost(), name, m.mbPerS(), ratio, m.cpuPerGB(), m.RSSMiB, m.said())
 }
 
 // speed is 0 for what was not measured.

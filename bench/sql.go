@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -73,18 +74,19 @@ func (m *measure) countRows(path string) error {
 	return rows.Err()
 }
 
-// server is a PostgreSQL that a recipe started: PENSTOCK_RECIPES names the folder of recipes.
+// server is a PostgreSQL that a recipe started in the scratch folder.
 type server struct{ recipes, dir, url string }
+
+// recipes is the folder of the scripts that start and stop it: that of PENSTOCK_RECIPES, else the harness's own.
+func recipes() (string, error) { return filepath.Abs(cmp.Or(os.Getenv("PENSTOCK_RECIPES"), "recipes")) }
 
 // noPostgres says why there is none, or "".
 func noPostgres() string {
-	if os.Getenv("PENSTOCK_RECIPES") == "" {
-		return "PENSTOCK_RECIPES names no folder of recipes that start a PostgreSQL"
+	installed, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // where Debian keeps it, off the PATH
+	if _, missing := exec.LookPath("initdb"); missing != nil && len(installed) == 0 && err == nil {
+		return "PostgreSQL's server is not installed: there is no initdb"
 	}
-	if _, err := exec.LookPath("psql"); err != nil {
-		return "psql is not installed"
-	}
-	return ""
+	return missing("psql")
 }
 
 // postgres starts the server once a run of the harness.
@@ -95,24 +97,37 @@ func (e *env) postgres() (*server, error) {
 	if why := noPostgres(); why != "" {
 		return nil, errors.New(why)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	l.Close()
-	s := &server{recipes: os.Getenv("PENSTOCK_RECIPES"), dir: filepath.Join(e.dir, "postgres")}
-	out, err := exec.Command(filepath.Join(s.recipes, "postgres", "start.sh"), s.dir, port).Output()
-	ready, ok := strings.CutPrefix(strings.TrimSpace(string(out)), "ready ")
-	if err != nil || !ok {
-		return nil, fmt.Errorf("start PostgreSQL: %w: %s", err, out)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{dir: filepath.Join(e.dir, "postgres")}
+	if s.recipes, err = recipes(); err != nil {
+		return nil, err
+	}
+	e.servers.Store(s, true) // before it runs: who interrupts it while it starts wants it stopped, too
+	r, err := proc.Do(filepath.Join(s.recipes, "postgres", "start.sh"), s.dir, port)
+	if err != nil {
+		return nil, fmt.Errorf("start PostgreSQL: %w", err)
+	}
+	ready, ok := strings.CutPrefix(strings.TrimSpace(string(r.Out)), "ready ")
+	if !ok {
+		return nil, fmt.Errorf("start PostgreSQL: it says %q, not where it is ready", r.Out)
 	}
 	s.url, e.server = ready, s
 	return s, nil
 }
 
 func (s *server) stop() error {
-	return exec.Command(filepath.Join(s.recipes, "stop.sh"), s.dir, "KILL").Run()
+	out, err := exec.Command(filepath.Join(s.recipes, "stop.sh"), s.dir, "KILL").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("stop PostgreSQL: %w: %s", err, out)
+	}
+	return nil
 }
 
 // do runs statements.

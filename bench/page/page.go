@@ -226,7 +226,7 @@ func Page(entries []result.Entry, abouts []About, why Why) ([]byte, error) {
 		v.Rows = append(v.Rows, r)
 	}
 	v.compare(entries, abouts)
-	t, err := template.New("page.md.tmpl").Funcs(template.FuncMap{"versions": versions}).ParseFS(files, "page.md.tmpl")
+	t, err := template.New("page.md.tmpl").Funcs(template.FuncMap{"versions": versions, "cell": cell}).ParseFS(files, "page.md.tmpl")
 	if err != nil {
 		return nil, err
 	}
@@ -278,6 +278,9 @@ func (v *view) compare(entries []result.Entry, abouts []About) {
 // programs are penstock and then the others, those first that are on most workloads.
 func programs(entries []result.Entry) []string {
 	times := map[string]int{}
+	for _, name := range rival.Names() {
+		times[name] = 0 // also one that was measured nowhere
+	}
 	for _, shares := range rival.Elsewhere {
 		for _, s := range shares {
 			times[s.Program]++
@@ -308,6 +311,9 @@ func share(entries []result.Entry, workload, program string) string {
 	}
 	return ""
 }
+
+// cell is text within a table, of which a bar would end the cell.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 func same(a, b result.Run) bool {
 	return a.Time == b.Time && a.Machine == b.Machine && a.Command == b.Command

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -35,11 +36,22 @@ type Process struct {
 	seconds  float64
 }
 
-// running are the processes that have not ended.
-var running sync.Map
+// running are the processes that have not ended, and ending says that KillAll was called.
+var (
+	running sync.Map
+	ending  atomic.Bool
+)
 
-// KillAll kills what has been started and runs, when the harness itself is told to end.
+// ErrEnding is why nothing is started any more.
+var ErrEnding = errors.New("interrupted: nothing is started any more")
+
+// Ending says that the harness was told to end.
+func Ending() bool { return ending.Load() }
+
+// KillAll kills what has been started and runs, when the harness itself is told to end. From then on nothing is started: who waited
+// for one that is killed here would start the next.
 func KillAll() {
+	ending.Store(true)
 	running.Range(func(p, _ any) bool {
 		p.(*Process).Kill()
 		return true
@@ -52,6 +64,9 @@ const peakEvery = 20 * time.Millisecond
 
 // Start starts a program in a folder; "" is the current one.
 func Start(dir, name string, args ...string) (*Process, error) {
+	if Ending() {
+		return nil, ErrEnding
+	}
 	p := &Process{cmd: exec.Command(name, args...), ended: make(chan struct{}), begun: time.Now()}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, &p.out, &p.err
 	if err := p.cmd.Start(); err != nil {
@@ -80,6 +95,10 @@ func Start(dir, name string, args ...string) (*Process, error) {
 			}
 		}
 	}()
+	if Ending() { // KillAll may have looked before this one was there
+		p.Kill()
+		return nil, ErrEnding
+	}
 	return p, nil
 }
 

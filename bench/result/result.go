@@ -126,11 +126,11 @@ func Round(x float64) float64 {
 	return math.Round(x*unit) / unit
 }
 
-// Median of no values is 0; of an even number it is the upper of the two in the middle.
+// Median of no values is 0; of an even number it is half way between the two in the middle.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(values))
-	return sorted[len(sorted)/2]
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }

@@ -49,6 +49,18 @@ func TestTheLastLineOfAProgramCounts(t *testing.T) {
 	}
 }
 
+// A median of two pairs is neither the better nor the worse of them.
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		of   []float64
+		want float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{3, 1}, 2}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 100, 2}, 3}} {
+		if got := Median(c.of); got != c.want {
+			t.Errorf("the median of %v is %v, want %v", c.of, got, c.want)
+		}
+	}
+}
+
 func TestGate(t *testing.T) {
 	kept := Kept{"w1": .5, "w2": .5, "w3": .5, "w4": .5}
 	fallen := kept.Fallen([]Line{

@@ -15,7 +15,8 @@ type Target struct {
 // metrics are what numbers are called in words.
 var metrics = map[string]string{
 	"of_limit": "%s of the limit", "cpu_s_per_gb": "%s CPU-s/GB", "rss_mb": "%s MiB", "lost": "%s lost", "repeated": "%s repeated",
-	"in_flight": "%s in flight", "drain_s": "%s s of drain", "cores": "%s cores", "repeated_of_bound": "%s of the replay bound repeated",
+	"in_flight": "%s in flight", "drain_s": "%s s of drain", "cores": "%s cores", "kills": "%s kills",
+	"repeated_of_bound": "%s of the replay bound repeated",
 }
 
 // words are the number with what it counts.

@@ -15,7 +15,8 @@ func TestTarget(t *testing.T) {
 		{Target{"lost", 0, false}, "0 lost", ""},
 		{Target{"repeated", 0, false}, "0 repeated", "7 repeated"},
 		{Target{"drain_s", 1, false}, "≤ 1 s of drain", ""},
-		{Target{"kills", 1, true}, "≥ kills 1", "kills 0, by 100 %"}, // a figure without words of its own
+		{Target{"kills", 5, true}, "≥ 5 kills", "0 kills, by 100 %"},
+		{Target{"requests", 1, true}, "≥ requests 1", "requests 0, by 100 %"}, // a figure without words of its own
 	} {
 		if got := c.target.String(); got != c.words {
 			t.Errorf("%+v is %q, want %q", c.target, got, c.words)

@@ -36,8 +36,9 @@ func (j Job) Written() string {
 
 // Program is a rival.
 type Program struct {
-	Name  string // in results, and of --rival NAME=PATH
-	Part  int64  // it gets one in so many of the input's bytes, so that a run lasts seconds
+	Name  string           // in results, and of --rival NAME=PATH
+	Part  int64            // it gets one in so many of the input's bytes, so that a run lasts seconds: its start counts
+	parts map[string]int64 // in place of Part, by workload
 	names []string
 	// files are the configs of a job by name, and args what starts the program with them; nil: it does not do this work.
 	files func(Job) map[string]string
@@ -99,10 +100,19 @@ func Configs(name string, j Job) map[string]string {
 // Does says whether there is a config of the program for a workload.
 func (p Program) Does(workload string) bool { return len(p.files(Job{Workload: workload})) > 0 }
 
+// PartOf is what it gets of a workload's input: one in so many of its bytes.
+func (p Program) PartOf(workload string) int64 {
+	if part := p.parts[workload]; part > 0 {
+		return part
+	}
+	return p.Part
+}
+
 // Version is what the program says of itself.
 func (p Program) Version() string {
 	out, err := exec.Command(p.path, p.probe...).CombinedOutput()
 	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	first = strings.Join(strings.Fields(strings.TrimSuffix(first, "compiled with:")), " ")
 	if err != nil || first == "" {
 		return "unknown"
 	}
