@@ -19,7 +19,6 @@ type Entry struct {
 	done  bool       // renamed, moved or deleted; name is where it went
 
 	sealed []sealing
-	ended  []*Reader // those that have done with it for good
 }
 
 // sealing is where one reader has sealed a file.
@@ -33,7 +32,6 @@ type sealing struct {
 type knownID struct {
 	id   fileid.ID // where the data lies now
 	text string
-	over bool // of what is gone: the route has done with it for good
 }
 
 // generation is the lowest one that no id of an inode and birth has had.
@@ -85,26 +83,17 @@ func (s *Set) findLocked(r *Reader, f fileid.File) *Entry {
 			return s.entryLocked(k.id, k.text)
 		}
 	}
-	if e := s.byKey[f.Key()]; e != nil && !e.dead && e.id.Match(f) && !s.hasEndedLocked(r, e.text, f.Key()) {
+	if e := s.byKey[f.Key()]; e != nil && !e.dead && e.id.Match(f) && !r.past[e.text] {
 		return e
 	}
 	for _, o := range s.readers {
 		for _, k := range o.storedLocked(f.Key()) {
-			if k.id.Match(f) && !s.hasEndedLocked(r, k.text, f.Key()) {
+			if k.id.Match(f) && !r.past[k.text] {
 				return s.entryLocked(k.id, k.text)
 			}
 		}
 	}
 	return nil
-}
-
-// hasEndedLocked says whether r has done for good with the id of what lies at key: wherever it lay then, another route may have followed
-// it there since.
-func (s *Set) hasEndedLocked(r *Reader, text string, key fileid.Key) bool {
-	if e := s.byID[text]; e != nil && slices.Contains(e.ended, r) {
-		return true
-	}
-	return slices.ContainsFunc(r.dead[key], func(k knownID) bool { return k.text == text && k.over })
 }
 
 // entryLocked is the entry of an id whose file was found.
@@ -201,19 +190,11 @@ func (r *Reader) disownLocked(e *Entry) {
 func (s *Set) end(r *Reader, e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	r.past[e.text] = true
 	r.disownLocked(e)
-	e.ended = append(e.ended, r)
-	found := false
-	for _, key := range []fileid.Key{e.id.Key(), e.given} {
-		for i := range r.dead[key] {
-			if r.dead[key][i].text == e.text {
-				r.dead[key][i].over, found = true, true
-			}
-		}
-	}
-	if !found {
-		key := e.id.Key()
-		r.dead[key] = append(r.dead[key], knownID{id: e.id, text: e.text, over: true})
+	same := func(k knownID) bool { return k.text == e.text }
+	if key := e.id.Key(); !slices.ContainsFunc(r.dead[key], same) && !slices.ContainsFunc(r.dead[e.given], same) {
+		r.dead[key] = append(r.dead[key], knownID{id: e.id, text: e.text})
 	}
 	if e.refs <= 1 && !slices.ContainsFunc(s.readers, func(o *Reader) bool { return o.knowsLocked(e) }) {
 		s.killLocked(e)

@@ -1,6 +1,8 @@
 package follow_test
 
 import (
+	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -266,5 +268,43 @@ func TestDoneWithWhereverItIsFound(t *testing.T) {
 		turns(t, 20, time.Second, a2, b2)
 		wantLines(t, d, a2, b2, "4 four", "5 five")
 		d.wantNoLoss(t)
+	})
+}
+
+// The mark of a file that was gone and done with, but not forgotten when the process was killed, is forgotten by the next one at once, in
+// a run that ends with its data, too.
+func TestKilledBeforeItForgot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		a.run(t, time.Second)
+		id := a.ids["1 one"]
+		d.delete(t, "a.log")
+		a.run(t, 30*time.Second)
+		if !a.marks[id].Finished {
+			t.Fatalf("the mark is %+v", a.marks[id])
+		}
+		stop(t, a, b)
+
+		o := knows(a.marks)
+		o.Once = true
+		once := d.set(follow.Growing{}).Open(o)
+		if err := once.Read(t.Context(), penstock.NewBatch(penstock.Limits{})); err != io.EOF {
+			t.Fatalf("Read of an empty folder: %v", err)
+		}
+		if got := once.Forget(); !slices.Equal(got, []string{id}) {
+			t.Errorf("forgotten at the end: %q, want %q", got, id)
+		}
+		if err := once.Close(); err != nil {
+			t.Fatal(err)
+		}
+
+		d.put(t, "a.log", "4 four\n")
+		a2, b2 := d.restarted(t, a, b)
+		turns(t, 5, 2*time.Second, a2, b2)
+		if got := a2.Forget(); !slices.Equal(got, []string{id}) {
+			t.Errorf("forgotten: %q, want %q", got, id)
+		}
+		wantLines(t, d, a2, b2, "4 four")
 	})
 }

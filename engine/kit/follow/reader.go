@@ -45,6 +45,7 @@ type Reader struct {
 	notes  notes
 	gone   gone
 
+	past    map[string]bool // the ids of what it has done with for good, wherever another route has followed it since
 	filler  lines.Filler
 	unpacks unpack.Decoders
 	files   map[string]*file     // by label, those that the place lists
@@ -86,6 +87,7 @@ func newReader(s *Set, o penstock.OpenOptions) *Reader {
 		s: s, o: o, grow: s.o.Growing, wake: make(chan struct{}, 1),
 		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]knownID), saved: make(map[string]int64),
 		notes:  notes{byID: make(map[string]*note)},
+		past:   make(map[string]bool),
 		filler: lines.Filler{Rules: s.o.Rules},
 		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), resting: newRests(s.o.Growing != nil),
 		refused: make(map[string]string),
@@ -158,6 +160,7 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 		r.list()
 		if len(r.queue) == 0 && len(b.Spans) == 0 && (r.o.Once || r.over != nil) {
 			if end, err := r.ended(); end {
+				r.gone.publish() // a first listing that is the last one, too, may have found some
 				return err
 			}
 		}

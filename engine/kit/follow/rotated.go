@@ -137,7 +137,7 @@ func (r *Reader) widowOf(e *Entry, m penstock.Mark, displaced bool, why string) 
 }
 
 // unmet makes widows of what earlier runs have read and the first listing does not have, and of what another route has found
-// rewritten since.
+// rewritten since. What they had done with is over.
 func (r *Reader) unmet() {
 	var list, rewritten []knownID
 	r.s.mu.Lock()
@@ -159,8 +159,12 @@ func (r *Reader) unmet() {
 	slices.SortFunc(list, byID)
 	slices.SortFunc(rewritten, byID)
 	for _, k := range list {
-		if m, ok := r.resume(k.text); ok && !m.Finished {
+		switch m, ok := r.resume(k.text); {
+		case !ok:
+		case !m.Finished:
 			r.widowOf(r.s.know(k, m.Part.Name), m, false, "a file of an earlier run is gone")
+		case !r.isAway(m.Part.Name, k.id.Dev):
+			r.unforgotten(k, m.Part.Name)
 		}
 	}
 	for _, k := range rewritten {
@@ -171,12 +175,20 @@ func (r *Reader) unmet() {
 	}
 }
 
+// unforgotten ends what an earlier run had done with, whose process was killed before it forgot the mark.
+func (r *Reader) unforgotten(k knownID, name string) {
+	e := r.s.know(k, name)
+	r.s.end(r, e)
+	r.s.forget(r, e)
+	r.gone.now(k.text)
+}
+
 // meetKnown recognises the files of earlier runs before any other: a new one may be a copy of one of them.
 func (r *Reader) meetKnown() {
 	var known []*file
 	r.s.mu.Lock()
 	for key, f := range r.byKey {
-		of := func(k knownID) bool { return !k.over && isOf(k.id, f.info) }
+		of := func(k knownID) bool { return !r.past[k.text] && isOf(k.id, f.info) }
 		if slices.ContainsFunc(r.known[key], of) || slices.ContainsFunc(r.dead[key], of) { // another route was first to see it
 			known = append(known, f)
 		}
@@ -228,7 +240,7 @@ func (r *Reader) knownAs(f *file) []knownID {
 	r.s.mu.Lock()
 	ids := slices.Concat(r.known[key], r.dead[key])
 	r.s.mu.Unlock()
-	return slices.DeleteFunc(ids, func(k knownID) bool { return k.over || !isOf(k.id, f.info) || r.rotated.byText(r, k.text) })
+	return slices.DeleteFunc(ids, func(k knownID) bool { return r.past[k.text] || !isOf(k.id, f.info) || r.rotated.byText(r, k.text) })
 }
 
 // goneSinceListed deals at once with a file that the next listing will not have.
@@ -265,7 +277,7 @@ func (r *Reader) displaced(f *file, seen fileid.File) {
 		}
 	}
 	for _, k := range r.dead[seen.Key()] { // another route was first to see it
-		if !k.over && isOf(k.id, f.info) {
+		if !r.past[k.text] && isOf(k.id, f.info) {
 			gone = append(gone, k)
 		}
 	}

@@ -275,7 +275,14 @@ func (d *folder) setOf(growing follow.Growing, open int) *follow.Set {
 // newRoute opens a route that has stored marks.
 func newRoute(t *testing.T, s *follow.Set, stored map[string]penstock.Mark) *route {
 	r := &route{ids: make(map[string]string), marks: make(map[string]penstock.Mark)}
-	r.Reader = s.Open(penstock.OpenOptions{
+	r.Reader = s.Open(knows(stored))
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// knows are the options of a route that has stored marks.
+func knows(stored map[string]penstock.Mark) penstock.OpenOptions {
+	return penstock.OpenOptions{
 		Known: func(yield func(penstock.Mark) bool) {
 			for _, id := range slices.Sorted(maps.Keys(stored)) {
 				if !yield(stored[id]) {
@@ -284,9 +291,7 @@ func newRoute(t *testing.T, s *follow.Set, stored map[string]penstock.Mark) *rou
 			}
 		},
 		Resume: func(id string) (penstock.Mark, bool) { m, ok := stored[id]; return m, ok },
-	})
-	t.Cleanup(func() { _ = r.Close() })
-	return r
+	}
 }
 
 // meetsCopy lets a route run until it has seen a.log, and meets the copy a.log.1. There it stays until goOn is called, which returns when
