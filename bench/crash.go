@@ -46,16 +46,18 @@ func (c crash) killed(j *job, in load.Input) (measure, error) {
 // kill starts a job and kills it, again and again, or until it has finished, and adds what that took to total.
 func (c crash) kill(j *job, total *measure) error {
 	rnd := rand.New(rand.NewPCG(c.seed, 0))
-	for done := range kills {
-		total.figures["kills"] = float64(done + 1)
+	for range kills {
 		finished, err := c.killOnce(j, rnd, total)
 		if err != nil {
 			return err
 		}
 		if finished {
-			total.figures["kills"]--
 			break
 		}
+		total.figures["kills"]++
+	}
+	if total.figures["kills"] == 0 {
+		return errors.New("it was over before it could be killed: a larger -size lasts longer")
 	}
 	return nil
 }
@@ -177,13 +179,9 @@ func (l live) kill(e *env, j *job, rec *receiver.Receiver, in load.Input) (measu
 		feeder.Kill()
 		return m, err
 	}
-	_, err = feeder.Wait()
-	if err == nil {
-		_, err = rec.Await(in.Records, patience, p.Ended())
-	}
-	r, stopped := p.Stop(patience)
+	r, _, err := arriveAll(feeder, p, rec, in)
 	m.add(r)
-	if err := errors.Join(err, stopped); err != nil {
+	if err != nil {
 		return m, err
 	}
 	return m, m.ask(rec)

@@ -8,7 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,8 +23,7 @@ type env struct {
 	blocks  map[load.Kind]*load.Block
 	live    *load.Block
 	inputs  map[string]load.Input
-	server  *server
-	servers sync.Map // what is to be stopped, also while it starts
+	server  atomic.Pointer[server] // nil: none was started; an interrupt stops it, also while it starts
 	ledgers int
 	startup float64 // CPU seconds of a run over one line; 0: not measured
 	lastCPU float64 // of the run measured last
@@ -76,10 +75,9 @@ func (e *env) close() error {
 const removals = 5
 
 func (e *env) cleanUp() (err error) {
-	e.servers.Range(func(s, _ any) bool {
-		err = s.(*server).stop()
-		return true
-	})
+	if s := e.server.Load(); s != nil {
+		err = s.stop()
+	}
 	var kept error
 	for range removals {
 		if kept = os.RemoveAll(e.dir); kept == nil {

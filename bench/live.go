@@ -125,17 +125,12 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 		p.Kill()
 		return m, err
 	}
-	_, err = feeder.Wait()
-	written := time.Now()
-	var s receiver.Stats
-	if err == nil {
-		s, err = rec.Await(in.Records, patience, p.Ended())
-	}
-	r, stopErr := p.Stop(patience)
-	if err := errors.Join(err, stopErr); err != nil {
+	r, written, err := arriveAll(feeder, p, rec, in)
+	if err != nil {
 		return m, err
 	}
-	if s, err = rec.Stats(); err != nil { // once more: what came while it stopped counts, too
+	s, err := rec.Stats() // what came while it stopped counts, too
+	if err != nil {
 		return m, err
 	}
 	said, err := parseSummary(r.Out)
@@ -149,6 +144,17 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 	m.figures["drain_s"] = max(0, s.LastUnix-float64(written.UnixNano())/1e9)
 	m.figures["cores"] = r.CPU / r.Seconds
 	return m, nil
+}
+
+// arriveAll waits until the writer has ended and everything has arrived, stops penstock, and says what it took and when all was written.
+func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver, in load.Input) (r proc.Run, written time.Time, err error) {
+	_, err = feeder.Wait()
+	written = time.Now()
+	if err == nil {
+		_, err = rec.Await(in.Records, patience, p.Ended())
+	}
+	r, stopped := p.Stop(patience)
+	return r, written, errors.Join(err, stopped)
 }
 
 // settleIn is how long a program has to start before something is written.

@@ -91,8 +91,8 @@ func noPostgres() string {
 
 // postgres starts the server once a run of the harness.
 func (e *env) postgres() (*server, error) {
-	if e.server != nil {
-		return e.server, nil
+	if s := e.server.Load(); s != nil && s.url != "" {
+		return s, nil
 	}
 	if why := noPostgres(); why != "" {
 		return nil, errors.New(why)
@@ -109,7 +109,7 @@ func (e *env) postgres() (*server, error) {
 	if s.recipes, err = recipes(); err != nil {
 		return nil, err
 	}
-	e.servers.Store(s, true) // before it runs: who interrupts it while it starts wants it stopped, too
+	e.server.Store(s) // before it runs: who interrupts it while it starts wants it stopped, too
 	r, err := proc.Do(filepath.Join(s.recipes, "postgres", "start.sh"), s.dir, port)
 	if err != nil {
 		return nil, fmt.Errorf("start PostgreSQL: %w", err)
@@ -118,7 +118,7 @@ func (e *env) postgres() (*server, error) {
 	if !ok {
 		return nil, fmt.Errorf("start PostgreSQL: it says %q, not where it is ready", r.Out)
 	}
-	s.url, e.server = ready, s
+	s.url = ready
 	return s, nil
 }
 
@@ -189,7 +189,7 @@ func (e *env) postgresJob(in load.Input) (*job, *server, error) {
 		return nil, nil, err
 	}
 	j, err := e.job(in, config)
-	return j, e.server, err
+	return j, e.server.Load(), err
 }
 
 // intoTable is a config of a job into a fresh table of the server.

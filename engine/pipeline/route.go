@@ -59,11 +59,9 @@ type route struct {
 	work      chan *job     // to the processors; nil when there is nothing to process
 	again     chan *job     // back to them, of which one has died
 
-	gone     []string        // partitions to be forgotten; the checkpoint's goroutine owns it, and
-	prunable []string        // those that the sink may drop, once it is durable that they are forgotten, and
-	untold   []penstock.Mark // what was saved since source and sink were told last
-
-	untoldMost int // with so many of them it is looked which are older ones of the same partition
+	gone     []string                 // partitions to be forgotten; the checkpoint's goroutine owns it, and
+	prunable []string                 // those that the sink may drop, once it is durable that they are forgotten, and
+	untold   map[string]penstock.Mark // by partition, what was saved since source and sink were told last; nil: nothing
 
 	drainOnce sync.Once
 	drained   chan struct{} // closed by drain

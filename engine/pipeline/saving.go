@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock"
@@ -161,7 +163,12 @@ func (r *route) append(s saving) error {
 	if err := r.memory.save(s.marks, s.places); err != nil {
 		return r.restore(s, fmt.Errorf("checkpoint: %w", err))
 	}
-	r.owe(s.marks)
+	for _, m := range s.marks {
+		if r.untold == nil {
+			r.untold = make(map[string]penstock.Mark)
+		}
+		r.untold[m.Part.ID] = m
+	}
 	if s.bytes > 0 {
 		r.sender.Saved(s.bytes)
 	}
@@ -215,25 +222,12 @@ func (r *route) sync(ctx context.Context) error {
 	return r.forget()
 }
 
-// owe notes marks for tell. Of each partition few are kept, however long nobody can be told.
-func (r *route) owe(marks []penstock.Mark) {
-	r.untold = append(r.untold, marks...)
-	if len(r.untold) >= r.untoldMost {
-		r.untold = latest(r.untold)
-		r.untoldMost = 2*len(r.untold) + untoldLeast
-	}
-}
-
-// untoldLeast is how many marks wait to be told before it is looked whether they are of the same partitions.
-const untoldLeast = 1024
-
 // tell lets source and sink know what is durable here: all that was saved since they were told last, by write, too.
 func (r *route) tell(ctx context.Context) error {
-	r.untold = latest(r.untold)
-	marks := r.untold
-	if len(marks) == 0 {
+	if len(r.untold) == 0 {
 		return nil
 	}
+	marks := slices.SortedFunc(maps.Values(r.untold), func(a, b penstock.Mark) int { return strings.Compare(a.Part.ID, b.Part.ID) })
 	if r.ledgered != nil {
 		if err := r.ledgered.Compact(ctx, marks); err != nil {
 			r.host.log.Warn("the sink could not fold its span rows; it is tried again", "error", err)
@@ -244,21 +238,6 @@ func (r *route) tell(ctx context.Context) error {
 	}
 	r.untold = nil
 	return nil
-}
-
-// latest returns the last mark of each partition, in the order of the first ones. It may change list.
-func latest(list []penstock.Mark) []penstock.Mark {
-	at := make(map[string]int, len(list))
-	out := list[:0]
-	for _, m := range list {
-		if i, ok := at[m.Part.ID]; ok {
-			out[i] = m
-			continue
-		}
-		at[m.Part.ID] = len(out)
-		out = append(out, m)
-	}
-	return out
 }
 
 // finish tells the pipeline that this route has done with partitions, and notes those that the source has finished.

@@ -24,7 +24,7 @@ func (r *route) settleUnsent(b *penstock.Batch) {
 	b.Release()
 }
 
-// close1 books one settled batch, and wakes the checkpoint: at once when a quarter of the replay bound has settled.
+// close1 books one settled batch, and wakes the checkpoint: it writes at once when a quarter of the replay bound has settled, else soon.
 func (r *route) close1(b *penstock.Batch, end ending) {
 	r.progress.Store(int64(time.Since(r.started)))
 	if r.manifest != nil {
