@@ -43,7 +43,27 @@ func (c crash) killed(j *job, in load.Input) (measure, error) {
 	return total, err
 }
 
-// kill starts a job and kills it, again and again, or until it has finished, and adds what that took to total.
+// errOver is what a job ends with that was done before it was killed often enough.
+var errOver = fmt.Errorf("it was over before it was killed %d times: a larger -size lasts longer", kills)
+
+// doublings is how often a job that was over too soon is begun anew at most, with twice the input each time.
+const doublings = 3
+
+// longEnough runs jobs that are killed over as much as it takes on this machine: they are timed for one where the input just lasts.
+func longEnough(run func(*env, load.Input) (measure, error)) func(*env, load.Input) (measure, error) {
+	return func(e *env, in load.Input) (measure, error) {
+		m, err := run(e, in)
+		for again := 0; again < doublings && errors.Is(err, errOver); again++ {
+			if in, err = e.input(in.Kind, 2*in.Bytes); err != nil {
+				return m, err
+			}
+			m, err = run(e, in)
+		}
+		return m, err
+	}
+}
+
+// kill starts a job and kills it, again and again, and adds what that took to total.
 func (c crash) kill(j *job, total *measure) error {
 	rnd := rand.New(rand.NewPCG(c.seed, 0))
 	for range kills {
@@ -52,12 +72,9 @@ func (c crash) kill(j *job, total *measure) error {
 			return err
 		}
 		if finished {
-			break
+			return errOver
 		}
 		total.figures["kills"]++
-	}
-	if total.figures["kills"] == 0 {
-		return errors.New("it was over before it could be killed: a larger -size lasts longer")
 	}
 	return nil
 }
