@@ -28,7 +28,7 @@ const ours = "penstock"
 func bench(o options) (err error) {
 	var kept result.Kept
 	if o.gate {
-		if kept, err = result.ReadKept(o.kept); err != nil {
+		if kept, err = o.ratios(); err != nil {
 			return err
 		}
 		o.only = strings.Join(slices.Sorted(maps.Keys(kept)), ",")
@@ -121,13 +121,27 @@ func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 	return slices.DeleteFunc(slices.Clone(chosen), func(w workload) bool { return done[w.name] }), nil
 }
 
+// ratios are those that hold on the machine.
+func (o options) ratios() (result.Kept, error) {
+	all, err := result.ReadRatios(o.kept)
+	if err != nil {
+		return nil, err
+	}
+	kept, others := all.Of(o.machine)
+	if len(others) > 0 && o.gate && !o.keep {
+		fmt.Fprintf(os.Stderr, "bench: %s has no ratios of %s for %s: the lowest of other machines hold; "+
+			"`make bench-check BENCH=-keep` keeps its own\n", o.kept, o.machine, strings.Join(others, ", "))
+	}
+	return kept, nil
+}
+
 // judge says whether lines are good enough: nothing lost, and what the flags want.
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}
 	if e.keep { // which ones are kept the file says
 		var err error
-		if kept, err = result.ReadKept(e.kept); err != nil {
+		if kept, err = e.ratios(); err != nil {
 			return err
 		}
 	}
@@ -154,7 +168,7 @@ func (e *env) judge(lines []result.Line, kept result.Kept) error {
 		wrong = append(wrong, kept.Fallen(lines)...)
 	}
 	if e.keep {
-		if err := now.Write(e.kept); err != nil {
+		if err := now.Write(e.kept, e.machine); err != nil {
 			return err
 		}
 	}

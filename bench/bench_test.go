@@ -20,7 +20,7 @@ func TestJudge(t *testing.T) {
 	}
 	path := filepath.Join(t.TempDir(), "ratios.json")
 	kept := result.Kept{"w1": .5, "w2_ack": .7}
-	if err := kept.Write(path); err != nil {
+	if err := (result.Ratios{"here": kept, "there": {"w1": .3}}).Write(path); err != nil {
 		t.Fatal(err)
 	}
 	gate := &env{options: options{gate: true, kept: path}}
@@ -36,13 +36,13 @@ func TestJudge(t *testing.T) {
 	if err := gate.judge([]result.Line{lost, line("w2_ack", .9, 0)}, kept); err == nil {
 		t.Error("a lost record passes")
 	}
-	keep := &env{options: options{keep: true, kept: path}}
+	keep := &env{options: options{keep: true, kept: path, machine: "here"}}
 	err = keep.judge([]result.Line{line("w1", .55, .1), line("w2_ack", .9, 1.5), line("w3", .9, 0)}, nil)
 	if err == nil || !strings.Contains(err.Error(), "w2_ack is not kept") {
 		t.Errorf("a disturbed ratio: %v", err)
 	}
-	now, err := result.ReadKept(path)
-	if err != nil || now["w1"] != .55 || now["w2_ack"] != .7 || len(now) != 2 {
+	now, err := result.ReadRatios(path)
+	if here := now["here"]; err != nil || here["w1"] != .55 || here["w2_ack"] != .7 || len(here) != 2 || now["there"]["w1"] != .3 {
 		text, _ := os.ReadFile(path)
 		t.Errorf("%s, %v", text, err)
 	}
@@ -52,7 +52,7 @@ func TestJudge(t *testing.T) {
 func TestJudgeLines(t *testing.T) {
 	ratios := func(kept result.Kept) string {
 		path := filepath.Join(t.TempDir(), "ratios.json")
-		if err := kept.Write(path); err != nil {
+		if err := (result.Ratios{"here": kept, "there": {"w1": .1}}).Write(path); err != nil {
 			t.Fatal(err)
 		}
 		return path
@@ -69,7 +69,7 @@ func TestJudgeLines(t *testing.T) {
 		{"slowed.jsonl", result.Kept{"w1": .588}, []string{"w1 reaches 0.243 of its limit, 59 % below"}},
 		{"slowed.jsonl", result.Kept{"w3": 1.055}, nil}, // its run is long: the wait is 11 % of it
 	} {
-		err := judgeLines([]string{"-ratios", ratios(c.kept), filepath.Join("testdata", c.lines)})
+		err := judgeLines([]string{"-ratios", ratios(c.kept), "-machine", "here", filepath.Join("testdata", c.lines)})
 		if (err != nil) != (len(c.wrong) > 0) {
 			t.Errorf("%s against %v: %v", c.lines, c.kept, err)
 		}
@@ -79,7 +79,7 @@ func TestJudgeLines(t *testing.T) {
 			}
 		}
 	}
-	if err := judgeLines([]string{"-ratios", ratios(result.Kept{}), "testdata/none.jsonl"}); err == nil {
+	if err := judgeLines([]string{"-ratios", ratios(result.Kept{}), "-machine", "here", "testdata/none.jsonl"}); err == nil {
 		t.Error("lines that are not there pass")
 	}
 }

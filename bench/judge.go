@@ -7,11 +7,11 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// judgeLines is the gate without a measurement: judge -ratios FILE LINES..., where LINES are files of what -json printed.
+// judgeLines is the gate without a measurement: judge -ratios FILE -machine NAME LINES..., where LINES are files of what -json printed.
 func judgeLines(args []string) error {
 	flags := flag.NewFlagSet("judge", flag.ContinueOnError)
 	o := options{gate: true}
-	flags.StringVar(&o.kept, "ratios", "ratios.json", "file of the ratios that are kept")
+	o.keptFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func judgeLines(args []string) error {
 	for _, entry := range entries {
 		lines = append(lines, entry.Line)
 	}
-	kept, err := result.ReadKept(o.kept)
+	kept, err := o.ratios()
 	if err != nil {
 		return err
 	}

@@ -59,9 +59,11 @@ func version(program string) string {
 
 // machine names processor, memory and system in a line.
 func machine() string {
-	return fmt.Sprintf("%d cores (%s), %s of memory, %s/%s %s", runtime.NumCPU(), valueOf("/proc/cpuinfo", "model name"), memory(),
-		runtime.GOOS, runtime.GOARCH, kernel())
+	return fmt.Sprintf("%s, %s of memory, %s/%s %s", cores(), memory(), runtime.GOOS, runtime.GOARCH, kernel())
 }
+
+// cores is what ratios depend on of a machine.
+func cores() string { return fmt.Sprintf("%d cores (%s)", runtime.NumCPU(), valueOf("/proc/cpuinfo", "model name")) }
 
 // valueOf reads the first "name: value" of a file of the kernel.
 func valueOf(path, name string) string {

@@ -29,6 +29,7 @@ type options struct {
 	check    bool
 	full     bool
 	kept     string
+	machine  string
 	keep     bool
 	gate     bool
 	into     string
@@ -64,7 +65,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "", "where the scratch folder is made, removed at the end; default: the system's")
 	flag.BoolVar(&o.check, "check", false, "exit 1 when a target is missed")
 	flag.BoolVar(&o.full, "full", false, "longer runs and more of them")
-	flag.StringVar(&o.kept, "ratios", "ratios.json", "file of the ratios that are kept")
+	o.keptFlags(flag.CommandLine)
 	flag.BoolVar(&o.keep, "keep", false, "write what was measured, on a quiet machine, into the file of ratios")
 	flag.BoolVar(&o.gate, "gate", false, "measure the workloads whose ratios are kept, and exit 1 when one has fallen by more than 20 %")
 	flag.StringVar(&o.into, "append", "",
@@ -85,6 +86,12 @@ func main() {
 		err = bench(o)
 	}
 	exit(err)
+}
+
+// keptFlags are those that say which ratios count.
+func (o *options) keptFlags(flags *flag.FlagSet) {
+	flags.StringVar(&o.kept, "ratios", "ratios.json", "file of the ratios that are kept, by machine")
+	flags.StringVar(&o.machine, "machine", cores(), "the machine whose ratios hold; of one that has none, the lowest of the others do")
 }
 
 // usage says what this program does, and then its flags.

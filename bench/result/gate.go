@@ -11,29 +11,63 @@ import (
 // fall is how much of a kept ratio may be gone before the gate closes: machines differ, and so do moments on one.
 const fall = 0.20
 
-// Kept are the ratios of penstock against the limits that the repository remembers, by workload.
+// Kept are ratios of penstock against the limits, by workload.
 type Kept map[string]float64
 
-// ReadKept reads them.
-func ReadKept(path string) (Kept, error) {
+// Ratios are those that the repository remembers, by machine: a program of four threads beside one of a single thread, or one that waits
+// for the disk, is another multiple of it on another processor.
+type Ratios map[string]Kept
+
+// ReadRatios reads them.
+func ReadRatios(path string) (Ratios, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	var k Kept
-	if err := json.Unmarshal(text, &k); err != nil {
+	var r Ratios
+	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return k, nil
+	return r, nil
 }
 
-// Write replaces in the file what k holds.
-func (k Kept) Write(path string) error {
-	if before, err := ReadKept(path); err == nil {
-		maps.Copy(before, k)
-		k = before
+// Of returns what holds for a machine: the ratios that were kept on it, and for the workloads of which it has none, which are named, the
+// lowest of the other machines.
+func (r Ratios) Of(machine string) (kept Kept, others []string) {
+	kept = Kept{}
+	for _, k := range r {
+		for w, ratio := range k {
+			if least, ok := kept[w]; !ok || ratio < least {
+				kept[w] = ratio
+			}
+		}
 	}
-	text, err := json.MarshalIndent(k, "", "  ")
+	for _, w := range slices.Sorted(maps.Keys(kept)) {
+		if own, ok := r[machine][w]; ok {
+			kept[w] = own
+		} else {
+			others = append(others, w)
+		}
+	}
+	return kept, others
+}
+
+// Write replaces in the file what k holds of a machine.
+func (k Kept) Write(path, machine string) error {
+	all, err := ReadRatios(path)
+	if err != nil {
+		return err
+	}
+	if all[machine] == nil {
+		all[machine] = Kept{}
+	}
+	maps.Copy(all[machine], k)
+	return all.Write(path)
+}
+
+// Write replaces the file.
+func (r Ratios) Write(path string) error {
+	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}

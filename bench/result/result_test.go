@@ -1,6 +1,7 @@
 package result
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,5 +70,30 @@ func TestGate(t *testing.T) {
 	})
 	if len(fallen) != 2 || !strings.HasPrefix(fallen[0], "w2 reaches 0.390") || fallen[1] != "w4 was not measured" {
 		t.Errorf("%q", fallen)
+	}
+}
+
+func TestRatiosOfMachines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ratios.json")
+	if err := (Ratios{"a": {"w1": .5, "w2": .9}, "b": {"w1": .7}}).Write(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := (Kept{"w2": .8, "w3": 2}).Write(path, "c"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := ReadRatios(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for machine, want := range map[string]string{
+		"a":       "map[w1:0.5 w2:0.9 w3:2] [w3]",
+		"b":       "map[w1:0.7 w2:0.8 w3:2] [w2 w3]",
+		"c":       "map[w1:0.5 w2:0.8 w3:2] [w1]",
+		"another": "map[w1:0.5 w2:0.8 w3:2] [w1 w2 w3]",
+	} {
+		kept, others := r.Of(machine)
+		if got := fmt.Sprint(map[string]float64(kept), others); got != want {
+			t.Errorf("%s: %s, want %s", machine, got, want)
+		}
 	}
 }
