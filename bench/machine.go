@@ -63,7 +63,9 @@ func machine() string {
 }
 
 // cores is what ratios depend on of a machine.
-func cores() string { return fmt.Sprintf("%d cores (%s)", runtime.NumCPU(), valueOf("/proc/cpuinfo", "model name")) }
+func cores() string {
+	return fmt.Sprintf("%d cores (%s)", runtime.NumCPU(), valueOf("/proc/cpuinfo", "model name"))
+}
 
 // valueOf reads the first "name: value" of a file of the kernel.
 func valueOf(path, name string) string {
