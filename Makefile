@@ -149,8 +149,8 @@ bench-check: build ## The ratios in bench/ratios.json: fails when the median of 
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -gate $(BENCH)
 
 .PHONY: bench-judge
-bench-judge: ## The same verdict over LINES=FILE of what `make -s bench JSON=1` printed, measuring nothing.
-	@cd bench && GOWORK=off go run . judge $(realpath $(LINES))
+bench-judge: ## The same verdict over LINES=FILE of what `make -s bench JSON=1` printed (MACHINE=... elsewhere), measuring nothing.
+	@cd bench && GOWORK=off go run . judge $(if $(MACHINE),-machine '$(MACHINE)') $(realpath $(LINES))
 
 .PHONY: bench-records
 bench-records: ## Parsing, JSON, SQLite and PostgreSQL beside a line loop, a bare insert loop and psql \copy: 7 interleaved pairs each.

@@ -128,6 +128,9 @@ func (o options) ratios() (result.Kept, error) {
 		return nil, err
 	}
 	kept, others := all.Of(o.machine)
+	if len(kept) == 0 {
+		return nil, fmt.Errorf("%s holds no ratios", o.kept)
+	}
 	if len(others) > 0 && o.gate && !o.keep {
 		fmt.Fprintf(os.Stderr, "bench: %s has no ratios of %s for %s: the lowest of other machines hold; "+
 			"`make bench-check BENCH=-keep` keeps its own\n", o.kept, o.machine, strings.Join(others, ", "))

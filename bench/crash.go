@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -43,19 +42,22 @@ func (c crash) killed(j *job, in load.Input) (measure, error) {
 	return total, err
 }
 
-// errOver is what a job ends with that was done before it was killed often enough.
-var errOver = fmt.Errorf("it was over before it was killed %d times: a larger -size lasts longer", kills)
-
 // doublings is how often a job that was over too soon is begun anew at most, with twice the input each time.
-const doublings = 3
+const doublings = 2
 
-// longEnough runs jobs that are killed over as much as it takes on this machine: they are timed for one where the input just lasts.
-func longEnough(run func(*env, load.Input) (measure, error)) func(*env, load.Input) (measure, error) {
+// longEnough runs jobs that are killed over as much as it takes on this machine: they are timed for one where the input just lasts. What
+// one that was over too soon has lost or repeated counts.
+func longEnough(most map[string]float64, run func(*env, load.Input) (measure, error)) func(*env, load.Input) (measure, error) {
 	return func(e *env, in load.Input) (measure, error) {
 		m, err := run(e, in)
-		for again := 0; again < doublings && errors.Is(err, errOver); again++ {
+		for range doublings {
+			repeats, exact := most["repeated"]
+			wrong := err != nil || m.lost > 0 || exact && float64(m.repeated) > repeats
+			if wrong || m.figures["kills"] == kills {
+				break
+			}
 			if in, err = e.input(in.Kind, 2*in.Bytes); err != nil {
-				return m, err
+				break
 			}
 			m, err = run(e, in)
 		}
@@ -63,16 +65,13 @@ func longEnough(run func(*env, load.Input) (measure, error)) func(*env, load.Inp
 	}
 }
 
-// kill starts a job and kills it, again and again, and adds what that took to total.
+// kill starts a job and kills it, again and again, or until it has finished, and adds what that took to total.
 func (c crash) kill(j *job, total *measure) error {
 	rnd := rand.New(rand.NewPCG(c.seed, 0))
 	for range kills {
 		finished, err := c.killOnce(j, rnd, total)
-		if err != nil {
+		if err != nil || finished {
 			return err
-		}
-		if finished {
-			return errOver
 		}
 		total.figures["kills"]++
 	}
@@ -153,7 +152,9 @@ func (e *env) killedIntoHTTP(in load.Input) (measure, error) {
 	// What a kill may repeat at most, in records of this input, times the kills.
 	bound := float64(replayBytes) / (float64(in.Bytes) / float64(in.Records)) * m.figures["kills"]
 	m.figures["replay_bound"] = bound
-	m.figures["repeated_of_bound"] = float64(m.repeated) / bound
+	if bound > 0 { // it was killed
+		m.figures["repeated_of_bound"] = float64(m.repeated) / bound
+	}
 	return m, nil
 }
 

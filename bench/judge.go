@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"flag"
+	"fmt"
+	"os"
 
 	"github.com/penstock-io/penstock/bench/result"
 )
@@ -30,5 +32,6 @@ func judgeLines(args []string) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(os.Stderr, "bench: judged as measured on %s; -machine (MACHINE=... for make) names another\n", o.machine)
 	return (&env{options: o}).judge(lines, kept)
 }

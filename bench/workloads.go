@@ -195,7 +195,7 @@ var receivers = []workload{
 func crashed(name, about string, size quickOrFull, most map[string]float64, run func(*env, load.Input) (measure, error)) workload {
 	return workload{
 		name: name, about: "kill -9 five times " + about + ", batches of 500 records, replay: " + replay, kind: load.Combined,
-		size: size, pairs: quickOrFull{1, 2}, want: wants{most: most, least: allKills}, ours: longEnough(run),
+		size: size, pairs: quickOrFull{1, 2}, want: wants{most: most, least: allKills}, ours: longEnough(most, run),
 	}
 }
 

@@ -308,3 +308,31 @@ func TestKilledBeforeItForgot(t *testing.T) {
 		wantLines(t, d, a2, b2, "4 four")
 	})
 }
+
+// With start: end it is kept, until the sweep: without any mark the next process would have its very first start, and begin at the end of
+// what was written meanwhile.
+func TestKilledBeforeItForgotFromEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{FromEnd: true})
+		d.put(t, "a.log", three[:6])
+		a.run(t, time.Second)
+		d.put(t, "a.log", three[6:])
+		a.run(t, time.Second)
+		d.delete(t, "a.log")
+		a.run(t, 30*time.Second)
+		stop(t, a, b)
+		for range 2 {
+			a2 := newRoute(t, d.set(follow.Growing{FromEnd: true}), a.marks)
+			a2.run(t, time.Second)
+			if got := a2.Forget(); len(got) > 0 {
+				t.Errorf("forgotten: %q", got)
+			}
+			stop(t, a2)
+		}
+		a.want(t, d, "2 two", "3 three")
+		d.put(t, "a.log", "4 four\n")
+		a2 := newRoute(t, d.set(follow.Growing{FromEnd: true}), a.marks)
+		a2.run(t, 10*time.Second)
+		a2.want(t, d, "4 four")
+	})
+}

@@ -163,7 +163,7 @@ func (r *Reader) unmet() {
 		case !ok:
 		case !m.Finished:
 			r.widowOf(r.s.know(k, m.Part.Name), m, false, "a file of an earlier run is gone")
-		case !r.isAway(m.Part.Name, k.id.Dev):
+		case !r.grow.FromEnd && !r.isAway(m.Part.Name, k.id.Dev): // with FromEnd a route without marks has its very first start
 			r.unforgotten(k, m.Part.Name)
 		}
 	}
