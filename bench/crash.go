@@ -48,20 +48,18 @@ const doublings = 2
 // longEnough runs jobs that are killed over as much as it takes on this machine: they are timed for one where the input just lasts. What
 // one that was over too soon has lost or repeated counts.
 func longEnough(most map[string]float64, run func(*env, load.Input) (measure, error)) func(*env, load.Input) (measure, error) {
+	repeats, bounded := most["repeated"]
 	return func(e *env, in load.Input) (measure, error) {
-		m, err := run(e, in)
-		for range doublings {
-			repeats, exact := most["repeated"]
-			wrong := err != nil || m.lost > 0 || exact && float64(m.repeated) > repeats
-			if wrong || m.figures["kills"] == kills {
-				break
+		for again := 0; ; again++ {
+			m, err := run(e, in)
+			wrong := err != nil || m.lost > 0 || bounded && float64(m.repeated) > repeats
+			if wrong || m.figures["kills"] == kills || again == doublings {
+				return m, err
 			}
 			if in, err = e.input(in.Kind, 2*in.Bytes); err != nil {
-				break
+				return m, err
 			}
-			m, err = run(e, in)
 		}
-		return m, err
 	}
 }
 
