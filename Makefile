@@ -72,7 +72,7 @@ agree: ## The real engine before twelve real servers against the simulator, as s
 	cd engine && PENSTOCK_AGREE=full go test -count=1 -timeout 20m -v -run TestAgree ./internal/endtoend
 
 .PHONY: agree-short
-agree-short: ## The same, times divided by 20.
+agree-short: ## The same, times divided by 8.
 	cd engine && PENSTOCK_AGREE=short go test -count=1 -timeout 10m -v -run TestAgree ./internal/endtoend
 
 FILES := TestManyFiles|TestRenamedFiles|TestSourcesEven|TestChurnedFiles|TestIdleFiles

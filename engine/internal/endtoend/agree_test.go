@@ -17,14 +17,15 @@ import (
 	"github.com/penstock-io/penstock/engine/pipeline"
 )
 
-// agreement says by how much the times of a scenario are divided: 4 in the full form, of which figures are quoted; more in CI.
+// agreement says by how much the times of a scenario are divided: 4 in the full form, of which figures are quoted; more in CI. With 20
+// the chance of the few thousand service times alone took goodput from 0.97 to 1.02.
 func agreement(t *testing.T) (divisor time.Duration, full bool) {
 	t.Helper()
 	switch os.Getenv("PENSTOCK_AGREE") {
 	case "full":
 		return 4, true
 	case "short":
-		return 20, false
+		return 8, false
 	}
 	t.Skip("skipped: real servers for some 20 s, or two minutes; run `make agree-short` or `make agree`")
 	return 0, false
