@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim kills-short workers-short agree-short files-short quickstart ## All of CI, from a fresh clone.
+check: format vet lint test race slim grpc compare kills-short workers-short agree-short files-short faults-short quickstart examples unchanged ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -42,6 +42,14 @@ race: ## The same under the race detector; but for endtoend, which drives a prog
 .PHONY: slim
 slim: ## The root module requires nothing.
 	@test "$$(GOWORK=off go list -m all | wc -l)" = 1
+
+.PHONY: grpc
+grpc: ## Vet and test the interceptors for gRPC and connect, a module of its own.
+	cd grpc && GOWORK=off go vet ./... && GOWORK=off go test ./...
+
+.PHONY: compare
+compare: ## Compile the programs of docs/coming-from-go.md beside those with other libraries, and compare their lines.
+	cd bench/compare && GOWORK=off go vet ./... && GOWORK=off go test -count=1 -v .
 
 .PHONY: crash
 crash: ## kill -9 of the real program, 200 times (KILLS=n) and as often for SQL: nothing lost, file and tables exact, HTTP repeats within the bound.
@@ -83,6 +91,16 @@ files: ## The figures of docs/files.md, each with its bound: 100,000 files, 10,0
 .PHONY: files-short
 files-short: ## The same with a twentieth of the files, and relative bounds.
 	cd engine && PENSTOCK_FILES=short go test -count=1 -timeout 10m -v -run '$(FILES)' ./internal/endtoend
+
+.PHONY: faults
+faults: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+faults: ## Injected faults against the real program, counted at the receiver: docs/faults.md has the families; some minutes.
+	cd engine && PENSTOCK_FAULTS=full go test -count=1 -timeout 30m -parallel 12 -v -run 'TestFaults|TestTally' ./internal/faults | grep -vE '^(===|PASS|ok| *--- PASS)'
+
+.PHONY: faults-short
+faults-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+faults-short: ## One case in four of them, without the slow ones: about a minute.
+	cd engine && PENSTOCK_FAULTS=short go test -count=1 -timeout 10m -parallel 12 -v -run 'TestFaults|TestTally' ./internal/faults | grep -vE '^(===|PASS|ok| *--- PASS)'
 
 .PHONY: docs-flow
 docs-flow: build ## Every table and plot of docs/flow-control.md anew, of SEEDS runs each (20): long; SEEDS=1 for a look.
@@ -167,6 +185,11 @@ bench-backoff: ## backoff and retry against five other libraries in one run: rat
 	cd bench/backoff && GOWORK=off go run . -rounds $${ROUNDS:-30} -out ../out/backoff.txt
 	go run $(BENCHSTAT) -col /lib bench/out/backoff.txt
 
+.PHONY: bench-libs
+bench-libs: ## The libraries beside others in under 3 minutes: limiters at servers of 8 places in virtual time, then time and allocations of a call.
+	cd bench/backoff && GOWORK=off go run . -rounds $${ROUNDS:-5}
+	cd bench/libs && GOWORK=off go test -count=1 -v -run TestServers -bench . -benchtime $${BENCHTIME:-200ms} .
+
 .PHONY: bench-herd
 bench-herd: ## 10,000 supervised children crash together: how they come back, beside suture.
 	cd bench && GOWORK=off go run ./herd
@@ -177,6 +200,26 @@ fuzz: ## Every fuzz target for 30 s (FUZZTIME=...).
 	  for f in $$files; do grep -oE '^func Fuzz[A-Za-z0-9]+' "$$dir/$$f" | sed 's/func //' | while read -r name; do \
 	    echo "$$dir $$name"; (cd "$$dir" && go test -run '^$$' -fuzz "^$$name$$" -fuzztime $${FUZZTIME:-30s} .); done; done; done); done
 
+.PHONY: prose
+prose: ## Signs of hard-to-read comments and docs, by package and page; UPDATE=1 keeps them as the limits that CI holds.
+	cd engine && go test -count=1 -v -run TestRatchet ./internal/prose $(if $(UPDATE),-update) | sed -n 's/^ *prose_test.go:[0-9]*: //p'
+
+.PHONY: changelog
+changelog: ## The files of changes/ as a section of CHANGELOG.md.
+	@changes/join
+
+.PHONY: examples
+examples: ## Build and run the examples that are modules of their own: a program with the engine inside, and a binary with one more sink.
+	@.ci/examples
+
+.PHONY: examples-tidy
+examples-tidy: ## Bring their go.mod and go.sum up to date.
+	for name in embed own-binary; do GOWORK=off go -C examples/$$name mod tidy; done
+
 .PHONY: quickstart
 quickstart: ## The README's main command twice: all delivered, then nothing new; the checkout stays clean.
 	@.ci/quickstart
+
+.PHONY: unchanged
+unchanged: ## go doc, list, test, run and work sync change no file of the checkout.
+	@.ci/unchanged

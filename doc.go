@@ -1,13 +1,23 @@
-// Package penstock is the contract between the engine and what it delivers from and to.
+// Package penstock is the front page of a module that delivers data at the pace its receivers can bear, and loses none of it.
 //
-// It holds the types that travel ([Batch], [Record], [Span], [Mark]) and the interfaces that sources,
-// processors and sinks implement ([Source], [Processor], [Sink], [Component]). The engine owns their
-// instances and calls them; a connector imports this package and nothing of the engine, so that an
-// outsider's connector has exactly the powers of a built-in one.
+// The package itself holds no code. Each library in the module works alone, needs nothing but the standard library, and is
+// safe to use in any Go program:
 //
-// # Ownership of a batch, in one line
+//   - [github.com/penstock-io/penstock/backoff]: how long to wait before the next attempt.
+//   - [github.com/penstock-io/penstock/retry]: whether to make another attempt.
+//   - [github.com/penstock-io/penstock/limit]: how many calls to run at once.
+//   - [github.com/penstock-io/penstock/breaker]: when to stop calling a server that fails.
+//   - [github.com/penstock-io/penstock/rate]: how many calls to make in a time.
+//   - [github.com/penstock-io/penstock/supervise]: which goroutines to restart, when and how often.
+//   - [github.com/penstock-io/penstock/flow]: how much to send at once, to which worker, and what has been settled.
+//   - [github.com/penstock-io/penstock/fileid]: whether a file is the one that was read before.
 //
-// pool → Reader fills → processors (one owner) → Retain for each attempt, read-only → last Release → pool.
+// The engine is a program and a package of its own, in the module github.com/penstock-io/penstock/engine. It moves records
+// from files and tables into files, HTTP services, databases and programs, as one YAML file says:
 //
-// The package holds no policy, starts no goroutine and reads no clock.
+//	go run github.com/penstock-io/penstock/engine/cmd/penstock run penstock.yaml
+//
+// Package [github.com/penstock-io/penstock/engine] runs the same pipelines inside a Go program.
+//
+// Sources, processors and sinks implement the interfaces of [github.com/penstock-io/penstock/stream].
 package penstock

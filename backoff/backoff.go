@@ -37,7 +37,7 @@ type State struct {
 	N     uint32        // waits so far, which is also the step of the next one; stays at its highest value
 	Step  uint32        // what a policy remembers for itself (DecorrelatedV2: where its last draw fell)
 	Prev  time.Duration // the last wait
-	Slept time.Duration // sum of the waits, saturating
+	Slept time.Duration // sum of the waits, saturating; a negative one counts as 0
 }
 
 // After returns the state that follows s when the wait was d. Policies of other packages need it in their Next.
@@ -46,7 +46,7 @@ func (s State) After(d time.Duration) State {
 		s.N++
 	}
 	s.Prev = d
-	if s.Slept += d; s.Slept < 0 {
+	if s.Slept += max(d, 0); s.Slept < 0 {
 		s.Slept = math.MaxInt64
 	}
 	return s

@@ -5,6 +5,7 @@ package backoff
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,8 +36,14 @@ import (
 //
 // An error names the part that is wrong: an unknown policy or key, a key given twice, a value that is negative, too
 // large or no number, a max below the first wait. What String returns reads back as the same policy.
-func Parse(spec string) (Policy, error) {
-	p, err := parse(strings.TrimSpace(spec), 0)
+//
+// The policies of other libraries are in package backoff/compat, whose Parse reads both.
+func Parse(spec string) (Policy, error) { return ParseWith(spec, nil) }
+
+// ParseWith reads what Parse reads, and further policies: more has a reader for each name. A policy that a reader
+// returns is validated, and should have a String method from whose text it can be read back.
+func ParseWith(spec string, more map[string]func(*Settings) Policy) (Policy, error) {
+	p, err := parser(more).parse(strings.TrimSpace(spec), 0)
 	if err != nil {
 		return nil, fmt.Errorf("backoff %q: %w", spec, err)
 	}
@@ -46,22 +53,28 @@ func Parse(spec string) (Policy, error) {
 // maxNesting is how deep policies may stand inside each other in a text.
 const maxNesting = 16
 
-func parse(spec string, depth int) (Policy, error) {
+// parser reads the policies of readers, and its own.
+type parser map[string]func(*Settings) Policy
+
+func (more parser) parse(spec string, depth int) (Policy, error) {
 	if depth > maxNesting {
 		return nil, fmt.Errorf("policies stand more than %d deep inside each other", maxNesting)
 	}
 	if name, rest, ok := strings.Cut(spec, "("); ok && !strings.ContainsAny(name, " =;") {
-		return parseCombination(name, rest, depth)
+		return more.parseCombination(name, rest, depth)
 	}
 	words := strings.Fields(spec)
 	if len(words) == 0 {
-		return nil, errors.New("no policy: want one of " + names())
+		return nil, errors.New("no policy: want one of " + more.names())
 	}
 	read, ok := readers[words[0]]
 	if !ok {
-		return nil, fmt.Errorf("unknown policy %q: want one of %s", words[0], names())
+		read, ok = more[words[0]]
 	}
-	k := &keys{policy: words[0], values: map[string]string{}}
+	if !ok {
+		return nil, fmt.Errorf("unknown policy %q: want one of %s", words[0], more.names())
+	}
+	k := &Settings{policy: words[0], values: map[string]string{}}
 	for _, word := range words[1:] {
 		key, value, ok := strings.Cut(word, "=")
 		if !ok {
@@ -73,7 +86,7 @@ func parse(spec string, depth int) (Policy, error) {
 		k.values[key] = value
 	}
 	p := read(k)
-	if attempts, ok := k.number("attempts", 1); ok {
+	if attempts, ok := k.Number("attempts", 1); ok {
 		p = Limit(p, attempts)
 	}
 	if err := k.finish(words[1:]); err != nil {
@@ -83,24 +96,24 @@ func parse(spec string, depth int) (Policy, error) {
 }
 
 // readers make the policies that have a name of their own.
-var readers = map[string]func(*keys) Policy{
-	"fixed":  func(k *keys) Policy { return k.jitter(Fixed(k.must("delay"))) },
-	"random": func(k *keys) Policy { return Random(k.must("max")) },
-	"linear": func(k *keys) Policy { return k.jitter(Linear(k.must("base"), k.must("increment"), k.cap(0))) },
-	"exponential": func(k *keys) Policy {
-		return k.jitter(Exponential(k.must("base"), k.float("factor", 2), k.cap(0)))
+var readers = map[string]func(*Settings) Policy{
+	"fixed":  func(k *Settings) Policy { return k.jitter(Fixed(k.must("delay"))) },
+	"random": func(k *Settings) Policy { return Random(k.must("max")) },
+	"linear": func(k *Settings) Policy { return k.jitter(Linear(k.must("base"), k.must("increment"), k.cap(0))) },
+	"exponential": func(k *Settings) Policy {
+		return k.jitter(Exponential(k.must("base"), k.Float("factor", 2), k.cap(0)))
 	},
-	"polynomial": func(k *keys) Policy {
-		return k.jitter(Polynomial(k.must("base"), k.float("degree", 2), k.cap(0)))
+	"polynomial": func(k *Settings) Policy {
+		return k.jitter(Polynomial(k.must("base"), k.Float("degree", 2), k.cap(0)))
 	},
-	"fibonacci":       func(k *keys) Policy { return k.jitter(Fibonacci(k.must("unit"), k.cap(0))) },
-	"table":           func(k *keys) Policy { return k.jitter(Table(k.delays()...)) },
-	"pattern":         func(k *keys) Policy { return k.jitter(Pattern(k.points()...)) },
+	"fibonacci":       func(k *Settings) Policy { return k.jitter(Fibonacci(k.must("unit"), k.cap(0))) },
+	"table":           func(k *Settings) Policy { return k.jitter(Table(k.delays()...)) },
+	"pattern":         func(k *Settings) Policy { return k.jitter(Pattern(k.points()...)) },
 	"slotted":         readSlotted,
-	"decorrelated":    func(k *keys) Policy { return Decorrelated(k.must("base"), k.cap(0)) },
-	"decorrelated_v2": func(k *keys) Policy { return DecorrelatedV2(k.must("base"), k.cap(0)) },
-	"recommended": func(k *keys) Policy {
-		latency, ok := k.duration("latency")
+	"decorrelated":    func(k *Settings) Policy { return Decorrelated(k.must("base"), k.cap(0)) },
+	"decorrelated_v2": func(k *Settings) Policy { return DecorrelatedV2(k.must("base"), k.cap(0)) },
+	"recommended": func(k *Settings) Policy {
+		latency, ok := k.Duration("latency")
 		if !ok {
 			latency = 100 * time.Millisecond
 		}
@@ -108,32 +121,29 @@ var readers = map[string]func(*keys) Policy{
 	},
 }
 
-func readSlotted(k *keys) Policy {
-	exponent, ok := k.number("max_exponent", 0)
+func readSlotted(k *Settings) Policy {
+	exponent, ok := k.Number("max_exponent", 0)
 	if !ok {
 		exponent = 10
 	}
-	attempts, ok := k.number("attempts", 0)
+	attempts, ok := k.Number("attempts", 0)
 	if !ok {
 		attempts = 16
 	}
 	delete(k.values, "attempts") // it is slotted's own, not the limit of any policy
 	if exponent > 63 {
-		k.fail(fmt.Errorf("max_exponent %d: want 63 or less", exponent))
+		k.Fail(fmt.Errorf("max_exponent %d: want 63 or less", exponent))
 	}
 	return Slotted(k.must("slot"), exponent, attempts)
 }
 
-func names() string {
-	var list []string
-	for name := range readers {
-		list = append(list, name)
-	}
+func (more parser) names() string {
+	list := slices.AppendSeq(slices.Collect(maps.Keys(readers)), maps.Keys(more))
 	slices.Sort(list)
 	return strings.Join(append(list, "first_now(...)", "limit(...)", "max(...)", "sum(...)", "then(...)"), ", ")
 }
 
-func parseCombination(name, rest string, depth int) (Policy, error) {
+func (more parser) parseCombination(name, rest string, depth int) (Policy, error) {
 	inside, ok := strings.CutSuffix(rest, ")")
 	if !ok {
 		return nil, fmt.Errorf("%s( has no ) at its end", name)
@@ -144,7 +154,7 @@ func parseCombination(name, rest string, depth int) (Policy, error) {
 	}
 	want := map[string]int{"first_now": 1, "limit": 2, "then": 3, "max": -1, "sum": -1}[name]
 	if want == 0 {
-		return nil, fmt.Errorf("unknown policy %q: want one of %s", name, names())
+		return nil, fmt.Errorf("unknown policy %q: want one of %s", name, more.names())
 	}
 	if want > 0 && len(parts) != want {
 		return nil, fmt.Errorf("%s has %d parts between semicolons, want %d", name, len(parts), want)
@@ -158,7 +168,7 @@ func parseCombination(name, rest string, depth int) (Policy, error) {
 			}
 			continue
 		}
-		p, err := parse(part, depth+1)
+		p, err := more.parse(part, depth+1)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}

@@ -11,23 +11,27 @@ import (
 	"time"
 )
 
-// keys are the settings of one policy as text. A reader takes what it knows; the first fault is kept, and what is left
-// in the end is unknown.
-type keys struct {
+// Settings are the keys and values of one policy in a text. A reader of [ParseWith] takes those that it knows; the first
+// fault is kept, and a key that was not taken is unknown.
+type Settings struct {
 	policy string
 	values map[string]string
 	known  []string
 	err    error
 }
 
-func (k *keys) fail(err error) {
+// Policy returns the name of the policy.
+func (k *Settings) Policy() string { return k.policy }
+
+// Fail records a fault. Only the first is reported.
+func (k *Settings) Fail(err error) {
 	if k.err == nil {
 		k.err = err
 	}
 }
 
-// take removes and returns the value of key.
-func (k *keys) take(key string) (string, bool) {
+// Text takes a key; false: it is not given.
+func (k *Settings) Text(key string) (string, bool) {
 	if !slices.Contains(k.known, key) {
 		k.known = append(k.known, key)
 	}
@@ -36,7 +40,7 @@ func (k *keys) take(key string) (string, bool) {
 }
 
 // finish returns the first fault; words are the settings in their order.
-func (k *keys) finish(words []string) error {
+func (k *Settings) finish(words []string) error {
 	for _, word := range words {
 		key, _, _ := strings.Cut(word, "=")
 		if !slices.Contains(k.known, key) {
@@ -46,14 +50,15 @@ func (k *keys) finish(words []string) error {
 	return k.err
 }
 
-func (k *keys) duration(key string) (time.Duration, bool) {
-	text, ok := k.take(key)
+// Duration takes a duration of 0 or more; false: it is not given.
+func (k *Settings) Duration(key string) (time.Duration, bool) {
+	text, ok := k.Text(key)
 	if !ok {
 		return 0, false
 	}
 	d, err := parseDuration(text)
 	if err != nil {
-		k.fail(fmt.Errorf("%s %w", key, err))
+		k.Fail(fmt.Errorf("%s %w", key, err))
 	}
 	return d, true
 }
@@ -70,64 +75,65 @@ func parseDuration(text string) (time.Duration, error) {
 }
 
 // must is a duration that has to be there.
-func (k *keys) must(key string) time.Duration {
-	d, ok := k.duration(key)
+func (k *Settings) must(key string) time.Duration {
+	d, ok := k.Duration(key)
 	if !ok {
-		k.fail(fmt.Errorf("%s is missing", key))
+		k.Fail(fmt.Errorf("%s is missing", key))
 	}
 	return d
 }
 
 // cap is max; left out it is missing, none is 0.
-func (k *keys) cap(missing time.Duration) time.Duration {
+func (k *Settings) cap(missing time.Duration) time.Duration {
 	if k.values["max"] == "none" {
-		k.take("max")
+		k.Text("max")
 		return 0
 	}
-	d, ok := k.duration("max")
+	d, ok := k.Duration("max")
 	if !ok {
 		return missing
 	}
 	if d == 0 {
-		k.fail(errors.New("max is 0: no cap is max=none"))
+		k.Fail(errors.New("max is 0: no cap is max=none"))
 	}
 	return d
 }
 
-func (k *keys) float(key string, missing float64) float64 {
-	text, ok := k.take(key)
+// Float takes a number; missing stands for one that is not given.
+func (k *Settings) Float(key string, missing float64) float64 {
+	text, ok := k.Text(key)
 	if !ok {
 		return missing
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {
-		k.fail(fmt.Errorf("%s %q: want a number", key, text))
+		k.Fail(fmt.Errorf("%s %q: want a number", key, text))
 	}
 	return f
 }
 
-// number is a whole number from least on.
-func (k *keys) number(key string, least int) (int, bool) {
-	text, ok := k.take(key)
+// Number takes a whole number from least to 2^31-1; false: it is not given.
+func (k *Settings) Number(key string, least int) (int, bool) {
+	text, ok := k.Text(key)
 	if !ok {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil || int(n) < least {
-		k.fail(fmt.Errorf("%s %q: want a whole number from %d to %d", key, text, least, 1<<31-1))
+		k.Fail(fmt.Errorf("%s %q: want a whole number from %d to %d", key, text, least, 1<<31-1))
 	}
 	return int(n), true
 }
 
 // jitter reads jitter and width.
-func (k *keys) jitter(l Ladder) Policy {
-	name, given := k.take("jitter")
-	_, wide := k.take("width")
-	width := k.float("width", 0)
+func (k *Settings) jitter(l Ladder) Policy {
+	name, given := k.Text("jitter")
+	_, wide := k.Text("width")
+	width := k.Float("width", 0)
 	if needs := name == "proportional" || name == "additive"; wide && !needs {
-		k.fail(errors.New("width is for jitter=proportional and jitter=additive"))
+		k.Fail(errors.New("width is for jitter=proportional and jitter=additive"))
 	} else if needs && !wide {
-		k.fail(fmt.Errorf("width is missing: jitter=%s needs one, such as width=0.2", name))
+		k.Fail(fmt.Errorf("width is missing: jitter=%s needs one, such as width=0.2", name))
 	}
 	switch name {
 	case "none":
@@ -142,22 +148,22 @@ func (k *keys) jitter(l Ladder) Policy {
 		return l.Additive(width)
 	}
 	if given {
-		k.fail(fmt.Errorf("jitter %q: want none, full, equal, proportional or additive", name))
+		k.Fail(fmt.Errorf("jitter %q: want none, full, equal, proportional or additive", name))
 	}
 	return l
 }
 
-func (k *keys) delays() []time.Duration {
-	text, ok := k.take("delays")
+func (k *Settings) delays() []time.Duration {
+	text, ok := k.Text("delays")
 	if !ok {
-		k.fail(errors.New("delays is missing"))
+		k.Fail(errors.New("delays is missing"))
 		return nil
 	}
 	var list []time.Duration
 	for i, part := range strings.Split(text, ",") {
 		d, err := parseDuration(part)
 		if err != nil {
-			k.fail(fmt.Errorf("delays: number %d, %w", i+1, err))
+			k.Fail(fmt.Errorf("delays: number %d, %w", i+1, err))
 			return nil
 		}
 		list = append(list, d)
@@ -165,10 +171,10 @@ func (k *keys) delays() []time.Duration {
 	return list
 }
 
-func (k *keys) points() []Point {
-	text, ok := k.take("points")
+func (k *Settings) points() []Point {
+	text, ok := k.Text("points")
 	if !ok {
-		k.fail(errors.New("points is missing"))
+		k.Fail(errors.New("points is missing"))
 		return nil
 	}
 	var list []Point
@@ -176,12 +182,12 @@ func (k *keys) points() []Point {
 		from, delay, ok := strings.Cut(part, ":")
 		n, err := strconv.ParseUint(from, 10, 32)
 		if !ok || err != nil {
-			k.fail(fmt.Errorf("points: %q: want step:delay, such as 5:1s", part))
+			k.Fail(fmt.Errorf("points: %q: want step:delay, such as 5:1s", part))
 			return nil
 		}
 		d, err := parseDuration(delay)
 		if err != nil {
-			k.fail(fmt.Errorf("points: step %d, %w", n, err))
+			k.Fail(fmt.Errorf("points: step %d, %w", n, err))
 			return nil
 		}
 		list = append(list, Point{uint32(n), d})

@@ -118,9 +118,23 @@ func TestWorkloads(t *testing.T) {
 		seen[a.Name] = true
 	}
 	for _, name := range strings.Fields("w1 w2 w2_ack w3 w3_real w4_json w4_json_http w4_combined w4_dissect w4_regex " +
-		"w5 w5_500ms w6 w6_live w6_file w6_sqlite w6_postgres w7 w7_backlog w8 w9 w10") {
+		"w5 w5_500ms w6 w6_live w6_file w6_sqlite w6_postgres w7 w7_backlog w8 w9 w10 files") {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
+// Every workload that guards a promise of speed has a ratio in ratios.json: without one, the gate would never measure it.
+func TestRatiosAreKept(t *testing.T) {
+	all, err := result.ReadRatios("ratios.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, _ := all.Of("any machine")
+	for _, name := range strings.Fields("w1 w1_real w2 w2_ack w3 w4_combined w4_dissect w4_json w4_regex w8 w9 w10 files") {
+		if kept[name] <= 0 {
+			t.Errorf("ratios.json keeps no ratio of %s: measure it with `make bench-check BENCH=-keep`", name)
 		}
 	}
 }

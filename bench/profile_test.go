@@ -47,12 +47,13 @@ func TestShares(t *testing.T) {
 			"runtime.goexit", "github.com/penstock-io/penstock/engine/kit/lines.(*Filler).look", "os.(*File).Read",
 			"internal/poll.(*FD).Read.func1 (inline)", "internal/runtime/syscall/linux.Syscall6",
 		}},
-		{Value: 3, Functions: []string{"github.com/penstock-io/penstock/engine/pipeline.(*route).read", "bytes.Count", "countbody"}},
+		{Value: 3, Functions: []string{
+			"github.com/penstock-io/penstock/engine/internal/pipeline.(*route).read", "bytes.Count", "countbody"}},
 		{Value: 2, Functions: []string{"runtime.gcBgMarkWorker", "runtime.scanobject"}},
 		{Value: 1, Functions: []string{"runtime.mcall", "runtime.findRunnable", "runtime.futex"}},
 	})
 	want := []result.Share{
-		{Of: "kernel: read", Share: .4}, {Of: "engine/pipeline", Share: .3}, {Of: "garbage collection", Share: .2},
+		{Of: "kernel: read", Share: .4}, {Of: "engine/internal/pipeline", Share: .3}, {Of: "garbage collection", Share: .2},
 		{Of: "kernel: waking and waiting", Share: .1},
 	}
 	if !slices.Equal(all, want) {

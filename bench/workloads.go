@@ -46,7 +46,7 @@ func (w wants) with(ofLimit, cpuPerGB float64) wants {
 
 var workloads = slicesOf([]workload{{name: limitsName, about: "what the machine does by itself", kind: load.Combined, halved: true}},
 	streams, []workload{real(streams[0]), real(streams[3])}, compressed, parses, receivers, crashes, databases,
-	follows)
+	follows, smallFiles)
 
 func slicesOf(groups ...[]workload) (all []workload) {
 	for _, g := range groups {

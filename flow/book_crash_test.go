@@ -101,7 +101,7 @@ func (w *bookWorld) copy(left vfstest.Crash) *bookWorld {
 // childKey makes a process of the tests the program that TestBookKilled kills.
 const childKey = "PENSTOCK_BOOK_CHILD"
 
-const childRows, childReplay = 4000, 300
+const childRows, childReplay = 8000, 300 // more rows than all lives before the last can deliver
 
 // TestBookChild is that program: it delivers rows to its standard output, which has them for good, by eight workers.
 func TestBookChild(t *testing.T) {

@@ -25,14 +25,14 @@ func (l *loop[T]) start(h *held[T], c control.Command) {
 	if ln.Prompt {
 		a.ctx, a.cancel = l.base, func(error) {}
 		a.deliver(l.box)
-		l.turns.Add(1) // there is mail
+		l.turns.Add(1) // the result is in the mailbox
 		return
 	}
 	a.ctx, a.cancel = context.WithCancelCause(l.base)
 	l.crew.deliver(a, l)
 }
 
-// answered takes what an attempt returned.
+// answered handles the return of an attempt.
 func (l *loop[T]) answered(a *attempt[T]) {
 	l.now = max(l.now, a.at)
 	h, ln, err := a.item, a.lane, a.err
@@ -46,7 +46,7 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	if e.Outcome == control.Retryable && a.ended != nil {
 		e.Outcome = control.TimedOut
 	}
-	dead := false // the worker
+	dead := false // the worker died
 	switch e.Outcome {
 	case control.Retryable, control.TimedOut:
 		e.Died, h.failure = died[T](err), err
@@ -54,8 +54,12 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	case control.Split:
 		dead = typed[T](err).(*Split[T]).diedAt() >= 0
 	}
+	ln.fault = nil
+	if e.Outcome == control.Misconfigured {
+		ln.fault = err
+	}
 	if e.Outcome != control.Delivered && l.o.Failed != nil && (a.ended == nil || a.ended == ErrAbandoned) {
-		l.o.Failed(h.Item, Failure{Lane: ln.Name, Number: a.Number, Outcome: e.Outcome, Err: err, Died: dead})
+		l.o.Failed(l.base, h.Item, Failure{Lane: ln.Name, Number: a.Number, Outcome: e.Outcome, Err: err, Died: dead})
 	}
 	l.running.give(a)
 	switch e.Outcome {
@@ -80,11 +84,14 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	if last {
 		l.release(h)
 	}
+	if ln.fault != nil && !l.o.AwaitRepair && l.lanes.allFaulty() {
+		l.stop(fmt.Errorf("flow: no lane can deliver: lane %q: %w", ln.Name, ln.fault))
+	}
 	l.forget(ln)
 }
 
-// split puts the answer e with the pieces that err says, which replace h; pieces of an item that was settled
-// or replaced before are surplus.
+// split passes on the answer e with the pieces of err, which replace h. If h was settled or replaced before, its pieces
+// are dropped.
 func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 	s := typed[T](err).(*Split[T])
 	all := slices.Concat(s.Done, s.Rest, s.Refused)
@@ -96,6 +103,9 @@ func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 		return
 	}
 	e.Pieces = uint32(len(all))
+	for _, it := range slices.Concat(s.Done, s.Refused) {
+		e.Cost += costOf(it.Cost)
+	}
 	l.put(e)
 	fatal := -1
 	if at := s.diedAt(); at >= 0 {
@@ -117,7 +127,7 @@ func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 	})
 }
 
-// replace puts items as pieces in the place of h; a worker died of the one at fatal.
+// replace replaces h by items, its pieces. A worker died of the one at index fatal, of none if that is -1.
 func (l *loop[T]) replace(h *held[T], items []Item[T], fatal int, outcome func(i int, piece *held[T]) control.Outcome) {
 	l.items.finish(h)
 	var wrong error
@@ -136,7 +146,7 @@ func (l *loop[T]) replace(h *held[T], items []Item[T], fatal int, outcome func(i
 	}
 }
 
-// settle tells the owner that an item is done.
+// settle reports an item as settled.
 func (l *loop[T]) settle(c control.Command) {
 	h := l.items.bySeq[c.Seq]
 	if h == nil || h.done {
@@ -150,13 +160,15 @@ func (l *loop[T]) settle(c control.Command) {
 		}
 	}
 	l.items.finish(h)
-	l.o.Settled(h.Item, s)
+	if l.o.Settled != nil {
+		l.o.Settled(h.Item, s)
+	}
 	if h.running == 0 {
 		l.release(h)
 	}
 }
 
-// blame says why the machine refuses h; a worker's own words have been kept.
+// blame records why the machine refuses h. If a worker refused it, its error is there already.
 func (l *loop[T]) blame(h *held[T], c control.Command) {
 	var words string
 	switch {
@@ -164,6 +176,8 @@ func (l *loop[T]) blame(h *held[T], c control.Command) {
 		words = "1 worker died of it"
 	case c.Why == control.Deadly:
 		words = fmt.Sprintf("%d workers died of it", c.Count)
+	case c.Why == control.Exhausted:
+		words = fmt.Sprintf("given up after it failed %d times at workers that took others meanwhile", c.Count)
 	case c.Why == control.Failing:
 		words = fmt.Sprintf("it failed %d times at workers that took others meanwhile", c.Count)
 	default:
@@ -172,7 +186,7 @@ func (l *loop[T]) blame(h *held[T], c control.Command) {
 	h.refusal = &Rejected{Err: fmt.Errorf("%s, the last of this: %w", words, h.failure)}
 }
 
-// bisect answers that h was cut, or that it cannot be.
+// bisect cuts h, or reports that it cannot be cut.
 func (l *loop[T]) bisect(h *held[T]) {
 	var pieces []Item[T]
 	if l.o.Bisect != nil {
@@ -189,42 +203,42 @@ func (l *loop[T]) bisect(h *held[T]) {
 	}
 }
 
-// bury hands h to the undertaker when it is its turn.
+// bury queues h for Options.Bury.
 func (l *loop[T]) bury(h *held[T]) {
 	if l.o.Bury == nil {
-		l.stop(fmt.Errorf("flow: an item was refused and there is no Options.Bury to keep it: %w", h.refusal))
+		l.stop(fmt.Errorf("flow: an item was refused; set Options.Bury to keep such items: %w", h.refusal))
 		return
 	}
 	l.refused = append(l.refused, h)
-	l.dig()
+	l.buryNext()
 }
 
-func (l *loop[T]) dig() {
-	if l.digging || len(l.refused) == 0 || l.stopping {
+func (l *loop[T]) buryNext() {
+	if l.burying || len(l.refused) == 0 || l.stopping {
 		return
 	}
-	if l.graves == nil {
-		l.graves = make(chan *held[T], 1)
-		l.crew.undertake(l.graves, l)
+	if l.toBury == nil {
+		l.toBury = make(chan *held[T], 1)
+		l.crew.bury(l.toBury, l)
 	}
-	l.digging = true
-	l.graves <- l.refused[0]
+	l.burying = true
+	l.toBury <- l.refused[0]
 	l.refused[0] = nil
 	l.refused = l.refused[1:]
 }
 
-// buried takes what the undertaker returned.
+// buried handles the result of Options.Bury.
 func (l *loop[T]) buried(h *held[T], err error) {
-	l.digging = false
+	l.burying = false
 	if err != nil {
 		l.stop(fmt.Errorf("flow: bury a refused item: %w", errors.Join(err, h.refusal)))
 		return
 	}
 	l.step(control.Event{Kind: control.Buried, Seq: h.seq})
-	l.dig()
+	l.buryNext()
 }
 
-// release gives an item back, which nobody reads any more.
+// release gives an item back that is not used any more.
 func (l *loop[T]) release(h *held[T]) {
 	it := h.Item
 	l.items.drop(h)

@@ -2,95 +2,38 @@ package flow_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"sync"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync/atomic"
 
 	"github.com/penstock-io/penstock/flow"
-	"github.com/penstock-io/penstock/flow/checkpoint"
-	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// row of a table that is read by time, which is its position.
-type row struct{ time int64 }
-
-// after gives the rows behind a time, as SELECT ... WHERE time > ? ORDER BY time would: 50,000 in all, one every other second.
-func after(time int64) func(context.Context) (row, error) {
-	return func(context.Context) (row, error) {
-		if time += 2; time > 100_000 {
-			return row{}, io.EOF
-		}
-		return row{time}, nil
-	}
-}
-
-const replay = 3000 // rows that a crash repeats at most
-
-// spout is one life of the program: it delivers to twelve workers, from the mark in the file on.
-func spout(file string, bolt flow.WorkerFunc[[]row], settled func(flow.Item[[]row], flow.Settlement)) error {
-	defer func() { power, _ := recover().(*flow.PanicError); fmt.Println("crash:", power != nil) }()
-	mark, err := checkpoint.Open(file)
-	if err != nil {
-		return err
-	}
-	defer mark.Close()
-	var lanes []flow.Lane[[]row]
-	for i := range 12 {
-		lanes = append(lanes, flow.Lane[[]row]{Name: fmt.Sprint("bolt ", i), Worker: bolt})
-	}
-	book, err := flow.OpenBook(context.Background(), flow.BookOptions[row]{
-		Checkpoint: mark,
-		At:         func(r row) ledger.Position { return ledger.Position{Num: r.time} },
-		Pack:       flow.PackOptions[row]{Rows: 100},
-		Replay:     replay,
-		Sender:     flow.Options[[]row]{Lanes: lanes, Settled: settled},
-	})
-	if err != nil {
-		return err
-	}
-	watermark, _ := book.Mark()
-	fmt.Println("begins at the first row:", watermark.Num == 0)
-	return book.Run(context.Background(), after(watermark.Num))
-}
-
-// Example delivers a table by time to twelve workers, crashes after 300 of 500 batches, and goes on from the mark in its file.
+// Example posts words to five URLs, each at the pace that its server can bear.
 func Example() {
-	dir, err := os.MkdirTemp("", "spout")
-	if err != nil {
-		panic(err)
+	var received atomic.Int64
+	var urls []string
+	for range 5 {
+		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { received.Add(1) }))
+		defer server.Close()
+		urls = append(urls, server.URL)
 	}
-	defer os.RemoveAll(dir)
-	var mu sync.Mutex // workers run side by side
-	attempts, settled, came, seen := 0, 0, 0, map[int64]bool{}
-	bolt := func(_ context.Context, a flow.Attempt[[]row]) (flow.Report, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if attempts++; attempts%50 == 0 {
-			return flow.Report{}, errors.New("connection reset") // another bolt gets it
+	words := slices.Values(strings.Fields("the quick brown fox jumps over the lazy dog"))
+	err := flow.Each(context.Background(), words, urls, func(ctx context.Context, url, word string) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(word))
+		if err != nil {
+			return &flow.Misconfigured{Err: err}
 		}
-		for _, r := range a.Value {
-			came, seen[r.time] = came+1, true
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err // the word is sent again, to any server
 		}
-		return flow.Report{}, nil
-	}
-	crash := func(flow.Item[[]row], flow.Settlement) {
-		if settled++; settled == 300 {
-			panic("power cut") // nothing is saved, nobody says goodbye
-		}
-	}
-	for range 2 {
-		fmt.Println(spout(filepath.Join(dir, "mark"), bolt, crash))
-	}
-	fmt.Println(len(seen), "rows came, and came again as often as may be:", came-len(seen) <= replay)
-	// Output:
-	// begins at the first row: true
-	// crash: true
-	// <nil>
-	// begins at the first row: false
-	// crash: false
-	// <nil>
-	// 50000 rows came, and came again as often as may be: true
+		defer resp.Body.Close()
+		return flow.HTTPOutcome(resp)
+	})
+	fmt.Println(err, received.Load())
+	// Output: <nil> 9
 }

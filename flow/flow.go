@@ -1,20 +1,22 @@
-// Package flow delivers items to many parallel, unequal, failing workers at the pace that each of them can
-// bear.
+// Package flow delivers items to many parallel, unequal, failing workers, at the pace that each of them can bear.
 //
-// A [Sender] pulls items from a [Producer] when there is room, and hands them to [Worker]s as attempts. Every
-// decision (how much may be in flight to whom, who gets the next item, when an attempt has timed out, what is
-// sent again and when) is made by one pure machine, [control.Machine]; the Sender only feeds it events and
-// carries out its commands. A Sender knows no record, no file and no position.
+// [Each] is the short form: it delivers the values of an iterator to lanes, which are given by their names and one
+// function. [HTTPOutcome] tells it what a response means.
 //
-// A [Book] is a Sender that goes on after a crash: it packs rows into batches, knows by their positions which of them are
-// settled, and saves that through a [Checkpoint], such as a file of [github.com/penstock-io/penstock/flow/checkpoint]. Who
-// keeps positions in another way uses a Sender, learns from Options.Settled what is done, and may keep it in a ledger
+// A [Sender] has all options: it pulls items from a [Producer] when there is room, and passes them to [Worker]s as
+// attempts. All decisions (how much may be in flight to which worker, who gets the next item, when an attempt has timed
+// out, what is sent again and when) are made by one pure machine, [control.Machine]. The Sender feeds it events and
+// carries out its commands. It does not know records, files or positions.
+//
+// A [Book] is a Sender that resumes after a crash: it packs rows into batches, tracks by their positions which are
+// settled, and saves that in a [Checkpoint], such as a file of [github.com/penstock-io/penstock/flow/checkpoint].
+// Programs with another kind of position use a Sender, and keep what Options.Settled reports in a ledger
 // ([github.com/penstock-io/penstock/flow/ledger]).
 //
-// A [Receiver] is the other end: a server that tells its senders how much it will take.
+// A [Receiver] is the other side: a server that advertises to its senders how much it accepts.
 //
-// Delivery is at least once, always: an item is settled when a worker has delivered it or when it was buried,
-// never by count or age.
+// Delivery is at least once: an item is settled when a worker has delivered it or when it has been dead-lettered, never
+// by count or age. The package needs no real time: everything runs under testing/synctest.
 package flow
 
 import (
@@ -24,115 +26,120 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// Item is a unit that travels and settles as a whole. The Sender owns it from Next until Options.Released.
+// Item is a unit that is delivered and settled as a whole. The Sender owns it from Next until Options.Released.
 type Item[T any] struct {
 	Value T
-	Cost  float64  // window units, such as records; 0 means 1. One item is always allowed, whatever it costs
-	Bytes int64    // held against Options.MaxBytes and control.Config.Replay until settled and saved
-	Keys  []string // items that share a key keep their order: never in flight together, but on an Ordered lane. nil: no order
+	Cost  float64  // window units, such as records; 0 means 1. One item is always allowed, whatever its cost
+	Bytes int64    // counted against Options.MaxBytes and control.Config.Replay until settled and saved
+	Keys  []string // items that share a key keep their order: never in flight together, except on an Ordered lane
 }
 
 // Attempt is one delivery of one item to one worker.
 type Attempt[T any] struct {
 	Value  T
 	ID     uint64 // unique in the Sender
-	Number int    // of this item; the first is 1
+	Number int    // of this item, from 1
 
-	// On Ordered lanes Place is dense from 0 within a Run and is the order of effect; Run only grows in a
-	// Sender. Once one of a Run has failed, the rest of it must fail too; when all of it have returned, the
-	// next Run starts with the failed item.
+	// On Ordered lanes, Place counts from 0 within a Run and is the order of effect; Run only grows in a Sender. After
+	// a failed attempt, all later ones of its Run must fail, too. When all have returned, the next Run starts with the
+	// failed item.
 	Run, Place uint32
 
-	// Expect is when the round trip is overdue: the worker counts as BUSY and another one is tried, while the
-	// context lives on until Options.Abandon. Zero: never.
+	// Expect is when the attempt is overdue: the worker then counts as BUSY and another one is tried. The context lives
+	// on until Options.Abandon. Zero means never.
 	Expect time.Time
 }
 
-// Report is what a worker says of itself with its answer; the zero value is a third party that says nothing.
+// Report has a worker's statements about itself. A worker that makes none returns the zero value.
 type Report = control.Report
 
-// Limits bound a lane whatever its window says.
+// Limits bound a lane in addition to its window.
 type Limits = control.Limits
 
 // Worker is one lane of delivery: an endpoint, a connection, a child process, a remote node.
 type Worker[T any] interface {
-	// Deliver returns once the receiver has the value for good, and keeps nothing of it afterwards, not even
-	// in a goroutine of net/http: wait for the body's Close. It is called from up to Limits.InFlight
-	// goroutines at once and in no particular order (on Ordered lanes, Place gives the order). ctx ends at
-	// Options.Abandon or when the Sender stops; Deliver then returns soon.
+	// Deliver returns when the receiver has stored the value, and does not use it afterwards, not even in a goroutine
+	// of net/http: it waits for the body's Close. Up to Limits.InFlight goroutines call it at once, in no particular
+	// order (on Ordered lanes, Place gives the order). ctx ends at Options.Abandon and when the Sender stops; Deliver
+	// then returns soon.
 	//
-	// The error is the outcome: nil is delivered; *Throttled, *Rejected, *Misconfigured and *Split (in any
-	// depth of wrapping) say what they say; any other error is retryable, *Died and a panic with consequences of their own.
+	// The error is the outcome, wrapped or not: nil is delivered; *Throttled, *Rejected, *Misconfigured, *Split and
+	// *Died are described there. A panic counts as *Died. After any other error the item is tried again.
 	Deliver(ctx context.Context, a Attempt[T]) (Report, error)
 }
 
-// Lane is a worker as the Sender sees it.
+// Lane is a worker with its name and limits.
 type Lane[T any] struct {
-	Name   string // unique; people read it in metrics and explain
+	Name   string // unique; shown in metrics and logs
 	Worker Worker[T]
 	Limits Limits
 
-	// Prompt says that Deliver never waits: for no network, disk, timer or lock that somebody holds while waiting. It is then
-	// called where the Sender turns, one call at a time, which saves two switches between goroutines; all other lanes stand still
-	// meanwhile, and no ctx ends it. It must not call runtime.Goexit.
+	// Prompt means that Deliver never waits for a network, disk, timer or contended lock. It is then called on the
+	// goroutine that runs the event loop, one call at a time, which saves two switches between goroutines. All other
+	// lanes stand still meanwhile, and no context ends the call. It must not call runtime.Goexit.
 	Prompt bool
 }
 
-// Producer hands out items. It is asked for one at a time, and for one more than there is room for, which is then at hand.
+// Producer returns the items. The Sender asks for one at a time, and always for one more than it has room for.
 type Producer[T any] interface {
-	// Next blocks until there is an item, the data ends (io.EOF: what is in flight is finished, then Run
-	// returns nil) or ctx is done. It runs on a goroutine of its own, one call at a time. Any other error
-	// stops the Sender once what is in flight has settled.
+	// Next blocks until there is an item, the data ends or ctx is done. The error io.EOF ends the data: the items in
+	// flight are finished, then Run returns nil. Any other error stops the Sender when the items in flight have
+	// settled. Next is called on a goroutine of its own, one call at a time.
 	Next(ctx context.Context) (Item[T], error)
 }
 
-// Settlement says how an item was settled.
+// Settlement describes how an item was settled.
 type Settlement struct {
-	Attempts int    // that were started
-	Lane     string // that delivered it; "" when it was buried
+	Attempts int    // started
+	Lane     string // that delivered it; "" if Buried
 	Place    string // Report.Place of the delivering attempt
-	Buried   bool   // a dead letter: Options.Bury made it durable
+	Buried   bool   // dead-lettered: Options.Bury has stored it
 }
 
 // Failure is an attempt that did not deliver.
 type Failure struct {
 	Lane    string
-	Number  int             // of the attempt; the item's first is 1
-	Outcome control.Outcome // Misconfigured is the one that people must look at
-	Err     error           // what Deliver returned; a *PanicError where it panicked
+	Number  int             // of the attempt, from 1 for each item
+	Outcome control.Outcome // Misconfigured is the one that needs a person
+	Err     error           // of Deliver; a *PanicError if it panicked
 	Died    bool            // the worker died of the item, or of the piece that a Split names
 }
 
-// Options is what a Sender needs. Lanes and Settled are required. What is called on the loop is called by the goroutine of
-// Run, or by the one that has just come from Next, Deliver or Bury, one call at a time; a panic in it comes out of
-// Run, as a *PanicError.
+// Options configures a Sender. Lanes are required, but may be set later by SetLanes. The functions said to be called on
+// the loop are called one at a time, by the goroutine of Run or by one that has just returned from Next, Deliver or
+// Bury. They must not block. A panic in one of them comes out of Run as a *PanicError.
 type Options[T any] struct {
-	Lanes   []Lane[T]      // may be empty at first: SetLanes
-	Control control.Config // window, dispatch, timeouts, breaker, budget, replay bound
-	// MaxBytes closes the gate when items not yet settled hold so much; the item that reaches it is the last, so one item
-	// more than this at most. 0 means 32 MiB; negative: the producer bounds it, as the engine does.
+	Lanes []Lane[T]
+	// Control configures window, dispatch, timeouts, breaker, budget and replay bound. A nil Window means
+	// window.Queue{}.
+	Control control.Config
+	// MaxBytes bounds the Bytes of unsettled items: no item is added after the one that reaches it. Zero means 32 MiB.
+	// A negative value means that the producer bounds them.
 	MaxBytes int64
-	Abandon  time.Duration // hard end of an attempt; 0 means 60 s
+	// Abandon bounds an attempt: then its context ends. Zero means 60 s.
+	Abandon time.Duration
+	// AwaitRepair makes Run continue while every lane is misconfigured: each is probed from time to time until one is
+	// repaired. False means that Run returns the reason as soon as the last attempt of every lane was Misconfigured.
+	AwaitRepair bool
 
-	// Bisect cuts an item that was refused into pieces that stand in its place, in order. nil, or fewer than
-	// two pieces: it cannot be cut and is buried whole. It is called on the loop and never while an attempt
-	// of the item runs.
+	// Bisect cuts a refused item into pieces that replace it, in order. Fewer than two pieces, or a nil Bisect, mean
+	// that it cannot be cut and is dead-lettered whole. It is called on the loop, never while an attempt of the item
+	// runs.
 	Bisect func(it Item[T], refusal error) []Item[T]
-	// Bury makes a refused item durable elsewhere before it returns; an error stops the Sender. It runs on a
-	// goroutine of its own, one call at a time. nil: a refusal stops the Sender, and an item of which workers die, or which
-	// Control.Poison would refuse otherwise, is tried for ever.
+	// Bury stores a refused item durably as a dead letter before it returns nil; an error stops the Sender. It is
+	// called on a goroutine of its own, one call at a time. Nil means that a refusal stops the Sender. Items of which
+	// workers die, or that Control.Poison would refuse, are then tried for ever.
 	Bury func(ctx context.Context, it Item[T], refusal error) error
-	// Settled is called once for each item, on the loop: it must not block.
+	// Settled, if not nil, is called on the loop once for each item.
 	Settled func(it Item[T], s Settlement)
-	// Failed is called on the loop for each attempt that did not deliver, but for those that the Sender ended
-	// itself because their item had settled or it stops. It is the one place where the error of a retryable
-	// attempt is seen: log it there. It may be nil and must not block.
-	Failed func(it Item[T], f Failure)
-	// Released is called once for each item that the Sender has ever held (from Next, Bisect or Split), after
-	// its settle or its replacement by pieces, when no attempt of it runs any more, and for what is left over
-	// when Run ends: now its memory may be reused. It may be nil and must not block.
+	// Failed, if not nil, is called on the loop for each attempt that did not deliver, except those that the Sender
+	// itself ended. ctx is derived from that of Run. This is the only place that shows the error of an attempt that
+	// will be tried again; LogTo logs it.
+	Failed func(ctx context.Context, it Item[T], f Failure)
+	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split, when it has been settled
+	// or replaced and no attempt of it runs, and for those left when Run ends. Its memory may then be reused.
 	Released func(it Item[T])
-	// Trace, when set, is called on the loop with every event and the commands that the machine answered, before they are
-	// carried out. What it is given is valid during the call only; it must not block.
+	// Trace, if not nil, is called on the loop with each event and the machine's commands, before they are carried out.
+	// Both are valid only during the call.
 	Trace func(e *control.Event, do []control.Command)
 }

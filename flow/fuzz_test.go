@@ -268,7 +268,8 @@ func (w *world) options() Options[*stretch] {
 	rnd := w.draw(6)
 	perAck := window.Linear{Step: window.PerAck, Threshold: time.Second}
 	o := Options[*stretch]{
-		Lanes: w.lanes(0), Bisect: w.bisect, Settled: w.Settled, Released: w.Released, Abandon: 20 * time.Second,
+		AwaitRepair: true,
+		Lanes:       w.lanes(0), Bisect: w.bisect, Settled: w.Settled, Released: w.Released, Abandon: 20 * time.Second,
 		MaxBytes: []int64{0, 100, 1000, -1}[rnd.IntN(4)],
 		Control: control.Config{
 			Seed:     w.seed,

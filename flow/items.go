@@ -62,9 +62,7 @@ func (s *store[T]) add(it Item[T]) (*held[T], error) {
 	s.bySeq[h.seq] = h
 	s.open++
 	var err error
-	if h.Cost == 0 {
-		h.Cost = 1
-	} else if !(h.Cost > 0) || math.IsInf(h.Cost, 0) {
+	if h.Cost = costOf(h.Cost); !(h.Cost > 0) || math.IsInf(h.Cost, 0) {
 		err = fmt.Errorf("flow: item %d costs %v; want a number above 0, or 0 for 1", h.seq, h.Cost)
 		h.Cost = 1
 	}
@@ -149,4 +147,12 @@ func (t *keyTable) release(numbers []uint32) {
 			t.free = append(t.free, n)
 		}
 	}
+}
+
+// costOf returns the cost of an item, which is 1 if the item does not name it.
+func costOf(cost float64) float64 {
+	if cost == 0 {
+		return 1
+	}
+	return cost
 }

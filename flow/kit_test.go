@@ -139,7 +139,7 @@ func (d *diary[T]) options(lanes ...Lane[T]) Options[T] {
 				d.t.Errorf("%v released while %d attempts run", it.Value, n)
 			}
 		},
-		Failed: func(it Item[T], f Failure) {
+		Failed: func(_ context.Context, it Item[T], f Failure) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.failures = append(d.failures, f)

@@ -10,22 +10,23 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// Every goroutine of a Sender starts in this file: one producer, one undertaker, and a runner for each attempt
-// in flight. Run is their owner: it ends them by context or by closing their channel, and waits for crew.
+// All goroutines of a Sender start in this file: one for the producer, one for Options.Bury, and a runner for each
+// attempt in flight. Run owns them: it ends them by their context or channel, and waits for them.
 
-// maxIdleRunners is how many runners wait for their next attempt; further ones end.
+// maxIdleRunners bounds the runners that wait for their next attempt; others end.
 const maxIdleRunners = 1024
 
-// lane is a Lane as the loop knows it. The loop owns it.
+// lane is the loop's state of a Lane.
 type lane[T any] struct {
 	Lane[T]
 	number  int32
-	up      bool // takes attempts; else it only waits for those that run
+	up      bool // takes attempts; otherwise it only waits for the running ones
 	running int
-	again   *Lane[T] // Ordered: comes back as this when nothing of it runs, so that its order has one owner at a time
+	fault   error    // of its last attempt, if that found it misconfigured
+	again   *Lane[T] // Ordered: becomes this when its attempts have returned, so that they keep one order
 }
 
-// attempt is one Deliver. The loop owns it, but for the runner between its start and its answer.
+// attempt is one call of Deliver. The loop owns it, except that the runner does between its start and its return.
 type attempt[T any] struct {
 	Attempt[T]
 	item   *held[T]
@@ -35,31 +36,31 @@ type attempt[T any] struct {
 	cancel context.CancelCauseFunc
 
 	runner  *runner[T]
-	exited  bool // the worker has ended the runner's goroutine
+	exited  bool // the worker called runtime.Goexit, which ended the runner
 	report  Report
 	err     error
 	outcome control.Outcome
 	at      time.Duration
 
-	ended      error         // why the loop ended the context; nil: it did not
+	ended      error         // the cause with which the loop ended the context; nil if it did not
 	abandon    time.Duration // when it will
-	prev, next *attempt[T]   // in the list of those that run
+	prev, next *attempt[T]   // in the list of running attempts
 }
 
-// runner delivers one attempt after the other.
+// runner delivers one attempt after another.
 type runner[T any] struct {
 	work chan *attempt[T] // holds one: the loop never blocks on an idle runner
 }
 
-// crew starts runners and counts every goroutine of the sender. The loop owns it.
+// crew starts the goroutines of the sender and counts them. The loop owns it.
 type crew[T any] struct {
 	all     sync.WaitGroup
 	runners map[*runner[T]]struct{} // those that run
 	idle    []*runner[T]
 }
 
-// deliver hands a to an idle runner, the last used first, or to a new one. The last used may be the one that turns: it takes a
-// when it has done so, and nobody is woken.
+// deliver hands a to an idle runner, the last used first, or to a new one. The last used runner may be the one that
+// runs the loop now: it takes a when it is done with that, without a switch between goroutines.
 func (c *crew[T]) deliver(a *attempt[T], l *loop[T]) {
 	if n := len(c.idle); n > 0 {
 		r := c.idle[n-1]
@@ -80,7 +81,7 @@ func (c *crew[T]) deliver(a *attempt[T], l *loop[T]) {
 	go c.run(r, l)
 }
 
-// rest takes back a runner whose answer has been read.
+// rest takes back a runner whose attempt has been handled.
 func (c *crew[T]) rest(r *runner[T], ended bool) {
 	switch {
 	case ended:
@@ -93,7 +94,7 @@ func (c *crew[T]) rest(r *runner[T], ended bool) {
 	}
 }
 
-// dismiss ends the runners when they have answered, and waits until no goroutine is left.
+// dismiss ends the runners after their attempts, and waits until no goroutine is left.
 func (c *crew[T]) dismiss() {
 	for r := range c.runners {
 		close(r.work)
@@ -110,13 +111,13 @@ func (c *crew[T]) run(r *runner[T], l *loop[T]) {
 	}
 }
 
-// deliver runs the attempt and answers it, also when the worker panics or ends the goroutine.
+// deliver runs the attempt and reports its result, even if the worker panics or calls runtime.Goexit.
 func (a *attempt[T]) deliver(box *mailbox[T]) {
 	returned := false
 	defer func() {
 		if !returned {
 			v := recover()
-			a.exited = v == nil // runtime.Goexit: this goroutine will take no more
+			a.exited = v == nil // runtime.Goexit: this goroutine is ending
 			a.report, a.err = Report{}, caught(fmt.Sprintf("worker %q", a.lane.Name), v)
 			defer box.ring()
 		}
@@ -132,7 +133,7 @@ func caught(where string, v any) *PanicError {
 	return &PanicError{Where: where, Value: v, Stack: debug.Stack()}
 }
 
-// produce starts the goroutine that asks p for one item each time it is told to, until ask is closed or p ends.
+// produce starts the goroutine that calls p.Next once per request, until ask is closed or p ends.
 func (c *crew[T]) produce(p Producer[T], l *loop[T]) {
 	c.all.Add(1)
 	go func() {
@@ -153,7 +154,7 @@ func produceOne[T any](ctx context.Context, p Producer[T], box *mailbox[T]) (err
 	defer func() {
 		if !returned {
 			err = caught("producer", recover())
-			defer box.ring() // it may be runtime.Goexit: then this goroutine does not turn
+			defer box.ring() // after runtime.Goexit this goroutine does not run the loop
 		}
 		box.putOffer(it, err)
 	}()
@@ -162,8 +163,8 @@ func produceOne[T any](ctx context.Context, p Producer[T], box *mailbox[T]) (err
 	return err
 }
 
-// undertake starts the goroutine that buries one item after the other until queue is closed.
-func (c *crew[T]) undertake(queue <-chan *held[T], l *loop[T]) {
+// bury starts the goroutine that calls Options.Bury for each item of queue.
+func (c *crew[T]) bury(queue <-chan *held[T], l *loop[T]) {
 	c.all.Add(1)
 	go func() {
 		defer c.all.Done()

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// loop is one Run: it feeds the machine what happens and carries out what it says. Nothing here decides. What follows belongs to
-// whoever turns it (turning.go), but for box, base, the channels and the atomics.
+// loop is the event loop of one Run: it feeds events to the machine and carries out its commands. It decides nothing. Its
+// fields belong to the goroutine that runs it (turning.go), except box, base, the channels and the atomics.
 type loop[T any] struct {
 	s    *Sender[T]
 	o    *Options[T]
@@ -19,7 +19,7 @@ type loop[T any] struct {
 	mail mail[T]
 	crew crew[T]
 
-	base   context.Context // of the producer, the undertaker and every attempt, which outlive the call that starts them
+	base   context.Context // parent of the contexts of the producer, Bury, Failed and every attempt
 	cancel context.CancelCauseFunc
 
 	items   store[T]
@@ -31,22 +31,22 @@ type loop[T any] struct {
 	out      []control.Command
 	flushing bool
 
-	turns  atomic.Int64  // 0: nobody turns; else somebody does, and more than when it last looked: there is mail
-	handed chan struct{} // holds one: the goroutine of Run turns on
+	turns  atomic.Int64  // 0 if no goroutine runs the loop; it grows with each event that the one running it has to see
+	handed chan struct{} // holds one: the goroutine of Run continues the loop
 	alarm  *alarm
-	rang   atomic.Bool // the alarm has, since the last turn
-	over   bool        // everything is done, and nobody turns any more
-	fallen *PanicError // how a turn ended that did not return; nil: all did
+	rang   atomic.Bool // the alarm has fired since the last turn
+	over   bool        // everything is done, and the loop has ended
+	fallen *PanicError // of a callback; nil if none has panicked
 
-	ask      chan struct{} // holds one: produce an item
+	ask      chan struct{} // holds one: a request for an item
 	asked    bool
-	ahead    Item[T] // the producer's next, which the machine has no room for yet
+	ahead    Item[T] // the producer's next, for which the machine has no room yet
 	hasAhead bool
-	produced bool // the producer has ended
-	finalErr error
-	graves   chan *held[T] // holds one; nil until the first burial
-	refused  []*held[T]    // wait for the undertaker; bounded by the items held
-	digging  bool
+	produced bool          // the producer has ended
+	finalErr error         // result of Run
+	toBury   chan *held[T] // holds one; nil until the first item is refused
+	refused  []*held[T]    // waiting for Bury; bounded by the items held
+	burying  bool          // Bury has an item
 	stopping bool
 	drained  bool // everything has settled
 
@@ -60,7 +60,7 @@ func newLoop[T any](s *Sender[T]) *loop[T] {
 	return l
 }
 
-// run turns until everything has settled, or until it stops and nothing runs any more.
+// run runs the loop until everything has settled, or until the Sender stops and no attempt runs any more.
 func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	l.base, l.cancel = context.WithCancelCause(ctx)
 	defer l.dismiss() // also when a callback panics
@@ -90,7 +90,7 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	return l.finalErr
 }
 
-// turn takes the mail, tells the machine and does what it says.
+// turn handles all events in the mailbox.
 func (l *loop[T]) turn() {
 	if l.rang.Swap(false) {
 		l.alarm.armed = false
@@ -127,8 +127,8 @@ func (l *loop[T]) turn() {
 	l.pull()
 }
 
-// pull gives the machine the producer's next item when there is room for it, and asks for the one behind it: so that it is at hand
-// when the next answer comes.
+// pull passes the producer's next item to the machine if there is room, and requests the one after it, so that it is at
+// hand when the next attempt returns.
 func (l *loop[T]) pull() {
 	if l.hasAhead && !l.stopping && l.room() {
 		it := l.ahead
@@ -148,7 +148,7 @@ func (l *loop[T]) room() bool {
 	return l.s.machine.Room()
 }
 
-// offer tells the machine of an item.
+// offer passes an item to the machine.
 func (l *loop[T]) offer(it Item[T]) {
 	h, err := l.items.add(it)
 	if err != nil {
@@ -158,7 +158,7 @@ func (l *loop[T]) offer(it Item[T]) {
 	l.step(control.Event{Kind: control.Offer, Seq: h.seq, Cost: h.Cost, Bytes: h.Bytes, Keys: h.keys})
 }
 
-// expire ends the attempts that have taken too long and lets the machine see that time has passed.
+// expire ends the attempts that have taken too long, and passes a Tick to the machine if one is due.
 func (l *loop[T]) expire() {
 	if l.stopping {
 		return
@@ -171,7 +171,7 @@ func (l *loop[T]) expire() {
 	}
 }
 
-// nextWake is when expire has something to do.
+// nextWake returns the time of the next expire, and false if none is needed.
 func (l *loop[T]) nextWake() (at time.Duration, ok bool) {
 	if l.stopping {
 		return 0, false
@@ -189,19 +189,19 @@ func (l *loop[T]) wake() (at time.Duration, ok bool) {
 	return l.s.machine.Wake()
 }
 
-// step tells the machine one thing.
+// step passes one event to the machine.
 func (l *loop[T]) step(e control.Event) {
 	l.put(e)
 	l.flush()
 }
 
-// put lines e up behind what the machine will be told first.
+// put queues an event.
 func (l *loop[T]) put(e control.Event) {
 	e.Now = l.now
 	l.queue = append(l.queue, e)
 }
 
-// flush tells the machine everything that is lined up. What a command puts comes behind.
+// flush passes the queued events to the machine, including those that its commands queue.
 func (l *loop[T]) flush() {
 	if l.flushing {
 		return
@@ -233,11 +233,11 @@ func (l *loop[T]) carryOut(c control.Command) {
 		}
 	case control.Start, control.Bisect, control.Bury:
 		if l.stopping {
-			return // nothing new is begun
+			return // no new work
 		}
 		h := l.items.bySeq[c.Seq]
 		if h == nil || h.done {
-			panic(fmt.Sprintf("flow: BUG: command %d for item %d, which is not held", c.Kind, c.Seq))
+			panic(fmt.Sprintf("flow: BUG: command %v for item %d, which is not held", c.Kind, c.Seq))
 		}
 		switch c.Kind {
 		case control.Start:
@@ -252,7 +252,7 @@ func (l *loop[T]) carryOut(c control.Command) {
 	}
 }
 
-// stop begins the end: no lane takes anything more, and what runs is told to return.
+// stop ends all attempts and takes down all lanes. The first cause is the result of Run.
 func (l *loop[T]) stop(cause error) {
 	if l.stopping || l.drained {
 		return
@@ -271,21 +271,21 @@ func (l *loop[T]) stop(cause error) {
 	l.flush()
 }
 
-// ended says whether the loop is over: nothing runs, and nothing is to be done or the sender stops.
+// ended reports whether the loop is over: no attempt runs, and everything has settled or the Sender stops.
 func (l *loop[T]) ended() bool {
 	if !l.stopping && !l.drained {
 		if !l.produced || l.hasAhead || l.items.open > 0 {
 			return false
 		}
 		l.drained = true
-		for l.running.first != nil { // second attempts of items that have settled
+		for l.running.first != nil { // other attempts of items that have settled
 			l.running.end(l.running.first, ErrSuperseded)
 		}
 	}
-	return len(l.running.byID) == 0 && !l.digging
+	return len(l.running.byID) == 0 && !l.burying
 }
 
-// dismiss ends every goroutine and waits for it. It may be called twice.
+// dismiss ends all goroutines and waits for them. It may be called twice.
 func (l *loop[T]) dismiss() {
 	if l.dismissed {
 		return
@@ -293,20 +293,20 @@ func (l *loop[T]) dismiss() {
 	l.dismissed = true
 	l.cancel(nil)
 	close(l.ask)
-	if l.graves != nil {
-		close(l.graves)
+	if l.toBury != nil {
+		close(l.toBury)
 	}
 	l.crew.dismiss()
 }
 
-// leave releases what is left over.
+// leave releases the items that are left.
 func (l *loop[T]) leave() {
 	l.box.take(&l.mail)
 	if l.mail.offered {
 		l.ahead, l.hasAhead = l.mail.offer, true
 	}
 	if l.hasAhead {
-		_, _ = l.items.add(l.ahead) // it came too late to be wrong
+		_, _ = l.items.add(l.ahead) // an invalid item does not matter any more
 	}
 	for _, h := range l.items.all() {
 		l.release(h)

@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"net"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,43 +14,50 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Headers of an advertised window; docs/formats/advertised-window.md has their form.
+// Headers of an advertised window. Their form is in docs/formats/advertised-window.md.
 const (
-	CreditHeader = "Penstock-Credit" // of an answer
+	CreditHeader = "Penstock-Credit" // of a response
 	SenderHeader = "Penstock-Sender" // of a request
 )
 
-// Receiver advertises a worker's window to its senders: how much each may have in flight, so that a little waits at the
-// worker and never more. Wrap the handler of an HTTP server with [Receiver.Handler], or call Begin and the function
-// that it returns around each batch. Its methods are safe for concurrent use; it starts nothing and the zero value
-// works.
+// Receiver advertises a worker's window to its senders: how much each of them may have in flight, so that a short queue
+// forms at the worker, but no long one. Wrap the handler of an HTTP server with [Receiver.Handler], or call Begin and
+// the functions that it returns around each batch. The methods are safe for concurrent use, and start no goroutine.
+//
+// The zero value serves as many batches at once as the program has threads, runtime.GOMAXPROCS(0), which suits a
+// handler that computes. Set Slots for one that mostly waits for a disk or another server: to the number of batches at
+// which its throughput stops growing.
 type Receiver struct {
-	Slots int     // batches that the worker serves at once; 0 means 1
+	Slots int     // batches that the worker serves at once; 0 means runtime.GOMAXPROCS(0)
 	Max   float64 // batches that all senders together may have in flight; 0 means 1000
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	start   time.Time
 	epoch   uint32
 	pool    window.Pool
-	waiting float64 // cost that has come and is not in service
+	waiting float64 // cost that has arrived and is not being served
 	serving int
 }
 
-// Grant is what a worker tells a sender with an answer.
+// Grant is the advertisement that a worker sends with an answer.
 type Grant struct {
 	Report
 }
 
-// String is the grant as the value of [CreditHeader].
+// String returns the grant as the value of [CreditHeader].
 func (g Grant) String() string {
-	return fmt.Sprintf("epoch=%d; credit=%d; taken=%d; queue=%d; slots=%d; wait=%d; service=%d",
-		g.Epoch, g.Credit, g.Taken, g.QueueLen, g.Slots, g.QueueWait.Microseconds(), g.Service.Microseconds())
+	unit := ""
+	if g.Batches {
+		unit = "; unit=batches"
+	}
+	return fmt.Sprintf("epoch=%d; credit=%d; taken=%d; queue=%d; slots=%d; wait=%d; service=%d%s",
+		g.Epoch, g.Credit, g.Taken, g.QueueLen, g.Slots, g.QueueWait.Microseconds(), g.Service.Microseconds(), unit)
 }
 
-// Begin takes in that a batch of this cost has come from a sender. Call serve when its service begins, at once where
-// nothing ever waits, and done when it has been served: what done returns goes back with the answer. Both may be called again;
-// the first call counts.
-// network is the sender's own measure of the network's round trip; 0: not said.
+// Begin records the arrival of a batch of this cost from a sender; a cost of 0 means 1. Call serve when its service
+// begins, which is at once if batches never wait, and done when it has been served. The result of done is sent with the
+// answer. Only the first call of each counts. network is the network's round trip as measured by the sender; 0 if
+// unknown.
 func (r *Receiver) Begin(sender string, cost float64, network time.Duration) (serve func(), done func() Grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,7 +98,7 @@ func (r *Receiver) Begin(sender string, cost float64, network time.Duration) (se
 		}
 		ad := r.pool.Done(now.Sub(r.start), hashOf(sender), cost, r.waiting, network)
 		grant = Grant{Report{
-			Epoch: r.epoch, Credit: ad.Credit, Taken: ad.Taken, QueueLen: ad.QueueLen, Slots: max(1, r.Slots),
+			Epoch: r.epoch, Credit: ad.Credit, Taken: ad.Taken, QueueLen: ad.QueueLen, Slots: r.slots(),
 			QueueWait: began.Sub(came), Service: now.Sub(began),
 		}}
 		return grant
@@ -104,10 +112,17 @@ func hashOf(s string) uint64 {
 	return h.Sum64()
 }
 
-// Handler lets next serve Slots requests at once, in the order in which they come, and advertises the window with each
-// answer. A request counts as cost 1.
+func (r *Receiver) slots() int {
+	if r.Slots > 0 {
+		return r.Slots
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+// Handler lets next serve Slots requests at once, in the order of their arrival, and advertises the window with each
+// answer. A request has cost 1.
 func (r *Receiver) Handler(next http.Handler) http.Handler {
-	slots := make(chan struct{}, max(1, r.Slots))
+	slots := make(chan struct{}, r.slots())
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		sender, network := parseSender(req)
 		serve, done := r.Begin(sender, 1, network)
@@ -127,7 +142,7 @@ func (r *Receiver) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// granted adds the header before the answer begins.
+// granted adds the header before the response begins.
 type granted struct {
 	http.ResponseWriter
 	done func() Grant
@@ -137,13 +152,15 @@ type granted struct {
 func (g *granted) grant() {
 	if !g.over {
 		g.over = true
-		g.Header().Set(CreditHeader, g.done().String())
+		grant := g.done()
+		grant.Batches = true // each request counted 1
+		g.Header().Set(CreditHeader, grant.String())
 	}
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (g *granted) WriteHeader(status int) {
-	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // else the answer is still to come
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // others are informational
 		g.grant()
 	}
 	g.ResponseWriter.WriteHeader(status)
@@ -155,11 +172,11 @@ func (g *granted) Write(b []byte) (int, error) {
 	return g.ResponseWriter.Write(b)
 }
 
-// Unwrap gives http.ResponseController the writer behind.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (g *granted) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
-// parseSender reads [SenderHeader]: a name, and the network's round trip as the sender measures it. A sender without a
-// name is known by its address.
+// parseSender reads [SenderHeader]: a name, and the network's round trip as measured by the sender. Without a name the
+// sender is identified by its address.
 func parseSender(req *http.Request) (name string, network time.Duration) {
 	for i, part := range strings.Split(req.Header.Get(SenderHeader), ";") {
 		part = strings.TrimSpace(part)
@@ -177,12 +194,16 @@ func parseSender(req *http.Request) (name string, network time.Duration) {
 	return name, network
 }
 
-// ParseGrant reads the value of [CreditHeader]; false: it is none. Members that are not known, or whose value is no
-// number, are skipped: what is left out is 0.
+// ParseGrant parses the value of [CreditHeader]. It reports false if the value is no grant. Unknown members, and
+// members whose value is not a number, are skipped; missing ones are 0.
 func ParseGrant(value string) (Report, bool) {
 	var r Report
 	for part := range strings.SplitSeq(value, ";") {
 		name, text, _ := strings.Cut(strings.TrimSpace(part), "=")
+		if name == "unit" {
+			r.Batches = text == "batches"
+			continue
+		}
 		n, err := strconv.ParseUint(text, 10, 63)
 		if err != nil {
 			continue

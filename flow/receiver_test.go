@@ -35,6 +35,8 @@ func TestGrantIsReadAsWritten(t *testing.T) {
 	}{
 		{"", flow.Report{}, false},
 		{"credit=5", flow.Report{Credit: 5}, false},
+		{"epoch=1; credit=5; unit=batches", flow.Report{Epoch: 1, Credit: 5, Batches: true}, true},
+		{"epoch=1; credit=5; unit=records", flow.Report{Epoch: 1, Credit: 5}, true},
 		{" epoch=1 ;credit=5;; color=blue; taken=-3; queue=x ", flow.Report{Epoch: 1, Credit: 5}, true},
 		{"epoch=1; queue=99999999999999; wait=9223372036854775807", flow.Report{Epoch: 1, QueueLen: 1<<31 - 1, QueueWait: time.Hour}, true},
 	} {

@@ -93,7 +93,7 @@ func TestBuryFailureStops(t *testing.T) {
 			err := mustSender(t, o).Run(t.Context(), these(values("a", "x", "b")...))
 			want := "flow: bury a refused item: disk full\npost: rejected: no"
 			if bury == nil {
-				want = "flow: an item was refused and there is no Options.Bury to keep it: post: rejected: no"
+				want = "flow: an item was refused; set Options.Bury to keep such items: post: rejected: no"
 			}
 			if err == nil || err.Error() != want || !errors.Is(err, errRefused) {
 				t.Errorf("Run: %v\nwant %s", err, want)

@@ -2,7 +2,7 @@ package flow
 
 import "github.com/penstock-io/penstock/flow/control"
 
-// roster is the lanes by number. A number is free again when its lane is down and nothing of it runs.
+// roster holds the lanes by number. A number is free again when its lane is down and has no attempt running.
 type roster[T any] struct {
 	byNumber []*lane[T] // nil: free
 }
@@ -29,7 +29,7 @@ func (r *roster[T]) add(l Lane[T]) *lane[T] {
 	return ln
 }
 
-// relane makes list the lanes: first those that are missing go down, then the rest go up in the order of list.
+// relane replaces the lanes by list: first the missing ones go down, then the others go up in the order of list.
 func (l *loop[T]) relane(list []Lane[T]) {
 	stays := make(map[string]bool, len(list))
 	for i := range list {
@@ -62,7 +62,7 @@ func (l *loop[T]) relane(list []Lane[T]) {
 	}
 }
 
-// raise tells the machine that ln is up, or what its limits are now.
+// raise tells the machine that ln is up, or its new limits.
 func (l *loop[T]) raise(ln *lane[T]) {
 	if !ln.up {
 		ln.up = true
@@ -71,7 +71,7 @@ func (l *loop[T]) raise(ln *lane[T]) {
 	l.step(control.Event{Kind: control.LaneUp, Lane: ln.number, Limits: ln.Limits})
 }
 
-// forget frees the number of a lane that is down and has nothing running. One that is to come back does so now.
+// forget frees the number of a lane that is down and has no attempt running. A lane that waited for that comes back.
 func (l *loop[T]) forget(ln *lane[T]) {
 	if ln.up || ln.running > 0 {
 		return
@@ -83,7 +83,21 @@ func (l *loop[T]) forget(ln *lane[T]) {
 	}
 }
 
-// nameLanes renews what Status returns.
+// allFaulty reports whether there are lanes, and the last attempt of each found it misconfigured.
+func (r *roster[T]) allFaulty() bool {
+	up := 0
+	for _, ln := range r.byNumber {
+		if ln == nil || !ln.up {
+			continue
+		}
+		if up++; ln.fault == nil {
+			return false
+		}
+	}
+	return up > 0
+}
+
+// nameLanes updates the names that Status returns.
 func (l *loop[T]) nameLanes() {
 	names := make([]string, len(l.lanes.byNumber))
 	for i, ln := range l.lanes.byNumber {

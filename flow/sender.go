@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
 )
 
 // Defaults of Options.
@@ -17,18 +18,18 @@ const (
 	DefaultAbandon  = time.Minute
 )
 
-// Sender delivers what a Producer hands out. Its methods are safe for concurrent use.
+// Sender delivers the items of a Producer. Its methods are safe for concurrent use.
 type Sender[T any] struct {
 	o   Options[T]
 	box *mailbox[T]
 
-	mu      sync.Mutex // guards what follows; no callback runs under it
+	mu      sync.Mutex // guards the fields below; no callback runs under it
 	machine machine
-	names   []string // of lanes, by number; "" where the number is free
+	names   []string // of lanes, by number; "" if the number is free
 	started bool
 }
 
-// machine is what the Sender needs of control.Machine.
+// machine is the part of control.Machine that the Sender uses.
 type machine interface {
 	Step(e control.Event, out []control.Command) []control.Command
 	Wake() (time.Duration, bool)
@@ -38,8 +39,11 @@ type machine interface {
 
 // New checks o and starts nothing.
 func New[T any](o Options[T]) (*Sender[T], error) {
-	if o.Bury == nil { // there is no grave: only a worker's own refusal may ask for one
-		o.Control.Poison.Deaths, o.Control.Poison.Refuse = -1, false
+	if o.Bury == nil { // nothing to keep dead letters: only a worker's own refusal may make one, and ends Run
+		o.Control.Poison.Deaths, o.Control.Poison.Refuse, o.Control.End = -1, false, control.End{}
+	}
+	if o.Control.Window == nil {
+		o.Control.Window = window.Queue{}
 	}
 	m, err := control.New(o.Control)
 	if err != nil {
@@ -51,9 +55,6 @@ func New[T any](o Options[T]) (*Sender[T], error) {
 func newSender[T any](o Options[T], m machine) (*Sender[T], error) {
 	if err := checkLanes(o.Lanes); err != nil {
 		return nil, err
-	}
-	if o.Settled == nil {
-		return nil, errors.New("flow: Options.Settled is nil; it is where a ledger learns what is done")
 	}
 	if o.Abandon < 0 {
 		return nil, fmt.Errorf("flow: Options.Abandon is %v; want a duration, or 0 for %v", o.Abandon, DefaultAbandon)
@@ -87,9 +88,10 @@ func checkLanes[T any](lanes []Lane[T]) error {
 	return nil
 }
 
-// Run pulls from p until io.EOF and returns nil when everything has settled, or says why not. When ctx is
-// done it abandons what is in flight: the attempts' contexts end, Run waits for their Delivers and returns
-// context.Cause(ctx). It may be called once.
+// Run pulls items from p until io.EOF and returns nil when all have settled. When ctx is done it ends the contexts of
+// the attempts in flight, waits for their Delivers and returns context.Cause(ctx). It also stops if p fails, if an item
+// is refused and there is no Options.Bury, if Bury fails, and if every lane is misconfigured (see Options.AwaitRepair);
+// the error wraps the reason. Run may be called once.
 func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	s.mu.Lock()
 	again := s.started
@@ -101,10 +103,10 @@ func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	return newLoop(s).run(ctx, p)
 }
 
-// SetLanes replaces the lanes by name: a name that stays is kept with its Worker and all that is known of it,
-// only its Limits become those given now; a new one is added, a missing one gets nothing more. An Ordered lane
-// that was missing comes back when what still ran of it has returned. It takes effect when the Sender next
-// looks, and not at all after Run. An error changes nothing.
+// SetLanes replaces the lanes by name. A lane whose name stays keeps its Worker and its measurements and gets the new
+// Limits. A new lane is added; a missing one gets no further attempts. An Ordered lane that was missing comes back when
+// its running attempts have returned. SetLanes returns before the change takes effect, and has no effect after Run. An
+// error means that l is invalid and nothing was changed.
 func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	if err := checkLanes(l); err != nil {
 		return err
@@ -113,11 +115,11 @@ func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	return nil
 }
 
-// Saved tells that n bytes of settled items are now in the checkpoint, which opens the replay bound.
+// Saved reports that n bytes of settled items have been saved in the checkpoint, which makes room in Config.Replay.
 func (s *Sender[T]) Saved(n int64) { s.box.putSaved(n) }
 
-// Status is a picture of the sender; the second result gives the lanes' names by Lane number. Callbacks of
-// Options may call it too.
+// Status returns a snapshot of the sender, and the names of the lanes by LaneStatus.Lane. Callbacks of Options may call
+// it.
 func (s *Sender[T]) Status() (control.Status, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,6 @@ func TestNewRefuses(t *testing.T) {
 			Options[int]{Lanes: []Lane[int]{{Name: "a", Worker: w, Limits: Limits{InFlight: -1}}}, Settled: settled},
 			`flow: lane "a": Limits.InFlight is -1; want a number above 0, or 0 for none`,
 		},
-		{Options[int]{}, "flow: Options.Settled is nil; it is where a ledger learns what is done"},
 		{Options[int]{Settled: settled, Abandon: -1}, "flow: Options.Abandon is -1ns; want a duration, or 0 for 1m0s"},
 	} {
 		if _, err := New(c.o); err == nil || err.Error() != c.want {

@@ -3,6 +3,7 @@ package flow_test
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -34,6 +35,7 @@ type searchTry struct {
 	expect  time.Duration
 	overdue bool
 	twin    bool
+	apart   bool // beside the window
 }
 
 // searched is a machine with its ledger and the world around both.
@@ -168,7 +170,7 @@ func (s *searched) started(c control.Command, b int, known bool) {
 		s.fail("batch %d starts after it has settled, or was never offered", b)
 	}
 	for _, x := range s.tries {
-		if x.lane == c.Lane && !x.overdue {
+		if x.lane == c.Lane && !x.overdue && !x.apart && c.Why != control.Apart {
 			s.fail("two attempts in a window of one at worker %d", c.Lane)
 		}
 		if x.batch == b && (x.lane == c.Lane || !x.overdue && c.Why != control.Twin) {
@@ -184,7 +186,11 @@ func (s *searched) started(c control.Command, b int, known bool) {
 			s.fail("%d twins of %d attempts", s.hedged, s.starts)
 		}
 	}
-	s.tries = append(s.tries, searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect, twin: c.Why == control.Twin})
+	x := searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect, twin: c.Why == control.Twin, apart: c.Why == control.Apart}
+	if x.apart {
+		x.expect = math.MaxInt64 // it is never overdue
+	}
+	s.tries = append(s.tries, x)
 }
 
 // check holds the ledger against what the workers have. On the way to a state it need not: that was done when the way was new.
@@ -216,7 +222,7 @@ func (s *searched) moves() []move {
 		if s.wrong[x.batch] < searchWrong || x.overdue {
 			list = append(list, move{'n', x.id})
 		}
-		ripe = ripe || !x.overdue && s.wrong[x.batch] < searchWrong
+		ripe = ripe || !x.overdue && !x.apart && s.wrong[x.batch] < searchWrong
 	}
 	if ripe {
 		list = append(list, move{kind: 't'})

@@ -52,7 +52,7 @@ func BenchmarkLoopSuccess(b *testing.B) {
 func BenchmarkDoOneRetry(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	r := retry.Retrier{Policy: backoff.Fixed(0)}
+	o := retry.Options{Policy: backoff.Fixed(0)}
 	n := 0
 	op := func(context.Context) error {
 		if n++; n%2 == 1 {
@@ -62,7 +62,7 @@ func BenchmarkDoOneRetry(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := r.Do(ctx, op); err != nil {
+		if err := retry.Do(ctx, op, o); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -74,7 +74,7 @@ func BenchmarkDoOptions(b *testing.B) {
 	op := func(context.Context) error { return nil }
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := retry.Do(ctx, op, retry.MaxAttempts(5), retry.Policy(policy)); err != nil {
+		if err := retry.Do(ctx, op, retry.Options{MaxAttempts: 5, Policy: policy}); err != nil {
 			b.Fatal(err)
 		}
 	}

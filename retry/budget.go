@@ -1,188 +1,220 @@
-//penstock:pure
-
 package retry
 
-import "time"
-
-// Result is how an attempt that a Budget granted ended.
-type Result uint8
-
-// How an attempt ended.
-const (
-	NotMade Result = iota // the sequence ended while it waited for the attempt
-	Failed                // it failed
-	Served                // the service did what was asked, or answered a poll
+import (
+	"cmp"
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
 )
 
-// Budget limits the attempts of all sequences that share it, so that a service that is down or slow does not get
-// several times its load in retries. A Budget is safe for concurrent use.
+// Budget limits the attempts of all calls that share it, so that a service that is down or slow does not receive
+// several times its load in retries. Circuit breakers and rate limiters fit too: the methods name no type of this
+// package. A Budget is safe for concurrent use.
 type Budget interface {
-	// Take asks for attempt n of a sequence (the first is 1); for a retry it is called before the wait, and false
-	// stops the sequence with ErrBudget. cost is Decision.Cost; 0 leaves the price to the budget.
-	Take(n, cost int) bool
-	// Give is called once for every attempt that was granted, with the same n and cost, when it has ended.
-	Give(n, cost int, r Result)
+	// Allow is called right before each attempt, after the wait. An error refuses the attempt and stops the retry with
+	// ErrBudget, which wraps the error. Allow may wait for permission until ctx ends. FromContext(ctx) tells a retry
+	// (Number above 1) from a first attempt, and has the failure that is being retried. Poll does not ask before
+	// another poll of work that is not ready.
+	Allow(ctx context.Context) error
+	// Report is called once for each allowed attempt, after it has ended, with the same context. A nil err is a
+	// success, and an err marked by Permanent a failure that is not retried. A context.Canceled in err, which ErrHedged
+	// is too, says that the attempt ended early because its result was no longer wanted.
+	Report(ctx context.Context, err error)
 }
 
-// tokens is the arithmetic of TokenBucket: what is left of size.
-type tokens struct {
-	size, price, refill int
-	left                int
+var (
+	errNoTokens  = errors.New("token bucket is empty")
+	errRatio     = errors.New("too many retries per call")
+	errInFlight  = errors.New("too many retries in flight")
+	errThrottled = errors.New("throttled because the service refuses requests")
+)
+
+// isRetry reports whether ctx is that of an attempt after the first.
+func isRetry(ctx context.Context) bool { return FromContext(ctx).Number > 1 }
+
+// unwanted reports whether err says nothing about the service because the attempt was given up by its caller.
+func unwanted(err error) bool { return errors.Is(err, context.Canceled) }
+
+// TokenBucket returns the budget of the AWS SDKs: size tokens, full at the start. A retry takes price of them. A
+// success puts back refill tokens and, if it was a retry, its price. Time refills nothing, so a service that is down
+// receives first attempts only. AWS uses (500, 5, 1). Values below 1 count as 1.
+//
+// If the failure being retried has a method RetryCost() int, that is the price of the retry.
+func TokenBucket(size, price, refill int) Budget {
+	size = max(size, 1)
+	return &tokenBucket{tokens: tokens{size: size, price: max(price, 1), refill: max(refill, 1), left: size}}
 }
 
-func (t *tokens) take(n, cost int) bool {
-	if n <= 1 {
-		return true
+type tokenBucket struct {
+	mu sync.Mutex
+	tokens
+}
+
+// Allow implements Budget.
+func (b *tokenBucket) Allow(ctx context.Context) error {
+	price := b.priceOf(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.take(price) {
+		return errNoTokens
 	}
-	if cost = t.cost(cost); t.left < cost {
-		return false
-	}
-	t.left -= cost
-	return true
+	return nil
 }
 
-func (t *tokens) give(n, cost int, r Result) {
+// Report implements Budget.
+func (b *tokenBucket) Report(ctx context.Context, err error) {
 	back := 0
 	switch {
-	case r == Served && n <= 1:
-		back = t.refill
-	case r == Served:
-		back = t.cost(cost) + t.refill
-	case r == NotMade && n > 1:
-		back = t.cost(cost)
+	case err == nil:
+		back = b.priceOf(ctx) + b.refill
+	case unwanted(err):
+		back = b.priceOf(ctx)
 	}
-	t.left = min(t.left+back, t.size)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.putBack(back)
 }
 
-func (t *tokens) cost(cost int) int {
-	if cost > 0 {
-		return cost
+// priceOf returns the price of the attempt of ctx.
+func (b *tokenBucket) priceOf(ctx context.Context) int {
+	a := FromContext(ctx)
+	if a.Number <= 1 {
+		return 0
 	}
-	return t.price
-}
-
-// windowParts is how many parts a sliding window has: it forgets its oldest tenth at a time.
-const windowParts = 10
-
-// tally counts two things over a sliding window.
-type tally struct {
-	width time.Duration // of one slice
-	head  int64         // the slice that is counted now, from the start of time
-	parts [windowParts][2]int64
-	sums  [2]int64
-}
-
-// forward forgets what is older than the window at now.
-func (t *tally) forward(now time.Duration) {
-	at := int64(now / t.width)
-	if at-t.head >= windowParts {
-		t.parts, t.sums, t.head = [windowParts][2]int64{}, [2]int64{}, at
-		return
-	}
-	for t.head < at {
-		t.head++
-		old := &t.parts[t.head%windowParts]
-		t.sums[0] -= old[0]
-		t.sums[1] -= old[1]
-		*old = [2]int64{}
-	}
-}
-
-func (t *tally) add(now time.Duration, which int, n int64) {
-	t.forward(now)
-	t.parts[t.head%windowParts][which] += n
-	t.sums[which] += n
-}
-
-// What a ratio counts.
-const (
-	calls = iota
-	retries
-)
-
-// ratio is the arithmetic of Ratio.
-type ratio struct {
-	share float64
-	floor float64 // retries that a whole window may hold in any case
-	seen  tally
-}
-
-func (b *ratio) take(now time.Duration, n int) bool {
-	if n <= 1 {
-		b.seen.add(now, calls, 1)
-		return true
-	}
-	b.seen.forward(now)
-	if float64(b.seen.sums[retries]+1) > b.share*float64(b.seen.sums[calls])+b.floor {
-		return false
-	}
-	b.seen.add(now, retries, 1)
-	return true
-}
-
-func (b *ratio) give(now time.Duration, n int, r Result) {
-	if n > 1 && r == NotMade {
-		b.seen.forward(now)
-		if b.seen.sums[retries] > 0 && b.seen.parts[b.seen.head%windowParts][retries] > 0 {
-			b.seen.add(now, retries, -1)
+	if a.Err != nil {
+		if e, ok := errors.AsType[interface {
+			error
+			RetryCost() int
+		}](a.Err); ok {
+			return cmp.Or(max(e.RetryCost(), 0), b.price)
 		}
 	}
+	return b.price
 }
 
-// inFlight is the arithmetic of InFlight.
-type inFlight struct {
-	share          float64
-	floor          int
-	active, repeat int
-}
-
-func (b *inFlight) take(n int) bool {
-	if n > 1 {
-		if b.repeat >= max(b.floor, int(b.share*float64(b.active+1))) {
-			return false
-		}
-		b.repeat++
+// Ratio returns the budget of Finagle, Linkerd and tower: over the window, the retries are at most share of the calls,
+// plus perSecond per second regardless of calls, without which a client with few calls could never retry. Finagle uses
+// (0.2, 10, 10 s). A window of 0 or less means 10 s.
+func Ratio(share, perSecond float64, window time.Duration) Budget {
+	if window <= 0 {
+		window = 10 * time.Second
 	}
-	b.active++
-	return true
+	r := ratio{share: max(share, 0), floor: max(perSecond, 0) * window.Seconds()}
+	r.seen.width = max(window/windowParts, 1)
+	return &ratioBudget{start: time.Now(), ratio: r}
 }
 
-func (b *inFlight) give(n int) {
-	b.active--
-	if n > 1 {
-		b.repeat--
+type ratioBudget struct {
+	start time.Time
+	mu    sync.Mutex
+	ratio
+}
+
+// Allow implements Budget.
+func (b *ratioBudget) Allow(ctx context.Context) error {
+	retry := isRetry(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.allow(time.Since(b.start), retry) {
+		return errRatio
 	}
+	return nil
 }
 
-// What a throttle counts.
-const (
-	requests = iota
-	accepts
-)
+// Report implements Budget.
+func (b *ratioBudget) Report(context.Context, error) {}
 
-// throttle is the arithmetic of Throttle: chapter "Handling Overload" of the SRE book.
-type throttle struct {
-	k    float64
-	seen tally
+// InFlight returns the budget of Envoy: the running retries are at most share of all running attempts, or floor if
+// that is more. Envoy uses (0.2, 3).
+func InFlight(share float64, floor int) Budget {
+	return &inFlightBudget{inFlight: inFlight{share: max(share, 0), floor: max(floor, 0)}}
 }
 
-// take counts the request and refuses it where luck, uniform in [0, 1), falls below the chance of refusal.
-func (b *throttle) take(now time.Duration, luck float64) bool {
-	b.seen.forward(now)
-	asked, taken := float64(b.seen.sums[requests]), float64(b.seen.sums[accepts])
-	b.seen.add(now, requests, 1)
-	return luck >= max(0, (asked-b.k*taken)/(asked+1))
+type inFlightBudget struct {
+	mu sync.Mutex
+	inFlight
 }
 
-func (b *throttle) give(now time.Duration, r Result) {
-	switch r {
-	case Served:
+// Allow implements Budget.
+func (b *inFlightBudget) Allow(ctx context.Context) error {
+	retry := isRetry(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.allow(retry) {
+		return errInFlight
+	}
+	return nil
+}
+
+// Report implements Budget.
+func (b *inFlightBudget) Report(ctx context.Context, _ error) {
+	retry := isRetry(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.end(retry)
+}
+
+// Throttle returns the adaptive throttling of Google's SRE book. It refuses attempts, including first ones, with
+// probability max(0, (requests - k*accepts) / (requests + 1)) over the last two minutes, so that a client sends at most
+// about k times as much as the service accepts. The book uses k = 2; a k below 1 counts as 1. Src is the source of
+// randomness, used under a lock; nil means the runtime's.
+//
+// Only evidence of overload counts against the service: timeouts, failures to get an answer, the HTTP statuses 408,
+// 429, 502, 503, 504 and 520 to 527, and failures of other kinds that are retryable. An answer such as 404, 409 or 422
+// counts as accepted. A call that its caller canceled does not count.
+func Throttle(k float64, src rand.Source) Budget {
+	if src == nil {
+		src = runtimeSource{}
+	}
+	b := &throttleBudget{start: time.Now(), rand: rand.New(src), throttle: throttle{k: max(k, 1)}}
+	b.seen.width = 2 * time.Minute / windowParts
+	return b
+}
+
+type throttleBudget struct {
+	start time.Time
+	mu    sync.Mutex
+	rand  *rand.Rand // used under mu
+	throttle
+}
+
+// Allow implements Budget.
+func (b *throttleBudget) Allow(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.allow(time.Since(b.start), b.rand.Float64()) {
+		return errThrottled
+	}
+	return nil
+}
+
+// Report implements Budget.
+func (b *throttleBudget) Report(_ context.Context, err error) {
+	canceled, overloaded := unwanted(err), err != nil && isOverload(err)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch now := time.Since(b.start); {
+	case canceled:
+		b.seen.takeOut(now, requests)
+	case !overloaded:
 		b.seen.add(now, accepts, 1)
-	case NotMade:
-		// It never asked the service: the request is taken out again if it is still in the running slice.
-		if b.seen.forward(now); b.seen.parts[b.seen.head%windowParts][requests] > 0 {
-			b.seen.add(now, requests, -1)
-		}
-	case Failed:
+	}
+}
+
+// isOverload reports whether the failure of an attempt is evidence that the service is overloaded.
+func isOverload(err error) bool {
+	e, ok := errors.AsType[*StatusError](err)
+	if !ok {
+		return Classify(err) == Retry
+	}
+	switch s := e.Status; s {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
+		return true
+	default:
+		return isOriginFailure(s)
 	}
 }

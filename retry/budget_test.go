@@ -3,7 +3,11 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,46 +16,67 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
+// contextOf returns the context of the given attempt of a call whose attempts failed with err.
+func contextOf(t *testing.T, number int, err error) (ctx context.Context) {
+	t.Helper()
+	_ = retry.Do(t.Context(), func(attempt context.Context) error {
+		if ctx = attempt; retry.FromContext(ctx).Number == number {
+			return nil
+		}
+		return err
+	}, retry.Options{Policy: backoff.Fixed(0), MaxAttempts: number})
+	return ctx
+}
+
+// priced is a failure whose retry has a price of its own.
+type priced int
+
+func (priced) Error() string    { return "failed" }
+func (p priced) RetryCost() int { return int(p) }
+
 func TestTokenBucket(t *testing.T) {
 	b := retry.TokenBucket(20, 5, 1)
-	take := func(n, cost int, want bool) {
+	first, plain := contextOf(t, 1, nil), contextOf(t, 2, errDown)
+	costs := func(n int) context.Context { return contextOf(t, 3, fmt.Errorf("call: %w", priced(n))) }
+	allow := func(ctx context.Context, want bool) {
 		t.Helper()
-		if got := b.Take(n, cost); got != want {
-			t.Fatalf("Take(%d, %d) = %v, want %v", n, cost, got, want)
+		if err := b.Allow(ctx); (err == nil) != want {
+			t.Fatalf("Allow = %v, want it allowed: %v", err, want)
 		}
 	}
 	for range 100 {
-		take(1, 0, true) // first attempts cost nothing
+		allow(first, true) // first attempts cost nothing
 	}
-	take(2, 0, true)  // 15
-	take(2, 10, true) // 5
-	take(2, 6, false)
-	take(2, 0, true) // 0
-	take(2, 0, false)
-	b.Give(2, 0, retry.Failed) // 0
-	take(2, 0, false)
-	b.Give(2, 10, retry.NotMade) // 10
-	take(3, 10, true)            // 0
-	b.Give(3, 10, retry.Served)  // 11: what it cost, and the success
-	take(2, 0, true)
-	take(2, 0, true) // 1
+	allow(plain, true)     // 15
+	allow(costs(10), true) // 5
+	allow(costs(6), false)
+	allow(costs(0), true) // 0: the price of the bucket
+	allow(plain, false)
+	b.Report(plain, errDown) // 0
+	allow(plain, false)
+	b.Report(costs(10), context.Canceled) // 10: the attempt was given up
+	allow(costs(10), true)                // 0
+	b.Report(costs(10), nil)              // 11: its price, and the success
+	allow(plain, true)
+	allow(plain, true) // 1
 	for range 4 {
-		take(2, 0, false)
-		b.Give(1, 0, retry.Served) // 5
+		allow(plain, false)
+		b.Report(first, nil) // 5
 	}
-	take(2, 0, true)
+	allow(plain, true)
 	for range 100 {
-		b.Give(1, 0, retry.Served)
+		b.Report(first, nil)
 	}
-	take(2, 20, true) // not above its size
-	take(2, 0, false)
+	allow(costs(20), true) // not above its size
+	allow(plain, false)
 }
 
 func TestRatio(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := retry.Ratio(0.2, 0.5, 10*time.Second) // a fifth of the calls, and five in ten seconds
+		first, second := contextOf(t, 1, nil), contextOf(t, 2, errDown)
 		retries := func() (n int) {
-			for b.Take(2, 0) {
+			for b.Allow(second) == nil {
 				n++
 			}
 			return n
@@ -60,14 +85,10 @@ func TestRatio(t *testing.T) {
 			t.Errorf("%d retries without a call, want 5", n)
 		}
 		for range 100 {
-			b.Take(1, 0)
+			_ = b.Allow(first)
 		}
 		if n := retries(); n != 20 {
 			t.Errorf("%d retries after 100 calls, want 20", n)
-		}
-		b.Give(2, 0, retry.NotMade)
-		if n := retries(); n != 1 {
-			t.Errorf("%d retries after one was not made, want 1", n)
 		}
 		wait(t.Context(), 5*time.Second)
 		if n := retries(); n != 0 {
@@ -80,21 +101,22 @@ func TestRatio(t *testing.T) {
 	})
 }
 
-// A naive list of instants is the oracle of the sliding counts.
+// The sliding counts are compared with those of a plain list of instants.
 func TestRatioAgainstAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const window = 10 * time.Second
 		b := retry.Ratio(0.3, 1, window)
+		first, second := contextOf(t, 1, nil), contextOf(t, 2, errDown)
 		rng := rand.New(rand.NewPCG(7, 7))
 		var calls, retries []time.Time
 		for range 3000 {
 			wait(t.Context(), time.Duration(rng.Int64N(int64(200*time.Millisecond))))
 			if rng.IntN(2) == 0 {
-				b.Take(1, 0)
+				_ = b.Allow(first)
 				calls = append(calls, time.Now())
 				continue
 			}
-			// The window slides in tenths: what is younger than nine tenths counts, what is older than all of it does not.
+			// The window slides in tenths: instants within nine tenths count, those older than all of it do not.
 			since := func(all []time.Time, d time.Duration) (n int) {
 				for _, at := range all {
 					if time.Since(at) < d {
@@ -105,7 +127,7 @@ func TestRatioAgainstAList(t *testing.T) {
 			}
 			must := float64(since(retries, window)+1) <= 0.3*float64(since(calls, window*9/10))+10
 			may := float64(since(retries, window*9/10)+1) <= 0.3*float64(since(calls, window))+10
-			got := b.Take(2, 0)
+			got := b.Allow(second) == nil
 			if got && !may || !got && must {
 				t.Fatalf("retry granted: %v, must %v, may %v", got, must, may)
 			}
@@ -121,53 +143,54 @@ func TestRatioAgainstAList(t *testing.T) {
 
 func TestInFlight(t *testing.T) {
 	b := retry.InFlight(0.2, 3)
+	first, second := contextOf(t, 1, nil), contextOf(t, 2, errDown)
 	for range 3 {
-		if !b.Take(2, 0) {
+		if b.Allow(second) != nil {
 			t.Fatal("three retries are always allowed")
 		}
 	}
-	if b.Take(2, 0) {
+	if b.Allow(second) == nil {
 		t.Fatal("a fourth retry of three active")
 	}
 	for range 20 {
-		b.Take(1, 0)
+		_ = b.Allow(first)
 	}
-	if !b.Take(2, 0) { // the fourth of 24 active
+	if b.Allow(second) != nil { // the fourth of 24 active
 		t.Fatal("a fifth of the active calls may be retries")
 	}
-	if !b.Take(2, 0) {
+	if b.Allow(second) != nil {
 		t.Fatal("five of 25 is a fifth")
 	}
-	if b.Take(2, 0) {
+	if b.Allow(second) == nil {
 		t.Fatal("six of 26 is more than a fifth")
 	}
-	b.Give(2, 0, retry.Failed)
-	if !b.Take(2, 0) {
+	b.Report(second, errDown)
+	if b.Allow(second) != nil {
 		t.Fatal("a slot was freed")
 	}
 	for range 20 {
-		b.Give(1, 0, retry.Served)
+		b.Report(first, nil)
 	}
-	if b.Take(2, 0) {
+	if b.Allow(second) == nil {
 		t.Fatal("five of five are retries")
 	}
 }
 
-// A service that can take 20 of 100 requests a second gets about twice of what it takes, and all of them soon after it
-// has recovered.
+// A service that can serve 20 of 100 requests per second receives about twice that, and all requests soon after it has
+// recovered.
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := retry.Throttle(2, rand.NewPCG(1, 2))
 		second := func(capacity int) (sent int) {
 			for range 100 {
 				wait(t.Context(), 10*time.Millisecond)
-				if !b.Take(1, 0) {
+				if b.Allow(t.Context()) != nil {
 					continue
 				}
 				if sent++; sent <= capacity {
-					b.Give(1, 0, retry.Served)
+					b.Report(t.Context(), nil)
 				} else {
-					b.Give(1, 0, retry.Failed)
+					b.Report(t.Context(), errDown)
 				}
 			}
 			return sent
@@ -185,68 +208,139 @@ func TestThrottle(t *testing.T) {
 				t.Errorf("%s: %d sent a second, want %d to %d", name, mean, low, high)
 			}
 		}
-		phase("well", 60, 100, 100, 100)
+		phase("healthy", 60, 100, 100, 100)
 		phase("overloaded", 300, 20, 32, 48)
 		phase("recovered", 120, 100, 99, 100)
 	})
 }
 
-// ledger is a Budget that notes what it is asked.
+// Only evidence of overload makes a throttle refuse calls.
+func TestThrottleEvidence(t *testing.T) {
+	status := func(code int) func(context.Context) error {
+		return func(context.Context) error { return retry.HTTP(&http.Response{StatusCode: code}) }
+	}
+	gone := errors.New("no such row")
+	for _, c := range []struct {
+		name     string
+		op       func(context.Context) error
+		overload bool
+	}{
+		{"200", status(200), false},
+		{"400", status(400), false},
+		{"404", status(404), false},
+		{"409", status(409), false},
+		{"422", status(422), false},
+		{"500", status(500), false},
+		{"429", status(429), true},
+		{"503", status(503), true},
+		{"504", status(504), true},
+		{"522", status(522), true},
+		{"permanent", func(context.Context) error { return retry.Permanent(errDown) }, false},
+		{"classified as Fail", func(context.Context) error { return gone }, false},
+		{"canceled by the caller", func(context.Context) error { return context.Canceled }, false},
+		{"attempt timed out", func(context.Context) error { return retry.ErrAttemptTimeout }, true},
+		{"deadline", func(context.Context) error { return context.DeadlineExceeded }, true},
+		{"unknown failure", func(context.Context) error { return errDown }, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := retry.Options{
+				MaxAttempts: 1, Budget: retry.Throttle(2, rand.NewPCG(1, 2)),
+				Classify: classify(map[error]retry.Action{gone: retry.Fail}),
+			}
+			refused := 0
+			for range 1000 {
+				if err := retry.Do(t.Context(), c.op, o); errors.Is(err, retry.ErrBudget) {
+					refused++
+				}
+			}
+			if c.overload && refused < 900 || !c.overload && refused > 0 {
+				t.Errorf("%d of 1000 calls refused, overload: %v", refused, c.overload)
+			}
+		})
+	}
+}
+
+// A call that is canceled while its attempt runs says nothing about the service.
+func TestThrottleIgnoresCancellation(t *testing.T) {
+	b := retry.Throttle(2, rand.NewPCG(1, 2))
+	for range 1000 {
+		ctx, cancel := context.WithCancel(t.Context())
+		err := retry.Do(ctx, func(ctx context.Context) error { cancel(); return ctx.Err() }, retry.Options{Budget: b})
+		if errors.Is(err, retry.ErrBudget) {
+			t.Fatal(err)
+		}
+	}
+}
+
+var errRefused = errors.New("no permission")
+
+// ledger is a Budget that records what it is asked and told.
 type ledger struct {
-	taken, given map[int]int
-	results      map[retry.Result]int
-	refuse       int // the attempt that is refused
+	mu       sync.Mutex
+	open     map[context.Context]bool // allowed, not reported
+	allowed  int
+	outcomes []error
+	refuse   int // the number of the attempt that is refused
 }
 
-func newLedger(refuse int) *ledger {
-	return &ledger{taken: map[int]int{}, given: map[int]int{}, results: map[retry.Result]int{}, refuse: refuse}
-}
+func newLedger(refuse int) *ledger { return &ledger{open: map[context.Context]bool{}, refuse: refuse} }
 
-func (l *ledger) Take(n, _ int) bool {
-	if n == l.refuse {
-		return false
+func (l *ledger) Allow(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if retry.FromContext(ctx).Number == l.refuse {
+		return errRefused
 	}
-	l.taken[n]++
-	return true
+	l.open[ctx] = true
+	l.allowed++
+	return nil
 }
 
-func (l *ledger) Give(n, _ int, r retry.Result) {
-	l.given[n]++
-	l.results[r]++
+func (l *ledger) Report(ctx context.Context, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.open[ctx] {
+		l.outcomes = append(l.outcomes, errors.New("report without permission"))
+	}
+	delete(l.open, ctx)
+	l.outcomes = append(l.outcomes, err)
 }
 
-func (l *ledger) balanced(t *testing.T, want map[retry.Result]int) {
+// check compares the number of allowed attempts, and the outcomes by errors.Is; a negative number is not compared.
+func (l *ledger) check(t *testing.T, allowed int, outcomes ...error) {
 	t.Helper()
-	for n, took := range l.taken {
-		if l.given[n] != took {
-			t.Errorf("attempt %d was granted %d times and given back %d times", n, took, l.given[n])
-		}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if allowed >= 0 && l.allowed != allowed || len(l.open) > 0 || len(l.outcomes) != l.allowed {
+		t.Errorf("%d attempts allowed, %d reported, %d open; want %d", l.allowed, len(l.outcomes), len(l.open), allowed)
 	}
-	for r, n := range want {
-		if l.results[r] != n {
-			t.Errorf("result %d came %d times, want %d (%v)", r, l.results[r], n, l.results)
-		}
+	if !slices.EqualFunc(l.outcomes[:min(len(outcomes), len(l.outcomes))], outcomes, errors.Is) {
+		t.Errorf("outcomes %v, want %v", l.outcomes, outcomes)
 	}
 }
 
-func TestBudgetIsAskedBeforeTheWaitAndToldTheEnd(t *testing.T) {
+func TestBudgetIsAskedAndTold(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l, begun := newLedger(3), time.Now()
-			err := retry.Do(t.Context(), func(context.Context) error { return errDown }, fixed, retry.Spend(l))
+			err := retry.Do(t.Context(), func(context.Context) error { return errDown }, retry.Options{Policy: fixed, Budget: l})
 			e, _ := errors.AsType[*retry.Error](err)
-			if !errors.Is(err, retry.ErrBudget) || e.Attempts != 2 || time.Since(begun) != time.Second {
-				t.Errorf("%v after %v: want ErrBudget after the second attempt and one wait", err, time.Since(begun))
+			if !errors.Is(err, retry.ErrBudget) || !errors.Is(err, errRefused) || e.Attempts != 2 {
+				t.Errorf("%v: want ErrBudget after the second attempt", err)
 			}
-			l.balanced(t, map[retry.Result]int{retry.Failed: 2})
+			if time.Since(begun) != 2*time.Second { // asked right before the attempt, after the wait
+				t.Errorf("refused after %v, want 2s", time.Since(begun))
+			}
+			l.check(t, 2, errDown, errDown)
 		})
 	})
 	t.Run("first attempt refused", func(t *testing.T) {
 		l := newLedger(1)
-		err := retry.Do(t.Context(), func(context.Context) error { t.Error("it ran"); return nil }, retry.Spend(l))
+		err := retry.Do(t.Context(), func(context.Context) error { t.Error("it ran"); return nil }, retry.Options{Budget: l})
 		if !errors.Is(err, retry.ErrBudget) {
 			t.Error(err)
 		}
+		l.check(t, 0)
 	})
 	t.Run("success", func(t *testing.T) {
 		l, n := newLedger(0), 0
@@ -255,19 +349,31 @@ func TestBudgetIsAskedBeforeTheWaitAndToldTheEnd(t *testing.T) {
 				return errDown
 			}
 			return nil
-		}, retry.Policy(backoff.Fixed(0)), retry.Spend(l))
+		}, retry.Options{Policy: backoff.Fixed(0), Budget: l})
 		if err != nil {
 			t.Error(err)
 		}
-		l.balanced(t, map[retry.Result]int{retry.Failed: 2, retry.Served: 1})
+		l.check(t, 3, errDown, errDown, nil)
 	})
+	t.Run("a failure that is not retried is marked", func(t *testing.T) {
+		l := newLedger(0)
+		onDown := classify(map[error]retry.Action{errDown: retry.Fail})
+		_ = retry.Do(t.Context(), func(context.Context) error { return errDown }, retry.Options{Budget: l, Classify: onDown})
+		l.check(t, 1, errDown)
+		if len(l.outcomes) == 1 && retry.Classify(l.outcomes[0]) != retry.Fail {
+			t.Errorf("told %v without the mark", l.outcomes[0])
+		}
+	})
+}
+
+func TestBudgetIsToldOfEveryAllowedAttempt(t *testing.T) {
 	t.Run("ended while waiting", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLedger(0)
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second/2, cancel)
-			_ = retry.Do(ctx, func(context.Context) error { return errDown }, fixed, retry.Spend(l))
-			l.balanced(t, map[retry.Result]int{retry.Failed: 1, retry.NotMade: 1})
+			_ = retry.Do(ctx, func(context.Context) error { return errDown }, retry.Options{Policy: fixed, Budget: l})
+			l.check(t, 1, errDown)
 		})
 	})
 	t.Run("panic", func(t *testing.T) {
@@ -278,19 +384,70 @@ func TestBudgetIsAskedBeforeTheWaitAndToldTheEnd(t *testing.T) {
 					t.Error("the panic did not come through")
 				}
 			}()
-			_ = retry.Do(t.Context(), func(context.Context) error { panic("op") }, retry.Spend(l))
+			_ = retry.Do(t.Context(), func(context.Context) error { panic("op") }, retry.Options{Budget: l})
 		}()
 		func() {
 			defer func() { _ = recover() }()
-			for range retry.NewLoop(t.Context(), retry.Spend(l)).Attempts() {
+			for range retry.NewLoop(t.Context(), retry.Options{Budget: l}).Attempts() {
 				panic("body")
 			}
 		}()
-		l.balanced(t, map[retry.Result]int{retry.Failed: 2})
+		if l.check(t, 2); slices.Contains(l.outcomes, nil) {
+			t.Errorf("a panic was reported as success: %v", l.outcomes)
+		}
+	})
+	t.Run("loop", func(t *testing.T) {
+		l := newLedger(0)
+		loop := retry.NewLoop(t.Context(), retry.Options{Policy: backoff.Fixed(0), Budget: l})
+		for a := range loop.Attempts() {
+			if a.Number == 3 {
+				break
+			}
+			a.End(errDown)
+		}
+		l.check(t, 3, errDown, errDown, nil)
 	})
 }
 
-// Without a budget a service that fails gets three times its load; with one a tenth more.
+// limiter is a rate limiter as others write them: it waits for permission.
+type limiter struct{ next time.Time }
+
+func (l *limiter) Allow(ctx context.Context) error {
+	now := time.Now()
+	at := l.next
+	if at.Before(now) {
+		at = now
+	}
+	l.next = at.Add(10 * time.Second)
+	wait(ctx, at.Sub(now))
+	return ctx.Err()
+}
+
+func (l *limiter) Report(context.Context, error) {}
+
+func TestBudgetThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var starts []time.Duration
+		l := &limiter{}
+		err := retry.Do(t.Context(), failing(2, &starts), retry.Options{Policy: fixed, Budget: l})
+		if err != nil || !slices.Equal(starts, seconds(0, 10, 20)) {
+			t.Errorf("%v, attempts at %v", err, starts)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		err = retry.Do(ctx, func(context.Context) error { t.Error("it ran"); return nil }, retry.Options{Budget: l})
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, retry.ErrBudget) {
+			t.Errorf("%v, want the end of the context", err)
+		}
+		starts = nil
+		err = retry.Do(t.Context(), failing(9, &starts), retry.Options{Policy: fixed, Budget: l, MaxElapsed: 15 * time.Second})
+		if !errors.Is(err, retry.ErrElapsed) || len(starts) != 1 {
+			t.Errorf("%v, attempts at %v; want ErrElapsed before the second", err, starts)
+		}
+	})
+}
+
+// Without a budget a service that fails receives three times its load, and with one at most a tenth more.
 func TestBudgetBoundsAStorm(t *testing.T) {
 	for _, c := range []struct {
 		budget retry.Budget
@@ -299,7 +456,7 @@ func TestBudgetBoundsAStorm(t *testing.T) {
 		attempts := 0
 		for range 10000 {
 			_ = retry.Do(t.Context(), func(context.Context) error { attempts++; return errDown },
-				retry.Policy(backoff.Fixed(0)), retry.MaxAttempts(3), retry.Spend(c.budget))
+				retry.Options{Policy: backoff.Fixed(0), MaxAttempts: 3, Budget: c.budget})
 		}
 		if attempts != c.most {
 			t.Errorf("%T: %d attempts for 10,000 calls, want %d", c.budget, attempts, c.most)

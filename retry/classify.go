@@ -4,23 +4,23 @@ package retry
 
 import (
 	"cmp"
-	"errors"
 	"time"
 )
 
-// Action is what to do about a failure.
+// Action is how to handle a failure.
 type Action uint8
 
-// What to do about a failure.
+// The actions.
 const (
-	Undecided Action = iota // no opinion: the next classifier decides, in the end Retry
+	Undecided Action = iota // leave it to the function Classify
 	Retry                   // wait and try again
-	Fail                    // give up: trying again cannot help, or may do harm
-	Failover                // try the next of Retrier.Targets
-	Refresh                 // call Retrier.Refresh, then try again
+	Fail                    // stop: trying again cannot help, or may do harm
+	Failover                // try the next of Options.Targets
+	Refresh                 // call Options.Refresh, then try again
+	Progress                // retry, and count attempts, waits and MaxFailing from here: the attempt got work done
 )
 
-// String names the action as the documentation does.
+// String returns the action's name in lower case.
 func (a Action) String() string {
 	switch a {
 	case Undecided:
@@ -33,128 +33,99 @@ func (a Action) String() string {
 		return "failover"
 	case Refresh:
 		return "refresh"
+	case Progress:
+		return "progress"
 	}
 	return "unknown action"
 }
 
-// Decision is a classifier's answer. The zero value is no opinion.
-type Decision struct {
-	Action Action
-	// After is the least wait before the next attempt, as a server's hint; 0 means none. Negative means a hint of
-	// no wait, which matters to HintLimit's mode Instead only.
-	After time.Duration
-	// Cost is what a retry takes from the Budget; 0 means the budget's own price. AWS takes 5, and 10 for a timeout.
-	Cost int
-	// Reset says that the attempt got something done before it failed (a stream that ran for hours): waits, attempts
-	// and MaxFailing start anew.
-	Reset bool
-}
-
-// Classifier says what to do about err, the failure of the given attempt (from 1). It is called with errors that are
-// not nil and must be safe for concurrent use.
-type Classifier func(err error, attempt int) Decision
-
-// Chain asks the classifiers in order; the first that has decided on an action wins. nil ones are passed over.
-func Chain(all ...Classifier) Classifier {
-	if len(all) == 1 {
-		return all[0]
+// Classify is the default classification of failures, here for custom ones to build on. In this order:
+//
+//   - An error marked by Permanent, or an inner retry's *Error that stopped with ErrPermanent, is Fail.
+//   - An error with a method Action() Action decides for itself, as *StatusError does.
+//   - A network failure that trying again cannot mend is Fail: an unsupported URL scheme, a malformed URL, method or
+//     header, a certificate that cannot be verified, an unknown host, too many redirects.
+//   - Everything else is Retry.
+//
+// Causes at any depth count.
+func Classify(err error) Action {
+	switch v := inspect(err); {
+	case v.permanent:
+		return Fail
+	case v.action != Undecided:
+		return v.action
+	case permanentNetworkError(err):
+		return Fail
 	}
-	return func(err error, attempt int) Decision {
-		for _, c := range all {
-			if c == nil {
-				continue
-			}
-			if d := c(err, attempt); d.Action != Undecided {
-				return d
-			}
-		}
-		return Decision{}
-	}
+	return Retry
 }
 
-// On decides on a for errors that are one of targets, as errors.Is sees it: causes at any depth count.
-func On(a Action, targets ...error) Classifier {
-	return func(err error, _ int) Decision {
-		for _, t := range targets {
-			if errors.Is(err, t) {
-				return Decision{Action: a}
-			}
-		}
-		return Decision{}
-	}
-}
-
-// OnType decides on a for errors of type E, as errors.AsType sees it: causes at any depth count.
-func OnType[E error](a Action) Classifier {
-	return func(err error, _ int) Decision {
-		if _, ok := errors.AsType[E](err); ok {
-			return Decision{Action: a}
-		}
-		return Decision{}
-	}
-}
-
-// Only retries what one of the classifiers wants to be retried or led elsewhere; everything else fails.
-func Only(all ...Classifier) Classifier {
-	return Chain(append(all[:len(all):len(all)], func(error, int) Decision { return Decision{Action: Fail} })...)
-}
-
-// note is an error with an instruction for the retry around it.
-type note struct {
-	cause     error
+// mark is an error with an instruction for the retry around it.
+type mark struct {
+	cause     error // nil: the mark is a hint without a failure
 	after     time.Duration
 	permanent bool
 }
 
-// Error implements error with the cause's text: the note is for the machine.
-func (n *note) Error() string { return n.cause.Error() }
+// Error implements error with the text of the cause.
+func (m *mark) Error() string {
+	if m.cause == nil {
+		return "retry after " + max(m.after, 0).String()
+	}
+	return m.cause.Error()
+}
 
 // Unwrap returns the cause.
-func (n *note) Unwrap() error { return n.cause }
+func (m *mark) Unwrap() error { return m.cause }
 
-// Permanent marks err so that no retry around it tries again, whatever their classifiers say. The mark is found at any
+// Permanent reports whether the error is not worth another attempt. Circuit breakers, which do not know this package,
+// ask for it.
+func (m *mark) Permanent() bool { return m.permanent || inspect(m.cause).permanent }
+
+// Permanent marks err so that no retry around it tries again, regardless of Options.Classify. The mark is found at any
 // depth of a chain of causes. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &note{cause: err, permanent: true}
+	return &mark{cause: err, permanent: true}
 }
 
-// After asks that the next attempt begin no sooner than d from now, bounded by Retrier.Hint. After(d, nil) is nil.
+// After demands that the next attempt begin no sooner than d from now, within Options.MaxHint. A nil err stands for
+// "try again later": After then returns an error that holds only the hint. A d of 0 or less matters with
+// Options.ExactHint only.
 func After(d time.Duration, err error) error {
-	if err == nil {
-		return nil
-	}
 	if d <= 0 {
 		d = -1
 	}
-	return &note{cause: err, after: d}
+	return &mark{cause: err, after: d}
 }
 
-// hinted is an error that knows how long its server wants to be left alone; 0 means it did not say.
-type hinted interface {
-	error
-	RetryAfter() time.Duration
+// verdict is an error's own statement about retries.
+type verdict struct {
+	permanent bool
+	action    Action
+	after     time.Duration // 0 none, negative no wait
 }
 
-// inspect reads err and its causes in one walk, as it is done for every failure: whether one of them is marked as
-// permanent, and the first hint of a wait. Of a retry that gave up inside, only the last failure speaks: the hints of
-// earlier ones are past.
-func inspect(err error) (permanent bool, after time.Duration) {
-	for err != nil {
+// inspect reads the verdict of err and its causes. The first hint and the first action count. Of an inner retry only
+// the last failure speaks, because the hints of earlier ones are outdated.
+func inspect(err error) (v verdict) {
+	for err != nil && !v.permanent {
 		switch e := err.(type) {
-		case *note:
-			if e.permanent {
-				return true, after
-			}
-			after, err = cmp.Or(after, e.after), e.cause
+		case *mark:
+			v.permanent = e.permanent
+			v.after, err = cmp.Or(v.after, e.after), e.cause
 			continue
 		case *Error:
-			err = e.Last
+			v.permanent, err = e.final(), e.Last
 			continue
-		case hinted:
-			after = cmp.Or(after, e.RetryAfter())
+		}
+		if e, ok := err.(interface{ Action() Action }); ok {
+			v.action = cmp.Or(v.action, e.Action())
+		}
+		if e, ok := err.(interface{ RetryAfter() time.Duration }); ok {
+			v.after = cmp.Or(v.after, e.RetryAfter())
 		}
 		switch e := err.(type) {
 		case interface{ Unwrap() error }:
@@ -162,36 +133,34 @@ func inspect(err error) (permanent bool, after time.Duration) {
 			continue
 		case interface{ Unwrap() []error }:
 			for _, cause := range e.Unwrap() {
-				final, hint := inspect(cause)
-				if final {
-					return true, after
+				inner := inspect(cause)
+				if inner.permanent {
+					v.permanent = true
+					return v
 				}
-				after = cmp.Or(after, hint)
+				v.action, v.after = cmp.Or(v.action, inner.action), cmp.Or(v.after, inner.after)
 			}
 		}
 		break
 	}
-	return false, after
+	return v
 }
 
-// classify decides about the failure of an attempt.
-func (r *Retrier) classify(err error, attempt int) Decision {
-	permanent, after := inspect(err)
-	if permanent {
-		return Decision{Action: Fail}
+// classify returns the action and the hint for the failure of an attempt.
+func (o *Options) classify(err error) (Action, time.Duration) {
+	v := inspect(err)
+	if v.permanent {
+		return Fail, v.after
 	}
-	var d Decision
-	if r.Classify != nil {
-		d = r.Classify(err, attempt)
+	action := Undecided
+	if o.Classify != nil {
+		action = o.Classify(err)
 	}
-	if d.Action == Undecided {
-		d.Action = Retry
+	if action == Undecided {
+		action = Classify(err)
 	}
-	if d.Action == Refresh && r.Refresh == nil {
-		d.Action = Fail
+	if action == Refresh && o.Refresh == nil || action > Progress {
+		action = Fail
 	}
-	if d.After == 0 {
-		d.After = after
-	}
-	return d
+	return action, v.after
 }

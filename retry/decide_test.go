@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -13,32 +15,15 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-type wrongToken struct{ realm string }
-
-func (e wrongToken) Error() string { return "token refused for " + e.realm }
-
-func TestClassifiers(t *testing.T) {
-	gone, busy := errors.New("gone"), errors.New("busy")
-	chain := retry.Chain(nil, retry.On(retry.Fail, gone), retry.OnType[wrongToken](retry.Refresh), retry.On(retry.Failover, busy))
-	only := retry.Only(retry.On(retry.Retry, busy))
-	for _, c := range []struct {
-		classify retry.Classifier
-		err      error
-		want     retry.Action
-	}{
-		{chain, gone, retry.Fail},
-		{chain, fmt.Errorf("deep: %w", fmt.Errorf("er: %w", gone)), retry.Fail},
-		{chain, fmt.Errorf("login: %w", wrongToken{"a"}), retry.Refresh},
-		{chain, errors.Join(busy, gone), retry.Fail},
-		{chain, busy, retry.Failover},
-		{chain, errors.New("else"), retry.Undecided},
-		{only, busy, retry.Retry},
-		{only, gone, retry.Fail},
-		{retry.Chain(), gone, retry.Undecided},
-	} {
-		if got := c.classify(c.err, 1).Action; got != c.want {
-			t.Errorf("%q: %v, want %v", c.err, got, c.want)
+// classify returns a classification by errors.Is; other errors are left undecided.
+func classify(actions map[error]retry.Action) func(error) retry.Action {
+	return func(err error) retry.Action {
+		for target, action := range actions {
+			if errors.Is(err, target) {
+				return action
+			}
 		}
+		return retry.Undecided
 	}
 }
 
@@ -47,16 +32,15 @@ func TestFailover(t *testing.T) {
 		begun := time.Now()
 		var visits []string
 		err := retry.Do(t.Context(), func(ctx context.Context) error {
-			a, ok := retry.FromContext(ctx)
-			if !ok {
-				t.Fatal("the context does not know the attempt")
-			}
+			a := retry.FromContext(ctx)
 			visits = append(visits, fmt.Sprintf("%d: target %d at %v", a.Number, a.Target, time.Since(begun)))
 			if a.Number == 6 {
 				return errors.New("this one is no reason to move")
 			}
 			return errDown
-		}, fixed, retry.Targets(3), retry.MaxAttempts(8), retry.Classify(retry.On(retry.Failover, errDown)))
+		}, retry.Options{
+			Policy: fixed, Targets: 3, MaxAttempts: 8, Classify: classify(map[error]retry.Action{errDown: retry.Failover}),
+		})
 		want := []string{
 			"1: target 0 at 0s", "2: target 1 at 0s", "3: target 2 at 0s", // all are tried before the first wait
 			"4: target 0 at 1s", "5: target 1 at 1s", "6: target 2 at 1s",
@@ -70,14 +54,15 @@ func TestFailover(t *testing.T) {
 
 func TestRefresh(t *testing.T) {
 	stale := errors.New("token expired")
+	onStale := classify(map[error]retry.Action{stale: retry.Refresh})
 	synctest.Test(t, func(t *testing.T) {
 		refreshes, token, begun := 0, 0, time.Now()
 		var starts []time.Duration
 		renew := func(ctx context.Context) error {
-			if _, ok := retry.FromContext(ctx); !ok {
-				t.Error("Refresh got a context without the attempt")
-			}
 			refreshes++
+			if a := retry.FromContext(ctx); a.Number != refreshes {
+				t.Errorf("refresh %d has the context of attempt %d", refreshes, a.Number)
+			}
 			if refreshes == 2 {
 				return errors.New("login service is down")
 			}
@@ -90,30 +75,31 @@ func TestRefresh(t *testing.T) {
 				return stale
 			}
 			return nil
-		}, fixed, retry.RefreshWith(renew), retry.Classify(retry.On(retry.Refresh, stale)))
+		}, retry.Options{Policy: fixed, Refresh: renew, Classify: onStale})
 		// At once after the first refresh; then the token is still refused, so the policy's waits.
 		if want := seconds(0, 0, 1, 2); err != nil || !slices.Equal(starts, want) || refreshes != 3 {
 			t.Errorf("%v, attempts at %v, want %v; %d refreshes", err, starts, want, refreshes)
 		}
 	})
 	t.Run("without a way to refresh", func(t *testing.T) {
-		err := retry.Do(t.Context(), func(context.Context) error { return stale }, retry.Classify(retry.On(retry.Refresh, stale)))
+		err := retry.Do(t.Context(), func(context.Context) error { return stale }, retry.Options{Classify: onStale})
 		if !errors.Is(err, retry.ErrPermanent) {
 			t.Errorf("%v, want ErrPermanent", err)
 		}
 	})
-	t.Run("that fails for good", func(t *testing.T) {
+	t.Run("with a permanent failure", func(t *testing.T) {
 		fired := errors.New("account closed")
-		err := retry.Do(t.Context(), func(context.Context) error { return stale }, retry.Classify(retry.On(retry.Refresh, stale)),
-			retry.RefreshWith(func(context.Context) error { return retry.Permanent(fired) }))
+		err := retry.Do(t.Context(), func(context.Context) error { return stale }, retry.Options{
+			Classify: onStale, Refresh: func(context.Context) error { return retry.Permanent(fired) },
+		})
 		if !errors.Is(err, retry.ErrPermanent) || !errors.Is(err, fired) || !errors.Is(err, stale) {
 			t.Errorf("%v, want ErrPermanent with both causes", err)
 		}
 	})
 }
 
-// A stream that ran for long and then broke begins a new row of attempts and waits.
-func TestReset(t *testing.T) {
+// After progress, as of a stream that ran for an hour before it broke, attempts and waits count from the start again.
+func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var starts []time.Duration
 		n, begun := 0, time.Now()
@@ -124,10 +110,10 @@ func TestReset(t *testing.T) {
 				return progress
 			}
 			return errDown
-		}, retry.Policy(backoff.Linear(time.Second, time.Second, 0)), retry.MaxAttempts(3),
-			retry.Classify(func(err error, _ int) retry.Decision {
-				return retry.Decision{Reset: errors.Is(err, progress)}
-			}))
+		}, retry.Options{
+			Policy: backoff.Linear(time.Second, time.Second, 0), MaxAttempts: 3,
+			Classify: classify(map[error]retry.Action{progress: retry.Progress}),
+		})
 		e, _ := errors.AsType[*retry.Error](err)
 		if want := seconds(0, 1, 3, 4, 6); !slices.Equal(starts, want) || e.Attempts != 5 {
 			t.Errorf("attempts at %v, want %v; %v", starts, want, err)
@@ -140,26 +126,27 @@ func TestHints(t *testing.T) {
 		name     string
 		hint     time.Duration
 		policy   time.Duration
-		limit    retry.HintLimit
+		limit    retry.Options
 		low, top time.Duration
 		stop     error
 	}{
 		{name: "longer than the policy", hint: 10 * time.Second, policy: time.Second, low: 10 * time.Second, top: 11 * time.Second},
 		{name: "shorter than the policy", hint: time.Second, policy: 10 * time.Second, low: 10 * time.Second, top: 10 * time.Second},
-		{name: "instead of the policy", hint: time.Second, policy: 10 * time.Second, limit: retry.HintLimit{Mode: retry.Instead},
+		{name: "instead of the policy", hint: time.Second, policy: 10 * time.Second, limit: retry.Options{ExactHint: true},
 			low: time.Second, top: time.Second},
-		{name: "none at all instead of the policy", hint: -1, policy: 10 * time.Second, limit: retry.HintLimit{Mode: retry.Instead}},
+		{name: "none at all instead of the policy", hint: -1, policy: 10 * time.Second, limit: retry.Options{ExactHint: true}},
 		{name: "negative beside a policy", hint: -time.Hour, policy: time.Second, low: time.Second, top: time.Second},
 		{name: "too long by default", hint: 5*time.Minute + 1, policy: time.Second, stop: retry.ErrHint},
 		{name: "longest by default", hint: 5 * time.Minute, policy: time.Second, low: 5 * time.Minute, top: 330 * time.Second},
-		{name: "clamped", hint: time.Hour, policy: time.Second, limit: retry.HintLimit{Max: time.Minute, Clamp: true},
+		{name: "clamped", hint: time.Hour, policy: time.Second, limit: retry.Options{MaxHint: time.Minute, ClampHint: true},
 			low: time.Minute, top: 66 * time.Second},
-		{name: "without a limit", hint: 1000 * time.Hour, policy: time.Second, limit: retry.HintLimit{Max: -1},
+		{name: "without a limit", hint: 1000 * time.Hour, policy: time.Second, limit: retry.Options{MaxHint: math.MaxInt64},
 			low: 1000 * time.Hour, top: 1100 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				seen := map[time.Duration]bool{}
+				c.limit.Policy = backoff.Fixed(c.policy)
 				for range 30 {
 					n, begun := 0, time.Now()
 					err := retry.Do(t.Context(), func(context.Context) error {
@@ -167,7 +154,7 @@ func TestHints(t *testing.T) {
 							return fmt.Errorf("call: %w", retry.After(c.hint, errDown))
 						}
 						return nil
-					}, retry.Policy(backoff.Fixed(c.policy)), retry.Hints(c.limit))
+					}, c.limit)
 					if c.stop != nil {
 						e, ok := errors.AsType[*retry.Error](err)
 						if !ok || e.Stop != c.stop || e.After != c.hint || n != 1 {
@@ -189,143 +176,213 @@ func TestHints(t *testing.T) {
 	}
 }
 
-func TestNested(t *testing.T) {
-	policy := retry.Policy(backoff.Fixed(0))
-	three := retry.MaxAttempts(3)
-	run := func(t *testing.T, ctx context.Context, calls *int, opts ...retry.Option) error {
-		return retry.Do(ctx, func(ctx context.Context) error {
+func TestSuppressNested(t *testing.T) {
+	three := retry.Options{Policy: backoff.Fixed(0), MaxAttempts: 3}
+	run := func(t *testing.T, outermost retry.Options, calls *int) error {
+		return retry.Do(t.Context(), func(ctx context.Context) error {
 			return retry.Do(ctx, func(ctx context.Context) error {
 				inner, cancel := context.WithTimeout(ctx, time.Hour) // a context of the caller's own in between
 				defer cancel()
-				return retry.Do(inner, func(context.Context) error { *calls++; return errDown }, append(opts, policy, three)...)
-			}, append(opts, policy, three)...)
-		}, policy, three)
+				return retry.Do(inner, func(context.Context) error { *calls++; return errDown }, three)
+			}, three)
+		}, outermost)
 	}
-	t.Run("the inner ones leave it to the outer", func(t *testing.T) {
-		for range 3 { // a context's marks are made in the first rounds and shared in the later ones
-			calls := 0
-			err := run(t, t.Context(), &calls)
-			e, ok := errors.AsType[*retry.Error](err)
-			if calls != 3 || !ok || e.Stop != retry.ErrExhausted || !errors.Is(err, errDown) || !errors.Is(err, retry.ErrNested) {
-				t.Errorf("%d calls, %v; want 3", calls, err)
-			}
-		}
-	})
-	t.Run("unless told not to", func(t *testing.T) {
+	t.Run("off", func(t *testing.T) {
 		calls := 0
-		if err := run(t, t.Context(), &calls, retry.Nested()); calls != 27 || !errors.Is(err, errDown) {
+		if err := run(t, three, &calls); calls != 27 || !errors.Is(err, errDown) {
 			t.Errorf("%d calls, %v; want 27", calls, err)
 		}
 	})
-	t.Run("two retries one after the other do not see each other", func(t *testing.T) {
+	t.Run("on", func(t *testing.T) {
 		calls := 0
-		for range 2 {
-			_ = retry.Do(t.Context(), func(context.Context) error { calls++; return errDown }, policy, three)
+		outermost := three
+		outermost.SuppressNested = true
+		err := run(t, outermost, &calls)
+		e, ok := errors.AsType[*retry.Error](err)
+		if calls != 3 || !ok || e.Stop != retry.ErrExhausted || !errors.Is(err, errDown) || !errors.Is(err, retry.ErrNested) {
+			t.Errorf("%d calls, %v; want 3", calls, err)
 		}
-		if calls != 6 {
-			t.Errorf("%d calls, want 6", calls)
+	})
+	t.Run("a success ends it too", func(t *testing.T) {
+		var kept context.Context
+		loop := retry.NewLoop(t.Context(), retry.Options{SuppressNested: true})
+		for a := range loop.Attempts() {
+			kept = a.Context()
+			a.End(nil)
+		}
+		calls := 0
+		_ = retry.Do(kept, func(context.Context) error { calls++; return errDown }, three)
+		if calls != 3 {
+			t.Errorf("%d calls, want 3", calls)
 		}
 	})
 }
 
+// A context that outlives its attempt affects no later retry, not even through context.WithoutCancel.
+func TestContextKeptFromAnAttempt(t *testing.T) {
+	for _, suppress := range []bool{false, true} {
+		var kept []context.Context
+		_ = retry.Do(t.Context(), func(ctx context.Context) error {
+			kept = append(kept, ctx, context.WithoutCancel(ctx))
+			if len(kept) == 2 {
+				return errDown
+			}
+			return nil
+		}, retry.Options{Policy: backoff.Fixed(0), SuppressNested: suppress})
+		for i, ctx := range kept {
+			calls := 0
+			err := retry.Do(ctx, func(context.Context) error { calls++; return errDown },
+				retry.Options{Policy: backoff.Fixed(0), MaxAttempts: 3})
+			if calls != 3 || !errors.Is(err, retry.ErrExhausted) {
+				t.Errorf("suppress %v, context %d: %d calls, %v; want 3", suppress, i, calls, err)
+			}
+		}
+	}
+}
+
+// Retries inside the attempts of a reconnect loop work as they would outside, because the loop does not suppress them.
+func TestRetryInsideALongAttempt(t *testing.T) {
+	calls := 0
+	err := retry.Do(t.Context(), func(ctx context.Context) error {
+		return retry.Do(ctx, func(context.Context) error {
+			if calls++; calls < 4 {
+				return errDown
+			}
+			return nil
+		}, retry.Options{Policy: backoff.Fixed(0)})
+	}, retry.Options{MaxAttempts: 1})
+	if err != nil || calls != 4 {
+		t.Errorf("%v after %d calls, want success of the fourth", err, calls)
+	}
+}
+
+// An inner retry that found a failure permanent is not run again by the outer one.
+func TestInnerVerdictReachesTheOuterRetry(t *testing.T) {
+	onDown := classify(map[error]retry.Action{errDown: retry.Fail})
+	for name, inner := range map[string]func(context.Context) error{
+		"classified by the inner retry": func(ctx context.Context) error {
+			return retry.Do(ctx, func(context.Context) error { return errDown }, retry.Options{Classify: onDown})
+		},
+		"fatal poll": func(ctx context.Context) error {
+			_, err := retry.Poll(ctx, func(context.Context) (int, retry.Verdict, error) { return 0, retry.Fatal, errDown })
+			return err
+		},
+		"invalid options": func(ctx context.Context) error {
+			return errors.Join(errDown, retry.Do(ctx, func(context.Context) error { return nil }, retry.Options{Targets: -1}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := 0
+			err := retry.Do(t.Context(), func(ctx context.Context) error {
+				calls++
+				return fmt.Errorf("layer: %w", inner(ctx))
+			}, atOnce)
+			e, _ := errors.AsType[*retry.Error](err)
+			if calls != 1 || e.Stop != retry.ErrPermanent || !errors.Is(err, errDown) {
+				t.Errorf("%d calls, %v; want one and ErrPermanent", calls, err)
+			}
+		})
+	}
+}
+
 func TestAttemptInContext(t *testing.T) {
-	if _, ok := retry.FromContext(t.Context()); ok {
-		t.Error("an attempt outside of any retry")
+	if a := retry.FromContext(t.Context()); a != (retry.Attempt{Number: 1}) {
+		t.Errorf("%+v outside of a retry", a)
 	}
 	var kept []context.Context
 	collect := func(ctx context.Context) error {
 		kept = append(kept, ctx)
 		if len(kept)%20 != 0 {
-			return errDown
+			return fmt.Errorf("failure %d", len(kept))
 		}
 		return nil
 	}
 	type key struct{}
 	parent := context.WithValue(t.Context(), key{}, "mine")
-	for _, opts := range [][]retry.Option{{}, {retry.Key("order-42")}, {retry.MaxElapsed(time.Hour)}} {
+	for _, o := range []retry.Options{{}, {Key: "order-42"}, {MaxElapsed: time.Hour}} {
 		kept = kept[:0]
-		opts = append(opts, retry.Policy(backoff.Fixed(0)), retry.MaxAttempts(20))
-		if err := retry.Do(parent, collect, opts...); err != nil {
+		o.Policy, o.MaxAttempts = backoff.Fixed(0), 20
+		if err := retry.Do(parent, collect, o); err != nil {
 			t.Fatal(err)
 		}
 		for i, ctx := range kept { // after the call: an operation may keep its context
-			a, ok := retry.FromContext(ctx)
-			if !ok || a.Number != i+1 || ctx.Value(key{}) != "mine" || (len(opts) == 3 && a.Key != "" && a.Key != "order-42") {
-				t.Errorf("attempt %d reads %+v, %v", i+1, a, ok)
+			a := retry.FromContext(ctx)
+			if a.Number != i+1 || ctx.Value(key{}) != "mine" || a.Key != o.Key {
+				t.Errorf("attempt %d reads %+v", i+1, a)
+			}
+			if (i == 0) != (a.Err == nil) || i > 0 && a.Err.Error() != fmt.Sprintf("failure %d", i) {
+				t.Errorf("attempt %d reads the previous failure %v", i+1, a.Err)
 			}
 		}
 	}
 	t.Run("an inner retry takes over the key", func(t *testing.T) {
+		calls := 0
 		_ = retry.Do(t.Context(), func(ctx context.Context) error {
+			if calls++; calls == 1 {
+				return errDown
+			}
 			return retry.Do(ctx, func(ctx context.Context) error {
-				if a, _ := retry.FromContext(ctx); a.Key != "order-42" || a.Number != 1 {
+				if a := retry.FromContext(ctx); a.Key != "order-42" || a.Number != 1 || a.Err != nil {
 					t.Errorf("inner attempt reads %+v", a)
 				}
 				return nil
 			})
-		}, retry.Key("order-42"))
+		}, retry.Options{Policy: backoff.Fixed(0), Key: "order-42"})
 	})
-	if a, b := retry.NewKey(), retry.NewKey(); a == b || len(a) != 26 {
-		t.Errorf("keys %q and %q", a, b)
-	}
 }
 
-// Marks are shared between the sequences on one context: concurrently they must still tell every attempt its number.
-func TestMarksAreSafeToShare(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	done := make(chan error)
-	for range 8 {
-		go func() {
-			for range 500 {
-				n := 0
-				err := retry.Do(ctx, func(ctx context.Context) error {
-					n++
-					if a, _ := retry.FromContext(ctx); a.Number != n || a.Key != "" {
-						return retry.Permanent(fmt.Errorf("attempt %d reads %+v", n, a))
-					}
-					if n < 4 {
-						return errDown
-					}
-					return nil
-				}, retry.Policy(backoff.Fixed(0)))
-				if err != nil {
-					done <- err
-					return
-				}
-			}
-			done <- nil
-		}()
-	}
-	for range 8 {
-		if err := <-done; err != nil {
-			t.Error(err)
+// A caller's context is not kept alive by the package after the call.
+func TestContextIsNotRetained(t *testing.T) {
+	freed := make(chan struct{})
+	func() {
+		type key struct{}
+		payload := new([1 << 16]byte)
+		runtime.SetFinalizer(payload, func(*[1 << 16]byte) { close(freed) })
+		ctx := context.WithValue(t.Context(), key{}, payload)
+		for range 3 {
+			_ = retry.Do(ctx, func(context.Context) error { return nil })
+			_ = retry.Do(ctx, func(context.Context) error { return errDown }, retry.Options{MaxAttempts: 2, Policy: backoff.Fixed(0)})
+		}
+	}()
+	for range 100 {
+		runtime.GC()
+		select {
+		case <-freed:
+			return
+		default:
+			runtime.Gosched()
 		}
 	}
+	t.Error("the context of a finished call is still reachable")
 }
 
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		ctx := context.WithValue(t.Context(), key{}, "trace-1")
 		var log []string
-		note := retry.OnEvent(func(e retry.Event) {
+		o := retry.Options{Policy: fixed, OnEvent: func(ctx context.Context, e retry.Event) {
 			log = append(log, fmt.Sprintf("%v %d at %v, wait %v, err %v, stop %v",
 				e.Kind, e.Attempt.Number, e.Elapsed, e.Wait, e.Err, e.Stop))
-		})
+			if ctx.Value(key{}) != "trace-1" || retry.FromContext(ctx).Number != e.Attempt.Number {
+				t.Errorf("%v has a context of %+v with trace %v", e.Kind, retry.FromContext(ctx), ctx.Value(key{}))
+			}
+		}}
 		n := 0
-		_ = retry.Do(t.Context(), func(context.Context) error {
+		_ = retry.Do(ctx, func(context.Context) error {
 			if n++; n == 2 {
 				return nil
 			}
 			return errDown
-		}, fixed, note)
-		_ = retry.Do(t.Context(), func(context.Context) error { return retry.Permanent(errDown) }, note)
+		}, o)
+		_ = retry.Do(ctx, func(context.Context) error { return retry.Permanent(errDown) }, o)
 		want := []string{
 			"attempt started 1 at 0s, wait 0s, err <nil>, stop <nil>",
 			"attempt failed 1 at 0s, wait 1s, err service is down, stop <nil>",
 			"attempt started 2 at 1s, wait 0s, err <nil>, stop <nil>",
 			"succeeded 2 at 1s, wait 0s, err <nil>, stop <nil>",
 			"attempt started 1 at 0s, wait 0s, err <nil>, stop <nil>",
-			"stopped 1 at 0s, wait 0s, err service is down, stop retry: not worth another attempt",
+			"stopped 1 at 0s, wait 0s, err service is down, stop retry: not retryable",
 		}
 		if !slices.Equal(log, want) {
 			t.Errorf("events\n%q, want\n%q", log, want)

@@ -1,34 +1,67 @@
-// Package retry says whether to try again, and does it.
+// Package retry runs an operation again until it succeeds or is not worth another attempt.
 //
-// [Do] and [Value] run an operation until it succeeds, [Loop] gives the attempts to a range statement, [Poll] asks
-// until a long operation elsewhere has ended, [Hedge] asks twice and takes the first answer, [Fallback] asks somebody
-// else in the end, and [Transport] does all of it under an http.Client. How long to wait between attempts is a
-// backoff.Policy; this package adds everything else that decides:
+//	err := retry.Do(ctx, func(ctx context.Context) error {
+//		return publish(ctx, message)
+//	})
 //
-//   - what kind of failure it was ([Classifier]: retry, fail, failover, refresh; [Permanent]; [After] and the hints of
-//     an HTTP server, which jitter never shortens),
-//   - the limits of one sequence (attempts, elapsed time, time spent failing, time per attempt, the caller's deadline:
-//     a wait that would outlive it is not begun),
-//   - the limits of all sequences together ([Budget]), and of one retry inside another (see below).
+// makes at most 10 attempts, with exponential backoff and full jitter between them. [Options] change that, and [Value]
+// returns a result:
 //
-// # Words
+//	user, err := retry.Value(ctx, load, retry.Options{MaxAttempts: 4, AttemptTimeout: time.Second})
 //
-// An attempt is one run of the operation, the first included; a retry is an attempt after the first. Only attempts
-// are counted, never retries: the limit of ten lets the operation run ten times, and nine waits pass.
+// An operation can say more with its error: [Permanent] stops the retry, and [After] demands a longer wait. Without
+// either, [Classify] decides: it knows HTTP statuses and permanent network failures.
 //
-// # The operation's context
+// # HTTP
 //
-// The operation gets a context that knows the attempt: [FromContext] reads its number, its target and its key. The
-// operation never runs with a context that has ended. A retry that runs inside another one's attempt finds that in
-// its context: it makes one attempt and leaves the rest to the outer one, so that three layers of three attempts are
-// three calls and not twenty-seven ([Nested] asks for the twenty-seven).
+// [Transport] retries under an http.Client, with Retry-After, bodies, timeouts that include the body, and keys for
+// requests that are not idempotent:
 //
-// # Cost
+//	client := http.Client{Transport: &retry.Transport{Options: retry.Options{MaxElapsed: time.Minute}}}
 //
-// The success of a first attempt allocates nothing and reads no clock where the caller's context is one that was used
-// before, as in a loop; else it allocates one small value that carries the attempt. The package starts no goroutine
-// but in [Hedge], whose attempts have to run side by side.
+// Without it, an operation returns [HTTP](resp), which turns a failing status into an error.
 //
-// Decisions are pure and stand in files of their own (plan.go, classify.go, hint.go, budget.go); the rest waits, calls
-// and reports.
+// # Polling
+//
+// [Poll] asks until a long operation elsewhere has ended. The function returns a [Verdict] beside the value: NotReady
+// asks again, Success ends it, Fatal gives up.
+//
+//	report, err := retry.Poll(ctx, probe, retry.Options{Policy: backoff.Fixed(time.Second), MaxElapsed: time.Hour})
+//
+// # Hedging
+//
+// [Hedge] starts a second attempt beside a slow one and takes the first result. [Fallback] calls an alternative in the
+// end.
+//
+//	resp, err := retry.Hedge(ctx, get, retry.HedgeOptions{Delay: 80 * time.Millisecond}, nil)
+//
+// [HedgeTransport] hedges under an http.Client. Package httpclient composes it with everything else.
+//
+// # Budgets
+//
+// A [Budget] shared by all calls to a service keeps their retries from becoming a storm: [TokenBucket], [Ratio],
+// [InFlight] and [Throttle], or a circuit breaker or a rate limiter with the same two methods.
+//
+//	var budget = retry.TokenBucket(500, 5, 1)
+//	err := retry.Do(ctx, call, retry.Options{Budget: budget})
+//
+// # Terms
+//
+// An attempt is one run of the operation, the first included. A retry is an attempt after the first. Limits count
+// attempts, so MaxAttempts: 3 allows three runs with two waits between them. A hint is a wait that the service asked
+// for. [Loop] offers the attempts to a range statement.
+//
+// # Contexts
+//
+// The operation never runs with a context that has ended, and a wait that would outlive the caller's deadline is not
+// begun. [FromContext] reads the attempt's number, target and key from the context. Retries nest independently of each
+// other unless the outer one sets SuppressNested.
+//
+// # Cost and tests
+//
+// If the first attempt succeeds, nothing is allocated and no clock is read. Each further attempt allocates its context.
+// No goroutine is started except by [Hedge], whose attempts run side by side.
+//
+// Everything runs under testing/synctest: waits use timers of package time, and budgets read its clock, so a test in a
+// bubble can check the exact instants of attempts without waiting.
 package retry

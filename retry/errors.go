@@ -4,40 +4,47 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"log/slog"
+	"slices"
 	"strings"
 	"time"
 )
 
-// Why a retry stopped, as Error.Stop; a context that ended stands there with its own error and cause.
+// The reasons for which a retry stops, in Error.Stop. If the caller's context has ended, its error and cause stand
+// there instead.
 var (
-	// ErrPermanent: the failure was marked Permanent or classified as Fail.
-	ErrPermanent = errors.New("retry: not worth another attempt")
-	// ErrExhausted: MaxAttempts was reached, or Policy gave up.
-	ErrExhausted = errors.New("retry: attempts exhausted")
-	// ErrElapsed: the next wait would have passed MaxElapsed.
-	ErrElapsed = errors.New("retry: time limit of the call reached")
-	// ErrFailing: the next wait would have passed MaxFailing.
-	ErrFailing = errors.New("retry: failing for too long")
-	// ErrDeadline: the next wait would have outlived the context's deadline. It is context.DeadlineExceeded too.
+	// ErrPermanent means that the failure was marked by Permanent or classified as Fail.
+	ErrPermanent = errors.New("retry: not retryable")
+	// ErrExhausted means that MaxAttempts was reached or Policy gave up.
+	ErrExhausted = errors.New("retry: no attempts left")
+	// ErrElapsed means that the next wait would have exceeded MaxElapsed or MaxFailing.
+	ErrElapsed = errors.New("retry: time limit reached")
+	// ErrDeadline means that the next wait would have outlived the context's deadline. It is
+	// context.DeadlineExceeded too.
 	ErrDeadline error = &deadlineError{}
-	// ErrHint: the server asked for a longer wait than HintLimit.Max; Error.After has it.
-	ErrHint = errors.New("retry: told to wait longer than allowed")
-	// ErrBudget: the Budget refused another attempt.
-	ErrBudget = errors.New("retry: budget exhausted")
-	// ErrNested: an outer retry, in whose attempt this one ran, will try again.
+	// ErrHint means that the server asked for a longer wait than MaxHint. Error.After holds the wait.
+	ErrHint = errors.New("retry: asked to wait too long")
+	// ErrBudget means that the Budget refused the attempt. The budget's own error is wrapped beside it.
+	ErrBudget = errors.New("retry: refused by the budget")
+	// ErrNested means that an outer retry with SuppressNested will try again.
 	ErrNested = errors.New("retry: left to the outer retry")
-	// ErrAbandoned: the body of a Loop left an attempt without End.
-	ErrAbandoned = errors.New("retry: attempt left without an end")
+	// ErrNotRepeatable means that the HTTP request cannot be sent again: it is not idempotent, or its body is gone.
+	ErrNotRepeatable = errors.New("retry: request cannot be sent again")
+	// ErrAbandoned means that the body of a Loop left or continued after a failure without a further attempt.
+	ErrAbandoned = errors.New("retry: loop left")
+	// ErrOptions means that the options are invalid. No attempt was made.
+	ErrOptions = errors.New("retry: invalid options")
 )
 
-// ErrAttemptTimeout is the cause of an attempt's context that ended by Retrier.AttemptTimeout.
+// ErrAttemptTimeout is the cause of an attempt's context that ended by Options.AttemptTimeout.
 var ErrAttemptTimeout error = attemptTimeoutError{}
 
 type deadlineError struct{}
 
 func (*deadlineError) Error() string   { return "retry: the next wait would outlive the deadline" }
 func (*deadlineError) Is(t error) bool { return t == context.DeadlineExceeded }
+func (*deadlineError) Timeout() bool   { return true }
+func (*deadlineError) Temporary() bool { return true }
 
 type attemptTimeoutError struct{}
 
@@ -45,54 +52,92 @@ func (attemptTimeoutError) Error() string   { return "retry: attempt timed out" 
 func (attemptTimeoutError) Timeout() bool   { return true }
 func (attemptTimeoutError) Temporary() bool { return true }
 
-// MaxErrors is how many failures an Error keeps: the first one and the last ones.
-const MaxErrors = 8
+// maxErrors is the number of failures that an Error keeps.
+const maxErrors = 8
 
-// Error tells why a retry stopped and what it had seen. It is never changed once returned.
+// Error is the error of a retry that stopped. It never changes once returned.
 type Error struct {
-	// Stop is the reason: ErrPermanent, ErrExhausted, ... or what ended the context.
+	// Stop is the reason: ErrPermanent, ErrExhausted and so on, or the error of the caller's context. Compare it with
+	// errors.Is.
 	Stop error
-	// Last is the last attempt's failure; nil if no attempt was made.
+	// Last is the failure of the last attempt, or of the refresh after it. Nil if no attempt was made.
 	Last error
-	// Attempts counts the attempts made.
+	// Attempts is the number of attempts made.
 	Attempts int
-	// Elapsed is the time from the call to the stop. Where no setting needs the clock (MaxElapsed, AttemptTimeout,
-	// Budget, OnEvent, Key) it counts from the first wait, so that calls without waits need no clock.
+	// Elapsed is the time from the call to the stop. If no setting needs the clock (MaxElapsed, AttemptTimeout, Budget,
+	// OnEvent, Key, SuppressNested), it counts from the first wait instead.
 	Elapsed time.Duration
-	// Waited is the part of Elapsed that was spent waiting.
+	// Waited is the part of Elapsed spent waiting between attempts.
 	Waited time.Duration
-	// After is what the server asked for, where Stop is ErrHint.
+	// After is the wait for which the server asked, if Stop is ErrHint.
 	After time.Duration
-	// Errs are the failures in order: all of them up to MaxErrors, else the first and the last ones.
+	// Errs holds the failures, oldest first: all of them up to 8, else the first and the last 7.
 	Errs []error
 }
 
-// Error implements error: why it stopped, after how much, and the last failure.
+// Error implements error: the last failure, then why and when the retry stopped, as in
+// "connection refused (no attempts left, attempt 3 after 1.2s)".
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString(e.Stop.Error())
-	if e.Attempts > 0 {
-		b.WriteString(" after " + strconv.Itoa(e.Attempts) + " attempt")
-		if e.Attempts > 1 {
-			b.WriteByte('s')
-		}
+	if e.Last == nil {
+		return e.Stop.Error()
 	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v (%s, attempt %d", e.Last, strings.TrimPrefix(e.Stop.Error(), "retry: "), e.Attempts)
 	if d := e.Elapsed.Round(time.Millisecond); d > 0 {
-		b.WriteString(" in " + d.String())
+		b.WriteString(" after " + d.String())
 	}
 	if e.After > 0 {
-		b.WriteString(" (asked to wait " + e.After.String() + ")")
+		b.WriteString(", asked to wait " + e.After.String())
 	}
-	if e.Last != nil {
-		b.WriteString(": " + e.Last.Error())
-	}
+	b.WriteByte(')')
 	return b.String()
 }
 
-// Unwrap gives errors.Is and errors.AsType the reason and every kept failure.
-func (e *Error) Unwrap() []error { return append([]error{e.Stop}, e.Errs...) }
+// Unwrap returns the kept failures, the last one first, and then the reason for the stop. So errors.As finds the
+// latest failure of a type.
+func (e *Error) Unwrap() []error {
+	all := make([]error, 0, len(e.Errs)+1)
+	for i := len(e.Errs) - 1; i >= 0; i-- {
+		all = append(all, e.Errs[i])
+	}
+	return append(all, e.Stop)
+}
 
-// ended describes why ctx has ended: its error, and its cause where that says more. nil while it lives.
+// Timeout reports whether the last failure or the reason for the stop was a timeout, as in net.Error.
+func (e *Error) Timeout() bool { return isTimeout(e.Last) || isTimeout(e.Stop) }
+
+func isTimeout(err error) bool {
+	t, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return ok && t.Timeout()
+}
+
+// LogValue implements slog.LogValuer: a group of msg, reason, attempts, elapsed and waited.
+func (e *Error) LogValue() slog.Value {
+	attrs := make([]slog.Attr, 0, 6)
+	if e.Last != nil {
+		attrs = append(attrs, slog.String("msg", e.Last.Error()))
+	}
+	attrs = append(attrs, slog.String("reason", e.Stop.Error()), slog.Int("attempts", e.Attempts),
+		slog.Duration("elapsed", e.Elapsed), slog.Duration("waited", e.Waited))
+	if e.After > 0 {
+		attrs = append(attrs, slog.Duration("after", e.After))
+	}
+	return slog.GroupValue(attrs...)
+}
+
+// final reports whether an outer retry cannot mend the error by trying again.
+func (e *Error) final() bool { return errors.Is(e.Stop, ErrPermanent) || errors.Is(e.Stop, ErrOptions) }
+
+// stoppedBy reports whether err is from a retry that stopped for one of the reasons.
+func stoppedBy(err error, reasons ...error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && slices.ContainsFunc(reasons, func(reason error) bool { return errors.Is(e.Stop, reason) })
+}
+
+// ended returns why ctx has ended: its error, and its cause if that says more. Nil while it lives.
 func ended(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {
@@ -104,10 +149,10 @@ func ended(ctx context.Context) error {
 	return err
 }
 
-// failures keeps the first failure and the last MaxErrors-1.
+// failures keeps the first failure and the last maxErrors-1.
 type failures struct {
 	first error
-	last  [MaxErrors - 1]error
+	last  [maxErrors - 1]error
 	n     int // failures after the first
 }
 
@@ -120,7 +165,7 @@ func (f *failures) add(err error) {
 	f.n++
 }
 
-// list returns what is kept, oldest first.
+// list returns the kept failures, oldest first.
 func (f *failures) list() []error {
 	if f.first == nil {
 		return nil

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// EventKind is what happened in a sequence.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
-// What happened.
+// The kinds of events.
 const (
 	AttemptStarted EventKind = iota + 1 // an attempt begins
 	AttemptFailed                       // an attempt has failed; the next one begins after Wait
-	Waiting                             // a poll got no result yet, or waits for its first turn; the next one is after Wait
-	Succeeded                           // an attempt has succeeded: the end
-	Stopped                             // there is no further attempt: the end; Stop says why
+	Waiting                             // a poll is not ready, or waits to begin; the next one begins after Wait
+	Succeeded                           // an attempt has succeeded, which ends the call
+	Stopped                             // the call has failed; Stop is the reason
 )
 
-// String names the kind.
+// String returns the kind's name in lower case.
 func (k EventKind) String() string {
 	switch k {
 	case AttemptStarted:
@@ -36,33 +36,32 @@ func (k EventKind) String() string {
 	return "event " + strconv.Itoa(int(k))
 }
 
-// Event is one thing that happened in a sequence.
+// Event is a step of a call.
 type Event struct {
 	Kind    EventKind
-	Attempt Attempt
-	Action  Action        // AttemptFailed: what was decided
+	Attempt Attempt       // Stopped: Number is the number of attempts made
+	Action  Action        // AttemptFailed: how the failure is handled
 	Wait    time.Duration // AttemptFailed, Waiting: until the next attempt
 	Elapsed time.Duration // since the call
 	Err     error         // AttemptFailed, Waiting, Stopped: the failure; nil before a first poll
-	Stop    error         // Stopped: why
+	Stop    error         // Stopped: the reason, as in Error.Stop
 }
 
-// LogTo returns a hook for Retrier.OnEvent that writes failures at level Info and stops at level Warn to log, with the
-// given name as what is being retried. Starts and successes of first attempts are not worth a line; the success of
-// a later one is.
-func LogTo(log *slog.Logger, name string) func(Event) {
-	return func(e Event) {
-		// The hook has no context: what it logs concerns the call, not one attempt's deadline.
-		ctx := context.Background()
+// LogTo returns a hook for Options.OnEvent that writes to log: failures with level Info, stops with level Warn, and
+// successes that took more than one attempt with level Info. The attribute "name" is the given name of the operation.
+// The context of the attempt is passed on to the log's handler.
+func LogTo(log *slog.Logger, name string) func(context.Context, Event) {
+	return func(ctx context.Context, e Event) {
 		switch {
 		case e.Kind == AttemptFailed:
-			log.LogAttrs(ctx, slog.LevelInfo, "will try again", slog.String("name", name),
+			log.LogAttrs(ctx, slog.LevelInfo, "attempt failed", slog.String("name", name),
 				slog.Int("attempt", e.Attempt.Number), slog.Duration("wait", e.Wait), slog.Any("err", e.Err))
 		case e.Kind == Stopped:
-			log.LogAttrs(ctx, slog.LevelWarn, "gave up", slog.String("name", name), slog.Int("attempts", e.Attempt.Number),
-				slog.Duration("elapsed", e.Elapsed), slog.Any("reason", e.Stop), slog.Any("err", e.Err))
+			log.LogAttrs(ctx, slog.LevelWarn, "retry stopped", slog.String("name", name),
+				slog.Int("attempts", e.Attempt.Number), slog.Duration("elapsed", e.Elapsed),
+				slog.Any("reason", e.Stop), slog.Any("err", e.Err))
 		case e.Kind == Succeeded && e.Attempt.Number > 1:
-			log.LogAttrs(ctx, slog.LevelInfo, "succeeded after failures", slog.String("name", name),
+			log.LogAttrs(ctx, slog.LevelInfo, "succeeded after retries", slog.String("name", name),
 				slog.Int("attempts", e.Attempt.Number), slog.Duration("elapsed", e.Elapsed))
 		}
 	}

@@ -14,21 +14,26 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// Only what is named is retried: here files that are not there yet, and not those that may not be read.
-func ExampleOnly() {
+// The default of a classifier can be reversed: here only files that do not exist yet are retried.
+func ExampleOptions_classifyOnly() {
 	attempts := 0
 	err := retry.Do(context.Background(), func(context.Context) error {
 		if attempts++; attempts < 3 {
 			return fmt.Errorf("open spool: %w", fs.ErrNotExist)
 		}
 		return fmt.Errorf("open spool: %w", fs.ErrPermission)
-	}, retry.Policy(backoff.Fixed(0)), retry.Classify(retry.Only(retry.On(retry.Retry, fs.ErrNotExist))))
+	}, retry.Options{Policy: backoff.Fixed(0), Classify: func(err error) retry.Action {
+		if errors.Is(err, fs.ErrNotExist) {
+			return retry.Retry
+		}
+		return retry.Fail
+	}})
 	fmt.Println(err)
-	// Output: retry: not worth another attempt after 3 attempts: open spool: permission denied
+	// Output: open spool: permission denied (not retryable, attempt 3)
 }
 
-// An expired token is renewed once, and the attempt after that begins at once.
-func ExampleRefreshWith() {
+// An expired token is renewed, and the attempt after that begins at once.
+func ExampleOptions_refresh() {
 	expired, token := errors.New("token has expired"), "old"
 	err := retry.Do(context.Background(), func(context.Context) error {
 		fmt.Println("call with the", token, "token")
@@ -36,8 +41,15 @@ func ExampleRefreshWith() {
 			return expired
 		}
 		return nil
-	}, retry.Classify(retry.On(retry.Refresh, expired)),
-		retry.RefreshWith(func(context.Context) error { token = "new"; return nil }))
+	}, retry.Options{
+		Classify: func(err error) retry.Action {
+			if errors.Is(err, expired) {
+				return retry.Refresh
+			}
+			return retry.Undecided
+		},
+		Refresh: func(context.Context) error { token = "new"; return nil },
+	})
 	fmt.Println(err)
 	// Output:
 	// call with the old token
@@ -45,48 +57,50 @@ func ExampleRefreshWith() {
 	// <nil>
 }
 
-// The key is the same in every attempt, and in the retries within them: the receiver knows the second copy by it.
-func ExampleKey() {
+// The key is the same in every attempt, and in the retries inside them, so the receiver can tell the second copy.
+func ExampleOptions_key() {
 	calls := 0
 	_ = retry.Do(context.Background(), func(ctx context.Context) error {
-		a, _ := retry.FromContext(ctx)
+		a := retry.FromContext(ctx)
 		fmt.Println("attempt", a.Number, "Idempotency-Key:", a.Key)
 		if calls++; calls < 2 {
-			return errors.New("no answer")
+			return errors.New("connection lost")
 		}
 		return nil
-	}, quick, retry.Key("order-42"))
+	}, retry.Options{Policy: quick, Key: "order-42"})
 	// Output:
 	// attempt 1 Idempotency-Key: order-42
 	// attempt 2 Idempotency-Key: order-42
 }
 
-// A wait that would outlive the deadline is not begun: the caller learns at once what it would learn then.
+// A wait that would outlive the deadline is not begun: the caller gets the error at once.
 func ExampleErrDeadline() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	begun := time.Now()
-	err := retry.Do(ctx, func(context.Context) error { return errors.New("down") }, retry.Policy(backoff.Fixed(time.Hour)))
+	err := retry.Do(ctx, func(context.Context) error { return errors.New("down") }, retry.Options{Policy: backoff.Fixed(time.Hour)})
 	fmt.Println(errors.Is(err, retry.ErrDeadline), errors.Is(err, context.DeadlineExceeded), time.Since(begun) < time.Minute)
 	// Output: true true true
 }
 
-// Three layers of three attempts are three calls: the inner ones leave it to the outer one.
-func ExampleNested() {
-	calls := 0
-	three := []retry.Option{retry.Policy(backoff.Fixed(0)), retry.MaxAttempts(3)}
-	layer := func(op func(context.Context) error, opts ...retry.Option) func(context.Context) error {
-		return func(ctx context.Context) error { return retry.Do(ctx, op, append(opts, three...)...) }
+// Three layers of three attempts are 27 calls, or three if the outermost layer suppresses the retries inside it.
+func ExampleOptions_suppressNested() {
+	for _, suppress := range []bool{false, true} {
+		calls := 0
+		call := func(context.Context) error { calls++; return errors.New("down") }
+		three := retry.Options{Policy: backoff.Fixed(0), MaxAttempts: 3}
+		outermost := three
+		outermost.SuppressNested = suppress
+		_ = retry.Do(context.Background(), func(ctx context.Context) error {
+			return retry.Do(ctx, func(ctx context.Context) error {
+				return retry.Do(ctx, call, three)
+			}, three)
+		}, outermost)
+		fmt.Println(calls)
 	}
-	call := func(context.Context) error { calls++; return errors.New("down") }
-	_ = layer(layer(layer(call)))(context.Background())
-	fmt.Println(calls)
-	calls = 0
-	_ = layer(layer(layer(call, retry.Nested()), retry.Nested()))(context.Background())
-	fmt.Println(calls)
 	// Output:
-	// 3
 	// 27
+	// 3
 }
 
 func ExampleRetryAfter() {
@@ -120,8 +134,26 @@ func ExampleLogTo() {
 			return errors.New("connection refused")
 		}
 		return nil
-	}, quick, retry.OnEvent(retry.LogTo(log, "mail")))
+	}, retry.Options{Policy: quick, OnEvent: retry.LogTo(log, "mail")})
 	// Output:
-	// level=INFO msg="will try again" name=mail attempt=1 err="connection refused"
-	// level=INFO msg="succeeded after failures" name=mail attempts=2
+	// level=INFO msg="attempt failed" name=mail attempt=1 err="connection refused"
+	// level=INFO msg="succeeded after retries" name=mail attempts=2
+}
+
+// Logged with slog, an error is a group of attributes.
+func ExampleError_LogValue() {
+	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	err := retry.Do(context.Background(), func(context.Context) error {
+		return retry.Permanent(errors.New("no table"))
+	})
+	log.Warn("copy failed", "err", err)
+	log.Warn("copy failed", "err", &retry.StatusError{Status: 503, Text: "503 Service Unavailable", Wait: time.Second})
+	// Output:
+	// {"level":"WARN","msg":"copy failed","err":{"msg":"no table","reason":"retry: not retryable","attempts":1,"elapsed":0,"waited":0}}
+	// {"level":"WARN","msg":"copy failed","err":{"msg":"503 Service Unavailable","status":503,"wait":1000000000}}
 }

@@ -12,19 +12,18 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// quick keeps the examples fast; a real policy waits longer.
-var quick = retry.Policy(backoff.Exponential(time.Microsecond, 2, time.Millisecond).Full())
+// quick keeps the examples fast. Real policies wait longer.
+var quick = backoff.Exponential(time.Microsecond, 2, time.Millisecond).Full()
 
 func ExampleDo() {
 	calls := 0
 	err := retry.Do(context.Background(), func(ctx context.Context) error {
-		a, _ := retry.FromContext(ctx)
-		fmt.Println("attempt", a.Number)
+		fmt.Println("attempt", retry.FromContext(ctx).Number)
 		if calls++; calls < 3 {
 			return errors.New("connection refused")
 		}
 		return nil
-	}, quick, retry.MaxAttempts(5))
+	}, retry.Options{Policy: quick, MaxAttempts: 5})
 	fmt.Println(err)
 	// Output:
 	// attempt 1
@@ -33,18 +32,18 @@ func ExampleDo() {
 	// <nil>
 }
 
-// The error tells why there was no further attempt, and holds what the attempts returned.
+// The error holds the reason for the stop and the failures of the attempts.
 func ExampleError() {
 	refused := errors.New("connection refused")
 	err := retry.Do(context.Background(), func(context.Context) error { return refused },
-		retry.Policy(backoff.Fixed(0)), retry.MaxAttempts(3))
+		retry.Options{Policy: backoff.Fixed(0), MaxAttempts: 3})
 	fmt.Println(err)
 	fmt.Println(errors.Is(err, retry.ErrExhausted), errors.Is(err, refused))
 	if e, ok := errors.AsType[*retry.Error](err); ok {
 		fmt.Println(e.Attempts, "attempts,", len(e.Errs), "failures kept")
 	}
 	// Output:
-	// retry: attempts exhausted after 3 attempts: connection refused
+	// connection refused (no attempts left, attempt 3)
 	// true true
 	// 3 attempts, 3 failures kept
 }
@@ -56,20 +55,20 @@ func ExampleValue() {
 			return 0, errors.New("timeout")
 		}
 		return 42, nil
-	}, quick)
+	}, retry.Options{Policy: quick})
 	fmt.Println(balance, err)
 	// Output: 42 <nil>
 }
 
 func ExampleLoop() {
-	loop := retry.NewLoop(context.Background(), quick)
+	loop := retry.NewLoop(context.Background(), retry.Options{Policy: quick})
 	for a := range loop.Attempts() {
-		if a.Number() < 3 {
+		if a.Number < 3 {
 			a.End(errors.New("not yet"))
 			continue
 		}
-		fmt.Println("done in attempt", a.Number())
-		a.End(nil)
+		fmt.Println("done in attempt", a.Number)
+		break
 	}
 	fmt.Println(loop.Err())
 	// Output:
@@ -77,58 +76,67 @@ func ExampleLoop() {
 	// <nil>
 }
 
-// An asynchronous operation is asked about until it has ended.
+// An asynchronous operation is polled until it has ended.
 func ExamplePoll() {
-	answers := []retry.Verdict{retry.NotReady, retry.Throttled, retry.ServerError, retry.Success}
-	asked := 0
+	verdicts := []retry.Verdict{retry.NotReady, retry.Throttled, retry.ServerError, retry.Success}
+	polls := 0
 	result, err := retry.Poll(context.Background(), func(context.Context) (string, retry.Verdict, error) {
-		asked++
-		return "report.pdf", answers[asked-1], nil
-	}, quick, retry.MaxPolls(10))
-	fmt.Println(result, err, "after", asked, "polls")
+		polls++
+		return "report.pdf", verdicts[polls-1], nil
+	}, retry.Options{Policy: quick, MaxAttempts: 10})
+	fmt.Println(result, err, "after", polls, "polls")
 	// Output: report.pdf <nil> after 4 polls
 }
 
-// The second attempt begins when the first has not answered in time; the first good answer wins.
+// The second attempt starts if the first is slow. The first success counts.
 func ExampleHedge() {
 	v, err := retry.Hedge(context.Background(), func(ctx context.Context) (string, error) {
-		a, _ := retry.FromContext(ctx)
-		if a.Number == 1 {
+		number := retry.FromContext(ctx).Number
+		if number == 1 {
 			<-ctx.Done() // this replica hangs
 			return "", ctx.Err()
 		}
-		return fmt.Sprintf("answer of attempt %d", a.Number), nil
-	}, retry.HedgePolicy{Delay: time.Millisecond}, nil)
+		return fmt.Sprintf("result of attempt %d", number), nil
+	}, retry.HedgeOptions{Delay: time.Millisecond}, nil)
 	fmt.Println(v, err)
-	// Output: answer of attempt 2 <nil>
+	// Output: result of attempt 2 <nil>
 }
 
 func ExampleFallback() {
 	price, err := retry.Fallback(context.Background(),
 		func(context.Context) (string, error) { return "", errors.New("exchange is down") },
 		func(_ context.Context, cause error) (string, error) { return "yesterday's price", nil },
-		quick, retry.MaxAttempts(3))
+		retry.Options{Policy: quick, MaxAttempts: 3})
 	fmt.Println(price, err)
 	// Output: yesterday's price <nil>
 }
 
-// Failures are told apart by errors.Is and errors.AsType, at any depth.
-func ExampleClassify() {
+// A classifier tells failures apart. What it leaves undecided is decided by the function Classify.
+func ExampleOptions_classify() {
 	locked, gone := errors.New("account is locked"), errors.New("replica is gone")
 	visited := []int{}
 	err := retry.Do(context.Background(), func(ctx context.Context) error {
-		a, _ := retry.FromContext(ctx)
-		visited = append(visited, a.Target)
-		if a.Target == 0 {
-			return fmt.Errorf("replica %d: %w", a.Target, gone)
+		target := retry.FromContext(ctx).Target
+		visited = append(visited, target)
+		if target == 0 {
+			return fmt.Errorf("replica %d: %w", target, gone)
 		}
-		return fmt.Errorf("replica %d: %w", a.Target, locked)
-	}, quick, retry.Targets(2), retry.Classify(
-		retry.On(retry.Failover, gone),
-		retry.On(retry.Fail, locked),
-	))
+		return fmt.Errorf("replica %d: %w", target, locked)
+	}, retry.Options{
+		Policy:  quick,
+		Targets: 2,
+		Classify: func(err error) retry.Action {
+			switch {
+			case errors.Is(err, gone):
+				return retry.Failover
+			case errors.Is(err, locked):
+				return retry.Fail
+			}
+			return retry.Undecided
+		},
+	})
 	fmt.Println(visited, err)
-	// Output: [0 1] retry: not worth another attempt after 2 attempts: replica 1: account is locked
+	// Output: [0 1] replica 1: account is locked (not retryable, attempt 2)
 }
 
 func ExamplePermanent() {
@@ -136,7 +144,7 @@ func ExamplePermanent() {
 		return fmt.Errorf("pay: %w", retry.Permanent(errors.New("card is stolen")))
 	})
 	fmt.Println(err)
-	// Output: retry: not worth another attempt after 1 attempt: pay: card is stolen
+	// Output: pay: card is stolen (not retryable, attempt 1)
 }
 
 // A server's hint is followed, and never shortened.
@@ -147,7 +155,7 @@ func ExampleAfter() {
 			return retry.After(20*time.Millisecond, errors.New("busy"))
 		}
 		return nil
-	}, retry.Policy(backoff.Fixed(0)))
+	}, retry.Options{Policy: backoff.Fixed(0)})
 	fmt.Println(err, time.Since(begun) >= 20*time.Millisecond)
 	// Output: <nil> true
 }
@@ -160,7 +168,7 @@ func ExampleBudget() {
 		_ = retry.Do(context.Background(), func(context.Context) error {
 			attempts++
 			return errors.New("down")
-		}, retry.Policy(backoff.Fixed(0)), retry.MaxAttempts(3), retry.Spend(budget))
+		}, retry.Options{Policy: backoff.Fixed(0), MaxAttempts: 3, Budget: budget})
 	}
 	fmt.Println(attempts, "attempts for 1000 calls")
 	// Output: 1010 attempts for 1000 calls
@@ -174,7 +182,7 @@ func ExampleTransport() {
 		}
 	}))
 	defer server.Close()
-	client := http.Client{Transport: &retry.Transport{Retrier: retry.Retrier{Policy: backoff.Fixed(time.Millisecond)}}}
+	client := http.Client{Transport: &retry.Transport{Options: retry.Options{Policy: backoff.Fixed(time.Millisecond)}}}
 	resp, err := client.Get(server.URL)
 	if err != nil {
 		fmt.Println(err)
@@ -185,26 +193,26 @@ func ExampleTransport() {
 	// Output: 200 OK after 3 requests
 }
 
-// A Retrier holds the settings of many calls.
-func ExampleRetrier() {
-	database := &retry.Retrier{
+// One Options value serves all calls to a service.
+func ExampleOptions() {
+	database := retry.Options{
 		Policy:         backoff.Exponential(time.Microsecond, 2, time.Second).Full(),
 		MaxAttempts:    5,
 		AttemptTimeout: time.Second,
 		MaxElapsed:     10 * time.Second,
-		OnEvent: func(e retry.Event) {
+		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.AttemptFailed {
 				fmt.Println("attempt", e.Attempt.Number, "failed:", e.Err)
 			}
 		},
 	}
 	calls := 0
-	err := database.Do(context.Background(), func(context.Context) error {
+	err := retry.Do(context.Background(), func(context.Context) error {
 		if calls++; calls == 1 {
 			return errors.New("deadlock")
 		}
 		return nil
-	})
+	}, database)
 	fmt.Println(err)
 	// Output:
 	// attempt 1 failed: deadlock

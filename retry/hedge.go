@@ -4,123 +4,189 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
 )
 
-// HedgePolicy says when Hedge asks once more. The zero value never waits: it asks twice at once.
-type HedgePolicy struct {
-	// Delay is how long the attempts so far may go unanswered before another one begins beside them: best the 95th
-	// percentile of the latency, which makes a twentieth of the calls ask twice. 0 or less: all begin at once.
+// HedgeOptions are the settings of Hedge. The zero value starts two attempts at once. A negative Delay or MaxAttempts
+// is refused with ErrOptions.
+type HedgeOptions struct {
+	// Delay is how long the attempts so far may run before another one starts beside them: best the 95th percentile of
+	// the latency, by which a twentieth of the calls need two attempts. Zero starts all at once.
 	Delay time.Duration
-	// Max limits the attempts, the first included; 0 means 2.
-	Max int
-	// Budget limits the attempts after the first, as those of a retry; nil: no such limit. What it refuses is left out.
+	// MaxAttempts limits the attempts, including the first. Zero means 2.
+	MaxAttempts int
+	// Budget limits the attempts. If it refuses one, Hedge starts no further ones. It may wait in Allow. Nil means no
+	// such limit.
 	Budget Budget
-	// Classify says which failures end the whole: those with the action Fail. nil: those marked Permanent.
-	Classify Classifier
-	// Key is found in the attempts' contexts, as Retrier.Key.
+	// Classify decides how to handle a failure, as in Options. Fail ends the call; every other action replaces the
+	// attempt.
+	Classify func(err error) Action
+	// Key is the idempotency key of the call, as in Options.
 	Key string
-	// Wait makes Hedge return only when every attempt has: for operations that use what the caller lends them.
-	// Otherwise an attempt that lost may run on until it notices that its context has ended.
+	// Wait makes Hedge return only after all attempts have: for operations that use memory of the caller.
 	Wait bool
+	// KeepContext keeps the context of the winning attempt alive until ctx ends: for values that depend on it, such as
+	// *sql.Rows. By default it ends when Hedge returns, and for an *http.Response when its body has been closed or read
+	// to its end.
+	KeepContext bool
 }
 
-// ErrHedged is the cause that ends the context of an attempt that was not needed.
-var ErrHedged = errors.New("retry: another attempt has answered")
+// ErrHedged is the cause that ends the context of an attempt whose result is not needed. It is context.Canceled too.
+var ErrHedged error = hedgedError{}
 
-// Hedge runs op, and again beside it whenever Delay has passed without an answer, and returns the first success; the
-// contexts of the others end. An attempt that fails is replaced at once, or after the wait that its server asked for.
-// The operation must bear being done twice at the same time. discard, if it is not nil, gets the results of attempts
-// that succeeded too late, on their own goroutines, and closes what has to be closed.
+type hedgedError struct{}
+
+func (hedgedError) Error() string   { return "retry: another attempt succeeded" }
+func (hedgedError) Is(t error) bool { return t == context.Canceled }
+
+// PanicError is the value with which Hedge panics if an attempt, which has a goroutine of its own, panics.
+type PanicError struct {
+	Value any    // the value of the attempt's panic
+	Stack []byte // the stack of the attempt
+}
+
+// Error implements error.
+func (e *PanicError) Error() string { return fmt.Sprintf("%v\n\n%s", e.Value, e.Stack) }
+
+// Unwrap returns Value if it is an error, and nil otherwise.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// Hedge runs op, starts it again beside the running attempts whenever Delay has passed without a result, and returns
+// the first success. The contexts of the other attempts then end. A failed attempt is replaced at once, or after the
+// wait that its server asked for. The operation must tolerate running twice at the same time.
 //
-// Each attempt has a goroutine of its own, which ends with the attempt; there are at most Max. A panic of an attempt
-// becomes the panic of Hedge while Hedge waits, and is let through afterwards.
-func Hedge[T any](ctx context.Context, op func(context.Context) (T, error), h HedgePolicy, discard func(T)) (T, error) {
+// Discard receives the results of attempts that succeed too late, on their own goroutines, and frees them. If it is
+// nil, the body of an *http.Response is closed, and other values are dropped.
+//
+// Each attempt has a goroutine of its own, which ends with the attempt. If an attempt panics, Hedge panics with a
+// *PanicError; if Hedge has returned, the attempt's panic passes through.
+func Hedge[T any](
+	ctx context.Context, op func(context.Context) (T, error), o HedgeOptions, discard func(T),
+) (T, error) {
 	var zero T
-	if h.Max <= 0 {
-		h.Max = 2
+	if o.Delay < 0 || o.MaxAttempts < 0 {
+		err := fmt.Errorf("%w: Delay %v, MaxAttempts %d: want neither negative", ErrOptions, o.Delay, o.MaxAttempts)
+		return zero, &Error{Stop: err}
 	}
-	all, cancel := context.WithCancelCause(ctx)
-	h.Delay = max(h.Delay, 0)
-	r := race[T]{policy: h, op: op, discard: discard, mark: begins(all, h.Key), begun: time.Now(), answers: make(chan answer[T], h.Max)}
-	r.mark.hedge = true // it is new, as its context is: nobody else has it yet
-	defer cancel(ErrHedged)
-	v, stop := r.run(ctx)
-	// From here on nobody takes an answer: attempts that still succeed discard theirs. One may have succeeded at the
-	// same moment as the stop; its answer is on the way, and the better end.
-	if !r.taken.CompareAndSwap(false, true) && stop != nil {
-		v, stop = r.winner(), nil
+	if o.MaxAttempts == 0 {
+		o.MaxAttempts = 2
 	}
-	cancel(ErrHedged)
-	for h.Wait && r.running > 0 {
-		<-r.answers
+	if discard == nil {
+		discard = discardResponse[T]
+	}
+	r := race[T]{
+		options: o, op: op, discard: discard, ctx: ctx, begun: time.Now(), results: make(chan result[T], o.MaxAttempts),
+	}
+	r.attempt.Key = o.Key
+	if outer, ok := ctx.Value(attemptKey{}).(*attemptContext); ok {
+		r.suppressor = outer.suppressor
+		if o.Key == "" {
+			r.attempt.Key = outer.attempt.Key
+		}
+	}
+	defer func() { r.cancelLosers() }()
+	v, stop := r.run()
+	// From here on attempts that succeed discard their results. One may have succeeded at the moment of the stop: its
+	// result is on the way, and counts.
+	if !r.decided.CompareAndSwap(false, true) && stop != nil {
+		v, stop = r.awaitWinner(), nil
+	}
+	r.cancelLosers()
+	for o.Wait && r.running > 0 {
+		<-r.results
 		r.running--
 	}
 	if stop != nil {
-		e := &Error{Stop: stop, Attempts: r.started, Elapsed: time.Since(r.begun), After: r.after, Errs: r.failures.list()}
-		if len(e.Errs) > 0 {
-			e.Last = e.Errs[len(e.Errs)-1]
-		}
-		return zero, e
+		return zero, r.error(stop)
 	}
+	r.release(v)
 	return v, nil
 }
 
-// answer is what an attempt has come to.
-type answer[T any] struct {
-	value    T
-	err      error
-	panicked any
+// discardResponse closes the body if v is an *http.Response.
+func discardResponse[T any](v T) {
+	if resp, ok := any(v).(*http.Response); ok && resp != nil {
+		discardBody(resp.Body)
+	}
 }
 
-// errGoexit is the failure of an attempt whose function ended its goroutine (runtime.Goexit, a test's FailNow).
-var errGoexit = errors.New("retry: the operation ended its goroutine")
+// result is the outcome of an attempt.
+type result[T any] struct {
+	number   int
+	value    T
+	err      error
+	refused  error // by the budget
+	panicked *PanicError
+}
 
-// race is one Hedge. Its fields belong to Hedge's goroutine, apart from answers and taken.
+// errGoexit is the failure of an attempt that ended its goroutine by runtime.Goexit, as the FailNow of a test does.
+var errGoexit = errors.New("the operation ended its goroutine")
+
+// race is one call of Hedge. Its fields belong to the goroutine of Hedge, apart from results and decided.
 type race[T any] struct {
-	policy   HedgePolicy
-	op       func(context.Context) (T, error)
-	discard  func(T)
-	mark     *mark // of the attempt that starts next
-	begun    time.Time
-	started  int
-	running  int
-	refused  bool // by the budget: no further attempts
-	failures failures
-	after    time.Duration
-	answers  chan answer[T] // has room for all: no attempt ever blocks on it
-	taken    atomic.Bool    // the answer that counts has been chosen
+	options    HedgeOptions
+	op         func(context.Context) (T, error)
+	discard    func(T)
+	ctx        context.Context // the caller's
+	attempt    Attempt         // started last
+	suppressor *suppressor     // of the attempt in which Hedge is called
+	begun      time.Time
+	cancels    []context.CancelCauseFunc // of the attempts
+	running    int
+	refusals   int
+	refused    error // by the budget: no further attempt starts
+	winner     int   // the number of the attempt that succeeded first
+	failures   failures
+	hint       time.Duration
+	results    chan result[T] // has room for all: no attempt ever blocks on it
+	decided    atomic.Bool    // the result of Hedge is known
 }
 
 // run starts attempts and waits for the first success.
-func (r *race[T]) run(ctx context.Context) (v T, stop error) {
-	if stop = ended(ctx); stop != nil {
+func (r *race[T]) run() (v T, stop error) {
+	if stop = ended(r.ctx); stop != nil {
 		return v, stop
 	}
 	r.start()
-	for r.policy.Delay == 0 && r.start() {
+	for r.options.Delay == 0 && r.mayStart() {
+		r.start()
 	}
-	timer := time.NewTimer(r.policy.Delay)
+	timer := time.NewTimer(r.options.Delay)
 	defer timer.Stop()
-	for r.running > 0 || !r.refused && r.started < r.policy.Max {
+	for r.running > 0 || r.mayStart() {
 		due := timer.C
-		if r.refused || r.started >= r.policy.Max {
+		if !r.mayStart() {
 			due = nil
 		}
 		select {
-		case a := <-r.answers:
+		case a := <-r.results:
 			r.running--
-			if a.panicked != nil {
+			switch {
+			case a.panicked != nil:
+				r.decided.Store(true)
 				panic(a.panicked)
-			}
-			if a.err == nil {
+			case a.refused != nil:
+				r.refusals++
+				if stop = ended(r.ctx); stop != nil {
+					return v, stop
+				}
+				r.refused = a.refused
+				continue
+			case a.err == nil:
+				r.winner = a.number
 				return a.value, nil
+			case errors.Is(a.err, ErrHedged):
+				continue // the winner's result follows
 			}
 			wait, stop := r.failed(a.err)
 			if stop == nil {
-				stop = ended(ctx)
+				stop = ended(r.ctx)
 			}
 			if stop != nil {
 				return v, stop
@@ -128,87 +194,140 @@ func (r *race[T]) run(ctx context.Context) (v T, stop error) {
 			timer.Reset(wait)
 		case <-due:
 			r.start()
-			timer.Reset(r.policy.Delay)
-		case <-ctx.Done():
-			return v, ended(ctx)
+			timer.Reset(r.options.Delay)
+		case <-r.ctx.Done():
+			return v, ended(r.ctx)
 		}
 	}
-	if r.refused {
-		return v, ErrBudget
+	if r.refused != nil {
+		return v, fmt.Errorf("%w: %w", ErrBudget, r.refused)
 	}
 	return v, ErrExhausted
 }
 
-// winner waits for the answer of the attempt that has succeeded.
-func (r *race[T]) winner() T {
+// awaitWinner waits for the result of the attempt that has succeeded.
+func (r *race[T]) awaitWinner() T {
 	for {
-		a := <-r.answers
+		a := <-r.results
 		r.running--
-		if a.err == nil && a.panicked == nil {
+		if a.err == nil && a.refused == nil && a.panicked == nil {
+			r.winner = a.number
 			return a.value
 		}
 	}
 }
 
-// failed decides about a failure: the wait before the attempt that replaces it, or the end.
+// cancelLosers ends the contexts of all attempts but the winner.
+func (r *race[T]) cancelLosers() {
+	for i, cancel := range r.cancels {
+		if i+1 != r.winner {
+			cancel(ErrHedged)
+		}
+	}
+}
+
+// release ends the context of the winner when its value does not need it any more.
+func (r *race[T]) release(v T) {
+	cancel := r.cancels[r.winner-1]
+	if resp, ok := any(v).(*http.Response); ok && resp != nil && resp.Body != nil {
+		resp.Body = cancelOnClose(resp.Body, func() { cancel(nil) })
+		return
+	}
+	if !r.options.KeepContext {
+		cancel(nil)
+	}
+}
+
+// failed decides about a failure: the wait before the attempt that replaces it, or the reason to stop.
 func (r *race[T]) failed(err error) (wait time.Duration, stop error) {
 	r.failures.add(err)
-	d := (&Retrier{Classify: r.policy.Classify}).classify(err, r.started)
+	action, after := r.classify(err)
 	switch {
-	case d.Action == Fail:
+	case action == Fail:
 		return 0, ErrPermanent
-	case d.After > DefaultHint:
-		r.after = d.After
+	case after > defaultMaxHint:
+		r.hint = after
 		return 0, ErrHint
 	}
-	return max(d.After, 0), nil
+	return max(after, 0), nil
 }
 
-// start begins one more attempt, if one may.
-func (r *race[T]) start() bool {
-	if r.refused || r.started >= r.policy.Max {
-		return false
-	}
-	if b := r.policy.Budget; b != nil && !b.Take(r.started+1, 0) {
-		r.refused = true
-		return false
-	}
-	mark := r.mark
-	r.mark = mark.following(0)
-	r.started++
+func (r *race[T]) classify(err error) (Action, time.Duration) {
+	return (&Options{Classify: r.options.Classify}).classify(err)
+}
+
+// mayStart reports whether another attempt may start.
+func (r *race[T]) mayStart() bool {
+	return r.refused == nil && r.attempt.Number < r.options.MaxAttempts
+}
+
+// start starts another attempt.
+func (r *race[T]) start() {
+	r.attempt.Number++
 	r.running++
-	go r.attempt(mark)
-	return true
+	ctx, cancel := context.WithCancelCause(r.ctx)
+	r.cancels = append(r.cancels, cancel)
+	go r.runAttempt(&attemptContext{Context: ctx, attempt: r.attempt, suppressor: r.suppressor})
 }
 
-// attempt is an attempt's goroutine. It sends exactly one answer.
-func (r *race[T]) attempt(ctx *mark) {
-	a := answer[T]{err: errGoexit}
+// runAttempt is the goroutine of an attempt. It sends exactly one result.
+func (r *race[T]) runAttempt(ctx *attemptContext) {
+	a := result[T]{number: ctx.attempt.Number, err: errGoexit}
 	defer func() {
 		if p := recover(); p != nil {
-			if r.taken.Load() {
-				panic(p) // Hedge has returned: as any panic of a goroutine
+			if r.decided.Load() {
+				panic(p) // Hedge has returned
 			}
-			a.panicked = fmt.Sprintf("retry: attempt %d of a hedge panicked: %v\n%s", ctx.number, p, debug.Stack())
+			a.panicked = &PanicError{Value: p, Stack: debug.Stack()}
 		}
-		res := Failed
-		switch {
-		case a.err != nil || a.panicked != nil:
-			if r.taken.Load() {
-				res = NotMade // it ended because it was not needed
-			}
-		case r.taken.CompareAndSwap(false, true):
-			res = Served
-		default:
-			if a.err = ErrHedged; r.discard != nil {
-				r.discard(a.value)
-			}
-			res = Served
+		if a.refused == nil {
+			r.report(ctx, r.outcome(&a))
 		}
-		if b := r.policy.Budget; b != nil {
-			b.Give(ctx.number, 0, res)
-		}
-		r.answers <- a
+		r.results <- a
 	}()
+	if r.options.Budget != nil {
+		if a.refused = r.options.Budget.Allow(ctx); a.refused != nil {
+			return
+		}
+	}
 	a.value, a.err = r.op(ctx)
+}
+
+// outcome decides whether the result counts, and returns what the budget is told.
+func (r *race[T]) outcome(a *result[T]) error {
+	switch {
+	case a.panicked != nil:
+		return errPanicked
+	case a.err == nil && !r.decided.CompareAndSwap(false, true):
+		a.err = ErrHedged
+		r.discard(a.value)
+		return nil
+	case a.err == nil:
+		return nil
+	case r.decided.Load():
+		return ErrHedged // it failed because its context has ended
+	}
+	if action, _ := r.classify(a.err); action == Fail {
+		return Permanent(a.err)
+	}
+	return a.err
+}
+
+// report tells the budget the outcome of an attempt that it allowed.
+func (r *race[T]) report(ctx context.Context, outcome error) {
+	if r.options.Budget != nil {
+		r.options.Budget.Report(ctx, outcome)
+	}
+}
+
+// error returns the error of a call that stopped.
+func (r *race[T]) error(stop error) error {
+	e := &Error{
+		Stop: stop, Attempts: r.attempt.Number - r.refusals, Elapsed: time.Since(r.begun), After: r.hint,
+		Errs: r.failures.list(),
+	}
+	if len(e.Errs) > 0 {
+		e.Last = e.Errs[len(e.Errs)-1]
+	}
+	return e
 }

@@ -3,6 +3,9 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
@@ -11,11 +14,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/retry"
 )
 
-// script is an operation whose attempts take and answer what the script says.
+// script is an operation whose attempts take the times and return the results of steps.
 type script struct {
 	mu     sync.Mutex
 	begun  time.Time
@@ -25,23 +27,23 @@ type script struct {
 }
 
 type scriptStep struct {
-	takes time.Duration
-	err   error
-	deaf  bool // does not notice the end of its context
+	takes   time.Duration
+	err     error
+	ignores bool // does not notice the end of its context
 }
 
 func (s *script) op(ctx context.Context) (int, error) {
-	a, _ := retry.FromContext(ctx)
+	a := retry.FromContext(ctx)
 	s.mu.Lock()
 	s.starts = append(s.starts, time.Since(s.begun))
 	s.mu.Unlock()
 	step := s.steps[a.Number-1]
-	if step.deaf {
+	if step.ignores {
 		wait(context.WithoutCancel(ctx), step.takes)
 	} else {
 		wait(ctx, step.takes)
 	}
-	if ctx.Err() != nil && !step.deaf {
+	if ctx.Err() != nil && !step.ignores {
 		s.mu.Lock()
 		s.ends = append(s.ends, context.Cause(ctx))
 		s.mu.Unlock()
@@ -53,41 +55,45 @@ func (s *script) op(ctx context.Context) (int, error) {
 func TestHedge(t *testing.T) {
 	second := time.Second
 	for _, c := range []struct {
-		name   string
-		steps  []scriptStep
-		policy retry.HedgePolicy
-		want   int
-		after  time.Duration
-		starts []time.Duration
-		stop   error
+		name    string
+		steps   []scriptStep
+		options retry.HedgeOptions
+		want    int
+		after   time.Duration
+		starts  []time.Duration
+		stop    error
+		refuse  int // the attempt that the budget refuses
 	}{
-		{name: "fast answer", steps: []scriptStep{{takes: second}}, policy: retry.HedgePolicy{Delay: 2 * second},
+		{name: "fast answer", steps: []scriptStep{{takes: second}}, options: retry.HedgeOptions{Delay: 2 * second},
 			want: 1, after: second, starts: seconds(0)},
-		{name: "slow first", steps: []scriptStep{{takes: time.Hour}, {takes: second}}, policy: retry.HedgePolicy{Delay: 2 * second},
+		{name: "slow first", steps: []scriptStep{{takes: time.Hour}, {takes: second}}, options: retry.HedgeOptions{Delay: 2 * second},
 			want: 2, after: 3 * second, starts: seconds(0, 2)},
 		{name: "first wins late", steps: []scriptStep{{takes: 3 * second}, {takes: time.Hour}},
-			policy: retry.HedgePolicy{Delay: 2 * second}, want: 1, after: 3 * second, starts: seconds(0, 2)},
+			options: retry.HedgeOptions{Delay: 2 * second}, want: 1, after: 3 * second, starts: seconds(0, 2)},
 		{name: "three", steps: []scriptStep{{takes: time.Hour}, {takes: time.Hour}, {takes: second}},
-			policy: retry.HedgePolicy{Delay: second, Max: 3}, want: 3, after: 3 * second, starts: seconds(0, 1, 2)},
+			options: retry.HedgeOptions{Delay: second, MaxAttempts: 3}, want: 3, after: 3 * second, starts: seconds(0, 1, 2)},
 		{name: "all at once", steps: []scriptStep{{takes: 3 * second}, {takes: second}, {takes: 2 * second}},
-			policy: retry.HedgePolicy{Max: 3}, want: 2, after: second, starts: seconds(0, 0, 0)},
+			options: retry.HedgeOptions{MaxAttempts: 3}, want: 2, after: second, starts: seconds(0, 0, 0)},
 		{name: "a failure is replaced at once", steps: []scriptStep{{takes: second, err: errDown}, {takes: second}},
-			policy: retry.HedgePolicy{Delay: time.Hour}, want: 2, after: 2 * second, starts: seconds(0, 1)},
+			options: retry.HedgeOptions{Delay: time.Hour}, want: 2, after: 2 * second, starts: seconds(0, 1)},
 		{name: "a hint delays the replacement", steps: []scriptStep{{err: retry.After(5*second, errDown)}, {}},
-			policy: retry.HedgePolicy{Delay: time.Hour}, want: 2, after: 5 * second, starts: seconds(0, 5)},
+			options: retry.HedgeOptions{Delay: time.Hour}, want: 2, after: 5 * second, starts: seconds(0, 5)},
 		{name: "all fail", steps: []scriptStep{{takes: second, err: errDown}, {takes: second, err: errDown}},
-			policy: retry.HedgePolicy{Delay: time.Hour}, stop: retry.ErrExhausted, after: 2 * second, starts: seconds(0, 1)},
+			options: retry.HedgeOptions{Delay: time.Hour}, stop: retry.ErrExhausted, after: 2 * second, starts: seconds(0, 1)},
 		{name: "permanent", steps: []scriptStep{{takes: time.Hour}, {takes: second, err: retry.Permanent(errDown)}},
-			policy: retry.HedgePolicy{Delay: second}, stop: retry.ErrPermanent, after: 2 * second, starts: seconds(0, 1)},
+			options: retry.HedgeOptions{Delay: second}, stop: retry.ErrPermanent, after: 2 * second, starts: seconds(0, 1)},
 		{name: "budget refuses the second", steps: []scriptStep{{takes: 5 * second}},
-			policy: retry.HedgePolicy{Delay: second, Budget: newLedger(2)}, want: 1, after: 5 * second, starts: seconds(0)},
+			options: retry.HedgeOptions{Delay: second}, refuse: 2, want: 1, after: 5 * second, starts: seconds(0)},
 		{name: "budget refuses the replacement", steps: []scriptStep{{takes: second, err: errDown}},
-			policy: retry.HedgePolicy{Delay: time.Hour, Budget: newLedger(2)}, stop: retry.ErrBudget, after: second, starts: seconds(0)},
+			options: retry.HedgeOptions{Delay: time.Hour}, refuse: 2, stop: retry.ErrBudget, after: second, starts: seconds(0)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &script{begun: time.Now(), steps: c.steps}
-				v, err := retry.Hedge(t.Context(), s.op, c.policy, nil)
+				if c.refuse > 0 {
+					c.options.Budget = newLedger(c.refuse)
+				}
+				v, err := retry.Hedge(t.Context(), s.op, c.options, nil)
 				took := time.Since(s.begun)
 				synctest.Wait() // the attempts that lost notice it
 				if took != c.after || v != c.want || !slices.Equal(s.starts, c.starts) {
@@ -104,8 +110,8 @@ func TestHedge(t *testing.T) {
 						t.Errorf("an attempt ended by %v, want ErrHedged", cause)
 					}
 				}
-				if l, ok := c.policy.Budget.(*ledger); ok {
-					l.balanced(t, nil)
+				if l, ok := c.options.Budget.(*ledger); ok {
+					l.check(t, -1)
 				}
 			})
 		})
@@ -117,13 +123,13 @@ func TestHedgeContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		s := &script{begun: time.Now(), steps: []scriptStep{{takes: time.Hour}, {takes: time.Hour}}}
-		_, err := retry.Hedge(ctx, s.op, retry.HedgePolicy{Delay: time.Second / 2}, nil)
+		_, err := retry.Hedge(ctx, s.op, retry.HedgeOptions{Delay: time.Second / 2}, nil)
 		if !errors.Is(err, context.Canceled) || time.Since(s.begun) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(s.begun))
 		}
 		synctest.Wait()
-		if _, err := retry.Hedge(ctx, s.op, retry.HedgePolicy{}, nil); !errors.Is(err, context.Canceled) || len(s.starts) != 2 {
-			t.Errorf("%v; an attempt ran with a dead context", err)
+		if _, err := retry.Hedge(ctx, s.op, retry.HedgeOptions{}, nil); !errors.Is(err, context.Canceled) || len(s.starts) != 2 {
+			t.Errorf("%v; an attempt ran after the end of the context", err)
 		}
 	})
 }
@@ -131,8 +137,8 @@ func TestHedgeContext(t *testing.T) {
 func TestHedgeLateResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		discarded := make(chan int, 5)
-		s := &script{begun: time.Now(), steps: []scriptStep{{takes: 10 * time.Second, deaf: true}, {takes: time.Second}}}
-		v, err := retry.Hedge(t.Context(), s.op, retry.HedgePolicy{Delay: time.Second}, func(v int) { discarded <- v })
+		s := &script{begun: time.Now(), steps: []scriptStep{{takes: 10 * time.Second, ignores: true}, {takes: time.Second}}}
+		v, err := retry.Hedge(t.Context(), s.op, retry.HedgeOptions{Delay: time.Second}, func(v int) { discarded <- v })
 		if v != 2 || err != nil || time.Since(s.begun) != 2*time.Second {
 			t.Errorf("%d, %v after %v", v, err, time.Since(s.begun))
 		}
@@ -143,8 +149,8 @@ func TestHedgeLateResults(t *testing.T) {
 	t.Run("Wait returns after all of them", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			discarded := make(chan int, 5)
-			s := &script{begun: time.Now(), steps: []scriptStep{{takes: 10 * time.Second, deaf: true}, {takes: time.Second}}}
-			v, err := retry.Hedge(t.Context(), s.op, retry.HedgePolicy{Delay: time.Second, Wait: true}, func(v int) { discarded <- v })
+			s := &script{begun: time.Now(), steps: []scriptStep{{takes: 10 * time.Second, ignores: true}, {takes: time.Second}}}
+			v, err := retry.Hedge(t.Context(), s.op, retry.HedgeOptions{Delay: time.Second, Wait: true}, func(v int) { discarded <- v })
 			if v != 2 || err != nil || time.Since(s.begun) != 10*time.Second || len(discarded) != 1 {
 				t.Errorf("%d, %v after %v", v, err, time.Since(s.begun))
 			}
@@ -153,16 +159,87 @@ func TestHedgeLateResults(t *testing.T) {
 }
 
 func TestHedgePanics(t *testing.T) {
+	cause := errors.New("out of range")
 	defer func() {
-		if text, ok := recover().(string); !ok || !strings.Contains(text, "attempt 1") || !strings.Contains(text, "out of range") {
-			t.Errorf("recovered %q, want the attempt's panic", text)
+		e, ok := recover().(*retry.PanicError)
+		if !ok || e.Value != cause || !errors.Is(e, cause) || !strings.Contains(string(e.Stack), "TestHedgePanics") {
+			t.Errorf("recovered %v, want the value and the stack of the attempt's panic", e)
 		}
 	}()
-	_, _ = retry.Hedge(t.Context(), func(context.Context) (int, error) { panic("out of range") }, retry.HedgePolicy{Delay: time.Hour}, nil)
+	_, _ = retry.Hedge(t.Context(), func(context.Context) (int, error) { panic(cause) },
+		retry.HedgeOptions{Delay: time.Hour}, nil)
+}
+
+// The winner's response can be read after Hedge has returned, until its body is closed.
+func TestHedgeResponseBody(t *testing.T) {
+	release := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "first ")
+		_ = http.NewResponseController(w).Flush()
+		<-release
+		_, _ = io.WriteString(w, "second")
+	}))
+	defer srv.Close()
+	var contexts []context.Context
+	get := func(ctx context.Context) (*http.Response, error) {
+		contexts = append(contexts, ctx)
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, srv.URL, nil)
+		if err != nil {
+			return nil, err
+		}
+		return http.DefaultClient.Do(req)
+	}
+	resp, err := retry.Hedge(t.Context(), get, retry.HedgeOptions{Delay: time.Hour}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || string(text) != "first second" {
+		t.Errorf("read %q, %v", text, err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	if contexts[0].Err() == nil {
+		t.Error("the context outlives the body")
+	}
+}
+
+// The context of a winner whose value is no response ends with Hedge, or with the caller's context if it is kept.
+func TestHedgeContextOfTheWinner(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(t.Context())
+		won, err := retry.Hedge(ctx, func(ctx context.Context) (context.Context, error) { return ctx, nil },
+			retry.HedgeOptions{Delay: time.Hour, KeepContext: keep}, nil)
+		if err != nil || (won.Err() == nil) != keep {
+			t.Errorf("keep %v: %v, context %v", keep, err, won.Err())
+		}
+		if cancel(); won.Err() == nil {
+			t.Errorf("keep %v: the context outlives the caller's", keep)
+		}
+	}
+}
+
+// A response that comes too late is closed.
+func TestHedgeClosesLateResponses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		get := func(ctx context.Context) (*http.Response, error) {
+			number := retry.FromContext(ctx).Number
+			wait(t.Context(), time.Duration(3-number)*10*time.Second) // the first takes 20s, the second 10s
+			return &http.Response{Body: &closeCounter{Reader: strings.NewReader(""), s: s}, StatusCode: number}, nil
+		}
+		s.open = 2
+		resp, err := retry.Hedge(t.Context(), get, retry.HedgeOptions{Wait: true}, nil)
+		if err != nil || resp.StatusCode != 2 || s.open != 1 {
+			t.Errorf("%v, %v; %d bodies open, want the winner's", resp, err, s.open)
+		}
+	})
 }
 
 func TestHedgeGoexit(t *testing.T) {
-	_, err := retry.Hedge(t.Context(), func(context.Context) (int, error) { runtime.Goexit(); return 0, nil }, retry.HedgePolicy{}, nil)
+	_, err := retry.Hedge(t.Context(), func(context.Context) (int, error) { runtime.Goexit(); return 0, nil }, retry.HedgeOptions{}, nil)
 	if !errors.Is(err, retry.ErrExhausted) {
 		t.Errorf("%v, want an error rather than a hang", err)
 	}
@@ -175,8 +252,8 @@ func TestHedgeLosesNoResult(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
 			got := make(chan int, 4)
-			s := &script{begun: time.Now(), steps: []scriptStep{{takes: time.Second, deaf: true}, {takes: time.Second, deaf: true}}}
-			v, err := retry.Hedge(ctx, s.op, retry.HedgePolicy{Wait: true}, func(v int) { got <- v })
+			s := &script{begun: time.Now(), steps: []scriptStep{{takes: time.Second, ignores: true}, {takes: time.Second, ignores: true}}}
+			v, err := retry.Hedge(ctx, s.op, retry.HedgeOptions{Wait: true}, func(v int) { got <- v })
 			if err == nil {
 				got <- v
 			}
@@ -187,7 +264,7 @@ func TestHedgeLosesNoResult(t *testing.T) {
 	}
 }
 
-// A hedge is no retry: a retry within one of its attempts goes on as it would alone.
+// A hedge is no retry: a retry inside one of its attempts works as it would alone.
 func TestRetryWithinAHedge(t *testing.T) {
 	calls := 0
 	v, err := retry.Hedge(t.Context(), func(ctx context.Context) (int, error) {
@@ -196,8 +273,8 @@ func TestRetryWithinAHedge(t *testing.T) {
 				return 0, errDown
 			}
 			return calls, nil
-		}, retry.Policy(backoff.Fixed(0)))
-	}, retry.HedgePolicy{Delay: time.Hour}, nil)
+		}, atOnce)
+	}, retry.HedgeOptions{Delay: time.Hour}, nil)
 	if v != 3 || err != nil {
 		t.Errorf("%d, %v; want the third attempt's", v, err)
 	}
@@ -220,13 +297,22 @@ func TestFallback(t *testing.T) {
 		t.Errorf("%v, want both failures", err)
 	}
 	v, err = retry.Fallback(t.Context(), func(context.Context) (string, error) { return "first", nil },
-		func(context.Context, error) (string, error) { t.Error("asked without need"); return "", nil })
+		func(context.Context, error) (string, error) { t.Error("the alternative ran"); return "", nil })
 	if v != "first" || err != nil {
 		t.Errorf("%q, %v", v, err)
 	}
+	_, err = retry.Fallback(t.Context(), down,
+		func(context.Context, error) (string, error) { t.Error("the options are invalid"); return "", nil },
+		retry.Options{Targets: -1})
+	if !errors.Is(err, retry.ErrOptions) {
+		t.Error(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = retry.Fallback(ctx, down, func(context.Context, error) (string, error) { t.Error("ran with a dead context"); return "", nil })
+	_, err = retry.Fallback(ctx, down, func(context.Context, error) (string, error) {
+		t.Error("the alternative ran after the end of the context")
+		return "", nil
+	})
 	if !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}

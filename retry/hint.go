@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// readHint reads the fields Retry-After and RateLimit of an answer seen at now; see [RetryAfter].
+// readHint reads the fields Retry-After and RateLimit of a response received at now; see [RetryAfter].
 func readHint(retryAfter string, rateLimits []string, now time.Time) (time.Duration, bool) {
 	if text := strings.TrimSpace(retryAfter); text != "" {
 		if n, ok := seconds(text); ok {
@@ -24,10 +24,10 @@ func readHint(retryAfter string, rateLimits []string, now time.Time) (time.Durat
 	return rateLimit(rateLimits)
 }
 
-// httpDates are the forms of a date that HTTP allows, RFC 9110 section 5.6.7.
+// httpDates are the date formats of HTTP (RFC 9110 section 5.6.7).
 var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC}
 
-// seconds reads a number of digits only, saturating.
+// seconds parses a number that consists of digits only. It saturates.
 func seconds(text string) (time.Duration, bool) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
 		return 0, false
@@ -39,23 +39,23 @@ func seconds(text string) (time.Duration, bool) {
 	return time.Duration(n) * time.Second, true
 }
 
-// rateLimit reads a structured list such as `"burst";r=0;t=5, "daily";r=100;t=40000`: only a policy with nothing left
+// rateLimit reads a structured list such as `"burst";r=0;t=5, "daily";r=100;t=40000`. Only a policy with nothing left
 // (r=0) makes its t a hint.
 func rateLimit(values []string) (hint time.Duration, ok bool) {
 	for _, value := range values {
-		for _, member := range outside(value, ',') {
-			t, said, empty := time.Duration(0), false, false
-			for _, param := range outside(member, ';') {
+		for _, member := range splitUnquoted(value, ',') {
+			t, present, exhausted := time.Duration(0), false, false
+			for _, param := range splitUnquoted(member, ';') {
 				name, text, _ := strings.Cut(strings.TrimSpace(param), "=")
 				switch name {
 				case "r":
 					left, valid := seconds(text)
-					empty = valid && left == 0
+					exhausted = valid && left == 0
 				case "t":
-					t, said = seconds(text)
+					t, present = seconds(text)
 				}
 			}
-			if said && empty {
+			if present && exhausted {
 				hint, ok = max(hint, t), true
 			}
 		}
@@ -63,8 +63,8 @@ func rateLimit(values []string) (hint time.Duration, ok bool) {
 	return hint, ok
 }
 
-// outside splits at sep where that stands outside of a quoted string.
-func outside(s string, sep byte) (parts []string) {
+// splitUnquoted splits s at each sep outside of quoted strings.
+func splitUnquoted(s string, sep byte) (parts []string) {
 	quoted, from := false, 0
 	for i := 0; i < len(s); i++ {
 		switch {

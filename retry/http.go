@@ -1,40 +1,51 @@
 package retry
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"time"
 )
 
-// StatusError is an HTTP answer that was no success.
+// StatusError is the failure of an HTTP request that was answered with status 400 or above.
 type StatusError struct {
-	Status int    // 503
-	Text   string // "503 Service Unavailable"
+	Status int    // such as 503
+	Text   string // such as "503 Service Unavailable"
 	Method string
-	URL    string        // without user and password
-	Wait   time.Duration // what the server asked for; 0: nothing
-	Keyed  bool          // the request carried an Idempotency-Key
+	URL    string        // without password
+	Wait   time.Duration // the wait for which the server asked; 0 none
+	Keyed  bool          // the request had an Idempotency-Key
 }
 
 // Error implements error.
 func (e *StatusError) Error() string {
 	if e.URL == "" {
-		return "answered " + e.Text
+		return e.Text
 	}
-	return fmt.Sprintf("%s %q: answered %s", e.Method, e.URL, e.Text)
+	return fmt.Sprintf("%s %s: %s", cmp.Or(e.Method, http.MethodGet), e.URL, e.Text)
 }
 
-// RetryAfter is the server's hint, which every retry around it follows.
+// RetryAfter returns the server's hint, which retries follow.
 func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 
-// Action is what the status asks for: Retry (408, 425, 429, 500, 502, 503, 504, 520 to 527; 409 with an
-// Idempotency-Key), Failover (421), Refresh (401), Fail (all else).
+// Action returns how to handle the status: Retry for 408, 425, 429, 500, 502, 503, 504, 520 to 527, and 409 with an
+// Idempotency-Key; Failover for 421; Refresh for 401; Fail for all others.
 func (e *StatusError) Action() Action { return statusAction(e.Status, e.Keyed) }
 
-// HTTP turns an answer that is no success into a *StatusError, with the hint of its header, and returns nil for status
-// 100 to 399. It reads no body: closing it stays with the caller. [OnStatus] classifies the error.
+// LogValue implements slog.LogValuer: a group of msg, status and wait.
+func (e *StatusError) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.Int("status", e.Status)}
+	if e.Wait > 0 {
+		attrs = append(attrs, slog.Duration("wait", e.Wait))
+	}
+	return slog.GroupValue(attrs...)
+}
+
+// HTTP returns nil for a response with a status below 400, and else a *StatusError with the hint of its header. It does
+// not read the body; closing it remains the caller's duty. Retries handle the error by its status: a 503 is retried, a
+// 404 is not.
 func HTTP(resp *http.Response) error {
 	if resp.StatusCode < 400 {
 		return nil
@@ -47,7 +58,7 @@ func HTTP(resp *http.Response) error {
 		e.Wait = d
 	}
 	if req := resp.Request; req != nil {
-		e.Method, e.Keyed = req.Method, keyedBy(req.Header)
+		e.Method, e.Keyed = req.Method, hasKey(req.Header)
 		if req.URL != nil {
 			e.URL = req.URL.Redacted()
 		}
@@ -55,27 +66,17 @@ func HTTP(resp *http.Response) error {
 	return e
 }
 
-// OnStatus is the Classifier for the errors of HTTP: it decides as StatusError.Action does, and has no opinion about
-// errors that are no *StatusError.
-func OnStatus(err error, _ int) Decision {
-	if e, ok := errors.AsType[*StatusError](err); ok {
-		return Decision{Action: e.Action(), After: e.Wait}
-	}
-	return Decision{}
-}
-
-// RetryAfter reads how long a server wants to be left alone out of the header of its answer, seen at now: the field
-// Retry-After (RFC 9110 section 10.2.3: seconds, or a date in any form that HTTP allows), and without it the field
-// RateLimit (draft-ietf-httpapi-ratelimit-headers: the longest t of the policies whose r is 0). false: it does not say,
-// or says nothing that can be understood. A date that has passed is a hint of 0. Values too large for a Duration are
-// the largest Duration: bounding is the caller's part, HintLimit's in this package.
+// RetryAfter returns the wait for which a server asks in the header of a response received at now: by the field
+// Retry-After (RFC 9110 section 10.2.3: seconds, or a date in any of HTTP's forms), or else by the field RateLimit
+// (draft-ietf-httpapi-ratelimit-headers: the longest t among the policies whose r is 0). It returns false if neither
+// is present and valid. A date in the past is a wait of 0. A value too large for a Duration is the largest Duration, so
+// callers must bound it; retries do, by Options.MaxHint.
 func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	return readHint(h.Get("Retry-After"), h.Values("RateLimit"), now)
 }
 
-// statusAction is what an HTTP status asks for. keyed: the request carried an Idempotency-Key, whose draft gives some
-// statuses a meaning of their own (draft-ietf-httpapi-idempotency-key-header-07, section 2.7): 409, the first request
-// is still being worked on; 422, the key was used for another request; 400, the key is missing.
+// statusAction returns how to handle an HTTP status. If the request was keyed, 409 means that the first copy is still
+// being processed (draft-ietf-httpapi-idempotency-key-header-07, section 2.7).
 func statusAction(status int, keyed bool) Action {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
@@ -90,39 +91,47 @@ func statusAction(status int, keyed bool) Action {
 			return Retry
 		}
 	}
-	// What is left of 5xx says that this server will never do it (501, 505), or is not standard: CDNs use 520 to 527
-	// for an origin that cannot be reached.
-	if status >= 520 && status <= 527 {
+	if isOriginFailure(status) {
 		return Retry
 	}
 	return Fail
 }
 
-// idempotent reports whether doing the request twice is the same as doing it once (RFC 9110 section 9.2.2), or the
-// server is told how to see to that.
+// isOriginFailure reports whether status is one by which CDNs say that they cannot reach the origin server.
+func isOriginFailure(status int) bool { return status >= 520 && status <= 527 }
+
+// idempotent reports whether sending the request twice has the effect of sending it once (RFC 9110 section 9.2.2), or
+// the server can tell the second copy by its key.
 func idempotent(method string, h http.Header) bool {
 	switch method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
 	}
-	return keyedBy(h)
+	return declaresKey(h, "Idempotency-Key") || declaresKey(h, "X-Idempotency-Key")
 }
 
-// keyedBy reports whether h has a key by which the server recognizes a second copy.
-func keyedBy(h http.Header) bool {
+// declaresKey reports whether h has a field of that name with a value, or with no value at all: as in net/http, a nil
+// slice declares the request idempotent without sending the field.
+func declaresKey(h http.Header, name string) bool {
+	values, ok := h[name]
+	return ok && (len(values) == 0 || values[0] != "")
+}
+
+// hasKey reports whether h has a key by which the server can tell a second copy.
+func hasKey(h http.Header) bool {
 	return h.Get("Idempotency-Key") != "" || h.Get("X-Idempotency-Key") != ""
 }
 
-// maxDrain is how much of an answer's body is read so that its connection can be used again; a longer one costs the
-// connection instead.
+// maxDrain is how much of a discarded response's body is read so that its connection can be reused. A longer body costs
+// the connection.
 const maxDrain = 64 << 10
 
-// discard reads the rest of a body, up to maxDrain, and closes it.
-func discard(body io.ReadCloser) {
+// discardBody reads the rest of a body, up to maxDrain, and closes it.
+func discardBody(body io.ReadCloser) {
 	if body == nil {
 		return
 	}
-	// Both errors are the old answer's, which nobody will see: the connection is closed if it is not fit for reuse.
+	// The errors concern a response that nobody will see. The connection is closed if it is not fit for reuse.
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
 	_ = body.Close()
 }

@@ -87,8 +87,8 @@ func TestStatusError(t *testing.T) {
 		if !ok || e.Action() != want || e.Wait != 3*time.Second || !strings.Contains(err.Error(), strconv.Itoa(status)) {
 			t.Errorf("%d: %v, %v; want %v", status, err, e.Action(), want)
 		}
-		if d := retry.OnStatus(fmt.Errorf("call: %w", err), 1); d.Action != want || d.After != 3*time.Second {
-			t.Errorf("%d: classified as %+v", status, d)
+		if got := retry.Classify(fmt.Errorf("call: %w", err)); got != want {
+			t.Errorf("%d: classified as %v, want %v", status, got, want)
 		}
 	}
 	for _, status := range []int{200, 204, 304} {
@@ -106,7 +106,40 @@ func TestStatusError(t *testing.T) {
 	}
 }
 
-// reply is what a fake server answers to one request.
+// Without a classifier retries handle the failure of a response by its status.
+func TestStatusDecidesByDefault(t *testing.T) {
+	for status, want := range map[int]int{404: 1, 401: 1, 503: 10} {
+		calls := 0
+		err := retry.Do(t.Context(), func(context.Context) error {
+			calls++
+			return fmt.Errorf("get: %w", retry.HTTP(&http.Response{StatusCode: status}))
+		}, atOnce)
+		if e, _ := errors.AsType[*retry.StatusError](err); calls != want || e == nil || e.Status != status {
+			t.Errorf("%d: %d calls, %v; want %d", status, calls, err, want)
+		}
+	}
+}
+
+// errors.AsType finds the last failure, not the first.
+func TestErrorsFindTheLastFailure(t *testing.T) {
+	statuses := []int{503, 502, 404}
+	n := 0
+	err := retry.Do(t.Context(), func(context.Context) error {
+		n++
+		return retry.HTTP(&http.Response{StatusCode: statuses[n-1]})
+	}, atOnce)
+	if e, _ := errors.AsType[*retry.StatusError](err); e == nil || e.Status != 404 {
+		t.Errorf("found %v, want the 404", e)
+	}
+	joined, _ := err.(interface{ Unwrap() []error })
+	for i, want := range []string{"404", "502", "503", "not retryable"} {
+		if got := joined.Unwrap()[i].Error(); !strings.Contains(got, want) {
+			t.Errorf("Unwrap()[%d] is %q, want %q", i, got, want)
+		}
+	}
+}
+
+// reply is the response of a fake server to one request.
 type reply struct {
 	status int
 	header http.Header
@@ -114,14 +147,14 @@ type reply struct {
 	hangs  bool
 }
 
-// server is a RoundTripper that answers as told and notes what it was sent.
+// server is a RoundTripper that returns its replies in order and records the requests.
 type server struct {
 	replies []reply
 	begun   time.Time
 	at      []time.Duration
 	bodies  []string
 	keys    []string
-	open    int // bodies of answers not closed yet
+	open    int // bodies of responses not closed yet
 }
 
 func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -172,48 +205,55 @@ func TestTransport(t *testing.T) {
 		method  string
 		key     string
 		body    string
-		opaque  bool // the body cannot be had again
+		opaque  bool // the request has no GetBody
+		buffer  int64
 		newKeys bool
 		replies []reply
-		retrier retry.Retrier
+		options retry.Options
 		at      []time.Duration
 		status  int
 		stop    error
 	}{
 		{name: "good at once", replies: []reply{{status: 200}}, at: seconds(0), status: 200},
 		{name: "good in the end", replies: []reply{bad, {err: refused}, {status: 204}}, at: seconds(0, 1, 2), status: 204},
-		{name: "never good: the last answer comes through", replies: []reply{bad}, retrier: retry.Retrier{MaxAttempts: 3},
+		{name: "never good: the last answer comes through", replies: []reply{bad}, options: retry.Options{MaxAttempts: 3},
 			at: seconds(0, 1, 2), status: 503},
-		{name: "no answer at all", replies: []reply{{err: refused}}, retrier: retry.Retrier{MaxAttempts: 2}, at: seconds(0, 1),
+		{name: "no answer at all", replies: []reply{{err: refused}}, options: retry.Options{MaxAttempts: 2}, at: seconds(0, 1),
 			stop: retry.ErrExhausted},
 		{name: "not found is an answer", replies: []reply{{status: 404}}, at: seconds(0), status: 404},
 		{name: "the server's hint", replies: []reply{{status: 429, header: http.Header{"Retry-After": {"20"}}}, {status: 200}},
-			retrier: retry.Retrier{Hint: retry.HintLimit{Mode: retry.Instead}}, at: seconds(0, 20), status: 200},
+			options: retry.Options{ExactHint: true}, at: seconds(0, 20), status: 200},
 		{name: "a hint that is too long", replies: []reply{{status: 429, header: http.Header{"Retry-After": {"86400"}}}},
 			at: seconds(0), status: 429},
 		{name: "PUT with a body", method: "PUT", body: "data", replies: []reply{bad, {status: 200}}, at: seconds(0, 1), status: 200},
-		{name: "PUT with a body that is gone", method: "PUT", body: "data", opaque: true, replies: []reply{bad},
-			at: seconds(0), status: 503},
+		{name: "PUT with a body that has to be buffered", method: "PUT", body: "data", opaque: true,
+			replies: []reply{bad, bad, {status: 200}}, at: seconds(0, 1, 2), status: 200},
+		{name: "PUT with a body beyond the buffer", method: "PUT", body: "data", opaque: true, buffer: 3,
+			replies: []reply{bad}, at: seconds(0), status: 503},
+		{name: "PUT without a buffer", method: "PUT", body: "data", opaque: true, buffer: -1,
+			replies: []reply{{err: refused}}, at: seconds(0), stop: retry.ErrNotRepeatable},
 		{name: "POST is sent once", method: "POST", body: "data", replies: []reply{bad}, at: seconds(0), status: 503},
+		{name: "POST without a response", method: "POST", body: "data", replies: []reply{{err: refused}}, at: seconds(0),
+			stop: retry.ErrNotRepeatable},
 		{name: "POST with a key", method: "POST", body: "data", key: "k", replies: []reply{bad, {status: 201}},
 			at: seconds(0, 1), status: 201},
 		{name: "POST gets a key", method: "POST", body: "data", newKeys: true, replies: []reply{bad, {status: 201}},
 			at: seconds(0, 1), status: 201},
-		{name: "attempt timeout", replies: []reply{{hangs: true}, {status: 200}}, retrier: retry.Retrier{AttemptTimeout: 5 * time.Second},
+		{name: "attempt timeout", replies: []reply{{hangs: true}, {status: 200}}, options: retry.Options{AttemptTimeout: 5 * time.Second},
 			at: seconds(0, 6), status: 200},
 		{name: "classified by the caller first", replies: []reply{{status: 404}, {status: 200}}, at: seconds(0, 1), status: 200,
-			retrier: retry.Retrier{Classify: func(err error, _ int) retry.Decision {
+			options: retry.Options{Classify: func(err error) retry.Action {
 				if e, ok := errors.AsType[*retry.StatusError](err); ok && e.Status == 404 {
-					return retry.Decision{Action: retry.Retry}
+					return retry.Retry
 				}
-				return retry.Decision{}
+				return retry.Undecided
 			}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &server{replies: c.replies, begun: time.Now()}
-				c.retrier.Policy = backoff.Fixed(time.Second)
-				client := http.Client{Transport: &retry.Transport{Next: s, Retrier: c.retrier, NewKeys: c.newKeys}}
+				c.options.Policy = backoff.Fixed(time.Second)
+				client := http.Client{Transport: &retry.Transport{Next: s, Options: c.options, NewKeys: c.newKeys, MaxBuffer: c.buffer}}
 				var body io.Reader
 				if c.body != "" {
 					body = bytes.NewReader([]byte(c.body))
@@ -268,7 +308,7 @@ func TestTransportCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(500*time.Millisecond, cancel)
 		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://example.test/", nil)
-		_, err := (&retry.Transport{Next: s, Retrier: retry.Retrier{Policy: backoff.Fixed(time.Second)}}).RoundTrip(req)
+		_, err := (&retry.Transport{Next: s, Options: retry.Options{Policy: backoff.Fixed(time.Second)}}).RoundTrip(req)
 		if !errors.Is(err, context.Canceled) || s.open != 0 {
 			t.Errorf("%v, %d bodies left open", err, s.open)
 		}
@@ -281,7 +321,7 @@ func TestTransportCancelled(t *testing.T) {
 	})
 }
 
-// Against a real server: the connection is used again, as the answers in between are drained.
+// With a real server, the connection is reused because the responses in between are drained.
 func TestTransportOverTheWire(t *testing.T) {
 	var requests, connections atomic.Int32
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -300,7 +340,7 @@ func TestTransportOverTheWire(t *testing.T) {
 	}
 	srv.Start()
 	defer srv.Close()
-	client := http.Client{Transport: &retry.Transport{Next: &http.Transport{}, Retrier: retry.Retrier{Policy: backoff.Fixed(0)}}}
+	client := http.Client{Transport: &retry.Transport{Next: &http.Transport{}, Options: retry.Options{Policy: backoff.Fixed(0)}}}
 	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, srv.URL, strings.NewReader("the body"))
 	resp, err := client.Do(req)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Loop is a retry as a range statement, in the manner of bufio.Scanner:
+// Loop is a retry as a range statement, used like a bufio.Scanner:
 //
 //	loop := retry.NewLoop(ctx)
 //	for a := range loop.Attempts() {
@@ -16,140 +16,134 @@ import (
 //
 // A Loop serves one goroutine and one range.
 type Loop struct {
-	turns *turns // nil once the range has ended
+	state *loopState // nil once the range has ended
 	err   error
 }
 
-// NewLoop prepares a loop; nothing happens before Attempts is ranged over.
-func NewLoop(ctx context.Context, opts ...Option) *Loop {
-	return &Loop{turns: newTurns(ctx, nil, opts)}
+// NewLoop returns a loop. Nothing happens until its Attempts are ranged over.
+func NewLoop(ctx context.Context, opts ...Options) *Loop {
+	return &Loop{state: newLoopState(ctx, opts)}
 }
 
-// Loop prepares a loop with these settings.
-func (r *Retrier) Loop(ctx context.Context) *Loop { return &Loop{turns: newTurns(ctx, r, nil)} }
-
-// Attempts gives the attempts one by one and waits in between. The range ends when an attempt has ended with nil, or
-// when there is no further one; Err tells which. An attempt that the body leaves without [Try.End], by break or
-// otherwise, ends the range with ErrAbandoned; so does a body that leaves after a failure.
+// Attempts returns the attempts one by one and waits between them. The range ends after a success: an attempt that
+// ended with nil, or that the body left by break or return without End. It also ends if no further attempt may follow,
+// and Err returns the reason. A body that leaves after a failure, or continues without End, ends the range with
+// ErrAbandoned.
 func (l *Loop) Attempts() iter.Seq[Try] {
 	return func(yield func(Try) bool) {
-		if t := l.turns; t != nil {
-			l.turns = nil
-			l.err = t.run(yield)
+		if s := l.state; s != nil {
+			l.state = nil
+			l.err = s.run(yield)
 		}
 	}
 }
 
-// Err returns nil after a success, and an *Error that tells why the range ended otherwise. Before the range it is nil.
+// Err returns nil after a success, and otherwise an *Error with the reason why the range ended. Before the range it is
+// nil.
 func (l *Loop) Err() error { return l.err }
 
-// turns is what a range needs while it runs. It is used again by later loops, so a Try holds the number of the range
-// for which it is valid.
-type turns struct {
+// loopState is what a range needs while it runs. Later loops reuse it, so a Try holds the number of its range.
+type loopState struct {
 	sequence
-	settings Retrier
-	ctx      context.Context // the caller's, for the length of the range
-	running  context.Context // of the running attempt
-	cancel   context.CancelFunc
-	ended    bool
-	failure  error
-	use      uint64
+	options Options
+	invalid error           // options are invalid
+	ctx     context.Context // the caller's, during the range
+	current context.Context // of the running attempt
+	cancel  context.CancelFunc
+	ended   bool // the attempt has ended, with failure
+	failure error
+	use     uint64 // the number of the range
 }
 
-var turnsPool = sync.Pool{New: func() any { return new(turns) }}
+var loopStates = sync.Pool{New: func() any { return new(loopState) }}
 
-func newTurns(ctx context.Context, r *Retrier, opts []Option) *turns {
-	t := turnsPool.Get().(*turns)
-	t.ctx = ctx
-	if r != nil {
-		t.settings = *r
-	} else {
-		t.settings = configure(opts)
-	}
-	return t
+// newLoopState is apart from NewLoop so that the compiler inlines that, and the Loop stays on the caller's stack.
+func newLoopState(ctx context.Context, opts []Options) *loopState {
+	l := loopStates.Get().(*loopState)
+	l.ctx = ctx
+	o, err := choose(opts)
+	l.options, l.invalid = *o, err
+	return l
 }
 
-// run makes the attempts. What it needed goes back to the pool unless the body panics.
-func (t *turns) run(yield func(Try) bool) error {
-	err := t.all(yield)
-	*t = turns{use: t.use + 1}
-	turnsPool.Put(t)
+// run makes the attempts. The state returns to the pool unless the body panics.
+func (l *loopState) run(yield func(Try) bool) error {
+	err := l.all(yield)
+	*l = loopState{use: l.use + 1}
+	loopStates.Put(l)
 	return err
 }
 
-func (t *turns) all(yield func(Try) bool) error {
-	r := &t.settings
-	var stop error
-	if r.watched() || t.ctx.Err() != nil {
-		stop = t.begin(t.ctx, r)
-	} else {
-		t.mark = first(t.ctx)
+func (l *loopState) all(yield func(Try) bool) error {
+	o := &l.options
+	if l.invalid != nil {
+		return &Error{Stop: l.invalid}
 	}
+	stop := l.begin(l.ctx, o)
 	for stop == nil {
-		goOn := t.turn(yield)
+		left := !l.attemptOnce(yield)
 		switch {
-		case !t.ended:
-			return t.error(r, ErrAbandoned)
-		case t.failure == nil:
+		case !l.ended && !left:
+			l.report(o, nil)
+			return l.error(o, ErrAbandoned)
+		case l.failure == nil:
 			return nil
-		case !goOn:
-			t.failures.add(t.failure)
-			return t.error(r, ErrAbandoned)
+		case left:
+			l.failures.add(l.failure)
+			l.report(o, l.failure)
+			return l.error(o, ErrAbandoned)
 		}
-		stop = t.failed(t.ctx, r, t.failure)
+		stop = l.failed(l.ctx, o, l.failure)
 	}
-	return t.error(r, stop)
+	return l.error(o, stop)
 }
 
-// turn lets the body make one attempt.
-func (t *turns) turn(yield func(Try) bool) (goOn bool) {
-	r := &t.settings
-	t.ended, t.failure, t.running = false, nil, t.mark
-	if r.AttemptTimeout > 0 {
-		t.running, t.cancel = context.WithTimeoutCause(t.mark, r.AttemptTimeout, ErrAttemptTimeout)
-		defer t.cancel()
+// attemptOnce runs the loop's body once and reports whether the range goes on.
+func (l *loopState) attemptOnce(yield func(Try) bool) bool {
+	o := &l.options
+	l.ended, l.failure, l.current = false, nil, l.sequence.ctx
+	if o.AttemptTimeout > 0 {
+		l.current, l.cancel = context.WithTimeoutCause(l.current, o.AttemptTimeout, ErrAttemptTimeout)
+		defer l.cancel()
 	}
-	t.starts(r)
-	defer func() {
-		if !t.ended {
-			t.give(r, t.tries, Failed)
-		}
-	}()
-	return yield(Try{turns: t, use: t.use})
+	l.start(o)
+	defer l.panicked(o)
+	goesOn := yield(Try{Attempt: l.attempt, state: l, use: l.use})
+	switch {
+	case l.ended:
+	case goesOn:
+		l.leave()
+	default:
+		l.finish(o, nil)
+	}
+	return goesOn
 }
 
-// Try is one attempt of a Loop, valid for one turn of the range.
+// Try is one attempt of a Loop, valid until the body of the range ends.
 type Try struct {
-	turns *turns
+	Attempt
+	state *loopState
 	use   uint64
 }
 
-// Context is the attempt's context: with the caller's deadline, AttemptTimeout, number, target and key.
-func (t Try) Context() context.Context { return t.live().running }
+// Context returns the attempt's context, which ends with AttemptTimeout.
+func (t Try) Context() context.Context { return t.live().current }
 
-// Number counts from 1.
-func (t Try) Number() int { return t.live().mark.number }
-
-// Target is the service to use, from 0; see Retrier.Targets.
-func (t Try) Target() int { return t.live().mark.target }
-
-// Key is the sequence's key.
-func (t Try) Key() string { return t.live().mark.key }
-
-// End says how the attempt ended; nil is success. The first call counts.
+// End ends the attempt; a nil err is a success. Only the first call counts.
 func (t Try) End(err error) {
-	turns := t.live()
-	if turns.ended {
+	l := t.live()
+	if l.ended {
 		return
 	}
-	turns.ended, turns.failure = true, err
-	turns.ends(&turns.settings, err)
+	l.ended, l.failure = true, err
+	l.finish(&l.options, err)
 }
 
-// live returns what the attempt belongs to. Using a Try after its range has ended is a mistake in the program.
-func (t Try) live() *turns {
-	if t.turns == nil || t.turns.use != t.use {
-		panic("retry: a Try was used after its range had ended")
+// live returns the state of the attempt's range. It panics if the range has ended, because the state may belong to
+// another loop by now.
+func (t Try) live() *loopState {
+	if t.state == nil || t.state.use != t.use {
+		panic("retry: Try used after its range has ended")
 	}
-	return t.turns
+	return t.state
 }

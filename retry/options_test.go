@@ -3,6 +3,7 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -13,36 +14,66 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// TestSettings: without options the waits are those of DefaultPolicy, DefaultAttempts attempts in all, drawn from Rand; Using takes
-// the settings of a Retrier, which options after it change.
-func TestSettings(t *testing.T) {
-	waits := func(opts ...retry.Option) (all []time.Duration) {
+// Without options the waits are those of the default policy, drawn from Rand, between 10 attempts.
+func TestDefaultPolicy(t *testing.T) {
+	waits := func(o retry.Options) (all []time.Duration) {
 		synctest.Test(t, func(t *testing.T) {
 			last := time.Now()
 			_ = retry.Do(t.Context(), func(context.Context) error {
 				all = append(all, time.Since(last))
 				last = time.Now()
-				return errors.New("away")
-			}, opts...)
+				return errDown
+			}, o)
 		})
 		return all[1:]
 	}
 	const seed = 4
 	source := func() rand.Source { return rand.NewPCG(seed, 0) }
-	want := make([]time.Duration, 0, retry.DefaultAttempts-1)
+	policy := backoff.Exponential(100*time.Millisecond, 2, 30*time.Second).Full()
+	var want []time.Duration
 	var state backoff.State
-	for src := source(); len(want) < cap(want); {
-		wait, next, _ := retry.DefaultPolicy().Next(state, src)
+	for src := source(); len(want) < 9; {
+		wait, next, _ := policy.Next(state, src)
 		want, state = append(want, wait), next
 	}
-	if got := waits(retry.Rand(source())); !slices.Equal(got, want) {
+	if got := waits(retry.Options{Rand: source()}); !slices.Equal(got, want) {
 		t.Errorf("seed %d: waits %v, want %v", seed, got, want)
 	}
-	settings := retry.Retrier{Policy: backoff.Fixed(time.Second), MaxAttempts: 3}
-	if got := waits(retry.MaxAttempts(9), retry.Using(settings)); !slices.Equal(got, []time.Duration{time.Second, time.Second}) {
-		t.Errorf("with settings: waits %v, want two of 1s", got)
+}
+
+func TestInvalidOptions(t *testing.T) {
+	for name, opts := range map[string][]retry.Options{
+		"policy":                {{Policy: backoff.Exponential(-time.Second, 2, time.Minute)}},
+		"policy, every wait":    {{Policy: backoff.Limit(backoff.Exponential(time.Second, math.NaN(), time.Minute), 3)}},
+		"negative timeout":      {{AttemptTimeout: -1}},
+		"negative elapsed time": {{MaxElapsed: -1}},
+		"negative failing time": {{MaxFailing: -1}},
+		"negative hint":         {{MaxHint: -1}},
+		"negative targets":      {{Targets: -1}},
+		"two":                   {{}, {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ran := false
+			op := func(context.Context) error { ran = true; return nil }
+			loop := retry.NewLoop(t.Context(), opts...)
+			for range loop.Attempts() {
+				ran = true
+			}
+			_, polled := retry.Poll(t.Context(), func(ctx context.Context) (int, retry.Verdict, error) {
+				return 0, retry.Success, op(ctx)
+			}, opts...)
+			for _, err := range []error{retry.Do(t.Context(), op, opts...), loop.Err(), polled} {
+				e, ok := errors.AsType[*retry.Error](err)
+				if !ok || !errors.Is(err, retry.ErrOptions) || e.Attempts != 0 || ran {
+					t.Errorf("%v, ran: %v; want it refused with ErrOptions", err, ran)
+				}
+			}
+		})
 	}
-	if got := waits(retry.Using(settings), retry.MaxAttempts(2)); !slices.Equal(got, []time.Duration{time.Second}) {
-		t.Errorf("with settings and an option: waits %v, want one of 1s", got)
+	for _, o := range []retry.HedgeOptions{{Delay: -1}, {MaxAttempts: -1}} {
+		_, err := retry.Hedge(t.Context(), func(context.Context) (int, error) { return 0, nil }, o, nil)
+		if !errors.Is(err, retry.ErrOptions) {
+			t.Errorf("%+v: %v, want ErrOptions", o, err)
+		}
 	}
 }

@@ -10,60 +10,64 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Whatever the settings and the history, a wait is never negative, never shorter than a hint that is followed, and
-// never leads past a limit; and a sequence with a limit of attempts ends.
+// For all settings and histories, a wait is never negative, never shorter than a hint that is followed, and never leads
+// past a limit, and a call with a limit of attempts ends.
 func FuzzPlan(f *testing.F) {
 	f.Add(uint64(1), 0, int64(0), int64(0), int64(0), int64(time.Second), uint8(1), uint8(0))
 	f.Add(uint64(2), -1, int64(time.Hour), int64(time.Minute), int64(1<<62), int64(-5), uint8(3), uint8(1))
 	f.Add(uint64(3), 3, int64(math.MaxInt64), int64(math.MinInt64), int64(-1), int64(math.MaxInt64), uint8(4), uint8(2))
 	f.Fuzz(func(t *testing.T, seed uint64, attempts int, elapsed, failing, longest, hint int64, action, flags uint8) {
 		src := rand.NewPCG(seed, 1)
-		r := Retrier{
+		o := Options{
 			Policy:      backoff.Exponential(time.Duration(hint/3), 2, time.Duration(elapsed/2)).Full(),
 			MaxAttempts: attempts, MaxElapsed: time.Duration(elapsed), MaxFailing: time.Duration(failing), Rand: src,
-			Hint:    HintLimit{Max: time.Duration(longest), Clamp: flags&1 != 0, Mode: HintMode(flags >> 1 & 1)},
+			MaxHint: time.Duration(longest), ClampHint: flags&1 != 0, ExactHint: flags>>1&1 != 0,
 			Targets: int(flags >> 2 & 3),
 		}
 		if flags&64 != 0 {
-			r.Policy = nil
+			o.Policy = nil
 		}
 		var p plan
 		now := time.Duration(0)
 		for n := 1; n <= 100; n++ {
 			p.row++
-			s := step{Decision: Decision{Action: Action(action % 5), After: time.Duration(hint), Reset: flags&16 != 0 && n%3 == 0},
-				now: now, waited: flags&32 != 0}
-			wait, stop := p.decide(&r, s)
+			s := step{action: Action(action % 5), after: time.Duration(hint), now: now, notReady: flags&32 != 0}
+			if flags&16 != 0 && n%3 == 0 {
+				s.action = Progress
+			}
+			wait, stop := p.decide(&o, s)
 			if stop != nil {
 				return
 			}
 			switch {
-			case attempts >= 0 && flags&16 == 0 && n >= max(attempts, DefaultAttempts):
+			case attempts > 0 && flags&16 == 0 && n >= attempts:
+				t.Fatalf("attempt %d was not the last of %d", n, attempts)
+			case attempts == 0 && elapsed <= 0 && failing <= 0 && flags&16 == 0 && n >= defaultAttempts:
 				t.Fatalf("attempt %d was not the last of %d", n, attempts)
 			case wait < 0:
 				t.Fatalf("wait %v", wait)
-			case elapsed > 0 && wait > r.MaxElapsed-now:
-				t.Fatalf("wait %v at %v passes %v", wait, now, r.MaxElapsed)
-			case s.Action == Retry && hint > 0 && flags&1 == 0 && wait < time.Duration(hint):
+			case elapsed > 0 && wait > o.MaxElapsed-now:
+				t.Fatalf("wait %v at %v passes %v", wait, now, o.MaxElapsed)
+			case s.action == Retry && hint > 0 && flags&1 == 0 && wait < time.Duration(hint):
 				t.Fatalf("wait %v is shorter than the hint %v", wait, time.Duration(hint))
 			}
-			now = later(now, wait)
+			now = addSaturating(now, wait)
 		}
 	})
 }
 
-func TestBelow(t *testing.T) {
+func TestDrawBelow(t *testing.T) {
 	src := rand.NewPCG(1, 2)
 	var counts [5]int
 	for range 50000 {
-		counts[below(src, 4)]++
+		counts[drawBelow(src, 4)]++
 	}
 	for v, n := range counts { // five values, each in 9,500 to 10,500: ten standard deviations
 		if n < 9500 || n > 10500 {
 			t.Errorf("%d came %d times of 50,000", v, n)
 		}
 	}
-	if below(src, 0) != 0 || below(src, -5) != 0 || below(src, math.MaxInt64) < 0 {
+	if drawBelow(src, 0) != 0 || drawBelow(src, -5) != 0 || drawBelow(src, math.MaxInt64) < 0 {
 		t.Error("draws at the ends of the range")
 	}
 }
@@ -87,14 +91,14 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// A hint that waits for another mark of the policy does not take the policy a step further.
-func TestFreeMovesDoNotAdvanceThePolicy(t *testing.T) {
-	r := Retrier{Policy: backoff.Linear(time.Second, time.Second, 0), Targets: 2, Refresh: nil, MaxAttempts: Unlimited}
+// A failover without a wait does not advance the policy.
+func TestFailoverAtOnceDoesNotAdvanceThePolicy(t *testing.T) {
+	o := Options{Policy: backoff.Linear(time.Second, time.Second, 0), Targets: 2, MaxAttempts: -1}
 	var p plan
 	var waits []time.Duration
 	for range 6 {
 		p.row++
-		wait, stop := p.decide(&r, step{Decision: Decision{Action: Failover}})
+		wait, stop := p.decide(&o, step{action: Failover})
 		if stop != nil {
 			t.Fatal(stop)
 		}
@@ -111,25 +115,25 @@ func TestFreeMovesDoNotAdvanceThePolicy(t *testing.T) {
 // Cheap reasons first, as cenkalti/backoff orders them: permanent, attempts, context, policy, limits of time.
 func TestOrderOfReasons(t *testing.T) {
 	dead := errors.New("dead")
-	r := Retrier{Policy: backoff.Table(), MaxAttempts: 1, MaxElapsed: 1}
-	s := step{Decision: Decision{Action: Fail}, dead: dead, inside: true, now: time.Hour}
+	o := Options{Policy: backoff.Table(), MaxAttempts: 1, MaxElapsed: 1}
+	s := step{action: Fail, contextErr: dead, suppressed: true, now: time.Hour}
 	p := plan{row: 1}
 	for _, want := range []error{ErrPermanent, ErrExhausted, dead, ErrNested, ErrExhausted, ErrElapsed} {
-		if _, got := p.decide(&r, s); got != want {
+		if _, got := p.decide(&o, s); got != want {
 			t.Fatalf("stopped by %v, want %v", got, want)
 		}
 		switch want {
 		case ErrPermanent:
-			s.Action = Retry
+			s.action = Retry
 		case ErrExhausted:
-			if r.MaxAttempts == 5 {
-				r.Policy = backoff.Fixed(0)
+			if o.MaxAttempts == 5 {
+				o.Policy = backoff.Fixed(0)
 			}
-			r.MaxAttempts = 5
+			o.MaxAttempts = 5
 		case dead:
-			s.dead = nil
+			s.contextErr = nil
 		case ErrNested:
-			s.inside = false
+			s.suppressed = false
 		}
 	}
 }

@@ -6,26 +6,20 @@ import (
 	"fmt"
 )
 
-// Verdict is what one poll of a long operation says about it.
+// Verdict is the result of one poll of a long operation.
 type Verdict uint8
 
-// The answers of a poll.
+// The verdicts.
 const (
-	// ByError leaves it to the error: nil is Success, anything else is for the Classifier.
-	ByError Verdict = iota
-	// Success: the operation has ended, and the value counts.
-	Success
-	// NotReady: it is still at work. No failure: it costs no budget and ends a time of failing.
-	NotReady
-	// Throttled: we ask too often. The policy's wait, or the hint in the error ([After]) where that is longer.
-	Throttled
-	// ServerError: a failure that may pass; retried unless StopOnServerError is set.
-	ServerError
-	// Fatal: it will never succeed.
-	Fatal
+	ByError     Verdict = iota // decided by the error: nil is Success, any other is handled as in Do
+	Success                    // the operation has ended, and the value counts
+	NotReady                   // the operation is still running: no failure, and it costs no budget
+	Throttled                  // polled too often: wait as Policy or the hint in the error (After) demands
+	ServerError                // a failure that may pass
+	Fatal                      // the operation will never succeed
 )
 
-// String names the verdict.
+// String returns the verdict's name in lower case.
 func (v Verdict) String() string {
 	names := [...]string{"by error", "success", "not ready", "throttled", "server error", "fatal"}
 	if int(v) < len(names) {
@@ -34,99 +28,103 @@ func (v Verdict) String() string {
 	return "unknown verdict"
 }
 
-// DefaultPolls is the limit of polls where none is set and the policy has no end: with the default policy about
-// a quarter of an hour.
-const DefaultPolls = 60
+// ErrNotReady is the failure of a poll with the verdict NotReady, found by errors.Is if a Poll stops.
+var ErrNotReady = errors.New("not ready")
 
-// What a poll has said, found by errors.Is in the *Error of a Poll that stopped.
-var (
-	ErrNotReady    = errors.New("retry: not ready yet")
-	ErrThrottled   = errors.New("retry: asked too often")
-	ErrServerError = errors.New("retry: server error")
-	ErrFatal       = errors.New("retry: failed for good")
-)
-
-// Poll asks probe about a long operation until it has ended, by default at most DefaultPolls times and the first time
-// at once (WaitFirst: after the first wait). The error that comes with a verdict is kept, never swallowed: with
-// Success it is returned beside the value, with the others it is found in the *Error that Poll ends with.
-//
-// A poll that the Budget refuses still waits before Poll returns: its caller is likely to ask again at once.
-func Poll[T any](ctx context.Context, probe func(context.Context) (T, Verdict, error), opts ...Option) (T, error) {
-	r := configure(opts)
-	switch {
-	case r.MaxAttempts != 0:
-	case r.Policy == nil || endless(r.Policy):
-		r.MaxAttempts = DefaultPolls
-	default:
-		r.MaxAttempts = Unlimited
-	}
+// Poll calls probe until the operation that it asks about has ended: at most 60 times by default, and without a wait
+// before the first (but see Options.WaitFirst). The error that comes with a verdict is never dropped: with Success it
+// is returned beside the value, and with the others it is found in the *Error if Poll stops. A Permanent one stops Poll
+// whatever the verdict.
+func Poll[T any](
+	ctx context.Context, probe func(context.Context) (T, Verdict, error), opts ...Options,
+) (T, error) {
 	var value, zero T
-	var verdict Verdict
-	ask := func(ctx context.Context) (err error) {
-		value, verdict, err = probe(ctx)
-		return err
+	chosen, err := choose(opts)
+	if err != nil {
+		return zero, &Error{Stop: err}
 	}
-	s := sequence{inPoll: true}
-	stop := s.begin(ctx, &r)
-	if stop == nil && r.WaitFirst {
-		stop = s.next(ctx, &r, nil, step{Decision: Decision{Action: Retry}, waited: true, patient: true})
+	o := *chosen
+	if o.MaxAttempts == 0 && !o.ends() {
+		o.MaxAttempts = defaultPolls
+	}
+	var verdict Verdict
+	op := func(ctx context.Context) (err error) {
+		value, verdict, err = probe(ctx)
+		switch own := verdict.err(); {
+		case own == nil:
+			return err
+		case err == nil:
+			return own
+		default:
+			return fmt.Errorf("%w: %w", own, err)
+		}
+	}
+	var s sequence
+	s.prepare(ctx, &o)
+	var stop error
+	if o.WaitFirst {
+		stop = s.next(ctx, &o, step{action: Retry, notReady: true, patient: true})
+	} else {
+		stop = s.admit(ctx, &o)
 	}
 	for stop == nil {
-		err := s.poll(&r, ask, &verdict)
+		err := s.poll(&o, op, &verdict)
 		if verdict == Success || verdict == ByError && err == nil {
 			return value, err
 		}
-		st, failure := s.judge(&r, verdict, err)
-		stop = s.next(ctx, &r, failure, st)
+		stop = s.next(ctx, &o, o.judge(verdict, err))
 	}
-	return zero, s.error(&r, stop)
+	return zero, s.error(&o, stop)
 }
 
-// poll makes one poll; its verdict, not its error, says whether the service has served it.
-func (s *sequence) poll(r *Retrier, ask func(context.Context) error, verdict *Verdict) error {
-	err := s.call(r, ask)
-	switch {
-	case *verdict == Success || *verdict == ByError && err == nil:
-		s.ends(r, nil)
-	case *verdict == NotReady:
-		s.give(r, s.tries, Served)
-	default:
-		s.give(r, s.tries, Failed)
+// poll makes one poll. With the verdict Success it is a success, whatever the error.
+func (s *sequence) poll(o *Options, op func(context.Context) error, verdict *Verdict) error {
+	var err error
+	attempt := func(ctx context.Context) error {
+		if err = op(ctx); *verdict == Success {
+			return nil
+		}
+		return err
 	}
+	_ = s.run(o, attempt)
 	return err
 }
 
-// judge turns a verdict into a step of the plan, and its error into one that says the verdict.
-func (s *sequence) judge(r *Retrier, v Verdict, err error) (step, error) {
+// judge turns a verdict and its error into the outcome of an attempt.
+func (o *Options) judge(v Verdict, err error) step {
 	if v == ByError {
-		return step{Decision: r.classify(err, s.tries)}, err
+		action, after := o.classify(err)
+		return step{err: err, action: action, after: after}
 	}
-	d := Decision{Action: Retry}
-	failure := verdictError(v)
-	if err != nil {
-		var permanent bool
-		if permanent, d.After = inspect(err); permanent {
-			d.Action = Fail
-		}
-		failure = fmt.Errorf("%w: %w", failure, err)
+	own := inspect(err)
+	st := step{
+		err: err, action: Retry, after: own.after, notReady: v == NotReady, patient: v == NotReady || v == Throttled,
 	}
-	if v >= Fatal || v == ServerError && r.StopOnServerError {
-		d.Action = Fail
+	if own.permanent || v >= Fatal {
+		st.action = Fail
 	}
-	return step{Decision: d, waited: v == NotReady, patient: v == NotReady || v == Throttled}, failure
+	return st
 }
 
-// verdictError is the error of a verdict that came without one.
-func verdictError(v Verdict) error {
+var (
+	errPolledTooOften = errors.New("polled too often")
+	errServerError    = errors.New("server error")
+	errFatal          = errors.New("operation failed")
+)
+
+// err returns the failure for which the verdict stands; nil for Success and ByError.
+func (v Verdict) err() error {
 	switch v {
+	case ByError, Success:
+		return nil
 	case NotReady:
 		return ErrNotReady
 	case Throttled:
-		return ErrThrottled
+		return errPolledTooOften
 	case ServerError:
-		return ErrServerError
+		return errServerError
 	case Fatal:
-		return ErrFatal
+		return errFatal
 	}
-	return fmt.Errorf("retry: poll answered with the unknown verdict %d", v)
+	return fmt.Errorf("poll returned the unknown verdict %d", v)
 }

@@ -12,62 +12,66 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-type said struct {
+type pollResult struct {
 	verdict retry.Verdict
 	err     error
 }
 
 func TestPoll(t *testing.T) {
 	detail := errors.New("detail")
-	repeat := func(n int, v retry.Verdict) (list []said) {
+	repeat := func(n int, v retry.Verdict) (list []pollResult) {
 		for range n {
-			list = append(list, said{verdict: v})
+			list = append(list, pollResult{verdict: v})
 		}
 		return list
 	}
 	for _, c := range []struct {
 		name    string
-		answers []said // the last one is repeated
-		opts    []retry.Option
+		results []pollResult // the last one is repeated
+		opts    retry.Options
 		polls   []time.Duration
 		stop    error
 		is      []error
 	}{
-		{name: "ready at once", answers: []said{{verdict: retry.Success}}, polls: seconds(0)},
-		{name: "ready at once, waits first", answers: []said{{verdict: retry.Success}}, opts: []retry.Option{retry.WaitFirst()},
+		{name: "ready at once", results: []pollResult{{verdict: retry.Success}}, polls: seconds(0)},
+		{name: "ready at once, waits first", results: []pollResult{{verdict: retry.Success}}, opts: retry.Options{WaitFirst: true},
 			polls: seconds(1)},
-		{name: "ready after a while", answers: append(repeat(3, retry.NotReady), said{verdict: retry.Success}), polls: seconds(0, 1, 2, 3)},
-		{name: "never ready", answers: repeat(1, retry.NotReady), opts: []retry.Option{retry.MaxPolls(4)}, stop: retry.ErrExhausted,
+		{name: "ready after a while", polls: seconds(0, 1, 2, 3),
+			results: append(repeat(3, retry.NotReady), pollResult{verdict: retry.Success})},
+		{name: "never ready", results: repeat(1, retry.NotReady), opts: retry.Options{MaxAttempts: 4}, stop: retry.ErrExhausted,
 			polls: seconds(0, 1, 2, 3), is: []error{retry.ErrNotReady}},
-		{name: "never ready, with a reason", answers: []said{{retry.NotReady, detail}}, opts: []retry.Option{retry.MaxPolls(2)},
+		{name: "never ready, with a reason", results: []pollResult{{retry.NotReady, detail}}, opts: retry.Options{MaxAttempts: 2},
 			stop: retry.ErrExhausted, polls: seconds(0, 1), is: []error{retry.ErrNotReady, detail}},
-		{name: "waits first, counts polls", answers: repeat(1, retry.NotReady), stop: retry.ErrExhausted,
-			opts: []retry.Option{retry.MaxPolls(3), retry.WaitFirst()}, polls: seconds(1, 2, 3), is: []error{retry.ErrNotReady}},
-		{name: "server error is retried", answers: append(repeat(2, retry.ServerError), said{verdict: retry.Success}),
+		{name: "waits first, counts polls", results: repeat(1, retry.NotReady), stop: retry.ErrExhausted,
+			opts: retry.Options{MaxAttempts: 3, WaitFirst: true}, polls: seconds(1, 2, 3), is: []error{retry.ErrNotReady}},
+		{name: "server error is retried", results: append(repeat(2, retry.ServerError), pollResult{verdict: retry.Success}),
 			polls: seconds(0, 1, 2)},
-		{name: "server error stops", answers: []said{{retry.ServerError, detail}}, opts: []retry.Option{retry.StopOnServerError()},
-			stop: retry.ErrPermanent, polls: seconds(0), is: []error{retry.ErrServerError, detail}},
-		{name: "throttled with a hint", answers: []said{{retry.Throttled, retry.After(10*time.Second, detail)}, {verdict: retry.Success}},
-			opts: []retry.Option{retry.Hints(retry.HintLimit{Mode: retry.Instead})}, polls: seconds(0, 10)},
-		{name: "fatal", answers: []said{{retry.Fatal, detail}}, stop: retry.ErrPermanent, polls: seconds(0),
-			is: []error{retry.ErrFatal, detail}},
-		{name: "permanent whatever the verdict", answers: []said{{retry.NotReady, retry.Permanent(detail)}}, stop: retry.ErrPermanent,
+		{name: "throttled with a hint", polls: seconds(0, 10), opts: retry.Options{ExactHint: true},
+			results: []pollResult{{retry.Throttled, retry.After(10*time.Second, detail)}, {verdict: retry.Success}}},
+		{name: "throttled with a hint and no error", polls: seconds(0, 10), opts: retry.Options{ExactHint: true},
+			results: []pollResult{{retry.Throttled, retry.After(10*time.Second, nil)}, {verdict: retry.Success}}},
+		{name: "not ready with a hint and no error", polls: seconds(0, 10), opts: retry.Options{ExactHint: true},
+			results: []pollResult{{retry.NotReady, retry.After(10*time.Second, nil)}, {verdict: retry.Success}}},
+		{name: "fatal", results: []pollResult{{retry.Fatal, detail}}, stop: retry.ErrPermanent, polls: seconds(0),
+			is: []error{detail}},
+		{name: "permanent whatever the verdict", results: []pollResult{{retry.NotReady, retry.Permanent(detail)}}, stop: retry.ErrPermanent,
 			polls: seconds(0), is: []error{detail}},
-		{name: "by error", answers: []said{{retry.ByError, detail}, {retry.ByError, nil}}, polls: seconds(0, 1)},
-		{name: "unknown verdict", answers: repeat(1, 77), stop: retry.ErrPermanent, polls: seconds(0)},
-		{name: "failing ends by a good answer", opts: []retry.Option{retry.MaxFailing(1500 * time.Millisecond)},
-			answers: []said{{verdict: retry.ServerError}, {verdict: retry.NotReady}, {verdict: retry.ServerError}},
-			stop:    retry.ErrFailing, polls: seconds(0, 1, 2, 3), is: []error{retry.ErrServerError}},
+		{name: "by error", results: []pollResult{{retry.ByError, detail}, {retry.ByError, nil}}, polls: seconds(0, 1)},
+		{name: "unknown verdict", results: repeat(1, 77), stop: retry.ErrPermanent, polls: seconds(0)},
+		{name: "failing ends by a good answer", opts: retry.Options{MaxFailing: 1500 * time.Millisecond},
+			results: []pollResult{{verdict: retry.ServerError}, {verdict: retry.NotReady}, {verdict: retry.ServerError}},
+			stop:    retry.ErrElapsed, polls: seconds(0, 1, 2, 3)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var polls []time.Duration
 				begun := time.Now()
+				c.opts.Policy = fixed
 				v, err := retry.Poll(t.Context(), func(context.Context) (int, retry.Verdict, error) {
-					a := c.answers[min(len(polls), len(c.answers)-1)]
+					a := c.results[min(len(polls), len(c.results)-1)]
 					polls = append(polls, time.Since(begun))
 					return len(polls), a.verdict, a.err
-				}, append([]retry.Option{fixed}, c.opts...)...)
+				}, c.opts)
 				if !slices.Equal(polls, c.polls) {
 					t.Errorf("polls at %v, want %v", polls, c.polls)
 				}
@@ -101,13 +105,18 @@ func TestPollDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		polls := 0
 		_, err := retry.Poll(t.Context(), notReady(&polls))
-		if !errors.Is(err, retry.ErrExhausted) || polls != retry.DefaultPolls {
+		if !errors.Is(err, retry.ErrExhausted) || polls != 60 {
 			t.Errorf("%d polls, %v", polls, err)
 		}
 		polls = 0
-		_, err = retry.Poll(t.Context(), notReady(&polls), retry.Policy(backoff.Limit(backoff.Fixed(1), 100)))
+		_, err = retry.Poll(t.Context(), notReady(&polls), retry.Options{Policy: backoff.Limit(backoff.Fixed(1), 100)})
 		if !errors.Is(err, retry.ErrExhausted) || polls != 100 {
 			t.Errorf("%d polls of a policy that ends after 100, %v", polls, err)
+		}
+		polls = 0
+		_, err = retry.Poll(t.Context(), notReady(&polls), retry.Options{Policy: fixed, MaxElapsed: 2 * time.Minute})
+		if !errors.Is(err, retry.ErrElapsed) || polls != 121 {
+			t.Errorf("%d polls in two minutes, %v; want 121", polls, err)
 		}
 	})
 }
@@ -121,6 +130,7 @@ func TestPollReturnsTheErrorOfASuccess(t *testing.T) {
 	}
 }
 
+// The budget is asked for the first poll and for those after a failure, not for those after NotReady.
 func TestPollAndTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, n := newLedger(0), 0
@@ -129,23 +139,23 @@ func TestPollAndTheBudget(t *testing.T) {
 				return 1, retry.Success, nil
 			}
 			return 0, retry.NotReady, nil
-		}, fixed, retry.Spend(l))
-		if err != nil || len(l.taken) != 1 || l.taken[1] != 1 {
-			t.Errorf("%v; the budget was asked for %v, want the first poll only", err, l.taken)
+		}, retry.Options{Policy: fixed, Budget: l})
+		if err != nil {
+			t.Error(err)
 		}
-		l.balanced(t, map[retry.Result]int{retry.Served: 1})
+		l.check(t, 1, nil)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l, begun := newLedger(2), time.Now()
 		broken := func(context.Context) (int, retry.Verdict, error) { return 0, retry.ServerError, nil }
-		_, err := retry.Poll(t.Context(), broken, fixed, retry.Spend(l))
-		if !errors.Is(err, retry.ErrBudget) || time.Since(begun) != time.Second {
-			t.Errorf("%v after %v: a refused poll has to wait all the same", err, time.Since(begun))
+		_, err := retry.Poll(t.Context(), broken, retry.Options{Policy: fixed, Budget: l})
+		if !errors.Is(err, retry.ErrBudget) || !errors.Is(err, errRefused) || time.Since(begun) != time.Second {
+			t.Errorf("%v after %v: want ErrBudget after one wait", err, time.Since(begun))
 		}
 	})
 }
 
-// A poll that is not ready is no failure that an outer retry could mend; a server error is.
+// A poll that is not ready goes on inside an attempt that suppresses retries; a server error is left to the outer retry.
 func TestPollWithinARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		polls := 0
@@ -155,9 +165,9 @@ func TestPollWithinARetry(t *testing.T) {
 					return 0, retry.NotReady, nil
 				}
 				return 0, retry.ServerError, nil
-			}, fixed, retry.MaxPolls(30))
+			}, retry.Options{Policy: fixed, MaxAttempts: 30})
 			return err
-		}, fixed, retry.MaxAttempts(2))
+		}, retry.Options{Policy: fixed, MaxAttempts: 2, SuppressNested: true})
 		if polls != 21 {
 			t.Errorf("%d polls, want 20 by the first attempt and one by the second", polls)
 		}

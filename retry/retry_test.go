@@ -16,10 +16,13 @@ import (
 
 var errDown = errors.New("service is down")
 
-// fixed is a policy without chance, so that instants are exact.
-var fixed = retry.Policy(backoff.Fixed(time.Second))
+// fixed is a policy without randomness, so that instants are exact; atOnce does not wait.
+var (
+	fixed  = backoff.Fixed(time.Second)
+	atOnce = retry.Options{Policy: backoff.Fixed(0)}
+)
 
-// failing returns an operation that fails n times and then succeeds, and notes when it ran.
+// failing returns an operation that fails n times and then succeeds, and records when it ran.
 func failing(n int, starts *[]time.Duration) func(context.Context) error {
 	begun := time.Now()
 	return func(context.Context) error {
@@ -42,38 +45,47 @@ func TestDo(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		failures int
-		opts     []retry.Option
+		opts     retry.Options
 		timeout  time.Duration // of the caller's context
 		starts   []time.Duration
 		stop     error
 		waited   time.Duration
 	}{
-		{name: "first succeeds", opts: []retry.Option{fixed}, starts: seconds(0)},
-		{name: "third succeeds", failures: 2, opts: []retry.Option{fixed}, starts: seconds(0, 1, 2)},
-		{name: "ten attempts by default", failures: 99, opts: []retry.Option{fixed}, stop: retry.ErrExhausted,
+		{name: "first succeeds", opts: retry.Options{Policy: fixed}, starts: seconds(0)},
+		{name: "third succeeds", failures: 2, opts: retry.Options{Policy: fixed}, starts: seconds(0, 1, 2)},
+		{name: "ten attempts by default", failures: 99, opts: retry.Options{Policy: fixed}, stop: retry.ErrExhausted,
 			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9), waited: 9 * time.Second},
-		{name: "three attempts", failures: 99, opts: []retry.Option{fixed, retry.MaxAttempts(3)}, stop: retry.ErrExhausted,
+		{name: "three attempts", failures: 99, opts: retry.Options{Policy: fixed, MaxAttempts: 3}, stop: retry.ErrExhausted,
 			starts: seconds(0, 1, 2), waited: 2 * time.Second},
 		{name: "a table has its own end", failures: 99, stop: retry.ErrExhausted,
-			opts:   []retry.Option{retry.Policy(backoff.Table(seconds(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5)...))},
+			opts:   retry.Options{Policy: backoff.Table(seconds(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5)...)},
 			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15), waited: 15 * time.Second},
 		{name: "a limit is shorter than the table", failures: 99, stop: retry.ErrExhausted,
-			opts:   []retry.Option{retry.Policy(backoff.Table(seconds(1, 1, 1)...)), retry.MaxAttempts(2)},
+			opts:   retry.Options{Policy: backoff.Table(seconds(1, 1, 1)...), MaxAttempts: 2},
 			starts: seconds(0, 1), waited: time.Second},
 		{name: "elapsed: the wait that would pass it is not begun", failures: 99, stop: retry.ErrElapsed,
-			opts:   []retry.Option{fixed, retry.MaxElapsed(2500 * time.Millisecond)},
+			opts:   retry.Options{Policy: fixed, MaxElapsed: 2500 * time.Millisecond},
 			starts: seconds(0, 1, 2), waited: 2 * time.Second},
 		{name: "elapsed: exactly on it is allowed", failures: 99, stop: retry.ErrElapsed,
-			opts:   []retry.Option{fixed, retry.MaxElapsed(2 * time.Second)},
+			opts:   retry.Options{Policy: fixed, MaxElapsed: 2 * time.Second},
 			starts: seconds(0, 1, 2), waited: 2 * time.Second},
-		{name: "failing", failures: 99, stop: retry.ErrFailing,
-			opts:   []retry.Option{fixed, retry.MaxFailing(1500 * time.Millisecond)},
+		{name: "failing", failures: 99, stop: retry.ErrElapsed,
+			opts:   retry.Options{Policy: fixed, MaxFailing: 1500 * time.Millisecond},
+			starts: seconds(0, 1), waited: time.Second},
+		{name: "no count beside a limit of time", failures: 99, stop: retry.ErrElapsed,
+			opts:   retry.Options{Policy: fixed, MaxElapsed: 12 * time.Second},
+			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12), waited: 12 * time.Second},
+		{name: "no count beside a limit of failing", failures: 99, stop: retry.ErrElapsed,
+			opts:   retry.Options{Policy: fixed, MaxFailing: 11 * time.Second},
+			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11), waited: 11 * time.Second},
+		{name: "a count beside a limit of time", failures: 99, stop: retry.ErrExhausted,
+			opts:   retry.Options{Policy: fixed, MaxElapsed: time.Hour, MaxAttempts: 2},
 			starts: seconds(0, 1), waited: time.Second},
 		{name: "deadline: the wait that would outlive it is not begun", failures: 99, stop: retry.ErrDeadline,
-			opts: []retry.Option{fixed}, timeout: 2500 * time.Millisecond,
+			opts: retry.Options{Policy: fixed}, timeout: 2500 * time.Millisecond,
 			starts: seconds(0, 1, 2), waited: 2 * time.Second},
 		{name: "unlimited ends by the deadline", failures: 99, stop: retry.ErrDeadline,
-			opts: []retry.Option{fixed, retry.MaxAttempts(retry.Unlimited)}, timeout: 20 * time.Second,
+			opts: retry.Options{Policy: fixed, MaxAttempts: -1}, timeout: 20 * time.Second,
 			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19), waited: 19 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -85,7 +97,7 @@ func TestDo(t *testing.T) {
 					defer cancel()
 				}
 				var starts []time.Duration
-				err := retry.Do(ctx, failing(c.failures, &starts), c.opts...)
+				err := retry.Do(ctx, failing(c.failures, &starts), c.opts)
 				if !slices.Equal(starts, c.starts) {
 					t.Errorf("attempts at %v, want %v", starts, c.starts)
 				}
@@ -118,11 +130,11 @@ func TestMaxFailingLeavesOutTheRunThatFailedFirst(t *testing.T) {
 			}
 			return nil
 		}
-		if err := retry.Do(t.Context(), op, fixed, retry.MaxFailing(time.Minute)); err != nil || n != 2 {
+		if err := retry.Do(t.Context(), op, retry.Options{Policy: fixed, MaxFailing: time.Minute}); err != nil || n != 2 {
 			t.Fatalf("%v after %d attempts, want success of the second", err, n)
 		}
 		n = 0
-		err := retry.Do(t.Context(), op, fixed, retry.MaxElapsed(time.Minute))
+		err := retry.Do(t.Context(), op, retry.Options{Policy: fixed, MaxElapsed: time.Minute})
 		if !errors.Is(err, retry.ErrElapsed) || n != 1 {
 			t.Fatalf("%v after %d attempts, want ErrElapsed after the first", err, n)
 		}
@@ -144,7 +156,7 @@ func TestDoNeverRunsWithADeadContext(t *testing.T) {
 	t.Run("dead at the call", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
-		for _, opts := range [][]retry.Option{nil, {retry.MaxElapsed(time.Hour)}} {
+		for _, opts := range [][]retry.Options{nil, {{MaxElapsed: time.Hour}}} {
 			err := retry.Do(ctx, func(context.Context) error { t.Error("the operation ran"); return nil }, opts...)
 			e, ok := errors.AsType[*retry.Error](err)
 			if !ok || e.Attempts != 0 || !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
@@ -155,7 +167,7 @@ func TestDoNeverRunsWithADeadContext(t *testing.T) {
 	t.Run("dies in the attempt", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		n := 0
-		err := retry.Do(ctx, func(context.Context) error { n++; cancel(why); return errDown }, retry.Policy(backoff.Fixed(0)))
+		err := retry.Do(ctx, func(context.Context) error { n++; cancel(why); return errDown }, atOnce)
 		if n != 1 || !errors.Is(err, why) || !errors.Is(err, errDown) {
 			t.Errorf("%d attempts, %v; want one, with both causes", n, err)
 		}
@@ -165,7 +177,7 @@ func TestDoNeverRunsWithADeadContext(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(1500*time.Millisecond, func() { cancel(why) })
 			n, begun := 0, time.Now()
-			err := retry.Do(ctx, func(context.Context) error { n++; return errDown }, fixed)
+			err := retry.Do(ctx, func(context.Context) error { n++; return errDown }, retry.Options{Policy: fixed})
 			e, ok := errors.AsType[*retry.Error](err)
 			if !ok || n != 2 || !errors.Is(err, why) || time.Since(begun) != 1500*time.Millisecond || e.Waited != 1500*time.Millisecond {
 				t.Errorf("%d attempts in %v, %#v", n, time.Since(begun), err)
@@ -180,7 +192,7 @@ func TestDoNeverRunsWithADeadContext(t *testing.T) {
 				cancel()
 			}
 			return errDown
-		}, retry.Policy(backoff.Fixed(0)), retry.MaxAttempts(retry.Unlimited))
+		}, retry.Options{Policy: backoff.Fixed(0), MaxAttempts: -1})
 		if n != 1000 || !errors.Is(err, context.Canceled) {
 			t.Errorf("%d attempts, %v; want 1000 and canceled", n, err)
 		}
@@ -206,7 +218,7 @@ func TestAttemptTimeout(t *testing.T) {
 				t.Errorf("cause %v", cause)
 			}
 			return ctx.Err()
-		}, fixed, retry.AttemptTimeout(4*time.Second))
+		}, retry.Options{Policy: fixed, AttemptTimeout: 4 * time.Second})
 		if err != nil || n != 3 || time.Since(begun) != 10*time.Second {
 			t.Errorf("%v after %d attempts and %v, want success of the third at 10s", err, n, time.Since(begun))
 		}
@@ -227,26 +239,26 @@ func TestPermanent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := 0
-			opts := []retry.Option{retry.Classify(retry.On(retry.Retry, bad))}
+			o := retry.Options{Classify: func(error) retry.Action { return retry.Retry }}
 			if name == "on the last attempt" {
-				opts = append(opts, retry.MaxAttempts(1))
+				o.MaxAttempts = 1
 			}
-			got := retry.Do(t.Context(), func(context.Context) error { n++; return err }, opts...)
+			got := retry.Do(t.Context(), func(context.Context) error { n++; return err }, o)
 			e, ok := errors.AsType[*retry.Error](got)
 			if !ok || n != 1 || e.Stop != retry.ErrPermanent || !errors.Is(got, bad) {
 				t.Errorf("%d attempts, %v; want one and ErrPermanent", n, got)
 			}
 		})
 	}
-	if retry.Permanent(nil) != nil || retry.After(time.Second, nil) != nil {
-		t.Error("a mark on nil must be nil")
+	if retry.Permanent(nil) != nil {
+		t.Error("Permanent(nil) is not nil")
 	}
 }
 
 func TestErrorKeepsFirstAndLast(t *testing.T) {
 	n := 0
 	err := retry.Do(t.Context(), func(context.Context) error { n++; return fmt.Errorf("failure %d", n) },
-		retry.Policy(backoff.Fixed(0)), retry.MaxAttempts(100))
+		retry.Options{Policy: backoff.Fixed(0), MaxAttempts: 100})
 	e, ok := errors.AsType[*retry.Error](err)
 	if !ok {
 		t.Fatal(err)
@@ -258,22 +270,19 @@ func TestErrorKeepsFirstAndLast(t *testing.T) {
 	if want := "1 94 95 96 97 98 99 100"; strings.Join(got, " ") != want || e.Last.Error() != "failure 100" {
 		t.Errorf("kept %v, last %q; want %s", got, e.Last, want)
 	}
-	if want := "retry: attempts exhausted after 100 attempts: failure 100"; err.Error() != want {
+	if want := "failure 100 (no attempts left, attempt 100)"; err.Error() != want {
 		t.Errorf("%q, want %q", err, want)
-	}
-	if len(e.Errs) != retry.MaxErrors {
-		t.Errorf("%d errors kept, want %d", len(e.Errs), retry.MaxErrors)
 	}
 }
 
 func TestErrorText(t *testing.T) {
 	for want, e := range map[string]*retry.Error{
-		"retry: not worth another attempt after 1 attempt: no": {Stop: retry.ErrPermanent, Attempts: 1, Last: errors.New("no")},
-		"context canceled": {Stop: context.Canceled},
-		"retry: told to wait longer than allowed after 2 attempts (asked to wait 1h0m0s)": {
-			Stop: retry.ErrHint, Attempts: 2, After: time.Hour},
-		"retry: attempts exhausted after 2 attempts in 1.235s: no": {Stop: retry.ErrExhausted, Attempts: 2,
-			Elapsed: 1234567890, Last: errors.New("no")},
+		"no (not retryable, attempt 1)":             {Stop: retry.ErrPermanent, Attempts: 1, Last: errors.New("no")},
+		"context canceled":                          {Stop: context.Canceled},
+		"busy (context canceled, attempt 3)":        {Stop: context.Canceled, Attempts: 3, Last: errors.New("busy")},
+		"no (no attempts left, attempt 2 after 2s)": {Stop: retry.ErrExhausted, Attempts: 2, Elapsed: 2e9, Last: errors.New("no")},
+		"busy (asked to wait too long, attempt 2, asked to wait 1h0m0s)": {
+			Stop: retry.ErrHint, Attempts: 2, After: time.Hour, Last: errors.New("busy")},
 	} {
 		if e.Error() != want {
 			t.Errorf("%q, want %q", e, want)
@@ -288,7 +297,7 @@ func TestValue(t *testing.T) {
 			return n, errDown
 		}
 		return n, nil
-	}, retry.Policy(backoff.Fixed(0)))
+	}, atOnce)
 	if v != 3 || err != nil {
 		t.Errorf("%v, %v; want 3", v, err)
 	}
@@ -340,12 +349,11 @@ func TestAllocations(t *testing.T) {
 	}
 	value := func(context.Context) (string, error) { return "v", nil }
 	policy := backoff.Fixed(0)
-	r := retry.Retrier{Policy: policy, MaxAttempts: 5, MaxElapsed: time.Hour, Budget: retry.TokenBucket(500, 5, 1)}
-	zero := retry.Retrier{Policy: policy}
-	check := func(name string, f func()) {
+	limits := retry.Options{Policy: policy, MaxAttempts: 5, MaxElapsed: time.Hour, Budget: retry.TokenBucket(500, 5, 1)}
+	check := func(name string, want float64, f func()) {
 		t.Helper()
-		if got := testing.AllocsPerRun(1000, f); got != 0 {
-			t.Errorf("%s: %v allocations, want none", name, got)
+		if got := testing.AllocsPerRun(1000, f); got != want {
+			t.Errorf("%s: %v allocations, want %v", name, got, want)
 		}
 	}
 	must := func(err error) {
@@ -353,23 +361,25 @@ func TestAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	check("Do, success", func() { must(retry.Do(ctx, succeed)) })
-	check("Do, success, context.Background", func() { must(retry.Do(context.Background(), succeed)) })
-	check("Do, success, options", func() { must(retry.Do(ctx, succeed, retry.MaxAttempts(3), retry.Policy(policy))) })
-	check("Do, one retry", func() { must(zero.Do(ctx, second)) })
-	check("Do, one retry, options", func() { must(retry.Do(ctx, second, retry.MaxAttempts(3), retry.Policy(policy))) })
-	check("Retrier, success, limits and budget", func() { must(r.Do(ctx, succeed)) })
-	check("Retrier, one retry, limits and budget", func() { must(r.Do(ctx, second)) })
-	check("Value, success", func() { _, err := retry.Value(ctx, value); must(err) })
-	check("Loop, success", func() {
+	three := retry.Options{MaxAttempts: 3, Policy: policy}
+	check("Do, success", 0, func() { must(retry.Do(ctx, succeed)) })
+	check("Do, success, context.Background", 0, func() { must(retry.Do(context.Background(), succeed)) })
+	check("Do, success, options", 0, func() { must(retry.Do(ctx, succeed, three)) })
+	check("Do, success, limits and budget", 0, func() { must(retry.Do(ctx, succeed, limits)) })
+	check("Value, success", 0, func() { _, err := retry.Value(ctx, value); must(err) })
+	check("Value, success, options", 0, func() { _, err := retry.Value(ctx, value, three); must(err) })
+	check("Loop, success", 0, func() {
 		loop := retry.NewLoop(ctx)
 		for a := range loop.Attempts() {
 			a.End(succeed(a.Context()))
 		}
 		must(loop.Err())
 	})
-	check("Loop, one retry", func() {
-		loop := zero.Loop(ctx)
+	// One allocation: the context of the second attempt.
+	check("Do, one retry", 1, func() { must(retry.Do(ctx, second, three)) })
+	check("Do, one retry, limits and budget", 1, func() { must(retry.Do(ctx, second, limits)) })
+	check("Loop, one retry", 1, func() {
+		loop := retry.NewLoop(ctx, three)
 		for a := range loop.Attempts() {
 			a.End(second(a.Context()))
 		}

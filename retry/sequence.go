@@ -3,54 +3,82 @@ package retry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"time"
 )
 
-// sequence carries out one retry: it asks the plan, the budget and the clock, and waits. One goroutine uses it. The
-// settings are passed beside it: in a field they would have to live on the heap.
+// sequence carries out one call: it asks the plan and the budget, and waits. It belongs to one goroutine. The options
+// are passed beside it because a field would move them to the heap.
 type sequence struct {
-	mark *mark // of the attempt that runs or comes next
+	ctx        context.Context // of the attempt that runs or comes next
+	attempt    Attempt         // that runs or comes next
+	suppressor *suppressor     // of the running attempt
+	outer      *suppressor     // of the attempt in which the call is made
 	plan
-	tries    int // attempts that were made
-	spent    int // what the running attempt has cost the budget
-	spins    int // attempts in a row that needed no wait
-	inPoll   bool
-	granted  bool // the budget has granted the running attempt and waits for its end
+	attempts int  // made so far
+	running  bool // an attempt runs
+	spins    int  // attempts in a row without a wait
+	granted  bool // the budget allowed the running attempt and awaits the outcome
 	clocked  bool
 	started  time.Time
-	slept    time.Duration
-	after    time.Duration // the hint that was too long
+	waited   time.Duration
+	hint     time.Duration // of the last failure
 	timer    *time.Timer
 	failures failures
 }
 
-// source is the source of chance for draws outside the policy.
-func (r *Retrier) source() rand.Source {
-	if r.Rand == nil {
+// source returns the source of randomness for draws outside the policy.
+func (o *Options) source() rand.Source {
+	if o.Rand == nil {
 		return runtimeSource{}
 	}
-	return r.Rand
+	return o.Rand
 }
 
-// runtimeSource is the runtime's generator, safe for concurrent use.
+// runtimeSource is the runtime's generator, which is safe for concurrent use.
 type runtimeSource struct{}
 
 // Uint64 implements rand.Source.
 func (runtimeSource) Uint64() uint64 { return rand.Uint64() }
 
-// begin asks for the first attempt of a watched call.
-func (s *sequence) begin(ctx context.Context, r *Retrier) (stop error) {
-	s.mark = begins(ctx, r.Key)
-	s.started, s.clocked = time.Now(), true
-	if stop = ended(ctx); stop == nil {
-		stop = s.take(r, 1, 0)
-	}
-	return stop
+// begin prepares the first attempt.
+func (s *sequence) begin(ctx context.Context, o *Options) (stop error) {
+	s.prepare(ctx, o)
+	return s.admit(ctx, o)
 }
 
-// elapsed is the time since the call, as far as the clock was running.
+// prepare sets the context of the first attempt.
+func (s *sequence) prepare(ctx context.Context, o *Options) {
+	s.attempt = Attempt{Number: 1, Key: o.Key}
+	outer, nested := ctx.Value(attemptKey{}).(*attemptContext)
+	if nested {
+		s.outer = outer.suppressor
+		if o.Key == "" {
+			s.attempt.Key = outer.attempt.Key
+		}
+	}
+	if !o.plain() {
+		s.started, s.clocked = time.Now(), true
+	}
+	s.ctx = ctx
+	if nested || s.attempt.Key != "" || o.SuppressNested {
+		s.enter(ctx, o)
+	}
+}
+
+// enter sets the context of the attempt that comes next.
+func (s *sequence) enter(ctx context.Context, o *Options) {
+	suppressing := s.outer
+	if o.SuppressNested && !s.outer.active() {
+		s.suppressor = new(suppressor)
+		suppressing = s.suppressor
+	}
+	s.ctx = &attemptContext{Context: ctx, attempt: s.attempt, suppressor: suppressing}
+}
+
+// elapsed returns the time since the call, or since the first time it was asked for if no setting needs the clock.
 func (s *sequence) elapsed() time.Duration {
 	if !s.clocked {
 		s.started, s.clocked = time.Now(), true
@@ -59,152 +87,180 @@ func (s *sequence) elapsed() time.Duration {
 	return time.Since(s.started)
 }
 
-// take asks the budget for attempt n.
-func (s *sequence) take(r *Retrier, n, cost int) error {
-	if r.Budget == nil {
-		return nil
+// admit asks the budget for the next attempt. It makes sure that the context lives, in any case.
+func (s *sequence) admit(ctx context.Context, o *Options) (stop error) {
+	if stop = ended(ctx); stop != nil || o.Budget == nil {
+		return stop
 	}
-	if !r.Budget.Take(n, cost) {
-		return ErrBudget
+	if err := o.Budget.Allow(s.ctx); err != nil {
+		if stop = ended(ctx); stop != nil {
+			return stop
+		}
+		return fmt.Errorf("%w: %w", ErrBudget, err)
 	}
-	s.granted, s.spent = true, cost
-	return nil
+	s.granted = true
+	stop = ended(ctx) // Allow may have waited
+	if stop == nil && s.attempts > 0 && o.MaxElapsed > 0 && s.elapsed() > o.MaxElapsed {
+		stop = ErrElapsed
+	}
+	if stop != nil {
+		s.report(o, context.Canceled)
+	}
+	return stop
 }
 
-// give tells the budget how the granted attempt ended.
-func (s *sequence) give(r *Retrier, n int, res Result) {
+// report tells the budget the outcome of the attempt that it allowed.
+func (s *sequence) report(o *Options, err error) {
 	if s.granted {
 		s.granted = false
-		r.Budget.Give(n, s.spent, res)
+		o.Budget.Report(s.ctx, err)
 	}
 }
 
-// run makes one attempt and notes how it ended.
-func (s *sequence) run(r *Retrier, op func(context.Context) error) error {
-	err := s.call(r, op)
-	s.ends(r, err)
-	return err
-}
+// errPanicked is the outcome of an attempt whose operation panicked.
+var errPanicked = Permanent(errors.New("retry: the operation panicked"))
 
-// call makes one attempt. A panic of op passes through, after the budget has been told.
-func (s *sequence) call(r *Retrier, op func(context.Context) error) error {
-	ctx := context.Context(s.mark)
-	if r.AttemptTimeout > 0 {
+// run makes one attempt. A panic of op passes through after the budget has been told.
+func (s *sequence) run(o *Options, op func(context.Context) error) error {
+	ctx := s.ctx
+	if o.AttemptTimeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(s.mark, r.AttemptTimeout, ErrAttemptTimeout)
+		ctx, cancel = context.WithTimeoutCause(ctx, o.AttemptTimeout, ErrAttemptTimeout)
 		defer cancel()
 	}
-	s.starts(r)
-	returned := false
-	defer func() {
-		if !returned {
-			s.give(r, s.tries, Failed)
-		}
-	}()
+	s.start(o)
+	defer s.panicked(o)
 	err := op(ctx)
-	returned = true
+	s.finish(o, err)
 	return err
 }
 
-// starts notes that an attempt begins.
-func (s *sequence) starts(r *Retrier) {
-	s.tries++
+// start records that an attempt begins.
+func (s *sequence) start(o *Options) {
+	s.attempts++
 	s.row++
-	if r.OnEvent != nil {
-		r.OnEvent(Event{Kind: AttemptStarted, Attempt: s.mark.attempt(), Elapsed: s.elapsed()})
+	s.running = true
+	if o.OnEvent != nil {
+		o.OnEvent(s.ctx, Event{Kind: AttemptStarted, Attempt: s.attempt, Elapsed: s.elapsed()})
 	}
 }
 
-// ends notes how the attempt ended; a success is the end of the sequence.
-func (s *sequence) ends(r *Retrier, err error) {
+// finish records that an attempt ended. The budget learns of a failure when that has been classified.
+func (s *sequence) finish(o *Options, err error) {
+	s.leave()
 	if err != nil {
-		s.give(r, s.tries, Failed)
 		return
 	}
-	s.give(r, s.tries, Served)
-	if r.OnEvent != nil {
-		r.OnEvent(Event{Kind: Succeeded, Attempt: s.mark.attempt(), Elapsed: s.elapsed()})
+	s.report(o, nil)
+	if o.OnEvent != nil {
+		o.OnEvent(s.ctx, Event{Kind: Succeeded, Attempt: s.attempt, Elapsed: s.elapsed()})
 	}
 }
 
-// failed decides about a failure and waits. nil: make the next attempt, with the context s.mark.
-func (s *sequence) failed(ctx context.Context, r *Retrier, err error) (stop error) {
-	return s.next(ctx, r, err, step{Decision: r.classify(err, s.tries)})
+// leave ends the effects of the running attempt.
+func (s *sequence) leave() {
+	s.running = false
+	if s.suppressor != nil {
+		s.suppressor.over.Store(true)
+	}
 }
 
-// next decides, asks the budget, and waits.
-func (s *sequence) next(ctx context.Context, r *Retrier, err error, st step) (stop error) {
-	if err != nil {
-		s.failures.add(err)
+// panicked is deferred: it cleans up after an attempt that did not finish.
+func (s *sequence) panicked(o *Options) {
+	if s.running {
+		s.leave()
+		s.report(o, errPanicked)
 	}
-	if r.MaxElapsed > 0 || r.MaxFailing > 0 {
+}
+
+// failed classifies a failure and waits. Nil means that the next attempt can run, with the context s.ctx.
+func (s *sequence) failed(ctx context.Context, o *Options, err error) (stop error) {
+	action, after := o.classify(err)
+	return s.next(ctx, o, step{err: err, action: action, after: after})
+}
+
+// next decides about the outcome of an attempt, waits, and prepares the next attempt.
+func (s *sequence) next(ctx context.Context, o *Options, st step) (stop error) {
+	if st.err != nil {
+		s.failures.add(st.err)
+	}
+	switch {
+	case st.notReady:
+		s.report(o, nil)
+	case st.action == Fail:
+		s.report(o, Permanent(st.err))
+	default:
+		s.report(o, st.err)
+	}
+	if o.MaxElapsed > 0 || o.MaxFailing > 0 {
 		st.now = s.elapsed()
 	}
-	st.dead = ended(ctx)
-	st.inside = s.mark.inside && !r.Nested
-	wait, stop := s.decide(r, st)
+	st.contextErr = ended(ctx)
+	st.suppressed = s.outer.active()
+	wait, stop := s.decide(o, st)
+	s.hint = max(st.after, 0)
 	if stop == nil && wait > 0 {
-		s.elapsed() // the clock runs from the first wait on
+		s.elapsed() // starts the clock
 		if until, ok := ctx.Deadline(); ok && !time.Now().Add(wait).Before(until) {
 			stop = ErrDeadline
 		}
 	}
-	if stop == nil && !st.waited {
-		stop = s.take(r, s.tries+1, st.Cost)
-		if stop != nil && s.inPoll {
-			// Who polls asks again at once when we return: without this wait an empty budget would speed it up.
-			s.sleep(ctx, wait)
-		}
-	}
 	if stop != nil {
-		s.after = max(st.After, 0)
 		return stop
 	}
-	if r.OnEvent != nil {
+	if o.OnEvent != nil {
 		kind := AttemptFailed
-		if st.waited {
+		if st.notReady {
 			kind = Waiting
 		}
-		r.OnEvent(Event{Kind: kind, Attempt: s.mark.attempt(), Action: st.Action, Wait: wait, Elapsed: s.elapsed(), Err: err})
+		o.OnEvent(s.ctx, Event{
+			Kind: kind, Attempt: s.attempt, Action: st.action, Wait: wait, Elapsed: s.elapsed(), Err: st.err,
+		})
 	}
-	if stop = s.sleep(ctx, wait); stop == nil && st.Action == Refresh {
-		stop = s.refresh(ctx, r)
+	if stop = s.sleep(ctx, wait); stop == nil && st.action == Refresh {
+		stop = s.refresh(ctx, o)
 	}
 	if stop != nil {
-		s.give(r, s.tries+1, NotMade)
 		return stop
 	}
-	if s.tries > 0 {
-		s.mark = s.mark.following(s.target(r))
+	if s.attempts > 0 {
+		s.attempt.Number++
+		s.attempt.Target = s.target(o)
+		s.attempt.Err = st.err
+		s.enter(ctx, o)
 	}
-	return nil
+	if st.notReady && s.attempts > 0 {
+		return ended(ctx) // asking again about unfinished work is no retry
+	}
+	return s.admit(ctx, o)
 }
 
-// refresh renews what was stale. Its failure is kept, and leaves the next attempt to fail again unless it is Permanent.
-func (s *sequence) refresh(ctx context.Context, r *Retrier) (stop error) {
-	err := r.Refresh(s.mark)
+// refresh renews what was stale. A failure of it leaves the next attempt to fail again, unless it is Permanent.
+func (s *sequence) refresh(ctx context.Context, o *Options) (stop error) {
+	err := o.Refresh(s.ctx)
 	if err == nil {
-		return ended(ctx)
+		return nil
 	}
 	s.failures.add(err)
-	if permanent, _ := inspect(err); permanent {
+	if inspect(err).permanent {
 		return ErrPermanent
 	}
 	return ended(ctx)
 }
 
-// target is the service that the next attempt should use.
-func (s *sequence) target(r *Retrier) int {
-	if r.Targets <= 1 {
+// target returns the service that the next attempt should use.
+func (s *sequence) target(o *Options) int {
+	if o.Targets <= 1 {
 		return 0
 	}
-	return s.moves % r.Targets
+	return s.failovers % o.Targets
 }
 
-// yieldEvery is how many attempts without a wait may follow each other before other goroutines get their turn.
+// yieldEvery is the number of attempts in a row without a wait after which other goroutines may run.
 const yieldEvery = 16
 
-// sleep waits for d or the end of the context, which it checks in any case: a select has no order of preference.
+// sleep waits for d or the end of the context. It checks the context in any case because a select has no order of
+// preference.
 func (s *sequence) sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		if s.spins++; s.spins%yieldEvery == 0 {
@@ -221,31 +277,30 @@ func (s *sequence) sleep(ctx context.Context, d time.Duration) error {
 	begun := time.Now()
 	select {
 	case <-s.timer.C:
-		s.slept = later(s.slept, d)
+		s.waited = addSaturating(s.waited, d)
 	case <-ctx.Done():
 		s.timer.Stop()
-		s.slept = later(s.slept, time.Since(begun))
+		s.waited = addSaturating(s.waited, time.Since(begun))
 	}
 	return ended(ctx)
 }
 
-// error makes the error of a sequence that stopped.
-func (s *sequence) error(r *Retrier, stop error) error {
-	e := &Error{Stop: stop, Attempts: s.tries, Waited: s.slept, Errs: s.failures.list()}
+// error returns the error of a call that stopped.
+func (s *sequence) error(o *Options, stop error) error {
+	e := &Error{Stop: stop, Attempts: s.attempts, Waited: s.waited, Errs: s.failures.list()}
 	if len(e.Errs) > 0 {
 		e.Last = e.Errs[len(e.Errs)-1]
 	}
 	if errors.Is(stop, ErrHint) {
-		e.After = s.after
+		e.After = s.hint
 	}
 	if s.clocked {
 		e.Elapsed = time.Since(s.started)
 	}
-	if r.OnEvent != nil {
-		r.OnEvent(Event{Kind: Stopped, Attempt: s.mark.attempt(), Elapsed: e.Elapsed, Err: e.Last, Stop: stop})
+	if o.OnEvent != nil {
+		last := s.attempt
+		last.Number = s.attempts
+		o.OnEvent(s.ctx, Event{Kind: Stopped, Attempt: last, Elapsed: e.Elapsed, Err: e.Last, Stop: stop})
 	}
 	return e
 }
-
-// attempt is the public view of the mark.
-func (m *mark) attempt() Attempt { return Attempt{Number: m.number, Target: m.target, Key: m.key} }

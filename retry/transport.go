@@ -2,86 +2,128 @@ package retry
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"time"
 )
+
+// defaultMaxBuffer is the value of Transport.MaxBuffer if that is zero.
+const defaultMaxBuffer = 1 << 20
 
 // Transport is an http.RoundTripper that retries.
 //
-// It retries requests that may be sent twice: those with an idempotent method or an Idempotency-Key, whose body, if
-// they have one, can be had again (http.NewRequest sees to that for bytes and strings; others set GetBody). All others
-// are sent once. Failures to get an answer are retried, and answers whose status asks for it, as [StatusError.Action]
-// says; the bodies of the answers in between are drained and closed. When there is no further attempt, the last answer
-// is returned as it is, so that the caller sees the 503 and its body; without an answer, or with a context that has
-// ended, the error is an *Error.
+// It retries requests that may be sent twice: those with an idempotent method, with a header field Idempotency-Key (a
+// nil value counts, and is not sent), and those for which Idempotent says so. A body is sent again through
+// Request.GetBody, by rewinding an io.Seeker such as a file, or from a buffer.
 //
-// The fields are not changed once in use; then a Transport is safe for concurrent use, as its Retrier is.
+// Failures to get a response are retried unless they are permanent, and so are responses whose status asks for it; see
+// [Classify] and [StatusError.Action]. If no attempt follows, the last response is returned as it is, so the caller
+// sees the 503 and its body. Without a response, or with a context that has ended, the error is an *Error. A request
+// that should have been retried but cannot be sent again stops with ErrNotRepeatable, in the error or, if there is a
+// response, in the event Stopped.
+//
+// The fields must not change once in use. Then a Transport is safe for concurrent use if its Options are.
 type Transport struct {
-	// Next sends the requests; nil means http.DefaultTransport.
+	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper
-	// Retrier has the settings. Its Classify is asked before the status is judged. AttemptTimeout covers the reading
-	// of the answer's body too.
-	Retrier Retrier
-	// NewKeys gives requests that are neither idempotent nor keyed an Idempotency-Key: the attempt's key if there is
-	// one, else a new one. Set it if the server honours such keys, and even a POST can be retried.
+	// Options are the settings. AttemptTimeout covers the reading of the response's body.
+	Options Options
+	// Idempotent reports whether a request that is not idempotent by its method or header may be sent twice all the
+	// same. Nil means that none may.
+	Idempotent func(req *http.Request) bool
+	// Prepare, if not nil, is called before each attempt, the first included. It may change req, which is a copy with
+	// a URL and header of its own: set a fresh token, sign it, or choose the host by a.Target. The context of req is
+	// that of the attempt. An error is the attempt's failure.
+	Prepare func(req *http.Request, a Attempt) error
+	// NewKeys adds an Idempotency-Key to requests that may not be sent twice otherwise: the attempt's key if there is
+	// one, or else a new random one. Set it only if the servers honor such keys.
 	NewKeys bool
+	// MaxBuffer is the number of bytes kept of a request body that can be neither had again by GetBody nor rewound. A
+	// longer body is sent once. Zero means 1 MiB; a negative number means that nothing is kept.
+	MaxBuffer int64
+	// Fallback, if not nil, provides the response if the retry stops without a usable one, for example from a cache.
+	// The error is an *Error. It is not called if the request's context has ended, or for a response whose status is
+	// not retryable, such as a 404.
+	Fallback func(req *http.Request, err error) (*http.Response, error)
 }
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	r := t.Retrier
-	trip := trip{next: t.Next, req: req, header: req.Header, timeout: r.AttemptTimeout}
-	if trip.next == nil {
-		trip.next = http.DefaultTransport
-	}
-	again := idempotent(req.Method, req.Header)
-	if !again && t.NewKeys {
-		again = true
+	trip := roundTrip{transport: t, req: req, header: req.Header}
+	o := t.Options
+	switch {
+	case idempotent(req.Method, req.Header), t.Idempotent != nil && t.Idempotent(req):
+		trip.prepareBody()
+	case t.NewKeys:
 		trip.header = req.Header.Clone()
 		if trip.header == nil {
 			trip.header = make(http.Header)
 		}
-		trip.header.Set("Idempotency-Key", r.keyFor(req.Context()))
+		trip.header.Set("Idempotency-Key", o.keyFor(req.Context()))
+		trip.prepareBody()
+	default:
+		trip.once = fmt.Errorf("%w: %s is not idempotent: set an Idempotency-Key or Transport.Idempotent",
+			ErrNotRepeatable, req.Method)
 	}
-	if !again || req.Body != nil && req.Body != http.NoBody && req.GetBody == nil {
-		r.MaxAttempts = 1
+	o.repeatable = trip.repeatable
+	send := trip.send
+	if o.AttemptTimeout > 0 { // the caller reads the body after the attempt
+		send = limitBody(send, o.AttemptTimeout)
+		o.AttemptTimeout = 0
 	}
-	r.Classify = Chain(r.Classify, OnStatus)
-	// The end of an attempt must not cut off the body that the caller is going to read: see trip.send.
-	r.AttemptTimeout = 0
-	return trip.finish(r.Do(req.Context(), trip.attempt))
+	return trip.finish(Do(req.Context(), func(ctx context.Context) error { return trip.attempt(ctx, send) }, o))
 }
 
-// keyFor is the key of a request: the setting, an outer retry's, or a new one.
-func (r *Retrier) keyFor(ctx context.Context) string {
-	if r.Key != "" {
-		return r.Key
+// keyFor returns the key for a request: the setting, that of the attempt around the request, or a new one.
+func (o *Options) keyFor(ctx context.Context) string {
+	if o.Key != "" {
+		return o.Key
 	}
-	if outer, ok := FromContext(ctx); ok && outer.Key != "" {
-		return outer.Key
+	if key := FromContext(ctx).Key; key != "" {
+		return key
 	}
-	return NewKey()
+	return rand.Text()
 }
 
-// trip is one request on its way, used by one goroutine.
-type trip struct {
-	next    http.RoundTripper
-	req     *http.Request
-	header  http.Header
-	timeout time.Duration
-	sent    bool // the request's own body went to next, which closes it
-	resp    *http.Response
+// roundTrip is one call of RoundTrip, used by one goroutine.
+type roundTrip struct {
+	transport *Transport
+	req       *http.Request
+	header    http.Header
+	once      error   // why the request can be sent only once
+	body      *replay // nil if the body needs no replay
+	sent      bool    // the request's own body went to Next, which closes it
+	resp      *http.Response
 }
 
-// attempt sends the request once and judges the answer.
-func (t *trip) attempt(ctx context.Context) error {
+// prepareBody makes a body without GetBody repeatable.
+func (t *roundTrip) prepareBody() {
+	if t.req.Body == nil || t.req.Body == http.NoBody || t.req.GetBody != nil {
+		return
+	}
+	limit := t.transport.MaxBuffer
+	if limit == 0 {
+		limit = defaultMaxBuffer
+	}
+	t.body = newReplay(t.req.Body, t.req.ContentLength, max(limit, 0))
+}
+
+// repeatable reports why the request cannot be sent again.
+func (t *roundTrip) repeatable() error {
+	if t.once != nil || t.body == nil {
+		return t.once
+	}
+	return t.body.err()
+}
+
+// attempt sends the request once and judges the response.
+func (t *roundTrip) attempt(ctx context.Context, send func(context.Context) (*http.Response, error)) error {
 	if t.resp != nil {
-		discard(t.resp.Body)
+		discardBody(t.resp.Body)
 		t.resp = nil
 	}
-	resp, err := t.timed(ctx)
+	resp, err := send(ctx)
 	if err != nil {
 		return err
 	}
@@ -89,67 +131,61 @@ func (t *trip) attempt(ctx context.Context) error {
 	return HTTP(resp)
 }
 
-// timed sends the request with a context that ends with the timeout or with the answer's body.
-func (t *trip) timed(ctx context.Context) (*http.Response, error) {
-	if t.timeout <= 0 {
-		return t.send(ctx)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout, ErrAttemptTimeout)
-	resp, err := t.send(ctx)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	resp.Body = &timedBody{ReadCloser: resp.Body, cancel: cancel}
-	return resp, nil
-}
-
-func (t *trip) send(ctx context.Context) (*http.Response, error) {
+func (t *roundTrip) send(ctx context.Context) (*http.Response, error) {
 	req := t.req.WithContext(ctx)
 	req.Header = t.header
-	if t.sent && req.GetBody != nil {
-		body, err := req.GetBody()
+	if prepare := t.transport.Prepare; prepare != nil {
+		req = req.Clone(ctx)
+		if req.Header == nil {
+			req.Header = make(http.Header)
+		}
+		if err := prepare(req, FromContext(ctx)); err != nil {
+			return nil, fmt.Errorf("prepare %s %s: %w", req.Method, t.req.URL.Redacted(), err)
+		}
+	}
+	switch {
+	case t.body != nil:
+		req.Body = t.body.next()
+	case t.sent && t.req.GetBody != nil:
+		body, err := t.req.GetBody()
 		if err != nil {
-			return nil, Permanent(fmt.Errorf("rewind the body of %s %q: %w", req.Method, req.URL.Redacted(), err))
+			return nil, Permanent(fmt.Errorf("rewind the body of %s %s: %w", req.Method, req.URL.Redacted(), err))
 		}
 		req.Body = body
 	}
 	t.sent = true
-	return t.next.RoundTrip(req)
+	next := t.transport.Next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	return next.RoundTrip(req)
 }
 
-// finish turns the end of the sequence into what a RoundTripper returns.
-func (t *trip) finish(err error) (*http.Response, error) {
-	if !t.sent && t.req.Body != nil {
-		_ = t.req.Body.Close() // a RoundTripper closes the body in any case; nobody reads it
+// finish turns the end of the retry into the results of RoundTrip.
+func (t *roundTrip) finish(err error) (*http.Response, error) {
+	switch {
+	case t.body != nil:
+		t.body.finish()
+	case !t.sent && t.req.Body != nil:
+		_ = t.req.Body.Close() // a RoundTripper always closes the body; nobody reads it
 	}
-	if t.resp == nil || err == nil {
-		return t.resp, err
+	if err == nil {
+		return t.resp, nil
 	}
-	if t.req.Context().Err() != nil {
-		discard(t.resp.Body)
+	canceled := t.req.Context().Err() != nil
+	fallback := t.transport.Fallback
+	switch {
+	case t.resp != nil && !canceled && (fallback == nil || stoppedBy(err, ErrPermanent)):
+		return t.resp, nil
+	case t.resp != nil:
+		discardBody(t.resp.Body)
+	}
+	if fallback == nil || canceled || stoppedBy(err, ErrNested, ErrOptions) {
 		return nil, err
 	}
-	return t.resp, nil
-}
-
-// timedBody ends the attempt's context when the answer has been read or closed.
-type timedBody struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-// Read implements io.Reader.
-func (b *timedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		b.cancel()
+	resp, failed := fallback(t.req, err)
+	if failed != nil {
+		return nil, errors.Join(err, failed)
 	}
-	return n, err
-}
-
-// Close implements io.Closer.
-func (b *timedBody) Close() error {
-	defer b.cancel()
-	return b.ReadCloser.Close()
+	return resp, nil
 }

@@ -1,9 +1,11 @@
 package retry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,18 +19,18 @@ import (
 
 func TestVectors(t *testing.T) {
 	vectors.Run(t, vectors.Retry, map[string]func(*testing.T, vectors.Case){
-		"polling.pseudo": func(t *testing.T, c vectors.Case) { polling(t, c, 0, StopOnServerError()) },
-		"polling.java":   func(t *testing.T, c vectors.Case) { polling(t, c, 1) }, // its loop polls once more than its MAX
+		"polling.pseudo": func(t *testing.T, c vectors.Case) { polling(t, c, 0, Fatal) },       // its server errors are final
+		"polling.java":   func(t *testing.T, c vectors.Case) { polling(t, c, 1, ServerError) }, // its loop polls once more than its MAX
 		"aws.tokens":     awsTokens,
 		"cenkalti.retry": cenkaltiRetry,
 	})
 }
 
 // polling runs the articles' polling loops: they wait before each poll, 2^n units.
-func polling(t *testing.T, c vectors.Case, more int, opts ...Option) {
+func polling(t *testing.T, c vectors.Case, more int, serverError Verdict) {
 	unit := c.Params.Duration(t, "unit_ns")
 	verdicts := map[string]Verdict{
-		"SUCCESS": Success, "NOT_READY": NotReady, "THROTTLED": Throttled, "SERVER_ERROR": ServerError, "FATAL": Fatal,
+		"SUCCESS": Success, "NOT_READY": NotReady, "THROTTLED": Throttled, "SERVER_ERROR": serverError, "FATAL": Fatal,
 	}
 	for _, d := range c.Decisions {
 		verdict, ok := verdicts[d.Input.Text(t, "status")]
@@ -42,7 +44,7 @@ func polling(t *testing.T, c vectors.Case, more int, opts ...Option) {
 			_, err := Poll(t.Context(), func(context.Context) (int, Verdict, error) {
 				waits, last = append(waits, time.Since(last)), time.Now()
 				return 0, verdict, nil
-			}, append(opts, Policy(policy), MaxPolls(d.Input.Int(t, "max")+more), WaitFirst())...)
+			}, Options{Policy: policy, MaxAttempts: d.Input.Int(t, "max") + more, WaitFirst: true})
 			action := "fail"
 			if err == nil {
 				action = "done"
@@ -56,6 +58,12 @@ func polling(t *testing.T, c vectors.Case, more int, opts ...Option) {
 		})
 	}
 }
+
+// pricedError is a failure whose retry has a price of its own, or the budget's if it is 0.
+type pricedError int
+
+func (pricedError) Error() string    { return "failed" }
+func (p pricedError) RetryCost() int { return int(p) }
 
 // awsTokens empties a fresh bucket of 500 tokens.
 func awsTokens(t *testing.T, c vectors.Case) {
@@ -73,13 +81,10 @@ func awsTokens(t *testing.T, c vectors.Case) {
 			t.Fatalf("unknown error in %v", d.Input)
 		}
 		b := TokenBucket(500, price, 1).(*tokenBucket)
-		r := Retrier{
-			Policy: backoff.Fixed(0), MaxAttempts: Unlimited, Budget: b,
-			Classify: func(error, int) Decision { return Decision{Action: Retry, Cost: cost} },
-		}
+		o := Options{Policy: backoff.Fixed(0), MaxAttempts: -1, Budget: b}
 		granted := -1 // the first attempt is no retry
-		err := r.Do(t.Context(), func(context.Context) error { granted++; return errors.New("failed") })
-		reason := fmt.Sprintf("%d available, %d requested", b.left, b.cost(cost))
+		err := Do(t.Context(), func(context.Context) error { granted++; return pricedError(cost) }, o)
+		reason := fmt.Sprintf("%d available, %d requested", b.left, cmp.Or(cost, price))
 		if granted != d.Output.Int(t, "retries_granted") || !errors.Is(err, ErrBudget) ||
 			!strings.HasSuffix(d.Output.Text(t, "reason"), reason) {
 			t.Errorf("%v: %d retries granted, %v, %s; want %v", d.Input, granted, err, reason, d.Output)
@@ -90,7 +95,7 @@ func awsTokens(t *testing.T, c vectors.Case) {
 	}
 }
 
-// nextBackOff is a policy that always answers with one value, as a test's cenkalti BackOff does: -1 is its Stop.
+// nextBackOff is a policy that always returns one value, like a constant BackOff of cenkalti: -1 is its Stop.
 type nextBackOff time.Duration
 
 func (d nextBackOff) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
@@ -100,18 +105,19 @@ func (d nextBackOff) Next(s backoff.State, _ rand.Source) (time.Duration, backof
 	return time.Duration(d), s.After(time.Duration(d)), true
 }
 
-// cenkaltiRetry makes one decision of Retry: the hint counts instead of the policy and starts it anew.
+// cenkaltiRetry makes one decision of Retry: the hint replaces the wait of the policy and restarts it.
 func cenkaltiRetry(t *testing.T, c vectors.Case) {
 	for _, d := range c.Decisions {
 		in := d.Input
-		r := Retrier{
+		o := Options{
 			Policy:      nextBackOff(in.Duration(t, "policy_next_ns")),
 			MaxAttempts: in.Int(t, "max_tries"),
 			MaxElapsed:  in.Duration(t, "max_elapsed_ns"),
-			Hint:        HintLimit{Mode: Instead, Max: -1},
+			MaxHint:     math.MaxInt64,
+			ExactHint:   true,
 		}
-		if r.MaxAttempts == 0 {
-			r.MaxAttempts = Unlimited
+		if o.MaxAttempts == 0 {
+			o.MaxAttempts = -1
 		}
 		var after time.Duration
 		if in.Has("retry_after_ns") {
@@ -128,19 +134,19 @@ func cenkaltiRetry(t *testing.T, c vectors.Case) {
 			t.Fatalf("unknown form of input: %v", in)
 		}
 		ran, live := in.Duration(t, "elapsed_ns"), in.Text(t, "context") == "live"
-		synctest.Test(t, func(t *testing.T) { runCenkaltiRetry(t, &r, failure, ran, live, d) })
-		checkResets(t, &r, failure, ran, live, d)
+		synctest.Test(t, func(t *testing.T) { runCenkaltiRetry(t, o, failure, ran, live, d) })
+		checkResets(t, &o, failure, ran, live, d)
 	}
 }
 
-func runCenkaltiRetry(t *testing.T, r *Retrier, failure error, ran time.Duration, live bool, d vectors.Decision) {
+func runCenkaltiRetry(t *testing.T, o Options, failure error, ran time.Duration, live bool, d vectors.Decision) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	n, notified := 0, false
 	var ended time.Time
 	var waited time.Duration
-	r.OnEvent = func(e Event) { notified = notified || e.Kind == AttemptFailed }
-	err := r.Do(ctx, func(ctx context.Context) error {
+	o.OnEvent = func(_ context.Context, e Event) { notified = notified || e.Kind == AttemptFailed }
+	err := Do(ctx, func(ctx context.Context) error {
 		if n++; n > 1 {
 			waited = time.Since(ended)
 			return nil
@@ -152,7 +158,7 @@ func runCenkaltiRetry(t *testing.T, r *Retrier, failure error, ran time.Duration
 		}
 		ended = time.Now()
 		return failure
-	})
+	}, o)
 	out := d.Output
 	switch action := out.Text(t, "action"); action {
 	case "retry":
@@ -179,20 +185,21 @@ func runCenkaltiRetry(t *testing.T, r *Retrier, failure error, ran time.Duration
 	}
 }
 
-// checkResets compares how often the policy starts anew, which only the plan shows.
-func checkResets(t *testing.T, r *Retrier, failure error, ran time.Duration, live bool, d vectors.Decision) {
+// checkResets compares how often the policy restarts, which only the plan shows.
+func checkResets(t *testing.T, o *Options, failure error, ran time.Duration, live bool, d vectors.Decision) {
 	begun := backoff.State{N: 7}
 	p := plan{row: 1, state: begun}
-	s := step{Decision: r.classify(failure, 1), now: ran}
+	action, after := o.classify(failure)
+	s := step{action: action, after: after, now: ran}
 	if !live {
-		s.dead = context.Canceled
+		s.contextErr = context.Canceled
 	}
-	_, _ = p.decide(r, s)
+	_, _ = p.decide(o, s)
 	resets := 1
 	if p.state == (backoff.State{}) {
 		resets++
 	}
 	if want := d.Output.Int(t, "policy_resets"); resets != want {
-		t.Errorf("%v: the policy starts anew %d times, want %d", d.Input, resets, want)
+		t.Errorf("%v: the policy restarts %d times, want %d", d.Input, resets, want)
 	}
 }

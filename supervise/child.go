@@ -6,51 +6,52 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Service is one incarnation of a child: Serve works until ctx ends or it can no longer. The same method as a Service
-// of github.com/thejerf/suture/v4, so that what was written for it can be supervised here.
+// Service is what a child runs. It is the Service of github.com/thejerf/suture/v4, so services written for suture work
+// here unchanged.
 type Service interface {
+	// Serve works until ctx ends or until it fails. It must return soon after ctx has ended.
 	Serve(ctx context.Context) error
 }
 
-// ServiceFunc makes a Service of a function.
-type ServiceFunc func(ctx context.Context) error
+// runFunc is the Service of Child.Run.
+type runFunc func(ctx context.Context) error
 
-// Serve calls f.
-func (f ServiceFunc) Serve(ctx context.Context) error { return f(ctx) }
+func (f runFunc) Serve(ctx context.Context) error { return f(ctx) }
 
-// Restart says which ends of a child are followed by a new start.
+// Restart selects which ends of a child are followed by a restart.
 type Restart uint8
 
 // The kinds of children.
 const (
-	Permanent Restart = iota // always
-	Transient                // after a crash (an error, a panic, runtime.Goexit), not after nil
-	Temporary                // never; the child leaves the tree when it ends
+	Permanent Restart = iota // always restarted
+	Transient                // restarted after an error, a panic or runtime.Goexit, but not after nil
+	Temporary                // never restarted; the child leaves the supervisor when it ends
 )
 
-// String returns the name.
+// String returns the name, such as "permanent".
 func (r Restart) String() string { return nameOf(r, "permanent", "transient", "temporary") }
 
 // MarshalText implements encoding.TextMarshaler.
 func (r Restart) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// Strategy says who is started again when one child is.
+// Strategy selects which children are restarted when one of them is.
 type Strategy uint8
 
-// The strategies. In the last two the others are first stopped, in reverse order, each after the one behind it has
-// returned; then all start in order.
+// The strategies. OneForAll and RestForOne first stop the other children one by one in reverse order, each after the
+// one behind it has returned. Then they start all of them in order.
 const (
 	OneForOne  Strategy = iota // that child
 	OneForAll                  // all children
 	RestForOne                 // that child and those that were added after it
 )
 
-// String returns the name.
+// String returns the name, such as "one for one".
 func (s Strategy) String() string { return nameOf(s, "one for one", "one for all", "rest for one") }
 
 // MarshalText implements encoding.TextMarshaler.
@@ -63,79 +64,87 @@ func nameOf[T ~uint8](v T, names ...string) string {
 	return fmt.Sprintf("unknown (%d)", v)
 }
 
-// Child is the recipe of a child. It is copied; what it points at must not change afterwards.
+// Child describes a child. New and Add copy it. Exactly one of Run, Service and New is set.
 type Child struct {
-	// Name is unique among the children of one supervisor, not empty, and has no slash.
+	// Name is unique among the children of a supervisor and contains no slash. It may be empty if Service is a
+	// fmt.Stringer: then it is the result of String.
 	Name string
-	// New makes an incarnation, afresh at each start, so that nothing of a broken one is left. It runs on the child's
-	// own goroutine; an error or a panic of it is a crash. A *Supervisor is a Service: New(...) in here makes a subtree.
-	New func() (Service, error)
-	// Run is the short form for a child without a state of its own: exactly one of New and Run is set.
+	// Run is called at each start.
 	Run func(ctx context.Context) error
+	// Service is served at each start. It must support that; a *Supervisor does.
+	Service Service
+	// New makes a new Service at each start, so that no state of a failed one is left. It runs on the child's own
+	// goroutine. An error or a panic in it is a failure of the child.
+	New func() (Service, error)
 
 	Restart Restart
-	// Backoff is the wait before each restart; nil means Spec.Backoff. When it gives up, the supervisor escalates. Not
-	// used where Spec.Decay is set.
+	// Backoff is the delay before each restart. Nil means Spec.Backoff. If it gives up, the supervisor escalates. It is
+	// not used if Spec.Decay is set.
 	Backoff backoff.Policy
-	// StableAfter is how long a child must have run, measured from its start, for its next crash to begin the waits anew.
-	// It is judged at that crash, no timer resets anything. 0 means the longest wait of Backoff (10 minutes where that has
-	// no end) or twice the last wait, whichever is longer: a child that only just outlives its waits goes on growing them.
+	// StableAfter is the run time after which a failure starts the sequence of delays from the beginning. Zero means
+	// the longest delay of Backoff (10 minutes if that is unbounded) or twice the last delay, whichever is longer.
 	StableAfter time.Duration
-	// Shutdown is how long the child may take to return once its context has ended; 0 means 5 s, or for a supervisor
-	// what its own children may take. After that it is stuck: reported, and never started a second time beside itself.
+	// Shutdown bounds the time that the child takes to return after its context has ended. Zero means 5 s, or for a
+	// supervisor the time that stopping its own children takes. A child that takes longer is stuck: it is reported, and
+	// is not started again before it has returned.
 	Shutdown time.Duration
-	// Significant: when this child ends for good, the supervisor stops the others and returns its error.
+	// Significant means that the supervisor stops the other children and returns when this child ends without a
+	// restart.
 	Significant bool
 }
 
-// Spec is how a supervisor treats its children. The zero value works: one for one, and no limit but the waits.
+// Spec configures a Supervisor. The zero value is valid: one for one, without a limit on restarts.
 type Spec struct {
 	Strategy Strategy
-	// Intensity escalates to the parent when there are too many restarts; its zero value never does.
+	// Intensity limits the restarts. Zero means no limit.
 	Intensity Intensity
-	// Backoff is that of children without one; nil means 100 ms, doubling to 30 s, drawn from the upper half.
+	// Backoff is that of children without one. Nil means 100 ms, doubling to 30 s, with equal jitter.
 	Backoff backoff.Policy
-	// Decay, when set, replaces all waits by those of suture: at once, until there are too many, then a pause of all.
+	// Decay, if not nil, replaces all delays by suture's policy.
 	Decay *Decay
-	// Stagger is the least time between two restarts, so that children that crash together do not come back together. 0
-	// means 1 ms, negative none. First starts do not wait.
+	// Stagger is the minimum time between two restarts, so that children which fail together do not restart together.
+	// Zero means 1 ms, a negative value none. First starts are not staggered.
 	Stagger time.Duration
-	// Spread is the longest that the stagger may make a crowd wait: beyond Spread/Stagger waiting children the gaps get
-	// shorter. 0 means 20 s.
+	// Spread bounds the delay that Stagger adds: if more than Spread/Stagger children wait, the gaps get shorter.
+	// Zero means 20 s.
 	Spread time.Duration
-	// Shutdown is how long stopping one child after the other may take; then those that are left are stopped together,
-	// each within its own Shutdown. 0 means 30 s.
+	// Shutdown bounds the time for stopping the children one by one. Those that are left are then stopped together,
+	// each within its own Shutdown. Zero means 30 s.
 	Shutdown time.Duration
-	// OnEvent is called by the goroutine of Serve, in order, with no lock held, and must not block: meanwhile nothing is
-	// restarted. It must not wait for this supervisor (Remove, the end of Serve). nil: that of the nearest supervisor
-	// above, which then is called by several goroutines.
-	OnEvent func(Event)
-	// Rand is drawn from by the goroutine of Serve, so two supervisors must not share one that is not safe for concurrent
-	// use; nil means a source seeded by the runtime.
+	// PassPanics makes a panic in a child crash the process with the original stack, after OnEvent has got the Ended
+	// event. A panic in a Group that a child runs crashes it at once. PassPanics applies to the supervisors below this
+	// one, too, but not to the child of a Resender. False means that a panic is a failure like an error.
+	PassPanics bool
+	// OnEvent is called for each event, in order, on the goroutine of Serve and with its context, which may have ended.
+	// It must neither block nor wait for this supervisor. Nil means that of the nearest supervisor above, which then is
+	// called by several goroutines at a time.
+	OnEvent func(ctx context.Context, e Event)
+	// Rand is the source of jitter, used on the goroutine of Serve. Nil means one with a random seed.
 	Rand rand.Source
 }
 
-// Intensity limits restarts: more than Max within Within, both ends included, is too many. Max 0 means no limit.
+// Intensity limits restarts: one more than Max within Within makes the supervisor give up. Two restarts exactly Within
+// apart both count. Max 0 means no limit.
 type Intensity struct {
 	Max    int
 	Within time.Duration
 }
 
-// The defaults that the zero values above stand for.
+// Defaults of Spec and Child.
 const (
 	defaultStagger       = time.Millisecond
 	defaultSpread        = 20 * time.Second
 	defaultShutdown      = 30 * time.Second
 	defaultChildShutdown = 5 * time.Second
-	endlessStable        = 10 * time.Minute
+	endlessStable        = 10 * time.Minute // StableAfter if the backoff is unbounded
 )
 
 func (s Spec) withDefaults() (Spec, error) {
 	if s.Strategy > RestForOne {
 		return s, fmt.Errorf("strategy %v: want OneForOne, OneForAll or RestForOne", s.Strategy)
 	}
-	if s.Intensity.Max < 0 || s.Intensity.Within < 0 || s.Intensity.Max > 0 && s.Intensity.Within == 0 {
-		return s, fmt.Errorf("intensity of %d within %v: want a Max of 0 or more and a Within above 0", s.Intensity.Max, s.Intensity.Within)
+	if i := s.Intensity; i.Max < 0 || i.Within < 0 || i.Max > 0 && i.Within == 0 {
+		return s, fmt.Errorf("intensity of %d within %v: want a Max of 0 or more and a Within above 0", i.Max, i.Within)
 	}
 	if s.Spread < 0 || s.Shutdown < 0 {
 		return s, fmt.Errorf("spread %v, shutdown %v: want 0 or more", s.Spread, s.Shutdown)
@@ -170,13 +179,18 @@ func or(d, instead time.Duration) time.Duration {
 }
 
 func (c Child) withDefaults(s Spec) (Child, error) {
+	if named, ok := c.Service.(fmt.Stringer); ok && c.Name == "" {
+		c.Name = named.String()
+	}
 	switch {
+	case c.Name == "" && c.Service != nil:
+		return c, errors.New("a child has no name, and its Service has no String method")
 	case c.Name == "":
 		return c, errors.New("a child has no name")
-	case hasSlash(c.Name):
-		return c, fmt.Errorf("child %q: a slash in a name would look like a path", c.Name)
-	case (c.New == nil) == (c.Run == nil):
-		return c, fmt.Errorf("child %q: want exactly one of New and Run", c.Name)
+	case strings.Contains(c.Name, "/"):
+		return c, fmt.Errorf("child %q: a name must not contain a slash, which separates names in paths", c.Name)
+	case c.waysToStart() != 1:
+		return c, fmt.Errorf("child %q: want exactly one of Run, Service and New", c.Name)
 	case c.Restart > Temporary:
 		return c, fmt.Errorf("child %q: restart %v: want Permanent, Transient or Temporary", c.Name, c.Restart)
 	case c.StableAfter < 0 || c.Shutdown < 0:
@@ -188,22 +202,25 @@ func (c Child) withDefaults(s Spec) (Child, error) {
 	if err := backoff.Validate(c.Backoff); err != nil {
 		return c, fmt.Errorf("child %q: backoff: %w", c.Name, err)
 	}
-	if run := c.Run; c.New == nil {
-		c.New = func() (Service, error) { return ServiceFunc(run), nil }
+	if run := c.Run; run != nil {
+		c.Service = runFunc(run)
+	}
+	if service := c.Service; service != nil {
+		c.New = func() (Service, error) { return service, nil }
 	}
 	return c, nil
 }
 
-func hasSlash(name string) bool {
-	for i := range len(name) {
-		if name[i] == '/' {
-			return true
+func (c Child) waysToStart() (n int) {
+	for _, set := range []bool{c.Run != nil, c.Service != nil, c.New != nil} {
+		if set {
+			n++
 		}
 	}
-	return false
+	return n
 }
 
-// longest returns the longest wait that p can give; for a policy that does not tell, or has no end, 10 minutes.
+// longest returns the longest delay that p can give, or 10 minutes if p is unbounded or does not tell.
 func longest(p backoff.Policy) time.Duration {
 	top := time.Duration(0)
 	for n := 0; n >= 0 && n < math.MaxInt32; n = stepAfter(n) {

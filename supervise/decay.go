@@ -9,20 +9,22 @@ import (
 	"time"
 )
 
-// Decay is the restart policy of suture v4, for who moves over. The supervisor counts ends; the count halves every
-// HalfLife and every end, also one without an error, adds 1. Up to Threshold a child starts again at once. Above it all
-// restarts of the supervisor wait for Pause, drawn from [Pause, 1.5 Pause); each further end meanwhile begins the pause
-// anew; after it the count is 0. One departure: what waited starts spaced by Spec.Stagger, in suture all at once.
+// Decay is the restart policy of github.com/thejerf/suture/v4. The supervisor counts the ends of children; the count
+// halves every HalfLife, and each end, with or without an error, adds 1. Up to Threshold, a child is restarted at once.
+// Above it, all restarts of the supervisor wait for a pause drawn from [Pause, 1.5 Pause). Each further end during the
+// pause starts a new one; after the pause the count is 0. Unlike in suture, the waiting children are then started
+// Spec.Stagger apart.
 type Decay struct {
 	HalfLife  time.Duration // 0 means 30 s
 	Threshold float64       // 0 means 5
 	Pause     time.Duration // 0 means 15 s
-	Exact     bool          // the pause is Pause itself
+	Exact     bool          // the pause is exactly Pause
 }
 
 func (d Decay) withDefaults() (Decay, error) {
 	if d.HalfLife < 0 || d.Pause < 0 || !(d.Threshold >= 0) || math.IsInf(d.Threshold, 1) {
-		return d, fmt.Errorf("decay: half life %v, threshold %v, pause %v: want 0 or more, and finite", d.HalfLife, d.Threshold, d.Pause)
+		return d, fmt.Errorf("decay: half life %v, threshold %v, pause %v: want 0 or more, and finite",
+			d.HalfLife, d.Threshold, d.Pause)
 	}
 	d.HalfLife = or(d.HalfLife, 30*time.Second)
 	d.Pause = or(d.Pause, 15*time.Second)
@@ -35,13 +37,14 @@ func (d Decay) withDefaults() (Decay, error) {
 // decaying is the count of one supervisor.
 type decaying struct {
 	failures float64
-	last     time.Duration // of the latest end
-	any      bool
-	gate     time.Duration // no restart before it
+	last     time.Duration // time of the latest end
+	any      bool          // there was an end
+	gate     time.Duration // earliest restart
 	paused   bool
 }
 
-// failed counts an end at now. A pause, new or begun anew, is returned; 0: restart at once, or when the running pause ends.
+// failed counts an end at now and returns the pause that starts with it. Zero means that none does: the child is
+// restarted at once, or after a pause that is running.
 func (c *decaying) failed(d Decay, now time.Duration, src rand.Source) time.Duration {
 	if !c.any {
 		c.any, c.failures = true, 1
@@ -60,7 +63,7 @@ func (c *decaying) failed(d Decay, now time.Duration, src rand.Source) time.Dura
 	return pause
 }
 
-// resume ends a pause that is over.
+// resume ends a pause that is over, and reports whether it did.
 func (c *decaying) resume(now time.Duration) bool {
 	if !c.paused || now < c.gate {
 		return false

@@ -3,38 +3,69 @@ package supervise
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 )
 
-// What a child returns to say what is to follow, also wrapped.
+// Errors that a child returns, possibly wrapped, to choose the next step.
 var (
-	// ErrStop: I have done what I was for; do not start me again, whatever my Restart says.
+	// ErrStop means that the child is done and is not restarted, whatever its Restart is.
 	ErrStop = errors.New("supervise: done, not to be restarted")
-	// ErrEscalate: a restart will not help; the supervisor gives up at once and its parent decides.
+	// ErrEscalate means that a restart does not help: the supervisor stops its children and returns an *EscalatedError.
 	ErrEscalate = errors.New("supervise: a restart does not help")
 )
 
-// The causes with which a child's context ends, beside that of the supervisor's own.
+// Causes with which contexts end.
 var (
-	// ErrRestarting: the child will be started again: Restart, or the strategy, asked for it.
+	// ErrStopped is the cause after Group.Stop(nil) and after a Significant child is done.
+	ErrStopped = errors.New("supervise: stopped")
+	// ErrRestarting is the cause if the child is going to be restarted, by Restart or by the strategy.
 	ErrRestarting = errors.New("supervise: restarting")
-	// ErrRemoved: Remove was called.
+	// ErrRemoved is the cause after Remove.
 	ErrRemoved = errors.New("supervise: removed")
 )
 
-// An EscalatedError is what Serve returns when a supervisor has given up. Its children have been stopped. To a
-// supervisor above it is a crash like any other, also when ErrEscalate is within.
-type EscalatedError struct {
-	Supervisor string // its path
-	Child      string // whose end was one too many
-	Reason     string
-	Errs       []error // the last of the children's errors, oldest first, at most 8
+// A PanicError is a panic or a call of runtime.Goexit in a supervised goroutine.
+type PanicError struct {
+	Name  string // of the goroutine
+	Value any    // the panic value; nil for runtime.Goexit
+	Stack []byte // as from runtime/debug.Stack, of the panicking goroutine
 }
 
-// Error gives who, why and what they died of.
+// Error returns the name, the value and, on the following lines, the stack.
+func (e *PanicError) Error() string { return fmt.Sprintf("%s\n%s", e.line(), e.Stack) }
+
+func (e *PanicError) line() string {
+	if e.Value == nil {
+		return fmt.Sprintf("%s: runtime.Goexit was called", e.Name)
+	}
+	return fmt.Sprintf("%s: panic: %v", e.Name, e.Value)
+}
+
+// Unwrap returns the panic value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// LogValue implements slog.LogValuer.
+func (e *PanicError) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("msg", e.line()), slog.String("stack", string(e.Stack)))
+}
+
+// An EscalatedError is the result of Serve when a supervisor gives up. Its children have been stopped. A parent
+// supervisor treats it as one crash of this supervisor, even if it wraps ErrEscalate.
+type EscalatedError struct {
+	Supervisor string  // path: the names from the root, separated by slashes
+	Child      string  // the child that failed last
+	Reason     string  // such as "more than 5 restarts within 1m0s"
+	Errs       []error // the last errors of all children, oldest first, at most 8
+}
+
+// Error returns the supervisor, the child, the reason and the children's errors.
 func (e *EscalatedError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "supervisor %q gave up at child %q: %s", e.Supervisor, e.Child, e.Reason)
+	b.WriteString(e.line())
 	for i, err := range e.Errs {
 		sep := "; "
 		if i == 0 {
@@ -46,26 +77,54 @@ func (e *EscalatedError) Error() string {
 	return b.String()
 }
 
+func (e *EscalatedError) line() string {
+	return fmt.Sprintf("supervisor %q gave up at child %q: %s", e.Supervisor, e.Child, e.Reason)
+}
+
 // Unwrap returns the children's errors.
 func (e *EscalatedError) Unwrap() []error { return e.Errs }
 
-// A StuckError names the children that had not returned when the outermost supervisor's Serve did. Their goroutines
-// still run; only the end of the process is sure to stop them.
+// LogValue implements slog.LogValuer. It has the last of the children's errors, and no stack.
+func (e *EscalatedError) LogValue() slog.Value {
+	attrs := []slog.Attr{
+		slog.String("msg", e.line()), slog.String("supervisor", e.Supervisor), slog.String("child", e.Child),
+		slog.String("reason", e.Reason),
+	}
+	if n := len(e.Errs); n > 0 {
+		attrs = append(attrs, slog.String("last_error", firstLine(e.Errs[n-1])))
+	}
+	return slog.GroupValue(attrs...)
+}
+
+// A StuckError lists the children that had not returned when the outermost supervisor's Serve did. Their goroutines
+// are still running.
 type StuckError struct {
 	Supervisor string
 	Children   []string // paths below Supervisor, in the order in which they were told to stop
 }
 
-// Error names them.
+// Error lists the children.
 func (e *StuckError) Error() string {
 	return fmt.Sprintf("supervisor %q: did not stop in time: %s: they must return when their context ends",
 		e.Supervisor, strings.Join(e.Children, ", "))
 }
 
-// asksToEscalate says whether err is a child's own ErrEscalate and not one that a supervisor has already dealt with.
+// LogValue implements slog.LogValuer.
+func (e *StuckError) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("msg", e.Error()), slog.String("supervisor", e.Supervisor),
+		slog.Any("children", e.Children))
+}
+
+// asksToEscalate reports whether err is a child's own ErrEscalate, not one that a supervisor has already handled.
 func asksToEscalate(err error) bool {
-	if _, dealt := errors.AsType[*EscalatedError](err); dealt {
+	if _, handled := errors.AsType[*EscalatedError](err); handled {
 		return false
 	}
 	return errors.Is(err, ErrEscalate)
+}
+
+// firstLine cuts the stack off the text of a panic.
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
 }

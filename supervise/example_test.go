@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// A child that fails twice is started again; when it is done, the tree ends.
+// A child that fails twice is restarted; when it is done, the tree ends.
 func ExampleSupervisor() {
 	starts := 0
 	tree, err := supervise.New("shop", supervise.Spec{Backoff: backoff.Fixed(time.Millisecond)},
@@ -38,18 +41,21 @@ func ExampleSupervisor() {
 	// ended with <nil>
 }
 
-// Subtrees are children like others. The status draws the tree.
+// A supervisor can be a child of another one. The status draws the tree.
 func ExampleSupervisor_Status() {
 	idle := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	up := make(chan struct{})
+	orders, err := supervise.New("orders", supervise.Spec{Strategy: supervise.RestForOne},
+		supervise.Child{Name: "database", Run: idle},
+		supervise.Child{Name: "clerk", Run: func(ctx context.Context) error { close(up); return idle(ctx) }},
+	)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	tree, err := supervise.New("shop", supervise.Spec{},
 		supervise.Child{Name: "log", Run: idle},
-		supervise.Child{Name: "orders", New: func() (supervise.Service, error) {
-			return supervise.New("orders", supervise.Spec{Strategy: supervise.RestForOne},
-				supervise.Child{Name: "database", Run: idle},
-				supervise.Child{Name: "clerk", Run: func(ctx context.Context) error { close(up); return idle(ctx) }},
-			)
-		}},
+		supervise.Child{Service: orders}, // its name is orders.String()
 	)
 	if err != nil {
 		fmt.Println(err)
@@ -72,7 +78,7 @@ func ExampleSupervisor_Status() {
 	//     └── clerk: running
 }
 
-// The caller gets its answer although the child dies twice over the question.
+// The caller gets its reply although the child crashes twice on the message.
 func ExampleResender() {
 	asked := 0
 	sender, err := supervise.NewResender("sender", supervise.Options[string, int, int]{
@@ -100,7 +106,7 @@ func ExampleResender() {
 	// Output: 42 <nil> after 3 attempts
 }
 
-// What kills its child three times becomes a dead letter; the others get their answers.
+// A message that crashes its child three times is dead-lettered; the others get their replies.
 func ExampleLimits() {
 	sender, err := supervise.NewResender("sender", supervise.Options[string, int, int]{
 		Child: supervise.Each("divide", func(_ context.Context, _ string, n int) (int, error) {
@@ -133,7 +139,7 @@ func ExampleLimits() {
 	// 4 <nil>
 }
 
-// The first goroutine that fails ends the others; Wait says who it was.
+// The first failure ends the other goroutines; Wait returns it with the name.
 func ExampleGroup() {
 	group := supervise.NewGroup(context.Background())
 	group.Go("reader", func(ctx context.Context) error {
@@ -148,7 +154,7 @@ func ExampleGroup() {
 	// writer: disk full
 }
 
-// More than two restarts in a minute are too many: the tree ends, and says so.
+// After more than two restarts in a minute the supervisor gives up.
 func ExampleIntensity() {
 	tree, err := supervise.New("shop", supervise.Spec{
 		Backoff:   backoff.Fixed(time.Millisecond),
@@ -163,4 +169,43 @@ func ExampleIntensity() {
 		fmt.Println("gave up", escalated.Child, "after", len(escalated.Errs), "ends, the last of:", escalated.Errs[2])
 	}
 	// Output: gave up clerk after 3 ends, the last of: clerk: no pencil
+}
+
+// At most two of the five requests run at a time.
+func ExampleGroup_SetLimit() {
+	group := supervise.NewGroup(context.Background())
+	group.SetLimit(2)
+	var served atomic.Int32
+	for i := range 5 {
+		group.Go(fmt.Sprint("request ", i), func(context.Context) error {
+			served.Add(1)
+			return nil
+		})
+	}
+	fmt.Println(group.Wait(), served.Load())
+	// Output: <nil> 5
+}
+
+// Events are logged with the context of Serve, so a handler can add trace ids.
+func ExampleLogTo() {
+	withoutTime := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "ran" {
+			return slog.Attr{}
+		}
+		return a
+	}
+	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
+	tree, err := supervise.New("shop", supervise.Spec{OnEvent: supervise.LogTo(log)}, supervise.Child{
+		Name: "import", Restart: supervise.Temporary, Significant: true,
+		Run: func(context.Context) error { return errors.New("no such file") },
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(tree.Serve(context.Background()))
+	// Output:
+	// level=INFO msg="child started" supervisor=shop child=import incarnation=1
+	// level=WARN msg="child failed" supervisor=shop child=import incarnation=1 restart=false err="no such file"
+	// import: no such file
 }

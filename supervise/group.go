@@ -1,12 +1,3 @@
-// Package supervise owns what keeps running: every goroutine has a name, an owner, a stop and a bound.
-//
-// It is the one place, beside flow's lanes and retry's hedge, where the keyword go stands. A [Group] is the
-// small form: named goroutines that start together, stop together and are waited for. A [Supervisor] is the large one:
-// children that are made afresh when they die, with waits between, in trees. A [Resender] keeps what a child has not
-// acked, so that who waits for an answer gets it however often the child dies meanwhile.
-//
-// Decisions (who starts when, in which order, how often is too often, what is sent again) are in pure files, where time
-// is a parameter; the rest only waits and starts. The package logs nothing: see [Spec.OnEvent] and [Supervisor.Status].
 package supervise
 
 import (
@@ -18,43 +9,20 @@ import (
 	"time"
 )
 
-// ErrStopped is the cause with which a Group's context ends when Stop was called without one.
-var ErrStopped = errors.New("supervise: stopped")
-
-// A PanicError is a panic (or runtime.Goexit) caught in a goroutine.
-type PanicError struct {
-	Name  string // of the goroutine
-	Value any    // what was panicked with; nil: runtime.Goexit
-	Stack []byte
-}
-
-// Error gives name, value and stack.
-func (e *PanicError) Error() string {
-	if e.Value == nil {
-		return fmt.Sprintf("%s: runtime.Goexit was called\n%s", e.Name, e.Stack)
-	}
-	return fmt.Sprintf("%s: panic: %v\n%s", e.Name, e.Value, e.Stack)
-}
-
-// Unwrap returns the value if it is an error.
-func (e *PanicError) Unwrap() error {
-	err, _ := e.Value.(error)
-	return err
-}
-
-// Group is a set of named goroutines with one context: the first that returns an error or panics ends it for
-// all. A Group is safe for concurrent use and must not be copied. Within a child of a [Supervisor] its goroutines stand in
-// the supervisor's tree while they run.
+// Group is a set of named goroutines with one context, which the first error or panic of them ends. A Group is safe for
+// concurrent use and must not be copied. Inside a child of a [Supervisor], its goroutines appear in the supervisor's
+// Status while they run.
 type Group struct {
 	name   string
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup
-	up     above // its within is nil where there is no supervisor above
+	up     above // up.within is nil if the group runs under no supervisor
 
-	mu      sync.Mutex // guards what follows; nothing is called while it is held
-	err     error      // the first
-	running []*member
+	mu      sync.Mutex    // guards the fields below; nothing is called while it is held
+	err     error         // the first
+	running []*member     // in the order of their starts
+	slots   chan struct{} // one element per goroutine; nil if there is no limit
 }
 
 // member is one goroutine of a group.
@@ -67,21 +35,42 @@ type member struct {
 // NewGroup returns an empty group whose context is derived from ctx.
 func NewGroup(ctx context.Context) *Group { return NewNamedGroup(ctx, "") }
 
-// NewNamedGroup is NewGroup for a group that shows in the tree as one thing of that name, with its goroutines beneath.
-// Without a name they stand directly beneath what has made the group.
+// NewNamedGroup is like NewGroup, but Status shows the group as one node of that name with the goroutines below it.
+// Without a name, the goroutines appear directly below the child that made the group.
 func NewNamedGroup(ctx context.Context, name string) *Group {
 	up, _ := supervised(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	return &Group{name: name, ctx: ctx, cancel: cancel, up: up}
 }
 
-// Context ends when a goroutine of the group has failed, Stop was called, or the parent ended.
+// Context returns the group's context. It ends when a goroutine fails, Stop is called, Wait returns or the parent ends.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// Go starts run under name; several may share one. Its error, wrapped with the name, ends the group, unless it
-// is only the group's own end that comes back: its cause, or what Err of its context says. The caller must be
-// one of the group's goroutines or know that Wait has not been reached.
+// SetLimit limits the group to n goroutines at a time: Go blocks until there is room. A negative n means no limit,
+// which is the default; 0 makes Go block for ever. Like that of golang.org/x/sync/errgroup, it panics if goroutines of
+// the group are running.
+func (g *Group) SetLimit(n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if active := len(g.running); active > 0 {
+		panic(fmt.Sprintf("supervise: SetLimit while %d goroutines of the group are running", active))
+	}
+	g.slots = nil
+	if n >= 0 {
+		g.slots = make(chan struct{}, n)
+	}
+}
+
+// Go starts run in a goroutine. Several may have the same name. An error, wrapped with the name, ends the group's
+// context and is what Wait returns if it is the first. An error that only repeats why the context ended is no failure.
+// The caller must be one of the group's goroutines or know that Wait has not returned.
 func (g *Group) Go(name string, run func(ctx context.Context) error) {
+	g.mu.Lock()
+	slots := g.slots
+	g.mu.Unlock()
+	if slots != nil {
+		slots <- struct{}{}
+	}
 	m := &member{name: name, since: time.Now()}
 	g.mu.Lock()
 	first := len(g.running) == 0
@@ -91,12 +80,12 @@ func (g *Group) Go(name string, run func(ctx context.Context) error) {
 	}
 	g.mu.Unlock()
 	g.wg.Add(1)
-	go g.run(m, run)
+	go g.run(m, slots, run)
 }
 
-func (g *Group) run(m *member, run func(ctx context.Context) error) {
+func (g *Group) run(m *member, slots chan struct{}, run func(ctx context.Context) error) {
 	panicked := true
-	guard(m.name, func() (err error) {
+	guard(m.name, g.up.passPanics, func() (err error) {
 		err = run(g.contextOf(m))
 		panicked = false
 		return err
@@ -105,11 +94,14 @@ func (g *Group) run(m *member, run func(ctx context.Context) error) {
 			err = fmt.Errorf("%s: %w", m.name, err)
 		}
 		g.ended(m, err)
+		if slots != nil {
+			<-slots
+		}
 		g.wg.Done()
 	})
 }
 
-// contextOf is the group's context, in which what runs within m finds m.
+// contextOf returns the group's context with m as the parent of the groups and supervisors that m starts.
 func (g *Group) contextOf(m *member) context.Context {
 	if g.up.within == nil {
 		return g.ctx
@@ -135,7 +127,7 @@ func (g *Group) ended(m *member, err error) {
 	}
 }
 
-// isOwnEnd says whether err only repeats that the group's context has ended. A panic never does.
+// isOwnEnd reports whether err only repeats that the group's context has ended. A panic never does.
 func (g *Group) isOwnEnd(err error) bool {
 	if _, panicked := err.(*PanicError); panicked {
 		return false
@@ -144,7 +136,7 @@ func (g *Group) isOwnEnd(err error) bool {
 	return end != nil && (errors.Is(err, context.Cause(g.ctx)) || errors.Is(err, end))
 }
 
-// Stop ends the group's context with cause, nil meaning ErrStopped. It does not wait.
+// Stop ends the group's context with cause; nil means ErrStopped. It does not wait.
 func (g *Group) Stop(cause error) {
 	if cause == nil {
 		cause = ErrStopped
@@ -152,7 +144,7 @@ func (g *Group) Stop(cause error) {
 	g.cancel(cause)
 }
 
-// Wait returns when all goroutines have ended, with the first failure. Goroutines started meanwhile are waited for too.
+// Wait waits until all goroutines have ended, including those started meanwhile, and returns the first failure.
 func (g *Group) Wait() error {
 	g.wg.Wait()
 	g.cancel(ErrStopped)
@@ -161,18 +153,7 @@ func (g *Group) Wait() error {
 	return g.err
 }
 
-// Running names the goroutines that have not ended, in the order in which they started.
-func (g *Group) Running() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var names []string
-	for _, m := range g.running {
-		names = append(names, m.name)
-	}
-	return names
-}
-
-// Status is the group with the goroutines that have not ended, as a part of a tree.
+// Status returns the group and its running goroutines as a part of a tree.
 func (g *Group) Status() Status {
 	status := Status{Name: g.name, State: Running, Restart: Temporary, Starts: 1}
 	if g.ctx.Err() != nil {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -187,7 +188,11 @@ func TestGroupRunning(t *testing.T) {
 		}
 		for _, want := range [][]string{{"c", "a", "b", "a"}, {"c", "a", "b"}, {"c", "a"}, {"c"}, nil} {
 			synctest.Wait()
-			if got := g.Running(); !slices.Equal(got, want) {
+			var got []string
+			for _, m := range g.Status().Children {
+				got = append(got, m.Name)
+			}
+			if !slices.Equal(got, want) {
 				t.Errorf("running %q, want %q", got, want)
 			}
 			time.Sleep(time.Second)
@@ -211,4 +216,67 @@ func TestGroupWithoutGoroutines(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Errorf("Wait: %v", err)
 	}
+}
+
+// Go blocks at the limit, and goes on when a goroutine has ended.
+func TestGroupLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup(t.Context())
+		g.SetLimit(3)
+		start, running, most := time.Now(), 0, 0
+		var mu sync.Mutex
+		for i := range 9 {
+			g.Go(fmt.Sprint(i), func(context.Context) error {
+				mu.Lock()
+				running++
+				most = max(most, running)
+				mu.Unlock()
+				time.Sleep(time.Second)
+				mu.Lock()
+				running--
+				mu.Unlock()
+				return nil
+			})
+		}
+		if got := time.Since(start); got != 2*time.Second {
+			t.Errorf("nine Gos with room for three took %v, want 2s", got)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("SetLimit beside running goroutines did not panic")
+				}
+			}()
+			g.SetLimit(5)
+		}()
+		if err := g.Wait(); err != nil || most != 3 {
+			t.Errorf("Wait: %v, %d at a time, want 3", err, most)
+		}
+		g.SetLimit(-1)
+		start = time.Now()
+		for i := range 9 {
+			g.Go(fmt.Sprint(i), func(context.Context) error { time.Sleep(time.Second); return nil })
+		}
+		if got := time.Since(start); got != 0 {
+			t.Errorf("without a limit Go blocked for %v", got)
+		}
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A panic, an error and runtime.Goexit give their place back.
+func TestGroupLimitAfterFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup(t.Context())
+		g.SetLimit(1)
+		g.Go("panics", func(context.Context) error { panic("x") })
+		g.Go("exits", func(context.Context) error { runtime.Goexit(); return nil })
+		g.Go("fails", func(context.Context) error { return errBroken })
+		g.Go("ends", func(context.Context) error { return nil })
+		if p, ok := errors.AsType[*PanicError](g.Wait()); !ok || p.Name != "panics" {
+			t.Errorf("Wait: %v", p)
+		}
+	})
 }

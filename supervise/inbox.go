@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Inbox is where one incarnation of a Resender's child takes its messages from. Any of its goroutines may.
+// Inbox gives one incarnation of a Resender's child its messages. It is safe for concurrent use.
 type Inbox[K comparable, M, R any] struct {
 	r   *Resender[K, M, R]
 	run *run
@@ -24,20 +24,20 @@ type Message[K comparable, M, R any] struct {
 	h  *held[K, M, R]
 }
 
-// Next returns the oldest message that is not out, and waits for one, or for the child's share of them to grow: it has at
-// most Limits.Window in hand, and fewer after a crash. It returns the cause of ctx's end, and ErrStopped when this
-// incarnation has returned.
+// Next takes the oldest message. It waits until there is one, and until the child may take one more: it has at most
+// Limits.Window, and fewer after a crash. The error is the cause of ctx's end, or ErrStopped after the incarnation has
+// returned.
 func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	r := in.r
 	for {
 		r.mu.Lock()
 		if r.live != in.run || r.home {
-			r.changedLocked() // a turn that it does not use
+			r.changedLocked() // lets the next waiting caller take the message
 			r.mu.Unlock()
 			return Message[K, M, R]{}, ErrStopped
 		}
 		if ctx.Err() != nil {
-			r.changedLocked() // a turn that it does not use
+			r.changedLocked() // lets the next waiting caller take the message
 			r.mu.Unlock()
 			return Message[K, M, R]{}, context.Cause(ctx)
 		}
@@ -64,8 +64,8 @@ func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	}
 }
 
-// Ack settles the message and gives reply to who waits for it; false: it was settled before. It also counts when this
-// incarnation has died meanwhile.
+// Ack acknowledges the message and passes reply to the waiting Call. It works even after the incarnation has crashed.
+// It reports false if the message was settled before.
 func (m Message[K, M, R]) Ack(reply R) bool {
 	r := m.in.r
 	r.mu.Lock()
@@ -80,8 +80,8 @@ func (m Message[K, M, R]) Ack(reply R) bool {
 	return ok
 }
 
-// Nack gives the message back: the child lives, but could not do it. It comes again after a wait of its own, or becomes a
-// dead letter. false: it is not out with this incarnation any more.
+// Nack gives the message back after a failure that is no crash. It is tried again after a delay of its own, or
+// dead-lettered. Nack reports false if this incarnation does not hold the message any more.
 func (m Message[K, M, R]) Nack(err error) bool {
 	r := m.in.r
 	r.mu.Lock()
@@ -96,24 +96,24 @@ func (m Message[K, M, R]) Nack(err error) bool {
 	return ok
 }
 
-// ResenderStatus is what a Resender holds at one moment.
+// ResenderStatus is a snapshot of a Resender.
 type ResenderStatus struct {
 	Name     string        `json:"name"`
-	Child    string        `json:"child,omitempty"` // the recipe of the running incarnation
+	Child    string        `json:"child,omitempty"` // name of the running Recipe; "" if none is running
 	Starts   uint64        `json:"starts"`
 	Held     int           `json:"held"`
 	Bytes    int64         `json:"bytes"`
-	Out      int           `json:"out"`     // with the child
-	Delayed  int           `json:"delayed"` // until their own wait is over
-	Resent   uint64        `json:"resent"`  // attempts after a message's first
+	Out      int           `json:"out"`     // taken by the child
+	Delayed  int           `json:"delayed"` // waiting for their next attempt
+	Resent   uint64        `json:"resent"`  // attempts except the first of each message
 	Streak   int           `json:"streak"`  // crashes since the child last recovered
-	Window   int           `json:"window"`  // how many it may have in hand now
+	Window   int           `json:"window"`  // messages that the child may hold now
 	Probing  bool          `json:"probing"` // it has not recovered from its last crash
 	Backoff  backoff.State `json:"backoff"` // of the child
 	Fallback bool          `json:"fallback"`
 }
 
-// Status returns the numbers.
+// Status returns a snapshot.
 func (r *Resender[K, M, R]) Status() ResenderStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,23 +131,23 @@ func (r *Resender[K, M, R]) Status() ResenderStatus {
 	return s
 }
 
-// String is one line for people.
+// String returns a summary in one line.
 func (s ResenderStatus) String() string {
 	return fmt.Sprintf("%s: %d held, %d out, %d delayed, %d crashes in a row", s.Name, s.Held, s.Out, s.Delayed, s.Streak)
 }
 
-// Held is a message as Messages shows it.
+// Held is a message in the result of Messages.
 type Held[K comparable, M any] struct {
 	Key      K
 	Value    M
-	Out      bool
+	Out      bool // taken by the child
 	Attempts int
-	Deaths   int
-	State    backoff.State // failures and the waits that followed them, for the log
+	Deaths   int           // crashes with only this message taken
+	State    backoff.State // failures and their delays
 	Err      error         // of the last failure
 }
 
-// Messages returns what is held, in no order, as it was when the loop began: what a program saves before it ends.
+// Messages returns a snapshot of the messages held, in no order: what a program saves before it exits.
 func (r *Resender[K, M, R]) Messages() iter.Seq[Held[K, M]] {
 	return func(yield func(Held[K, M]) bool) {
 		r.mu.Lock()

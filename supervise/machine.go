@@ -3,26 +3,28 @@
 package supervise
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// State is where a child, or a supervisor, is in its life.
+// State is the state of a child or of a supervisor.
 type State uint8
 
 // The states.
 const (
-	Idle    State = iota // not started yet, or stopped until others have stopped too
-	Waiting              // for its next start
-	Running
-	Halting  // its context has ended; it has not returned yet
-	Hanging  // the same for longer than its Shutdown
-	Finished // ended and not to be started again
+	Idle     State = iota // not started yet, or stopped until others have stopped too
+	Waiting               // for its next start
+	Running               // started and not told to stop
+	Halting               // told to stop, and has not returned yet
+	Hanging               // the same for longer than its Shutdown
+	Finished              // ended, and will not be restarted
 )
 
-// String returns the name.
+// String returns the name: "idle", "waiting", "running", "stopping", "stuck" or "done".
 func (s State) String() string {
 	return nameOf(s, "idle", "waiting", "running", "stopping", "stuck", "done")
 }
@@ -30,47 +32,50 @@ func (s State) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// child is what the machine knows of a child.
+// child is the machine's state of one child.
 type child struct {
 	Child
-	top        time.Duration // the longest wait of its policy
-	seq        uint64        // its place among the children
+	top        time.Duration // the longest delay of its policy
+	seq        uint64        // orders the children
+	initial    bool          // added before the first Serve
 	prev, next *child
 
 	state       State
 	alive       bool // an incarnation has started and not returned
 	then        follow
-	at          time.Duration // what the queue that holds it goes by: its start, or the end of its Shutdown
+	at          time.Duration // key in the queue that holds it: its start, or the end of its Shutdown
 	pos         int           // in that queue
 	incarnation uint64
-	since       time.Duration // of its start, or of its end
+	since       time.Duration // time of its last start or end
 	backoff     backoff.State
 	delay       time.Duration // the last
 	err         error         // of the last end
-	patience    time.Duration // what Shutdown 0 means for this child
+	patience    time.Duration // meaning of Shutdown 0 for this child
 }
 
-// follow is what comes after the end of an incarnation that was told to stop.
+// follow is the step after the end of an incarnation that was told to stop.
 type follow uint8
 
 const (
 	thenJudge   follow = iota // it ended on its own, or its group decides
-	thenRestart               // by Restart
-	thenRemove
+	thenRestart               // Restart was called
+	thenRemove                // Remove was called
 )
 
-// phase is what the supervisor as a whole is doing.
+// phase is the state of the whole supervisor.
+//
+//	unborn ─begin─▶ keeping ⇄ regrouping ─stop─▶ ending ─▶ over ─reset─▶ unborn
 type phase uint8
 
 const (
 	unborn     phase = iota
-	keeping          // everybody running
-	regrouping       // children from the mark on stop, to start again in order
-	ending
-	over
+	keeping          // restarting children one by one
+	regrouping       // the children from mark on are stopped, to start again in order
+	ending           // all children are stopped
+	over             // all children have returned or are stuck
 )
 
-// command is what the runtime is to do, in order.
+// command is one step for the goroutine of Serve.
 type command struct {
 	kind  commandKind
 	child *child
@@ -83,36 +88,37 @@ type commandKind uint8
 const (
 	commandStart commandKind = iota
 	commandCancel
-	commandGone // the child is no longer in the tree
+	commandGone // the child has left the supervisor
 	commandTell
 )
 
-// machine decides when who starts and stops, in which order, and when it is enough. Time comes in as the Duration since
-// the supervisor began, what is to be done goes out as commands.
+// machine decides which child starts and stops, when and in which order, and when to give up. Its input has the time
+// since the start of Serve; its output is a list of commands.
 type machine struct {
 	path        string
 	spec        Spec
 	phase       phase
 	first, last *child
+	initial     []*child // added before the first Serve; each Serve begins with them
 	names       map[string]*child
 	seq         uint64
 	alive       int
-	waits       queue // Waiting
-	stops       queue // Halting
+	waits       queue // of children in state Waiting
+	stops       queue // of children in state Halting
 
-	slot   time.Duration // no staggered restart before it
-	crowd  int           // the most that waited since nobody did
+	slot   time.Duration // earliest time of the next staggered restart
+	crowd  int           // the most children that waited at a time, since none did
 	recent recent
 	decay  decaying
 
 	mark     uint64        // regrouping: the first seq of the group
-	due      time.Duration // regrouping: no start of the group before it
-	cursor   *child        // regrouping, ending: nobody behind it is left to be stopped one by one
-	deadline time.Duration // ending: from then on all at once
-	hurry    bool
-	cause    error // ending: of the children's contexts
-	result   error // ending: what Serve returns
-	errs     []error
+	due      time.Duration // regrouping: earliest start of the group
+	cursor   *child        // regrouping, ending: the last child that has not been stopped yet
+	deadline time.Duration // ending: when the rest are stopped together
+	hurry    bool          // ending: the deadline has passed
+	cause    error         // ending: of the children's contexts
+	result   error         // ending: result of Serve
+	errs     []error       // the last errors of children
 
 	out []command
 }
@@ -121,19 +127,33 @@ func newMachine(path string, spec Spec) *machine {
 	return &machine{path: path, spec: spec, names: map[string]*child{}, recent: recent{Intensity: spec.Intensity}}
 }
 
-// add takes a child in; a supervisor that has begun starts it at once.
+// add adds a child, and starts it if the machine is running.
 func (m *machine) add(now time.Duration, recipe Child) error {
 	recipe, err := recipe.withDefaults(m.spec)
 	switch {
 	case err != nil:
 		return err
 	case m.names[recipe.Name] != nil:
-		return fmt.Errorf("child %q: there is one of that name", recipe.Name)
+		return fmt.Errorf("child %q: the name is taken by another child", recipe.Name)
 	case m.phase >= ending:
 		return fmt.Errorf("child %q: %w", recipe.Name, ErrStopped)
 	}
 	m.seq++
-	c := &child{Child: recipe, top: longest(recipe.Backoff), seq: m.seq, pos: -1, prev: m.last, since: now}
+	c := &child{Child: recipe, top: longest(recipe.Backoff), seq: m.seq, pos: -1, since: now}
+	if m.phase == unborn {
+		c.initial = true
+		m.initial = append(m.initial, c)
+	}
+	m.link(c)
+	if m.phase == keeping {
+		m.start(now, c)
+	}
+	return nil
+}
+
+// link appends c to the children.
+func (m *machine) link(c *child) {
+	c.prev = m.last
 	if m.last == nil {
 		m.first = c
 	} else {
@@ -141,13 +161,38 @@ func (m *machine) add(now time.Duration, recipe Child) error {
 	}
 	m.last = c
 	m.names[c.Name] = c
-	if m.phase == keeping {
-		m.start(now, c)
-	}
-	return nil
 }
 
-// begin starts everybody, in order and at once.
+// reset prepares a machine that is over, with no child alive, for another begin. All children are as new, but keep the
+// count of their incarnations. The initial children come back unless they were removed, also Temporary ones that have
+// ended; of the others, those that are still in the list.
+func (m *machine) reset() {
+	var list []*child
+	for _, c := range m.initial {
+		if other := m.names[c.Name]; c.then != thenRemove && (other == nil || other == c) {
+			list = append(list, c)
+		}
+	}
+	initial := slices.Clone(list)
+	for c := m.first; c != nil; c = c.next {
+		if !c.initial {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b *child) int { return cmp.Compare(a.seq, b.seq) })
+	seq := m.seq
+	*m = *newMachine(m.path, m.spec)
+	m.seq, m.initial = seq, initial
+	for _, c := range list {
+		*c = child{
+			Child: c.Child, top: c.top, seq: c.seq, initial: c.initial, pos: -1,
+			incarnation: c.incarnation, patience: c.patience,
+		}
+		m.link(c)
+	}
+}
+
+// begin starts all children, in order and at once.
 func (m *machine) begin(now time.Duration) {
 	m.phase = keeping
 	for c := m.first; c != nil; c = c.next {
@@ -167,7 +212,7 @@ func (m *machine) start(now time.Duration, c *child) {
 	m.tell(Event{Kind: Started, Child: c.Name, Incarnation: c.incarnation})
 }
 
-// ended takes note of an incarnation that has returned err.
+// ended handles the return of an incarnation.
 func (m *machine) ended(now time.Duration, c *child, err error) {
 	state, ran := c.state, now-c.since
 	if state == Halting {
@@ -175,7 +220,7 @@ func (m *machine) ended(now time.Duration, c *child, err error) {
 	}
 	m.alive--
 	c.alive, c.err, c.state = false, err, Idle
-	told := len(m.out) // what follows from this end is told after it
+	told := len(m.out) // index of the event, which is completed below
 	m.tell(Event{Kind: Ended, Child: c.Name, Incarnation: c.incarnation, Err: err, Ran: ran})
 	again, delay := false, time.Duration(0)
 	switch {
@@ -183,7 +228,7 @@ func (m *machine) ended(now time.Duration, c *child, err error) {
 		m.unlink(c)
 	case m.phase >= ending:
 		c.state = Finished
-	case state != Running: // it was told to
+	case state != Running: // it was told to stop
 		again = m.wasStopped(now, c)
 	default:
 		again, delay = m.judge(now, c, err, ran)
@@ -193,7 +238,7 @@ func (m *machine) ended(now time.Duration, c *child, err error) {
 	m.advance(now)
 }
 
-// wasStopped decides about a child that a group, or Restart, has stopped, and says whether it starts again.
+// wasStopped handles the end of a child that its group, or Restart, has stopped, and reports whether it is restarted.
 func (m *machine) wasStopped(now time.Duration, c *child) bool {
 	switch {
 	case c.then == thenJudge && c.Restart == Temporary:
@@ -207,7 +252,7 @@ func (m *machine) wasStopped(now time.Duration, c *child) bool {
 
 func (m *machine) inGroup(c *child) bool { return m.phase == regrouping && c.seq >= m.mark }
 
-// judge decides about a child that ended by itself, and says whether and when it starts again.
+// judge handles the end of a child that was not told to stop, and reports whether and when it is restarted.
 func (m *machine) judge(now time.Duration, c *child, err error, ran time.Duration) (again bool, delay time.Duration) {
 	wanted := c.Child.Restart == Permanent || c.Child.Restart == Transient && err != nil
 	if err != nil {
@@ -218,15 +263,15 @@ func (m *machine) judge(now time.Duration, c *child, err error, ran time.Duratio
 		m.finish(now, c, err)
 		return false, 0
 	case asksToEscalate(err):
-		m.escalate(now, c, "it asked for that")
+		m.escalate(now, c, "it returned ErrEscalate")
 		return false, 0
 	}
 	delay, ok := m.delay(now, c, err, ran)
 	switch {
 	case !ok:
-		m.escalate(now, c, "its backoff has no further wait")
+		m.escalate(now, c, "its backoff has given up")
 		return false, 0
-	case m.inGroup(c): // one restart, however many of the group crash meanwhile
+	case m.inGroup(c): // one restart, however many of the group fail meanwhile
 		m.due = max(m.due, now+delay)
 	case !m.recent.allow(now):
 		m.escalate(now, c, fmt.Sprintf("more than %d restarts within %v", m.recent.Max, m.recent.Within))
@@ -241,14 +286,14 @@ func (m *machine) judge(now time.Duration, c *child, err error, ran time.Duratio
 	return true, delay
 }
 
-// delay returns the wait before c starts again; false: its policy has given up.
+// delay returns the delay before the restart of c, and false if its policy has given up.
 func (m *machine) delay(now time.Duration, c *child, err error, ran time.Duration) (time.Duration, bool) {
 	if m.spec.Decay != nil {
 		m.resume(now)
 		if pause := m.decay.failed(*m.spec.Decay, now, m.spec.Rand); pause > 0 {
 			m.tell(Event{Kind: Paused, Delay: pause})
 		}
-		return max(0, m.decay.gate-now), true // what a pause begun anew adds is the gate's affair
+		return max(0, m.decay.gate-now), true // turn applies the gate again, if the pause grows meanwhile
 	}
 	if ran >= c.stableAfter() {
 		c.backoff, c.delay = backoff.State{}, 0
@@ -258,7 +303,7 @@ func (m *machine) delay(now time.Duration, c *child, err error, ran time.Duratio
 	case err != nil && ok:
 		c.backoff, c.delay = next, d
 	case err == nil && !ok:
-		return c.delay, true // a clean end uses up nothing
+		return c.delay, true // only failures advance the policy
 	}
 	return d, ok
 }
@@ -274,7 +319,7 @@ func (c *child) stableAfter() time.Duration {
 	return max(c.top, twice)
 }
 
-// finish is for a child that will not start again.
+// finish handles the end of a child that is not restarted.
 func (m *machine) finish(now time.Duration, c *child, err error) {
 	c.state = Finished
 	if c.Significant {
@@ -302,14 +347,14 @@ func (m *machine) remember(c *child, err error) {
 	m.errs = append(m.errs, err)
 }
 
-// wait lets c start at due, or as soon after it as the stagger has room.
+// wait schedules the start of c at due, or later if the stagger demands it.
 func (m *machine) wait(c *child, due time.Duration) {
 	c.state, c.at = Waiting, due
 	m.waits.put(c)
 	m.crowd = max(m.crowd, len(m.waits))
 }
 
-// tick does what is due at now.
+// tick carries out everything that is due at now.
 func (m *machine) tick(now time.Duration) {
 	m.resume(now)
 	for c := m.stops.first(); c != nil && c.at <= now; c = m.stops.first() {
@@ -335,7 +380,7 @@ func (m *machine) resume(now time.Duration) {
 	}
 }
 
-// catchUp is how many slots of the stagger may be made up for when the supervisor itself was late.
+// catchUp bounds the restarts that happen at once when the supervisor itself was late.
 const catchUp = 10
 
 // gap is the time between two restarts.
@@ -343,10 +388,10 @@ func (m *machine) gap() time.Duration {
 	return min(m.spec.Stagger, m.spec.Spread/time.Duration(max(1, m.crowd)))
 }
 
-// turn is when c, the first of those that wait, may start.
+// turn returns when c, the first of the waiting children, may start.
 func (m *machine) turn(c *child) time.Duration { return max(c.at, m.slot, m.decay.gate) }
 
-// wake is when tick has to be called next.
+// wake returns the time of the next tick, and false if none is needed.
 func (m *machine) wake() (at time.Duration, ok bool) {
 	sooner := func(t time.Duration) {
 		if !ok || t < at {
@@ -373,7 +418,7 @@ func (m *machine) tell(e Event) {
 	m.out = append(m.out, command{kind: commandTell, event: e})
 }
 
-// take hands the commands over.
+// take returns the commands since the last take.
 func (m *machine) take() []command {
 	out := m.out
 	m.out = nil

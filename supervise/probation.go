@@ -9,15 +9,15 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// started is a new incarnation of the child.
+// started counts a new incarnation of the child.
 func (s *resends[K, M, R]) started(now time.Duration) uint64 {
 	s.incarnation++
 	s.progress = now
 	return s.incarnation
 }
 
-// crashed brings back what was out when the child died of err after it had run so long, and returns the wait before the
-// next incarnation; false: the policy has given up. Only a message that was out alone is counted a death.
+// crashed handles a crash of the child with err after it ran for ran. The messages that were out come back; one that
+// was out alone counts a death. It returns the delay before the next incarnation, and false if the policy has given up.
 func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Duration, bool) {
 	if s.out.n == 0 && s.suspects == 0 && ran >= s.stableAfter() {
 		s.state, s.streak = backoff.State{}, 0
@@ -49,12 +49,14 @@ func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Dura
 	return d, ok
 }
 
-// stableAfter is how long a child that had nothing in hand must have run for its waits to begin anew.
+// stableAfter returns the run time after which the crash of a child without messages starts the delays from the
+// beginning.
 func (s *resends[K, M, R]) stableAfter() time.Duration {
 	return max(longest(s.backoff), plus(s.state.Prev, s.state.Prev))
 }
 
-// returned brings back what was out when the child ended without a crash, and returns the wait, which does not grow.
+// returned handles the end of a child without a crash. The messages that were out come back. It returns the delay
+// before the next incarnation, which does not grow.
 func (s *resends[K, M, R]) returned() time.Duration {
 	for h := s.out.last; h != nil; h = s.out.last {
 		s.out.drop(h)
@@ -69,12 +71,12 @@ func (s *resends[K, M, R]) returned() time.Duration {
 	return d
 }
 
-// tick lets messages whose delay is over be taken, and gives up those that are too old and not out.
+// tick makes messages ready whose delay is over, and dead-letters those that are too old and not out.
 func (s *resends[K, M, R]) tick(now time.Duration) {
 	for len(s.delayed) > 0 && s.delayed[0].due <= now {
 		h := heap.Pop(&s.delayed).(*held[K, M, R])
 		switch reason := s.verdict(now, h); {
-		case h.reason != nil: // it is to be buried once more
+		case h.reason != nil: // DeadLetter failed
 			s.bury(h, h.reason)
 		case reason != nil:
 			s.bury(h, reason)
@@ -89,7 +91,7 @@ func (s *resends[K, M, R]) tick(now time.Duration) {
 	}
 }
 
-// wake is when tick, or stalled, has to be asked next.
+// wake returns the time of the next tick or stall, and false if there is none.
 func (s *resends[K, M, R]) wake() (at time.Duration, ok bool) {
 	sooner := func(t time.Duration) {
 		if !ok || t < at {
@@ -108,22 +110,22 @@ func (s *resends[K, M, R]) wake() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// stalled says whether the child has held messages for too long without settling or taking one.
+// stalled reports whether the child has messages and has neither taken nor settled one for Limits.Stall.
 func (s *resends[K, M, R]) stalled(now time.Duration) bool {
 	return s.limits.Stall > 0 && s.out.n > 0 && now-s.progress >= s.limits.Stall
 }
 
-// detour says which recipe the next incarnation is made by.
+// detour selects the recipe of the next incarnation: Options.Child or Options.Fallback.
 type detour struct {
-	after    int           // crashes in a row; 0: there is no other recipe
-	back     time.Duration // how long the fallback is used; 0: until it fails as often
+	after    int           // crashes in a row; 0 if there is no fallback
+	back     time.Duration // time with the fallback; 0 means until it fails as often
 	fallback bool
-	trial    bool // the first recipe is tried again: one crash within back is enough
-	crashes  int  // in a row, of this recipe
+	trial    bool // Child is tried again: one crash within back is enough
+	crashes  int  // in a row, with this recipe
 	since    time.Duration
 }
 
-// crashed counts; recovered says that the child had acked its probe windows since the crash before.
+// crashed counts a crash. recovered tells that the child had recovered since the crash before.
 func (d *detour) crashed(now time.Duration, recovered bool) {
 	if recovered {
 		d.crashes = 0
@@ -136,12 +138,12 @@ func (d *detour) crashed(now time.Duration, recovered bool) {
 	}
 }
 
-// due says whether it is time to try the first recipe again.
+// due reports whether it is time to try Options.Child again.
 func (d *detour) due(now time.Duration) bool {
 	return d.fallback && d.back > 0 && now-d.since >= d.back
 }
 
-// goBack returns to the first recipe.
+// goBack returns to Options.Child.
 func (d *detour) goBack(now time.Duration) {
 	d.fallback, d.trial, d.crashes, d.since = false, true, 0, now
 }

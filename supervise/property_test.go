@@ -54,7 +54,7 @@ func (w *world) spec() supervise.Spec {
 }
 
 // event checks what the events of one supervisor must be like, whatever happens.
-func (w *world) event(e supervise.Event) {
+func (w *world) event(_ context.Context, e supervise.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	alive := w.events[e.Supervisor]
@@ -99,6 +99,14 @@ func (w *world) child(path string, place, depth int) supervise.Child {
 		var below []supervise.Child
 		for i := range size {
 			below = append(below, w.child(fmt.Sprintf("%s/%d", path, i), i, depth-1))
+		}
+		if w.n(2) == 0 { // one supervisor, which serves again and again
+			sub, err := supervise.New(c.Name, spec, below...)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			c.Service = sub
+			return c
 		}
 		c.New = func() (supervise.Service, error) { return supervise.New(c.Name, spec, below...) }
 		return c

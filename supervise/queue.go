@@ -4,8 +4,8 @@ package supervise
 
 import "container/heap"
 
-// queue holds children by the time at which something is due, and by their order where times are equal. A child is in
-// one queue at most.
+// queue is a heap of children by the time at which they are due, and by their order for equal times. A child is in at
+// most one queue.
 type queue []*child
 
 // Len implements heap.Interface, as do the next four.
@@ -19,20 +19,20 @@ func (q queue) Less(i, j int) bool {
 	return q[i].seq < q[j].seq
 }
 
-// Swap keeps each child's place.
+// Swap swaps two children.
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].pos, q[j].pos = i, j
 }
 
-// Push appends.
+// Push appends a child.
 func (q *queue) Push(c any) {
 	x := c.(*child)
 	x.pos = len(*q)
 	*q = append(*q, x)
 }
 
-// Pop takes the last.
+// Pop removes the last child.
 func (q *queue) Pop() any {
 	old := *q
 	c := old[len(old)-1]

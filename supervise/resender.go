@@ -3,34 +3,35 @@ package supervise
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
 
-// Resender keeps every message until a child that may die at any moment has acked it, and hands the answer to who waits
-// for it. It is the BackOffSender of R. Roestenburg (Akka) without its faults: what it holds is bounded, an ack costs the
-// same however much is held, a crash resends only what the child had in hand and begins with one message, a message that
-// kills its child is found, and the waits begin anew only when the child has proved itself.
+// Resender keeps each message until a child, which may crash at any time, has acknowledged it, and passes the child's
+// reply to the caller. It is the BackOffSender of R. Roestenburg (Akka) with bounds: the messages held are limited, an
+// ack costs O(1), a crash resends only what the child had taken, a message that crashes its child is detected, and
+// delays start from the beginning only after the child has recovered.
 //
-// A message is delivered at least once: a child that dies between its work and its ack gets it again. Methods may be
-// called by any number of goroutines, Send and Call also before Serve. A Resender is a [Service]: as a supervisor's
-// child it is made once, outside of New, and keeps what it holds when Serve begins again.
+// Delivery is at least once: a child that crashes between its work and its ack gets the message again. Methods are safe
+// for concurrent use; Send and Call work before Serve, too. A Resender is a [Service]. As a supervisor's child it is
+// the Child.Service and keeps its messages when Serve is called again.
 type Resender[K comparable, M, R any] struct {
 	name   string
 	o      Options[K, M, R]
 	epoch  time.Time
 	wakeUp chan struct{} // holds one
 
-	mu      sync.Mutex // guards what follows; nothing is called while it is held
+	mu      sync.Mutex // guards the fields below; nothing is called while it is held
 	s       resends[K, M, R]
 	detour  detour
-	live    *run // the incarnation that has not returned
-	home    bool // it has, of err
-	err     error
+	live    *run  // the current incarnation
+	home    bool  // live has returned err
+	err     error // of live
 	serving bool
 	closed  bool
-	takers  []chan struct{} // who waits in Next, first come first
-	senders []chan struct{} // who waits for room
+	takers  []chan struct{} // callers of Next that wait, in order
+	senders []chan struct{} // callers of Send and Call that wait for room, in order
 }
 
 // run is one incarnation of the child.
@@ -41,19 +42,19 @@ type run struct {
 	cancel   context.CancelCauseFunc
 	over     chan struct{} // closed when it has returned
 	fallback bool
-	cut      bool // told to stop because it stalled
+	cut      bool // was told to stop because it stalled
 }
 
-// answer is where a Call waits.
+// answer is the reply that a Call waits for.
 type answer[R any] struct {
 	done  chan struct{}
 	reply R
 	err   error
 }
 
-// NewResender checks o and starts nothing: Serve does.
+// NewResender checks o and starts nothing. The name is not empty and has no slash.
 func NewResender[K comparable, M, R any](name string, o Options[K, M, R]) (*Resender[K, M, R], error) {
-	if name == "" || hasSlash(name) {
+	if name == "" || strings.Contains(name, "/") {
 		return nil, fmt.Errorf("resender %q: want a name without a slash", name)
 	}
 	o, err := o.withDefaults()
@@ -68,16 +69,16 @@ func NewResender[K comparable, M, R any](name string, o Options[K, M, R]) (*Rese
 
 func (r *Resender[K, M, R]) now() time.Duration { return time.Since(r.epoch) }
 
-// Send takes a message on, for which key must be free. When it returns nil the message is held until it is settled. ctx
-// bounds the wait for room only.
+// Send accepts a message. After nil the message is held until it is acknowledged or dead-lettered. The key must not be
+// that of a message held (ErrHeld). ctx bounds only the wait for room.
 func (r *Resender[K, M, R]) Send(ctx context.Context, key K, value M) error {
 	_, err := r.send(ctx, key, value, nil)
 	return err
 }
 
-// Call sends a message and waits for the child's answer, over any number of crashes. When ctx ends first its cause is
-// returned, and the message is still held: an answer that nobody wants any more must not be lost work. A message that was
-// given up returns a *DeadError, one that was spilled ErrSpilled, and Close ErrStopped.
+// Call sends a message and waits for the child's reply, over any number of crashes. If ctx ends first, its cause is
+// returned and the message stays held. The error is a *DeadError for a message that was dead-lettered, ErrSpilled for
+// one that was spilled, and ErrStopped after Close.
 func (r *Resender[K, M, R]) Call(ctx context.Context, key K, value M) (reply R, err error) {
 	a := &answer[R]{done: make(chan struct{})}
 	spilled, err := r.send(ctx, key, value, a)
@@ -91,7 +92,7 @@ func (r *Resender[K, M, R]) Call(ctx context.Context, key K, value M) (reply R, 
 	case <-a.done:
 		return a.reply, a.err
 	case <-ctx.Done():
-		return reply, fmt.Errorf("resender %q: wait for an answer: %w", r.name, context.Cause(ctx))
+		return reply, fmt.Errorf("resender %q: wait for a reply: %w", r.name, context.Cause(ctx))
 	}
 }
 
@@ -116,7 +117,7 @@ func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M, a *answer[
 			err = ErrFull
 		}
 		if err != nil {
-			r.changedLocked() // room that it does not use
+			r.changedLocked() // lets the next waiting sender use the room
 			r.mu.Unlock()
 			return false, fmt.Errorf("resender %q: send: %w", r.name, err)
 		}
@@ -126,7 +127,7 @@ func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M, a *answer[
 	}
 }
 
-// makeRoom does what Overflow says. The caller has locked mu; makeRoom unlocks it.
+// makeRoom applies Limits.Overflow. The caller has locked mu; makeRoom unlocks it.
 func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K, value M) (spilled bool, err error) {
 	switch r.o.Limits.Overflow {
 	case Spill:
@@ -139,7 +140,7 @@ func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K, value M) (spill
 		h := r.s.oldest()
 		r.mu.Unlock()
 		if h == nil {
-			return false, fmt.Errorf("resender %q: send, all messages are out: %w", r.name, ErrFull)
+			return false, fmt.Errorf("resender %q: send: the child has taken all messages: %w", r.name, ErrFull)
 		}
 		if err := r.bury(ctx, h); err != nil {
 			return false, fmt.Errorf("resender %q: drop the oldest: %w", r.name, err)
@@ -155,13 +156,13 @@ func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K, value M) (spill
 	case <-ctx.Done():
 		r.mu.Lock()
 		r.forget(&r.senders, room)
-		r.changedLocked() // its turn may have come meanwhile
+		r.changedLocked() // it may have been woken meanwhile
 		r.mu.Unlock()
 		return false, fmt.Errorf("resender %q: wait for room: %w", r.name, context.Cause(ctx))
 	}
 }
 
-// forget takes a waiter out of a queue. The caller holds mu.
+// forget removes a waiter from a queue. The caller holds mu.
 func (r *Resender[K, M, R]) forget(queue *[]chan struct{}, waiter chan struct{}) {
 	for i, w := range *queue {
 		if w == waiter {
@@ -171,8 +172,8 @@ func (r *Resender[K, M, R]) forget(queue *[]chan struct{}, waiter chan struct{})
 	}
 }
 
-// changedLocked lets one of those go on who wait for a message, and one of those who wait for room: whoever goes on calls
-// it again.
+// changedLocked wakes one waiting Next and one waiting sender if they can continue. Each of them calls it again, so
+// that the next one is woken.
 func (r *Resender[K, M, R]) changedLocked() {
 	if len(r.takers) > 0 && r.s.ready.n > 0 && r.s.room() {
 		close(r.takers[0])
@@ -187,11 +188,12 @@ func (r *Resender[K, M, R]) changedLocked() {
 func (r *Resender[K, M, R]) wake() {
 	select {
 	case r.wakeUp <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending already
 	}
 }
 
-// Ack settles the message with that key, from outside of the child or late; false: it is not held.
+// Ack acknowledges the message with that key. It may be called outside the child. It reports whether the message was
+// held.
 func (r *Resender[K, M, R]) Ack(key K, reply R) bool {
 	r.mu.Lock()
 	h := r.s.messages[key]
@@ -206,7 +208,7 @@ func (r *Resender[K, M, R]) Ack(key K, reply R) bool {
 	return ok
 }
 
-// give answers who waits for h, which has been settled, so that it happens once.
+// give passes the result to the Call that waits for h. h has been settled, so this happens once.
 func (h *held[K, M, R]) give(reply R, err error) {
 	if h.answer != nil {
 		h.answer.reply, h.answer.err = reply, err
@@ -214,7 +216,7 @@ func (h *held[K, M, R]) give(reply R, err error) {
 	}
 }
 
-// bury gives h to DeadLetter and, when that has it, answers.
+// bury passes h to DeadLetter, and its failure to the waiting Call.
 func (r *Resender[K, M, R]) bury(ctx context.Context, h *held[K, M, R]) error {
 	d := Dead[K, M]{
 		Key: h.key, Value: h.value, Reason: h.reason, Err: h.err, Attempts: h.attempts, Deaths: h.deaths,
@@ -235,8 +237,8 @@ func (r *Resender[K, M, R]) bury(ctx context.Context, h *held[K, M, R]) error {
 	return err
 }
 
-// Close refuses what is sent from now on, answers every Call that waits with ErrStopped and forgets the messages. Serve,
-// if it runs, must have been stopped before. It may be called twice.
+// Close refuses further messages, drops those held and makes each waiting Call return ErrStopped. Serve must have
+// returned. Close may be called twice; its error is nil.
 func (r *Resender[K, M, R]) Close() error {
 	r.mu.Lock()
 	r.closed = true

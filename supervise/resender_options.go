@@ -5,71 +5,79 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Why a message did not get an answer. All but ErrHeld and ErrFull are reasons in a [DeadError].
+// Reasons for which a message gets no reply. ErrPoison, ErrAttempts, ErrAge and ErrFull are reasons of a [DeadError].
 var (
 	ErrHeld     = errors.New("supervise: a message with that key is held already")
 	ErrFull     = errors.New("supervise: the resender is full")
-	ErrPoison   = errors.New("supervise: the child died of it")
-	ErrAttempts = errors.New("supervise: it has had its attempts")
-	ErrAge      = errors.New("supervise: it is too old")
+	ErrPoison   = errors.New("supervise: the child crashed on the message")
+	ErrAttempts = errors.New("supervise: the message has no attempts left")
+	ErrAge      = errors.New("supervise: the message is too old")
 )
 
-// ErrSpilled is what Call returns for a message that went to Options.Spill: nobody here will answer.
+// ErrSpilled is the error of Call for a message that was passed to Options.Spill: it gets no reply here.
 var ErrSpilled = errors.New("supervise: the message was spilled")
 
-// Overflow says what becomes of a message for which there is no room.
+// Overflow selects what happens to a message for which there is no room.
 type Overflow uint8
 
-// The ways.
+// The ways to handle an overflow.
 const (
 	Block      Overflow = iota // Send waits until there is room or its context ends
 	Reject                     // Send returns ErrFull
-	DropOldest                 // the oldest that is not out becomes a dead letter; ErrFull when all are out
-	Spill                      // the new message goes to Options.Spill
+	DropOldest                 // the oldest message that the child has not taken is dead-lettered; ErrFull if there is none
+	Spill                      // the new message is passed to Options.Spill
 )
 
-// Limits bound what a Resender holds and how long it tries. A zero value stands for the default, or for no limit where
-// that is said.
+// String returns the name, such as "drop oldest".
+func (o Overflow) String() string { return nameOf(o, "block", "reject", "drop oldest", "spill") }
+
+// MarshalText implements encoding.TextMarshaler.
+func (o Overflow) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// Limits bound the messages that a Resender holds and the attempts of each. The zero value has the defaults.
 type Limits struct {
 	Items    int   // messages held; 0 means 100,000
-	Bytes    int64 // of them, by Options.Size; 0 means 64 MiB; one message is always allowed
+	Bytes    int64 // sum of Options.Size of the messages held; 0 means 64 MiB; one message is always allowed
 	Overflow Overflow
-	Window   int // messages that the child may have in hand; 0 means 1024
+	Window   int // messages that the child may have taken and not settled; 0 means 1024
 
-	// MaxDeaths is after how many crashes with this message alone in hand it becomes a dead letter. 0 means never: right
-	// where a crash says that the receiver is away, as the message in hand is then as good as any other.
+	// MaxDeaths is the number of crashes, with only this message taken, after which it is dead-lettered. Zero means
+	// never: right if a crash means that the receiver is down, whatever the message.
 	MaxDeaths int
-	// MaxAttempts is how often a message may be taken, the first time included; 0 means no limit.
+	// MaxAttempts is the number of times that a message is taken, the first included. Zero means no limit.
 	MaxAttempts int
-	// MaxAge is how long a message may be held; it is judged when the message is not out. 0 means no limit.
+	// MaxAge bounds the time that a message is held. A message that the child has taken is checked when it comes back.
+	// Zero means no limit.
 	MaxAge time.Duration
 
-	// Stall is how long the child may neither take nor settle a message while it has some; then its context ends and that
-	// counts as a crash. 0 means no limit.
+	// Stall bounds the time in which a child that has taken messages neither takes nor settles one. After it the
+	// child's context ends, which counts as a crash. Zero means no limit.
 	Stall time.Duration
-	// Shutdown is how long the child may take to return when its context has ended; 0 means 5 s. Until it has returned
-	// there is no other.
+	// Shutdown bounds the time that the child takes to return after its context has ended; then it is stuck. Zero means
+	// 5 s. The next incarnation starts only after it has returned.
 	Shutdown time.Duration
 }
 
-// Work is one incarnation of a Resender's child: it takes messages from in and settles them, in any order and from any
-// goroutine, until ctx ends. An error, a panic or runtime.Goexit is a crash; what was not acked comes again, to the next
-// incarnation.
+// Work is one incarnation of a Resender's child. It takes messages from in and settles them, in any order and from any
+// goroutine, until ctx ends. An error, a panic or runtime.Goexit is a crash: the next incarnation gets the messages
+// that were not acknowledged.
 type Work[K comparable, M, R any] func(ctx context.Context, in *Inbox[K, M, R]) error
 
-// Recipe makes the child, afresh at each start and on the child's own goroutine. An error is a crash.
+// Recipe makes a new child at each start, on the child's own goroutine. An error is a crash.
 type Recipe[K comparable, M, R any] struct {
 	Name string
 	New  func() (Work[K, M, R], error)
 }
 
-// Each is the recipe of a child that handles one message at a time: a reply acks it, an error or a panic is a crash.
+// Each returns the Recipe of a child that handles one message at a time: a reply acknowledges the message, an error or
+// a panic is a crash.
 func Each[K comparable, M, R any](name string, handle func(ctx context.Context, key K, value M) (R, error)) Recipe[K, M, R] {
 	return Recipe[K, M, R]{Name: name, New: func() (Work[K, M, R], error) {
 		return func(ctx context.Context, in *Inbox[K, M, R]) error {
@@ -88,25 +96,25 @@ func Each[K comparable, M, R any](name string, handle func(ctx context.Context, 
 	}}
 }
 
-// Dead is a message that was given up.
+// Dead is a dead-lettered message.
 type Dead[K comparable, M any] struct {
 	Key      K
 	Value    M
-	Reason   error // ErrPoison, ErrAttempts, ErrAge or ErrFull, or that its backoff gave up
-	Err      error // of its last failure; nil: it never failed
+	Reason   error // wraps ErrPoison, ErrAttempts, ErrAge or ErrFull, or tells that Options.Retry gave up
+	Err      error // of its last failure; nil if there was none
 	Attempts int
-	Deaths   int // crashes with this message alone in hand
+	Deaths   int // crashes with only this message taken
 	Age      time.Duration
-	State    backoff.State // failures and the waits that followed them
+	State    backoff.State // failures and their delays
 }
 
-// A DeadError is the answer of a message that was given up. It is its Reason and its last error.
+// A DeadError is the error of Call for a message that was dead-lettered.
 type DeadError struct {
-	Reason, Err error
+	Reason, Err error // as in Dead
 	Attempts    int
 }
 
-// Error gives the reason, the attempts and the last failure.
+// Error returns the reason, the attempts and the last failure.
 func (e *DeadError) Error() string {
 	text := fmt.Sprintf("given up after %d attempts: %v", e.Attempts, e.Reason)
 	if e.Err != nil {
@@ -115,32 +123,40 @@ func (e *DeadError) Error() string {
 	return text
 }
 
-// Unwrap returns both.
+// Unwrap returns Reason and Err.
 func (e *DeadError) Unwrap() []error { return []error{e.Reason, e.Err} }
 
-// Options is what a Resender is made of.
+// LogValue implements slog.LogValuer.
+func (e *DeadError) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("msg", firstLine(e)), slog.Int("attempts", e.Attempts),
+		slog.String("reason", firstLine(e.Reason)))
+}
+
+// Options configures a Resender. Child is required.
 type Options[K comparable, M, R any] struct {
 	Child Recipe[K, M, R]
-	// Fallback, when its New is set, makes the child after FallbackAfter crashes in a row (0 means 10) without recovery,
-	// until it has crashed as often, or, when FallbackFor is above 0, that time has passed: then Child is tried again,
-	// and left for the Fallback at its first crash within FallbackFor.
+	// Fallback, if its New is set, replaces Child after FallbackAfter crashes (0 means 10) without a recovery between
+	// them. Child comes back after as many crashes of Fallback, or after FallbackFor if that is above 0; in that case
+	// its first crash within FallbackFor brings Fallback back.
 	Fallback      Recipe[K, M, R]
 	FallbackAfter int
 	FallbackFor   time.Duration
 
-	// Backoff is the wait before each new incarnation; nil means 100 ms, doubling to 30 s, drawn from the upper half. It
-	// begins anew when what was out at the crash has been settled and the last round of probes was acked in full.
+	// Backoff is the delay before each new incarnation. Nil means 100 ms, doubling to 30 s, with equal jitter. It
+	// starts from the beginning when all messages taken at the crash are settled and the last round of probes was
+	// acknowledged.
 	Backoff backoff.Policy
-	// Retry is the wait of a message that was nacked; nil means that of Backoff.
+	// Retry is the delay of a message after Nack. Nil means Backoff.
 	Retry  backoff.Policy
 	Limits Limits
-	Size   func(M) int64 // bytes of a message; nil means 0
-	// DeadLetter keeps what is given up; durable when it returns. An error brings the message back to it after a wait. It
-	// must be set where Limits give messages up. Called by Serve, and by Send for DropOldest.
+	Size   func(M) int64 // bytes of a message; nil means 0 for each
+	// DeadLetter stores a message durably before it returns nil. After an error it is called again later. It is
+	// required if a field of Limits can dead-letter a message. It is called by Serve, and by Send for DropOldest.
 	DeadLetter func(ctx context.Context, d Dead[K, M]) error
 	Spill      func(ctx context.Context, key K, value M) error // for Overflow Spill
-	OnEvent    func(Event)                                     // as Spec.OnEvent; Started, Ended, Stopping, Stuck and Escalated
-	Rand       rand.Source                                     // used under the Resender's lock; nil means one seeded by the runtime
+	// OnEvent is called as Spec.OnEvent is, with events of the kinds Started, Ended, Stopping, Stuck and Escalated.
+	OnEvent func(ctx context.Context, e Event)
+	Rand    rand.Source // used under the Resender's lock; nil means one with a random seed
 }
 
 func (o Options[K, M, R]) withDefaults() (Options[K, M, R], error) {
@@ -154,11 +170,11 @@ func (o Options[K, M, R]) withDefaults() (Options[K, M, R], error) {
 	case l.MaxAge < 0 || l.Stall < 0 || l.Shutdown < 0 || o.FallbackFor < 0:
 		return o, errors.New("a time limit is negative: want 0 or more")
 	case l.Overflow > Spill:
-		return o, fmt.Errorf("overflow %d: want Block, Reject, DropOldest or Spill", l.Overflow)
+		return o, fmt.Errorf("overflow %v: want Block, Reject, DropOldest or Spill", l.Overflow)
 	case l.Overflow == Spill && o.Spill == nil:
 		return o, errors.New("overflow Spill: want a Spill function")
 	case givesUp && o.DeadLetter == nil:
-		return o, errors.New("a limit gives messages up: want a DeadLetter function, so that none is lost silently")
+		return o, errors.New("a limit drops messages: want a DeadLetter function, so that none is lost silently")
 	}
 	l.Items = cmp.Or(l.Items, 100_000)
 	l.Bytes = cmp.Or(l.Bytes, 64<<20)
@@ -179,9 +195,6 @@ func (o Options[K, M, R]) withDefaults() (Options[K, M, R], error) {
 	}
 	if o.Size == nil {
 		o.Size = func(M) int64 { return 0 }
-	}
-	if o.OnEvent == nil {
-		o.OnEvent = func(Event) {}
 	}
 	if o.Rand == nil {
 		o.Rand = rand.NewPCG(rand.Uint64(), rand.Uint64())

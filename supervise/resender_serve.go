@@ -7,50 +7,57 @@ import (
 	"time"
 )
 
-// errRetry ends the context of a Fallback's incarnation.
-var errRetry = errors.New("supervise: the first recipe is tried again")
+// errRetry is the cause with which the context of a Fallback ends.
+var errRetry = errors.New("supervise: Options.Child is tried again")
 
-// errStall ends the context of a child that stalled.
-var errStall = errors.New("supervise: stalled: neither took nor settled a message for Limits.Stall")
+// errStall is the cause with which the context of a stalled child ends.
+var errStall = errors.New("supervise: the child stalled: it neither took nor settled a message for Limits.Stall")
 
-// serving is what the goroutine of Serve keeps.
+// serving is the state of one call of Serve.
 type serving[K comparable, M, R any] struct {
 	*Resender[K, M, R]
 	ctx    context.Context // of Serve
 	path   string
-	above  above
+	tell   func(context.Context, Event)
 	nested bool
 
-	begin  time.Duration // no incarnation before it
-	stop   time.Duration // when the child that was told to stop is reported
-	told   bool          // it was
-	stuck  bool          // it was reported
-	result error         // why Serve ends; nil: it goes on
+	begin  time.Duration // earliest start of the next incarnation
+	told   bool          // the child was told to stop
+	stop   time.Duration // when it counts as stuck
+	stuck  bool          // it was reported as stuck
+	result error         // of Serve, if ending
 	ending bool
 	events []Event
 }
 
-// Serve runs the child, and another when it has died, until ctx ends (it returns its cause), the child returns ErrStop
-// (nil) or ErrEscalate, or Backoff gives up (an *EscalatedError). What is held stays held. One Serve at a time.
+// Serve runs the child, and restarts it when it has crashed. It returns the cause if ctx ends, nil if the child returns
+// ErrStop, and an *EscalatedError if the child returns ErrEscalate or Backoff gives up. The messages stay held, and
+// Serve may be called again. Calls must not overlap.
 //
-// Like a Supervisor it leaves a child behind that does not return, with a *StuckError, unless it runs under one.
+// A child that does not return after its context has ended is handled as by [Supervisor.Serve].
 func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
 	r.mu.Lock()
-	if !r.serving && r.home { // what an earlier Serve left behind has returned meanwhile
+	if !r.serving && r.home { // the stuck child of an earlier Serve has returned meanwhile
 		r.live, r.home, r.err = nil, false, nil
 		r.s.returned()
 	}
 	if r.serving || r.live != nil {
 		r.mu.Unlock()
-		return fmt.Errorf("resender %q: Serve: an earlier one, or its child, has not ended", r.name)
+		return fmt.Errorf("resender %q: Serve: another call, or its child, has not returned", r.name)
 	}
 	r.serving = true
 	r.mu.Unlock()
-	up, nested := ctx.Value(aboveKey{}).(above)
-	s := &serving[K, M, R]{Resender: r, ctx: ctx, path: r.name, above: up, nested: nested, begin: r.now()}
+	up, nested := supervised(ctx)
+	s := &serving[K, M, R]{Resender: r, ctx: ctx, path: r.name, tell: r.o.OnEvent, nested: nested, begin: r.now()}
 	if nested {
 		s.path = up.path + "/" + r.name
 		up.needs(r.o.Limits.Shutdown + time.Second)
+		if s.tell == nil {
+			s.tell = up.tell
+		}
+	}
+	if s.tell == nil {
+		s.tell = func(context.Context, Event) {}
 	}
 	defer func() {
 		r.mu.Lock()
@@ -78,12 +85,12 @@ func (s *serving[K, M, R]) loop() error {
 		s.mu.Unlock()
 		for _, e := range s.events {
 			e.Time, e.Supervisor = s.epoch.Add(now), s.path
-			s.o.OnEvent(e)
+			s.tell(s.ctx, e)
 		}
 		s.events = nil
 		s.start(start)
 		for _, h := range dead {
-			_ = s.bury(context.WithoutCancel(s.ctx), h) // it comes back, with the error, when it is tried again
+			_ = s.bury(context.WithoutCancel(s.ctx), h) // after an error it is tried again later
 		}
 		if over && left != nil {
 			return errors.Join(s.result, &StuckError{s.path, []string{left.name}})
@@ -92,7 +99,7 @@ func (s *serving[K, M, R]) loop() error {
 			return s.result
 		}
 		if len(dead) > 0 {
-			continue // what was buried may have changed when to look next
+			continue // DeadLetter may have changed the next wake-up
 		}
 		timer.Stop()
 		if due {
@@ -110,7 +117,7 @@ func (s *serving[K, M, R]) loop() error {
 	}
 }
 
-// comeHome deals with a child that has returned. The caller holds mu, as in all that follows but start.
+// comeHome handles a child that has returned. The caller holds mu, as for the functions below up to wakeAt.
 func (s *serving[K, M, R]) comeHome(now time.Duration) {
 	if !s.home {
 		return
@@ -122,7 +129,7 @@ func (s *serving[K, M, R]) comeHome(now time.Duration) {
 	s.live, s.home, s.err = nil, false, nil
 	e := Event{Kind: Ended, Child: l.name, Incarnation: l.number, Err: err, Ran: now - l.begun}
 	switch {
-	case s.told && !l.cut || s.ending: // its end is what was asked for
+	case s.told && !l.cut || s.ending: // it was told to stop
 		s.s.returned()
 		s.begin = now
 		e.Restart = !s.ending
@@ -145,9 +152,9 @@ func (s *serving[K, M, R]) crashed(now time.Duration, l *run, err error, e *Even
 	s.detour.crashed(now, recovered)
 	switch {
 	case !ok:
-		s.giveUp(l, "its backoff has no further wait", err)
+		s.giveUp(l, "its backoff has given up", err)
 	case asksToEscalate(err):
-		s.giveUp(l, "it asked for that", err)
+		s.giveUp(l, "it returned ErrEscalate", err)
 	default:
 		e.Delay, e.Restart = delay, true
 		s.begin = plus(now, delay)
@@ -160,7 +167,7 @@ func (s *serving[K, M, R]) giveUp(l *run, reason string, err error) {
 	s.events = append(s.events, Event{Kind: Escalated, Child: l.name, Err: s.result})
 }
 
-// decide says what is to be done with the child now; it returns the incarnation that start is to begin.
+// decide stops or starts the child if that is due. It returns the incarnation to start, or nil.
 func (s *serving[K, M, R]) decide(now time.Duration) *run {
 	if s.ctx.Err() != nil && !s.ending {
 		s.ending, s.result = true, context.Cause(s.ctx)
@@ -181,7 +188,7 @@ func (s *serving[K, M, R]) decide(now time.Duration) *run {
 		s.stuck = true
 		s.events = append(s.events, Event{Kind: Stuck, Child: s.live.name, Incarnation: s.live.number, Ran: now - s.live.begun})
 		if !s.ending {
-			s.giveUp(s.live, "it did not stop in time, so it cannot be started again", errStall)
+			s.giveUp(s.live, "it did not stop in time, so it cannot be restarted", errStall)
 		}
 	}
 	return nil
@@ -209,10 +216,10 @@ func (s *serving[K, M, R]) born(now time.Duration) *run {
 	return l
 }
 
-// wakeAt is when the loop has to look again.
+// wakeAt returns the time of the next look at the state, and false if no time is set.
 func (s *serving[K, M, R]) wakeAt() (at time.Duration, ok bool) {
 	at, ok = s.s.wake()
-	if s.told && s.live != nil { // it has stalled already; only the end of its time counts
+	if s.told && s.live != nil { // only the end of its Shutdown counts
 		at, ok = s.stop, !s.stuck
 		if len(s.s.delayed) > 0 && (!ok || s.s.delayed[0].due < at) {
 			at, ok = s.s.delayed[0].due, true
@@ -227,7 +234,7 @@ func (s *serving[K, M, R]) wakeAt() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// start begins the incarnation l; nil: none.
+// start starts the incarnation l. It does nothing if l is nil.
 func (s *serving[K, M, R]) start(l *run) {
 	if l == nil {
 		return
@@ -240,7 +247,7 @@ func (s *serving[K, M, R]) start(l *run) {
 	s.mu.Lock()
 	l.cancel = cancel
 	s.mu.Unlock()
-	go guard(s.name+"/"+l.name, func() error {
+	go guard(s.name+"/"+l.name, false, func() error {
 		work, err := recipe.New()
 		if err != nil {
 			return fmt.Errorf("make an incarnation: %w", err)

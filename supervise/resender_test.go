@@ -201,7 +201,7 @@ func TestResenderBackoffGrowsOverGoodMessages(t *testing.T) {
 			Child: recipe{Name: "c", New: pipelined(7, new(int))}, Backoff: backoff.Exponential(time.Second, 2, 0),
 			Limits:     supervise.Limits{MaxDeaths: 3},
 			DeadLetter: func(context.Context, dead) error { return nil },
-			OnEvent: func(e supervise.Event) {
+			OnEvent: func(_ context.Context, e supervise.Event) {
 				if e.Kind == supervise.Ended && e.Restart {
 					delays = append(delays, e.Delay)
 				}
@@ -221,7 +221,7 @@ func TestResenderBackoffGrowsOverGoodMessages(t *testing.T) {
 		}
 		for i, d := range delays {
 			if d != time.Second<<i {
-				t.Errorf("wait %d is %v: acks of other messages must not begin the waits anew: %v", i, d, delays)
+				t.Errorf("wait %d is %v: acks of other messages must not reset the delays: %v", i, d, delays)
 			}
 		}
 		if len(delays) < 3 {

@@ -13,47 +13,47 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// place is where a held message is.
+// place is the list that holds a message.
 type place uint8
 
 const (
 	gone    place = iota // no longer held
 	ready                // may be taken
 	out                  // taken by the child and not settled
-	delayed              // until its due
-	burying              // handed over to become a dead letter
+	delayed              // until its due time
+	burying              // passed to Options.DeadLetter
 )
 
-// held is a message that the Resender has taken on and not yet settled.
+// held is a message that is not settled.
 type held[K comparable, M, R any] struct {
 	key      K
 	value    M
 	size     int64
 	seq      uint64
 	accepted time.Duration
-	answer   *answer[R] // nil: nobody waits
+	answer   *answer[R] // nil if no Call waits
 
 	place       place
 	prev, next  *held[K, M, R] // in ready or out
 	pos         int            // in delayed
 	due         time.Duration
-	incarnation uint64 // that took it last
+	incarnation uint64 // the last that took it
 	attempts    int
 	deaths      int
-	suspect     bool // out at a crash, and not settled since
+	suspect     bool // was out at a crash and has not been settled since
 	state       backoff.State
 	err         error // of the last failure
-	reason      error // why it is a dead letter
+	reason      error // why it is dead-lettered
 }
 
-// chain is an intrusive list, so that taking a message out of the middle costs the same for any length.
+// chain is an intrusive list, ordered by seq. Removing a message costs O(1).
 type chain[K comparable, M, R any] struct {
 	first, last *held[K, M, R]
 	n           int
 }
 
-// insert puts h in its place by seq. What comes back is older than nearly all that is there, so it looks from the front;
-// what is new is the newest.
+// insert inserts h by its seq. A new message belongs at the end, one that comes back near the front, so only these two
+// are fast.
 func (l *chain[K, M, R]) insert(h *held[K, M, R]) {
 	l.n++
 	if l.last == nil || l.last.seq < h.seq {
@@ -94,31 +94,31 @@ func (l *chain[K, M, R]) drop(h *held[K, M, R]) {
 	h.prev, h.next = nil, nil
 }
 
-// later holds the delayed messages by their due.
+// later is a heap of the delayed messages by their due times.
 type later[K comparable, M, R any] []*held[K, M, R]
 
 // Len implements heap.Interface, as do the next four.
 func (q later[K, M, R]) Len() int { return len(q) }
 
-// Less compares the dues, then the ages.
+// Less compares the due times, then the ages.
 func (q later[K, M, R]) Less(i, j int) bool {
 	return q[i].due < q[j].due || q[i].due == q[j].due && q[i].seq < q[j].seq
 }
 
-// Swap keeps each message's place.
+// Swap swaps two messages.
 func (q later[K, M, R]) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
 	q[i].pos, q[j].pos = i, j
 }
 
-// Push appends.
+// Push appends a message.
 func (q *later[K, M, R]) Push(h any) {
 	x := h.(*held[K, M, R])
 	x.pos = len(*q)
 	*q = append(*q, x)
 }
 
-// Pop takes the last.
+// Pop removes the last message.
 func (q *later[K, M, R]) Pop() any {
 	old := *q
 	h := old[len(old)-1]
@@ -127,12 +127,15 @@ func (q *later[K, M, R]) Pop() any {
 	return h
 }
 
-// resends decides what a Resender's child may take, what comes back after a crash and what is given up.
+// resends decides which messages a Resender's child may take, which come back after a crash and which are
+// dead-lettered.
 //
-// After a crash it is on probation: it is given the oldest message alone, and when that is settled 2, then 4, and so on,
-// each round only when the one before it is settled. It has recovered, and its waits begin anew, when a round was acked
-// in full and nothing is left of what was out at the crash. So a message that kills its child ends up alone with it
-// after a few crashes, however many were out at first, and is known by that.
+// After a crash the child is on probation. It gets the oldest message alone; when that is settled 2, then 4, and so on,
+// each round after the one before it is settled. The child has recovered, and its delays start from the beginning, when
+// a round was acknowledged in full and all messages that were out at the crash are settled. A message that crashes the
+// child is therefore alone with it after a few crashes, however many were out at first:
+//
+//	out  1024  crash   1 ack   2 ack   4 crash   1 ack   2 crash   1 crash: it is this one
 type resends[K comparable, M, R any] struct {
 	limits  Limits
 	backoff backoff.Policy // of the child
@@ -144,27 +147,27 @@ type resends[K comparable, M, R any] struct {
 	seq         uint64
 	ready, out  chain[K, M, R]
 	delayed     later[K, M, R]
-	dead        []*held[K, M, R] // to be buried by the runtime
+	dead        []*held[K, M, R] // to be passed to Options.DeadLetter
 	incarnation uint64
 
 	probing  bool
-	window   int // of this round
-	taken    int // in this round
-	failed   bool
+	window   int  // of this round
+	taken    int  // in this round
+	failed   bool // a message of this round was nacked
 	suspects int
 	state    backoff.State // of the child
 	streak   int           // crashes since it last recovered
-	progress time.Duration // of the last take or settle
+	progress time.Duration // time of the last take or settle
 	resent   uint64        // attempts after a message's first
 }
 
-// fits says whether one more of that size may be held. One is always allowed.
+// fits reports whether a message of that size may be added. One is always allowed.
 func (s *resends[K, M, R]) fits(size int64) bool {
 	n := len(s.messages)
 	return n == 0 || n < s.limits.Items && s.bytes+size <= s.limits.Bytes
 }
 
-// accept takes a message on. The caller has asked fits and that the key is free.
+// accept adds a message. The caller has checked that it fits and that the key is free.
 func (s *resends[K, M, R]) accept(now time.Duration, key K, value M, size int64, a *answer[R]) {
 	s.seq++
 	h := &held[K, M, R]{key: key, value: value, size: size, seq: s.seq, accepted: now, answer: a, place: ready}
@@ -173,7 +176,7 @@ func (s *resends[K, M, R]) accept(now time.Duration, key K, value M, size int64,
 	s.ready.insert(h)
 }
 
-// room says whether the child may take one more.
+// room reports whether the child may take one more message.
 func (s *resends[K, M, R]) room() bool {
 	if s.probing {
 		return s.taken < s.window
@@ -181,7 +184,7 @@ func (s *resends[K, M, R]) room() bool {
 	return s.out.n < s.limits.Window
 }
 
-// take gives the oldest message to the child; nil: none, or no room.
+// take gives the oldest message to the child. It returns nil if there is none, or no room.
 func (s *resends[K, M, R]) take(now time.Duration) *held[K, M, R] {
 	h := s.ready.first
 	if h == nil || !s.room() {
@@ -198,7 +201,7 @@ func (s *resends[K, M, R]) take(now time.Duration) *held[K, M, R] {
 	return h
 }
 
-// settle forgets an acked message; false: it was settled before.
+// settle removes an acknowledged message. It reports false if the message was settled before.
 func (s *resends[K, M, R]) settle(now time.Duration, h *held[K, M, R]) bool {
 	if h.place == gone {
 		return false
@@ -212,7 +215,7 @@ func (s *resends[K, M, R]) settle(now time.Duration, h *held[K, M, R]) bool {
 	return true
 }
 
-// leave takes h out of the list it is in.
+// leave removes h from the list that holds it.
 func (s *resends[K, M, R]) leave(h *held[K, M, R]) {
 	switch h.place {
 	case ready:
@@ -238,7 +241,7 @@ func (s *resends[K, M, R]) clear(h *held[K, M, R]) {
 	}
 }
 
-// round looks, when a message that was out has left, whether a round of the probation is over.
+// round ends a round of the probation if no message is out any more.
 func (s *resends[K, M, R]) round(now time.Duration) {
 	s.progress = now
 	if !s.probing || s.out.n > 0 {
@@ -254,7 +257,7 @@ func (s *resends[K, M, R]) round(now time.Duration) {
 	s.taken, s.failed = 0, false
 }
 
-// nack brings h back because the child could not do it; false: it is not out with that incarnation.
+// nack brings h back after a failure. It reports false if h is not out with that incarnation.
 func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation uint64, err error) bool {
 	if h.place != out || h.incarnation != incarnation {
 		return false
@@ -267,7 +270,7 @@ func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation
 	case reason != nil:
 		s.bury(h, reason)
 	case !ok:
-		s.bury(h, errors.New("its backoff has no further wait"))
+		s.bury(h, errors.New("supervise: the backoff of the message has given up"))
 	default:
 		h.state = next
 		s.put(now, h, plus(now, d))
@@ -276,7 +279,7 @@ func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation
 	return true
 }
 
-// put delays h, at most until it is too old.
+// put delays h until due, or until it is too old.
 func (s *resends[K, M, R]) put(now time.Duration, h *held[K, M, R], due time.Duration) {
 	if s.limits.MaxAge > 0 && h.reason == nil {
 		due = max(now, min(due, plus(h.accepted, s.limits.MaxAge)))
@@ -285,7 +288,7 @@ func (s *resends[K, M, R]) put(now time.Duration, h *held[K, M, R], due time.Dur
 	heap.Push(&s.delayed, h)
 }
 
-// plus adds and saturates; neither is negative.
+// plus adds two durations, neither negative, and saturates.
 func plus(a, b time.Duration) time.Duration {
 	if c := a + b; c >= 0 {
 		return c
@@ -293,7 +296,7 @@ func plus(a, b time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// verdict says why h gets no further attempt; nil: it does.
+// verdict returns why h gets no further attempt, or nil if it gets one.
 func (s *resends[K, M, R]) verdict(now time.Duration, h *held[K, M, R]) error {
 	l := s.limits
 	switch {
@@ -307,16 +310,16 @@ func (s *resends[K, M, R]) verdict(now time.Duration, h *held[K, M, R]) error {
 	return nil
 }
 
-// bury hands h, which is in no list, over to become a dead letter.
+// bury passes h, which is in no list, on to Options.DeadLetter.
 func (s *resends[K, M, R]) bury(h *held[K, M, R], reason error) {
 	s.clear(h)
 	h.place, h.reason = burying, reason
 	s.dead = append(s.dead, h)
 }
 
-// buried is the end of a dead letter, or, with an error, a wait before it is tried again.
+// buried handles the result of DeadLetter: h is removed, or after an error delayed. It reports whether h was removed.
 func (s *resends[K, M, R]) buried(now time.Duration, h *held[K, M, R], err error) (done bool) {
-	if h.place != burying { // acked meanwhile
+	if h.place != burying { // acknowledged meanwhile
 		return false
 	}
 	if err == nil {
@@ -334,7 +337,7 @@ func (s *resends[K, M, R]) buried(now time.Duration, h *held[K, M, R], err error
 	return false
 }
 
-// oldest takes the oldest message that is not out, to make room; nil: all are.
+// oldest removes the oldest message that is not out, to make room. It returns nil if all are out.
 func (s *resends[K, M, R]) oldest() *held[K, M, R] {
 	h := s.ready.first
 	if h == nil && len(s.delayed) > 0 && s.delayed[0].reason == nil {

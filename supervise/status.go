@@ -6,29 +6,26 @@ import (
 	"time"
 )
 
-// Status is a child, or a supervisor with its children, at one moment. Beneath a child stand the supervisors and groups that
-// run within it, however they were started: they find the tree in their context.
+// Status is a snapshot of a child, a goroutine of a group, or a supervisor with its children. The Children of a child
+// are the supervisors and groups that run inside it, however they were started: they find the tree in their context.
 type Status struct {
 	Name     string    `json:"name"`
 	State    State     `json:"state"`
 	Restart  Restart   `json:"restart"`            // of a child
-	Strategy *Strategy `json:"strategy,omitempty"` // of a supervisor
+	Strategy *Strategy `json:"strategy,omitempty"` // of a supervisor; nil for other nodes
 	Starts   uint64    `json:"starts"`
-	Since    time.Time `json:"since,omitzero"` // of its last start, or of its end when it does not run
-	Next     time.Time `json:"next,omitzero"`  // waiting: it starts no sooner
-	Err      string    `json:"error,omitempty"`
+	Since    time.Time `json:"since,omitzero"`  // of its last start, or of its end if it is not running
+	Next     time.Time `json:"next,omitzero"`   // Waiting: earliest start
+	Err      string    `json:"error,omitempty"` // of its last end, without the stack of a panic
 	Children []Status  `json:"children,omitempty"`
 }
 
-// Status returns the tree from s down. The parts are seen one after the other, not at one instant.
+// Status returns the tree from s down. It is not atomic: the parts are visited one after the other.
 func (s *Supervisor) Status() Status {
 	s.mu.Lock()
 	strategy := s.m.spec.Strategy
-	status := Status{Name: s.name, State: s.stateLocked(), Strategy: &strategy, Since: s.begun}
-	if !s.begun.IsZero() {
-		status.Starts = 1
-	}
-	var lives []life // a copy: what runs within is asked without the lock
+	status := Status{Name: s.name, State: s.stateLocked(), Strategy: &strategy, Since: s.begun, Starts: s.serves}
+	var lives []life // copied, because the parts within are visited without the lock
 	for c := s.m.first; c != nil; c = c.next {
 		status.Children = append(status.Children, s.childLocked(c))
 		var l life
@@ -67,12 +64,12 @@ func (s *Supervisor) childLocked(c *child) Status {
 		status.Next = s.begun.Add(s.m.turn(c))
 	}
 	if c.err != nil {
-		status.Err, _, _ = strings.Cut(c.err.Error(), "\n") // of a panic, without the stack
+		status.Err = firstLine(c.err)
 	}
 	return status
 }
 
-// String draws the tree, a line for each supervisor and child.
+// String draws the tree with one line per node.
 func (s Status) String() string {
 	var b strings.Builder
 	s.draw(&b, "", "")

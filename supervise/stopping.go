@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// stops says whether err asks for no further start.
+// stops reports whether err asks for no further restart.
 func stops(err error) bool { return errors.Is(err, ErrStop) }
 
-// mayTake is how long c may take to stop.
+// mayTake returns the time that c may take to stop.
 func (c *child) mayTake() time.Duration { return or(c.Shutdown, or(c.patience, defaultChildShutdown)) }
 
-// bound is how long it may take to stop all children and to know who is stuck.
+// bound returns the time that it may take to stop all children and to find the stuck ones.
 func (m *machine) bound() time.Duration {
 	most := time.Duration(0)
 	for c := m.first; c != nil; c = c.next {
 		most = max(most, c.mayTake())
 	}
-	return m.spec.Shutdown + most + time.Second // the last for the reports on the way up
+	return m.spec.Shutdown + most + time.Second // the second is for the reports of supervisors below
 }
 
 // cancel tells an incarnation to stop.
@@ -31,19 +31,19 @@ func (m *machine) cancel(now time.Duration, c *child, cause error) {
 	m.tell(Event{Kind: Stopping, Child: c.Name, Incarnation: c.incarnation, Err: cause})
 }
 
-// hang is for a child that has not stopped in time. Where it was to start again that can never happen beside the old
-// incarnation, so the supervisor gives up.
+// hang handles a child that has not stopped in time. If it was to be restarted, the supervisor gives up: there are
+// never two incarnations of a child.
 func (m *machine) hang(now time.Duration, c *child) {
 	m.stops.drop(c)
 	c.state = Hanging
 	m.tell(Event{Kind: Stuck, Child: c.Name, Incarnation: c.incarnation, Ran: now - c.since})
 	if m.phase < ending && c.then != thenRemove {
-		m.escalate(now, c, "it did not stop in time, so it cannot be started again")
+		m.escalate(now, c, "it did not stop in time, so it cannot be restarted")
 	}
 	m.advance(now)
 }
 
-// regroup stops the children from mark on, in reverse order, and lets them start again in order, at due at the soonest.
+// regroup stops the children from mark on in reverse order, and then starts them in order, not before due.
 func (m *machine) regroup(now time.Duration, mark uint64, due time.Duration) {
 	if m.phase == regrouping && mark >= m.mark {
 		m.due = max(m.due, due)
@@ -65,14 +65,14 @@ func (m *machine) unwait(c *child) {
 	}
 }
 
-// escalate gives up.
+// escalate gives up because of c.
 func (m *machine) escalate(now time.Duration, c *child, reason string) {
 	err := &EscalatedError{Supervisor: m.path, Child: c.Name, Reason: reason, Errs: m.errs}
 	m.tell(Event{Kind: Escalated, Child: c.Name, Err: err})
 	m.stop(now, err, err)
 }
 
-// stop ends everything: the children's contexts with cause, Serve with result.
+// stop ends the children's contexts with cause, one by one, and Serve with result.
 func (m *machine) stop(now time.Duration, cause, result error) {
 	if m.phase >= ending {
 		return
@@ -84,7 +84,7 @@ func (m *machine) stop(now time.Duration, cause, result error) {
 	m.advance(now)
 }
 
-// advance goes on with stopping children one by one, the last first, and with what follows when they have stopped.
+// advance stops the next children, the last first, and ends the phase when all have stopped.
 func (m *machine) advance(now time.Duration) {
 	if m.phase != regrouping && m.phase != ending {
 		return
@@ -113,7 +113,7 @@ func (m *machine) reason() error {
 	return m.cause
 }
 
-// release lets a group that has stopped start again.
+// release schedules the start of a group that has stopped.
 func (m *machine) release(now time.Duration) {
 	m.phase = keeping
 	for c := m.first; c != nil; c = c.next {
@@ -123,7 +123,7 @@ func (m *machine) release(now time.Duration) {
 	}
 }
 
-// unlink takes a child that is not alive out of the tree.
+// unlink removes a child that is not alive from the list.
 func (m *machine) unlink(c *child) {
 	if m.cursor == c {
 		m.cursor = c.prev
@@ -142,11 +142,11 @@ func (m *machine) unlink(c *child) {
 	m.out = append(m.out, command{kind: commandGone, child: c})
 }
 
-// remove stops a child for good.
+// remove stops a child and then unlinks it.
 func (m *machine) remove(now time.Duration, name string) error {
 	c := m.names[name]
 	if c == nil {
-		return fmt.Errorf("child %q: there is none of that name", name)
+		return fmt.Errorf("child %q: no child has that name", name)
 	}
 	c.then = thenRemove
 	switch {
@@ -159,12 +159,12 @@ func (m *machine) remove(now time.Duration, name string) error {
 	return nil
 }
 
-// restart stops a child and starts it again, or starts one that waits or is done, without a wait.
+// restart stops a running child and starts it again, and starts a waiting or finished one, without a delay.
 func (m *machine) restart(now time.Duration, name string) error {
 	c := m.names[name]
 	switch {
 	case c == nil:
-		return fmt.Errorf("child %q: there is none of that name", name)
+		return fmt.Errorf("child %q: no child has that name", name)
 	case m.phase == unborn || m.phase >= ending:
 		return fmt.Errorf("child %q: %w", name, ErrStopped)
 	case c.then == thenRemove:
@@ -173,7 +173,7 @@ func (m *machine) restart(now time.Duration, name string) error {
 		if c.state == Finished {
 			c.state = Idle
 		}
-		return nil // it is about to
+		return nil // it is about to be restarted
 	}
 	switch c.state {
 	case Running:
@@ -188,7 +188,7 @@ func (m *machine) restart(now time.Duration, name string) error {
 	return nil
 }
 
-// stuck lists the children that have not returned, those first that were told first.
+// stuck lists the children that have not returned, in the order in which they were told to stop.
 func (m *machine) stuck() (list []*child) {
 	for c := m.last; c != nil; c = c.prev {
 		if c.alive {

@@ -4,58 +4,62 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 )
 
-// Supervisor keeps named children running. Its methods may be called by any number of goroutines.
+// Supervisor keeps named children running. Its methods are safe for concurrent use.
 //
-// What it never does: run two incarnations of one child. Go cannot stop a goroutine, so a child that does not return
-// when its context ends blocks its own restart and is reported; the supervisor then gives up, and what it returns, or
-// the status of the tree, names the child.
+// There are never two incarnations of one child. Go cannot stop a goroutine, so a child that does not return when its
+// context ends is reported as stuck and blocks its own restart; the supervisor then gives up.
 type Supervisor struct {
 	name   string
-	wakeUp chan struct{} // holds one: there is something in the inbox, or the machine has changed
-	done   chan struct{} // closed when Serve has returned
+	wakeUp chan struct{} // holds one: the inbox or the machine has changed
 
-	mu    sync.Mutex // guards what follows; nothing is called while it is held
-	m     *machine
-	inbox []homecoming
-	lives map[*child]*life           // the incarnations that have not returned
-	gone  map[*child][]chan struct{} // who waits for a removal
-	begun time.Time
-	needs func(time.Duration) // of the supervisor above; nil: there is none, or Serve has not begun
+	mu       sync.Mutex // guards the fields below; nothing is called while it is held
+	m        *machine
+	inbox    []exit
+	lives    map[*child]*life           // the incarnations that have not returned
+	removals map[*child][]chan struct{} // closed when the child is gone
+	serving  bool
+	serves   uint64              // calls of Serve
+	begun    time.Time           // start of the last Serve
+	done     chan struct{}       // closed when the last Serve has returned
+	needs    func(time.Duration) // above.needs of the last Serve; nil if there is no supervisor above
 }
 
-// homecoming is an incarnation that has returned.
-type homecoming struct {
+// exit is an incarnation that has returned.
+type exit struct {
 	child *child
 	err   error
+	told  chan struct{} // closed when OnEvent has got the event; nil if nobody waits
 }
 
-// life is what the runtime keeps of an incarnation.
+// life is the runtime state of one incarnation.
 type life struct {
 	cancel  context.CancelCauseFunc
 	service Service // nil until New has returned
 	within  *within
 }
 
-// above is what a supervisor finds in its context about the one that runs it.
+// above is the supervisor above, as stored in the context of its children.
 type above struct {
 	path string
-	tell func(Event)
-	// needs is called with how long a supervisor beneath may take to stop, again when that grows.
-	needs  func(time.Duration)
-	within *within // where what runs beneath shows itself
+	tell func(context.Context, Event)
+	// needs reports the time that a supervisor below takes to stop. It is called again when that grows.
+	needs      func(time.Duration)
+	passPanics bool
+	within     *within // of the incarnation or goroutine whose context it is
 }
 
 type aboveKey struct{}
 
-// New checks the recipes and starts nothing: Serve does. name is the first part of the path in events and errors.
+// New checks spec and the children and starts nothing. The name is the first part of the paths in events and errors; it
+// is not empty and has no slash.
 func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
-	if name == "" || hasSlash(name) {
+	if name == "" || strings.Contains(name, "/") {
 		return nil, fmt.Errorf("supervisor %q: want a name without a slash", name)
 	}
 	spec, err := spec.withDefaults()
@@ -64,7 +68,7 @@ func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 	}
 	s := &Supervisor{
 		name: name, wakeUp: make(chan struct{}, 1), done: make(chan struct{}), m: newMachine(name, spec),
-		lives: map[*child]*life{}, gone: map[*child][]chan struct{}{},
+		lives: map[*child]*life{}, removals: map[*child][]chan struct{}{},
 	}
 	for _, c := range children {
 		if err := s.m.add(0, c); err != nil {
@@ -74,76 +78,114 @@ func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 	return s, nil
 }
 
-// Serve starts the children in order and keeps them running until ctx ends, a significant child is done, or it has to
-// give up. It then stops them in reverse order and returns the cause of ctx's end, the significant child's error, or an
-// *EscalatedError. It may be called once.
+// String returns the name, so that Child{Service: s} needs none.
+func (s *Supervisor) String() string { return s.name }
+
+// Serve starts the children in order and keeps them running until ctx ends, a Significant child is done, or it gives
+// up. It then stops them in reverse order and returns the cause of ctx's end, the significant child's error (nil if it
+// returned nil or ErrStop), or an *EscalatedError.
 //
-// The outermost supervisor returns although a child has not, joined with a *StuckError. One within another does not:
-// its parent must not make a second one of it.
+// After it has returned, Serve may be called again; a supervisor that is a child of another one needs that. Each call
+// starts the children as new: those of New and of Add before the first Serve, even Temporary ones that have ended, and
+// those added since that have not left the supervisor. Children that were removed stay away. Calls must not overlap,
+// and a call fails while a stuck child of an earlier one has not returned.
+//
+// The outermost supervisor returns even if a child is stuck, with a *StuckError joined to the result. One inside
+// another waits for its children: otherwise its parent could start a second incarnation of them.
 func (s *Supervisor) Serve(ctx context.Context) error {
 	up, nested := supervised(ctx)
-	s.mu.Lock()
-	if !s.begun.IsZero() {
-		s.mu.Unlock()
-		return fmt.Errorf("supervisor %q: Serve was called before: make a new one", s.name)
+	k, late, err := s.open(ctx, up, nested)
+	if err != nil {
+		return err
 	}
-	s.begun = time.Now()
-	if nested {
-		s.m.path = up.path + "/" + s.name
-		if s.m.spec.OnEvent == nil {
-			s.m.spec.OnEvent = up.tell
-		}
-		s.needs = up.needs
-	}
-	if ctx.Err() == nil {
-		s.m.begin(0)
-	}
-	tell := s.m.spec.OnEvent
-	if tell == nil {
-		tell = func(Event) {}
-	}
-	k := keeper{s, context.WithoutCancel(ctx), tell}
-	s.mu.Unlock()
+	defer k.close()
+	k.perform(0, late)
 	s.announce()
-	defer close(s.done)
 	if nested {
 		up.within.add(s)
 		defer up.within.remove(s)
 	}
-	return k.loop(ctx, nested)
+	return k.loop(nested)
 }
 
-// keeper is what the goroutine of Serve needs.
+// open prepares a Serve. It also returns the commands that are left of an earlier one.
+func (s *Supervisor) open(ctx context.Context, up above, nested bool) (*keeper, []command, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.serving {
+		return nil, nil, fmt.Errorf("supervisor %q: Serve: another call has not returned", s.name)
+	}
+	s.handleExitsLocked(s.nowLocked())
+	if left := s.m.stuck(); len(left) > 0 {
+		return nil, nil, fmt.Errorf("supervisor %q: Serve: child %q of an earlier call has not returned",
+			s.name, left[0].Name)
+	}
+	late := s.m.take()
+	if s.m.phase == over {
+		s.m.reset()
+		s.done = make(chan struct{})
+	}
+	s.serving, s.begun = true, time.Now()
+	s.serves++
+	s.m.path, s.needs = s.name, nil
+	k := &keeper{
+		Supervisor: s, ctx: ctx, base: context.WithoutCancel(ctx), done: s.done,
+		tell: s.m.spec.OnEvent, passPanics: s.m.spec.PassPanics || up.passPanics,
+	}
+	if nested {
+		s.m.path, s.needs = up.path+"/"+s.name, up.needs
+		if k.tell == nil {
+			k.tell = up.tell
+		}
+	}
+	if k.tell == nil {
+		k.tell = func(context.Context, Event) {}
+	}
+	if ctx.Err() == nil {
+		s.m.begin(0)
+	}
+	return k, late, nil
+}
+
+// keeper is the state of one call of Serve.
 type keeper struct {
 	*Supervisor
-	// base is what the children's contexts are made of. It does not end with ctx: they are stopped one after the other.
-	base context.Context
-	tell func(Event)
+	ctx context.Context
+	// base is the parent of the children's contexts. It does not end with ctx: the children are stopped one by one.
+	base       context.Context
+	done       chan struct{}
+	tell       func(context.Context, Event)
+	passPanics bool
 }
 
-func (k keeper) loop(ctx context.Context, nested bool) error {
+func (k *keeper) close() {
+	k.mu.Lock()
+	k.serving = false
+	k.mu.Unlock()
+	close(k.done)
+}
+
+func (k *keeper) loop(nested bool) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	stop := ctx.Done()
+	stop := k.ctx.Done()
 	for {
 		k.mu.Lock()
 		now := time.Since(k.begun)
-		if ctx.Err() != nil {
+		if k.ctx.Err() != nil {
 			stop = nil
-			k.m.stop(now, context.Cause(ctx), context.Cause(ctx))
+			k.m.stop(now, context.Cause(k.ctx), context.Cause(k.ctx))
 		}
-		for _, e := range k.inbox {
-			delete(k.lives, e.child)
-			k.m.ended(now, e.child, e.err)
-		}
-		clear(k.inbox)
-		k.inbox = k.inbox[:0]
+		told := k.handleExitsLocked(now)
 		k.m.tick(now)
 		commands := k.m.take()
 		at, due := k.m.wake()
 		ended, left := k.m.phase == over, k.m.alive
 		k.mu.Unlock()
 		k.perform(now, commands)
+		for _, t := range told {
+			close(t)
+		}
 		if ended && (left == 0 || !nested) {
 			return k.result()
 		}
@@ -159,8 +201,23 @@ func (k keeper) loop(ctx context.Context, nested bool) error {
 	}
 }
 
+// handleExitsLocked passes the inbox to the machine and returns the channels to close when the events have been told.
+// The caller holds mu.
+func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{}) {
+	for _, e := range s.inbox {
+		delete(s.lives, e.child)
+		s.m.ended(now, e.child, e.err)
+		if e.told != nil {
+			told = append(told, e.told)
+		}
+	}
+	clear(s.inbox)
+	s.inbox = s.inbox[:0]
+	return told
+}
+
 // perform carries out the machine's commands, with no lock held.
-func (k keeper) perform(now time.Duration, commands []command) {
+func (k *keeper) perform(now time.Duration, commands []command) {
 	for _, c := range commands {
 		switch c.kind {
 		case commandStart:
@@ -171,21 +228,22 @@ func (k keeper) perform(now time.Duration, commands []command) {
 			k.release(c.child)
 		case commandTell:
 			c.event.Time = k.begun.Add(now)
-			k.tell(c.event)
+			k.tell(k.ctx, c.event)
 		}
 	}
 }
 
-func (k keeper) start(c *child) {
+func (k *keeper) start(c *child) {
 	l := &life{within: new(within)}
 	ctx, cancel := context.WithCancelCause(context.WithValue(k.base, aboveKey{}, above{
-		path: k.m.path, tell: k.tell, needs: func(d time.Duration) { k.allow(c, d) }, within: l.within,
+		path: k.m.path, tell: k.tell, needs: func(d time.Duration) { k.allow(c, d) },
+		passPanics: k.passPanics, within: l.within,
 	}))
 	l.cancel = cancel
 	k.mu.Lock()
 	k.lives[c] = l
 	k.mu.Unlock()
-	go guard(c.Name, func() error {
+	go guard(c.Name, k.passPanics, func() error {
 		service, err := c.New()
 		if err != nil {
 			return fmt.Errorf("make an incarnation: %w", err)
@@ -196,28 +254,50 @@ func (k keeper) start(c *child) {
 		return service.Serve(ctx)
 	}, func(err error) {
 		cancel(nil)
-		k.mu.Lock()
-		k.inbox = append(k.inbox, homecoming{c, err})
-		k.mu.Unlock()
-		k.wake()
+		k.exited(c, err)
 	})
 }
 
-// guard calls run and then, whatever became of it, ended: with its error, or with the panic or runtime.Goexit in it.
-func guard(name string, run func() error, ended func(error)) {
+// exited passes the end of c to the goroutine of Serve. If the panic in it is about to crash the process, it waits
+// until OnEvent has been called.
+func (k *keeper) exited(c *child, err error) {
+	e := exit{child: c, err: err}
+	if _, panicked := err.(*PanicError); panicked && k.passPanics {
+		e.told = make(chan struct{})
+	}
+	k.mu.Lock()
+	k.inbox = append(k.inbox, e)
+	k.mu.Unlock()
+	k.wake()
+	if e.told != nil {
+		select {
+		case <-e.told:
+		case <-k.done:
+		}
+	}
+}
+
+// guard calls run, and then ended with its error. A panic or runtime.Goexit in run becomes a *PanicError; with
+// passPanics the panic continues after ended has returned.
+func guard(name string, passPanics bool, run func() error, ended func(error)) {
 	var err error
 	returned := false
 	defer func() {
-		if !returned { // without a value to recover it was runtime.Goexit
-			err = &PanicError{Name: name, Value: recover(), Stack: debug.Stack()}
+		var value any
+		if !returned {
+			value = recover() // nil after runtime.Goexit
+			err = &PanicError{Name: name, Value: value, Stack: debug.Stack()}
 		}
 		ended(err)
+		if passPanics && value != nil {
+			panic(value)
+		}
 	}()
 	err = run()
 	returned = true
 }
 
-// announce tells the supervisor above how long this one may take to stop.
+// announce reports to the supervisor above how long this one takes to stop.
 func (s *Supervisor) announce() {
 	s.mu.Lock()
 	needs, bound := s.needs, s.m.bound()
@@ -227,7 +307,7 @@ func (s *Supervisor) announce() {
 	}
 }
 
-// allow gives c, a supervisor, the time that it needs to stop.
+// allow gives c, which runs a supervisor, the time that it needs to stop.
 func (s *Supervisor) allow(c *child, needs time.Duration) {
 	s.mu.Lock()
 	c.patience = max(c.patience, needs) // of several supervisors within it the slowest counts
@@ -235,20 +315,20 @@ func (s *Supervisor) allow(c *child, needs time.Duration) {
 	s.announce()
 }
 
-func (k keeper) cancel(c *child, cause error) {
+func (k *keeper) cancel(c *child, cause error) {
 	k.mu.Lock()
 	l := k.lives[c]
 	k.mu.Unlock()
-	if l != nil { // else it has returned meanwhile
+	if l != nil { // nil if it has returned meanwhile
 		l.cancel(cause)
 	}
 }
 
-// release tells those who wait for it that c is gone.
+// release wakes the callers of Remove that wait for c.
 func (s *Supervisor) release(c *child) {
 	s.mu.Lock()
-	waiting := s.gone[c]
-	delete(s.gone, c)
+	waiting := s.removals[c]
+	delete(s.removals, c)
 	s.mu.Unlock()
 	for _, w := range waiting {
 		close(w)
@@ -258,11 +338,11 @@ func (s *Supervisor) release(c *child) {
 func (s *Supervisor) wake() {
 	select {
 	case s.wakeUp <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending already
 	}
 }
 
-// result is what Serve returns. Children that still run are named; of a supervisor among them, its own.
+// result returns the result of Serve. It includes the children that are stuck.
 func (s *Supervisor) result() error {
 	if paths := s.stuck(); len(paths) > 0 {
 		return errors.Join(s.m.result, &StuckError{s.m.path, paths})
@@ -270,19 +350,23 @@ func (s *Supervisor) result() error {
 	return s.m.result
 }
 
+// stuck returns the paths of the children that have not returned. For a supervisor among them it returns those of its
+// children instead.
 func (s *Supervisor) stuck() (paths []string) {
 	s.mu.Lock()
-	names, services := []string{}, []Service{}
+	names, lives := []string{}, []life{}
 	for _, c := range s.m.stuck() {
 		if l := s.lives[c]; l != nil {
-			names, services = append(names, c.Name), append(services, l.service)
+			names, lives = append(names, c.Name), append(lives, *l)
 		}
 	}
 	s.mu.Unlock()
 	for i, name := range names {
 		below := []string{}
-		if sub, ok := services[i].(*Supervisor); ok {
-			below = sub.stuck()
+		for _, p := range lives[i].within.list() {
+			if sub, ok := p.(*Supervisor); ok {
+				below = append(below, sub.stuck()...)
+			}
 		}
 		if len(below) == 0 {
 			paths = append(paths, name)
@@ -294,7 +378,7 @@ func (s *Supervisor) stuck() (paths []string) {
 	return paths
 }
 
-// nowLocked is the machine's time; the caller holds mu.
+// nowLocked returns the machine's time. The caller holds mu.
 func (s *Supervisor) nowLocked() time.Duration {
 	if s.begun.IsZero() {
 		return 0
@@ -302,7 +386,8 @@ func (s *Supervisor) nowLocked() time.Duration {
 	return time.Since(s.begun)
 }
 
-// Add takes one more child in, behind the others. While the supervisor runs the child starts at once.
+// Add adds a child behind the others. If the supervisor is running, it is started at once. After Serve has begun to
+// return, the error wraps ErrStopped.
 func (s *Supervisor) Add(c Child) error {
 	s.mu.Lock()
 	err := s.m.add(s.nowLocked(), c)
@@ -315,8 +400,8 @@ func (s *Supervisor) Add(c Child) error {
 	return nil
 }
 
-// Remove stops a child, waits until it has returned, and forgets it. When ctx ends first its cause is returned; the
-// child is still forgotten as soon as it returns.
+// Remove stops a child and waits until it has returned and left the supervisor. If ctx ends first, it returns the
+// cause, and the child still leaves when it returns.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	gone := make(chan struct{})
 	s.mu.Lock()
@@ -325,8 +410,9 @@ func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	if c == nil || s.m.names[name] != c {
 		close(gone)
 	} else {
-		s.gone[c] = append(s.gone[c], gone)
+		s.removals[c] = append(s.removals[c], gone)
 	}
+	done := s.done
 	s.mu.Unlock()
 	if err != nil {
 		return fmt.Errorf("supervisor %q: remove: %w", s.name, err)
@@ -335,15 +421,15 @@ func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	select {
 	case <-gone:
 		return nil
-	case <-s.done:
+	case <-done:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("supervisor %q: remove child %q: %w", s.name, name, context.Cause(ctx))
 	}
 }
 
-// Restart stops a child and starts it again, or starts one that waits or is done: now, without counting as a crash. It
-// does not wait for that.
+// Restart stops a running child and starts it again, or starts a child that waits or is done. It happens without delay,
+// does not count as a failure, and Restart does not wait for it. The error wraps ErrStopped if Serve is not running.
 func (s *Supervisor) Restart(name string) error {
 	s.mu.Lock()
 	err := s.m.restart(s.nowLocked(), name)
@@ -353,15 +439,4 @@ func (s *Supervisor) Restart(name string) error {
 	}
 	s.wake()
 	return nil
-}
-
-// Children returns the status of each child, in order, as it was when the loop began.
-func (s *Supervisor) Children() iter.Seq[Status] {
-	return func(yield func(Status) bool) {
-		for _, c := range s.Status().Children {
-			if !yield(c) {
-				return
-			}
-		}
-	}
 }

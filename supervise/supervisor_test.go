@@ -50,7 +50,7 @@ func (d *diary) want(t *testing.T, want ...string) {
 }
 
 // event notes starts: goroutines that start at one instant run in any order, the supervisor starts them in its own.
-func (d *diary) event(e supervise.Event) {
+func (d *diary) event(_ context.Context, e supervise.Event) {
 	if e.Kind == supervise.Started {
 		d.note("%s starts", e.Child)
 	}
@@ -76,6 +76,11 @@ func (d *diary) child(name string, slow time.Duration, lives ...time.Duration) s
 		}
 	}}
 }
+
+// serviceFunc makes a Service of a function.
+type serviceFunc func(ctx context.Context) error
+
+func (f serviceFunc) Serve(ctx context.Context) error { return f(ctx) }
 
 // serve runs a supervisor in the background; stop ends it and returns what Serve did.
 func serve(t *testing.T, spec supervise.Spec, children ...supervise.Child) (s *supervise.Supervisor, stop func() error) {
@@ -184,7 +189,7 @@ func TestRestartKinds(t *testing.T) {
 				if again := starts > 1; again != c.again {
 					t.Errorf("%d starts, want another: %v", starts, c.again)
 				}
-				children := slices.Collect(sup.Children())
+				children := sup.Status().Children
 				if here := len(children) == 1; here != (c.restart != supervise.Temporary) {
 					t.Errorf("children: %v", children)
 				}
@@ -200,7 +205,7 @@ func TestPanicHasItsStack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seen error
-				_, stop := serve(t, supervise.Spec{OnEvent: func(e supervise.Event) {
+				_, stop := serve(t, supervise.Spec{OnEvent: func(_ context.Context, e supervise.Event) {
 					if e.Kind == supervise.Ended && seen == nil {
 						seen = e.Err
 					}
@@ -233,7 +238,7 @@ func TestFactory(t *testing.T) {
 				return nil, nil // a panic, in the child
 			}
 			mine := n
-			return supervise.ServiceFunc(func(ctx context.Context) error {
+			return serviceFunc(func(ctx context.Context) error {
 				d.note("serve %d", mine)
 				<-ctx.Done()
 				return nil

@@ -58,7 +58,7 @@ func TestEscalation(t *testing.T) {
 				var seen []string
 				begun := time.Now()
 				c.spec.Stagger = -1
-				_, stop := serve(t, supervise.Spec{Backoff: fixed(10 * s), Stagger: -1, OnEvent: func(e supervise.Event) {
+				watch := func(_ context.Context, e supervise.Event) {
 					if e.Supervisor == "root" && e.Kind != supervise.Stopping {
 						seen = append(seen, fmt.Sprint(e.Time.Sub(begun), " ", e.Kind, " ", e.Child))
 						if e.Kind == supervise.Ended && e.Restart {
@@ -68,14 +68,17 @@ func TestEscalation(t *testing.T) {
 							}
 						}
 					}
-				}}, subtree("sub", c.spec, supervise.Child{Name: "a", Run: func(ctx context.Context) error {
+				}
+				fails := func(ctx context.Context) error {
 					select {
 					case <-time.After(s):
 						return c.end
 					case <-ctx.Done():
 						return nil
 					}
-				}}))
+				}
+				_, stop := serve(t, supervise.Spec{Backoff: fixed(10 * s), Stagger: -1, OnEvent: watch},
+					subtree("sub", c.spec, supervise.Child{Name: "a", Run: fails}))
 				pass(c.after + 10*s + s/2)
 				want := []string{"0s started sub", fmt.Sprint(c.after, " ended sub"), fmt.Sprint(c.after+10*s, " started sub")}
 				if !slices.Equal(seen, want) {
@@ -94,7 +97,7 @@ func TestStuck(t *testing.T) {
 		d := newDiary()
 		var stuck []string
 		crash := d.child("b", 0, s)
-		sup, stop := serve(t, supervise.Spec{Backoff: fixed(s), OnEvent: func(e supervise.Event) {
+		sup, stop := serve(t, supervise.Spec{Backoff: fixed(s), OnEvent: func(_ context.Context, e supervise.Event) {
 			if e.Kind == supervise.Stuck || e.Kind == supervise.Escalated {
 				stuck = append(stuck, fmt.Sprint(e.Kind, " ", e.Supervisor, "/", e.Child))
 			}
@@ -183,9 +186,6 @@ func TestAddRemoveRestart(t *testing.T) {
 		stop()
 		if err := sup.Add(d.child("late", 0)); !errors.Is(err, supervise.ErrStopped) {
 			t.Errorf("Add after the end: %v", err)
-		}
-		if err := sup.Serve(t.Context()); err == nil {
-			t.Error("Serve a second time: no error")
 		}
 	})
 }

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// within lists the supervisors and groups that run inside of one incarnation, or one goroutine of a group, at any depth of
-// calls: its owner's Status shows them beneath it. They find it in their context.
+// within lists the supervisors and groups that run inside one incarnation, or inside one goroutine of a group. They
+// find it in their context and add themselves, so that Status can show them below their owner.
 type within struct {
 	mu    sync.Mutex // guards parts
 	parts []part
@@ -30,15 +30,15 @@ func (w *within) remove(p part) {
 	w.parts = slices.DeleteFunc(w.parts, func(q part) bool { return q == p })
 }
 
-// list copies the parts, in the order in which they began.
+// list copies the parts, in the order of their starts.
 func (w *within) list() []part {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.parts)
 }
 
-// adopt puts what runs within a child, or a goroutine, beneath it. A supervisor that is the child's service, or bears its
-// name, is the child itself; a group without a name lends its goroutines.
+// adopt adds the parts within a child, or within a goroutine, to its status. A supervisor that is the child's service
+// or has its name is the child itself; a group without a name is replaced by its goroutines.
 func (s *Status) adopt(w *within, service Service) {
 	if w == nil {
 		return
@@ -58,7 +58,7 @@ func (s *Status) adopt(w *within, service Service) {
 	}
 }
 
-// supervised returns what ctx tells of the supervisor above; false: there is none.
+// supervised returns the supervisor above that is stored in ctx, and false if there is none.
 func supervised(ctx context.Context) (above, bool) {
 	up, ok := ctx.Value(aboveKey{}).(above)
 	return up, ok

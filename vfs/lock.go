@@ -9,42 +9,45 @@ import (
 	"strings"
 )
 
-// holderMax is how many bytes of the holder's text are shown.
+// holderMax is the number of bytes of the holder's text that an error shows.
 const holderMax = 256
 
 func (d *osDir) Lock(name, text string) (io.Closer, error) {
-	dir, last, done, err := d.parent("lock", name)
+	path := filepath.Join(d.path, name)
+	f, err := d.openFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("lock %q: %w", path, err)
 	}
-	defer done()
-	f, err := dir.openLast(name, last, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("lock %q: %w", filepath.Join(d.path, name), err)
-	}
-	if err := takeLock(f); err != nil {
+	return LockFile(f, path, text, func() error { return takeLock(f.File) })
+}
+
+// LockFile implements [Dir].Lock for other packages. It takes over f, which was just opened for reading and writing,
+// and locks it with take, which must not block and returns ErrLocked if another holder has the lock. It then replaces
+// the file's content with text. Closing the result releases the lock. path is for error messages only.
+func LockFile(f File, path, text string, take func() error) (io.Closer, error) {
+	if err := take(); err != nil {
 		if errors.Is(err, ErrLocked) {
 			err = fmt.Errorf("held by %s: %w", holder(f), err)
 		}
-		return nil, errors.Join(fmt.Errorf("lock %q: %w", filepath.Join(d.path, name), err), f.Close())
+		return nil, errors.Join(fmt.Errorf("lock %q: %w", path, err), f.Close())
 	}
-	err = f.Truncate(0)
+	err := f.Truncate(0)
 	if err == nil {
-		_, err = f.WriteAt([]byte(text), 0)
+		err = write(f, []byte(text))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %q: write who we are: %w", filepath.Join(d.path, name), bare(err)), f.Close())
+		return nil, errors.Join(fmt.Errorf("lock %q: write the holder's name: %w", path, bare(err)), f.Close())
 	}
 	return f, nil
 }
 
-// holder reads what the holder wrote about itself, quoted, because the file is anybody's.
-func holder(f *os.File) string {
+// holder returns the text that the lock's holder wrote, quoted because anyone may have written it.
+func holder(f File) string {
 	text := make([]byte, holderMax)
 	n, err := f.ReadAt(text, 0)
 	who := strings.TrimSpace(string(text[:n]))
 	if who == "" || err != nil && !errors.Is(err, io.EOF) {
-		return "a process that did not say who it is"
+		return "an unnamed process"
 	}
 	return fmt.Sprintf("%q", who)
 }

@@ -9,15 +9,24 @@ import (
 	"syscall"
 )
 
-// OS returns the file system of the operating system. It keeps nothing: all that it returns is the same, and safe for
-// concurrent use.
+// OS returns a portable file system over [os.Root], which uses no system call that package os lacks, file locks
+// excepted. It holds no state and is safe for concurrent use.
 //
-// Beneath a directory it goes through os.Root, part by part, and compares what it opened with what it had looked at, so
-// that a symlink that is put in the way meanwhile is not followed either. On Linux (amd64, arm64), Rename and RenameNew
-// work by the handles of the directories. Elsewhere, when two directories are involved, they check device and inode of
-// both paths and then rename by path: a directory that is moved between the two is not noticed. On Windows, Sync of a
-// directory does nothing (NTFS keeps a journal of names), and Info has no device, inode and birth time. Where the system has
-// no file locks, Lock is errors.ErrUnsupported.
+// Names are resolved part by part, and each file that was opened is compared with the one that was seen before, so
+// that a symlink put in its place meanwhile is not followed.
+//
+// It keeps the promises of [FS], [Dir] and [File] with these limits:
+//
+//   - Between two directories, Rename and RenameNew compare the device and inode of both paths with the open directories
+//     and then rename by path. A directory moved between these two steps goes unnoticed. Within one directory they use
+//     its handle.
+//   - RenameNew makes a hard link and removes the old name. It never replaces a file, but a crash in between leaves both
+//     names. It renames a directory after checking that the new name is free, which is not atomic. Where the file system
+//     has no hard links, it returns their error.
+//   - Info.Birth is set on macOS only. Windows has no device, inode and link count either.
+//   - Lock uses flock on Linux, macOS and the BSDs. Elsewhere, Windows included, it returns errors.ErrUnsupported.
+//   - On Windows, Sync of a directory does nothing: NTFS journals names.
+//   - Files implement none of [GatherWriter], [Reserver] and [WriteBacker].
 func OS() FS { return osFS{} }
 
 type osFS struct{}
@@ -30,61 +39,93 @@ func (osFS) OpenDir(path string) (Dir, error) {
 	return d, nil
 }
 
-func (osFS) MakeDir(path string, perm fs.FileMode) (Dir, error) {
-	missing := []string{} // innermost first
-	for at := filepath.Clean(path); ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
+func (o osFS) MakeDir(path string, perm fs.FileMode) (Dir, error) { return MakeDirs(o, path, perm) }
+
+// MakeDirs implements [FS].MakeDir for other packages, over system.OpenDir and [Dir].MakeDir. path is one of the
+// operating system.
+func MakeDirs(system FS, path string, perm fs.FileMode) (Dir, error) {
+	above, missing, err := existing(path)
+	if err != nil {
+		return nil, err
+	}
+	if missing == "" {
+		if err := confirmIn(system, filepath.Dir(above)); err != nil {
+			return nil, fmt.Errorf("make directory %q: %w", path, err)
+		}
+		return system.OpenDir(path)
+	}
+	dir, err := makeIn(system, above, missing, perm)
+	if err != nil {
+		return nil, fmt.Errorf("make directory %q: %w", path, err)
+	}
+	return dir, nil
+}
+
+// existing splits path into its longest part that is an existing directory, and the rest.
+func existing(path string) (above, missing string, err error) {
+	above = filepath.Clean(path)
+	for {
+		info, err := os.Stat(above)
 		if err == nil && !info.IsDir() {
-			return nil, &fs.PathError{Op: "make directory", Path: at, Err: syscall.ENOTDIR}
+			return "", "", &fs.PathError{Op: "make directory", Path: above, Err: syscall.ENOTDIR}
 		}
 		if err == nil {
-			break
+			return above, missing, nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) || at == filepath.Dir(at) {
-			return nil, fmt.Errorf("make directory %q: %w", path, err)
+		if !errors.Is(err, fs.ErrNotExist) || above == filepath.Dir(above) {
+			return "", "", fmt.Errorf("make directory %q: %w", path, err)
 		}
-		missing = append(missing, at)
+		above, missing = filepath.Dir(above), filepath.Join(filepath.Base(above), missing)
 	}
-	for i := len(missing) - 1; i >= 0; i-- {
-		parent, err := openOSDir(filepath.Dir(missing[i]))
-		if err != nil {
-			return nil, fmt.Errorf("make directory %q: %w", path, err)
-		}
-		err = parent.makeOne(filepath.Base(missing[i]), perm)
-		if err = errors.Join(err, parent.Close()); err != nil {
-			return nil, fmt.Errorf("make directory %q: %w", path, err)
-		}
-	}
-	if len(missing) == 0 {
-		if err := confirmIn(filepath.Dir(filepath.Clean(path))); err != nil {
-			return nil, fmt.Errorf("make directory %q: %w", path, err)
-		}
-	}
-	return osFS{}.OpenDir(path)
 }
 
-// confirmIn confirms what was found in the directory parent, if it may be opened.
-func confirmIn(parent string) error {
-	dir, err := openOSDir(parent)
+// makeIn makes the directory missing beneath the existing directory above.
+func makeIn(system FS, above, missing string, perm fs.FileMode) (Dir, error) {
+	parent, err := system.OpenDir(above)
 	if err != nil {
-		return nil // what we may not read was not made by us
+		return nil, err
 	}
-	return errors.Join(dir.confirm(), dir.Close())
+	dir, err := parent.MakeDir(filepath.ToSlash(missing), perm)
+	if failed := parent.Close(); err == nil && failed != nil {
+		err = errors.Join(failed, dir.Close())
+	}
+	if err != nil {
+		return nil, err
+	}
+	return dir, nil
 }
 
-// openOSDir opens a path of the user's, which may lead through symlinks.
+// confirmIn makes a name found in the directory parent durable, unless parent cannot be opened.
+func confirmIn(system FS, parent string) error {
+	dir, err := system.OpenDir(parent)
+	if err != nil {
+		return nil // its names were not made by this process
+	}
+	return errors.Join(confirm(dir), dir.Close())
+}
+
+// confirm makes a name found in d durable, because the process that made it may have been killed before it synced d. A
+// file system that does not sync directories, or not for this user, is no error. A failing disk is.
+func confirm(d Dir) error {
+	if err := d.Sync(); errors.Is(err, syscall.EIO) {
+		return err
+	}
+	return nil
+}
+
+// openOSDir opens the directory path, following symlinks.
 func openOSDir(path string) (*osDir, error) {
 	if info, err := os.Stat(path); err == nil && !info.IsDir() { // opening a FIFO would block
 		return nil, &fs.PathError{Op: "open directory", Path: path, Err: syscall.ENOTDIR}
 	}
 	root, err := os.OpenRoot(path)
 	if err != nil {
-		return nil, err
+		return nil, rename(err, "open directory", path)
 	}
 	return newOSDir(root, path)
 }
 
-// newOSDir takes over root.
+// newOSDir returns an osDir that owns root.
 func newOSDir(root *os.Root, path string) (*osDir, error) {
 	handle, err := root.Open(".")
 	if err != nil {

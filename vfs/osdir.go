@@ -11,8 +11,7 @@ import (
 	"syscall"
 )
 
-// osDir is a directory that is held open twice: as a root, to resolve names in, and as a handle, for what a root does not
-// offer (sync, rename between two directories, birth times).
+// osDir is a directory that is open twice: as a root, to resolve names in, and as a file, to sync, list and compare it.
 type osDir struct {
 	root   *os.Root
 	handle *os.File
@@ -101,6 +100,14 @@ func rename(err error, op, name string) error {
 func (d *osDir) Open(name string) (File, error) { return d.OpenFile(name, os.O_RDONLY, 0) }
 
 func (d *osDir) OpenFile(name string, flag int, perm fs.FileMode) (File, error) {
+	f, err := d.openFile(name, flag, perm)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (d *osDir) openFile(name string, flag int, perm fs.FileMode) (*osFile, error) {
 	dir, last, done, err := d.parent("open", name)
 	if err != nil {
 		return nil, err
@@ -184,11 +191,11 @@ func (d *osDir) Stat(name string) (Info, error) {
 		return Info{}, err
 	}
 	defer done()
-	info, err := dir.stat(last)
+	info, err := dir.root.Lstat(last)
 	if err != nil {
 		return Info{}, rename(err, "stat", name)
 	}
-	return info, nil
+	return infoOf(info, last), nil
 }
 
 // ReadLink implements Linker.
@@ -211,7 +218,7 @@ func (d *osDir) Entries(name string) ([]Entry, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	list, err := readDir(dir.handle)
+	list, err := dir.handle.ReadDir(-1)
 	if err != nil {
 		return nil, rename(err, "list", name)
 	}
@@ -274,21 +281,12 @@ func (d *osDir) MakeDir(name string, perm fs.FileMode) (Dir, error) {
 func (d *osDir) makeOne(name string, perm fs.FileMode) error {
 	err := d.root.Mkdir(name, perm)
 	if errors.Is(err, fs.ErrExist) {
-		return d.confirm()
+		return confirm(d)
 	}
 	if err != nil {
 		return rename(err, "make directory", name)
 	}
 	return d.Sync()
-}
-
-// confirm makes durable a name that was found in the directory: who made it may have been killed before he had. Where the file
-// system does not sync directories, or not for us, the name is not ours and has to do as it is; a disk that fails is an error.
-func (d *osDir) confirm() error {
-	if err := d.Sync(); errors.Is(err, syscall.EIO) {
-		return err
-	}
-	return nil
 }
 
 func (d *osDir) Remove(name string) error {

@@ -9,11 +9,11 @@ import (
 )
 
 func (d *osDir) Rename(oldName string, to Dir, newName string) error {
-	return d.move("rename", oldName, to, newName, renameAt)
+	return d.move("rename", oldName, to, newName, renameBetween)
 }
 
 func (d *osDir) RenameNew(oldName string, to Dir, newName string) error {
-	return d.move("rename without replacing", oldName, to, newName, renameNewAt)
+	return d.move("rename without replacing", oldName, to, newName, linkAndRemove)
 }
 
 // move resolves both names to the directories that hold them and calls do with their last parts.
@@ -49,9 +49,9 @@ func bare(err error) error {
 	return err
 }
 
-// moveByPath is rename for systems that cannot rename by the handles of two directories: within one directory os.Root
-// does it; between two, the paths must still lead to what the handles hold.
-func moveByPath(from *osDir, oldName string, into *osDir, newName string) error {
+// renameBetween renames by the root within one directory. Between two, it renames by their paths, which must still lead
+// to the open directories.
+func renameBetween(from *osDir, oldName string, into *osDir, newName string) error {
 	if sameDir(from, into) {
 		return from.root.Rename(oldName, newName)
 	}
@@ -61,9 +61,10 @@ func moveByPath(from *osDir, oldName string, into *osDir, newName string) error 
 	return os.Rename(filepath.Join(from.path, oldName), filepath.Join(into.path, newName))
 }
 
-// moveNewByLink is rename that never replaces, as a hard link to the new name and removal of the old: atomic as to the
-// new name; a crash between the two leaves both names. What cannot be linked (a directory) is renamed after a look.
-func moveNewByLink(from *osDir, oldName string, into *osDir, newName string) error {
+// linkAndRemove makes the new name a hard link and removes the old one, so that an existing file is never replaced. A
+// crash in between leaves both names. Directories cannot be linked: one is renamed after checking that the new name is
+// free.
+func linkAndRemove(from *osDir, oldName string, into *osDir, newName string) error {
 	same := sameDir(from, into)
 	if !same {
 		if err := errors.Join(from.stillThere(), into.stillThere()); err != nil {
@@ -78,7 +79,7 @@ func moveNewByLink(from *osDir, oldName string, into *osDir, newName string) err
 		if _, err := into.root.Lstat(newName); !errors.Is(err, fs.ErrNotExist) {
 			return errors.Join(err, fs.ErrExist)
 		}
-		return moveByPath(from, oldName, into, newName)
+		return renameBetween(from, oldName, into, newName)
 	}
 	if same {
 		err = from.root.Link(oldName, newName)

@@ -1,9 +1,9 @@
-// Package vfs is the file system as a component may use it: beneath a directory that was opened, never
-// through a symlink, with sync and rename said aloud.
+// Package vfs defines file systems for components that need durability: names are relative to an open directory and
+// never lead through a symlink, and sync and rename are explicit.
 //
-// [OS] is the real one. Package vfstest has one that can lose what was not synced, in the worst order, so
-// that a test can ask what a power loss would have left. Promises stand at each method; who breaks them
-// breaks a checkpoint.
+// [OS] is the portable implementation; its limits stand there. The engine has its own, with system calls that package os
+// lacks. Package vfstest has a conformance suite for implementations, and a file system in memory that can lose unsynced
+// data in the worst order, so that a test can see what a power loss would leave.
 package vfs
 
 import (
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// ErrLocked says that another process holds the lock; the error's text names the file and, where known, the holder.
+// ErrLocked is returned if another process holds the lock; the error's text names the file and, where known, the holder.
 var ErrLocked = errors.New("vfs: locked by another process")
 
-// ErrNotRegular says that a name is a symlink, directory, FIFO, socket or device where a regular file is
-// wanted; the text says which.
+// ErrNotRegular is returned for a symlink, directory, FIFO, socket or device where a regular file is wanted. The error's
+// text names the kind.
 var ErrNotRegular = errors.New("vfs: not a regular file")
 
 // FS opens directories. Paths are in the form of the operating system.
@@ -46,7 +46,8 @@ type Dir interface {
 	// Rename moves oldName to newName beneath to (which may be the same Dir), replacing it; durable only
 	// after Sync of both. It is refused across file systems.
 	Rename(oldName string, to Dir, newName string) error
-	// RenameNew is Rename that never replaces: an existing newName is fs.ErrExist. Atomic where the system allows.
+	// RenameNew is like Rename but never replaces: an existing newName is fs.ErrExist. A crash may leave both names where the
+	// implementation has no atomic call for it.
 	RenameNew(oldName string, to Dir, newName string) error
 	Remove(name string) error
 	MakeDir(name string, perm fs.FileMode) (Dir, error) // like FS.MakeDir, beneath
@@ -54,13 +55,14 @@ type Dir interface {
 	// Sync makes names that were made, renamed or removed in the directory itself durable.
 	Sync() error
 	// Lock takes an exclusive lock named name (a file that it makes and leaves), held until the result is
-	// closed or the process ends, however it ends. Held by another: ErrLocked at once. text (who we are) is
-	// written into the file and shown to those who are refused.
+	// closed or the process ends, however it ends. If another holds it, Lock returns ErrLocked at once, and
+	// errors.ErrUnsupported if the system has no such locks. text names this holder: it is written into the file and is
+	// part of the error of a refused Lock.
 	Lock(name, text string) (io.Closer, error)
 	Close() error
 }
 
-// Linker is an optional part of a Dir that can tell where a symlink leads.
+// Linker is implemented by a Dir that can read symlinks.
 type Linker interface {
 	// ReadLink returns the text of the symlink name, whose parts before the last are not symlinks.
 	ReadLink(name string) (string, error)

@@ -3,7 +3,6 @@
 package compat
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -17,11 +16,15 @@ import (
 //
 // Quirk: when the slot number reaches the ceiling, that call costs nothing and starts over, so the 10th failure in a
 // row is retried at once and the longest wait is 511 slots; with StayAtCeiling it goes on at the ceiling, up to 1023.
+// [AkkaDefaults] has the article's settings.
 type Akka struct {
-	Slot          time.Duration // 0 means 10 ms
-	Ceiling       int           // 0 means 10
+	Slot          time.Duration // 0 waits 0
+	Ceiling       int           // at 1 or less every call starts over and waits 0, but for StayAtCeiling
 	StayAtCeiling bool
 }
+
+// AkkaDefaults returns the article's settings: slots of 10 ms, a ceiling of 10.
+func AkkaDefaults() Akka { return Akka{Slot: 10 * time.Millisecond, Ceiling: 10} }
 
 // AkkaState is what the original's counters read after the call of step n.
 type AkkaState struct {
@@ -29,32 +32,22 @@ type AkkaState struct {
 	Started                       bool // Retries is above 0
 }
 
-func (p Akka) settings() (slot time.Duration, ceiling uint64) {
-	slot, ceiling = p.Slot, uint64(max(p.Ceiling, 0))
-	if slot == 0 {
-		slot = 10 * time.Millisecond
-	}
-	if ceiling == 0 {
-		ceiling = 10
-	}
-	return max(slot, 0), ceiling
-}
-
-// slotNumber returns the slot number that step n draws from; 0: the call resets.
+// slotNumber returns the slot number that step n draws from; 0: the call resets, or always draws 0.
 func (p Akka) slotNumber(n uint32) uint64 {
-	_, ceiling := p.settings()
-	if p.StayAtCeiling {
-		return min(uint64(n)+1, ceiling)
+	switch {
+	case p.StayAtCeiling && n == 0:
+		return 1
+	case p.StayAtCeiling:
+		return min(uint64(n)+1, uint64(max(p.Ceiling, 0)))
 	}
-	return (uint64(n) + 1) % ceiling
+	return (uint64(n) + 1) % uint64(max(p.Ceiling, 1))
 }
 
 func (p Akka) wait(e uint64) time.Duration {
-	slot, _ := p.settings()
 	if e > 62 {
-		return scaled(math.MaxInt64, slot)
+		return scaled(math.MaxInt64, p.Slot)
 	}
-	return scaled(1<<e-1, slot)
+	return scaled(1<<e-1, p.Slot)
 }
 
 // Next implements backoff.Policy.
@@ -71,8 +64,7 @@ func (p Akka) Next(s backoff.State, src rand.Source) (time.Duration, backoff.Sta
 
 // Counters returns what the original's counters read after the call of step n.
 func (p Akka) Counters(n uint32) AkkaState {
-	_, ceiling := p.settings()
-	calls := uint64(n) + 1
+	ceiling, calls := uint64(max(p.Ceiling, 1)), uint64(n)+1
 	if p.StayAtCeiling {
 		return AkkaState{Retries: calls, TotalRetries: calls, Started: true}
 	}
@@ -99,12 +91,8 @@ func (p Akka) Bounds(n int) (lowest, mean, highest time.Duration) {
 
 // Validate implements backoff.Validator.
 func (p Akka) Validate() error {
-	var faults []error
 	if p.Slot < 0 {
-		faults = append(faults, fmt.Errorf("slot %v is negative", p.Slot))
+		return fmt.Errorf("slot %v is negative", p.Slot)
 	}
-	if p.Ceiling < 0 {
-		faults = append(faults, fmt.Errorf("ceiling %d is negative", p.Ceiling))
-	}
-	return errors.Join(faults...)
+	return nil
 }

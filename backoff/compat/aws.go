@@ -10,29 +10,26 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// AWS is the ExponentialJitterBackoff of aws-sdk-go-v2 in its legacy mode: U[0, 1) * 2^attempt seconds, attempt from 1.
+// AWS is the ExponentialJitterBackoff of aws-sdk-go-v2 v1.47 in its legacy mode: U[0, 1) * 2^attempt seconds, attempt
+// from 1. [AWSDefaults] has the settings of retry.NewStandard.
 //
-// Quirk: from the first attempt above log2(Max in seconds) on it waits exactly Max, without jitter: with the default of
-// 20 s from the fifth. The wait before that goes up to 2^attempt seconds, at most Max.
+// Quirks: from the first attempt above log2(Max in seconds) on it waits exactly Max, without jitter: with 20 s from the
+// fifth. The wait before that goes up to 2^attempt seconds, at most Max. A Max of 0 or less is always waited in full.
 type AWS struct {
-	Max time.Duration // 0 means 20 s
+	Max    time.Duration
+	Compat bool // whether a negative Max gives negative waits, as in the original
 }
 
-func (p AWS) limit() time.Duration {
-	if p.Max <= 0 {
-		return 20 * time.Second
-	}
-	return p.Max
-}
+// AWSDefaults returns the settings of retry.NewStandard: at most 20 s.
+func AWSDefaults() AWS { return AWS{Max: 20 * time.Second} }
 
-// Delay returns the wait after any attempt; random is in [0, 1). The SDK begins at attempt 1.
+// Delay returns the wait after any attempt, also a negative one; random is in [0, 1). The SDK begins at attempt 1.
 func (p AWS) Delay(attempt int, random float64) time.Duration {
-	limit := p.limit()
-	if float64(attempt) > math.Trunc(math.Log2(float64(limit)/float64(time.Second))) {
-		return limit
+	if most := math.Log2(float64(p.Max) / float64(time.Second)); !(most > math.Inf(-1)) || attempt > int(most) {
+		return clamp(p.Max, p.Compat)
 	}
 	if attempt < 0 {
-		return 0 // 1 << uint(attempt)
+		return 0 // 1 << uint64(attempt)
 	}
 	return time.Duration(javaLong(float64(float64(random*math.Exp2(float64(attempt))) * float64(time.Second))))
 }
@@ -42,9 +39,6 @@ func (p AWS) Next(s backoff.State, src rand.Source) (time.Duration, backoff.Stat
 	d := p.Delay(attemptOf(s.N), uniform(src))
 	return d, s.After(d), true
 }
-
-// attemptOf is n + 1, also where int has 32 bits.
-func attemptOf(n uint32) int { return int(min(uint64(n)+1, math.MaxInt32)) }
 
 // Bounds implements backoff.Bounder.
 func (p AWS) Bounds(n int) (lowest, mean, highest time.Duration) {
@@ -58,32 +52,45 @@ func (p AWS) Validate() error { return nil }
 // AWS2026 is the same policy under AWS_NEW_RETRIES_2026: U[0, 1) * min(x * 2^n, Max) with x = Base, or 1 s where the
 // error was a throttle. The cap comes before the jitter, which is right.
 type AWS2026 struct {
-	Base      time.Duration // 0 means 50 ms
-	Max       time.Duration // 0 means 20 s
+	Base      time.Duration // 0 means 50 ms, as in the SDK
+	Max       time.Duration // 0 waits 0
 	Throttled bool
+	Compat    bool // whether negative settings give negative waits, as in the original
 }
 
-func (p AWS2026) at(n uint32, random float64) time.Duration {
-	base, limit := float64(p.Base), AWS{p.Max}.limit()
+// AWS2026Defaults returns the settings of retry.NewStandard: 50 ms, at most 20 s.
+func AWS2026Defaults() AWS2026 { return AWS2026{Base: 50 * time.Millisecond, Max: 20 * time.Second} }
+
+// Delay returns the wait for any n, also a negative one; random is in [0, 1). The SDK begins at 0.
+func (p AWS2026) Delay(n int, random float64) time.Duration {
+	base := p.Base
 	switch {
 	case p.Throttled:
-		base = float64(time.Second)
-	case p.Base <= 0:
-		base = float64(50 * time.Millisecond)
+		base = time.Second
+	case p.Base == 0:
+		base = 50 * time.Millisecond
 	}
-	return time.Duration(javaLong(float64(random * math.Min(base*math.Exp2(float64(n)), float64(limit)))))
+	seconds := float64(float64(base) / float64(time.Second) * math.Pow(2, float64(n)))
+	if most := float64(p.Max) / float64(time.Second); seconds > most {
+		seconds = most
+	}
+	return duration(float64(float64(random*seconds)*float64(time.Second)), p.Compat)
 }
 
 // Next implements backoff.Policy.
 func (p AWS2026) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
-	d := p.at(s.N, uniform(src))
+	d := p.Delay(count(s.N), uniform(src))
 	return d, s.After(d), true
 }
 
 // Bounds implements backoff.Bounder.
 func (p AWS2026) Bounds(n int) (lowest, mean, highest time.Duration) {
-	k := step(n)
-	return ordered(p.at(k, 0), p.at(k, .5), p.at(k, largest))
+	k := count(step(n))
+	low, middle, high := p.Delay(k, 0), p.Delay(k, .5), p.Delay(k, largest)
+	if middle > 0 && high < 0 { // the upper draws wrap
+		return anything()
+	}
+	return ordered(low, middle, high)
 }
 
 // Validate implements backoff.Validator: the original takes everything.

@@ -17,22 +17,24 @@ import (
 // once; a Multiplier below 1 shrinks the interval, and at 0 it starts over; a Randomization above 1 gives negative
 // waits (with Compat; else 0), of which -1 ns reads as Stop in the original. There is no limit of attempts or of time.
 //
-// [CenkaltiDefaults] has the library's settings: 500 ms, x 1.5, +-50 %, 60 s.
+// [CenkaltiDefaults] has the settings of NewExponentialBackOff.
 type Cenkalti struct {
-	Initial       time.Duration
-	Max           time.Duration
-	Multiplier    float64
-	Randomization float64
+	Initial       time.Duration // 0 waits 0
+	Max           time.Duration // 0 waits Initial each time
+	Multiplier    float64       // 0 waits Initial each time
+	Randomization float64       // share of the interval to each side; 0 means no jitter
 	Compat        bool
 }
 
-// CenkaltiDefaults is what NewExponentialBackOff returns.
-var CenkaltiDefaults = Cenkalti{500 * time.Millisecond, time.Minute, 1.5, .5, false}
+// CenkaltiDefaults returns the settings of NewExponentialBackOff: 500 ms, times 1.5, 50 % around, at most 60 s.
+func CenkaltiDefaults() Cenkalti {
+	return Cenkalti{500 * time.Millisecond, time.Minute, 1.5, .5, false}
+}
 
 // interval repeats the original's steps, each of which truncates to whole nanoseconds.
 func (p Cenkalti) interval(n uint32) time.Duration {
 	turn := float64(p.Max) / p.Multiplier
-	current := p.Initial
+	before, current := p.Initial, p.Initial
 	for i := range min(n, maxIterations) {
 		next := p.Max
 		if float64(current) < turn || turn != turn {
@@ -43,39 +45,34 @@ func (p Cenkalti) interval(n uint32) time.Duration {
 			return p.interval(n % (i + 1))
 		case current:
 			return current
+		case before: // the values alternate
+			if (n-i)%2 == 1 {
+				return next
+			}
+			return current
 		}
-		current = next
+		before, current = current, next
 	}
 	return current
 }
 
-// spread returns the ends of the range that interval is drawn from, the upper one exclusive.
-func (p Cenkalti) spread(interval time.Duration) (low, high float64) {
-	if p.Randomization == 0 {
-		return float64(interval), float64(interval)
-	}
+// spread returns the range that interval is drawn from: its start and its width.
+func (p Cenkalti) spread(interval time.Duration) (low, width float64) {
 	delta := float64(p.Randomization * float64(interval))
-	low, high = float64(interval)-delta, float64(interval)+delta
-	return low, low + float64(high-low+1)
+	low = float64(interval) - delta
+	return low, float64(float64(interval)+delta-low) + 1
 }
 
 func (p Cenkalti) at(interval time.Duration, random float64) time.Duration {
 	if p.Randomization == 0 {
-		return p.cut(interval)
+		return clamp(interval, p.Compat)
 	}
-	low, high := p.spread(interval)
-	x := low + float64(random*(high-low))
+	low, width := p.spread(interval)
+	x := low + float64(random*width)
 	if x >= math.MaxInt64 {
 		return math.MaxInt64
 	}
-	return p.cut(time.Duration(amd64Long(x)))
-}
-
-func (p Cenkalti) cut(d time.Duration) time.Duration {
-	if p.Compat {
-		return d
-	}
-	return max(d, 0)
+	return clamp(time.Duration(amd64Long(x)), p.Compat)
 }
 
 // Next implements backoff.Policy.
@@ -91,7 +88,7 @@ func (p Cenkalti) Next(s backoff.State, src rand.Source) (time.Duration, backoff
 // Bounds implements backoff.Bounder.
 func (p Cenkalti) Bounds(n int) (lowest, mean, highest time.Duration) {
 	interval := p.interval(step(n))
-	if p.Compat && wraps(p.spread(interval)) {
+	if low, width := p.spread(interval); p.Compat && p.Randomization != 0 && wraps(low, low+width) {
 		return anything()
 	}
 	return ordered(p.at(interval, 0), p.at(interval, .5), p.at(interval, largest))

@@ -2,21 +2,30 @@
 // the same distribution, the same ends and the same refusals, compared with values taken from the libraries themselves.
 //
 // They are for moving a program over without changing how it waits. A new program is better served by package backoff,
-// whose policies stay within their cap and keep their jitter there. What each original does wrong is in the doc comment
-// of its port; where it overflows or answers with a negative wait, the port saturates, unless the field Compat asks for
-// the original's value. With Compat a wait may be negative; time.Sleep and timers take that as 0, which is what makes
-// it a hot loop.
+// whose policies stay within their cap and keep their jitter there. The doc comment of each port lists the faults of
+// the original. Where the original overflows or returns a negative wait, the port saturates, unless Compat asks for the
+// original's value. With Compat a wait may be negative; time.Sleep and timers take that as 0, a hot loop.
 //
 // Every policy is a struct of its settings, an immutable value and a backoff.Policy: safe for concurrent use, with the
-// state outside and the randomness from a rand.Source. Validate gives the original's error; a policy that the original
-// would refuse to make gives up at once. Bounds holds every wait that Next can give. The objects that change with each
-// call ([Counter], [KubernetesItems]) say so.
+// state outside and the randomness from a rand.Source. A field counts as it is: zero means zero, unless its comment says
+// that the original takes it for a default or for no limit ([Jpillora], AWS2026.Base, KubernetesWait.Cap). Functions
+// with names that end in Defaults ([FlumeDefaults], [CenkaltiDefaults], ...) return the settings of the original when
+// nothing is configured.
+//
+// Validate gives the original's error; a policy that the original would refuse to make gives up at once. Bounds holds
+// every wait that Next can give. Next counts steps from 0; a port whose original can be asked about any int, also a
+// negative one, has a method for that (Delay, Decide, Sleep). [Counter] and [KubernetesItems] change with each call.
+//
+// [Parse] reads a policy from text, those of package backoff included.
 package compat
 
 import (
+	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -47,7 +56,7 @@ func below(src rand.Source, n uint64) uint64 {
 	return hi
 }
 
-// javaLong converts as Java's (long) does: NaN is 0, what is outside is the nearest end.
+// javaLong converts as Java's (long) does: NaN is 0, and values out of range become the nearest end.
 func javaLong(x float64) int64 {
 	switch {
 	case x != x:
@@ -69,6 +78,46 @@ func amd64Long(x float64) int64 {
 	return int64(x)
 }
 
+// javaRound is Math.round: the nearest long, halves up.
+func javaRound(x float64) int64 {
+	whole := math.Floor(x)
+	if x-whole >= .5 {
+		whole++
+	}
+	return javaLong(whole)
+}
+
+// javaMillis converts to a long of milliseconds. The ends of a Duration stand for the ends of a long, which counts
+// further than a Duration does.
+func javaMillis(d time.Duration) int64 {
+	if d == math.MaxInt64 || d == math.MinInt64 {
+		return int64(d)
+	}
+	return d.Milliseconds()
+}
+
+// javaDouble formats x as Double.toString does.
+func javaDouble(x float64) string {
+	switch abs := math.Abs(x); {
+	case math.IsNaN(x):
+		return "NaN"
+	case math.IsInf(x, 0):
+		return strings.TrimPrefix(strconv.FormatFloat(x, 'g', -1, 64), "+") + "inity"
+	case abs != 0 && (abs < 1e-3 || abs >= 1e7):
+		digits, exponent, _ := strings.Cut(strconv.FormatFloat(x, 'E', -1, 64), "E")
+		if !strings.Contains(digits, ".") {
+			digits += ".0"
+		}
+		n, _ := strconv.Atoi(exponent)
+		return digits + "E" + strconv.Itoa(n)
+	}
+	text := strconv.FormatFloat(x, 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return text
+}
+
 // duration converts a float of nanoseconds: with compat as Go on amd64, else cut to [0, MaxInt64].
 func duration(x float64, compat bool) time.Duration {
 	if compat {
@@ -77,16 +126,25 @@ func duration(x float64, compat bool) time.Duration {
 	return time.Duration(max(javaLong(x), 0))
 }
 
-// scaled returns n units, saturating at both ends.
+// scaled returns n * unit, saturating at both ends.
 func scaled(n int64, unit time.Duration) time.Duration {
-	hi, lo := bits.Mul64(uint64(max(n, -n)), uint64(unit))
+	negative := (n < 0) != (unit < 0)
+	hi, lo := bits.Mul64(magnitude(n), magnitude(int64(unit)))
 	switch {
-	case n == math.MinInt64 && unit > 0, n < 0 && (hi != 0 || lo > math.MaxInt64):
+	case hi == 0 && lo <= math.MaxInt64:
+		return time.Duration(n) * unit
+	case negative:
 		return math.MinInt64
-	case hi != 0 || lo > math.MaxInt64:
-		return math.MaxInt64
 	}
-	return time.Duration(n) * unit
+	return math.MaxInt64
+}
+
+// magnitude is the absolute value, that of the lowest int64 included.
+func magnitude(n int64) uint64 {
+	if n < 0 {
+		return -uint64(n)
+	}
+	return uint64(n)
 }
 
 // millis returns n milliseconds, saturating: the Java libraries count in them.
@@ -121,8 +179,48 @@ func plus(a, b time.Duration) time.Duration {
 	return c
 }
 
+// clamp returns d, without compat at least 0.
+func clamp(d time.Duration, compat bool) time.Duration {
+	if compat {
+		return d
+	}
+	return max(d, 0)
+}
+
+// repeat applies f to x n times. It stops early where the value stays, is NaN, or alternates between two.
+func repeat[T int64 | float64](x T, n uint32, f func(T) T) T {
+	before := x
+	for i := range min(n, maxIterations) {
+		next := f(x)
+		switch {
+		case next == x || next != next:
+			return next
+		case i > 0 && next == before && (n-i)%2 == 0:
+			return x
+		case i > 0 && next == before:
+			return next
+		}
+		before, x = x, next
+	}
+	return x
+}
+
+// count turns a step into an int of 32 bits.
+func count(n uint32) int { return int(min(n, math.MaxInt32)) }
+
+// attemptOf is n + 1 as an int of 32 bits.
+func attemptOf(n uint32) int { return int(min(uint64(n)+1, math.MaxInt32)) }
+
 // step turns the int of Bounds into a step: negative counts as 0.
 func step(n int) uint32 { return uint32(min(max(int64(n), 0), math.MaxUint32)) }
+
+// name returns the name of an enum's value.
+func name(names []string, value int) string {
+	if value < len(names) {
+		return names[value]
+	}
+	return fmt.Sprintf("unknown value %d", value)
+}
 
 // maxIterations bounds the ports that have to repeat a rounding step by step to be exact; beyond, they stay where they
 // are. No setting in use needs more than a few hundred.

@@ -13,6 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
+// CuratorMaxSleep is the cap of a Curator that is made without one: 2^31-1 ms.
+const CuratorMaxSleep = math.MaxInt32 * time.Millisecond
+
 // CuratorMaxRetries is the limit that Curator's ExponentialBackoffRetry pins its own to, with a line in the log.
 const CuratorMaxRetries = 29
 
@@ -24,32 +27,31 @@ const CuratorMaxRetries = 29
 // original shifts an int out of its range: step 30 throws, 31 waits Base, and so on (Sleep with Compat).
 type Curator struct {
 	Base       time.Duration // whole milliseconds
-	MaxSleep   time.Duration // 0 means none, which is 2^31-1 ms
+	MaxSleep   time.Duration // CuratorMaxSleep where the original is made without one
 	MaxRetries int           // 0 or less: no retry
-	Compat     bool
+	Compat     bool          // whether negative settings give negative waits, as in the original
 }
 
-func (p Curator) limit() time.Duration {
-	if p.MaxSleep <= 0 {
-		return millis(math.MaxInt32)
-	}
-	return p.MaxSleep
-}
-
-// choices returns how many integers r has at step n.
-func (p Curator) choices(n uint32) (uint64, error) {
+// choices returns how many integers r has after retryCount retries.
+func (p Curator) choices(retryCount int) (uint64, error) {
 	if !p.Compat {
-		return 1 << min(n+1, 30), nil
+		return 1 << min(uint64(max(retryCount, 0))+1, 30), nil
 	}
-	if bound := int32(1) << ((n + 1) & 31); bound > 0 {
-		return uint64(bound), nil
-	}
-	return 0, errors.New("bound must be positive")
+	return javaBound(1 << ((uint32(retryCount) + 1) & 31))
 }
 
-// Sleep returns the wait of step n whether or not the retries are used up: the original's getSleepTimeMs.
-func (p Curator) Sleep(n uint32, src rand.Source) (time.Duration, error) {
-	choices, err := p.choices(n)
+// javaBound is the check of Random.nextInt(bound).
+func javaBound(bound int32) (uint64, error) {
+	if bound <= 0 {
+		return 0, errors.New("bound must be positive")
+	}
+	return uint64(bound), nil
+}
+
+// Sleep is the original's getSleepTimeMs: the wait after retryCount retries, whether or not they are used up. The error
+// is that of a retryCount that the original's shift does not survive (30, 62, -2, ...), with Compat only.
+func (p Curator) Sleep(retryCount int, src rand.Source) (time.Duration, error) {
+	choices, err := p.choices(retryCount)
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +59,12 @@ func (p Curator) Sleep(n uint32, src rand.Source) (time.Duration, error) {
 }
 
 func (p Curator) wait(r uint64) time.Duration {
-	return min(time.Duration(times(int64(max(p.Base, 0)), int64(max(r, 1)))), p.limit())
+	return clamp(curatorWait(p.Base, p.MaxSleep, r), p.Compat)
+}
+
+// curatorWait returns base * max(1, r), at most limit; r is below 2^31.
+func curatorWait(base, limit time.Duration, r uint64) time.Duration {
+	return min(scaled(int64(max(r, 1)), base), limit)
 }
 
 // Retries returns how many retries are granted.
@@ -68,29 +75,35 @@ func (p Curator) Next(s backoff.State, src rand.Source) (time.Duration, backoff.
 	if int64(s.N) >= int64(p.Retries()) {
 		return 0, s, false
 	}
-	d, err := p.Sleep(s.N, src)
+	d, err := p.Sleep(count(s.N), src)
 	if err != nil {
 		return 0, s, false
 	}
 	return d, s.After(d), true
 }
 
-// Bounds implements backoff.Bounder; past the last retry it tells what Sleep gives.
+// Bounds implements backoff.Bounder; past the last retry it returns the bounds of Sleep.
 func (p Curator) Bounds(n int) (lowest, mean, highest time.Duration) {
-	choices, err := p.choices(step(n))
+	choices, err := p.choices(count(step(n)))
 	if err != nil {
 		return 0, 0, 0
 	}
-	base, limit := float64(max(p.Base, 0)), float64(p.limit())
-	if base == 0 {
-		return 0, 0, 0
+	lowest, mean, highest = curatorBounds(p.Base, p.MaxSleep, choices)
+	return clamp(lowest, p.Compat), clamp(mean, p.Compat), clamp(highest, p.Compat)
+}
+
+// curatorBounds are the bounds of curatorWait with r uniform in [0, choices).
+func curatorBounds(base, limit time.Duration, choices uint64) (lowest, mean, highest time.Duration) {
+	first, last := curatorWait(base, limit, 1), curatorWait(base, limit, choices-1)
+	if base <= 0 { // the cap is above all waits or below none
+		middle := time.Duration(javaLong((float64(first) + float64(last)) / 2))
+		return ordered(first, middle, last)
 	}
 	// r = 0 counts as 1; from kept+1 on all are cut to the limit.
 	count := float64(choices)
-	kept := math.Min(math.Floor(limit/base), count-1)
-	sum := math.Min(base, limit) + base*kept*(kept+1)/2 + limit*(count-1-kept)
-	lowest, highest = p.wait(1), p.wait(choices-1)
-	return lowest, min(max(time.Duration(javaLong(sum/count)), lowest), highest), highest
+	kept := max(math.Min(math.Floor(float64(limit)/float64(base)), count-1), 0)
+	sum := float64(first) + float64(base)*kept*(kept+1)/2 + float64(limit)*(count-1-kept)
+	return ordered(first, time.Duration(javaLong(sum/count)), last)
 }
 
 // Validate implements backoff.Validator: the original takes everything.
@@ -101,20 +114,30 @@ type CuratorFixed struct {
 	Sleep      time.Duration
 	MaxRetries int  // retries
 	Forever    bool // RetryForever: MaxRetries does not count, and Sleep has to be above 0
+	Compat     bool // whether a negative Sleep gives negative waits, as in the original
+}
+
+// Decide reports whether the original retries after retryCount retries, also a negative number of them, and what it
+// sleeps before that.
+func (p CuratorFixed) Decide(retryCount int) (slept time.Duration, retry bool) {
+	if p.Validate() != nil || !p.Forever && retryCount >= p.MaxRetries {
+		return 0, false
+	}
+	return clamp(p.Sleep, p.Compat), true
 }
 
 // Next implements backoff.Policy.
 func (p CuratorFixed) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
-	if p.Validate() != nil || !p.Forever && int64(s.N) >= int64(p.MaxRetries) {
+	d, ok := p.Decide(count(s.N))
+	if !ok {
 		return 0, s, false
 	}
-	d := max(p.Sleep, 0)
 	return d, s.After(d), true
 }
 
 // Bounds implements backoff.Bounder.
 func (p CuratorFixed) Bounds(n int) (lowest, mean, highest time.Duration) {
-	d, _, _ := p.Next(backoff.State{N: step(n)}, nil)
+	d, _ := p.Decide(count(step(n)))
 	return d, d, d
 }
 
@@ -129,20 +152,26 @@ func (p CuratorFixed) Validate() error {
 // CuratorUntilElapsed is RetryUntilElapsed of Curator: the same wait until MaxElapsed.
 //
 // Quirk: it waits first and refuses afterwards, by an elapsed time taken before the wait, so that it overshoots by a
-// wait that nobody uses. Next, for which the waits are the elapsed time, leaves that one out; Decide tells of it.
-type CuratorUntilElapsed struct{ MaxElapsed, Sleep time.Duration }
+// wait that nobody uses. Next, for which the waits are the elapsed time, leaves that one out; Decide returns it.
+type CuratorUntilElapsed struct {
+	MaxElapsed, Sleep time.Duration
+	Compat            bool // whether a negative Sleep gives negative waits, as in the original
+}
 
-// Decide returns whether to retry after n retries with elapsed gone, and what the original sleeps before it answers.
-func (p CuratorUntilElapsed) Decide(n uint32, elapsed time.Duration) (retry bool, slept time.Duration, sleeps int) {
-	if n >= math.MaxInt32 {
+// Decide reports whether the original retries after retryCount retries and elapsed, and what it sleeps before it
+// returns: the duration and the number of sleeps.
+func (p CuratorUntilElapsed) Decide(
+	retryCount int, elapsed time.Duration,
+) (retry bool, slept time.Duration, sleeps int) {
+	if retryCount >= math.MaxInt32 {
 		return false, 0, 0
 	}
-	return elapsed < p.MaxElapsed, max(p.Sleep, 0), 1
+	return elapsed < p.MaxElapsed, clamp(p.Sleep, p.Compat), 1
 }
 
 // Next implements backoff.Policy.
 func (p CuratorUntilElapsed) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
-	retry, d, _ := p.Decide(s.N, s.Slept)
+	retry, d, _ := p.Decide(count(s.N), s.Slept)
 	if !retry {
 		return 0, s, false
 	}
@@ -151,7 +180,7 @@ func (p CuratorUntilElapsed) Next(s backoff.State, _ rand.Source) (time.Duration
 
 // Bounds implements backoff.Bounder; it knows no elapsed time.
 func (p CuratorUntilElapsed) Bounds(int) (lowest, mean, highest time.Duration) {
-	d := max(p.Sleep, 0)
+	d := clamp(p.Sleep, p.Compat)
 	return d, d, d
 }
 

@@ -19,7 +19,7 @@ func printBounds(p backoff.Policy, steps ...int) {
 
 // The legacy mode loses its jitter from the fifth attempt on.
 func ExampleAWS() {
-	printBounds(compat.AWS{}, 0, 3, 4)
+	printBounds(compat.AWSDefaults(), 0, 3, 4)
 	// Output:
 	// 0: 0s to 2s
 	// 3: 0s to 16s
@@ -28,7 +28,7 @@ func ExampleAWS() {
 
 // The jitter comes after the cap: a maximum of a minute is exceeded by half of it.
 func ExampleCenkalti() {
-	printBounds(compat.CenkaltiDefaults, 0, 1, 20)
+	printBounds(compat.CenkaltiDefaults(), 0, 1, 20)
 	// Output:
 	// 0: 250ms to 750ms
 	// 1: 375ms to 1.125s
@@ -44,7 +44,7 @@ func ExampleCurator() {
 }
 
 func ExampleGRPC() {
-	printBounds(compat.GRPCDefaults, 0, 1, 20)
+	printBounds(compat.GRPCDefaults(), 0, 1, 20)
 	// Output:
 	// 0: 1s to 1s
 	// 1: 1.28s to 1.92s
@@ -107,7 +107,7 @@ func ExampleKubernetesWait() {
 }
 
 func ExamplePolly() {
-	policy := compat.Polly{Type: compat.PollyExponential, Delay: time.Second}
+	policy := compat.Polly{Type: compat.PollyExponential, Delay: time.Second, MaxRetries: 3}
 	for _, wait := range backoff.Delays(policy, nil) {
 		fmt.Print(wait, " ")
 	}
@@ -130,7 +130,7 @@ func ExampleResilience4j() {
 func ExampleSethvargo() {
 	policy := compat.Sethvargo{
 		Shape: compat.SethvargoExponential, Base: time.Second,
-		Wrappers: []compat.SethvargoWrapper{{Capped: 3 * time.Second}, {Jitter: time.Second}},
+		Wrappers: []compat.SethvargoWrapper{compat.SethvargoCapped(3 * time.Second), compat.SethvargoJitter(time.Second)},
 	}
 	wait, _, _ := policy.Next(backoff.State{N: 7}, rand.NewPCG(1, 2))
 	fmt.Println(wait > 3*time.Second)

@@ -11,7 +11,7 @@ import (
 
 // Flume's ladder, while its channel is full.
 func ExampleFlume() {
-	for n, wait := range backoff.Delays(compat.Flume{}, nil) {
+	for n, wait := range backoff.Delays(compat.FlumeDefaults(), nil) {
 		if n == 6 {
 			break
 		}
@@ -60,7 +60,7 @@ func ExampleHadoopMultipleLinearRandom() {
 // The 10th failure in a row is retried at once.
 func ExampleAkka() {
 	for _, n := range []int{0, 8, 9, 10} {
-		_, _, highest := backoff.Bounds(compat.Akka{}, n)
+		_, _, highest := backoff.Bounds(compat.AkkaDefaults(), n)
 		fmt.Print(highest, " ")
 	}
 	// Output: 10ms 5.11s 0s 10ms
@@ -75,7 +75,7 @@ func ExamplePekko() {
 
 func ExampleKubernetesItems() {
 	items := compat.KubernetesItems[string]{
-		Policy: compat.KubernetesExponential{Base: 5 * time.Millisecond, Max: 1000 * time.Second},
+		Policy: compat.KubernetesExponentialDefaults(),
 	}
 	fmt.Println(items.When("a"), items.When("a"), items.When("b"), items.NumRequeues("a"))
 	items.Forget("a")

@@ -15,34 +15,27 @@ import (
 //
 // Quirks: Max is not applied to the first wait, so a Max of 100 ms waits 250 ms once; with Off the source spins. The
 // doubling is of an int of milliseconds: with a Max near 2^31 it wraps to -100663296 ms, a hot loop (Compat only).
+// [FlumeDefaults] has the settings of a source that configures none.
 type Flume struct {
-	Max    time.Duration // maxBackoff; 0 means 4 s
+	Max    time.Duration // maxBackoff, whole milliseconds; 0 waits 250 ms once and then 0
 	Off    bool          // backoff = false: wait 0
 	Compat bool
 }
 
+// FlumeDefaults returns the settings of SpoolDirectorySource: at most 4 s.
+func FlumeDefaults() Flume { return Flume{Max: 4 * time.Second} }
+
 func (p Flume) wait(n uint32) time.Duration {
-	limit := p.Max
-	if limit == 0 {
-		limit = 4 * time.Second
-	}
 	switch {
 	case p.Off:
 		return 0
 	case n == 0:
 		return 250 * time.Millisecond
 	case !p.Compat:
-		return min(time.Duration(doubled(int64(250*time.Millisecond), n)), max(limit, 0))
+		return min(time.Duration(doubled(int64(250*time.Millisecond), n)), max(p.Max, 0))
 	}
-	b, top := int32(250), int32(min(limit.Milliseconds(), math.MaxInt32))
-	for range min(n, maxIterations) {
-		next := min(b<<1, top)
-		if next == b {
-			break
-		}
-		b = next
-	}
-	return millis(int64(b))
+	top := int32(max(min(p.Max.Milliseconds(), math.MaxInt32), math.MinInt32))
+	return millis(repeat(250, n, func(b int64) int64 { return int64(min(int32(b)<<1, top)) }))
 }
 
 // Next implements backoff.Policy.
@@ -66,32 +59,31 @@ func (p Flume) Validate() error { return nil }
 // Quirk: the arithmetic is that of an int of milliseconds (Compat only): from the 22nd failure on the penalty is
 // negative or 0, so that the sink is tried without pause, and from the 32nd on it starts over at 1 s.
 type FlumePenalty struct {
-	Max    time.Duration // maxpenalty; 0 means 30 s
+	Max    time.Duration // maxpenalty; 0 waits 0
 	Compat bool
 }
 
-func (p FlumePenalty) wait(n uint32) time.Duration {
-	limit := p.Max
-	if limit == 0 {
-		limit = 30 * time.Second
-	}
-	f := uint64(n) + 1
+// FlumePenaltyDefaults returns the settings of FailoverSinkProcessor: at most 30 s.
+func FlumePenaltyDefaults() FlumePenalty { return FlumePenalty{Max: 30 * time.Second} }
+
+// Penalty returns the penalty after any number of failures in a row, from 1.
+func (p FlumePenalty) Penalty(failures int) time.Duration {
 	if !p.Compat {
-		return min(time.Duration(doubled(int64(time.Second), uint32(min(f, 63)))), max(limit, 0))
+		return min(time.Duration(doubled(int64(time.Second), uint32(min(max(failures, 0), 63)))), max(p.Max, 0))
 	}
-	penalty := int32(1) << (f & 31) * 1000
-	return min(millis(int64(penalty)), limit)
+	penalty := int32(1) << (failures & 31) * 1000
+	return min(millis(int64(penalty)), p.Max)
 }
 
 // Next implements backoff.Policy.
 func (p FlumePenalty) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
-	d := p.wait(s.N)
+	d := p.Penalty(attemptOf(s.N))
 	return d, s.After(d), true
 }
 
 // Bounds implements backoff.Bounder.
 func (p FlumePenalty) Bounds(n int) (lowest, mean, highest time.Duration) {
-	d := p.wait(step(n))
+	d := p.Penalty(attemptOf(step(n)))
 	return d, d, d
 }
 
@@ -101,22 +93,22 @@ func (p FlumePenalty) Validate() error { return nil }
 // FlumeOrder is the penalty of Flume's OrderSelector (load-balancing sinks with backoff): 1 s * 2^f, at most Max, with f
 // counting failures up to 16. f starts over when the failure before is at least an hour and its penalty ago.
 type FlumeOrder struct {
-	Max time.Duration // maxTimeOut; 0 means 30 s
+	Max    time.Duration // maxTimeOut; 0 waits 0
+	Compat bool          // whether a negative Max gives negative waits, as in the original
 }
 
+// FlumeOrderDefaults returns the settings of OrderSelector: at most 30 s.
+func FlumeOrderDefaults() FlumeOrder { return FlumeOrder{Max: 30 * time.Second} }
+
 func (p FlumeOrder) penalty(f uint32) time.Duration {
-	limit := p.Max
-	if limit == 0 {
-		limit = 30 * time.Second
-	}
-	return min(time.Second<<f, max(limit, 0))
+	return clamp(min(time.Second<<f, p.Max), p.Compat)
 }
 
 // Failed returns the penalty after a failure that came gap after the one before; the gap of the first does not matter.
 // The state keeps f in Step.
 func (p FlumeOrder) Failed(s backoff.State, gap time.Duration) (time.Duration, backoff.State) {
 	f := min(s.Step, 16)
-	if s.N > 0 && gap < p.penalty(f)+time.Hour {
+	if s.N > 0 && gap < plus(p.penalty(f), time.Hour) {
 		f = min(f+1, 16)
 	} else {
 		f = 1
@@ -154,30 +146,39 @@ const (
 	FlumeException                             // any other exception
 )
 
+// String is ready, backoff, delivery exception or exception.
+func (o FlumeOutcome) String() string {
+	return name([]string{"ready", "backoff", "delivery exception", "exception"}, int(o))
+}
+
 // FlumeRunner is the wait between turns of Flume's PollableSourceRunner, or with Sink of its SinkRunner: the number of
 // BACKOFFs in a row times Increment, at most Max.
 //
-// Quirk: of a source an EventDeliveryException waits 0, a hot loop; of a sink every exception waits Max. Neither counts.
+// Quirks: of a source an EventDeliveryException waits 0, a hot loop; of a sink every exception waits Max. Neither
+// counts. A negative Increment waits Max, because Thread.sleep throws at it; a negative Max ends the original's runner,
+// and waits 0 here.
 type FlumeRunner struct {
-	Increment time.Duration // 0 means 1 s
-	Max       time.Duration // 0 means 5 s
+	Increment time.Duration // 0 waits 0
+	Max       time.Duration // 0 waits 0
 	Sink      bool
 }
 
-func (p FlumeRunner) settings() (increment, limit time.Duration) {
-	increment, limit = p.Increment, p.Max
-	if increment == 0 {
-		increment = time.Second
+// FlumeRunnerDefaults returns the settings of both runners: 1 s more for each BACKOFF, at most 5 s. Those of a sink
+// cannot be configured.
+func FlumeRunnerDefaults() FlumeRunner {
+	return FlumeRunner{Increment: time.Second, Max: 5 * time.Second}
+}
+
+// wait returns the wait after count BACKOFFs in a row.
+func (p FlumeRunner) wait(count int64) time.Duration {
+	if p.Increment < 0 {
+		return max(p.Max, 0)
 	}
-	if limit == 0 {
-		limit = 5 * time.Second
-	}
-	return max(increment, 0), max(limit, 0)
+	return min(time.Duration(times(int64(p.Increment), count)), max(p.Max, 0))
 }
 
 // Turn returns the wait after a turn. The state keeps the number of BACKOFFs in a row in Step.
 func (p FlumeRunner) Turn(s backoff.State, o FlumeOutcome) (time.Duration, backoff.State) {
-	increment, limit := p.settings()
 	count, d := s.Step, time.Duration(0)
 	switch {
 	case o == FlumeReady:
@@ -186,9 +187,9 @@ func (p FlumeRunner) Turn(s backoff.State, o FlumeOutcome) (time.Duration, backo
 		if count < math.MaxUint32 {
 			count++
 		}
-		d = min(time.Duration(times(int64(increment), int64(count))), limit)
+		d = p.wait(int64(count))
 	case o == FlumeException || p.Sink:
-		d = limit
+		d = max(p.Max, 0)
 	}
 	s = s.After(d)
 	s.Step = count
@@ -204,8 +205,7 @@ func (p FlumeRunner) Next(s backoff.State, _ rand.Source) (time.Duration, backof
 
 // Bounds implements backoff.Bounder, for a BACKOFF each time.
 func (p FlumeRunner) Bounds(n int) (lowest, mean, highest time.Duration) {
-	increment, limit := p.settings()
-	d := min(time.Duration(times(int64(increment), int64(step(n))+1)), limit)
+	d := p.wait(int64(step(n)) + 1)
 	return d, d, d
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Flume 1.11 dies of a maxBackoff near 2^31: its doubling wraps, and Thread.sleep refuses the negative wait. Ours never does.
+// The doubling of Flume 1.11 wraps with a maxBackoff near 2^31, and TimeUnit.sleep returns at once from a negative wait.
 func TestFlumeDoesNotOverflow(t *testing.T) {
 	for _, limit := range []time.Duration{math.MaxInt32 * time.Millisecond, 1 << 31 * time.Millisecond, math.MaxInt64} {
 		last := time.Duration(0)
@@ -19,6 +19,6 @@ func TestFlumeDoesNotOverflow(t *testing.T) {
 		}
 	}
 	if wait := (Flume{Max: math.MaxInt32 * time.Millisecond, Compat: true}).wait(24); wait >= 0 {
-		t.Errorf("Flume's own 25th wait is %v, want the negative one that it dies of", wait)
+		t.Errorf("Flume's own 25th wait is %v, want a negative one", wait)
 	}
 }

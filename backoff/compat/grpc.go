@@ -12,43 +12,41 @@ import (
 // GRPC is the connection backoff of grpc-go v1.85: base * multiplier^n, at most Max, times 1 +- Jitter.
 //
 // Quirks: the first wait is Base exactly, above Max too, and has no jitter; the jitter comes after the cap, so that
-// waits go up to (1+Jitter) Max.
+// waits go up to (1+Jitter) Max. Beyond an int64, or with a NaN, it wraps (Compat only).
 //
-// [GRPCDefaults] has the settings of the connection-backoff specification: 1 s, x 1.6, +-20 %, 120 s.
+// [GRPCDefaults] has the settings of the connection-backoff specification.
 type GRPC struct {
-	Base       time.Duration
-	Multiplier float64
-	Jitter     float64
-	Max        time.Duration
-	Compat     bool // of a wait beyond an int64 the lowest int64, as on amd64; else the highest
+	Base       time.Duration // 0 waits 0
+	Multiplier float64       // 0 waits 0 after the first
+	Jitter     float64       // share of the interval to each side; 0 means none
+	Max        time.Duration // 0 waits Base once and then 0
+	Compat     bool
 }
 
-// GRPCDefaults is backoff.DefaultConfig of grpc-go.
-var GRPCDefaults = GRPC{time.Second, 1.6, .2, 2 * time.Minute, false}
+// GRPCDefaults returns backoff.DefaultConfig of grpc-go, the settings of the connection-backoff specification: 1 s,
+// times 1.6, 20 % around, at most 120 s.
+func GRPCDefaults() GRPC { return GRPC{time.Second, 1.6, .2, 2 * time.Minute, false} }
 
 func (p GRPC) interval(n uint32) float64 {
-	x, limit := float64(p.Base), float64(p.Max)
-	for range min(n, maxIterations) {
-		next := float64(x * p.Multiplier)
-		if !(x < limit) || next == x {
-			break
+	limit := float64(p.Max)
+	x := repeat(float64(p.Base), n, func(x float64) float64 {
+		if x < limit {
+			return float64(x * p.Multiplier)
 		}
-		x = next
-	}
+		return x
+	})
 	if x > limit {
 		return limit
 	}
 	return x
 }
 
-func (p GRPC) at(n uint32, random float64) time.Duration {
-	if n == 0 {
-		if p.Compat {
-			return p.Base
-		}
-		return max(p.Base, 0)
+// Delay returns the wait after any number of retries; random is in [0, 1). A negative number is jittered, 0 is not.
+func (p GRPC) Delay(retries int, random float64) time.Duration {
+	if retries == 0 {
+		return clamp(p.Base, p.Compat)
 	}
-	x := p.interval(n)
+	x := p.interval(step(retries))
 	x = float64(x * (1 + float64(p.Jitter*(random*2-1))))
 	if x < 0 {
 		return 0
@@ -62,17 +60,17 @@ func (p GRPC) Next(s backoff.State, src rand.Source) (time.Duration, backoff.Sta
 	if s.N > 0 {
 		random = uniform(src)
 	}
-	d := p.at(s.N, random)
+	d := p.Delay(count(s.N), random)
 	return d, s.After(d), true
 }
 
 // Bounds implements backoff.Bounder.
 func (p GRPC) Bounds(n int) (lowest, mean, highest time.Duration) {
-	k := step(n)
-	if x := p.interval(k); p.Compat && k > 0 && wraps(x*(1-p.Jitter), x*(1+p.Jitter)) {
+	k := count(step(n))
+	if x := p.interval(step(n)); p.Compat && k > 0 && wraps(x*(1-p.Jitter), x*(1+p.Jitter)) {
 		return anything()
 	}
-	return ordered(p.at(k, 0), p.at(k, .5), p.at(k, largest))
+	return ordered(p.Delay(k, 0), p.Delay(k, .5), p.Delay(k, largest))
 }
 
 // Validate implements backoff.Validator: the original takes everything.

@@ -46,9 +46,7 @@ const (
 )
 
 // String is fail, retry or failover.
-func (a HadoopAction) String() string {
-	return [...]string{"fail", "retry", "failover"}[min(a, HadoopFailOver)]
-}
+func (a HadoopAction) String() string { return name([]string{"fail", "retry", "failover"}, int(a)) }
 
 // HadoopDecision is a policy's answer. Reason is the original's text; a retry may have one too.
 type HadoopDecision struct {
@@ -103,7 +101,12 @@ var javaUnits = map[JavaUnit]string{
 }
 
 // String is the name as Java writes it.
-func (u JavaUnit) String() string { return javaUnits[u] }
+func (u JavaUnit) String() string {
+	if text, ok := javaUnits[u]; ok {
+		return text
+	}
+	return fmt.Sprintf("unknown unit of %d ns", int64(u))
+}
 
 // delay is unit.toMillis(n) as a Duration: below a millisecond it truncates, beyond an int64 it saturates.
 func (u JavaUnit) delay(n int64) time.Duration {
@@ -148,7 +151,7 @@ func next(p Hadoop, s backoff.State, src rand.Source) (time.Duration, backoff.St
 	if p.Validate() != nil {
 		return 0, s, false
 	}
-	f := HadoopFailure{Err: JavaError{Class: "IOException"}, Retries: attemptOf(s.N) - 1, Idempotent: true}
+	f := HadoopFailure{Err: JavaError{Class: "IOException"}, Retries: count(s.N), Idempotent: true}
 	d := p.Decide(f, src)
 	if d.Action == HadoopFail {
 		return 0, s, false
@@ -228,16 +231,16 @@ func (p HadoopLimited) Decide(f HadoopFailure, src rand.Source) HadoopDecision {
 	if int64(f.Retries) >= p.maxRetries {
 		return HadoopDecision{Reason: p.reason()}
 	}
-	return HadoopDecision{HadoopRetry, p.delay(max(f.Retries, 0), src), p.reason()}
+	return HadoopDecision{HadoopRetry, p.delay(f.Retries, src), p.reason()}
 }
 
 func (p HadoopLimited) delay(retries int, src rand.Source) time.Duration {
 	switch p.rule {
 	case hadoopProportional:
 		if p.compat {
-			return p.unit.delay(p.sleep * (int64(retries) + 1))
+			return p.unit.delay(p.sleep * int64(int32(retries)+1))
 		}
-		return p.unit.delay(times(p.sleep, int64(retries)+1))
+		return p.unit.delay(times(max(p.sleep, 0), max(int64(retries)+1, 0)))
 	case hadoopExponential:
 		return p.unit.delay(hadoopTime(p.sleep, retries+1, math.MaxInt64, p.compat, uniform(src)))
 	}
@@ -252,7 +255,7 @@ func hadoopTime(t int64, k int, limit int64, compat bool, u float64) int64 {
 	case compat:
 		x = min(t*(1<<(k&63)), limit)
 	default:
-		x = min(doubled(max(t, 0), uint32(min(k, 63))), max(limit, 0))
+		x = min(doubled(max(t, 0), uint32(min(max(k, 0), 63))), max(limit, 0))
 	}
 	return javaLong(float64(float64(x) * float64(u+.5)))
 }
@@ -262,7 +265,7 @@ func (p HadoopLimited) Next(s backoff.State, src rand.Source) (time.Duration, ba
 	if p.Validate() != nil || int64(s.N) >= p.maxRetries {
 		return 0, s, false
 	}
-	d := p.delay(attemptOf(s.N)-1, src)
+	d := p.delay(count(s.N), src)
 	return d, s.After(d), true
 }
 

@@ -2,9 +2,7 @@
 
 package compat
 
-import (
-	"strings"
-)
+import "strings"
 
 // JavaError is an exception as Hadoop's policies see it: classes by their simple names.
 type JavaError struct {
@@ -27,45 +25,70 @@ func ParseJavaError(text string) JavaError {
 	return e
 }
 
-// javaParents is the superclass of each class that the policies or their callers name. A class that is not here is no
-// IOException, unless its name ends so.
-var javaParents = map[string]string{
-	"AccessControlException":       "IOException",
-	"BindException":                "SocketException",
-	"CharacterCodingException":     "IOException",
-	"ClosedByInterruptException":   "AsynchronousCloseException",
-	"AsynchronousCloseException":   "ClosedChannelException",
-	"ClosedChannelException":       "IOException",
-	"ConnectException":             "SocketException",
-	"ConnectTimeoutException":      "SocketTimeoutException",
-	"EOFException":                 "IOException",
-	"FileAlreadyExistsException":   "IOException",
-	"FileNotFoundException":        "IOException",
-	"InterruptedIOException":       "IOException",
-	"InvalidToken":                 "IOException",
-	"MalformedURLException":        "IOException",
-	"NoRouteToHostException":       "SocketException",
-	"NoSuchFileException":          "FileSystemException",
-	"FileSystemException":          "IOException",
-	"PortUnreachableException":     "SocketException",
-	"ProtocolException":            "IOException",
-	"RemoteException":              "IOException",
-	"RetriableException":           "IOException",
-	"SSLException":                 "IOException",
-	"SSLHandshakeException":        "SSLException",
-	"SafeModeException":            "IOException",
-	"SaslException":                "IOException",
-	"SocketException":              "IOException",
-	"SocketTimeoutException":       "InterruptedIOException",
-	"StandbyException":             "IOException",
-	"UnknownHostException":         "IOException",
-	"UnsupportedEncodingException": "IOException",
+// javaSubclasses are the public exceptions of the JDK and of hadoop-common 3.4 that the policies may be asked about, by
+// their superclass.
+var javaSubclasses = map[string]string{
+	"AccessControlException":     "AuthorizationException",
+	"AsynchronousCloseException": "ClosedByInterruptException",
+	"CharacterCodingException":   "MalformedInputException UnmappableCharacterException",
+	"ClosedChannelException":     "AsynchronousCloseException",
+	"FileSystemException": `
+		AccessDeniedException AtomicMoveNotSupportedException DirectoryNotEmptyException FileSystemLoopException
+		NoSuchFileException NotDirectoryException NotLinkException`,
+	"HttpTimeoutException": "HttpConnectTimeoutException",
+	"IOException": `
+		AccessControlException AlreadyClosedException AlreadyExistsException AsyncCallLimitExceededException
+		BadFencingConfigurationException CharConversionException CharacterCodingException ChecksumException
+		ClosedChannelException ClusterStorageCapacityExceededException
+		DirectoryListingStartAfterNotFoundException DiskErrorException DiskOutOfSpaceException EOFException
+		ExitCodeException FileAlreadyExistsException FileLockInterruptionException FileNotFoundException
+		FileSystemException HealthCheckFailedException HttpRetryException HttpTimeoutException
+		InterruptedByTimeoutException InvalidChecksumSizeException InvalidDecodingException
+		InvalidPathHandleException InvalidPropertiesFormatException InvalidRequestException InvalidToken
+		IpcException JMXProviderException JMXServerErrorException KerberosAuthException MalformedURLException
+		MetaBlockAlreadyExists MetaBlockDoesNotExist MultiException ObjectStreamException
+		ParentNotDirectoryException ProtocolException RemoteException RetriableException RpcException
+		SSLException SafeModeException SaslException ServiceFailedException SocketException StandbyException
+		SyncFailedException UTFDataFormatException UnknownHostException UnknownServiceException
+		UnresolvedLinkException UnsupportedEncodingException UnsupportedFileSystemException
+		UnsupportedMultipartUploaderException UserPrincipalNotFoundException VersionMismatchException
+		WebSocketHandshakeException ZeroCopyUnavailableException ZipException`,
+	"InterruptedIOException": "SocketTimeoutException",
+	"ObjectStreamException": `
+		InvalidClassException InvalidObjectException NotActiveException NotSerializableException
+		OptionalDataException StreamCorruptedException WriteAbortedException`,
+	"PathExistsException": `
+		PathIsDirectoryException PathIsNotDirectoryException PathIsNotEmptyDirectoryException
+		PathOperationException`,
+	"PathIOException": `
+		ClosedIOException PathAccessDeniedException PathExistsException PathNotFoundException`,
+	"RpcException":           "RpcClientException RpcServerException UnexpectedServerException",
+	"RpcServerException":     "RpcNoSuchMethodException RpcNoSuchProtocolException VersionMismatch",
+	"SSLException":           "SSLHandshakeException SSLKeyException SSLPeerUnverifiedException SSLProtocolException",
+	"SaslException":          "AuthenticationException",
+	"SocketException":        "BindException ConnectException NoRouteToHostException PortUnreachableException",
+	"SocketTimeoutException": "ConnectTimeoutException",
+	"StandbyException":       "ObserverRetryOnActiveException",
+	"ZipException":           "JarException",
 }
+
+// javaParents is the superclass of each class in javaSubclasses. A class that is not here is no IOException, unless its
+// name ends so.
+var javaParents = func() map[string]string {
+	parents := map[string]string{}
+	for parent, classes := range javaSubclasses {
+		for class := range strings.FieldsSeq(classes) {
+			parents[class] = parent
+		}
+	}
+	return parents
+}()
 
 // isA is Java's instanceof.
 func (e JavaError) isA(class string) bool {
 	for name := e.Class; name != ""; name = javaParents[name] {
-		if name == class || class == "IOException" && strings.HasSuffix(name, "IOException") {
+		if name == class || class == "IOException" && strings.HasSuffix(name, "IOException") &&
+			name != "UncheckedIOException" {
 			return true
 		}
 	}

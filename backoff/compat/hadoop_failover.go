@@ -36,7 +36,7 @@ func (p HadoopFailover) fallback() Hadoop {
 
 // sleep is getFailoverOrRetrySleepTime.
 func (p HadoopFailover) sleep(times int, u float64) time.Duration {
-	if times <= 0 {
+	if times == 0 || times < 0 && !p.Compat {
 		return 0
 	}
 	return millis(hadoopTime(p.DelayMillis, times, p.MaxDelayMillis, p.Compat, u))
@@ -57,13 +57,21 @@ func (e JavaError) failsOver() bool {
 	return e.Remote == "StandbyException" || e.Remote == "ObserverRetryOnActiveException"
 }
 
+// beyondRetries reports whether the retries less the failovers are above MaxRetries, in the original's int.
+func (p HadoopFailover) beyondRetries(f HadoopFailure) bool {
+	if p.Compat {
+		return int64(int32(f.Retries)-int32(f.Failovers)) > int64(p.MaxRetries)
+	}
+	return f.Retries-f.Failovers > p.MaxRetries
+}
+
 // Decide implements Hadoop.
 func (p HadoopFailover) Decide(f HadoopFailure, src rand.Source) HadoopDecision {
 	e := f.Err
 	switch {
 	case f.Failovers >= p.MaxFailovers:
 		return HadoopDecision{Reason: fmt.Sprintf("failovers (%d) exceeded maximum allowed (%d)", f.Failovers, p.MaxFailovers)}
-	case f.Retries-f.Failovers > p.MaxRetries:
+	case p.beyondRetries(f):
 		return HadoopDecision{Reason: fmt.Sprintf("retries (%d) exceeded maximum allowed (%d)", f.Retries, p.MaxRetries)}
 	case e.anyIsA("SaslException"):
 		return HadoopDecision{Reason: "SASL failure"}
@@ -86,7 +94,7 @@ func (p HadoopFailover) Decide(f HadoopFailure, src rand.Source) HadoopDecision 
 
 // Next implements backoff.Policy for a server that cannot be reached: every wait is a failover.
 func (p HadoopFailover) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
-	k := attemptOf(s.N) - 1
+	k := count(s.N)
 	f := HadoopFailure{Err: JavaError{Class: "ConnectException"}, Retries: k, Failovers: k, Idempotent: true}
 	d := p.Decide(f, src)
 	if d.Action == HadoopFail || p.Validate() != nil {
@@ -97,7 +105,7 @@ func (p HadoopFailover) Next(s backoff.State, src rand.Source) (time.Duration, b
 
 // Bounds implements backoff.Bounder, for failovers.
 func (p HadoopFailover) Bounds(n int) (lowest, mean, highest time.Duration) {
-	k := attemptOf(step(n)) - 1
+	k := count(step(n))
 	if k >= p.MaxFailovers || p.MaxRetries < 0 {
 		return 0, 0, 0
 	}

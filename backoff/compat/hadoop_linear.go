@@ -5,12 +5,12 @@ package compat
 import (
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/penstock-io/penstock/backoff"
 )
@@ -61,11 +61,22 @@ func ParseHadoopMultipleLinearRandom(text string) *HadoopLinear {
 
 // positiveInt is Integer.parseInt of the trimmed text; -1 where that fails or gives 0 or less.
 func positiveInt(text string) int64 {
-	n, err := strconv.ParseInt(strings.TrimFunc(text, func(r rune) bool { return r <= ' ' }), 10, 32)
+	trimmed := strings.TrimFunc(text, func(r rune) bool { return r <= ' ' })
+	n, err := strconv.ParseInt(strings.Map(javaDigit, trimmed), 10, 32)
 	if err != nil || n <= 0 {
 		return -1
 	}
 	return n
+}
+
+// javaDigit is Character.digit: the digits of any script count, one UTF-16 unit each.
+func javaDigit(r rune) rune {
+	for _, block := range unicode.Nd.R16 { // each is of ten digits, or of several tens
+		if from, to := rune(block.Lo), rune(block.Hi); from <= r && r <= to {
+			return '0' + (r-from)%10
+		}
+	}
+	return r
 }
 
 // Pairs returns the pairs.
@@ -102,7 +113,7 @@ func (p HadoopLinear) list() string {
 }
 
 func (p HadoopLinear) wait(pair HadoopPair, u float64) time.Duration {
-	return millis(javaLong(math.Floor(float64(float64(pair.Sleep.Milliseconds())*float64(u+.5)) + .5)))
+	return millis(javaRound(float64(float64(pair.Sleep.Milliseconds()) * float64(u+.5))))
 }
 
 // Decide implements Hadoop.

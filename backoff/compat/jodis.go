@@ -3,6 +3,7 @@
 package compat
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -10,38 +11,54 @@ import (
 )
 
 // Jodis is BoundedExponentialBackoffRetryUntilElapsed of jodis 0.5: base * max(1, r) with r an integer uniform in
-// [0, 2^min(30, n+1) - 1], at most MaxSleep, and cut so that the last sleep ends exactly at MaxElapsed.
+// [0, 2^min(30, n+1) - 1], at most MaxSleep, and cut so that the last sleep ends exactly at MaxElapsed. [JodisDefaults]
+// has the settings of RoundRobinJedisPool.
 //
-// Quirks: the first wait is always exactly Base; the cap comes after the draw, so that the draws pile up on it.
+// Quirks: the first wait is always exactly Base; the cap comes after the draw, so that the draws pile up on it. An
+// elapsed time below 0 makes the time that is left wrap to a negative wait (Compat only).
 type Jodis struct {
-	Base       time.Duration
-	MaxSleep   time.Duration
-	MaxElapsed time.Duration // below 0: no limit
+	Base       time.Duration // whole milliseconds
+	MaxSleep   time.Duration // 0 waits 0
+	MaxElapsed time.Duration // below 0: no limit; 0: no retry
+	Compat     bool
 }
 
-// Decide returns the wait of step n with elapsed gone; false: the time is up, and nothing is slept.
-func (p Jodis) Decide(n uint32, elapsed time.Duration, src rand.Source) (time.Duration, bool) {
-	left := p.MaxElapsed
-	if p.MaxElapsed >= 0 {
-		if elapsed >= p.MaxElapsed {
-			return 0, false
-		}
-		left = plus(p.MaxElapsed, -max(elapsed, -1<<62))
-	}
-	d := p.wait(below(src, 1<<min(uint64(n)+1, 30)))
-	if p.MaxElapsed >= 0 {
-		d = min(d, left)
-	}
-	return d, true
+// JodisDefaults returns the settings of RoundRobinJedisPool: 100 ms, at most 30 s, no limit of time.
+func JodisDefaults() Jodis {
+	return Jodis{Base: 100 * time.Millisecond, MaxSleep: 30 * time.Second, MaxElapsed: -1}
 }
 
-func (p Jodis) wait(r uint64) time.Duration {
-	return min(time.Duration(times(int64(max(p.Base, 0)), int64(max(r, 1)))), max(p.MaxSleep, 0))
+// Decide returns the wait after retryCount retries and elapsed; false: the time is up, and nothing is slept. With
+// Compat it is false too for a retryCount that makes the original throw (-2, -34, ...).
+func (p Jodis) Decide(retryCount int, elapsed time.Duration, src rand.Source) (time.Duration, bool) {
+	limit := int64(math.MaxInt64)
+	if p.MaxElapsed >= 0 {
+		limit = javaMillis(p.MaxElapsed)
+	}
+	spent := javaMillis(elapsed)
+	if spent >= limit {
+		return 0, false
+	}
+	choices, err := p.choices(retryCount)
+	if err != nil {
+		return 0, false
+	}
+	if !p.Compat {
+		spent = max(spent, 0)
+	}
+	return clamp(min(curatorWait(p.Base, p.MaxSleep, below(src, choices)), millis(limit-spent)), p.Compat), true
+}
+
+func (p Jodis) choices(retryCount int) (uint64, error) {
+	if !p.Compat {
+		return 1 << min(uint64(max(retryCount, 0))+1, 30), nil
+	}
+	return javaBound(1 << (min(30, int32(retryCount)+1) & 31))
 }
 
 // Next implements backoff.Policy: the waits are the elapsed time.
 func (p Jodis) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
-	d, ok := p.Decide(s.N, s.Slept, src)
+	d, ok := p.Decide(count(s.N), max(s.Slept, 0), src)
 	if !ok {
 		return 0, s, false
 	}
@@ -51,18 +68,15 @@ func (p Jodis) Next(s backoff.State, src rand.Source) (time.Duration, backoff.St
 // Bounds implements backoff.Bounder. It knows no elapsed time, so it leaves out what MaxElapsed cuts: then the lowest
 // is 0.
 func (p Jodis) Bounds(n int) (lowest, mean, highest time.Duration) {
-	if p.MaxElapsed == 0 {
+	choices, err := p.choices(count(step(n)))
+	if err != nil || p.MaxElapsed == 0 {
 		return 0, 0, 0
 	}
-	// Curator's, whose cap 0 means none.
-	if p.MaxSleep <= 0 {
-		return 0, 0, 0
-	}
-	lowest, mean, highest = Curator{Base: p.Base, MaxSleep: p.MaxSleep}.Bounds(int(min(step(n), 29)))
+	lowest, mean, highest = curatorBounds(p.Base, p.MaxSleep, choices)
 	if p.MaxElapsed > 0 {
-		return 0, min(mean, p.MaxElapsed), min(highest, p.MaxElapsed)
+		lowest, mean, highest = min(lowest, 0), min(mean, p.MaxElapsed), min(highest, p.MaxElapsed)
 	}
-	return lowest, mean, highest
+	return clamp(lowest, p.Compat), clamp(mean, p.Compat), clamp(highest, p.Compat)
 }
 
 // Validate implements backoff.Validator: the original takes everything.

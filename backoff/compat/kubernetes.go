@@ -3,7 +3,6 @@
 package compat
 
 import (
-	"math"
 	"math/rand/v2"
 	"time"
 
@@ -25,27 +24,50 @@ type KubernetesWait struct {
 	Compat   bool
 }
 
+// grow returns the wait that follows d, and whether it was cut to Cap.
+func (p KubernetesWait) grow(d time.Duration) (next time.Duration, capped bool) {
+	if p.Factor == 0 {
+		return d, false
+	}
+	x := float64(float64(d) * p.Factor)
+	if next = time.Duration(amd64Long(x)); !p.Compat {
+		next = time.Duration(javaLong(x))
+	}
+	if p.Cap > 0 && next > p.Cap {
+		return p.Cap, true
+	}
+	return next, false
+}
+
 // interval returns the wait of step n before jitter, and the steps that are left after it.
 func (p KubernetesWait) interval(n uint32) (d time.Duration, left int) {
 	d, left = p.Duration, p.Steps
+	before := d
 	for i := uint32(0); left > 0; i++ {
 		wait := d
 		left--
-		if p.Factor != 0 {
-			x := float64(float64(d) * p.Factor)
-			if d = time.Duration(amd64Long(x)); !p.Compat {
-				d = time.Duration(javaLong(x))
-			}
-			if p.Cap > 0 && d > p.Cap {
-				d, left = p.Cap, 0
-			}
+		var capped bool
+		if d, capped = p.grow(d); capped {
+			left = 0
 		}
 		if i == n {
 			return wait, left
 		}
-		if d == wait || i > maxIterations { // it stays: count the rest down at once
-			return d, max(left-int(min(n-i, math.MaxInt32)), 0)
+		if left > 0 && (d == wait || d == before || i > maxIterations) {
+			// It stays or alternates: count the rest down at once. Step i+1 waits d, step i+2 wait.
+			if rest := int64(n - i); rest <= int64(left) {
+				left -= int(rest)
+				if rest%2 == 0 {
+					d = wait
+				}
+				return d, left
+			}
+			if left%2 == 1 { // after the last step the next wait stays
+				d = wait
+			}
+			return d, 0
 		}
+		before = wait
 	}
 	return d, 0
 }
@@ -56,28 +78,21 @@ func (p KubernetesWait) Next(s backoff.State, src rand.Source) (time.Duration, b
 	if p.Jitter > 0 {
 		d = jitter(d, p.Jitter, uniform(src), p.Compat)
 	}
-	d = p.cut(d)
+	d = clamp(d, p.Compat)
 	return d, s.After(d), true
-}
-
-func (p KubernetesWait) cut(d time.Duration) time.Duration {
-	if p.Compat {
-		return d
-	}
-	return max(d, 0)
 }
 
 // Bounds implements backoff.Bounder.
 func (p KubernetesWait) Bounds(n int) (lowest, mean, highest time.Duration) {
 	d, _ := p.interval(step(n))
 	if p.Jitter <= 0 {
-		d = p.cut(d)
+		d = clamp(d, p.Compat)
 		return d, d, d
 	}
 	if p.Compat && wraps(float64(d), float64(d)+p.Jitter*float64(d)) {
 		return anything()
 	}
-	at := func(u float64) time.Duration { return p.cut(jitter(d, p.Jitter, u, p.Compat)) }
+	at := func(u float64) time.Duration { return clamp(jitter(d, p.Jitter, u, p.Compat), p.Compat) }
 	return ordered(at(0), at(.5), at(largest))
 }
 
@@ -98,19 +113,23 @@ func (p KubernetesLoop) Next(s backoff.State, src rand.Source) (time.Duration, b
 	if _, left := p.wait.interval(s.N); left < 1 {
 		return 0, s, false
 	}
-	return p.wait.Next(s, src)
+	d, _, _ := p.wait.Next(s, src)
+	d = max(d, 0) // time.Sleep
+	return d, s.After(d), true
 }
 
 // Wasted returns what the original waits after its last call, without jitter: 0 unless the cap has ended the loop.
 func (p KubernetesLoop) Wasted() time.Duration {
-	for n := range uint32(min(max(p.wait.Steps, 0), maxIterations)) {
-		d, left := p.wait.interval(n)
-		if left < 1 && int64(n)+1 < int64(p.wait.Steps) {
-			return p.wait.cut(d)
+	d := p.wait.Duration
+	for range min(max(p.wait.Steps-1, 0), maxIterations) {
+		next, capped := p.wait.grow(d)
+		if capped {
+			return max(d, 0)
 		}
-		if left < 1 {
+		if next == d {
 			break
 		}
+		d = next
 	}
 	return 0
 }
@@ -120,7 +139,8 @@ func (p KubernetesLoop) Bounds(n int) (lowest, mean, highest time.Duration) {
 	if _, left := p.wait.interval(step(n)); left < 1 {
 		return 0, 0, 0
 	}
-	return p.wait.Bounds(n)
+	lowest, mean, highest = p.wait.Bounds(n)
+	return max(lowest, 0), max(mean, 0), max(highest, 0)
 }
 
 // Validate implements backoff.Validator: the original takes everything.
@@ -154,11 +174,7 @@ func (p KubernetesJitter) Next(s backoff.State, src rand.Source) (time.Duration,
 }
 
 func (p KubernetesJitter) at(u float64) time.Duration {
-	d := jitter(p.Duration, p.MaxFactor, u, p.Compat)
-	if p.Compat {
-		return d
-	}
-	return max(d, 0)
+	return clamp(jitter(p.Duration, p.MaxFactor, u, p.Compat), p.Compat)
 }
 
 // Bounds implements backoff.Bounder.

@@ -11,23 +11,30 @@ import (
 
 // KubernetesExponential is the wait of client-go's ItemExponentialFailureRateLimiter: base * 2^n, at most Max.
 //
-// Quirk: with a Max of the highest int64 the original lets 2^63 pass its comparison of floats and converts it to the
-// lowest int64 (Compat only; base 1 ns, n = 63).
+// [KubernetesExponentialDefaults] has the settings of DefaultTypedControllerRateLimiter.
+//
+// Quirks: the original lets 2^63 pass its comparison of floats and converts it to the lowest int64 (base 1 ns, n = 63),
+// and with a Base of 0 it does so from n = 1024 on, where 0 times infinity is no number (both Compat only).
 type KubernetesExponential struct {
-	Base   time.Duration // as it is: 0 waits 0; the default of client-go is 5 ms
-	Max    time.Duration // as it is; the default of client-go is 1000 s
+	Base   time.Duration // 0 waits 0
+	Max    time.Duration // 0 waits 0
 	Compat bool
 }
 
+// KubernetesExponentialDefaults returns the settings of DefaultTypedControllerRateLimiter: 5 ms, at most 1000 s.
+func KubernetesExponentialDefaults() KubernetesExponential {
+	return KubernetesExponential{Base: 5 * time.Millisecond, Max: 1000 * time.Second}
+}
+
 func (p KubernetesExponential) wait(n uint32) time.Duration {
-	x, d := float64(p.Base)*math.Exp2(float64(n)), p.Max
-	if x < math.MaxInt64 || p.Compat && x == math.MaxInt64 { // the float is 2^63
-		d = min(duration(x, true), p.Max)
+	x := float64(p.Base) * math.Pow(2, float64(n))
+	switch {
+	case p.Compat && x > math.MaxInt64:
+		return p.Max
+	case p.Compat:
+		return min(time.Duration(amd64Long(x)), p.Max)
 	}
-	if p.Compat {
-		return d
-	}
-	return max(d, 0)
+	return min(duration(x, false), max(p.Max, 0))
 }
 
 // Next implements backoff.Policy.
@@ -49,14 +56,16 @@ func (p KubernetesExponential) Validate() error { return nil }
 type KubernetesFastSlow struct {
 	Fast, Slow time.Duration
 	MaxFast    int
+	Compat     bool // whether negative settings give negative waits, as in the original
 }
 
 // Next implements backoff.Policy.
 func (p KubernetesFastSlow) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
-	d := max(p.Slow, 0)
+	d := p.Slow
 	if int64(s.N) < int64(p.MaxFast) {
-		d = max(p.Fast, 0)
+		d = p.Fast
 	}
+	d = clamp(d, p.Compat)
 	return d, s.After(d), true
 }
 
@@ -124,10 +133,12 @@ func (l *KubernetesItems[K]) NumRequeues(item K) int {
 // Jitter of it, at most Max; the first is Initial plus its jitter.
 //
 // Quirks: the jitter compounds, for the next wait grows from what was drawn; the first is not cut to Max. A failure that
-// comes more than 2 Max after the one before counts as the first.
+// comes more than 2 Max after the one before counts as the first. With a Max above half of the largest int64 that 2 Max
+// wraps and every failure counts as the first, and the doubling wraps too (Compat only).
 type KubernetesFlow struct {
 	Initial, Max time.Duration
-	Jitter       float64 // 0 means none
+	Jitter       float64 // 0 or less means none
+	Compat       bool
 }
 
 // Failed returns the wait after a failure that came gap after the one before.
@@ -136,24 +147,36 @@ func (p KubernetesFlow) Failed(s backoff.State, gap time.Duration, src rand.Sour
 	if p.Jitter > 0 {
 		random = uniform(src)
 	}
-	last, twice := max(s.Prev, 0), p.Max > 0 && gap > plus(p.Max, p.Max) || p.Max <= 0 && gap > 0
 	var d time.Duration
-	if s.N == 0 || twice {
+	if s.N == 0 || gap > p.sum(p.Max, p.Max) {
 		d = p.first(random)
 	} else {
-		d = p.grown(last, random)
+		d = p.grown(s.Prev, random)
 	}
 	return d, s.After(d)
 }
 
+// sum returns a + b; without Compat it saturates.
+func (p KubernetesFlow) sum(a, b time.Duration) time.Duration {
+	if p.Compat {
+		return a + b
+	}
+	return plus(a, b)
+}
+
+func (p KubernetesFlow) jitter(d time.Duration, random float64) time.Duration {
+	if p.Jitter <= 0 {
+		return 0
+	}
+	return duration(float64(float64(random*p.Jitter)*float64(d)), p.Compat)
+}
+
 func (p KubernetesFlow) first(random float64) time.Duration {
-	d := max(p.Initial, 0)
-	return plus(d, duration(float64(float64(random*p.Jitter)*float64(d)), false))
+	return clamp(p.sum(p.Initial, p.jitter(p.Initial, random)), p.Compat)
 }
 
 func (p KubernetesFlow) grown(last time.Duration, random float64) time.Duration {
-	d := plus(plus(last, last), duration(float64(float64(random*p.Jitter)*float64(last)), false))
-	return min(d, max(p.Max, 0))
+	return clamp(min(p.sum(p.sum(last, last), p.jitter(last, random)), p.Max), p.Compat)
 }
 
 // Next implements backoff.Policy: as Failed while nothing is forgotten.
@@ -165,13 +188,13 @@ func (p KubernetesFlow) Next(s backoff.State, src rand.Source) (time.Duration, b
 // Bounds implements backoff.Bounder, for failures of which none is forgotten. The mean follows that of the wait before,
 // and is too high where a part of the draws is cut to Max.
 func (p KubernetesFlow) Bounds(n int) (lowest, mean, highest time.Duration) {
-	random := 0.0
-	if p.Jitter > 0 {
-		random = 1
+	end := float64(max(p.Initial, p.Max)) * (2 + max(p.Jitter, 0)) // no sum is above
+	if p.Compat && (p.Initial < 0 || p.Max < 0 || !(end < math.MaxInt64)) {
+		return anything()
 	}
-	lowest, mean, highest = p.first(0), p.first(random/2), p.first(random)
+	lowest, mean, highest = p.first(0), p.first(.5), p.first(1)
 	for range min(step(n), 70) {
-		lowest, mean, highest = p.grown(lowest, 0), p.grown(mean, random/2), p.grown(highest, random)
+		lowest, mean, highest = p.grown(lowest, 0), p.grown(mean, .5), p.grown(highest, 1)
 	}
 	return lowest, mean, highest
 }

@@ -18,6 +18,8 @@ import (
 // is the narrowest, too narrow to part a crowd. Once Min * 2^n is beyond an int64 of nanoseconds the original throws
 // inside, catches, and waits exactly Max without jitter, until 2^n is beyond a float64 and the jitter is back (3 s: n =
 // 32 to 992). That loss is an overflow: only with Compat.
+//
+// BackoffSupervisor refuses settings out of range, and so does Next. calculateDelay takes any, and so does Delay.
 type Pekko struct {
 	Min          time.Duration // above 0
 	Max          time.Duration // Min or more
@@ -25,28 +27,52 @@ type Pekko struct {
 	Compat       bool
 }
 
-// interval returns the delay before jitter; false: the original has overflowed, and the jitter is lost.
-func (p Pekko) interval(n uint32) (float64, bool) {
-	x := float64(p.Min) * math.Exp2(float64(n))
-	if x > math.MaxInt64 && !math.IsInf(x, 1) {
-		return float64(p.Max), false
+// pekkoDuration is the kind of a product of a FiniteDuration and a Double.
+type pekkoDuration uint8
+
+const (
+	pekkoFinite   pekkoDuration = iota
+	pekkoInfinite               // infinite or undefined: no FiniteDuration
+	pekkoThrown                 // beyond an int64 of nanoseconds
+)
+
+// pekkoTimes is FiniteDuration's d * factor.
+func pekkoTimes(d time.Duration, factor float64) (time.Duration, pekkoDuration) {
+	switch x := float64(float64(d) * factor); {
+	case math.IsInf(factor, 0), math.IsNaN(x), math.IsInf(x, 0):
+		return 0, pekkoInfinite
+	case x > math.MaxInt64 || x <= math.MinInt64:
+		return 0, pekkoThrown
+	default:
+		return time.Duration(javaRound(x)), pekkoFinite
 	}
-	return math.Min(float64(p.Max), math.Floor(x+.5)), true
 }
 
-func (p Pekko) at(n uint32, random float64) time.Duration {
-	d, jittered := p.interval(n)
-	if !jittered && p.Compat {
-		return p.Max
+// interval returns the delay before jitter, and whether there is any jitter.
+func (p Pekko) interval(restartCount int) (d time.Duration, jittered bool) {
+	d, kind := pekkoTimes(p.Min, math.Pow(2, float64(restartCount)))
+	switch {
+	case kind == pekkoFinite:
+		return min(d, p.Max), true
+	case p.Min >= 0 && (kind == pekkoInfinite || !p.Compat):
+		return p.Max, true
 	}
-	x := float64(d * (1 + float64(random*p.RandomFactor)))
-	if x >= math.MaxInt64 {
-		if p.Compat {
-			return p.Max // the product throws too
+	return p.Max, false
+}
+
+// Delay is calculateDelay(restartCount, Min, Max, RandomFactor), for any settings and counts; random is in [0, 1).
+func (p Pekko) Delay(restartCount int, random float64) time.Duration {
+	d, jittered := p.interval(restartCount)
+	if jittered {
+		x, kind := pekkoTimes(d, 1+float64(random*p.RandomFactor))
+		switch {
+		case kind == pekkoFinite:
+			return clamp(x, p.Compat)
+		case kind == pekkoThrown && !p.Compat && p.Max > 0:
+			return math.MaxInt64
 		}
-		return math.MaxInt64
 	}
-	return time.Duration(javaLong(math.Floor(x + .5)))
+	return clamp(p.Max, p.Compat)
 }
 
 // Next implements backoff.Policy.
@@ -54,7 +80,7 @@ func (p Pekko) Next(s backoff.State, src rand.Source) (time.Duration, backoff.St
 	if p.Validate() != nil {
 		return 0, s, false
 	}
-	d := p.at(s.N, uniform(src))
+	d := p.Delay(count(s.N), uniform(src))
 	return d, s.After(d), true
 }
 
@@ -63,8 +89,14 @@ func (p Pekko) Bounds(n int) (lowest, mean, highest time.Duration) {
 	if p.Validate() != nil {
 		return 0, 0, 0
 	}
-	k := step(n)
-	return ordered(p.at(k, 0), p.at(k, .5), p.at(k, largest))
+	k := count(step(n))
+	low, middle, high := p.Delay(k, 0), p.Delay(k, .5), p.Delay(k, largest)
+	d, jittered := p.interval(k)
+	if _, kind := pekkoTimes(d, 1+p.RandomFactor); jittered && kind == pekkoThrown {
+		low = min(low, p.Max)
+		return low, max(low, middle), math.MaxInt64
+	}
+	return ordered(low, middle, high)
 }
 
 // Validate implements backoff.Validator.

@@ -13,7 +13,6 @@ import (
 // every is one policy of each library, made of any numbers.
 func every(a, b int64, x, y float64, n int, compat bool) map[string]backoff.Policy {
 	first, limit := time.Duration(a), time.Duration(b)
-	retries := uint64(n)
 	quirky := func(p HadoopLimited) HadoopLimited {
 		if compat {
 			return p.Compat()
@@ -22,15 +21,15 @@ func every(a, b int64, x, y float64, n int, compat bool) map[string]backoff.Poli
 	}
 	return map[string]backoff.Policy{
 		"akka":               Akka{first, n, compat},
-		"aws":                AWS{limit},
-		"aws2026":            AWS2026{first, limit, compat},
+		"aws":                AWS{limit, compat},
+		"aws2026":            AWS2026{first, limit, n%2 == 0, compat},
 		"cenkalti":           Cenkalti{first, limit, x, y, compat},
 		"curator":            Curator{first, limit, n, compat},
-		"curator/fixed":      CuratorFixed{first, n, compat},
-		"curator/elapsed":    CuratorUntilElapsed{limit, first},
+		"curator/fixed":      CuratorFixed{first, n, n%2 == 0, compat},
+		"curator/elapsed":    CuratorUntilElapsed{limit, first, compat},
 		"flume":              Flume{limit, false, compat},
 		"flume/penalty":      FlumePenalty{limit, compat},
-		"flume/order":        FlumeOrder{limit},
+		"flume/order":        FlumeOrder{limit, compat},
 		"flume/runner":       FlumeRunner{first, limit, compat},
 		"grpc":               GRPC{first, x, y, limit, compat},
 		"hadoop/once":        HadoopTryOnce(),
@@ -42,21 +41,22 @@ func every(a, b int64, x, y float64, n int, compat bool) map[string]backoff.Poli
 		"hadoop/linear":      HadoopMultipleLinearRandom(HadoopPair{n, first}, HadoopPair{n / 2, limit}),
 		"hadoop/failover":    HadoopFailover{HadoopTryOnce(), n, n, a, b, compat},
 		"hadoop/class":       HadoopByException(nil, map[string]Hadoop{"IOException": quirky(HadoopFixedCount(n, a, JavaDays))}),
-		"jodis":              Jodis{first, limit, limit},
+		"jodis":              Jodis{first, limit, limit, compat},
 		"jpillora":           Jpillora{first, limit, x, compat},
 		"k8s/wait":           KubernetesWait{first, x, y, n, limit, compat},
 		"k8s/loop":           KubernetesWait{first, x, y, n, limit, compat}.Loop(),
 		"k8s/jitter":         KubernetesJitter{first, y, compat},
 		"k8s/exponential":    KubernetesExponential{first, limit, compat},
-		"k8s/fast_slow":      KubernetesFastSlow{first, limit, n},
-		"k8s/flow":           KubernetesFlow{first, limit, y},
+		"k8s/fast_slow":      KubernetesFastSlow{first, limit, n, compat},
+		"k8s/flow":           KubernetesFlow{first, limit, y, compat},
 		"pekko":              Pekko{first, limit, y, compat},
 		"polly":              Polly{PollyExponential, first, limit, true, n},
 		"polly/linear":       Polly{PollyLinear, first, limit, true, n},
-		"resilience4j":       Resilience4j{first, x, y, true, limit, true},
+		"resilience4j":       Resilience4j{first, x, y, true, limit, true, compat},
 		"sethvargo": Sethvargo{SethvargoFibonacci, first, []SethvargoWrapper{
-			{Jitter: limit}, {JitterPercent: uint64(b)}, {Capped: limit}, {FullJitter: true}, {MaxRetries: &retries},
-		}},
+			SethvargoJitter(limit), SethvargoJitterPercent(uint64(b)), SethvargoCapped(limit), SethvargoFullJitter(),
+			SethvargoMaxRetries(uint64(n)),
+		}, compat},
 	}
 }
 

@@ -21,30 +21,33 @@ const (
 	PollyExponential                  // 2^n * Delay; with jitter DecorrelatedJitterBackoffV2
 )
 
+// String is constant, linear or exponential.
+func (t PollyType) String() string {
+	return name([]string{"constant", "linear", "exponential"}, int(t))
+}
+
 // Polly is the retry strategy of Polly v8. With Jitter the constant and the linear delay are drawn from 75 to 125 % of
 // themselves, and the exponential one is [backoff.DecorrelatedV2].
 //
 // Quirk: Max comes after the draw, so that the draws pile up on it.
+//
+// [PollyDefaults] has the settings of RetryStrategyOptions.
 type Polly struct {
 	Type       PollyType
-	Delay      time.Duration // 0 means 2 s
-	Max        time.Duration // 0 means none
+	Delay      time.Duration // 0 waits 0
+	Max        time.Duration // 0 means none, which is null in Polly
 	Jitter     bool
-	MaxRetries int // 0 means 3
+	MaxRetries int // 1 or more
 }
 
+// PollyDefaults returns the settings of RetryStrategyOptions: three retries, 2 s each time, without jitter.
+func PollyDefaults() Polly { return Polly{Delay: 2 * time.Second, MaxRetries: 3} }
+
 func (p Polly) settings() (delay, limit time.Duration, retries uint32) {
-	delay, limit, retries = p.Delay, p.Max, step(p.MaxRetries)
-	if delay == 0 {
-		delay = 2 * time.Second
-	}
-	if limit == 0 {
+	if limit = p.Max; limit == 0 {
 		limit = math.MaxInt64
 	}
-	if retries == 0 {
-		retries = 3
-	}
-	return max(delay, 0), max(limit, 0), retries
+	return max(p.Delay, 0), max(limit, 0), step(p.MaxRetries)
 }
 
 // base is the delay before jitter and cap.
@@ -105,9 +108,9 @@ func (p Polly) Validate() error {
 	case p.Delay < 0 || p.Max < 0:
 		//lint:ignore ST1005 as Polly words it
 		return errors.New("The delay and its maximum must not be negative")
-	case p.MaxRetries < 0:
+	case p.MaxRetries < 1:
 		//lint:ignore ST1005 as Polly words it
-		return errors.New("The number of retries must not be negative")
+		return errors.New("The field MaxRetryAttempts must be between 1 and 2147483647")
 	}
 	return nil
 }

@@ -4,8 +4,8 @@ package compat
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
@@ -13,31 +13,40 @@ import (
 
 // Resilience4j is an IntervalFunction of resilience4j 2.3: the interval is multiplied and truncated to whole
 // milliseconds step by step, drawn from -Randomization to +Randomization of itself, and then cut to Max. A Multiplier of
-// 1 is of, or ofRandomized.
+// 1 is of, or ofRandomized. [Resilience4jDefaults] has the settings of ofExponentialBackoff.
 //
 // Quirks: an interval of 1 ms times 1.5 stays 1 ms for ever; a Multiplier below 1 shrinks it to 0; the cap comes after
-// the jitter, so that the draws pile up on it and at last all lie there; a drawn wait is at least 1 ms. Beyond an int64
-// of milliseconds it saturates, as Java's conversion does.
+// the jitter, so that the draws pile up on it and at last all lie there; a drawn wait is at least 1 ms, or 0 with a
+// Randomization of NaN. Beyond an int64 of milliseconds it saturates, as Java's conversion does.
 type Resilience4j struct {
-	Initial       time.Duration // 1 ms or more; whole milliseconds count
+	Initial       time.Duration // 1 ms or more; whole milliseconds count; the largest stands for Java's largest long
 	Multiplier    float64
 	Randomization float64       // 0 to 1; used with Random
 	Random        bool          // the random functions: also with a Randomization of 0 they give at least 1 ms
 	Max           time.Duration // 1 ms or more; used with Capped
 	Capped        bool
+	Compat        bool // whether a negative Multiplier gives negative waits, as in the original
+}
+
+// Resilience4jDefaults returns the settings of IntervalFunction.ofExponentialBackoff(): 500 ms, times 1.5, no cap.
+// Randomization is that of ofExponentialRandomBackoff(), 0.5, and counts with Random.
+func Resilience4jDefaults() Resilience4j {
+	return Resilience4j{Initial: 500 * time.Millisecond, Multiplier: 1.5, Randomization: .5}
 }
 
 // Delay returns the wait after any attempt, from 1; random is in [0, 1). It refuses what Validate refuses, and an
 // attempt below 1.
 func (p Resilience4j) Delay(attempt int, random float64) (time.Duration, error) {
-	if err := p.Validate(); err != nil {
-		return 0, err
-	}
-	if attempt < 1 {
+	err := p.Validate()
+	// The constructors with a Max check Initial only when they are called with an attempt.
+	if attempt < 1 && (err == nil || p.Capped && p.Max >= time.Millisecond && p.randomization() == nil) {
 		//lint:ignore ST1005 the original's text
 		return 0, fmt.Errorf("Illegal argument attempt: %d", attempt)
 	}
-	return p.at(uint32(min(attempt-1, maxIterations)), random), nil
+	if err != nil {
+		return 0, err
+	}
+	return p.at(uint32(min(int64(attempt)-1, math.MaxUint32)), random), nil
 }
 
 func (p Resilience4j) at(n uint32, random float64) time.Duration {
@@ -46,27 +55,19 @@ func (p Resilience4j) at(n uint32, random float64) time.Duration {
 
 // interval repeats the original's steps, in milliseconds.
 func (p Resilience4j) interval(n uint32) int64 {
-	x := p.Initial.Milliseconds()
-	for range min(n, maxIterations) {
-		next := javaLong(float64(float64(x) * p.Multiplier))
-		if next == x {
-			break
-		}
-		x = next
-	}
-	return x
+	return repeat(javaMillis(p.Initial), n, func(x int64) int64 { return javaLong(float64(float64(x) * p.Multiplier)) })
 }
 
 func (p Resilience4j) draw(x int64, random float64) time.Duration {
 	if p.Random {
 		delta := float64(p.Randomization * float64(x))
 		low, high := float64(x)-delta, float64(x)+delta
-		x = max(javaLong(low+float64(random*(high-low+1))), 1)
+		x = javaLong(math.Max(low+float64(random*(high-low+1)), 1))
 	}
 	if p.Capped {
-		x = min(x, p.Max.Milliseconds())
+		x = min(x, javaMillis(p.Max))
 	}
-	return millis(max(x, 0))
+	return clamp(millis(x), p.Compat)
 }
 
 // Next implements backoff.Policy: step 0 is attempt 1.
@@ -102,18 +103,24 @@ func middle(at func(u float64) time.Duration) time.Duration {
 	return time.Duration(javaLong(sum / cells))
 }
 
-// Validate implements backoff.Validator: the original's errors.
+// Validate implements backoff.Validator: the original's errors, in its order.
 func (p Resilience4j) Validate() error {
 	if p.Capped && p.Max < time.Millisecond {
 		return intervalError(p.Max)
 	}
+	if err := p.randomization(); err != nil && (p.Capped || p.Initial >= time.Millisecond) {
+		return err
+	}
 	if p.Initial < time.Millisecond {
 		return intervalError(p.Initial)
 	}
+	return nil
+}
+
+func (p Resilience4j) randomization() error {
 	if p.Random && (p.Randomization < 0 || p.Randomization > 1) {
 		//lint:ignore ST1005 the original's text
-		return fmt.Errorf("Illegal argument randomizationFactor: %s",
-			strconv.FormatFloat(p.Randomization, 'f', -1, 64))
+		return fmt.Errorf("Illegal argument randomizationFactor: %s", javaDouble(p.Randomization))
 	}
 	return nil
 }
@@ -121,5 +128,5 @@ func (p Resilience4j) Validate() error {
 func intervalError(d time.Duration) error {
 	//lint:ignore ST1005 the original's text
 	return fmt.Errorf("Illegal argument interval: %d millis is less than 1",
-		d.Milliseconds())
+		javaMillis(d))
 }

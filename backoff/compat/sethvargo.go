@@ -23,14 +23,73 @@ const (
 	SethvargoFibonacci
 )
 
-// SethvargoWrapper is one wrapper around a backoff: exactly one field is set.
+// String is constant, exponential or fibonacci.
+func (s SethvargoShape) String() string {
+	return name([]string{"constant", "exponential", "fibonacci"}, int(s))
+}
+
+// SethvargoWrapper is one wrapper around a backoff, made by [SethvargoJitter], [SethvargoJitterPercent],
+// [SethvargoFullJitter], [SethvargoCapped], [SethvargoMaxRetries] or [SethvargoMaxDuration]. The zero value changes
+// nothing.
 type SethvargoWrapper struct {
-	Jitter        time.Duration // WithJitter: U[-j, j) nanoseconds more, at least 0, so that a wide one piles up on 0
-	JitterPercent uint64        // WithJitterPercent: times 1 - U{-j, ..., j-1} %, whole percents; above 100 counts as 100
-	FullJitter    bool          // WithFullJitter: [0, wait)
-	Capped        time.Duration // WithCappedDuration: at most
-	MaxRetries    *uint64       // WithMaxRetries; 0 is no retry at all
-	MaxDuration   time.Duration // WithMaxDuration: the last wait is cut to what is left of it
+	kind    sethvargoKind
+	d       time.Duration // of a jitter, a cap or a maximum
+	percent uint64        // 1 to 100
+	retries uint64
+}
+
+type sethvargoKind uint8
+
+const (
+	sethvargoNone sethvargoKind = iota
+	sethvargoJitter
+	sethvargoPercent
+	sethvargoFull
+	sethvargoCapped
+	sethvargoRetries
+	sethvargoDuration
+)
+
+// SethvargoJitter is WithJitter: U[-d, d) nanoseconds more, at least 0, so that a wide one piles up on 0. A d of 0 or
+// less changes nothing.
+func SethvargoJitter(d time.Duration) SethvargoWrapper {
+	if d <= 0 {
+		return SethvargoWrapper{}
+	}
+	return SethvargoWrapper{kind: sethvargoJitter, d: d}
+}
+
+// SethvargoJitterPercent is WithJitterPercent: times 1 - U{-percent, ..., percent-1} %, whole percents. Above 100
+// counts as 100; 0 changes nothing.
+func SethvargoJitterPercent(percent uint64) SethvargoWrapper {
+	if percent == 0 {
+		return SethvargoWrapper{}
+	}
+	return SethvargoWrapper{kind: sethvargoPercent, percent: min(percent, 100)}
+}
+
+// SethvargoFullJitter is WithFullJitter: uniform in [0, wait).
+func SethvargoFullJitter() SethvargoWrapper { return SethvargoWrapper{kind: sethvargoFull} }
+
+// SethvargoCapped is WithCappedDuration: at most limit. Zero makes every wait 0.
+func SethvargoCapped(limit time.Duration) SethvargoWrapper {
+	return SethvargoWrapper{kind: sethvargoCapped, d: limit}
+}
+
+// SethvargoMaxRetries is WithMaxRetries: gives up after retries waits. Zero allows no retry.
+func SethvargoMaxRetries(retries uint64) SethvargoWrapper {
+	return SethvargoWrapper{kind: sethvargoRetries, retries: retries}
+}
+
+// SethvargoMaxDuration is WithMaxDuration: gives up after limit, and cuts the last wait to the time that is left. Zero
+// or less allows no retry.
+func SethvargoMaxDuration(limit time.Duration) SethvargoWrapper {
+	return SethvargoWrapper{kind: sethvargoDuration, d: limit}
+}
+
+// ended reports whether w gives up at s.
+func (w SethvargoWrapper) ended(s backoff.State) bool {
+	return w.kind == sethvargoRetries && uint64(s.N) >= w.retries || w.kind == sethvargoDuration && s.Slept >= w.d
 }
 
 // Sethvargo is a backoff of github.com/sethvargo/go-retry v0.5 with its wrappers, innermost first. It saturates at the
@@ -43,6 +102,7 @@ type Sethvargo struct {
 	Shape    SethvargoShape
 	Base     time.Duration // above 0
 	Wrappers []SethvargoWrapper
+	Compat   bool // whether a cap below 0 gives negative waits, as in the original
 }
 
 // fibonacci holds 1, 2, 3, 5, 8, ... as far as they fit an int64.
@@ -71,31 +131,31 @@ func (p Sethvargo) Next(s backoff.State, src rand.Source) (time.Duration, backof
 	if p.Validate() != nil {
 		return 0, s, false
 	}
-	for _, w := range p.Wrappers {
-		if w.MaxRetries != nil && uint64(s.N) >= *w.MaxRetries || w.MaxDuration > 0 && s.Slept >= w.MaxDuration {
-			return 0, s, false
-		}
-	}
 	d := p.interval(s.N)
 	for _, w := range p.Wrappers {
+		if w.ended(s) {
+			return 0, s, false
+		}
 		d = w.apply(d, s, src)
 	}
+	d = clamp(d, p.Compat)
 	return d, s.After(d), true
 }
 
 func (w SethvargoWrapper) apply(d time.Duration, s backoff.State, src rand.Source) time.Duration {
-	switch {
-	case w.Jitter > 0:
-		return max(plus(d, time.Duration(below(src, 2*uint64(w.Jitter))-uint64(w.Jitter))), 0)
-	case w.JitterPercent > 0:
-		j := min(w.JitterPercent, 100)
-		return percent(d, int64(below(src, 2*j))-int64(j))
-	case w.FullJitter && d > 0:
-		return time.Duration(below(src, uint64(d)))
-	case w.Capped > 0:
-		return min(d, w.Capped)
-	case w.MaxDuration > 0:
-		return min(d, w.MaxDuration-s.Slept)
+	switch w.kind {
+	case sethvargoJitter:
+		return max(plus(d, time.Duration(below(src, 2*uint64(w.d))-uint64(w.d))), 0)
+	case sethvargoPercent:
+		return percent(d, int64(below(src, 2*w.percent))-int64(w.percent))
+	case sethvargoFull:
+		if d > 0 {
+			return time.Duration(below(src, uint64(d)))
+		}
+	case sethvargoCapped:
+		return min(d, w.d)
+	case sethvargoDuration:
+		return min(d, w.d-max(s.Slept, 0))
 	}
 	return d
 }
@@ -109,9 +169,8 @@ func percent(d time.Duration, top int64) time.Duration {
 // wrapper by wrapper where there are more. What MaxDuration cuts is not counted: it depends on the waits before.
 func (p Sethvargo) Bounds(n int) (lowest, mean, highest time.Duration) {
 	k := step(n)
-	if p.Validate() != nil || slices.ContainsFunc(p.Wrappers, func(w SethvargoWrapper) bool {
-		return w.MaxRetries != nil && uint64(k) >= *w.MaxRetries
-	}) {
+	start := backoff.State{N: k}
+	if p.Validate() != nil || slices.ContainsFunc(p.Wrappers, func(w SethvargoWrapper) bool { return w.ended(start) }) {
 		return 0, 0, 0
 	}
 	lowest = p.interval(k)
@@ -130,7 +189,8 @@ func (p Sethvargo) Bounds(n int) (lowest, mean, highest time.Duration) {
 	for _, d := range values {
 		sum += float64(d) / cells
 	}
-	return lowest, min(max(time.Duration(javaLong(sum)), lowest), highest), highest
+	mean = min(max(time.Duration(javaLong(sum)), lowest), highest)
+	return clamp(lowest, p.Compat), clamp(mean, p.Compat), clamp(highest, p.Compat)
 }
 
 // fixed is a source of one value.
@@ -139,31 +199,31 @@ type fixed uint64
 func (f fixed) Uint64() uint64 { return uint64(f) }
 
 func (w SethvargoWrapper) low(d time.Duration) time.Duration {
-	switch {
-	case w.Jitter > 0:
-		return max(plus(d, -w.Jitter), 0)
-	case w.JitterPercent > 0:
-		return percent(d, int64(min(w.JitterPercent, 100))-1)
-	case w.FullJitter, w.MaxDuration > 0:
-		return 0
-	case w.Capped > 0:
-		return min(d, w.Capped)
+	switch w.kind {
+	case sethvargoJitter:
+		return max(plus(d, -w.d), 0)
+	case sethvargoPercent:
+		return percent(d, int64(w.percent)-1)
+	case sethvargoFull, sethvargoDuration:
+		return min(d, 0)
+	case sethvargoCapped:
+		return min(d, w.d)
 	}
 	return d
 }
 
 func (w SethvargoWrapper) high(d time.Duration) time.Duration {
-	switch {
-	case w.Jitter > 0:
-		return plus(d, w.Jitter-1)
-	case w.JitterPercent > 0:
-		return percent(d, -int64(min(w.JitterPercent, 100)))
-	case w.FullJitter && d > 0:
-		return d - 1
-	case w.Capped > 0:
-		return min(d, w.Capped)
-	case w.MaxDuration > 0:
-		return min(d, w.MaxDuration)
+	switch w.kind {
+	case sethvargoJitter:
+		return max(plus(d, w.d-1), 0)
+	case sethvargoPercent:
+		return percent(d, -int64(w.percent))
+	case sethvargoFull:
+		if d > 0 {
+			return d - 1
+		}
+	case sethvargoCapped, sethvargoDuration:
+		return min(d, w.d)
 	}
 	return d
 }

@@ -19,13 +19,21 @@ var jpilloraVectors = handlers{
 			checkCounter(t, c, counter)
 			return
 		}
+		s := vectors.Policy(p, at)
+		next := s.At
+		s.At = func(n int, src vectors.Rand) (time.Duration, bool) {
+			if n < 0 {
+				return p.ForAttempt(float64(n), uniform(src)), true
+			}
+			return next(n, src)
+		}
 		for _, point := range c.Points {
 			if d := counter.ForAttempt(float64(point.N)); d != point.Delay.Duration() {
 				t.Errorf("n = %v: %d ns, want %d ns", point.N, d, point.Delay)
 			}
 		}
 		c.Points = nil
-		vectors.Check(t, c, vectors.Policy(p, at))
+		vectors.Check(t, c, s)
 	},
 	"jpillora.seeded": func(t *testing.T, c vectors.Case) {
 		seed := c.Params.Int(t, "seed")
@@ -100,19 +108,21 @@ func checkCall(t *testing.T, i int, call vectors.Call, got time.Duration) {
 var curatorVectors = handlers{
 	"curator.exponential": curatorSleep,
 	"curator.bounded":     curatorSleep,
-	"curator.n_times": policy(func(t *testing.T, p vectors.Object) CuratorFixed {
-		return CuratorFixed{Sleep: p.Duration(t, "sleep_ns"), MaxRetries: p.Int(t, "max_retries")}
+	"curator.n_times": curatorFixed(func(t *testing.T, p vectors.Object) CuratorFixed {
+		return CuratorFixed{Sleep: p.Duration(t, "sleep_ns"), MaxRetries: p.Int(t, "max_retries"), Compat: true}
 	}),
-	"curator.one_time": policy(func(t *testing.T, p vectors.Object) CuratorFixed {
-		return CuratorFixed{Sleep: p.Duration(t, "sleep_ns"), MaxRetries: 1}
+	"curator.one_time": curatorFixed(func(t *testing.T, p vectors.Object) CuratorFixed {
+		return CuratorFixed{Sleep: p.Duration(t, "sleep_ns"), MaxRetries: 1, Compat: true}
 	}),
-	"curator.forever": policy(func(t *testing.T, p vectors.Object) CuratorFixed {
-		return CuratorFixed{Sleep: p.Duration(t, "sleep_ns"), Forever: true}
+	"curator.forever": curatorFixed(func(t *testing.T, p vectors.Object) CuratorFixed {
+		return CuratorFixed{Sleep: p.Duration(t, "sleep_ns"), Forever: true, Compat: true}
 	}),
 	"curator.until_elapsed": func(t *testing.T, c vectors.Case) {
-		p := CuratorUntilElapsed{MaxElapsed: c.Params.Duration(t, "max_elapsed_ns"), Sleep: c.Params.Duration(t, "sleep_ns")}
+		p := CuratorUntilElapsed{
+			MaxElapsed: c.Params.Duration(t, "max_elapsed_ns"), Sleep: c.Params.Duration(t, "sleep_ns"), Compat: true,
+		}
 		for _, d := range c.Decisions {
-			retry, slept, sleeps := p.Decide(uint32(d.Input.Int(t, "n")), d.Input.Duration(t, "elapsed_ns"))
+			retry, slept, sleeps := p.Decide(d.Input.Int(t, "n"), d.Input.Duration(t, "elapsed_ns"))
 			if want := d.Output.Text(t, "action") == "retry"; retry != want || sleeps != d.Output.Int(t, "sleeps") ||
 				slept != d.Output.Duration(t, "delay_ns") {
 				t.Errorf("%s: %v, %v, %d; want %s", d.Input, retry, slept, sleeps, d.Output)
@@ -151,15 +161,24 @@ var curatorVectors = handlers{
 	},
 }
 
+func curatorFixed(read func(t *testing.T, p vectors.Object) CuratorFixed) func(*testing.T, vectors.Case) {
+	return func(t *testing.T, c vectors.Case) {
+		p := read(t, c.Params)
+		s := vectors.Policy(p, at)
+		s.At = func(n int, _ vectors.Rand) (time.Duration, bool) { return p.Decide(n) }
+		vectors.Check(t, c, s)
+	}
+}
+
 // curatorSleep asks getSleepTimeMs, which knows no limit of retries.
 func curatorSleep(t *testing.T, c vectors.Case) {
 	p := Curator{
-		Base: c.Params.Duration(t, "base_ns"), MaxSleep: c.Params.Duration(t, "max_sleep_ns"),
+		Base: c.Params.Duration(t, "base_ns"), MaxSleep: durationOr(t, c.Params, "max_sleep_ns", CuratorMaxSleep),
 		MaxRetries: c.Params.Int(t, "max_retries"), Compat: true,
 	}
 	s := vectors.Policy(p, at)
 	s.At = func(n int, src vectors.Rand) (time.Duration, bool) {
-		d, err := p.Sleep(uint32(n), src)
+		d, err := p.Sleep(n, src)
 		return d, err == nil && (c.Ends != "stop" || n < p.Retries())
 	}
 	vectors.Check(t, c, s)
@@ -168,24 +187,23 @@ func curatorSleep(t *testing.T, c vectors.Case) {
 var sethvargoVectors = func() handlers {
 	check := func(shape SethvargoShape) func(*testing.T, vectors.Case) {
 		return func(t *testing.T, c vectors.Case) {
-			p := Sethvargo{Shape: shape, Base: c.Params.Duration(t, "base_ns")}
+			p := Sethvargo{Shape: shape, Base: c.Params.Duration(t, "base_ns"), Compat: true}
 			timed := false
 			for _, o := range c.Params.Objects(t, "wrappers") {
-				w := SethvargoWrapper{}
+				var w SethvargoWrapper
 				switch kind := o.Text(t, "type"); kind {
 				case "jitter":
-					w.Jitter = o.Duration(t, "jitter_ns")
+					w = SethvargoJitter(o.Duration(t, "jitter_ns"))
 				case "jitter_percent":
-					w.JitterPercent = uint64(o.Int(t, "percent"))
+					w = SethvargoJitterPercent(vectors.Get[uint64](t, o, "percent"))
 				case "full_jitter":
-					w.FullJitter = true
+					w = SethvargoFullJitter()
 				case "capped":
-					w.Capped = o.Duration(t, "cap_ns")
+					w = SethvargoCapped(o.Duration(t, "cap_ns"))
 				case "max_retries":
-					most := uint64(o.Int(t, "max"))
-					w.MaxRetries = &most
+					w = SethvargoMaxRetries(vectors.Get[uint64](t, o, "max"))
 				case "max_duration":
-					w.MaxDuration, timed = o.Duration(t, "max_ns"), true
+					w, timed = SethvargoMaxDuration(o.Duration(t, "max_ns")), true
 				default:
 					unknown(t, "wrapper", kind)
 				}

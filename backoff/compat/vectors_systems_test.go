@@ -23,7 +23,7 @@ func scripted(t *testing.T, c vectors.Case, next func(i int, src vectors.Rand) t
 
 var flumeVectors = handlers{
 	"flume.spool": func(t *testing.T, c vectors.Case) {
-		p := Flume{Max: c.Params.Duration(t, "max_backoff_ns"), Off: !c.Params.Bool(t, "backoff"), Compat: true}
+		p := Flume{Max: durationOr(t, c.Params, "max_backoff_ns", FlumeDefaults().Max), Off: !c.Params.Bool(t, "backoff"), Compat: true}
 		outcomes := vectors.Get[[]string](t, c.Params, "outcomes")
 		var s backoff.State
 		scripted(t, c, func(i int, src vectors.Rand) (d time.Duration) {
@@ -38,11 +38,18 @@ var flumeVectors = handlers{
 			return d
 		})
 	},
-	"flume.failover_sink": policy(func(t *testing.T, p vectors.Object) FlumePenalty {
-		return FlumePenalty{Max: p.Duration(t, "max_penalty_ns"), Compat: true}
-	}),
+	"flume.failover_sink": func(t *testing.T, c vectors.Case) {
+		p := FlumePenalty{
+			Max: durationOr(t, c.Params, "max_penalty_ns", FlumePenaltyDefaults().Max), Compat: true,
+		}
+		s := vectors.Policy(p, at)
+		s.At = func(n int, _ vectors.Rand) (time.Duration, bool) { return p.Penalty(n + c.ArgOffset), true }
+		vectors.Check(t, c, s)
+	},
 	"flume.order_selector": func(t *testing.T, c vectors.Case) {
-		p := FlumeOrder{Max: c.Params.Duration(t, "max_timeout_ns")}
+		p := FlumeOrder{
+			Max: durationOr(t, c.Params, "max_timeout_ns", FlumeOrderDefaults().Max), Compat: true,
+		}
 		gaps := c.Params.Durations(t, "gaps_ns")
 		var s backoff.State
 		scripted(t, c, func(i int, _ vectors.Rand) (d time.Duration) {
@@ -56,8 +63,9 @@ var flumeVectors = handlers{
 
 func flumeRunner(t *testing.T, c vectors.Case) {
 	p := FlumeRunner{
-		Increment: c.Params.Duration(t, "increment_ns"), Max: c.Params.Duration(t, "max_ns"),
-		Sink: c.Policy == "flume.sink_runner",
+		Increment: durationOr(t, c.Params, "increment_ns", FlumeRunnerDefaults().Increment),
+		Max:       durationOr(t, c.Params, "max_ns", FlumeRunnerDefaults().Max),
+		Sink:      c.Policy == "flume.sink_runner",
 	}
 	names := map[string]FlumeOutcome{
 		"ok": FlumeReady, "backoff": FlumeBackoff, "event_delivery_exception": FlumeDeliveryException,
@@ -98,6 +106,7 @@ var kubernetesVectors = handlers{
 	"k8s.fast_slow": func(t *testing.T, c vectors.Case) {
 		p := KubernetesFastSlow{
 			Fast: c.Params.Duration(t, "fast_ns"), Slow: c.Params.Duration(t, "slow_ns"), MaxFast: c.Params.Int(t, "max_fast"),
+			Compat: true,
 		}
 		if c.Kind == "calls" {
 			checkItems(t, c, &KubernetesItems[string]{Policy: p})
@@ -108,6 +117,7 @@ var kubernetesVectors = handlers{
 	"k8s.flowcontrol": func(t *testing.T, c vectors.Case) {
 		p := KubernetesFlow{
 			Initial: c.Params.Duration(t, "initial_ns"), Max: c.Params.Duration(t, "max_ns"), Jitter: c.Params.Float(t, "jitter"),
+			Compat: true,
 		}
 		gaps := c.Params.Durations(t, "gaps_ns")
 		s := vectors.Subject{Walk: func(src vectors.Rand) func() (time.Duration, bool) {
@@ -174,7 +184,18 @@ func checkHadoop(t *testing.T, c vectors.Case) {
 		return
 	}
 	p := hadoop(t, c.Policy, c.Params, vectors.Object{})
-	vectors.Check(t, c, vectors.Policy(p, at))
+	s := vectors.Policy(p, at)
+	if s.Err == nil {
+		s.At = func(n int, src vectors.Rand) (time.Duration, bool) { // the limit of failovers counts failovers alone
+			f := HadoopFailure{Err: JavaError{Class: "ConnectException"}, Retries: n, Failovers: n, Idempotent: true}
+			if c.Policy != "hadoop.failover" {
+				f.Err.Class, f.Failovers = "IOException", 0
+			}
+			d := p.Decide(f, src)
+			return d.Delay, d.Action != HadoopFail
+		}
+	}
+	vectors.Check(t, c, s)
 	if text, ok := strings.CutPrefix(c.EndsHow, "FAIL: "); ok && len(c.Steps) == 0 {
 		f := HadoopFailure{Err: JavaError{Class: "IOException"}, Retries: len(c.Delays), Idempotent: true}
 		if d := p.Decide(f, nil); d.Action != HadoopFail || d.Reason != text {

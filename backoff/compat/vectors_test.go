@@ -38,28 +38,45 @@ var cenkaltiVectors = handlers{"cenkalti": policy(func(t *testing.T, p vectors.O
 	}
 })}
 
-var pekkoVectors = handlers{"pekko": policy(func(t *testing.T, p vectors.Object) Pekko {
-	return Pekko{Min: p.Duration(t, "min_ns"), Max: p.Duration(t, "max_ns"), RandomFactor: p.Float(t, "random_factor"), Compat: true}
-})}
-
-var grpcVectors = handlers{"grpc.connection": policy(func(t *testing.T, p vectors.Object) GRPC {
-	return GRPC{
-		Base: p.Duration(t, "base_ns"), Multiplier: p.Float(t, "multiplier"), Jitter: p.Float(t, "jitter"),
-		Max: p.Duration(t, "max_ns"), Compat: true,
+var pekkoVectors = handlers{"pekko": func(t *testing.T, c vectors.Case) {
+	p := Pekko{
+		Min: c.Params.Duration(t, "min_ns"), Max: c.Params.Duration(t, "max_ns"),
+		RandomFactor: c.Params.Float(t, "random_factor"), Compat: true,
 	}
-})}
+	s := vectors.Policy(p, at)
+	if s.Err != nil { // the supervisor refuses these settings, calculateDelay takes them
+		s.Err, s.Walk, s.Bounds = nil, nil, nil
+	}
+	s.At = func(n int, src vectors.Rand) (time.Duration, bool) { return p.Delay(n, uniform(src)), true }
+	vectors.Check(t, c, s)
+}}
+
+var grpcVectors = handlers{"grpc.connection": func(t *testing.T, c vectors.Case) {
+	p := GRPC{
+		Base: c.Params.Duration(t, "base_ns"), Multiplier: c.Params.Float(t, "multiplier"),
+		Jitter: c.Params.Float(t, "jitter"), Max: c.Params.Duration(t, "max_ns"), Compat: true,
+	}
+	s := vectors.Policy(p, at)
+	s.At = func(n int, src vectors.Rand) (time.Duration, bool) { return p.Delay(n, uniform(src)), true }
+	vectors.Check(t, c, s)
+}}
 
 var awsVectors = handlers{
 	"aws.legacy": func(t *testing.T, c vectors.Case) {
-		p := AWS{Max: c.Params.Duration(t, "max_ns")}
+		p := AWS{Max: durationOr(t, c.Params, "max_ns", AWSDefaults().Max), Compat: true}
 		s := vectors.Policy(p, at)
-		s.Walk, s.Bounds = nil, nil // the library may be asked for its attempt 0, which is step -1
 		s.At = func(n int, src vectors.Rand) (time.Duration, bool) { return p.Delay(n+c.ArgOffset, uniform(src)), true }
 		vectors.Check(t, c, s)
 	},
-	"aws.2026": policy(func(t *testing.T, p vectors.Object) AWS2026 {
-		return AWS2026{Base: p.Duration(t, "base_ns"), Max: p.Duration(t, "max_ns"), Throttled: p.Bool(t, "throttled")}
-	}),
+	"aws.2026": func(t *testing.T, c vectors.Case) {
+		p := AWS2026{
+			Base: c.Params.Duration(t, "base_ns"), Max: durationOr(t, c.Params, "max_ns", AWS2026Defaults().Max),
+			Throttled: c.Params.Bool(t, "throttled"), Compat: true,
+		}
+		s := vectors.Policy(p, at)
+		s.At = func(n int, src vectors.Rand) (time.Duration, bool) { return p.Delay(n, uniform(src)), true }
+		vectors.Check(t, c, s)
+	},
 }
 
 var resilience4jVectors = func() handlers {
@@ -68,7 +85,7 @@ var resilience4jVectors = func() handlers {
 			p := Resilience4j{
 				Initial: c.Params.Duration(t, initial), Multiplier: 1, Random: random,
 				Randomization: c.Params.Float(t, "randomization"),
-				Capped:        c.Params.Has("max_ns"), Max: c.Params.Duration(t, "max_ns"),
+				Capped:        c.Params.Has("max_ns"), Max: c.Params.Duration(t, "max_ns"), Compat: true,
 			}
 			if c.Params.Has("multiplier") {
 				p.Multiplier = c.Params.Float(t, "multiplier")
@@ -114,16 +131,18 @@ var akkaVectors = handlers{"akka": func(t *testing.T, c vectors.Case) {
 var jodisVectors = handlers{"jodis": func(t *testing.T, c vectors.Case) {
 	p := Jodis{
 		Base: c.Params.Duration(t, "base_ns"), MaxSleep: c.Params.Duration(t, "max_sleep_ns"),
-		MaxElapsed: c.Params.Duration(t, "max_elapsed_ns"),
+		MaxElapsed: c.Params.Duration(t, "max_elapsed_ns"), Compat: true,
 	}
 	if c.Kind != "decision" {
-		vectors.Check(t, c, vectors.Policy(p, at))
+		s := vectors.Policy(p, at)
+		s.At = func(n int, src vectors.Rand) (time.Duration, bool) { return p.Decide(n, 0, src) }
+		vectors.Check(t, c, s)
 		return
 	}
 	for _, d := range c.Decisions {
 		n, elapsed := d.Input.Int(t, "n"), d.Input.Duration(t, "elapsed_ns")
 		want := d.Output.Text(t, "action") == "retry"
-		checkDelay(t, d, func(src vectors.Rand) (time.Duration, bool) { return p.Decide(uint32(n), elapsed, src) }, want)
+		checkDelay(t, d, func(src vectors.Rand) (time.Duration, bool) { return p.Decide(n, elapsed, src) }, want)
 		if sleeps := d.Output.Int(t, "sleeps"); (sleeps == 1) != want {
 			t.Errorf("%s: %d sleeps with a retry %v", d.Input, sleeps, want)
 		}
@@ -159,6 +178,15 @@ func checkDelay(t *testing.T, d vectors.Decision, decide func(src vectors.Rand) 
 	if math.Abs(float64(low)-float64(lowest)) > slack || math.Abs(float64(high)-float64(highest)) > slack {
 		t.Errorf("%s: delays %d to %d ns, want %d to %d within %.0f", d.Input, low, high, lowest, highest, slack)
 	}
+}
+
+// durationOr reads a setting; one that a case leaves out has the library's default.
+func durationOr(t *testing.T, p vectors.Object, key string, missing time.Duration) time.Duration {
+	t.Helper()
+	if !p.Has(key) {
+		return missing
+	}
+	return p.Duration(t, key)
 }
 
 func unknown(t *testing.T, what string, value any) {

@@ -51,10 +51,10 @@ func ours(again, cancellable bool) func(*testing.B) {
 			}
 			return
 		}
-		n, r := 0, &retry.Retrier{Policy: backoff.Fixed(0)}
+		n, o := 0, retry.Options{Policy: backoff.Fixed(0)}
 		op := func(context.Context) error { return fails(&n) }
 		for b.Loop() {
-			if err := r.Do(ctx, op); err != nil {
+			if err := retry.Do(ctx, op, o); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -23,6 +23,7 @@ import (
 type question struct {
 	name, about string
 	target      float64 // of the fastest rival, at most
+	allocs      int64   // at most; a retry allocates the context of its attempt
 	answers     []answer
 }
 
@@ -113,10 +114,10 @@ func (q question) measure(lines io.Writer, rounds int) bool {
 			slices.Min(times[0])/slices.Min(times[i]), median(times[0])/median(times[i]))
 	}
 	ratio := slices.Min(times[0]) / slices.Min(times[fastest])
-	ok := ratio <= q.target && allocs[0] == 0
+	ok := ratio <= q.target && allocs[0] <= q.allocs
 	verdict := map[bool]string{true: "ok", false: "MISSED"}[ok]
-	fmt.Printf("  %s: %.2f of the fastest rival, %s; target at most %.1f, and 0 allocations\n\n",
-		verdict, ratio, q.answers[fastest].lib, q.target)
+	fmt.Printf("  %s: %.2f of the fastest rival, %s; target at most %.1f, and %d allocations\n\n",
+		verdict, ratio, q.answers[fastest].lib, q.target, q.allocs)
 	return ok
 }
 

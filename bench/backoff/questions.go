@@ -18,8 +18,14 @@ var questions = []question{
 	},
 	{name: "DoSuccess", about: "a call that succeeds at once, context.Background()", target: .5, answers: does(false, false)},
 	{name: "DoSuccessCancellable", about: "the same with a context that can be cancelled", target: .5, answers: does(false, true)},
-	{name: "DoRetry", about: "one failure, a wait of 0, a success, context.Background()", target: .3, answers: does(true, false)},
-	{name: "DoRetryCancellable", about: "the same with a context that can be cancelled", target: .3, answers: does(true, true)},
+	{
+		name: "DoRetry", about: "one failure, a wait of 0, a success, context.Background()",
+		target: .3, allocs: 1, answers: does(true, false),
+	},
+	{
+		name: "DoRetryCancellable", about: "the same with a context that can be cancelled",
+		target: .3, allocs: 1, answers: does(true, true),
+	},
 }
 
 func does(again, cancellable bool) []answer {

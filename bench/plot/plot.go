@@ -1,4 +1,4 @@
-// Package plot draws the figures of docs/performance.md as SVG, in the look of the project's other plots (engine/internal/plot,
+// Package plot draws the figures of docs/performance.md as SVG, in the look of the project's other plots (engine/internal/lab/plot,
 // which another module may not import): bars of shares, curves of growth, flame graphs. The same data give the same bytes.
 package plot
 

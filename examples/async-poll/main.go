@@ -1,5 +1,5 @@
-// Command async-poll starts a job at an HTTP server and polls until it is done. The server answers as servers do: not
-// ready yet, too many requests with Retry-After, an error of its own, and in the end the result.
+// Command async-poll polls an HTTP server until a job is done. The server responds like real ones: not ready, too many
+// requests with Retry-After, a server error, and finally the result.
 package main
 
 import (
@@ -23,20 +23,20 @@ func main() {
 	polls := 0
 	report, err := retry.Poll(ctx, func(ctx context.Context) (string, retry.Verdict, error) {
 		polls++
-		text, verdict, err := ask(ctx, server.URL+"/jobs/1")
+		text, verdict, err := get(ctx, server.URL+"/jobs/1")
 		fmt.Printf("poll %d: %v\n", polls, verdict)
 		return text, verdict, err
-	},
-		// The textbook has 2^n * 100 ms up to a cap, without jitter; here in milliseconds, so that nobody has to wait.
-		retry.Policy(backoff.Exponential(time.Millisecond, 2, 20*time.Millisecond)),
-		retry.MaxPolls(10),
-		retry.AttemptTimeout(5*time.Second),
-	)
+	}, retry.Options{
+		// The textbook waits 2^n * 100 ms up to a cap, without jitter. Here the unit is shorter.
+		Policy:         backoff.Exponential(time.Millisecond, 2, 20*time.Millisecond),
+		MaxAttempts:    10,
+		AttemptTimeout: 5 * time.Second,
+	})
 	fmt.Println(report, err)
 }
 
-// ask polls once and says what the answer means.
-func ask(ctx context.Context, url string) (string, retry.Verdict, error) {
+// get polls once and judges the response.
+func get(ctx context.Context, url string) (string, retry.Verdict, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return "", retry.Fatal, err
@@ -63,12 +63,12 @@ func ask(ctx context.Context, url string) (string, retry.Verdict, error) {
 	return "", retry.Fatal, retry.HTTP(resp)
 }
 
-// jobs is the server: its one job is done at the sixth question.
+// jobs returns the server. Its one job is done at the sixth poll.
 func jobs() http.Handler {
-	asked := 0
+	polls := 0
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked++
-		switch asked {
+		polls++
+		switch polls {
 		case 1, 2, 5:
 			w.WriteHeader(http.StatusAccepted)
 		case 3:

@@ -51,8 +51,8 @@ func run(ctx context.Context, w io.Writer) error {
 		Child: supervise.Each("http", func(ctx context.Context, _ int, question string) (string, error) {
 			return ask(ctx, server.Client(), server.URL, question)
 		}),
-		Backoff: compat.Akka{Slot: 10 * time.Millisecond}, // the original's waits
-		OnEvent: func(e supervise.Event) {
+		Backoff: compat.AkkaDefaults(), // the original's waits
+		OnEvent: func(_ context.Context, e supervise.Event) {
 			if e.Kind == supervise.Ended && e.Restart {
 				crashes++
 			}

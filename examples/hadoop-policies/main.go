@@ -1,6 +1,6 @@
-// Command hadoop-policies shows what Hadoop's RetryPolicies do, with the ports of backoff/compat, and how a client of
-// two name nodes says the same with package retry: by the kind of the error, to the next node at once, and with a wait
-// only when both have failed.
+// Command hadoop-policies prints the waits of Hadoop's RetryPolicies, ported in backoff/compat, and then shows the same
+// behavior for a client of two name nodes with package retry: the kind of the error decides, a failover to the other
+// node is immediate, and a wait follows only when both have failed.
 package main
 
 import (
@@ -57,26 +57,30 @@ var (
 
 // nodes writes to the active one of two name nodes.
 func nodes() {
-	answers := map[int][]error{0: {errStandby, errSafeMode, nil}, 1: {errStandby}}
-	client := &retry.Retrier{
+	responses := map[int][]error{0: {errStandby, errSafeMode, nil}, 1: {errStandby}}
+	client := retry.Options{
 		Policy:  backoff.Exponential(time.Millisecond, 2, 10*time.Millisecond).Proportional(.5), // Hadoop's width
 		Targets: 2,
-		Classify: retry.Chain(
-			retry.On(retry.Failover, errStandby),
-			retry.On(retry.Retry, errSafeMode),
-			retry.On(retry.Fail, errDenied),
-		),
-		OnEvent: func(e retry.Event) {
+		Classify: func(err error) retry.Action {
+			switch {
+			case errors.Is(err, errStandby):
+				return retry.Failover
+			case errors.Is(err, errDenied):
+				return retry.Fail
+			}
+			return retry.Retry
+		},
+		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.AttemptFailed {
 				fmt.Printf("attempt %d at node %d: %v: %v, wait: %v\n", e.Attempt.Number, e.Attempt.Target, e.Err, e.Action, e.Wait > 0)
 			}
 		},
 	}
-	err := client.Do(context.Background(), func(ctx context.Context) error {
-		a, _ := retry.FromContext(ctx)
-		answer := answers[a.Target][0]
-		answers[a.Target] = answers[a.Target][1:]
-		return answer
-	})
+	err := retry.Do(context.Background(), func(ctx context.Context) error {
+		node := retry.FromContext(ctx).Target
+		response := responses[node][0]
+		responses[node] = responses[node][1:]
+		return response
+	}, client)
 	fmt.Println("written:", err)
 }

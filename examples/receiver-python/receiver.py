@@ -25,7 +25,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         with lock:
             taken[sender], seen[sender] = taken.get(sender, 0) + 1, done
             share = max(1, POOL // sum(done - at < 5 for at in seen.values()))
-            grant = f"epoch={EPOCH}; credit={taken[sender] + share}; taken={taken[sender]}; slots={SLOTS}"
+            grant = f"epoch={EPOCH}; credit={taken[sender] + share}; taken={taken[sender]}; slots={SLOTS}; unit=batches"
         grant += f"; wait={int((began - came) * 1e6)}; service={int((done - began) * 1e6)}"
         self.send_response(200)
         self.send_header("Penstock-Credit", grant)

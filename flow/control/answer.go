@@ -29,9 +29,12 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 	l.flying--
 	l.flyingCost -= a.cost
 	m.flyingCost -= a.cost
-	if !a.overdue {
+	if a.apart {
+		l.outs.apart--
+	} else if !a.overdue {
 		m.unawait(a)
 	}
+	m.apart.spent(a, m.now)
 	if l.flying == 0 { // the sums are of floats
 		l.flyingCost, l.awaitedCost = 0, 0
 	}
@@ -45,13 +48,16 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 	}
 	m.restarted(l, &e.Report)
 	if e.Outcome == Delivered {
-		m.measure(a, &e.Report, full)
+		m.measure(a, a.cost, &e.Report, full)
 	}
 	if e.Outcome == Split {
+		if a.partial = e.Cost > 0; a.partial { // the worker has looked at all of it
+			m.measure(a, min(e.Cost, a.cost), &e.Report, full)
+		}
 		m.expectPieces(a, e.Pieces)
 	}
 	if a.ordered {
-		l.broken = l.broken || e.Outcome != Delivered
+		l.run.broken = l.run.broken || e.Outcome != Delivered
 		out = m.inOrder(l, out)
 	} else {
 		out = m.conclude(a, out)
@@ -76,16 +82,20 @@ func (m *Machine) restarted(l *lane, r *Report) {
 	l.workerID = r.Epoch
 }
 
-// measure feeds estimator and window with a delivery.
-func (m *Machine) measure(a *attempt, r *Report, full bool) {
+// measure feeds estimator and window with a delivery. taken is the cost that was delivered or rejected.
+func (m *Machine) measure(a *attempt, taken float64, r *Report, full bool) {
 	l := a.lane
 	rtt := m.now - a.sent
 	seconds := rtt.Seconds()
-	m.delivered++
+	m.counts.delivered++
 	l.limit.tell(m.now, a.sent)
 	l.known = true
 	l.stats.delivered++
-	l.est.delivered += a.cost
+	l.est.delivered += taken
+	m.settleDoubts(a)
+	if a.apart { // its round trip says nothing about the window
+		return
+	}
 	l.est.sample(seconds, a.cost)
 	l.outs.delivered = max(l.outs.delivered, a.sent)
 	l.outs.suspect(m.now, l.est.overdueSoon())
@@ -93,7 +103,9 @@ func (m *Machine) measure(a *attempt, r *Report, full bool) {
 		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
 		InFlightAtSend: a.ahead, Lost: a.lost, Suspects: l.outs.suspects, Done: l.est.delivered - a.progress,
 		Limited: a.limited, Late: a.late, Epoch: a.epoch,
-		Advert: window.Advert{Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, QueueLen: r.QueueLen, Wait: r.QueueWait},
+		Advert: window.Advert{
+			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Batches: r.Batches, QueueLen: r.QueueLen, Wait: r.QueueWait,
+		},
 	}
 	if l.starter != nil {
 		l.refuses.taken(m.now, a)
@@ -141,16 +153,17 @@ func (m *Machine) timeout(a *attempt) {
 	if a.canceled {
 		return
 	}
-	if m.exempt(a) {
-		m.requeue(it, l)
-		return
+	window, breaker := m.faults(a, TimedOut)
+	if window {
+		l.win.OnTimeout(m.now, a.cost)
+		l.hear()
+		if a != l.br.probe && a != m.global.probe {
+			l.est.double(m.now, a.sent) // a probe's wait is doubled by the breaker
+		}
 	}
-	l.win.OnTimeout(m.now, a.cost)
-	l.hear()
-	if a != l.br.probe && a != m.global.probe {
-		l.est.double(m.now, a.sent) // a probe's wait is doubled by the breaker
+	if breaker {
+		m.failed(l, a, TimedOut)
 	}
-	m.failed(l, a, TimedOut)
 	m.requeue(it, l)
 }
 
@@ -171,11 +184,11 @@ func (m *Machine) conclude(a *attempt, out []Command) []Command {
 		out = m.deliver(it, a, out)
 	case Throttled:
 		m.throttle(a)
-		m.refund(a)
+		m.purse.refund(a)
 		m.put(it, nil)
 		it.waited = it.waited || it.state == inRedo // at the gate
 	case Retryable, TimedOut:
-		if m.accuse(a) {
+		if m.deadly(a) {
 			m.succeeded(l, a)
 			out = m.convict(it, out)
 			break
@@ -190,10 +203,14 @@ func (m *Machine) conclude(a *attempt, out []Command) []Command {
 			l.stats.failed++
 			m.failed(l, a, Misconfigured)
 		}
-		m.refund(a)
+		m.purse.refund(a)
 		m.put(it, nil)
 	case Split:
-		m.succeeded(l, a)
+		if a.partial {
+			m.succeeded(l, a)
+		} else {
+			m.nack(a)
+		}
 		out = m.settlePieces(a, out)
 		m.put(it, l) // only if no pieces follow
 	}
@@ -233,10 +250,9 @@ func (m *Machine) nack(a *attempt) {
 		return
 	}
 	l.stats.failed++
-	if m.exempt(a) {
-		return
-	}
+	window, breaker := m.faults(a, a.outcome)
 	switch {
+	case !window:
 	case a.outcome == TimedOut:
 		l.win.OnTimeout(m.now, a.cost)
 	case l.starter == nil:
@@ -245,7 +261,17 @@ func (m *Machine) nack(a *attempt) {
 		m.refusal(l, a)
 	}
 	l.hear()
-	m.failed(l, a, a.outcome)
+	if breaker {
+		m.failed(l, a, failureOf(a.outcome))
+	}
+}
+
+// failureOf returns what a failure counts as: a Split that settled nothing is a retryable answer.
+func failureOf(o Outcome) Outcome {
+	if o == Split {
+		return Retryable
+	}
+	return o
 }
 
 // refusal takes in a retryable answer: it tells of the level above which the worker refuses, or of one in distress, or
@@ -294,6 +320,19 @@ func (m *Machine) put(it *item, failed *lane) {
 	if failed != nil && it.state == inFlight && it.awaited() && !it.failedAt(failed) {
 		it.tried = append(it.tried, failed.num) // a twin is out
 	}
+	if failed != nil && (it.state == inApart || it.state == inDelay) { // a late failure: the wait begins now
+		m.leave(it)
+		it.state = inFlight
+		if it.account.suspect {
+			m.again(it, failed)
+		} else {
+			m.delay(it)
+		}
+		return
+	}
+	if failed != nil && it.state == inRedo {
+		it.waited = false
+	}
 	if it.state != inFlight || it.awaited() || it.keyed() && len(it.running) > 0 {
 		return
 	}
@@ -315,22 +354,35 @@ func (m *Machine) again(it *item, failed *lane) {
 			it.tried = append(it.tried, failed.num)
 		}
 	}
-	it.state = inRedo
-	m.redo.add(it)
+	if it.account.suspect && (failed == nil || !failed.limits.Ordered) {
+		due := m.now
+		if failed != nil {
+			due += m.retryWait(it)
+		}
+		m.setApart(it, due)
+		return
+	}
+	m.waitForLane(it)
 }
 
 // deliver settles it, once.
 func (m *Machine) deliver(it *item, a *attempt, out []Command) []Command {
 	a.lane.throttles = outage{}
 	if it.state == isDone {
-		m.duplicates++
+		m.counts.duplicates++
 		return out
 	}
 	if it.state == inHands { // cut or being buried: too late to stop that
-		m.duplicates++
+		m.counts.duplicates++
 		return out
 	}
-	m.earn(a)
+	m.purse.earn(a)
+	m.blame.acknowledge(it)
+	for _, f := range it.failures {
+		if i, found := m.laneIndex(f.lane); found {
+			m.lanes[i].doubts.wrong++
+		}
+	}
 	out = append(out, Command{Kind: Settle, Seq: it.seq, ID: a.id, Lane: a.lane.num, Number: it.number})
 	out = m.recall(a, out)
 	m.settle(it)
@@ -351,7 +403,7 @@ func (m *Machine) recall(a *attempt, out []Command) []Command {
 
 // settle counts it and takes it out of the sequence.
 func (m *Machine) settle(it *item) {
-	m.settled++
+	m.counts.settled++
 	if it.counted {
 		m.started -= it.bytes
 	} else {

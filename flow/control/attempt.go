@@ -27,6 +27,9 @@ type attempt struct {
 	twin     bool // a second one beside the first
 	paid     bool // took a token of the budget
 	died     bool // the worker died of its item
+	apart    bool // of a suspect: it takes no place in the window
+	charged  bool // its failure has been weighed, see Machine.charge
+	partial  bool // its answer, a Split, settled a part of it
 	late     bool // it was overdue when it was answered
 
 	// What its lane has out.

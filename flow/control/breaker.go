@@ -11,7 +11,8 @@ import (
 // breaker leaves a lane alone that fails, and tries it with one item at a time until it is back.
 type breaker struct {
 	streak int           // failures in a row, one for each round trip
-	failed time.Duration // when the last of them was answered: only what was sent later counts for or against
+	began  time.Duration // when the first of them was answered: where there is bad data, a delivery of an item sent later ends the streak
+	failed time.Duration // when the last of them was: else only what was sent later counts for or against
 	since  uint64        // Machine.delivered when the streak began
 	score  float64       // EWMA of successes since it last closed
 	n      int           // outcomes in score
@@ -28,7 +29,7 @@ type breaker struct {
 
 // wary says whether the next failure of l opens its breaker.
 func (m *Machine) wary(l *lane) bool {
-	limit := m.cfg.Breaker.Failures
+	limit := m.blame.streak(m.cfg.Breaker.Failures)
 	return limit > 1 && l.br.streak == limit-1 && !l.br.shut()
 }
 
@@ -47,6 +48,7 @@ const (
 	scoreWeight     = 0.1
 	scoreLeast      = 0.5
 	scoreAfter      = 10
+	badLeast        = 0.02            // share of bad data from which on failures among deliveries tell little about a lane
 	outbreakFor     = 3 * time.Second // after a breaker has opened
 	chanceOf        = 1000.0          // successes in which a failure that one followed is forgotten
 	failureWeight   = 0.2             // of the newest outcome in what dispatch sees
@@ -71,12 +73,12 @@ type tries struct {
 
 // outbreak says whether a lane that fails now is likely to fail of what has just opened another's breaker. Where errors
 // come by chance it is not.
-func (m *Machine) outbreak() bool { return m.now < m.tries.until && m.tries.chance < 0.5 }
+func (t *tries) outbreak(now time.Duration) bool { return now < t.until && t.chance < 0.5 }
 
 // turn is the time of a lane's next try, 30 s away at most. One whose first failure is an event of its own begins the timetable anew.
 func (m *Machine) turn(why Outcome, first bool) time.Duration {
 	t := &m.tries
-	if first && (m.opened <= 1 || !m.outbreak()) {
+	if first && (m.opened <= 1 || !m.tries.outbreak(m.now)) {
 		t.k, t.since, t.last = 0, m.now, m.now
 	}
 	limit := probeLate
@@ -124,7 +126,11 @@ func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration) tim
 func (m *Machine) succeeded(l *lane, a *attempt) {
 	b := &l.br
 	m.tries.chance *= 1 - 1/chanceOf
-	if a.sent >= b.failed {
+	since := b.failed
+	if m.blame.suspected() >= badLeast {
+		since = b.began
+	}
+	if a.sent >= since {
 		if b.streak > 0 || b.shut() {
 			m.tries.chance++
 		}
@@ -158,7 +164,7 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 	b := &l.br
 	l.failing += failureWeight * (1 - l.failing)
 	if b.streak == 0 {
-		b.since = m.delivered
+		b.since = m.counts.delivered
 	}
 	// The nacks of one round trip count once. What is overdue while others were delivered is no sign that the worker
 	// is gone.
@@ -167,7 +173,9 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 		event = l.est.delivered == a.progress
 	}
 	if event {
-		b.streak++
+		if b.streak++; b.streak == 1 {
+			b.began = m.now
+		}
 		b.failed = m.now
 		b.n++
 		b.score -= max(scoreWeight, 1/float64(b.n)) * b.score
@@ -184,13 +192,13 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 		switch {
 		case b.rest:
 			most = probeEarly
-			if m.delivered == b.since {
+			if m.counts.delivered == b.since {
 				m.suspect() // the others deliver no more
 			}
-		case m.delivered > b.since:
+		case m.counts.delivered > b.since:
 			turns = m.cfg.Breaker.Probe == nil
 		}
-		b.since = m.delivered
+		b.since = m.counts.delivered
 		if turns {
 			b.until = m.turn(why, false)
 		} else {
@@ -202,9 +210,9 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 	if b.shut() || l.at < 0 {
 		return
 	}
-	limit := m.cfg.Breaker.Failures
-	enough := limit > 0 && (b.streak >= limit || b.n >= scoreAfter && b.score < scoreLeast)
-	sudden := m.outbreak() && why != TimedOut && limit > 0
+	limit := m.blame.streak(m.cfg.Breaker.Failures)
+	enough := limit > 0 && (b.streak >= limit || b.n >= scoreAfter && b.score < scoreLeast && m.blame.suspected() < badLeast)
+	sudden := m.tries.outbreak(m.now) && why != TimedOut && limit > 0
 	if why == Misconfigured || enough || sudden {
 		m.openBreaker(l, why)
 	}
@@ -223,7 +231,7 @@ func (m *Machine) openBreaker(l *lane, why Outcome) {
 	case m.opened < max(1, len(m.up)/2):
 		b.open = true
 		m.opened++
-	case m.delivered > b.since || why == Misconfigured:
+	case m.counts.delivered > b.since || why == Misconfigured:
 		b.rest = true
 		most = probeEarly
 	default:
@@ -242,18 +250,18 @@ func (m *Machine) openBreaker(l *lane, why Outcome) {
 	if why == Retryable && b.pace >= rateFew && m.cfg.Breaker.Probe == nil {
 		b.until = max(b.until, m.now+m.jitter(rateSpan, 1, 1.05)) // it may count by the second
 	}
-	b.since = m.delivered
+	b.since = m.counts.delivered
 	m.endProbe(l)
 	m.dirty = true
 }
 
-// closeBreaker takes l back: its window starts over, and what waited for its sake waits no longer.
+// closeBreaker takes l back: its window starts over.
 func (m *Machine) closeBreaker(l *lane) {
 	if l.br.open {
 		m.opened--
 	}
 	if b := &l.br; b.fault == Retryable && b.pace >= rateFew && m.now-b.opened <= rateOutage &&
-		l.refuses.chance < rateChance {
+		l.refuses.chance < rateChance && m.blame.suspected() < badLeast {
 		l.limit.suppose(m.now, b.pace)
 	}
 	l.br = breaker{}
@@ -262,7 +270,6 @@ func (m *Machine) closeBreaker(l *lane) {
 	m.endProbe(l)
 	l.win.Reset(m.now)
 	l.hear()
-	m.hasten()
 	t := &m.tries
 	t.k, t.since, t.last = 0, m.now, m.now
 	for _, o := range m.up { // what is back for one may be back for all
@@ -274,20 +281,9 @@ func (m *Machine) closeBreaker(l *lane) {
 	}
 }
 
-// hasten ends the wait of every item: it has waited long enough, for the lane's sake.
-func (m *Machine) hasten() {
-	for len(m.delayed.s) > 0 {
-		m.wakeItem(m.delayed.s[0])
-	}
-	for it := m.oldest; it != nil; it = it.next {
-		it.waited = it.waited || it.state == inRedo
-	}
-}
-
 func (m *Machine) wakeItem(it *item) {
 	m.delayed.removeAt(it.at)
-	it.state = inRedo
-	m.redo.add(it)
+	m.waitForLane(it)
 }
 
 // global is the backoff of the whole machine while nothing is delivered anywhere.
@@ -317,7 +313,6 @@ func (m *Machine) recovered(l *lane) {
 		}
 	}
 	m.dirty = true
-	m.hasten()
 	m.refreshAll()
 }
 
@@ -331,7 +326,7 @@ func (m *Machine) refreshAll() {
 // which there is an item.
 func (m *Machine) scout() (best *lane, it *item) {
 	for _, l := range m.up {
-		if m.now < l.closed || l.broken || !m.within(l) || l.awaited > 0 || best != nil && l.used >= best.used {
+		if m.now < l.closed || l.run.broken || !l.within() || l.awaited > 0 || best != nil && l.used >= best.used {
 			continue
 		}
 		if found := m.probeItem(l); found != nil {

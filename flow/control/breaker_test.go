@@ -30,16 +30,10 @@ func (w *model) at(lane int32) (found []*modelTry) {
 
 func TestBreakerOpensAndProbes(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: time.Hour}, 1, 1)
-	w.fill()
 	for range 3 {
-		for len(w.tries) == 0 {
-			at, ok := w.m.Wake()
-			if !ok {
-				t.Fatal("stuck")
-			}
-			w.pass(at - w.now)
-		}
+		w.offer(1, 0)
 		w.answer(w.running()[0], control.Retryable, 0)
+		w.pass(10 * ms)
 	}
 	opened := w.now
 	s := w.m.Status().Lanes[0]
@@ -48,16 +42,20 @@ func TestBreakerOpensAndProbes(t *testing.T) {
 	}
 	var waits []time.Duration
 	for w.now < opened+5*time.Minute {
+		if !w.offer(1, 0) || w.m.Room() {
+			t.Fatal("there is not room for just one item to probe with")
+		}
 		from := w.now
 		w.pass(w.m.Status().Lanes[0].Until - w.now)
 		waits = append(waits, w.now-from)
 		if len(w.tries) != 1 || w.m.Status().Lanes[0].State != window.Probing {
 			t.Fatalf("%d attempts when the wait is over, want one probe: %+v", len(w.tries), w.m.Status().Lanes[0])
 		}
-		if w.m.Room() {
-			t.Error("there is room beside the probe")
+		x := w.running()[0]
+		if x.item.starts > 1 {
+			t.Error("a probe takes an item that failed before")
 		}
-		w.answer(w.running()[0], control.Retryable, 0)
+		w.answer(x, control.Retryable, 0)
 	}
 	at := time.Duration(0)
 	longest := time.Duration(0)
@@ -78,9 +76,10 @@ func TestBreakerOpensAndProbes(t *testing.T) {
 	if longest < 15*sec {
 		t.Errorf("the longest wait in five minutes is %v, want up to 30 s", longest)
 	}
+	w.offer(1, 0)
 	w.pass(w.m.Status().Lanes[0].Until - w.now)
 	w.answer(w.running()[0], control.Delivered, 0)
-	if s := w.m.Status().Lanes[0]; s.State == window.Open || len(w.tries) != 1 && w.m.Status().Waiting > 0 {
+	if s := w.m.Status().Lanes[0]; s.State == window.Open {
 		t.Errorf("a good probe leaves %+v", s)
 	}
 	w.drain()

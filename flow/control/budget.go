@@ -12,7 +12,7 @@ import (
 // It is a bucket of tokens: an attempt of an item that a worker has failed, or left overdue, takes one; every delivery puts
 // Share of one into it, every second PerSecond; and an attempt that was paid for and delivers gives its token back, as in
 // the AWS SDKs' retry quota, so that what waited during an outage goes out quickly when it is over. Where the bucket is
-// empty such items wait, and hold back new ones as everything does that waits: nothing is dropped. What a receiver's own
+// empty such items wait, and new ones go before them: nothing is dropped. What a receiver's own
 // Retry-After sends again, probes and hedges cost nothing here: they have bounds of their own.
 //
 // In any stretch of t seconds with n deliveries, at most Burst + Share*n + PerSecond*t attempts of that kind were, or still
@@ -70,8 +70,7 @@ func (p *purse) fill(now time.Duration) {
 }
 
 // earn is for the first delivery of an item, by a.
-func (m *Machine) earn(a *attempt) {
-	p := &m.purse
+func (p *purse) earn(a *attempt) {
 	p.tokens = min(p.tokens+max(0, p.Share), p.Burst)
 	if a.paid {
 		p.tokens = min(p.tokens+1, p.Burst)
@@ -79,18 +78,18 @@ func (m *Machine) earn(a *attempt) {
 }
 
 // refund is for an attempt that was neither delivered nor failed: its item owes what it owed.
-func (m *Machine) refund(a *attempt) {
+func (p *purse) refund(a *attempt) {
 	if a.paid {
 		a.paid = false
 		a.item.charged = true
-		m.purse.tokens = min(m.purse.tokens+1, m.purse.Burst)
+		p.tokens = min(p.tokens+1, p.Burst)
 	}
 }
 
-// owes says whether it has to wait for a token before it may be sent again.
-func (m *Machine) owes(it *item) bool {
+// broke reports whether the items that owe a token have to wait for one.
+func (m *Machine) broke() bool {
 	p := &m.purse
-	if !it.charged || !p.bounded() {
+	if !p.bounded() {
 		return false
 	}
 	p.fill(m.now)
@@ -98,23 +97,24 @@ func (m *Machine) owes(it *item) bool {
 		return false
 	}
 	p.short = true
-	if !it.short {
-		it.short = true
-		p.waits++
+	for i := range min(m.owing.able.len(), maxScan) {
+		if it := m.owing.able.at(i); !it.short {
+			it.short = true
+			p.waits++
+		}
 	}
 	return true
 }
 
 // pay takes the token for an attempt of an item that owes one.
-func (m *Machine) pay(a *attempt) {
+func (p *purse) pay(a *attempt, now time.Duration) {
 	a.paid = true
-	m.purse.fill(m.now)
-	m.purse.tokens = max(0, m.purse.tokens-1)
+	p.fill(now)
+	p.tokens = max(0, p.tokens-1)
 }
 
 // tokenAt is when there is a token for those that wait; false: none waits.
-func (m *Machine) tokenAt() (at time.Duration, ok bool) {
-	p := &m.purse
+func (p *purse) tokenAt() (at time.Duration, ok bool) {
 	if !p.short {
 		return 0, false
 	}
@@ -136,8 +136,8 @@ func (m *Machine) budgetStatus() BudgetStatus {
 	}
 	s := BudgetStatus{Tokens: min(p.tokens+max(0, m.now-p.filled).Seconds()*p.PerSecond, p.Burst), Waited: p.waits}
 	if p.short {
-		for i := range m.redo.able.len() {
-			if m.redo.able.at(i).short {
+		for i := range m.owing.able.len() {
+			if m.owing.able.at(i).short {
 				s.Waiting++
 			}
 		}

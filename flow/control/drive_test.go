@@ -43,7 +43,7 @@ func (w *model) answer(x *modelTry, outcome control.Outcome, after time.Duration
 	it, l := x.item, w.lanes[x.lane]
 	l.out--
 	it.running--
-	if !x.overdue {
+	if !x.overdue && !x.apart {
 		l.awaited--
 	}
 	if x.ordered {
@@ -62,7 +62,15 @@ func (w *model) answer(x *modelTry, outcome control.Outcome, after time.Duration
 	if died && !late && !x.canceled {
 		it.deaths++
 	}
-	w.step(control.Event{Kind: control.Answer, ID: x.id, Outcome: outcome, After: after, Pieces: uint32(len(pieces)), Died: died})
+	done := 0.0
+	for _, o := range pieces {
+		if o != control.Retryable {
+			done += it.cost / float64(len(pieces))
+		}
+	}
+	w.step(control.Event{
+		Kind: control.Answer, ID: x.id, Outcome: outcome, After: after, Pieces: uint32(len(pieces)), Cost: done, Died: died,
+	})
 	w.answering = nil
 	w.pieces(it, pieces)
 	w.died = false

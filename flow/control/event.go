@@ -22,9 +22,9 @@ type Kind uint8
 const (
 	// Offer: a new item, the next in sequence. Seq, Cost, Bytes, Keys.
 	Offer Kind = iota + 1
-	// Answer: the Deliver of attempt ID has returned. Outcome, After, Report. With Outcome Split, Pieces
-	// Piece events follow at once; Pieces is 0, and none follow, where the item was settled before or is being
-	// cut or buried. An ID that does not run, or was answered before, is ignored.
+	// Answer: the Deliver of attempt ID has returned. Outcome, After, Report. With Outcome Split, Cost is that of the parts
+	// that were delivered or rejected, and Pieces Piece events follow at once; Pieces is 0, and none follow, where the item
+	// was settled before or is being cut or buried. An ID that does not run, or was answered before, is ignored.
 	Answer
 	// Tick: nothing happened, time passed (see Machine.Wake). Attempts become overdue on a Tick only, so an
 	// owner that has answers at hand steps them before it.
@@ -89,6 +89,7 @@ type Report struct {
 	Epoch              uint32 // of the worker's process: another one means it restarted and has forgotten what it held
 	Credit             uint64 // absolute, cumulative cost that the worker will have taken at most; 0 with Epoch 0: it advertises none
 	Taken              uint64 // cumulative cost that the worker has taken from this sender; 0: not said
+	Batches            bool   // Credit, Taken and QueueLen count items, whatever they cost
 	QueueLen, Slots    int    // cost waiting in the worker; its parallel servers
 	QueueWait, Service time.Duration
 	// Place is where an Ordered lane's receiver stands after this item (file and length); it is saved in the
@@ -113,11 +114,13 @@ type Why uint8
 
 // The reasons.
 const (
-	Turn    Why = iota // Start: it is the item's turn. Bisect, Bury: a worker rejected it
-	Probe              // Start: to see whether a worker that was left alone is back
-	Twin               // Start: the attempt that holds the watermark takes long, and this is a second one beside it
-	Deadly             // Bisect, Bury: Count workers have died of it
-	Failing            // Bisect, Bury: workers that deliver others have failed it Count times
+	Turn      Why = iota // Start: it is the item's turn. Bisect, Bury: a worker rejected it
+	Probe                // Start: to see whether a worker that was left alone is back
+	Twin                 // Start: the attempt that holds the watermark takes long, and this is a second one beside it
+	Deadly               // Bisect, Bury: Count workers have died of it
+	Failing              // Bisect, Bury: workers that deliver others have failed it Count times
+	Apart                // Start: a suspect, beside the window
+	Exhausted            // Bisect, Bury: it failed Count times, and Config.End gives it up
 )
 
 // Command is one thing to do, in the order given.

@@ -12,11 +12,11 @@ func (m *Machine) Overlooked() (seq uint64) {
 			return it.seq
 		}
 	}
-	if blocked != m.fresh.blocked+m.redo.blocked {
+	if blocked != m.fresh.blocked+m.redo.blocked+m.owing.blocked {
 		panic("blocked items are not counted right")
 	}
 	return 0
 }
 
 // Able is how many of the items that wait are looked at when something changes.
-func (m *Machine) Able() int { return m.fresh.able.len() + m.redo.able.len() }
+func (m *Machine) Able() int { return m.fresh.able.len() + m.redo.able.len() + m.owing.able.len() }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/dispatch"
 	"github.com/penstock-io/penstock/flow/window"
@@ -31,6 +32,7 @@ func world(t *testing.T, in *tape) *model {
 		Timeout:  []time.Duration{0, 50 * time.Millisecond, -1}[in.next(3)],
 		Replay:   []int64{0, 0, 60, 500}[in.next(4)],
 		Breaker:  control.Breaker{Failures: []int{0, 0, 1, -1}[in.next(4)]},
+		Retry:    backoff.Exponential(50*ms, 2, sec).Full(),
 	}
 	cfg.Budget = []control.Budget{{}, {Share: 0.01, PerSecond: 1, Burst: 1}, {Share: -1}}[in.next(3)]
 	cfg.Poison = []control.Poison{{}, {Deaths: 1, Failures: 1}, {Failures: 2, Refuse: true}, {Deaths: -1, Failures: -1}}[in.next(4)]
@@ -133,7 +135,7 @@ func randomTape(seed uint64, n int) *tape {
 // TestMachineAtRandom runs the fuzzer's property over fixed seeds, longer tapes than the fuzzer likes.
 func TestMachineAtRandom(t *testing.T) {
 	hedged := uint64(0)
-	for seed := range uint64(300) {
+	for seed := range uint64(400) {
 		in := randomTape(seed, 600)
 		w := world(t, in)
 		play(w, in)

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// group finds out whether the lanes share what is behind them, such as one database behind twelve endpoints, and if so
+// group finds out, with Config.Shared, whether the lanes share what is behind them, such as one database behind twelve endpoints, and if so
 // bounds what is in flight to all of them together, by one more window of the same algorithm.
 //
 // Each lane's own window keeps a few batches queued there, so that twelve keep twelve times as many; and no lane can
@@ -164,7 +164,7 @@ func (m *Machine) grouped(a *attempt, s *window.Sample, rtt float64, full bool) 
 	switch {
 	case g.phase != noPhase:
 		m.compareIn(a, rtt, full)
-	case full && m.alike(a.lane, rtt) != (g.win != nil) && m.now >= g.want:
+	case m.cfg.Shared && full && m.alike(a.lane, rtt) != (g.win != nil) && m.now >= g.want:
 		m.beginExperiment()
 	}
 }

@@ -10,7 +10,7 @@ import (
 
 func machine(t *testing.T, lanes int) *Machine {
 	t.Helper()
-	m, err := New(Config{Window: window.Queue{}})
+	m, err := New(Config{Window: window.Queue{}, Shared: true})
 	if err != nil {
 		t.Fatal(err)
 	}

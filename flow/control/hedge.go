@@ -122,15 +122,15 @@ func (m *Machine) held() (a *attempt, at time.Duration) {
 	return a, max(a.sent+max(toDuration(wait), hedgeLeast), a.hedgeAt)
 }
 
-// hedgeAllowed says whether the share of twins leaves room for one.
-func (m *Machine) hedgeAllowed() bool {
-	return float64(m.hedged+1) <= m.cfg.Hedge.Share*float64(m.sent-m.hedged)
+// allows reports whether the share of twins leaves room for one.
+func (h *Hedge) allows(c *counts) bool {
+	return float64(c.hedged+1) <= h.Share*float64(c.sent-c.hedged)
 }
 
 // hedge starts a twin of the attempt that holds the watermark, if it is time.
 func (m *Machine) hedge(out []Command) []Command {
 	a, at := m.held()
-	if a == nil || m.now < at || m.free == 0 || m.fresh.len() > 0 || !m.hedgeAllowed() {
+	if a == nil || m.now < at || m.free == 0 || m.fresh.len() > 0 || !m.cfg.Hedge.allows(&m.counts) {
 		return out
 	}
 	best, fastest := (*lane)(nil), time.Duration(0)
@@ -149,7 +149,7 @@ func (m *Machine) hedge(out []Command) []Command {
 	if a.hedgeAt = a.sent + hedgeSpeed*fastest; m.now < a.hedgeAt {
 		return out
 	}
-	m.hedged++
+	m.counts.hedged++
 	out = m.start(a.item, best, Twin, out)
 	m.last.twin = true
 	return out
@@ -157,7 +157,7 @@ func (m *Machine) hedge(out []Command) []Command {
 
 // hedgeAt is when a twin may be due; false: none is in sight.
 func (m *Machine) hedgeAt() (at time.Duration, ok bool) {
-	if m.cfg.Hedge.Share == 0 || m.global.active || m.free == 0 || !m.hedgeAllowed() {
+	if m.cfg.Hedge.Share == 0 || m.global.active || m.free == 0 || !m.cfg.Hedge.allows(&m.counts) {
 		return 0, false
 	}
 	a, at := m.held()

@@ -6,9 +6,7 @@ import (
 
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/flow/control"
-	"github.com/penstock-io/penstock/flow/control/controltest"
 	"github.com/penstock-io/penstock/flow/dispatch"
-	"github.com/penstock-io/penstock/flow/window"
 )
 
 // twins holds a start that is a twin against what the package promises of it.
@@ -184,36 +182,4 @@ func TestNoHedgeInAnOutage(t *testing.T) {
 		t.Errorf("%d twins while nothing is delivered", s.Hedged-before.Hedged)
 	}
 	w.drain()
-}
-
-// TestHedgeShortensTheTail: with one worker of twelve that stops for half a second every few seconds, twins for 2 % at most
-// take most of the wait from the slowest hundredth of the items, in virtual time.
-func TestHedgeShortensTheTail(t *testing.T) {
-	run := func(share float64) controltest.Result {
-		s := controltest.Scenario{
-			RTT: 10 * ms, Load: 150, Duration: 300 * sec, Warmup: 20 * sec, Seed: 5,
-			Config: control.Config{Seed: 1, Window: window.Queue{}, Timeout: 2 * sec, Hedge: control.Hedge{Share: share}},
-		}
-		for range 12 {
-			s.Workers = append(s.Workers, controltest.Worker{Rate: 50})
-		}
-		for at := 5 * sec; at < s.Duration; at += 3 * sec {
-			w := &s.Workers[int(at/sec)/3%12]
-			w.Faults = append(w.Faults, controltest.Fault{Kind: controltest.Slow, Factor: 0.01, From: at, To: at + 500*ms})
-		}
-		r, err := controltest.Run(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	without, with := run(0), run(0.02)
-	slow, quick := controltest.Quantile(without.Latencies, 0.999), controltest.Quantile(with.Latencies, 0.999)
-	s := with.Status
-	share := float64(s.Hedged) / float64(s.Attempts-s.Hedged)
-	t.Logf("p99.9 %v without and %v with twins, of which %d are %.2f %%; duplicates %d and %d",
-		slow, quick, s.Hedged, 100*share, without.Duplicates, with.Duplicates)
-	if quick > slow*3/4 || share > 0.02 || s.Hedged == 0 {
-		t.Errorf("p99.9 %v with, %v without; %.2f %% twins", quick, slow, 100*share)
-	}
 }

@@ -18,6 +18,7 @@ const (
 	inFresh            // waits, never sent
 	inRedo             // waits for its next attempt
 	inDelay            // waits until due
+	inApart            // waits until due among the suspects
 	inFlight           // an attempt runs, and nothing else is to be done
 	inHands            // is being cut or buried, or its pieces come in
 	isDone             // settled, or replaced by its pieces; attempts may still run
@@ -39,8 +40,8 @@ type item struct {
 	firstOf    *lane      // Ordered lane whose next run must begin with it
 	by         *attempt   // whose answer split it; of a piece: whose conclusion settles it
 
-	tried   []int32 // lanes that failed it
-	charges []charge
+	tried    []int32 // lanes that failed it
+	failures []failure
 }
 
 // past is what has become of an item so far. It holds no pointers, so that it is quickly forgotten.
@@ -144,7 +145,7 @@ func (m *Machine) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	if n := len(m.freeItems); n > 0 {
 		it = m.freeItems[n-1]
 		m.freeItems = m.freeItems[:n-1]
-		it.past, it.tried, it.charges = past{}, it.tried[:0], it.charges[:0]
+		it.past, it.tried, it.failures = past{}, it.tried[:0], it.failures[:0]
 	} else {
 		it = &item{}
 	}
@@ -189,9 +190,12 @@ func (m *Machine) leave(it *item) {
 	case inFresh:
 		m.fresh.remove(it)
 	case inRedo:
-		m.redo.remove(it)
+		m.queueOf(it).remove(it)
 	case inDelay:
 		m.delayed.removeAt(it.at)
+	case inApart:
+		m.apart.remove(it)
 	}
+	m.retrying.remove(it)
 	m.unfirst(it)
 }

@@ -58,15 +58,23 @@ type lane struct {
 
 	wantOrdered bool // Limits.Ordered as it was last given
 
-	// Ordered lanes: the attempts of the run that are not yet concluded, in the order of their places.
-	run, place uint32
-	oldest     *attempt
+	run    orderedRun
+	doubts doubts
+	stats  laneStats
+}
+
+// orderedRun is the run of an Ordered lane.
+type orderedRun struct {
+	num, place uint32   // of the next attempt
+	oldest     *attempt // not yet concluded, in the order of their places
 	newest     *attempt
 	broken     bool  // one of the run was not delivered: nothing starts until all of it have returned
 	halted     bool  // and has been concluded: all behind it go back
 	first      *item // the next run begins with it
-	stats      laneStats
 }
+
+// concluded reports whether every attempt of the run has been.
+func (r *orderedRun) concluded() bool { return r.oldest == nil }
 
 // said is what a window says until it is told something again: a delivery has no time to ask it again and again.
 type said struct {
@@ -110,7 +118,7 @@ func (m *Machine) laneUp(num int32, limits Limits) {
 	l := m.lanes[i]
 	if l.at < 0 {
 		l.used = m.now
-		m.unblockAll() // who waits for what is still in flight here
+		m.unblockAll() // items that wait for attempts still in flight here
 	}
 	l.limits.InFlight, l.wantOrdered = limits.InFlight, limits.Ordered
 	l.reorder()
@@ -119,7 +127,7 @@ func (m *Machine) laneUp(num int32, limits Limits) {
 
 // reorder changes whether l is Ordered, when nothing of it runs: what is under way keeps its rules.
 func (l *lane) reorder() {
-	if l.flying == 0 && l.oldest == nil {
+	if l.flying == 0 && l.run.concluded() {
 		l.limits.Ordered = l.wantOrdered
 	}
 }
@@ -130,16 +138,17 @@ func (m *Machine) rank(l *lane) {
 		i, _ := slices.BinarySearchFunc(m.up, l.num, func(x *lane, n int32) int { return int(x.num) - int(n) })
 		m.up = slices.Insert(m.up, i, l)
 		m.cands = slices.Insert(m.cands, i, dispatch.Candidate{Lane: l.num})
-		m.reseat(i)
+		reseat(m.up, i)
 		m.changed(-1)
 		m.dirty = true // it may be throttled from before
 	}
 	m.refresh(l)
 }
 
-func (m *Machine) reseat(from int) {
-	for i := from; i < len(m.up); i++ {
-		m.up[i].at = i
+// reseat gives the lanes from this index on their new places.
+func reseat(up []*lane, from int) {
+	for i := from; i < len(up); i++ {
+		up[i].at = i
 	}
 }
 
@@ -154,22 +163,22 @@ func (m *Machine) laneDown(num int32) {
 		m.opened--
 	}
 	l.br = breaker{}
-	if l.first != nil {
-		m.unfirst(l.first)
+	if l.run.first != nil {
+		m.unfirst(l.run.first)
 	}
 	at := l.at
 	l.at = -1
 	m.refresh(l)
 	m.up = slices.Delete(m.up, at, at+1)
 	m.cands = slices.Delete(m.cands, at, at+1)
-	m.reseat(at)
+	reseat(m.up, at)
 	m.changed(-1)
 	m.forget(l)
 }
 
 // forget frees a lane that is down when its last attempt has been concluded.
 func (m *Machine) forget(l *lane) {
-	if l.at >= 0 || l.flying > 0 || l.oldest != nil {
+	if l.at >= 0 || l.flying > 0 || !l.run.concluded() {
 		return
 	}
 	if i, found := m.laneIndex(l.num); found && m.lanes[i] == l {
@@ -209,14 +218,14 @@ func (m *Machine) seats(l *lane, n int) {
 	switch {
 	case l.at < 0 || m.now < l.closed:
 	case l.br.shut():
-		ready = !m.global.active && !l.broken && !l.limit.shut(m.now) && !l.paused &&
-			l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && m.within(l)
+		ready = !m.global.active && !l.run.broken && !l.limit.shut(m.now) && !l.paused &&
+			l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && l.within()
 	default:
 		open = true
-		if m.global.active || l.broken || l.limit.shut(m.now) || l.paused || l.first != nil {
+		if m.global.active || l.run.broken || l.limit.shut(m.now) || l.paused || l.run.first != nil {
 			break
 		}
-		places = m.room(l, n)
+		places = l.room(m.now, n)
 		full = places == 0
 		if m.wary(l) {
 			full = false
@@ -266,15 +275,15 @@ func (m *Machine) patience(l *lane, cost float64) time.Duration {
 const startPatience = 2
 
 // within says whether the hard limit of l leaves room.
-func (m *Machine) within(l *lane) bool { return l.limits.InFlight == 0 || l.flying < l.limits.InFlight }
+func (l *lane) within() bool { return l.limits.InFlight == 0 || l.flying < l.limits.InFlight }
 
 // room is how many items window and hard limit still take; n is what the window does.
-func (m *Machine) room(l *lane, n int) int {
+func (l *lane) room(now time.Duration, n int) int {
 	if l.limits.InFlight > 0 {
 		n = min(n, l.limits.InFlight-l.flying)
 	}
 	if n > 0 && l.refuses.from > 0 {
-		n = min(n, l.refuses.room(m.now, l.flying-l.outs.suspects))
+		n = min(n, l.refuses.room(now, l.flying-l.outs.suspects-l.outs.apart))
 	}
 	return max(n, 0)
 }

@@ -21,9 +21,12 @@ type Config struct {
 	Timeout  time.Duration    // of an attempt until its worker counts as BUSY; 0 means RFC 6298 for each worker; negative: none
 	Retry    backoff.Policy   // how long an item waits before its next attempt; nil means full jitter from 250 ms to 30 s
 	Replay   int64            // bytes in flight, or settled and not yet Saved, at most; one item is always allowed; 0: no bound
-	Ahead    int              // items that may wait for a lane without one being free for them; 0 means 64
+	Ahead    int              // new items that may wait for a lane without one being free for them; 0 means 64
+	Waiting  Waiting          // items that wait for another attempt
+	End      End              // when an item that keeps failing is given up
+	Shared   bool             // pause half of the lanes now and then, to find out whether they share a bottleneck
 	Breaker  Breaker
-	Budget   Budget // of attempts in vain
+	Budget   Budget // of failed attempts
 	Poison   Poison
 	Hedge    Hedge
 }
@@ -79,7 +82,8 @@ type Machine struct {
 	tries       tries
 
 	fresh   queue
-	redo    queue
+	redo    queue // and owing: they wait for a lane, not for the first time
+	owing   queue
 	delayed heap[*item]
 	overdue deadlines
 	hands   map[uint64]*item
@@ -101,18 +105,17 @@ type Machine struct {
 	// Bytes of items never sent; sent at least once and not settled; settled and not saved.
 	unsent, started, unsaved int64
 
-	holder       dispatch.Holder   // chooser, if it is one
-	follower     dispatch.Follower // the same
-	hold         hold
-	replayShut   bool   // the replay bound holds the next item back
-	sent         uint64 // attempts
-	delivered    uint64
-	settled      uint64
-	redeliveries uint64
-	duplicates   uint64
-	hedged       uint64 // twins among the attempts
-	poisoned     uint64 // items refused as poison
-	suspects     int    // items kept apart
+	holder     dispatch.Holder   // chooser, if it is one
+	follower   dispatch.Follower // the same
+	hold       hold
+	replayShut bool // the replay bound holds the next item back
+	counts     counts
+	suspects   int  // items set apart
+	repeated   bool // the last attempt was of an item sent before
+	blame      blame
+	apart      apart
+	retrying   retrying
+	uptime     uptime
 }
 
 // New checks c and returns a machine without lanes.
@@ -146,6 +149,12 @@ func New(c Config) (*Machine, error) {
 		return nil, fmt.Errorf("flow control: %w", err)
 	}
 	if c.Poison, err = c.Poison.withDefaults(); err != nil {
+		return nil, fmt.Errorf("flow control: %w", err)
+	}
+	if c.Waiting, err = c.Waiting.withDefaults(); err != nil {
+		return nil, fmt.Errorf("flow control: %w", err)
+	}
+	if err = c.End.validate(); err != nil {
 		return nil, fmt.Errorf("flow control: %w", err)
 	}
 	if c.Hedge, err = c.Hedge.withDefaults(); err != nil {
@@ -253,6 +262,7 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 		out = m.hedge(out)
 	}
 	m.findGate()
+	m.uptime.note(m.now, m.open > 0 && !m.global.active)
 	return out
 }
 
@@ -327,10 +337,13 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 			at, ok = d, true
 		}
 	}
+	if d, due := m.apart.next(m.now); due && (!ok || d < at) {
+		at, ok = d, true
+	}
 	if m.hold.on && (!ok || m.hold.till < at) {
 		at, ok = m.hold.till, true
 	}
-	if d, short := m.tokenAt(); short && (!ok || d < at) {
+	if d, short := m.purse.tokenAt(); short && (!ok || d < at) {
 		at, ok = d, true
 	}
 	if d, due := m.hedgeAt(); due && (!ok || d < at) {
@@ -348,24 +361,50 @@ func (m *Machine) replayFull() bool {
 	return held > 0 && held >= m.cfg.Replay
 }
 
-// Room says whether an Offer is welcome now: a lane would take it, or, where keys or hash dispatch bind items
-// to lanes or items wait for a faster lane, fewer than Config.Ahead wait; and the replay bound leaves room.
+// Room reports whether an Offer is welcome now: a lane would take it, or, where keys or hash dispatch bind items to lanes or
+// items wait for a faster lane, fewer than Config.Ahead wait; and the replay bound leaves room. Items that wait for another
+// attempt are bounded by Config.Waiting alone. While no lane is open there is room for one item, so that a probe can take one
+// that never failed.
 func (m *Machine) Room() bool {
+	fresh := m.fresh.len()
 	if m.replayFull() {
 		return false
 	}
-	waiting, ahead := m.fresh.len()+m.redo.len(), m.binds || m.keyed > 0 || m.hold.on
-	if waiting == 0 && len(m.delayed.s) == 0 && !ahead && !m.global.active { // nearly always
-		return m.places > 0 && !m.groupFull() || m.ready > 0
+	if fresh == 0 && (m.global.active || m.open == 0 && m.opened > 0) {
+		return true
 	}
-	places := min(m.places, max(m.groupRoom(), 0)) + m.ready
-	if ahead {
-		places = max(places, m.cfg.Ahead)
+	if m.retrying.full(&m.cfg.Waiting) {
+		return false
 	}
-	if m.global.active { // an item to probe with: where late acks have settled all, nothing else ends the backoff
-		places = max(places, 1)
+	if fresh == 0 && m.owing.able.len() > 0 {
+		return true // failed items do not take all places, see sendFresh
 	}
-	return waiting < places && waiting+len(m.delayed.s) < places+m.cfg.Ahead
+	if ahead := m.binds || m.keyed > 0 || m.hold.on; ahead && fresh < m.cfg.Ahead {
+		return true
+	}
+	return fresh < min(m.places, max(m.groupRoom(), 0))+m.ready
+}
+
+// uptime is how long at least one lane has been open.
+type uptime struct {
+	total, since time.Duration
+	up           bool
+}
+
+// note takes in whether a lane is open from now on.
+func (u *uptime) note(now time.Duration, up bool) {
+	if u.up {
+		u.total += now - u.since
+	}
+	u.since, u.up = now, up
+}
+
+// at returns the uptime now.
+func (u *uptime) at(now time.Duration) time.Duration {
+	if u.up {
+		return u.total + now - u.since
+	}
+	return u.total
 }
 
 // Idle says whether every item has settled: nothing waits, is in flight, is being cut or buried. Attempts of

@@ -73,6 +73,7 @@ type modelTry struct {
 	canceled   bool
 	paid       bool
 	ordered    bool
+	apart      bool // beside the window
 	run, place uint32
 }
 
@@ -195,11 +196,11 @@ func (w *model) start(c control.Command, it *modelItem) {
 		w.fail("attempt %d is started twice", c.ID)
 	case l.limits.InFlight > 0 && l.out >= l.limits.InFlight:
 		w.fail("lane %d has %d in flight at a limit of %d", c.Lane, l.out, l.limits.InFlight)
-	case w.size > 0 && l.awaited >= w.size:
+	case w.size > 0 && l.awaited >= w.size && c.Why != control.Apart:
 		w.fail("lane %d has %d in flight at a window of %d", c.Lane, l.awaited, w.size)
 	case c.Number != it.starts+1:
 		w.fail("start of item %d is number %d after %d", c.Seq, c.Number, it.starts)
-	case w.cfg.Timeout >= 0 && c.Expect <= w.now:
+	case w.cfg.Timeout >= 0 && c.Expect <= w.now && c.Why != control.Apart:
 		w.fail("attempt %d is overdue as it starts", c.ID)
 	}
 	for _, a := range w.asked {
@@ -236,7 +237,9 @@ func (w *model) start(c control.Command, it *modelItem) {
 	w.spend(c, it, x)
 	w.tries[c.ID] = x
 	l.out++
-	l.awaited++
+	if x.apart = c.Why == control.Apart; !x.apart {
+		l.awaited++
+	}
 	it.running++
 	it.held = nil
 	it.starts++

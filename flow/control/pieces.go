@@ -21,6 +21,9 @@ func (m *Machine) refuse(it *item, out []Command) []Command {
 	}
 	it.state = inHands
 	m.hands[it.seq] = it
+	if it.account.ended && !m.cfg.Poison.Refuse { // a piece may repeat what was stored
+		return append(out, it.refusal(Bury))
+	}
 	return append(out, it.refusal(Bisect))
 }
 
@@ -101,8 +104,10 @@ func (m *Machine) piece(e *Event, out []Command) []Command {
 				it.retry = p.retry
 			}
 		}
-		it.state = inRedo
-		m.redo.add(it)
+		it.state = inFlight
+		m.judge(it)
+		it.charged = p.total == 1 // nothing of it was settled
+		m.again(it, nil)
 	}
 	if p.pieces--; p.pieces == 0 {
 		delete(m.hands, p.seq)

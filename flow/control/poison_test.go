@@ -132,18 +132,18 @@ func TestOutageMakesNoSuspect(t *testing.T) {
 // TestSuspectIsRefused: with Refuse a suspect is cut like what a worker has rejected.
 func TestSuspectIsRefused(t *testing.T) {
 	w := feud(t, control.Config{Poison: control.Poison{Refuse: true}}, true, 200)
-	if c := w.said(control.Bisect); c.Seq != 1 || c.Why != control.Failing || c.Count < 3 {
+	if c := w.said(control.Bisect); c.Seq != 1 || c.Why != control.Failing || c.Count < 2 {
 		t.Fatalf("said %+v, want item 1 to be cut", c)
 	}
 	w.drain()
 }
 
-// TestFewLanes: with fewer workers than the limit, as many failures as that are needed all the same.
+// TestFewLanes: with one worker, two failures are needed all the same, and few more are enough.
 func TestFewLanes(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms), Breaker: control.Breaker{Failures: -1}}, 10, 1)
 	w.offer(1, 10)
-	for i := range 8 {
-		if s := w.m.Status(); s.Suspects != 0 && i < 4 {
+	for i := range 3 {
+		if s := w.m.Status(); s.Suspects != 0 && i < 2 {
 			t.Fatalf("a suspect after %d failures", i)
 		}
 		w.answer(w.only(1), control.Retryable, 0)
@@ -154,15 +154,16 @@ func TestFewLanes(t *testing.T) {
 		w.pass(20 * ms)
 	}
 	if s := w.m.Status(); s.Suspects != 1 {
-		t.Errorf("%d suspects after eight failures at the only worker, which delivers others", s.Suspects)
+		t.Errorf("%d suspects after three failures at the only worker, which delivers others", s.Suspects)
 	}
 	w.drain()
 }
 
-// TestOverloadMakesNoSuspect: while every worker fails a third of what it gets, whatever that is, no item is to blame.
-func TestOverloadMakesNoSuspect(t *testing.T) {
+// TestOverloadMakesFewSuspects: while every worker fails a third of its attempts by chance, hardly any item is to blame.
+func TestOverloadMakesFewSuspects(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 3))
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(20 * ms), Breaker: control.Breaker{Failures: -1}}, 10, 4)
+	accused := map[uint64]bool{}
 	for range 1000 {
 		for len(w.order) < 9 && w.offer(1, 10) {
 		}
@@ -173,10 +174,15 @@ func TestOverloadMakesNoSuspect(t *testing.T) {
 				w.answer(x, control.Delivered, 0)
 			}
 		}
-		if s := w.m.Status(); s.Suspects != 0 {
-			t.Fatalf("%d suspects after %d failures of %d attempts", s.Suspects, s.Redeliveries, s.Attempts)
+		for _, x := range w.running() {
+			if x.apart {
+				accused[x.item.seq] = true
+			}
 		}
 		w.pass(10 * ms)
+	}
+	if s := w.m.Status(); uint64(len(accused))*100 > s.Settled {
+		t.Errorf("%d of %d good items were set apart, want 1 %% at most", len(accused), s.Settled)
 	}
 	w.drain()
 }

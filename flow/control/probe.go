@@ -44,47 +44,54 @@ func (m *Machine) sendScout(out []Command) []Command {
 	return out
 }
 
-// probeItem finds an item for a probe of l: a new one, since it has waited least, else one that is to be sent
-// again, else one that waits for its retry.
-func (m *Machine) probeItem(l *lane) *item {
-	if it := l.first; it != nil {
+// probeItem finds an item for a probe of l: one that never failed, else the one with the least evidence against it of those
+// that are due. It starts the waits that failed items still owe, so that they can be probed with later.
+func (m *Machine) probeItem(l *lane) (best *item) {
+	if it := l.run.first; it != nil {
 		if only, ok := it.turn(); ok && (only == nil || only == l) {
-			return it
+			if !it.failedAt(l) || it.waited {
+				return it
+			}
+			m.leave(it)
+			m.delay(it)
+			return nil
 		}
 		m.unfirst(it)
 	}
-	if it := m.probeAmong(l, false); it != nil || m.suspects == 0 {
-		return it
-	}
-	return m.probeAmong(l, true) // what may be to blame itself, where there is nothing else
-}
-
-// probeAmong finds an item for a probe of l among suspects or among the others.
-func (m *Machine) probeAmong(l *lane, suspects bool) *item {
 	for i := range min(m.fresh.able.len(), m.cfg.Ahead) {
 		it := m.fresh.able.at(i)
 		if m.replayHolds(it) {
 			break
 		}
-		if m.probeFits(it, l, suspects) {
+		if m.probeFits(it, l) {
 			return it
 		}
 	}
-	for i := range min(m.redo.able.len(), maxScan) {
-		if it := m.redo.able.at(i); m.probeFits(it, l, suspects) {
-			return it
+	for _, q := range []*queue{&m.redo, &m.owing} {
+		for i := 0; i < min(q.able.len(), maxScan); i++ {
+			it := q.able.at(i)
+			if !m.probeFits(it, l) || best != nil && it.account.failures >= best.account.failures {
+				continue
+			}
+			if it.failedAt(l) && !it.waited {
+				q.able.removeAt(i)
+				i--
+				m.delay(it)
+				continue
+			}
+			best = it
 		}
 	}
-	for i := range min(len(m.delayed.s), maxScan) {
-		if it := m.delayed.s[i]; m.probeFits(it, l, suspects) {
-			return it
+	if best == nil && m.apart.n > 0 {
+		if it := m.apart.pick(m.now, true); it != nil && m.probeFits(it, l) {
+			best = it
 		}
 	}
-	return nil
+	return best
 }
 
-func (m *Machine) probeFits(it *item, l *lane, suspects bool) bool {
-	if it.account.suspect != suspects || it.firstOf != nil && it.firstOf != l || it.runsAt(l) {
+func (m *Machine) probeFits(it *item, l *lane) bool {
+	if it.firstOf != nil && it.firstOf != l || it.runsAt(l) {
 		return false
 	}
 	if only, ok := it.turn(); !ok || only != nil && only != l {

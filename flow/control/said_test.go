@@ -13,7 +13,7 @@ func TestSaidIsWhatWindowsSay(t *testing.T) {
 	algorithms := []window.Algorithm{window.Queue{}, window.Credit{}, window.Linear{}, window.AIMD{}, window.Rate{}}
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
-		m, err := New(Config{Seed: seed, Window: algorithms[seed%uint64(len(algorithms))]})
+		m, err := New(Config{Seed: seed, Shared: true, Window: algorithms[seed%uint64(len(algorithms))]})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,17 +2,31 @@
 
 package control
 
-// dispatch starts what can be started: probes of lanes that are to be tried again, then what is sent again,
-// oldest first, then what is new.
+import "time"
+
+// dispatch starts what can be started: probes of lanes that are to be tried again, then items sent before, oldest first, then
+// new ones, then suspects.
 func (m *Machine) dispatch(out []Command) []Command {
 	m.replayShut, m.purse.short, m.hold.on = false, false, false
+	if len(m.apart.ended) > 0 {
+		out = m.giveUp(out)
+	}
 	if m.global.active {
 		return m.sendScout(out)
 	}
 	if m.ready > 0 {
 		out = m.sendProbes(out)
 	}
-	if m.fresh.able.len() == 0 && m.redo.able.len() == 0 {
+	out = m.sendWaiting(out)
+	if m.apart.n > 0 {
+		out = m.sendApart(out)
+	}
+	return out
+}
+
+// sendWaiting starts the items that wait for a lane.
+func (m *Machine) sendWaiting(out []Command) []Command {
+	if m.fresh.able.len() == 0 && m.redo.able.len() == 0 && m.owing.able.len() == 0 {
 		return out
 	}
 	for (m.free > 0 || m.firsts > 0) && !m.groupFull() {
@@ -20,8 +34,13 @@ func (m *Machine) dispatch(out []Command) []Command {
 		if firsts > 0 {
 			out = m.sendFirsts(out)
 		}
-		if m.redo.able.len() > 0 {
+		if m.repeated && m.owing.able.len() > 0 && m.fresh.able.len() > 0 {
+			out = m.sendFresh(out)
+		}
+		for sent := m.counts.sent - 1; sent != m.counts.sent && m.redo.able.len()+m.owing.able.len() > 0; {
+			sent = m.counts.sent // each start may let one of the same key follow
 			out = m.drain(&m.redo, maxScan, out)
+			out = m.drain(&m.owing, maxScan, out)
 		}
 		if m.fresh.able.len() > 0 && m.mayHold() {
 			out = m.spread(out)
@@ -40,37 +59,46 @@ func (m *Machine) dispatch(out []Command) []Command {
 	return out
 }
 
+// sendFresh starts one new item before those that failed, so that failing data takes at most every second place.
+func (m *Machine) sendFresh(out []Command) []Command {
+	it := m.fresh.able.at(0)
+	if it.keyed() || m.replayHolds(it) {
+		return out
+	}
+	if l, _ := m.choose(it); l != nil {
+		m.fresh.able.removeAt(0)
+		out = m.start(it, l, Turn, out)
+	}
+	return out
+}
+
 // sendFirsts starts the items for which lanes are kept, wherever they stand in the send buffer.
 func (m *Machine) sendFirsts(out []Command) []Command {
 	for _, l := range m.up {
-		it := l.first
+		it := l.run.first
 		if it == nil || it.state != inRedo || m.groupFull() {
 			continue
 		}
 		to, delay := m.choose(it)
 		if to != nil {
-			m.redo.remove(it)
+			m.queueOf(it).remove(it)
 			out = m.start(it, to, Turn, out)
 		} else if delay {
-			m.redo.remove(it)
+			m.queueOf(it).remove(it)
 			m.delay(it)
 		}
 	}
 	return out
 }
 
-// How many items that cannot go yet are passed over in the send buffer at one step: those that wait for a lane, and
-// those of whom each step has to see whether they owe a token, although an older one of their keys comes first.
-const (
-	maxScan = 64
-	maxOwe  = 1024
-)
+// maxScan bounds the items that are passed over in the send buffer at one step because they wait for a lane.
+const maxScan = 64
 
 // drain starts items of q in order, passing over up to most that must wait for a lane.
 func (m *Machine) drain(q *queue, most int, out []Command) []Command {
 	b := &q.able
-	for i, owe := 0, maxOwe; i < b.len() && most > 0 && owe > 0; {
-		if m.free == 0 && q == &m.fresh || m.groupFull() {
+	for i := 0; i < b.len() && most > 0; {
+		if m.free == 0 && q == &m.fresh || m.groupFull() || q == &m.owing && m.broke() {
 			break
 		}
 		it := b.at(i)
@@ -86,14 +114,10 @@ func (m *Machine) drain(q *queue, most int, out []Command) []Command {
 			b.removeAt(i)
 			m.delay(it)
 		default:
-			switch _, ok := it.turn(); {
-			case ok:
+			if _, ok := it.turn(); ok {
 				most--
 				i++
-			case it.charged && m.purse.bounded():
-				owe--
-				i++
-			default:
+			} else {
 				q.block(i)
 			}
 		}
@@ -115,7 +139,7 @@ func (m *Machine) replayHolds(it *item) bool {
 
 // choose picks the lane of the next attempt of it; nil: it waits for one or for the budget, or, if delay, for its retry policy.
 func (m *Machine) choose(it *item) (l *lane, delay bool) {
-	if m.owes(it) {
+	if it.charged && m.broke() {
 		return nil, false
 	}
 	if it.isolated() {
@@ -123,9 +147,6 @@ func (m *Machine) choose(it *item) (l *lane, delay bool) {
 			return nil, false
 		}
 		return m.pick(it), false
-	}
-	if it.account.suspect && !it.waited {
-		return nil, true
 	}
 	only, ok := it.turn()
 	switch {
@@ -143,7 +164,7 @@ func (m *Machine) choose(it *item) (l *lane, delay bool) {
 			if it.failedAt(l) && !it.waited {
 				return nil, true
 			}
-			if l.open && !l.broken && m.room(l, m.windowRoom(l)) > 0 {
+			if l.open && !l.run.broken && l.room(m.now, m.windowRoom(l)) > 0 {
 				return l, false
 			}
 			return nil, false
@@ -249,18 +270,23 @@ func (m *Machine) pick(it *item) *lane {
 	return nil
 }
 
-// delay makes it wait as Config.Retry says.
+// delay has it wait as Config.Retry says.
 func (m *Machine) delay(it *item) {
-	d, next, ok := m.cfg.Retry.Next(it.retry, m.src)
-	if !ok {
-		d = it.retry.Prev // nothing is given up here
-	} else {
-		it.retry = next
-	}
+	it.due = m.now + m.retryWait(it)
 	it.waited = true
-	it.due = m.now + max(d, 0)
 	it.state = inDelay
 	m.delayed.push(it)
+	m.retrying.add(it)
+}
+
+// retryWait draws how long it waits before its next attempt. A policy that gives up repeats its last wait.
+func (m *Machine) retryWait(it *item) time.Duration {
+	d, next, ok := m.cfg.Retry.Next(it.retry, m.src)
+	if !ok {
+		return max(it.retry.Prev, 0)
+	}
+	it.retry = next
+	return max(d, 0)
 }
 
 // bound says whether l is the lane that the dispatch policy has for it, free or not.
@@ -283,33 +309,55 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	}
 	it.state, it.waited = inFlight, false
 	it.number++
-	m.sent++
-	if it.number > 1 {
-		m.redeliveries++
-	}
+	m.counts.started(it.number)
 	a := m.newAttempt()
 	m.last = a
 	a.item, a.lane, a.cost, a.sent = it, l, it.cost, m.now
 	if why == Turn && it.charged {
-		m.pay(a)
+		m.purse.pay(a, m.now)
 	}
+	m.repeated = it.number > 1 && why == Turn
 	it.charged, it.short = false, false
 	it.running = append(it.running, a)
+	m.retrying.remove(it)
 	m.flies(it, l, 1)
 	if l.flying == 0 {
 		l.heard = m.now
 	}
 	l.flying++
-	l.awaited++
 	l.flyingCost += a.cost
-	l.awaitedCost += a.cost
 	l.used = m.now
-	m.awaited++
 	m.flyingCost += a.cost
+	a.ahead, a.progress, a.epoch, a.together = l.flyingCost, l.est.delivered, l.said.epoch, m.flyingCost
+	c := Command{Kind: Start, Why: why, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
+	if l.limits.Ordered {
+		m.enlist(l, a)
+		c.Run, c.Place = a.run, a.place
+	}
+	if l.limit.rate > 0 {
+		l.limit.started(m.now)
+		m.dirty = true
+	}
+	if why == Apart {
+		a.apart = true
+		l.outs.apart++
+		m.apart.running++
+		m.refresh(l)
+		return append(out, c)
+	}
+	c.Expect = m.occupy(a)
+	return append(out, c)
+}
+
+// occupy has a take its place in the window of its lane, and returns when it is overdue; 0: never.
+func (m *Machine) occupy(a *attempt) (overdue time.Duration) {
+	l := a.lane
+	l.awaited++
+	l.awaitedCost += a.cost
+	m.awaited++
 	m.awaitedCost += a.cost
-	a.ahead, a.progress, a.epoch = l.flyingCost, l.est.delivered, l.said.epoch
 	l.outs.add(a)
-	a.lost, a.level = l.outs.cost, l.flying-l.outs.suspects
+	a.lost, a.level = l.outs.cost, l.flying-l.outs.suspects-l.outs.apart
 	l.refuses.started(a)
 	room := m.windowRoom(l)
 	a.limited = room <= 0
@@ -317,27 +365,16 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 		a.groupEpoch, a.crowded = g.win.Epoch(), m.groupFull()
 		a.limited = a.limited && !a.crowded
 	}
-	a.together = m.flyingCost
-	c := Command{Kind: Start, Why: why, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
-	if l.limits.Ordered {
-		m.enlist(l, a)
-		c.Run, c.Place = a.run, a.place
-	}
 	if m.cfg.Timeout >= 0 {
 		if a.deadline = m.now + m.cfg.Timeout; m.cfg.Timeout == 0 {
 			a.deadline = m.now + m.patience(l, a.cost)
 		}
-		c.Expect = a.deadline
 		m.overdue.push(a)
-	}
-	if l.limit.rate > 0 {
-		l.limit.started(m.now)
-		m.dirty = true
 	}
 	if m.wary(l) {
 		l.br.trial = a
 	}
 	m.seats(l, room)
 	m.changed(l.at)
-	return append(out, c)
+	return a.deadline
 }

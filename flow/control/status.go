@@ -12,6 +12,7 @@ import (
 // Status is a picture of a machine for people and metrics.
 type Status struct {
 	Waiting       int     // items that wait for a lane or for their next attempt
+	Retrying      int     // of those, the ones that wait for another attempt
 	WaitingCost   float64 //
 	InFlight      int     // items with an attempt in flight
 	InFlightCost  float64
@@ -23,8 +24,9 @@ type Status struct {
 	Duplicates    uint64 // answers that delivered an item a second time
 	ReplayBinding bool   // the replay bound closes the gate now
 	Budget        BudgetStatus
-	Suspects      int    // items kept apart, since workers that deliver others fail them
+	Suspects      int    // items set apart, since workers that deliver others fail them
 	Poisoned      uint64 // items that were refused because workers died of them, or failed them
+	Suspected     bool   // no lane delivers: what is behind them is suspected, and one item at a time is tried
 	Lanes         []LaneStatus
 }
 
@@ -37,7 +39,8 @@ type LaneStatus struct {
 	Window       float64      // limit now, in the window's unit
 	InFlight     int          // attempts not yet answered
 	InFlightCost float64      //
-	// Gate is what binds now: "window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "budget",
+	// Gate is what binds now: "window", "credit", "rate", "limit", "throttle", "breaker", "replay", "waiting",
+	// "order", "budget",
 	// "faster" (what waits is expected to be done sooner at a lane that is busy), or "none".
 	Gate       string
 	RoundTrip  time.Duration // smoothed
@@ -57,21 +60,23 @@ type LaneStatus struct {
 // numbers. It allocates; it is for people and metrics.
 func (m *Machine) Status() Status {
 	s := Status{
-		Waiting:       m.fresh.len() + m.redo.len() + len(m.delayed.s),
+		Waiting:       m.fresh.len() + m.retrying.n,
+		Retrying:      m.retrying.n,
 		ReplayBytes:   m.started + m.unsaved,
-		Settled:       m.settled,
-		Attempts:      m.sent,
-		Redeliveries:  m.redeliveries,
-		Hedged:        m.hedged,
-		Duplicates:    m.duplicates,
+		Settled:       m.counts.settled,
+		Attempts:      m.counts.sent,
+		Redeliveries:  m.counts.redeliveries,
+		Hedged:        m.counts.hedged,
+		Duplicates:    m.counts.duplicates,
 		ReplayBinding: m.replayBinds(),
 		Budget:        m.budgetStatus(),
 		Suspects:      m.suspects,
-		Poisoned:      m.poisoned,
+		Poisoned:      m.counts.poisoned,
+		Suspected:     m.global.active,
 		Lanes:         make([]LaneStatus, 0, len(m.lanes)),
 	}
 	for it := m.oldest; it != nil; it = it.next {
-		if it.state == inFresh || it.state == inRedo || it.state == inDelay {
+		if it.state == inFresh || it.account.retrying {
 			s.WaitingCost += it.cost
 		}
 	}
@@ -85,6 +90,25 @@ func (m *Machine) Status() Status {
 		s.Lanes = append(s.Lanes, m.laneStatus(l))
 	}
 	return s
+}
+
+// counts are totals since the machine was made.
+type counts struct {
+	sent         uint64 // attempts
+	delivered    uint64
+	settled      uint64
+	redeliveries uint64
+	duplicates   uint64
+	hedged       uint64 // twins among the attempts
+	poisoned     uint64 // items refused as poison
+}
+
+// started counts an attempt, the nth of its item.
+func (c *counts) started(n uint32) {
+	c.sent++
+	if n > 1 {
+		c.redeliveries++
+	}
 }
 
 // Lane is a picture of one lane; false: it is neither up nor has it attempts in flight.
@@ -113,6 +137,9 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 		s.Reason += fmt.Sprintf("; it shares what is behind it with the other lanes, which take %d together: %s", g.most, g.win.Reason())
 	}
 	s.Gate = m.binding(l)
+	if s.State == window.Unknown && l.br.n > 0 { // partial answers say nothing of round trips
+		s.State, s.Reason = window.Normal, "it answers; its round trip is not known yet"
+	}
 	switch {
 	case l.br.shut():
 		s.State, s.Until = window.Open, l.br.until
@@ -159,11 +186,11 @@ func (m *Machine) binding(l *lane) string {
 		return "throttle"
 	case l.limit.shut(m.now):
 		return "rate"
-	case l.broken, l.first != nil:
+	case l.run.broken, l.run.first != nil:
 		return "order"
-	case !m.within(l):
+	case !l.within():
 		return "limit"
-	case m.room(l, m.windowRoom(l)) == 0:
+	case l.room(m.now, m.windowRoom(l)) == 0:
 		if l.leased != nil {
 			return l.leased.Binding()
 		}
@@ -172,6 +199,8 @@ func (m *Machine) binding(l *lane) string {
 		return "window" // of all lanes together
 	case m.replayBinds():
 		return "replay"
+	case m.retrying.full(&m.cfg.Waiting):
+		return "waiting"
 	case m.keyed > 0 && m.fresh.len() > 0:
 		return "order"
 	case m.purse.short:

@@ -15,6 +15,7 @@ type outs struct {
 	delivered   time.Duration // when the latest of those delivered was sent
 	suspects    int
 	cost        float64 // of the suspects
+	apart       int     // attempts of items set apart; they are not in the list
 }
 
 // suspectLeast is the least round trips after which an attempt can be a suspect.

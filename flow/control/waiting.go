@@ -35,15 +35,30 @@ func (q *queue) block(i int) {
 	q.blocked++
 }
 
+// queueOf returns the queue of one that waits for a lane. Items that take a token of the budget have a queue of their own.
+func (m *Machine) queueOf(it *item) *queue {
+	switch {
+	case it.state == inFresh:
+		return &m.fresh
+	case it.charged:
+		return &m.owing
+	}
+	return &m.redo
+}
+
+// waitForLane puts it into the queue of those that wait for their next attempt.
+func (m *Machine) waitForLane(it *item) {
+	it.state = inRedo
+	m.queueOf(it).add(it)
+	m.retrying.add(it)
+}
+
 // unblock has it looked at again, as its turn may have come.
 func (m *Machine) unblock(it *item) {
 	if !it.blocked {
 		return
 	}
-	q := &m.fresh
-	if it.state == inRedo {
-		q = &m.redo
-	}
+	q := m.queueOf(it)
 	it.blocked = false
 	q.blocked--
 	q.able.add(it)
@@ -51,7 +66,7 @@ func (m *Machine) unblock(it *item) {
 
 // unblockAll has all items looked at again.
 func (m *Machine) unblockAll() {
-	for it := m.oldest; it != nil && m.fresh.blocked+m.redo.blocked > 0; it = it.next {
+	for it := m.oldest; it != nil && m.fresh.blocked+m.redo.blocked+m.owing.blocked > 0; it = it.next {
 		m.unblock(it)
 	}
 }

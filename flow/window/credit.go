@@ -52,12 +52,30 @@ type Leased interface {
 type credit struct {
 	queueWindow
 	offered bool    // something was advertised since the worker began
+	batches bool    // what follows is in batches, not in cost
 	granted float64 // cumulative cost
 	taken   float64 // cumulative cost of what was answered
 	mean    float64 // cost of a batch
 	ends    time.Duration
-	gap     float64 // the least by which the worker has counted more lately
-	gaps    int     // samples in gap
+	gap     gap
+}
+
+// gap is by how much the worker has counted more lately.
+type gap struct {
+	least   float64
+	samples int
+}
+
+// observe takes in a difference, and returns the least of them when there are enough, else 0. A negative one is enough.
+func (g *gap) observe(more float64) float64 {
+	if g.samples == 0 || more < g.least {
+		g.least = more
+	}
+	if g.samples++; g.samples < gapSamples && g.least >= 0 {
+		return 0
+	}
+	g.samples = 0
+	return g.least
 }
 
 // advertised is the advertised window in batches.
@@ -86,10 +104,16 @@ func (c *credit) Binding() string {
 }
 
 func (c *credit) OnSample(s Sample) {
-	c.taken += s.Cost
-	c.mean = s.Mean
-	if c.mean <= 0 {
-		c.mean = s.Cost
+	if a := &s.Advert; a.Valid && a.Batches != c.batches { // counted in another unit from now on
+		c.batches, c.taken, c.gap = a.Batches, 0, gap{}
+	}
+	if c.batches {
+		c.taken, c.mean = c.taken+1, 1
+	} else {
+		c.taken += s.Cost
+		if c.mean = s.Mean; c.mean <= 0 {
+			c.mean = s.Cost
+		}
 	}
 	if a := &s.Advert; a.Valid {
 		c.offered = true
@@ -106,13 +130,7 @@ func (c *credit) reconcile(taken float64) {
 	if taken == 0 {
 		return
 	}
-	if gap := taken - c.taken; c.gaps == 0 || gap < c.gap {
-		c.gap = gap
-	}
-	if c.gaps++; c.gaps >= gapSamples || c.gap < 0 {
-		c.taken += c.gap
-		c.gaps = 0
-	}
+	c.taken += c.gap.observe(taken - c.taken)
 }
 
 // ProbeWithin wants no drained probes while the worker speaks for itself.
@@ -125,7 +143,7 @@ func (c *credit) ProbeWithin() time.Duration {
 
 func (c *credit) Reset(now time.Duration) {
 	c.queueWindow.Reset(now)
-	c.offered, c.granted, c.taken, c.ends, c.gaps = false, 0, 0, 0, 0
+	c.offered, c.batches, c.granted, c.taken, c.ends, c.gap = false, false, 0, 0, 0, gap{}
 }
 
 func (c *credit) Reason() string {

@@ -102,6 +102,9 @@ func (d *delay) nextRound() {
 	d.need = max(2, d.w)
 	if !d.start {
 		d.need = max(leastRound, min(d.w, mostRound))
+		if d.base.short && !d.base.calm() {
+			d.need = mostRound
+		}
 	}
 }
 
@@ -162,7 +165,7 @@ func (d *delay) judge() *verdict {
 	// What was in flight when the round's batches were sent is what made their round trips: in the start-up, and
 	// where the window is not used up, that is less than the window.
 	d.inFlight = d.round.ahead / float64(d.round.n)
-	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(), d.base.noise())
+	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(), d.base.zone(d.inFlight))
 	d.state = Normal
 	if v.queue > v.high {
 		d.state = Slow

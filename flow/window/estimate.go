@@ -76,7 +76,7 @@ const (
 	roundWeight  = 0.5  // of the newest round in the moving mean
 	probeSamples = 8    // a drained probe takes at least,
 	probeRound   = 2    // and so many times its window,
-	probeMost    = 64   // but no more
+	probeMost    = 1024 // but no more; in less than two rounds the rate is still that of the window before
 	probeShare   = 0.75 // of the window that does not wait: a probe may cost little
 	steady       = 0.5  // noise below which few samples tell much:
 	steadyShare  = 0.95 // a probe then narrows less
@@ -92,6 +92,15 @@ const (
 	probeRounds = 30               // and at least so many round trips
 	firstProbe  = time.Second      // while the base is provisional
 	firstRounds = 10
+
+	// A short queue needs a base that is right within a few percent.
+	shortZone       = 0.12            // of the noise widens its dead zone,
+	shortWidth      = 16.0            // more in windows wider than this
+	shortProbeRound = 12              // windows that a probe takes
+	shortProbeShare = 0.85            // of the window that does not wait is left to a probe
+	shortProbeEvery = 5 * time.Second // between probes, at least
+	shortRise       = 3               // standard errors of a probe's mean beyond which the worker has changed
+	shortFall       = 4               // standard errors of a round's mean below the base beyond which it has
 )
 
 // queue estimates what w batches in flight keep waiting at their worker, and the dead zone in which it should stand.
@@ -119,6 +128,7 @@ type base struct {
 	n       int     // drained samples in it, counted up to probeSamples
 	square  float64 // EWMA of the squared deviation of a drained sample
 	seen    int     // samples in square
+	short   bool    // Queue.Short
 	spoken  bool    // the worker says how long a batch waited
 	epoch   uint32
 	probing bool
@@ -127,6 +137,7 @@ type base struct {
 	probed  int
 	sum     float64
 	ahead   float64       // sum of what was in flight when they were sent, in batches
+	until   time.Duration // last sending that counts, where spans
 	since   time.Duration // when the first came back,
 	done    float64       // and what has been delivered from then on, in batches
 }
@@ -173,16 +184,34 @@ func (b *base) probe(s *Sample, x float64) {
 	if s.Epoch != b.epoch || s.ahead() >= b.narrow+1 { // overdue ones beyond the window may still fill the worker
 		return
 	}
-	if b.probed++; b.probed == 1 {
-		b.since = s.Now
+	sent := s.Now - s.RoundTrip
+	if b.probed == 0 {
+		b.since, b.until = s.Now, sent+seconds(b.value*spanSent)
 	}
-	b.vary(x)
-	b.sum += x
-	b.ahead += s.ahead()
-	if b.probed >= b.wanted() {
+	if !b.spans() || sent <= b.until {
+		b.probed++
+		b.vary(x)
+		b.sum += x
+		b.ahead += s.ahead()
+	}
+	switch {
+	case !b.spans():
+		if b.probed >= b.wanted() {
+			b.finish(s.Now)
+		}
+	case s.Now >= b.until+seconds(b.value*spanAwaited) && b.probed >= steadyLeast:
 		b.finish(s.Now)
 	}
 }
+
+// spans reports whether the probe measures all attempts that were sent within part of a round trip. The first few that
+// come back, which it measures elsewhere, are the short ones of a wide window.
+func (b *base) spans() bool { return b.quiet && b.narrow > probeSamples }
+
+const (
+	spanSent    = 0.5 // round trips during which the attempts of a span are sent
+	spanAwaited = 1.5 // round trips after which the last of them has come back
+)
 
 // vary takes in how far a drained sample is from the base.
 func (b *base) vary(x float64) {
@@ -211,10 +240,22 @@ func (b *base) noise() float64 {
 	return min(noisiest, noisy*math.Sqrt(b.square)/b.value)
 }
 
+// zone is the noise that widens the dead zone of the queue of a window of w batches. In a wide window an error of a
+// percent in the base is many batches, so its zone stays wide.
+func (b *base) zone(w float64) float64 {
+	if b.short {
+		return min(1, shortZone*max(1, w/shortWidth)) * b.noise()
+	}
+	return b.noise()
+}
+
 // narrowed is the window of a probe where so much does not wait.
 func (b *base) narrowed(bdp float64) float64 {
 	if b.noise() < steady {
 		return max(1, math.Floor(bdp*steadyShare))
+	}
+	if b.short {
+		return max(1, math.Floor(bdp*shortProbeShare))
 	}
 	return max(1, math.Floor(bdp*probeShare))
 }
@@ -223,6 +264,9 @@ func (b *base) narrowed(bdp float64) float64 {
 func (b *base) wanted() int {
 	if b.quiet {
 		return max(steadyLeast, int(min(b.narrow, probeSamples)))
+	}
+	if b.short {
+		return min(max(probeSamples, int(shortProbeRound*b.narrow)), probeMost)
 	}
 	return min(max(probeSamples, int(probeRound*b.narrow)), probeMost)
 }
@@ -247,9 +291,11 @@ func (b *base) finish(now time.Duration) {
 	if !b.quiet && b.done > 0 && now > b.since {
 		r = b.ahead / float64(b.probed) * (now - b.since).Seconds() / b.done
 	}
-	if b.n < probeSamples && !b.quiet {
+	if b.n < probeSamples && (!b.quiet || b.spans()) {
 		n, p := float64(b.n), float64(b.probed)
 		b.value = (b.value*n + r*p) / (n + p)
+	} else if b.short && math.Abs(r-b.value) > shortRise*b.value/math.Sqrt(float64(b.probed)) {
+		b.value = r
 	} else {
 		b.value += probeWeight * (r - b.value)
 	}
@@ -260,6 +306,10 @@ func (b *base) finish(now time.Duration) {
 // fall lets the base follow a mean that is below it by more than chance: it would follow every low one else, and end up
 // as a minimum. jitter is the standard error of a round's mean, as a share.
 func (b *base) fall(mean, jitter float64) {
+	if b.short && !b.spoken && mean*(1+shortFall*jitter) < b.value {
+		b.value = mean
+		return
+	}
 	if mean *= 1 + fallJitter*jitter; mean < b.value && !b.spoken {
 		b.value += baseWeight * (mean - b.value)
 	}
@@ -291,7 +341,11 @@ func (b *base) probeWithin() time.Duration {
 	if b.n < probeSamples {
 		return max(firstProbe, seconds(firstRounds*b.value))
 	}
-	return max(probeEvery, seconds(probeRounds*b.value))
+	every := probeEvery
+	if b.short {
+		every = shortProbeEvery
+	}
+	return max(every, seconds(probeRounds*b.value))
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -94,7 +94,7 @@ func (d *delay) delayed(s *Sample, x float64) bool {
 	if x > base*(1+startFar) {
 		u.far++
 	}
-	q, _, high := queue(s.present(), base, x, d.base.deviation(), d.base.noise())
+	q, _, high := queue(s.present(), base, x, d.base.deviation(), d.base.zone(s.present()))
 	if q <= high || u.more(s.present(), base, x) {
 		u.queued = 0
 		return false
@@ -201,7 +201,7 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 	u := &d.startup
 	if u.pace > 0 && d.base.calm() {
 		zone := func(bdp float64) (low, high float64) {
-			_, low, high = queue(bdp, d.base.value, d.base.value, 0, d.base.noise())
+			_, low, high = queue(bdp, d.base.value, d.base.value, 0, d.base.zone(bdp))
 			return low, high
 		}
 		bdp := u.pace * d.base.value

@@ -65,6 +65,7 @@ type Advert struct {
 	Valid    bool
 	Credit   uint64        // absolute, cumulative: the cost that it will have taken from us at most, since it began
 	Taken    uint64        // the cost that it has taken from us since it began; 0: not said
+	Batches  bool          // all of that is in batches, whatever they cost
 	QueueLen int           // cost waiting at the worker
 	Wait     time.Duration // of this batch in the worker's queue
 }

@@ -3,7 +3,6 @@
 package all
 
 import (
-	"github.com/penstock-io/penstock"
 	dropsink "github.com/penstock-io/penstock/engine/connector/drop"
 	execsink "github.com/penstock-io/penstock/engine/connector/exec"
 	"github.com/penstock-io/penstock/engine/connector/file"
@@ -20,11 +19,12 @@ import (
 	"github.com/penstock-io/penstock/engine/processor/rename"
 	"github.com/penstock-io/penstock/engine/processor/set"
 	"github.com/penstock-io/penstock/engine/processor/where"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Components returns the built-in components in a new slice, in the order in which the reference lists them.
-func Components() []penstock.Component {
-	return []penstock.Component{
+func Components() []stream.Component {
+	return []stream.Component{
 		spooldir.Source(),
 		table.Source(),
 		tail.Source(),

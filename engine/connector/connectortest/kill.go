@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // sinkCancelled ends contexts before and while Delivers run. What failed is delivered again in the next run; with
@@ -27,7 +27,7 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 			cancel(enough)
 		}
 		for pending := true; pending; {
-			var batches []*penstock.Batch
+			var batches []*stream.Batch
 			for n := range each {
 				batches = append(batches, l.batch(next+n))
 			}
@@ -99,7 +99,7 @@ func sinkCloses(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	l := live(t, r, "")
 	l.must(l.batch(0))
-	if s, ok := l.sink.(penstock.Syncer); ok {
+	if s, ok := l.sink.(stream.Syncer); ok {
 		if err := s.Sync(t.Context()); err != nil {
 			t.Errorf("Sync: %v", err)
 		}

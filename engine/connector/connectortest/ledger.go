@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // sinkKeepsLedger holds what a Ledgered sink says it has against what was delivered: with batches dropped whole, spans
@@ -12,7 +12,7 @@ import (
 func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	first := live(t, r, "")
-	if _, ok := first.sink.(penstock.Ledgered); !ok {
+	if _, ok := first.sink.(stream.Ledgered); !ok {
 		first.end()
 		return
 	}
@@ -27,11 +27,11 @@ func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	for n := range steps {
 		l := live(t, r, "")
 		checkMarks(t, l.marks, told)
-		ledger := l.sink.(penstock.Ledgered)
+		ledger := l.sink.(stream.Ledgered)
 		b := l.batch(n)
 		span := b.Spans[0]
 		if !begun {
-			told.open(penstock.Span{Part: span.Part}) // a ledger without a mark begins before everything
+			told.open(stream.Span{Part: span.Part}) // a ledger without a mark begins before everything
 			begun = true
 		}
 		switch random.IntN(4) {
@@ -69,7 +69,7 @@ func sinkFenced(t *testing.T, r Receiver, told *settled) []string {
 	late := live(t, r, "")
 	checkMarks(t, late.marks, told)
 	const fresh = 500
-	for _, a := range early.deliver(t.Context(), []*penstock.Batch{early.batch(fresh)}, nil) {
+	for _, a := range early.deliver(t.Context(), []*stream.Batch{early.batch(fresh)}, nil) {
 		if a.err == nil {
 			t.Error("a process was not fenced off though a later one had loaded")
 		}
@@ -85,7 +85,7 @@ func sinkFenced(t *testing.T, r Receiver, told *settled) []string {
 	return append(before, texts(fresh, fresh+1)...)
 }
 
-func checkMarks(t *testing.T, got []penstock.Mark, told *settled) {
+func checkMarks(t *testing.T, got []stream.Mark, told *settled) {
 	t.Helper()
 	want := told.marks()
 	if len(got) != len(want) {
@@ -112,13 +112,13 @@ func checkMarks(t *testing.T, got []penstock.Mark, told *settled) {
 func sinkPrunes(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	l := live(t, r, "")
-	if _, ok := l.sink.(penstock.Pruner); !ok {
+	if _, ok := l.sink.(stream.Pruner); !ok {
 		l.end()
 		return
 	}
-	stays := func(l *life) *penstock.Batch {
+	stays := func(l *life) *stream.Batch {
 		b := l.raw(1)
-		b.Spans[0].Part, b.Spans[0].From = &penstock.Partition{ID: "stays", Name: "stays"}, penstock.Position{}
+		b.Spans[0].Part, b.Spans[0].From = &stream.Partition{ID: "stays", Name: "stays"}, stream.Position{}
 		l.encode(b)
 		return b
 	}
@@ -132,7 +132,7 @@ func sinkPrunes(t *testing.T, c SinkCase) {
 	if len(late.marks) != 2 {
 		t.Fatalf("the ledger holds %v, want two partitions", late.marks)
 	}
-	if err := early.sink.(penstock.Pruner).Prune(t.Context(), []string{id}); err == nil {
+	if err := early.sink.(stream.Pruner).Prune(t.Context(), []string{id}); err == nil {
 		t.Error("a process that was fenced off has dropped a partition")
 	}
 	_ = early.host.Stop() // its route may have ended of that
@@ -140,7 +140,7 @@ func sinkPrunes(t *testing.T, c SinkCase) {
 		t.Errorf("Close: %v", err)
 	}
 	for range 2 { // what is gone may be dropped again
-		if err := late.sink.(penstock.Pruner).Prune(t.Context(), []string{id, "of which nobody knows"}); err != nil {
+		if err := late.sink.(stream.Pruner).Prune(t.Context(), []string{id, "of which nobody knows"}); err != nil {
 			t.Fatalf("Prune: %v", err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // tooLate is how long a Read may go on after its context has ended.
@@ -163,7 +163,7 @@ func sourceFinishes(t *testing.T, c SourceCase) {
 	if err := r.Read(t.Context(), p.pool.Get(c.Limits)); err != io.EOF {
 		t.Errorf("Read after io.EOF: %v, want io.EOF again", err)
 	}
-	finisher, _ := p.source.(penstock.Finisher)
+	finisher, _ := p.source.(stream.Finisher)
 	for range 2 {
 		for _, m := range marks.marks() {
 			if finisher == nil || !m.Finished {

@@ -4,7 +4,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // settled is a naive ledger: for each partition the stretches that were settled, from which it makes marks. The suite
@@ -15,17 +16,17 @@ type settled struct {
 }
 
 type settledPart struct {
-	part   penstock.Partition
-	first  penstock.Position // From of the first span seen
-	ranges []penstock.Range  // ascending, disjoint, joined
-	sealed bool              // a span with Last was settled
-	end    penstock.Position // its To
+	part   stream.Partition
+	first  stream.Position // From of the first span seen
+	ranges []stream.Range  // ascending, disjoint, joined
+	sealed bool            // a span with Last was settled
+	end    stream.Position // its To
 }
 
 func newSettled() *settled { return &settled{parts: make(map[string]*settledPart)} }
 
 // open notes a span that was read, in read order.
-func (s *settled) open(span penstock.Span) {
+func (s *settled) open(span stream.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.parts[span.Part.ID] == nil {
@@ -33,7 +34,7 @@ func (s *settled) open(span penstock.Span) {
 	}
 }
 
-func (s *settled) settle(span penstock.Span) {
+func (s *settled) settle(span stream.Span) {
 	s.open(span)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,7 +46,7 @@ func (s *settled) settle(span penstock.Span) {
 		return
 	}
 	p.ranges = append(p.ranges, span.Range)
-	slices.SortFunc(p.ranges, func(a, b penstock.Range) int { return a.From.Compare(b.From) })
+	slices.SortFunc(p.ranges, func(a, b stream.Range) int { return a.From.Compare(b.From) })
 	joined := p.ranges[:1]
 	for _, r := range p.ranges[1:] {
 		if last := &joined[len(joined)-1]; last.To == r.From {
@@ -57,8 +58,8 @@ func (s *settled) settle(span penstock.Span) {
 	p.ranges = joined
 }
 
-func (p *settledPart) mark() penstock.Mark {
-	m := penstock.Mark{Part: p.part, Watermark: p.first, Above: slices.Clone(p.ranges)}
+func (p *settledPart) mark() stream.Mark {
+	m := stream.Mark{Part: p.part, Watermark: p.first, Above: slices.Clone(p.ranges)}
 	if len(m.Above) > 0 && m.Above[0].From == p.first {
 		m.Watermark, m.Above = m.Above[0].To, m.Above[1:]
 	}
@@ -67,19 +68,19 @@ func (p *settledPart) mark() penstock.Mark {
 }
 
 // options are those of a process that begins with these marks.
-func (s *settled) options(once bool) penstock.OpenOptions {
-	return penstock.OpenOptions{
-		Route: "main",
+func (s *settled) options(once bool) stream.OpenOptions {
+	return stream.OpenOptions{
+		Route: streamtest.Route,
 		Once:  once,
-		Resume: func(id string) (penstock.Mark, bool) {
+		Resume: func(id string) (stream.Mark, bool) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if p := s.parts[id]; p != nil {
 				return p.mark(), true
 			}
-			return penstock.Mark{}, false
+			return stream.Mark{}, false
 		},
-		Known: func(yield func(penstock.Mark) bool) {
+		Known: func(yield func(stream.Mark) bool) {
 			for _, m := range s.marks() {
 				if !yield(m) {
 					return
@@ -89,14 +90,14 @@ func (s *settled) options(once bool) penstock.OpenOptions {
 	}
 }
 
-func (s *settled) marks() []penstock.Mark {
+func (s *settled) marks() []stream.Mark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []penstock.Mark
+	var all []stream.Mark
 	for _, p := range s.parts {
 		all = append(all, p.mark())
 	}
-	slices.SortFunc(all, func(a, b penstock.Mark) int { return compareText(a.Part.ID, b.Part.ID) })
+	slices.SortFunc(all, func(a, b stream.Mark) int { return compareText(a.Part.ID, b.Part.ID) })
 	return all
 }
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // SinkCase says how to make a sink and how to see what its receiver has.
@@ -26,7 +26,7 @@ type SinkCase struct {
 // Receiver is where a sink delivers to.
 type Receiver struct {
 	// New makes the sink anew over the same receiver, as a new process does.
-	New func(t *testing.T, h *Host) penstock.Sink
+	New func(t *testing.T, h *streamtest.Host) stream.Sink
 	// Received returns the text of each record that the receiver holds, in its order. nil: it keeps nothing.
 	Received func(t *testing.T) []string
 }
@@ -72,25 +72,25 @@ func textOf(n, i int) string {
 // life is one process of a sink.
 type life struct {
 	t     *testing.T
-	host  *Host
-	sink  penstock.Sink
-	lanes []penstock.Lane
-	pool  *penstock.Pool
+	host  *streamtest.Host
+	sink  stream.Sink
+	lanes []stream.Lane
+	pool  *stream.Pool
 	run   uint32
-	place string          // as a checkpoint would hold it
-	marks []penstock.Mark // what a Ledgered sink held at its start
+	place string        // as a checkpoint would hold it
+	marks []stream.Mark // what a Ledgered sink held at its start
 	ids   uint64
 }
 
 // live opens the sink at a place.
 func live(t *testing.T, r Receiver, place string) *life {
 	t.Helper()
-	l := &life{t: t, host: NewHost(t), pool: &penstock.Pool{Poison: true}, place: place}
+	l := &life{t: t, host: NewHost(t), pool: &stream.Pool{Poison: true}, place: place}
 	l.sink = r.New(t, l.host)
 	var mu sync.Mutex
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err := l.sink.Open(ctx, penstock.SinkOptions{Pipeline: "suite", Route: "main", Place: place, Lanes: func(lanes []penstock.Lane) {
+	err := l.sink.Open(ctx, stream.SinkOptions{Pipeline: "suite", Route: "main", Place: place, Lanes: func(lanes []stream.Lane) {
 		mu.Lock()
 		defer mu.Unlock()
 		l.lanes = slices.Clone(lanes)
@@ -110,12 +110,12 @@ func live(t *testing.T, r Receiver, place string) *life {
 		}
 		names[lane.Name] = true
 	}
-	if p, ok := l.sink.(penstock.Ledgered); ok {
+	if p, ok := l.sink.(stream.Ledgered); ok {
 		if l.marks, err = p.Load(ctx); err != nil {
 			t.Fatalf("Load: %v", err)
 		}
 	}
-	if p, ok := l.sink.(penstock.Placed); ok {
+	if p, ok := l.sink.(stream.Placed); ok {
 		l.place = p.StartPlace()
 		if place != "" && l.place != place {
 			t.Errorf("StartPlace is %q after Open at %q", l.place, place)
@@ -135,31 +135,31 @@ func (l *life) end() {
 }
 
 // batch makes batch n, encoded as the engine does it.
-func (l *life) batch(n int) *penstock.Batch {
+func (l *life) batch(n int) *stream.Batch {
 	l.t.Helper()
 	b := l.raw(n)
 	l.encode(b)
 	return b
 }
 
-func (l *life) raw(n int) *penstock.Batch {
-	b := l.pool.Get(penstock.Limits{})
+func (l *life) raw(n int) *stream.Batch {
+	b := l.pool.Get(stream.BatchLimits{})
 	for i := range perBatch {
 		b.Data = append(append(b.Data, textOf(n, i)...), '\n')
 	}
 	b.Origins = perBatch
 	from := int64(n) << 32
-	b.Spans = append(b.Spans, penstock.Span{
-		Part:  &penstock.Partition{ID: "suite", Name: "suite"},
-		Range: penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: from + int64(len(b.Data))}},
+	b.Spans = append(b.Spans, stream.Span{
+		Part:  &stream.Partition{ID: "suite", Name: "suite"},
+		Range: stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: from + int64(len(b.Data))}},
 		Bytes: len(b.Data),
 	})
 	return b
 }
 
-func (l *life) encode(b *penstock.Batch) {
+func (l *life) encode(b *stream.Batch) {
 	l.t.Helper()
-	if e, ok := l.sink.(penstock.Encoder); ok && b.Kept() > 0 {
+	if e, ok := l.sink.(stream.Encoder); ok && b.Kept() > 0 {
 		if err := b.Encode(e); err != nil {
 			l.t.Fatalf("Encode: %v", err)
 		}
@@ -169,8 +169,8 @@ func (l *life) encode(b *penstock.Batch) {
 // attempt is one Deliver of the suite.
 type attempt struct {
 	lane   int
-	batch  *penstock.Batch
-	report flow.Report
+	batch  *stream.Batch
+	report stream.Report
 	err    error
 }
 
@@ -188,7 +188,7 @@ func (l *life) atOnce() int {
 
 // deliver runs one Deliver for each batch, at most atOnce a lane and in that many goroutines, started in the order
 // given by starts (indexes of batches; nil: in order), as one run on ordered lanes. It releases the batches.
-func (l *life) deliver(ctx context.Context, batches []*penstock.Batch, starts []int) []attempt {
+func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []int) []attempt {
 	l.t.Helper()
 	all := make([]attempt, len(batches))
 	var wg sync.WaitGroup
@@ -204,7 +204,7 @@ func (l *life) deliver(ctx context.Context, batches []*penstock.Batch, starts []
 		a := &all[n]
 		a.lane, a.batch = n%len(l.lanes), batches[n]
 		l.ids++
-		at := penstock.Attempt{Value: a.batch, ID: l.ids, Number: 1, Run: l.run, Place: uint32(n / len(l.lanes))}
+		at := stream.Attempt{Value: a.batch, ID: l.ids, Number: 1, Run: l.run, Place: uint32(n / len(l.lanes))}
 		room[a.lane] <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room[a.lane] }()
@@ -231,7 +231,7 @@ func (l *life) deliver(ctx context.Context, batches []*penstock.Batch, starts []
 }
 
 // must delivers and fails the test where one fails.
-func (l *life) must(batches ...*penstock.Batch) {
+func (l *life) must(batches ...*stream.Batch) {
 	l.t.Helper()
 	for n, a := range l.deliver(l.t.Context(), batches, nil) {
 		if a.err != nil {
@@ -281,7 +281,7 @@ func sinkDelivers(t *testing.T, c SinkCase) {
 	l := live(t, r, "")
 	const rounds, each = 4, 12
 	for round := range rounds {
-		var batches []*penstock.Batch
+		var batches []*stream.Batch
 		for n := range each {
 			batches = append(batches, l.batch(round*each+n))
 		}
@@ -299,7 +299,7 @@ func sinkReversed(t *testing.T, c SinkCase) {
 	random := randomFrom(t, seed)
 	each := l.atOnce() * len(l.lanes)
 	for round := range rounds {
-		var batches []*penstock.Batch
+		var batches []*stream.Batch
 		starts := random.Perm(each)
 		for n := range each {
 			batches = append(batches, l.batch(round*each+n))
@@ -353,11 +353,11 @@ func sinkPieces(t *testing.T, c SinkCase) {
 }
 
 // pieces tiles b, in order, by cuts at random; it gives b's reference to them.
-func pieces(b *penstock.Batch, random *rand.Rand) []*penstock.Batch {
+func pieces(b *stream.Batch, random *rand.Rand) []*stream.Batch {
 	if random.IntN(3) == 0 {
-		return []*penstock.Batch{b}
+		return []*stream.Batch{b}
 	}
-	var all []*penstock.Batch
+	var all []*stream.Batch
 	for from := 0; from < len(b.Records); {
 		to := from + 1 + random.IntN(len(b.Records)-from)
 		all = append(all, b.Cut(from, to))

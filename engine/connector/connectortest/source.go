@@ -1,3 +1,11 @@
+// Package connectortest is the suite that every source and every sink passes, ours and an outsider's.
+//
+// [Sink] and [Source] run a connector through what the engine may do to it: arenas poisoned after the last Release,
+// several Delivers at once, contexts that end, processes that end between two calls and begin again from the place that
+// they reported last. A connector's test gives a case that says how to make it and how to see what it did; the suite
+// owns the batches, the goroutines and the host ([streamtest.Host]).
+//
+// The package is for tests only. It never looks inside a connector.
 package connectortest
 
 import (
@@ -11,20 +19,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
+
+// patience bounds every wait of the suite: what takes longer has hung.
+const patience = 20 * time.Second
 
 // SourceCase says how to make a source over data that is already there, and what it has to read.
 type SourceCase struct {
 	// New makes the source anew over the same data, as a new process does; the suite calls it many times. h is that
 	// process's host, stopped when the process ends. The data must not change between calls, but by Finish.
-	New func(t *testing.T, h *Host) penstock.Source
+	New func(t *testing.T, h *streamtest.Host) stream.Source
 	// Want is the text of every record, without line ends: for each partition, in any order of the partitions, its
 	// records in order. Equal texts may occur.
 	Want [][]string
 	// Limits of the batches. The zero value means 512 bytes and 7 records: small, so that there are many cuts. Choose
 	// Want so that a few dozen batches come out.
-	Limits penstock.Limits
+	Limits stream.BatchLimits
 	// Reset puts the data back before each check, for sources whose Finish changes it; nil: nothing is to be done.
 	Reset func(t *testing.T)
 }
@@ -37,8 +49,8 @@ type SourceCase struct {
 // twice too. Arenas are poisoned when a batch is released.
 func Source(t *testing.T, c SourceCase) {
 	t.Helper()
-	if c.Limits == (penstock.Limits{}) {
-		c.Limits = penstock.Limits{Bytes: 512, Records: 7}
+	if c.Limits == (stream.BatchLimits{}) {
+		c.Limits = stream.BatchLimits{Bytes: 512, Records: 7}
 	}
 	for _, check := range []struct {
 		name string
@@ -68,7 +80,7 @@ type heard struct{ id, text string }
 // copied is what a batch held before it was released.
 type copied struct {
 	id      string
-	spans   []penstock.Span
+	spans   []stream.Span
 	records []heard
 }
 
@@ -76,11 +88,11 @@ type copied struct {
 type process struct {
 	t      *testing.T
 	c      SourceCase
-	host   *Host
-	source penstock.Source
-	pool   *penstock.Pool
-	tiled  map[string]penstock.Position // the last To of each partition
-	marks  *settled                     // those it began with
+	host   *streamtest.Host
+	source stream.Source
+	pool   *stream.Pool
+	tiled  map[string]stream.Position // the last To of each partition
+	marks  *settled                   // those it began with
 }
 
 func begin(t *testing.T, c SourceCase, marks *settled) *process {
@@ -88,11 +100,11 @@ func begin(t *testing.T, c SourceCase, marks *settled) *process {
 	h := NewHost(t)
 	return &process{
 		t: t, c: c, host: h, source: c.New(t, h), marks: marks,
-		pool: &penstock.Pool{Poison: true}, tiled: make(map[string]penstock.Position),
+		pool: &stream.Pool{Poison: true}, tiled: make(map[string]stream.Position),
 	}
 }
 
-func (p *process) open(once bool) penstock.Reader {
+func (p *process) open(once bool) stream.Reader {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
 	defer cancel()
@@ -104,7 +116,7 @@ func (p *process) open(once bool) penstock.Reader {
 }
 
 // end closes the reader and stops the host: what a kill leaves, as far as a source can tell.
-func (p *process) end(r penstock.Reader) {
+func (p *process) end(r stream.Reader) {
 	p.t.Helper()
 	if err := r.Close(); err != nil {
 		p.t.Errorf("Close: %v", err)
@@ -115,7 +127,7 @@ func (p *process) end(r penstock.Reader) {
 }
 
 // next reads one batch; false at io.EOF with nothing in it.
-func (p *process) next(r penstock.Reader) (copied, bool, error) {
+func (p *process) next(r stream.Reader) (copied, bool, error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(p.t.Context(), patience, errors.New("the suite lost its patience"))
 	defer cancel()
@@ -132,7 +144,7 @@ func (p *process) next(r penstock.Reader) (copied, bool, error) {
 }
 
 // copy takes what is in b and checks what holds of every batch.
-func (p *process) copy(b *penstock.Batch) copied {
+func (p *process) copy(b *stream.Batch) copied {
 	p.t.Helper()
 	out := copied{id: b.ID()}
 	sum := 0
@@ -164,7 +176,7 @@ func (p *process) copy(b *penstock.Batch) copied {
 	return out
 }
 
-func (p *process) checkSpan(s penstock.Span) {
+func (p *process) checkSpan(s stream.Span) {
 	p.t.Helper()
 	if s.Part == nil || s.Part.ID == "" || len(s.Part.ID) > 200 {
 		p.t.Fatalf("span %v has no usable partition: %v", s.Range, s.Part)
@@ -199,7 +211,7 @@ func (p *process) checkSpan(s penstock.Span) {
 	p.tiled[s.Part.ID] = s.To
 }
 
-func (p *process) checkOrigin(b *penstock.Batch, i int) {
+func (p *process) checkOrigin(b *stream.Batch, i int) {
 	p.t.Helper()
 	r := b.Records[i]
 	s := b.Spans[r.Span]
@@ -209,7 +221,7 @@ func (p *process) checkOrigin(b *penstock.Batch, i int) {
 }
 
 // drain reads to io.EOF; each, if given, is called with every batch.
-func (p *process) drain(r penstock.Reader, each func(copied)) []copied {
+func (p *process) drain(r stream.Reader, each func(copied)) []copied {
 	p.t.Helper()
 	var all []copied
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
@@ -320,13 +332,13 @@ func sourceCutsAgain(t *testing.T, c SourceCase) {
 func sourceTwoReaders(t *testing.T, c SourceCase) {
 	a := begin(t, c, newSettled())
 	b := *a
-	b.tiled = make(map[string]penstock.Position)
+	b.tiled = make(map[string]stream.Position)
 	ra, rb := a.open(true), b.open(true)
 	var fromA, fromB []copied
 	for doneA, doneB := false, false; !doneA || !doneB; {
 		for _, side := range []struct {
 			p    *process
-			r    penstock.Reader
+			r    stream.Reader
 			done *bool
 			all  *[]copied
 		}{{a, ra, &doneA, &fromA}, {&b, rb, &doneB, &fromB}} {

@@ -7,31 +7,32 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // lines is a source over texts in memory, one partition each, as plain as a source can be.
 type lines []string
 
-func (l lines) Open(_ context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+func (l lines) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &linesReader{lines: l, o: o}
 	for i := range l {
-		r.parts = append(r.parts, &penstock.Partition{ID: fmt.Sprintf("text-%d", i), Name: fmt.Sprint(i)})
+		r.parts = append(r.parts, &stream.Partition{ID: fmt.Sprintf("text-%d", i), Name: fmt.Sprint(i)})
 	}
 	return r, nil
 }
 
 type linesReader struct {
 	lines lines
-	o     penstock.OpenOptions
-	parts []*penstock.Partition
+	o     stream.OpenOptions
+	parts []*stream.Partition
 	part  int
 	at    int64
 	begun bool
 }
 
-func (r *linesReader) Read(ctx context.Context, b *penstock.Batch) error {
+func (r *linesReader) Read(ctx context.Context, b *stream.Batch) error {
 	for r.part < len(r.lines) {
 		if context.Cause(ctx) != nil {
 			return context.Cause(ctx)
@@ -65,7 +66,7 @@ func (r *linesReader) Read(ctx context.Context, b *penstock.Batch) error {
 }
 
 // fill cuts at multiples of the batch's bytes from the start of the text, or after its records.
-func (r *linesReader) fill(b *penstock.Batch, end int64) {
+func (r *linesReader) fill(b *stream.Batch, end int64) {
 	from, size := r.at, int64(b.Limits().Bytes)
 	for r.at < end && b.Origins < b.Limits().Records && (r.at == from || r.at/size == from/size) {
 		rest := r.lines[r.part][r.at:end]
@@ -74,15 +75,15 @@ func (r *linesReader) fill(b *penstock.Batch, end int64) {
 		b.Origins++
 		r.at += int64(len(line))
 	}
-	b.Spans = append(b.Spans, penstock.Span{
+	b.Spans = append(b.Spans, stream.Span{
 		Part:  r.parts[r.part],
-		Range: penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: r.at}},
+		Range: stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: r.at}},
 		Bytes: int(r.at - from), Last: r.at == int64(len(r.lines[r.part])),
 	})
 }
 
-func (r *linesReader) Commit(context.Context, []penstock.Mark) error { return nil }
-func (r *linesReader) Close() error                                  { return nil }
+func (r *linesReader) Commit(context.Context, []stream.Mark) error { return nil }
+func (r *linesReader) Close() error                                { return nil }
 
 func TestSource(t *testing.T) {
 	var texts lines
@@ -96,7 +97,7 @@ func TestSource(t *testing.T) {
 		texts = append(texts, strings.Join(records, "\n")+"\n")
 	}
 	connectortest.Source(t, connectortest.SourceCase{
-		New:  func(*testing.T, *connectortest.Host) penstock.Source { return texts },
+		New:  func(*testing.T, *streamtest.Host) stream.Source { return texts },
 		Want: want,
 	})
 }

@@ -8,13 +8,12 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Sink delivers at once. It counts records and bytes as records_discarded and bytes_discarded.
-type Sink struct{ host penstock.Host }
+type Sink struct{ host stream.Host }
 
 // Options of the sink.
 type Options struct {
@@ -29,18 +28,18 @@ const (
 // Validate says which option is wrong.
 func (o *Options) Validate() error {
 	if o.Encode != encodeNone && o.Encode != encodeNDJSON {
-		return &penstock.OptionError{Key: "encode", Err: fmt.Errorf("%q is not one of %s, %s", o.Encode, encodeNone, encodeNDJSON)}
+		return &stream.OptionError{Key: "encode", Err: fmt.Errorf("%q is not one of %s, %s", o.Encode, encodeNone, encodeNDJSON)}
 	}
 	return nil
 }
 
 // Component is the sink's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.SinkRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.SinkRole,
 		Name:    "drop",
 		Options: func() any { return &Options{Encode: encodeNone} },
-		New: func(o any, h penstock.Host) (any, error) {
+		New: func(o any, h stream.Host) (any, error) {
 			if o.(*Options).Encode == encodeNDJSON {
 				return Encoding{New(h)}, nil
 			}
@@ -49,29 +48,29 @@ func Component() penstock.Component {
 	}
 }
 
-// Encoding is a Sink that has batches encoded as JSON lines first. It implements penstock.Encoder.
+// Encoding is a Sink that has batches encoded as JSON lines first. It implements stream.Encoder.
 type Encoding struct{ *Sink }
 
-// Encode implements penstock.Encoder.
-func (Encoding) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+// Encode implements stream.Encoder.
+func (Encoding) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return ndjson.Append(dst, b), nil
 }
 
 // New returns the sink.
-func New(h penstock.Host) *Sink { return &Sink{host: h} }
+func New(h stream.Host) *Sink { return &Sink{host: h} }
 
-// Open implements penstock.Sink: one lane, named drop, which no limit binds.
-func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
-	o.Lanes([]penstock.Lane{{Name: "drop", Worker: s, Prompt: true}})
+// Open implements stream.Sink: one lane, named drop, which no limit binds.
+func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
+	o.Lanes([]stream.Lane{{Name: "drop", Worker: s, Prompt: true}})
 	return nil
 }
 
-// Deliver implements penstock.Worker. It is safe for concurrent use and allocates nothing.
-func (s *Sink) Deliver(_ context.Context, a penstock.Attempt) (flow.Report, error) {
+// Deliver implements stream.Worker. It is safe for concurrent use and allocates nothing.
+func (s *Sink) Deliver(_ context.Context, a stream.Attempt) (stream.Report, error) {
 	s.host.Count("records_discarded", int64(a.Value.Kept()))
 	s.host.Count("bytes_discarded", a.Value.RawBytes())
-	return flow.Report{}, nil
+	return stream.Report{}, nil
 }
 
-// Close implements penstock.Sink.
+// Close implements stream.Sink.
 func (s *Sink) Close() error { return nil }

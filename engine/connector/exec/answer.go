@@ -11,16 +11,15 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // The protocol ndjson: docs/formats/exec-ndjson.md.
 
 // appendHead appends what stands before the records in a batch's line.
-func appendHead(dst []byte, id uint64, number int, b *penstock.Batch) []byte {
+func appendHead(dst []byte, id uint64, number int, b *stream.Batch) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = strconv.AppendUint(dst, id, 10)
 	dst = append(dst, `,"attempt":`...)
@@ -31,12 +30,12 @@ func appendHead(dst []byte, id uint64, number int, b *penstock.Batch) []byte {
 }
 
 // appendRecords appends the kept records of b and the end of its line.
-func appendRecords(dst []byte, b *penstock.Batch) []byte {
+func appendRecords(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	dst = append(dst, `"records":[`...)
 	first := true
 	for i := range b.Records {
-		if b.Records[i].State != penstock.Kept {
+		if b.Records[i].State != stream.Kept {
 			continue
 		}
 		if !first {
@@ -108,8 +107,8 @@ func parseAnswer(line []byte) (answer, error) {
 
 // report is what the child says of itself. Where it gives a credit and does not say since when, or of how much that it has
 // taken, epoch and taken are ours: which start of the child this is, and how much it has answered for since.
-func (a answer) report(epoch uint32, taken uint64) flow.Report {
-	r := flow.Report{
+func (a answer) report(epoch uint32, taken uint64) stream.Report {
+	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,
 		QueueWait: seconds(a.QueueWait), Service: seconds(a.Service),
 	}
@@ -133,18 +132,18 @@ func seconds(s float64) time.Duration {
 
 // outcome turns the answer about b into the outcome of its attempt. misuse is a mistake of the child, after which it is not
 // to be talked to.
-func (a answer) outcome(b *penstock.Batch) (outcome, misuse error) {
+func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 	said := errors.New(or(a.Err, "the child gave no reason"))
 	if !a.Delivered {
 		switch {
 		case len(a.Refused)+len(a.Retry) > 0:
 			return nil, errors.New(`its answer names records and says "delivered":false; with "delivered":true all others are delivered`)
 		case a.Wrong:
-			return &flow.Misconfigured{Err: said}, nil
+			return &stream.Misconfigured{Err: said}, nil
 		case a.Rejected:
-			return &flow.Rejected{Err: said}, nil
+			return &stream.Rejected{Err: said}, nil
 		case a.After != nil:
-			return &flow.Throttled{After: seconds(*a.After), Err: said}, nil
+			return &stream.Throttled{After: seconds(*a.After), Err: said}, nil
 		}
 		return said, nil
 	}
@@ -152,6 +151,9 @@ func (a answer) outcome(b *penstock.Batch) (outcome, misuse error) {
 		return nil, nil
 	}
 	kept := b.AppendKept(nil)
+	if len(a.Refused) == 0 && len(a.Retry) == len(kept) {
+		return said, nil // nothing was delivered: a failed attempt, which waits before the next one
+	}
 	fates := make([]fate, len(kept))
 	reasons := map[string]error{}
 	set := func(n int, f fate) bool {
@@ -175,7 +177,7 @@ func (a answer) outcome(b *penstock.Batch) (outcome, misuse error) {
 	split := shareOut(b, kept, fates)
 	split.Err = said
 	if len(reasons) > 0 {
-		split.Err = &penstock.RefusedError{Reasons: reasons}
+		split.Err = &stream.RefusedError{Reasons: reasons}
 	}
 	return split, nil
 }
@@ -201,20 +203,20 @@ const (
 )
 
 // shareOut makes the pieces of b by the fates of its kept records.
-func shareOut(b *penstock.Batch, kept []int, fates []fate) *penstock.Split {
+func shareOut(b *stream.Batch, kept []int, fates []fate) *stream.Split {
 	var by [refused + 1][]int
 	for n, i := range kept {
 		by[fates[n]] = append(by[fates[n]], i)
 	}
-	split := &penstock.Split{}
+	split := &stream.Split{}
 	if len(by[done]) > 0 {
-		split.Done = append(split.Done, penstock.Piece(b.Pick(by[done])))
+		split.Done = append(split.Done, stream.Piece(b.Pick(by[done])))
 	}
 	if len(by[again]) > 0 {
-		split.Rest = append(split.Rest, penstock.Piece(b.Pick(by[again])))
+		split.Rest = append(split.Rest, stream.Piece(b.Pick(by[again])))
 	}
 	if len(by[refused]) > 0 {
-		split.Refused = append(split.Refused, penstock.Piece(b.Pick(by[refused])))
+		split.Refused = append(split.Refused, stream.Piece(b.Pick(by[refused])))
 	}
 	return split
 }

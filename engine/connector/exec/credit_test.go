@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/exec"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // allowed is how many records the credit child wants to have at once.
@@ -75,15 +75,15 @@ func TestCredit(t *testing.T) {
 	_, lanes := opened(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	first, err := deliver(ctx, lanes[0], connectortest.Lines("a", "b"))
-	if want := (flow.Report{Epoch: 1, Credit: 2 + allowed, Taken: 2}); err != nil || first != want {
+	first, err := deliver(ctx, lanes[0], streamtest.Lines("a", "b"))
+	if want := (stream.Report{Epoch: 1, Credit: 2 + allowed, Taken: 2}); err != nil || first != want {
 		t.Fatalf("the first batch: %+v, %v, want %+v", first, err, want)
 	}
 	var all sync.WaitGroup
 	for n := range 60 {
-		b := connectortest.Lines(strings.Split(strings.Repeat("x,", n%4)+"x", ",")...)
+		b := streamtest.Lines(strings.Split(strings.Repeat("x,", n%4)+"x", ",")...)
 		if n == 30 {
-			b = connectortest.Lines(strings.Split(strings.Repeat("x,", 3*allowed)+"x", ",")...) // alone, it is more than is allowed
+			b = streamtest.Lines(strings.Split(strings.Repeat("x,", 3*allowed)+"x", ",")...) // alone, it is more than is allowed
 		}
 		all.Go(func() {
 			if _, err := deliver(ctx, lanes[0], b); err != nil {
@@ -92,11 +92,11 @@ func TestCredit(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if _, err := deliver(ctx, lanes[0], connectortest.Lines("exit!")); err == nil {
+	if _, err := deliver(ctx, lanes[0], streamtest.Lines("exit!")); err == nil {
 		t.Error("a dead child has delivered")
 	}
-	for second := (flow.Report{}); second.Epoch != 2; {
-		if second, err = deliver(ctx, lanes[0], connectortest.Lines("c")); err == nil && (second.Credit != 1+allowed || second.Epoch != 2) {
+	for second := (stream.Report{}); second.Epoch != 2; {
+		if second, err = deliver(ctx, lanes[0], streamtest.Lines("c")); err == nil && (second.Credit != 1+allowed || second.Epoch != 2) {
 			t.Fatalf("the next child: %+v", second)
 		}
 	}

@@ -15,27 +15,26 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/engine/kit/child/multilang"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Component is the sink's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.SinkRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.SinkRole,
 		Name:    "exec",
 		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
 	}
 }
 
-// Sink hands batches to child processes. It implements penstock.Sink and penstock.Encoder.
+// Sink hands batches to child processes. It implements stream.Sink and stream.Encoder.
 type Sink struct {
 	o       Options
-	host    penstock.Host
+	host    stream.Host
 	scratch sync.Pool     // *[]byte: what pieces are encoded into
 	pids    string        // of storm: the folder in which bolts leave their process ids; made by Open
 	starts  atomic.Uint32 // of children with ndjson
@@ -43,7 +42,7 @@ type Sink struct {
 }
 
 // New returns a sink that has started nothing.
-func New(o Options, h penstock.Host) (*Sink, error) {
+func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -52,15 +51,15 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 	return s, nil
 }
 
-// Open implements penstock.Sink: one lane for each worker, named worker-1, worker-2, ... A program that cannot be started is
+// Open implements stream.Sink: one lane for each worker, named worker-1, worker-2, ... A program that cannot be started is
 // no error here: its workers are down, and say why.
-func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
+func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	names := make([]string, s.o.Workers)
 	for i := range names {
 		names[i] = fmt.Sprintf("worker-%d", i+1)
 	}
-	lanes := make([]penstock.Lane, 0, len(names))
-	var workers []penstock.Worker
+	lanes := make([]stream.Lane, 0, len(names))
+	var workers []stream.Worker
 	switch s.o.Protocol {
 	case Lines:
 		for _, name := range names {
@@ -92,14 +91,14 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
 		s.host.Go("children", fleet.Serve)
 	}
 	for i, w := range workers {
-		limits := flow.Limits{InFlight: 1}
+		limits := stream.Limits{InFlight: 1}
 		switch s.o.Protocol {
 		case NDJSON:
 			limits.InFlight = s.o.InFlight
 		case Storm:
 			limits.InFlight = boltInFlight
 		}
-		lanes = append(lanes, penstock.Lane{Name: names[i], Worker: w, Limits: limits})
+		lanes = append(lanes, stream.Lane{Name: names[i], Worker: w, Limits: limits})
 	}
 	o.Lanes(lanes)
 	return nil
@@ -111,7 +110,7 @@ func (s *Sink) spec(worker string) child.Spec {
 	return spec
 }
 
-// Close implements penstock.Sink. The children ended with the goroutines that the host has waited for.
+// Close implements stream.Sink. The children ended with the goroutines that the host has waited for.
 func (s *Sink) Close() error {
 	if s.pids == "" {
 		return nil
@@ -121,9 +120,9 @@ func (s *Sink) Close() error {
 	return os.RemoveAll(dir)
 }
 
-// Encode implements penstock.Encoder: what a child reads of a batch. Raw lines of which nothing was changed are sent from
+// Encode implements stream.Encoder: what a child reads of a batch. Raw lines of which nothing was changed are sent from
 // the batch's own bytes.
-func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	switch {
 	case s.o.Protocol == NDJSON:
 		return appendRecords(dst, b), nil
@@ -140,7 +139,7 @@ func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 }
 
 // bodyOf returns what a child reads of b: its payload, its own bytes, or, for a piece, what is encoded into scratch.
-func (s *Sink) bodyOf(b *penstock.Batch, scratch *[]byte) ([]byte, error) {
+func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil
 	}
@@ -161,7 +160,7 @@ func down(err error) error {
 		return err
 	}
 	if start, ok := errors.AsType[*child.StartError](err); ok {
-		return &flow.Misconfigured{Err: start}
+		return &stream.Misconfigured{Err: start}
 	}
-	return &flow.Throttled{After: e.Next, Err: err}
+	return &stream.Throttled{After: e.Next, Err: err}
 }

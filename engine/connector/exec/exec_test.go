@@ -11,21 +11,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/exec"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 const patience = 20 * time.Second
 
 // opened returns the lanes of a sink.
-func opened(t *testing.T, o *exec.Options) (*connectortest.Host, []penstock.Lane) {
+func opened(t *testing.T, o *exec.Options) (*streamtest.Host, []stream.Lane) {
 	t.Helper()
 	h := connectortest.NewHost(t)
 	s := newSink(t, h, o)
-	var lanes []penstock.Lane
-	if err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Lanes: func(all []penstock.Lane) { lanes = all }}); err != nil {
+	var lanes []stream.Lane
+	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Lanes: func(all []stream.Lane) { lanes = all }}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -38,12 +38,12 @@ func opened(t *testing.T, o *exec.Options) (*connectortest.Host, []penstock.Lane
 
 var attempts atomic.Uint64
 
-func deliver(ctx context.Context, l penstock.Lane, b *penstock.Batch) (flow.Report, error) {
-	return l.Worker.Deliver(ctx, penstock.Attempt{Value: b, ID: attempts.Add(1), Number: 1})
+func deliver(ctx context.Context, l stream.Lane, b *stream.Batch) (stream.Report, error) {
+	return l.Worker.Deliver(ctx, stream.Attempt{Value: b, ID: attempts.Add(1), Number: 1})
 }
 
 // texts are the records of items.
-func texts(items []flow.Item[*penstock.Batch]) []string {
+func texts(items []stream.Item) []string {
 	var all []string
 	for _, it := range items {
 		b := it.Value
@@ -58,28 +58,28 @@ func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
 
 // TestStatuses: what the exit status of a process for each batch means.
 func TestStatuses(t *testing.T) {
-	died := is[*penstock.DiedError]
+	died := is[*stream.DiedError]
 	for _, c := range []struct {
 		script string
 		want   func(error) bool
 	}{
 		{"cat >/dev/null", func(err error) bool { return err == nil }},
 		{"cat >/dev/null; echo out; echo err >&2", func(err error) bool { return err == nil }},
-		{"exit 0", func(err error) bool { return err != nil && !is[*flow.Rejected](err) && !died(err) }}, // it has not read it
+		{"exit 0", func(err error) bool { return err != nil && !is[*stream.Rejected](err) && !died(err) }}, // it has not read it
 		{"exit 1", func(err error) bool {
-			return err != nil && !is[*flow.Rejected](err) && !died(err) && !is[*flow.Misconfigured](err)
+			return err != nil && !is[*stream.Rejected](err) && !died(err) && !is[*stream.Misconfigured](err)
 		}},
-		{"exit 65", is[*flow.Rejected]},
-		{"exit 75", is[*flow.Throttled]},
-		{"exit 64", is[*flow.Misconfigured]},
-		{"exit 78", is[*flow.Misconfigured]},
-		{"no-such-command", is[*flow.Misconfigured]},
+		{"exit 65", is[*stream.Rejected]},
+		{"exit 75", is[*stream.Throttled]},
+		{"exit 64", is[*stream.Misconfigured]},
+		{"exit 78", is[*stream.Misconfigured]},
+		{"no-such-command", is[*stream.Misconfigured]},
 		{"kill -SEGV $$", died},
 	} {
 		o := exec.DefaultOptions()
 		o.Command = []string{"sh", "-c", c.script}
 		_, lanes := opened(t, o)
-		b := connectortest.Lines(strings.Repeat("x", 1<<20), "y")
+		b := streamtest.Lines(strings.Repeat("x", 1<<20), "y")
 		if _, err := deliver(t.Context(), lanes[0], b); !c.want(err) {
 			t.Errorf("%q: %v", c.script, err)
 		}
@@ -91,12 +91,74 @@ func TestStatuses(t *testing.T) {
 		_, lanes := opened(t, o)
 		err := error(nil)
 		for range 3 {
-			if _, err = deliver(t.Context(), lanes[0], connectortest.Lines("x")); is[*flow.Misconfigured](err) {
+			if _, err = deliver(t.Context(), lanes[0], streamtest.Lines("x")); is[*stream.Misconfigured](err) {
 				break
 			}
 		}
-		if !is[*flow.Misconfigured](err) || !strings.Contains(err.Error(), "no-such-program") {
+		if !is[*stream.Misconfigured](err) || !strings.Contains(err.Error(), "no-such-program") {
 			t.Errorf("%s: a program that is not there: %v", protocol, err)
+		}
+	}
+}
+
+// TestUnread: status 0 is no delivery as long as the input stands unread in the pipe.
+func TestUnread(t *testing.T) {
+	for _, c := range []struct {
+		script    string
+		size      int // bytes of the batch
+		delivered bool
+	}{
+		{"exit 0", 100, false},
+		{"exit 0", 1 << 20, false},
+		{"head -n 1", 60_000, false}, // it reads a block
+		{"head -n 1", 1 << 20, false},
+		{"exec 0<&-; exit 0", 100, false},
+		{"exec 0<&-; exit 0", 1 << 20, false},
+		{"read -r l; exit 0", 100, false}, // a shell reads no further than the line
+		{"cat >/dev/null", 100, true},
+		{"cat >/dev/null", 1 << 20, true},
+		{"cat >/dev/null; exec 0<&-; exec 1>&-; sleep .1", 1 << 20, true},
+	} {
+		o := exec.DefaultOptions()
+		o.Command = []string{"sh", "-c", c.script}
+		_, lanes := opened(t, o)
+		batch := streamtest.Lines("first", strings.Repeat("x", c.size))
+		_, err := deliver(t.Context(), lanes[0], batch)
+		if (err == nil) != c.delivered || is[*stream.Rejected](err) || is[*stream.DiedError](err) {
+			t.Errorf("%q, %d bytes: %v", c.script, c.size, err)
+		}
+	}
+}
+
+// TestRetryOfWholeBatch: an answer that delivers nothing is a failed attempt, not a part that goes back at once.
+func TestRetryOfWholeBatch(t *testing.T) {
+	o := exec.DefaultOptions()
+	o.Protocol = exec.NDJSON
+	o.Command = []string{"sh", "-c", `while IFS= read -r l; do echo '{"delivered":true,"retry":[1,0],"error":"busy"}'; done`}
+	_, lanes := opened(t, o)
+	_, err := deliver(t.Context(), lanes[0], streamtest.Lines("a", "b"))
+	if err == nil || is[*stream.Split](err) || err.Error() != "busy" {
+		t.Errorf("%T: %v", err, err)
+	}
+}
+
+// TestRecycledChildren: a child that ends with status 0 after each answer is replaced, and no batch is to blame.
+func TestRecycledChildren(t *testing.T) {
+	const serve = `IFS= read -r l || exit 1; id=${l#*:}; echo "{\"id\":${id%%,*},\"delivered\":true}"; `
+	for name, script := range map[string]string{"at once": serve + "exit 0", "later": serve + "sleep .01; exit 0"} {
+		o := exec.DefaultOptions()
+		o.Command, o.Protocol = []string{"sh", "-c", script}, exec.NDJSON
+		_, lanes := opened(t, o)
+		for range 30 {
+			for attempt := 1; ; attempt++ {
+				_, err := deliver(t.Context(), lanes[0], streamtest.Lines("x"))
+				if err == nil {
+					break
+				}
+				if !is[*stream.Throttled](err) || attempt > 100 {
+					t.Fatalf("%s: attempt %d: %v", name, attempt, err)
+				}
+			}
 		}
 	}
 }
@@ -107,11 +169,11 @@ func TestHang(t *testing.T) {
 		o := exec.DefaultOptions()
 		o.Command, o.Protocol = []string{"sh", "-c", "sleep 1000 & wait"}, protocol
 		_, lanes := opened(t, o)
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, flow.ErrAbandoned)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, stream.ErrAbandoned)
 		began := time.Now()
-		_, err := deliver(ctx, lanes[0], connectortest.Lines("x"))
+		_, err := deliver(ctx, lanes[0], streamtest.Lines("x"))
 		cancel()
-		if took := time.Since(began); took > patience/4 || !is[*penstock.DiedError](err) || !errors.Is(err, flow.ErrAbandoned) {
+		if took := time.Since(began); took > patience/4 || !is[*stream.DiedError](err) || !errors.Is(err, stream.ErrAbandoned) {
 			t.Errorf("%s: %v after %v, want a death by abandon", protocol, err, took)
 		}
 	}
@@ -123,19 +185,19 @@ func TestAnswers(t *testing.T) {
 	o := exec.DefaultOptions()
 	o.Command, o.Protocol = command(t, exec.NDJSON, file), exec.NDJSON
 	h, lanes := opened(t, o)
-	said := func(answer string, others ...string) (flow.Report, error) {
+	said := func(answer string, others ...string) (stream.Report, error) {
 		t.Helper()
 		for {
-			r, err := deliver(t.Context(), lanes[0], connectortest.Lines(append([]string{"say!" + answer}, others...)...))
-			if e, down := errors.AsType[*flow.Throttled](err); !down || !strings.Contains(e.Error(), "its child") {
+			r, err := deliver(t.Context(), lanes[0], streamtest.Lines(append([]string{"say!" + answer}, others...)...))
+			if e, down := errors.AsType[*stream.Throttled](err); !down || !strings.Contains(e.Error(), "its child") {
 				return r, err
 			}
 		}
 	}
-	split := func(err error) *penstock.Split { e, _ := errors.AsType[*penstock.Split](err); return e }
+	split := func(err error) *stream.Split { e, _ := errors.AsType[*stream.Split](err); return e }
 
 	r, err := said(`{"delivered":true,"credit":7,"epoch":2,"queue_len":3,"slots":4,"queue_wait":0.5,"service":1e-3,"more":[]}`)
-	want := flow.Report{Credit: 7, Epoch: 2, Taken: 1, QueueLen: 3, Slots: 4, QueueWait: time.Second / 2, Service: time.Millisecond}
+	want := stream.Report{Credit: 7, Epoch: 2, Taken: 1, QueueLen: 3, Slots: 4, QueueWait: time.Second / 2, Service: time.Millisecond}
 	if err != nil || r != want {
 		t.Errorf("delivered: %+v, %v", r, err)
 	}
@@ -147,18 +209,18 @@ func TestAnswers(t *testing.T) {
 	if !slices.Equal(texts(s.Refused), []string{"b", "d"}) || !slices.Equal(texts(s.Rest), []string{"c"}) || len(texts(s.Done)) != 2 {
 		t.Errorf("in part: %q refused, %q again, %q done", texts(s.Refused), texts(s.Rest), texts(s.Done))
 	}
-	reasons, _ := errors.AsType[*penstock.RefusedError](err)
+	reasons, _ := errors.AsType[*stream.RefusedError](err)
 	refused := s.Refused[0].Value
 	if reasons == nil || fmt.Sprint(reasons.Reasons[string(refused.AppendRecordID(nil, 1))]) != "no user" || len(reasons.Reasons) != 2 {
 		t.Errorf("reasons: %v", reasons)
 	}
 	_, err = said(`{"delivered":false,"retry_after":1.5,"error":"full"}`)
-	if e, ok := errors.AsType[*flow.Throttled](err); !ok || e.After != 1500*time.Millisecond || !strings.Contains(err.Error(), "full") {
+	if e, ok := errors.AsType[*stream.Throttled](err); !ok || e.After != 1500*time.Millisecond || !strings.Contains(err.Error(), "full") {
 		t.Errorf("throttled: %v", err)
 	}
 	for answer, want := range map[string]func(error) bool{
-		`{"delivered":false,"rejected":true}`:      is[*flow.Rejected],
-		`{"delivered":false,"misconfigured":true}`: is[*flow.Misconfigured],
+		`{"delivered":false,"rejected":true}`:      is[*stream.Rejected],
+		`{"delivered":false,"misconfigured":true}`: is[*stream.Misconfigured],
 		`{"error":"again"}`: func(err error) bool {
 			return err != nil && err.Error() == "again"
 		},
@@ -173,7 +235,7 @@ func TestAnswers(t *testing.T) {
 		`{"delivered":true,"refused":[-1]}`, `{"delivered":true,"refused":[{"reason":"x"}]}`, `{"delivered":false,"refused":[0]}`,
 		`{"delivered":false,"retry_after":-1}`,
 	} {
-		if _, err := said(wrong); err == nil || is[*penstock.Split](err) || is[*flow.Rejected](err) {
+		if _, err := said(wrong); err == nil || is[*stream.Split](err) || is[*stream.Rejected](err) {
 			t.Errorf("%s: %v, want a retryable error", wrong, err)
 		}
 		if _, err := said(`{"delivered":true}`); err != nil {
@@ -191,19 +253,19 @@ func TestDeathsOfChildren(t *testing.T) {
 	o := exec.DefaultOptions()
 	o.Command, o.Protocol, o.InFlight = command(t, exec.NDJSON, file), exec.NDJSON, 2
 	_, lanes := opened(t, o)
-	if _, err := deliver(t.Context(), lanes[0], connectortest.Lines("a")); err != nil {
+	if _, err := deliver(t.Context(), lanes[0], streamtest.Lines("a")); err != nil {
 		t.Fatal(err)
 	}
 	for _, word := range []string{"exit!", "kill!"} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		_, err := deliver(ctx, lanes[0], connectortest.Lines("b", word))
-		if !is[*penstock.DiedError](err) || ctx.Err() != nil {
+		_, err := deliver(ctx, lanes[0], streamtest.Lines("b", word))
+		if !is[*stream.DiedError](err) || ctx.Err() != nil {
 			t.Errorf("%s: %v, want a death", word, err)
 		}
 		if word == "exit!" && !strings.Contains(fmt.Sprint(err), "told to exit") {
 			t.Errorf("%v does not say what the child said last", err)
 		}
-		if _, err := deliver(ctx, lanes[0], connectortest.Lines("after "+word)); err != nil {
+		if _, err := deliver(ctx, lanes[0], streamtest.Lines("after "+word)); err != nil {
 			t.Errorf("after %s: %v", word, err)
 		}
 		cancel()
@@ -218,7 +280,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"delivered":false,"retry_after":1e308,"error":"x"}`))
 	f.Add([]byte(`{"queue_wait":-1,"service":1e300,"delivered":true}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		b := connectortest.Lines("a", "b", "c")
+		b := streamtest.Lines("a", "b", "c")
 		report, outcome, err := exec.ParseForTest(line, b)
 		if err != nil {
 			return
@@ -226,7 +288,7 @@ func FuzzAnswer(f *testing.F) {
 		if report.QueueWait < 0 || report.Service < 0 {
 			t.Errorf("%q: %+v", line, report)
 		}
-		if s, ok := errors.AsType[*penstock.Split](outcome); ok {
+		if s, ok := errors.AsType[*stream.Split](outcome); ok {
 			all := append(append(texts(s.Done), texts(s.Rest)...), texts(s.Refused)...)
 			if slices.Sort(all); !slices.Equal(all, []string{"a", "b", "c"}) {
 				t.Errorf("%q shares out %q", line, all)

@@ -1,12 +1,11 @@
 package exec
 
 import (
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // ParseForTest reads an answer about b.
-func ParseForTest(line []byte, b *penstock.Batch) (report flow.Report, outcome, err error) {
+func ParseForTest(line []byte, b *stream.Batch) (report stream.Report, outcome, err error) {
 	a, err := parseAnswer(line)
 	if err != nil {
 		return report, nil, err

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/child"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Statuses that say more than no; sysexits.h, and the shells' own.
@@ -27,45 +26,48 @@ type linesLane struct {
 	spec child.Spec
 }
 
-// Deliver implements penstock.Worker.
-func (l *linesLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+// Deliver implements stream.Worker.
+func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {
-		return flow.Report{}, nil // nothing to say, and no process to say it to
+		return stream.Report{}, nil // nothing to say, and no process to say it to
 	}
 	if ctx.Err() != nil {
-		return flow.Report{}, context.Cause(ctx)
+		return stream.Report{}, context.Cause(ctx)
 	}
 	scratch := l.sink.scratch.Get().(*[]byte)
 	defer l.sink.scratch.Put(scratch)
 	data, err := l.sink.bodyOf(b, scratch)
 	if err != nil {
-		return flow.Report{}, err
+		return stream.Report{}, err
 	}
 	spec := l.spec
 	spec.Extra = map[string]string{"PENSTOCK_WORKER": l.spec.Extra["PENSTOCK_WORKER"], "PENSTOCK_BATCH": b.ID()}
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	spec.KeepInput = true
 	spec.Grace = -1 // an end of the context is an end of patience; the process ends its input by reading it
 	l.sink.host.Count("processes_started", 1)
 	unread := false
 	err = child.Run(own, spec, func(ctx context.Context, p *child.Process) error {
 		err := p.Write(ctx, data)
-		unread = err != nil && child.Unread(err)
+		unread = errors.Is(err, child.ErrNotReading)
 		if err == nil || unread {
 			err = p.CloseInput()
 			_, _ = io.Copy(io.Discard, p) // until the child has closed it, or its end
 			p.Await(ctx)
+			left, _ := p.UnreadInput()
+			unread = unread || left > 0
 		}
 		return err
 	})
-	return flow.Report{}, l.meaning(ctx, err, unread)
+	return stream.Report{}, l.meaning(ctx, err, unread)
 }
 
 // meaning turns how the process ended into the outcome of the attempt.
 func (l *linesLane) meaning(ctx context.Context, err error, unread bool) error {
 	if start, ok := errors.AsType[*child.StartError](err); ok {
-		return &flow.Misconfigured{Err: start}
+		return &stream.Misconfigured{Err: start}
 	}
 	if err == nil {
 		if unread {
@@ -73,7 +75,7 @@ func (l *linesLane) meaning(ctx context.Context, err error, unread bool) error {
 		}
 		return nil
 	}
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, flow.ErrAbandoned) {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, stream.ErrAbandoned) {
 		return cause
 	}
 	exit, ok := errors.AsType[*child.ExitError](err)
@@ -82,14 +84,14 @@ func (l *linesLane) meaning(ctx context.Context, err error, unread bool) error {
 	}
 	switch exit.Code {
 	case exDataErr:
-		return &flow.Rejected{Err: err}
+		return &stream.Rejected{Err: err}
 	case exTempFail:
-		return &flow.Throttled{Err: err}
+		return &stream.Throttled{Err: err}
 	case exUsage, exConfig, notExecutable, notFound:
-		return &flow.Misconfigured{Err: err}
+		return &stream.Misconfigured{Err: err}
 	}
 	if exit.Signalled || exit.Killed != nil {
-		return &penstock.DiedError{Err: err}
+		return &stream.DiedError{Err: err}
 	}
 	return err
 }

@@ -9,9 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/child"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // maxAnswer bounds an answer's line, in bytes: one that refuses every record of a large batch, with reasons, fits.
@@ -35,8 +34,9 @@ type talk struct {
 	mu     sync.Mutex // guards what follows
 	asked  []*asked   // written, or being written, and not answered; in this order
 	worked bool
-	known  bool  // who is to blame for the end
+	known  bool  // the cause of the end is known: the oldest batch is not to blame
 	err    error // of the end
+	clean  bool  // it ended by itself after an answer: no batch is to blame
 
 	sent, taken uint64        // records since its start: written; answered for
 	credit      uint64        // the most that it will have been sent, as it said last
@@ -123,7 +123,8 @@ func (t *talk) room(ctx context.Context, q *asked) error {
 func (t *talk) End(err error) {
 	t.mu.Lock()
 	t.err = err
-	if len(t.asked) > 0 && !t.known {
+	t.clean = t.worked && child.EndedCleanly(err)
+	if len(t.asked) > 0 && !t.known && !t.clean {
 		t.asked[0].blamed = true
 	}
 	t.mu.Unlock()
@@ -137,25 +138,25 @@ func (t *talk) Did() (worked, busy bool) {
 	return t.worked, len(t.asked) > 0
 }
 
-// Deliver implements penstock.Worker.
-func (l *ndjsonLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+// Deliver implements stream.Worker.
+func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {
-		return flow.Report{}, nil
+		return stream.Report{}, nil
 	}
 	scratch := l.sink.scratch.Get().(*[]byte)
 	defer l.sink.scratch.Put(scratch)
 	data, err := l.sink.bodyOf(b, scratch)
 	if err != nil {
-		return flow.Report{}, err
+		return stream.Report{}, err
 	}
 	t, err := awaited(ctx, l.slot)
 	if err != nil {
-		return flow.Report{}, err
+		return stream.Report{}, err
 	}
 	q := &asked{id: a.ID, cost: uint64(max(1, b.Kept())), answer: make(chan answer, 1)}
 	if err := t.ask(ctx, q, appendHead(nil, a.ID, a.Number, b), data); err != nil {
-		return flow.Report{}, err
+		return stream.Report{}, err
 	}
 	select {
 	case said := <-q.answer:
@@ -166,9 +167,9 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Repo
 			return l.answered(t, q, b, said)
 		default:
 		}
-		return flow.Report{}, t.died(ctx, q)
+		return stream.Report{}, t.died(ctx, q)
 	case <-ctx.Done():
-		return flow.Report{}, t.abandon(ctx)
+		return stream.Report{}, t.abandon(ctx)
 	}
 }
 
@@ -221,7 +222,7 @@ func (t *talk) ask(ctx context.Context, q *asked, head, data []byte) error {
 		err = t.abandon(ctx)
 	} else if err != nil {
 		// It has died, or closed its input and will never read a batch again. Its end says what of.
-		t.p.Kill(errors.New("it no longer reads its standard input"))
+		t.p.Kill(err)
 		<-t.ended
 		err = t.died(ctx, q)
 	}
@@ -236,8 +237,8 @@ func (t *talk) abandon(ctx context.Context) error {
 	t.known = true
 	t.mu.Unlock()
 	t.p.Kill(cause)
-	if errors.Is(cause, flow.ErrAbandoned) {
-		return &penstock.DiedError{Err: cause}
+	if errors.Is(cause, stream.ErrAbandoned) {
+		return &stream.DiedError{Err: cause}
 	}
 	return cause
 }
@@ -249,14 +250,17 @@ func (t *talk) died(ctx context.Context, q *asked) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if q.blamed {
-		return &penstock.DiedError{Err: t.err}
+	switch {
+	case q.blamed:
+		return &stream.DiedError{Err: t.err}
+	case t.clean:
+		return &stream.Throttled{After: child.Soon, Err: t.err}
 	}
 	return t.err
 }
 
 // answered turns an answer into the outcome. A child that says what cannot be is killed, for this batch.
-func (l *ndjsonLane) answered(t *talk, q *asked, b *penstock.Batch, said answer) (flow.Report, error) {
+func (l *ndjsonLane) answered(t *talk, q *asked, b *stream.Batch, said answer) (stream.Report, error) {
 	outcome, misuse := said.outcome(b)
 	if misuse != nil {
 		t.mu.Lock()
@@ -264,7 +268,7 @@ func (l *ndjsonLane) answered(t *talk, q *asked, b *penstock.Batch, said answer)
 		t.mu.Unlock()
 		t.p.Kill(misuse)
 		<-t.ended // so that the next batch does not get this child
-		return flow.Report{}, &penstock.DiedError{Err: misuse}
+		return stream.Report{}, &stream.DiedError{Err: misuse}
 	}
 	return said.report(t.start, q.taken), outcome
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // The protocols.
@@ -58,7 +58,7 @@ func DefaultOptions() *Options {
 func (o *Options) Validate() error {
 	var errs []error
 	wrong := func(key, format string, args ...any) {
-		errs = append(errs, &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
+		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
 	}
 	if !slices.Contains([]string{Lines, NDJSON, Storm}, o.Protocol) {
 		wrong("protocol", "%q is none of lines, ndjson, storm", o.Protocol)

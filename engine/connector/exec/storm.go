@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/engine/kit/child/multilang"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // boltInFlight is how many batches one bolt works on: while the last tuples of one are answered the next begins.
@@ -34,29 +33,29 @@ func (s *Sink) newBolt(pipeline string) func(p *child.Process) *multilang.Bolt {
 	return func(p *child.Process) *multilang.Bolt { return multilang.NewBolt(p, o) }
 }
 
-// Deliver implements penstock.Worker: every record must be acked. What the bolt emits has nowhere to go and is counted.
-func (l *boltLane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+// Deliver implements stream.Worker: every record must be acked. What the bolt emits has nowhere to go and is counted.
+func (l *boltLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {
-		return flow.Report{}, nil
+		return stream.Report{}, nil
 	}
 	bolt, err := awaited(ctx, l.slot)
 	if err == nil {
 		err = bolt.Ready(ctx)
 	}
 	if err != nil {
-		return flow.Report{}, err
+		return stream.Report{}, err
 	}
 	kept := b.AppendKept(nil)
 	work, err := bolt.Do(ctx, b, kept)
 	if work.Err == nil {
 		work.Err = err
 	}
-	return flow.Report{}, l.outcome(ctx, b, kept, work)
+	return stream.Report{}, l.outcome(ctx, b, kept, work)
 }
 
 // outcome settles what was acked; what was failed, or not answered, is to be sent again.
-func (l *boltLane) outcome(ctx context.Context, b *penstock.Batch, kept []int, work *multilang.Work) error {
+func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int, work *multilang.Work) error {
 	fates := make([]fate, len(kept))
 	acked, failed := 0, 0
 	for n := range kept {
@@ -78,14 +77,16 @@ func (l *boltLane) outcome(ctx context.Context, b *penstock.Batch, kept []int, w
 		err = fmt.Errorf("the bolt failed %d of %d tuples", failed, len(kept))
 	}
 	cause := context.Cause(ctx)
-	blame := work.Blamed >= 0 && (cause == nil || errors.Is(cause, flow.ErrAbandoned))
+	blame := work.Blamed >= 0 && (cause == nil || errors.Is(cause, stream.ErrAbandoned))
 	switch {
 	case blame && len(kept) == 1:
-		return &penstock.DiedError{Err: err}
+		return &stream.DiedError{Err: err}
+	case !blame && acked == 0 && child.EndedCleanly(err):
+		return &stream.Throttled{After: child.Soon, Err: err}
 	case !blame && acked == 0:
 		return err
 	}
-	var culprit *penstock.Batch
+	var culprit *stream.Batch
 	if blame {
 		fates[work.Blamed] = refused // for its own piece; it is sent again like the others
 	}
@@ -94,7 +95,7 @@ func (l *boltLane) outcome(ctx context.Context, b *penstock.Batch, kept []int, w
 		culprit = split.Refused[0].Value
 		split.Rest = append(split.Refused, split.Rest...)
 		split.Refused = nil
-		err = &penstock.DiedError{Culprit: culprit, Err: err}
+		err = &stream.DiedError{Culprit: culprit, Err: err}
 	}
 	split.Err = err
 	return split

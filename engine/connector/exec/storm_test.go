@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/exec"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // stormMessage is what a bolt hears: the handshake, a tuple or a heartbeat.
@@ -102,15 +102,15 @@ func TestStormSink(t *testing.T) {
 	h, lanes := opened(t, o)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if _, err := deliver(ctx, lanes[0], connectortest.Lines("a", "emit!1", "b", "emit!2")); err != nil {
+	if _, err := deliver(ctx, lanes[0], streamtest.Lines("a", "emit!1", "b", "emit!2")); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.Counted("tuples_emitted"); n != 4 {
 		t.Errorf("%d tuples count as emitted, want 4", n)
 	}
-	_, err := deliver(ctx, lanes[0], connectortest.Lines("c", "fail!1", "d", "fail!2"))
-	s, ok := errors.AsType[*penstock.Split](err)
-	if !ok || len(s.Refused) > 0 || is[*penstock.DiedError](err) {
+	_, err := deliver(ctx, lanes[0], streamtest.Lines("c", "fail!1", "d", "fail!2"))
+	s, ok := errors.AsType[*stream.Split](err)
+	if !ok || len(s.Refused) > 0 || is[*stream.DiedError](err) {
 		t.Fatalf("two of four failed: %v", err)
 	}
 	if !slices.Equal(texts(s.Done), []string{"c", "d"}) || !slices.Equal(texts(s.Rest), []string{"fail!1", "fail!2"}) {
@@ -119,8 +119,8 @@ func TestStormSink(t *testing.T) {
 	if _, err := deliver(ctx, lanes[0], s.Rest[0].Value); err != nil {
 		t.Errorf("sent again: %v", err)
 	}
-	_, err = deliver(ctx, lanes[0], connectortest.Lines("fail!3"))
-	if err == nil || is[*penstock.Split](err) || is[*penstock.DiedError](err) {
+	_, err = deliver(ctx, lanes[0], streamtest.Lines("fail!3"))
+	if err == nil || is[*stream.Split](err) || is[*stream.DiedError](err) {
 		t.Errorf("all of one failed: %v, want a plain retryable error", err)
 	}
 	if got := received(t, file); !slices.Equal(got, []string{"a", "emit!1", "b", "emit!2", "c", "d", "fail!1", "fail!2"}) {
@@ -136,9 +136,9 @@ func TestStormDeaths(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, word := range []string{"exit!", "kill!"} {
-		_, err := deliver(ctx, lanes[0], connectortest.Lines("before "+word, word, "behind "+word))
-		died, _ := errors.AsType[*penstock.DiedError](err)
-		s, ok := errors.AsType[*penstock.Split](err)
+		_, err := deliver(ctx, lanes[0], streamtest.Lines("before "+word, word, "behind "+word))
+		died, _ := errors.AsType[*stream.DiedError](err)
+		s, ok := errors.AsType[*stream.Split](err)
 		if !ok || died == nil || died.Culprit == nil {
 			t.Fatalf("%s: %v, want a death with a culprit", word, err)
 		}
@@ -148,7 +148,7 @@ func TestStormDeaths(t *testing.T) {
 		if rest := texts(s.Rest); !slices.Contains(rest, word) || !slices.Contains(rest, "behind "+word) || len(rest) != 2 {
 			t.Errorf("%s: %q are sent again", word, rest)
 		}
-		if _, err := deliver(ctx, lanes[0], connectortest.Lines("behind "+word)); err != nil {
+		if _, err := deliver(ctx, lanes[0], streamtest.Lines("behind "+word)); err != nil {
 			t.Errorf("after %s: %v", word, err)
 		}
 	}

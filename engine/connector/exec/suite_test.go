@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/exec"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 func TestSuite(t *testing.T) {
@@ -33,7 +34,7 @@ func TestSuite(t *testing.T) {
 					o.Command = []string{"sh", "-c", `cat >"$1.$$" && mv "$1.$$" "$1-$PENSTOCK_BATCH"`, "sh", file}
 				}
 				return connectortest.Receiver{
-					New:      func(t *testing.T, h *connectortest.Host) penstock.Sink { return newSink(t, h, o) },
+					New:      func(t *testing.T, h *streamtest.Host) stream.Sink { return newSink(t, h, o) },
 					Received: func(t *testing.T) []string { return received(t, file) },
 				}
 			}})
@@ -41,7 +42,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-func newSink(t testing.TB, h *connectortest.Host, o *exec.Options) *exec.Sink {
+func newSink(t testing.TB, h *streamtest.Host, o *exec.Options) *exec.Sink {
 	t.Helper()
 	s, err := exec.New(*o, h)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/file"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // BenchmarkFile asks how much of a plain copy's speed is left, without and with fsync, for batches of 256 KiB of which 16
@@ -54,7 +54,7 @@ func BenchmarkFile(b *testing.B) {
 						if p >= batches {
 							return io.EOF
 						}
-						a := penstock.Attempt{Value: batch, Place: uint32(p)}
+						a := stream.Attempt{Value: batch, Place: uint32(p)}
 						if _, err := lane.Worker.Deliver(context.Background(), a); err != nil {
 							return err
 						}

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"time"
 
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -35,19 +34,27 @@ func (l *lane) runWriter(ctx context.Context) error {
 			group, broken := l.ready, l.broken
 			l.ready = nil
 			l.mu.Unlock()
-			l.writeReady(group, broken)
+			if err := l.writeReady(group, broken); err != nil {
+				return err
+			}
 		}
 	}
 }
 
-// writeReady writes what is ready, into as many files as it takes.
-func (l *lane) writeReady(group []*delivery, broken error) {
+// writeReady writes what is ready, into as many files as it takes. The error is a ReopenError; any other one is the answer to
+// the group.
+func (l *lane) writeReady(group []*delivery, broken error) error {
 	if len(group) == 0 {
-		return
+		return nil
 	}
+	l.writes.Lock()
+	defer l.writes.Unlock()
 	var err error
 	if broken != nil {
 		err = l.reopen()
+	}
+	if err == nil {
+		err = l.checkLength()
 	}
 	for len(group) > 0 && err == nil {
 		n := l.fits(group)
@@ -62,6 +69,10 @@ func (l *lane) writeReady(group []*delivery, broken error) {
 	if err != nil {
 		l.fail(fmt.Errorf("write file %q: %w", l.sink.o.Path, err), group)
 	}
+	if reopen, ok := errors.AsType[*stream.ReopenError](err); ok {
+		return reopen
+	}
+	return nil
 }
 
 // writeGroup writes a group and hands it on: to the syncer, or, without ack, to those who wait.
@@ -175,8 +186,9 @@ func (l *lane) runSyncer(ctx context.Context) error {
 		case <-l.wakeSyncer:
 			err = l.syncAhead()
 		case <-tick.C:
-			l.checkName()
-			err = l.syncNow()
+			if err = l.checkName(); err == nil {
+				err = l.syncNow()
+			}
 		}
 		if err != nil {
 			return err
@@ -289,18 +301,3 @@ func (e *lostError) Error() string {
 }
 
 func (e *lostError) Unwrap() error { return e.err }
-
-// checkName fails the run when the name no longer leads to the file that is written.
-func (l *lane) checkName() {
-	l.syncing <- struct{}{} // not while the file is rotated
-	info, err := l.dir.Stat(l.name)
-	l.mu.Lock()
-	inode := l.id.inode
-	l.mu.Unlock()
-	<-l.syncing
-	if err == nil && info.Ino == inode || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return
-	}
-	wrong := &wrongFileError{"it was moved or removed while it was written"}
-	l.fail(&flow.Misconfigured{Err: fmt.Errorf("file %q: %w", l.sink.o.Path, wrong)})
-}

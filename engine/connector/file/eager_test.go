@@ -5,9 +5,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/file"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
@@ -20,7 +20,7 @@ func TestEager(t *testing.T) {
 		syncs     int64
 	}{{31, 0}, {33, 1}, {65, 2}} {
 		synctest.Test(t, func(t *testing.T) {
-			h := connectortest.NewQuiet(vfstest.New(), nil, func(name string) bool { return strings.HasPrefix(name, "file ") })
+			h := streamtest.NewQuiet(vfstest.New(), nil, func(name string) bool { return strings.HasPrefix(name, "file ") })
 			o := rawAt(memPath)
 			o.Fsync = file.SyncInterval
 			s, err := file.New(o, h)
@@ -28,8 +28,8 @@ func TestEager(t *testing.T) {
 				t.Fatal(err)
 			}
 			var w writer
-			if err := s.Open(t.Context(), penstock.SinkOptions{
-				Pipeline: "test", Route: "main", Lanes: func(all []penstock.Lane) { w.lane = all[0] },
+			if err := s.Open(t.Context(), stream.SinkOptions{
+				Pipeline: "test", Route: "main", Lanes: func(all []stream.Lane) { w.lane = all[0] },
 			}); err != nil {
 				t.Fatal(err)
 			}

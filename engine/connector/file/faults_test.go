@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/file"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 	"github.com/penstock-io/penstock/vfs"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -63,7 +63,7 @@ func linesTo(n int) string {
 // finish opens the sink over files at place, of which done lines were settled, delivers the rest, and checks the file.
 func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place string, done, total int) {
 	t.Helper()
-	h := connectortest.NewHostOn(t, files)
+	h := streamtest.NewHostOn(t, files)
 	s, lane, err := tryOpen(t, h, o, place)
 	if err != nil {
 		t.Fatalf("%v: Open at %q: %v", what, place, err)
@@ -97,7 +97,7 @@ func testCrashes(t *testing.T, o file.Options) {
 	place, done, crashes := "", 0, 0
 	for crash := range vfstest.Crashes(t, 1, func(files vfs.FS) {
 		for done < total {
-			h := connectortest.NewHostOn(t, files)
+			h := streamtest.NewHostOn(t, files)
 			s, lane := open(t, h, o, place)
 			place = s.StartPlace()
 			w := writer{lane: lane}
@@ -130,7 +130,7 @@ func TestCrashesOfGroups(t *testing.T) {
 func testCrashesOfGroups(t *testing.T, o file.Options) {
 	const total, crashes = 100, 10
 	files := vfstest.New()
-	h := connectortest.NewHostOn(t, files)
+	h := streamtest.NewHostOn(t, files)
 	s, lane := open(t, h, o, "")
 	var mu sync.Mutex // guards what follows
 	places := make([]string, total)
@@ -140,7 +140,7 @@ func testCrashesOfGroups(t *testing.T, o file.Options) {
 	for n := range total {
 		room <- struct{}{}
 		wg.Go(func() {
-			report, err := lane.Worker.Deliver(t.Context(), penstock.Attempt{Value: text(line(n)), Place: uint32(n)})
+			report, err := lane.Worker.Deliver(t.Context(), stream.Attempt{Value: text(line(n)), Place: uint32(n)})
 			if err != nil {
 				t.Errorf("Deliver: %v", err)
 			}
@@ -189,7 +189,7 @@ func testFaults(t *testing.T, o file.Options) {
 	} {
 		for nth := 1; nth < 40; nth++ {
 			files := vfstest.New()
-			h := connectortest.NewHostOn(t, files)
+			h := streamtest.NewHostOn(t, files)
 			s, lane := open(t, h, o, "")
 			fault.Nth, fault.Path = nth, "out.log"
 			files.Fail(fault)
@@ -224,7 +224,7 @@ func testFaults(t *testing.T, o file.Options) {
 // said again, and the route stops.
 func TestFailedIntervalSync(t *testing.T) {
 	files := vfstest.New()
-	h := connectortest.NewHostOn(t, files)
+	h := streamtest.NewHostOn(t, files)
 	o := rawAt(memPath)
 	o.Fsync = file.SyncInterval
 	s, lane := open(t, h, o, "")

@@ -11,14 +11,17 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
+	"strconv"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -39,42 +42,53 @@ const inFlight = 128
 
 // Options of the sink.
 type Options struct {
-	Path   string `yaml:"path" path:"true" alone:"true" required:"true" doc:"appended to; made where missing (0600, folders 0700)"`
+	Path   string `yaml:"path" path:"true" alone:"true" required:"true" doc:"appended to; made where missing, its folders with 0700"`
 	Format string `yaml:"format" enum:"ndjson,raw" doc:"ndjson: a JSON object a line; raw: the record's bytes and a line end"`
 	Fsync  string `yaml:"fsync" enum:"ack,interval" doc:"when a delivered batch is durable: before it is acked, or at most 1 s later"`
 	Rotate Rotate `yaml:"rotate" doc:"when to begin a new file"`
+	Mode   string `yaml:"mode" doc:"permissions of files that it makes, in octal"`
 }
 
 // DefaultOptions write JSON lines, because they say what a record is in every case, and ack what is durable.
-func DefaultOptions() *Options { return &Options{Format: NDJSON, Fsync: SyncAck} }
+func DefaultOptions() *Options { return &Options{Format: NDJSON, Fsync: SyncAck, Mode: "0600"} }
+
+// mode is Mode as a number.
+func (o *Options) mode() fs.FileMode {
+	n, _ := strconv.ParseUint(o.Mode, 8, 9)
+	return fs.FileMode(cmp.Or(n, 0o600))
+}
 
 // Validate says which option is wrong.
 func (o *Options) Validate() error {
 	switch {
 	case o.Path == "":
-		return &penstock.OptionError{Key: "path", Err: errors.New("missing: the file to append to")}
+		return &stream.OptionError{Key: "path", Err: errors.New("missing: the file to append to")}
 	case o.Format != NDJSON && o.Format != Raw:
-		return &penstock.OptionError{Key: "format", Err: fmt.Errorf("%q is not a format; write ndjson or raw", o.Format)}
+		return &stream.OptionError{Key: "format", Err: fmt.Errorf("%q is not a format; write ndjson or raw", o.Format)}
 	case o.Fsync != SyncAck && o.Fsync != SyncInterval:
-		return &penstock.OptionError{Key: "fsync", Err: fmt.Errorf("%q is not a time to sync; write ack or interval", o.Fsync)}
+		return &stream.OptionError{Key: "fsync", Err: fmt.Errorf("%q is not a time to sync; write ack or interval", o.Fsync)}
+	}
+	if n, err := strconv.ParseUint(o.Mode, 8, 9); o.Mode != "" && (err != nil || n&0o600 != 0o600) {
+		err := fmt.Errorf("%q is no mode of a file; write three octal digits of which the first is 6 or 7, such as 0640", o.Mode)
+		return &stream.OptionError{Key: "mode", Err: err}
 	}
 	return o.Rotate.validate()
 }
 
 // Component is the sink's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.SinkRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.SinkRole,
 		Name:    "file",
 		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
 	}
 }
 
-// Sink appends to one file. It implements penstock.Sink, Encoder, Syncer and Placed.
+// Sink appends to one file. It implements stream.Sink, Encoder, Syncer and Placed.
 type Sink struct {
 	o     Options
-	host  penstock.Host
+	host  stream.Host
 	dir   vfs.Dir
 	lock  io.Closer
 	lane  *lane
@@ -82,7 +96,7 @@ type Sink struct {
 }
 
 // New returns a sink that has touched nothing yet.
-func New(o Options, h penstock.Host) (*Sink, error) {
+func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -92,7 +106,7 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 // Open locks the file and opens it, or makes it (0600, in folders that it makes with 0700). With o.Place it is truncated to
 // it; a file that is another one or shorter is refused. Without, an existing file is kept whole; where its last line
 // has no end it gets one, so that the first record does not grow together with it.
-func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
+func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("%q: %w", s.o.Path, err), s.Close())
@@ -109,7 +123,7 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
 		}
 		return err
 	}
-	file, at, err := openAt(s.dir, name, o.Place, s.o.Rotate.Bytes > 0)
+	file, at, err := openAt(s.dir, name, o.Place, s.o.Rotate.Bytes > 0, s.o.mode())
 	if err != nil {
 		return err
 	}
@@ -117,15 +131,15 @@ func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
 	s.lane = newLane(s, name, file, at)
 	s.host.Go("file writer", s.lane.runWriter)
 	s.host.Go("file syncer", s.lane.runSyncer)
-	o.Lanes([]penstock.Lane{{Name: s.o.Path, Worker: s.lane, Limits: limits}})
+	o.Lanes([]stream.Lane{{Name: s.o.Path, Worker: s.lane, Limits: limits}})
 	return nil
 }
 
-// StartPlace implements penstock.Placed.
+// StartPlace implements stream.Placed.
 func (s *Sink) StartPlace() string { return s.start }
 
-// Encode implements penstock.Encoder. A raw batch of which nothing was changed is written from its own bytes.
-func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+// Encode implements stream.Encoder. A raw batch of which nothing was changed is written from its own bytes.
+func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	if s.o.Format == NDJSON {
 		return ndjson.Append(dst, b), nil
 	}
@@ -135,7 +149,7 @@ func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// Sync implements penstock.Syncer: all that was delivered is durable when it returns nil. An error is for good: it is not
+// Sync implements stream.Syncer: all that was delivered is durable when it returns nil. An error is for good: it is not
 // known what the disk holds of the last second, so that the route has to stop and say so.
 func (s *Sink) Sync(context.Context) error {
 	if s.lane == nil {

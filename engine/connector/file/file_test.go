@@ -11,15 +11,15 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/file"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // lines returns a batch of n records of width bytes, line ends included.
-func lines(n, width int) *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{Bytes: n * width, Records: n})
+func lines(n, width int) *stream.Batch {
+	b := stream.NewBatch(stream.BatchLimits{Bytes: n * width, Records: n})
 	for i := range n {
 		b.Data = append(append(b.Data, bytes.Repeat([]byte{'a' + byte(i%26)}, width-1)...), '\n')
 	}
@@ -27,24 +27,24 @@ func lines(n, width int) *penstock.Batch {
 }
 
 // spanned gives b, whose data holds n records, its span.
-func spanned(b *penstock.Batch, n int) *penstock.Batch {
+func spanned(b *stream.Batch, n int) *stream.Batch {
 	b.Origins = n
-	b.Spans = []penstock.Span{{
-		Part:  &penstock.Partition{ID: "p", Name: "p"},
-		Range: penstock.Range{To: penstock.Position{Num: int64(len(b.Data))}},
+	b.Spans = []stream.Span{{
+		Part:  &stream.Partition{ID: "p", Name: "p"},
+		Range: stream.Range{To: stream.Position{Num: int64(len(b.Data))}},
 		Bytes: len(b.Data),
 	}}
 	return b
 }
 
-func text(s string) *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{})
+func text(s string) *stream.Batch {
+	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = append(b.Data, s...)
 	return spanned(b, max(1, strings.Count(s, "\n")))
 }
 
 // open opens a sink and returns it with its lane.
-func open(t testing.TB, h *connectortest.Host, o file.Options, place string) (*file.Sink, penstock.Lane) {
+func open(t testing.TB, h *streamtest.Host, o file.Options, place string) (*file.Sink, stream.Lane) {
 	t.Helper()
 	s, lane, err := tryOpen(t, h, o, place)
 	if err != nil {
@@ -53,16 +53,16 @@ func open(t testing.TB, h *connectortest.Host, o file.Options, place string) (*f
 	return s, lane
 }
 
-func tryOpen(t testing.TB, h *connectortest.Host, o file.Options, place string) (*file.Sink, penstock.Lane, error) {
+func tryOpen(t testing.TB, h *streamtest.Host, o file.Options, place string) (*file.Sink, stream.Lane, error) {
 	t.Helper()
 	s, err := file.New(o, h)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lane penstock.Lane
-	err = s.Open(t.Context(), penstock.SinkOptions{
+	var lane stream.Lane
+	err = s.Open(t.Context(), stream.SinkOptions{
 		Pipeline: "test", Route: "main", Place: place,
-		Lanes: func(all []penstock.Lane) { lane = all[0] },
+		Lanes: func(all []stream.Lane) { lane = all[0] },
 	})
 	if err == nil {
 		t.Cleanup(func() { _ = s.Close() })
@@ -72,13 +72,13 @@ func tryOpen(t testing.TB, h *connectortest.Host, o file.Options, place string) 
 
 // writer delivers batches one by one, each a run of its own.
 type writer struct {
-	lane penstock.Lane
+	lane stream.Lane
 	run  uint32
 }
 
-func (w *writer) deliver(b *penstock.Batch) (place string, err error) {
+func (w *writer) deliver(b *stream.Batch) (place string, err error) {
 	w.run++
-	report, err := w.lane.Worker.Deliver(context.Background(), penstock.Attempt{Value: b, ID: uint64(w.run), Number: 1, Run: w.run})
+	report, err := w.lane.Worker.Deliver(context.Background(), stream.Attempt{Value: b, ID: uint64(w.run), Number: 1, Run: w.run})
 	return report.Place, err
 }
 
@@ -102,7 +102,7 @@ func TestRawBytes(t *testing.T) {
 	changed := text("keep\r\ndrop\n\xff\x00\n")
 	changed.Split()
 	changed.Drop(1)
-	for _, b := range []*penstock.Batch{text("plain\r\n\n"), changed, text("no line end"), lines(3, 100_000)} {
+	for _, b := range []*stream.Batch{text("plain\r\n\n"), changed, text("no line end"), lines(3, 100_000)} {
 		if _, err := w.deliver(b); err != nil {
 			t.Fatal(err)
 		}
@@ -170,7 +170,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuse("a file that was cut", place, "it has 5 bytes, and its checkpoint says that 11 were delivered")
-	if err := os.Rename(path, path+".1"); err != nil {
+	if err := errors.Join(os.Rename(path, path+".1"), os.Truncate(path+".1", 5)); err != nil {
 		t.Fatal(err)
 	}
 	refuse("a file that is gone", place, "it is gone, and its checkpoint says that it holds 11 bytes; put the file back")
@@ -188,32 +188,93 @@ func TestRefused(t *testing.T) {
 	refuse("a directory", "", "not a regular file")
 }
 
-// TestMovedWhileWritten: the name is looked at each second; what was moved is the worker's fault until it is back.
-func TestMovedWhileWritten(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "out")
-	_, lane := open(t, connectortest.NewHost(t), rawAt(path), "")
-	w := writer{lane: lane}
-	if err := os.Rename(path, path+".1"); err != nil {
-		t.Fatal(err)
-	}
-	want := ""
-	misconfigured := func(err error) bool { _, ok := errors.AsType[*flow.Misconfigured](err); return ok }
-	for !misconfigured(w.count(&want)) { // until the next look
-		if len(want) > 100<<20 {
-			t.Fatal("nobody noticed that the file was moved")
+// TestReplacedWhileWritten: when another program takes the name from the file or cuts it, the sink asks to be opened again, and
+// the file that was written, wherever it is, holds exactly what was answered.
+func TestReplacedWhileWritten(t *testing.T) {
+	for _, fsync := range []string{"ack", "interval"} {
+		for name, do := range map[string]func(path string) error{
+			"renamed": func(path string) error { return os.Rename(path, path+".1") },
+			"renamed, and a new one is there": func(path string) error {
+				return errors.Join(os.Rename(path, path+".1"), os.WriteFile(path, nil, 0o600))
+			},
+			"removed":              os.Remove,
+			"copied and truncated": func(path string) error { return os.Truncate(path, 0) },
+		} {
+			path := filepath.Join(t.TempDir(), "out")
+			h := connectortest.NewHost(t)
+			o := rawAt(path)
+			o.Fsync = fsync
+			s, lane := open(t, h, o, "")
+			w := writer{lane: lane}
+			answered := ""
+			for range 20 {
+				if err := w.count(&answered); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := do(path); err != nil {
+				t.Fatal(err)
+			}
+			for w.count(&answered) == nil { // until it is noticed
+				if len(answered) > 100<<20 {
+					t.Fatalf("%s: nobody has noticed", name)
+				}
+			}
+			reopen, ok := errors.AsType[*stream.ReopenError](h.Stop())
+			if !ok || reopen.Place != "" || !strings.Contains(reopen.Error(), "another program") {
+				t.Fatalf("%s: the sink ended with %v", name, reopen)
+			}
+			if err := s.Close(); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if old, err := os.ReadFile(path + ".1"); err == nil && string(old) != answered {
+				t.Errorf("%s, fsync %s: the old file holds %d bytes, %d were answered", name, fsync, len(old), len(answered))
+			}
+			if now, err := os.ReadFile(path); err == nil && strings.ContainsRune(string(now), 0) {
+				t.Errorf("%s: there is a hole in the file", name)
+			}
+			h2 := connectortest.NewHost(t)
+			s2, lane2 := open(t, h2, o, reopen.Place)
+			w2, more := writer{lane: lane2}, ""
+			if err := w2.count(&more); err != nil {
+				t.Errorf("%s: after it was opened again: %v", name, err)
+			}
+			_, _ = h2.Stop(), s2.Close()
+			if now := read(t, path); name != "copied and truncated" && now != more {
+				t.Errorf("%s: the new file holds %q, want %q", name, now, more)
+			}
 		}
 	}
-	if err := w.count(&want); !misconfigured(err) || !strings.Contains(err.Error(), "moved or removed") {
-		t.Errorf("Deliver: %v, want misconfigured: moved or removed", err)
+}
+
+// TestRenamedBetweenRuns: a file that has another name at the next start is cut to what the checkpoint says, and a new one begun.
+func TestRenamedBetweenRuns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out")
+	h := connectortest.NewHost(t)
+	o := rawAt(path)
+	o.Mode = "0666" // a umask would take bits
+	s, lane := open(t, h, o, "")
+	w := writer{lane: lane}
+	place, err := w.deliver(text("settled\n"))
+	if err == nil {
+		_, err = w.deliver(text("not in the checkpoint\n"))
 	}
-	if err := os.Rename(path+".1", path); err != nil {
+	_, _ = h.Stop(), s.Close()
+	if err := errors.Join(err, os.Rename(path, path+".1")); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.count(&want); err != nil {
-		t.Errorf("Deliver after the file was put back: %v", err)
+	h = connectortest.NewHost(t)
+	s, lane = open(t, h, o, place)
+	w = writer{lane: lane}
+	if _, err := w.deliver(text("not in the checkpoint\n")); err != nil {
+		t.Fatal(err)
 	}
-	if got := read(t, path); got != want {
-		t.Errorf("the file holds %d bytes, want %d", len(got), len(want))
+	_, _ = h.Stop(), s.Close()
+	if old, now := read(t, path+".1"), read(t, path); old != "settled\n" || now != "not in the checkpoint\n" {
+		t.Errorf("the files hold %q and %q", old, now)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o666 {
+		t.Errorf("mode %v, %v, want 0666", info.Mode(), err)
 	}
 }
 
@@ -234,7 +295,7 @@ func TestAllocations(t *testing.T) {
 	_, lane := open(t, connectortest.NewHost(t), o, "")
 	w := writer{lane: lane}
 	small, large := lines(1, 10), lines(2000, 10)
-	cost := func(b *penstock.Batch) float64 {
+	cost := func(b *stream.Batch) float64 {
 		return testing.AllocsPerRun(200, func() {
 			if _, err := w.deliver(b); err != nil {
 				t.Error(err)
@@ -257,7 +318,7 @@ func TestGroups(t *testing.T) {
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			if _, err := lane.Worker.Deliver(t.Context(), penstock.Attempt{Value: lines(100, 100), Place: n}); err != nil {
+			if _, err := lane.Worker.Deliver(t.Context(), stream.Attempt{Value: lines(100, 100), Place: n}); err != nil {
 				t.Errorf("Deliver %d: %v", n, err)
 			}
 		})

@@ -9,13 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/inorder"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
-var limits = flow.Limits{InFlight: inFlight, Ordered: true}
+var limits = stream.Limits{InFlight: inFlight, Ordered: true}
 
 // syncEvery is how often fsync: interval makes the file durable, and how often the file's name is looked at.
 const syncEvery = time.Second
@@ -41,8 +40,9 @@ type lane struct {
 	gone       chan struct{} // closed by close
 	syncing    chan struct{} // holds one token: who has it may sync, close or replace file
 
-	parts [][]byte // the writer's own: what one call writes
-	ahead ahead    // the writer's own
+	writes sync.Mutex // held while a group is written; taken before syncing and mu
+	parts  [][]byte   // the writer's own: what one call writes
+	ahead  ahead      // the writer's own
 
 	mu       sync.Mutex // guards what follows; no I/O while it is held
 	order    inorder.Order[*delivery]
@@ -70,13 +70,13 @@ func newLane(s *Sink, name string, f vfs.File, at place) *lane {
 	return l
 }
 
-// Deliver implements penstock.Worker.
-func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+// Deliver implements stream.Worker.
+func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	scratch := l.scratch.Get().(*[]byte)
 	defer l.scratch.Put(scratch)
 	d := &delivery{data: l.bytesOf(a.Value, scratch), done: make(chan error, 1)}
 	if err := l.enter(a, d); err != nil {
-		return flow.Report{}, err
+		return stream.Report{}, err
 	}
 	var err error
 	select {
@@ -86,13 +86,13 @@ func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, er
 		err = <-d.done // now, or when the disk has answered: until then it reads the batch
 	}
 	if err != nil {
-		return flow.Report{}, err
+		return stream.Report{}, err
 	}
-	return flow.Report{Place: d.at.String()}, nil
+	return stream.Report{Place: d.at.String()}, nil
 }
 
 // bytesOf returns what is to be written for b: its payload, its own bytes, or what it encodes for a piece.
-func (l *lane) bytesOf(b *penstock.Batch, scratch *[]byte) []byte {
+func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 	data := b.Payload
 	if len(data) == 0 {
 		if whole, ok := b.Whole(); ok && l.sink.o.Format == Raw {
@@ -110,7 +110,7 @@ func (l *lane) bytesOf(b *penstock.Batch, scratch *[]byte) []byte {
 }
 
 // enter hands d to the order of its run.
-func (l *lane) enter(a penstock.Attempt, d *delivery) error {
+func (l *lane) enter(a stream.Attempt, d *delivery) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over != nil {
@@ -135,7 +135,7 @@ func wake(c chan struct{}) {
 }
 
 // leave fails the run when a Deliver whose turn has not come gives up: its place would never be filled.
-func (l *lane) leave(a penstock.Attempt, cause error) {
+func (l *lane) leave(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.order.Waits(a.Run, a.Place) {
@@ -216,7 +216,7 @@ func (l *lane) reopen() error {
 	}
 	f, err := l.dir.OpenFile(l.name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, vfs.ErrNotRegular) {
-		err = &wrongFileError{"it was moved or removed while it was written"}
+		err = &wrongFileError{errMoved.Error()}
 	}
 	if err == nil {
 		err = resume(f, at, false)
@@ -228,7 +228,7 @@ func (l *lane) reopen() error {
 		}
 	}
 	if wrong, ok := errors.AsType[*wrongFileError](err); ok {
-		return &flow.Misconfigured{Err: wrong}
+		return &stream.ReopenError{Place: at.String(), Err: l.failure(wrong)}
 	}
 	if err != nil {
 		return err

@@ -11,7 +11,8 @@ import (
 )
 
 // remedy ends every message about a file that is not the one that the checkpoint knows.
-const remedy = "put the file back as it was; or move it away and begin with a new state folder, which delivers everything again"
+const remedy = "put the file back as it was; or go on with the file as it stands, which keeps all that it holds: " +
+	"`penstock checkpoint set STATE --route PIPELINE/ROUTE --accept-output`"
 
 // wrongFileError says that the file is not what the checkpoint says.
 type wrongFileError struct{ what string }
@@ -19,11 +20,11 @@ type wrongFileError struct{ what string }
 func (e *wrongFileError) Error() string { return e.what + "; " + remedy }
 
 // openAt opens the file beneath dir where saved, a place or "", says that it stands, and returns it with its offset at its
-// end; a file that rotates may have gone on since. One that is gone is made again where nothing was delivered into it. All
-// that it found or changed is durable then.
-func openAt(dir vfs.Dir, name, saved string, rotates bool) (vfs.File, place, error) {
+// end; a file that rotates may have gone on since. A file that is gone is made again if nothing was delivered into it, or if
+// it is in dir under another name. All changes are durable then.
+func openAt(dir vfs.Dir, name, saved string, rotates bool, mode fs.FileMode) (vfs.File, place, error) {
 	if saved == "" {
-		return openFound(dir, name)
+		return openFound(dir, name, mode)
 	}
 	want, err := parsePlace(saved)
 	if err != nil {
@@ -36,18 +37,24 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool) (vfs.File, place, err
 	}
 	f, err := dir.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) && want.length == 0 { // nothing was delivered into it: a first run with a wrong path, say
-		return openFound(dir, name)
+		return openFound(dir, name, mode)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, place{}, &wrongFileError{fmt.Sprintf("it is gone, and its checkpoint says that it holds %d bytes", want.length)}
+		err = &wrongFileError{fmt.Sprintf("it is gone, and its checkpoint says that it holds %d bytes", want.length)}
+	} else if err == nil {
+		if err = resume(f, want, true); err == nil {
+			return f, want, nil
+		}
+		err = errors.Join(err, f.Close())
 	}
-	if err != nil {
-		return nil, place{}, err
+	if _, wrong := errors.AsType[*wrongFileError](err); wrong {
+		renamed, failed := finishRenamed(dir, want)
+		if renamed {
+			return openFound(dir, name, mode)
+		}
+		err = errors.Join(err, failed)
 	}
-	if err := resume(f, want, true); err != nil {
-		return nil, place{}, errors.Join(err, f.Close())
-	}
-	return f, want, nil
+	return nil, place{}, err
 }
 
 // resume truncates f to the place it is known to stand at, and leaves its offset there.
@@ -78,8 +85,8 @@ func resume(f vfs.File, want place, durably bool) error {
 }
 
 // openFound opens the file without a place: a new one, or one that is kept as it is.
-func openFound(dir vfs.Dir, name string) (f vfs.File, at place, err error) {
-	f, err = dir.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+func openFound(dir vfs.Dir, name string, mode fs.FileMode) (f vfs.File, at place, err error) {
+	f, err = openOrMake(dir, name, mode)
 	if err != nil {
 		return nil, place{}, err
 	}
@@ -99,6 +106,39 @@ func openFound(dir vfs.Dir, name string) (f vfs.File, at place, err error) {
 		return f, place{}, err
 	}
 	return f, placeOf(info), dir.Sync()
+}
+
+// openOrMake opens a file, or makes it with the mode, whatever the umask.
+func openOrMake(dir vfs.Dir, name string, mode fs.FileMode) (vfs.File, error) {
+	f, err := dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return dir.OpenFile(name, os.O_RDWR, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := setMode(f, mode); err != nil {
+		return nil, errors.Join(err, f.Close(), dir.Remove(name))
+	}
+	return f, nil
+}
+
+// setMode gives a new file the bits of its mode that the umask has taken. File systems that keep
+// no modes of their own, such as FAT, refuse that: there the mode is that of the mount.
+func setMode(f vfs.File, mode fs.FileMode) error {
+	c, ok := f.(interface{ Chmod(fs.FileMode) error })
+	if !ok {
+		return nil
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode.Perm() == mode {
+		return err
+	}
+	err = c.Chmod(mode)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
+		return nil
+	}
+	return err
 }
 
 // endLastLine appends a line end to what does not end with one, and leaves the offset at the end.

@@ -5,9 +5,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/file"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // TestReservedRoom: a quick file has room allotted behind its end while it is written, and none after Close or a rotation.
@@ -21,7 +21,7 @@ func TestReservedRoom(t *testing.T) {
 		}
 		return st.Size, st.Blocks * 512
 	}
-	for name, rotate := range map[string]penstock.Size{"closed": 0, "rotated": 40 * mega} {
+	for name, rotate := range map[string]stream.Size{"closed": 0, "rotated": 40 * mega} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "out")
 			s, lane := open(t, connectortest.NewHost(t), file.Options{

@@ -9,23 +9,23 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
 // leastRotate keeps a wrong unit from making a file of every batch.
-const leastRotate = penstock.Size(4 << 10)
+const leastRotate = stream.Size(4 << 10)
 
 // Rotate says when the file is begun anew: out.log becomes out.log.1, the next time out.log.2, and so on; the highest number
 // is the newest. Nothing is ever removed.
 type Rotate struct {
-	Bytes penstock.Size `yaml:"bytes" doc:"a batch that would make the file longer begins a new one; 0: never"`
+	Bytes stream.Size `yaml:"bytes" doc:"a batch that would make the file longer begins a new one; 0: never"`
 }
 
 func (r Rotate) validate() error {
 	if r.Bytes != 0 && r.Bytes < leastRotate {
 		err := fmt.Errorf("is %v, want %v or more, or 0 for one file", r.Bytes, leastRotate)
-		return &penstock.OptionError{Key: "rotate.bytes", Err: err}
+		return &stream.OptionError{Key: "rotate.bytes", Err: err}
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (l *lane) rotate() error {
 	if len(numbers) > 0 {
 		next = numbers[len(numbers)-1] + 1
 	}
-	f, at, err := begin(l.dir, l.name, next)
+	f, at, err := begin(l.dir, l.name, next, l.sink.o.mode())
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (l *lane) rotate() error {
 }
 
 // begin renames the file and makes a new one, or leaves it as it was.
-func begin(dir vfs.Dir, name string, number uint64) (f vfs.File, at place, err error) {
+func begin(dir vfs.Dir, name string, number uint64, mode fs.FileMode) (f vfs.File, at place, err error) {
 	if err := dir.RenameNew(name, dir, numbered(name, number)); err != nil {
 		return nil, place{}, fmt.Errorf("rotate: %w", err)
 	}
@@ -108,8 +108,11 @@ func begin(dir vfs.Dir, name string, number uint64) (f vfs.File, at place, err e
 			f, err = nil, errors.Join(fmt.Errorf("rotate: %w", err), dir.RenameNew(numbered(name, number), dir, name))
 		}
 	}()
-	if f, err = dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+	if f, err = dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode); err != nil {
 		return nil, place{}, err
+	}
+	if err := setMode(f, mode); err != nil {
+		return f, place{}, err
 	}
 	info, err := f.Stat()
 	if err != nil {

@@ -7,9 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/file"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 func TestSuite(t *testing.T) {
@@ -23,7 +24,7 @@ func TestSuite(t *testing.T) {
 				o := o
 				o.Path = filepath.Join(t.TempDir(), "made", "out.log")
 				return connectortest.Receiver{
-					New: func(t *testing.T, h *connectortest.Host) penstock.Sink {
+					New: func(t *testing.T, h *streamtest.Host) stream.Sink {
 						s, err := file.New(o, h)
 						if err != nil {
 							t.Fatal(err)

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // answerSchema is what a condition on an answer may name.
-var answerSchema = penstock.Schema{Fields: []penstock.SchemaField{
-	{Name: "status", Type: penstock.IntegerType}, {Name: "body", Type: penstock.TextType},
+var answerSchema = stream.Schema{Fields: []stream.SchemaField{
+	{Name: "status", Type: stream.IntegerType}, {Name: "body", Type: stream.TextType},
 }}
 
 // validateAccept compiles the condition.
@@ -21,13 +21,13 @@ func (o *Options) validateAccept() (err error) {
 	}
 	if o.Body == ElasticsearchBulk || o.Body == ClickHouse {
 		err = fmt.Errorf("what a store of body: %s has taken, its answer says; leave it out", o.Body)
-		return &penstock.OptionError{Key: "accept", Err: err}
+		return &stream.OptionError{Key: "accept", Err: err}
 	}
 	if o.accept, err = expr.Condition(string(o.Accept), answerSchema); err != nil {
 		return expr.Option("accept", err)
 	}
 	if o.accept.Meta() {
-		return &penstock.OptionError{Key: "accept", Err: errors.New("meta is of records; an answer has status and body")}
+		return &stream.OptionError{Key: "accept", Err: errors.New("meta is of records; an answer has status and body")}
 	}
 	return nil
 }
@@ -35,15 +35,15 @@ func (o *Options) validateAccept() (err error) {
 // judgeAcceptance says whether an answer counts as delivered, in place of a 2xx. A condition that cannot be decided, as when
 // the body is no JSON, is not met; the error says why.
 func judgeAcceptance(accept *expr.Program, status int, body []byte) (bool, error) {
-	b := penstock.NewBatch(penstock.Limits{Bytes: len(body) + 3, Records: 1})
+	b := stream.NewBatch(stream.BatchLimits{Bytes: len(body) + 3, Records: 1})
 	b.Data = append(strconv.AppendInt(b.Data, int64(status), 10), body...)
 	b.Names = []string{"status", "body"}
 	digits := uint32(len(b.Data) - len(body))
-	b.Fields = []penstock.Field{
-		{Name: 0, Kind: penstock.Number, Len: digits},
+	b.Fields = []stream.Field{
+		{Name: 0, Kind: stream.Number, Len: digits},
 		{Name: 1, Off: digits, Len: uint32(len(body))},
 	}
-	b.Records = []penstock.Record{{NumFields: 2, Parsed: true}}
+	b.Records = []stream.Record{{NumFields: 2, Parsed: true}}
 	e := expr.NewEvaluator(accept)
 	e.Begin(b)
 	return e.Holds(0)

@@ -8,11 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/http"
 	"github.com/penstock-io/penstock/engine/kit/expr"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 func TestAccept(t *testing.T) {
@@ -41,15 +40,15 @@ func TestAccept(t *testing.T) {
 			_, _ = io.WriteString(w, c.body)
 		})
 		lane := rawTo(t, url, func(o *http.Options) { o.Accept = c.accept })
-		err := deliver(t.Context(), lane, lines(new(penstock.Pool), 3, 10))
+		err := deliver(t.Context(), lane, lines(new(stream.Pool), 3, 10))
 		got := ""
 		switch e := err.(type) {
 		case nil:
-		case *flow.Rejected:
+		case *stream.Rejected:
 			got = "rejected"
-		case *flow.Misconfigured:
+		case *stream.Misconfigured:
 			got = "misconfigured"
-		case *flow.Throttled:
+		case *stream.Throttled:
 			got = "throttled"
 		case *http.NotAcceptedError:
 			got = e.Error()
@@ -72,8 +71,8 @@ func keyed(t *testing.T, key expr.Text, records ...string) (seen []string, err e
 	o.Endpoints, o.IdempotencyKey = []string{url}, key
 	s := newSink(t, connectortest.NewHost(t), o)
 	t.Cleanup(func() { _ = s.Close() })
-	var lane penstock.Lane
-	if err := s.Open(t.Context(), penstock.SinkOptions{Lanes: func(all []penstock.Lane) { lane = all[0] }}); err != nil {
+	var lane stream.Lane
+	if err := s.Open(t.Context(), stream.SinkOptions{Lanes: func(all []stream.Lane) { lane = all[0] }}); err != nil {
 		t.Fatal(err)
 	}
 	b := connectortest.Records(t, records...)
@@ -122,7 +121,7 @@ func TestKeys(t *testing.T) {
 	}
 	for _, body := range []string{`{"order":null}`, `{"order":""}`, `{"other":1}`} {
 		_, err := keyed(t, "order", body)
-		if _, ok := errors.AsType[*flow.Rejected](err); !ok || !strings.Contains(err.Error(), "idempotency_key order") {
+		if _, ok := errors.AsType[*stream.Rejected](err); !ok || !strings.Contains(err.Error(), "idempotency_key order") {
 			t.Errorf("%s without a key: %v, want rejected", body, err)
 		}
 	}

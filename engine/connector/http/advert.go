@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // advert is what passes between a lane and a receiver that advertises its window (docs/formats/advertised-window.md).
@@ -32,18 +32,18 @@ func (a *advert) ask(h nethttp.Header) {
 	if n := time.Duration(a.network.Load()); n > 0 {
 		value += "; network=" + strconv.FormatInt(n.Microseconds(), 10)
 	}
-	h.Set(flow.SenderHeader, value)
+	h.Set(stream.SenderHeader, value)
 }
 
 // read takes the report out of an answer; the zero one, if there is none.
-func (a *advert) read(h nethttp.Header, roundTrip time.Duration) flow.Report {
-	value := h.Get(flow.CreditHeader)
+func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
+	value := h.Get(stream.CreditHeader)
 	if value == "" {
-		return flow.Report{}
+		return stream.Report{}
 	}
-	r, ok := flow.ParseGrant(value)
+	r, ok := stream.ParseGrant(value)
 	if !ok {
-		return flow.Report{}
+		return stream.Report{}
 	}
 	if n := roundTrip - r.QueueWait - r.Service; n > 0 {
 		for {

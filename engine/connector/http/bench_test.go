@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // BenchmarkPost asks how much of a bare poster's speed the sink has: batches of 256 KiB, 4 in flight, one server.
@@ -19,7 +19,7 @@ func BenchmarkPost(b *testing.B) {
 		_, _ = io.Copy(io.Discard, r.Body)
 	}))
 	defer server.Close()
-	batch := lines(new(penstock.Pool), 2048, 128)
+	batch := lines(new(stream.Pool), 2048, 128)
 	data, _ := batch.Whole()
 	run := func(b *testing.B, post func() error) {
 		b.SetBytes(batches * int64(len(data)))

@@ -5,161 +5,168 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"time"
 )
 
 var (
-	errBodyOver = errors.New("the request is over")
-	errOverdue  = errors.New("the connection broke when the answer was overdue and the batch had gone elsewhere")
+	errReleased = errors.New("the request is over")
+	errStalled  = errors.New("the receiver stopped reading after its response")
 )
 
-// bodies are the readers of one request's body. net/http goes on reading after an early answer, on a goroutine of its
-// own, and opens a second reader when it sends again on a fresh connection what a stale one has lost. end is the point
-// after which none of them touches the data.
+// body is the body of one request. net/http may go on reading it after RoundTrip has returned, on a goroutine of its own, if
+// the receiver responded early. After release nothing reads the data, so that it may be reused.
 //
-// net/http sends again by itself also what a receiver has kept for long before it broke the connection. When the answer is
-// overdue the batch has gone to another worker, and sending it again here would repeat it: no reader is opened then.
-type bodies struct {
-	idle   chan struct{} // takes one: the last reader was closed, or a write has returned
-	expect time.Time     // when the answer is overdue; zero: never
+// A request has no GetBody, so net/http never sends it a second time by itself: every request on the wire is one Deliver.
+type body struct {
+	wake chan struct{} // holds a value after Close and after a direct write has returned
+	sent chan error    // the result of writing the request; holds one value
 
-	mu      sync.Mutex // guards what follows; held while bytes are copied, which is what end waits for
-	data    []byte
-	reading int        // readers that were opened and not closed
-	lent    []net.Conn // that are writing straight from data, which end waits for, too
-	over    bool
+	mu       sync.Mutex // guards the fields below; held while bytes are copied
+	data     []byte
+	off      int      // bytes that were read or written directly
+	writer   net.Conn // writes directly from data; nil if none does
+	closed   bool
+	released bool
 }
 
-func newBodies(data []byte, expect time.Time) *bodies {
-	return &bodies{data: data, expect: expect, idle: make(chan struct{}, 1)}
+func newBody(data []byte) *body {
+	return &body{data: data, wake: make(chan struct{}, 1), sent: make(chan error, 1)}
 }
 
-// open returns a reader of the whole body.
-func (s *bodies) open() (io.ReadCloser, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return nil, errBodyOver
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.released || b.closed {
+		return 0, errReleased
 	}
-	s.reading++
-	return &body{of: s}, nil
-}
-
-// again is the request's GetBody.
-func (s *bodies) again() (io.ReadCloser, error) {
-	if !s.expect.IsZero() && time.Now().After(s.expect) {
-		return nil, errOverdue
+	if b.off == len(b.data) {
+		return 0, io.EOF
 	}
-	return s.open()
+	n := copy(p, b.data[b.off:])
+	b.off += n
+	return n, nil
 }
 
-// end waits until every reader is closed, so that the connection may be kept; not for longer than bodyPatience, after which
-// cancel breaks the connection, and a write that still runs is ended by closing it. After it nothing touches the data.
-func (s *bodies) end(cancel context.CancelFunc) {
-	if s.ended() {
-		return // as nearly always: who answers has read all of it
+// Close implements io.Closer.
+func (b *body) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.notify()
+	return nil
+}
+
+func (b *body) notify() {
+	select {
+	case b.wake <- struct{}{}:
+	default: // a value is waiting already
+	}
+}
+
+// recordSent records the result of writing the request. net/http calls it once for each connection that it tries; the first
+// result counts.
+func (b *body) recordSent(err error) {
+	select {
+	case b.sent <- err:
+	default:
+	}
+}
+
+// awaitSent waits until the whole request has been written and returns nil, or why it was not: a failed write, the end of ctx,
+// or no progress for stallPatience.
+func (b *body) awaitSent(ctx context.Context) error {
+	select {
+	case err := <-b.sent: // the usual case
+		return err
+	default:
+	}
+	timer := time.NewTimer(stallPatience)
+	defer timer.Stop()
+	for before := b.progress(); ; {
+		select {
+		case err := <-b.sent:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+		now := b.progress()
+		if now == before {
+			return errStalled
+		}
+		before = now
+		timer.Reset(stallPatience)
+	}
+}
+
+func (b *body) progress() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.off
+}
+
+// release waits up to bodyPatience until net/http has closed the body, so that the connection can be kept. Then it breaks the
+// connection with cancel, and closes it under a direct write that is still running.
+func (b *body) release(cancel context.CancelFunc) {
+	if b.releaseIfClosed() {
+		return // the usual case: a receiver that responds has read everything
 	}
 	timer := time.NewTimer(bodyPatience)
 	defer timer.Stop()
-	for !s.ended() {
+	for !b.releaseIfClosed() {
 		select {
-		case <-s.idle:
+		case <-b.wake:
 		case <-timer.C:
 			cancel()
-			s.breakOff()
+			b.breakOff()
 			return
 		}
 	}
 }
 
-// ended ends it if no reader is open.
-func (s *bodies) ended() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reading == 0 {
-		s.over, s.data = true, nil
+func (b *body) releaseIfClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed || b.writer != nil {
+		return false
 	}
-	return s.reading == 0
+	b.released, b.data = true, nil
+	return true
 }
 
-// breakOff lets no reader go on and waits until the writes have returned.
-func (s *bodies) breakOff() {
-	s.mu.Lock()
-	s.over, s.data = true, nil
-	for len(s.lent) > 0 {
-		writing := slices.Clone(s.lent)
-		s.mu.Unlock()
-		for _, c := range writing {
-			_ = c.Close() // the write tells
-		}
-		<-s.idle
-		s.mu.Lock()
+// breakOff refuses further reads and waits for the direct write, if one is running.
+func (b *body) breakOff() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.released, b.data = true, nil
+	for b.writer != nil {
+		c := b.writer
+		b.mu.Unlock()
+		_ = c.Close() // the write reports the error
+		<-b.wake
+		b.mu.Lock()
 	}
-	s.mu.Unlock()
 }
 
-// lend is what of a body is left to be written to c, at most so many bytes; the caller gives it back.
-func (s *bodies) lend(b *body, c net.Conn, most int64) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over || b.closed {
-		return nil, errBodyOver
+// beginWrite returns up to most of the remaining bytes, for a direct write to c; endWrite must follow.
+func (b *body) beginWrite(c net.Conn, most int64) ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.released || b.closed {
+		return nil, errReleased
 	}
-	data := s.data[b.off:]
-	data = data[:min(int64(len(data)), most)]
-	s.lent = append(s.lent, c)
-	return data, nil
+	b.writer = c
+	rest := b.data[b.off:]
+	return rest[:min(int64(len(rest)), most)], nil
 }
 
-// giveBack ends lend: n bytes were written.
-func (s *bodies) giveBack(b *body, c net.Conn, n int) {
-	s.mu.Lock()
+// endWrite ends a direct write of n bytes.
+func (b *body) endWrite(n int) {
+	b.mu.Lock()
 	b.off += n
-	i := slices.Index(s.lent, c)
-	s.lent = slices.Delete(s.lent, i, i+1)
-	s.mu.Unlock()
-	s.wake()
-}
-
-func (s *bodies) wake() {
-	select {
-	case s.idle <- struct{}{}:
-	default: // it will look anyway
-	}
-}
-
-// body is one reader.
-type body struct {
-	of     *bodies
-	off    int
-	closed bool
-}
-
-func (b *body) Read(p []byte) (int, error) {
-	b.of.mu.Lock()
-	defer b.of.mu.Unlock()
-	if b.of.over || b.closed {
-		return 0, errBodyOver
-	}
-	if b.off == len(b.of.data) {
-		return 0, io.EOF
-	}
-	n := copy(p, b.of.data[b.off:])
-	b.off += n
-	return n, nil
-}
-
-func (b *body) Close() error {
-	b.of.mu.Lock()
-	defer b.of.mu.Unlock()
-	if b.closed {
-		return nil
-	}
-	b.closed = true
-	if b.of.reading--; b.of.reading == 0 {
-		b.of.wake()
-	}
-	return nil
+	b.writer = nil
+	b.mu.Unlock()
+	b.notify()
 }

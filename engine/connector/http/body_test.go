@@ -25,11 +25,7 @@ func (c *sized) Write(p []byte) (int, error) {
 // A body goes to the connection in one write, from where it stands, and as net/http limits it.
 func TestBodyIsWrittenAtOnce(t *testing.T) {
 	data := bytes.Repeat([]byte("0123456789abcde\n"), 16<<10)
-	s := newBodies(data, time.Time{})
-	r, err := s.open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := newBody(data)
 	to := &sized{}
 	to.got.Grow(len(data))
 	c := &conn{Conn: to}
@@ -51,8 +47,7 @@ func TestBodyIsWrittenAtOnce(t *testing.T) {
 	}
 	if allocs := testing.AllocsPerRun(100, func() {
 		to.got.Reset()
-		b := body{of: s}
-		l := io.LimitedReader{R: &b, N: int64(len(data))}
+		l := io.LimitedReader{R: &body{wake: r.wake, data: data}, N: int64(len(data))}
 		if n, _ := c.ReadFrom(&l); n != int64(len(data)) {
 			t.Errorf("%d bytes were written", n)
 		}
@@ -61,16 +56,12 @@ func TestBodyIsWrittenAtOnce(t *testing.T) {
 	}
 }
 
-// A write that hangs is ended when the request is over, before end returns: the memory may be used again then.
+// A write that hangs is ended when the request is over, before release returns: the memory may be used again then.
 func TestHangingWriteIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe() // nobody reads
 		defer far.Close()
-		s := newBodies(make([]byte, 1<<10), time.Time{})
-		r, err := s.open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := newBody(make([]byte, 1<<10))
 		returned, ended := false, make(chan struct{})
 		go func() {
 			defer close(ended)
@@ -83,15 +74,15 @@ func TestHangingWriteIsEnded(t *testing.T) {
 		}()
 		synctest.Wait()
 		cancelled := false
-		s.end(func() { cancelled = true })
-		s.mu.Lock()
-		returned = len(s.lent) == 0
-		s.mu.Unlock()
+		r.release(func() { cancelled = true })
+		r.mu.Lock()
+		returned = r.writer == nil
+		r.mu.Unlock()
 		if !cancelled || !returned {
-			t.Errorf("end returned, cancelled: %v, the write has returned: %v, want both", cancelled, returned)
+			t.Errorf("release returned, cancelled: %v, the write has returned: %v, want both", cancelled, returned)
 		}
-		if _, err := (&conn{Conn: near}).ReadFrom(io.LimitReader(r, 1<<10)); !errors.Is(err, errBodyOver) {
-			t.Errorf("a write after the end: %v, want %v", err, errBodyOver)
+		if _, err := (&conn{Conn: near}).ReadFrom(io.LimitReader(r, 1<<10)); !errors.Is(err, errReleased) {
+			t.Errorf("a write after the end: %v, want %v", err, errReleased)
 		}
 		<-ended
 	})

@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // fate is what a bulk answer says of one record.
@@ -100,10 +100,31 @@ func (it *bulkItem) reason() string {
 const maxReason = 500
 
 func (f *fate) err(where string) error {
-	if f.reason == "" {
-		return fmt.Errorf("%s: an item of the bulk was answered with %d", where, f.status)
+	return &itemError{where: where, status: f.status, reason: f.reason}
+}
+
+// itemError is an item of a bulk that was not taken.
+type itemError struct {
+	where  string
+	status int
+	reason string // type and text of the store's error, or the text alone; may be empty
+}
+
+// Error gives the status and the store's error.
+func (e *itemError) Error() string {
+	if e.reason == "" {
+		return fmt.Sprintf("%s: an item of the bulk was answered with %d", e.where, e.status)
 	}
-	return fmt.Errorf("%s: an item of the bulk was answered with %d: %q", where, f.status, f.reason)
+	return fmt.Sprintf("%s: an item of the bulk was answered with %d: %q", e.where, e.status, e.reason)
+}
+
+// Group implements stream.Grouped: the text of the store's error names the document.
+func (e *itemError) Group() (reason, detail string) {
+	reason = fmt.Sprintf("%s: an item of the bulk was answered with %d", e.where, e.status)
+	if kind, _, ok := strings.Cut(e.reason, ": "); ok && !strings.Contains(kind, " ") {
+		reason += ": " + kind
+	}
+	return reason, e.reason
 }
 
 // rank orders outcomes: what was made from one source record shares the worst of them, because it settles
@@ -127,7 +148,7 @@ const toSend = 2
 // settle turns the fates of b's kept records, in order, into the outcome of the attempt: nil where all were
 // taken, one outcome where all share it, else a Split of what was taken, what is to be sent again, and what
 // was refused, each record with its own reason.
-func settle(b *penstock.Batch, fates []fate, where string) error {
+func settle(b *stream.Batch, fates []fate, where string) error {
 	if fates == nil {
 		return nil
 	}
@@ -177,31 +198,31 @@ func settle(b *penstock.Batch, fates []fate, where string) error {
 func (f *fate) whole(where string) error {
 	switch err := f.err(where); f.outcome {
 	case control.Throttled:
-		return &flow.Throttled{Err: err}
+		return &stream.Throttled{Err: err}
 	case control.Misconfigured:
-		return &flow.Misconfigured{Err: err}
+		return &stream.Misconfigured{Err: err}
 	default:
 		return err
 	}
 }
 
-func split(b *penstock.Batch, done, rest []int, refused [][]int, refusals []error, worst *fate, where string) error {
-	s := &penstock.Split{Refusals: refusals}
+func split(b *stream.Batch, done, rest []int, refused [][]int, refusals []error, worst *fate, where string) error {
+	s := &stream.Split{Refusals: refusals}
 	if len(done) > 0 {
-		s.Done = append(s.Done, penstock.Piece(b.Pick(done)))
+		s.Done = append(s.Done, stream.Piece(b.Pick(done)))
 	}
 	if len(rest) > 0 {
-		s.Rest = append(s.Rest, penstock.Piece(b.Pick(rest)))
+		s.Rest = append(s.Rest, stream.Piece(b.Pick(rest)))
 		s.Err = worst.err(where)
 	} else {
 		s.Err = refusals[0]
 	}
 	for _, records := range refused {
-		s.Refused = append(s.Refused, penstock.Piece(b.Pick(records)))
+		s.Refused = append(s.Refused, stream.Piece(b.Pick(records)))
 	}
 	return s
 }
 
-func sameOrigin(b *penstock.Batch, i, j int) bool {
+func sameOrigin(b *stream.Batch, i, j int) bool {
 	return b.Records[i].Span == b.Records[j].Span && b.Records[i].Origin == b.Records[j].Origin
 }

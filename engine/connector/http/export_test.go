@@ -1,9 +1,9 @@
 package http
 
-import "github.com/penstock-io/penstock"
+import "github.com/penstock-io/penstock/stream"
 
 // JudgeBulk is what a bulk's answer means for b.
-func JudgeBulk(b *penstock.Batch, answer []byte) error {
+func JudgeBulk(b *stream.Batch, answer []byte) error {
 	fates, err := bulkFates(answer, b.Kept(), true)
 	if err != nil {
 		return err

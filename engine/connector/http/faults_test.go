@@ -13,49 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/connector/http"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
-
-// serving runs talk for each connection, after the request's head was read, and returns the URL. It waits for them at
-// the end of the test.
-func serving(t *testing.T, talk func(head *nethttp.Request, c net.Conn, rest *bufio.Reader)) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			c, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			rest := bufio.NewReaderSize(c, 512)
-			if head, err := nethttp.ReadRequest(rest); err == nil {
-				talk(head, c, rest)
-			}
-			c.Close()
-		}
-	}()
-	t.Cleanup(func() { listener.Close(); <-ended })
-	return "http://" + listener.Addr().String()
-}
-
-// ways are the two ways to a receiver in the clear: straight, and over net/http, to a proxy, which the same talk can play.
-func ways(t *testing.T, test func(t *testing.T, to func(t *testing.T, url string) penstock.Lane)) {
-	t.Run("straight", func(t *testing.T) {
-		test(t, func(t *testing.T, url string) penstock.Lane { return rawTo(t, url, nil) })
-	})
-	t.Run("by a proxy", func(t *testing.T) {
-		test(t, func(t *testing.T, url string) penstock.Lane {
-			return rawTo(t, url, func(o *http.Options) { o.Proxy = url })
-		})
-	})
-}
 
 const big = 8 << 20 // bytes; more than the sockets between two processes hold
 
@@ -63,14 +22,14 @@ const big = 8 << 20 // bytes; more than the sockets between two processes hold
 // none of the poison may reach the server.
 func TestEarlyAnswer(t *testing.T) { ways(t, testEarlyAnswer) }
 
-func testEarlyAnswer(t *testing.T, to func(*testing.T, string) penstock.Lane) {
+func testEarlyAnswer(t *testing.T, w way) {
 	for _, answer := range []string{
 		"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n",
 		"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 5\r\nConnection: close\r\n\r\nabc",
 	} {
 		read := make(chan int64, 1)
 		returned := make(chan struct{})
-		url := serving(t, func(head *nethttp.Request, c net.Conn, rest *bufio.Reader) {
+		url := w.serving(t, func(head *nethttp.Request, c net.Conn, rest *bufio.Reader) {
 			_, _ = io.WriteString(c, answer)
 			<-returned
 			var seen int64
@@ -88,14 +47,14 @@ func testEarlyAnswer(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 			}
 			read <- seen
 		})
-		pool := &penstock.Pool{Poison: true}
+		pool := &stream.Pool{Poison: true}
 		b := lines(pool, big/1024, 1024)
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		err := deliver(ctx, to(t, url), b)
+		err := deliver(ctx, w.lane(t, url), b)
 		cancel()
 		b.Release()
 		close(returned)
-		if _, ok := errors.AsType[*flow.Throttled](err); !ok {
+		if _, ok := errors.AsType[*stream.Throttled](err); !ok {
 			t.Errorf("Deliver: %v, want throttled", err)
 		}
 		if n := <-read; n >= big {
@@ -108,7 +67,7 @@ func testEarlyAnswer(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 // returns soon after its context has ended, with its cause, and what it was called with may be reused.
 func TestHangs(t *testing.T) { ways(t, testHangs) }
 
-func testHangs(t *testing.T, to func(*testing.T, string) penstock.Lane) {
+func testHangs(t *testing.T, w way) {
 	enough := errors.New("abandoned")
 	for _, c := range []struct {
 		name string
@@ -127,16 +86,16 @@ func testHangs(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			over := make(chan struct{})
-			url := serving(t, func(head *nethttp.Request, conn net.Conn, r *bufio.Reader) {
+			url := w.serving(t, func(head *nethttp.Request, conn net.Conn, r *bufio.Reader) {
 				c.talk(conn, r, head.ContentLength)
 				<-over
 			})
-			pool := &penstock.Pool{Poison: true}
+			pool := &stream.Pool{Poison: true}
 			b := lines(pool, 1024, 1024)
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, enough)
 			defer cancel()
 			began := time.Now()
-			err := deliver(ctx, to(t, url), b)
+			err := deliver(ctx, w.lane(t, url), b)
 			took := time.Since(began)
 			b.Release()
 			close(over)
@@ -150,20 +109,20 @@ func testHangs(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 // TestCutAnswers: what breaks off is retryable, whatever its status said; none of the lane's faults is the data's.
 func TestCutAnswers(t *testing.T) { ways(t, testCutAnswers) }
 
-func testCutAnswers(t *testing.T, to func(*testing.T, string) penstock.Lane) {
+func testCutAnswers(t *testing.T, w way) {
 	for _, answer := range []string{
 		"", "HTTP/1.1 20", "nonsense\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
 	} {
-		url := serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
+		url := w.serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
 			_, _ = io.CopyN(io.Discard, r, head.ContentLength)
 			_, _ = io.WriteString(c, answer)
 		})
-		err := deliver(t.Context(), to(t, url), lines(new(penstock.Pool), 10, 10))
+		err := deliver(t.Context(), w.lane(t, url), lines(new(stream.Pool), 10, 10))
 		if err == nil {
 			t.Errorf("answer %q counts as delivered", answer)
 		}
-		for _, wrong := range []bool{is[*flow.Rejected](err), is[*flow.Misconfigured](err), is[*flow.Throttled](err)} {
+		for _, wrong := range []bool{is[*stream.Rejected](err), is[*stream.Misconfigured](err), is[*stream.Throttled](err)} {
 			if wrong {
 				t.Errorf("answer %q gives %v, want a retryable error", answer, err)
 			}
@@ -173,9 +132,9 @@ func testCutAnswers(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone := "http://" + listener.Addr().String()
+	gone := w.url(listener.Addr())
 	listener.Close()
-	if err := deliver(t.Context(), to(t, gone), lines(new(penstock.Pool), 1, 10)); err == nil || is[*flow.Misconfigured](err) {
+	if err := deliver(t.Context(), w.lane(t, gone), lines(new(stream.Pool), 1, 10)); err == nil || is[*stream.Misconfigured](err) {
 		t.Errorf("a refused connection gives %v, want a retryable error", err)
 	}
 }
@@ -185,8 +144,8 @@ func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
 // TestLongAnswer: an answer without an end is read to its bound, and counts by its status.
 func TestLongAnswer(t *testing.T) { ways(t, testLongAnswer) }
 
-func testLongAnswer(t *testing.T, to func(*testing.T, string) penstock.Lane) {
-	url := serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
+func testLongAnswer(t *testing.T, w way) {
+	url := w.serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
 		_, _ = io.CopyN(io.Discard, r, head.ContentLength)
 		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")
 		for {
@@ -195,7 +154,7 @@ func testLongAnswer(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 			}
 		}
 	})
-	if err := deliver(t.Context(), to(t, url), lines(new(penstock.Pool), 1, 10)); err != nil {
+	if err := deliver(t.Context(), w.lane(t, url), lines(new(stream.Pool), 1, 10)); err != nil {
 		t.Errorf("Deliver: %v", err)
 	}
 }
@@ -203,9 +162,9 @@ func testLongAnswer(t *testing.T, to func(*testing.T, string) penstock.Lane) {
 // TestStaleConnection: a server that closes kept connections, unannounced, costs at most a try: what is sent again is whole.
 func TestStaleConnection(t *testing.T) { ways(t, testStaleConnection) }
 
-func testStaleConnection(t *testing.T, to func(*testing.T, string) penstock.Lane) {
+func testStaleConnection(t *testing.T, w way) {
 	var requests atomic.Int64
-	url := serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
+	url := w.serving(t, func(head *nethttp.Request, c net.Conn, r *bufio.Reader) {
 		body := make([]byte, head.ContentLength)
 		if _, err := io.ReadFull(r, body); err != nil {
 			return
@@ -213,15 +172,15 @@ func testStaleConnection(t *testing.T, to func(*testing.T, string) penstock.Lane
 		requests.Add(1)
 		fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 	})
-	lane := to(t, url)
+	lane := w.lane(t, url)
 	const batches, tries = 50, 10
 	for range batches {
 		var err error
 		for range tries {
-			if err = deliver(t.Context(), lane, lines(new(penstock.Pool), 10, 100)); err == nil {
+			if err = deliver(t.Context(), lane, lines(new(stream.Pool), 10, 100)); err == nil {
 				break
 			}
-			if is[*flow.Rejected](err) || is[*flow.Misconfigured](err) {
+			if is[*stream.Rejected](err) || is[*stream.Misconfigured](err) {
 				t.Fatalf("Deliver: %v, want a retryable error", err)
 			}
 		}
@@ -231,42 +190,6 @@ func testStaleConnection(t *testing.T, to func(*testing.T, string) penstock.Lane
 	}
 	if n := requests.Load(); n != batches {
 		t.Errorf("the server took %d whole requests, want %d", n, batches)
-	}
-}
-
-// TestBrokenWhenOverdue: net/http sends again by itself what was lost with a kept connection, which is right until the answer
-// is overdue and another worker has the batch.
-func TestBrokenWhenOverdue(t *testing.T) { ways(t, testBrokenWhenOverdue) }
-
-func testBrokenWhenOverdue(t *testing.T, to func(*testing.T, string) penstock.Lane) {
-	for _, overdue := range []bool{false, true} {
-		var requests atomic.Int64
-		expect := time.Now().Add(time.Hour)
-		url := answering(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
-			_, _ = io.Copy(io.Discard, r.Body)
-			if requests.Add(1) == 2 {
-				panic(nethttp.ErrAbortHandler)
-			}
-		})
-		lane := to(t, url)
-		if err := deliver(t.Context(), lane, lines(new(penstock.Pool), 10, 100)); err != nil {
-			t.Fatal(err)
-		}
-		if overdue {
-			expect = time.Now()
-		}
-		b := lines(new(penstock.Pool), 10, 100)
-		_, err := lane.Worker.Deliver(t.Context(), penstock.Attempt{Value: b, ID: 2, Number: 1, Expect: expect})
-		if wrong := is[*flow.Rejected](err) || is[*flow.Misconfigured](err); wrong || (err != nil) != overdue {
-			t.Errorf("overdue %v: Deliver: %v", overdue, err)
-		}
-		want := int64(3)
-		if overdue {
-			want = 2
-		}
-		if n := requests.Load(); n != want {
-			t.Errorf("overdue %v: the server saw %d requests, want %d", overdue, n, want)
-		}
 	}
 }
 
@@ -298,7 +221,7 @@ func TestOneWriteARequest(t *testing.T) {
 	}()
 	lane := rawTo(t, "http://"+listener.Addr().String(), nil)
 	for range requests {
-		if err := deliver(t.Context(), lane, lines(new(penstock.Pool), 10, 100)); err != nil {
+		if err := deliver(t.Context(), lane, lines(new(stream.Pool), 10, 100)); err != nil {
 			t.Error(err)
 			break
 		}

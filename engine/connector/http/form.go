@@ -6,8 +6,8 @@ import (
 	"bytes"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // contentTypes of the forms.
@@ -17,7 +17,7 @@ var contentTypes = map[string]string{
 }
 
 // appendBody appends the body of a request for the kept records of b; now is the time of records that have none.
-func (o *Options) appendBody(dst []byte, b *penstock.Batch, now time.Time) []byte {
+func (o *Options) appendBody(dst []byte, b *stream.Batch, now time.Time) []byte {
 	switch o.Body {
 	case NDJSON, ClickHouse:
 		return ndjson.Append(dst, b)
@@ -31,12 +31,12 @@ func (o *Options) appendBody(dst []byte, b *penstock.Batch, now time.Time) []byt
 	return b.AppendRaw(dst)
 }
 
-func appendArray(dst []byte, b *penstock.Batch) []byte {
+func appendArray(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	dst = append(dst, '[')
 	first := true
 	for i := range b.Records {
-		if b.Records[i].State != penstock.Kept {
+		if b.Records[i].State != stream.Kept {
 			continue
 		}
 		if !first {
@@ -49,10 +49,10 @@ func appendArray(dst []byte, b *penstock.Batch) []byte {
 }
 
 // append appends an action line and a document for each record. The id is what lets the store find a repetition.
-func (e *ElasticsearchOptions) append(dst []byte, b *penstock.Batch) []byte {
+func (e *ElasticsearchOptions) append(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	for i := range b.Records {
-		if b.Records[i].State != penstock.Kept {
+		if b.Records[i].State != stream.Kept {
 			continue
 		}
 		dst = append(append(append(dst, `{"`...), e.Action...), `":{`...)
@@ -73,7 +73,7 @@ func (e *ElasticsearchOptions) append(dst []byte, b *penstock.Batch) []byte {
 	return dst
 }
 
-func (e *ElasticsearchOptions) id(b *penstock.Batch, i int) ([]byte, bool) {
+func (e *ElasticsearchOptions) id(b *stream.Batch, i int) ([]byte, bool) {
 	if e.IDField != "" {
 		if f, ok := fieldOf(b, i, e.IDField); ok && f.Len > 0 {
 			return b.Value(f), true
@@ -86,7 +86,7 @@ func (e *ElasticsearchOptions) id(b *penstock.Batch, i int) ([]byte, bool) {
 }
 
 // fieldOf returns the last field of that name of record i, which is the one that readers of JSON take.
-func fieldOf(b *penstock.Batch, i int, name string) (penstock.Field, bool) {
+func fieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 	r := &b.Records[i]
 	fields := b.Fields[r.Field : r.Field+r.NumFields]
 	for n := len(fields) - 1; n >= 0; n-- {
@@ -94,11 +94,11 @@ func fieldOf(b *penstock.Batch, i int, name string) (penstock.Field, bool) {
 			return fields[n], true
 		}
 	}
-	return penstock.Field{}, false
+	return stream.Field{}, false
 }
 
 // isText says whether record i is written as its text in Loki's line.
-func (l *LokiOptions) isText(b *penstock.Batch, i int) bool {
+func (l *LokiOptions) isText(b *stream.Batch, i int) bool {
 	return l.Line == lineRaw || l.Line == lineAuto && b.Records[i].NumFields == 0
 }
 

@@ -4,52 +4,54 @@
 //
 // A batch is one request; what its answer means is decided in outcome.go, and for each record of a bulk in bulk.go. With
 // idempotency_key every request names its batch, the same after a crash, so that a receiver can tell a repetition. The sink owns
-// its connections: straight to an endpoint in the clear those of wire.go, else net/http's. It follows no redirect, decides
-// nothing about when to try again (flow does), and shows no password and no query of an endpoint to anybody.
+// its connections, which are net/http's. It follows no redirect, repeats no request (flow decides when to try again), and
+// shows no password and no query of an endpoint to anybody.
 package http
 
 import (
 	"bytes"
 	"context"
-	"errors"
+	nethttp "net/http"
+	"net/url"
 	"sync"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/expr"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // inFlight bounds the requests and connections of one endpoint; its window stays below it.
 const inFlight = 256
 
 // Component is the sink's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.SinkRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.SinkRole,
 		Name:    "http",
 		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
 	}
 }
 
-// Sink sends batches to endpoints. It implements penstock.Sink, penstock.Encoder and penstock.Verbatim.
+// Sink sends batches to endpoints. It implements stream.Sink, stream.Encoder and stream.Verbatim.
 type Sink struct {
 	o         Options
-	host      penstock.Host
+	host      stream.Host
 	endpoints []endpoint
 	lanes     []*lane
 	token     *token
-	zips      sync.Pool // *gzip.Writer
-	scratch   sync.Pool // *[]byte: bodies of pieces, and what is to be compressed
-	keys      sync.Pool // *expr.Evaluator of idempotency_key
+	trust     *trust
+	proxy     func(*nethttp.Request) (*url.URL, error) // nil: none
+	zips      sync.Pool                                // *gzip.Writer
+	scratch   sync.Pool                                // *[]byte: bodies of pieces, and what is to be compressed
+	keys      sync.Pool                                // *expr.Evaluator of idempotency_key
 }
 
 // New returns a sink that has opened no connection.
-func New(o Options, h penstock.Host) (*Sink, error) {
-	if err := o.Validate(); err != nil {
+func New(o Options, h stream.Host) (*Sink, error) {
+	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	endpoints, err := o.endpoints()
@@ -57,7 +59,7 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 		return nil, err
 	}
 	if o.key == nil { // not from a config: records may have any fields
-		if _, err := o.Shape(penstock.Schema{Open: true}); err != nil {
+		if _, err := o.Shape(stream.Schema{Open: true}); err != nil {
 			return nil, err
 		}
 	}
@@ -71,49 +73,43 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 	return s, nil
 }
 
-// Open implements penstock.Sink: one lane for each endpoint, named by its URL without user, password and query. It
+// Open implements stream.Sink: one lane for each endpoint, named by its URL without user, password and query. It
 // connects to none: an endpoint that is down now is a worker that is down.
 //
 // It reads the files of certificates and token.
-func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
-	secure, err := s.o.TLS.config()
-	if err != nil {
+func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
+	var err error
+	if s.trust, err = newTrust(&s.o.TLS, s.host.Log()); err != nil {
 		return err
 	}
-	proxy, err := s.o.proxy()
-	if err != nil {
+	if s.proxy, err = s.o.proxy(); err != nil {
 		return err
 	}
 	if s.token, err = newToken(&s.o); err != nil {
 		return err
 	}
-	var all []penstock.Lane
+	var all []stream.Lane
 	for _, e := range s.endpoints {
 		l := newLane(s, e)
-		l.transport.TLSClientConfig, l.transport.Proxy = secure.Clone(), proxy
 		s.lanes = append(s.lanes, l)
-		all = append(all, penstock.Lane{Name: e.name, Worker: l, Limits: flow.Limits{InFlight: inFlight}})
+		all = append(all, stream.Lane{Name: e.name, Worker: l, Limits: stream.Limits{InFlight: inFlight}})
 	}
 	o.Lanes(all)
 	return nil
 }
 
-// Close implements penstock.Sink.
+// Close implements stream.Sink.
 func (s *Sink) Close() error {
-	var errs []error
 	for _, l := range s.lanes {
-		l.transport.CloseIdleConnections()
-		if l.wires != nil {
-			errs = append(errs, l.wires.close())
-		}
+		l.current().CloseIdleConnections()
 	}
 	s.lanes = nil
-	return errors.Join(errs...)
+	return nil
 }
 
-// Encode implements penstock.Encoder: the request's body. A raw batch of which nothing was changed is sent
+// Encode implements stream.Encoder: the request's body. A raw batch of which nothing was changed is sent
 // from its own bytes, if it is not compressed.
-func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	if s.o.key != nil {
 		b.Split() // for Deliver, which only reads
 	}
@@ -142,14 +138,14 @@ func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Verbatim implements penstock.Verbatim.
+// Verbatim implements stream.Verbatim.
 func (s *Sink) Verbatim() bool { return s.o.Body == Raw && s.o.Compress == None && s.o.key == nil }
 
-func (s *Sink) plain(dst []byte, b *penstock.Batch) []byte { return s.o.appendBody(dst, b, time.Now()) }
+func (s *Sink) plain(dst []byte, b *stream.Batch) []byte { return s.o.appendBody(dst, b, time.Now()) }
 
 // bodyOf returns the body of a request for b: its payload, its own bytes, or, for a piece, what is encoded
 // into scratch.
-func (s *Sink) bodyOf(b *penstock.Batch, scratch *[]byte) ([]byte, error) {
+func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil
 	}

@@ -12,46 +12,52 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/http"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // lines returns a batch of n records of width bytes out of pool, line ends included.
-func lines(pool *penstock.Pool, n, width int) *penstock.Batch {
-	b := pool.Get(penstock.Limits{Bytes: n * width, Records: n})
+func lines(pool *stream.Pool, n, width int) *stream.Batch {
+	b := pool.Get(stream.BatchLimits{Bytes: n * width, Records: n})
 	for i := range n {
 		b.Data = append(append(b.Data, bytes.Repeat([]byte{'a' + byte(i%26)}, width-1)...), '\n')
 	}
 	b.Origins = n
-	b.Spans = append(b.Spans, penstock.Span{
-		Part:  &penstock.Partition{ID: "p", Name: "p"},
-		Range: penstock.Range{To: penstock.Position{Num: int64(len(b.Data))}},
+	b.Spans = append(b.Spans, stream.Span{
+		Part:  &stream.Partition{ID: "p", Name: "p"},
+		Range: stream.Range{To: stream.Position{Num: int64(len(b.Data))}},
 		Bytes: len(b.Data),
 	})
 	return b
 }
 
 // rawTo returns the one lane of a sink that posts raw to endpoint, with what change makes of its options.
-func rawTo(t testing.TB, endpoint string, change func(*http.Options)) penstock.Lane {
+func rawTo(t testing.TB, endpoint string, change func(*http.Options)) stream.Lane {
+	t.Helper()
+	return openRaw(t, connectortest.NewHost(t), endpoint, change)
+}
+
+// openRaw is rawTo with the host given.
+func openRaw(t testing.TB, h *streamtest.Host, endpoint string, change func(*http.Options)) stream.Lane {
 	t.Helper()
 	o := http.DefaultOptions()
 	o.Endpoints, o.Body = []string{endpoint}, http.Raw
 	if change != nil {
 		change(o)
 	}
-	s := newSink(t, connectortest.NewHost(t), o)
-	var lane penstock.Lane
-	if err := s.Open(t.Context(), penstock.SinkOptions{Lanes: func(all []penstock.Lane) { lane = all[0] }}); err != nil {
+	s := newSink(t, h, o)
+	var lane stream.Lane
+	if err := s.Open(t.Context(), stream.SinkOptions{Lanes: func(all []stream.Lane) { lane = all[0] }}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	return lane
 }
 
-func deliver(ctx context.Context, lane penstock.Lane, b *penstock.Batch) error {
-	_, err := lane.Worker.Deliver(ctx, penstock.Attempt{Value: b, ID: 1, Number: 1})
+func deliver(ctx context.Context, lane stream.Lane, b *stream.Batch) error {
+	_, err := lane.Worker.Deliver(ctx, stream.Attempt{Value: b, ID: 1, Number: 1})
 	return err
 }
 
@@ -72,12 +78,12 @@ func TestOutcomes(t *testing.T) {
 	}{
 		{200, "", func(err error) bool { return err == nil }},
 		{409, "", func(err error) bool { return err == nil }},
-		{400, "", func(err error) bool { _, ok := errors.AsType[*flow.Rejected](err); return ok }},
-		{413, "", func(err error) bool { _, ok := errors.AsType[*flow.Rejected](err); return ok }},
-		{401, "", func(err error) bool { _, ok := errors.AsType[*flow.Misconfigured](err); return ok }},
-		{302, "Location", func(err error) bool { _, ok := errors.AsType[*flow.Misconfigured](err); return ok }},
+		{400, "", func(err error) bool { _, ok := errors.AsType[*stream.Rejected](err); return ok }},
+		{413, "", func(err error) bool { _, ok := errors.AsType[*stream.Rejected](err); return ok }},
+		{401, "", func(err error) bool { _, ok := errors.AsType[*stream.Misconfigured](err); return ok }},
+		{302, "Location", func(err error) bool { _, ok := errors.AsType[*stream.Misconfigured](err); return ok }},
 		{429, "Retry-After", func(err error) bool {
-			e, ok := errors.AsType[*flow.Throttled](err)
+			e, ok := errors.AsType[*stream.Throttled](err)
 			return ok && e.After == 9*time.Second
 		}},
 		{500, "", func(err error) bool { e, ok := err.(*http.StatusError); return ok && e.Status == 500 }},
@@ -93,7 +99,7 @@ func TestOutcomes(t *testing.T) {
 			w.WriteHeader(c.status)
 			_, _ = io.WriteString(w, "no\x1b[31m way \xff"+strings.Repeat("x", 300))
 		})
-		b := lines(new(penstock.Pool), 10, 20)
+		b := lines(new(stream.Pool), 10, 20)
 		err := deliver(t.Context(), rawTo(t, strings.Replace(url, "http://", "http://me:secret@", 1)+"?token=secret", nil), b)
 		if !c.check(err) {
 			t.Errorf("status %d gives %v", c.status, err)
@@ -121,7 +127,7 @@ func TestRequest(t *testing.T) {
 	lane := rawTo(t, strings.Replace(url, "http://", "http://me:secret@", 1)+"/in?a=1", func(o *http.Options) {
 		o.Method, o.Headers = "PUT", map[string]string{"x-Tenant": "t", "content-type": "text/x-log"}
 	})
-	b := lines(new(penstock.Pool), 3, 5)
+	b := lines(new(stream.Pool), 3, 5)
 	if err := deliver(t.Context(), lane, b); err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +150,8 @@ func TestRequest(t *testing.T) {
 		}
 	}
 	for n := range 1000 { // a batch of a thousand small files
-		b.Spans = append(b.Spans, penstock.Span{
-			Part: &penstock.Partition{ID: fmt.Sprint("file-", n)}, Range: penstock.Range{To: penstock.Position{Num: 1}},
+		b.Spans = append(b.Spans, stream.Span{
+			Part: &stream.Partition{ID: fmt.Sprint("file-", n)}, Range: stream.Range{To: stream.Position{Num: 1}},
 		})
 	}
 	if err := deliver(t.Context(), lane, b); err != nil {
@@ -174,8 +180,8 @@ func TestCertificates(t *testing.T) {
 	defer secure.Close()
 	plain := answering(t, func(nethttp.ResponseWriter, *nethttp.Request) {})
 	for _, url := range []string{secure.URL, strings.Replace(plain, "http:", "https:", 1)} {
-		err := deliver(t.Context(), rawTo(t, url, nil), lines(new(penstock.Pool), 1, 10))
-		if _, ok := errors.AsType[*flow.Misconfigured](err); !ok {
+		err := deliver(t.Context(), rawTo(t, url, nil), lines(new(stream.Pool), 1, 10))
+		if _, ok := errors.AsType[*stream.Misconfigured](err); !ok {
 			t.Errorf("Deliver to %s: %v, want misconfigured", url, err)
 		}
 	}

@@ -6,9 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/expr"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // What idempotency_key may be but an expression.
@@ -22,8 +21,8 @@ const maxKey = 255
 
 func (o *Options) keyed() bool { return o.IdempotencyKey != keyNone }
 
-// Shape implements penstock.Shaper: it compiles the expression of idempotency_key.
-func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
+// Shape implements stream.Shaper: it compiles the expression of idempotency_key.
+func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	if o.IdempotencyKey == keyOfBatch || o.IdempotencyKey == keyNone {
 		return in, nil
 	}
@@ -40,7 +39,7 @@ var errNoKey = errors.New("the value is null or empty, and would tell no records
 // keyOf is the key of a request for b: the batch's id, or what the expression says. Of one record that is its value; of several,
 // and where no header could hold the value, it is a hash of all. A record without a value is refused, since the receiver
 // would take it for a repetition of the last such one.
-func (s *Sink) keyOf(b *penstock.Batch) (string, error) {
+func (s *Sink) keyOf(b *stream.Batch) (string, error) {
 	if s.o.key == nil {
 		return b.ID(), nil
 	}
@@ -51,7 +50,7 @@ func (s *Sink) keyOf(b *penstock.Batch) (string, error) {
 	hash := sha256.New()
 	var value []byte
 	for i := range b.Records {
-		if b.Records[i].State != penstock.Kept {
+		if b.Records[i].State != stream.Kept {
 			continue
 		}
 		var err error
@@ -59,7 +58,7 @@ func (s *Sink) keyOf(b *penstock.Batch) (string, error) {
 			err = errNoKey
 		}
 		if err != nil {
-			return "", &flow.Rejected{Err: fmt.Errorf("idempotency_key %s: %w", s.o.IdempotencyKey, err)}
+			return "", &stream.Rejected{Err: fmt.Errorf("idempotency_key %s: %w", s.o.IdempotencyKey, err)}
 		}
 		if kept == 1 && len(value) <= maxKey && visible(value) {
 			return string(value), nil

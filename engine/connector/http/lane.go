@@ -10,11 +10,11 @@ import (
 	nethttp "net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/stream"
 )
 
 const (
@@ -30,6 +30,7 @@ const (
 	maxBulkAnswer = 32 << 20               // of the answer to a bulk, which has a few hundred bytes a record at most
 	maxQuoted     = 200                    // bytes of an answer that an error quotes
 	bodyPatience  = 100 * time.Millisecond // how long after the answer the transport may go on sending, to keep the connection
+	stallPatience = 2 * time.Second        // how long a request may make no progress after the response that may acknowledge it
 	idlePatience  = 90 * time.Second       // how long an unused connection is kept
 	writeBuffer   = 4 << 10                // bytes of a connection's buffer in this process: for the head, the body goes by it
 	keepAliveProb = 15 * time.Second       // between probes of an idle connection
@@ -37,36 +38,18 @@ const (
 
 // lane is one endpoint.
 type lane struct {
-	sink      *Sink
-	endpoint  endpoint
-	wires     *wires             // nil: transport
-	transport *nethttp.Transport // for all that is not straight
-	headers   nethttp.Header     // of every request
-	advert    *advert
+	sink     *Sink
+	endpoint endpoint
+	headers  nethttp.Header // of every request
+	advert   *advert
+
+	mu        sync.Mutex // guards the fields below
+	transport *nethttp.Transport
+	trusted   *tls.Config // with which transport was made
 }
 
 func newLane(s *Sink, e endpoint) *lane {
-	dialer := net.Dialer{Timeout: s.o.ConnectTimeout, KeepAlive: keepAliveProb}
-	l := &lane{sink: s, endpoint: e, advert: newAdvert(), headers: make(nethttp.Header), transport: &nethttp.Transport{
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			c, err := dialer.DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			return &conn{Conn: c}, nil
-		},
-		TLSHandshakeTimeout:    s.o.ConnectTimeout,
-		ForceAttemptHTTP2:      true,
-		DisableCompression:     true, // an answer is read to a bound as it comes; nothing is unpacked
-		MaxConnsPerHost:        inFlight,
-		MaxIdleConnsPerHost:    inFlight,
-		IdleConnTimeout:        idlePatience,
-		MaxResponseHeaderBytes: maxAnswer,
-		WriteBufferSize:        writeBuffer,
-	}}
-	if straight(&s.o, e.target) {
-		l.wires = newWires(dialer, e.target)
-	}
+	l := &lane{sink: s, endpoint: e, advert: newAdvert(), headers: make(nethttp.Header)}
 	l.headers.Set("User-Agent", "penstock")
 	l.headers.Set("Content-Type", contentTypes[s.o.Body])
 	if s.o.Compress == Gzip {
@@ -81,27 +64,27 @@ func newLane(s *Sink, e endpoint) *lane {
 	return l
 }
 
-// Deliver implements penstock.Worker: one request, and the meaning of its answer.
-func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+// Deliver implements stream.Worker: one request, and the meaning of its answer.
+func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {
-		return flow.Report{}, nil // nothing to say, and a body of nothing may be refused
+		return stream.Report{}, nil // nothing to say, and a body of nothing may be refused
 	}
 	scratch := l.sink.scratch.Get().(*[]byte)
 	defer l.sink.scratch.Put(scratch)
 	data, err := l.sink.bodyOf(b, scratch)
 	if err != nil {
-		return flow.Report{}, fmt.Errorf("%s: encode: %w", l.endpoint.name, err)
+		return stream.Report{}, fmt.Errorf("%s: encode: %w", l.endpoint.name, err)
 	}
 	key := ""
 	if l.sink.o.keyed() {
 		if key, err = l.sink.keyOf(b); err != nil {
-			return flow.Report{}, err
+			return stream.Report{}, err
 		}
 	}
-	res, err := l.send(ctx, b, data, key, a.Expect)
+	res, err := l.send(ctx, b, data, key)
 	if err != nil {
-		return flow.Report{}, fmt.Errorf("%s %s: %w", l.sink.o.Method, l.endpoint.name, err)
+		return stream.Report{}, fmt.Errorf("%s %s: %w", l.sink.o.Method, l.endpoint.name, err)
 	}
 	return res.report, l.meaning(b, res)
 }
@@ -110,15 +93,15 @@ func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, er
 type answer struct {
 	status     int
 	retryAfter string
-	report     flow.Report
+	report     stream.Report
 	code       int    // ClickHouse's exception; 0: none
 	text       []byte // its beginning; of a bulk's, all of it
 	cut        error  // why its body did not come to its end
+	unsent     error  // why the request was not written completely, if the response may acknowledge the batch
 }
 
-// send makes one request, with the idempotency key, if any, whose answer is overdue at expect. When it returns, nothing reads
-// data any more.
-func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte, key string, expect time.Time) (out answer, err error) {
+// send makes one request, with the idempotency key, if any. When it returns, nothing reads data any more.
+func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte, key string) (out answer, err error) {
 	req := &nethttp.Request{
 		Method: l.sink.o.Method, URL: l.target(key), Host: l.endpoint.target.Host, Header: l.headers.Clone(),
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(data)),
@@ -132,34 +115,12 @@ func (l *lane) send(ctx context.Context, b *penstock.Batch, data []byte, key str
 	l.advert.ask(req.Header)
 	l.sink.host.Count("requests", 1)
 	begun := time.Now()
-	take := func(res *nethttp.Response) { out = l.read(res, begun) }
-	if l.wires != nil {
-		err = l.wires.post(ctx, req, data, key != "", expect, take)
-	} else {
-		err = l.roundTrip(ctx, req, data, expect, take)
-	}
+	out, err = l.roundTrip(ctx, req, data, begun)
 	if err != nil {
 		return answer{}, faultOf(ctx, err)
 	}
 	l.sink.host.Count("bytes_sent", int64(len(data)))
 	return out, nil
-}
-
-// roundTrip is a request by net/http.
-func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte, expect time.Time, take func(*nethttp.Response)) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	bodies := newBodies(data, expect)
-	defer bodies.end(cancel)
-	req.Body, _ = bodies.open()
-	req.GetBody = bodies.again
-	res, err := l.transport.RoundTrip(req.WithContext(ctx))
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	take(res)
-	return nil
 }
 
 // read takes what is wanted out of an answer.
@@ -168,6 +129,7 @@ func (l *lane) read(res *nethttp.Response, begun time.Time) answer {
 	out.report = l.advert.read(res.Header, time.Since(begun))
 	out.code, _ = strconv.Atoi(res.Header.Get("X-ClickHouse-Exception-Code"))
 	switch {
+	case res.StatusCode == nethttp.StatusSwitchingProtocols: // no response follows, and the end of the context would not end a read
 	case l.bulk() && res.StatusCode/100 == 2:
 		out.text, out.cut = readWhole(res.Body)
 	case l.sink.o.accept != nil:
@@ -191,7 +153,7 @@ func (l *lane) target(key string) *url.URL {
 }
 
 // identify names the batch, so that a receiver can tell a repetition.
-func (l *lane) identify(h nethttp.Header, b *penstock.Batch, key string) {
+func (l *lane) identify(h nethttp.Header, b *stream.Batch, key string) {
 	h.Set(headerKey, key)
 	if spans := b.AppendSpans(nil); len(spans) <= maxSpans {
 		h.Set(headerSpans, string(spans))
@@ -210,7 +172,7 @@ func faultOf(ctx context.Context, err error) error {
 	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
 	op, alert := errors.AsType[*net.OpError](err) // crypto/tls tells so of an alert: it wants another certificate, or none of ours
 	if untrusted || noTLS || alert && op.Op == "remote error" {
-		return &flow.Misconfigured{Err: err}
+		return &stream.Misconfigured{Err: err}
 	}
 	return err
 }
@@ -232,13 +194,13 @@ func readAnswer(r io.Reader, most int) (text []byte, cut error) {
 func readWhole(r io.Reader) (text []byte, cut error) {
 	text, cut = io.ReadAll(io.LimitReader(r, maxBulkAnswer+1))
 	if cut == nil && len(text) > maxBulkAnswer {
-		cut = fmt.Errorf("it is longer than %v", penstock.Size(maxBulkAnswer))
+		cut = fmt.Errorf("it is longer than %v", stream.Size(maxBulkAnswer))
 	}
 	return text, cut
 }
 
 // meaning turns an answer into the outcome of the attempt.
-func (l *lane) meaning(b *penstock.Batch, res answer) error {
+func (l *lane) meaning(b *stream.Batch, res answer) error {
 	v := judge(res.status, l.sink.o.keyed(), res.retryAfter, time.Now())
 	if l.sink.o.Body == ClickHouse {
 		v = judgeException(v, res.code, res.text)
@@ -253,6 +215,8 @@ func (l *lane) meaning(b *penstock.Batch, res answer) error {
 	}
 	if v.outcome == control.Delivered {
 		switch {
+		case res.unsent != nil:
+			return fmt.Errorf("%s: %w", where, unsentError(res.status, res.unsent))
 		case res.cut != nil:
 			return fmt.Errorf("%s: the answer, status %d, broke off: %w", where, res.status, res.cut)
 		case !l.bulk():
@@ -273,11 +237,11 @@ func (l *lane) meaning(b *penstock.Batch, res answer) error {
 	err := error(&status)
 	switch v.outcome {
 	case control.Throttled:
-		return &flow.Throttled{After: v.after, Err: err}
+		return &stream.Throttled{After: v.after, Err: err}
 	case control.Rejected:
-		return &flow.Rejected{Err: err}
+		return &stream.Rejected{Err: err}
 	case control.Misconfigured:
-		return &flow.Misconfigured{Err: err}
+		return &stream.Misconfigured{Err: err}
 	}
 	return err
 }
@@ -291,12 +255,22 @@ type StatusError struct {
 
 // Error gives the status and the first 200 bytes of the answer, control bytes escaped.
 func (e *StatusError) Error() string {
+	reason, detail := e.Group()
+	if detail == "" {
+		return reason
+	}
+	return reason + ": " + detail
+}
+
+// Group implements stream.Grouped: the answer may name the record, or a place in it.
+func (e *StatusError) Group() (reason, detail string) {
+	reason = fmt.Sprintf("%s %s: %d %s", e.Method, e.Endpoint, e.Status, nethttp.StatusText(e.Status))
 	text, more := e.Answer, ""
 	if len(text) > maxQuoted {
 		text, more = text[:maxQuoted], "..."
 	}
 	if len(text) == 0 {
-		return fmt.Sprintf("%s %s: %d %s", e.Method, e.Endpoint, e.Status, nethttp.StatusText(e.Status))
+		return reason, ""
 	}
-	return fmt.Sprintf("%s %s: %d %s: %q%s", e.Method, e.Endpoint, e.Status, nethttp.StatusText(e.Status), text, more)
+	return reason, fmt.Sprintf("%q%s", text, more)
 }

@@ -8,19 +8,19 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // append appends {"streams":[{"stream":{labels},"values":[["nanoseconds","line"],...]},...]}: a stream for each set of labels,
 // in the order of their first records.
-func (l *LokiOptions) append(dst []byte, b *penstock.Batch, now time.Time) []byte {
+func (l *LokiOptions) append(dst []byte, b *stream.Batch, now time.Time) []byte {
 	b.Split()
 	streams := make(map[string][]int)
 	var order []string
 	var labels []byte
 	for i := range b.Records {
-		if b.Records[i].State != penstock.Kept {
+		if b.Records[i].State != stream.Kept {
 			continue
 		}
 		labels = l.appendLabels(labels[:0], b, i)
@@ -58,7 +58,7 @@ func (l *LokiOptions) append(dst []byte, b *penstock.Batch, now time.Time) []byt
 
 // appendLabels appends the labels of record i as a JSON object, in the order of their names, those of fields behind. A field
 // that is missing or empty is no label: Loki knows no empty one.
-func (l *LokiOptions) appendLabels(dst []byte, b *penstock.Batch, i int) []byte {
+func (l *LokiOptions) appendLabels(dst []byte, b *stream.Batch, i int) []byte {
 	dst = append(dst, '{')
 	first := true
 	pair := func(name string, value []byte) {
@@ -73,7 +73,7 @@ func (l *LokiOptions) appendLabels(dst []byte, b *penstock.Batch, i int) []byte 
 		pair(name, []byte(l.Labels[name]))
 	}
 	for _, field := range l.LabelFields {
-		if f, ok := fieldOf(b, i, field); ok && f.Len > 0 && f.Kind != penstock.Null {
+		if f, ok := fieldOf(b, i, field); ok && f.Len > 0 && f.Kind != stream.Null {
 			value := b.Value(f)
 			pair(labelOf(field), value[:min(len(value), maxLabelValue)])
 		}
@@ -87,7 +87,7 @@ func (l *LokiOptions) appendLabels(dst []byte, b *penstock.Batch, i int) []byte 
 // maxLabelValue bounds a label's value in bytes, which is what Loki takes by default.
 const maxLabelValue = 2048
 
-func (l *LokiOptions) timeOf(b *penstock.Batch, i int, now time.Time) time.Time {
+func (l *LokiOptions) timeOf(b *stream.Batch, i int, now time.Time) time.Time {
 	if l.Timestamp == "" {
 		return now
 	}

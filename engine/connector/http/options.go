@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // The forms of a body.
@@ -44,7 +44,7 @@ type Options struct {
 	Bearer     string `yaml:"bearer" secret:"true" doc:"token of every endpoint; write ${file:/path} to keep it out of the config"`
 	BearerFile string `yaml:"bearer_file" path:"true" doc:"file that holds the token; read again after a 401, so that it can be replaced"`
 	TLS        TLS    `yaml:"tls" doc:"certificates; the defaults trust what the system trusts"`
-	Proxy      string `yaml:"proxy" doc:"none, environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), or a URL: http, https or socks5"`
+	Proxy      string `yaml:"proxy" doc:"environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), none, or a URL: http, https or socks5"`
 
 	Elasticsearch ElasticsearchOptions `yaml:"elasticsearch" doc:"of body: elasticsearch_bulk"`
 	Loki          LokiOptions          `yaml:"loki" doc:"of body: loki"`
@@ -58,7 +58,7 @@ type Options struct {
 func DefaultOptions() *Options {
 	return &Options{
 		Method: nethttp.MethodPost, Body: NDJSON, Compress: None, IdempotencyKey: keyOfBatch, ConnectTimeout: 10 * time.Second,
-		Proxy: proxyNone, Elasticsearch: defaultElasticsearch(), Loki: defaultLoki(),
+		Proxy: proxyEnv, Elasticsearch: defaultElasticsearch(), Loki: defaultLoki(),
 	}
 }
 
@@ -68,10 +68,21 @@ var reserved = []string{
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// Validate says which option is wrong.
+// Validate reports which option is wrong. It reads the file of tls.ca.
 func (o *Options) Validate() error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if _, err := o.TLS.authorities(); err != nil {
+		return &stream.OptionError{Key: "tls.ca", Err: err}
+	}
+	return nil
+}
+
+// validate is Validate without files.
+func (o *Options) validate() error {
 	if _, err := o.endpoints(); err != nil {
-		return &penstock.OptionError{Key: "endpoints", Err: err}
+		return &stream.OptionError{Key: "endpoints", Err: err}
 	}
 	for _, c := range []struct {
 		key, value string
@@ -82,16 +93,16 @@ func (o *Options) Validate() error {
 		{"compress", o.Compress, []string{None, Gzip}},
 	} {
 		if !slices.Contains(c.valid, c.value) {
-			return &penstock.OptionError{Key: c.key, Err: fmt.Errorf("%q is not one of %s", c.value, strings.Join(c.valid, ", "))}
+			return &stream.OptionError{Key: c.key, Err: fmt.Errorf("%q is not one of %s", c.value, strings.Join(c.valid, ", "))}
 		}
 	}
 	for name, value := range o.Headers {
 		if err := checkHeader(name, value); err != nil {
-			return &penstock.OptionError{Key: "headers." + name, Err: err}
+			return &stream.OptionError{Key: "headers." + name, Err: err}
 		}
 	}
 	if o.ConnectTimeout <= 0 {
-		return &penstock.OptionError{Key: "connect_timeout", Err: fmt.Errorf("is %v; write a time above 0", o.ConnectTimeout)}
+		return &stream.OptionError{Key: "connect_timeout", Err: fmt.Errorf("is %v; write a time above 0", o.ConnectTimeout)}
 	}
 	if err := o.validateAccept(); err != nil {
 		return err

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/stream"
 )
 
 func TestOptions(t *testing.T) {
@@ -47,7 +47,7 @@ func TestOptions(t *testing.T) {
 			o.Endpoints = []string{"http://a:8080/in", "http://b:8080/in"}
 			c.change(o)
 			err := o.Validate()
-			wrong, ok := errors.AsType[*penstock.OptionError](err)
+			wrong, ok := errors.AsType[*stream.OptionError](err)
 			if !ok || wrong.Key != c.key || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("Validate() = %v, want an error of %s with %q and no secret", err, c.key, c.want)
 			}
@@ -61,8 +61,8 @@ func TestOptions(t *testing.T) {
 func TestKeyExpression(t *testing.T) {
 	o := http.DefaultOptions()
 	o.IdempotencyKey = "ordre"
-	_, err := o.Shape(penstock.Schema{Fields: []penstock.SchemaField{{Name: "order", Type: penstock.TextType}}})
-	wrong, ok := errors.AsType[*penstock.OptionError](err)
+	_, err := o.Shape(stream.Schema{Fields: []stream.SchemaField{{Name: "order", Type: stream.TextType}}})
+	wrong, ok := errors.AsType[*stream.OptionError](err)
 	if !ok || wrong.Key != "idempotency_key" || wrong.Word != "ordre" || len(wrong.Known) != 1 {
 		t.Errorf("Shape() = %#v, want the name that is not there and the one that is", err)
 	}
@@ -77,7 +77,7 @@ func TestLaneNames(t *testing.T) {
 	o.Endpoints = []string{"http://me:secret@a:8080", "https://b/in/x?token=secret", "https://b/in/x?token=other", "http://[::1]:9/%2F"}
 	var got []string
 	s := newSink(t, connectortest.NewHost(t), o)
-	if err := s.Open(t.Context(), penstock.SinkOptions{Lanes: func(all []penstock.Lane) {
+	if err := s.Open(t.Context(), stream.SinkOptions{Lanes: func(all []stream.Lane) {
 		for _, l := range all {
 			got = append(got, l.Name)
 		}

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	nethttp "net/http"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -21,7 +21,7 @@ type Basic struct {
 
 // TLS says whom to trust and who we are. Certificates are always verified.
 type TLS struct {
-	CA         string `yaml:"ca" path:"true" doc:"PEM file of the authorities to trust, in place of the system's"`
+	CA         string `yaml:"ca" path:"true" doc:"PEM file of the authorities to trust, not the system's; reread when it changes"`
 	Cert       string `yaml:"cert" path:"true" doc:"PEM file of our certificate, for receivers that ask; read for each connection"`
 	Key        string `yaml:"key" path:"true" doc:"PEM file of its key"`
 	ServerName string `yaml:"server_name" doc:"name that the receiver's certificate must have, in place of the URL's host"`
@@ -30,15 +30,9 @@ type TLS struct {
 // config reads the files. Our own certificate is read for each handshake, so that it can be replaced while we run.
 func (t *TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CA != "" {
-		pem, err := os.ReadFile(t.CA)
-		if err != nil {
-			return nil, fmt.Errorf("tls.ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls.ca: %s holds no certificate in PEM", t.CA)
-		}
+	var err error
+	if c.RootCAs, err = t.authorities(); err != nil {
+		return nil, fmt.Errorf("tls.ca: %w", err)
 	}
 	if t.Cert != "" {
 		if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
@@ -52,27 +46,68 @@ func (t *TLS) config() (*tls.Config, error) {
 	return c, nil
 }
 
-const (
-	proxyNone = "none"
-	proxyEnv  = "environment"
-)
-
-// proxy returns what a transport asks; nil: none.
-func (o *Options) proxy() (func(*nethttp.Request) (*url.URL, error), error) {
-	switch o.Proxy {
-	case "", proxyNone:
+// authorities reads tls.ca; nil means those of the system.
+func (t *TLS) authorities() (*x509.CertPool, error) {
+	if t.CA == "" {
 		return nil, nil
-	case proxyEnv:
-		return nethttp.ProxyFromEnvironment, nil
 	}
-	u, err := url.Parse(o.Proxy)
-	switch {
-	case err != nil, u.Host == "":
-		return nil, errors.New("is neither none, environment nor a URL such as http://proxy:3128")
-	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5":
-		return nil, fmt.Errorf("its scheme is %q; write http://, https:// or socks5://", u.Scheme)
+	pem, err := os.ReadFile(t.CA)
+	if err != nil {
+		return nil, err
 	}
-	return nethttp.ProxyURL(u), nil
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", t.CA)
+	}
+	return pool, nil
+}
+
+// trust is the sink's TLS configuration, which follows changes of tls.ca. It is safe for concurrent use.
+type trust struct {
+	options *TLS
+	log     *slog.Logger
+
+	mu     sync.Mutex // guards the fields below
+	config *tls.Config
+	file   os.FileInfo // of tls.ca, as last read; nil if it could not be found
+}
+
+func newTrust(o *TLS, log *slog.Logger) (*trust, error) {
+	t := &trust{options: o, log: log}
+	if o.CA != "" {
+		t.file, _ = os.Stat(o.CA) // config reports a missing file
+	}
+	var err error
+	t.config, err = o.config()
+	return t, err
+}
+
+// current returns the configuration, a new one if tls.ca has changed. While the new file cannot be used the old configuration stays.
+func (t *trust) current() *tls.Config {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.options.CA == "" {
+		return t.config
+	}
+	file, err := os.Stat(t.options.CA)
+	if err == nil && t.file != nil && os.SameFile(file, t.file) && file.ModTime().Equal(t.file.ModTime()) && file.Size() == t.file.Size() {
+		return t.config
+	}
+	if err != nil {
+		if t.file != nil {
+			t.log.Warn("authorities cannot be read again; the old ones stay", "file", t.options.CA, "error", err)
+		}
+		t.file = nil
+		return t.config
+	}
+	t.file = file
+	config, err := t.options.config()
+	if err != nil {
+		t.log.Warn("authorities cannot be read again; the old ones stay", "file", t.options.CA, "error", err)
+		return t.config
+	}
+	t.config = config
+	return config
 }
 
 // maxToken bounds a token's file.

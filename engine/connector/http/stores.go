@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // ElasticsearchOptions are those of `body: elasticsearch_bulk`, for Elasticsearch, OpenSearch and what speaks
@@ -48,7 +48,7 @@ func defaultElasticsearch() ElasticsearchOptions {
 func defaultLoki() LokiOptions { return LokiOptions{Line: lineAuto} }
 
 func wrongOption(key, format string, args ...any) error {
-	return &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
 // validateStore checks the options of the body's store, and refuses those of another one: they would do nothing.
@@ -196,7 +196,7 @@ func (o *Options) validateAccess() error {
 		}
 	}
 	if err := checkToken(o.Bearer); err != nil {
-		return &penstock.OptionError{Key: "bearer", Err: err}
+		return &stream.OptionError{Key: "bearer", Err: err}
 	}
 	if (o.TLS.Cert == "") != (o.TLS.Key == "") {
 		return wrongOption("tls", "cert and key belong together: give both, or neither")
@@ -204,10 +204,7 @@ func (o *Options) validateAccess() error {
 	if err := o.checkTLS(); err != nil {
 		return err
 	}
-	if _, err := o.proxy(); err != nil {
-		return &penstock.OptionError{Key: "proxy", Err: err}
-	}
-	return nil
+	return o.validateProxy()
 }
 
 func (o *Options) checkTLS() error {

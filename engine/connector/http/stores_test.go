@@ -22,23 +22,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/http"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // parsed returns a batch of two parsed records and a plain one.
-func parsed() *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{})
+func parsed() *stream.Batch {
+	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = []byte("first\nsecond\nthird\n")
 	b.Origins = 3
-	b.Spans = []penstock.Span{{Part: &penstock.Partition{ID: "p"}, Range: penstock.Range{To: penstock.Position{Num: 19}}, Bytes: 19}}
+	b.Spans = []stream.Span{{Part: &stream.Partition{ID: "p"}, Range: stream.Range{To: stream.Position{Num: 19}}, Bytes: 19}}
 	b.Split()
 	put := func(i int, pairs ...string) {
 		b.Records[i].Field = uint32(len(b.Fields))
 		for n := 0; n < len(pairs); n += 2 {
 			b.Names = append(b.Names, pairs[n])
-			b.Fields = append(b.Fields, penstock.Field{
+			b.Fields = append(b.Fields, stream.Field{
 				Name: uint32(len(b.Names) - 1), Off: uint32(len(b.Data)), Len: uint32(len(pairs[n+1])),
 			})
 			b.Data = append(b.Data, pairs[n+1]...)
@@ -52,7 +51,7 @@ func parsed() *penstock.Batch {
 }
 
 // sent returns what a sink with these options sends for the batch.
-func sent(t *testing.T, b *penstock.Batch, change func(*http.Options)) (body string, r *nethttp.Request) {
+func sent(t *testing.T, b *stream.Batch, change func(*http.Options)) (body string, r *nethttp.Request) {
 	t.Helper()
 	endpoint := answering(t, func(w nethttp.ResponseWriter, req *nethttp.Request) {
 		text, _ := io.ReadAll(req.Body)
@@ -159,11 +158,11 @@ func TestBulkAnswers(t *testing.T) {
 
 // told puts an outcome in words: the records of each part, by id.
 func told(err error) string {
-	s, ok := errors.AsType[*penstock.Split](err)
+	s, ok := errors.AsType[*stream.Split](err)
 	if !ok {
 		return fmt.Sprintf("%T %v", errors.Unwrap(&wrap{err}), err)
 	}
-	ids := func(items []flow.Item[*penstock.Batch]) string {
+	ids := func(items []stream.Item) string {
 		var out []string
 		for _, it := range items {
 			for i := range it.Value.Records {
@@ -379,7 +378,7 @@ func TestStoreOptions(t *testing.T) {
 		o.Endpoints = []string{"http://a"}
 		change(o)
 		err := o.Validate()
-		if wrong, ok := errors.AsType[*penstock.OptionError](err); !ok || wrong.Key != key || strings.Contains(err.Error(), "secret") {
+		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != key || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
@@ -392,7 +391,7 @@ func FuzzBulkAnswer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		b := parsed()
 		err := http.JudgeBulk(b, answer)
-		s, ok := errors.AsType[*penstock.Split](err)
+		s, ok := errors.AsType[*stream.Split](err)
 		if !ok {
 			if err == nil && !json.Valid(answer) {
 				t.Fatalf("%q settles the batch", answer)
@@ -400,7 +399,7 @@ func FuzzBulkAnswer(f *testing.F) {
 			return
 		}
 		seen := map[string]int{}
-		for _, part := range [][]flow.Item[*penstock.Batch]{s.Done, s.Rest, s.Refused} {
+		for _, part := range [][]stream.Item{s.Done, s.Rest, s.Refused} {
 			for _, it := range part {
 				for i := range it.Value.Records {
 					seen[string(it.Value.AppendRecordID(nil, i))]++

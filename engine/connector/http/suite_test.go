@@ -10,9 +10,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // receiver is a server that keeps every record of every request that came whole.
@@ -76,7 +77,7 @@ func TestSuite(t *testing.T) {
 					o.Endpoints = append(o.Endpoints, server.URL)
 				}
 				return connectortest.Receiver{
-					New:      func(t *testing.T, h *connectortest.Host) penstock.Sink { return newSink(t, h, o) },
+					New:      func(t *testing.T, h *streamtest.Host) stream.Sink { return newSink(t, h, o) },
 					Received: func(*testing.T) []string { return r.received() },
 				}
 			}})
@@ -84,7 +85,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-func newSink(t testing.TB, h *connectortest.Host, o *http.Options) *http.Sink {
+func newSink(t testing.TB, h *streamtest.Host, o *http.Options) *http.Sink {
 	t.Helper()
 	s, err := http.New(*o, h)
 	if err != nil {

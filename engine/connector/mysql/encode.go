@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // statementBytes is how long an INSERT grows before the next one begins: far below the least max_allowed_packet that servers
@@ -21,14 +21,14 @@ const statementBytes = 512 << 10
 type encoder struct{ rows sqltable.Rows }
 
 // append appends the kept records of b, whose records are filled, and returns those that are refused.
-func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
+func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)
 	head, tail := insertSQL(s.name, t.Columns, s.o.Key)
 	e.rows.Over(t, b)
 	start := -1 // of the statement that is open
 	for i := range b.Records {
-		if b.Records[i].State != penstock.Kept {
+		if b.Records[i].State != stream.Kept {
 			continue
 		}
 		if reason := e.rows.Row(i); reason != "" {

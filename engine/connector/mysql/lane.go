@@ -6,10 +6,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // connection is what the sink needs of a driver's connection.
@@ -95,12 +95,12 @@ type writer struct {
 }
 
 // Encode implements sqlspan.Writer.
-func (w *writer) Encode(dst []byte, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
+func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	return w.encoder.append(dst, w.sink, b)
 }
 
 // Write implements sqlspan.Writer.
-func (w *writer) Write(ctx context.Context, c *connection, _ *penstock.Batch, data []byte) error {
+func (w *writer) Write(ctx context.Context, c *connection, _ *stream.Batch, data []byte) error {
 	return statements(data, func(sql string) error {
 		_, err := c.exec(ctx, sql)
 		return err

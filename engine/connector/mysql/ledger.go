@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // The ledger's tables stand in the data's schema; docs/formats/sql-tables.md.
@@ -21,14 +21,19 @@ var makeSQL = []string{
 		to_num bigint NOT NULL, to_key varbinary(1024) NOT NULL, PRIMARY KEY (route, part, from_num, from_key)) ENGINE = InnoDB`,
 }
 
-// Load implements penstock.Ledgered. It waits for a server that is not there yet.
-func (s *Sink) Load(ctx context.Context) ([]penstock.Mark, error) {
-	return s.Books.Load(ctx, func(ctx context.Context) ([]penstock.Mark, error) { return s.Attempt(ctx, s.load) }, transient)
+// LedgerName implements stream.LedgerNamer.
+func (s *Sink) LedgerName() string {
+	return fmt.Sprintf("table %s, route %q", s.name.Beside(sqlspan.MarksTable), s.Books.Ledger)
+}
+
+// Load implements stream.Ledgered. It waits for a server that is not there yet.
+func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
+	return s.Books.Load(ctx, func(ctx context.Context) ([]stream.Mark, error) { return s.Attempt(ctx, s.load) }, transient)
 }
 
 // load is one attempt: it makes the ledger's tables, takes the next epoch, and reads and folds what is there. To raise the epoch
 // it waits for the transactions that share its row: those of an earlier process commit before, or never.
-func (s *Sink) load(ctx context.Context, c *connection) (marks []penstock.Mark, err error) {
+func (s *Sink) load(ctx context.Context, c *connection) (marks []stream.Mark, err error) {
 	for _, sql := range makeSQL {
 		if _, err := c.exec(ctx, s.sql(sql)); err != nil {
 			return nil, fmt.Errorf("making the ledger's tables: %w", err)
@@ -75,17 +80,17 @@ func (s *Sink) route(ctx context.Context, c *connection, how string) (format, ep
 	return format, epoch, err
 }
 
-func position(num, key driver.Value) penstock.Position {
+func position(num, key driver.Value) stream.Position {
 	n, _ := num.(int64)
-	return penstock.Position{Num: n, Key: sqldriver.Text(key)}
+	return stream.Position{Num: n, Key: sqldriver.Text(key)}
 }
 
-func (s *Sink) held(ctx context.Context, c *connection) ([]penstock.Mark, error) {
-	var marks []penstock.Mark
+func (s *Sink) held(ctx context.Context, c *connection) ([]stream.Mark, error) {
+	var marks []stream.Mark
 	var rows []sqlspan.Row
 	err := c.query(ctx, func(v []driver.Value) error {
-		marks = append(marks, penstock.Mark{
-			Part: penstock.Partition{ID: sqldriver.Text(v[0]), Name: sqldriver.Text(v[1])}, Watermark: position(v[2], v[3]),
+		marks = append(marks, stream.Mark{
+			Part: stream.Partition{ID: sqldriver.Text(v[0]), Name: sqldriver.Text(v[1])}, Watermark: position(v[2], v[3]),
 		})
 		return nil
 	}, s.sql(`SELECT part, name, num, "key" FROM $marks WHERE route = ?`), []byte(s.Books.Ledger))
@@ -94,7 +99,7 @@ func (s *Sink) held(ctx context.Context, c *connection) ([]penstock.Mark, error)
 	}
 	err = c.query(ctx, func(v []driver.Value) error {
 		rows = append(rows, sqlspan.Row{
-			Part: sqldriver.Text(v[0]), Range: penstock.Range{From: position(v[1], v[2]), To: position(v[3], v[4])},
+			Part: sqldriver.Text(v[0]), Range: stream.Range{From: position(v[1], v[2]), To: position(v[3], v[4])},
 		})
 		return nil
 	}, s.sql(`SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`), []byte(s.Books.Ledger))
@@ -103,7 +108,7 @@ func (s *Sink) held(ctx context.Context, c *connection) ([]penstock.Mark, error)
 
 // foldTo moves the marks up and takes away the rows at or below them. That one transaction does both is what keeps a late copy of a
 // batch out: its span row is free again only when the mark is to be seen.
-func (s *Sink) foldTo(ctx context.Context, c *connection, marks []penstock.Mark) error {
+func (s *Sink) foldTo(ctx context.Context, c *connection, marks []stream.Mark) error {
 	for _, m := range marks {
 		route, part, key := []byte(s.Books.Ledger), []byte(m.Part.ID), []byte(m.Watermark.Key)
 		_, err := c.exec(ctx, s.sql(`INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON DUPLICATE KEY UPDATE name = VALUES(name),
@@ -122,12 +127,12 @@ func (s *Sink) foldTo(ctx context.Context, c *connection, marks []penstock.Mark)
 	return nil
 }
 
-// Compact implements penstock.Ledgered.
-func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
+// Compact implements stream.Ledgered.
+func (s *Sink) Compact(ctx context.Context, marks []stream.Mark) error {
 	return s.change(ctx, func(ctx context.Context, c *connection) error { return s.foldTo(ctx, c, marks) })
 }
 
-// Prune implements penstock.Pruner.
+// Prune implements stream.Pruner.
 func (s *Sink) Prune(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
@@ -172,7 +177,7 @@ func (s *Sink) checkEpoch(ctx context.Context, c *connection) error {
 }
 
 // Enter implements sqlspan.Writer.
-func (w *writer) Enter(ctx context.Context, c *connection, spans []penstock.Span, _ bool) (sqlspan.Presence, error) {
+func (w *writer) Enter(ctx context.Context, c *connection, spans []stream.Span, _ bool) (sqlspan.Presence, error) {
 	s := w.sink
 	if err := c.begin(ctx); err != nil {
 		return sqlspan.None, err
@@ -180,8 +185,8 @@ func (w *writer) Enter(ctx context.Context, c *connection, spans []penstock.Span
 	if err := s.checkEpoch(ctx, c); err != nil {
 		return sqlspan.None, err
 	}
-	before := make([]*penstock.Position, len(spans))
-	marks := make(map[string]penstock.Position)
+	before := make([]*stream.Position, len(spans))
+	marks := make(map[string]stream.Position)
 	for i, p := range spans {
 		at, folded := []driver.Value{[]byte(s.Books.Ledger), []byte(p.Part.ID), p.From.Num, []byte(p.From.Key)}, false
 		n, err := c.exec(ctx, s.sql(`INSERT IGNORE INTO $spans VALUES (?, ?, ?, ?, ?, ?)`), append(at, p.To.Num, []byte(p.To.Key))...)

@@ -19,9 +19,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Options of the sink.
@@ -46,7 +46,7 @@ func (o *Options) Validate() error {
 		return err
 	}
 	if _, err := parse(o.URL); err != nil {
-		return &penstock.OptionError{Key: "url", Err: err}
+		return &stream.OptionError{Key: "url", Err: err}
 	}
 	return o.Options.Validate(&dialect, true)
 }
@@ -67,18 +67,18 @@ func parse(text string) (*mysql.Config, error) {
 }
 
 // Component is the sink's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.SinkRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.SinkRole,
 		Name:    "mysql",
 		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
 	}
 }
 
 type connections = sqlspan.Connections[*connection]
 
-// Sink writes into one table. It implements penstock.Sink, Encoder and Ledgered.
+// Sink writes into one table. It implements stream.Sink, Encoder and Ledgered.
 type Sink struct {
 	*connections
 	o         Options
@@ -88,7 +88,7 @@ type Sink struct {
 }
 
 // New returns a sink that has touched nothing yet.
-func New(o Options, h penstock.Host) (*Sink, error) {
+func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ var session = map[string]string{
 }
 
 // Open makes the lanes; Load is the first to connect.
-func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) error {
+func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	c, err := parse(s.o.URL)
 	if err != nil {
 		return fmt.Errorf("sink mysql: url: %w", err)

@@ -9,21 +9,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/mysql"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // opened is a sink with its lanes.
-func opened(t *testing.T, o mysql.Options) []penstock.Lane {
+func opened(t *testing.T, o mysql.Options) []stream.Lane {
 	t.Helper()
 	s, err := mysql.New(o, connectortest.NewHost(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var lanes []penstock.Lane
-	err = s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "main", Lanes: func(l []penstock.Lane) { lanes = l }})
+	var lanes []stream.Lane
+	err = s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Lanes: func(l []stream.Lane) { lanes = l }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,8 +33,8 @@ func opened(t *testing.T, o mysql.Options) []penstock.Lane {
 	return lanes
 }
 
-func deliver(lane penstock.Lane, b *penstock.Batch) error {
-	_, err := lane.Worker.Deliver(context.Background(), penstock.Attempt{Value: b, ID: 1, Number: 1})
+func deliver(lane stream.Lane, b *stream.Batch) error {
+	_, err := lane.Worker.Deliver(context.Background(), stream.Attempt{Value: b, ID: 1, Number: 1})
 	return err
 }
 
@@ -52,7 +51,7 @@ func refused(t *testing.T, server *connectortest.Server) {
 		{`{"note":"x"}`, "cannot be null"},
 	} {
 		err := deliver(lane, connectortest.Records(t, c.record))
-		r, ok := errors.AsType[*flow.Rejected](err)
+		r, ok := errors.AsType[*stream.Rejected](err)
 		if !ok || !strings.Contains(r.Err.Error(), c.want) {
 			t.Errorf("%s: %v, want it rejected: %s", c.record, err, c.want)
 		}
@@ -63,7 +62,7 @@ func refused(t *testing.T, server *connectortest.Server) {
 	d.exec(t, "ALTER TABLE t DROP COLUMN note")
 	other := connectortest.Records(t, `{"id":8,"note":"good"}`)
 	other.Spans[0].From.Num, other.Spans[0].To.Num = other.Spans[0].To.Num, 2*other.Spans[0].To.Num
-	if _, ok := errors.AsType[*flow.Misconfigured](deliver(lane, other)); !ok {
+	if _, ok := errors.AsType[*stream.Misconfigured](deliver(lane, other)); !ok {
 		t.Error("a lost column is not the table's fault")
 	}
 	if got := d.column(t, "SELECT id FROM t"); !slices.Equal(got, []string{"7"}) {
@@ -76,7 +75,7 @@ func refused(t *testing.T, server *connectortest.Server) {
 func vanishes(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	lanes := opened(t, d.options("t"))
-	batch := func(i int) *penstock.Batch {
+	batch := func(i int) *stream.Batch {
 		b := connectortest.Records(t, fmt.Sprintf(`{"id":%d}`, i))
 		size := b.Spans[0].To.Num
 		b.Spans[0].From.Num, b.Spans[0].To.Num = int64(i)*size, int64(i+1)*size
@@ -116,7 +115,7 @@ func vanishes(t *testing.T, server *connectortest.Server) {
 	const gone = "the table \"t\" is gone; it is made again"
 	for range lanes {
 		err := <-answers
-		if _, ok := errors.AsType[*flow.Misconfigured](err); ok || err == nil || !strings.Contains(err.Error(), gone) {
+		if _, ok := errors.AsType[*stream.Misconfigured](err); ok || err == nil || !strings.Contains(err.Error(), gone) {
 			t.Errorf("%v, want the batch tried again: %s", err, gone)
 		}
 	}
@@ -133,7 +132,7 @@ func vanishes(t *testing.T, server *connectortest.Server) {
 	answers = deliverAll()
 	for range lanes {
 		err := <-answers
-		if m, ok := errors.AsType[*flow.Misconfigured](err); !ok || !strings.Contains(m.Error(), "penstock_spans") {
+		if m, ok := errors.AsType[*stream.Misconfigured](err); !ok || !strings.Contains(m.Error(), "penstock_spans") {
 			t.Errorf("%v, want misconfigured: the ledger's table is gone", err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 const noSuchTable, noSuchColumn, duplicate, lockWaited = 1146, 1054, 1062, 1205
@@ -28,7 +28,7 @@ func said(err error) bool {
 	if numberOf(err) != 0 {
 		return true
 	}
-	_, refused := errors.AsType[*flow.Misconfigured](err)
+	_, refused := errors.AsType[*stream.Misconfigured](err)
 	return refused || sqlspan.Ends(err) != nil
 }
 
@@ -47,9 +47,9 @@ func outcome(err error) error {
 	switch e.Number {
 	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1416, 1425, 1441, 1451, 1452, 1644, 1690,
 		3140, 3141, 3156, 3819, 4025, 4038:
-		return &flow.Rejected{Err: fmt.Errorf("%s (error %d)", e.Message, e.Number)}
+		return &stream.Rejected{Err: fmt.Errorf("%s (error %d)", e.Message, e.Number)}
 	case 1044, 1045, 1049, noSuchColumn, 1064, 1109, 1136, 1142, 1143, noSuchTable, 1227, 1231, 1698:
-		return &flow.Misconfigured{Err: err}
+		return &stream.Misconfigured{Err: err}
 	}
 	return err
 }

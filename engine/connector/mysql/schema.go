@@ -8,10 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // declared are the words for the types.
@@ -142,7 +141,7 @@ func (s *Sink) find(ctx context.Context, c *connection) error {
 
 // Prepare implements sqlspan.Writer: it makes the table where it is not there; one lane at a time. MySQL ends a transaction before it
 // makes a table.
-func (w *writer) Prepare(ctx context.Context, c *connection, b *penstock.Batch) error {
+func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) error {
 	s := w.sink
 	return s.Table.Once(ctx, func() error {
 		if _, err := c.exec(ctx, createSQL(s.name, s.Shape.For(b).Columns, s.o.Key)); err != nil {
@@ -162,7 +161,7 @@ func (s *Sink) vanished(err error) error {
 			return fmt.Errorf("the table %s is gone; it is made again (%v)", s.name, err)
 		}
 	case noSuchColumn:
-		return &flow.Misconfigured{Err: fmt.Errorf("the table %s has lost a column; add it, or restart penstock: %w", s.name, err)}
+		return &stream.Misconfigured{Err: fmt.Errorf("the table %s has lost a column; add it, or restart penstock: %w", s.name, err)}
 	}
 	return err
 }

@@ -8,9 +8,10 @@ import (
 
 	_ "github.com/go-sql-driver/mysql"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/mysql"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // database is a schema of its own in a server that the tests of this package share.
@@ -60,7 +61,7 @@ func suite(t *testing.T, server *connectortest.Server, workers int) {
 			d := fresh(t, server)
 			d.exec(t, "CREATE TABLE heard (n int AUTO_INCREMENT PRIMARY KEY, message longtext)")
 			return connectortest.Receiver{
-				New: func(t *testing.T, h *connectortest.Host) penstock.Sink {
+				New: func(t *testing.T, h *streamtest.Host) stream.Sink {
 					o := d.options("heard")
 					o.Workers = workers
 					s, err := mysql.New(o, h)

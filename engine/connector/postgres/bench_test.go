@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // BenchmarkAgainstCopy prints, for seven interleaved pairs, how fast the sink with its four connections is beside psql's \copy
@@ -114,21 +114,21 @@ func throughSink(b *testing.B, d *database, batches, rows int, plain bool) time.
 	o.Ledger = fmt.Sprintf("bench/%d", runs)
 	s := open(b, o)
 	defer s.Close()
-	all := make(chan *penstock.Batch, batches)
+	all := make(chan *stream.Batch, batches)
 	for range batches {
 		fields := make([][]field, rows)
 		for i := range fields {
 			row := accessRow(int(s.rows.Next) + i)
 			if plain {
-				fields[i] = []field{{"message", penstock.Text, strings.Join(row, " ")}}
+				fields[i] = []field{{"message", stream.Text, strings.Join(row, " ")}}
 				continue
 			}
 			for k, name := range accessFields {
-				kind := penstock.Text
+				kind := stream.Text
 				if name == "status" || name == "size" {
-					kind = penstock.Number
+					kind = stream.Number
 				} else if row[k] == "" {
-					kind = penstock.Null
+					kind = stream.Null
 				}
 				fields[i] = append(fields[i], field{name, kind, row[k]})
 			}
@@ -141,7 +141,7 @@ func throughSink(b *testing.B, d *database, batches, rows int, plain bool) time.
 	for _, l := range s.lanes {
 		work.Go(func() {
 			for batch := range all {
-				if _, err := l.Worker.Deliver(context.Background(), penstock.Attempt{Value: batch}); err != nil {
+				if _, err := l.Worker.Deliver(context.Background(), stream.Attempt{Value: batch}); err != nil {
 					b.Error(err)
 				}
 			}

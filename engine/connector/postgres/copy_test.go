@@ -9,16 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // lines are so many rows of a mebibyte.
 func lines(n int) (rows [][]field) {
 	text := strings.Repeat("0123456789abcdef", 1<<16)
 	for range n {
-		rows = append(rows, []field{{"message", penstock.Text, text}})
+		rows = append(rows, []field{{"message", stream.Text, text}})
 	}
 	return rows
 }
@@ -31,8 +31,8 @@ func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	s := &opened{host: connectortest.NewHost(t)}
 	s.Sink = made(t, o, s.host)
 	t.Cleanup(func() { s.Close() })
-	lanes := func(l []penstock.Lane) { s.lanes = l }
-	if err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "main", Once: true, Lanes: lanes}); err != nil {
+	lanes := func(l []stream.Lane) { s.lanes = l }
+	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Once: true, Lanes: lanes}); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
@@ -63,7 +63,7 @@ func TestCopy(t *testing.T) {
 			d.exec(t, "LOCK TABLE lines IN ACCESS EXCLUSIVE MODE")
 			ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, errEnough)
 			defer cancel()
-			_, err := s.lanes[0].Worker.Deliver(ctx, penstock.Attempt{Value: b})
+			_, err := s.lanes[0].Worker.Deliver(ctx, stream.Attempt{Value: b})
 			if err == nil || ctx.Err() == nil {
 				t.Fatalf("nothing was taken, and Deliver says %v", err)
 			}
@@ -124,14 +124,14 @@ func TestCopyWarned(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), bound)
 		defer cancel()
-		_, err := s.lanes[0].Worker.Deliver(ctx, penstock.Attempt{Value: b})
+		_, err := s.lanes[0].Worker.Deliver(ctx, stream.Attempt{Value: b})
 		return err
 	}
 	list := make([][]field, rows)
 	for i := range list {
-		list[i] = []field{{"message", penstock.Text, strings.Repeat("0123456789abcdef", 64)}}
+		list[i] = []field{{"message", stream.Text, strings.Repeat("0123456789abcdef", 64)}}
 	}
-	list[rows*3/4] = []field{{"message", penstock.Text, "no"}}
+	list[rows*3/4] = []field{{"message", stream.Text, "no"}}
 	if err := deliver(list); err == nil || !strings.Contains(err.Error(), "P0001") {
 		t.Errorf("refused with %v", err)
 	}
@@ -150,7 +150,7 @@ func TestFoldedMeanwhile(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text)")
 	s := begun(t, d, postgres.Dawdle)
-	b := s.batch([]field{{"message", penstock.Text, "once"}})
+	b := s.batch([]field{{"message", stream.Text, "once"}})
 	if err := s.deliver(t, b); err != nil {
 		t.Fatal(err)
 	}
@@ -166,12 +166,12 @@ func TestFoldedMeanwhile(t *testing.T) {
 	until(false) // the lanes know their statements
 	second := make(chan error, 1)
 	go func() {
-		_, err := s.lanes[1].Worker.Deliver(t.Context(), penstock.Attempt{Value: b})
+		_, err := s.lanes[1].Worker.Deliver(t.Context(), stream.Attempt{Value: b})
 		second <- err
 	}()
 	until(true)
 	last := b.Spans[len(b.Spans)-1]
-	if err := s.Compact(t.Context(), []penstock.Mark{{Part: *last.Part, Watermark: last.To}}); err != nil {
+	if err := s.Compact(t.Context(), []stream.Mark{{Part: *last.Part, Watermark: last.To}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-second; err != nil {

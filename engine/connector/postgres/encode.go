@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // encoder lays batches out as COPY takes them: in its binary form where the columns allow, else in its text form
@@ -16,7 +16,7 @@ type encoder struct{ rows sqltable.Rows }
 
 // append appends the kept records of b, whose records are filled, and returns those that are refused. In mode upsert a row
 // begins with its number in the batch.
-func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
+func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)
 	binaryForm, numbered := isBinary(t.Columns), s.o.Mode == sqltable.Upsert
@@ -26,7 +26,7 @@ func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqlt
 	}
 	e.rows.Over(t, b)
 	for i := range b.Records {
-		if b.Records[i].State != penstock.Kept {
+		if b.Records[i].State != stream.Kept {
 			continue
 		}
 		number := -1
@@ -62,7 +62,7 @@ func (e *encoder) append(dst []byte, s *Sink, b *penstock.Batch) ([]byte, []sqlt
 }
 
 // binarySize is about how much space the rows of b need, so that it is not found out by copying them again and again.
-func binarySize(t *sqltable.Table, b *penstock.Batch) int {
+func binarySize(t *sqltable.Table, b *stream.Batch) int {
 	row := 2 + 8
 	for i := range t.Columns {
 		switch row += 4; t.Columns[i].Type {

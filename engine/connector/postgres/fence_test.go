@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // wire is a proxy before the server that can hold back what a client sends from a word on, as a network does whose packets
@@ -140,9 +140,9 @@ func TestLateCommit(t *testing.T) {
 				o := d.options("lines")
 				o.URL = w.url(t, server.URL)
 				old := open(t, o)
-				b := func(s *opened) *penstock.Batch {
+				b := func(s *opened) *stream.Batch {
 					s.rows.Next = 0
-					return s.batch([]field{{"message", penstock.Text, "once"}})
+					return s.batch([]field{{"message", stream.Text, "once"}})
 				}
 				w.holdBack(word)
 				ctx, die := context.WithCancelCause(context.Background())
@@ -151,7 +151,7 @@ func TestLateCommit(t *testing.T) {
 					batch := b(old)
 					err := batch.Encode(old.Sink)
 					if err == nil {
-						_, err = old.lanes[0].Worker.Deliver(ctx, penstock.Attempt{Value: batch})
+						_, err = old.lanes[0].Worker.Deliver(ctx, stream.Attempt{Value: batch})
 					}
 					died <- err
 				}()
@@ -189,22 +189,22 @@ func TestTwoAttemptsAtOnce(t *testing.T) {
 	d.exec(t, "CREATE TABLE lines (message text, _extra json)")
 	s := open(t, d.options("lines"))
 	for round := range 20 {
-		b := s.batch([]field{{"message", penstock.Text, "once"}})
+		b := s.batch([]field{{"message", stream.Text, "once"}})
 		if err := b.Encode(s.Sink); err != nil {
 			t.Fatal(err)
 		}
 		var all sync.WaitGroup
 		for _, l := range s.lanes {
 			all.Go(func() {
-				if _, err := l.Worker.Deliver(t.Context(), penstock.Attempt{Value: b}); err != nil {
+				if _, err := l.Worker.Deliver(t.Context(), stream.Attempt{Value: b}); err != nil {
 					t.Errorf("round %d: %v", round, err)
 				}
 			})
 		}
 		if round%2 == 0 {
 			all.Go(func() {
-				mark := penstock.Mark{Part: *b.Spans[0].Part, Watermark: b.Spans[0].From}
-				if err := s.Compact(t.Context(), []penstock.Mark{mark}); err != nil {
+				mark := stream.Mark{Part: *b.Spans[0].Part, Watermark: b.Spans[0].From}
+				if err := s.Compact(t.Context(), []stream.Mark{mark}); err != nil {
 					t.Errorf("Compact: %v", err)
 				}
 			})
@@ -224,7 +224,7 @@ func TestServerAway(t *testing.T) {
 	loaded := make(chan error, 1)
 	s := made(t, d.options("lines"), connectortest.NewHost(t))
 	defer s.Close()
-	if err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "r", Lanes: func([]penstock.Lane) {}}); err != nil {
+	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r", Lanes: func([]stream.Lane) {}}); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
@@ -244,4 +244,4 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-var _ penstock.Ledgered = (*postgres.Sink)(nil)
+var _ stream.Ledgered = (*postgres.Sink)(nil)

@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // conn is a connection with what it has.
@@ -44,17 +44,20 @@ func (s server) Connect(ctx context.Context) (*conn, error) {
 	return &conn{Conn: c}, nil
 }
 
-// Restore implements sqlspan.Server.
-func (s server) Restore(ctx context.Context, c *conn, _ error) bool {
+// Restore implements sqlspan.Server. A session that a failover has left on the wrong server, or that the server ends, is closed.
+func (s server) Restore(ctx context.Context, c *conn, err error) bool {
 	switch {
 	case c.IsClosed():
+		return false
+	case ofSession(err):
+		s.Close(c)
 		return false
 	case c.PgConn().TxStatus() == 'I':
 		return true
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
-	_, err := c.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol)
+	_, err = c.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		_ = c.Conn.Close(ctx) // it is given up because it failed
 	}
@@ -81,12 +84,12 @@ type writer struct {
 }
 
 // Encode implements sqlspan.Writer.
-func (w *writer) Encode(dst []byte, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
+func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	return w.encoder.append(dst, w.sink, b)
 }
 
 // Write implements sqlspan.Writer: it copies the rows into the table.
-func (w *writer) Write(ctx context.Context, c *conn, b *penstock.Batch, data []byte) error {
+func (w *writer) Write(ctx context.Context, c *conn, b *stream.Batch, data []byte) error {
 	columns := w.sink.Shape.For(b).Columns
 	into := copySQL(w.sink.name.String(), columns, false)
 	if c.stage {
@@ -109,11 +112,11 @@ func (w *writer) Commit(ctx context.Context, c *conn) error {
 }
 
 // Enter implements sqlspan.Writer. It is one round trip, in which the table's columns are looked at where data is to follow.
-func (w *writer) Enter(ctx context.Context, c *conn, spans []penstock.Span, data bool) (sqlspan.Presence, error) {
+func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span, data bool) (sqlspan.Presence, error) {
 	s, q := w.sink, querySpans(spans)
 	var epoch int64
 	stored := make(map[key]bool, len(spans))
-	marks := make(map[string]penstock.Position)
+	marks := make(map[string]stream.Position)
 	var batch pgx.Batch
 	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 	batch.Queue(shareFence, s.fence).Exec(func(pgconn.CommandTag) error { return nil })
@@ -163,10 +166,10 @@ func (w *writer) Enter(ctx context.Context, c *conn, spans []penstock.Span, data
 }
 
 // scanMarks puts the marks that rows hold into marks, by partition.
-func scanMarks(rows pgx.Rows, marks map[string]penstock.Position) error {
+func scanMarks(rows pgx.Rows, marks map[string]stream.Position) error {
 	return each(rows, func() error {
 		var part string
-		var at penstock.Position
+		var at stream.Position
 		var text []byte
 		err := rows.Scan(&part, &at.Num, &text)
 		at.Key = string(text)
@@ -179,9 +182,9 @@ func scanMarks(rows pgx.Rows, marks map[string]penstock.Position) error {
 // when it was to be stored is gone now: another attempt, whose answer came late, has settled the batch, and the row went into a mark that
 // is younger than those that were read.
 func (s *Sink) before(
-	ctx context.Context, c *conn, q spanArrays, spans []penstock.Span, inserted map[key]bool,
-) (ends []*penstock.Position, folded bool, err error) {
-	ends = make([]*penstock.Position, len(spans))
+	ctx context.Context, c *conn, q spanArrays, spans []stream.Span, inserted map[key]bool,
+) (ends []*stream.Position, folded bool, err error) {
+	ends = make([]*stream.Position, len(spans))
 	if len(inserted) == len(spans) {
 		return ends, false, nil
 	}
@@ -193,7 +196,7 @@ func (s *Sink) before(
 	if err != nil {
 		return nil, false, err
 	}
-	byKey := make(map[key]penstock.Position, len(there))
+	byKey := make(map[key]stream.Position, len(there))
 	for _, r := range there {
 		byKey[key{r.Part, r.From.Num, r.From.Key}] = r.To
 	}
@@ -225,7 +228,7 @@ type spanArrays struct {
 	fromKeys, toKeys [][]byte
 }
 
-func querySpans(spans []penstock.Span) (q spanArrays) {
+func querySpans(spans []stream.Span) (q spanArrays) {
 	for _, s := range spans {
 		q.parts = append(q.parts, s.Part.ID)
 		q.fromNums, q.fromKeys = append(q.fromNums, s.From.Num), append(q.fromKeys, []byte(s.From.Key))

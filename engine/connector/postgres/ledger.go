@@ -10,9 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // statements are the SQL of the ledger, whose tables stand in the data's schema; docs/formats/sql-tables.md.
@@ -65,12 +65,17 @@ func statementsFor(name sqltable.Name) statements {
 // fenceWait is for transactions of earlier processes to end, before their connections are ended.
 const fenceWait = "2s"
 
-// Load implements penstock.Ledgered. It waits for a server that is not there yet. The lanes connect meanwhile, and know their statements
+// LedgerName implements stream.LedgerNamer.
+func (s *Sink) LedgerName() string {
+	return fmt.Sprintf("table %s, route %q", s.name.Beside(sqlspan.MarksTable), s.Books.Ledger)
+}
+
+// Load implements stream.Ledgered. It waits for a server that is not there yet. The lanes connect meanwhile, and know their statements
 // soon after: their first batches would wait 30 ms for that.
-func (s *Sink) Load(ctx context.Context) ([]penstock.Mark, error) {
+func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 	begun := false
-	marks, err := s.Books.Load(ctx, func(ctx context.Context) ([]penstock.Mark, error) {
-		marks, err := s.Attempt(ctx, func(ctx context.Context, c *conn) ([]penstock.Mark, error) {
+	marks, err := s.Books.Load(ctx, func(ctx context.Context) ([]stream.Mark, error) {
+		marks, err := s.Attempt(ctx, func(ctx context.Context, c *conn) ([]stream.Mark, error) {
 			if !begun { // behind the ledger's own connection: where there are few, it needs one most
 				begun = true
 				s.Ahead("postgres", nil) // a process of the server each, which starts meanwhile
@@ -108,7 +113,7 @@ func (s *Sink) evict(ctx context.Context) {
 }
 
 // load is one attempt: it makes the ledger's tables, takes the next epoch, and reads and folds what is there.
-func (s *Sink) load(ctx context.Context, c *conn) (marks []penstock.Mark, err error) {
+func (s *Sink) load(ctx context.Context, c *conn) (marks []stream.Mark, err error) {
 	var there bool
 	if err := c.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, s.sql.routes).Scan(&there); err != nil {
 		return nil, err
@@ -147,12 +152,12 @@ func (s *Sink) load(ctx context.Context, c *conn) (marks []penstock.Mark, err er
 	return marks, s.find(ctx, c.Conn)
 }
 
-func (s *Sink) held(ctx context.Context, tx pgx.Tx) ([]penstock.Mark, error) {
+func (s *Sink) held(ctx context.Context, tx pgx.Tx) ([]stream.Mark, error) {
 	rows, err := tx.Query(ctx, s.sql.marks, s.Books.Ledger)
 	if err != nil {
 		return nil, err
 	}
-	marks, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (m penstock.Mark, err error) {
+	marks, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (m stream.Mark, err error) {
 		var key []byte
 		err = r.Scan(&m.Part.ID, &m.Part.Name, &m.Watermark.Num, &key)
 		m.Watermark.Key = string(key)
@@ -177,7 +182,7 @@ func scanSpan(r pgx.CollectableRow) (s sqlspan.Row, err error) {
 
 // foldTo moves the marks up and takes away the rows at or below them. That one transaction does both is what keeps a late
 // copy of a batch out: its span row is free again only when the mark is to be seen.
-func (s *Sink) foldTo(ctx context.Context, tx pgx.Tx, marks []penstock.Mark) error {
+func (s *Sink) foldTo(ctx context.Context, tx pgx.Tx, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
 	}
@@ -195,12 +200,12 @@ func (s *Sink) foldTo(ctx context.Context, tx pgx.Tx, marks []penstock.Mark) err
 	return err
 }
 
-// Compact implements penstock.Ledgered.
-func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
+// Compact implements stream.Ledgered.
+func (s *Sink) Compact(ctx context.Context, marks []stream.Mark) error {
 	return s.change(ctx, func(ctx context.Context, tx pgx.Tx) error { return s.foldTo(ctx, tx, marks) })
 }
 
-// Prune implements penstock.Pruner.
+// Prune implements stream.Pruner.
 func (s *Sink) Prune(ctx context.Context, ids []string) error {
 	return s.change(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, s.sql.pruneSpans, s.Books.Ledger, ids); err != nil {

@@ -3,11 +3,12 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 var errTakenBack = errors.New("the batch was taken back")
@@ -28,9 +29,9 @@ func outcome(err error) error {
 	}
 	switch e.Code[:2] {
 	case "22", "23", "21", "54", "44", "P0":
-		return &flow.Rejected{Err: described(e)}
+		return &stream.Rejected{Err: described(e)}
 	case "42", "28", "3D", "3F", "0A":
-		return &flow.Misconfigured{Err: err}
+		return &stream.Misconfigured{Err: err}
 	}
 	return err
 }
@@ -56,6 +57,13 @@ func described(e *pgconn.PgError) error {
 func waited(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.Code == "55P03"
+}
+
+// ofSession reports whether err is a fault of the session, which another one may not have: a read-only transaction (25006: a standby, or a
+// server that was one when the session began), a shutdown (57P0x), a connection exception (08xxx).
+func ofSession(err error) bool {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && (e.Code == "25006" || strings.HasPrefix(e.Code, "57P0") || strings.HasPrefix(e.Code, "08"))
 }
 
 // transient says whether the same may go well a little later: what Load tries again.

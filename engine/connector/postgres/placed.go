@@ -5,8 +5,8 @@ package postgres
 import (
 	"encoding/binary"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 const (
@@ -21,7 +21,7 @@ func roomFor(places []sqltable.Place) int { return blindCopy + cellMost*(len(pla
 // putPlaced puts the row of a record whose values stand in places at the start of dst, which has room for it, straight from the arena.
 // It returns how many bytes that are; 0: only sqltable.Rows can lay it out, or refuse it. A row begins with number where that is
 // not negative.
-func putPlaced(dst []byte, places []sqltable.Place, fields []penstock.Field, data []byte, number int) int {
+func putPlaced(dst []byte, places []sqltable.Place, fields []stream.Field, data []byte, number int) int {
 	binary.BigEndian.PutUint16(dst, uint16(len(places)))
 	at := 2
 	if number >= 0 {
@@ -40,7 +40,7 @@ func putPlaced(dst []byte, places []sqltable.Place, fields []penstock.Field, dat
 		f := &fields[p.Field]
 		off, n := int(f.Off), int(f.Len)
 		switch {
-		case f.Kind == penstock.Text && p.Text:
+		case f.Kind == stream.Text && p.Text:
 			cell := dst[at : at+4+blindCopy]
 			binary.BigEndian.PutUint32(cell, f.Len)
 			if n <= blindCopy && off+blindCopy <= len(data) {
@@ -51,13 +51,13 @@ func putPlaced(dst []byte, places []sqltable.Place, fields []penstock.Field, dat
 				copy(dst[at+4:], data[off:off+n])
 			}
 			at += 4 + n
-		case f.Kind == penstock.Number && p.Type == sqltable.Integer:
+		case f.Kind == stream.Number && p.Type == sqltable.Integer:
 			value, ok := shortInteger(data, off, n)
 			if !ok {
 				return 0
 			}
 			at = putWord(dst, at, value)
-		case f.Kind == penstock.Null && !p.Need:
+		case f.Kind == stream.Null && !p.Need:
 			binary.BigEndian.PutUint32(dst[at:], null)
 			at += 4
 		default:

@@ -7,18 +7,18 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // laid is the naive way of the encoder: every record by Rows.Row, cell by cell.
-func laid(s *Sink, b *penstock.Batch) (dst []byte, refusals []sqltable.Refusal) {
+func laid(s *Sink, b *stream.Batch) (dst []byte, refusals []sqltable.Refusal) {
 	e, t := new(encoder), s.Shape.For(b)
 	e.rows.Over(t, b)
 	dst = append(dst, binaryHeader...)
 	for i := range b.Records {
-		if b.Records[i].State != penstock.Kept {
+		if b.Records[i].State != stream.Kept {
 			continue
 		}
 		if reason := e.rows.Row(i); reason != "" {
@@ -63,8 +63,8 @@ var texts = []string{
 }
 
 // randomBatch has records with fields in several orders, of which most repeat the record before them.
-func randomBatch(random *rand.Rand) *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{})
+func randomBatch(random *rand.Rand) *stream.Batch {
+	b := stream.NewBatch(stream.BatchLimits{})
 	b.Names = []string{"text", "count", "other", "amount", "more", "unknown", "_extra"}
 	clean := random.IntN(2) == 0
 	var form []uint32
@@ -78,18 +78,18 @@ func randomBatch(random *rand.Rand) *penstock.Batch {
 				form = append(form, form[0]) // which no processor makes
 			}
 		}
-		r := penstock.Record{Field: uint32(len(b.Fields)), NumFields: uint32(len(form)), Parsed: true}
+		r := stream.Record{Field: uint32(len(b.Fields)), NumFields: uint32(len(form)), Parsed: true}
 		for _, name := range form {
 			text := texts[random.IntN(len(texts))]
-			f := penstock.Field{Name: name, Kind: penstock.Kind(random.IntN(int(penstock.JSON) + 1)), Off: uint32(len(b.Data))}
+			f := stream.Field{Name: name, Kind: stream.Kind(random.IntN(int(stream.JSON) + 1)), Off: uint32(len(b.Data))}
 			switch {
-			case f.Kind == penstock.Null:
+			case f.Kind == stream.Null:
 				text = ""
-			case f.Kind == penstock.Bool:
+			case f.Kind == stream.Bool:
 				text = "true"
-			case f.Kind == penstock.JSON:
+			case f.Kind == stream.JSON:
 				text = "[1]"
-			case f.Kind == penstock.Number && random.IntN(2) == 0:
+			case f.Kind == stream.Number && random.IntN(2) == 0:
 				text = strconv.Itoa(random.IntN(1 << (1 + random.IntN(40))))
 			case clean && (text == "\x00" || text == "\xff"):
 				text = "clean"
@@ -158,14 +158,14 @@ func FuzzShortInteger(f *testing.F) {
 
 // TestEncodingAllocatesNothing but the rows' own few slices, once the memory is there.
 func TestEncodingAllocatesNothing(t *testing.T) {
-	b := penstock.NewBatch(penstock.Limits{})
+	b := stream.NewBatch(stream.BatchLimits{})
 	b.Names = []string{"text", "count"}
 	for range 1000 {
 		off := uint32(len(b.Data))
 		b.Data = append(b.Data, "some text of a line 200\n"...)
-		b.Records = append(b.Records, penstock.Record{Field: uint32(len(b.Fields)), NumFields: 2, Parsed: true})
-		b.Fields = append(b.Fields, penstock.Field{Off: off, Len: 19},
-			penstock.Field{Name: 1, Kind: penstock.Number, Off: off + 20, Len: 3})
+		b.Records = append(b.Records, stream.Record{Field: uint32(len(b.Fields)), NumFields: 2, Parsed: true})
+		b.Fields = append(b.Fields, stream.Field{Off: off, Len: 19},
+			stream.Field{Name: 1, Kind: stream.Number, Off: off + 20, Len: 3})
 	}
 	s := sinkOf(t, func(o *Options) { o.OnNewField = "ignore" })
 	var e encoder

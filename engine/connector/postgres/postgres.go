@@ -21,9 +21,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Options of the sink.
@@ -50,7 +50,7 @@ func (o *Options) Validate() error {
 		return err
 	}
 	if err := checkURL(o.URL); err != nil {
-		return &penstock.OptionError{Key: "url", Err: err}
+		return &stream.OptionError{Key: "url", Err: err}
 	}
 	return o.Options.Validate(&dialect, true)
 }
@@ -77,22 +77,22 @@ func checkURL(text string) error {
 }
 
 // Component is the sink's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.SinkRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.SinkRole,
 		Name:    "postgres",
 		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
 	}
 }
 
 type connections = sqlspan.Connections[*conn]
 
-// Sink writes into one table. It implements penstock.Sink, Encoder and Ledgered.
+// Sink writes into one table. It implements stream.Sink, Encoder and Ledgered.
 type Sink struct {
 	*connections
 	o      Options
-	host   penstock.Host
+	host   stream.Host
 	name   sqltable.Name
 	config *pgx.ConnConfig
 	fence  int64 // the lock that transactions share and Load has alone
@@ -100,7 +100,7 @@ type Sink struct {
 }
 
 // New returns a sink that has touched nothing yet.
-func New(o Options, h penstock.Host) (*Sink, error) {
+func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 }
 
 // Open reads the URL and makes the lanes; Load is the first to connect.
-func (s *Sink) Open(_ context.Context, o penstock.SinkOptions) (err error) {
+func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	if s.config, err = pgx.ParseConfig(s.o.URL); err != nil {
 		return fmt.Errorf("sink postgres: url: %w", err)
 	}

@@ -9,18 +9,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // opened is a sink that has loaded.
 type opened struct {
 	*postgres.Sink
-	host  *connectortest.Host
-	lanes []penstock.Lane
-	rows  connectortest.Rows
+	host  *streamtest.Host
+	lanes []stream.Lane
+	rows  streamtest.Rows
 }
 
 func open(t testing.TB, o postgres.Options) *opened {
@@ -28,8 +28,8 @@ func open(t testing.TB, o postgres.Options) *opened {
 	s := &opened{host: connectortest.NewHost(t)}
 	s.Sink = made(t, o, s.host)
 	t.Cleanup(func() { s.Close() })
-	err := s.Open(t.Context(), penstock.SinkOptions{
-		Pipeline: "p", Route: "main", Once: true, Lanes: func(l []penstock.Lane) { s.lanes = l },
+	err := s.Open(t.Context(), stream.SinkOptions{
+		Pipeline: "p", Route: "main", Once: true, Lanes: func(l []stream.Lane) { s.lanes = l },
 	})
 	if err == nil {
 		_, err = s.Load(t.Context())
@@ -43,12 +43,12 @@ func open(t testing.TB, o postgres.Options) *opened {
 // field is one field of a row of a test.
 type field struct {
 	name string
-	kind penstock.Kind
+	kind stream.Kind
 	text string
 }
 
 // batch makes a batch of parsed records.
-func (s *opened) batch(rows ...[]field) *penstock.Batch {
+func (s *opened) batch(rows ...[]field) *stream.Batch {
 	for _, row := range rows {
 		s.rows.Record()
 		for _, f := range row {
@@ -58,14 +58,14 @@ func (s *opened) batch(rows ...[]field) *penstock.Batch {
 	return s.rows.Batch()
 }
 
-func (s *opened) deliver(t testing.TB, b *penstock.Batch) error {
+func (s *opened) deliver(t testing.TB, b *stream.Batch) error {
 	t.Helper()
 	if b.Kept() > 0 {
 		if err := b.Encode(s.Sink); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err := s.lanes[0].Worker.Deliver(t.Context(), penstock.Attempt{Value: b})
+	_, err := s.lanes[0].Worker.Deliver(t.Context(), stream.Attempt{Value: b})
 	return err
 }
 
@@ -98,7 +98,7 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 	}
 	var rows [][]field
 	for _, n := range numbers {
-		rows = append(rows, []field{{"n", penstock.Number, n}, {"text", penstock.Text, n}})
+		rows = append(rows, []field{{"n", stream.Number, n}, {"text", stream.Text, n}})
 	}
 	if err := s.deliver(t, s.batch(rows...)); err != nil {
 		t.Fatal(err)
@@ -122,16 +122,16 @@ func TestValuesFindTheirColumn(t *testing.T) {
 	s := open(t, d.options("events"))
 	long := strings.Repeat("n", 64)
 	first := s.batch([]field{
-		{"i", penstock.Number, "1"}, {"b", penstock.Bool, "true"}, {"j", penstock.JSON, `{"z":1.10,"a":[1]}`},
-		{"t", penstock.Text, "a\tb\\N"},
-		{"null", penstock.Null, ""}, {`q"uo'te`, penstock.Text, "x"}, {long, penstock.Number, "7"}, {"ctid", penstock.Text, "c"},
+		{"i", stream.Number, "1"}, {"b", stream.Bool, "true"}, {"j", stream.JSON, `{"z":1.10,"a":[1]}`},
+		{"t", stream.Text, "a\tb\\N"},
+		{"null", stream.Null, ""}, {`q"uo'te`, stream.Text, "x"}, {long, stream.Number, "7"}, {"ctid", stream.Text, "c"},
 	})
 	second := s.batch([]field{
-		{"i", penstock.Number, "9223372036854775808"}, {"b", penstock.Text, "maybe"}, {"j", penstock.Text, `say "x"`},
-		{"t", penstock.Number, "0.10"},
-		{"null", penstock.JSON, "[1]"}, {"new", penstock.Number, "1.50"}, {"new", penstock.Text, "bad \xff byte"},
-	}, []field{{"i", penstock.Text, "12"}, {"t", penstock.Text, "\xc3\x28"}})
-	for _, b := range []*penstock.Batch{first, second} {
+		{"i", stream.Number, "9223372036854775808"}, {"b", stream.Text, "maybe"}, {"j", stream.Text, `say "x"`},
+		{"t", stream.Number, "0.10"},
+		{"null", stream.JSON, "[1]"}, {"new", stream.Number, "1.50"}, {"new", stream.Text, "bad \xff byte"},
+	}, []field{{"i", stream.Text, "12"}, {"t", stream.Text, "\xc3\x28"}})
+	for _, b := range []*stream.Batch{first, second} {
 		if err := s.deliver(t, b); err != nil {
 			t.Fatal(err)
 		}
@@ -149,10 +149,10 @@ func TestValuesFindTheirColumn(t *testing.T) {
 }
 
 // settle delivers b as the engine does, bisecting what is rejected, and returns the reasons of what was refused by message.
-func (s *opened) settle(t testing.TB, b *penstock.Batch, refused map[string]string) {
+func (s *opened) settle(t testing.TB, b *stream.Batch, refused map[string]string) {
 	t.Helper()
 	err := s.deliver(t, b)
-	if split, ok := errors.AsType[*penstock.Split](err); ok {
+	if split, ok := errors.AsType[*stream.Split](err); ok {
 		for _, it := range split.Refused {
 			note(it.Value, split.Err, refused)
 			if err := s.Store(t.Context(), it.Value.Spans); err != nil {
@@ -164,7 +164,7 @@ func (s *opened) settle(t testing.TB, b *penstock.Batch, refused map[string]stri
 		}
 		return
 	}
-	if rejected, ok := errors.AsType[*flow.Rejected](err); ok {
+	if rejected, ok := errors.AsType[*stream.Rejected](err); ok {
 		m := b.Middle()
 		if m == 0 {
 			note(b, rejected.Err, refused)
@@ -182,9 +182,9 @@ func (s *opened) settle(t testing.TB, b *penstock.Batch, refused map[string]stri
 	}
 }
 
-func note(b *penstock.Batch, reason error, refused map[string]string) {
+func note(b *stream.Batch, reason error, refused map[string]string) {
 	for i := range b.Records {
-		if b.Records[i].State == penstock.Kept {
+		if b.Records[i].State == stream.Kept {
 			refused[string(b.Value(b.Fields[b.Records[i].Field]))] = reason.Error()
 		}
 	}
@@ -199,14 +199,14 @@ func TestRefusedRows(t *testing.T) {
 	s := open(t, o)
 	var rows [][]field
 	for i := range 100 {
-		row := []field{{"id", penstock.Text, fmt.Sprint(i)}, {"n", penstock.Number, fmt.Sprint(i)}, {"day", penstock.Text, "2026-11-21"}}
+		row := []field{{"id", stream.Text, fmt.Sprint(i)}, {"n", stream.Number, fmt.Sprint(i)}, {"day", stream.Text, "2026-11-21"}}
 		switch i {
 		case 7:
 			row[1].text = "1.5"
 		case 20:
 			row[2].text = "no day"
 		case 33:
-			row = append(row, field{"more", penstock.Text, "x"})
+			row = append(row, field{"more", stream.Text, "x"})
 		case 40:
 			row[0].text = "a\x00b"
 		case 41:
@@ -243,10 +243,10 @@ func TestUpsert(t *testing.T) {
 	if len(s.lanes) != 1 || !s.lanes[0].Limits.Ordered {
 		t.Errorf("upsert has %d lanes, ordered: %v; want one that keeps the order", len(s.lanes), s.lanes[0].Limits.Ordered)
 	}
-	row := func(id, v string) []field { return []field{{"id", penstock.Text, id}, {"v", penstock.Number, v}} }
+	row := func(id, v string) []field { return []field{{"id", stream.Text, id}, {"v", stream.Number, v}} }
 	refused := map[string]string{}
 	s.settle(t, s.batch(row("a", "1"), row("b", "1"), row("a", "2")), refused)
-	s.settle(t, s.batch(row("b", "3"), []field{{"v", penstock.Number, "4"}}, row("c", "1")), refused)
+	s.settle(t, s.batch(row("b", "3"), []field{{"v", stream.Number, "4"}}, row("c", "1")), refused)
 	if got := d.column(t, `SELECT id || v FROM state ORDER BY id`); !slices.Equal(got, []string{"a2", "b3", "c1"}) {
 		t.Errorf("the table has %v", got)
 	}
@@ -278,24 +278,24 @@ func TestMisconfigured(t *testing.T) {
 		{"no right", rightless, "", "permission denied"},
 	} {
 		s := open(t, c.o)
-		err := s.deliver(t, s.batch([]field{{"a", penstock.Text, "1"}, {"b", penstock.Text, "2"}}))
-		if m, ok := errors.AsType[*flow.Misconfigured](err); !ok || !strings.Contains(m.Error(), c.want) {
+		err := s.deliver(t, s.batch([]field{{"a", stream.Text, "1"}, {"b", stream.Text, "2"}}))
+		if m, ok := errors.AsType[*stream.Misconfigured](err); !ok || !strings.Contains(m.Error(), c.want) {
 			t.Errorf("%s: %v, want misconfigured: %s", c.name, err, c.want)
 		}
 	}
 	s := open(t, d.options("changes"))
-	if err := s.deliver(t, s.batch([]field{{"n", penstock.Number, "1"}})); err != nil {
+	if err := s.deliver(t, s.batch([]field{{"n", stream.Number, "1"}})); err != nil {
 		t.Fatal(err)
 	}
 	d.exec(t, `ALTER TABLE changes ALTER n TYPE text`)
-	err := s.deliver(t, s.batch([]field{{"n", penstock.Number, "2"}}))
-	if _, ok := errors.AsType[*flow.Misconfigured](err); !ok {
+	err := s.deliver(t, s.batch([]field{{"n", stream.Number, "2"}}))
+	if _, ok := errors.AsType[*stream.Misconfigured](err); !ok {
 		t.Errorf("a column of another type: %v, want misconfigured", err)
 	}
 	o := d.options("x")
 	o.URL = strings.Replace(d.url, "/postgres?", "/nowhere?", 1)
 	gone := made(t, o, connectortest.NewHost(t))
-	if err := gone.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "r", Lanes: func([]penstock.Lane) {}}); err != nil {
+	if err := gone.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r", Lanes: func([]stream.Lane) {}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := gone.Load(context.Background()); err == nil || !strings.Contains(err.Error(), "nowhere") {

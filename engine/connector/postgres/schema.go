@@ -9,9 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // errEnd is what a whole payload ends with.
@@ -116,17 +115,19 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 		want := cmp.Or(c.Decl, declared[c.Type])
 		switch {
 		case i < 0:
-			return &flow.Misconfigured{Err: fmt.Errorf("the table %s has lost its column %q; add it, or restart penstock", s.name, c.Name)}
+			err := fmt.Errorf("the table %s has lost its column %q; add it, or restart penstock", s.name, c.Name)
+			return &stream.Misconfigured{Err: err}
 		case there[i].Type != c.Type || c.Type == sqltable.JSON && there[i].Decl != want:
-			return &flow.Misconfigured{Err: fmt.Errorf("column %q of the table %s is %s, and was %s when this run began; restart penstock",
-				c.Name, s.name, there[i].Decl, want)}
+			err := fmt.Errorf("column %q of the table %s is %s, and was %s when this run began; restart penstock",
+				c.Name, s.name, there[i].Decl, want)
+			return &stream.Misconfigured{Err: err}
 		}
 	}
 	return nil
 }
 
 // Prepare implements sqlspan.Writer: the table, and the staging table.
-func (w *writer) Prepare(ctx context.Context, c *conn, b *penstock.Batch) error {
+func (w *writer) Prepare(ctx context.Context, c *conn, b *stream.Batch) error {
 	s := w.sink
 	columns := s.Shape.For(b).Columns
 	if err := s.makeTable(ctx, c.Conn, columns); err != nil {

@@ -9,9 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // server is the one that the tests of this package share, but for those that stop it.
@@ -69,7 +70,7 @@ func (d *database) options(table string) postgres.Options {
 	return o
 }
 
-func made(t testing.TB, o postgres.Options, h penstock.Host) *postgres.Sink {
+func made(t testing.TB, o postgres.Options, h stream.Host) *postgres.Sink {
 	t.Helper()
 	s, err := postgres.New(o, h)
 	if err != nil {
@@ -90,7 +91,7 @@ func TestSuite(t *testing.T) {
 					d.exec(t, "CREATE TABLE lines (n bigserial, message text, _extra json)")
 				}
 				return connectortest.Receiver{
-					New: func(t *testing.T, h *connectortest.Host) penstock.Sink { return made(t, o, h) },
+					New: func(t *testing.T, h *streamtest.Host) stream.Sink { return made(t, o, h) },
 					Received: func(t *testing.T) []string {
 						if workers == 1 {
 							return d.column(t, "SELECT message FROM lines ORDER BY n")

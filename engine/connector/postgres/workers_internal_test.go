@@ -4,9 +4,9 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // TestDefaultWorkers: beside a server on this machine there are no more connections than processors, unless the config says so.
@@ -39,7 +39,7 @@ func TestDefaultWorkers(t *testing.T) {
 				t.Fatal(err)
 			}
 			lanes := 0
-			err = s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "r", Lanes: func(l []penstock.Lane) { lanes = len(l) }})
+			err = s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r", Lanes: func(l []stream.Lane) { lanes = len(l) }})
 			runtime.GOMAXPROCS(before)
 			if want := c.want(processors); err != nil || lanes != want {
 				t.Errorf("%s, workers %d, %s, %d processors: %d lanes, %v; want %d", c.url, c.workers, c.mode, processors, lanes, err, want)

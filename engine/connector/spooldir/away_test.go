@@ -7,8 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -37,7 +38,7 @@ func TestNotMounted(t *testing.T) {
 		name   string
 		files  vfs.FS
 		forget int
-	}{{"not mounted", unmounted{vfs.OS()}, 0}, {"emptied", vfs.OS(), 2}} {
+	}{{"not mounted", unmounted{connectortest.FS()}, 0}, {"emptied", connectortest.FS(), 2}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				at := t.TempDir()
@@ -51,7 +52,7 @@ func TestNotMounted(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				first := newWorld(t, dir, vfs.OS(), change).open(false)
+				first := newWorld(t, dir, connectortest.FS(), change).open(false)
 				first.pump(time.Minute)
 				first.close()
 				if len(first.store.marks) != 2 {
@@ -67,7 +68,7 @@ func TestNotMounted(t *testing.T) {
 				second.store = first.store
 				second.open(false)
 				second.pump(5 * time.Minute)
-				if gone := second.reader.(penstock.Forgetter).Forget(); len(gone) != c.forget {
+				if gone := second.reader.(stream.Forgetter).Forget(); len(gone) != c.forget {
 					t.Errorf("%d partitions are forgotten, want %d", len(gone), c.forget)
 				}
 				second.close()

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
-	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/stream"
 )
 
 const logLine = "192.168.%d.7 - - [17/May/2015:10:05:%02d +0000] " +
@@ -32,14 +32,14 @@ func logLines(size int) []byte {
 func TestReadAllocations(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "a.log", string(logLines(8<<20)))
-	h := newHost(t, vfs.OS())
+	h := newHost(t, connectortest.FS())
 	src := h.source(options(dir, func(o *spooldir.Options) { o.Finished = "keep" }))
-	var pool penstock.Pool
+	var pool stream.Pool
 	r := must(src.Open(t.Context(), newStore().options(false)))
 	defer r.Close()
 	records := 0
 	read := func() {
-		b := pool.Get(penstock.Limits{})
+		b := pool.Get(stream.BatchLimits{})
 		if err := r.Read(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -82,8 +82,8 @@ func BenchmarkReadRatio(b *testing.B) {
 	path := put(b, dir, "a.log", string(text))
 	want := bytes.Count(text, []byte{'\n'})
 	text = nil
-	h := newHost(b, vfs.OS())
-	var pool penstock.Pool
+	h := newHost(b, connectortest.FS())
+	var pool stream.Pool
 	buf := make([]byte, 256<<10)
 	var ratios []float64
 	for b.Loop() {
@@ -97,7 +97,7 @@ func BenchmarkReadRatio(b *testing.B) {
 		r := must(src.Open(b.Context(), newStore().options(true)))
 		n := 0
 		for err := error(nil); err != io.EOF; {
-			batch := pool.Get(penstock.Limits{Records: 1 << 30})
+			batch := pool.Get(stream.BatchLimits{Records: 1 << 30})
 			if err = r.Read(b.Context(), batch); err != nil && err != io.EOF {
 				b.Fatal(err)
 			}
@@ -118,7 +118,7 @@ func BenchmarkReadRatio(b *testing.B) {
 // BenchmarkSmallFiles reads 10,000 files of 5 kB and renames them, against reading each by name.
 func BenchmarkSmallFiles(b *testing.B) {
 	text := string(logLines(5000))
-	h := newHost(b, vfs.OS())
+	h := newHost(b, connectortest.FS())
 	var ratios []float64
 	for b.Loop() {
 		b.StopTimer()
@@ -143,7 +143,7 @@ func BenchmarkSmallFiles(b *testing.B) {
 		limit := time.Since(start)
 		b.StartTimer()
 		start = time.Now()
-		w := &world{t: b, dir: dir, host: h, store: newStore(), finish: true, pending: make(map[string]penstock.Partition)}
+		w := &world{t: b, dir: dir, host: h, store: newStore(), finish: true, pending: make(map[string]stream.Partition)}
 		w.src = h.source(options(dir, nil))
 		if err := w.once(); err != nil {
 			b.Fatal(err)

@@ -10,16 +10,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
-	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // bubble runs a test in fake time over a real directory.
 func bubble(t *testing.T, change func(*spooldir.Options), run func(t *testing.T, w *world)) {
 	t.Helper()
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) { run(t, newWorld(t, dir, vfs.OS(), change)) })
+	synctest.Test(t, func(t *testing.T) { run(t, newWorld(t, dir, connectortest.FS(), change)) })
 }
 
 func write(t testing.TB, path, text string) {
@@ -146,7 +146,7 @@ func TestChangedWhileRead(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			bubble(t, nil, func(t *testing.T, w *world) {
 				path := put(t, w.dir, "a.log", text)
-				w.limits = penstock.Limits{Bytes: 4096}
+				w.limits = stream.BatchLimits{Bytes: 4096}
 				w.open(false)
 				defer w.close()
 				if err := w.step(t.Context()); err != nil {
@@ -281,7 +281,7 @@ func TestLongRecords(t *testing.T) {
 	for _, how := range []string{"cut", "dead_letter"} {
 		bubble(t, func(o *spooldir.Options) { o.MaxRecord, o.LongRecord = 2048, how }, func(t *testing.T, w *world) {
 			put(t, w.dir, "a.log", "before\n"+long+"\nafter\n"+long)
-			w.limits = penstock.Limits{Bytes: 1000}
+			w.limits = stream.BatchLimits{Bytes: 1000}
 			if err := w.once(); err != nil {
 				t.Fatal(err)
 			}

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
@@ -137,7 +137,7 @@ func TestPowerLoss(t *testing.T) {
 			crashes := 0
 			for crash := range vfstest.CrashesFrom(t, 1, m, func(m *vfstest.Mem) {
 				first = newWorld(t, "/spool", m, change)
-				first.limits = penstock.Limits{Bytes: 1}
+				first.limits = stream.BatchLimits{Bytes: 1}
 				if err := first.once(); err != nil {
 					t.Error(err)
 				}

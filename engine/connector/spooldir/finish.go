@@ -8,9 +8,9 @@ import (
 	"path"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -23,16 +23,16 @@ const (
 	maxNumber = 100_000
 )
 
-// Finish implements penstock.Finisher: it renames, deletes or moves the file, if it is still the one that was read and holds not
+// Finish implements stream.Finisher: it renames, deletes or moves the file, if it is still the one that was read and holds not
 // a byte more.
-func (s *source) Finish(ctx context.Context, p penstock.Partition) error {
+func (s *source) Finish(ctx context.Context, p stream.Partition) error {
 	if err := s.acquire(); err != nil {
 		return err
 	}
 	return errors.Join(s.set.Finishing(func() error { return s.finish(p) }), s.done())
 }
 
-func (s *source) finish(p penstock.Partition) error {
+func (s *source) finish(p stream.Partition) error {
 	e, name, over := s.set.Lookup(p.ID)
 	switch {
 	case over:
@@ -41,11 +41,11 @@ func (s *source) finish(p penstock.Partition) error {
 		return s.finishUnknown(p)
 	}
 	info, err := s.dir.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // somebody has taken it away: there is nothing left to be done
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !e.Is(info) {
+		return s.recoverAside(p, name) // else it was taken away, or the name was given to another file
 	}
 	if err == nil {
-		err = s.finishKnown(e, name, info)
+		err = s.finishKnown(p, e, name, info)
 	}
 	if err != nil {
 		return fmt.Errorf("finish %q: %w", name, err)
@@ -54,7 +54,7 @@ func (s *source) finish(p penstock.Partition) error {
 }
 
 // finishUnknown is for a partition of an earlier run that no reader has met in this one.
-func (s *source) finishUnknown(p penstock.Partition) error {
+func (s *source) finishUnknown(p stream.Partition) error {
 	id, err := fileid.Parse(p.ID)
 	if err != nil {
 		return fmt.Errorf("finish %q: %w", p.Name, err)
@@ -63,23 +63,17 @@ func (s *source) finishUnknown(p penstock.Partition) error {
 		return nil
 	}
 	info, err := s.dir.Stat(p.Name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was finished before
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !follow.IsOf(id, info) {
+		return s.recoverAside(p, p.Name) // else it was finished before, or the name has been given to another file
 	} else if err != nil {
 		return fmt.Errorf("finish %q: %w", p.Name, err)
-	}
-	if !follow.IsOf(id, info) {
-		return nil // the name has been given to another file
 	}
 	return fmt.Errorf("finish %q: no reader has met the file in this run; it is finished after that", p.Name)
 }
 
 // finishKnown finishes the file that stands under its name, of which info was just seen. That the name was not given to another file
 // meanwhile is made sure when it has been changed.
-func (s *source) finishKnown(e *follow.Entry, name string, info vfs.Info) error {
-	if !e.Is(info) {
-		return nil // the name has been given to another file, which is read as such
-	}
+func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string, info vfs.Info) error {
 	readers, err := s.set.Settled(e, info.Size)
 	if err != nil {
 		return err
@@ -94,7 +88,7 @@ func (s *source) finishKnown(e *follow.Entry, name string, info vfs.Info) error 
 		to, err = s.move(e, name)
 	case finishedDelete:
 		dir = nil
-		held, err = s.remove(e, name, readers)
+		held, err = s.remove(p, e, name, info.Size, readers)
 	}
 	if err != nil {
 		return err
@@ -143,41 +137,6 @@ func (s *source) move(e *follow.Entry, name string) (string, error) {
 		}
 	}
 	return s.rename(e, name, s.moved, name)
-}
-
-// remove deletes the file, under its name, if that is still its own. Before that it opens the file once for each reader that may
-// hold one more: no name will lead to what a writer may still add.
-func (s *source) remove(e *follow.Entry, name string, readers []*follow.Reader) (held []vfs.File, err error) {
-	held = make([]vfs.File, len(readers))
-	for i, r := range readers {
-		if s.set.MayHold(r) {
-			if held[i], err = s.dir.Open(name); err != nil {
-				return nil, errors.Join(err, closeAll(held))
-			}
-		}
-	}
-	info, err := s.dir.Stat(name)
-	switch {
-	case err != nil:
-	case !e.Is(info):
-		err = errSwapped
-	default:
-		err = s.dir.Remove(name)
-	}
-	if err != nil {
-		return nil, errors.Join(err, closeAll(held))
-	}
-	return held, nil
-}
-
-func closeAll(files []vfs.File) error {
-	var errs []error
-	for _, f := range files {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // sync makes the names durable that were changed since the last one.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 	"github.com/penstock-io/penstock/engine/kit/origin"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // meta gives records fields of where they come from; a pattern that begins with a slash is held against the whole path.
@@ -19,7 +19,7 @@ func TestMeta(t *testing.T) {
 	}, func(t *testing.T, w *world) {
 		put(t, w.dir, "shop/21.log", "one\ntwo\n")
 		var got strings.Builder
-		w.onBatch = func(b *penstock.Batch) {
+		w.onBatch = func(b *stream.Batch) {
 			for i := range b.Records {
 				for _, f := range b.FieldsOf(i) {
 					fmt.Fprintf(&got, "%s=%s ", b.Names[f.Name], b.Value(f))

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/origin"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // What may become of a finished file.
@@ -39,9 +39,9 @@ type Options struct {
 }
 
 // Source is the component spool_dir.
-func Source() penstock.Component {
-	return penstock.Component{
-		Role: penstock.SourceRole,
+func Source() stream.Component {
+	return stream.Component{
+		Role: stream.SourceRole,
 		Name: "spool_dir",
 		Options: func() any {
 			return &Options{
@@ -50,7 +50,7 @@ func Source() penstock.Component {
 				Reading: follow.DefaultReading(), Polling: follow.DefaultPolling(), Watch: time.Hour, OpenFiles: 64, Forget: time.Hour,
 			}
 		},
-		New: func(options any, h penstock.Host) (any, error) {
+		New: func(options any, h stream.Host) (any, error) {
 			s, err := newSource(*options.(*Options), h)
 			if err == nil && s.o.Finished == finishedKeep {
 				return keeping{s}, nil
@@ -60,13 +60,13 @@ func Source() penstock.Component {
 	}
 }
 
-// Shape implements penstock.Shaper: records have the text, and what meta adds.
-func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) { return o.Meta.Shape(in), nil }
+// Shape implements stream.Shaper: records have the text, and what meta adds.
+func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
 
 // Validate refuses what cannot work.
 func (o *Options) Validate() error {
 	wrong := func(key, format string, args ...any) error {
-		return &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 	}
 	switch {
 	case o.Path == "":

@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -52,7 +53,7 @@ func TestValidate(t *testing.T) {
 		{func(o *spooldir.Options) { o.OpenFiles = 0 }, `open_files: is 0, want 1 or more`},
 	} {
 		err := options("/spool", tt.change).Validate()
-		if _, ok := errors.AsType[*penstock.OptionError](err); !ok || err.Error() != tt.want {
+		if _, ok := errors.AsType[*stream.OptionError](err); !ok || err.Error() != tt.want {
 			t.Errorf("Validate = %v\nwant %s", err, tt.want)
 		}
 	}
@@ -61,7 +62,7 @@ func TestValidate(t *testing.T) {
 // What cannot be opened says why, and what to do.
 func TestOpenRefused(t *testing.T) {
 	dir := t.TempDir()
-	h := newHost(t, vfs.OS())
+	h := newHost(t, connectortest.FS())
 	missing := filepath.Join(dir, "missing")
 	_, err := h.source(options(missing, nil)).Open(t.Context(), newStore().options(false))
 	want := fmt.Sprintf("%q: the directory does not exist; make it, or correct path", missing)
@@ -78,7 +79,7 @@ func TestOpenRefused(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a second route of the same source: %v", err)
 	}
-	for _, r := range []penstock.Reader{r, r, r2, r2} {
+	for _, r := range []stream.Reader{r, r, r2, r2} {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
-	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // pack compresses each text to a member or frame of its own.
@@ -52,7 +52,7 @@ func packedWorld(t *testing.T, change func(*spooldir.Options), files map[string]
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, dir, vfs.OS(), func(o *spooldir.Options) {
+		w := newWorld(t, dir, connectortest.FS(), func(o *spooldir.Options) {
 			o.Order = "name"
 			if change != nil {
 				change(o)
@@ -85,7 +85,7 @@ func TestPackedResume(t *testing.T) {
 	for _, ext := range []string{".gz", ".zst"} {
 		files := map[string]string{"a" + ext: pack(t, ext, text[:1<<20], text[1<<20:2_000_001], text[2_000_001:])}
 		packedWorld(t, nil, files, func(w *world) {
-			w.limits, w.finish = penstock.Limits{Bytes: 64 << 10, Records: 400}, false
+			w.limits, w.finish = stream.BatchLimits{Bytes: 64 << 10, Records: 400}, false
 			if err := w.once(); err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestPackedKept(t *testing.T) {
 		for w.step(w.t.Context()) == nil {
 		}
 		for id, m := range w.store.marks {
-			m.Note, m.Finished = w.reader.(penstock.Noter).Note(m), true
+			m.Note, m.Finished = w.reader.(stream.Noter).Note(m), true
 			w.store.marks[id] = m
 		}
 		w.close()

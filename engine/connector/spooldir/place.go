@@ -40,6 +40,7 @@ func (p place) list(name string, depth int, found func(follow.Sight), refused fu
 			}
 			if err := p.list(full, depth+1, found, refused); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				refused(full, fmt.Sprintf("the directory cannot be listed: %v", err))
+				p.s.h.Fault(fmt.Errorf("list directory %q: %w", full, err))
 			}
 		case !p.s.names.wanted(full):
 		case !e.Type.IsRegular():
@@ -50,6 +51,7 @@ func (p place) list(name string, depth int, found func(follow.Sight), refused fu
 				found(follow.Sight{Dir: p.s.dir, Name: full, Label: full, Info: info})
 			} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				refused(full, err.Error())
+				p.s.h.Fault(fmt.Errorf("file %q: %w", full, err))
 			}
 		}
 	}

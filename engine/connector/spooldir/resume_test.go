@@ -10,9 +10,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
-	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // dataFiles are the real logs.
@@ -47,16 +47,16 @@ func spoolData(t testing.TB) (dir string, want map[string][]byte) {
 	return dir, want
 }
 
-var someLimits = []penstock.Limits{{Bytes: 1 << 10}, {Bytes: 64 << 10}, {}, {Records: 7}, {Bytes: 1 << 20, Records: 1000}}
+var someLimits = []stream.BatchLimits{{Bytes: 1 << 10}, {Bytes: 64 << 10}, {}, {Records: 7}, {Bytes: 1 << 20, Records: 1000}}
 
 // Each real log comes out byte for byte, whatever the size of the batches.
 func TestRealLogs(t *testing.T) {
 	dir, want := spoolData(t)
 	for _, limits := range someLimits {
-		w := newWorld(t, dir, vfs.OS(), func(o *spooldir.Options) { o.Finished = "keep" })
+		w := newWorld(t, dir, connectortest.FS(), func(o *spooldir.Options) { o.Finished = "keep" })
 		w.limits = limits
 		records := 0
-		w.onBatch = func(b *penstock.Batch) { records += b.Origins }
+		w.onBatch = func(b *stream.Batch) { records += b.Origins }
 		if err := w.once(); err != nil {
 			t.Fatal(err)
 		}
@@ -76,12 +76,12 @@ func TestRealLogs(t *testing.T) {
 
 // covered is one batch of a run.
 type covered struct {
-	spans []penstock.Span
+	spans []stream.Span
 	text  []string // what each span holds
 }
 
 // readAll reads to io.EOF from marks on.
-func readAll(t *testing.T, h *host, dir string, limits penstock.Limits, marks map[string]penstock.Mark) (out []covered) {
+func readAll(t *testing.T, h *host, dir string, limits stream.BatchLimits, marks map[string]stream.Mark) (out []covered) {
 	t.Helper()
 	src := h.source(options(dir, func(o *spooldir.Options) { o.Finished = "keep" }))
 	s := newStore()
@@ -92,7 +92,7 @@ func readAll(t *testing.T, h *host, dir string, limits penstock.Limits, marks ma
 	}
 	defer r.Close()
 	for {
-		b := penstock.NewBatch(limits)
+		b := stream.NewBatch(limits)
 		err := r.Read(t.Context(), b)
 		if err != nil && err != io.EOF {
 			t.Fatal(err)
@@ -114,8 +114,8 @@ func TestResumeAnywhere(t *testing.T) {
 	dir, _ := spoolData(t)
 	const seed = 20261121
 	rng := rand.New(rand.NewPCG(seed, 0))
-	h := newHost(t, vfs.OS())
-	for _, limits := range []penstock.Limits{{Bytes: 16 << 10}, {Records: 300}, {Bytes: 100 << 10, Records: 500}} {
+	h := newHost(t, connectortest.FS())
+	for _, limits := range []stream.BatchLimits{{Bytes: 16 << 10}, {Records: 300}, {Bytes: 100 << 10, Records: 500}} {
 		first := readAll(t, h, dir, limits, nil)
 		whole, ends := make(map[string]string), make(map[string]bool)
 		for _, c := range first {
@@ -126,7 +126,7 @@ func TestResumeAnywhere(t *testing.T) {
 		}
 		for round := range 12 {
 			kill := rng.IntN(len(first) + 1)
-			marks, settled := make(map[string]penstock.Mark), make(map[string]map[int64]string)
+			marks, settled := make(map[string]stream.Mark), make(map[string]map[int64]string)
 			for _, c := range first[:kill] {
 				keep := rng.IntN(3) > 0
 				for i, s := range c.spans {
@@ -167,7 +167,7 @@ func TestResumeAnywhere(t *testing.T) {
 }
 
 // settleSpan enters a span into the marks: as settled, or only as opened.
-func settleSpan(marks map[string]penstock.Mark, s penstock.Span, keep bool) {
+func settleSpan(marks map[string]stream.Mark, s stream.Span, keep bool) {
 	m := marks[s.Part.ID]
 	m.Part = *s.Part
 	switch {

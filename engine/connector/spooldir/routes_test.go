@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
-	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // Two routes read independently under the same ids; a file is finished when both have sealed it at its size.
@@ -26,8 +26,8 @@ func TestTwoRoutes(t *testing.T) {
 		defer w.close()
 		other := *w
 		other.store, other.batches = newStore(), nil
-		other.pending = make(map[string]penstock.Partition)
-		other.limits = penstock.Limits{Bytes: 1000}
+		other.pending = make(map[string]stream.Partition)
+		other.limits = stream.BatchLimits{Bytes: 1000}
 		other.open(false)
 		defer other.close()
 		if err := other.step(t.Context()); err != nil { // a part of big.log
@@ -36,7 +36,7 @@ func TestTwoRoutes(t *testing.T) {
 		w.pump(2 * time.Second)
 		sealed := w.pending // the engine tells only what all routes have settled; here it tells too early
 		w.pending = maps.Clone(sealed)
-		maps.DeleteFunc(w.pending, func(_ string, p penstock.Partition) bool { return p.Name == "a.log" })
+		maps.DeleteFunc(w.pending, func(_ string, p stream.Partition) bool { return p.Name == "a.log" })
 		w.finishAllNow(t, "it is being read")
 		w.pending = sealed
 		if _, err := os.Stat(big); err != nil {
@@ -83,7 +83,7 @@ func TestOnce(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		write(t, filepath.Join(w.dir, "young.log"), "young, no line end")
 		added := false
-		w.onBatch = func(*penstock.Batch) {
+		w.onBatch = func(*stream.Batch) {
 			if !added {
 				added = true
 				write(t, filepath.Join(w.dir, "late.log"), "late\n")
@@ -160,11 +160,11 @@ func TestGrownWhileDown(t *testing.T) {
 // A notification wakes the reader long before its next poll.
 func TestNotified(t *testing.T) {
 	dir := t.TempDir()
-	h := connectortest.NewHostOn(t, vfs.OS())
+	h := streamtest.NewHostOn(t, connectortest.FS())
 	src := must(newSource(h, options(dir, func(o *spooldir.Options) { o.PollMin, o.PollMax = time.Hour, time.Hour })))
 	r := must(src.Open(t.Context(), newStore().options(false)))
 	defer r.Close()
-	b := penstock.NewBatch(penstock.Limits{})
+	b := stream.NewBatch(stream.BatchLimits{})
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errEnough)
 	defer cancel()
 	if err := r.Read(ctx, b); err != errEnough {

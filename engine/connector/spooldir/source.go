@@ -18,16 +18,16 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/origin"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
 // source is what the readers of all routes share: the directory and its lock.
 type source struct {
 	o     Options
-	h     penstock.Host
+	h     stream.Host
 	log   *slog.Logger
 	names names
 	set   *follow.Set
@@ -44,7 +44,7 @@ type source struct {
 	unsync bool          // names were changed since the last sync
 }
 
-func newSource(o Options, h penstock.Host) (*source, error) {
+func newSource(o Options, h stream.Host) (*source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -67,8 +67,8 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 // second entry in the checkpoint.
 type keeping struct{ s *source }
 
-// Open implements penstock.Source.
-func (k keeping) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+// Open implements stream.Source.
+func (k keeping) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	return k.s.Open(ctx, o)
 }
 
@@ -80,8 +80,8 @@ type reader struct {
 	closed bool
 }
 
-// Open implements penstock.Source.
-func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+// Open implements stream.Source.
+func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	meta, err := origin.New(s.o.Meta, filepath.ToSlash(s.o.Path))
 	if err != nil {
 		return nil, err
@@ -98,8 +98,8 @@ func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Rea
 	return r, nil
 }
 
-// Read implements penstock.Reader.
-func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
+// Read implements stream.Reader.
+func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	err := r.Reader.Read(ctx, b)
 	if err == nil || err == io.EOF {
 		r.meta.Add(b)
@@ -110,7 +110,10 @@ func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
 	return err
 }
 
-// Close implements penstock.Reader.
+// Input implements stream.InputReader.
+func (r *reader) Input() (uint64, error) { return follow.Input(place{r.s}) }
+
+// Close implements stream.Reader.
 func (r *reader) Close() error {
 	if r.closed {
 		return nil

@@ -7,9 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // options are the defaults with path set, and what change does to them.
@@ -59,13 +60,13 @@ func TestConformance(t *testing.T) {
 		t.Run(finished, func(t *testing.T) {
 			connectortest.Source(t, connectortest.SourceCase{
 				Want: want,
-				New: func(t *testing.T, h *connectortest.Host) penstock.Source {
+				New: func(t *testing.T, h *streamtest.Host) stream.Source {
 					o := options(dir, func(o *spooldir.Options) { o.Finished = finished })
 					s, err := spooldir.Source().New(o, h)
 					if err != nil {
 						t.Fatal(err)
 					}
-					return s.(penstock.Source)
+					return s.(stream.Source)
 				},
 			})
 		})

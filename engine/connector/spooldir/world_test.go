@@ -12,28 +12,28 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 	"github.com/penstock-io/penstock/vfs"
 )
 
 // host works within a synctest bubble.
-type host struct{ *connectortest.Quiet }
+type host struct{ *streamtest.Quiet }
 
 // newHost runs what decompresses, and no watcher.
 func newHost(t testing.TB, files vfs.FS) *host {
-	return &host{connectortest.NewQuiet(files, t.Output(), func(name string) bool { return name == "unpack" })}
+	return &host{streamtest.NewQuiet(files, t.Output(), func(name string) bool { return name == "unpack" })}
 }
 
-func (h *host) source(o *spooldir.Options) penstock.Source { return must(newSource(h, o)) }
+func (h *host) source(o *spooldir.Options) stream.Source { return must(newSource(h, o)) }
 
-func newSource(h penstock.Host, o *spooldir.Options) (penstock.Source, error) {
+func newSource(h stream.Host, o *spooldir.Options) (stream.Source, error) {
 	s, err := spooldir.Source().New(o, h)
 	if err != nil {
 		return nil, err
 	}
-	return s.(penstock.Source), nil
+	return s.(stream.Source), nil
 }
 
 func must[T any](v T, err error) T {
@@ -45,14 +45,14 @@ func must[T any](v T, err error) T {
 
 // store is what the checkpoint of a route would hold. It settles in read order.
 type store struct {
-	marks map[string]penstock.Mark
+	marks map[string]stream.Mark
 	names map[string][]string // of each partition, as they were told
 	data  map[string][]byte   // what was delivered of each
 	order []string            // partitions by their first bytes
 }
 
 func newStore() *store {
-	return &store{marks: make(map[string]penstock.Mark), names: make(map[string][]string), data: make(map[string][]byte)}
+	return &store{marks: make(map[string]stream.Mark), names: make(map[string][]string), data: make(map[string][]byte)}
 }
 
 // clone is what is left of it after a crash.
@@ -64,11 +64,11 @@ func (s *store) clone() *store {
 	return c
 }
 
-func (s *store) options(once bool) penstock.OpenOptions {
+func (s *store) options(once bool) stream.OpenOptions {
 	marks := maps.Clone(s.marks)
-	return penstock.OpenOptions{
+	return stream.OpenOptions{
 		Route: "main", Once: once,
-		Resume: func(id string) (penstock.Mark, bool) { m, ok := marks[id]; return m, ok },
+		Resume: func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok },
 		Known:  maps.Values(marks),
 	}
 }
@@ -78,21 +78,21 @@ type world struct {
 	t       testing.TB
 	dir     string
 	host    *host
-	src     penstock.Source
-	reader  penstock.Reader
+	src     stream.Source
+	reader  stream.Reader
 	store   *store
-	limits  penstock.Limits
-	finish  bool                          // call Finish for what is sealed
-	pending map[string]penstock.Partition // sealed, not finished yet
-	refused []error                       // what Finish has returned
-	dead    []string                      // reasons of dead letters
-	batches []string                      // what each batch covers
-	onBatch func(b *penstock.Batch)
+	limits  stream.BatchLimits
+	finish  bool                        // call Finish for what is sealed
+	pending map[string]stream.Partition // sealed, not finished yet
+	refused []error                     // what Finish has returned
+	dead    []string                    // reasons of dead letters
+	batches []string                    // what each batch covers
+	onBatch func(b *stream.Batch)
 }
 
 func newWorld(t testing.TB, dir string, files vfs.FS, change func(*spooldir.Options)) *world {
 	w := &world{
-		t: t, dir: dir, host: newHost(t, files), store: newStore(), finish: true, pending: make(map[string]penstock.Partition),
+		t: t, dir: dir, host: newHost(t, files), store: newStore(), finish: true, pending: make(map[string]stream.Partition),
 	}
 	w.src = w.host.source(options(dir, change))
 	return w
@@ -153,7 +153,7 @@ func (w *world) once() error {
 
 // step reads one batch and settles it.
 func (w *world) step(ctx context.Context) error {
-	b := penstock.NewBatch(w.limits)
+	b := stream.NewBatch(w.limits)
 	err := w.reader.Read(ctx, b)
 	if err != nil && err != io.EOF {
 		return err
@@ -168,7 +168,7 @@ func (w *world) step(ctx context.Context) error {
 	return err
 }
 
-func (w *world) settle(b *penstock.Batch) {
+func (w *world) settle(b *stream.Batch) {
 	w.t.Helper()
 	at := 0
 	for _, s := range b.Spans {
@@ -197,12 +197,12 @@ func (w *world) settle(b *penstock.Batch) {
 		w.t.Fatalf("spans count %d bytes of %d", at, len(b.Data))
 	}
 	for i := range b.Records {
-		if b.Records[i].State == penstock.Dead {
+		if b.Records[i].State == stream.Dead {
 			w.dead = append(w.dead, b.Reason(i).Error())
 		}
 	}
 	w.batches = append(w.batches, string(b.AppendSpans(nil)))
-	var marks []penstock.Mark
+	var marks []stream.Mark
 	for _, s := range b.Spans {
 		marks = append(marks, w.store.marks[s.Part.ID])
 	}
@@ -215,7 +215,7 @@ func (w *world) finishAll() {
 	if !w.finish {
 		return
 	}
-	finisher, ok := w.src.(penstock.Finisher) // one that keeps files is none: what is sealed is finished
+	finisher, ok := w.src.(stream.Finisher) // one that keeps files is none: what is sealed is finished
 	for _, id := range slices.Sorted(maps.Keys(w.pending)) {
 		if ok {
 			if err := finisher.Finish(w.t.Context(), w.pending[id]); err != nil {

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/sqlite"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // rowsPerBatch is the sink's preferred batch.
@@ -31,37 +31,37 @@ func accessRow(i int) []string {
 }
 
 // parsed makes batch n of such rows, as the parser leaves them; plain: unparsed lines of the same text.
-func parsed(n int, plain bool) *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{Bytes: 16 << 20, Records: rowsPerBatch})
+func parsed(n int, plain bool) *stream.Batch {
+	b := stream.NewBatch(stream.BatchLimits{Bytes: 16 << 20, Records: rowsPerBatch})
 	b.Names = append(b.Names, benchFields...)
 	for i := range rowsPerBatch {
 		row := accessRow(n*rowsPerBatch + i)
-		r := penstock.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)), NumFields: uint32(len(row))}
+		r := stream.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)), NumFields: uint32(len(row))}
 		if plain {
 			r.NumFields = 0
 		}
 		for k, text := range row {
-			kind := penstock.Text
+			kind := stream.Text
 			if k == 7 || k == 8 {
-				kind = penstock.Number
+				kind = stream.Number
 			}
 			if !plain {
-				f := penstock.Field{Name: uint32(k), Kind: kind, Off: uint32(len(b.Data)), Len: uint32(len(text))}
+				f := stream.Field{Name: uint32(k), Kind: kind, Off: uint32(len(b.Data)), Len: uint32(len(text))}
 				b.Fields = append(b.Fields, f)
 			}
 			b.Data = append(append(b.Data, text...), ' ')
 		}
 		b.Data[len(b.Data)-1] = '\n'
 		r.Len = uint32(len(b.Data)) - r.Off - 1
-		r.Origin = penstock.Position{Num: int64(n*rowsPerBatch + i + 1)}
+		r.Origin = stream.Position{Num: int64(n*rowsPerBatch + i + 1)}
 		b.Records = append(b.Records, r)
 	}
 	b.Origins = rowsPerBatch
-	b.Spans = []penstock.Span{{
-		Part: &penstock.Partition{ID: "bench", Name: "bench"},
-		Range: penstock.Range{
-			From: penstock.Position{Num: int64(n * rowsPerBatch)},
-			To:   penstock.Position{Num: int64((n + 1) * rowsPerBatch)},
+	b.Spans = []stream.Span{{
+		Part: &stream.Partition{ID: "bench", Name: "bench"},
+		Range: stream.Range{
+			From: stream.Position{Num: int64(n * rowsPerBatch)},
+			To:   stream.Position{Num: int64((n + 1) * rowsPerBatch)},
 		},
 		Bytes: len(b.Data),
 	}}
@@ -75,7 +75,7 @@ func BenchmarkAgainstInsertLoop(b *testing.B) {
 	const pairs, batches = 7, 5
 	for _, plain := range []bool{false, true} {
 		b.Run(map[bool]string{false: "parsed", true: "lines"}[plain], func(b *testing.B) {
-			var input []*penstock.Batch
+			var input []*stream.Batch
 			for n := range batches {
 				input = append(input, parsed(n, plain))
 			}
@@ -151,13 +151,13 @@ func insertLoop(b *testing.B, plain bool, batches int) time.Duration {
 	return time.Since(start)
 }
 
-func throughSink(b *testing.B, input []*penstock.Batch) time.Duration {
+func throughSink(b *testing.B, input []*stream.Batch) time.Duration {
 	o := *sqlite.DefaultOptions()
 	o.Path, o.Table = filepath.Join(b.TempDir(), "sink.db"), "lines"
 	h := connectortest.NewHost(b)
 	s := made(b, o, h)
-	var lane penstock.Lane
-	err := s.Open(b.Context(), penstock.SinkOptions{Pipeline: "bench", Route: "main", Lanes: func(l []penstock.Lane) { lane = l[0] }})
+	var lane stream.Lane
+	err := s.Open(b.Context(), stream.SinkOptions{Pipeline: "bench", Route: "main", Lanes: func(l []stream.Lane) { lane = l[0] }})
 	if err == nil {
 		_, err = s.Load(b.Context())
 	}
@@ -169,7 +169,7 @@ func throughSink(b *testing.B, input []*penstock.Batch) time.Duration {
 		if err := batch.Encode(s); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := lane.Worker.Deliver(b.Context(), penstock.Attempt{Value: batch, Place: uint32(n)}); err != nil {
+		if _, err := lane.Worker.Deliver(b.Context(), stream.Attempt{Value: batch, Place: uint32(n)}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -10,9 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // insertForm is one prepared INSERT.
@@ -50,7 +49,7 @@ type inserting struct {
 
 // write writes every kept record of b. The records that are refused come back together, so that one look at a batch finds
 // them all; the caller has to undo what was written then.
-func (w *inserting) write(b *penstock.Batch) error {
+func (w *inserting) write(b *stream.Batch) error {
 	w.waiting, w.refusals = w.waiting[:0], w.refusals[:0]
 	if b.Kept() == 0 {
 		return nil
@@ -61,12 +60,12 @@ func (w *inserting) write(b *penstock.Batch) error {
 	per := rowsPerInsert(len(columns))
 	w.c.args = slices.Grow(w.c.args[:0], per*len(columns))
 	for i := range b.Records {
-		if b.Records[i].State != penstock.Kept {
+		if b.Records[i].State != stream.Kept {
 			continue
 		}
 		if reason := w.rows.Row(i); reason != "" {
 			if err := w.s.shape.Unfit(reason); err != nil {
-				return &flow.Misconfigured{Err: err}
+				return &stream.Misconfigured{Err: err}
 			}
 			w.refusals = append(w.refusals, sqltable.Refusal{Record: i, Reason: reason})
 			continue

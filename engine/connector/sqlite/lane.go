@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/inorder"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // delivery is one Deliver on its way.
 type delivery struct {
-	batch *penstock.Batch
+	batch *stream.Batch
 	done  chan error // takes one
 }
 
@@ -33,23 +32,23 @@ type lane struct {
 
 func newLane(s *Sink) *lane { return &lane{sink: s, wake: make(chan struct{}, 1)} }
 
-// Deliver implements penstock.Worker.
-func (l *lane) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+// Deliver implements stream.Worker.
+func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	a.Value.Split() // a batch that was not encoded; no other attempt of it runs on an ordered lane
 	d := &delivery{batch: a.Value, done: make(chan error, 1)}
 	if err := l.arrive(a, d); err != nil {
-		return flow.Report{}, err
+		return stream.Report{}, err
 	}
 	select {
 	case err := <-d.done:
-		return flow.Report{}, err
+		return stream.Report{}, err
 	case <-ctx.Done():
 		l.leave(a, context.Cause(ctx))
-		return flow.Report{}, <-d.done // now, or when the transaction has ended: until then it reads the batch
+		return stream.Report{}, <-d.done // now, or when the transaction has ended: until then it reads the batch
 	}
 }
 
-func (l *lane) arrive(a penstock.Attempt, d *delivery) error {
+func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over != nil {
@@ -67,7 +66,7 @@ func (l *lane) arrive(a penstock.Attempt, d *delivery) error {
 }
 
 // leave fails the run when a Deliver whose turn has not come gives up: its place would never be filled.
-func (l *lane) leave(a penstock.Attempt, cause error) {
+func (l *lane) leave(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.order.Waits(a.Run, a.Place) {
@@ -166,7 +165,7 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 }
 
 // one writes a batch and its spans, or nothing of it. failed is what the batch is answered with; err ends the transaction.
-func (l *lane) one(c *connection, b *penstock.Batch) (failed, err error) {
+func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err
 	}
@@ -187,7 +186,7 @@ func (l *lane) one(c *connection, b *penstock.Batch) (failed, err error) {
 	return outcome(failed), nil
 }
 
-func (l *lane) rows(c *connection, b *penstock.Batch) error {
+func (l *lane) rows(c *connection, b *stream.Batch) error {
 	presence, err := l.sink.enter(c, b.Spans)
 	if err != nil || presence == sqlspan.All {
 		return err

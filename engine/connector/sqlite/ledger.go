@@ -5,8 +5,8 @@ import (
 	"database/sql/driver"
 	"fmt"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // The ledger's tables; docs/formats/sql-tables.md.
@@ -43,8 +43,13 @@ func (c *connection) prepareLedger() error {
 	return err
 }
 
-// Load implements penstock.Ledgered.
-func (s *Sink) Load(ctx context.Context) (marks []penstock.Mark, err error) {
+// LedgerName implements stream.LedgerNamer.
+func (s *Sink) LedgerName() string {
+	return fmt.Sprintf("table %s in %q, route %q", sqlspan.MarksTable, s.o.Path, s.ledger)
+}
+
+// Load implements stream.Ledgered.
+func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 	err = s.file.use(ctx, func(c *connection) error {
 		return c.transaction(func() error {
 			if err := s.fence(c); err != nil {
@@ -93,13 +98,13 @@ func (s *Sink) route(c *connection) (format, epoch int64, err error) {
 }
 
 // held reads what the ledger has.
-func (s *Sink) held(c *connection) ([]penstock.Mark, error) {
-	var marks []penstock.Mark
+func (s *Sink) held(c *connection) ([]stream.Mark, error) {
+	var marks []stream.Mark
 	var rows []sqlspan.Row
 	err := c.query(func(v []driver.Value) error {
 		part, _ := v[0].(string)
 		name, _ := v[1].(string)
-		marks = append(marks, penstock.Mark{Part: penstock.Partition{ID: part, Name: name}, Watermark: position(v[2], v[3])})
+		marks = append(marks, stream.Mark{Part: stream.Partition{ID: part, Name: name}, Watermark: position(v[2], v[3])})
 		return nil
 	}, marksSQL, s.ledger)
 	if err != nil {
@@ -107,20 +112,20 @@ func (s *Sink) held(c *connection) ([]penstock.Mark, error) {
 	}
 	err = c.query(func(v []driver.Value) error {
 		part, _ := v[0].(string)
-		rows = append(rows, sqlspan.Row{Part: part, Range: penstock.Range{From: position(v[1], v[2]), To: position(v[3], v[4])}})
+		rows = append(rows, sqlspan.Row{Part: part, Range: stream.Range{From: position(v[1], v[2]), To: position(v[3], v[4])}})
 		return nil
 	}, spansSQL, s.ledger)
 	return sqlspan.Fold(marks, rows), err
 }
 
-func position(num, key driver.Value) penstock.Position {
+func position(num, key driver.Value) stream.Position {
 	n, _ := num.(int64)
 	k, _ := key.([]byte)
-	return penstock.Position{Num: n, Key: string(k)}
+	return stream.Position{Num: n, Key: string(k)}
 }
 
-// Compact implements penstock.Ledgered.
-func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
+// Compact implements stream.Ledgered.
+func (s *Sink) Compact(ctx context.Context, marks []stream.Mark) error {
 	return s.file.use(ctx, func(c *connection) error {
 		return c.transaction(func() error {
 			if err := s.checkEpoch(c); err != nil {
@@ -131,7 +136,7 @@ func (s *Sink) Compact(ctx context.Context, marks []penstock.Mark) error {
 	})
 }
 
-// Prune implements penstock.Pruner.
+// Prune implements stream.Pruner.
 func (s *Sink) Prune(ctx context.Context, ids []string) error {
 	return s.file.use(ctx, func(c *connection) error {
 		return c.transaction(func() error {
@@ -151,7 +156,7 @@ func (s *Sink) Prune(ctx context.Context, ids []string) error {
 }
 
 // foldTo moves the marks up and takes away the rows at or below them.
-func (s *Sink) foldTo(c *connection, marks []penstock.Mark) error {
+func (s *Sink) foldTo(c *connection, marks []stream.Mark) error {
 	for _, m := range marks {
 		key := []byte(m.Watermark.Key)
 		if _, err := c.exec(setMarkSQL, s.ledger, m.Part.ID, m.Part.Name, m.Watermark.Num, key); err != nil {
@@ -164,8 +169,8 @@ func (s *Sink) foldTo(c *connection, marks []penstock.Mark) error {
 	return nil
 }
 
-// Store implements penstock.Ledgered.
-func (s *Sink) Store(ctx context.Context, spans []penstock.Span) error {
+// Store implements stream.Ledgered.
+func (s *Sink) Store(ctx context.Context, spans []stream.Span) error {
 	return s.file.use(ctx, func(c *connection) error {
 		return c.transaction(func() error {
 			if err := s.checkEpoch(c); err != nil {
@@ -186,13 +191,13 @@ func (s *Sink) checkEpoch(c *connection) error {
 }
 
 // enter stores the rows of spans in the transaction that is open, and says how much of them was there before.
-func (s *Sink) enter(c *connection, spans []penstock.Span) (sqlspan.Presence, error) {
+func (s *Sink) enter(c *connection, spans []stream.Span) (sqlspan.Presence, error) {
 	spans = sqlspan.Covering(nil, spans)
 	if len(spans) == 0 {
 		return sqlspan.None, nil
 	}
-	stored := make([]*penstock.Position, len(spans))
-	marks := make(map[string]penstock.Position)
+	stored := make([]*stream.Position, len(spans))
+	marks := make(map[string]stream.Position)
 	for i, p := range spans {
 		n, err := c.exec(insertSpanSQL, s.ledger, p.Part.ID, p.From.Num, []byte(p.From.Key), p.To.Num, []byte(p.To.Key))
 		if err == nil && n == 0 {

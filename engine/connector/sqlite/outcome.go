@@ -8,7 +8,7 @@ import (
 	"modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
 
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // brokenError is a failure after which the connection's state is not known.
@@ -56,7 +56,7 @@ func outcome(err error) error {
 	switch codeOf(err) & 0xFF {
 	case codes.SQLITE_ERROR, codes.SQLITE_PERM, codes.SQLITE_READONLY, codes.SQLITE_CANTOPEN, codes.SQLITE_NOTADB, codes.SQLITE_CORRUPT,
 		codes.SQLITE_AUTH, codes.SQLITE_SCHEMA:
-		return &flow.Misconfigured{Err: err}
+		return &stream.Misconfigured{Err: err}
 	case codes.SQLITE_FULL:
 		return fmt.Errorf("%w: make room on its disk", err)
 	}

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // declared are the words for the types. Number has none, so that SQLite converts nothing: a number that neither an integer nor
@@ -89,7 +89,7 @@ func (s *Sink) find(c *connection) error {
 }
 
 // makeTable makes the table in the transaction that is open.
-func (s *Sink) makeTable(c *connection, b *penstock.Batch) error {
+func (s *Sink) makeTable(c *connection, b *stream.Batch) error {
 	_, err := c.exec(createSQL(s.name, s.shape.For(b).Columns, s.o.Key))
 	return err
 }

@@ -13,10 +13,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Options of the sink.
@@ -34,30 +33,30 @@ var dialect = sqltable.Dialect{MaxName: 1000, MaxColumns: 500, FoldCase: true, T
 // Validate says which option is wrong.
 func (o *Options) Validate() error {
 	if o.Path == "" {
-		return &penstock.OptionError{Key: "path", Err: errors.New("missing: the database file")}
+		return &stream.OptionError{Key: "path", Err: errors.New("missing: the database file")}
 	}
 	return o.Options.Validate(&dialect, false)
 }
 
 // Component is the sink's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.SinkRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.SinkRole,
 		Name:    "sqlite",
 		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
 	}
 }
 
 // inFlight is how many batches may be in hand at once: enough that while one transaction is written the next is at hand.
 const inFlight = 32
 
-var limits = flow.Limits{InFlight: inFlight, Ordered: true}
+var limits = stream.Limits{InFlight: inFlight, Ordered: true}
 
-// Sink writes into one table. It implements penstock.Sink, Encoder and Ledgered.
+// Sink writes into one table. It implements stream.Sink, Encoder and Ledgered.
 type Sink struct {
 	o      Options
-	host   penstock.Host
+	host   stream.Host
 	name   sqltable.Name
 	ledger string
 	file   *file
@@ -66,7 +65,7 @@ type Sink struct {
 }
 
 // New returns a sink that has touched nothing yet.
-func New(o Options, h penstock.Host) (*Sink, error) {
+func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -80,7 +79,7 @@ func New(o Options, h penstock.Host) (*Sink, error) {
 }
 
 // Open opens the file, or makes it, and the tables of the ledger.
-func (s *Sink) Open(ctx context.Context, o penstock.SinkOptions) (err error) {
+func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
 	s.ledger = sqlspan.LedgerName(o, s.o.Ledger)
 	if s.file, err = openFile(s.host.FS(), s.o.Path); err == nil {
 		err = s.file.use(ctx, func(c *connection) error { return c.prepareLedger() })
@@ -90,13 +89,13 @@ func (s *Sink) Open(ctx context.Context, o penstock.SinkOptions) (err error) {
 	}
 	s.lane = newLane(s)
 	s.host.Go("sqlite writer", s.lane.run)
-	o.Lanes([]penstock.Lane{{Name: s.o.Path, Worker: s.lane, Limits: limits}})
+	o.Lanes([]stream.Lane{{Name: s.o.Path, Worker: s.lane, Limits: limits}})
 	return nil
 }
 
-// Encode implements penstock.Encoder: it finds the batch's records, and from the first batch the table's columns, where the
+// Encode implements stream.Encoder: it finds the batch's records, and from the first batch the table's columns, where the
 // writer would have to do it. It writes nothing.
-func (s *Sink) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	s.shape.For(b)
 	return nil, nil

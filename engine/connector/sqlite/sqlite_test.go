@@ -8,25 +8,25 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/sqlite"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // opened is a sink that has loaded.
 type opened struct {
 	*sqlite.Sink
-	lane penstock.Lane
+	lane stream.Lane
 	run  uint32
-	rows connectortest.Rows
+	rows streamtest.Rows
 }
 
 func open(t testing.TB, o sqlite.Options) *opened {
 	t.Helper()
 	s := &opened{Sink: made(t, o, connectortest.NewHost(t))}
 	t.Cleanup(func() { s.Close() })
-	err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "main", Lanes: func(l []penstock.Lane) { s.lane = l[0] }})
+	err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Lanes: func(l []stream.Lane) { s.lane = l[0] }})
 	if err == nil {
 		_, err = s.Load(t.Context())
 	}
@@ -38,12 +38,12 @@ func open(t testing.TB, o sqlite.Options) *opened {
 
 type field struct {
 	name string
-	kind penstock.Kind
+	kind stream.Kind
 	text string
 }
 
 // batch makes a batch of parsed records.
-func (s *opened) batch(rows ...[]field) *penstock.Batch {
+func (s *opened) batch(rows ...[]field) *stream.Batch {
 	for _, row := range rows {
 		s.rows.Record()
 		for _, f := range row {
@@ -53,13 +53,13 @@ func (s *opened) batch(rows ...[]field) *penstock.Batch {
 	return s.rows.Batch()
 }
 
-func (s *opened) deliver(t testing.TB, b *penstock.Batch) error {
+func (s *opened) deliver(t testing.TB, b *stream.Batch) error {
 	t.Helper()
 	if err := b.Encode(s.Sink); err != nil {
 		t.Fatal(err)
 	}
 	s.run++
-	_, err := s.lane.Worker.Deliver(t.Context(), penstock.Attempt{Value: b, Run: s.run})
+	_, err := s.lane.Worker.Deliver(t.Context(), stream.Attempt{Value: b, Run: s.run})
 	return err
 }
 
@@ -74,19 +74,19 @@ func TestValues(t *testing.T) {
 	o := options(t, "events")
 	s := open(t, o)
 	first := s.batch([]field{
-		{"i", penstock.Number, "1"}, {"n", penstock.Number, "0.1"}, {"b", penstock.Bool, "true"},
-		{"j", penstock.JSON, `{"z":1.10,"a":[1]}`},
-		{"t", penstock.Text, "bad \xff byte, \x00 too"}, {`q"uo'te`, penstock.Text, "x"}, {"I", penstock.Text, "folds"},
+		{"i", stream.Number, "1"}, {"n", stream.Number, "0.1"}, {"b", stream.Bool, "true"},
+		{"j", stream.JSON, `{"z":1.10,"a":[1]}`},
+		{"t", stream.Text, "bad \xff byte, \x00 too"}, {`q"uo'te`, stream.Text, "x"}, {"I", stream.Text, "folds"},
 	})
 	numbers := []string{"1.10", "9223372036854775808", "1e400", "-0", "0.30000000000000004", "3", "100.5", "123456789012345678901234567890"}
 	var rows [][]field
 	for _, n := range numbers {
-		rows = append(rows, []field{{"n", penstock.Number, n}})
+		rows = append(rows, []field{{"n", stream.Number, n}})
 	}
 	rows = append(rows, []field{
-		{"i", penstock.Number, "9223372036854775808"}, {"b", penstock.Text, "maybe"}, {"new", penstock.Number, "1.50"},
+		{"i", stream.Number, "9223372036854775808"}, {"b", stream.Text, "maybe"}, {"new", stream.Number, "1.50"},
 	})
-	for _, b := range []*penstock.Batch{first, s.batch(rows...)} {
+	for _, b := range []*stream.Batch{first, s.batch(rows...)} {
 		if err := s.deliver(t, b); err != nil {
 			t.Fatal(err)
 		}
@@ -117,7 +117,7 @@ func TestRefusedRows(t *testing.T) {
 	var rows [][]field
 	for i := range 200 {
 		id := string(rune('A'+i/26)) + string(rune('a'+i%26))
-		row := []field{{"id", penstock.Text, id}, {"n", penstock.Number, "1"}}
+		row := []field{{"id", stream.Text, id}, {"n", stream.Number, "1"}}
 		switch i {
 		case 70, 71, 150:
 			row[1].text = "95"
@@ -126,7 +126,7 @@ func TestRefusedRows(t *testing.T) {
 		case 100:
 			row[1].text = "1.5"
 		case 199:
-			row = append(row, field{"more", penstock.Text, "x"})
+			row = append(row, field{"more", stream.Text, "x"})
 		}
 		rows = append(rows, row)
 	}
@@ -137,7 +137,7 @@ func TestRefusedRows(t *testing.T) {
 		if err == nil {
 			break
 		}
-		split, ok := errors.AsType[*penstock.Split](err)
+		split, ok := errors.AsType[*stream.Split](err)
 		if !ok || round > 5 {
 			t.Fatalf("round %d: %v", round, err)
 		}
@@ -165,8 +165,8 @@ func TestUpsert(t *testing.T) {
 	o := options(t, "state")
 	o.Mode, o.Key = "upsert", []string{"id"}
 	s := open(t, o)
-	row := func(id, v string) []field { return []field{{"id", penstock.Text, id}, {"v", penstock.Number, v}} }
-	for _, b := range []*penstock.Batch{
+	row := func(id, v string) []field { return []field{{"id", stream.Text, id}, {"v", stream.Number, v}} }
+	for _, b := range []*stream.Batch{
 		s.batch(row("a", "1"), row("b", "1"), row("a", "2")), s.batch(row("b", "3"), row("c", "1")),
 	} {
 		if err := s.deliver(t, b); err != nil {
@@ -185,13 +185,13 @@ func TestMisconfigured(t *testing.T) {
 	s := open(t, o)
 	misconfigured := func(err error, want string) {
 		t.Helper()
-		if m, ok := errors.AsType[*flow.Misconfigured](err); !ok || !strings.Contains(m.Error(), want) {
+		if m, ok := errors.AsType[*stream.Misconfigured](err); !ok || !strings.Contains(m.Error(), want) {
 			t.Errorf("%v, want misconfigured: %s", err, want)
 		}
 	}
-	misconfigured(s.deliver(t, s.batch([]field{{"b", penstock.Text, "1"}})), `no column "_extra"`)
+	misconfigured(s.deliver(t, s.batch([]field{{"b", stream.Text, "1"}})), `no column "_extra"`)
 	execute(t, o.Path, `DROP TABLE narrow`)
-	misconfigured(s.deliver(t, s.batch([]field{{"a", penstock.Text, "1"}})), "no such table")
+	misconfigured(s.deliver(t, s.batch([]field{{"a", stream.Text, "1"}})), "no such table")
 	s.Close()
 	o.Columns = o.Columns[:0]
 	if err := os.WriteFile(o.Path, []byte(strings.Repeat("this is no database ", 100)), 0o600); err != nil {
@@ -201,7 +201,7 @@ func TestMisconfigured(t *testing.T) {
 		os.Remove(o.Path + left)
 	}
 	broken := made(t, o, connectortest.NewHost(t))
-	err := broken.Open(t.Context(), penstock.SinkOptions{Lanes: func([]penstock.Lane) {}})
+	err := broken.Open(t.Context(), stream.SinkOptions{Lanes: func([]stream.Lane) {}})
 	if err == nil || !strings.Contains(err.Error(), o.Path) {
 		t.Errorf("a file that is no database: %v", err)
 	}
@@ -214,7 +214,7 @@ func TestNewerLedger(t *testing.T) {
 	execute(t, o.Path, `UPDATE penstock_routes SET format = 2`)
 	s := made(t, o, connectortest.NewHost(t))
 	defer s.Close()
-	err := s.Open(t.Context(), penstock.SinkOptions{Pipeline: "p", Route: "main", Lanes: func([]penstock.Lane) {}})
+	err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Lanes: func([]stream.Lane) {}})
 	if err == nil {
 		_, err = s.Load(t.Context())
 	}

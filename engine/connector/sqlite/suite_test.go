@@ -4,9 +4,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/sqlite"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 func TestSuite(t *testing.T) {
@@ -15,7 +16,7 @@ func TestSuite(t *testing.T) {
 		o.Path = filepath.Join(t.TempDir(), "made", "a file?#%.db")
 		o.Table = "lines"
 		return connectortest.Receiver{
-			New: func(t *testing.T, h *connectortest.Host) penstock.Sink { return made(t, o, h) },
+			New: func(t *testing.T, h *streamtest.Host) stream.Sink { return made(t, o, h) },
 			Received: func(t *testing.T) []string {
 				return column(t, o.Path, `SELECT message FROM lines ORDER BY rowid`)
 			},
@@ -23,7 +24,7 @@ func TestSuite(t *testing.T) {
 	}})
 }
 
-func made(t testing.TB, o sqlite.Options, h penstock.Host) *sqlite.Sink {
+func made(t testing.TB, o sqlite.Options, h stream.Host) *sqlite.Sink {
 	t.Helper()
 	s, err := sqlite.New(o, h)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/table"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -35,16 +35,16 @@ func postgresWorld(t *testing.T, server *connectortest.Server) world {
 }
 
 // open opens a reader; marks are those of an earlier one, nil for none.
-func (w world) open(t *testing.T, once bool, marks map[string]penstock.Mark, set func(o *table.Options)) (penstock.Reader, error) {
+func (w world) open(t *testing.T, once bool, marks map[string]stream.Mark, set func(o *table.Options)) (stream.Reader, error) {
 	t.Helper()
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
 		w.set(o)
 		o.Poll = 20 * time.Millisecond
 		set(o)
 	})
-	r, err := s.Open(t.Context(), penstock.OpenOptions{
+	r, err := s.Open(t.Context(), stream.OpenOptions{
 		Route: "main", Once: once,
-		Resume: func(id string) (penstock.Mark, bool) { m, ok := marks[id]; return m, ok },
+		Resume: func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok },
 	})
 	if err == nil {
 		t.Cleanup(func() { r.Close() })
@@ -53,11 +53,16 @@ func (w world) open(t *testing.T, once bool, marks map[string]penstock.Mark, set
 }
 
 // next reads one batch.
-func next(t *testing.T, r penstock.Reader) (texts []string, spans []penstock.Span, err error) {
+func next(t *testing.T, r stream.Reader) (texts []string, spans []stream.Span, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	return nextWithin(t, r, 10*time.Second)
+}
+
+func nextWithin(t *testing.T, r stream.Reader, limit time.Duration) (texts []string, spans []stream.Span, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	b := penstock.NewBatch(penstock.Limits{Records: 3})
+	b := stream.NewBatch(stream.BatchLimits{Records: 3})
 	err = r.Read(ctx, b)
 	for i := range b.Records {
 		texts = append(texts, string(b.Text(i)))
@@ -66,23 +71,23 @@ func next(t *testing.T, r penstock.Reader) (texts []string, spans []penstock.Spa
 }
 
 // settled adds to marks what settling everything in spans leaves.
-func settled(marks map[string]penstock.Mark, spans []penstock.Span) map[string]penstock.Mark {
+func settled(marks map[string]stream.Mark, spans []stream.Span) map[string]stream.Mark {
 	if marks == nil {
-		marks = make(map[string]penstock.Mark)
+		marks = make(map[string]stream.Mark)
 	}
 	for _, s := range spans {
-		marks[s.Part.ID] = penstock.Mark{Part: *s.Part, Watermark: s.To}
+		marks[s.Part.ID] = stream.Mark{Part: *s.Part, Watermark: s.To}
 	}
 	return marks
 }
 
 // drain reads on until io.EOF or an error, and gives the marks that settling everything leaves.
-func drain(t *testing.T, r penstock.Reader) (texts []string, marks map[string]penstock.Mark, err error) {
+func drain(t *testing.T, r stream.Reader) (texts []string, marks map[string]stream.Mark, err error) {
 	t.Helper()
 	return drainFrom(t, r, nil)
 }
 
-func drainFrom(t *testing.T, r penstock.Reader, marks map[string]penstock.Mark) ([]string, map[string]penstock.Mark, error) {
+func drainFrom(t *testing.T, r stream.Reader, marks map[string]stream.Mark) ([]string, map[string]stream.Mark, error) {
 	t.Helper()
 	var texts []string
 	for {
@@ -298,5 +303,5 @@ func TestOtherOrder(t *testing.T) {
 
 // remembering opens a folder of a test, as the engine does for a route.
 func remembering(dir string) func() (vfs.Dir, error) {
-	return func() (vfs.Dir, error) { return vfs.OS().MakeDir(dir, 0o700) }
+	return func() (vfs.Dir, error) { return connectortest.FS().MakeDir(dir, 0o700) }
 }

@@ -24,6 +24,9 @@ type database interface {
 	rows(ctx context.Context, r *relation, q rowQuery, f *filling) error
 	// keys gives the keys of q, in order, until each returns false.
 	keys(ctx context.Context, r *relation, q rowQuery, each func(key []byte) bool) error
+	// lastGiven is the last number that the generator of the keys, a sequence or counter, has
+	// given; known is false if there is none or it cannot be read.
+	lastGiven(ctx context.Context, r *relation) (n int64, known bool, err error)
 	// wait returns after d, or when the database says that there is something new.
 	wait(ctx context.Context, d time.Duration) (woken bool, err error)
 	transient(err error) bool

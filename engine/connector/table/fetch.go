@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // fetcher is one connection to the database, with what was read over it last. While it is at work, it and its partition belong to
 // the goroutine that has taken it; else to the one that calls Read.
 type fetcher struct {
 	db      database
-	batch   *penstock.Batch // lends its memory only; Read exchanges it for that of the route's batch
+	batch   *stream.Batch // lends its memory only; Read exchanges it for that of the route's batch
 	filling filling
 
 	part  *partition // that it reads; nil: it is free
@@ -125,7 +125,7 @@ func (f *fetcher) read(ctx context.Context, r *reader, p *partition) error {
 }
 
 // handOver gives b what was read. The memory that b had is used for what is read next.
-func (f *fetcher) handOver(b *penstock.Batch) {
+func (f *fetcher) handOver(b *stream.Batch) {
 	own := f.batch
 	b.Data, own.Data = own.Data, b.Data
 	b.Spans, own.Spans = own.Spans, b.Spans

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // meeting lets who comes pass only together with so many others, and counts the most that were there at once.
@@ -111,6 +111,8 @@ func (d *numbers) rows(ctx context.Context, r *relation, q rowQuery, f *filling)
 
 func (d *numbers) keys(context.Context, *relation, rowQuery, func([]byte) bool) error { return nil }
 
+func (d *numbers) lastGiven(context.Context, *relation) (int64, bool, error) { return 0, false, nil }
+
 func (d *numbers) wait(ctx context.Context, limit time.Duration) (bool, error) {
 	return false, sleep(ctx, limit)
 }
@@ -118,7 +120,7 @@ func (d *numbers) transient(err error) bool { return !errors.Is(err, errOther) }
 func (d *numbers) close() error             { return nil }
 
 // numbered opens a reader of so many tables of a database.
-func numbered(t *testing.T, d *numbers, connections, tables int, once bool) penstock.Reader {
+func numbered(t *testing.T, d *numbers, connections, tables int, once bool) stream.Reader {
 	t.Helper()
 	o := DefaultOptions()
 	o.SQLite, o.Connections, o.Rescan, o.Poll = "numbers", connections, 0, 10*time.Millisecond
@@ -130,8 +132,8 @@ func numbered(t *testing.T, d *numbers, connections, tables int, once bool) pens
 		t.Fatal(err)
 	}
 	s.(*source).connect = func() (database, error) { return d, nil }
-	r, err := s.Open(t.Context(), penstock.OpenOptions{
-		Once: once, Resume: func(string) (penstock.Mark, bool) { return penstock.Mark{}, false },
+	r, err := s.Open(t.Context(), stream.OpenOptions{
+		Once: once, Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -141,13 +143,13 @@ func numbered(t *testing.T, d *numbers, connections, tables int, once bool) pens
 }
 
 // readTo reads until so many rows have come, or an error; it gives the rows of each partition.
-func readTo(t *testing.T, r penstock.Reader, rows int) (got map[string]int, order []string, err error) {
+func readTo(t *testing.T, r stream.Reader, rows int) (got map[string]int, order []string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("nothing more comes"))
 	defer cancel()
 	got = make(map[string]int)
 	for rows > 0 {
-		b := penstock.NewBatch(penstock.Limits{Records: 4})
+		b := stream.NewBatch(stream.BatchLimits{Records: 4})
 		err = r.Read(ctx, b)
 		for _, s := range b.Spans {
 			got[s.Part.ID] += b.Origins

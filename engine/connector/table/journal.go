@@ -26,13 +26,16 @@ type journal struct {
 }
 
 const (
-	journalMagic   = "PENSTOCK-SEEN-1\n"
-	journalMax     = 1 << 26 // bytes of one entry, and more than any file grows to before it is written anew
-	journalSlack   = 1 << 20 // bytes by which it may grow before it is written anew
-	entryHead      = 8       // length and checksum
+	journalMagic   = "PENSTOCK-SEEN-2\n"
+	journalMagic1  = "PENSTOCK-SEEN-1\n" // without digests and absent rows
+	journalMax     = 1 << 26             // bytes of one entry, and more than any file grows to before it is written anew
+	journalSlack   = 1 << 20             // bytes by which it may grow before it is written anew
+	entryHead      = 8                   // length and checksum
 	entryPartition = 'P'
 	entryFloor     = 'F'
-	entryKeys      = 'K'
+	entryKeys      = 'K' // of version 1
+	entryRows      = 'R'
+	entryAbsent    = 'A'
 	entryFound     = 'L'
 	entryForgotten = 'G'
 )
@@ -87,7 +90,7 @@ func openJournal(dir vfs.Dir, id string, m *memory) (j *journal, known bool, err
 
 // read takes the entries of text, and returns where the whole ones end.
 func (m *memory) read(text []byte, id string) (good int64, err error) {
-	if len(text) < len(journalMagic) || string(text[:len(journalMagic)]) != journalMagic {
+	if magic := string(text[:min(len(text), len(journalMagic))]); magic != journalMagic && magic != journalMagic1 {
 		return 0, errors.New("it is no journal of this version; move it away: rows that came late are then found from here on only")
 	}
 	rest := text[len(journalMagic):]
@@ -121,16 +124,18 @@ func (m *memory) take(kind byte, body []byte) bool {
 		n, size := binary.Uvarint(body)
 		m.forget(int64(n))
 		return size > 0
-	case entryKeys:
-		var keys []string
-		for len(body) > 0 {
-			key, rest, ok := cutSized(body)
-			if !ok {
-				return false
-			}
-			keys, body = append(keys, key), rest
+	case entryKeys, entryRows:
+		rows, ok := cutRows(body, kind == entryRows)
+		if ok {
+			m.seen.add(rows)
 		}
-		m.seen.add(keys)
+		return ok
+	case entryAbsent:
+		rows, ok := cutRows(body, false)
+		if ok {
+			m.seen.remove(keysOf(rows))
+		}
+		return ok
 	case entryFound:
 		n, size := binary.Uvarint(body)
 		if size <= 0 {
@@ -138,12 +143,40 @@ func (m *memory) take(kind byte, body []byte) bool {
 		}
 		key, _, ok := cutSized(body[size:])
 		m.found = append(m.found, discovery{int64(n), key})
-		m.seen.add([]string{key})
+		m.seen.add([]seenRow{{key: key}})
 		return ok
 	default:
 		return false
 	}
 	return true
+}
+
+// cutRows reads keys, each followed by its digest where digests says so.
+func cutRows(body []byte, digests bool) (rows []seenRow, ok bool) {
+	for len(body) > 0 {
+		key, rest, ok := cutSized(body)
+		if !ok {
+			return nil, false
+		}
+		row := seenRow{key: key}
+		if digests {
+			n, err := binary.Decode(rest, binary.LittleEndian, &row.digest)
+			if err != nil {
+				return nil, false
+			}
+			rest = rest[n:]
+		}
+		rows, body = append(rows, row), rest
+	}
+	return rows, true
+}
+
+func keysOf(rows []seenRow) []string {
+	keys := make([]string, len(rows))
+	for i, r := range rows {
+		keys[i] = r.key
+	}
+	return keys
 }
 
 func cutSized(body []byte) (text string, rest []byte, ok bool) {
@@ -185,12 +218,23 @@ func appendEntry(dst []byte, kind byte, body ...[]byte) []byte {
 	return dst
 }
 
-func appendKeys(dst []byte, keys []string) []byte {
+func appendRows(dst []byte, rows []seenRow) []byte {
+	var body []byte
+	for _, r := range rows {
+		body = append(binary.AppendUvarint(body, uint64(len(r.key))), r.key...)
+		for _, lane := range r.digest {
+			body = binary.LittleEndian.AppendUint16(body, lane)
+		}
+	}
+	return appendEntry(dst, entryRows, body)
+}
+
+func appendAbsent(dst []byte, keys []string) []byte {
 	var body []byte
 	for _, k := range keys {
 		body = append(binary.AppendUvarint(body, uint64(len(k))), k...)
 	}
-	return appendEntry(dst, entryKeys, body)
+	return appendEntry(dst, entryAbsent, body)
 }
 
 func appendFound(dst []byte, d discovery) []byte {
@@ -215,7 +259,7 @@ func (j *journal) write(m *memory, entries []byte) error {
 func (j *journal) rewrite(m *memory) error {
 	text := appendEntry([]byte(journalMagic), entryPartition, []byte(j.id))
 	text = appendEntry(text, entryFloor, []byte(m.seen.floor))
-	text = appendKeys(text, m.seen.keys)
+	text = appendRows(text, m.seen.rows)
 	text = appendEntry(text, entryForgotten, binary.AppendUvarint(nil, uint64(m.forgotten)))
 	for _, d := range m.found {
 		text = appendFound(text, d)

@@ -4,37 +4,39 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
-// lateness finds the rows of one partition that became visible behind the place that was read already, and hands them out as a
-// partition of their own, whose positions count them.
+// lateness finds the rows of one partition that became visible behind the place that was read
+// already, and hands them out as a partition of their own, whose positions count them.
 type lateness struct {
-	part    penstock.Partition
+	part    stream.Partition
 	memory  memory
 	journal *journal // nil: nothing outlives the process
 	entries []byte   // to be written to the journal before what they speak of is handed out
 
-	handed int64            // the highest number that was handed out
-	top    int64            // the highest that was given
-	above  []penstock.Range // settled before this run, ascending
-	skip   map[string]bool  // keys above the partition's mark that belong to this one
-	next   time.Duration    // when the table may be looked through again
-	left   bool             // the last search ended at its bound: there may be more
-	last   bool             // Once: it was looked through for the last time
+	handed int64           // the highest number that was handed out
+	top    int64           // the highest that was given
+	above  []stream.Range  // settled before this run, ascending
+	skip   map[string]bool // keys above the partition's mark that belong to this one
+	next   time.Duration   // when the table may be looked through again
+	left   bool            // the last search ended at its bound: there may be more
+	last   bool            // Once: it was looked through for the last time
 }
 
-// rescanShare bounds what looking for late rows may cost: one part in so many of the time; and rescanLeast is its least spacing.
+// rescanShare bounds what looking for late rows may cost: one part in so many of the time; and
+// rescanLeast is its least spacing.
 const (
 	rescanShare = 20
 	rescanLeast = time.Second
 )
 
 // open begins from what was settled of the partition (main) and of its late rows (own), and from the journal.
-func (l *lateness) open(o penstock.OpenOptions, main, own penstock.Mark, most int) (known bool, err error) {
+func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark, most int) (known bool, err error) {
 	l.memory.seen.max = most
 	if o.State != nil {
 		dir, err := o.State()
@@ -82,10 +84,10 @@ func (l *lateness) open(o penstock.OpenOptions, main, own penstock.Mark, most in
 	return known, err
 }
 
-// note remembers keys that are to be handed out.
-func (l *lateness) note(keys []string) {
-	l.memory.seen.add(keys)
-	l.entries = appendKeys(l.entries, keys)
+// note remembers rows that are to be handed out.
+func (l *lateness) note(rows []seenRow) {
+	l.memory.seen.add(rows)
+	l.entries = appendRows(l.entries, rows)
 }
 
 // found gives a key its number.
@@ -93,12 +95,13 @@ func (l *lateness) found(key string) {
 	l.top++
 	d := discovery{l.top, key}
 	l.memory.found = append(l.memory.found, d)
-	l.memory.seen.add([]string{key})
+	l.memory.seen.add([]seenRow{{key: key}})
 	l.entries = appendFound(l.entries, d)
 }
 
-// save makes durable what is about to be handed out. Late rows up to the number given are settled for good, and so is their
-// partition up to main: those that lie below both are forgotten. One above main has still to be passed over there after a crash.
+// save makes durable what is about to be handed out. Late rows up to the number given are settled
+// for good, and so is their partition up to main: those that lie below both are forgotten. One
+// above main has still to be passed over there after a crash.
 func (l *lateness) save(settled int64, main string) error {
 	if n := l.memory.forgettable(settled, main); n > l.memory.forgotten {
 		l.memory.forget(n)
@@ -116,34 +119,143 @@ func (l *lateness) save(settled int64, main string) error {
 	return nil
 }
 
-// look searches the last rows of p, up to where it was read, for ones that were not seen there. More are asked for than can have
-// been seen: where its bound ends it, it has found some, and what it has not come to is still above the floor.
-func (l *lateness) look(ctx context.Context, db database, p *partition) (n int, err error) {
-	q := rowQuery{after: l.memory.seen.floor, upTo: p.pos, stripe: p.stripe, limit: 2*l.memory.seen.max + 1}
-	if q.after >= q.upTo {
+// look searches the last rows of p, up to where it was read, for ones that were not seen there.
+// More are asked for than can have been seen: where its bound ends it, it has found some, and what
+// it has not come to is still above the floor.
+//
+// A row that is gone is no longer remembered: one that is inserted under its key later is found
+// like any other late row. A key whose row was replaced unseen is an error.
+func (l *lateness) look(ctx context.Context, db database, p *partition, onReuse string) (n int, err error) {
+	s := &l.memory.seen
+	q := rowQuery{after: s.floor, upTo: p.pos, stripe: p.stripe, limit: 2*s.max + 1}
+	if p.pos == "" {
 		return 0, nil
 	}
-	search := l.memory.seen.search()
+	search := s.search()
 	var late []string
 	rows := 0
-	err = db.keys(ctx, p.relation, q, func(key []byte) bool {
-		if rows++; search.late(key) {
-			late = append(late, string(key))
-		}
-		return true
-	})
+	if q.after < q.upTo {
+		err = db.keys(ctx, p.relation, q, func(key []byte) bool {
+			if rows++; search.late(key) {
+				late = append(late, string(key))
+			}
+			return true
+		})
+	}
 	if err != nil {
 		return 0, err
+	}
+	if l.left = rows == q.limit; !l.left {
+		search.end(p.pos)
+	}
+	if onReuse != ignoreReuse {
+		if err := compare(ctx, db, p, &search); err != nil {
+			return 0, err
+		}
+	}
+	if rows == 0 {
+		if err := l.lowerFloor(ctx, db, p, len(search.absent) > 0 && onReuse != ignoreReuse); err != nil {
+			return 0, err
+		}
+	}
+	if len(search.absent) > 0 {
+		s.remove(search.absent)
+		l.entries = appendAbsent(l.entries, search.absent)
 	}
 	for _, key := range late {
 		l.found(key)
 	}
-	l.left = rows == q.limit
 	return len(late), nil
 }
 
+// compare returns an error if the last of the remembered rows that are still there were replaced.
+// While the very last one is as it was, the others are not looked at: keys start over from the
+// end.
+func compare(ctx context.Context, db database, p *partition, search *lateSearch) error {
+	var pairs []pair
+	for _, was := range slices.Backward(search.present) {
+		if was.digest == (rowDigest{}) {
+			continue // not known, or the row is its key alone
+		}
+		now, found, err := digestOf(ctx, db, p, was.key)
+		if err != nil {
+			return err
+		}
+		if found {
+			pairs = append(pairs, pair{was.key, was.digest, now})
+		}
+		if len(pairs) == 1 && pairs[0].was == pairs[0].now {
+			return nil
+		}
+	}
+	slices.Reverse(pairs)
+	gone := search.tailGone()
+	if !p.relation.table && !gone {
+		return nil // a view's values may all change, as sums do
+	}
+	if first, over := startedOver(pairs, gone); over {
+		return replacedError(p.relation, first, p.pos)
+	}
+	return nil
+}
+
+// digestOf reads the row with a key.
+func digestOf(ctx context.Context, db database, p *partition, key string) (d rowDigest, found bool, err error) {
+	b := stream.NewBatch(stream.BatchLimits{})
+	maker := newRowMaker(p.relation)
+	maker.begin(b)
+	f := filling{maker: &maker, part: &partition{relation: p.relation}, room: 1, bytes: math.MaxInt, limit: 2}
+	if err = db.rows(ctx, p.relation, rowQuery{exact: key, limit: f.limit}, &f); err == nil {
+		err = f.err
+	}
+	if err != nil || len(b.Records) == 0 {
+		return d, false, err
+	}
+	return maker.digest(p.relation, 0), true, nil
+}
+
+// lowerFloor is called when the table has no rows between the floor and the place up to which p
+// was read. What is inserted there later is new: the floor goes down to the last row before it.
+// strict makes it an error if the table ends there although more of it was remembered: rows below
+// the floor cannot be told from new ones.
+func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, strict bool) error {
+	s := &l.memory.seen
+	if s.floor == "" || len(s.rows) > 0 && s.rows[len(s.rows)-1].key > p.pos {
+		return nil
+	}
+	last, err := db.observe(ctx, p.relation, rowQuery{upTo: s.floor, stripe: p.stripe})
+	if err != nil || last.last >= s.floor {
+		return err
+	}
+	if strict && last.last != "" {
+		if err := endsBefore(ctx, db, p, last.last); err != nil {
+			return err
+		}
+	}
+	s.floor = last.last
+	l.entries = appendEntry(l.entries, entryFloor, []byte(s.floor))
+	return nil
+}
+
+// endsBefore returns an error if last is the last row of the table, unless its keys are numbers
+// that go on from where they were.
+func endsBefore(ctx context.Context, db database, p *partition, last string) error {
+	above, err := db.observe(ctx, p.relation, rowQuery{after: p.pos, stripe: p.stripe})
+	if err != nil || above.last != "" {
+		return err
+	}
+	given, known, err := db.lastGiven(ctx, p.relation)
+	if err != nil {
+		return err
+	}
+	if pos, err := p.relation.keys.decode(p.pos); err != nil || known && len(pos) == 1 && pos[0].n <= given {
+		return err
+	}
+	return behindError(p.relation, last, p.pos)
+}
+
 // fill hands out what was found and not handed out yet, and what was not settled in an earlier run.
-func (l *lateness) fill(ctx context.Context, db database, p *partition, b *penstock.Batch, f *filling) error {
+func (l *lateness) fill(ctx context.Context, db database, p *partition, b *stream.Batch, f *filling) error {
 	for l.handed < l.top && !f.more {
 		if len(l.above) > 0 && l.above[0].From.Num <= l.handed {
 			l.handed = max(l.handed, l.above[0].To.Num)
@@ -162,7 +274,7 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *penst
 }
 
 // stretch hands out the numbers up to to as one span. A row that is gone by now leaves its number empty.
-func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *penstock.Batch, f *filling, to int64) error {
+func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch, f *filling, to int64) error {
 	from, data := l.handed, len(b.Data)
 	span := uint32(len(b.Spans))
 	for _, d := range l.memory.found {
@@ -188,17 +300,20 @@ func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *pe
 			return one.err
 		}
 		f.room = one.room
+		if len(b.Records) > before {
+			l.note([]seenRow{{d.key, f.maker.digest(p.relation, before)}})
+		}
 		for i := before; i < len(b.Records); i++ {
-			b.Records[i].Origin = penstock.Position{Num: d.num}
+			b.Records[i].Origin = stream.Position{Num: d.num}
 		}
 	}
 	if to == from {
 		return nil
 	}
 	l.handed = to
-	b.Spans = append(b.Spans, penstock.Span{
+	b.Spans = append(b.Spans, stream.Span{
 		Part: &l.part, Bytes: len(b.Data) - data,
-		Range: penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: to}},
+		Range: stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: to}},
 	})
 	return nil
 }

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/table"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // life is a reader whose route settles some of what it reads, as its ledger knows.
@@ -24,26 +24,26 @@ type life struct {
 	once   bool
 	order  []string
 	rescan int
-	marks  map[string]penstock.Mark
+	marks  map[string]stream.Mark
 	got    map[string]int // rows that were settled, by their text
 }
 
 // newLife is one that remembers so many rows, in a state directory of its own.
 func newLife(t *testing.T, w world, rescan int) *life {
 	return &life{
-		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, rescan: rescan, marks: map[string]penstock.Mark{}, got: map[string]int{},
+		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, rescan: rescan, marks: map[string]stream.Mark{}, got: map[string]int{},
 	}
 }
 
-func (l *life) open() penstock.Reader {
+func (l *life) open() stream.Reader {
 	l.t.Helper()
 	s := made(l.t, connectortest.NewHost(l.t), func(o *table.Options) {
 		l.w.set(o)
 		o.Table, o.OrderBy, o.Poll, o.Rescan = "t", l.order, 10*time.Millisecond, l.rescan
 	})
-	r, err := s.Open(l.t.Context(), penstock.OpenOptions{
+	r, err := s.Open(l.t.Context(), stream.OpenOptions{
 		Route: "main", Once: l.once, State: remembering(l.dir),
-		Resume: func(id string) (penstock.Mark, bool) { m, ok := l.marks[id]; return m, ok },
+		Resume: func(id string) (stream.Mark, bool) { m, ok := l.marks[id]; return m, ok },
 	})
 	if err != nil {
 		l.t.Fatal(err)
@@ -52,12 +52,12 @@ func (l *life) open() penstock.Reader {
 }
 
 // settle notes a batch as settled, out of order where other batches are not: in ranges above the mark.
-func (l *life) settle(spans []penstock.Span, texts []string) {
+func (l *life) settle(spans []stream.Span, texts []string) {
 	for _, s := range spans {
 		m := l.marks[s.Part.ID]
 		m.Part = *s.Part
 		m.Above = append(m.Above, s.Range)
-		slices.SortFunc(m.Above, func(a, b penstock.Range) int { return a.From.Compare(b.From) })
+		slices.SortFunc(m.Above, func(a, b stream.Range) int { return a.From.Compare(b.From) })
 		for len(m.Above) > 0 && m.Above[0].From == m.Watermark {
 			m.Watermark, m.Above = m.Above[0].To, m.Above[1:]
 		}
@@ -69,7 +69,7 @@ func (l *life) settle(spans []penstock.Span, texts []string) {
 }
 
 // next is next for settle, which comes later: the partitions are the caller's.
-func (l *life) next(r penstock.Reader) ([]string, []penstock.Span, error) {
+func (l *life) next(r stream.Reader) ([]string, []stream.Span, error) {
 	texts, spans, err := next(l.t, r)
 	for i := range spans {
 		part := *spans[i].Part
@@ -137,7 +137,7 @@ func TestLate(t *testing.T) {
 				break // killed
 			}
 		}
-		if err := r.Commit(t.Context(), []penstock.Mark{l.marks["t"], l.marks["t~late"]}); err != nil {
+		if err := r.Commit(t.Context(), []stream.Mark{l.marks["t"], l.marks["t~late"]}); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.Close(); err != nil {
@@ -200,7 +200,7 @@ func TestLateInBulk(t *testing.T) {
 	series := "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) INSERT INTO t SELECT %s FROM n"
 	execute(t, w.db, fmt.Sprintf(series, 100, "i * 10000"))
 	l := newLife(t, w, rescan)
-	read := func(r penstock.Reader, rows int, settled func(part string) bool) {
+	read := func(r stream.Reader, rows int, settled func(part string) bool) {
 		for rows > 0 {
 			texts, spans, err := l.next(r)
 			if err != nil {
@@ -270,7 +270,7 @@ func horizon(t *testing.T, server *connectortest.Server) {
 	defer r.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	b := penstock.NewBatch(penstock.Limits{})
+	b := stream.NewBatch(stream.BatchLimits{})
 	if err := r.Read(ctx, b); err == nil || len(b.Records) > 0 {
 		t.Fatalf("%d rows were handed out while a transaction was open that wrote before them", len(b.Records))
 	}
@@ -298,7 +298,7 @@ func notified(t *testing.T, server *connectortest.Server) {
 		w.set(o)
 		o.Table, o.Poll, o.Notify = "t", time.Hour, "news"
 	})
-	r, err := s.Open(t.Context(), penstock.OpenOptions{Resume: func(string) (penstock.Mark, bool) { return penstock.Mark{}, false }})
+	r, err := s.Open(t.Context(), stream.OpenOptions{Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func notified(t *testing.T, server *connectortest.Server) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
-		b := penstock.NewBatch(penstock.Limits{})
+		b := stream.NewBatch(stream.BatchLimits{})
 		err := r.Read(ctx, b)
 		if err == nil && len(b.Records) != 1 {
 			err = fmt.Errorf("%d rows", len(b.Records))

@@ -9,6 +9,7 @@ import (
 	"log"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -137,8 +138,56 @@ func (d *mysqlServer) describe(ctx context.Context, s subject) (*relation, error
 	if r.columns, err = d.columns(ctx, r); err != nil || !r.table {
 		return r, err
 	}
+	if err := d.constraints(ctx, r, r.schema()); err != nil {
+		return nil, err
+	}
+	return r, d.numbering(ctx, r)
+}
+
+// schema is the part of a table's name before the dot.
+func (r *relation) schema() string {
 	schema, _, _ := strings.Cut(r.from, ".")
-	return r, d.constraints(ctx, r, strings.Trim(schema, "`"))
+	return strings.Trim(schema, "`")
+}
+
+// numbering finds a column that the server numbers, where it forgets the last number when it
+// restarts: MySQL before 8.0 and MariaDB before 10.2.4 begin with the greatest one that is left.
+func (d *mysqlServer) numbering(ctx context.Context, r *relation) error {
+	column, version := "", ""
+	err := d.query(ctx, nil, sequence(func(v []driver.Value) { column, version = sqldriver.Text(v[0]), sqldriver.Text(v[1]) }),
+		`SELECT column_name, VERSION() FROM information_schema.columns WHERE table_schema = ? AND table_name = ?
+		AND extra LIKE '%auto_increment%'`, r.schema(), r.plain)
+	if err == nil && column != "" && forgetsNumbers(version) {
+		r.reuse = reuse{column, "a restart of this version of the server begins again after the greatest number that is left",
+			"MySQL 8.0 or MariaDB 10.2.4"}
+	}
+	return err
+}
+
+// forgetsNumbers reports whether a server of a version keeps the next AUTO_INCREMENT in memory
+// only.
+func forgetsNumbers(version string) bool {
+	var major, minor, patch int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 {
+		return false
+	}
+	if strings.Contains(strings.ToLower(version), "mariadb") {
+		return major*10000+minor*100+patch < 100204
+	}
+	return major < 8
+}
+
+// lastGiven implements database. MySQL may answer from a cache, with a number that was the last
+// one earlier.
+func (d *mysqlServer) lastGiven(ctx context.Context, r *relation) (n int64, known bool, err error) {
+	if !r.table {
+		return 0, false, nil
+	}
+	err = d.query(ctx, nil, sequence(func(v []driver.Value) {
+		next, err := strconv.ParseInt(sqldriver.Text(v[0]), 10, 64)
+		n, known = next-1, err == nil
+	}), `SELECT auto_increment FROM information_schema.tables WHERE table_schema = ? AND table_name = ?`, r.schema(), r.plain)
+	return n, known, err
 }
 
 func (d *mysqlServer) tableKind(ctx context.Context, r *relation, schema, name string) error {

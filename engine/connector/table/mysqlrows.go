@@ -7,7 +7,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // mysqlKey writes the columns of order_by.
@@ -186,7 +186,7 @@ func (m *rowMaker) mysql(c *column, x driver.Value, scratch []byte) []byte {
 			m.value(c.kind, x)
 		}
 	default:
-		m.plain(penstock.Text, fmt.Sprint(x))
+		m.plain(stream.Text, fmt.Sprint(x))
 	}
 	return scratch
 }

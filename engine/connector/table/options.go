@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Options of a table source.
@@ -24,10 +24,11 @@ type Options struct {
 	OrderBy []string `yaml:"order_by" doc:"columns that are unique together and never NULL; default: the primary key"`
 	Zone    string   `yaml:"zone" doc:"UTC: the times of order_by that have no zone are UTC"`
 
-	Poll   time.Duration `yaml:"poll" doc:"how soon the end is looked at again at the latest; after something new much sooner"`
-	Lag    time.Duration `yaml:"lag" doc:"rows count as settled in their places when seen for so long; default of mysql: 2s"`
-	Rescan int           `yaml:"rescan" doc:"how many of the last rows are looked through for ones that came late; 0: none"`
-	Notify string        `yaml:"notify" doc:"postgres: a channel of NOTIFY that wakes the source"`
+	Poll       time.Duration `yaml:"poll" doc:"how soon the end is looked at again at the latest; after something new much sooner"`
+	Lag        time.Duration `yaml:"lag" doc:"rows count as settled in their places when seen for so long; default of mysql: 2s"`
+	Rescan     int           `yaml:"rescan" doc:"how many of the last rows are looked through for ones that came late; 0: none"`
+	ReusedKeys string        `yaml:"reused_keys" enum:"stop,ignore" doc:"of rows replaced by others under their keys"`
+	Notify     string        `yaml:"notify" doc:"postgres: a channel of NOTIFY that wakes the source"`
 
 	Split       int64 `yaml:"split" doc:"partitions of so many values of order_by's first column, a whole number, each; 0: one"`
 	Connections int   `yaml:"connections" doc:"how many tables and partitions are read at a time, each over a connection of its own"`
@@ -42,24 +43,24 @@ const (
 )
 
 // Source is the component table.
-func Source() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.SourceRole,
+func Source() stream.Component {
+	return stream.Component{
+		Role:    stream.SourceRole,
 		Name:    "table",
 		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
 	}
 }
 
 // DefaultOptions name no database yet.
 func DefaultOptions() *Options {
-	return &Options{Poll: 5 * time.Second, Rescan: defaultRescan, Connections: defaultConnections}
+	return &Options{Poll: 5 * time.Second, Rescan: defaultRescan, Connections: defaultConnections, ReusedKeys: stopOnReuse}
 }
 
 // Validate says which option is wrong, and resolves lag.
 func (o *Options) Validate() error {
 	wrong := func(key, format string, args ...any) error {
-		return &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 	}
 	databases, subjects := 0, 0
 	for _, s := range []string{o.SQLite, o.Postgres, o.MySQL} {
@@ -118,7 +119,7 @@ func (o *Options) validateNames(wrong func(key, format string, args ...any) erro
 	}
 	if o.Postgres != "" {
 		if err := checkURL(o.Postgres); err != nil {
-			return &penstock.OptionError{Key: "postgres", Err: err}
+			return &stream.OptionError{Key: "postgres", Err: err}
 		}
 	}
 	return nil
@@ -135,9 +136,9 @@ func checkURL(text string) error {
 	return errors.New("it is not a URL of PostgreSQL; write postgres://user@host:5432/database")
 }
 
-// Shape implements penstock.Shaper: records have the table's columns as fields, which are known when it is opened.
-func (o *Options) Shape(penstock.Schema) (penstock.Schema, error) {
-	return penstock.Schema{Open: true, OnError: "dead_letter"}, nil
+// Shape implements stream.Shaper: records have the table's columns as fields, which are known when it is opened.
+func (o *Options) Shape(stream.Schema) (stream.Schema, error) {
+	return stream.Schema{Open: true, OnError: "dead_letter"}, nil
 }
 
 // subjects are what is read, but for the tables that a glob names.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/table"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // away puts a server further away: what passes through it comes so much later, each way. It returns the address that is there.
@@ -96,8 +96,8 @@ func parallel(t *testing.T, server *connectortest.Server) {
 		s := made(t, connectortest.NewHost(t), func(o *table.Options) {
 			o.Postgres, o.Table, o.Split, o.Connections = far.String(), "t", rows/2, connections
 		})
-		r, err := s.Open(t.Context(), penstock.OpenOptions{
-			Once: true, Resume: func(string) (penstock.Mark, bool) { return penstock.Mark{}, false },
+		r, err := s.Open(t.Context(), stream.OpenOptions{
+			Once: true, Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func parallel(t *testing.T, server *connectortest.Server) {
 		defer r.Close()
 		began, got, parts := time.Now(), 0, make(map[string]bool)
 		for {
-			b := penstock.NewBatch(penstock.Limits{Records: batch})
+			b := stream.NewBatch(stream.BatchLimits{Records: batch})
 			err := r.Read(t.Context(), b)
 			for _, s := range b.Spans {
 				parts[s.Part.ID] = true

@@ -8,9 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/table"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // TestSuiteSplit: the partitions of one table, each with its own mark.
@@ -26,7 +27,7 @@ func TestSuiteSplit(t *testing.T) {
 		want[len(want)-1] = append(want[len(want)-1], fmt.Sprintf(`{"id":%d}`, i))
 	}
 	connectortest.Source(t, connectortest.SourceCase{
-		New: func(t *testing.T, h *connectortest.Host) penstock.Source {
+		New: func(t *testing.T, h *streamtest.Host) stream.Source {
 			return made(t, h, func(o *table.Options) { o.SQLite, o.Table, o.Split = path, "t", 20 })
 		},
 		Want: want,
@@ -40,7 +41,7 @@ func TestPartitionsAppear(t *testing.T) {
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
 		o.SQLite, o.Tables, o.Split, o.Poll = path, []string{"log_*"}, 100, 10*time.Millisecond
 	})
-	r, err := s.Open(t.Context(), penstock.OpenOptions{Resume: func(string) (penstock.Mark, bool) { return penstock.Mark{}, false }})
+	r, err := s.Open(t.Context(), stream.OpenOptions{Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func TestPartitionsAppear(t *testing.T) {
 		t.Helper()
 		for n > 0 {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			b := penstock.NewBatch(penstock.Limits{})
+			b := stream.NewBatch(stream.BatchLimits{})
 			err := r.Read(ctx, b)
 			cancel()
 			if err != nil {
@@ -77,8 +78,8 @@ func TestPartitionsAppear(t *testing.T) {
 func TestOtherSplit(t *testing.T) {
 	db, path := openSQLite(t)
 	execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1)")
-	known := func(id string) func(yield func(penstock.Mark) bool) {
-		return func(yield func(penstock.Mark) bool) { yield(penstock.Mark{Part: penstock.Partition{ID: id}}) }
+	known := func(id string) func(yield func(stream.Mark) bool) {
+		return func(yield func(stream.Mark) bool) { yield(stream.Mark{Part: stream.Partition{ID: id}}) }
 	}
 	for _, c := range []struct {
 		id    string
@@ -89,8 +90,8 @@ func TestOtherSplit(t *testing.T) {
 		{"t#100.3", 10, false}, {"u", 10, true}, {"tt#10.0", 0, true},
 	} {
 		s := made(t, connectortest.NewHost(t), func(o *table.Options) { o.SQLite, o.Table, o.Split = path, "t", c.split })
-		r, err := s.Open(t.Context(), penstock.OpenOptions{
-			Known: known(c.id), Resume: func(string) (penstock.Mark, bool) { return penstock.Mark{}, false },
+		r, err := s.Open(t.Context(), stream.OpenOptions{
+			Known: known(c.id), Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
 		})
 		if (err == nil) != c.ok {
 			t.Errorf("mark of %s, split %d: %v", c.id, c.split, err)
@@ -111,8 +112,8 @@ func TestWideRows(t *testing.T) {
 		execute(t, db, "INSERT INTO t VALUES (?, ?)", i, strings.Repeat("x", 10+i/1000*50_000))
 	}
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) { o.SQLite, o.Table = path, "t" })
-	r, err := s.Open(t.Context(), penstock.OpenOptions{
-		Once: true, Resume: func(string) (penstock.Mark, bool) { return penstock.Mark{}, false },
+	r, err := s.Open(t.Context(), stream.OpenOptions{
+		Once: true, Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +121,7 @@ func TestWideRows(t *testing.T) {
 	defer r.Close()
 	rows, largest := 0, 0
 	for {
-		b := penstock.NewBatch(penstock.Limits{Bytes: 200_000, Records: 5000})
+		b := stream.NewBatch(stream.BatchLimits{Bytes: 200_000, Records: 5000})
 		if err := r.Read(t.Context(), b); err != nil {
 			break
 		}
@@ -171,7 +172,7 @@ func TestOptions(t *testing.T) {
 	}
 	missing := filepath.Join(t.TempDir(), "no.db")
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) { o.SQLite, o.Table = missing, "t" })
-	_, err := s.Open(t.Context(), penstock.OpenOptions{})
+	_, err := s.Open(t.Context(), stream.OpenOptions{})
 	if err == nil || !strings.Contains(err.Error(), "the file does not exist; correct `sqlite`") {
 		t.Errorf("Open: %v", err)
 	}

@@ -167,7 +167,10 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 		r.name = strings.Replace(r.name, "the table", "the view", 1)
 		return r, nil
 	}
-	return r, d.constraints(ctx, r)
+	if err := d.constraints(ctx, r); err != nil {
+		return nil, err
+	}
+	return r, d.sequences(ctx, r)
 }
 
 // constraints asks which columns may be NULL, how texts are compared, and which columns are unique together.
@@ -203,6 +206,35 @@ func (d *postgres) constraints(ctx context.Context, r *relation) error {
 		WHERE i.indrelid = $1::oid AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 		AND k.n <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = k.attnum
 		ORDER BY i.indisprimary DESC, i.indexrelid, k.n`, []byte(r.version))
+}
+
+// lastGiven implements database. A sequence that may not be read, as one of another owner, is not
+// known.
+func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known bool, err error) {
+	if !r.table {
+		return 0, false, nil
+	}
+	err = d.ask(ctx, func(v [][]byte) (err error) {
+		if v[0] != nil {
+			n, err = strconv.ParseInt(string(v[0]), 10, 64)
+			known = err == nil
+		}
+		return err
+	}, `SELECT s.last_value FROM pg_sequences s, pg_depend d, pg_attribute a WHERE d.refobjid = $1::oid AND d.classid = 'pg_class'::regclass
+		AND d.objid = to_regclass(format('%I.%I', s.schemaname, s.sequencename)) AND d.deptype IN ('a', 'i')
+		AND a.attrelid = d.refobjid AND a.attnum = d.refobjsubid AND a.attname = $2`, []byte(r.version), []byte(r.keys.names[0]))
+	return n, known, err
+}
+
+// sequences finds a column that is numbered by a sequence that begins again after its greatest
+// number.
+func (d *postgres) sequences(ctx context.Context, r *relation) error {
+	return d.ask(ctx, func(v [][]byte) error {
+		r.reuse = reuse{string(v[0]), "its sequence has CYCLE", "ALTER SEQUENCE ... NO CYCLE"}
+		return nil
+	}, `SELECT a.attname FROM pg_sequence s, pg_depend d, pg_attribute a WHERE d.refobjid = $1::oid AND d.objid = s.seqrelid
+		AND d.classid = 'pg_class'::regclass AND d.deptype IN ('a', 'i') AND s.seqcycle
+		AND a.attrelid = d.refobjid AND a.attnum = d.refobjsubid`, []byte(r.version))
 }
 
 // columns asks what the columns are, without reading a row.

@@ -9,15 +9,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // reader hands out the rows of the tables to one route. The goroutine that calls Read gives each partition that has something, or
 // has to be looked at again, to a free fetcher in turn, and hands out what comes of it.
 type reader struct {
 	s       *source
-	o       penstock.OpenOptions
+	o       stream.OpenOptions
 	started time.Time
 	pace    backoff.Adaptive
 
@@ -36,8 +36,8 @@ type reader struct {
 	failing time.Duration // since when the database has not answered; 0: it has
 	hold    time.Duration // nothing is begun before
 
-	mu      sync.Mutex                   // guards durable
-	durable map[string]penstock.Position // up to where partitions are settled for good
+	mu      sync.Mutex                 // guards durable
+	durable map[string]stream.Position // up to where partitions are settled for good
 
 	closed bool
 }
@@ -57,8 +57,8 @@ func (r *reader) count(name string, n int64) {
 	r.s.h.Count(name, n)
 }
 
-// Read implements penstock.Reader.
-func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
+// Read implements stream.Reader.
+func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	for {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -91,7 +91,7 @@ func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
 }
 
 // begin gives work to the fetchers that are free.
-func (r *reader) begin(ctx context.Context, l penstock.Limits) error {
+func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	now := r.now()
 	if now < r.hold {
 		return nil
@@ -110,7 +110,7 @@ func (r *reader) begin(ctx context.Context, l penstock.Limits) error {
 			r.crew.hire(r)
 		}
 		if f.batch == nil || f.batch.Limits() != l {
-			f.batch = penstock.NewBatch(l)
+			f.batch = stream.NewBatch(l)
 		}
 		r.free, r.busy = r.free[:last], append(r.busy, f)
 		f.part, p.busy = p, true
@@ -313,7 +313,7 @@ func (r *reader) rest(ctx context.Context) error {
 func (r *reader) look(ctx context.Context, db database, p *partition) error {
 	if l := p.late; l != nil && r.now() >= l.next && !(r.o.Once && l.last) {
 		began := r.now()
-		found, err := l.look(ctx, db, p)
+		found, err := l.look(ctx, db, p, r.s.o.ReusedKeys)
 		if err != nil {
 			return err
 		}
@@ -335,6 +335,11 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 	}
 	last, err := db.observe(ctx, p.relation, rowQuery{after: p.pos, stripe: p.stripe})
 	if err != nil {
+		return err
+	}
+	if last.last != "" {
+		p.ended = false
+	} else if err := p.watchEnd(ctx, db, r); err != nil {
 		return err
 	}
 	if !p.relation.table && (last.last != "" || p.pos == "") { // a table's columns are NOT NULL
@@ -362,8 +367,8 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 	return nil
 }
 
-// Commit implements penstock.Reader. It runs on another goroutine than Read.
-func (r *reader) Commit(_ context.Context, marks []penstock.Mark) error {
+// Commit implements stream.Reader. It runs on another goroutine than Read.
+func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range marks {
@@ -372,13 +377,13 @@ func (r *reader) Commit(_ context.Context, marks []penstock.Mark) error {
 	return nil
 }
 
-func (r *reader) durableOf(id string) penstock.Position {
+func (r *reader) durableOf(id string) stream.Position {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.durable[id]
 }
 
-// Close implements penstock.Reader. What was read and not handed out is read again.
+// Close implements stream.Reader. What was read and not handed out is read again.
 func (r *reader) Close() error {
 	if r.closed {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // column is one column of what is read.
@@ -47,8 +47,19 @@ type relation struct {
 	plain   string     // its name as the database has it; "": a query
 	from    string     // in SQL, as it stands behind FROM
 	version string     // changes when the table is made anew; "": nobody can tell
-	order   []int      // columns of order_by
+	reuse   reuse
+	order   []int // columns of order_by
 	keys    keyset
+}
+
+// reuse says which column the database numbers, if any, and why it may give a number again that a
+// deleted row had.
+type reuse struct{ column, why, remedy string }
+
+// mayReuse reports whether the database itself gives keys of order_by again; the reason is in
+// reuse.
+func (r *relation) mayReuse() bool {
+	return r.reuse.why != "" && len(r.keys.names) == 1 && r.keys.names[0] == r.reuse.column
 }
 
 // orderBy settles the order: the columns given, or the primary key. Its errors are the ones that users see.
@@ -195,12 +206,12 @@ func nullKey(r *relation) error {
 const lateSuffix = "~late"
 
 // mark finds what was settled of a partition, and refuses a mark that was made for another order.
-func (r *relation) mark(o penstock.OpenOptions, id string) (penstock.Mark, error) {
+func (r *relation) mark(o stream.OpenOptions, id string) (stream.Mark, error) {
 	m, ok := o.Resume(id)
 	if !ok {
 		return m, nil
 	}
-	for _, p := range append([]penstock.Range{{To: m.Watermark}}, m.Above...) {
+	for _, p := range append([]stream.Range{{To: m.Watermark}}, m.Above...) {
 		if p.To.Key != "" && !r.keys.fits(p.To.Key) {
 			return m, fmt.Errorf("the checkpoint says how far %s was read in another order than by (%s), or when these columns had "+
 				"other types; go back to that order, or forget the place by `penstock checkpoint reset` and in the sink's ledger",

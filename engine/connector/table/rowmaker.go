@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // rowMaker makes records of rows. A record's text is the row as a JSON object on one line, which is what dead letters and raw
@@ -17,7 +17,7 @@ type rowMaker struct {
 	names   []string
 	labels  [][]byte // `{"id":`, `,"at":`
 	types   []string
-	batch   *penstock.Batch
+	batch   *stream.Batch
 	start   int // of the row's text
 	field   int // of the row's first field
 	column  int
@@ -40,7 +40,7 @@ func newRowMaker(r *relation) rowMaker {
 }
 
 // begin makes rows go to b, which is empty and takes rows of this relation only: a name stands once in a batch.
-func (m *rowMaker) begin(b *penstock.Batch) {
+func (m *rowMaker) begin(b *stream.Batch) {
 	m.batch = b
 	b.Names = append(b.Names[:0], m.names...)
 	b.Types = append(b.Types[:0], m.types...)
@@ -51,8 +51,8 @@ func (m *rowMaker) row() {
 	m.start, m.field, m.column = len(m.batch.Data), len(m.batch.Fields), 0
 }
 
-func (m *rowMaker) add(kind penstock.Kind, off, n int) {
-	m.batch.Fields = append(m.batch.Fields, penstock.Field{
+func (m *rowMaker) add(kind stream.Kind, off, n int) {
+	m.batch.Fields = append(m.batch.Fields, stream.Field{
 		Name: uint32(m.column), Kind: kind, Off: uint32(off), Len: uint32(n),
 	})
 	m.column++
@@ -63,11 +63,11 @@ func (m *rowMaker) label() { m.batch.Data = append(m.batch.Data, m.labels[m.colu
 func (m *rowMaker) null() {
 	m.label()
 	m.batch.Data = append(m.batch.Data, "null"...)
-	m.add(penstock.Null, len(m.batch.Data), 0)
+	m.add(stream.Null, len(m.batch.Data), 0)
 }
 
 // apart keeps value behind the texts.
-func addApart[T []byte | string](m *rowMaker, kind penstock.Kind, value T) {
+func addApart[T []byte | string](m *rowMaker, kind stream.Kind, value T) {
 	m.moved = append(m.moved, len(m.batch.Fields))
 	m.add(kind, len(m.side), len(value))
 	m.side = append(m.side, value...)
@@ -78,16 +78,16 @@ func addText[T []byte | string](m *rowMaker, value T) {
 	from := len(m.batch.Data)
 	m.batch.Data = ndjson.AppendString(m.batch.Data, value)
 	if len(m.batch.Data)-from == len(value)+2 {
-		m.add(penstock.Text, from+1, len(value))
+		m.add(stream.Text, from+1, len(value))
 		return
 	}
-	addApart(m, penstock.Text, value) // something was escaped
+	addApart(m, stream.Text, value) // something was escaped
 }
 
 func (m *rowMaker) text(value []byte) { addText(m, value) }
 
 // plain is a number, true or false.
-func (m *rowMaker) plain(kind penstock.Kind, value string) {
+func (m *rowMaker) plain(kind stream.Kind, value string) {
 	m.label()
 	m.add(kind, len(m.batch.Data), len(value))
 	m.batch.Data = append(m.batch.Data, value...)
@@ -100,19 +100,19 @@ func (m *rowMaker) number(value []byte) {
 		return
 	}
 	m.label()
-	m.add(penstock.Number, len(m.batch.Data), len(value))
+	m.add(stream.Number, len(m.batch.Data), len(value))
 	m.batch.Data = append(m.batch.Data, value...)
 }
 
 func (m *rowMaker) json(value []byte) {
 	m.label()
 	from := len(m.batch.Data)
-	m.batch.Data = ndjson.AppendValue(m.batch.Data, penstock.JSON, value)
+	m.batch.Data = ndjson.AppendValue(m.batch.Data, stream.JSON, value)
 	if string(m.batch.Data[from:]) == string(value) {
-		m.add(penstock.JSON, from, len(value))
+		m.add(stream.JSON, from, len(value))
 		return
 	}
-	addApart(m, penstock.JSON, value)
+	addApart(m, stream.JSON, value)
 }
 
 // bytes writes raw bytes as PostgreSQL does: \x and two digits for each.
@@ -129,9 +129,9 @@ func (m *rowMaker) value(kind valueKind, value []byte) {
 	case kind == numberValue && len(value) > 0:
 		m.number(value)
 	case kind == boolValue && len(value) > 0 && strings.IndexByte("tT1", value[0]) >= 0:
-		m.plain(penstock.Bool, "true")
+		m.plain(stream.Bool, "true")
 	case kind == boolValue:
-		m.plain(penstock.Bool, "false")
+		m.plain(stream.Bool, "false")
 	case kind == jsonValue && len(value) > 0:
 		m.json(value)
 	case kind == bytesValue:
@@ -182,13 +182,13 @@ func (m *rowMaker) learn(rows, bytes int) {
 }
 
 // end ends the row; its Origin is to be set.
-func (m *rowMaker) end(span uint32) *penstock.Record {
+func (m *rowMaker) end(span uint32) *stream.Record {
 	b := m.batch
 	if m.column == 0 {
 		b.Data = append(b.Data, '{')
 	}
 	b.Data = append(b.Data, '}', '\n')
-	b.Records = append(b.Records, penstock.Record{
+	b.Records = append(b.Records, stream.Record{
 		Off: uint32(m.start), Len: uint32(len(b.Data) - m.start - 1), Field: uint32(m.field), NumFields: uint32(m.column),
 		Span: span, Parsed: true,
 	})

@@ -147,7 +147,11 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 		return r, err
 	}
 	r.version = makes
-	return r, d.constraints(ctx, r, name, primary)
+	if err := d.constraints(ctx, r, name, primary); err != nil {
+		return nil, err
+	}
+	r.reuse = sqliteReuse(r, makes)
+	return r, nil
 }
 
 // constraints finds what is unique. A single INTEGER PRIMARY KEY is the row's own number, which is never NULL; the columns of
@@ -194,6 +198,29 @@ func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string, 
 		}
 	}
 	return err
+}
+
+// sqliteReuse finds a column that holds the row's own number. Without AUTOINCREMENT a new row has
+// the greatest number there is, plus one.
+func sqliteReuse(r *relation, makes string) reuse {
+	if !r.primary || len(r.unique[0]) != 1 || strings.Contains(strings.ToUpper(makes), "AUTOINCREMENT") {
+		return reuse{}
+	}
+	i := slices.IndexFunc(r.columns, func(c column) bool { return c.name == r.unique[0][0] })
+	if !strings.EqualFold(r.columns[i].decl, "INTEGER") || strings.Contains(strings.ToUpper(makes), "WITHOUT ROWID") {
+		return reuse{}
+	}
+	return reuse{r.columns[i].name, "it is an INTEGER PRIMARY KEY without AUTOINCREMENT", "declare it AUTOINCREMENT if rows are deleted"}
+}
+
+// lastGiven implements database.
+func (d *sqliteFile) lastGiven(ctx context.Context, r *relation) (n int64, known bool, err error) {
+	if !strings.Contains(strings.ToUpper(r.version), "AUTOINCREMENT") {
+		return 0, false, nil
+	}
+	err = d.query(ctx, sequence(func(v []driver.Value) { n, known = v[0].(int64) }),
+		"SELECT seq FROM sqlite_sequence WHERE name = ?", r.plain)
+	return n, known, err
 }
 
 func (d *sqliteFile) describeQuery(ctx context.Context, r *relation) error {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // sqliteNames are the columns as they are selected: the + takes the declared type away, by which the driver would make times of texts.
@@ -205,9 +205,9 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 	case int64:
 		switch {
 		case c.kind == boolValue && x == 0:
-			m.plain(penstock.Bool, "false")
+			m.plain(stream.Bool, "false")
 		case c.kind == boolValue && x == 1:
-			m.plain(penstock.Bool, "true")
+			m.plain(stream.Bool, "true")
 		default:
 			scratch = strconv.AppendInt(scratch[:0], x, 10)
 			m.number(scratch)

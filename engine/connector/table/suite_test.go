@@ -12,9 +12,10 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/table"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // openSQLite makes a database file of a test.
@@ -27,7 +28,7 @@ func openSQLite(t testing.TB) (*sql.DB, string) {
 var execute = connectortest.Execute
 
 // made makes a source from options, over the defaults.
-func made(t testing.TB, h penstock.Host, set func(o *table.Options)) penstock.Source {
+func made(t testing.TB, h stream.Host, set func(o *table.Options)) stream.Source {
 	t.Helper()
 	o := table.DefaultOptions()
 	set(o)
@@ -69,7 +70,7 @@ func TestSuiteSQLite(t *testing.T) {
 	db, path := openSQLite(t)
 	want := events(t, db, "text")
 	connectortest.Source(t, connectortest.SourceCase{
-		New: func(t *testing.T, h *connectortest.Host) penstock.Source {
+		New: func(t *testing.T, h *streamtest.Host) stream.Source {
 			return made(t, h, func(o *table.Options) { o.SQLite, o.Table, o.OrderBy = path, "events", []string{"at", "id"} })
 		},
 		Want: [][]string{want},
@@ -85,6 +86,7 @@ func TestPostgres(t *testing.T) {
 	t.Run("parallel", func(t *testing.T) { parallel(t, server) })
 	fresh := func(t *testing.T) world { return postgresWorld(t, server) }
 	t.Run("row in the past", func(t *testing.T) { pastRow(t, fresh(t)) })
+	t.Run("truncated", func(t *testing.T) { truncated(t, fresh(t)) })
 	t.Run("refused", func(t *testing.T) { refused(t, "postgres", fresh) })
 	t.Run("stopped", func(t *testing.T) { stopped(t, "postgres", fresh) })
 }
@@ -94,7 +96,7 @@ func suitePostgres(t *testing.T, server *connectortest.Server) {
 	execute(t, db, "SET timezone = 'UTC'")
 	want := events(t, db, "timestamptz")
 	connectortest.Source(t, connectortest.SourceCase{
-		New: func(t *testing.T, h *connectortest.Host) penstock.Source {
+		New: func(t *testing.T, h *streamtest.Host) stream.Source {
 			return made(t, h, func(o *table.Options) { o.Postgres, o.Table, o.OrderBy = server.URL, "events", []string{"at", "id"} })
 		},
 		Want: [][]string{want},
@@ -109,7 +111,7 @@ func TestMariaDB(t *testing.T) {
 		w := fresh(t)
 		want := events(t, w.db, "datetime")
 		connectortest.Source(t, connectortest.SourceCase{
-			New: func(t *testing.T, h *connectortest.Host) penstock.Source {
+			New: func(t *testing.T, h *streamtest.Host) stream.Source {
 				return made(t, h, func(o *table.Options) {
 					w.set(o)
 					o.Table, o.OrderBy, o.Zone, o.Lag = "events", []string{"at", "id"}, "UTC", time.Millisecond
@@ -119,6 +121,7 @@ func TestMariaDB(t *testing.T) {
 		})
 	})
 	t.Run("row in the past", func(t *testing.T) { pastRow(t, fresh(t)) })
+	t.Run("reused keys", func(t *testing.T) { forgetful(t, fresh(t)) })
 	t.Run("refused", func(t *testing.T) { refused(t, "mysql", fresh) })
 	t.Run("stopped", func(t *testing.T) { stopped(t, "mysql", fresh) })
 }

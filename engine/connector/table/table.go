@@ -17,19 +17,19 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // source is what the readers of all routes share: nothing but the options.
 type source struct {
 	o       Options
-	h       penstock.Host
+	h       stream.Host
 	where   string                   // the database, for messages, without its password
 	connect func() (database, error) // makes one connection, which opens nothing yet
 }
 
 // New returns a source that has touched nothing yet.
-func New(o Options, h penstock.Host) (penstock.Source, error) {
+func New(o Options, h stream.Host) (stream.Source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -45,11 +45,11 @@ func New(o Options, h penstock.Host) (penstock.Source, error) {
 	return s, nil
 }
 
-// Open implements penstock.Source. It waits for a database that is not there yet.
-func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+// Open implements stream.Source. It waits for a database that is not there yet.
+func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &reader{
 		s: s, o: o, started: time.Now(), pace: pacing(s.o.Poll), crew: newCrew(s.o.Connections),
-		tables: make(map[string]*reading), durable: make(map[string]penstock.Position),
+		tables: make(map[string]*reading), durable: make(map[string]stream.Position),
 	}
 	for range s.o.Connections {
 		db, err := s.connect()
@@ -119,6 +119,10 @@ func (r *reader) openSubject(ctx context.Context, db database, s subject) error 
 	}
 	if err := r.otherSplit(s.name); err != nil {
 		return err
+	}
+	if rel.mayReuse() {
+		r.s.h.Log().Warn("the database may give keys of deleted rows to new ones; if they cannot be told apart, the route stops",
+			"table", s.name, "column", rel.reuse.column, "reason", rel.reuse.why, "remedy", rel.reuse.remedy)
 	}
 	t := &reading{name: s.name, relation: rel, maker: newRowMaker(rel)}
 	if r.s.o.Split == 0 {

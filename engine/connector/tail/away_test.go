@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/tail"
+	"github.com/penstock-io/penstock/stream/streamtest"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -47,11 +48,11 @@ type awayWorld struct {
 
 func newAwayWorld(t *testing.T) *awayWorld {
 	dir := t.TempDir()
-	a := &awayWorld{disk: &elsewhere{FS: vfs.OS()}, logs: filepath.Join(dir, "logs")}
+	a := &awayWorld{disk: &elsewhere{FS: connectortest.FS()}, logs: filepath.Join(dir, "logs")}
 	a.world = newWorld(t, dir, func(o *tail.Options) {
 		o.Include, o.Forget = []string{filepath.Join(a.logs, "*.log")}, time.Minute
 	})
-	a.host = connectortest.NewQuiet(a.disk, nil, func(name string) bool { return name != "tail/notify" })
+	a.host = streamtest.NewQuiet(a.disk, nil, func(name string) bool { return name != "tail/notify" })
 	if err := os.Mkdir(a.logs, 0o755); err != nil {
 		t.Fatal(err)
 	}

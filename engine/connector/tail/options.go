@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/origin"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Options of a tail.
@@ -22,7 +22,7 @@ type Options struct {
 	PartialWait   time.Duration `yaml:"partial_wait" doc:"a last line without end is a record after so long without change; 0: never"`
 	GoneWait      time.Duration `yaml:"gone_wait" doc:"a file that lost its name is closed after so long without change"`
 	CopyWait      time.Duration `yaml:"copy_wait" doc:"how long a file that equals another one waits: it may be a rotation's copy"`
-	DeletedMax    penstock.Size `yaml:"deleted_max" doc:"bytes on the disk that deleted files may hold until they are read"`
+	DeletedMax    stream.Size   `yaml:"deleted_max" doc:"bytes on the disk that deleted files may hold until they are read"`
 	DeletedBeyond string        `yaml:"deleted_beyond" enum:"keep,drop,stop" doc:"if more: say so, give up the largest, or stop"`
 	follow.Polling
 	OpenFiles int            `yaml:"open_files" doc:"files that are held open at once, at most"`
@@ -31,9 +31,9 @@ type Options struct {
 }
 
 // Source is the component tail.
-func Source() penstock.Component {
-	return penstock.Component{
-		Role: penstock.SourceRole,
+func Source() stream.Component {
+	return stream.Component{
+		Role: stream.SourceRole,
 		Name: "tail",
 		Options: func() any {
 			return &Options{
@@ -45,17 +45,17 @@ func Source() penstock.Component {
 				Polling: follow.DefaultPolling(), OpenFiles: 512, Forget: time.Hour,
 			}
 		},
-		New: func(options any, h penstock.Host) (any, error) { return newSource(*options.(*Options), h) },
+		New: func(options any, h stream.Host) (any, error) { return newSource(*options.(*Options), h) },
 	}
 }
 
-// Shape implements penstock.Shaper: records have the text, and what meta adds.
-func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) { return o.Meta.Shape(in), nil }
+// Shape implements stream.Shaper: records have the text, and what meta adds.
+func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
 
 // Validate refuses what cannot work.
 func (o *Options) Validate() error {
 	wrong := func(key, format string, args ...any) error {
-		return &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 	}
 	switch {
 	case len(o.Include) == 0:

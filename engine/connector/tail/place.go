@@ -21,6 +21,7 @@ const renewEvery = time.Second
 type place struct {
 	o     Options
 	roots []*root
+	fault func(error) // of what cannot be read
 
 	mu      sync.Mutex // guards what follows
 	renewed time.Time
@@ -28,7 +29,7 @@ type place struct {
 }
 
 func newPlace(o Options, files vfs.FS) *place {
-	p := &place{o: o}
+	p := &place{o: o, fault: func(error) {}}
 	for _, pattern := range o.Include {
 		at, g := rooted(filepath.ToSlash(filepath.Clean(pattern)))
 		i := slices.IndexFunc(p.roots, func(r *root) bool { return r.path == at })
@@ -102,7 +103,7 @@ func (l *listing) folder(r *root, dir vfs.Dir, name string, globs []glob, depth 
 			if info, err := dir.Stat(full); err == nil {
 				l.entry(r, full, info.Mode.Type(), &info)
 			} else if !errors.Is(err, fs.ErrNotExist) {
-				l.refused(r.label(full), err.Error())
+				l.unread(r.label(full), err)
 			}
 		}
 		return nil
@@ -149,8 +150,14 @@ func (l *listing) beneath(r *root, dir vfs.Dir, full string, globs []glob, depth
 		return
 	}
 	if err := l.folder(r, dir, full, rest, depth+1); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.refused(r.label(full), fmt.Sprintf("the folder cannot be listed: %v", err))
+		l.unread(r.label(full), fmt.Errorf("the folder cannot be listed: %w", err))
 	}
+}
+
+// unread reports a folder or file that cannot be read.
+func (l *listing) unread(label string, err error) {
+	l.refused(label, err.Error())
+	l.p.fault(fmt.Errorf("%q: %w", label, err))
 }
 
 // entry is one name that the globs want; info may be nil.
@@ -183,7 +190,7 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // it is gone, or leads nowhere yet
 	case err != nil:
-		l.refused(label, err.Error())
+		l.unread(label, err)
 	case s.Info.Mode.IsDir():
 	case !s.Info.Mode.IsRegular():
 		l.refused(label, follow.Kind(s.Info.Mode.Type()))

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -33,7 +34,7 @@ func TestListingsAtOnce(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "a.log"), []byte("one\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	slow := &slowFS{FS: vfs.OS(), entered: make(chan struct{}), let: make(chan struct{})}
+	slow := &slowFS{FS: connectortest.FS(), entered: make(chan struct{}), let: make(chan struct{})}
 	p := newPlace(Options{Include: []string{filepath.Join(dir, "*.log")}}, slow)
 	list := func(done chan<- int) {
 		n := 0

@@ -13,9 +13,9 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/tail"
 	"github.com/penstock-io/penstock/engine/kit/framing"
+	"github.com/penstock-io/penstock/stream"
 )
 
 var (
@@ -95,7 +95,7 @@ func FuzzResume(f *testing.F) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, dir, change)
-				w.limits, w.lag = penstock.Limits{Bytes: 64}, 100*time.Millisecond
+				w.limits, w.lag = stream.BatchLimits{Bytes: 64}, 100*time.Millisecond
 				if err := w.options().Validate(); err != nil {
 					t.Fatal(err)
 				}

@@ -15,27 +15,26 @@ import (
 	"path/filepath"
 	"sync"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/framing"
 	"github.com/penstock-io/penstock/engine/kit/origin"
+	"github.com/penstock-io/penstock/stream"
 )
 
 var beyond = map[string]*follow.Beyond{"keep": new(follow.KeepDeleted), "drop": new(follow.DropDeleted), "stop": new(follow.StopDeleted)}
 
 // source is what the readers of all routes share.
 type source struct {
-	h     penstock.Host
+	h     stream.Host
 	log   *slog.Logger
 	place *place
 	set   *follow.Set
 
-	mu    sync.Mutex // guards what follows
-	users int        // open readers
-	stop  chan struct{}
+	mu    sync.Mutex // guards users
+	users int        // open readers, and the goroutine that lists the files
 }
 
-func newSource(o Options, h penstock.Host) (*source, error) {
+func newSource(o Options, h stream.Host) (*source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -43,6 +42,7 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 		o.PartialWait = o.Framing.Wait // what follows a record's last line may never come
 	}
 	s := &source{h: h, log: h.Log(), place: newPlace(o, h.FS())}
+	s.place.fault = h.Fault
 	to := follow.Options{
 		PollMin: o.PollMin, PollMax: o.PollMax, OpenFiles: o.OpenFiles, Forget: o.Forget,
 		Growing: &follow.Growing{
@@ -54,10 +54,12 @@ func newSource(o Options, h penstock.Host) (*source, error) {
 		return nil, err
 	}
 	s.set = follow.New(s.place, to, h, s.log)
+	h.Go("tail/catalogue", s.follow)
+	h.Go("tail/notify", s.notify)
 	return s, nil
 }
 
-// reader is one route's; the last one closes the folders.
+// reader is one route's.
 type reader struct {
 	*follow.Reader
 	s      *source
@@ -65,8 +67,8 @@ type reader struct {
 	closed bool
 }
 
-// Read implements penstock.Reader.
-func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
+// Read implements stream.Reader.
+func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	err := r.Reader.Read(ctx, b)
 	if err == nil || err == io.EOF {
 		r.meta.Add(b)
@@ -74,8 +76,8 @@ func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
 	return err
 }
 
-// Open implements penstock.Source.
-func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+// Open implements stream.Source.
+func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	meta, err := origin.New(s.place.o.Meta, "")
 	if err != nil {
 		return nil, err
@@ -83,38 +85,47 @@ func (s *source) Open(ctx context.Context, o penstock.OpenOptions) (penstock.Rea
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.users++
-	if s.stop == nil {
-		stop := make(chan struct{})
-		s.stop = stop
-		s.h.Go("tail/notify", func(ctx context.Context) error {
-			if err := s.set.Watch(ctx, stop, s.place.folders, s.ours); err != nil {
-				s.log.Debug("no notifications of changes; the files are polled", "error", err)
-			}
-			return nil
-		})
-	}
 	return &reader{Reader: s.set.Open(o), s: s, meta: meta}, nil
+}
+
+// follow keeps looking at the files, also while no route reads.
+func (s *source) follow(ctx context.Context) error {
+	s.mu.Lock()
+	s.users++
+	s.mu.Unlock()
+	return errors.Join(s.set.Run(ctx), s.release())
+}
+
+func (s *source) notify(ctx context.Context) error {
+	if err := s.set.Watch(ctx, nil, s.place.folders, s.ours); err != nil {
+		s.log.Debug("no notifications of changes; the files are polled", "error", err)
+	}
+	return nil
 }
 
 // ours says whether a change concerns a file that may be followed.
 func (s *source) ours(name string, _ bool) bool { return !hidden(filepath.Base(name)) }
 
-// Close implements penstock.Reader.
+// Input implements stream.InputReader.
+func (r *reader) Input() (uint64, error) { return follow.Input(r.s.place) }
+
+// Close implements stream.Reader.
 func (r *reader) Close() error {
 	if r.closed {
 		return nil
 	}
 	r.closed = true
-	err := r.Reader.Close()
-	s := r.s
+	return errors.Join(r.Reader.Close(), r.s.release())
+}
+
+// release closes the folders when nobody uses them any more.
+func (s *source) release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.users--; s.users > 0 {
-		return err
+		return nil
 	}
-	close(s.stop)
-	s.stop = nil
-	return errors.Join(err, s.place.close())
+	return s.place.close()
 }
 
 var _ io.Closer = (*reader)(nil)

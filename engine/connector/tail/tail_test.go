@@ -9,10 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/tail"
 	"github.com/penstock-io/penstock/engine/kit/origin"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // bubble runs a test in fake time over a real folder.
@@ -21,8 +22,8 @@ func bubble(t *testing.T, change func(*tail.Options), run func(t *testing.T, w *
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, dir, change)
+		defer w.kill()
 		run(t, w)
-		w.kill()
 	})
 }
 
@@ -39,14 +40,14 @@ func TestSourceConforms(t *testing.T) {
 	}
 	connectortest.Source(t, connectortest.SourceCase{
 		Want: want,
-		New: func(t *testing.T, h *connectortest.Host) penstock.Source {
+		New: func(t *testing.T, h *streamtest.Host) stream.Source {
 			o := tail.Source().Options().(*tail.Options)
 			o.Include, o.PollMin, o.PollMax = []string{filepath.Join(dir, "*.log")}, time.Millisecond, 10*time.Millisecond
 			s, err := tail.Source().New(o, h)
 			if err != nil {
 				t.Fatal(err)
 			}
-			return s.(penstock.Source)
+			return s.(stream.Source)
 		},
 	})
 }
@@ -141,11 +142,11 @@ func TestForgetWaitsForTheLastBatch(t *testing.T) {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
 		}
-		b := penstock.NewBatch(penstock.Limits{})
+		b := stream.NewBatch(stream.BatchLimits{})
 		if err := w.reader.Read(t.Context(), b); err != nil || len(b.Spans) != 1 || !b.Spans[0].Last {
 			t.Fatalf("Read: %v, %+v; want the end of the file", err, b.Spans)
 		}
-		forget := w.reader.(penstock.Forgetter).Forget
+		forget := w.reader.(stream.Forgetter).Forget
 		if ids := forget(); len(ids) != 0 {
 			t.Errorf("%q may be forgotten while its last batch is on its way", ids)
 		}
@@ -182,7 +183,7 @@ func TestMeta(t *testing.T) {
 		path := filepath.Join(w.dir, "shop-21.log")
 		write(t, path, "one\ntwo\n")
 		w.start(false)
-		b := penstock.NewBatch(penstock.Limits{})
+		b := stream.NewBatch(stream.BatchLimits{})
 		if err := w.reader.Read(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

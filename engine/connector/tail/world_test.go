@@ -12,15 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/tail"
-	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // newHost works within a synctest bubble: it runs all but the watcher.
-func newHost() *connectortest.Quiet {
-	return connectortest.NewQuiet(vfs.OS(), nil, func(name string) bool { return name != "tail/notify" })
+func newHost() *streamtest.Quiet {
+	return streamtest.NewQuiet(connectortest.FS(), nil, func(name string) bool { return name != "tail/notify" })
 }
 
 // world is a process that tails a folder, what its checkpoint holds, and two receivers: one that forgets what was not saved, as a
@@ -29,33 +29,35 @@ type world struct {
 	t      *testing.T
 	dir    string
 	change func(*tail.Options)
-	host   *connectortest.Quiet
-	reader penstock.Reader // nil: it is down
+	host   *streamtest.Quiet
+	reader stream.Reader // nil: it is down
 
-	saved   map[string]penstock.Mark
+	saved   map[string]stream.Mark
 	exact   []string
 	sent    map[string]int
-	marks   map[string]penstock.Mark // settled and not saved yet
-	lines   []string                 // delivered and not saved yet
-	skipped []string                 // of what was delivered: spans without bytes
-	limits  penstock.Limits
+	marks   map[string]stream.Mark // settled and not saved yet
+	lines   []string               // delivered and not saved yet
+	skipped []string               // of what was delivered: spans without bytes
+	limits  stream.BatchLimits
 	lag     time.Duration // how often the checkpoint is saved
 	last    time.Time     // when it was
 	failed  error
 	mate    *world // another route of the same source; nil: there is none
+	route   string
+	source  stream.Source
 }
 
-// withMate gives the source a second route.
+// withMate gives the source one more route, and returns its world.
 func (w *world) withMate() *world {
 	w.mate = newWorld(w.t, w.dir, w.change)
-	w.mate.host, w.mate.limits = w.host, w.limits
-	return w
+	w.mate.host, w.mate.limits, w.mate.route = w.host, w.limits, w.route+"+"
+	return w.mate
 }
 
 func newWorld(t *testing.T, dir string, change func(*tail.Options)) *world {
 	return &world{
-		t: t, dir: dir, change: change, host: newHost(), saved: make(map[string]penstock.Mark), sent: make(map[string]int),
-		marks: make(map[string]penstock.Mark), lag: time.Second,
+		t: t, dir: dir, change: change, host: newHost(), saved: make(map[string]stream.Mark), sent: make(map[string]int),
+		marks: make(map[string]stream.Mark), lag: time.Second, route: "main",
 	}
 }
 
@@ -76,24 +78,46 @@ func (w *world) options() *tail.Options {
 // start begins a process.
 func (w *world) start(once bool) {
 	w.t.Helper()
+	w.setRoutes()
 	src, err := tail.Source().New(w.options(), w.host)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.open(src.(penstock.Source), once)
-	if w.mate != nil {
-		w.mate.open(src.(penstock.Source), once)
+	for m := w; m != nil; m = m.mate {
+		m.open(src.(stream.Source), once)
 	}
 }
 
+// begin begins a process whose routes cannot open yet.
+func (w *world) begin() {
+	w.t.Helper()
+	w.setRoutes()
+	src, err := tail.Source().New(w.options(), w.host)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for m := w; m != nil; m = m.mate {
+		m.source = src.(stream.Source)
+	}
+}
+
+func (w *world) setRoutes() {
+	var names []string
+	for m := w; m != nil; m = m.mate {
+		names = append(names, m.route)
+	}
+	w.host.SetRoutes(names...)
+}
+
 // open begins a route of a process.
-func (w *world) open(src penstock.Source, once bool) {
+func (w *world) open(src stream.Source, once bool) {
 	w.t.Helper()
 	marks := maps.Clone(w.saved)
+	w.source = src
 	var err error
-	w.reader, err = src.Open(w.t.Context(), penstock.OpenOptions{
-		Route: "main", Once: once, Known: maps.Values(marks),
-		Resume: func(id string) (penstock.Mark, bool) { m, ok := marks[id]; return m, ok },
+	w.reader, err = src.Open(w.t.Context(), stream.OpenOptions{
+		Route: w.route, Once: once, Known: maps.Values(marks),
+		Resume: func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok },
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -104,17 +128,31 @@ func (w *world) open(src penstock.Source, once bool) {
 // kill ends it; what was not saved is forgotten.
 func (w *world) kill() {
 	w.t.Helper()
-	if w.mate != nil {
-		w.mate.kill()
+	w.close()
+	w.host.Stop()
+}
+
+// close ends the readers of all routes, as when these fail.
+func (w *world) close() {
+	w.t.Helper()
+	for m := w; m != nil; m = m.mate {
+		if m.reader == nil {
+			continue
+		}
+		if err := m.reader.Close(); err != nil {
+			m.t.Errorf("Close: %v", err)
+		}
+		m.reader, m.lines = nil, nil
+		clear(m.marks)
 	}
-	if w.reader == nil {
-		return
+}
+
+// reopen starts the routes again after close, in the same process.
+func (w *world) reopen() {
+	w.t.Helper()
+	for m := w; m != nil; m = m.mate {
+		m.open(m.source, false)
 	}
-	if err := w.reader.Close(); err != nil {
-		w.t.Errorf("Close: %v", err)
-	}
-	w.reader, w.lines = nil, nil
-	clear(w.marks)
 }
 
 var errEnough = errors.New("enough")
@@ -150,7 +188,7 @@ func (w *world) pump(d time.Duration) {
 
 // step reads one batch, delivers and settles it.
 func (w *world) step(ctx context.Context) error {
-	b := penstock.NewBatch(w.limits)
+	b := stream.NewBatch(w.limits)
 	err := w.reader.Read(ctx, b)
 	if err != nil && err != io.EOF {
 		return err
@@ -183,16 +221,19 @@ func (w *world) save() {
 	w.t.Helper()
 	w.last = time.Now()
 	for id, m := range w.marks {
-		m.Note = w.reader.(penstock.Noter).Note(m)
-		if len(m.Note) > penstock.MaxNote {
+		m.Note = w.reader.(stream.Noter).Note(m)
+		if len(m.Note) > stream.MaxNote {
 			w.t.Errorf("a note of %d bytes", len(m.Note))
 		}
 		w.saved[id] = m
 	}
+	if err := w.reader.Commit(w.t.Context(), slices.Collect(maps.Values(w.marks))); err != nil {
+		w.t.Errorf("Commit: %v", err)
+	}
 	clear(w.marks)
 	w.exact = append(w.exact, w.lines...)
 	w.lines = nil
-	for _, id := range w.reader.(penstock.Forgetter).Forget() {
+	for _, id := range w.reader.(stream.Forgetter).Forget() {
 		delete(w.saved, id)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/internal/plot"
+	"github.com/penstock-io/penstock/engine/internal/lab/plot"
 )
 
 // outcome is what came of one algorithm's day.

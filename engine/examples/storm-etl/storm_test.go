@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/connector/all"
-	"github.com/penstock-io/penstock/engine/pipeline"
 )
 
 // TestMain lets the test binary be the child of a run.
@@ -72,7 +72,11 @@ func TestEngine(t *testing.T) {
 	}
 	t.Setenv("STORM_DIR", dir)
 	t.Setenv("STORM_URL", server.URL)
-	e, err := pipeline.Load(path, pipeline.Options{Components: all.Components(), Once: true, Log: slog.New(slog.DiscardHandler)})
+	c, err := engine.Load(path, all.Components()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(c, engine.Options{Once: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -208,7 +208,7 @@ func (w *world) save(m mark) {
 	}
 }
 
-func (w *world) failed(_ flow.Item[*tuple], f flow.Failure) {
+func (w *world) failed(_ context.Context, _ flow.Item[*tuple], f flow.Failure) {
 	fmt.Fprintln(os.Stderr, "not stored, and sent again:", f.Lane, f.Err)
 }
 

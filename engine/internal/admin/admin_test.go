@@ -11,21 +11,23 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/penstock-io/penstock/engine/status"
 )
 
 // picture is a status with everything in it.
-func picture() Status {
-	s := Status{
+func picture() status.Status {
+	s := status.Status{
 		Version: 1, PID: 7, Program: "v0.1.0", Free: 1 << 30, Seconds: 3.5,
-		Routes: []Route{{
+		Routes: []status.Route{{
 			Pipeline: "access", Name: "main", Source: "spool_dir", Sink: "http", Health: "running", Processors: []string{},
 			ReadRecords: 10, Delivered: 4, Dead: 1, Dropped: 2, InFlight: 1, Waiting: 2, Counters: map[string]int64{"requests": 9},
 			SourceCounters: map[string]int64{"files_vanished": 3},
-			Workers: []Worker{{
+			Workers: []status.Worker{{
 				Name: "http://a/", State: "SLOW", Gate: "window", Window: 3.5, InFlight: 2, RoundTrip: 0.25, Throttled: 6,
 			}},
 		}},
-		Sources: []Source{{Pipeline: "access", Name: "spool_dir", Counters: map[string]int64{"files_finished": 5}}},
+		Sources: []status.Source{{Pipeline: "access", Name: "spool_dir", Counters: map[string]int64{"files_finished": 5}}},
 	}
 	s.Judge()
 	return s
@@ -131,22 +133,23 @@ func TestAccess(t *testing.T) {
 func TestReady(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
-		change     func(*Status)
+		change     func(*status.Status)
 	}{
-		{"all is well", "", func(*Status) {}},
-		{"quiet for less than a minute", "", func(s *Status) { s.Routes[0].QuietSeconds = 59.9 }},
-		{"stall", "access/main: stall: nothing settled for 1m1s while 3 records wait", func(s *Status) { s.Routes[0].QuietSeconds = 61 }},
+		{"all is well", "", func(*status.Status) {}},
+		{"quiet for less than a minute", "", func(s *status.Status) { s.Routes[0].QuietSeconds = 59.9 }},
+		{"stall", "access/main: stall: nothing settled for 1m1s while 3 records wait",
+			func(s *status.Status) { s.Routes[0].QuietSeconds = 61 }},
 		{
 			"misconfigured", "access/main: worker http://a/ is misconfigured: 401",
-			func(s *Status) { s.Routes[0].Workers[0].Misconfigured, s.Routes[0].LastFault = true, "401" },
+			func(s *status.Status) { s.Routes[0].Workers[0].Misconfigured, s.Routes[0].LastFault = true, "401" },
 		},
-		{"full disk", "disk: 1000 bytes are free where the state lies", func(s *Status) { s.Free = 1000 }},
-		{"unknown disk", "", func(s *Status) { s.Free = -1 }},
-		{"stopped", "access/main: stopped: guard", func(s *Status) { r := &s.Routes[0]; r.Health, r.Error = "stopped", "guard" }},
-		{"draining", "access/main: draining", func(s *Status) { s.Routes[0].Health = "draining" }},
-		{"finished", "", func(s *Status) { s.Routes[0].Health, s.Routes[0].QuietSeconds = "finished", 100 }},
+		{"full disk", "disk: 1000 bytes are free where the state lies", func(s *status.Status) { s.Free = 1000 }},
+		{"unknown disk", "", func(s *status.Status) { s.Free = -1 }},
+		{"stopped", "access/main: stopped: guard", func(s *status.Status) { r := &s.Routes[0]; r.Health, r.Error = "stopped", "guard" }},
+		{"draining", "access/main: draining", func(s *status.Status) { s.Routes[0].Health = "draining" }},
+		{"finished", "", func(s *status.Status) { s.Routes[0].Health, s.Routes[0].QuietSeconds = "finished", 100 }},
 	} {
-		status := func() Status { s := picture(); c.change(&s); s.Judge(); return s }
+		status := func() status.Status { s := picture(); c.change(&s); s.Judge(); return s }
 		code, text := get(handler(t, Options{Status: status}), "http://127.0.0.1/readyz", nil)
 		want, body := 200, "ready\n"
 		if c.want != "" {
@@ -164,7 +167,7 @@ func TestReady(t *testing.T) {
 
 func TestStatusForm(t *testing.T) {
 	_, text := get(handler(t, Options{}), "http://127.0.0.1/api/v1/status", nil)
-	var back Status
+	var back status.Status
 	if err := json.Unmarshal([]byte(text), &back); err != nil || back.Routes[0].Workers[0].State != "SLOW" || !back.Ready {
 		t.Errorf("%v: %s", err, text)
 	}

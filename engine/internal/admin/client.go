@@ -10,13 +10,15 @@ import (
 	"net/http"
 	"strings"
 	"syscall"
+
+	"github.com/penstock-io/penstock/engine/status"
 )
 
 // maxStatus bounds a status that is read.
 const maxStatus = 16 << 20
 
 // Ask reads the status of the process that listens at address, host:port.
-func Ask(ctx context.Context, address, token string) (*Status, error) {
+func Ask(ctx context.Context, address, token string) (*status.Status, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
@@ -48,7 +50,7 @@ func Ask(ctx context.Context, address, token string) (*Status, error) {
 	if res.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s answered %s: %.200q", address, res.Status, strings.TrimSpace(string(text)))
 	}
-	var s Status
+	var s status.Status
 	if err := json.Unmarshal(text, &s); err != nil || s.Version == 0 {
 		return nil, fmt.Errorf("%s answers, but not as penstock does", address)
 	}

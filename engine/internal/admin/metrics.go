@@ -5,12 +5,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/penstock-io/penstock/engine/status"
 )
 
 // collector turns a Status into metrics when it is scraped. No label comes from data: pipelines, routes and
 // workers are the config's, states and names of counters the code's.
 type collector struct {
-	status func() Status
+	status func() status.Status
 }
 
 var (
@@ -33,73 +35,81 @@ func gauged[T any](labels []string, name, help string, value func(*T) float64) m
 	return metric[T]{prometheus.NewDesc("penstock_"+name, help, labels, nil), prometheus.GaugeValue, value}
 }
 
-var routeMetrics = []metric[Route]{
+var routeMetrics = []metric[status.Route]{
 	counted(perRoute, "read_records_total", "Source records read; always the sum of delivered, dead, dropped, in flight and waiting.",
-		func(r *Route) float64 { return float64(r.ReadRecords) }),
-	counted(perRoute, "read_bytes_total", "Source bytes read.", func(r *Route) float64 { return float64(r.ReadBytes) }),
+		func(r *status.Route) float64 { return float64(r.ReadRecords) }),
+	counted(perRoute, "read_bytes_total", "Source bytes read.", func(r *status.Route) float64 { return float64(r.ReadBytes) }),
 	counted(perRoute, "delivered_records_total", "Source records that the sink has taken.",
-		func(r *Route) float64 { return float64(r.Delivered) }),
+		func(r *status.Route) float64 { return float64(r.Delivered) }),
 	counted(perRoute, "delivered_bytes_total", "Source bytes that the sink has taken.",
-		func(r *Route) float64 { return float64(r.DeliveredBytes) }),
-	counted(perRoute, "dead_records_total", "Source records that became dead letters.", func(r *Route) float64 { return float64(r.Dead) }),
+		func(r *status.Route) float64 { return float64(r.DeliveredBytes) }),
+	counted(perRoute, "dead_records_total", "Source records that became dead letters.",
+		func(r *status.Route) float64 { return float64(r.Dead) }),
 	counted(perRoute, "dropped_records_total", "Source records that a processor left out.",
-		func(r *Route) float64 { return float64(r.Dropped) }),
-	gauged(perRoute, "in_flight_records", "Source records at a worker.", func(r *Route) float64 { return float64(r.InFlight) }),
+		func(r *status.Route) float64 { return float64(r.Dropped) }),
+	gauged(perRoute, "in_flight_records", "Source records at a worker.", func(r *status.Route) float64 { return float64(r.InFlight) }),
 	gauged(perRoute, "waiting_records", "Source records that were read and are at no worker.",
-		func(r *Route) float64 { return float64(r.Waiting) }),
+		func(r *status.Route) float64 { return float64(r.Waiting) }),
 	counted(perRoute, "route_starts_total", "Starts of the route; more than one: it has failed and was started again.",
-		func(r *Route) float64 { return float64(r.Starts) }),
-	counted(perRoute, "attempts_total", "Deliveries of batches that were begun.", func(r *Route) float64 { return float64(r.Attempts) }),
+		func(r *status.Route) float64 { return float64(r.Starts) }),
+	counted(perRoute, "attempts_total", "Deliveries of batches that were begun.",
+		func(r *status.Route) float64 { return float64(r.Attempts) }),
 	counted(perRoute, "redeliveries_total", "Deliveries that were not a batch's first.",
-		func(r *Route) float64 { return float64(r.Redelivered) }),
+		func(r *status.Route) float64 { return float64(r.Redelivered) }),
 	counted(perRoute, "duplicates_total", "Answers that delivered a batch a second time.",
-		func(r *Route) float64 { return float64(r.Duplicates) }),
+		func(r *status.Route) float64 { return float64(r.Duplicates) }),
 	gauged(perRoute, "redelivery_tokens", "Redeliveries that the budget allows now; -1 where there is none.",
-		func(r *Route) float64 { return r.RedeliveryTokens }),
+		func(r *status.Route) float64 { return r.RedeliveryTokens }),
 	gauged(perRoute, "redelivery_waiting_batches", "Batches that wait for the redelivery budget.",
-		func(r *Route) float64 { return float64(r.RedeliveryWaiting) }),
+		func(r *status.Route) float64 { return float64(r.RedeliveryWaiting) }),
 	counted(perRoute, "redelivery_waits_total", "Redeliveries that had to wait for the budget.",
-		func(r *Route) float64 { return float64(r.RedeliveryWaited) }),
+		func(r *status.Route) float64 { return float64(r.RedeliveryWaited) }),
 	counted(perRoute, "hedges_total", "Redeliveries beside an attempt that took long (flow.hedge).",
-		func(r *Route) float64 { return float64(r.Hedged) }),
+		func(r *status.Route) float64 { return float64(r.Hedged) }),
 	gauged(perRoute, "suspect_batches", "Batches kept apart, since workers that take others fail them.",
-		func(r *Route) float64 { return float64(r.Suspects) }),
+		func(r *status.Route) float64 { return float64(r.Suspects) }),
 	counted(perRoute, "poisoned_batches_total", "Batches refused since workers died of them, or failed them.",
-		func(r *Route) float64 { return float64(r.Poisoned) }),
+		func(r *status.Route) float64 { return float64(r.Poisoned) }),
 	gauged(perRoute, "replay_bytes", "Source bytes that a kill right now would repeat at most.",
-		func(r *Route) float64 { return float64(r.ReplayBytes) }),
+		func(r *status.Route) float64 { return float64(r.ReplayBytes) }),
 	gauged(perRoute, "replay_bound_bytes", "Source bytes that a kill at any moment would repeat at most.",
-		func(r *Route) float64 { return float64(r.ReplayBoundBytes) }),
+		func(r *status.Route) float64 { return float64(r.ReplayBoundBytes) }),
 	gauged(perRoute, "quiet_seconds", "Time since anything settled while data waits; else 0.",
-		func(r *Route) float64 { return r.QuietSeconds }),
+		func(r *status.Route) float64 { return r.QuietSeconds }),
 	gauged(perRoute, "watermark_age_seconds", "Time for which the oldest watermark with data above it has stood; else 0.",
-		func(r *Route) float64 { return r.WatermarkAgeSeconds }),
+		func(r *status.Route) float64 { return r.WatermarkAgeSeconds }),
 }
 
-var workerMetrics = []metric[Worker]{
+var workerMetrics = []metric[status.Worker]{
 	gauged(perWorker, "worker_window", "How much may be in flight, in the unit of the window.",
-		func(w *Worker) float64 { return w.Window }),
-	gauged(perWorker, "worker_in_flight_batches", "Attempts not yet answered.", func(w *Worker) float64 { return float64(w.InFlight) }),
-	gauged(perWorker, "worker_round_trip_seconds", "Smoothed round trip.", func(w *Worker) float64 { return w.RoundTrip }),
-	gauged(perWorker, "worker_base_round_trip_seconds", "Round trip when nothing queues.", func(w *Worker) float64 { return w.Base }),
+		func(w *status.Worker) float64 { return w.Window }),
+	gauged(perWorker, "worker_in_flight_batches", "Attempts not yet answered.",
+		func(w *status.Worker) float64 { return float64(w.InFlight) }),
+	gauged(perWorker, "worker_round_trip_seconds", "Smoothed round trip.", func(w *status.Worker) float64 { return w.RoundTrip }),
+	gauged(perWorker, "worker_base_round_trip_seconds", "Round trip when nothing queues.",
+		func(w *status.Worker) float64 { return w.Base }),
 	gauged(perWorker, "worker_timeout_seconds", "Round trip after which a batch goes to another worker, too.",
-		func(w *Worker) float64 { return w.Timeout }),
-	counted(perWorker, "worker_delivered_total", "Attempts that delivered.", func(w *Worker) float64 { return float64(w.Delivered) }),
+		func(w *status.Worker) float64 { return w.Timeout }),
+	counted(perWorker, "worker_delivered_total", "Attempts that delivered.",
+		func(w *status.Worker) float64 { return float64(w.Delivered) }),
 	counted(perWorker, "worker_failures_total", "Attempts that failed and were sent again.",
-		func(w *Worker) float64 { return float64(w.Failed) }),
-	counted(perWorker, "worker_timeouts_total", "Attempts that were overdue.", func(w *Worker) float64 { return float64(w.TimedOut) }),
+		func(w *status.Worker) float64 { return float64(w.Failed) }),
+	counted(perWorker, "worker_timeouts_total", "Attempts that were overdue.",
+		func(w *status.Worker) float64 { return float64(w.TimedOut) }),
 	counted(perWorker, "worker_throttles_total", "Attempts that the worker asked to hold back.",
-		func(w *Worker) float64 { return float64(w.Throttled) }),
+		func(w *status.Worker) float64 { return float64(w.Throttled) }),
 	counted(perWorker, "worker_late_total", "Attempts that delivered after they had been overdue.",
-		func(w *Worker) float64 { return float64(w.Late) }),
+		func(w *status.Worker) float64 { return float64(w.Late) }),
 	gauged(perWorker, "worker_misconfigured", "1 while the worker says that token, address or table is wrong.",
-		func(w *Worker) float64 { return oneIf(w.Misconfigured) }),
+		func(w *status.Worker) float64 { return oneIf(w.Misconfigured) }),
 }
 
 var (
 	healths = []string{"running", "draining", "finished", "stopped", "restarting"}
-	states  = []string{"NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
-	gates   = []string{"window", "credit", "rate", "limit", "throttle", "breaker", "replay", "order", "budget", "faster", "memory", "none"}
+	states  = []string{"UNKNOWN", "NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
+	gates   = []string{
+		"window", "credit", "rate", "limit", "throttle", "breaker", "replay", "waiting", "order", "budget", "faster", "memory", "none",
+	}
 
 	routeHealth = prometheus.NewDesc("penstock_route_health", "1 for the health that the route has.", append(perRoute, "health"), nil)
 	workerState = prometheus.NewDesc("penstock_worker_state", "1 for the state that the worker is in.", append(perWorker, "state"), nil)
@@ -180,7 +190,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 }
 
 // registry holds the process's and Go's own metrics beside ours.
-func registry(status func() Status) *prometheus.Registry {
+func registry(status func() status.Status) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collector{status}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return reg

@@ -21,17 +21,18 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/penstock-io/penstock/engine/internal/config"
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/supervise"
 )
 
 // Options of a Server.
 type Options struct {
-	Address string        // host:port; port 0 takes a free one
-	Token   string        // asked for as `Authorization: Bearer`, but by the two health pages; "": none, loopback only
-	Hosts   []string      // names besides loopback's that a Host header may have; with a token and none, any
-	Pprof   bool          // serve /debug/pprof
-	Status  func() Status // safe for concurrent use; judged
+	Address string               // host:port; port 0 takes a free one
+	Token   string               // asked for as `Authorization: Bearer`, but by the two health pages; "": none, loopback only
+	Hosts   []string             // names besides loopback's that a Host header may have; with a token and none, any
+	Pprof   bool                 // serve /debug/pprof
+	Status  func() status.Status // safe for concurrent use; judged
 	Log     *slog.Logger
 }
 

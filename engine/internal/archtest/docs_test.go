@@ -88,7 +88,7 @@ func hasHeading(text, anchor string) bool {
 }
 
 // TestCommandsExist: what a page says to type names make targets, packages and tests that exist. What follows the word
-// penstock is checked beside the program, in engine/cmd/penstock.
+// penstock is checked beside the program, in engine/cli.
 func TestCommandsExist(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
 	if err != nil {

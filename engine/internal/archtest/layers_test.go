@@ -7,12 +7,18 @@ import (
 	"testing"
 )
 
-// layers says which packages of the project each may import: its own row, longest prefix first. "std" rows
-// import none. The engine's packages may import whatever their row names and everything that those may.
-var layers = []struct {
+// layer is the row of a folder.
+type layer struct {
 	dir     string
 	imports []string
-}{
+}
+
+// alone reports whether the row is for the one package at the top of a module, and not for the folders below it.
+func (l layer) alone() bool { return l.dir == "." || l.dir == "engine" }
+
+// layers says which packages of the project each may import: its own row, longest prefix first. "std" rows
+// import none. The engine's packages may import whatever their row names and everything that those may.
+var layers = []layer{
 	{"backoff/compat", []string{"backoff"}},
 	{"backoff", nil},
 	{"retry", []string{"backoff"}},
@@ -21,42 +27,74 @@ var layers = []struct {
 	{"flow/dispatch", []string{}},
 	{"flow/ledger", []string{}},
 	{"flow/control", []string{"backoff", "flow/window", "flow/dispatch"}},
-	{"flow/control/controltest", []string{"backoff", "flow/control", "flow/window", "flow/dispatch"}},
 	{"flow/checkpoint", []string{"flow/ledger", "vfs"}},
 	{"flow", []string{"backoff", "supervise", "flow/control", "flow/window", "flow/dispatch", "flow/ledger"}},
+	{"limit/limithttp", []string{"limit", "flow/window", "internal/perhost"}},
+	{"limit", []string{"flow/window"}},
+	{"breaker/breakerhttp", []string{"breaker", "backoff", "internal/perhost"}},
+	{"breaker", []string{"backoff"}},
+	{"rate/ratehttp", []string{"rate", "internal/perhost"}},
+	{"rate", []string{}},
+	{"httpclient", []string{
+		"retry", "breaker", "breaker/breakerhttp", "rate", "rate/ratehttp", "limit", "limit/limithttp", "backoff", "flow/window",
+	}},
 	{"fileid", []string{}},
 	{"vfs", []string{}},
 	{"vfs/vfstest", []string{"vfs"}},
 	{"internal/vectors", []string{}},
-	{".", []string{"flow", "flow/ledger", "flow/control", "vfs", "fileid"}},
-	{"engine/kit", append([]string{".", "engine/kit"}, libraries...)},
-	{"engine/connector/connectortest", append([]string{".", "engine/kit", "vfs/vfstest"}, libraries...)},
-	{"engine/connector/all", []string{".", "engine/connector", "engine/processor"}},
-	{"engine/connector", append([]string{".", "engine/kit"}, libraries...)},
-	{"engine/processor", append([]string{".", "engine/kit"}, libraries...)},
-	{"engine/internal", append([]string{".", "engine/internal"}, libraries...)},
-	{"engine/pipeline", append([]string{".", "engine/kit", "engine/internal"}, libraries...)},
-	{"engine/internal/endtoend", append([]string{".", "engine/pipeline", "engine/internal", "engine/connector"}, libraries...)},
-	{"engine/cmd", append([]string{
-		".", "engine/kit", "engine/internal", "engine/pipeline", "engine/connector", "engine/processor",
+	{"internal/perhost", []string{}},
+	{"stream", []string{"flow", "flow/ledger", "vfs"}},
+	{"stream/streamtest", []string{"stream", "supervise", "vfs"}},
+	{".", libraries}, // the examples of the front page
+	{"engine/kit", append([]string{"stream", "engine/kit"}, libraries...)},
+	{"engine/connector/connectortest", append([]string{
+		"stream", "stream/streamtest", "engine/kit", "vfs/vfstest", "engine/internal/osfs",
 	}, libraries...)},
+	{"engine/connector/all", []string{"stream", "engine/connector", "engine/processor"}},
+	{"engine/connector", append([]string{"stream", "engine/kit"}, libraries...)},
+	{"engine/processor", append([]string{"stream", "engine/kit"}, libraries...)},
+	{"engine/config", []string{"stream", "backoff", "backoff/compat"}},
+	{"engine/status", []string{}},
+	{"engine/manifest", []string{"stream"}},
+	// No connector, processor, cli or web: an embedder's program contains only the components that it lists.
+	{"engine", append([]string{"stream", "vfs", "engine/internal/pipeline"}, engineData...)},
+	{"engine/internal/prose", nil},
+	{"engine/internal", append(append([]string{"stream", "engine/internal"}, engineData...), libraries...)},
+	{"engine/internal/pipeline", append(append([]string{"stream", "engine/kit", "engine/internal"}, engineData...), libraries...)},
+	{"engine/internal/endtoend", append([]string{
+		"stream", "engine", "engine/status", "engine/internal", "engine/internal/lab", "engine/connector",
+	}, libraries...)},
+	{"engine/cli", append(append([]string{"stream", "engine", "engine/kit", "engine/internal"}, engineData...), libraries...)},
+	{"engine/internal/lab", append(append([]string{"stream", "engine/internal", "engine/internal/lab"}, engineData...), libraries...)},
+	{"engine/internal/lab/command", append(append([]string{
+		"stream", "engine/cli", "engine/internal", "engine/internal/lab",
+	}, engineData...), libraries...)},
+	{"engine/cmd", []string{"engine/cli", "engine/connector/all", "engine/internal/lab/command"}},
 }
 
+// engineData are the data types of package engine's API. They are packages of their own because the engine's internals, which
+// package engine imports, use them.
+var engineData = []string{"engine/config", "engine/status", "engine/manifest"}
+
 var libraries = []string{
-	"backoff", "backoff/compat", "retry", "supervise", "fileid", "vfs",
+	"backoff", "backoff/compat", "retry", "limit", "breaker", "rate", "httpclient", "supervise", "fileid", "vfs",
 	"flow", "flow/control", "flow/window", "flow/dispatch", "flow/ledger", "flow/checkpoint",
 }
 
 // testSupport may be imported by any test.
 var testSupport = []string{
-	"flow/control/controltest", "flow/checkpoint", "vfs/vfstest", "internal/vectors",
-	"engine/connector/connectortest", "engine/connector/all",
+	"flow/checkpoint", "vfs/vfstest", "internal/vectors", "stream/streamtest", "retry", "backoff",
+	"engine", "engine/connector/connectortest", "engine/connector/all", "engine/internal/lab/flowsim", "engine/internal/lab/peers",
+	"engine/internal/lab/scenario",
 }
+
+// named are packages that a row allows only by their own name or one beneath it, not by that of a folder above them.
+var named = []string{"engine/connector/connectortest", "engine/internal/lab"}
 
 func row(dir string) (string, []string, bool) {
 	best, imports, found := "", []string(nil), false
 	for _, l := range layers {
-		if (l.dir == dir || l.dir != "." && strings.HasPrefix(dir, l.dir+"/")) && len(l.dir) >= len(best) {
+		if (l.dir == dir || !l.alone() && strings.HasPrefix(dir, l.dir+"/")) && len(l.dir) >= len(best) {
 			best, imports, found = l.dir, l.imports, true
 		}
 	}
@@ -65,7 +103,7 @@ func row(dir string) (string, []string, bool) {
 
 func TestLayers(t *testing.T) {
 	for _, f := range all(t) {
-		if f.under("examples", "engine/examples", "bench") {
+		if f.under("examples", "engine/examples", "bench", "grpc") {
 			continue
 		}
 		own, allowed, ok := row(f.dir)
@@ -97,9 +135,13 @@ func allows(own string, allowed []string, f *file, rel string) bool {
 		return true
 	}
 	return slices.ContainsFunc(allowed, func(a string) bool {
-		return a == rel || strings.HasPrefix(a, "engine/") && strings.HasPrefix(rel, a+"/") && rel != "engine/connector/connectortest"
+		return a == rel || strings.HasPrefix(a, "engine/") && strings.HasPrefix(rel, a+"/") &&
+			!slices.ContainsFunc(named, func(n string) bool { return within(rel, n) && !within(a, n) })
 	})
 }
+
+// within reports whether dir is the given folder or beneath it.
+func within(dir, folder string) bool { return dir == folder || strings.HasPrefix(dir, folder+"/") }
 
 // TestConnectorsHaveNoPrivileges: a connector or processor imports nothing that an outsider could not.
 func TestConnectorsHaveNoPrivileges(t *testing.T) {
@@ -109,7 +151,36 @@ func TestConnectorsHaveNoPrivileges(t *testing.T) {
 		}
 		for _, imported := range f.imports() {
 			if strings.Contains(imported, module) && strings.Contains(imported, "/internal/") {
+				if f.dir == "engine/connector/connectortest" && imported == module+"/engine/internal/osfs" {
+					continue // outsiders get it from connectortest.FS, as our connectors do
+				}
 				t.Errorf("%s imports %s, which an outsider cannot", f.path, imported)
+			}
+		}
+	}
+}
+
+// TestEmbeddersPayForWhatTheyList: package engine contains no connector, no processor, and nothing of the command line.
+func TestEmbeddersPayForWhatTheyList(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", ".")
+	cmd.Dir = top + "/engine"
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	deps := strings.Fields(string(out))
+	if !slices.Contains(deps, module+"/engine/internal/pipeline") {
+		t.Fatalf("package engine does not contain the pipelines: the test looks at the wrong package: %v", deps)
+	}
+	for _, dep := range deps {
+		for _, not := range []string{"connector", "processor", "cli", "web", "internal/lab", "internal/sim", "internal/plot"} {
+			if not = module + "/engine/" + not; dep == not || strings.HasPrefix(dep, not+"/") {
+				t.Errorf("package engine imports %s", dep)
+			}
+		}
+		for _, not := range []string{"github.com/spf13/", "modernc.org/", "github.com/jackc/", "github.com/go-sql-driver/"} {
+			if strings.HasPrefix(dep, not) {
+				t.Errorf("package engine imports %s", dep)
 			}
 		}
 	}

@@ -24,7 +24,7 @@ var impureNames = map[string][]string{
 }
 
 // mustBePure are folders all of whose files, tests excepted, are pure.
-var mustBePure = []string{"flow/control", "flow/window", "flow/dispatch", "flow/ledger", "fileid"}
+var mustBePure = []string{"flow/control", "flow/window", "flow/dispatch", "flow/ledger", "fileid", "engine/internal/lab/kernel"}
 
 func TestPureFiles(t *testing.T) {
 	pure := 0
@@ -70,7 +70,7 @@ func (f *file) checkPure(t *testing.T, n ast.Node) {
 // starts are the places where a goroutine may begin.
 func mayStart(f *file) bool {
 	return f.test || f.dir == "supervise" || f.path == "flow/lanes.go" || f.path == "retry/hedge.go" ||
-		f.under("engine/connector/connectortest", "vfs/vfstest", "examples", "engine/examples", "bench")
+		f.under("engine/connector/connectortest", "stream/streamtest", "vfs/vfstest", "examples", "engine/examples", "bench")
 }
 
 func TestGoroutinesHaveAnOwner(t *testing.T) {
@@ -97,7 +97,7 @@ func TestGoroutinesHaveAnOwner(t *testing.T) {
 
 func TestNobodySleeps(t *testing.T) {
 	for _, f := range all(t) {
-		if f.under("bench", "examples", "engine/examples") {
+		if f.under("bench", "examples", "engine/examples", "grpc") {
 			continue
 		}
 		bubble := slices.Contains(f.imports(), "testing/synctest")

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // errEntry says that a frame whose checksum is right does not say anything: written by a bug, or forged.
@@ -79,8 +79,8 @@ func (c *cursor) string(prev string) string {
 	return s
 }
 
-func (c *cursor) position(prev penstock.Position, keys bool) penstock.Position {
-	p := penstock.Position{Num: prev.Num + c.varint()}
+func (c *cursor) position(prev stream.Position, keys bool) stream.Position {
+	p := stream.Position{Num: prev.Num + c.varint()}
 	if keys {
 		p.Key = c.string(prev.Key)
 	}
@@ -146,15 +146,15 @@ func (c *cursor) mark(known int, id, name string) markOp {
 	}
 	keys := flags&flagKeys != 0
 	m.Finished = flags&flagFinished != 0
-	m.Watermark = c.position(penstock.Position{}, keys)
+	m.Watermark = c.position(stream.Position{}, keys)
 	if flags&flagAbove != 0 {
 		at := m.Watermark
 		n := c.count(2)
-		m.Above = make([]penstock.Range, 0, n)
+		m.Above = make([]stream.Range, 0, n)
 		for range n {
 			from := c.position(at, keys)
 			at = c.position(from, keys)
-			m.Above = append(m.Above, penstock.Range{From: from, To: at})
+			m.Above = append(m.Above, stream.Range{From: from, To: at})
 		}
 	}
 	if flags&flagNote != 0 {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // The bytes are drawn in docs/formats/checkpoint.md. Numbers of fixed width are little-endian.
@@ -50,8 +50,8 @@ type entry struct {
 
 type markOp struct {
 	part  int
-	named bool          // mark.Part.Name is to be kept; always so for a new partition
-	mark  penstock.Mark // Part.ID counts only when part is 0
+	named bool        // mark.Part.Name is to be kept; always so for a new partition
+	mark  stream.Mark // Part.ID counts only when part is 0
 }
 
 type placeOp struct {
@@ -180,7 +180,7 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	if flags&flagName != 0 {
 		dst = appendString(dst, name, m.Part.Name)
 	}
-	at := penstock.Position{}
+	at := stream.Position{}
 	dst, at = appendPosition(dst, at, m.Watermark, keys)
 	if flags&flagAbove != 0 {
 		dst = binary.AppendUvarint(dst, uint64(len(m.Above)))
@@ -196,7 +196,7 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 }
 
 // appendPosition appends p by its distance from the position before it. The difference wraps, so every number fits.
-func appendPosition(dst []byte, prev, p penstock.Position, keys bool) ([]byte, penstock.Position) {
+func appendPosition(dst []byte, prev, p stream.Position, keys bool) ([]byte, stream.Position) {
 	dst = binary.AppendVarint(dst, p.Num-prev.Num)
 	if keys {
 		dst = appendString(dst, prev.Key, p.Key)
@@ -204,7 +204,7 @@ func appendPosition(dst []byte, prev, p penstock.Position, keys bool) ([]byte, p
 	return dst, p
 }
 
-func hasKeys(m *penstock.Mark) bool {
+func hasKeys(m *stream.Mark) bool {
 	if m.Watermark.Key != "" {
 		return true
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // golden is the file that docs/formats/checkpoint.md takes apart, golden1 what format 1 made of it. They must be read for ever.
@@ -39,18 +39,18 @@ d8 04 01 00 00 04 66 69  6c 65 00 0b 6f 75 74 2e
 `
 
 func goldenSteps(note string) []step {
-	at := func(n int64) penstock.Position { return penstock.Position{Num: n} }
-	mark := penstock.Mark{Part: penstock.Partition{ID: "fe00-11-5a", Name: "a.log"}, Watermark: at(300)}
+	at := func(n int64) stream.Position { return stream.Position{Num: n} }
+	mark := stream.Mark{Part: stream.Partition{ID: "fe00-11-5a", Name: "a.log"}, Watermark: at(300)}
 	later := mark
-	later.Watermark, later.Above, later.Note = at(812), []penstock.Range{{From: at(900), To: at(1000)}}, note
-	keyed := penstock.Mark{
-		Part: penstock.Partition{ID: "orders", Name: "orders"}, Finished: true,
-		Watermark: penstock.Position{Num: 2, Key: "k-17"},
-		Above:     []penstock.Range{{From: penstock.Position{Num: 2, Key: "k-19"}, To: penstock.Position{Num: 3, Key: "k-2"}}},
+	later.Watermark, later.Above, later.Note = at(812), []stream.Range{{From: at(900), To: at(1000)}}, note
+	keyed := stream.Mark{
+		Part: stream.Partition{ID: "orders", Name: "orders"}, Finished: true,
+		Watermark: stream.Position{Num: 2, Key: "k-17"},
+		Above:     []stream.Range{{From: stream.Position{Num: 2, Key: "k-19"}, To: stream.Position{Num: 3, Key: "k-2"}}},
 	}
 	return []step{
-		{route: "access/main", marks: []penstock.Mark{mark}, places: map[string]string{"file": "out.log 300"}},
-		{route: "access/main", marks: []penstock.Mark{later, keyed}},
+		{route: "access/main", marks: []stream.Mark{mark}, places: map[string]string{"file": "out.log 300"}},
+		{route: "access/main", marks: []stream.Mark{later, keyed}},
 		{route: "access/main", forget: []string{"orders"}},
 	}
 }

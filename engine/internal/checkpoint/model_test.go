@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -18,17 +18,17 @@ const seed = 20261121
 
 // model is what a checkpoint should hold, kept as plainly as can be.
 type model struct {
-	marks  map[string]map[string]penstock.Mark
+	marks  map[string]map[string]stream.Mark
 	places map[string]map[string]string
 }
 
 func newModel() *model {
-	return &model{marks: make(map[string]map[string]penstock.Mark), places: make(map[string]map[string]string)}
+	return &model{marks: make(map[string]map[string]stream.Mark), places: make(map[string]map[string]string)}
 }
 
-func (m *model) append(route string, marks []penstock.Mark, places map[string]string) {
+func (m *model) append(route string, marks []stream.Mark, places map[string]string) {
 	if m.marks[route] == nil {
-		m.marks[route], m.places[route] = make(map[string]penstock.Mark), make(map[string]string)
+		m.marks[route], m.places[route] = make(map[string]stream.Mark), make(map[string]string)
 	}
 	for _, k := range marks {
 		m.marks[route][k.Part.ID] = k
@@ -79,7 +79,7 @@ func (s *Snapshot) model() *model {
 // step is one call that changes a store.
 type step struct {
 	route  string
-	marks  []penstock.Mark
+	marks  []stream.Mark
 	places map[string]string
 	forget []string
 }
@@ -123,8 +123,8 @@ func pick(rng *rand.Rand, from ...string) string { return from[rng.IntN(len(from
 
 func partID(rng *rand.Rand) string { return fmt.Sprintf("fe00-%x-19ab2-%x", rng.IntN(8), 77) }
 
-func randomMark(rng *rand.Rand) penstock.Mark {
-	m := penstock.Mark{Part: penstock.Partition{ID: partID(rng), Name: pick(rng, "a.log", "b.log", "", "größe.log", "a\nb")}}
+func randomMark(rng *rand.Rand) stream.Mark {
+	m := stream.Mark{Part: stream.Partition{ID: partID(rng), Name: pick(rng, "a.log", "b.log", "", "größe.log", "a\nb")}}
 	num := func() int64 {
 		return []int64{0, 1, -1, rng.Int64N(1 << 40), -rng.Int64N(1 << 40), math.MaxInt64, math.MinInt64}[rng.IntN(7)]
 	}
@@ -132,11 +132,11 @@ func randomMark(rng *rand.Rand) penstock.Mark {
 	if rng.IntN(3) == 0 {
 		key = func() string { return pick(rng, "", "k", "key-17", "key-18", "\x00\xff") }
 	}
-	at := func() penstock.Position { return penstock.Position{Num: num(), Key: key()} }
+	at := func() stream.Position { return stream.Position{Num: num(), Key: key()} }
 	m.Watermark, m.Finished = at(), rng.IntN(4) == 0
-	m.Note = pick(rng, "", "", "AQIDBA", strings.Repeat("n", penstock.MaxNote))
+	m.Note = pick(rng, "", "", "AQIDBA", strings.Repeat("n", stream.MaxNote))
 	for range rng.IntN(4) * rng.IntN(4) {
-		m.Above = append(m.Above, penstock.Range{From: at(), To: at()})
+		m.Above = append(m.Above, stream.Range{From: at(), To: at()})
 	}
 	return m
 }

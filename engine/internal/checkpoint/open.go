@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -121,7 +121,7 @@ type Snapshot struct {
 // RouteSnapshot is what a checkpoint holds of one route.
 type RouteSnapshot struct {
 	Route  string
-	Marks  []penstock.Mark
+	Marks  []stream.Mark
 	Places map[string]string // lane name -> place
 }
 

@@ -6,24 +6,24 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/engine/internal/osfs"
+	"github.com/penstock-io/penstock/stream"
 )
 
 const manyMarks = 100_000
 
 // manyFiles are marks as spool_dir makes them: ids of device, inode, birth and head, names of paths.
-func manyFiles(n int) []penstock.Mark {
+func manyFiles(n int) []stream.Mark {
 	rng := rand.New(rand.NewPCG(seed, 70))
-	marks := make([]penstock.Mark, n)
+	marks := make([]stream.Mark, n)
 	for i := range marks {
-		marks[i] = penstock.Mark{
-			Part: penstock.Partition{
+		marks[i] = stream.Mark{
+			Part: stream.Partition{
 				ID: fmt.Sprintf("fe00-%x-%x-%016x%016x-400",
 					1000+i, 1_790_000_000_000_000_000+rng.Int64N(1e15), rng.Uint64(), rng.Uint64()),
 				Name: fmt.Sprintf("hosts/web-%02d/access-2026-11-21-%06d.log", i%20, i),
 			},
-			Watermark: penstock.Position{Num: rng.Int64N(1 << 30)},
+			Watermark: stream.Position{Num: rng.Int64N(1 << 30)},
 			Note:      fmt.Sprintf("%010x%010x%010x%010x", rng.Uint64N(1<<40), rng.Uint64N(1<<40), rng.Uint64N(1<<40), rng.Uint64N(1<<40)),
 		}
 	}
@@ -32,7 +32,7 @@ func manyFiles(n int) []penstock.Mark {
 
 // TestSizeUnderChurn updates 100,000 partitions again and again: an update costs under 64 bytes, and the log stays bounded.
 func TestSizeUnderChurn(t *testing.T) {
-	dir, err := vfs.OS().OpenDir(t.TempDir())
+	dir, err := osfs.New().OpenDir(t.TempDir())
 	must(t, err)
 	store, _ := mustOpen(t, dir, Options{Warn: func(err error) { t.Error(err) }})
 	marks := manyFiles(manyMarks)
@@ -51,7 +51,7 @@ func TestSizeUnderChurn(t *testing.T) {
 			m.Above = m.Above[:0]
 			for k := range int64(rng.IntN(4)) {
 				from := m.Watermark.Num + (2*k+1)<<18
-				m.Above = append(m.Above, penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: from + 1<<18}})
+				m.Above = append(m.Above, stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: from + 1<<18}})
 			}
 		}
 		_, before := store.Size()
@@ -98,7 +98,7 @@ func TestSizeUnderChurn(t *testing.T) {
 }
 
 func BenchmarkOpenManyMarks(b *testing.B) {
-	dir, err := vfs.OS().OpenDir(b.TempDir())
+	dir, err := osfs.New().OpenDir(b.TempDir())
 	must(b, err)
 	store, _ := mustOpen(b, dir, Options{})
 	must(b, store.Append("access/main", manyFiles(manyMarks), nil))
@@ -111,7 +111,7 @@ func BenchmarkOpenManyMarks(b *testing.B) {
 }
 
 func BenchmarkAppendOneMark(b *testing.B) {
-	dir, err := vfs.OS().OpenDir(b.TempDir())
+	dir, err := osfs.New().OpenDir(b.TempDir())
 	must(b, err)
 	store, _ := mustOpen(b, dir, Options{})
 	marks := manyFiles(1)

@@ -3,7 +3,7 @@
 package checkpoint
 
 import (
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // state is what the entries so far say. The same entries give the same numbers.
@@ -25,7 +25,7 @@ type route struct {
 
 type part struct {
 	number int
-	mark   penstock.Mark
+	mark   stream.Mark
 	cost   int64  // bytes in a snapshot, at most
 	gone   bool   // forgotten
 	stamp  uint64 // of the Append that mentioned it last; the writer's own
@@ -124,7 +124,7 @@ func (st *state) set(r *route, op *markOp) {
 	p.cost = cost
 }
 
-func markSize(m *penstock.Mark) int64 {
+func markSize(m *stream.Mark) int64 {
 	n := partCost + len(m.Part.ID) + len(m.Part.Name) + rangeCost*len(m.Above) + len(m.Note)
 	if hasKeys(m) {
 		n += keyCost + len(m.Watermark.Key)
@@ -145,7 +145,7 @@ func (st *state) forget(f *forget) {
 		delete(r.byID, p.mark.Part.ID)
 		st.marks--
 		st.live -= p.cost
-		p.gone, p.mark = true, penstock.Mark{}
+		p.gone, p.mark = true, stream.Mark{}
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -76,7 +76,7 @@ type Store struct {
 // Append saves marks and places of a route as one entry: when it returns nil, a kill of the process loses
 // none of it, and only a power loss may, until Sync. A lane's place of "" forgets the lane. After an error
 // nothing was saved, and Append may be called again, unless the store is poisoned. marks are not kept.
-func (s *Store) Append(route string, marks []penstock.Mark, places map[string]string) error {
+func (s *Store) Append(route string, marks []stream.Mark, places map[string]string) error {
 	if len(marks) == 0 && len(places) == 0 {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (s *Store) Append(route string, marks []penstock.Mark, places map[string]st
 }
 
 // describe puts an Append into s.entry, with the numbers of what the log knows.
-func (s *Store) describe(key string, marks []penstock.Mark, places map[string]string) {
+func (s *Store) describe(key string, marks []stream.Mark, places map[string]string) {
 	s.stamp++
 	e := &s.entry
 	e.route, e.key, e.marks, e.places = 0, key, e.marks[:0], e.places[:0]
@@ -300,8 +300,8 @@ func (s *Store) Failed() error {
 
 // Marks yields the marks of a route as they are when each is reached, in the order in which the partitions
 // were first seen. It holds no lock while it yields.
-func (s *Store) Marks(route string) iter.Seq[penstock.Mark] {
-	return func(yield func(penstock.Mark) bool) {
+func (s *Store) Marks(route string) iter.Seq[stream.Mark] {
+	return func(yield func(stream.Mark) bool) {
 		s.mu.RLock()
 		var parts []*part
 		if r := s.st.byKey[route]; r != nil {
@@ -320,7 +320,7 @@ func (s *Store) Marks(route string) iter.Seq[penstock.Mark] {
 }
 
 // Mark returns the mark of one partition of a route, and false when it has none.
-func (s *Store) Mark(route, partitionID string) (penstock.Mark, bool) {
+func (s *Store) Mark(route, partitionID string) (stream.Mark, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if r := s.st.byKey[route]; r != nil {
@@ -328,10 +328,10 @@ func (s *Store) Mark(route, partitionID string) (penstock.Mark, bool) {
 			return clone(&p.mark), true
 		}
 	}
-	return penstock.Mark{}, false
+	return stream.Mark{}, false
 }
 
-func clone(m *penstock.Mark) penstock.Mark {
+func clone(m *stream.Mark) stream.Mark {
 	c := *m
 	c.Above = nil
 	if len(m.Above) > 0 {

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/engine/internal/osfs"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
@@ -59,11 +59,11 @@ func TestRoundTrip(t *testing.T) {
 
 func TestMarkAndMarks(t *testing.T) {
 	store, _ := mustOpen(t, stateDir(t, vfstest.New()), Options{})
-	m := penstock.Mark{
-		Part: penstock.Partition{ID: "p", Name: "n"}, Watermark: penstock.Position{Num: 5},
-		Above: []penstock.Range{{From: penstock.Position{Num: 7}, To: penstock.Position{Num: 9}}},
+	m := stream.Mark{
+		Part: stream.Partition{ID: "p", Name: "n"}, Watermark: stream.Position{Num: 5},
+		Above: []stream.Range{{From: stream.Position{Num: 7}, To: stream.Position{Num: 9}}},
 	}
-	must(t, store.Append("r", []penstock.Mark{m}, nil))
+	must(t, store.Append("r", []stream.Mark{m}, nil))
 	m.Above[0].To.Num = 99 // the store must not keep the caller's slice
 	got, ok := store.Mark("r", "p")
 	if !ok || got.Above[0].To.Num != 9 {
@@ -80,7 +80,7 @@ func TestMarkAndMarks(t *testing.T) {
 		t.Error("Mark of a route that was never saved: true")
 	}
 	for range store.Marks("r") { // the loop may use the store
-		must(t, store.Append("r", []penstock.Mark{{Part: penstock.Partition{ID: "q"}}}, nil))
+		must(t, store.Append("r", []stream.Mark{{Part: stream.Partition{ID: "q"}}}, nil))
 		must(t, store.Forget("r", []string{"p"}))
 	}
 	for m := range store.Marks("r") {
@@ -99,10 +99,10 @@ func TestMarkAndMarks(t *testing.T) {
 func TestTwiceInOneAppend(t *testing.T) {
 	dir := stateDir(t, vfstest.New())
 	store, _ := mustOpen(t, dir, Options{})
-	mark := func(name string, at int64) penstock.Mark {
-		return penstock.Mark{Part: penstock.Partition{ID: "p", Name: name}, Watermark: penstock.Position{Num: at}}
+	mark := func(name string, at int64) stream.Mark {
+		return stream.Mark{Part: stream.Partition{ID: "p", Name: name}, Watermark: stream.Position{Num: at}}
 	}
-	for _, marks := range [][]penstock.Mark{
+	for _, marks := range [][]stream.Mark{
 		{mark("a", 1), mark("b", 2)}, {mark("c", 3), mark("b", 4)}, {mark("b", 5), mark("c", 6), mark("b", 7)},
 	} {
 		must(t, store.Append("r", marks, nil))
@@ -131,7 +131,7 @@ func TestReadNothing(t *testing.T) {
 func TestAppendIsOneWriteWithoutAllocation(t *testing.T) {
 	m := vfstest.New()
 	store, _ := mustOpen(t, stateDir(t, m), Options{})
-	marks := []penstock.Mark{{Part: penstock.Partition{ID: "p", Name: "n"}, Above: make([]penstock.Range, 3)}}
+	marks := []stream.Mark{{Part: stream.Partition{ID: "p", Name: "n"}, Above: make([]stream.Range, 3)}}
 	must(t, store.Append("r", marks, nil))
 	before := len(m.Calls())
 	marks[0].Watermark.Num++
@@ -139,7 +139,7 @@ func TestAppendIsOneWriteWithoutAllocation(t *testing.T) {
 	if calls := m.Calls()[before:]; len(calls) != 1 || calls[0].Op != vfstest.OpWrite {
 		t.Errorf("one Append makes the calls %v, want one write", calls)
 	}
-	dir, err := vfs.OS().OpenDir(t.TempDir())
+	dir, err := osfs.New().OpenDir(t.TempDir())
 	must(t, err)
 	store, _ = mustOpen(t, dir, Options{})
 	must(t, store.Append("r", marks, nil))
@@ -154,7 +154,7 @@ func TestAppendIsOneWriteWithoutAllocation(t *testing.T) {
 
 func TestModeAndPath(t *testing.T) {
 	root := t.TempDir()
-	dir, err := vfs.OS().OpenDir(root)
+	dir, err := osfs.New().OpenDir(root)
 	must(t, err)
 	store, report := mustOpen(t, dir, Options{})
 	info, err := os.Stat(filepath.Join(root, Name))
@@ -171,7 +171,7 @@ func TestClosed(t *testing.T) {
 	store, _ := mustOpen(t, stateDir(t, vfstest.New()), Options{})
 	must(t, store.Close())
 	must(t, store.Close())
-	mark := []penstock.Mark{{Part: penstock.Partition{ID: "p"}}}
+	mark := []stream.Mark{{Part: stream.Partition{ID: "p"}}}
 	for _, err := range []error{store.Append("r", mark, nil), store.Forget("r", []string{"p"}), store.Sync()} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("after Close: %v, want ErrClosed", err)
@@ -183,8 +183,8 @@ func TestFailedSyncPoisons(t *testing.T) {
 	m := vfstest.New()
 	dir := stateDir(t, m)
 	store, _ := mustOpen(t, dir, Options{})
-	mark := func(at int64) []penstock.Mark {
-		return []penstock.Mark{{Part: penstock.Partition{ID: "p"}, Watermark: penstock.Position{Num: at}}}
+	mark := func(at int64) []stream.Mark {
+		return []stream.Mark{{Part: stream.Partition{ID: "p"}, Watermark: stream.Position{Num: at}}}
 	}
 	must(t, store.Append("r", mark(1), nil))
 	must(t, store.Sync())
@@ -209,11 +209,11 @@ func TestFailedWriteIsCutOff(t *testing.T) {
 	m := vfstest.New()
 	dir := stateDir(t, m)
 	store, _ := mustOpen(t, dir, Options{})
-	mark := []penstock.Mark{{Part: penstock.Partition{ID: "p"}, Watermark: penstock.Position{Num: 1}}}
+	mark := []stream.Mark{{Part: stream.Partition{ID: "p"}, Watermark: stream.Position{Num: 1}}}
 	must(t, store.Append("r", mark, nil))
 	for _, short := range []int{0, 1, 9, 1000} {
 		m.Fail(vfstest.Fault{Op: vfstest.OpWrite, Err: syscall.ENOSPC, Short: short})
-		lost := []penstock.Mark{{Part: penstock.Partition{ID: fmt.Sprint("lost", short)}}}
+		lost := []stream.Mark{{Part: stream.Partition{ID: fmt.Sprint("lost", short)}}}
 		if err := store.Append("r", lost, nil); !errors.Is(err, syscall.ENOSPC) {
 			t.Fatalf("Append on a full disk = %v, want ENOSPC", err)
 		}
@@ -247,7 +247,7 @@ func TestReplaceThatCannotBe(t *testing.T) {
 		dir := stateDir(t, m)
 		warned := 0
 		store, _ := mustOpen(t, dir, Options{Factor: 1, Slack: 500, Warn: func(error) { warned++ }})
-		mark := []penstock.Mark{{Part: penstock.Partition{ID: "p"}}}
+		mark := []stream.Mark{{Part: stream.Partition{ID: "p"}}}
 		path := newName
 		if op == vfstest.OpRename {
 			path = Name
@@ -309,7 +309,7 @@ func TestMigration(t *testing.T) {
 }
 
 func TestConcurrentUse(t *testing.T) {
-	dir, err := vfs.OS().OpenDir(t.TempDir())
+	dir, err := osfs.New().OpenDir(t.TempDir())
 	must(t, err)
 	store, _ := mustOpen(t, dir, Options{Factor: 1, Slack: 20_000})
 	const workers, rounds = 4, 300
@@ -320,9 +320,9 @@ func TestConcurrentUse(t *testing.T) {
 		go func() {
 			defer wg.Done()
 			for i := range rounds {
-				part := penstock.Partition{ID: fmt.Sprint(i % 7), Name: "n"}
-				mark := penstock.Mark{Part: part, Watermark: penstock.Position{Num: int64(i)}}
-				if err := store.Append(route, []penstock.Mark{mark}, map[string]string{"l": fmt.Sprint(i)}); err != nil {
+				part := stream.Partition{ID: fmt.Sprint(i % 7), Name: "n"}
+				mark := stream.Mark{Part: part, Watermark: stream.Position{Num: int64(i)}}
+				if err := store.Append(route, []stream.Mark{mark}, map[string]string{"l": fmt.Sprint(i)}); err != nil {
 					t.Error(err)
 				}
 				if got, ok := store.Mark(route, mark.Part.ID); !ok || got.Watermark != mark.Watermark {

@@ -25,14 +25,14 @@ func (e *Entry) Text() []byte {
 
 // Filter says which letters are meant. The zero value means all.
 type Filter struct {
-	Reason       string    // part of the reason, in any case; "": any
+	Reason       string    // part of the reason or detail, in any case; "": any
 	Since, Until time.Time // when it was written: from, and before; zero: no bound
 	IDs          []string  // these alone; none: any
 }
 
 // Takes says whether the filter means e.
 func (f *Filter) Takes(e *Entry) bool {
-	if f.Reason != "" && !strings.Contains(strings.ToLower(e.Reason), strings.ToLower(f.Reason)) {
+	if f.Reason != "" && !strings.Contains(strings.ToLower(e.Reason+"\n"+e.Detail), strings.ToLower(f.Reason)) {
 		return false
 	}
 	if !f.Since.IsZero() && e.Time.Before(f.Since) || !f.Until.IsZero() && !e.Time.Before(f.Until) {

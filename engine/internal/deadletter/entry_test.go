@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/engine/internal/osfs"
+	"github.com/penstock-io/penstock/stream"
 )
 
 func written(t testing.TB, letters ...Letter) []byte {
@@ -84,7 +84,7 @@ func TestParseTime(t *testing.T) {
 // TestSource: each letter is a record of a partition of its own; those that are settled, doubled or not meant are left out.
 func TestSource(t *testing.T) {
 	dir := t.TempDir()
-	d, err := vfs.OS().OpenDir(dir)
+	d, err := osfs.New().OpenDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,14 +103,14 @@ func TestSource(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	source := Source{FS: vfs.OS(), Path: path, Filter: Filter{Reason: "no"}}
-	r, err := source.Open(t.Context(), penstock.OpenOptions{Resume: func(id string) (penstock.Mark, bool) {
-		return penstock.Mark{Watermark: penstock.Position{Num: 1}}, id == PartitionOf("a@4")
+	source := Source{FS: osfs.New(), Path: path, Filter: Filter{Reason: "no"}}
+	r, err := source.Open(t.Context(), stream.OpenOptions{Resume: func(id string) (stream.Mark, bool) {
+		return stream.Mark{Watermark: stream.Position{Num: 1}}, id == PartitionOf("a@4")
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := penstock.NewBatch(penstock.Limits{})
+	b := stream.NewBatch(stream.BatchLimits{})
 	if err := r.Read(t.Context(), b); err != io.EOF {
 		t.Fatalf("Read = %v", err)
 	}

@@ -2,36 +2,41 @@
 
 package deadletter
 
-import "fmt"
-
-const (
-	guardRecords = 1000    // are judged at least
-	guardShare   = 10      // per cent of dead records that are still borne
-	guardMemory  = 100_000 // records; beyond it, what lies longer back counts half, again and again
+import (
+	"fmt"
+	"time"
 )
 
-// Guard stops a route whose dead share passes 10 % of at least 1,000 records, or whose whole first batch is dead: a wrong
-// token or a wrong pattern must not turn a stream into dead letters. The zero value is ready. It is not safe for concurrent
-// use.
+const (
+	guardPatience = 10 * time.Second // after which the start is judged by a tenth of the records that it needs else
+	guardMemory   = 100_000          // records; beyond it, older ones count half, again and again
+)
+
+// Guard stops a route that turns too much of its input into dead letters, as a wrong token or pattern does: more than Share of at least
+// Records records, or everything that a run began with. The start is judged when Records/10 records are dead and none is delivered, or
+// Records/100 after 10 s; so a few bad records at the start condemn nobody. It is not safe for concurrent use.
 //
-// The share is that of the run so far; of a long run it is that of the last 100,000 to 200,000 records or so, because a
-// stream that was good for a year must be stopped within minutes all the same.
+// The share is that of the run so far; of a long run it is that of the last 100,000 to 200,000 records or so, so that a stream that was
+// good for a year is stopped within minutes as well.
 type Guard struct {
-	first           int64 // records of the first batch; 0: not said
-	delivered, dead int64 // of the first batch's judgement
-	seen, lost      int64 // of the share's, faded
+	Share   float64 // of dead records that is borne, 0 to 1
+	Records int64   // judged at least
+	Off     bool    // nothing is judged
+
+	starting        bool      // the start is judged
+	began           time.Time // when it was
+	delivered, dead int64     // since then
+	seen, lost      int64     // of the share's, faded
 	stopped         error
 }
 
-// First says how many records the first batch has, before any of it is observed. Without it, as in a run that goes on where
-// another was killed, that batch is not judged by itself. Batches settle in pieces and in any order, and a single refused
-// record that settles first condemns nobody.
-func (g *Guard) First(records int) { g.first = int64(records) }
+// Start has the guard judge the start of a run. It is not called for one that resumes where another was killed: what a kill has left of a
+// batch may be its refused records alone.
+func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
-// Observe counts settled records, of a batch or of a piece. Dropped ones count for nothing. An error, the same from then on,
-// stops the route; it is a *GuardError.
-func (g *Guard) Observe(delivered, dead int64) error {
-	if g.stopped != nil {
+// Observe counts settled records. Dropped ones count for nothing. An error, the same from then on, stops the route; it is a *GuardError.
+func (g *Guard) Observe(now time.Time, delivered, dead int64) error {
+	if g.stopped != nil || g.Off {
 		return g.stopped
 	}
 	g.delivered += delivered
@@ -41,27 +46,35 @@ func (g *Guard) Observe(delivered, dead int64) error {
 	}
 	g.lost += dead
 	switch {
-	case g.first > 0 && g.delivered == 0 && g.dead >= g.first:
-		g.stopped = &GuardError{First: true, Dead: g.dead, Of: g.dead}
-	case g.seen >= guardRecords && g.lost*100 > g.seen*guardShare:
-		g.stopped = &GuardError{Dead: g.lost, Of: g.seen}
+	case g.starting && g.delivered == 0 && g.dead >= g.enough(now):
+		g.stopped = &GuardError{Start: true, Dead: g.dead, Of: g.dead, Share: g.Share}
+	case g.seen >= g.Records && float64(g.lost) > float64(g.seen)*g.Share:
+		g.stopped = &GuardError{Dead: g.lost, Of: g.seen, Share: g.Share}
 	}
 	return g.stopped
 }
 
-// GuardError says that too many records have become dead letters.
-type GuardError struct {
-	First    bool  // the whole first batch was
-	Dead, Of int64 // records
+// enough returns how many dead records condemn the start.
+func (g *Guard) enough(now time.Time) int64 {
+	if now.Sub(g.began) >= guardPatience {
+		return max(1, g.Records/100)
+	}
+	return max(1, g.Records/10)
 }
 
-// Error says how many, and what to look at.
+// GuardError reports that too many records have become dead letters.
+type GuardError struct {
+	Start    bool  // none of the records that the run began with was delivered
+	Dead, Of int64 // records
+	Share    float64
+}
+
+// Error returns the numbers and the remedy.
 func (e *GuardError) Error() string {
-	const remedy = "look at the reasons in the dead letters: most often a pattern, format, token or address in the config is wrong; " +
-		"mend it and start again"
-	if e.First {
-		return fmt.Sprintf("stopped by the guard: all %d records of the first batch became dead letters; %s", e.Dead, remedy)
+	const remedy = "look at the reasons in the dead letters: most often a pattern, format, token or address in the config is wrong"
+	if e.Start {
+		return fmt.Sprintf("stopped by the guard: all %d records so far became dead letters; %s", e.Dead, remedy)
 	}
-	return fmt.Sprintf("stopped by the guard: %d of the last %d records (%.1f %%) became dead letters, more than %d %%; %s",
-		e.Dead, e.Of, float64(e.Dead)*100/float64(e.Of), guardShare, remedy)
+	return fmt.Sprintf("stopped by the guard: %d of the last %d records (%.1f %%) became dead letters, more than %g %%; %s",
+		e.Dead, e.Of, float64(e.Dead)*100/float64(e.Of), e.Share*100, remedy)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 )
@@ -19,30 +20,36 @@ func TestGuard(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name  string
-		first int
+		start bool
 		steps []step
 		want  string // of the error of the last step; all before it give none
 	}{
-		{"nothing dead", 100, repeat(1000, step{100, 0}), ""},
-		{"first batch", 5000, []step{{0, 5000}}, "all 5000 records of the first batch"},
-		{"first batch in pieces", 100, []step{{0, 60}, {0, 40}}, "all 100 records"},
-		{"first batch of one record", 1, []step{{0, 1}}, "all 1 records"},
-		{"one refused record settles first", 100, []step{{0, 1}, {99, 0}}, ""},
-		{"first batch but one", 999, []step{{0, 500}, {1, 498}}, ""},
-		{"first batch not said", 0, []step{{0, 999}}, ""},
-		{"share of too few", 100, []step{{1, 998}}, ""},
-		{"share of enough", 100, []step{{1, 998}, {1, 0}}, "998 of the last 1000 records (99.8 %)"},
-		{"ten per cent is borne", 100, repeat(100, step{90, 10}), ""},
-		{"more is not", 100, append(repeat(100, step{90, 10}), step{0, 1}), "1001 of the last 10001 records (10.0 %)"},
-		{"dropped ones do not count", 100, repeat(10, step{0, 0}), ""},
-		{"the wrong turn of a long run", 100, append(repeat(10_000, step{1000, 0}), repeat(23, step{0, 1000})...), "records"},
-		{"clumps in a long run", 100, repeat(50, append(repeat(100, step{1000, 0}), step{0, 5000})...), ""},
+		{"nothing dead", true, repeat(1000, step{100, 0}), ""},
+		{"all of the start", true, []step{{0, 5000}}, "all 5000 records so far"},
+		{"all of the start in pieces", true, []step{{0, 60}, {0, 40}}, "all 100 records"},
+		{"one bad record", true, []step{{0, 1}, {0, 0}, {0, 0}}, ""},
+		{"some bad records at the start", true, []step{{0, 99}, {901, 0}}, ""},
+		{"some bad records for ten seconds", true, repeat(10, step{0, 1}), "all 10 records"},
+		{"one bad record for ten seconds", true, append(repeat(20, step{}), step{0, 1}, step{}, step{99, 0}), ""},
+		{"all of the start but one", true, []step{{1, 0}, {0, 500}, {0, 498}, {1, 0}}, "998 of the last 1000"},
+		{"a run that resumes", false, []step{{0, 999}}, ""},
+		{"share of too few", true, []step{{1, 998}}, ""},
+		{"share of enough", true, []step{{1, 998}, {1, 0}}, "998 of the last 1000 records (99.8 %)"},
+		{"ten per cent is borne", true, repeat(100, step{90, 10}), ""},
+		{"more is not", true, append(repeat(100, step{90, 10}), step{0, 1}), "1001 of the last 10001 records (10.0 %)"},
+		{"dropped ones do not count", true, repeat(10, step{0, 0}), ""},
+		{"the wrong turn of a long run", true, append(repeat(10_000, step{1000, 0}), repeat(23, step{0, 1000})...), "records"},
+		{"clumps in a long run", true, repeat(50, append(repeat(100, step{1000, 0}), step{0, 5000})...), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var g deadletter.Guard
-			g.First(c.first)
+			g := deadletter.Guard{Share: 0.1, Records: 1000}
+			now := time.Unix(1e9, 0)
+			if c.start {
+				g.Start(now)
+			}
 			for n, s := range c.steps {
-				err := g.Observe(s.delivered, s.dead)
+				now = now.Add(1200 * time.Millisecond)
+				err := g.Observe(now, s.delivered, s.dead)
 				last := n == len(c.steps)-1
 				if err == nil && last && c.want != "" {
 					t.Fatalf("the last step is borne, want %q", c.want)
@@ -56,11 +63,33 @@ func TestGuard(t *testing.T) {
 				if !last && !strings.HasPrefix(c.name, "the wrong turn") {
 					t.Fatalf("stopped at step %d of %d already: %v", n, len(c.steps), err)
 				}
-				if again := g.Observe(1_000_000, 0); again != err {
+				if again := g.Observe(now, 1_000_000, 0); again != err {
 					t.Errorf("a stopped guard says %v", again)
 				}
 				return
 			}
 		})
+	}
+}
+
+// TestGuardOptions: the thresholds are those of the options, and a guard that is off judges nothing.
+func TestGuardOptions(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for _, c := range []struct {
+		guard           deadletter.Guard
+		delivered, dead int64
+		stops           bool
+	}{
+		{deadletter.Guard{Share: 0.5, Records: 100}, 51, 49, false},
+		{deadletter.Guard{Share: 0.5, Records: 100}, 49, 51, true},
+		{deadletter.Guard{Share: 0.5, Records: 100}, 0, 9, false},
+		{deadletter.Guard{Share: 0.5, Records: 100}, 0, 10, true},
+		{deadletter.Guard{Share: 0, Records: 1}, 0, 1, true},
+		{deadletter.Guard{Share: 0.1, Records: 1000, Off: true}, 0, 1_000_000, false},
+	} {
+		c.guard.Start(now)
+		if err := c.guard.Observe(now, c.delivered, c.dead); (err != nil) != c.stops {
+			t.Errorf("%+v: %v, want a stop: %v", c.guard, err, c.stops)
+		}
 	}
 }

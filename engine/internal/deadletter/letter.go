@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Version of the lines' form; docs/formats/dead-letters.md.
@@ -21,6 +21,7 @@ type line struct {
 	Pipeline     string    `json:"pipeline"`
 	Route        string    `json:"route"`
 	Reason       string    `json:"reason"`
+	Detail       string    `json:"detail,omitempty"`
 	Partition    string    `json:"partition"`
 	File         string    `json:"file"`
 	Position     string    `json:"position"`
@@ -34,8 +35,8 @@ type line struct {
 // every byte of it comes back.
 func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
 	out := line{
-		Version: Version, ID: l.ID, Time: now.UTC(), Pipeline: o.Pipeline, Route: o.Route, Reason: l.Reason,
-		Partition: l.Partition, File: l.File, Position: string(penstock.AppendPosition(nil, l.Position)),
+		Version: Version, ID: l.ID, Time: now.UTC(), Pipeline: o.Pipeline, Route: o.Route, Reason: l.Reason, Detail: l.Detail,
+		Partition: l.Partition, File: l.File, Position: string(stream.AppendPosition(nil, l.Position)),
 		Attempts: l.Attempts, Worker: l.Worker,
 	}
 	if utf8.Valid(l.Record) {

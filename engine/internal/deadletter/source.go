@@ -9,12 +9,12 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
 // Source reads the letters of a file as records, each a partition of its own, so that they can be delivered again by the route from
-// which they come, with its ledger and its checkpoint. It implements penstock.Source. It reads what the file holds when it is
+// which they come, with its ledger and its checkpoint. It implements stream.Source. It reads what the file holds when it is
 // opened: letters that the replay makes are not of it.
 type Source struct {
 	FS     vfs.FS
@@ -22,8 +22,8 @@ type Source struct {
 	Filter Filter
 }
 
-// Open implements penstock.Source. A file that does not exist holds no letters.
-func (s *Source) Open(_ context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+// Open implements stream.Source. A file that does not exist holds no letters.
+func (s *Source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &reader{filter: s.Filter, resume: o.Resume, seen: make(map[idHash]struct{})}
 	dir, err := s.FS.OpenDir(filepath.Dir(s.Path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,15 +56,15 @@ func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
 type reader struct {
 	filter  Filter
-	resume  func(id string) (penstock.Mark, bool)
+	resume  func(id string) (stream.Mark, bool)
 	seen    map[idHash]struct{} // a letter that stands twice is one
 	dir     vfs.Dir
 	file    vfs.File
 	entries *Entries
 }
 
-// Read implements penstock.Reader.
-func (r *reader) Read(ctx context.Context, b *penstock.Batch) error {
+// Read implements stream.Reader.
+func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	for !b.Full() {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -91,23 +91,23 @@ func (r *reader) wanted(e *Entry) bool {
 }
 
 // put appends a letter's record, which is all of its partition.
-func put(b *penstock.Batch, e *Entry) {
+func put(b *stream.Batch, e *Entry) {
 	text := e.Text()
-	part := &penstock.Partition{ID: PartitionOf(e.ID), Name: e.File}
-	to := penstock.Position{Num: 1}
-	b.Records = append(b.Records, penstock.Record{
+	part := &stream.Partition{ID: PartitionOf(e.ID), Name: e.File}
+	to := stream.Position{Num: 1}
+	b.Records = append(b.Records, stream.Record{
 		Off: uint32(len(b.Data)), Len: uint32(len(text)), Span: uint32(len(b.Spans)), Origin: to,
 	})
-	b.Spans = append(b.Spans, penstock.Span{Part: part, Range: penstock.Range{To: to}, Bytes: len(text) + 1, Last: true})
+	b.Spans = append(b.Spans, stream.Span{Part: part, Range: stream.Range{To: to}, Bytes: len(text) + 1, Last: true})
 	b.Data = append(append(b.Data, text...), '\n')
 	b.Origins++
 	b.Added++
 }
 
-// Commit implements penstock.Reader.
-func (r *reader) Commit(context.Context, []penstock.Mark) error { return nil }
+// Commit implements stream.Reader.
+func (r *reader) Commit(context.Context, []stream.Mark) error { return nil }
 
-// Close implements penstock.Reader.
+// Close implements stream.Reader.
 func (r *reader) Close() error {
 	var errs []error
 	if r.file != nil {

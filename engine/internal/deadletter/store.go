@@ -17,7 +17,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -38,14 +38,15 @@ type Options struct {
 
 // Letter is one dead record.
 type Letter struct {
-	ID        string // of the record; a second letter of the same id is not written
-	Reason    string
-	Partition string            // its id
-	File      string            // the partition's name: a file's, for files
-	Position  penstock.Position // just behind the record in its partition
-	Attempts  int               // deliveries of its batch, 0 where it was refused before any
-	Worker    string            // that refused it; "" where a processor or the reader did
-	Record    []byte            // its text
+	ID        string          // of the record; a second letter of the same id is not written
+	Reason    string          // the same for all letters of a kind
+	Detail    string          // what is true of this record alone; "" if nothing is
+	Partition string          // its id
+	File      string          // the partition's name: a file's, for files
+	Position  stream.Position // just behind the record in its partition
+	Attempts  int             // deliveries of its batch, 0 where it was refused before any
+	Worker    string          // that refused it; "" where a processor or the reader did
+	Record    []byte          // its text
 }
 
 // Store appends letters to one file. It is safe for concurrent use.
@@ -143,7 +144,7 @@ func (s *Store) append(letters []Letter) error {
 	}
 	if s.size+int64(s.buf.Len()) > s.o.MaxBytes {
 		return fmt.Errorf("%w: %d bytes are there and %d more do not fit dead_letters.max, %v; look at the reasons, move the file away "+
-			"or raise the option, and start again", ErrFull, s.size, s.buf.Len(), penstock.Size(s.o.MaxBytes))
+			"or raise the option, and start again", ErrFull, s.size, s.buf.Len(), stream.Size(s.o.MaxBytes))
 	}
 	if err := s.write(); err != nil {
 		return err

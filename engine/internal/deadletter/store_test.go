@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -24,7 +24,7 @@ const path = "/dead/access.main.ndjson"
 func letter(n int) deadletter.Letter {
 	return deadletter.Letter{
 		ID: fmt.Sprintf("part@%d", n), Reason: "the suite said so", Partition: "part", File: "a.log",
-		Position: penstock.Position{Num: int64(n)}, Record: fmt.Appendf(nil, "record %d", n),
+		Position: stream.Position{Num: int64(n)}, Record: fmt.Appendf(nil, "record %d", n),
 	}
 }
 

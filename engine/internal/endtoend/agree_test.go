@@ -12,9 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/connector/all"
-	"github.com/penstock-io/penstock/engine/internal/sim/flow"
-	"github.com/penstock-io/penstock/engine/pipeline"
+	"github.com/penstock-io/penstock/engine/internal/lab/flowsim"
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
 // agreement says by how much the times of a scenario are divided: 4 in the full form, of which figures are quoted; more in CI. With 20
@@ -58,16 +59,16 @@ func agree(t *testing.T, name string, algorithms ...string) {
 			simulated := simulate(t, s, algorithm)
 			undisturbed(t, func(t *testing.T) string {
 				w := runWorld(t, s, algorithm)
-				goodput, bad := w.goodput(simulated[flow.Optimum]), w.badShare()
+				goodput, bad := w.goodput(simulated[scenario.Optimum]), w.badShare()
 				t.Logf("%s, %s, times / %d: goodput %.3f, simulated %.3f; attempts into the failing worker %.4f, simulated %.4f",
-					name, algorithm, divisor, goodput, simulated[flow.Goodput], bad, simulated[flow.BadShare])
+					name, algorithm, divisor, goodput, simulated[scenario.Goodput], bad, simulated[scenario.BadShare])
 				most := agreeBad
 				if !full {
-					most += simulated[flow.BadShare]
+					most += simulated[scenario.BadShare]
 				}
-				if math.Abs(goodput-simulated[flow.Goodput]) > agreeWithin {
+				if math.Abs(goodput-simulated[scenario.Goodput]) > agreeWithin {
 					return fmt.Sprintf("goodput is %.3f, simulated %.3f: want at most %g between them",
-						goodput, simulated[flow.Goodput], agreeWithin)
+						goodput, simulated[scenario.Goodput], agreeWithin)
 				}
 				if bad > most {
 					return fmt.Sprintf("%.4f of the attempts went into the failing worker, want at most %g", bad, most)
@@ -80,13 +81,13 @@ func agree(t *testing.T, name string, algorithms ...string) {
 
 // scaled is a scenario of docs/scenarios with its times divided: those of the run and its events. How fast workers and network
 // are stays as it is.
-func scaled(t *testing.T, name string, divisor time.Duration) *flow.Scenario {
+func scaled(t *testing.T, name string, divisor time.Duration) *scenario.Scenario {
 	t.Helper()
-	s, err := flow.Load(filepath.Join("../../../docs/scenarios", name+".yaml"))
+	s, err := scenario.Load(filepath.Join("../../../docs/scenarios", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Service != flow.Exponential || s.Jitter != 0 || s.Size.Kind != flow.Unit || len(s.Workers) != 12 {
+	if s.Service != scenario.Exponential || s.Jitter != 0 || s.Size.Kind != scenario.Unit || len(s.Workers) != 12 {
 		t.Fatalf("%s: the real servers know exponential service, no jitter, batches of cost 1 and twelve workers", name)
 	}
 	s.Duration /= divisor
@@ -98,25 +99,25 @@ func scaled(t *testing.T, name string, divisor time.Duration) *flow.Scenario {
 	return s
 }
 
-func simulate(t *testing.T, s *flow.Scenario, algorithm string) flow.Figures {
+func simulate(t *testing.T, s *scenario.Scenario, algorithm string) scenario.Figures {
 	t.Helper()
-	spec, err := flow.Find(algorithm, "")
+	spec, err := flowsim.Find(algorithm, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var runs []flow.Figures
+	var runs []scenario.Figures
 	for seed := range uint64(agreeSeeds) {
-		f, err := flow.Run(s, spec, flow.Options{Seed: seed + 1})
+		f, err := flowsim.Run(s, spec, flowsim.Options{Seed: seed + 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		runs = append(runs, f)
 	}
-	return flow.Median(runs)
+	return scenario.Median(runs)
 }
 
 // runWorld runs the real engine before real servers for as long as the scenario takes.
-func runWorld(t *testing.T, s *flow.Scenario, algorithm string) *world {
+func runWorld(t *testing.T, s *scenario.Scenario, algorithm string) *world {
 	t.Helper()
 	w := newWorld(t, s, 3)
 	nominal := 0.0
@@ -134,9 +135,11 @@ pipelines:
     batch: { linger: 0s }
     flow: { window: %s }
 `, nominal*s.Load.Poisson, strings.Join(urls, ", "), algorithm))
-	e, err := pipeline.Load(config, pipeline.Options{
-		Components: append(all.Components(), arrivals), Once: true, Log: slog.New(slog.DiscardHandler),
-	})
+	c, err := engine.Load(config, append(all.Components(), arrivals)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(c, engine.Options{Once: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

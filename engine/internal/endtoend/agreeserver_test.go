@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/internal/sim/flow"
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
 // world is a scenario of the simulator as real HTTP servers on loopback. Everything in it happens at absolute times: a server
@@ -19,7 +19,7 @@ import (
 // delays one answer and not all behind it, as in the simulator, where nothing is late.
 type world struct {
 	t     *testing.T
-	s     *flow.Scenario
+	s     *scenario.Scenario
 	start time.Time
 	ended chan struct{}
 
@@ -41,7 +41,7 @@ type try struct {
 	worker int
 }
 
-func newWorld(t *testing.T, s *flow.Scenario, seed uint64) *world {
+func newWorld(t *testing.T, s *scenario.Scenario, seed uint64) *world {
 	w := &world{t: t, s: s, ended: make(chan struct{}), done: make(map[int64]time.Time), workers: make([]worldWorker, len(s.Workers))}
 	for i := range w.workers {
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {}))
@@ -54,7 +54,7 @@ func newWorld(t *testing.T, s *flow.Scenario, seed uint64) *world {
 }
 
 // holds is the event of a kind that holds at a worker then; nil: none.
-func (w *world) holds(at time.Duration, worker int, kind flow.EventKind) *flow.Event {
+func (w *world) holds(at time.Duration, worker int, kind scenario.EventKind) *scenario.Event {
 	for i := range w.s.Events {
 		e := &w.s.Events[i]
 		if e.Kind != kind || at < e.At || e.For > 0 && at >= e.At+e.For {
@@ -85,12 +85,12 @@ func (w *world) serve(a http.ResponseWriter, r *http.Request, n int) {
 	since := reached.Sub(w.start)
 	w.mu.Lock()
 	w.tries = append(w.tries, try{since, n})
-	if w.holds(since, n, flow.Hang) != nil {
+	if w.holds(since, n, scenario.Hang) != nil {
 		w.mu.Unlock()
 		w.hang(r)
 		return
 	}
-	if e := w.holds(since, n, flow.Fail); e != nil {
+	if e := w.holds(since, n, scenario.Fail); e != nil {
 		w.mu.Unlock()
 		if w.until(r, reached.Add(e.After+w.s.RTT/2)) {
 			a.WriteHeader(http.StatusInternalServerError)
@@ -105,7 +105,7 @@ func (w *world) serve(a http.ResponseWriter, r *http.Request, n int) {
 	v.free = v.free.Add(time.Duration(v.rnd.ExpFloat64() * mean * float64(time.Second)))
 	served := v.free
 	w.mu.Unlock()
-	if w.holds(served.Sub(w.start), n, flow.Hang) != nil { // it is lost in the hang
+	if w.holds(served.Sub(w.start), n, scenario.Hang) != nil { // it is lost in the hang
 		w.hang(r)
 		return
 	}
@@ -162,7 +162,7 @@ func (w *world) badShare() float64 {
 	for _, x := range w.tries {
 		failing := false
 		for n := range w.workers {
-			if w.holds(x.at, n, flow.Hang) != nil || w.holds(x.at, n, flow.Fail) != nil {
+			if w.holds(x.at, n, scenario.Hang) != nil || w.holds(x.at, n, scenario.Fail) != nil {
 				failing = true
 				if n == x.worker {
 					bad++

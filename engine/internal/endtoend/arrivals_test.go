@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // arrivalsOptions are the options of a source as an outsider would write it: batches of one record each, as a
@@ -20,20 +20,20 @@ type arrivalsOptions struct {
 
 // arrivals is that source. A record is "number planned", planned in nanoseconds: when it should have been
 // sent, so that a late sender cannot hide waiting.
-var arrivals = penstock.Component{
-	Role: penstock.SourceRole, Name: "arrivals",
+var arrivals = stream.Component{
+	Role: stream.SourceRole, Name: "arrivals",
 	Options: func() any { return &arrivalsOptions{} },
-	New: func(options any, _ penstock.Host) (any, error) {
+	New: func(options any, _ stream.Host) (any, error) {
 		return &arrivalsSource{*options.(*arrivalsOptions)}, nil
 	},
 }
 
 type arrivalsSource struct{ o arrivalsOptions }
 
-// Open implements penstock.Source.
-func (s *arrivalsSource) Open(_ context.Context, o penstock.OpenOptions) (penstock.Reader, error) {
+// Open implements stream.Source.
+func (s *arrivalsSource) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &arrivalsReader{
-		o: s.o, rnd: rand.New(rand.NewPCG(uint64(s.o.Seed), 5)), part: &penstock.Partition{ID: "arrivals", Name: "arrivals"},
+		o: s.o, rnd: rand.New(rand.NewPCG(uint64(s.o.Seed), 5)), part: &stream.Partition{ID: "arrivals", Name: "arrivals"},
 		planned: time.Now(),
 	}
 	if m, ok := o.Resume(r.part.ID); ok {
@@ -45,13 +45,13 @@ func (s *arrivalsSource) Open(_ context.Context, o penstock.OpenOptions) (pensto
 type arrivalsReader struct {
 	o       arrivalsOptions
 	rnd     *rand.Rand
-	part    *penstock.Partition
+	part    *stream.Partition
 	at      int64
 	planned time.Time
 }
 
-// Read implements penstock.Reader: one record, when its time has come.
-func (r *arrivalsReader) Read(ctx context.Context, b *penstock.Batch) error {
+// Read implements stream.Reader: one record, when its time has come.
+func (r *arrivalsReader) Read(ctx context.Context, b *stream.Batch) error {
 	if r.at == r.o.Count {
 		return io.EOF
 	}
@@ -69,7 +69,7 @@ func (r *arrivalsReader) Read(ctx context.Context, b *penstock.Batch) error {
 			return context.Cause(ctx)
 		}
 	}
-	span := penstock.Span{Part: r.part}
+	span := stream.Span{Part: r.part}
 	span.From.Num = r.at
 	r.at++
 	span.To.Num = r.at
@@ -80,8 +80,8 @@ func (r *arrivalsReader) Read(ctx context.Context, b *penstock.Batch) error {
 	return nil
 }
 
-// Commit implements penstock.Reader.
-func (r *arrivalsReader) Commit(context.Context, []penstock.Mark) error { return nil }
+// Commit implements stream.Reader.
+func (r *arrivalsReader) Commit(context.Context, []stream.Mark) error { return nil }
 
-// Close implements penstock.Reader.
+// Close implements stream.Reader.
 func (r *arrivalsReader) Close() error { return nil }

@@ -158,13 +158,14 @@ pipelines:
 	}
 	for line := range bytes.Lines(read(t, filepath.Join(dir, "state", "dead", "bulk.main.ndjson"))) {
 		var letter struct {
-			ID, Record, Reason, Worker string
-			Attempts                   int
+			ID, Record, Reason, Detail, Worker string
+			Attempts                           int
 		}
 		if err := json.Unmarshal(line, &letter); err != nil {
 			t.Fatal(err)
 		}
-		known := servers[0].refused[letter.ID] && strings.Contains(letter.Reason, `"fault_400: by chance"`)
+		known := servers[0].refused[letter.ID] && strings.HasSuffix(letter.Reason, ": fault_400") &&
+			letter.Detail == "fault_400: by chance"
 		if !known || letter.Worker == "" || letter.Attempts < 1 {
 			t.Errorf("a dead letter that the store has not refused, or without reason and worker: %s", line)
 		}

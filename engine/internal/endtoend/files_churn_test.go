@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
-	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/engine/internal/osfs"
 )
 
 // churnWait is how long a running program is given to forget files that are gone.
@@ -62,7 +62,7 @@ func TestChurnedFiles(t *testing.T) {
 // marksIn is how many marks a checkpoint holds, and its size in MiB.
 func marksIn(t *testing.T, state string) (marks int, mib float64) {
 	t.Helper()
-	dir, err := vfs.OS().OpenDir(state)
+	dir, err := osfs.New().OpenDir(state)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -204,7 +204,8 @@ func TestUnparsedRecords(t *testing.T) {
 				text = append(text, read(t, path)...)
 			}
 		}
-		if n := bytes.Count(text, []byte(`parse json: byte 1: no JSON value begins like this`)); int64(n) != want.Dead {
+		const reason = `"reason":"parse json: no JSON value begins like this","detail":"byte 1"`
+		if n := bytes.Count(text, []byte(reason)); int64(n) != want.Dead {
 			t.Errorf("on_error %s: %d dead letters give the reason, want %d: %.500s", onError, n, want.Dead, text)
 		}
 		out := string(read(t, filepath.Join(dir, "out.ndjson")))

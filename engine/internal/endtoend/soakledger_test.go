@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +165,7 @@ func (s *soakTable) look() error {
 // number of the process that sent it: what a killed process has sent may be read after the next one was started.
 type soakServer struct {
 	tally
+	down atomic.Bool // every request is answered 503
 
 	again sync.Mutex                                 // guards what follows
 	last  map[uint64]int32                           // the last process that a line came from, by writer and number
@@ -213,6 +215,10 @@ func (s *soakServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // cut off by a kill: nothing was received
+	}
+	if s.down.Load() {
+		http.Error(w, "down", http.StatusServiceUnavailable)
+		return
 	}
 	for line := range bytes.Lines(body) {
 		text := bytes.TrimSuffix(line, []byte("\n"))

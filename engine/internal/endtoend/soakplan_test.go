@@ -27,6 +27,7 @@ const (
 	actSame     act = "same name" // a file of N lines, of the name that the one before had
 	actKill     act = "kill"      // SIGKILL of the program, which stays down for N ms
 	actDrain    act = "drain"     // SIGTERM, and down for N ms
+	actOutage   act = "outage"    // the HTTP receivers answer 503 for N ms
 )
 
 // soakStep is one step of a schedule.
@@ -38,6 +39,7 @@ type soakStep struct {
 }
 
 const (
+	theReceivers = -2
 	theProgram   = -1
 	soakTailers  = 8 // writers of log files: two for each way to rotate
 	soakSpoolers = 3 // writers of whole files
@@ -53,6 +55,8 @@ type habit struct {
 // habits of a writer, or of who kills the program.
 func habits(who int) []habit {
 	switch {
+	case who == theReceivers: // down for longer than several rotations
+		return []habit{{actOutage, 15 * time.Second, 9000}}
 	case who == theProgram:
 		return []habit{{actKill, 2500 * time.Millisecond, 900}, {actDrain, 20 * time.Second, 300}}
 	case who >= soakTailers:
@@ -82,7 +86,7 @@ const (
 
 // soakSchedule is the schedule of a seed.
 func soakSchedule(seed uint64, length time.Duration) (all []soakStep) {
-	for who := theProgram; who < soakTailers+soakSpoolers; who++ {
+	for who := theReceivers; who < soakTailers+soakSpoolers; who++ {
 		for i, h := range habits(who) {
 			rnd := rand.New(rand.NewPCG(seed, uint64(100*(who+1)+i)))
 			for at := time.Duration(0); ; {
@@ -124,7 +128,7 @@ func TestSoakSchedule(t *testing.T) {
 		seen[s.Do]++
 	}
 	for _, do := range []act{
-		actWrite, actPiece, actRotate, actTruncate, actCompress, actDelete, actSpool, actSlow, actSame, actKill, actDrain,
+		actWrite, actPiece, actRotate, actTruncate, actCompress, actDelete, actSpool, actSlow, actSame, actKill, actDrain, actOutage,
 	} {
 		if seen[do] == 0 {
 			t.Errorf("a minute has no %q", do)

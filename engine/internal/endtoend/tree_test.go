@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/engine/status"
 )
 
 // childAt is the child at a path of names beneath c; the last name may be the beginning of one. nil: there is none.
-func childAt(c *admin.Child, path ...string) *admin.Child {
+func childAt(c *status.Child, path ...string) *status.Child {
 	for _, name := range path {
-		var found *admin.Child
+		var found *status.Child
 		for i := range c.Children {
 			if c.Children[i].Name == name || found == nil && strings.HasPrefix(c.Children[i].Name, name) {
 				found = &c.Children[i]
@@ -30,7 +30,7 @@ func childAt(c *admin.Child, path ...string) *admin.Child {
 }
 
 // kill9 kills the process that stands beneath a child in the tree.
-func kill9(t *testing.T, c *admin.Child) {
+func kill9(t *testing.T, c *status.Child) {
 	t.Helper()
 	_, number, _ := strings.Cut(childAt(c, "python3, process ").Name, "process ")
 	pid, err := strconv.Atoi(number)
@@ -70,31 +70,31 @@ pipelines:
     sink: { drop: {} }
 `, address))
 	start(t, "run", config)
-	var s admin.Status
-	when := func(ok func(tree *admin.Child) bool) {
+	var s status.Status
+	when := func(ok func(tree *status.Child) bool) {
 		t.Helper()
 		until(t, "http://"+address+"/api/v1/status", func(_ int, text string) bool {
-			s = admin.Status{}
+			s = status.Status{}
 			return json.Unmarshal([]byte(text), &s) == nil && s.Tree != nil && ok(s.Tree)
 		})
 	}
 	worker := []string{"words", "main", "children", "worker-2"}
 	bolt := []string{"words", "main", "processors", "processor-0", "exec", "child"}
-	has := func(tree *admin.Child, path []string) bool {
+	has := func(tree *status.Child, path []string) bool {
 		c := childAt(tree, path...)
 		return c != nil && c.State == "running" && childAt(c, "python3, process ") != nil
 	}
-	when(func(tree *admin.Child) bool { return has(tree, worker) && s.Routes[0].Delivered == 2 })
+	when(func(tree *status.Child) bool { return has(tree, worker) && s.Routes[0].Delivered == 2 })
 	kill9(t, childAt(s.Tree, worker...))
-	when(func(tree *admin.Child) bool { return has(tree, worker) && childAt(tree, worker...).Restarts == 1 })
+	when(func(tree *status.Child) bool { return has(tree, worker) && childAt(tree, worker...).Restarts == 1 })
 	if c := childAt(s.Tree, worker...); !strings.Contains(c.Reason, "signal: killed") || c.Since.IsZero() {
 		t.Errorf("of a child that was killed: %+v", c)
 	}
 	if has(s.Tree, bolt) { // the one batch may have met the other processor
 		kill9(t, childAt(s.Tree, bolt...))
-		when(func(tree *admin.Child) bool { return has(tree, bolt) && childAt(tree, bolt...).Restarts == 1 })
+		when(func(tree *status.Child) bool { return has(tree, bolt) && childAt(tree, bolt...).Restarts == 1 })
 	}
-	when(func(tree *admin.Child) bool {
+	when(func(tree *status.Child) bool {
 		late := childAt(tree, "late", "main")
 		return late != nil && late.State == "waiting" && late.Restarts > 0 && strings.Contains(late.Reason, "does not exist") && !s.Ready
 	})
@@ -104,5 +104,5 @@ pipelines:
 	}
 	t.Logf("%s", out)
 	write(t, filepath.Join(dir, "missing", "b.log"), "here\n")
-	when(func(*admin.Child) bool { return s.Routes[1].Delivered == 1 && s.Ready })
+	when(func(*status.Child) bool { return s.Routes[1].Delivered == 1 && s.Ready })
 }

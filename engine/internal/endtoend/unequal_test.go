@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/connector/all"
-	"github.com/penstock-io/penstock/engine/pipeline"
+	"github.com/penstock-io/penstock/engine/status"
 )
 
 // rates are the workers of shared/scenarios/s01-saturated.yaml, in batches per second: 655 in all.
@@ -47,7 +48,7 @@ func newFleet(t *testing.T) *fleet {
 }
 
 // start runs a pipeline from the arrivals source to the fleet and returns it with a function that waits for its end.
-func (f *fleet) start(t *testing.T, count int64, rate float64, flow string) (*pipeline.Engine, func() error) {
+func (f *fleet) start(t *testing.T, count int64, rate float64, flow string) (*engine.Engine, func() error) {
 	t.Helper()
 	var urls []string
 	for _, s := range f.servers {
@@ -62,9 +63,11 @@ pipelines:
     batch: { linger: 0s }
     flow: { %s }
 `, count, rate, strings.Join(urls, ", "), flow))
-	e, err := pipeline.Load(config, pipeline.Options{
-		Components: append(all.Components(), arrivals), Once: true, Log: slog.New(slog.DiscardHandler),
-	})
+	c, err := engine.Load(config, append(all.Components(), arrivals)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(c, engine.Options{Once: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +77,9 @@ pipelines:
 	go func() { ended <- e.Run(ctx) }()
 	return e, func() error { return <-ended }
 }
+
+// failed counts the attempts of a worker that did not deliver.
+func failed(w status.Worker) uint64 { return w.Failed + w.TimedOut }
 
 func at(t *testing.T, when time.Time) {
 	t.Helper()
@@ -107,9 +113,9 @@ func unequalGoodput(t *testing.T, run time.Duration) (missed string) {
 	wake := f.servers[1].hangUntil()
 	at(t, dies)
 	f.servers[4].die()
-	before := e.Snapshot().Routes[0]
+	before := e.Status().Routes[0]
 	at(t, back)
-	after := e.Snapshot().Routes[0]
+	after := e.Status().Routes[0]
 	f.servers[4].revive()
 	at(t, to)
 	goodput := float64(f.delivered(from, to))
@@ -118,7 +124,7 @@ func unequalGoodput(t *testing.T, run time.Duration) (missed string) {
 		t.Fatal(err)
 	}
 	optimum := 655*run.Seconds() - 100*to.Sub(hangs).Seconds() - 50*back.Sub(dies).Seconds()
-	into := float64(after.Workers[4].Failed - before.Workers[4].Failed)
+	into := float64(failed(after.Workers[4]) - failed(before.Workers[4]))
 	share := into / float64(after.Attempts-before.Attempts)
 	t.Logf("goodput %.3f of %.0f/s; %.0f attempts into the dead worker, %.4f of all; attempts %d, redelivered %d",
 		goodput/optimum, optimum/run.Seconds(), into, share, after.Attempts, after.Redelivered)

@@ -42,6 +42,11 @@ func (r *Route) Changes(w *Worker) []string {
 			"what is in flight is answered",
 			"`flow.order: none`, where the order of delivery does not matter",
 		}
+	case "waiting":
+		return []string{
+			"workers accept a batch that they refuse now, or it becomes a dead letter: `penstock status` has their words",
+			"larger bounds in `retry.waiting`, and `memory` and `checkpoint.replay` with them",
+		}
 	case "budget":
 		return []string{
 			"deliveries: each pays for a share of a redelivery (`flow.redeliver`), and so does time (`flow.redeliver_rate`)",

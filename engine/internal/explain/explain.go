@@ -49,7 +49,9 @@ type Worker struct {
 }
 
 // Gates are the words for what binds, in the order in which they are asked.
-var Gates = []string{"breaker", "throttle", "rate", "order", "limit", "credit", "window", "replay", "budget", "faster", "memory", "none"}
+var Gates = []string{
+	"breaker", "throttle", "rate", "order", "limit", "credit", "window", "replay", "waiting", "budget", "faster", "memory", "none",
+}
 
 // StateWords says what the worker's state means.
 func (w *Worker) StateWords() string {
@@ -100,6 +102,8 @@ func (r *Route) GateWords(w *Worker) string {
 		return "it is left alone" + opens(w) + ", then one batch tries it"
 	case "replay":
 		return fmt.Sprintf("%s in flight, or delivered and not yet saved, are all that a kill may repeat", byteCount(r.Replay))
+	case "waiting":
+		return "as many batches as may wait for another attempt do; nothing is read until one of them is delivered"
 	case "order":
 		return "what waits has to keep its place behind what is in flight"
 	case "budget":
@@ -128,8 +132,10 @@ func (r *Route) HeldWords() string {
 		return "the replay bound: nothing more is begun until something is delivered and saved"
 	case by["memory"] > 0:
 		return "memory: the workers would take more, but all batches that the route may hold are taken"
+	case by["waiting"] > 0:
+		return "retries: as many batches as may wait for another attempt do, and nothing is read until one of them is delivered"
 	case by["budget"] > 0:
-		return "the redelivery budget: too much failed of late for what was delivered, and what waits for it holds back new batches"
+		return "the redelivery budget: too many attempts failed of late, and failed batches wait for it"
 	case by["order"] > 0 && by["none"] == 0:
 		return "order: what waits has to keep its place behind what is in flight"
 	case by["faster"] > 0:

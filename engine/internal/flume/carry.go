@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -40,7 +40,7 @@ type Progress struct {
 
 // Carried is what becomes of it: the marks with which each of the routes begins.
 type Carried struct {
-	Marks []penstock.Mark
+	Marks []stream.Mark
 	Notes []Note
 }
 
@@ -327,9 +327,9 @@ func (c *carrier) mark(dir vfs.Dir, name, label string, at int64, finished bool)
 	if at == info.Size {
 		proof.ModTime = seen.ModTime
 	}
-	c.Marks = append(c.Marks, penstock.Mark{
-		Part:      penstock.Partition{ID: fileid.New(seen, nil).String(), Name: label},
-		Watermark: penstock.Position{Num: at}, Finished: finished, Note: proof.String(),
+	c.Marks = append(c.Marks, stream.Mark{
+		Part:      stream.Partition{ID: fileid.New(seen, nil).String(), Name: label},
+		Watermark: stream.Position{Num: at}, Finished: finished, Note: proof.String(),
 	})
 	return nil
 }

@@ -66,6 +66,9 @@ func appendReport(b []byte, r *control.Report) []byte {
 	b = strconv.AppendUint(b, uint64(r.Epoch), 10)
 	b = whole(b, `,"credit":`, r.Credit)
 	b = whole(b, `,"taken":`, r.Taken)
+	if r.Batches {
+		b = append(b, `,"batches":true`...)
+	}
 	b = member(b, `,"queue_len":`, int64(r.QueueLen))
 	b = member(b, `,"slots":`, int64(r.Slots))
 	b = member(b, `,"queue_wait":`, int64(r.QueueWait))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/backoff/compat"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/dispatch"
 	"github.com/penstock-io/penstock/flow/window"
@@ -31,8 +32,11 @@ type header struct {
 	Replay   int64           `json:"replay,omitempty"`
 	Ahead    int             `json:"ahead,omitempty"`
 	Failures int             `json:"breaker_failures,omitempty"`
+	Shared   bool            `json:"shared,omitempty"`
 	Probe    string          `json:"breaker_probe,omitempty"`
 	Budget   *budget         `json:"budget,omitempty"`
+	Waiting  *waiting        `json:"waiting,omitempty"`
+	End      *end            `json:"end,omitempty"`
 	Poison   *poison         `json:"poison,omitempty"`
 	Hedge    *hedge          `json:"hedge,omitempty"`
 }
@@ -42,6 +46,18 @@ type budget struct {
 	Share     float64 `json:"share,omitempty"`
 	PerSecond float64 `json:"per_second,omitempty"`
 	Burst     float64 `json:"burst,omitempty"`
+}
+
+// waiting bounds the items that wait for another attempt.
+type waiting struct {
+	Cost  float64 `json:"cost,omitempty"`
+	Bytes int64   `json:"bytes,omitempty"`
+}
+
+// end is when an item is given up.
+type end struct {
+	Attempts int           `json:"attempts,omitempty"`
+	Elapsed  time.Duration `json:"elapsed,omitempty"`
 }
 
 // poison says when an item is to blame.
@@ -83,7 +99,7 @@ func options[A window.Algorithm](text []byte) (window.Algorithm, error) {
 func headerOf(c *control.Config, a *About) (header, error) {
 	h := header{
 		Version: Version, Route: a.Route, Program: a.Program, Arch: a.Arch,
-		Seed: c.Seed, Timeout: c.Timeout, Replay: c.Replay, Ahead: c.Ahead, Failures: c.Breaker.Failures,
+		Seed: c.Seed, Timeout: c.Timeout, Replay: c.Replay, Ahead: c.Ahead, Failures: c.Breaker.Failures, Shared: c.Shared,
 	}
 	if !a.Started.IsZero() {
 		h.Started = a.Started.UTC().Format(time.RFC3339Nano)
@@ -109,6 +125,12 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	}
 	if b := budget(c.Budget); b != (budget{}) {
 		h.Budget = &b
+	}
+	if w := waiting(c.Waiting); w != (waiting{}) {
+		h.Waiting = &w
+	}
+	if x := end(c.End); x != (end{}) {
+		h.End = &x
 	}
 	if p := poison(c.Poison); p != (poison{}) {
 		h.Poison = &p
@@ -140,7 +162,7 @@ func spec(p backoff.Policy) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("%T cannot be written as text", p)
 	}
-	if _, err := backoff.Parse(s.String()); err != nil {
+	if _, err := compat.Parse(s.String()); err != nil {
 		return "", fmt.Errorf("%s cannot be read back: %w", s, err)
 	}
 	return s.String(), nil
@@ -168,10 +190,17 @@ func (h *header) about() (About, error) {
 
 func (h *header) config() (control.Config, error) {
 	c := control.Config{
-		Seed: h.Seed, Timeout: h.Timeout, Replay: h.Replay, Ahead: h.Ahead, Breaker: control.Breaker{Failures: h.Failures},
+		Seed: h.Seed, Timeout: h.Timeout, Replay: h.Replay, Ahead: h.Ahead, Shared: h.Shared,
+		Breaker: control.Breaker{Failures: h.Failures},
 	}
 	if h.Budget != nil {
 		c.Budget = control.Budget(*h.Budget)
+	}
+	if h.Waiting != nil {
+		c.Waiting = control.Waiting(*h.Waiting)
+	}
+	if h.End != nil {
+		c.End = control.End(*h.End)
 	}
 	if h.Poison != nil {
 		c.Poison = control.Poison(*h.Poison)
@@ -201,12 +230,12 @@ func (h *header) config() (control.Config, error) {
 		}
 	}
 	if h.Retry != "" {
-		if c.Retry, err = backoff.Parse(h.Retry); err != nil {
+		if c.Retry, err = compat.Parse(h.Retry); err != nil {
 			return c, fmt.Errorf("retry policy: %w", err)
 		}
 	}
 	if h.Probe != "" {
-		if c.Breaker.Probe, err = backoff.Parse(h.Probe); err != nil {
+		if c.Breaker.Probe, err = compat.Parse(h.Probe); err != nil {
 			return c, fmt.Errorf("breaker's probe policy: %w", err)
 		}
 	}

@@ -48,6 +48,7 @@ type report struct {
 	Epoch     uint32        `json:"epoch,omitempty"`
 	Credit    uint64        `json:"credit,omitempty"`
 	Taken     uint64        `json:"taken,omitempty"`
+	Batches   bool          `json:"batches,omitempty"`
 	QueueLen  int           `json:"queue_len,omitempty"`
 	Slots     int           `json:"slots,omitempty"`
 	QueueWait time.Duration `json:"queue_wait,omitempty"`
@@ -80,7 +81,7 @@ var (
 		"", "delivered", "throttled", "retryable", "timed_out", "rejected", "misconfigured", "split",
 	}
 	deeds   = []string{"", "start", "cancel", "settle", "bisect", "bury"}
-	reasons = []string{"", "probe", "twin", "deadly", "failing"}
+	reasons = []string{"", "probe", "twin", "deadly", "failing", "apart", "exhausted"}
 )
 
 func number(words []string, w, what string) (uint8, error) {

@@ -184,3 +184,19 @@ func text(c []command) string {
 	}
 	return string(b)
 }
+
+// OtherProgram returns a clause to follow err, a *[DiffersError], if its trace was written by another version of the program
+// or on another architecture than the given ones. Otherwise it returns "".
+func OtherProgram(err error, program, arch string) string {
+	differs, ok := errors.AsType[*DiffersError](err)
+	if !ok {
+		return ""
+	}
+	switch a := differs.About; {
+	case a.Arch != "" && a.Arch != arch:
+		return fmt.Sprintf("; it was written on %s, and this is %s: a replay is exact on the same one only", a.Arch, arch)
+	case a.Program != "" && a.Program != program:
+		return fmt.Sprintf("; it was written by penstock %s, and this is %s: replay it with that one", a.Program, program)
+	}
+	return ""
+}

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
-	"github.com/penstock-io/penstock/engine/internal/sim/peers"
+	"github.com/penstock-io/penstock/backoff/compat"
+	"github.com/penstock-io/penstock/engine/internal/lab/peers"
 	"github.com/penstock-io/penstock/engine/internal/trace"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/dispatch"
@@ -80,6 +81,7 @@ func configs() map[string]control.Config {
 			Poison:  control.Poison{Deaths: 2, Failures: -1, Refuse: true},
 			Hedge:   control.Hedge{Share: 0.02},
 		},
+		"compat": {Retry: otherLibrary("limit(pekko min=1ms max=1s; 9)")},
 		"band":   {Dispatch: dispatch.LeastCompletion{Band: 0.2}},
 		"fixed":  {Window: window.Fixed{Size: 7}, Dispatch: dispatch.Hash{}, Timeout: -1},
 		"queue":  {Window: window.Queue{Initial: 2, Max: 50}, Dispatch: dispatch.LeastCompletion{}},
@@ -87,6 +89,15 @@ func configs() map[string]control.Config {
 		"credit": {Window: window.Credit{Max: 60}, Dispatch: dispatch.LeastInFlight{}},
 		"rate":   {Window: window.Rate{}, Dispatch: dispatch.PeakEWMA{}},
 	}
+}
+
+// otherLibrary is a policy of package compat.
+func otherLibrary(spec string) backoff.Policy {
+	p, err := compat.Parse(spec)
+	if err != nil {
+		panic(err)
+	}
+	return p
 }
 
 func TestReplayIsExact(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Spec says what to run, and within which limits. It is copied and never changed.
@@ -30,11 +30,15 @@ type Spec struct {
 	// Extra are values for names in Env that this process does not have; they win.
 	Extra map[string]string
 
-	Memory penstock.Size // bytes of address space of each process; 0: no limit. Linux
+	Memory stream.Size   // bytes of address space of each process; 0: no limit. Linux
 	CPU    time.Duration // processor time of each process, rounded up to seconds; 0: no limit. Linux
 	// Grace is how long the child may take to end by itself, once its standard input has ended; 0 means 5 s, negative: it is
 	// killed at once.
 	Grace time.Duration
+
+	// KeepInput keeps the read end of the child's standard input open in this process, for [Process.UnreadInput]. A child that
+	// closes its input then makes Write block until the child ends, instead of failing at once.
+	KeepInput bool
 
 	// Log takes what the child writes to standard error; Attrs are put beside it. nil: it is thrown away.
 	Log   *slog.Logger
@@ -50,11 +54,11 @@ const (
 
 func (s Spec) grace() time.Duration { return cmp.Or(s.Grace, defaultGrace) }
 
-// Validate says what cannot be run, before anything is started: an *penstock.OptionError with the key command, env, memory
+// Validate says what cannot be run, before anything is started: an *stream.OptionError with the key command, env, memory
 // or cpu. It does not look whether the program is there: it may be by the time it is needed.
 func (s Spec) Validate() error {
 	option := func(key, format string, args ...any) error {
-		return &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 	}
 	var errs []error
 	if len(s.Command) > 0 && s.Command[0] == "" {
@@ -86,7 +90,7 @@ func (s Spec) Validate() error {
 		}
 	}
 	if s.Memory < 0 || s.Memory > 0 && s.Memory < minMemory {
-		errs = append(errs, option("memory", "%v is less than any program needs; want %v or more", s.Memory, penstock.Size(minMemory)))
+		errs = append(errs, option("memory", "%v is less than any program needs; want %v or more", s.Memory, stream.Size(minMemory)))
 	}
 	if s.CPU < 0 {
 		errs = append(errs, option("cpu", "%v is below zero; leave it out for no limit", s.CPU))

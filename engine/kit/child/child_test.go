@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // patience bounds every wait of a test.
@@ -37,10 +37,10 @@ func output(t *testing.T, s child.Spec, input string) (string, error) {
 	defer cancel()
 	var out []byte
 	err := child.Run(ctx, s, func(ctx context.Context, p *child.Process) error {
-		if err := p.Write(ctx, []byte(input)); err != nil && !child.Unread(err) { // it may have ended before it was asked
+		if err := p.Write(ctx, []byte(input)); err != nil && !errors.Is(err, child.ErrNotReading) { // it may have ended before it was asked
 			return err
 		}
-		if err := p.CloseInput(); err != nil && !child.Unread(err) {
+		if err := p.CloseInput(); err != nil && !errors.Is(err, child.ErrNotReading) {
 			return err
 		}
 		var err error
@@ -205,7 +205,7 @@ func TestWriteToNobody(t *testing.T) {
 		t.Errorf("Run: %v", err)
 	}
 	_ = child.Run(t.Context(), sh("exec 0<&-; sleep 0.1"), func(ctx context.Context, p *child.Process) error {
-		if err := p.Write(ctx, big); !child.Unread(err) {
+		if err := p.Write(ctx, big); !errors.Is(err, child.ErrNotReading) {
 			t.Errorf("Write to a closed input: %v", err)
 		}
 		return nil
@@ -263,10 +263,10 @@ func TestValidate(t *testing.T) {
 		"command[1]": {Command: []string{"cat", "a\x00b"}},
 		"env[0]":     {Command: []string{"cat"}, Env: []string{""}},
 		"env[1]":     {Command: []string{"cat"}, Env: []string{"A", "A"}},
-		"memory":     {Command: []string{"cat"}, Memory: penstock.Size(1)},
+		"memory":     {Command: []string{"cat"}, Memory: stream.Size(1)},
 		"cpu":        {Command: []string{"cat"}, CPU: -1},
 	} {
-		if e, ok := errors.AsType[*penstock.OptionError](s.Validate()); !ok || e.Key != key {
+		if e, ok := errors.AsType[*stream.OptionError](s.Validate()); !ok || e.Key != key {
 			t.Errorf("%+v: %v, want an error at %s", s, e, key)
 		}
 	}

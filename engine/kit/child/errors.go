@@ -1,6 +1,7 @@
 package child
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -19,6 +20,18 @@ func (e *StartError) Error() string {
 
 // Unwrap returns the reason.
 func (e *StartError) Unwrap() error { return e.Err }
+
+// ErrEnded means that a child in a [Slot] ended by itself, with status 0.
+var ErrEnded = errors.New("ended by itself, with status 0")
+
+// EndedCleanly reports whether err, with which a session of a [Slot] ended, means that the child ended by itself with status
+// 0 and broke no rule of its protocol. Programs that serve a limited number of requests end like this.
+func EndedCleanly(err error) bool {
+	if exit, ok := errors.AsType[*ExitError](err); ok {
+		return exit.Code == 0 && exit.Talk == nil && errors.Is(exit.Killed, ErrNotReading)
+	}
+	return errors.Is(err, ErrEnded)
+}
 
 // ExitError is a child that did not end with status 0, or had to be killed.
 type ExitError struct {

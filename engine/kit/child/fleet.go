@@ -132,7 +132,7 @@ func (f *Fleet[S]) Slots() []*Slot[S] { return f.slots }
 func (f *Fleet[S]) Serve(ctx context.Context) error { return f.tree.Serve(ctx) }
 
 // event notes when a child will be back.
-func (f *Fleet[S]) event(e supervise.Event) {
+func (f *Fleet[S]) event(_ context.Context, e supervise.Event) {
 	if e.Kind != supervise.Ended || !e.Restart {
 		return
 	}
@@ -154,7 +154,7 @@ func (s *Slot[S]) run(ctx context.Context, spec Spec, talk func(*Process) S) err
 		return session.Serve(ctx)
 	})
 	if err == nil {
-		err = fmt.Errorf("%s ended by itself, with status 0", spec.name())
+		err = fmt.Errorf("%s %w", spec.name(), ErrEnded)
 	}
 	if ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)

@@ -19,6 +19,7 @@ type Process struct {
 	name    string
 	cmd     *exec.Cmd
 	in, out *os.File
+	input   *os.File // the read end of in, if Spec.KeepInput is set; else nil
 	log     *logWriter
 	stderr  *os.File
 	exited  chan struct{} // closed when the process and its group are dead
@@ -47,20 +48,28 @@ func (p *Process) Kill(cause error) {
 // writePatience is how long a write to a child that does not read blocks before its context is asked again.
 const writePatience = 20 * time.Millisecond
 
-// Write writes all of data to the child's standard input. It blocks while the child does not read; when ctx ends it returns
-// the cause, a part of data having been written.
+// ErrNotReading is the error of a write to a child that has closed its standard input or has ended.
+var ErrNotReading = errors.New("it no longer reads its standard input")
+
+// Write writes all of data to the child's standard input. It blocks while the child does not read. When ctx ends it returns
+// the cause; part of data may have been written. ErrNotReading means that the child will never read the rest.
 func (p *Process) Write(ctx context.Context, data []byte) error {
 	for {
 		select {
 		case <-p.exited:
-			return os.ErrClosed
+			return ErrNotReading
 		default:
 		}
-		if err := p.in.SetWriteDeadline(time.Now().Add(writePatience)); err != nil {
-			return err
+		if p.in.SetWriteDeadline(time.Now().Add(writePatience)) != nil { // it was closed: the child has ended
+			return ErrNotReading
 		}
 		n, err := p.in.Write(data)
-		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+		switch {
+		case err == nil:
+			return nil
+		case brokenPipe(err) || errors.Is(err, os.ErrClosed):
+			return ErrNotReading
+		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		}
 		if ctx.Err() != nil {
@@ -83,6 +92,15 @@ func (p *Process) Read(text []byte) (int, error) { return p.out.Read(text) }
 
 // CloseInput ends the child's standard input.
 func (p *Process) CloseInput() error { return p.in.Close() }
+
+// UnreadInput returns the bytes on the child's standard input that it has not read. It needs Spec.KeepInput. ok is false on
+// systems that cannot tell.
+func (p *Process) UnreadInput() (bytes int, ok bool) {
+	if p.input == nil {
+		return 0, false
+	}
+	return unreadBytes(p.input)
+}
 
 // Run starts a process, calls talk and returns when the process and its group are gone. When talk returns, or ctx ends,
 // the child's standard input is closed; it then has Grace to end by itself, after which its group is killed.
@@ -161,6 +179,9 @@ func start(s Spec) (*Process, error) {
 			}
 		}
 	}
+	if s.KeepInput && err == nil {
+		p.input, theirs = in, theirs[1:]
+	}
 	closeAll(theirs)
 	if err != nil {
 		closeAll(ours)
@@ -215,6 +236,9 @@ func (p *Process) close() {
 	_ = p.in.Close()
 	_ = p.out.Close()
 	_ = p.stderr.Close()
+	if p.input != nil {
+		_ = p.input.Close()
+	}
 	p.log.flush()
 }
 
@@ -237,9 +261,6 @@ func (p *Process) meaning(state, talkErr error) error {
 
 // isBroken says whether err only tells that the child is gone.
 func isBroken(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed) ||
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed) || errors.Is(err, ErrNotReading) ||
 		errors.Is(err, os.ErrDeadlineExceeded) || brokenPipe(err)
 }
-
-// Unread says whether err is that of a write to a child that no longer reads: it has closed its input, or is gone.
-func Unread(err error) bool { return brokenPipe(err) || errors.Is(err, os.ErrClosed) }

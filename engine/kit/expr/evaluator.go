@@ -9,22 +9,22 @@ import (
 
 	"github.com/expr-lang/expr/vm"
 
-	"github.com/penstock-io/penstock"
 	kitjson "github.com/penstock-io/penstock/engine/kit/json"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Evaluator runs one program over batches. It belongs to one goroutine and keeps only memory from batch to batch.
 type Evaluator struct {
 	program *Program
-	batch   *penstock.Batch
+	batch   *stream.Batch
 	slots   []slot
 	env     map[string]any
 	vm      vm.VM
 	scan    kitjson.Scanner
 	id      []byte // of the record whose meta.id was asked for last
 	out     []byte
-	same    penstock.Field // what a literal was written as in this batch
-	written bool           // it was
+	same    stream.Field // what a literal was written as in this batch
+	written bool         // it was
 }
 
 // slot is one field that the program uses.
@@ -45,7 +45,7 @@ func NewEvaluator(p *Program) *Evaluator {
 }
 
 // Begin sets the evaluator to a batch, whose Records are filled. Call it again when Names has grown.
-func (e *Evaluator) Begin(b *penstock.Batch) {
+func (e *Evaluator) Begin(b *stream.Batch) {
 	e.batch, e.written = b, false
 	for s := range e.slots {
 		e.slots[s].index, e.slots[s].have = b.FindName(e.slots[s].name)
@@ -69,14 +69,14 @@ func (e *Evaluator) Holds(i int) (bool, error) {
 }
 
 // field finds the field of a slot in record i.
-func (e *Evaluator) field(s, i int) (penstock.Field, bool) {
+func (e *Evaluator) field(s, i int) (stream.Field, bool) {
 	b, slot := e.batch, &e.slots[s]
 	r := &b.Records[i]
 	if !r.Parsed && r.NumFields == 0 {
-		return penstock.Field{Off: r.Off, Len: r.Len}, slot.name == penstock.MessageName
+		return stream.Field{Off: r.Off, Len: r.Len}, slot.name == stream.MessageName
 	}
 	if !slot.have {
-		return penstock.Field{}, false
+		return stream.Field{}, false
 	}
 	if slot.hint < r.NumFields {
 		if f := b.Fields[r.Field+slot.hint]; f.Name == slot.index {
@@ -89,7 +89,7 @@ func (e *Evaluator) field(s, i int) (penstock.Field, bool) {
 			return f, true
 		}
 	}
-	return penstock.Field{}, false
+	return stream.Field{}, false
 }
 
 // load reads a slot's value; a field that is missing is null.
@@ -125,7 +125,7 @@ func (e *Evaluator) metaValue(name string, i int) value {
 }
 
 // start is where in its file record i begins: where the one before it ends, or its span begins.
-func start(b *penstock.Batch, i int) int64 {
+func start(b *stream.Batch, i int) int64 {
 	r := &b.Records[i]
 	for k := i - 1; k >= 0 && b.Records[k].Span == r.Span; k-- {
 		if b.Records[k].Origin != r.Origin {
@@ -137,18 +137,18 @@ func start(b *penstock.Batch, i int) int64 {
 
 // Field evaluates a value for record i and returns it as a field without a name. One that is a field of the record is returned
 // as it is, with its digits; what has to be written is written behind the raw bytes of the batch.
-func (e *Evaluator) Field(i int) (penstock.Field, error) {
+func (e *Evaluator) Field(i int) (stream.Field, error) {
 	if e.program.value == nil {
 		out, err := e.run(i)
 		if err != nil {
-			return penstock.Field{}, err
+			return stream.Field{}, err
 		}
 		return e.write(out)
 	}
 	if len(e.slots) == 1 && e.program.text == e.slots[0].name {
 		f, ok := e.field(0, i)
 		if !ok {
-			return penstock.Field{Kind: penstock.Null}, nil
+			return stream.Field{Kind: stream.Null}, nil
 		}
 		return f, nil
 	}
@@ -157,7 +157,7 @@ func (e *Evaluator) Field(i int) (penstock.Field, error) {
 	}
 	v, err := e.program.value(e, i)
 	if err != nil {
-		return penstock.Field{}, err
+		return stream.Field{}, err
 	}
 	f, err := e.keep(v)
 	e.same, e.written = f, e.program.literal
@@ -165,29 +165,29 @@ func (e *Evaluator) Field(i int) (penstock.Field, error) {
 }
 
 // keep puts a value into the arena.
-func (e *Evaluator) keep(v value) (penstock.Field, error) {
+func (e *Evaluator) keep(v value) (stream.Field, error) {
 	switch v.kind {
 	case null:
-		return penstock.Field{Kind: penstock.Null}, nil
+		return stream.Field{Kind: stream.Null}, nil
 	case whole, broken:
 		if v.raw != nil {
-			return e.put(penstock.Number, v.raw), nil
+			return e.put(stream.Number, v.raw), nil
 		}
 	case text:
-		return e.put(penstock.Text, v.raw), nil
+		return e.put(stream.Text, v.raw), nil
 	case nested:
-		return e.put(penstock.JSON, v.raw), nil
+		return e.put(stream.JSON, v.raw), nil
 	}
 	out, err := v.decode()
 	if err != nil {
-		return penstock.Field{}, err
+		return stream.Field{}, err
 	}
 	return e.write(out)
 }
 
-func (e *Evaluator) put(k penstock.Kind, s []byte) penstock.Field {
+func (e *Evaluator) put(k stream.Kind, s []byte) stream.Field {
 	off, n := e.batch.AppendData(s)
-	return penstock.Field{Kind: k, Off: off, Len: n}
+	return stream.Field{Kind: k, Off: off, Len: n}
 }
 
 // AppendText appends to dst what the value for record i is as text, nothing where it is null. It only reads the batch.
@@ -216,47 +216,47 @@ func (e *Evaluator) AppendText(dst []byte, i int) ([]byte, error) {
 }
 
 // write puts a result of the machine into the arena.
-func (e *Evaluator) write(out any) (penstock.Field, error) {
+func (e *Evaluator) write(out any) (stream.Field, error) {
 	k, dst, err := written(e.out[:0], out)
-	if err != nil || k == penstock.Null {
-		return penstock.Field{Kind: k}, err
+	if err != nil || k == stream.Null {
+		return stream.Field{Kind: k}, err
 	}
 	e.out = dst
 	return e.put(k, dst), nil
 }
 
 // written appends a result of the machine, as a field holds it.
-func written(dst []byte, out any) (penstock.Kind, []byte, error) {
+func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	switch v := out.(type) {
 	case nil:
-		return penstock.Null, dst, nil
+		return stream.Null, dst, nil
 	case bool:
-		return penstock.Bool, strconv.AppendBool(dst, v), nil
+		return stream.Bool, strconv.AppendBool(dst, v), nil
 	case string:
-		return penstock.Text, append(dst, v...), nil
+		return stream.Text, append(dst, v...), nil
 	case int:
-		return penstock.Number, strconv.AppendInt(dst, int64(v), 10), nil
+		return stream.Number, strconv.AppendInt(dst, int64(v), 10), nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return penstock.Null, dst, fmt.Errorf("the result is %v, which is no number that can be written", v)
+			return stream.Null, dst, fmt.Errorf("the result is %v, which is no number that can be written", v)
 		}
-		return penstock.Number, strconv.AppendFloat(dst, v, 'g', -1, 64), nil
+		return stream.Number, strconv.AppendFloat(dst, v, 'g', -1, 64), nil
 	case time.Time:
-		return penstock.Text, v.AppendFormat(dst, time.RFC3339Nano), nil
+		return stream.Text, v.AppendFormat(dst, time.RFC3339Nano), nil
 	case time.Duration:
-		return penstock.Text, append(dst, v.String()...), nil
+		return stream.Text, append(dst, v.String()...), nil
 	}
 	text, err := json.Marshal(out)
 	if err != nil {
-		return penstock.Null, dst, fmt.Errorf("the result is a %T, which is no value of a field", out)
+		return stream.Null, dst, fmt.Errorf("the result is a %T, which is no value of a field", out)
 	}
 	return kindOf(text), append(dst, text...), nil
 }
 
 // kindOf is the kind of a JSON text that some other type of the library was written as.
-func kindOf(text []byte) penstock.Kind {
+func kindOf(text []byte) stream.Kind {
 	if text[0] == '[' || text[0] == '{' {
-		return penstock.JSON
+		return stream.JSON
 	}
-	return penstock.Number
+	return stream.Number
 }

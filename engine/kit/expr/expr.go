@@ -22,7 +22,7 @@ import (
 	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Limits of an expression.
@@ -51,9 +51,9 @@ func (e *Error) Error() string { return e.Message }
 // Option returns err as the error of an option, "" for options that are one text.
 func Option(key string, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
-		return &penstock.OptionError{Key: key, Err: e, At: e.At, Word: e.Word, Known: e.Known}
+		return &stream.OptionError{Key: key, Err: e, At: e.At, Word: e.Word, Known: e.Known}
 	}
-	return &penstock.OptionError{Key: key, Err: err}
+	return &stream.OptionError{Key: key, Err: err}
 }
 
 // Program is a compiled expression.
@@ -62,7 +62,7 @@ type Program struct {
 	names   []string // of fields that it uses
 	all     bool     // it uses $env: any field
 	meta    bool     // it uses meta
-	result  penstock.FieldType
+	result  stream.FieldType
 	lenient bool // null is less than nothing: the schema is known, so that a missing value is no mistake in a name
 
 	condition condition   // the quick way; nil: none
@@ -75,12 +75,12 @@ type Program struct {
 var metaNames = []string{"id", "file", "offset", "time"}
 
 // Condition compiles an expression that is true or false, for records of the schema.
-func Condition(text string, in penstock.Schema) (*Program, error) { return compile(text, in, true) }
+func Condition(text string, in stream.Schema) (*Program, error) { return compile(text, in, true) }
 
 // Value compiles an expression of any type.
-func Value(text string, in penstock.Schema) (*Program, error) { return compile(text, in, false) }
+func Value(text string, in stream.Schema) (*Program, error) { return compile(text, in, false) }
 
-func compile(text string, in penstock.Schema, condition bool) (*Program, error) {
+func compile(text string, in stream.Schema, condition bool) (*Program, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, &Error{Message: "is empty"}
 	}
@@ -121,7 +121,7 @@ func compile(text string, in penstock.Schema, condition bool) (*Program, error) 
 }
 
 // typed lets the library check types, against the schema, or, where that is open, what needs none; it returns the result's.
-func typed(text string, in penstock.Schema, names []string, condition bool) (penstock.FieldType, error) {
+func typed(text string, in stream.Schema, names []string, condition bool) (stream.FieldType, error) {
 	env := types.Map{"meta": types.Map{
 		"id": types.String, "file": types.String, "offset": types.Int, "time": types.TypeOf(noTime),
 	}}
@@ -145,13 +145,13 @@ func typed(text string, in penstock.Schema, names []string, condition bool) (pen
 	if t := program.Node().Type(); t != nil {
 		switch t.Kind() {
 		case reflect.String:
-			return penstock.TextType, nil
+			return stream.TextType, nil
 		case reflect.Int:
-			return penstock.IntegerType, nil
+			return stream.IntegerType, nil
 		case reflect.Float64:
-			return penstock.NumberType, nil
+			return stream.NumberType, nil
 		case reflect.Bool:
-			return penstock.BoolType, nil
+			return stream.BoolType, nil
 		}
 	}
 	if id, ok := program.Node().(*ast.IdentifierNode); ok { // a JSON or number field: not known to the library
@@ -159,18 +159,18 @@ func typed(text string, in penstock.Schema, names []string, condition bool) (pen
 			return in.Fields[at].Type, nil
 		}
 	}
-	return penstock.AnyType, nil
+	return stream.AnyType, nil
 }
 
 // Meta says whether the program uses the record's origin.
 func (p *Program) Meta() bool { return p.meta }
 
 // Type is what the schema says that the result is.
-func (p *Program) Type() penstock.FieldType { return p.result }
+func (p *Program) Type() stream.FieldType { return p.result }
 
-var libraryTypes = map[penstock.FieldType]types.Type{
-	penstock.AnyType: types.Any, penstock.TextType: types.String, penstock.IntegerType: types.Int, penstock.NumberType: types.Any,
-	penstock.BoolType: types.Bool, penstock.JSONType: types.Any,
+var libraryTypes = map[stream.FieldType]types.Type{
+	stream.AnyType: types.Any, stream.TextType: types.String, stream.IntegerType: types.Int, stream.NumberType: types.Any,
+	stream.BoolType: types.Bool, stream.JSONType: types.Any,
 }
 
 // assemble compiles for the library's machine, without types: any value may be null.
@@ -301,7 +301,7 @@ func (s *seen) fields() []string {
 }
 
 // check refuses names that records of the schema do not have.
-func (s *seen) check(in penstock.Schema) *Error {
+func (s *seen) check(in stream.Schema) *Error {
 	for _, m := range s.metas {
 		name, ok := m.Property.(*ast.StringNode)
 		if ok && !contains(metaNames, name.Value) {
@@ -329,7 +329,7 @@ func (s *seen) check(in penstock.Schema) *Error {
 	return nil
 }
 
-func noField(name string, at int, in penstock.Schema) *Error {
+func noField(name string, at int, in stream.Schema) *Error {
 	return &Error{Message: fmt.Sprintf("there is no field %q", name), At: at, Word: name, Known: in.Names()}
 }
 

@@ -6,21 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/json"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // records returns a batch whose records are the JSON objects given, parsed; a line that is none is not parsed.
-func records(t testing.TB, lines ...string) *penstock.Batch {
+func records(t testing.TB, lines ...string) *stream.Batch {
 	t.Helper()
-	b := penstock.NewBatch(penstock.Limits{})
+	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = append(b.Data, strings.Join(lines, "\n")+"\n"...)
 	b.Origins = len(lines)
 	b.Time = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	part := &penstock.Partition{ID: "id1", Name: "a.log"}
-	b.Spans = append(b.Spans, penstock.Span{
+	part := &stream.Partition{ID: "id1", Name: "a.log"}
+	b.Spans = append(b.Spans, stream.Span{
 		Part: part, Bytes: len(b.Data),
-		Range: penstock.Range{From: penstock.Position{Num: 100}, To: penstock.Position{Num: int64(100 + len(b.Data))}},
+		Range: stream.Range{From: stream.Position{Num: 100}, To: stream.Position{Num: int64(100 + len(b.Data))}},
 	})
 	b.Split()
 	var s json.Scanner
@@ -29,7 +29,7 @@ func records(t testing.TB, lines ...string) *penstock.Batch {
 		from := len(b.Fields)
 		for s.Start(b.Data, int(r.Off), int(r.Len)); s.Next(); {
 			name := string(b.Data[s.Key.Off : s.Key.Off+s.Key.Len])
-			b.Fields = append(b.Fields, penstock.Field{
+			b.Fields = append(b.Fields, stream.Field{
 				Name: b.Name(name), Kind: s.Value.Kind, Off: uint32(s.Value.Off), Len: uint32(s.Value.Len),
 			})
 		}
@@ -41,18 +41,18 @@ func records(t testing.TB, lines ...string) *penstock.Batch {
 }
 
 var (
-	open   = penstock.Schema{Open: true}
-	access = penstock.Schema{Fields: []penstock.SchemaField{
-		{Name: "host", Type: penstock.TextType}, {Name: "user", Type: penstock.TextType},
-		{Name: "status", Type: penstock.IntegerType}, {Name: "size", Type: penstock.IntegerType},
-		{Name: "ok", Type: penstock.BoolType}, {Name: "rate", Type: penstock.NumberType},
+	open   = stream.Schema{Open: true}
+	access = stream.Schema{Fields: []stream.SchemaField{
+		{Name: "host", Type: stream.TextType}, {Name: "user", Type: stream.TextType},
+		{Name: "status", Type: stream.IntegerType}, {Name: "size", Type: stream.IntegerType},
+		{Name: "ok", Type: stream.BoolType}, {Name: "rate", Type: stream.NumberType},
 	}}
 )
 
 const sample = `{"host":"h1","user":null,"status":404,"size":null,"ok":true,"rate":0.10,"big":9223372036854775808,"huge":1e400,` +
 	`"req":{"path":"/a/b","n":2.50,"deep":{"x":[1,2]}},"list":["a",1],"neg":-3,"type":"t","half":"\ud800"}`
 
-func holds(t *testing.T, text string, in penstock.Schema, line string, quick bool) string {
+func holds(t *testing.T, text string, in stream.Schema, line string, quick bool) string {
 	t.Helper()
 	p, err := Condition(text, in)
 	if err != nil {
@@ -75,7 +75,7 @@ func TestConditions(t *testing.T) {
 	for _, c := range []struct {
 		text  string
 		quick bool
-		in    penstock.Schema
+		in    stream.Schema
 		want  string
 	}{
 		{`status >= 400`, quick, access, "true"},
@@ -162,7 +162,7 @@ func TestUnparsedRecord(t *testing.T) {
 	for text, want := range map[string]string{
 		`message contains "error"`: "true", `len(message) == 11`: "true", `status == 1`: `refused: there is no field "status"`,
 	} {
-		if got := holds(t, text, penstock.UnparsedSchema(), "an error...", strings.HasPrefix(text, "message")); got != want {
+		if got := holds(t, text, stream.UnparsedSchema(), "an error...", strings.HasPrefix(text, "message")); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
@@ -206,7 +206,7 @@ func TestErrorsHaveAPlace(t *testing.T) {
 	if !ok || e.At != 16 || e.Word != "statsu" || len(e.Known) != len(access.Fields) {
 		t.Errorf("error %#v", err)
 	}
-	oe := Option("a.b", err).(*penstock.OptionError)
+	oe := Option("a.b", err).(*stream.OptionError)
 	if oe.At != 16 || oe.Key != "a.b" || oe.Word != "statsu" {
 		t.Errorf("option error %#v", oe)
 	}
@@ -248,7 +248,7 @@ func FuzzQuick(f *testing.F) {
 		if strings.ContainsAny(line, "\n\r\\") || strings.Contains(text, "meta") || strings.Contains(line, "huge") {
 			return
 		}
-		for _, schema := range []penstock.Schema{open, {Fields: []penstock.SchemaField{{Name: "a"}, {Name: "b"}, {Name: "c"},
+		for _, schema := range []stream.Schema{open, {Fields: []stream.SchemaField{{Name: "a"}, {Name: "b"}, {Name: "c"},
 			{Name: "d"}}}} {
 			p, err := Condition(text, schema)
 			if err != nil || p.condition == nil {

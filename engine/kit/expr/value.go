@@ -7,8 +7,8 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/json"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // kind is what a value is.
@@ -40,23 +40,23 @@ func (v value) float() float64 {
 }
 
 // fieldValue reads a field; the error is a number that is too large.
-func fieldValue(b *penstock.Batch, f penstock.Field) (value, error) {
+func fieldValue(b *stream.Batch, f stream.Field) (value, error) {
 	return valueOf(f.Kind, b.Value(f))
 }
 
-func valueOf(k penstock.Kind, raw []byte) (value, error) {
+func valueOf(k stream.Kind, raw []byte) (value, error) {
 	switch k {
-	case penstock.Text:
+	case stream.Text:
 		return value{kind: text, raw: raw}, nil
-	case penstock.Number:
+	case stream.Number:
 		return number(raw)
-	case penstock.Bool:
+	case stream.Bool:
 		v := value{kind: truth}
 		if len(raw) > 0 && raw[0] == 't' {
 			v.num = 1
 		}
 		return v, nil
-	case penstock.JSON:
+	case stream.JSON:
 		if len(raw) > 1 && raw[0] == '"' { // a string with half of a surrogate pair
 			return value{kind: text, raw: json.AppendUnescaped(nil, raw[1:len(raw)-1])}, nil
 		}
@@ -116,7 +116,7 @@ func (v value) decode() (any, error) {
 	case text:
 		return string(v.raw), nil
 	case nested:
-		return json.Decode(v.raw, json.Value{Kind: penstock.JSON, Len: len(v.raw)})
+		return json.Decode(v.raw, json.Value{Kind: stream.JSON, Len: len(v.raw)})
 	}
 	return nil, nil
 }

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"slices"
 	"time"
@@ -106,7 +107,7 @@ func (r *Reader) lookAgain(now time.Duration) {
 	for _, f := range r.after {
 		a := f.rare()
 		if now < a.nextLook && !f.changed() {
-			r.dueAt(a.nextLook)
+			r.pace.dueAt(a.nextLook)
 			continue
 		}
 		seen, err := f.statFinished()
@@ -124,7 +125,7 @@ func (r *Reader) lookAgain(now time.Duration) {
 			continue
 		}
 		a.nextLook = now + firstLook<<a.checks
-		r.dueAt(a.nextLook)
+		r.pace.dueAt(a.nextLook)
 	}
 	for _, f := range over {
 		r.unwatch(f)
@@ -162,7 +163,7 @@ func (r *Reader) findFinished() {
 		r.after = append(r.after, f)
 	})
 	if err != nil {
-		r.s.log.Warn("finished files cannot be listed; what was written to them since the last run is not seen", "error", err)
+		r.s.h.Fault(fmt.Errorf("finished files cannot be listed; what was written to them since the last run is not seen: %w", err))
 	}
 }
 

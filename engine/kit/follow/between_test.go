@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // A copy is listed while it is being made. When it is looked at it is whole, and its original is emptied before the two are compared.
@@ -66,7 +66,7 @@ func TestMissedFileIsReadLate(t *testing.T) {
 		d.hidden = "a.log.1"
 		d.then = func() { d.hidden = "" }
 		r := newRoute(t, d.set(follow.Growing{}), a.marks)
-		if err := r.Read(t.Context(), penstock.NewBatch(penstock.Limits{Bytes: 64})); err != nil {
+		if err := r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{Bytes: 64})); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute) // nobody asks for more

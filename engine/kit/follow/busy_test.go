@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/lines"
-	"github.com/penstock-io/penstock/vfs"
 )
 
 // The budget of calls: of a file that has grown, what is new is read together with the bytes before it, and the head. Only the first one of
@@ -40,7 +40,7 @@ func TestReadsOfGrownFile(t *testing.T) {
 // than a notification has an idle reader list again.
 func TestNothingIsWatchedWhileBusy(t *testing.T) {
 	path := t.TempDir()
-	dir, err := vfs.OS().OpenDir(path)
+	dir, err := connectortest.FS().OpenDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // copied finds out whether f, which nobody knows, is a copy that a rotation made of a file that was read: copytruncate, or a move to
@@ -47,7 +47,7 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 			}
 			continue
 		case w != nil && f.beingMade(w):
-			r.soon()
+			r.pace.soon()
 			return true, false
 		case w != nil:
 		case !equal:
@@ -96,7 +96,7 @@ func (r *Reader) holdBack(f *file, untold bool) bool {
 	f.held = max(f.held, f.since+r.grow.CopyWait)
 	r.holding = max(r.holding, f.held)
 	if now < f.held {
-		r.dueAt(f.held)
+		r.pace.dueAt(f.held)
 		return true
 	}
 	if !untold {
@@ -106,7 +106,7 @@ func (r *Reader) holdBack(f *file, untold bool) bool {
 	if a.untold == 0 {
 		a.untold = r.scans + untoldMost
 	}
-	r.soon()
+	r.pace.soon()
 	return r.scans < a.untold
 }
 
@@ -119,7 +119,7 @@ func (r *Reader) askAgain(f *file, now time.Duration) bool {
 	}
 	at := a.asked + r.s.o.PollMax
 	if now < at && f.since <= a.asked && r.stirred <= a.asked {
-		r.dueAt(at)
+		r.pace.dueAt(at)
 		return false
 	}
 	return true
@@ -252,6 +252,9 @@ func (f *file) blank() bool {
 
 // mayBe says whether f begins as the widow w did, of which nothing was read, and has all that was seen of it.
 func (r *Reader) mayBe(f, w *file, head []byte) bool {
+	if shows(f, w, head) {
+		return true
+	}
 	id := r.s.idOf(w.entry)
 	if !w.displaced && !mayInherit(f, w) || f.view != nil || f.info.Size < w.info.Size || w.info.Size == 0 {
 		return false
@@ -319,7 +322,7 @@ func (r *Reader) adopt(f, w *file) {
 	r.s.takeOver(w.entry, f)
 	f.entry, f.cursor, f.note = w.entry, w.cursor, w.note
 	f.ledTo(w)
-	f.part = &penstock.Partition{ID: w.entry.text, Name: f.partName()}
+	f.part = &stream.Partition{ID: w.entry.text, Name: f.partName()}
 	if id, err := fileid.Parse(w.entry.text); err == nil {
 		r.notes.move(f.note, f.seen(nil, false), !isOf(id, f.info)) // an inode may be used again at once
 	}
@@ -343,7 +346,7 @@ func (r *Reader) startCopy(f, w *file, head []byte, to int64) {
 
 // startBehind makes f a file of its own of which everything before to is read elsewhere.
 func (r *Reader) startBehind(f *file, head []byte, to int64) {
-	r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), penstock.Mark{})
+	r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), stream.Mark{})
 	f.skipTo = to
 	f.held, f.rare().twin = 0, nil
 }

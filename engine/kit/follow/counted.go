@@ -4,7 +4,7 @@ package follow
 // event of a kind is seen as a change.
 var counted = []string{
 	"files_vanished", "bytes_vanished", "files_replaced", "files_doubtful", "files_rotated", "files_orphaned", "files_grown",
-	"files_refused", "files_unreadable", "deleted_over_budget",
+	"files_refused", "files_unreadable", "deleted_over_budget", "files_deleted_unread", "bytes_deleted_unread",
 }
 
 // count adds to one of the counted.

@@ -10,15 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // readAll calls Read under ctx, and then under the test's own for as long as something comes within d, and returns the lines.
 func readAll(t *testing.T, r *follow.Reader, ctx context.Context, d time.Duration) (first, rest []string) {
 	t.Helper()
 	for {
-		b := penstock.NewBatch(penstock.Limits{})
+		b := stream.NewBatch(stream.BatchLimits{})
 		err := r.Read(ctx, b)
 		if err != nil && len(b.Spans) > 0 {
 			t.Errorf("Read returned %v with %d spans in its batch", err, len(b.Spans))
@@ -55,7 +55,7 @@ func TestReadCutShort(t *testing.T) {
 				d, _, _ := twoRoutes(t, follow.Growing{})
 				d.put(t, "a.log", "1 one\n2 two\n")
 				d.put(t, "b.log", "3 three\n4 four\n")
-				r := d.set(follow.Growing{}).Open(penstock.OpenOptions{Linger: tt.linger})
+				r := d.set(follow.Growing{}).Open(stream.OpenOptions{Linger: tt.linger})
 				defer r.Close()
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
@@ -101,7 +101,7 @@ func TestReadFailsAfterLinesWereTaken(t *testing.T) {
 			}
 			return nil
 		}
-		r := d.set(follow.Growing{}).Open(penstock.OpenOptions{})
+		r := d.set(follow.Growing{}).Open(stream.OpenOptions{})
 		defer r.Close()
 		first, rest := readAll(t, r, t.Context(), 20*time.Second)
 		got := slices.Sorted(slices.Values(append(first, rest...)))
@@ -118,9 +118,9 @@ func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})
 		stop(t, other)
 		d.hidden = "old"
-		var batches []*penstock.Batch // whose marks are saved together
+		var batches []*stream.Batch // whose marks are saved together
 		read := func(bytes int) {
-			b := penstock.NewBatch(penstock.Limits{Bytes: bytes})
+			b := stream.NewBatch(stream.BatchLimits{Bytes: bytes})
 			if err := r.Read(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}

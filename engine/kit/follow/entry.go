@@ -3,8 +3,8 @@ package follow
 import (
 	"slices"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -201,6 +201,23 @@ func (s *Set) end(r *Reader, e *Entry) {
 	}
 }
 
+// endDead ends what another file's arrival in e's inode had left of e: all of e was read elsewhere.
+func endDead(r *Reader, e *Entry) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	for _, key := range []fileid.Key{e.id.Key(), e.given} {
+		r.dead[key] = slices.DeleteFunc(r.dead[key], func(k knownID) bool {
+			if k.text == e.text {
+				r.s.gaveLocked(k.id)
+			}
+			return k.text == e.text
+		})
+		if len(r.dead[key]) == 0 {
+			delete(r.dead, key)
+		}
+	}
+}
+
 // knowsLocked says whether the route has stored e and it is not gone.
 func (r *Reader) knowsLocked(e *Entry) bool {
 	same := func(k knownID) bool { return k.text == e.text }
@@ -299,14 +316,14 @@ func (s *Set) renamed(e *Entry, name string) {
 func (e *Entry) Is(info vfs.Info) bool { return IsOf(e.id, info) }
 
 // knownOf indexes the marks of a route by where their files were seen last.
-func (r *Reader) knownOf(m penstock.Mark) {
+func (r *Reader) knownOf(m stream.Mark) {
 	if k, ok := r.placed(m); ok {
 		r.known[k.id.Key()] = append(r.known[k.id.Key()], k)
 	}
 }
 
 // placed is the id of a mark, with the place where its data lies now; false: the mark is of no file.
-func (r *Reader) placed(m penstock.Mark) (knownID, bool) {
+func (r *Reader) placed(m stream.Mark) (knownID, bool) {
 	id, err := fileid.Parse(m.Part.ID)
 	if err != nil {
 		r.s.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition", m.Part.ID, "error", err)

@@ -5,11 +5,11 @@ import (
 	"io"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/engine/kit/unpack"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -22,7 +22,7 @@ type file struct {
 	since time.Duration // monotonic: size and time of the last change are as they are since then
 
 	entry  *Entry // nil: not identified yet
-	part   *penstock.Partition
+	part   *stream.Partition
 	cursor lines.Cursor
 	note   *note         // what was read of it, to know it again; nil before it is identified
 	looked time.Duration // when the handle was last asked for its size
@@ -78,6 +78,8 @@ type aside struct {
 	besideIn uint32
 	nextLook time.Duration // at a finished file
 	checks   uint8         // looks at it
+	glimpse  fileid.Proof  // of a file of which nothing was read: what stands before At was seen
+	shrunk   int64         // the most bytes that it had before it became shorter
 }
 
 // rare is what few files need, to be written.
@@ -108,6 +110,9 @@ func (f *file) failed() error {
 func (f *file) saw(i stat, now time.Duration) {
 	if i.Size != f.info.Size || i.ModTime != f.info.ModTime {
 		f.since = now
+	}
+	if i.Size < f.info.Size {
+		f.rare().shrunk = max(f.rare().shrunk, f.info.Size)
 	}
 	f.info = i
 	if f.entry == nil || i.Size > f.cursor.Next {

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // A file of which the second route had read nothing when it was emptied: that route read the copy as a file of its own, and gave the other
@@ -59,7 +59,7 @@ func TestMetAfterAnotherRouteFoundIt(t *testing.T) {
 		a2, b2 := d.restarted(t, a, b)
 		d.hook = func(string) { // the second one has listed the files, and looks at this one
 			d.hook = nil
-			a2.run(t, time.Second)
+			b2.run(t, time.Second)
 		}
 		turns(t, 10, 2*time.Second, b2, a2)
 		wantLines(t, d, a2, b2)
@@ -129,10 +129,10 @@ func TestHalfMadeCopyBeside(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})
 		stop(t, other)
 		d.hidden = "old"
-		var batches []*penstock.Batch // whose marks are not saved yet
+		var batches []*stream.Batch // whose marks are not saved yet
 		for _, text := range []string{three[:6], three[6:]} {
 			d.put(t, "a.log", text)
-			b := penstock.NewBatch(penstock.Limits{})
+			b := stream.NewBatch(stream.BatchLimits{})
 			if err := r.Read(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
@@ -289,7 +289,7 @@ func TestKilledBeforeItForgot(t *testing.T) {
 		o := knows(a.marks)
 		o.Once = true
 		once := d.set(follow.Growing{}).Open(o)
-		if err := once.Read(t.Context(), penstock.NewBatch(penstock.Limits{})); err != io.EOF {
+		if err := once.Read(t.Context(), stream.NewBatch(stream.BatchLimits{})); err != io.EOF {
 			t.Fatalf("Read of an empty folder: %v", err)
 		}
 		if got := once.Forget(); !slices.Equal(got, []string{id}) {

@@ -65,7 +65,7 @@ func (s *Set) Settled(e *Entry, size int64) ([]*Reader, error) {
 func (s *Set) MayHold(r *Reader) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return r.held+len(r.news) < min(maxHeld, s.o.OpenFiles/2)
+	return r.held+len(r.news) < min(maxHeld, s.open.get()/2)
 }
 
 // Tell notes that a file is finished, and tells the readers where it went: to name beneath dir, or, with dir nil, away; held

@@ -9,15 +9,13 @@
 package follow
 
 import (
-	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -89,14 +87,16 @@ const (
 type Set struct {
 	o     Options
 	place Place
-	h     penstock.Host
+	h     stream.Host
 	log   *slog.Logger
 	start time.Time // zero of the monotonic clock
 
 	// finishing is held from the change of a file's name by its source until the readers have been told. It is taken before mu.
 	finishing sync.Mutex
 
-	idle chan struct{} // Watch: a listing has found nothing
+	idle      chan struct{} // Watch: a listing has found nothing
+	catalogue catalogue
+	open      openLimit
 
 	mu      sync.Mutex // guards what follows; files are not touched while it is held
 	clock   clock
@@ -107,12 +107,15 @@ type Set struct {
 }
 
 // New returns the set of a source whose messages go to log.
-func New(place Place, o Options, h penstock.Host, log *slog.Logger) *Set {
-	return &Set{
+func New(place Place, o Options, h stream.Host, log *slog.Logger) *Set {
+	s := &Set{
 		o: o, place: place, h: h, log: log, start: time.Now(), clock: clock{settle: o.Settle},
 		byID: make(map[string]*Entry), byKey: make(map[fileid.Key]*Entry),
 		gens: make(map[fileid.Key]generation), idle: make(chan struct{}, 1),
 	}
+	s.open.n.Store(int64(o.OpenFiles))
+	s.catalogue = catalogue{s: s, wake: make(chan struct{}, 1)}
+	return s
 }
 
 // Calibrate tells the set the time of the last change that the file system gave a file which was written just now.
@@ -126,9 +129,10 @@ func (s *Set) Calibrate(mtime time.Time) {
 // now is the monotonic time since the set was made.
 func (s *Set) now() time.Duration { return time.Since(s.start) }
 
-// Open returns a reader for one route.
-func (s *Set) Open(o penstock.OpenOptions) *Reader {
+// Open returns a reader for one route. It takes over the files of the route's last one.
+func (s *Set) Open(o stream.OpenOptions) *Reader {
 	r := newReader(s, o)
+	s.catalogue.succeed(r)
 	for _, name := range counted {
 		r.count(name, 0)
 	}
@@ -138,18 +142,12 @@ func (s *Set) Open(o penstock.OpenOptions) *Reader {
 	return r
 }
 
-// drop takes r off the list of readers.
-func (s *Set) drop(r *Reader) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.readers = slices.DeleteFunc(s.readers, func(o *Reader) bool { return o == r })
-}
-
 // Wake has every reader list the files soon.
 func (s *Set) Wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wakeLocked()
+	signal(s.catalogue.wake)
 }
 
 func (s *Set) wakeLocked() {
@@ -174,16 +172,4 @@ func (s *Set) quietAt(mtime stamp, since time.Duration) (at, now time.Duration) 
 	now = t.Sub(s.start)
 	s.clock.look(now, t.UnixNano())
 	return s.clock.quietAt(now, t.UnixNano(), int64(mtime), since), now
-}
-
-// A GoneError stops a route whose deleted files hold more bytes than their budget.
-type GoneError struct {
-	Files      int
-	Bytes, Max int64
-}
-
-// Error names the budget and what to do.
-func (e *GoneError) Error() string {
-	return fmt.Sprintf("%d deleted files that were not read to their ends hold %d bytes on the disk, more than deleted_max (%d); "+
-		"make the receiver faster, raise deleted_max, or choose deleted_beyond: keep or drop", e.Files, e.Bytes, e.Max)
 }

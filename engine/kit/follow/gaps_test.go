@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // The second route has read a line more of the original than the copy has when the first one takes the copy for the original's data.
@@ -86,14 +86,14 @@ func TestComparedWithMoreThanMayBeOpen(t *testing.T) {
 }
 
 // inodeMark is a mark of a file of long ago that had the inode that name has now.
-func (d *folder) inodeMark(t *testing.T, name string) penstock.Mark {
+func (d *folder) inodeMark(t *testing.T, name string) stream.Mark {
 	t.Helper()
 	info, err := d.Stat(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := fileid.New(fileid.File{Dev: info.Dev, Ino: info.Ino, Birth: 1, Size: 4, Head: []byte("old\n")}, nil)
-	return penstock.Mark{Part: penstock.Partition{ID: id.String(), Name: "old.log"}, Watermark: penstock.Position{Num: 4}}
+	return stream.Mark{Part: stream.Partition{ID: id.String(), Name: "old.log"}, Watermark: stream.Position{Num: 4}}
 }
 
 // A file was copied away and emptied while nothing ran, and the copy has the inode of a file of which there is a mark still. Whichever of
@@ -131,9 +131,9 @@ func TestRouteRewrittenAfterItsListing(t *testing.T) {
 		s := d.set(follow.Growing{})
 		resumed := func() {}
 		a2 := newRoute(t, s, a.marks)
-		b2 := &route{ids: make(map[string]string), marks: make(map[string]penstock.Mark)}
-		b2.Reader = s.Open(penstock.OpenOptions{
-			Known: maps.Values(b.marks), Resume: func(id string) (penstock.Mark, bool) {
+		b2 := &route{ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+		b2.Reader = s.Open(stream.OpenOptions{
+			Known: maps.Values(b.marks), Resume: func(id string) (stream.Mark, bool) {
 				m, ok := b.marks[id]
 				if m.Part.Name == "b.log" {
 					resumed()
@@ -203,9 +203,9 @@ func TestCopyAmongManyWidows(t *testing.T) {
 			d, a, b := earlierRun(t)
 			for i := range 200 {
 				id := fileid.New(fileid.File{Dev: 1, Ino: uint64(1 + i), Birth: 1, Size: 4, Head: fmt.Appendf(nil, "%03d\n", i)}, nil)
-				m := penstock.Mark{
-					Part:      penstock.Partition{ID: id.String(), Name: []string{"a.log", "a.log.2"}[i%2]},
-					Watermark: penstock.Position{Num: 4},
+				m := stream.Mark{
+					Part:      stream.Partition{ID: id.String(), Name: []string{"a.log", "a.log.2"}[i%2]},
+					Watermark: stream.Position{Num: 4},
 				}
 				a.marks[m.Part.ID], b.marks[m.Part.ID] = m, m
 			}

@@ -38,7 +38,7 @@ func (g *gone) publish() {
 	g.ended = nil
 }
 
-// Forget implements penstock.Forgetter.
+// Forget implements stream.Forgetter.
 func (r *Reader) Forget() []string {
 	r.gone.mu.Lock()
 	list := r.gone.list
@@ -53,7 +53,7 @@ func (r *Reader) Forget() []string {
 // sweep finds partitions whose files are gone for Forget: neither listed, nor finished and still there, nor held open.
 func (r *Reader) sweep(now time.Duration) {
 	g := &r.gone
-	if r.s.o.Forget <= 0 || now-g.swept < max(sweepMin, r.s.o.Forget/4, 100*r.took) {
+	if r.s.o.Forget <= 0 || now-g.swept < max(sweepMin, r.s.o.Forget/4, 100*r.pace.took) {
 		return
 	}
 	g.swept = now

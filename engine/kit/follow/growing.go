@@ -6,9 +6,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // onceWait is how long a reader with Once waits at most for a file without name, instead of GoneWait.
@@ -62,7 +62,7 @@ func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
 		}
 		return false
 	case f.entry == nil && f.held > now:
-		r.dueAt(f.held)
+		r.pace.dueAt(f.held)
 		return r.askAgain(f, now)
 	case f.entry == nil && r.recall(f):
 		return false
@@ -77,14 +77,14 @@ func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
 	case now >= at:
 		return true
 	}
-	r.dueAt(at)
+	r.pace.dueAt(at)
 	return false
 }
 
 // endEmpty gives up a file without name in which there is nothing, when its time is over.
 func (r *Reader) endEmpty(f *file, now time.Duration) {
 	if at := r.endOfGrowing(f).at; now < at {
-		r.dueAt(at)
+		r.pace.dueAt(at)
 		return
 	}
 	r.closeFile(f)
@@ -131,15 +131,15 @@ func (r *Reader) recall(f *file) bool {
 }
 
 // recallable finds what the route has stored of a file, if its stat alone proves that all of it was read.
-func (r *Reader) recallable(info stat) (knownID, penstock.Mark, bool) {
+func (r *Reader) recallable(info stat) (knownID, stream.Mark, bool) {
 	if !info.Birth.known() {
-		return knownID{}, penstock.Mark{}, false
+		return knownID{}, stream.Mark{}, false
 	}
 	r.s.mu.Lock()
 	known := r.known[keyOf(info)]
 	r.s.mu.Unlock()
 	var found knownID
-	var mark penstock.Mark
+	var mark stream.Mark
 	for _, k := range known {
 		if !isOf(k.id, info) {
 			continue
@@ -147,14 +147,14 @@ func (r *Reader) recallable(info stat) (knownID, penstock.Mark, bool) {
 		if m, ok := r.wholeMark(k.text, info); ok && k.id.Certain() && found.text == "" {
 			found, mark = k, m
 		} else if m, ok := r.resume(k.text); ok && !m.Finished && r.grow != nil {
-			return knownID{}, penstock.Mark{}, false // what stood there before is waited for: who looks finds that out
+			return knownID{}, stream.Mark{}, false // what stood there before is waited for: who looks finds that out
 		}
 	}
 	return found, mark, found.text != ""
 }
 
 // wholeMark returns the mark of an id if it says that all was delivered of a file that looks so.
-func (r *Reader) wholeMark(text string, info stat) (penstock.Mark, bool) {
+func (r *Reader) wholeMark(text string, info stat) (stream.Mark, bool) {
 	m, ok := r.resume(text)
 	if !ok || len(m.Above) > 0 {
 		return m, false
@@ -182,7 +182,7 @@ func (s *Set) know(k knownID, name string) *Entry {
 }
 
 // proofOf is what a mark's note says; one that says nothing was reported when the marks were read.
-func (r *Reader) proofOf(m penstock.Mark) fileid.Proof {
+func (r *Reader) proofOf(m stream.Mark) fileid.Proof {
 	proof, _ := fileid.ParseProof(m.Note)
 	return proof
 }
@@ -191,12 +191,12 @@ func (r *Reader) proofOf(m penstock.Mark) fileid.Proof {
 func (f *file) skipping() bool { return f.skipTo > f.cursor.Next }
 
 // skip hands out a span without bytes: what it covers counts as settled. stay says that b has no room for it.
-func (r *Reader) skip(b *penstock.Batch, f *file) (stay, ok bool) {
+func (r *Reader) skip(b *stream.Batch, f *file) (stay, ok bool) {
 	if len(b.Spans) >= lines.MaxSpans {
 		return true, false
 	}
-	from := penstock.Position{Num: f.cursor.Next}
-	to := penstock.Position{Num: f.skipTo}
+	from := stream.Position{Num: f.cursor.Next}
+	to := stream.Position{Num: f.skipTo}
 	before := make([]byte, min(f.skipTo, fileid.MaxBefore))
 	head, err := f.readHead(r.head[:])
 	if err == nil {
@@ -210,7 +210,7 @@ func (r *Reader) skip(b *penstock.Batch, f *file) (stay, ok bool) {
 		r.doubt(f)
 		return false, false
 	}
-	b.Spans = append(b.Spans, penstock.Span{Part: f.part, Range: penstock.Range{From: from, To: to}})
+	b.Spans = append(b.Spans, stream.Span{Part: f.part, Range: stream.Range{From: from, To: to}})
 	f.cursor.Next = f.skipTo
 	f.note.suffix = append(f.note.suffix[:0], before...)
 	r.notes.set(f.note, f.note.proof.WithHead(head[:min(int64(len(head)), f.skipTo)]).WithPlace(f.skipTo, before))
@@ -255,7 +255,7 @@ func (r *Reader) startAtEnd(f *file) bool {
 	}
 	if err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			r.soon()
+			r.pace.soon()
 		} else {
 			r.fail(f, err)
 		}

@@ -26,11 +26,12 @@ func (r *Reader) look(f *file) bool {
 
 // lookNow is look at the file as it is at this moment.
 func (r *Reader) lookNow(f *file) bool {
-	if f.handle == nil && !r.openFile(f) {
+	fresh := f.handle == nil
+	if fresh && !r.openFile(f) {
 		return false
 	}
 	now := r.s.now()
-	seen, err := f.handle.Stat()
+	seen, err := statHandle(f.handle, fresh)
 	if err != nil {
 		r.fail(f, err)
 		return false
@@ -39,7 +40,7 @@ func (r *Reader) lookNow(f *file) bool {
 	f.looked = now
 	if !sameFile(info, f.info) {
 		r.closeFile(f) // the name was given to another file since the listing
-		r.soon()
+		r.pace.soon()
 		return false
 	}
 	f.saw(info, now)
@@ -56,15 +57,28 @@ func (r *Reader) lookNow(f *file) bool {
 	return true
 }
 
+// statHandle returns what is known of an open file. One that was opened just now may know it already.
+func statHandle(h vfs.File, fresh bool) (vfs.Info, error) {
+	if o, ok := h.(vfs.OpenStater); ok && fresh {
+		if info, ok := o.OpenInfo(); ok {
+			return info, nil
+		}
+	}
+	return h.Stat()
+}
+
 func (r *Reader) openFile(f *file) bool {
 	var h vfs.File
 	err := fs.ErrNotExist
 	if f.dir != nil {
 		h, err = f.dir.Open(f.name)
+		if outOfDescriptors(err) && r.s.catalogue.openFewer(r) {
+			h, err = f.dir.Open(f.name)
+		}
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		r.soon() // the next listing says what has become of it
+		r.pace.soon() // the next listing says what has become of it
 		return false
 	case errors.Is(err, vfs.ErrNotRegular):
 		r.refuse(f.label, err.Error())
@@ -79,19 +93,24 @@ func (r *Reader) openFile(f *file) bool {
 	return true
 }
 
-// makeRoom closes the handle that was used longest ago when too many are open; one by which alone a file is reached only
-// when there are no others.
+// makeRoom closes the handles that were used longest ago when too many are open; those by which alone a file is reached
+// only when there are no others and open_files is reached.
 func (r *Reader) makeRoom() {
-	if len(r.open) < r.s.o.OpenFiles {
-		return
+	for len(r.open) >= r.s.open.get() && closeOldest(r, len(r.open) >= r.s.o.OpenFiles) {
+		continue
 	}
+}
+
+// closeOldest closes the handle that was used longest ago and reports whether there was one to be closed. A file that
+// is reached by its handle alone is lost by that, and closed only if lose is set.
+func closeOldest(r *Reader, lose bool) bool {
 	var oldest *file
 	for _, f := range r.open {
 		switch {
 		case f == r.rotated.asking:
 		case oldest == nil:
 			oldest = f
-		case f.byHandle() != oldest.byHandle() && r.grow != nil:
+		case f.byHandle() != oldest.byHandle() && (r.grow != nil || !lose):
 			if oldest.byHandle() {
 				oldest = f
 			}
@@ -99,12 +118,12 @@ func (r *Reader) makeRoom() {
 			oldest = f
 		}
 	}
-	if oldest == nil {
-		return // one more is open while two are compared
+	if oldest == nil || oldest.byHandle() && !lose {
+		return false // one more is open while two are compared
 	}
 	if oldest.finished && oldest.sealed {
 		r.unwatch(oldest)
-		return
+		return true
 	}
 	r.closeFile(oldest)
 	if r.grow != nil {
@@ -113,6 +132,7 @@ func (r *Reader) makeRoom() {
 	if oldest.byHandle() {
 		r.lose(oldest, "too many files without a name are open; raise open_files")
 	}
+	return true
 }
 
 // byHandle says whether only its handle leads to the file.
@@ -147,12 +167,3 @@ func (r *Reader) warnClose(label string, err error) {
 		r.s.log.Warn("a file that was read could not be closed", "file", label, "error", err)
 	}
 }
-
-// dueAt asks for a listing at a time, soon for one as early as may be.
-func (r *Reader) dueAt(at time.Duration) {
-	if r.due == 0 || at < r.due {
-		r.due = max(at, 1)
-	}
-}
-
-func (r *Reader) soon() { r.dueAt(1) }

@@ -37,7 +37,7 @@ func (r *Reader) mayLead(w *file, now time.Duration) bool {
 	if a.until == 0 {
 		a.until = now + lateMost
 	}
-	r.dueAt(min(a.until, now+packedWait))
+	r.pace.dueAt(min(a.until, now+packedWait))
 	return now < a.until
 }
 
@@ -75,7 +75,7 @@ func (r *Reader) missed(f *file) bool {
 	if a.besideAs != name {
 		a.besideAs, a.besideIn = name, r.scans
 	}
-	r.soon()
+	r.pace.soon()
 	return true
 }
 

@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // A route that has much to send comes to the copy of a file long after it has listed it, when the time is over for which it waits for
@@ -27,7 +27,7 @@ func TestCopyIsLookedAtLate(t *testing.T) {
 				d.age(t, "0.log")
 				r := newRoute(t, d.set(follow.Growing{}), a.marks)
 				for move := range moves + 1 {
-					b := penstock.NewBatch(penstock.Limits{Bytes: 64})
+					b := stream.NewBatch(stream.BatchLimits{Bytes: 64})
 					if err := r.Read(t.Context(), b); err != nil || !strings.HasPrefix(string(b.Data), "0 much") {
 						t.Fatalf("the first batches are %q, %v", b.Data, err)
 					}
@@ -60,7 +60,7 @@ func TestRenamedFileIsLookedAtLate(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := newRoute(t, d.set(follow.Growing{}), a.marks)
-		if err := r.Read(t.Context(), penstock.NewBatch(penstock.Limits{Bytes: 64})); err != nil {
+		if err := r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{Bytes: 64})); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Rename(away, filepath.Join(d.path, "a.26.x")); err != nil {
@@ -84,7 +84,7 @@ func TestOriginalIsGoneWhenItsCopyIsLookedAt(t *testing.T) {
 		d.put(t, "0.log", strings.Repeat("0 much\n", 100))
 		d.age(t, "0.log")
 		for range 2 {
-			b := penstock.NewBatch(penstock.Limits{Bytes: 64})
+			b := stream.NewBatch(stream.BatchLimits{Bytes: 64})
 			if err := r.Read(t.Context(), b); err != nil || !strings.HasPrefix(string(b.Data), "0 much") {
 				t.Fatalf("the first batches are %q, %v", b.Data, err)
 			}
@@ -121,7 +121,7 @@ func TestDeletedFileEndsLate(t *testing.T) {
 					d.delete(t, "a.log")
 				}
 				for turn := range 2 {
-					b := penstock.NewBatch(penstock.Limits{Bytes: 10})
+					b := stream.NewBatch(stream.BatchLimits{Bytes: 10})
 					if err := r.Read(t.Context(), b); err != nil || !strings.HasPrefix(string(b.Data), "0 much") {
 						t.Fatalf("the first batches are %q, %v", b.Data, err)
 					}
@@ -179,7 +179,7 @@ func TestRewrittenFileIsReadLate(t *testing.T) {
 		d.rename(t, "a.log", "a.old")
 		d.put(t, "0.log", strings.Repeat("0 much\n", 100))
 		d.age(t, "0.log")
-		b := penstock.NewBatch(penstock.Limits{Bytes: 64})
+		b := stream.NewBatch(stream.BatchLimits{Bytes: 64})
 		if err := a.Read(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}

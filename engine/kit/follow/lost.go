@@ -1,13 +1,15 @@
 package follow
 
 import (
-	"github.com/penstock-io/penstock"
+	"fmt"
+
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // sealLost hands out the seal of a file of which nothing more can be read. By its mark the copy that leads on from it is known until that
 // one has a mark of its own: so what was read of it is skipped in the copy first.
-func (r *Reader) sealLost(b *penstock.Batch, f *file) (stay bool) {
+func (r *Reader) sealLost(b *stream.Batch, f *file) (stay bool) {
 	if f.aside != nil && f.aside.copy != nil {
 		stay, ok := r.skipIn(b, f.aside.copy)
 		if stay {
@@ -30,7 +32,7 @@ func (r *Reader) sealLost(b *penstock.Batch, f *file) (stay bool) {
 }
 
 // skipIn is skip for a file whose turn may not have come yet. ok says that there is nothing left to be skipped.
-func (r *Reader) skipIn(b *penstock.Batch, f *file) (stay, ok bool) {
+func (r *Reader) skipIn(b *stream.Batch, f *file) (stay, ok bool) {
 	there := func() bool { return f.skipping() && !f.lost && r.byKey[keyOf(f.info)] == f }
 	if there() && r.look(f) && r.verify(f, false) {
 		return r.skip(b, f)
@@ -53,8 +55,8 @@ func (r *Reader) lose(f *file, why string) {
 	}
 	unread := f.left()
 	if r.grow == nil || unread > 0 && !f.skipped {
-		r.s.log.Warn("a file is gone before it was read to its end",
-			"file", f.label, "read", f.cursor.Next, "size_seen", f.info.Size, "reason", why)
+		r.s.h.Fault(fmt.Errorf("file %q is gone before it was read to its end, %d of %d bytes are lost: %s",
+			f.label, unread, f.info.Size, why))
 		r.count("files_vanished", 1)
 		r.count("bytes_vanished", unread)
 	}
@@ -69,12 +71,24 @@ func (r *Reader) lose(f *file, why string) {
 	r.queue = append(r.queue, f)
 }
 
+// rewritten reports a file whose bytes were replaced, and how many of them were not read, as far as that was seen.
+func (r *Reader) rewritten(w *file) {
+	r.count("files_replaced", 1)
+	lost := max(w.aside.shrunk, w.aside.glimpse.At) - w.cursor.Next
+	if lost <= 0 {
+		r.s.log.Warn(w.aside.why, "file", w.label, "read", w.cursor.Next)
+		return
+	}
+	r.s.h.Fault(fmt.Errorf("file %q was rewritten before it was read to its end, %d bytes are lost", w.label, lost))
+	r.count("bytes_vanished", lost)
+}
+
 // vanished reports that a file is gone of which nothing was read.
 func (r *Reader) vanished(f *file) {
 	if f.info.Size == 0 {
 		return
 	}
-	r.s.log.Warn("a file is gone before anything of it was read", "file", f.label, "size_seen", f.info.Size)
+	r.s.h.Fault(fmt.Errorf("file %q is gone before anything of it was read, %d bytes are lost", f.label, f.info.Size))
 	r.count("files_vanished", 1)
 	r.count("bytes_vanished", f.info.Size)
 }
@@ -87,7 +101,7 @@ func (r *Reader) fail(f *file, err error) {
 	}
 	wait, next, _ := unreadable.Next(t.failures, nil)
 	t.failures, t.retryAt = next, r.s.now()+wait
-	r.dueAt(t.retryAt)
+	r.pace.dueAt(t.retryAt)
 	r.closeFile(f)
 	if f.entry != nil && (f.orphan && !f.beside || f.dir == nil) {
 		r.lose(f, err.Error())

@@ -3,8 +3,8 @@ package follow
 import (
 	"sync"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // maxEarlier bounds the places that are kept of one file for marks that are not saved yet; more are thinned out, and
@@ -97,12 +97,12 @@ func (n *notes) at(id string, watermark int64) fileid.Proof {
 	return out
 }
 
-// Note implements penstock.Noter.
-func (r *Reader) Note(m penstock.Mark) string { return r.notes.at(m.Part.ID, m.Watermark.Num).String() }
+// Note implements stream.Noter.
+func (r *Reader) Note(m stream.Mark) string { return r.notes.at(m.Part.ID, m.Watermark.Num).String() }
 
 // remember notes what the last Fill has handed out of f, from the place before on. What it handed out ends b's data, unless a line end
 // was added, a record was cut or a range was skipped: then nothing is known of the bytes before the cursor.
-func (r *Reader) remember(b *penstock.Batch, f *file, before int64) {
+func (r *Reader) remember(b *stream.Batch, f *file, before int64) {
 	n := len(b.Spans)
 	if f.cursor.Next == before || n == 0 || b.Spans[n-1].Part.ID != f.part.ID {
 		f.stamp()

@@ -6,9 +6,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/engine/kit/unpack"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Packed says how compressed files are read. Its zero value reads every file as it is.
@@ -28,9 +28,9 @@ func PackedAs(compression string, maxExpansion int) (Packed, error) {
 	p, ok := compressions[compression]
 	switch {
 	case !ok:
-		return p, &penstock.OptionError{Key: "compression", Err: fmt.Errorf("is %q, want auto, none, gzip or zstd", compression)}
+		return p, &stream.OptionError{Key: "compression", Err: fmt.Errorf("is %q, want auto, none, gzip or zstd", compression)}
 	case maxExpansion < 0:
-		return p, &penstock.OptionError{Key: "max_expansion", Err: fmt.Errorf("is %d, want 0 or more", maxExpansion)}
+		return p, &stream.OptionError{Key: "max_expansion", Err: fmt.Errorf("is %d, want 0 or more", maxExpansion)}
 	}
 	p.MaxExpansion = maxExpansion
 	return p, nil
@@ -184,7 +184,7 @@ func (r *Reader) rests(f *file) bool {
 		at, now = r.s.quietAt(f.info.ModTime, f.since)
 	}
 	if at > now {
-		r.dueAt(at)
+		r.pace.dueAt(at)
 	}
 	return at <= now
 }
@@ -210,7 +210,7 @@ func (f *file) empty() bool { return f.view != nil && f.entry == nil && f.checke
 
 // fillFrom is Fill. The end of a compressed file is not known before it was decompressed: so long as b has room, more of it is.
 // before are the bytes that have to stand before what is read; nil: that is looked at apart.
-func (r *Reader) fillFrom(b *penstock.Batch, f *file, end ending, before []byte) (lines.Result, error) {
+func (r *Reader) fillFrom(b *stream.Batch, f *file, end ending, before []byte) (lines.Result, error) {
 	file := lines.File{
 		ReaderAt: f.data(), Part: f.part, Size: f.info.Size, Sealed: end.sealed, Flush: end.flush, Growing: r.grow != nil, Before: before,
 	}
@@ -305,7 +305,7 @@ func (r *Reader) troubled(f *file, now time.Duration) bool {
 	case f.trouble.broken:
 		return !f.changed()
 	case f.trouble.retryAt > now:
-		r.dueAt(f.trouble.retryAt)
+		r.pace.dueAt(f.trouble.retryAt)
 		return true
 	}
 	return false

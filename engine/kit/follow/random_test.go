@@ -12,8 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // rotator writes one log and rotates it, in steps between which a route may look at the files. It is the model: it knows which lines there
@@ -278,7 +278,7 @@ func (s *rotating) turn() {
 		s.reading = s.rnd.IntN(len(s.routes))
 		ctx, cancel := context.WithTimeout(s.t.Context(), s.about(100*time.Millisecond))
 		defer cancel()
-		b := penstock.NewBatch(penstock.Limits{Bytes: 32 << s.rnd.IntN(5)})
+		b := stream.NewBatch(stream.BatchLimits{Bytes: 32 << s.rnd.IntN(5)})
 		if r := s.routes[s.reading]; r.Read(ctx, b) == nil {
 			r.deliver(b)
 		}

@@ -7,43 +7,31 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/engine/kit/unpack"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 )
 
-// scanSpacing bounds what listings may cost: the wait before one is at least so many times what the last one took.
-const scanSpacing = 10
-
-const (
-	// wakeSpacing is the least wait between two listings.
-	wakeSpacing = 5 * time.Millisecond
-	// wakePerFile is how much longer it is for each file that the last one found to be read, up to wakeMost: a file costs several calls
-	// of the system however little it grew, so that many that grow all the time are read in larger pieces, a little later.
-	wakePerFile = 200 * time.Microsecond
-	wakeMost    = 20 * time.Millisecond
-)
-
-// Reader hands out the files of a place to one route. It implements penstock.Reader, Estimator, Noter
+// Reader hands out the files of a place to one route. It implements stream.Reader, Estimator, Noter
 // and Forgetter.
 type Reader struct {
-	s      *Set
-	o      penstock.OpenOptions
-	grow   *Growing                 // nil: files are sealed when they are quiet
-	known  map[fileid.Key][]knownID // what the route has stored; guarded by s.mu
-	dead   map[fileid.Key][]knownID // what is gone, and what the reader has done with for good; guarded by s.mu
-	marked bool                     // the route has stored anything
-	news   []finishedFile           // from Tell; guarded by s.mu
-	held   int                      // deleted files that are held open; guarded by s.mu
-	told   []string                 // partitions whose marks say that they are finished; guarded by s.mu
-	saved  map[string]int64         // what Commit said of files that grew; guarded by s.mu
-	fresh  bool                     // marks were saved since the last look at shut; guarded by s.mu
-	busy   time.Duration            // since when each listing has found something to be read, 0: the last one has not; guarded by s.mu
-	wake   chan struct{}            // a notification came
-	notes  notes
-	gone   gone
+	s        *Set
+	o        stream.OpenOptions
+	grow     *Growing                 // nil: files are sealed when they are quiet
+	known    map[fileid.Key][]knownID // what the route has stored; guarded by s.mu
+	dead     map[fileid.Key][]knownID // what is gone, and what the reader has done with for good; guarded by s.mu
+	marked   bool                     // the route has stored anything
+	news     []finishedFile           // from Tell; guarded by s.mu
+	held     int                      // deleted files that are held open; guarded by s.mu
+	told     []string                 // partitions whose marks say that they are finished; guarded by s.mu
+	saved    map[string]int64         // what Commit said of files that grew; guarded by s.mu
+	fresh    bool                     // marks were saved since the last look at shut; guarded by s.mu
+	busy     time.Duration            // since when each listing has found something to be read, 0: the last one has not; guarded by s.mu
+	wake     chan struct{}            // a notification came
+	attended attendance               // while the route does not read
+	notes    notes
+	gone     gone
 
 	past    map[string]bool // the ids of what it has done with for good, wherever another route has followed it since
 	filler  lines.Filler
@@ -68,12 +56,7 @@ type Reader struct {
 	listed  time.Duration // when the last one that did not fail began
 	target  int64         // bytes that make a batch
 	left    int64         // bytes of the listed files that were not read
-	scanned time.Duration // when the last listing ended
-	took    time.Duration // and how long it took
-	found   int           // and how many files it found to be read
-	idle    backoff.State
-	idleFor time.Duration
-	due     time.Duration // when something has to be looked at again; 0: nothing
+	pace    pace
 	ghosts  int           // files that have vanished and still have to be sealed
 	seals   []*file       // those of them that wait until their copies could be looked at
 	endgame time.Duration // Once: since when only files that are still written are left
@@ -82,7 +65,7 @@ type Reader struct {
 	closed  bool
 }
 
-func newReader(s *Set, o penstock.OpenOptions) *Reader {
+func newReader(s *Set, o stream.OpenOptions) *Reader {
 	r := &Reader{
 		s: s, o: o, grow: s.o.Growing, wake: make(chan struct{}, 1),
 		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]knownID), saved: make(map[string]int64),
@@ -105,8 +88,12 @@ func newReader(s *Set, o penstock.OpenOptions) *Reader {
 	return r
 }
 
-// Left implements penstock.Estimator: what the last listing has seen of the files and was not read.
-func (r *Reader) Left() (bytes int64) { return max(0, r.left) }
+// Left implements stream.Estimator: what the last listing has seen of the files and was not read.
+func (r *Reader) Left() (bytes int64) {
+	r.attended.lock()
+	defer r.attended.unlock()
+	return max(0, r.left)
+}
 
 // countLeft is what Left begins with after a listing; take makes it less.
 func (r *Reader) countLeft() {
@@ -118,8 +105,17 @@ func (r *Reader) countLeft() {
 	}
 }
 
-// Read implements penstock.Reader.
-func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
+// Read implements stream.Reader.
+func (r *Reader) Read(ctx context.Context, b *stream.Batch) error {
+	r.attended.lock()
+	defer r.attended.unlock()
+	err := r.read(ctx, b)
+	r.attended.ended = err == io.EOF
+	return err
+}
+
+// read is Read with the lock held.
+func (r *Reader) read(ctx context.Context, b *stream.Batch) error {
 	begun := r.s.now()
 	r.target = int64(b.Limits().Bytes)
 	r.gone.publish()
@@ -153,7 +149,7 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 			if err := r.sleep(ctx, wait); err != nil {
 				return r.cutShort(b, err)
 			}
-			if r.s.now() < r.scanned+r.minSpacing() {
+			if r.s.now() < r.pace.listed+r.pace.spacing() {
 				continue
 			}
 		}
@@ -168,7 +164,7 @@ func (r *Reader) Read(ctx context.Context, b *penstock.Batch) error {
 }
 
 // cutShort ends a Read whose ctx has ended: what was taken is handed out, because the next Read would go on behind it.
-func (r *Reader) cutShort(b *penstock.Batch, cause error) error {
+func (r *Reader) cutShort(b *stream.Batch, cause error) error {
 	if len(b.Spans) > 0 {
 		r.filler.Complete(b)
 		return nil
@@ -178,7 +174,7 @@ func (r *Reader) cutShort(b *penstock.Batch, cause error) error {
 }
 
 // fill takes from the queue until the batch is complete (true) or nothing is left to do.
-func (r *Reader) fill(ctx context.Context, b *penstock.Batch) (bool, error) {
+func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
 	r.retire()
 	for len(r.queue) > 0 {
 		if ctx.Err() != nil {
@@ -194,19 +190,12 @@ func (r *Reader) fill(ctx context.Context, b *penstock.Batch) (bool, error) {
 	return b.Full(), nil
 }
 
-// untilScan is how long the next listing can wait.
+// untilScan returns how long the next listing can wait.
 func (r *Reader) untilScan(now time.Duration) time.Duration {
 	if r.scans == 0 {
 		return 0
 	}
-	at := r.scanned + max(r.idleFor, scanSpacing*r.took, r.minSpacing())
-	if r.due > 0 {
-		at = min(at, max(r.due, r.scanned+r.minSpacing()))
-	}
-	if r.o.Once && r.allRead() {
-		at = min(at, r.scanned+r.minSpacing()) // the last listing, which ends the run
-	}
-	return at - now
+	return r.pace.next(r.o.Once && r.allRead()) - now
 }
 
 // allRead says whether every file that is known has been read to its end.
@@ -233,12 +222,10 @@ func (r *Reader) atEnd(f *file) bool {
 	return f.sealed || f.info.Size == 0 || f.empty() || f.entry != nil && f.info.Size == f.drained && !f.changed()
 }
 
-func (r *Reader) minSpacing() time.Duration {
-	return max(wakeSpacing, 2*r.took, min(time.Duration(r.found)*wakePerFile, wakeMost))
-}
-
-// sleep returns after d, or when a notification asks for a listing.
+// sleep returns after d, or when a notification asks for a listing. The lock is free meanwhile.
 func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
+	r.attended.wait()
+	defer r.attended.lock()
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -248,7 +235,7 @@ func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-r.wake:
 	}
-	if d = min(d, r.scanned+r.minSpacing()-r.s.now()); d <= 0 {
+	if d = min(d, r.pace.listed+r.pace.spacing()-r.s.now()); d <= 0 {
 		return nil
 	}
 	t.Reset(d)
@@ -262,23 +249,17 @@ func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 
 // list lists the files; an idle reader ever more rarely.
 func (r *Reader) list() {
-	start := r.s.now()
+	begun := r.s.now()
 	r.scan()
-	r.scanned = r.s.now()
-	r.took = r.scanned - start
-	r.found = len(r.queue)
-	r.s.listed(r, r.found > 0)
-	if len(r.queue) > 0 {
-		r.idle, r.idleFor = backoff.State{}, 0
-		return
-	}
-	policy := backoff.Exponential(r.s.o.PollMin, 2, r.s.o.PollMax)
-	r.idleFor, r.idle, _ = policy.Next(r.idle, nil)
+	found := len(r.queue)
+	r.pace.record(begun, r.s.now(), found, r.s.o.PollMin, r.s.o.PollMax)
+	r.s.listed(r, found > 0)
 }
 
-// Commit implements penstock.Reader: it keeps how far files that grew after their seal are settled, because only then may
+// Commit implements stream.Reader: it keeps how far files that grew after their seal are settled, because only then may
 // they be finished.
-func (r *Reader) Commit(ctx context.Context, marks []penstock.Mark) error {
+func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
+	r.s.catalogue.release(r, marks)
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	r.fresh = true
@@ -293,14 +274,27 @@ func (r *Reader) Commit(ctx context.Context, marks []penstock.Mark) error {
 	return nil
 }
 
-// Close implements penstock.Reader.
+// Close implements stream.Reader. While [Set.Run] runs, the reader's files stay open for the next reader of the route.
 func (r *Reader) Close() error {
+	if r.s.catalogue.keep(r) {
+		return nil
+	}
+	return r.shutDown()
+}
+
+// shutDown gives back everything.
+func (r *Reader) shutDown() error {
+	r.attended.lock()
+	defer r.attended.unlock()
 	if r.closed {
 		return nil
 	}
 	r.closed = true
-	r.s.drop(r)
+	r.s.catalogue.drop(r)
 	var errs []error
+	for _, f := range append(r.attended.carried, r.s.catalogue.unsaved(r)...) {
+		errs = append(errs, f.close())
+	}
 	for _, f := range r.open {
 		errs = append(errs, f.close())
 	}

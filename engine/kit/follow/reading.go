@@ -7,14 +7,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/framing"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Reading are the keys by which a source says how its files are read. It is embedded in the options of each source.
 type Reading struct {
-	MaxRecord    penstock.Size   `yaml:"max_record" doc:"a longer record is treated as long_record says"`
+	MaxRecord    stream.Size     `yaml:"max_record" doc:"a longer record is treated as long_record says"`
 	Framing      framing.Options `yaml:"framing" doc:"records that are not lines"`
 	Encoding     string          `yaml:"encoding" enum:"utf-8,utf-16le,utf-16be,utf-16,latin-1,windows-1252" doc:"of the files"`
 	DecodeError  string          `yaml:"decode_error" enum:"keep,replace,drop,dead_letter,fail" doc:"bytes that are no text"`
@@ -31,7 +31,7 @@ func DefaultReading() Reading {
 	}
 }
 
-// Validate refuses what cannot work, with a *penstock.OptionError.
+// Validate refuses what cannot work, with a *stream.OptionError.
 func (o *Reading) Validate() error {
 	switch {
 	case !slices.Contains([]string{"cut", "dead_letter"}, o.LongRecord):
@@ -72,7 +72,7 @@ type Polling struct {
 // DefaultPolling is after 100 ms at first, and once a second at last.
 func DefaultPolling() Polling { return Polling{PollMin: 100 * time.Millisecond, PollMax: time.Second} }
 
-// Validate refuses what cannot work, with a *penstock.OptionError.
+// Validate refuses what cannot work, with a *stream.OptionError.
 func (o *Polling) Validate() error {
 	switch {
 	case o.PollMin <= 0:
@@ -94,5 +94,5 @@ func CheckGlobs(key string, globs []string) error {
 }
 
 func wrong(key, format string, args ...any) error {
-	return &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }

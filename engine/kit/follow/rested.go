@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"path"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // A file rests when all of it was delivered and its mark says so: with finished: keep when it is finished, growing when it is not held
@@ -64,10 +64,10 @@ func (r *Reader) lay(dir Dir, name, label, text string, info stat) {
 }
 
 // rouse makes what rests an id that the route has stored, and returns it.
-func (r *Reader) rouse(d *rest) (knownID, penstock.Mark, bool) {
+func (r *Reader) rouse(d *rest) (knownID, stream.Mark, bool) {
 	text, key := d.text, d.key
 	m, ok := r.resume(text)
-	k, isFile := r.placed(penstock.Mark{Part: penstock.Partition{ID: text}, Note: m.Note})
+	k, isFile := r.placed(stream.Mark{Part: stream.Partition{ID: text}, Note: m.Note})
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	r.resting.remove(key)

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // maxKin is how many files of one stem a new file is compared with.
@@ -30,7 +30,6 @@ type rotated struct {
 	asking  *file // it is compared with others: it stays open, and no further ones are compared; nil: none is
 	meeting bool  // known files are being recognised: no new ones are taken up
 	away    bool  // folders of widows or strays are not there
-	warned  bool  // deleted files hold more than their budget
 }
 
 // tried is a file that leads on from no widow, as it was.
@@ -111,6 +110,9 @@ func (r *Reader) widow(f *file, why string) {
 		aside:     &aside{why: why},
 		displaced: r.s.isDead(f.entry), held: r.s.now() + r.grow.CopyWait,
 	}
+	if f.aside != nil {
+		w.aside.glimpse, w.aside.shrunk = f.aside.glimpse, f.aside.shrunk
+	}
 	r.wait(w)
 }
 
@@ -120,15 +122,15 @@ func (r *Reader) wait(w *file) {
 	r.rotated.index(w)
 	clear(r.rotated.tried)
 	r.rotated.search = 0
-	r.soon()
+	r.pace.soon()
 }
 
 // widowOf waits for a file that leads on from a mark of an earlier run. displaced: its inode lives on with other content.
-func (r *Reader) widowOf(e *Entry, m penstock.Mark, displaced bool, why string) *file {
+func (r *Reader) widowOf(e *Entry, m stream.Mark, displaced bool, why string) *file {
 	id, name := r.s.foundAt(e)
 	w := &file{
 		name: name, label: m.Part.Name, entry: e, cursor: lines.Resume(m), aside: &aside{why: why}, displaced: displaced, skipped: true,
-		part: &penstock.Partition{ID: e.text, Name: m.Part.Name}, note: r.notes.begin(e.text, r.proofOf(m)),
+		part: &stream.Partition{ID: e.text, Name: m.Part.Name}, note: r.notes.begin(e.text, r.proofOf(m)),
 		held: r.s.now() + r.grow.CopyWait,
 	}
 	w.info.Dev, w.info.Ino = id.Dev, id.Ino
@@ -298,7 +300,7 @@ func (r *Reader) expire(now time.Duration) {
 			continue // another one's end has settled what became of it
 		}
 		if now < w.held {
-			r.dueAt(w.held)
+			r.pace.dueAt(w.held)
 			continue
 		}
 		if r.mayLead(w, now) || r.rotated.widows[w.entry] != w {
@@ -306,15 +308,14 @@ func (r *Reader) expire(now time.Duration) {
 		}
 		r.unwait(w)
 		if w.displaced {
-			r.s.log.Warn(w.aside.why, "file", w.label, "read", w.cursor.Next)
-			r.count("files_replaced", 1)
+			r.rewritten(w)
 			w.skipped = true
 		}
 		r.lose(w, w.aside.why)
 	}
 	r.rotated.strays = slices.DeleteFunc(r.rotated.strays, func(f *file) bool {
 		if now < f.held {
-			r.dueAt(f.held)
+			r.pace.dueAt(f.held)
 			return false
 		}
 		if !f.skipped && !f.isTwin() {
@@ -354,6 +355,6 @@ func (r *Reader) leadsOn(f *file) bool {
 	f.held = r.s.now() + r.grow.CopyWait
 	r.rotated.strays = append(r.rotated.strays, f)
 	r.rotated.search = 0
-	r.soon()
+	r.pace.soon()
 	return true
 }

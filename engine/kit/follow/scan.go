@@ -20,9 +20,13 @@ const (
 	endgameMin    = 10 * time.Second
 )
 
+// listPatience is how long listings may fail, since the set was made or since the last one that did not, until the route has to stop; it
+// starts again with growing waits. With Once none may fail.
+const listPatience = 10 * time.Second
+
 // scan lists the place, follows what has changed since the last listing, and queues what there is to do.
 func (r *Reader) scan() {
-	r.due = 0
+	r.pace.due = 0
 	r.scans++
 	if !r.begun {
 		r.first = r.scans
@@ -50,7 +54,7 @@ func (r *Reader) scan() {
 		}
 	}
 	if err := r.s.place.List(found, r.refuse); err != nil {
-		r.refuse(".", fmt.Sprintf("the directory cannot be listed; it is tried again: %v", err))
+		r.listFailed(err, now)
 		return
 	}
 	r.begun, r.listed = true, now
@@ -70,8 +74,12 @@ func (r *Reader) scan() {
 		r.stirred = now
 		r.missing(f)
 	}
+	if r.scans == r.first || r.rotated.away {
+		r.s.catalogue.renumber(r)
+	}
 	if r.grow != nil {
 		r.missRests()
+		r.s.catalogue.meetCarried(r, now)
 	}
 	if r.scans == r.first {
 		r.findFinished()
@@ -83,6 +91,18 @@ func (r *Reader) scan() {
 	r.countLeft()
 	r.enqueue(now)
 	r.sweep(now)
+}
+
+// listFailed decides whether the route goes on after a listing that failed.
+func (r *Reader) listFailed(err error, now time.Duration) {
+	freed := outOfDescriptors(err) && r.s.catalogue.openFewer(r)
+	if freed {
+		r.pace.soon()
+	}
+	r.refuse(".", fmt.Sprintf("the directory cannot be listed; it is tried again: %v", err))
+	if r.o.Once && !freed || now-r.listed >= listPatience {
+		r.over = fmt.Errorf("list the directory: %w", err)
+	}
 }
 
 // Kind says why something that is no regular file is not read.
@@ -270,7 +290,7 @@ func (r *Reader) ready(f *file, now time.Duration) bool {
 	if at <= now {
 		return true
 	}
-	r.dueAt(at)
+	r.pace.dueAt(at)
 	if f.view != nil { // it is read when it is whole
 		return false
 	}
@@ -281,7 +301,7 @@ func (r *Reader) ready(f *file, now time.Duration) bool {
 		return false
 	}
 	if wait := f.unread + r.s.o.Settle; f.unread > 0 && wait > now {
-		r.dueAt(wait)
+		r.pace.dueAt(wait)
 		return false
 	}
 	return true

@@ -35,7 +35,7 @@ func (r *Reader) replaced(f *file, what string) {
 	if old.aside != nil && old.aside.listed != "" {
 		f.rare().listed = old.aside.listed
 	}
-	r.soon()
+	r.pace.soon()
 	if r.grow != nil {
 		old.handle = nil
 		r.widow(&old, what)
@@ -57,6 +57,9 @@ func (r *Reader) seal(f *file) {
 		f.last = f.info.Size
 	}
 	r.s.noteSealed(r, f)
+	if f.orphan && r.grow != nil {
+		r.s.catalogue.retain(r, f)
+	}
 	r.closeSealed(f)
 	if f.finished {
 		r.watchAgain(f)
@@ -68,6 +71,7 @@ func (r *Reader) seal(f *file) {
 		}
 		if r.grow != nil {
 			r.gone.now(f.part.ID)
+			endDead(r, f.entry)
 			r.sawAll(f)
 		}
 		r.release(f)

@@ -26,10 +26,10 @@ func (r *Reader) followRotated(now time.Duration) {
 		r.searchBeside(waiting)
 	}
 	if len(t.widows)+len(t.strays) > 0 {
-		r.dueAt(t.search + r.s.o.PollMax)
+		r.pace.dueAt(t.search + r.s.o.PollMax)
 	}
 	r.expire(now)
-	r.keepBudget()
+	r.s.catalogue.keepBudget(r)
 }
 
 // searchBeside looks for files that lead on from widows and strays outside of the listing, in the same directories.
@@ -139,9 +139,16 @@ func (r *Reader) leads(s Sight, same *file) (found, told bool) {
 			r.adopt(f, same)
 		}
 	default:
+		var unbegun *file
 		for _, e := range r.kin(f, head) {
 			w := r.rotated.widows[e]
 			if w == nil || r.unfinished(f, w, head) {
+				continue
+			}
+			if w.blank() {
+				if unbegun == nil && shows(f, w, head) {
+					unbegun = w
+				}
 				continue
 			}
 			if told = !f.beingMade(w); !told {
@@ -152,13 +159,16 @@ func (r *Reader) leads(s Sight, same *file) (found, told bool) {
 				break
 			}
 		}
+		if f.entry == nil && told && unbegun != nil {
+			r.adopt(f, unbegun)
+		}
 	}
 	if f.entry == nil {
 		r.closeFile(f)
 		return false, told
 	}
 	r.byKey[keyOf(f.info)] = f
-	r.soon()
+	r.pace.soon()
 	return true, true
 }
 
@@ -194,7 +204,7 @@ func (r *Reader) rewrittenAway(s Sight, same []*file) bool {
 		w.displaced = true
 	}
 	r.byKey[keyOf(info)] = f
-	r.soon()
+	r.pace.soon()
 	return true
 }
 
@@ -241,53 +251,6 @@ func (r *Reader) foundStray(f, stray *file) bool {
 	f.fromEnd = stray.fromEnd
 	f.rare().listed = stray.label
 	r.byKey[keyOf(f.info)] = f
-	r.soon()
+	r.pace.soon()
 	return true
-}
-
-// keepBudget holds the bytes of deleted files, which are read to their ends by their handles, to their budget.
-func (r *Reader) keepBudget() {
-	var deleted []*file
-	held := int64(0)
-	for _, f := range r.byKey {
-		if f.orphan && f.handle != nil && f.info.Links == 0 && f.info.Ino != 0 {
-			deleted = append(deleted, f)
-			held += f.info.Size
-		}
-	}
-	if held <= r.grow.DeletedMax {
-		r.rotated.warned = false
-		return
-	}
-	slices.SortFunc(deleted, byLabel)
-	err := &GoneError{Files: len(deleted), Bytes: held, Max: r.grow.DeletedMax}
-	switch r.grow.DeletedBeyond {
-	case StopDeleted:
-		r.over = err
-		return
-	case KeepDeleted:
-		if !r.rotated.warned {
-			r.s.log.Warn("deleted files are held until they are read", "error", err)
-			r.count("deleted_over_budget", 1)
-		}
-		r.rotated.warned = true
-		return
-	}
-	for held > r.grow.DeletedMax {
-		largest := 0
-		for i, f := range deleted {
-			if f.info.Size > deleted[largest].info.Size {
-				largest = i
-			}
-		}
-		f := deleted[largest]
-		deleted = append(deleted[:largest], deleted[largest+1:]...)
-		held -= f.info.Size
-		if f.entry == nil {
-			r.closeFile(f)
-			delete(r.byKey, keyOf(f.info))
-			continue
-		}
-		r.lose(f, "deleted files hold more than deleted_max, and deleted_beyond is drop")
-	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // What a rotation does to a file of an earlier run after the first listing had it, and before it is looked at.
@@ -91,7 +91,7 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 					marks := maps.Clone(a.marks)
 					if !noted {
 						for id, m := range marks {
-							marks[id] = penstock.Mark{Part: m.Part, Watermark: m.Watermark}
+							marks[id] = stream.Mark{Part: m.Part, Watermark: m.Watermark}
 						}
 					}
 					then := func() { tt.then(t, d) }

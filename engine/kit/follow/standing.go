@@ -5,9 +5,9 @@ import (
 	"io"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // provedLater says whether it is enough to look after reading whether what was handed out of a growing file still stands in it: stood
@@ -26,7 +26,7 @@ func (r *Reader) provedLater(f *file, end ending) bool {
 
 // fillStanding is fillFrom that takes nothing of a growing file in which what was handed out of it stands no more. false: nothing was
 // taken, and f is looked at again.
-func (r *Reader) fillStanding(b *penstock.Batch, f *file, end ending, later bool) (lines.Result, bool) {
+func (r *Reader) fillStanding(b *stream.Batch, f *file, end ending, later bool) (lines.Result, bool) {
 	before, undo := f.cursor, batchLen(b)
 	var behind []byte
 	if later && f.left() <= atOnce && len(f.cursor.Above) == 0 {
@@ -35,7 +35,7 @@ func (r *Reader) fillStanding(b *penstock.Batch, f *file, end ending, later bool
 	res, err := r.fillFrom(b, f, end, behind)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		r.soon() // it has just become shorter: the next look says by how much
+		r.pace.soon() // it has just become shorter: the next look says by how much
 		return res, false
 	case errors.Is(err, lines.ErrOther):
 		r.doubt(f)
@@ -101,7 +101,7 @@ func (r *Reader) began(data []byte, f *file) bool {
 // doubt has it looked soon whether what was handed out of f still stands in it.
 func (r *Reader) doubt(f *file) {
 	f.checked = false
-	r.soon()
+	r.pace.soon()
 }
 
 // oldStamp is how old the time of a file's last change has to be for a later change to show in it on every file system.

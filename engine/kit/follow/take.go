@@ -6,35 +6,23 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // unreadable says how long a file that could not be read is left alone.
 var unreadable = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second)
 
 // take hands out what b takes of f. stay says that b is complete and that f, which has more, stays first in the queue.
-func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
+func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	if f.lost {
 		return r.sealLost(b, f)
 	}
-	if !r.look(f) {
+	end, later, ok := r.establish(f)
+	if !ok {
 		return false
-	}
-	end, ok := r.endOf(f)
-	if !ok || f.view != nil && !r.rests(f) {
-		return false
-	}
-	later, known := r.provedLater(f, end), f.entry != nil
-	if !known && !r.identify(f) || !r.verify(f, later) {
-		return false
-	}
-	if !known && end.sealed && r.grow != nil { // what leads on from it is known only now
-		if end, ok = r.endOf(f); !ok {
-			return false
-		}
 	}
 	if f.skipping() {
 		if stay, ok := r.skip(b, f); stay || !ok {
@@ -42,8 +30,8 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 		}
 	}
 	if f.touch {
-		at := penstock.Position{Num: f.cursor.Next}
-		b.Spans = append(b.Spans, penstock.Span{Part: f.part, Range: penstock.Range{From: at, To: at}})
+		at := stream.Position{Num: f.cursor.Next}
+		b.Spans = append(b.Spans, stream.Span{Part: f.part, Range: stream.Range{From: at, To: at}})
 		f.touch = false
 	}
 	before, left := f.cursor.Next, f.left()
@@ -68,9 +56,31 @@ func (r *Reader) take(b *penstock.Batch, f *file) (stay bool) {
 	case end.sealed:
 		r.seal(f)
 	case end.at > 0:
-		r.dueAt(end.at)
+		r.pace.dueAt(end.at)
 	}
 	return false
+}
+
+// establish opens f, finds out which file it is and where it ends, and verifies that what was handed out stands in it.
+// later reports that this is left until f was read. ok is false if nothing can be read of f now.
+func (r *Reader) establish(f *file) (end ending, later, ok bool) {
+	if !r.look(f) {
+		return end, false, false
+	}
+	end, ok = r.endOf(f)
+	if !ok || f.view != nil && !r.rests(f) {
+		return end, false, false
+	}
+	later, known := r.provedLater(f, end), f.entry != nil
+	if !known && !r.identify(f) || !r.verify(f, later) {
+		return end, false, false
+	}
+	if !known && end.sealed && r.grow != nil { // what leads on from it is known only now
+		if end, ok = r.endOf(f); !ok {
+			return end, false, false
+		}
+	}
+	return end, later, true
 }
 
 // ending says what is known of the end of a file.
@@ -99,7 +109,7 @@ func (r *Reader) endOf(f *file) (end ending, ok bool) {
 func (r *Reader) identify(f *file) bool {
 	head, err := r.firstHead(f)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		r.soon()
+		r.pace.soon()
 		return false
 	} else if err != nil {
 		r.fail(f, err)
@@ -127,7 +137,7 @@ func (r *Reader) identify(f *file) bool {
 				}
 			}
 			if !known {
-				r.attach(f, e, penstock.Mark{})
+				r.attach(f, e, stream.Mark{})
 				return f.entry != nil && !f.sealed
 			}
 		}
@@ -249,7 +259,7 @@ func (r *Reader) meetApart(f, w *file, head []byte) {
 		r.adopt(f, w)
 		return
 	}
-	r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), penstock.Mark{})
+	r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), stream.Mark{})
 }
 
 // proveAnew makes the proof of a file that grows, of which the checkpoint has none for where it stands: a sink's own ledger, which is
@@ -269,12 +279,12 @@ func (r *Reader) proveAnew(f *file, head []byte) error {
 }
 
 // attach makes f the file of e, from m on.
-func (r *Reader) attach(f *file, e *Entry, m penstock.Mark) {
+func (r *Reader) attach(f *file, e *Entry, m stream.Mark) {
 	f.entry, f.skipped = e, false
 	if f.finished {
 		r.s.markDone(e)
 	}
-	f.part = &penstock.Partition{ID: e.text, Name: f.partName()}
+	f.part = &stream.Partition{ID: e.text, Name: f.partName()}
 	f.cursor = lines.Resume(m)
 	f.note = r.notes.begin(e.text, r.proofOf(m))
 	if id, err := fileid.Parse(e.text); err == nil && !isOf(id, f.info) && f.note.proof.Moved != keyOf(f.info) {
@@ -293,9 +303,9 @@ func (r *Reader) attach(f *file, e *Entry, m penstock.Mark) {
 	}
 }
 
-func (r *Reader) resume(id string) (penstock.Mark, bool) {
+func (r *Reader) resume(id string) (stream.Mark, bool) {
 	if r.o.Resume == nil {
-		return penstock.Mark{}, false
+		return stream.Mark{}, false
 	}
 	return r.o.Resume(id)
 }
@@ -344,7 +354,7 @@ func (r *Reader) stands(f *file) bool {
 // unreadNow deals with an error of reading: a file that has just become shorter is looked at again soon.
 func (r *Reader) unreadNow(f *file, err error) {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		r.soon()
+		r.pace.soon()
 		return
 	}
 	r.fail(f, err)
@@ -353,10 +363,10 @@ func (r *Reader) unreadNow(f *file, err error) {
 // batchEnd is how much a batch held.
 type batchEnd struct {
 	data, spans, origins, added int
-	last                        penstock.Span
+	last                        stream.Span
 }
 
-func batchLen(b *penstock.Batch) batchEnd {
+func batchLen(b *stream.Batch) batchEnd {
 	e := batchEnd{data: len(b.Data), spans: len(b.Spans), origins: b.Origins, added: b.Added}
 	if e.spans > 0 {
 		e.last = b.Spans[e.spans-1]
@@ -365,7 +375,7 @@ func batchLen(b *penstock.Batch) batchEnd {
 }
 
 // restore takes out again what was added since.
-func (e batchEnd) restore(b *penstock.Batch) {
+func (e batchEnd) restore(b *stream.Batch) {
 	b.Data, b.Spans, b.Origins, b.Added = b.Data[:e.data], b.Spans[:e.spans], e.origins, e.added
 	if e.spans > 0 {
 		b.Spans[e.spans-1] = e.last
@@ -373,7 +383,7 @@ func (e batchEnd) restore(b *penstock.Batch) {
 }
 
 // highest is how far anything of a file was settled.
-func highest(m penstock.Mark) int64 {
+func highest(m stream.Mark) int64 {
 	high := m.Watermark.Num
 	if n := len(m.Above); n > 0 {
 		high = max(high, m.Above[n-1].To.Num)

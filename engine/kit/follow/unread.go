@@ -102,6 +102,6 @@ func (r *Reader) holdUnread(f *file) bool {
 	}
 	f.held = max(f.held, min(a.unread, now+packedWait))
 	r.holding = max(r.holding, f.held)
-	r.dueAt(f.held)
+	r.pace.dueAt(f.held)
 	return true
 }

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // TestUnreadAtTheStart: while a file of an earlier run cannot be opened or read, nobody knows whether another one is a copy of it. A copy
@@ -37,7 +37,7 @@ func TestUnreadAtTheStart(t *testing.T) {
 				d.put(t, "a.log.2", "6 six, which is no copy\n")
 				if tt.bare {
 					for id, m := range a.marks {
-						a.marks[id] = penstock.Mark{Part: m.Part, Watermark: m.Watermark}
+						a.marks[id] = stream.Mark{Part: m.Part, Watermark: m.Watermark}
 					}
 				}
 				fault := func(name string) error {
@@ -84,7 +84,7 @@ func TestChangedAtEachLook(t *testing.T) {
 					}
 				}
 				r := newRoute(t, d.set(follow.Growing{}), a.marks)
-				b := penstock.NewBatch(penstock.Limits{Bytes: 8}) // the end of the file is more than two batches off
+				b := stream.NewBatch(stream.BatchLimits{Bytes: 8}) // the end of the file is more than two batches off
 				if err := r.Read(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}

@@ -13,9 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/follow"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -130,11 +131,12 @@ func (f *hooked) ReadAt(p []byte, off int64) (int, error) {
 func (d *folder) Log() *slog.Logger {
 	return slog.New(slog.NewTextHandler(&d.log, &slog.HandlerOptions{Level: d.level}))
 }
-func (d *folder) FS() vfs.FS { return vfs.OS() }
+func (d *folder) FS() vfs.FS { return connectortest.FS() }
 func (d *folder) Go(name string, run func(context.Context) error) {
 	panic("nothing is compressed: " + name)
 }
 func (d *folder) Count(string, int64) {}
+func (d *folder) Fault(err error)     { d.Log().Error("fault", "error", err) }
 
 // put appends text to a file.
 func (d *folder) put(t *testing.T, name, text string) {
@@ -209,7 +211,7 @@ type route struct {
 	lines []string
 	trace []string          // when, and in which file and partition, each line came
 	ids   map[string]string // the partition that each line was in
-	marks map[string]penstock.Mark
+	marks map[string]stream.Mark
 }
 
 // run lets the route run for d.
@@ -219,7 +221,7 @@ func (r *route) run(t *testing.T, d time.Duration) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), d, enough)
 	defer cancel()
 	for {
-		b := penstock.NewBatch(penstock.Limits{})
+		b := stream.NewBatch(stream.BatchLimits{})
 		if err := r.Read(ctx, b); errors.Is(err, enough) {
 			return
 		} else if err != nil {
@@ -230,9 +232,9 @@ func (r *route) run(t *testing.T, d time.Duration) {
 }
 
 // deliver notes what is in a batch, and saves how far that is.
-func (r *route) deliver(b *penstock.Batch) {
+func (r *route) deliver(b *stream.Batch) {
 	for _, span := range b.Spans {
-		m := penstock.Mark{Part: *span.Part, Watermark: span.To, Finished: span.Last}
+		m := stream.Mark{Part: *span.Part, Watermark: span.To, Finished: span.Last}
 		m.Note = r.Note(m)
 		r.marks[span.Part.ID] = m
 	}
@@ -250,7 +252,7 @@ func (r *route) deliver(b *penstock.Batch) {
 func twoRoutes(t *testing.T, growing follow.Growing) (d *folder, a, b *route) {
 	t.Helper()
 	path := t.TempDir()
-	dir, err := vfs.OS().OpenDir(path)
+	dir, err := connectortest.FS().OpenDir(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,24 +275,24 @@ func (d *folder) setOf(growing follow.Growing, open int) *follow.Set {
 }
 
 // newRoute opens a route that has stored marks.
-func newRoute(t *testing.T, s *follow.Set, stored map[string]penstock.Mark) *route {
-	r := &route{ids: make(map[string]string), marks: make(map[string]penstock.Mark)}
+func newRoute(t *testing.T, s *follow.Set, stored map[string]stream.Mark) *route {
+	r := &route{ids: make(map[string]string), marks: make(map[string]stream.Mark)}
 	r.Reader = s.Open(knows(stored))
 	t.Cleanup(func() { _ = r.Close() })
 	return r
 }
 
 // knows are the options of a route that has stored marks.
-func knows(stored map[string]penstock.Mark) penstock.OpenOptions {
-	return penstock.OpenOptions{
-		Known: func(yield func(penstock.Mark) bool) {
+func knows(stored map[string]stream.Mark) stream.OpenOptions {
+	return stream.OpenOptions{
+		Known: func(yield func(stream.Mark) bool) {
 			for _, id := range slices.Sorted(maps.Keys(stored)) {
 				if !yield(stored[id]) {
 					return
 				}
 			}
 		},
-		Resume: func(id string) (penstock.Mark, bool) { m, ok := stored[id]; return m, ok },
+		Resume: func(id string) (stream.Mark, bool) { m, ok := stored[id]; return m, ok },
 	}
 }
 
@@ -335,7 +337,7 @@ func wantLines(t *testing.T, d *folder, a, b *route, want ...string) {
 // wantNoLoss finds that nothing is said to be lost.
 func (d *folder) wantNoLoss(t *testing.T) {
 	t.Helper()
-	if log := d.log.String(); strings.Contains(log, "a file is gone before") {
+	if log := d.log.String(); strings.Contains(log, "is gone before") {
 		t.Errorf("what was read is said to be lost; the log:\n%s", log)
 	}
 }

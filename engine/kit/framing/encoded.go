@@ -5,8 +5,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // encoded finds records in a file of another encoding than UTF-8, or of UTF-8 that is to be checked, and writes them as UTF-8. Positions
@@ -192,7 +192,7 @@ func (t Text) Validate(o Options, longRecord string) error {
 }
 
 func refused(key, format string, args ...any) error {
-	return &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
 // In returns the framing of files in an encoding, nil for lines of bytes as they are; and, where that depends on a file's first

@@ -10,9 +10,9 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/framing"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // file is a file of an encoding, with a naive model of what it holds.
@@ -40,14 +40,14 @@ func (f file) read(t *testing.T, rng *rand.Rand) (g got) {
 		t.Fatal(err)
 	}
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 1 << 20, Framing: framed}}
-	limits := penstock.Limits{Bytes: 1 + rng.IntN(60), Records: 1 + rng.IntN(4)}
+	limits := stream.BatchLimits{Bytes: 1 + rng.IntN(60), Records: 1 + rng.IntN(4)}
 	var c lines.Cursor
 	size := min(len(f.data), 2)
 	for {
-		b := penstock.NewBatch(limits)
+		b := stream.NewBatch(limits)
 		before := c.Next
 		in := lines.File{
-			ReaderAt: bytes.NewReader(f.data), Part: &penstock.Partition{ID: "p", Name: "p"}, Size: int64(size),
+			ReaderAt: bytes.NewReader(f.data), Part: &stream.Partition{ID: "p", Name: "p"}, Size: int64(size),
 			Sealed: size == len(f.data),
 		}
 		if byHead != nil {
@@ -66,7 +66,7 @@ func (f file) read(t *testing.T, rng *rand.Rand) (g got) {
 		b.Split()
 		g.take(t, b, before, c.Next)
 		if rng.IntN(3) == 0 {
-			c = lines.Resume(penstock.Mark{Watermark: penstock.Position{Num: c.Next}})
+			c = lines.Resume(stream.Mark{Watermark: stream.Position{Num: c.Next}})
 		}
 		if res == lines.Drained {
 			if size == len(f.data) {
@@ -78,7 +78,7 @@ func (f file) read(t *testing.T, rng *rand.Rand) (g got) {
 	}
 }
 
-func (g *got) take(t *testing.T, b *penstock.Batch, before, next int64) {
+func (g *got) take(t *testing.T, b *stream.Batch, before, next int64) {
 	t.Helper()
 	origins := 0
 	for i := range b.Records {
@@ -89,7 +89,7 @@ func (g *got) take(t *testing.T, b *penstock.Batch, before, next int64) {
 		if at := r.Origin.Num; at <= before || at > next {
 			t.Fatalf("record %q ends at %d, the batch covers %d to %d", b.Text(i), at, before, next)
 		}
-		if r.State == penstock.Dead {
+		if r.State == stream.Dead {
 			g.dead++
 			if _, ok := errors.AsType[*lines.TextError](b.Reason(i)); !ok {
 				t.Fatalf("buried because of %v", b.Reason(i))
@@ -211,9 +211,9 @@ func TestLongText(t *testing.T) {
 			var text strings.Builder
 			var cur lines.Cursor
 			for cur.Next < int64(len(c.data)) {
-				b := penstock.NewBatch(penstock.Limits{})
+				b := stream.NewBatch(stream.BatchLimits{})
 				if _, err := filler.Fill(b, &cur, lines.File{
-					ReaderAt: bytes.NewReader(c.data), Part: &penstock.Partition{ID: "p"}, Size: int64(len(c.data)), Sealed: true,
+					ReaderAt: bytes.NewReader(c.data), Part: &stream.Partition{ID: "p"}, Size: int64(len(c.data)), Sealed: true,
 				}); err != nil {
 					t.Fatal(err)
 				}

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // The ways in which records are told apart.
@@ -82,7 +82,7 @@ func (o Options) New(maxRecord int) (lines.Framing, error) {
 }
 
 func wrong(key string, err error) error {
-	return &penstock.OptionError{Key: "framing." + key, Err: err}
+	return &stream.OptionError{Key: "framing." + key, Err: err}
 }
 
 // misplaced finds keys that have no meaning with the way that was chosen.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/framing"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/stream"
 )
 
 const javaLog = `2026-11-21 10:00:00 ERROR checkout failed
@@ -100,16 +100,16 @@ func fill(t *testing.T, o framing.Options, text string, rng *rand.Rand) (records
 	if err != nil {
 		t.Fatal(err)
 	}
-	part := &penstock.Partition{ID: "p", Name: "p"}
+	part := &stream.Partition{ID: "p", Name: "p"}
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 1 << 20, Framing: f}}
-	limits := penstock.Limits{Bytes: 1 + rng.IntN(40), Records: 1 + rng.IntN(4)}
+	limits := stream.BatchLimits{Bytes: 1 + rng.IntN(40), Records: 1 + rng.IntN(4)}
 	var c lines.Cursor
 	size := 0
 	for rounds := 0; ; rounds++ {
 		if rounds > 10_000 {
 			t.Fatal("no end")
 		}
-		b := penstock.NewBatch(limits)
+		b := stream.NewBatch(limits)
 		before := c.Next
 		res, err := filler.Fill(b, &c, lines.File{
 			ReaderAt: strings.NewReader(text), Part: part, Size: int64(size), Sealed: size == len(text),
@@ -129,7 +129,7 @@ func fill(t *testing.T, o framing.Options, text string, rng *rand.Rand) (records
 			}
 		}
 		if rng.IntN(3) == 0 { // a new reader goes on where this batch ended
-			c = lines.Resume(penstock.Mark{Watermark: penstock.Position{Num: c.Next}})
+			c = lines.Resume(stream.Mark{Watermark: stream.Position{Num: c.Next}})
 		}
 		if res == lines.Drained {
 			if size == len(text) {
@@ -182,9 +182,9 @@ func TestRaw(t *testing.T) {
 			t.Fatal(err)
 		}
 		filler := lines.Filler{Rules: lines.Rules{MaxRecord: 1 << 20, Framing: f}}
-		b := penstock.NewBatch(penstock.Limits{})
+		b := stream.NewBatch(stream.BatchLimits{})
 		text := cases[i].text
-		file := lines.File{ReaderAt: strings.NewReader(text), Part: &penstock.Partition{ID: "p"}, Size: int64(len(text)), Sealed: true}
+		file := lines.File{ReaderAt: strings.NewReader(text), Part: &stream.Partition{ID: "p"}, Size: int64(len(text)), Sealed: true}
 		if _, err := filler.Fill(b, &lines.Cursor{}, file); err != nil {
 			t.Fatal(err)
 		}
@@ -203,8 +203,8 @@ func TestLongRecords(t *testing.T) {
 	}
 	text := strings.Repeat("x", 25_000) + "\x00y\x00"
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 10_000, Framing: f}}
-	b := penstock.NewBatch(penstock.Limits{})
-	file := lines.File{ReaderAt: strings.NewReader(text), Part: &penstock.Partition{ID: "p"}, Size: int64(len(text)), Sealed: true}
+	b := stream.NewBatch(stream.BatchLimits{})
+	file := lines.File{ReaderAt: strings.NewReader(text), Part: &stream.Partition{ID: "p"}, Size: int64(len(text)), Sealed: true}
 	if _, err := filler.Fill(b, &lines.Cursor{}, file); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // AppendUnescaped appends the text that stands between the quotes of a valid string, escapes taken out; one half of a
@@ -73,13 +73,13 @@ func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 func Decode(data []byte, v Value) (any, error) {
 	raw := data[v.Off : v.Off+v.Len]
 	switch v.Kind {
-	case penstock.Null:
+	case stream.Null:
 		return nil, nil
-	case penstock.Bool:
+	case stream.Bool:
 		return raw[0] == 't', nil
-	case penstock.Number:
+	case stream.Number:
 		return Number(raw)
-	case penstock.Text:
+	case stream.Text:
 		if v.Escaped {
 			raw = AppendUnescaped(nil, raw)
 		}

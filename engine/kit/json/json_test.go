@@ -9,12 +9,12 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/json"
+	"github.com/penstock-io/penstock/stream"
 )
 
-var kinds = map[penstock.Kind]string{
-	penstock.Text: "text", penstock.Number: "number", penstock.Bool: "bool", penstock.Null: "null", penstock.JSON: "json",
+var kinds = map[stream.Kind]string{
+	stream.Text: "text", stream.Number: "number", stream.Bool: "bool", stream.Null: "null", stream.JSON: "json",
 }
 
 // scanned lists the members of an object, or says what is wrong with it.

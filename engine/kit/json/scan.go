@@ -13,7 +13,7 @@ import (
 	"math/bits"
 	"unicode/utf8"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // MaxDepth is how many arrays and objects may stand within each other.
@@ -23,7 +23,7 @@ const MaxDepth = 1000
 type Value struct {
 	// Kind is Text for a string whose place is what stands between its quotes, Number, Bool, Null, or JSON for an array or
 	// object. A string that no UTF-8 text can be, since it has one half of a surrogate pair, is JSON, quotes included.
-	Kind penstock.Kind
+	Kind stream.Kind
 	// Escaped says that a Text has escapes; [AppendUnescaped] takes them out.
 	Escaped  bool
 	Off, Len int
@@ -80,7 +80,7 @@ func (s *Scanner) Next() bool {
 	if i = s.text(i, &s.Key); i < 0 {
 		return false
 	}
-	if s.Key.Kind != penstock.Text {
+	if s.Key.Kind != stream.Text {
 		return s.fail("a key with one half of a surrogate pair", s.Key.Off)
 	}
 	if i = s.space(i); i == s.end || s.data[i] != ':' {
@@ -140,20 +140,20 @@ func (s *Scanner) value(i int, v *Value) int {
 		return s.text(i, v)
 	case c == '{' || c == '[':
 		end := s.nested(i)
-		*v = Value{Kind: penstock.JSON, Off: i, Len: end - i}
+		*v = Value{Kind: stream.JSON, Off: i, Len: end - i}
 		return end
 	case c == '-' || c-'0' <= 9:
 		end := s.number(i)
-		*v = Value{Kind: penstock.Number, Off: i, Len: end - i}
+		*v = Value{Kind: stream.Number, Off: i, Len: end - i}
 		return end
 	case s.word(i, "true"):
-		*v = Value{Kind: penstock.Bool, Off: i, Len: 4}
+		*v = Value{Kind: stream.Bool, Off: i, Len: 4}
 		return i + 4
 	case s.word(i, "false"):
-		*v = Value{Kind: penstock.Bool, Off: i, Len: 5}
+		*v = Value{Kind: stream.Bool, Off: i, Len: 5}
 		return i + 5
 	case s.word(i, "null"):
-		*v = Value{Kind: penstock.Null, Off: i}
+		*v = Value{Kind: stream.Null, Off: i}
 		return i + 4
 	}
 	return s.failed("no JSON value begins like this", i)
@@ -227,9 +227,9 @@ func (s *Scanner) text(i int, v *Value) int {
 		}
 		switch c := data[i]; {
 		case c == '"':
-			*v = Value{Kind: penstock.Text, Escaped: escaped, Off: open + 1, Len: i - open - 1}
+			*v = Value{Kind: stream.Text, Escaped: escaped, Off: open + 1, Len: i - open - 1}
 			if half {
-				*v = Value{Kind: penstock.JSON, Off: open, Len: i + 1 - open}
+				*v = Value{Kind: stream.JSON, Off: open, Len: i + 1 - open}
 			}
 			return i + 1
 		case c == '\\':

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // counting counts the calls.
@@ -52,9 +52,9 @@ func TestFillBefore(t *testing.T) {
 		{name: "shorter", batch: "another\n", file: stood + "n", size: len(stood) + 4, left: 5, want: io.ErrUnexpectedEOF, calls: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			filler, b := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}, penstock.NewBatch(penstock.Limits{Bytes: 1 << 10})
+			filler, b := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}, stream.NewBatch(stream.BatchLimits{Bytes: 1 << 10})
 			if c.batch != "" {
-				other := &penstock.Partition{ID: "other", Name: "other"}
+				other := &stream.Partition{ID: "other", Name: "other"}
 				f := lines.File{ReaderAt: strings.NewReader(c.batch), Part: other, Size: int64(len(c.batch)), Sealed: true}
 				if res, err := filler.Fill(b, new(lines.Cursor), f); res != lines.Drained || err != nil {
 					t.Fatalf("%v, %v", res, err)
@@ -84,12 +84,12 @@ func TestFillBefore(t *testing.T) {
 func TestFillBeforeAllocations(t *testing.T) {
 	data := bytes.Repeat([]byte("127.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\r\n"), 40)
 	half := int64(len(data) / 2)
-	whole := lines.File{ReaderAt: bytes.NewReader(data), Part: &penstock.Partition{ID: "other"}, Size: half, Growing: true}
+	whole := lines.File{ReaderAt: bytes.NewReader(data), Part: &stream.Partition{ID: "other"}, Size: half, Growing: true}
 	f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(len(data)), Growing: true, Before: data[half-64 : half]}
-	var pool penstock.Pool
+	var pool stream.Pool
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 1 << 20}}
 	allocs := testing.AllocsPerRun(10, func() {
-		b := pool.Get(penstock.Limits{})
+		b := pool.Get(stream.BatchLimits{})
 		if _, err := filler.Fill(b, new(lines.Cursor), whole); err != nil {
 			t.Fatal(err)
 		}

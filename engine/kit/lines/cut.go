@@ -5,7 +5,7 @@ package lines
 import (
 	"bytes"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // nextMultiple is the first multiple of step behind off.
@@ -19,7 +19,7 @@ type target struct {
 
 // targetOf is the target of a batch that began at begun and goes on at next: the next multiple, or, if it went on over that, where it has
 // all its bytes.
-func targetOf(begun, next int64, l penstock.Limits) target {
+func targetOf(begun, next int64, l stream.BatchLimits) target {
 	t := target{at: nextMultiple(begun, int64(l.Bytes)), begun: begun, multiple: true}
 	if next >= t.at {
 		t.at, t.multiple = max(begun+int64(l.Bytes), next+1), false
@@ -29,7 +29,7 @@ func targetOf(begun, next int64, l penstock.Limits) target {
 
 // passing is the target of a batch that has come to the record end next with so many records: another one, if next is at the multiple and
 // the batch has used up more of its records than of its bytes.
-func (t target) passing(next int64, records int, l penstock.Limits) target {
+func (t target) passing(next int64, records int, l stream.BatchLimits) target {
 	if t.multiple && next >= t.at && float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {
 		t.at, t.multiple = t.begun+int64(l.Bytes), false
 	}

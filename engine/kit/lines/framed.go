@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Framing finds records that are not lines. It keeps nothing between calls, so that a reader that resumes at a record's
@@ -55,8 +55,13 @@ func (e *TextError) Error() string {
 		e.File, e.Offset, e.At, e.At+len(e.Bytes), e.Bytes, e.Encoding)
 }
 
+// Group implements stream.Grouped.
+func (e *TextError) Group() (reason, detail string) {
+	return fmt.Sprintf("the record is no %s text; correct encoding, or choose decode_error: replace", e.Encoding), e.Error()
+}
+
 // framed is stretch for records that are not lines.
-func (l *Filler) framed(b *penstock.Batch, c *Cursor, f File, end int64, closed bool) (full bool, err error) {
+func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64, closed bool) (full bool, err error) {
 	limits := b.Limits()
 	t, slack := targetOf(begunAt(b, c, f), c.Next, limits), int64(min(limits.Bytes/8, 4096)+256)
 	base, have := len(b.Data), 0
@@ -90,9 +95,9 @@ func (l *Filler) framed(b *penstock.Batch, c *Cursor, f File, end int64, closed 
 				}
 				records++
 			} else if !frame.None {
-				l.records = append(l.records, penstock.Record{
+				l.records = append(l.records, stream.Record{
 					Off: uint32(base + n + frame.From), Len: uint32(frame.To - frame.From), Span: uint32(len(b.Spans)),
-					Origin: penstock.Position{Num: c.Next + int64(n+frame.Size)},
+					Origin: stream.Position{Num: c.Next + int64(n+frame.Size)},
 				})
 				records++
 			}
@@ -147,7 +152,7 @@ func (l *Filler) frame(framing Framing, data []byte, last bool) Frame {
 const maxAround = 4096
 
 // give hands the records of a framed batch over.
-func (l *Filler) give(b *penstock.Batch) {
+func (l *Filler) give(b *stream.Batch) {
 	if l.Framing == nil {
 		return
 	}
@@ -181,7 +186,7 @@ type grave struct {
 }
 
 // write appends the records of a frame, which begins at off. After an error nothing was appended.
-func (l *Filler) write(w Writer, b *penstock.Batch, base int, data []byte, frame Frame, f File, off int64) error {
+func (l *Filler) write(w Writer, b *stream.Batch, base int, data []byte, frame Frame, f File, off int64) error {
 	text, ends, err := w.Write(l.fresh[:0], l.ends[:0], data, frame)
 	l.fresh, l.ends = text, ends
 	if e, ok := errors.AsType[*TextError](err); ok {
@@ -197,9 +202,9 @@ func (l *Filler) write(w Writer, b *penstock.Batch, base int, data []byte, frame
 		if err != nil {
 			l.graves = append(l.graves, grave{len(l.records), err})
 		}
-		l.records = append(l.records, penstock.Record{
+		l.records = append(l.records, stream.Record{
 			Off: uint32(base + len(l.text)), Len: uint32(to - from), Span: uint32(len(b.Spans)), Sub: uint32(sub),
-			Origin: penstock.Position{Num: off + int64(frame.Size)},
+			Origin: stream.Position{Num: off + int64(frame.Size)},
 		})
 		l.text = append(append(l.text, text[from:to]...), '\n')
 		from = to

@@ -25,7 +25,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // MaxSpans is how many spans a batch of many small files carries at most.
@@ -53,8 +53,8 @@ type Rules struct {
 
 // Cursor is where a reader stands in one file.
 type Cursor struct {
-	Next  int64            // everything before was handed out or settled; at a record's start
-	Above []penstock.Range // settled ranges above Next, ascending; they are skipped
+	Next  int64          // everything before was handed out or settled; at a record's start
+	Above []stream.Range // settled ranges above Next, ascending; they are skipped
 
 	searched int64 // Bury: the record at Next has no line end before this offset
 	beyond   int   // how many bytes a batch takes more than its limit, because its last record is long
@@ -62,7 +62,7 @@ type Cursor struct {
 }
 
 // Resume returns the cursor of a reader that goes on at m.
-func Resume(m penstock.Mark) Cursor {
+func Resume(m stream.Mark) Cursor {
 	return Cursor{Next: m.Watermark.Num, Above: slices.Clone(m.Above)}
 }
 
@@ -77,7 +77,7 @@ func (c *Cursor) skip() {
 // File is what is known of the file at the time of a call.
 type File struct {
 	io.ReaderAt
-	Part   *penstock.Partition
+	Part   *stream.Partition
 	Size   int64 // bytes that are there; no more is read
 	Sealed bool  // nothing will follow Size: the last record ends there, with or without a line end
 	// Flush ends the last record at Size although more may follow, as a record of its own; Sealed does so anyway.
@@ -112,11 +112,11 @@ const (
 type Filler struct {
 	Rules
 	buried  []buried
-	records []penstock.Record // with Framing: of the batch in work
-	graves  []grave           // of those, ascending
-	text    []byte            // of the stretch in work, where it is not the file's
-	fresh   []byte            // of the frame in work
-	ends    []int             // of the frame in work
+	records []stream.Record // with Framing: of the batch in work
+	graves  []grave         // of those, ascending
+	text    []byte          // of the stretch in work, where it is not the file's
+	fresh   []byte          // of the frame in work
+	ends    []int           // of the frame in work
 	seen    sight
 }
 
@@ -129,10 +129,10 @@ type buried struct {
 // Fill appends records of f from c.Next on, and their spans, to b. A batch that is empty, or that holds only
 // the stretch of this file just before c.Next, takes what it can; one that holds other files takes only a whole sealed
 // file, or a seal without bytes. After an error (io.ErrUnexpectedEOF: f has less than Size bytes; ErrOther) b and c are as before.
-func (l *Filler) Fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
+func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	data, spans, origins, added := len(b.Data), len(b.Spans), b.Origins, b.Added
 	graves, before := len(l.buried), *c
-	last := penstock.Span{}
+	last := stream.Span{}
 	if spans > 0 {
 		last = b.Spans[spans-1]
 	}
@@ -155,7 +155,7 @@ func (l *Filler) Fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
 }
 
 // fits says whether a whole file may still be added to b, as far as that can be known before it is read.
-func fits(b *penstock.Batch, c *Cursor, f File) bool {
+func fits(b *stream.Batch, c *Cursor, f File) bool {
 	if !f.Sealed && !f.Growing || b.Full() || len(b.Spans) >= MaxSpans {
 		return false
 	}
@@ -165,7 +165,7 @@ func fits(b *penstock.Batch, c *Cursor, f File) bool {
 	return c.Next >= f.Size || c.Next == 0 && len(c.Above) == 0 && f.Size <= int64(b.Limits().Bytes-len(b.Data))
 }
 
-func (l *Filler) fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
+func (l *Filler) fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	if c.Next < f.Size {
 		end, closed := f.Size, f.Sealed || f.Flush
 		if len(c.Above) > 0 && c.Above[0].From.Num <= end {
@@ -193,17 +193,17 @@ func (l *Filler) fill(b *penstock.Batch, c *Cursor, f File) (Result, error) {
 }
 
 // seal says that nothing follows: on the span that ends there, or on an empty one.
-func seal(b *penstock.Batch, c *Cursor, f File) {
+func seal(b *stream.Batch, c *Cursor, f File) {
 	if n := len(b.Spans); n > 0 && b.Spans[n-1].Part.ID == f.Part.ID && b.Spans[n-1].To.Num == c.Next {
 		b.Spans[n-1].Last = true
 		return
 	}
-	at := penstock.Position{Num: c.Next}
-	b.Spans = append(b.Spans, penstock.Span{Part: f.Part, Range: penstock.Range{From: at, To: at}, Last: true})
+	at := stream.Position{Num: c.Next}
+	b.Spans = append(b.Spans, stream.Span{Part: f.Part, Range: stream.Range{From: at, To: at}, Last: true})
 }
 
 // stretch hands out from c.Next up to end, or to where the batch is full. closed: the stretch is known to end there.
-func (l *Filler) stretch(b *penstock.Batch, c *Cursor, f File, end int64, closed bool) (full bool, err error) {
+func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64, closed bool) (full bool, err error) {
 	limits, begun := b.Limits(), begunAt(b, c, f)
 	for c.Next < end {
 		t := targetOf(begun, c.Next, limits)
@@ -243,7 +243,7 @@ func (l *Filler) stretch(b *penstock.Batch, c *Cursor, f File, end int64, closed
 }
 
 // begunAt is where the batch that goes on at c.Next began.
-func begunAt(b *penstock.Batch, c *Cursor, f File) int64 {
+func begunAt(b *stream.Batch, c *Cursor, f File) int64 {
 	if len(b.Spans) > 0 && b.Spans[0].Part.ID == f.Part.ID {
 		return b.Spans[0].From.Num
 	}
@@ -252,7 +252,7 @@ func begunAt(b *penstock.Batch, c *Cursor, f File) int64 {
 
 // look reads from c.Next on, behind b.Data, until it sees where the batch ends, a record that is too long, or the end. It returns how
 // many bytes it has read and where among them the long record starts, or -1.
-func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, t target, end int64) (d cut, have, long int, err error) {
+func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target, end int64) (d cut, have, long int, err error) {
 	base, room := len(b.Data), b.Limits().Records-b.Origins
 	slack := int64(min(b.Limits().Bytes/8, 4096) + 256) // the record that lies across the target mostly ends in it
 	whole := int(min(end, t.at+slack) - c.Next)
@@ -305,7 +305,7 @@ func (l *Filler) look(b *penstock.Batch, c *Cursor, f File, t target, end int64)
 }
 
 // read makes the bytes of f from off on that stand in b.Data from base on want bytes long; have of them are there.
-func read(b *penstock.Batch, f File, base, have, want int, off int64) (int, error) {
+func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error) {
 	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
 	if have == 0 && len(f.Before) > 0 {
 		n := min(want, readMax)
@@ -371,7 +371,7 @@ func (f *File) behind(before []byte) error {
 
 // add appends a span for the next size bytes of f, which stand in the arena as bytes, or lengthens the one before it. own: as
 // a span of its own, because the record in it ends where its bytes do not say.
-func add(b *penstock.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
+func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size
 	c.searched = 0
@@ -383,7 +383,7 @@ func add(b *penstock.Batch, c *Cursor, f File, size int64, bytes, records int, o
 			return
 		}
 	}
-	b.Spans = append(b.Spans, penstock.Span{
-		Part: f.Part, Bytes: bytes, Range: penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: c.Next}},
+	b.Spans = append(b.Spans, stream.Span{
+		Part: f.Part, Bytes: bytes, Range: stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: c.Next}},
 	})
 }

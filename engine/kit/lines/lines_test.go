@@ -10,8 +10,8 @@ import (
 	"testing"
 	"unsafe"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // record is one record as a naive reader finds it.
@@ -40,7 +40,7 @@ func records(data []byte, r lines.Rules) (out []record) {
 }
 
 // cuts says where the batches of one sealed file that is read from its start end.
-func cuts(recs []record, l penstock.Limits) (out []int64) {
+func cuts(recs []record, l stream.BatchLimits) (out []int64) {
 	from, n, beyond := int64(0), 0, false
 	for i, r := range recs {
 		n++
@@ -59,10 +59,10 @@ func cuts(recs []record, l penstock.Limits) (out []int64) {
 	return out
 }
 
-var part = &penstock.Partition{ID: "p", Name: "a.log"}
+var part = &stream.Partition{ID: "p", Name: "a.log"}
 
 // drain reads data from c on to its seal and returns the batches.
-func drain(t testing.TB, data []byte, c lines.Cursor, r lines.Rules, limits penstock.Limits) (out []*penstock.Batch) {
+func drain(t testing.TB, data []byte, c lines.Cursor, r lines.Rules, limits stream.BatchLimits) (out []*stream.Batch) {
 	t.Helper()
 	f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(len(data)), Sealed: true}
 	filler := lines.Filler{Rules: r}
@@ -70,7 +70,7 @@ func drain(t testing.TB, data []byte, c lines.Cursor, r lines.Rules, limits pens
 		if n > len(data)+2 {
 			t.Fatalf("no end after %d batches", n)
 		}
-		b := penstock.NewBatch(limits)
+		b := stream.NewBatch(limits)
 		res, err := filler.Fill(b, &c, f)
 		if err != nil || res == lines.NoRoom {
 			t.Fatalf("Fill: %v, %v", res, err)
@@ -87,10 +87,10 @@ func drain(t testing.TB, data []byte, c lines.Cursor, r lines.Rules, limits pens
 }
 
 // check compares the batches with the naive records from offset from on, settled ranges left out.
-func check(t *testing.T, batches []*penstock.Batch, recs []record, from int64, above []penstock.Range) {
+func check(t *testing.T, batches []*stream.Batch, recs []record, from int64, above []stream.Range) {
 	t.Helper()
 	settled := func(end int64) bool {
-		return end <= from || slices.ContainsFunc(above, func(r penstock.Range) bool { return end > r.From.Num && end <= r.To.Num })
+		return end <= from || slices.ContainsFunc(above, func(r stream.Range) bool { return end > r.From.Num && end <= r.To.Num })
 	}
 	recs = slices.DeleteFunc(slices.Clone(recs), func(r record) bool { return settled(r.end) })
 	at := from
@@ -119,7 +119,7 @@ func check(t *testing.T, batches []*penstock.Batch, recs []record, from int64, a
 			want := recs[0]
 			recs = recs[1:]
 			got := b.Records[i]
-			if !bytes.Equal(b.Raw(i), want.text) || got.Origin.Num != want.end || (got.State == penstock.Dead) != want.dead {
+			if !bytes.Equal(b.Raw(i), want.text) || got.Origin.Num != want.end || (got.State == stream.Dead) != want.dead {
 				t.Fatalf("record %q at %d, state %v; want %q at %d, dead %v",
 					b.Raw(i), got.Origin.Num, got.State, want.text, want.end, want.dead)
 			}
@@ -137,7 +137,7 @@ func FuzzFill(f *testing.F) {
 	f.Add([]byte(""), 4, 2, 3, true, uint64(4))
 	f.Add(bytes.Repeat([]byte("line\n"), 3000), 1000, 7, 5, false, uint64(5))
 	f.Fuzz(func(t *testing.T, data []byte, size, count, most int, bury bool, seed uint64) {
-		limits := penstock.Limits{Bytes: 1 + size&0xfff, Records: 1 + count&0xff}
+		limits := stream.BatchLimits{Bytes: 1 + size&0xfff, Records: 1 + count&0xff}
 		rules := lines.Rules{MaxRecord: 1 + most&0xff, Bury: bury}
 		recs := records(data, rules)
 		want := cuts(recs, limits)
@@ -166,13 +166,13 @@ func TestFillFull(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		line   string
-		limits penstock.Limits
+		limits stream.BatchLimits
 		want   int
 	}{
-		{"by records", "a line of 20 bytes.\n", penstock.Limits{Bytes: 7000, Records: 100}, n / 100},
-		{"by records, nearly by bytes", "a line of 20 bytes.\n", penstock.Limits{Bytes: 2001, Records: 100}, n / 100},
-		{"by bytes", "a line of 20 bytes.\n", penstock.Limits{Bytes: 1000, Records: 100}, n / 50},
-		{"by bytes, nearly by records", "a line of 20 bytes.\n", penstock.Limits{Bytes: 1990, Records: 100}, n/100 + 1},
+		{"by records", "a line of 20 bytes.\n", stream.BatchLimits{Bytes: 7000, Records: 100}, n / 100},
+		{"by records, nearly by bytes", "a line of 20 bytes.\n", stream.BatchLimits{Bytes: 2001, Records: 100}, n / 100},
+		{"by bytes", "a line of 20 bytes.\n", stream.BatchLimits{Bytes: 1000, Records: 100}, n / 50},
+		{"by bytes, nearly by records", "a line of 20 bytes.\n", stream.BatchLimits{Bytes: 1990, Records: 100}, n/100 + 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data := bytes.Repeat([]byte(c.line), n)
@@ -206,7 +206,7 @@ func (byLine) Next(data []byte, last bool) lines.Frame {
 }
 func (byLine) Exact() bool { return true }
 
-func ends(batches []*penstock.Batch) (out []int64) {
+func ends(batches []*stream.Batch) (out []int64) {
 	for _, b := range batches {
 		out = append(out, b.Spans[len(b.Spans)-1].To.Num)
 	}
@@ -214,14 +214,14 @@ func ends(batches []*penstock.Batch) (out []int64) {
 }
 
 // settle draws a mark of whole batches.
-func settle(rng *rand.Rand, cuts []int64) (m penstock.Mark) {
+func settle(rng *rand.Rand, cuts []int64) (m stream.Mark) {
 	from, low := int64(0), true
 	for _, to := range cuts {
 		switch settled := rng.IntN(3) > 0; {
 		case settled && low:
 			m.Watermark.Num = to
 		case settled:
-			r := penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: to}}
+			r := stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: to}}
 			if n := len(m.Above); n > 0 && m.Above[n-1].To == r.From {
 				m.Above[n-1].To = r.To
 			} else {
@@ -242,11 +242,11 @@ func TestFillGrowing(t *testing.T) {
 		rules := lines.Rules{MaxRecord: 16, Bury: bury}
 		filler := lines.Filler{Rules: rules}
 		var c lines.Cursor
-		var got []*penstock.Batch
+		var got []*stream.Batch
 		for size := 0; size <= len(data)+1; size++ {
 			f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(min(size, len(data))), Sealed: size > len(data)}
 			for res := lines.Full; res == lines.Full; {
-				b := penstock.NewBatch(penstock.Limits{Bytes: 10})
+				b := stream.NewBatch(stream.BatchLimits{Bytes: 10})
 				var err error
 				if res, err = filler.Fill(b, &c, f); err != nil {
 					t.Fatal(err)
@@ -279,9 +279,9 @@ func TestFillGrowingWhole(t *testing.T) {
 		{name: "sealed behind another file", before: "123\n", next: 18, size: 30, stands: 18, sealed: true, want: lines.NoRoom},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			filler, b := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}, penstock.NewBatch(penstock.Limits{Bytes: 20})
+			filler, b := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}, stream.NewBatch(stream.BatchLimits{Bytes: 20})
 			if c.before != "" {
-				other := &penstock.Partition{ID: "other", Name: "other"}
+				other := &stream.Partition{ID: "other", Name: "other"}
 				f := lines.File{ReaderAt: strings.NewReader(c.before), Part: other, Size: int64(len(c.before)), Sealed: true}
 				if res, err := filler.Fill(b, new(lines.Cursor), f); res != lines.Drained || err != nil {
 					t.Fatalf("%v, %v", res, err)
@@ -299,12 +299,12 @@ func TestFillGrowingWhole(t *testing.T) {
 
 // Many small files share a batch, whole; the one that does not fit is not touched.
 func TestFillJoins(t *testing.T) {
-	limits := penstock.Limits{Bytes: 20, Records: 5}
+	limits := stream.BatchLimits{Bytes: 20, Records: 5}
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}
-	b := penstock.NewBatch(limits)
+	b := stream.NewBatch(limits)
 	fill := func(id, data string, next int64, want lines.Result) *lines.Cursor {
 		t.Helper()
-		p := &penstock.Partition{ID: id, Name: id}
+		p := &stream.Partition{ID: id, Name: id}
 		c := &lines.Cursor{Next: next}
 		f := lines.File{ReaderAt: bytes.NewReader([]byte(data)), Part: p, Size: int64(len(data)), Sealed: true}
 		if res, err := filler.Fill(b, c, f); err != nil || res != want {
@@ -325,7 +325,7 @@ func TestFillJoins(t *testing.T) {
 	if got, want := string(b.Data), "a1\na2\nc1\n0123456789\n"; got != want || b.Origins != 4 || len(b.Spans) != 4 {
 		t.Errorf("Data is %q, %d origins, %d spans; want %q", got, b.Origins, len(b.Spans), want)
 	}
-	b = penstock.NewBatch(limits)
+	b = stream.NewBatch(limits)
 	fill("g", "1\n2\n3\n", 0, lines.Drained)
 	fill("h", "4\n5\n6\n", 0, lines.NoRoom) // too many records
 	fill("i", "begun\n", 3, lines.NoRoom)   // not whole
@@ -337,7 +337,7 @@ func TestFillJoins(t *testing.T) {
 
 func TestFillShrunk(t *testing.T) {
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 4, Bury: true}}
-	b, c := penstock.NewBatch(penstock.Limits{Bytes: 8}), lines.Cursor{}
+	b, c := stream.NewBatch(stream.BatchLimits{Bytes: 8}), lines.Cursor{}
 	for _, data := range []string{"abc\n", "a\nb\nc", "abcdefghi"} {
 		f := lines.File{ReaderAt: bytes.NewReader([]byte(data)), Part: part, Size: 3 << 20, Sealed: true}
 		if _, err := filler.Fill(b, &c, f); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -353,8 +353,8 @@ func TestFillShrunk(t *testing.T) {
 func TestFillAllocations(t *testing.T) {
 	data := bytes.Repeat([]byte("127.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\r\n"), 20000)
 	f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(len(data)), Sealed: true}
-	for _, limits := range []penstock.Limits{{}, {Bytes: 1 << 20, Records: 700}} {
-		var pool penstock.Pool
+	for _, limits := range []stream.BatchLimits{{}, {Bytes: 1 << 20, Records: 700}} {
+		var pool stream.Pool
 		filler := lines.Filler{Rules: lines.Rules{MaxRecord: 1 << 20}}
 		allocs := testing.AllocsPerRun(10, func() {
 			var c lines.Cursor
@@ -377,7 +377,7 @@ func TestFillAllocations(t *testing.T) {
 // TestFillAligned: a large batch of a file stands in its pages of memory as it stands in the file's.
 func TestFillAligned(t *testing.T) {
 	data := bytes.Repeat([]byte("a line of some length\n"), 60_000)
-	for n, b := range drain(t, data, lines.Cursor{}, lines.Rules{MaxRecord: 1 << 20}, penstock.Limits{Records: 1 << 20}) {
+	for n, b := range drain(t, data, lines.Cursor{}, lines.Rules{MaxRecord: 1 << 20}, stream.BatchLimits{Records: 1 << 20}) {
 		from := b.Spans[0].From.Num
 		if at := int64(uintptr(unsafe.Pointer(&b.Data[0]))); len(b.Data) >= 128<<10 && (at-from)%4096 != 0 {
 			t.Errorf("batch %d begins at byte %d of its page, and at %d of the file's", n, at%4096, from%4096)

@@ -6,7 +6,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // searchStep is how much is read at once in search of the end of a long record.
@@ -26,9 +26,14 @@ func (e *LongRecordError) Error() string {
 		e.File, e.Offset, e.Size, e.Max, e.Max)
 }
 
+// Group implements stream.Grouped.
+func (e *LongRecordError) Group() (reason, detail string) {
+	return fmt.Sprintf("the record is longer than max_record (%d)", e.Max), e.Error()
+}
+
 // long hands out the record at c.Next, which has more than MaxRecord bytes, and whose first ones stand in the arena
 // behind b.Data: a piece of it, or all of it as a dead letter. more is false when its end is not there yet.
-func (l *Filler) long(b *penstock.Batch, c *Cursor, f File, end int64, closed bool) (more bool, err error) {
+func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64, closed bool) (more bool, err error) {
 	base, size := len(b.Data), int64(l.MaxRecord)
 	next, added := size, 1
 	if l.Bury {
@@ -51,7 +56,7 @@ func (l *Filler) long(b *penstock.Batch, c *Cursor, f File, end int64, closed bo
 
 // search returns where the record at c.Next ends, its LF not counted, or end when there is none before it. It
 // remembers how far it came, so that a record that grows is searched once.
-func (l *Filler) search(b *penstock.Batch, c *Cursor, f File, end int64) (stop int64, found bool, err error) {
+func (l *Filler) search(b *stream.Batch, c *Cursor, f File, end int64) (stop int64, found bool, err error) {
 	kept := len(b.Data) + l.MaxRecord
 	at := max(c.searched, c.Next+int64(l.MaxRecord))
 	for at < end {
@@ -78,7 +83,7 @@ func (l *Filler) search(b *penstock.Batch, c *Cursor, f File, end int64) (stop i
 // Complete makes b ready to be handed out: with Framing it gets its records; those that are longer than MaxRecord become dead letters,
 // where the rules say so.
 // Call it once for each batch that was filled; the Filler then is ready for the next one.
-func (l *Filler) Complete(b *penstock.Batch) {
+func (l *Filler) Complete(b *stream.Batch) {
 	l.give(b)
 	if len(l.buried) == 0 {
 		return
@@ -96,7 +101,7 @@ func (l *Filler) Complete(b *penstock.Batch) {
 }
 
 // Undo forgets the dead letters of spans that were taken out of b again.
-func (l *Filler) Undo(b *penstock.Batch) {
+func (l *Filler) Undo(b *stream.Batch) {
 	l.forget(len(b.Spans))
 	for len(l.buried) > 0 && l.buried[len(l.buried)-1].span >= len(b.Spans) {
 		l.buried = l.buried[:len(l.buried)-1]

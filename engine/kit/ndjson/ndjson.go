@@ -11,18 +11,18 @@ import (
 	"math/bits"
 	"unicode/utf8"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Append appends each kept record of b and a line end to dst. b must be parsed or be made of plain records; it is only
-// read, but for [penstock.Batch.Split], which a batch whose records nobody has asked for yet gets: the caller must own
+// read, but for [stream.Batch.Split], which a batch whose records nobody has asked for yet gets: the caller must own
 // such a batch, or hold it alone. JSON and Number fields are taken as they are: who fills them vouches that they are JSON.
 // They may hold line ends only where JSON allows white space; those become spaces, so that one record stays one line.
-func Append(dst []byte, b *penstock.Batch) []byte {
+func Append(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	var k keys
 	for i := range b.Records {
-		if b.Records[i].State == penstock.Kept {
+		if b.Records[i].State == stream.Kept {
 			dst = append(k.appendRecord(dst, b, i), '\n')
 		}
 	}
@@ -30,21 +30,21 @@ func Append(dst []byte, b *penstock.Batch) []byte {
 }
 
 // AppendRecord appends record i of b, whose Records are filled, without a line end.
-func AppendRecord(dst []byte, b *penstock.Batch, i int) []byte {
+func AppendRecord(dst []byte, b *stream.Batch, i int) []byte {
 	return (*keys)(nil).appendRecord(dst, b, i)
 }
 
 // AppendValue appends a field's value, as it was written, in the form of its kind. An empty Number, Bool or JSON is null,
 // because an empty text is none of them.
-func AppendValue(dst []byte, kind penstock.Kind, value []byte) []byte {
+func AppendValue(dst []byte, kind stream.Kind, value []byte) []byte {
 	switch {
-	case kind == penstock.Text:
+	case kind == stream.Text:
 		return AppendString(dst, value)
-	case kind == penstock.Null || len(value) == 0:
+	case kind == stream.Null || len(value) == 0:
 		return append(dst, "null"...)
 	}
 	from := len(dst)
-	if kind != penstock.JSON {
+	if kind != stream.JSON {
 		if dst = append(dst, value...); plain(dst[from:]) == len(value) {
 			return dst
 		}

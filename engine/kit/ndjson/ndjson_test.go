@@ -7,13 +7,13 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // addField gives the last record that has none yet, or the one before it, one more field.
-func addField(b *penstock.Batch, record int, name string, kind penstock.Kind, value string) {
+func addField(b *stream.Batch, record int, name string, kind stream.Kind, value string) {
 	r := &b.Records[record]
 	if r.NumFields == 0 {
 		r.Field = uint32(len(b.Fields))
@@ -22,19 +22,19 @@ func addField(b *penstock.Batch, record int, name string, kind penstock.Kind, va
 	off := uint32(len(b.Data))
 	b.Data = append(b.Data, value...)
 	b.Names = append(b.Names, name)
-	b.Fields = append(b.Fields, penstock.Field{Name: uint32(len(b.Names) - 1), Kind: kind, Off: off, Len: uint32(len(value))})
+	b.Fields = append(b.Fields, stream.Field{Name: uint32(len(b.Names) - 1), Kind: kind, Off: off, Len: uint32(len(value))})
 	b.Parsed()
 }
 
 func TestAppend(t *testing.T) {
-	b := connectortest.Text("plain\r\nparsed\ndropped\nburied\nlast\n")
+	b := streamtest.Text("plain\r\nparsed\ndropped\nburied\nlast\n")
 	b.Split()
-	addField(b, 1, "z", penstock.Number, "1e400")
-	addField(b, 1, "a\"b", penstock.Text, "tab\there")
-	addField(b, 1, "yes", penstock.Bool, "true")
-	addField(b, 1, "none", penstock.Null, "")
-	addField(b, 1, "deep", penstock.JSON, "{\"z\":1,\n \"a\":[0.10]}")
-	addField(b, 1, "z", penstock.Number, "")
+	addField(b, 1, "z", stream.Number, "1e400")
+	addField(b, 1, "a\"b", stream.Text, "tab\there")
+	addField(b, 1, "yes", stream.Bool, "true")
+	addField(b, 1, "none", stream.Null, "")
+	addField(b, 1, "deep", stream.JSON, "{\"z\":1,\n \"a\":[0.10]}")
+	addField(b, 1, "z", stream.Number, "")
 	b.Drop(2)
 	b.Bury(3, bytes.ErrTooLarge)
 	got := string(ndjson.Append([]byte("before "), b))
@@ -72,14 +72,14 @@ func TestAppendString(t *testing.T) {
 }
 
 func TestAppendAllocatesNothing(t *testing.T) {
-	b := connectortest.Text(strings.Repeat("a line with \xff and \" and grün in it\n", 1000))
+	b := streamtest.Text(strings.Repeat("a line with \xff and \" and grün in it\n", 1000))
 	b.Split()
 	dst := ndjson.Append(nil, b)
 	if n := testing.AllocsPerRun(20, func() { dst = ndjson.Append(dst[:0], b) }); n != 0 {
 		t.Errorf("Append of 1,000 records allocates %v times, want 0", n)
 	}
 	for i := range b.Records {
-		addField(b, i, "name", penstock.Text, "value")
+		addField(b, i, "name", stream.Text, "value")
 	}
 	dst = ndjson.Append(dst, b)
 	if n := testing.AllocsPerRun(20, func() { dst = ndjson.Append(dst[:0], b) }); n != 0 {
@@ -117,9 +117,9 @@ func FuzzAppend(f *testing.F) {
 	f.Add([]byte("\n\n"), "\"", []byte{0})
 	f.Fuzz(func(t *testing.T, text []byte, name string, value []byte) {
 		text = append(text, '\n')
-		b := connectortest.Text(string(text))
+		b := streamtest.Text(string(text))
 		b.Split()
-		addField(b, 0, name, penstock.Text, string(value))
+		addField(b, 0, name, stream.Text, string(value))
 		lines := bytes.SplitAfter(ndjson.Append(nil, b), []byte("\n"))
 		if len(lines) != len(b.Records)+1 || len(lines[len(b.Records)]) != 0 {
 			t.Fatalf("%d records became %d lines", len(b.Records), len(lines)-1)
@@ -142,7 +142,7 @@ func FuzzAppend(f *testing.F) {
 
 func BenchmarkAppend(bench *testing.B) {
 	line := `203.0.113.9 - - [21/Nov/2026:11:52:49 +0000] "GET /index.html HTTP/1.1" 200 5316 "https://example.com/" "Mozilla/5.0"` + "\n"
-	b := connectortest.Text(strings.Repeat(line, 2000))
+	b := streamtest.Text(strings.Repeat(line, 2000))
 	b.Split()
 	dst := ndjson.Append(nil, b)
 	bench.SetBytes(int64(len(b.Data)))

@@ -5,7 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 const (
@@ -22,7 +22,7 @@ type key struct {
 	n    int // 0: not made yet; more than keyBytes: too long
 }
 
-func (k *keys) appendRecord(dst []byte, b *penstock.Batch, i int) []byte {
+func (k *keys) appendRecord(dst []byte, b *stream.Batch, i int) []byte {
 	r := &b.Records[i]
 	if !r.Parsed && r.NumFields == 0 {
 		dst = append(dst, `{"message":`...)
@@ -39,9 +39,9 @@ func (k *keys) appendRecord(dst []byte, b *penstock.Batch, i int) []byte {
 	for _, f := range fields {
 		dst = k.appendKey(dst, b, f.Name)
 		switch f.Kind {
-		case penstock.Text:
+		case stream.Text:
 			dst = appendText(dst, b.Data, int(f.Off), int(f.Len))
-		case penstock.Null:
+		case stream.Null:
 			dst = append(dst, "null"...)
 		default:
 			dst = AppendValue(dst, f.Kind, b.Value(f))
@@ -52,7 +52,7 @@ func (k *keys) appendRecord(dst []byte, b *penstock.Batch, i int) []byte {
 }
 
 // appendKey appends a comma, the name and a colon.
-func (k *keys) appendKey(dst []byte, b *penstock.Batch, name uint32) []byte {
+func (k *keys) appendKey(dst []byte, b *stream.Batch, name uint32) []byte {
 	if k == nil || int(name) >= len(k) {
 		return append(AppendString(append(dst, ','), b.Names[name]), ':')
 	}

@@ -6,7 +6,7 @@ import (
 	"encoding/binary"
 	"slices"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // chunk is how many bytes quick copies together.
@@ -15,7 +15,7 @@ const chunk = 4 * word
 // quick appends fields of record r, in order, as long as none needs an escape, and returns those that are left. Nearly all
 // records of nearly all logs are plain ASCII: that is found out once for the whole record, and what its fields hold of it is
 // then copied without another look, a chunk at a time, past its end; what follows overwrites that.
-func (k *keys) quick(dst []byte, b *penstock.Batch, r *penstock.Record, fields []penstock.Field) ([]byte, []penstock.Field) {
+func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record, fields []stream.Field) ([]byte, []stream.Field) {
 	data := b.Data
 	first, end := r.Off, r.Off+r.Len
 	if len(data)-int(end) < chunk || !uncontrolled(data[first:end]) {
@@ -35,13 +35,13 @@ func (k *keys) quick(dst []byte, b *penstock.Batch, r *penstock.Record, fields [
 		to := dst[at:cap(dst)]
 		*(*[keyBytes]byte)(to) = key.text
 		m := key.n
-		if f.Kind == penstock.Text {
+		if f.Kind == stream.Text {
 			if !f.Bare && !unquoted(data[f.Off:f.Off+f.Len+word], n) {
 				return dst, fields[i:]
 			}
 			to[m] = '"'
 			m++
-		} else if n == 0 || f.Kind == penstock.Null {
+		} else if n == 0 || f.Kind == stream.Null {
 			binary.LittleEndian.PutUint32(to[m:], 'n'|'u'<<8|'l'<<16|'l'<<24)
 			dst = dst[:at+m+len("null")]
 			continue
@@ -56,7 +56,7 @@ func (k *keys) quick(dst []byte, b *penstock.Batch, r *penstock.Record, fields [
 			binary.LittleEndian.PutUint64(to[3*word:], y)
 		}
 		m += n
-		if f.Kind == penstock.Text {
+		if f.Kind == stream.Text {
 			to[m] = '"'
 			m++
 		}

@@ -14,7 +14,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/fieldname"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Options say which fields records get. The zero value: none.
@@ -38,35 +39,50 @@ func (o Options) fields() (names []string) {
 // Validate refuses what cannot work; key is where the options stand in those of the source.
 func (o Options) Validate(key string) error {
 	wrong := func(sub string, format string, args ...any) error {
-		return &penstock.OptionError{Key: key + sub, Err: fmt.Errorf(format, args...)}
+		return &stream.OptionError{Key: key + sub, Err: fmt.Errorf(format, args...)}
 	}
 	p, err := compile(o.Path)
 	if err != nil {
 		return wrong(".path", "%w", err)
 	}
-	names := append([]string{penstock.MessageName}, append(o.fields(), p.names...)...)
-	for i, n := range names {
-		if slices.Contains(names[:i], n) {
-			return wrong("", "the field %q has two meanings; give one another name", n)
+	names := append([]string{stream.MessageName}, append(o.fields(), p.names...)...)
+	for i, text := range names {
+		n, err := fieldname.Parse(text)
+		if err != nil {
+			return wrong("", "%w", err)
+		}
+		for _, before := range names[:i] {
+			if b := fieldname.Lenient(before); n.Flat == b.Flat || within(n, b) || within(b, n) {
+				return wrong("", "the field %q has two meanings; give one another name", text)
+			}
 		}
 	}
 	return nil
 }
 
+// within reports whether a is a member of b, so that both cannot be set.
+func within(a, b fieldname.Name) bool {
+	path := b.Path
+	if path == nil {
+		path = []string{b.Flat}
+	}
+	return len(a.Path) > len(path) && slices.Equal(a.Path[:len(path)], path)
+}
+
 // Shape returns the schema of the records with the fields.
-func (o Options) Shape(in penstock.Schema) penstock.Schema {
+func (o Options) Shape(in stream.Schema) stream.Schema {
 	out := in.Clone()
-	add := func(name string, t penstock.FieldType) {
+	add := func(name string, t stream.FieldType) {
 		if name != "" {
-			out.Fields = append(out.Fields, penstock.SchemaField{Name: name, Type: t})
+			out, _ = fieldname.Lenient(name).Write(out, t) // cannot fail: see Validate
 		}
 	}
-	add(o.File, penstock.TextType)
-	add(o.Offset, penstock.IntegerType)
-	add(o.Host, penstock.TextType)
+	add(o.File, stream.TextType)
+	add(o.Offset, stream.IntegerType)
+	add(o.Host, stream.TextType)
 	if p, err := compile(o.Path); err == nil {
 		for _, n := range p.names {
-			add(n, penstock.TextType)
+			add(n, stream.TextType)
 		}
 	}
 	return out
@@ -120,9 +136,13 @@ type Adder struct {
 	root    string // of partition names that are no whole paths
 	host    string
 
-	part   *penstock.Partition // whose values are known
-	values []string            // of file, host and the pattern's names; "": none
+	part   *stream.Partition // whose values are known
+	values []string          // of file, host and the pattern's names; "": none
 	number []byte
+
+	refs  []fieldname.Ref // of the fields, in their order
+	paths bool            // a name has one
+	edit  fieldname.Editor
 }
 
 // New returns an adder for valid options; nil where there is nothing to be added. root is the folder, with slashes, at which partition
@@ -136,6 +156,11 @@ func New(o Options, root string) (*Adder, error) {
 		return nil, err
 	}
 	a := &Adder{o: o, pattern: p, root: root}
+	for _, text := range append(o.fields(), p.names...) {
+		n := fieldname.Lenient(text)
+		a.refs = append(a.refs, fieldname.Ref{Name: n})
+		a.paths = a.paths || n.Path != nil
+	}
 	if o.Host != "" {
 		if a.host, err = os.Hostname(); err != nil {
 			return nil, fmt.Errorf("this machine's name, for the field %q: %w", o.Host, err)
@@ -145,22 +170,23 @@ func New(o Options, root string) (*Adder, error) {
 }
 
 // Add gives the records of b their fields. It belongs behind the last that is read into b; a nil Adder does nothing.
-func (a *Adder) Add(b *penstock.Batch) {
+func (a *Adder) Add(b *stream.Batch) {
 	if a == nil || len(b.Spans) == 0 {
 		return
 	}
 	b.Split()
-	names := make([]uint32, 0, 3+len(a.pattern.names))
-	for _, n := range append(a.o.fields(), a.pattern.names...) {
-		names = append(names, b.Name(n))
+	names := make([]uint32, len(a.refs))
+	for k := range a.refs {
+		a.refs[k].BeginWrite(b)
+		names[k], _ = a.refs[k].Index()
 	}
 	offset := -1 // which of the fields it is
 	if a.o.Offset != "" {
 		offset = slices.Index(a.o.fields(), a.o.Offset)
 	}
-	var part *penstock.Partition
-	var made []penstock.Field // of the part, in this batch
-	at := int64(0)            // where the record begins
+	var part *stream.Partition
+	var made []stream.Field // of the part, in this batch
+	at := int64(0)          // where the record begins
 	for i := range b.Records {
 		r := &b.Records[i]
 		if span := &b.Spans[r.Span]; i == 0 || b.Records[i-1].Span != r.Span {
@@ -170,28 +196,37 @@ func (a *Adder) Add(b *penstock.Batch) {
 				made = a.fields(b, part, names, made[:0])
 			}
 		}
-		if r.State == penstock.Kept {
+		if r.State == stream.Kept {
 			from := b.OpenFields(i)
+			b.SetFields(i, from)
 			for k, f := range made {
 				if k == offset {
 					a.number = strconv.AppendInt(a.number[:0], at, 10)
 					f.Off, f.Len = b.AppendData(a.number)
 				}
-				b.Fields = append(b.Fields, f)
+				a.set(b, i, k, f)
 			}
-			b.SetFields(i, from)
 		}
 		at = r.Origin.Num
 	}
 }
 
+// set gives record i field k. The fields of the record are the last of the batch.
+func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
+	if a.paths && a.edit.SetLast(b, &a.refs[k], i, f) == nil {
+		return // nothing can be in the way: Validate has seen to it
+	}
+	b.Fields = append(b.Fields, f)
+	b.Records[i].NumFields++
+}
+
 // fields puts what the records of a partition have in common into the arena, and leaves room for the offset.
-func (a *Adder) fields(b *penstock.Batch, part *penstock.Partition, names []uint32, out []penstock.Field) []penstock.Field {
+func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32, out []stream.Field) []stream.Field {
 	a.know(part)
 	text := func(k int, value string) {
-		f := penstock.Field{Name: names[k], Kind: penstock.Null}
+		f := stream.Field{Name: names[k], Kind: stream.Null}
 		if value != "" {
-			f.Kind = penstock.Text
+			f.Kind = stream.Text
 			f.Off, f.Len = b.AppendData([]byte(value))
 		}
 		out = append(out, f)
@@ -202,7 +237,7 @@ func (a *Adder) fields(b *penstock.Batch, part *penstock.Partition, names []uint
 		k++
 	}
 	if a.o.Offset != "" {
-		out = append(out, penstock.Field{Name: names[k], Kind: penstock.Number})
+		out = append(out, stream.Field{Name: names[k], Kind: stream.Number})
 		k++
 	}
 	if a.o.Host != "" {
@@ -217,7 +252,7 @@ func (a *Adder) fields(b *penstock.Batch, part *penstock.Partition, names []uint
 }
 
 // know finds the values of a partition.
-func (a *Adder) know(part *penstock.Partition) {
+func (a *Adder) know(part *stream.Partition) {
 	if a.part == part {
 		return
 	}

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/origin"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // shown adds to a batch of two files and writes its fields down.
@@ -16,13 +16,13 @@ func shown(t *testing.T, o origin.Options, root string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := penstock.NewBatch(penstock.Limits{})
+	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = append(b.Data, "one\ntwo\nthree\n"...)
-	part := func(name string) *penstock.Partition { return &penstock.Partition{ID: name, Name: name} }
-	at := func(from, to int64) penstock.Range {
-		return penstock.Range{From: penstock.Position{Num: from}, To: penstock.Position{Num: to}}
+	part := func(name string) *stream.Partition { return &stream.Partition{ID: name, Name: name} }
+	at := func(from, to int64) stream.Range {
+		return stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: to}}
 	}
-	b.Spans = []penstock.Span{
+	b.Spans = []stream.Span{
 		{Part: part("/var/log/shop/2026-11-21.log"), Range: at(100, 108), Bytes: 8},
 		{Part: part("sub/cart.2.log"), Range: at(0, 6), Bytes: 6},
 	}
@@ -58,6 +58,15 @@ func TestAdd(t *testing.T) {
 		{origin.Options{Path: "{name}.*log"}, "", "message=one name=2026-11-21 | message=two name=2026-11-21 | message=three name=cart | "},
 		{origin.Options{Path: "/in/{dir}/{name}.{n}.log"}, "/in", "message=one dir= name= n= | message=two dir= name= n= | " +
 			"message=three dir=sub name=cart n=2 | "},
+		{origin.Options{File: "log.file", Offset: "log.at", Path: "{app.name}.*log"}, "/in",
+			`message=one log={"file":"/var/log/shop/2026-11-21.log","at":100} ` +
+				`app={"name":"2026-11-21"} | ` +
+				`message=two log={"file":"/var/log/shop/2026-11-21.log","at":104} ` +
+				`app={"name":"2026-11-21"} | ` +
+				`message=three log={"file":"/in/sub/cart.2.log","at":0} app={"name":"cart"} | `},
+		{origin.Options{Offset: `"log.at"`, Path: "/var/log/{log.app}/*"}, "",
+			`message=one log.at=100 log={"app":"shop"} | message=two log.at=104 log={"app":"shop"} | ` +
+				`message=three log.at=0 log={"app":null} | `},
 	} {
 		if got := shown(t, tt.o, tt.root); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.o, got, tt.want)
@@ -75,6 +84,10 @@ func TestValidate(t *testing.T) {
 		{origin.Options{Path: "/var/{}/x"}, "a brace without"},
 		{origin.Options{File: "x", Path: "/{x}"}, "two meanings"},
 		{origin.Options{Host: "message"}, "two meanings"},
+		{origin.Options{Host: "message.host"}, "two meanings"},
+		{origin.Options{File: "log.file", Host: "log.file.host"}, "two meanings"},
+		{origin.Options{File: "log", Host: "log.host"}, "two meanings"},
+		{origin.Options{Host: `"log`}, "begins with a quote"},
 	} {
 		if err := tt.o.Validate("meta"); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: %v, want %q", tt.o, err, tt.want)
@@ -84,7 +97,15 @@ func TestValidate(t *testing.T) {
 	if err := good.Validate("meta"); err != nil {
 		t.Error(err)
 	}
-	if got := strings.Join(good.Shape(penstock.UnparsedSchema()).Names(), " "); got != "message f o h a b" {
+	if got := strings.Join(good.Shape(stream.UnparsedSchema()).Names(), " "); got != "message f o h a b" {
+		t.Errorf("the schema has %s", got)
+	}
+	nested := origin.Options{File: "log.file", Offset: "log.at", Host: `"log.host"`}
+	if err := nested.Validate("meta"); err != nil {
+		t.Error(err)
+	}
+	names := nested.Shape(stream.UnparsedSchema()).Names()
+	if got := strings.Join(names, " "); got != "message log log.host" {
 		t.Errorf("the schema has %s", got)
 	}
 }
@@ -102,9 +123,9 @@ func FuzzPath(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := penstock.NewBatch(penstock.Limits{})
+		b := stream.NewBatch(stream.BatchLimits{})
 		b.Data = append(b.Data, "x\n"...)
-		b.Spans = []penstock.Span{{Part: &penstock.Partition{ID: "p", Name: name}, Bytes: 2}}
+		b.Spans = []stream.Span{{Part: &stream.Partition{ID: "p", Name: name}, Bytes: 2}}
 		b.Origins = 1
 		a.Add(b)
 		if len(b.FieldsOf(0)) < 2 {

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Books is what the lanes of a sink share of its route's ledger: its name, the epoch that Load has taken, and why the route has
@@ -17,22 +17,22 @@ import (
 type Books struct {
 	Ledger string // which of those in the tables is the route's
 
-	host  penstock.Host
+	host  stream.Host
 	once  bool
 	epoch atomic.Int64 // 0: not loaded
 	lost  chan error   // takes one: why the route has to end
 }
 
 // NewBooks returns books without a ledger. The host gets what Load has to say.
-func NewBooks(h penstock.Host) *Books { return &Books{host: h, lost: make(chan error, 1)} }
+func NewBooks(h stream.Host) *Books { return &Books{host: h, lost: make(chan error, 1)} }
 
 // Open names the ledger: as the config does, "": by pipeline and route.
-func (b *Books) Open(o penstock.SinkOptions, name string) {
+func (b *Books) Open(o stream.SinkOptions, name string) {
 	b.once, b.Ledger = o.Once, LedgerName(o, name)
 }
 
 // LedgerName is the ledger's name: as the config has it, "": by pipeline and route.
-func LedgerName(o penstock.SinkOptions, configured string) string {
+func LedgerName(o stream.SinkOptions, configured string) string {
 	return cmp.Or(configured, o.Pipeline+"/"+o.Route)
 }
 
@@ -91,8 +91,8 @@ var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).F
 
 // Load asks until attempt succeeds, ever more rarely, while its errors are transient. It waits so for a server that is not there yet.
 func (b *Books) Load(
-	ctx context.Context, attempt func(ctx context.Context) ([]penstock.Mark, error), transient func(error) bool,
-) ([]penstock.Mark, error) {
+	ctx context.Context, attempt func(ctx context.Context) ([]stream.Mark, error), transient func(error) bool,
+) ([]stream.Mark, error) {
 	if b.once {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, loadOnce, errors.New("the database could not be reached in time"))

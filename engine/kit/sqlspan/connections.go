@@ -6,9 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Database is what [Connections] need of one, over connections of the type C. It is called by many goroutines.
@@ -21,22 +20,22 @@ type Database[C any] interface {
 }
 
 // Connections are what a sink over several connections has, whatever its database: a lane for each worker, one more for the ledger,
-// and what they share of the route and the table. They are penstock.Encoder, Store of penstock.Ledgered and Close of
-// penstock.Sink, and so to be embedded. Open comes before all else but Encode; after it they are safe for concurrent use.
+// and what they share of the route and the table. They are stream.Encoder, Store of stream.Ledgered and Close of
+// stream.Sink, and so to be embedded. Open comes before all else but Encode; after it they are safe for concurrent use.
 type Connections[C any] struct {
 	Books *Books
 	Shape *sqltable.Shape
 	Table *Making
 
 	database Database[C]
-	host     penstock.Host
+	host     stream.Host
 	own      *Lane[C] // the ledger's own connection; nil: not open
 	writer   Writer[C]
 	workers  []*worker[C]
 }
 
 // NewConnections returns connections of which none is made.
-func NewConnections[C any](h penstock.Host, d Database[C], shape *sqltable.Shape) *Connections[C] {
+func NewConnections[C any](h stream.Host, d Database[C], shape *sqltable.Shape) *Connections[C] {
 	return &Connections[C]{Books: NewBooks(h), Shape: shape, Table: newMaking(), database: d, host: h}
 }
 
@@ -54,14 +53,14 @@ func Workers(n int, mode string) (int, error) {
 	case n == 0:
 		return defaultWorkers, nil
 	case n < 1 || n > maxWorkers:
-		return n, &penstock.OptionError{Key: "workers", Err: fmt.Errorf("is %d; it may be 1 to %d", n, maxWorkers)}
+		return n, &stream.OptionError{Key: "workers", Err: fmt.Errorf("is %d; it may be 1 to %d", n, maxWorkers)}
 	}
 	return n, nil
 }
 
 // Open makes the lanes, of so many workers, which are named after where they lead to; nothing connects yet. Books have to be open.
 // kind is the sink's name, for the goroutine that ends its route when another process has taken the ledger over.
-func (s *Connections[C]) Open(o penstock.SinkOptions, kind, to string, workers int) {
+func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
 	s.own, s.writer = NewLane[C](s.database), s.database.Writer()
 	for range workers {
 		s.workers = append(s.workers, &worker[C]{Lane: NewLane[C](s.database), of: s, writer: s.database.Writer()})
@@ -70,9 +69,9 @@ func (s *Connections[C]) Open(o penstock.SinkOptions, kind, to string, workers i
 	o.Lanes(Lanes(to, s.workers))
 }
 
-// Encode implements penstock.Encoder: the rows as the database takes them. A batch of which a record is refused has none: Deliver
+// Encode implements stream.Encoder: the rows as the database takes them. A batch of which a record is refused has none: Deliver
 // looks at it again and says which.
-func (s *Connections[C]) Encode(dst []byte, b *penstock.Batch) ([]byte, error) {
+func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	dst, refusals := s.database.Writer().Encode(dst, b)
 	if len(refusals) > 0 {
@@ -100,8 +99,8 @@ func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w W
 
 // Attempt is one attempt of Books.Load, over the ledger's own connection and within LoadAttempt.
 func (s *Connections[C]) Attempt(
-	ctx context.Context, load func(ctx context.Context, c C) ([]penstock.Mark, error),
-) (marks []penstock.Mark, err error) {
+	ctx context.Context, load func(ctx context.Context, c C) ([]stream.Mark, error),
+) (marks []stream.Mark, err error) {
 	err = s.own.Do(ctx, LoadAttempt, func(ctx context.Context, c C) error {
 		marks, err = load(ctx, c)
 		return err
@@ -114,8 +113,8 @@ func (s *Connections[C]) Change(ctx context.Context, f func(ctx context.Context,
 	return s.Books.Note(s.own.Do(ctx, BookBound, f))
 }
 
-// Store implements penstock.Ledgered.
-func (s *Connections[C]) Store(ctx context.Context, spans []penstock.Span) error {
+// Store implements stream.Ledgered.
+func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
 	spans = Covering(nil, spans)
 	if len(spans) == 0 {
 		return nil
@@ -123,7 +122,7 @@ func (s *Connections[C]) Store(ctx context.Context, spans []penstock.Span) error
 	return s.Change(ctx, func(ctx context.Context, c C) error { return Store(ctx, c, s.writer, spans) })
 }
 
-// Close implements penstock.Sink: it waits until the connections are free, and frees them. It may be called again.
+// Close implements stream.Sink: it waits until the connections are free, and frees them. It may be called again.
 func (s *Connections[C]) Close() error {
 	for _, w := range s.workers {
 		w.Close()
@@ -143,12 +142,12 @@ type worker[C any] struct {
 	scratch []byte    // of batches without a payload
 }
 
-// Deliver implements penstock.Worker.
-func (w *worker[C]) Deliver(ctx context.Context, a penstock.Attempt) (flow.Report, error) {
+// Deliver implements stream.Worker.
+func (w *worker[C]) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	err := w.Do(ctx, 0, func(ctx context.Context, c C) error {
 		return Deliver(ctx, c, w.writer, w.of.Shape, a.Value, &w.scratch)
 	})
-	return flow.Report{}, w.of.database.Outcome(w.of.Books.Note(err))
+	return stream.Report{}, w.of.database.Outcome(w.of.Books.Note(err))
 }
 
 // Making knows whether the data's table is there, and lets one lane at a time make it. It is safe for concurrent use.

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Writer and Outcome make a diary a sqlspan.Database.
@@ -27,9 +27,9 @@ func (d *diary) Outcome(err error) error {
 func TestConnections(t *testing.T) {
 	d := &diary{}
 	s := sqlspan.NewConnections[int](host{}, d, nil)
-	o := penstock.SinkOptions{Pipeline: "p", Route: "r"}
-	var lanes []penstock.Lane
-	o.Lanes = func(l []penstock.Lane) { lanes = l }
+	o := stream.SinkOptions{Pipeline: "p", Route: "r"}
+	var lanes []stream.Lane
+	o.Lanes = func(l []stream.Lane) { lanes = l }
 	s.Books.Open(o, "")
 	s.Open(o, "diary", "there", 2)
 	if len(lanes) != 2 || lanes[1].Name != "there #2" || lanes[0].Limits.Ordered {
@@ -40,7 +40,7 @@ func TestConnections(t *testing.T) {
 	if string(payload) != "rows" || err != nil {
 		t.Errorf("Encode: %q, %v", payload, err)
 	}
-	if _, err := lanes[0].Worker.Deliver(t.Context(), penstock.Attempt{Value: batch}); err != nil {
+	if _, err := lanes[0].Worker.Deliver(t.Context(), stream.Attempt{Value: batch}); err != nil {
 		t.Error(err)
 	}
 	if err := s.Store(t.Context(), batch.Spans); err != nil {
@@ -50,7 +50,7 @@ func TestConnections(t *testing.T) {
 		t.Error(err)
 	}
 	d.fail = "write rows"
-	if _, err := lanes[0].Worker.Deliver(t.Context(), penstock.Attempt{Value: batch}); !errors.Is(err, errBroken) ||
+	if _, err := lanes[0].Worker.Deliver(t.Context(), stream.Attempt{Value: batch}); !errors.Is(err, errBroken) ||
 		!strings.HasPrefix(err.Error(), "outcome") {
 		t.Errorf("a failed Deliver: %v", err)
 	}
@@ -59,7 +59,7 @@ func TestConnections(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := lanes[1].Worker.Deliver(t.Context(), penstock.Attempt{Value: batch}); !errors.Is(err, sqlspan.ErrStopped) {
+	if _, err := lanes[1].Worker.Deliver(t.Context(), stream.Attempt{Value: batch}); !errors.Is(err, sqlspan.ErrStopped) {
 		t.Errorf("Deliver after Close: %v", err)
 	}
 	want := []string{
@@ -88,8 +88,8 @@ func (running) Go(name string, run func(ctx context.Context) error) {
 func TestAhead(t *testing.T) {
 	d := &diary{}
 	s := sqlspan.NewConnections[int](running{}, d, nil)
-	var lanes []penstock.Lane
-	s.Open(penstock.SinkOptions{Lanes: func(l []penstock.Lane) { lanes = l }}, "diary", "there", 2)
+	var lanes []stream.Lane
+	s.Open(stream.SinkOptions{Lanes: func(l []stream.Lane) { lanes = l }}, "diary", "there", 2)
 	s.Ahead("diary", nil)
 	d.fail = "enter 0 true"
 	s.Ahead("diary", func(ctx context.Context, c int, w sqlspan.Writer[int]) error {
@@ -98,7 +98,7 @@ func TestAhead(t *testing.T) {
 	})
 	d.fail = ""
 	for _, l := range lanes {
-		if _, err := l.Worker.Deliver(t.Context(), penstock.Attempt{Value: batchOf(0)}); err != nil {
+		if _, err := l.Worker.Deliver(t.Context(), stream.Attempt{Value: batchOf(0)}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -151,7 +151,7 @@ func TestWorkers(t *testing.T) {
 		want int // 0: refused
 	}{{0, sqltable.Append, 4}, {0, sqltable.Upsert, 1}, {3, sqltable.Upsert, 3}, {100, sqltable.Append, 100}, {101, "", 0}, {-1, "", 0}} {
 		n, err := sqlspan.Workers(c.n, c.mode)
-		if wrong, ok := errors.AsType[*penstock.OptionError](err); ok != (c.want == 0) || ok && wrong.Key != "workers" {
+		if wrong, ok := errors.AsType[*stream.OptionError](err); ok != (c.want == 0) || ok && wrong.Key != "workers" {
 			t.Errorf("Workers(%d, %q): %v", c.n, c.mode, err)
 		}
 		if err == nil && n != c.want {

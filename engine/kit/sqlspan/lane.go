@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Server makes connections of the type C. It is called by many goroutines, for a connection by one at a time.
@@ -91,11 +90,11 @@ func (l *Lane[C]) Close() {
 
 // Lanes gives workers that take one batch at a time, a connection each, names after where they lead to. A single one is in the order
 // of places, and so keeps the order of a partition.
-func Lanes[W penstock.Worker](to string, workers []W) []penstock.Lane {
-	lanes := make([]penstock.Lane, len(workers))
+func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
+	lanes := make([]stream.Lane, len(workers))
 	for i, w := range workers {
-		lanes[i] = penstock.Lane{
-			Name: fmt.Sprintf("%s #%d", to, i+1), Worker: w, Limits: flow.Limits{InFlight: 1, Ordered: len(workers) == 1},
+		lanes[i] = stream.Lane{
+			Name: fmt.Sprintf("%s #%d", to, i+1), Worker: w, Limits: stream.Limits{InFlight: 1, Ordered: len(workers) == 1},
 		}
 	}
 	return lanes
@@ -104,22 +103,22 @@ func Lanes[W penstock.Worker](to string, workers []W) []penstock.Lane {
 // Writer is what one database does for a batch, over a connection that the caller has. What its methods have begun, Restore undoes.
 type Writer[C any] interface {
 	// Encode appends the rows of a batch without a payload, and returns the records that no row can be made of.
-	Encode(dst []byte, b *penstock.Batch) ([]byte, []sqltable.Refusal)
+	Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal)
 	// Prepare makes what a batch with data needs and the connection or the database lacks: the table.
-	Prepare(ctx context.Context, c C, b *penstock.Batch) error
+	Prepare(ctx context.Context, c C, b *stream.Batch) error
 	// Enter begins a transaction, sees that the route's epoch is the caller's own and will stay it until the end, stores the rows
 	// of spans, and says how much of them was there before: what Judge says, a PartError where it is a part. data: rows will
 	// follow. With All nothing does, and the transaction is left to Restore.
-	Enter(ctx context.Context, c C, spans []penstock.Span, data bool) (Presence, error)
+	Enter(ctx context.Context, c C, spans []stream.Span, data bool) (Presence, error)
 	// Write puts the rows into the table, in that transaction.
-	Write(ctx context.Context, c C, b *penstock.Batch, data []byte) error
+	Write(ctx context.Context, c C, b *stream.Batch, data []byte) error
 	// Commit ends the transaction: what was entered and written is there for good, or nothing of it.
 	Commit(ctx context.Context, c C) error
 }
 
 // Deliver writes a batch with its spans, once: where the ledger has it, nothing is written. Its errors are the database's, those
 // that Ends knows, and outcomes of flow for records that are refused. scratch is memory that the lane keeps.
-func Deliver[C any](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape, b *penstock.Batch, scratch *[]byte) error {
+func Deliver[C any](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape, b *stream.Batch, scratch *[]byte) error {
 	data := b.Payload
 	if len(data) == 0 && b.Kept() > 0 {
 		if len(b.Records) == 0 {
@@ -128,7 +127,7 @@ func Deliver[C any](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape
 		var refusals []sqltable.Refusal
 		if *scratch, refusals = w.Encode((*scratch)[:0], b); len(refusals) > 0 {
 			if err := shape.Unfit(refusals[0].Reason); err != nil {
-				return &flow.Misconfigured{Err: err}
+				return &stream.Misconfigured{Err: err}
 			}
 			return sqltable.Answer(b, refusals)
 		}
@@ -156,7 +155,7 @@ func Deliver[C any](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape
 }
 
 // Store is Deliver of spans without a row.
-func Store[C any](ctx context.Context, c C, w Writer[C], spans []penstock.Span) error {
+func Store[C any](ctx context.Context, c C, w Writer[C], spans []stream.Span) error {
 	presence, err := w.Enter(ctx, c, spans, false)
 	if err != nil || presence == All {
 		return err

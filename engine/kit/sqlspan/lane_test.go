@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -47,31 +47,31 @@ func (d *diary) Restore(ctx context.Context, c int, err error) bool {
 
 func (d *diary) Close(c int) { _ = d.note(fmt.Sprintf("close %d", c)) }
 
-func (d *diary) Encode(dst []byte, b *penstock.Batch) ([]byte, []sqltable.Refusal) {
+func (d *diary) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	return append(dst, "rows"...), nil
 }
 
-func (d *diary) Prepare(context.Context, int, *penstock.Batch) error { return d.note("prepare") }
+func (d *diary) Prepare(context.Context, int, *stream.Batch) error { return d.note("prepare") }
 
-func (d *diary) Enter(_ context.Context, _ int, spans []penstock.Span, data bool) (sqlspan.Presence, error) {
+func (d *diary) Enter(_ context.Context, _ int, spans []stream.Span, data bool) (sqlspan.Presence, error) {
 	return d.presence, d.note(fmt.Sprintf("enter %d %v", len(spans), data))
 }
 
-func (d *diary) Write(_ context.Context, _ int, _ *penstock.Batch, data []byte) error {
+func (d *diary) Write(_ context.Context, _ int, _ *stream.Batch, data []byte) error {
 	return d.note("write " + string(data))
 }
 
 func (d *diary) Commit(context.Context, int) error { return d.note("commit") }
 
 // batchOf has so many records, in one span; and one that covers nothing.
-func batchOf(records int) *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{})
-	part := &penstock.Partition{ID: "p"}
+func batchOf(records int) *stream.Batch {
+	b := stream.NewBatch(stream.BatchLimits{})
+	part := &stream.Partition{ID: "p"}
 	b.Data = []byte(strings.Repeat("a\n", records))
 	b.Origins = records
-	to := penstock.Position{Num: int64(len(b.Data))}
-	b.Spans = []penstock.Span{
-		{Part: part, Bytes: len(b.Data), Range: penstock.Range{To: to}}, {Part: part, Range: penstock.Range{From: to, To: to}},
+	to := stream.Position{Num: int64(len(b.Data))}
+	b.Spans = []stream.Span{
+		{Part: part, Bytes: len(b.Data), Range: stream.Range{To: to}}, {Part: part, Range: stream.Range{From: to, To: to}},
 	}
 	if records == 0 {
 		b.Spans[0].To.Num = 5 // its records were dropped
@@ -157,6 +157,7 @@ type host struct{}
 func (host) Log() *slog.Logger                                   { return slog.New(slog.DiscardHandler) }
 func (host) FS() vfs.FS                                          { return nil }
 func (host) Go(name string, run func(ctx context.Context) error) {}
+func (host) Fault(error)                                         {}
 func (host) Count(name string, n int64)                          {}
 
 // TestLoad: a server that is not there is waited for, in a finite run for a minute.
@@ -174,16 +175,16 @@ func TestLoad(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := sqlspan.NewBooks(host{})
-			b.Open(penstock.SinkOptions{Pipeline: "p", Route: "r", Once: c.once}, "")
+			b.Open(stream.SinkOptions{Pipeline: "p", Route: "r", Once: c.once}, "")
 			calls, begun := 0, time.Now()
-			marks, err := b.Load(t.Context(), func(context.Context) ([]penstock.Mark, error) {
+			marks, err := b.Load(t.Context(), func(context.Context) ([]stream.Mark, error) {
 				if calls++; calls <= c.fails {
 					return nil, errBroken
 				}
 				if c.fatal {
 					return nil, errors.New("no such database")
 				}
-				return []penstock.Mark{{}}, nil
+				return []stream.Mark{{}}, nil
 			}, transient)
 			if (err == nil) != c.ok || len(marks) > 0 != c.ok || time.Since(begun) > c.within {
 				t.Errorf("%+v: %v, %v after %v and %d calls", c, marks, err, time.Since(begun), calls)
@@ -195,11 +196,11 @@ func TestLoad(t *testing.T) {
 // TestBooks: another epoch is told of, and ends the route once.
 func TestBooks(t *testing.T) {
 	b := sqlspan.NewBooks(host{})
-	b.Open(penstock.SinkOptions{Pipeline: "p", Route: "r"}, "")
+	b.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "")
 	if b.Ledger != "p/r" {
 		t.Errorf("the ledger is %q", b.Ledger)
 	}
-	if b.Open(penstock.SinkOptions{Pipeline: "p", Route: "r"}, "own"); b.Ledger != "own" {
+	if b.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "own"); b.Ledger != "own" {
 		t.Errorf("the ledger is %q", b.Ledger)
 	}
 	b.Take(4)

@@ -15,7 +15,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
 
@@ -30,14 +30,14 @@ const (
 // Row is one span that is stored.
 type Row struct {
 	Part string // the partition's id
-	penstock.Range
+	stream.Range
 }
 
 // Fold returns what a route has settled: for each partition the mark, moved up over the rows that follow it without a hole,
 // and the rest of the rows above it, joined. A partition without a mark begins at the zero position, before everything.
 // The result is sorted by partition id.
-func Fold(marks []penstock.Mark, rows []Row) []penstock.Mark {
-	all := make(map[string]*penstock.Mark, len(marks))
+func Fold(marks []stream.Mark, rows []Row) []stream.Mark {
+	all := make(map[string]*stream.Mark, len(marks))
 	for _, m := range marks {
 		m.Above = slices.Clone(m.Above)
 		all[m.Part.ID] = &m
@@ -45,21 +45,21 @@ func Fold(marks []penstock.Mark, rows []Row) []penstock.Mark {
 	for _, r := range rows {
 		m := all[r.Part]
 		if m == nil {
-			m = &penstock.Mark{Part: penstock.Partition{ID: r.Part}}
+			m = &stream.Mark{Part: stream.Partition{ID: r.Part}}
 			all[r.Part] = m
 		}
 		m.Above = append(m.Above, r.Range)
 	}
-	out := make([]penstock.Mark, 0, len(all))
+	out := make([]stream.Mark, 0, len(all))
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		out = append(out, fold(*all[id]))
 	}
 	return out
 }
 
-func fold(m penstock.Mark) penstock.Mark {
-	slices.SortFunc(m.Above, func(a, b penstock.Range) int { return a.From.Compare(b.From) })
-	var above []penstock.Range
+func fold(m stream.Mark) stream.Mark {
+	slices.SortFunc(m.Above, func(a, b stream.Range) int { return a.From.Compare(b.From) })
+	var above []stream.Range
 	for _, r := range m.Above {
 		switch last := len(above) - 1; {
 		case r.To.Compare(m.Watermark) <= 0:
@@ -78,7 +78,7 @@ func fold(m penstock.Mark) penstock.Mark {
 }
 
 // Covering appends to dst the spans that cover anything: the others say only that a partition is sealed, and have no row.
-func Covering(dst, spans []penstock.Span) []penstock.Span {
+func Covering(dst, spans []stream.Span) []stream.Span {
 	for _, s := range spans {
 		if s.From != s.To {
 			dst = append(dst, s)
@@ -99,7 +99,7 @@ const (
 
 // Judge says how much of spans a ledger has, where stored holds the end of each span's row that was there before, nil for
 // none, and marks the watermark of each partition that has one.
-func Judge(spans []penstock.Span, stored []*penstock.Position, marks map[string]penstock.Position) Presence {
+func Judge(spans []stream.Span, stored []*stream.Position, marks map[string]stream.Position) Presence {
 	there := 0
 	for i, s := range spans {
 		mark, marked := marks[s.Part.ID]
@@ -142,7 +142,7 @@ func (e *FencedError) Is(target error) bool { return target == supervise.ErrStop
 // ends the route.
 type PartError struct {
 	Ledger string
-	Span   penstock.Span // the batch's first
+	Span   stream.Span // the batch's first
 }
 
 // Error says what happened and what to do.

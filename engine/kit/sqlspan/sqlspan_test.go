@@ -5,10 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
-func at(n int) penstock.Position { return penstock.Position{Num: int64(n)} }
+func at(n int) stream.Position { return stream.Position{Num: int64(n)} }
 
 // TestFoldAgainstCells holds Fold against a naive model: a partition is cells, each settled or not.
 func TestFoldAgainstCells(t *testing.T) {
@@ -24,14 +24,14 @@ func TestFoldAgainstCells(t *testing.T) {
 		for range random.IntN(12) {
 			from := random.IntN(cells - 1)
 			to := from + 1 + random.IntN(min(6, cells-from-1))
-			rows = append(rows, Row{"p", penstock.Range{From: at(from), To: at(to)}})
+			rows = append(rows, Row{"p", stream.Range{From: at(from), To: at(to)}})
 			for i := from; i < to; i++ {
 				settled[i] = true
 			}
 		}
-		var marks []penstock.Mark
+		var marks []stream.Mark
 		if watermark > 0 || round%2 == 0 {
-			marks = []penstock.Mark{{Part: penstock.Partition{ID: "p", Name: "n"}, Watermark: at(watermark)}}
+			marks = []stream.Mark{{Part: stream.Partition{ID: "p", Name: "n"}, Watermark: at(watermark)}}
 		}
 		got := Fold(marks, rows)
 		if len(got) == 0 {
@@ -40,7 +40,7 @@ func TestFoldAgainstCells(t *testing.T) {
 			}
 			continue
 		}
-		want := penstock.Mark{}
+		want := stream.Mark{}
 		i := 0
 		for ; i < cells && settled[i]; i++ {
 			want.Watermark = at(i + 1)
@@ -53,7 +53,7 @@ func TestFoldAgainstCells(t *testing.T) {
 			for i < cells && settled[i] {
 				i++
 			}
-			want.Above = append(want.Above, penstock.Range{From: at(from), To: at(i)})
+			want.Above = append(want.Above, stream.Range{From: at(from), To: at(i)})
 		}
 		if got[0].Watermark != want.Watermark || !slices.Equal(got[0].Above, want.Above) {
 			t.Fatalf("round %d, seed %d: Fold(%v, %v) = %v, want %v", round, seed, marks, rows, got[0], want)
@@ -62,29 +62,29 @@ func TestFoldAgainstCells(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	part := &penstock.Partition{ID: "p"}
-	span := func(from, to int) penstock.Span {
-		return penstock.Span{Part: part, Range: penstock.Range{From: at(from), To: at(to)}}
+	part := &stream.Partition{ID: "p"}
+	span := func(from, to int) stream.Span {
+		return stream.Span{Part: part, Range: stream.Range{From: at(from), To: at(to)}}
 	}
-	end := func(n int) *penstock.Position { p := at(n); return &p }
+	end := func(n int) *stream.Position { p := at(n); return &p }
 	for _, c := range []struct {
 		name   string
-		spans  []penstock.Span
-		stored []*penstock.Position
+		spans  []stream.Span
+		stored []*stream.Position
 		mark   int // -1: none
 		want   Presence
 	}{
-		{"new", []penstock.Span{span(0, 5)}, []*penstock.Position{nil}, -1, None},
-		{"new above the mark", []penstock.Span{span(5, 9)}, []*penstock.Position{nil}, 5, None},
-		{"the row is there", []penstock.Span{span(5, 9)}, []*penstock.Position{end(9)}, 5, All},
-		{"a longer row is there", []penstock.Span{span(5, 9)}, []*penstock.Position{end(12)}, -1, All},
-		{"a shorter row is there", []penstock.Span{span(5, 9)}, []*penstock.Position{end(7)}, -1, Part},
-		{"below the mark", []penstock.Span{span(0, 5)}, []*penstock.Position{nil}, 5, All},
-		{"across the mark", []penstock.Span{span(0, 5)}, []*penstock.Position{nil}, 3, Part},
-		{"one of two", []penstock.Span{span(0, 5), span(7, 9)}, []*penstock.Position{end(5), nil}, -1, Part},
-		{"both, one folded", []penstock.Span{span(0, 5), span(7, 9)}, []*penstock.Position{nil, end(9)}, 5, All},
+		{"new", []stream.Span{span(0, 5)}, []*stream.Position{nil}, -1, None},
+		{"new above the mark", []stream.Span{span(5, 9)}, []*stream.Position{nil}, 5, None},
+		{"the row is there", []stream.Span{span(5, 9)}, []*stream.Position{end(9)}, 5, All},
+		{"a longer row is there", []stream.Span{span(5, 9)}, []*stream.Position{end(12)}, -1, All},
+		{"a shorter row is there", []stream.Span{span(5, 9)}, []*stream.Position{end(7)}, -1, Part},
+		{"below the mark", []stream.Span{span(0, 5)}, []*stream.Position{nil}, 5, All},
+		{"across the mark", []stream.Span{span(0, 5)}, []*stream.Position{nil}, 3, Part},
+		{"one of two", []stream.Span{span(0, 5), span(7, 9)}, []*stream.Position{end(5), nil}, -1, Part},
+		{"both, one folded", []stream.Span{span(0, 5), span(7, 9)}, []*stream.Position{nil, end(9)}, 5, All},
 	} {
-		marks := map[string]penstock.Position{}
+		marks := map[string]stream.Position{}
 		if c.mark >= 0 {
 			marks["p"] = at(c.mark)
 		}

@@ -6,7 +6,7 @@ import (
 	"bytes"
 	"strconv"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // isInteger says whether text is a whole number of 64 bits, in decimal digits.
@@ -74,20 +74,20 @@ func digits(text []byte) (n int) {
 }
 
 // fits says whether a column of type t holds a value that is not null.
-func fits(t Type, kind penstock.Kind, value []byte, limit int) bool {
+func fits(t Type, kind stream.Kind, value []byte, limit int) bool {
 	switch t {
 	case Integer:
-		return (kind == penstock.Number || kind == penstock.Text) && isInteger(value)
+		return (kind == stream.Number || kind == stream.Text) && isInteger(value)
 	case Number:
-		return (kind == penstock.Number || kind == penstock.Text) && isNumber(value, limit)
+		return (kind == stream.Number || kind == stream.Text) && isNumber(value, limit)
 	case Float:
-		if kind != penstock.Number && kind != penstock.Text || !isNumber(value, 0) {
+		if kind != stream.Number && kind != stream.Text || !isNumber(value, 0) {
 			return false
 		}
 		_, err := strconv.ParseFloat(string(value), 64)
 		return err == nil
 	case Bool:
-		return kind == penstock.Bool || kind == penstock.Text && (string(value) == "true" || string(value) == "false")
+		return kind == stream.Bool || kind == stream.Text && (string(value) == "true" || string(value) == "false")
 	}
 	return true
 }

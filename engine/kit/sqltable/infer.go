@@ -5,7 +5,7 @@ package sqltable
 import (
 	"slices"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // seen is what the values of one field were.
@@ -28,10 +28,10 @@ type seen struct {
 //	anything else, or only null       Text
 //
 // Where the source declares a type that the dialect has, the column is of that.
-func Infer(d *Dialect, b *penstock.Batch) []Column {
+func Infer(d *Dialect, b *stream.Batch) []Column {
 	at := make(map[string]int)
 	var all []*seen
-	note := func(name, decl string, kind penstock.Kind, value []byte) {
+	note := func(name, decl string, kind stream.Kind, value []byte) {
 		i, ok := at[name]
 		if !ok {
 			i = len(all)
@@ -48,11 +48,11 @@ func Infer(d *Dialect, b *penstock.Batch) []Column {
 	}
 	for i := range b.Records {
 		r := &b.Records[i]
-		if r.State != penstock.Kept {
+		if r.State != stream.Kept {
 			continue
 		}
 		if r.NumFields == 0 {
-			note(MessageField, "", penstock.Text, nil)
+			note(MessageField, "", stream.Text, nil)
 		}
 		for _, f := range b.Fields[r.Field : r.Field+r.NumFields] {
 			note(b.Names[f.Name], b.TypeOf(f.Name), f.Kind, b.Value(f))
@@ -90,14 +90,14 @@ func taken(d *Dialect, all []*seen, name string) bool {
 	return false
 }
 
-func (s *seen) note(kind penstock.Kind, value []byte) {
+func (s *seen) note(kind stream.Kind, value []byte) {
 	switch {
-	case kind == penstock.Text:
+	case kind == stream.Text:
 		s.text = true
-	case kind == penstock.Null || len(value) == 0:
-	case kind == penstock.Bool:
+	case kind == stream.Null || len(value) == 0:
+	case kind == stream.Bool:
 		s.boolean = true
-	case kind == penstock.JSON:
+	case kind == stream.JSON:
 		s.nested = true
 	case isInteger(value):
 		s.integer = true

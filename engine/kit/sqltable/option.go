@@ -8,7 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/fieldname"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // How a record becomes a row.
@@ -42,10 +43,10 @@ func (o *Options) Policy() Policy {
 	return JSONColumn
 }
 
-// PreferredBatch implements penstock.Preferred: a transaction's cost is that of one fsync. For lines of 84 bytes and more it is the
+// PreferredBatch implements stream.Preferred: a transaction's cost is that of one fsync. For lines of 84 bytes and more it is the
 // bytes that bind: where records did, each end of a stretch of bytes would leave a batch of a few.
-func (o *Options) PreferredBatch() penstock.Limits {
-	return penstock.Limits{Bytes: 2 << 20, Records: 25_000}
+func (o *Options) PreferredBatch() stream.BatchLimits {
+	return stream.BatchLimits{Bytes: 2 << 20, Records: 25_000}
 }
 
 // maxLedgerName bounds the name in the ledger's tables.
@@ -55,7 +56,7 @@ const maxLedgerName = 200
 func (o *Options) Validate(d *Dialect, schemas bool) error {
 	o.OnNewField = string(o.Policy())
 	wrong := func(key, format string, args ...any) error {
-		return &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 	}
 	name, err := ParseName(o.Table, schemas)
 	switch {
@@ -85,18 +86,39 @@ func (o *Options) Validate(d *Dialect, schemas bool) error {
 }
 
 func (o *Options) checkColumn(d *Dialect, i int, c ColumnOption) error {
+	field, err := fieldname.Parse(c.Name)
+	name := field.Flat
 	switch {
-	case d.CheckName(c.Name) != nil:
-		return fmt.Errorf("name %q %w", c.Name, d.CheckName(c.Name))
-	case !d.Usable(c.Name):
-		return fmt.Errorf("%q is a name that the database keeps for itself", c.Name)
-	case o.Policy() == JSONColumn && d.same(c.Name, o.JSONColumn):
-		return fmt.Errorf("%q is the JSON column; leave it out, or name another one in json_column", c.Name)
-	case slices.ContainsFunc(o.Columns[:i], func(before ColumnOption) bool { return d.same(before.Name, c.Name) }):
-		return fmt.Errorf("%q stands twice", c.Name)
+	case c.Name != "" && err != nil:
+		return err
+	case d.CheckName(name) != nil:
+		return fmt.Errorf("name %q %w", name, d.CheckName(name))
+	case !d.Usable(name):
+		return fmt.Errorf("%q is a name that the database keeps for itself", name)
+	case o.Policy() == JSONColumn && d.same(name, o.JSONColumn):
+		return fmt.Errorf("%q is the JSON column; leave it out, or name another one in json_column", name)
+	case slices.ContainsFunc(o.Columns[:i], func(before ColumnOption) bool { return d.same(before.field().Flat, name) }):
+		return fmt.Errorf("%q stands twice", name)
 	}
-	_, err := c.Column()
+	_, err = c.Column()
 	return err
+}
+
+// Shape implements stream.Shaper: it refuses columns that no field of a record can fill.
+func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
+	if in.Open {
+		return in, nil
+	}
+	var errs []error
+	for i, c := range o.Columns {
+		key := fmt.Sprintf("columns[%d]", i)
+		if at, _, err := c.field().Find(in); err != nil {
+			errs = append(errs, &stream.OptionError{Key: key, Err: err})
+		} else if at < 0 {
+			errs = append(errs, fieldname.Missing(key, c.Name, in))
+		}
+	}
+	return in, errors.Join(errs...)
 }
 
 func (o *Options) validateKey(wrong func(key, format string, args ...any) error) error {
@@ -107,7 +129,7 @@ func (o *Options) validateKey(wrong func(key, format string, args ...any) error)
 		return wrong("key", "has no meaning with mode: append; write mode: upsert, or leave it out")
 	}
 	for i, k := range o.Key {
-		listed := slices.ContainsFunc(o.Columns, func(c ColumnOption) bool { return c.Name == k })
+		listed := slices.ContainsFunc(o.Columns, func(c ColumnOption) bool { return c.field().Flat == k })
 		switch {
 		case k == "" || slices.Contains(o.Key[:i], k):
 			return wrong("key", "%q is empty or stands twice", k)
@@ -121,7 +143,9 @@ func (o *Options) validateKey(wrong func(key, format string, args ...any) error)
 // LedgerPrefix begins the names of the ledger's tables, which stand beside the data's.
 const LedgerPrefix = "penstock_"
 
-// ColumnOption is a column in a config: "name" or "name: type" in a list, or name: type in a mapping.
+// ColumnOption is a column in a config: "name" or "name: type" in a list, or name: type in a
+// mapping. The column takes the field of its name; where the name has dots, also the member at
+// that path, unless it stands in double quotes.
 type ColumnOption struct {
 	Name string `yaml:",key"`
 	Type string `yaml:",value" doc:"text (default), integer, number, float, boolean, json, or a type of the database"`
@@ -147,6 +171,8 @@ func (c ColumnOption) MarshalText() ([]byte, error) {
 	return []byte(c.Name + ": " + c.Type), nil
 }
 
+func (c ColumnOption) field() fieldname.Name { return fieldname.Lenient(c.Name) }
+
 var typeNames = map[string]Type{
 	"": Text, "text": Text, "integer": Integer, "int": Integer, "bigint": Integer, "number": Number, "numeric": Number, "decimal": Number,
 	"float": Float, "double": Float, "double precision": Float, "boolean": Bool, "bool": Bool, "json": JSON,
@@ -159,7 +185,7 @@ const maxDecl = 60
 func (c ColumnOption) Column() (Column, error) {
 	name := strings.ToLower(c.Type)
 	if t, ok := typeNames[name]; ok {
-		return Column{Name: c.Name, Type: t}, nil
+		return Column{Name: c.field().Flat, Type: t, Nested: c.field().Path != nil}, nil
 	}
 	allowed := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("_ (),[]", r)
@@ -167,7 +193,7 @@ func (c ColumnOption) Column() (Column, error) {
 	if len(name) > maxDecl || name[0] < 'a' || name[0] > 'z' || strings.ContainsFunc(name, func(r rune) bool { return !allowed(r) }) {
 		return Column{}, fmt.Errorf("%q is no type; write text, integer, number, float, boolean, json, or one of the database", c.Type)
 	}
-	return Column{Name: c.Name, Type: Other, Decl: name}, nil
+	return Column{Name: c.field().Flat, Type: Other, Decl: name, Nested: c.field().Path != nil}, nil
 }
 
 // Listed returns the columns that the config lists.

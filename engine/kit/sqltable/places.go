@@ -2,7 +2,7 @@
 
 package sqltable
 
-import "github.com/penstock-io/penstock"
+import "github.com/penstock-io/penstock/stream"
 
 // Place is where a record has the value of one column.
 type Place struct {
@@ -16,7 +16,7 @@ type Place struct {
 // most; nil: only [Rows.Row] can say. Records of one form follow each other, so what was found for one is used for all that have
 // the same names in the same order. The names alone are looked at: what is no null and neither a text for a Text place nor surely a
 // value of its column's type is Row's. The places are valid until the next call.
-func (r *Rows) Places(fields []penstock.Field) (places []Place, most int) {
+func (r *Rows) Places(fields []stream.Field) (places []Place, most int) {
 	form := r.form
 	if len(fields) != len(form) {
 		return r.place(fields)
@@ -37,7 +37,7 @@ func (r *Rows) Places(fields []penstock.Field) (places []Place, most int) {
 }
 
 // place finds the places for records that have the names of these fields.
-func (r *Rows) place(fields []penstock.Field) (places []Place, most int) {
+func (r *Rows) place(fields []stream.Field) (places []Place, most int) {
 	r.form, r.places, r.placed = r.form[:0], r.places[:0], nil
 	for c := range r.texts {
 		r.places = append(r.places, Place{Field: -1, Type: r.table.Columns[c].Type, Text: r.texts[c]})
@@ -45,7 +45,7 @@ func (r *Rows) place(fields []penstock.Field) (places []Place, most int) {
 	for _, k := range r.table.Required {
 		r.places[k].Need = true
 	}
-	direct, end := len(fields) > 0, uint32(0)
+	direct, end := len(fields) > 0 && len(r.members) == 0, uint32(0)
 	for k, f := range fields {
 		r.form = append(r.form, f.Name)
 		most, end = most+int(f.Len), max(end, f.Off+f.Len)

@@ -5,8 +5,7 @@ package sqltable
 import (
 	"errors"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Refusal is a record that the table will never take, and why, in words that hold no data.
@@ -17,9 +16,9 @@ type Refusal struct {
 
 // Answer makes of refusals, ascending by record, what Deliver returns: the records that share the first one's reason are
 // refused, and all else comes again, so that each dead letter has its own reason. Records of one origin go together.
-func Answer(b *penstock.Batch, refusals []Refusal) error {
+func Answer(b *stream.Batch, refusals []Refusal) error {
 	reason := refusals[0].Reason
-	bad := make(map[penstock.Position]map[uint32]bool)
+	bad := make(map[stream.Position]map[uint32]bool)
 	for _, f := range refusals {
 		if r := &b.Records[f.Record]; f.Reason == reason {
 			if bad[r.Origin] == nil {
@@ -31,18 +30,18 @@ func Answer(b *penstock.Batch, refusals []Refusal) error {
 	var refused, rest []int
 	for i := range b.Records {
 		switch r := &b.Records[i]; {
-		case r.State != penstock.Kept:
+		case r.State != stream.Kept:
 		case bad[r.Origin][r.Span]:
 			refused = append(refused, i)
 		default:
 			rest = append(rest, i)
 		}
 	}
-	answer := &penstock.Split{Err: errors.New(reason)}
+	answer := &stream.Split{Err: errors.New(reason)}
 	if len(rest) == 0 {
-		return &flow.Rejected{Err: answer.Err}
+		return &stream.Rejected{Err: answer.Err}
 	}
-	answer.Rest = append(answer.Rest, penstock.Piece(b.Pick(rest)))
-	answer.Refused = append(answer.Refused, penstock.Piece(b.Pick(refused)))
+	answer.Rest = append(answer.Rest, stream.Piece(b.Pick(rest)))
+	answer.Refused = append(answer.Refused, stream.Piece(b.Pick(refused)))
 	return answer
 }

@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/fieldname"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Rows lays the records of a batch over a table, one at a time. It only reads the batch, and belongs to one goroutine.
@@ -19,7 +21,7 @@ type Rows struct {
 	Cells [][]byte
 
 	table   *Table
-	batch   *penstock.Batch
+	batch   *stream.Batch
 	columns []int // by name of the batch
 	extra   []byte
 	scratch []byte
@@ -27,17 +29,36 @@ type Rows struct {
 	seen    int    // so much of the arena's beginning is clean
 	unclean bool   // the arena holds what the database's text cannot
 
+	members []memberColumn // columns that may take members of the batch's fields
+	edit    fieldname.Editor
+
 	form   []uint32 // the names of the fields for which placed was found
 	placed []Place  // nil: Row
 	places []Place  // its memory
 }
 
+// memberColumn is a column that takes a member of a field.
+type memberColumn struct {
+	column int
+	ref    fieldname.Ref
+}
+
 // Over begins to lay b, whose Records are filled, over t. The memory of an earlier batch is used again.
-func (r *Rows) Over(t *Table, b *penstock.Batch) {
+func (r *Rows) Over(t *Table, b *stream.Batch) {
 	r.table, r.batch = t, b
 	r.columns, r.form, r.placed = r.columns[:0], r.form[:0], nil
 	for _, name := range b.Names {
 		r.columns = append(r.columns, t.Column(name))
+	}
+	r.members = r.members[:0]
+	for i, c := range t.Columns {
+		if !c.Nested {
+			continue
+		}
+		m := memberColumn{i, fieldname.Ref{Name: fieldname.Lenient(c.Name)}}
+		if m.ref.Begin(b); m.ref.HasRoot() {
+			r.members = append(r.members, m)
+		}
 	}
 	if cap(r.Cells) < len(t.Columns) {
 		r.Cells = make([][]byte, len(t.Columns))
@@ -89,16 +110,21 @@ func (r *Rows) Row(i int) (refusal string) {
 	}
 	clean := r.clean(int(end))
 	if record.NumFields == 0 {
-		if refusal = r.put(r.table.message, MessageField, penstock.Text, r.batch.Text(i)); refusal != "" {
+		if refusal = r.put(r.table.message, MessageField, stream.Text, r.batch.Text(i)); refusal != "" {
 			return refusal
 		}
 	}
 	for _, f := range fields {
-		if column := r.columns[f.Name]; f.Kind == penstock.Text && column >= 0 && clean && r.texts[column] { // most of them
+		if column := r.columns[f.Name]; f.Kind == stream.Text && column >= 0 && clean && r.texts[column] { // most of them
 			r.Cells[column] = r.batch.Value(f)
 			continue
 		}
 		if refusal = r.put(r.columns[f.Name], r.batch.Names[f.Name], f.Kind, r.batch.Value(f)); refusal != "" {
+			return refusal
+		}
+	}
+	for k := range r.members {
+		if refusal = r.member(&r.members[k], i); refusal != "" {
 			return refusal
 		}
 	}
@@ -114,13 +140,30 @@ func (r *Rows) Row(i int) (refusal string) {
 	return ""
 }
 
+// member lays the member that a column takes where the record has no field of the column's name.
+func (r *Rows) member(m *memberColumn, i int) (refusal string) {
+	if slices.ContainsFunc(r.batch.FieldsOf(i), m.ref.IsFlat) {
+		return ""
+	}
+	v, ok := r.edit.Lookup(r.batch, &m.ref, i)
+	if !ok {
+		return ""
+	}
+	if v.Kind == stream.Text { // its escapes may stand for what the arena does not hold
+		if v.Raw, refusal = r.cleaned(m.ref.Flat, v.Raw); refusal != "" {
+			return refusal
+		}
+	}
+	return r.put(m.column, m.ref.Flat, v.Kind, v.Raw)
+}
+
 var empty = []byte{}
 
-func (r *Rows) put(column int, name string, kind penstock.Kind, value []byte) (refusal string) {
+func (r *Rows) put(column int, name string, kind stream.Kind, value []byte) (refusal string) {
 	if column < 0 {
 		return r.unknown(name, kind, value)
 	}
-	if kind == penstock.Null || len(value) == 0 && kind != penstock.Text {
+	if kind == stream.Null || len(value) == 0 && kind != stream.Text {
 		r.Cells[column] = nil
 		return ""
 	}
@@ -132,7 +175,7 @@ func (r *Rows) put(column int, name string, kind penstock.Kind, value []byte) (r
 		}
 		return fmt.Sprintf("field %q holds %s, which its column cannot (%s)", name, kindName(kind), typeName(c))
 	}
-	if c.Type == JSON && kind == penstock.Text {
+	if c.Type == JSON && kind == stream.Text {
 		from := len(r.scratch)
 		r.scratch = ndjson.AppendString(r.scratch, value)
 		r.Cells[column] = r.scratch[from:len(r.scratch):len(r.scratch)]
@@ -151,7 +194,7 @@ func (r *Rows) put(column int, name string, kind penstock.Kind, value []byte) (r
 }
 
 // unknown keeps, leaves out or refuses a field that has no column.
-func (r *Rows) unknown(name string, kind penstock.Kind, value []byte) (refusal string) {
+func (r *Rows) unknown(name string, kind stream.Kind, value []byte) (refusal string) {
 	switch {
 	case r.table.New == Ignore:
 		return ""
@@ -163,7 +206,7 @@ func (r *Rows) unknown(name string, kind penstock.Kind, value []byte) (refusal s
 }
 
 // more adds a member to the JSON column.
-func (r *Rows) more(name string, kind penstock.Kind, value []byte) {
+func (r *Rows) more(name string, kind stream.Kind, value []byte) {
 	if len(r.extra) == 0 {
 		r.extra = append(r.extra, '{')
 	} else {
@@ -189,13 +232,13 @@ func (r *Rows) cleaned(name string, value []byte) (text []byte, refusal string) 
 	return r.scratch[from:len(r.scratch):len(r.scratch)], ""
 }
 
-func kindName(k penstock.Kind) string {
+func kindName(k stream.Kind) string {
 	switch k {
-	case penstock.Number:
+	case stream.Number:
 		return "a number"
-	case penstock.Bool:
+	case stream.Bool:
 		return "a truth value"
-	case penstock.JSON:
+	case stream.JSON:
 		return "an array or object"
 	}
 	return "a text"

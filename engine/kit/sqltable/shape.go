@@ -7,7 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Shape settles, once, what columns a sink's table has: those of the database where it is there, else those that the config
@@ -27,7 +27,7 @@ func NewShape(d *Dialect, o *Options, name Name) *Shape {
 }
 
 // For returns the table, and settles it from b, whose records are filled, where nothing has yet.
-func (s *Shape) For(b *penstock.Batch) *Table {
+func (s *Shape) For(b *stream.Batch) *Table {
 	if t := s.table.Load(); t != nil {
 		return t
 	}
@@ -68,7 +68,9 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 		if i < 0 {
 			return true, fmt.Errorf("the table %s has no column %q; add it to the table, or take it out of `columns`", s.name, l.Name)
 		}
-		columns = append(columns, there[i])
+		column := there[i]
+		column.Nested = l.Nested
+		columns = append(columns, column)
 	}
 	if len(listed) == 0 {
 		columns = slices.DeleteFunc(slices.Clone(there), func(c Column) bool { return c.Own })

@@ -36,6 +36,10 @@ type Column struct {
 	Type Type
 	Decl string // the type as the database knows it, where Type is Other; "": the dialect's own word for Type
 	Own  bool   // the database has a value of its own for it: left to it, unless the config lists the column
+
+	// Nested says that the column also takes a member: of records that have no field of its name,
+	// the one at that path.
+	Nested bool
 }
 
 // Policy is what becomes of a field that has no column, and of a value that its column cannot hold.
@@ -59,7 +63,7 @@ type Dialect struct {
 	NumberLimit int      // digits before and behind the point that Number can hold; 0: any
 
 	TypeOf func(decl string) Type // of a type of the database's own
-	// Standard gives the column for a type that a source declares ([penstock.Batch.TypeOf]); false: by the values, as where
+	// Standard gives the column for a type that a source declares ([stream.Batch.TypeOf]); false: by the values, as where
 	// nothing is declared. nil: always so.
 	Standard func(decl string) (Column, bool)
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 var plain = &Dialect{MaxName: 63, MaxColumns: 4, Reserved: []string{"ctid"}, TypeOf: func(string) Type { return Other }}
@@ -104,39 +104,39 @@ func TestOptions(t *testing.T) {
 		o.Table = "t"
 		c.set(&o)
 		err := o.Validate(plain, true)
-		if e, ok := err.(*penstock.OptionError); err == nil && c.key != "" || err != nil && (!ok || e.Key != c.key) {
+		if e, ok := err.(*stream.OptionError); err == nil && c.key != "" || err != nil && (!ok || e.Key != c.key) {
 			t.Errorf("%s: %v, want an error at %q", c.name, err, c.key)
 		}
 	}
 }
 
 // records makes a batch of one-field records.
-func records(name string, kinds []penstock.Kind, texts []string) *penstock.Batch {
-	b := penstock.NewBatch(penstock.Limits{})
+func records(name string, kinds []stream.Kind, texts []string) *stream.Batch {
+	b := stream.NewBatch(stream.BatchLimits{})
 	b.Names = []string{name}
 	for i, text := range texts {
-		b.Fields = append(b.Fields, penstock.Field{Kind: kinds[i], Off: uint32(len(b.Data)), Len: uint32(len(text))})
-		b.Records = append(b.Records, penstock.Record{Off: uint32(len(b.Data)), Len: uint32(len(text)), Field: uint32(i), NumFields: 1})
+		b.Fields = append(b.Fields, stream.Field{Kind: kinds[i], Off: uint32(len(b.Data)), Len: uint32(len(text))})
+		b.Records = append(b.Records, stream.Record{Off: uint32(len(b.Data)), Len: uint32(len(text)), Field: uint32(i), NumFields: 1})
 		b.Data = append(append(b.Data, text...), '\n')
 	}
 	return b
 }
 
 func TestInfer(t *testing.T) {
-	const text, number, boolean, null, nested = penstock.Text, penstock.Number, penstock.Bool, penstock.Null, penstock.JSON
+	const text, number, boolean, null, nested = stream.Text, stream.Number, stream.Bool, stream.Null, stream.JSON
 	for _, c := range []struct {
-		kinds []penstock.Kind
+		kinds []stream.Kind
 		texts []string
 		want  Type
 	}{
-		{[]penstock.Kind{number, null, number}, []string{"1", "", "-9223372036854775808"}, Integer},
-		{[]penstock.Kind{number, number}, []string{"1", "9223372036854775808"}, Number},
-		{[]penstock.Kind{number}, []string{"1e3"}, Number},
-		{[]penstock.Kind{boolean, null}, []string{"true", ""}, Bool},
-		{[]penstock.Kind{boolean, number}, []string{"true", "1"}, Text},
-		{[]penstock.Kind{null}, []string{""}, Text},
-		{[]penstock.Kind{text, number}, []string{"1", "1"}, Text},
-		{[]penstock.Kind{nested, number}, []string{"[]", "1"}, JSON},
+		{[]stream.Kind{number, null, number}, []string{"1", "", "-9223372036854775808"}, Integer},
+		{[]stream.Kind{number, number}, []string{"1", "9223372036854775808"}, Number},
+		{[]stream.Kind{number}, []string{"1e3"}, Number},
+		{[]stream.Kind{boolean, null}, []string{"true", ""}, Bool},
+		{[]stream.Kind{boolean, number}, []string{"true", "1"}, Text},
+		{[]stream.Kind{null}, []string{""}, Text},
+		{[]stream.Kind{text, number}, []string{"1", "1"}, Text},
+		{[]stream.Kind{nested, number}, []string{"[]", "1"}, JSON},
 	} {
 		got := Infer(plain, records("f", c.kinds, c.texts))
 		if len(got) != 1 || got[0].Type != c.want {
@@ -193,7 +193,7 @@ func FuzzFits(f *testing.F) {
 
 // TestRowsAllocateNothing: laying a record over a table costs no memory once the buffers are there.
 func TestRowsAllocateNothing(t *testing.T) {
-	b := records("f", []penstock.Kind{penstock.Number, penstock.Text}, []string{"200", "x"})
+	b := records("f", []stream.Kind{stream.Number, stream.Text}, []string{"200", "x"})
 	table := NewTable(plain, []Column{{Name: "f", Type: Integer}, {Name: "_extra", Type: JSON}}, "_extra", JSONColumn)
 	var r Rows
 	r.Over(table, b)
@@ -212,15 +212,15 @@ func TestRowsAllocateNothing(t *testing.T) {
 
 // TestAnswer: refusals go by their reason, records of one origin together, and all of a batch is accounted for.
 func TestAnswer(t *testing.T) {
-	b := penstock.NewBatch(penstock.Limits{})
+	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = []byte("a\nb\nc\nd\n")
 	b.Origins = 4
-	b.Spans = []penstock.Span{{
-		Part: &penstock.Partition{ID: "p"}, Bytes: 8, Range: penstock.Range{To: penstock.Position{Num: 8}},
+	b.Spans = []stream.Span{{
+		Part: &stream.Partition{ID: "p"}, Bytes: 8, Range: stream.Range{To: stream.Position{Num: 8}},
 	}}
 	b.Split()
 	err := Answer(b, []Refusal{{1, "one"}, {2, "two"}, {3, "one"}})
-	split, ok := err.(*penstock.Split)
+	split, ok := err.(*stream.Split)
 	if !ok || len(split.Refused) != 1 || len(split.Rest) != 1 || split.Err.Error() != "one" {
 		t.Fatalf("Answer: %v", err)
 	}
@@ -231,7 +231,7 @@ func TestAnswer(t *testing.T) {
 		t.Errorf("the rest is %q", got)
 	}
 	covered := int64(0)
-	for _, p := range []*penstock.Batch{split.Refused[0].Value, split.Rest[0].Value} {
+	for _, p := range []*stream.Batch{split.Refused[0].Value, split.Rest[0].Value} {
 		for _, s := range p.Spans {
 			covered += s.To.Num - s.From.Num
 		}
@@ -251,7 +251,7 @@ func TestClean(t *testing.T) {
 			want := (!d.UTF8 || utf8.Valid(text)) && (!d.NoNUL || !strings.Contains(string(text), "\x00"))
 			for _, ends := range [][]int{{len(text)}, {head / 2, head, len(text)}, {head, head + len(bad), len(text), head}} {
 				var r Rows
-				r.Over(table, &penstock.Batch{Data: text})
+				r.Over(table, &stream.Batch{Data: text})
 				for _, end := range ends {
 					if got := r.clean(end); got != want && (want || end > head) { // before it, it may have looked further than asked
 						t.Fatalf("%+v, %d bytes before %q, %d behind: up to %d %v", d, head, bad, tail, end, got)

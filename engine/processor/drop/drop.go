@@ -1,4 +1,5 @@
-// Package drop holds the processor that takes fields out of records. To leave out records, see where.
+// Package drop holds the processor that takes fields out of records. To leave out records, see
+// where.
 //
 // It owns nothing, and never changes a record's raw bytes.
 package drop
@@ -9,19 +10,25 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/fieldname"
+	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the processor: the names of the fields.
+// Options of the processor: the names of the fields. A name with dots means the flat field and the
+// member at that path; see package fieldname.
 type Options []string
 
 // Component is the processor's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.ProcessorRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.ProcessorRole,
 		Name:    "drop",
 		Options: func() any { return new(Options) },
-		New:     func(options any, _ penstock.Host) (any, error) { return New(*options.(*Options)), nil },
+		New: func(options any, h stream.Host) (any, error) {
+			p := New(*options.(*Options))
+			p.host = h
+			return p, nil
+		},
 	}
 }
 
@@ -30,72 +37,126 @@ func (o *Options) Validate() error {
 	if len(*o) == 0 {
 		return errors.New("names no field; write drop: [FIELD]")
 	}
-	return nil
-}
-
-// Shape implements penstock.Shaper.
-func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
 	var errs []error
-	known := in.Names()
-	for k, name := range *o {
-		if slices.Contains((*o)[:k], name) {
-			errs = append(errs, &penstock.OptionError{Key: fmt.Sprintf("[%d]", k), Err: fmt.Errorf("%s is named twice", name)})
-			continue
-		}
-		at := in.Find(name)
-		if at < 0 && !in.Open {
-			errs = append(errs, &penstock.OptionError{
-				Key: fmt.Sprintf("[%d]", k), Err: fmt.Errorf("there is no field %q", name), Word: name, Known: known,
-			})
-		}
-		if at >= 0 {
-			in.Fields = slices.Delete(in.Fields, at, at+1)
+	for k, text := range *o {
+		if _, err := fieldname.Parse(text); err != nil {
+			errs = append(errs, &stream.OptionError{Key: key(k), Err: err})
 		}
 	}
-	return in, errors.Join(errs...)
+	return errors.Join(errs...)
+}
+
+func key(k int) string { return fmt.Sprintf("[%d]", k) }
+
+// Shape implements stream.Shaper.
+func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
+	var errs []error
+	out := in.Clone()
+	for k, text := range *o {
+		if slices.Contains((*o)[:k], text) {
+			errs = append(errs, &stream.OptionError{Key: key(k), Err: fmt.Errorf("%s is named twice", text)})
+			continue
+		}
+		name := fieldname.Lenient(text)
+		at, nested, err := name.Find(in)
+		switch {
+		case err != nil:
+			errs = append(errs, &stream.OptionError{Key: key(k), Err: err})
+		case at < 0 && !in.Open:
+			errs = append(errs, fieldname.Missing(key(k), text, in))
+		case at >= 0 && !nested:
+			out.Fields = slices.DeleteFunc(out.Fields, func(f stream.SchemaField) bool { return f.Name == name.Flat })
+		}
+	}
+	return out, errors.Join(errs...)
 }
 
 // Processor drops fields of the records of batches. It serves one goroutine.
 type Processor struct {
-	names []string
-	index []uint32
+	options   []string
+	names     []fieldname.Ref
+	host      stream.Host // nil: nothing is counted
+	edit      fieldname.Editor
+	unmatched fieldname.Unmatched
 }
 
 // New returns a processor.
-func New(names []string) *Processor { return &Processor{names: names} }
-
-// Process implements penstock.Processor.
-func (p *Processor) Process(_ context.Context, b *penstock.Batch) error {
-	b.Split()
-	p.index = p.index[:0]
-	for _, name := range p.names {
-		if name == penstock.MessageName { // records that were not parsed have it, and no name yet
-			p.index = append(p.index, b.Name(name))
-		} else if i, ok := b.FindName(name); ok {
-			p.index = append(p.index, i)
-		}
+func New(names []string) *Processor {
+	p := &Processor{options: names}
+	for _, text := range names {
+		p.names = append(p.names, fieldname.Ref{Name: fieldname.Lenient(text)})
 	}
-	if len(p.index) == 0 {
+	return p
+}
+
+// Process implements stream.Processor. A record with an object that cannot be read, so that a member
+// may be left in it, is buried.
+func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
+	b.Split()
+	p.unmatched.Begin(b, len(p.names))
+	defer p.unmatched.End(p.host, p.text)
+	possible := false
+	for k := range p.names {
+		p.names[k].Begin(b)
+		possible = possible || p.names[k].Possible()
+	}
+	if !possible {
 		return nil
 	}
 	for i := range b.Records {
 		r := &b.Records[i]
-		if r.State != penstock.Kept {
+		if r.State != stream.Kept {
 			continue
 		}
 		if !r.Parsed {
 			b.SetFields(i, b.OpenFields(i))
 		}
-		fields := b.FieldsOf(i)
-		n := 0
-		for _, f := range fields {
-			if !slices.Contains(p.index, f.Name) {
-				fields[n] = f
-				n++
-			}
+		if err := p.drop(b, i); err != nil {
+			b.Bury(i, fmt.Errorf("drop: %w", err))
 		}
-		r.NumFields = uint32(n)
 	}
 	b.Parsed()
 	return nil
+}
+
+// text is name k as the config has it.
+func (p *Processor) text(k int) string { return p.options[k] }
+
+func (p *Processor) drop(b *stream.Batch, i int) error {
+	fields := b.FieldsOf(i)
+	n := 0
+	for _, f := range fields {
+		gone, err := p.field(b, &f)
+		if err != nil {
+			return err
+		}
+		if !gone {
+			fields[n] = f
+			n++
+		}
+	}
+	b.Records[i].NumFields = uint32(n)
+	return nil
+}
+
+// field reports whether f is to be dropped. Of an object that stays it removes the members.
+func (p *Processor) field(b *stream.Batch, f *stream.Field) (gone bool, err error) {
+	for k := range p.names {
+		name := &p.names[k]
+		if name.IsFlat(*f) {
+			p.unmatched.Matched(k)
+			return true, nil
+		}
+		if !name.IsRoot(*f) {
+			continue
+		}
+		removed, err := p.edit.Remove(b, name, f)
+		if err != nil {
+			return false, err
+		}
+		if removed {
+			p.unmatched.Matched(k)
+		}
+	}
+	return false, nil
 }

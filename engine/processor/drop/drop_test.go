@@ -4,9 +4,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/processor/drop"
+	"github.com/penstock-io/penstock/stream"
 )
 
 func TestDrop(t *testing.T) {
@@ -30,7 +30,7 @@ func TestDrop(t *testing.T) {
 }
 
 func TestDropShape(t *testing.T) {
-	in := penstock.Schema{Fields: []penstock.SchemaField{{Name: "a"}, {Name: "b"}}}
+	in := stream.Schema{Fields: []stream.SchemaField{{Name: "a"}, {Name: "b"}}}
 	out, err := (&drop.Options{"a"}).Shape(in.Clone())
 	if err != nil || len(out.Fields) != 1 || out.Fields[0].Name != "b" {
 		t.Errorf("shape %+v, %v", out, err)

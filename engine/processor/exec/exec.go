@@ -14,18 +14,19 @@ import (
 	"os"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
 )
 
 // Component is the processor's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.ProcessorRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.ProcessorRole,
 		Name:    "exec",
 		Options: func() any { return DefaultOptions() },
-		New:     func(o any, h penstock.Host) (any, error) { return New(*o.(*Options), h) },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
 	}
 }
 
@@ -38,16 +39,20 @@ const (
 	lastPause  = 30 * time.Second
 )
 
+// maxStray is how many children in a row may write stray lines, without one answer that counts, before the route stops.
+const maxStray = 3
+
 // Processor has one child. It serves one goroutine.
 type Processor struct {
-	o    Options
-	host penstock.Host
-	slot *child.Slot[*talk] // nil: no child was ever started
-	rand rand.Source
+	o     Options
+	host  stream.Host
+	slot  *child.Slot[*talk] // nil: no child was ever started
+	rand  rand.Source
+	stray int // children in a row that wrote stray lines
 }
 
 // New returns a processor that has started nothing.
-func New(o Options, h penstock.Host) (*Processor, error) {
+func New(o Options, h stream.Host) (*Processor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -93,8 +98,8 @@ type state struct {
 	reason error  // it is to be buried
 }
 
-// Process implements penstock.Processor.
-func (p *Processor) Process(ctx context.Context, b *penstock.Batch) error {
+// Process implements stream.Processor.
+func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 	if p.slot == nil {
 		if err := p.start(); err != nil {
 			return err
@@ -103,7 +108,7 @@ func (p *Processor) Process(ctx context.Context, b *penstock.Batch) error {
 	b.Split()
 	var all []*state
 	for i := range b.Records {
-		if b.Records[i].State == penstock.Kept {
+		if b.Records[i].State == stream.Kept {
 			all = append(all, &state{index: i})
 		}
 	}
@@ -123,7 +128,11 @@ func (p *Processor) Process(ctx context.Context, b *penstock.Batch) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if died != nil {
+		blamed, err := p.judge(t, died)
+		if err != nil {
+			return err
+		}
+		if blamed {
 			alone = true
 			p.host.Count("child_deaths", 1)
 			p.blame(part, died)
@@ -136,9 +145,7 @@ func (p *Processor) Process(ctx context.Context, b *penstock.Batch) error {
 			}
 		}
 	}
-	for k := len(all) - 1; k >= 0; k-- { // backwards: records that are added move those behind them
-		p.apply(b, all[k])
-	}
+	apply(b, all)
 	return nil
 }
 
@@ -151,6 +158,29 @@ func (p *Processor) ended(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// protocolError is a program that cannot keep its protocol. It stops the route: a restart would not help.
+type protocolError struct{ err error }
+
+func (e *protocolError) Error() string   { return e.err.Error() }
+func (e *protocolError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
+
+// judge decides whether the records that a child had are to blame for its death. They are not if it ended by itself after an
+// answer, or wrote a stray line: then the next child gets them. The error stops the route: every child writes stray lines.
+func (p *Processor) judge(t *talk, died error) (blamed bool, err error) {
+	if died == nil {
+		p.stray = 0
+		return false, nil
+	}
+	if stray, ok := errors.AsType[*strayError](died); ok {
+		if p.stray++; p.stray >= maxStray {
+			return false, &protocolError{fmt.Errorf("%s: %d children in a row: %w", p.o.Command[0], p.stray, stray)}
+		}
+		return false, nil
+	}
+	worked, _ := t.Did()
+	return !worked || !child.EndedCleanly(died), nil
 }
 
 // blame books the death of a child against the records that it had not answered for.
@@ -191,20 +221,39 @@ func (p *Processor) rest(ctx context.Context, s backoff.State) (backoff.State, e
 	}
 }
 
-// apply makes a record what has become of it.
-func (p *Processor) apply(b *penstock.Batch, s *state) {
-	switch {
-	case s.reason != nil:
-		b.Bury(s.index, s.reason)
-		return
-	case len(s.made) == 0:
-		b.Drop(s.index)
-		return
+// maxMade is how many records may be made of one.
+const maxMade = 1 << 20
+
+// apply makes each record what has become of it.
+func apply(b *stream.Batch, all []*state) {
+	extra, more := make([]int, len(b.Records)), false
+	for _, s := range all {
+		if len(s.made) > maxMade {
+			s.reason = fmt.Errorf("%d records were made of it; at most %d are taken", len(s.made), maxMade)
+		}
+		if s.reason == nil {
+			extra[s.index] = max(0, len(s.made)-1)
+			more = more || extra[s.index] > 0
+		}
 	}
-	for n := len(s.made) - 1; n > 0; n-- {
-		b.Add(s.index)
+	var index []int
+	if more {
+		index = b.Expand(extra)
 	}
-	for n, m := range s.made {
-		m.put(b, s.index+n)
+	for _, s := range all {
+		i := s.index
+		if more {
+			i = index[s.index]
+		}
+		if s.reason != nil {
+			b.Bury(i, s.reason)
+			continue
+		}
+		if len(s.made) == 0 {
+			b.Drop(i)
+		}
+		for n, m := range s.made {
+			m.put(b, i+n)
+		}
 	}
 }

@@ -5,23 +5,27 @@ package exec_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/exec"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
+	"github.com/penstock-io/penstock/supervise"
 )
 
 const patience = 30 * time.Second
 
 // processor has a shell's script as its child.
-func processor(t *testing.T, script string, change func(*exec.Options)) (*exec.Processor, *connectortest.Host) {
+func processor(t *testing.T, script string, change func(*exec.Options)) (*exec.Processor, *streamtest.Host) {
 	t.Helper()
 	o := exec.DefaultOptions()
 	o.Command = []string{"/bin/sh", "-c", script}
@@ -38,7 +42,7 @@ func processor(t *testing.T, script string, change func(*exec.Options)) (*exec.P
 }
 
 // process returns the records that are kept, as JSON, and the reasons of those that were buried.
-func process(t *testing.T, p *exec.Processor, b *penstock.Batch) (kept []string, buried []string) {
+func process(t *testing.T, p *exec.Processor, b *stream.Batch) (kept []string, buried []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -47,9 +51,9 @@ func process(t *testing.T, p *exec.Processor, b *penstock.Batch) (kept []string,
 	}
 	for i := range b.Records {
 		switch b.Records[i].State {
-		case penstock.Kept:
+		case stream.Kept:
 			kept = append(kept, string(ndjson.AppendRecord(nil, b, i)))
-		case penstock.Dead:
+		case stream.Dead:
 			buried = append(buried, string(b.Text(i))+": "+b.Reason(i).Error())
 		}
 	}
@@ -67,7 +71,7 @@ func messages(texts ...string) (all []string) {
 func TestLines(t *testing.T) {
 	p, _ := processor(t, `n=0; while IFS= read -r l; do n=$((n+1)); echo "$n $l"; done`, nil)
 	for k, want := range [][]string{messages("1 a", "2 b", "3 "), messages("4 a", "5 b", "6 ")} {
-		b := connectortest.Lines("a", "b", "")
+		b := streamtest.Lines("a", "b", "")
 		if kept, buried := process(t, p, b); !slices.Equal(kept, want) || len(buried) > 0 {
 			t.Errorf("batch %d: %q, %q", k, kept, buried)
 		}
@@ -93,7 +97,7 @@ func TestNDJSON(t *testing.T) {
 	p, _ := processor(t, `exec 3<answers; while IFS= read -r l; do IFS= read -r a <&3; printf '%s\n' "$a"; done`, func(o *exec.Options) {
 		o.Protocol, o.Dir = exec.NDJSON, dir
 	})
-	b := connectortest.Lines("1", "2", "3", "4", "5", "6")
+	b := streamtest.Lines("1", "2", "3", "4", "5", "6")
 	kept, _ := process(t, p, b)
 	want := slices.Concat(messages("one"), []string{`{"n":1.50,"s":"aé","o":{"b":[1]},"z":null,"t":true}`}, messages("x", "y", "z", "text"))
 	if len(kept) != 7 || !slices.Equal(kept[:6], want) {
@@ -102,7 +106,7 @@ func TestNDJSON(t *testing.T) {
 	if ids := string(b.AppendRecordID(nil, 5)); ids != "a@8.2" {
 		t.Errorf("the third record made of the fourth has id %s", ids)
 	}
-	kept, buried := process(t, p, connectortest.Lines("1", "2"))
+	kept, buried := process(t, p, streamtest.Lines("1", "2"))
 	if !slices.Equal(kept, messages("a")) || !slices.Equal(buried, []string{"2: no user"}) {
 		t.Errorf("%q, %q", kept, buried)
 	}
@@ -116,7 +120,7 @@ func TestDeaths(t *testing.T) {
 	} {
 		p, h := processor(t, `while IFS= read -r l; do `+obey+`echo "$l"; done`, nil)
 		for range 2 {
-			kept, buried := process(t, p, connectortest.Lines("a", "b", c.word, "d", "e"))
+			kept, buried := process(t, p, streamtest.Lines("a", "b", c.word, "d", "e"))
 			if !slices.Equal(kept, messages("a", "b", "d", "e")) || len(buried) != 1 ||
 				!strings.Contains(buried[0], c.word+": 3 children died of it") || !strings.Contains(buried[0], c.reason) {
 				t.Errorf("%s: %q, %q", c.word, kept, buried)
@@ -127,7 +131,7 @@ func TestDeaths(t *testing.T) {
 		}
 	}
 	p, _ := processor(t, `while IFS= read -r l; do echo "{\"records\":[]}"; done`, func(o *exec.Options) { o.Protocol = exec.NDJSON })
-	kept, buried := process(t, p, connectortest.Lines("a"))
+	kept, buried := process(t, p, streamtest.Lines("a"))
 	if len(kept) > 0 || len(buried) != 1 || !strings.Contains(buried[0], "has 0 records, and the batch has 1") {
 		t.Errorf("nonsense: %q, %q", kept, buried)
 	}
@@ -136,7 +140,7 @@ func TestDeaths(t *testing.T) {
 // TestNoProgram: a program that is not there stops the route, with its name.
 func TestNoProgram(t *testing.T) {
 	p, _ := processor(t, "", func(o *exec.Options) { o.Command = []string{"no-such-program"} })
-	err := p.Process(t.Context(), connectortest.Lines("a"))
+	err := p.Process(t.Context(), streamtest.Lines("a"))
 	if err == nil || !strings.Contains(err.Error(), "no-such-program") || !strings.Contains(err.Error(), "PATH") {
 		t.Errorf("Process: %v", err)
 	}
@@ -149,7 +153,7 @@ func TestContextEnds(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, enough)
 	defer cancel()
 	began := time.Now()
-	if err := p.Process(ctx, connectortest.Lines("a")); !errors.Is(err, enough) || time.Since(began) > patience/2 {
+	if err := p.Process(ctx, streamtest.Lines("a")); !errors.Is(err, enough) || time.Since(began) > patience/2 {
 		t.Errorf("Process: %v after %v", err, time.Since(began))
 	}
 }
@@ -181,7 +185,7 @@ func TestStorm(t *testing.T) {
 	p, _ := processor(t, bolt, func(o *exec.Options) {
 		o.Protocol, o.Fields, o.Dir, o.Pending = exec.Storm, []string{"word", "count"}, t.TempDir(), 1
 	})
-	b := connectortest.Lines("two", "none", "once", "kill", "two")
+	b := streamtest.Lines("two", "none", "once", "kill", "two")
 	kept, buried := process(t, p, b)
 	two := []string{`{"word":"one","count":1}`, `{"word":"unanchored","count":2.50}`}
 	if want := slices.Concat(two, []string{`{"word":"again","count":1}`}, two); !slices.Equal(kept, want) {
@@ -192,5 +196,77 @@ func TestStorm(t *testing.T) {
 	}
 	if b.Records[1].Sub != 1 || b.Records[1].Origin != b.Records[0].Origin {
 		t.Errorf("the second emit is %+v, want one more record of the first one's origin", b.Records[1])
+	}
+}
+
+const echo = `while IFS= read -r l; do echo "$l"; done`
+
+// TestStrayLines: a line too many or too few costs the child, never a record.
+func TestStrayLines(t *testing.T) {
+	once := func(what, instead string) string {
+		return `if [ -e done ]; then ` + instead + `; else : >done; ` + what + `; fi; `
+	}
+	loop := func(do string) string { return `while IFS= read -r l; do ` + do + `; done` }
+	for name, script := range map[string]string{
+		"banner of the first child":     once("echo hello", ":") + echo,
+		"late banner":                   once("sleep .1; echo hello", ":") + echo,
+		"line too many":                 loop(`echo "$l"; case $l in *42) ` + once("echo oops", ":") + `;; esac`),
+		"line too many at the end":      loop(`echo "$l"; case $l in *-99) ` + once("echo oops", ":") + `;; esac`),
+		"line too few, and it ends":     loop(`case $l in *42) ` + once("exit 0", `echo "$l"`) + `;; *) echo "$l";; esac`),
+		"line too few, and it is quiet": loop(`case $l in *42) ` + once(":", `echo "$l"`) + `;; *) echo "$l";; esac`),
+		"a child for each 140 lines":    `n=0; while [ $n -lt 140 ] && IFS= read -r l; do echo "$l"; n=$((n+1)); done`,
+	} {
+		p, h := processor(t, script, func(o *exec.Options) { o.Dir = t.TempDir() })
+		for batch := range 4 {
+			texts := make([]string, 100)
+			for i := range texts {
+				texts[i] = fmt.Sprintf("%d-%d", batch, i)
+			}
+			kept, buried := process(t, p, streamtest.Lines(texts...))
+			if !slices.Equal(kept, messages(texts...)) || len(buried) > 0 {
+				t.Errorf("%s: batch %d: %d of %d records kept, %d dead", name, batch, len(kept), len(texts), len(buried))
+			}
+		}
+		if faults := h.Faults(); len(faults) > 0 {
+			t.Errorf("%s: %v", name, faults)
+		}
+	}
+}
+
+// TestStrayLinesOfEveryChild: a program that cannot keep the protocol stops the route, and buries nothing.
+func TestStrayLinesOfEveryChild(t *testing.T) {
+	p, h := processor(t, `echo ready; `+echo, nil)
+	b := streamtest.Lines("a", "b")
+	err := p.Process(t.Context(), b)
+	if !errors.Is(err, supervise.ErrStop) || !strings.Contains(err.Error(), "not asked for") ||
+		!strings.Contains(err.Error(), "use protocol ndjson") {
+		t.Errorf("Process: %v", err)
+	}
+	if b.Kept() != 2 || h.Counted("stray_lines") < 3 {
+		t.Errorf("%d records kept, %d stray lines counted", b.Kept(), h.Counted("stray_lines"))
+	}
+}
+
+// TestStrayLineAfterAnswer: a line that comes after its answer was released is a fault of the run, also after the last one.
+func TestStrayLineAfterAnswer(t *testing.T) {
+	for name, script := range map[string]string{
+		"while it waits": `IFS= read -r l; echo "$l"; sleep .3; echo late; ` + echo,
+		"at its end":     echo + `; echo bye`,
+	} {
+		p, h := processor(t, script, nil)
+		if kept, _ := process(t, p, streamtest.Lines("a")); !slices.Equal(kept, messages("a")) {
+			t.Errorf("%s: %q", name, kept)
+		}
+		if name == "while it waits" {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			for h.Counted("stray_lines") == 0 && ctx.Err() == nil {
+				runtime.Gosched()
+			}
+			cancel()
+		}
+		_ = h.Stop()
+		if faults := h.Faults(); len(faults) != 1 || !strings.Contains(faults[0].Error(), "records may have changed places") {
+			t.Errorf("%s: faults: %v", name, faults)
+		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // made is a record that a child has made: text, or fields.
@@ -25,9 +25,9 @@ type field struct {
 }
 
 // put makes record i what m says. Its origin and number stay.
-func (m made) put(b *penstock.Batch, i int) {
+func (m made) put(b *stream.Batch, i int) {
 	old := b.Records[i]
-	r := penstock.Record{Off: old.Off, Len: old.Len, Span: old.Span, Sub: old.Sub, Origin: old.Origin}
+	r := stream.Record{Off: old.Off, Len: old.Len, Span: old.Span, Sub: old.Sub, Origin: old.Origin}
 	if m.fields == nil {
 		r.Off, r.Len = appendText(b, m.text), uint32(len(m.text))
 	} else {
@@ -41,24 +41,24 @@ func (m made) put(b *penstock.Batch, i int) {
 }
 
 // appendText puts a record's text behind the arena, with a line end, as sources leave it.
-func appendText(b *penstock.Batch, text []byte) (off uint32) {
+func appendText(b *stream.Batch, text []byte) (off uint32) {
 	off = uint32(len(b.Data))
 	b.Data = append(append(b.Data, text...), '\n')
 	return off
 }
 
-func (f field) put(b *penstock.Batch) penstock.Field {
+func (f field) put(b *stream.Batch) stream.Field {
 	name := slices.Index(b.Names, f.name)
 	if name < 0 {
 		name = len(b.Names)
 		b.Names = append(b.Names, f.name)
 	}
-	out := penstock.Field{Name: uint32(name), Kind: kindOf(f.value)}
+	out := stream.Field{Name: uint32(name), Kind: kindOf(f.value)}
 	value := []byte(f.value)
 	switch out.Kind {
-	case penstock.Null:
+	case stream.Null:
 		value = nil
-	case penstock.Text:
+	case stream.Text:
 		var s string
 		if json.Unmarshal(f.value, &s) == nil { // it was parsed before
 			value = []byte(s)
@@ -69,18 +69,18 @@ func (f field) put(b *penstock.Batch) penstock.Field {
 	return out
 }
 
-func kindOf(value []byte) penstock.Kind {
+func kindOf(value []byte) stream.Kind {
 	switch value[0] {
 	case '"':
-		return penstock.Text
+		return stream.Text
 	case 't', 'f':
-		return penstock.Bool
+		return stream.Bool
 	case 'n':
-		return penstock.Null
+		return stream.Null
 	case '{', '[':
-		return penstock.JSON
+		return stream.JSON
 	}
-	return penstock.Number
+	return stream.Number
 }
 
 // madeOf reads what a child gives for one record: an object, a text, null (dropped), or a list of objects and texts.

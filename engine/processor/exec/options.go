@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // The protocols.
@@ -27,6 +27,9 @@ const (
 const (
 	maxPending = 10_000
 	minTimeout = 2 * time.Second // twice the time between two heartbeats
+
+	defaultQuiet = 10 * time.Millisecond
+	maxQuiet     = time.Second
 )
 
 // Options of the processor.
@@ -37,6 +40,7 @@ type Options struct {
 	Format   string            `yaml:"format" enum:"raw,json" doc:"of lines: a record's text, or a JSON object"`
 	Pending  int               `yaml:"pending" doc:"of storm: tuples that one child may have at once"`
 	Fields   []string          `yaml:"fields" doc:"of storm: names of the values of an emitted tuple; default: its one text is the record"`
+	Quiet    time.Duration     `yaml:"quiet" doc:"of lines: how long a child must write nothing more before its answer counts"`
 	Timeout  time.Duration     `yaml:"timeout" doc:"how long a child may say nothing while it has records, before it is killed"`
 	Conf     map[string]string `yaml:"conf" doc:"of storm: what the handshake gives as the topology's configuration"`
 }
@@ -44,7 +48,8 @@ type Options struct {
 // DefaultOptions are those of a config that names a command only.
 func DefaultOptions() *Options {
 	return &Options{
-		Options: child.DefaultOptions(), Protocol: Lines, Format: Raw, Pending: 100, Timeout: 30 * time.Second,
+		Options: child.DefaultOptions(), Protocol: Lines, Format: Raw, Pending: 100, Quiet: defaultQuiet,
+		Timeout: 30 * time.Second,
 	}
 }
 
@@ -52,7 +57,7 @@ func DefaultOptions() *Options {
 func (o *Options) Validate() error {
 	var errs []error
 	wrong := func(key, format string, args ...any) {
-		errs = append(errs, &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
+		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
 	}
 	if !slices.Contains([]string{Lines, NDJSON, Storm}, o.Protocol) {
 		wrong("protocol", "%q is none of lines, ndjson, storm", o.Protocol)
@@ -73,6 +78,12 @@ func (o *Options) Validate() error {
 	}
 	if o.Format == JSON && o.Protocol != Lines {
 		wrong("format", "belongs to protocol lines; %s has a form of its own", o.Protocol)
+	}
+	switch {
+	case o.Quiet < 0 || o.Quiet > maxQuiet:
+		wrong("quiet", "%v; want 0s to %v", o.Quiet, maxQuiet)
+	case o.Quiet != defaultQuiet && o.Protocol != Lines:
+		wrong("quiet", "belongs to protocol lines; the answers of %s name what they belong to", o.Protocol)
 	}
 	if o.Timeout < minTimeout {
 		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout, minTimeout)

@@ -10,33 +10,56 @@ import (
 	"sync"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/engine/kit/child/multilang"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // maxLine bounds a line from a child, in bytes.
 const maxLine = 64 << 20
 
-// talk is the talk with one child. It implements child.Session; work is called by one goroutine.
+// phase is how far the exchange with a child has come.
+//
+//	fresh ──ask──▶ asking ──released──▶ answered ──ask──▶ asking
+//
+// A line that comes in another phase than asking, or after the last one that was asked for, is a stray line.
+type phase uint8
+
+const (
+	fresh    phase = iota // it was asked nothing yet
+	asking                // its answer is not complete, or not released
+	answered              // its last answer was released: a stray line may have been part of it
+)
+
+// strayError is a line that was not asked for, after which no line of a child of protocol lines can be told from its neighbours.
+type strayError struct{ line string }
+
+func (e *strayError) Error() string {
+	return fmt.Sprintf("it has written a line that was not asked for: %q; "+
+		"write one line for each line read and all else to standard error, or use protocol ndjson", e.line)
+}
+
+// talk is the exchange with one child. It implements child.Session. One goroutine calls work.
 type talk struct {
 	o     *Options
 	p     *child.Process
+	host  stream.Host
 	bolt  *multilang.Bolt // of storm; then it does the talking
 	ended chan struct{}   // closed by End
 	ids   uint64
 
 	mu     sync.Mutex // guards what follows
-	want   int        // lines that are still to come
-	lines  [][]byte   // those that came since they were asked for
+	phase  phase
+	want   int      // lines that are still to come
+	lines  [][]byte // those that came since they were asked for
 	came   chan struct{}
-	worked bool
+	worked bool // it has given an answer that counts
 	err    error
 }
 
-func newTalk(p *child.Process, o *Options, pids string, h penstock.Host) *talk {
-	t := &talk{o: o, p: p, ended: make(chan struct{}), came: make(chan struct{}, 1)}
+func newTalk(p *child.Process, o *Options, pids string, h stream.Host) *talk {
+	t := &talk{o: o, p: p, host: h, ended: make(chan struct{}), came: make(chan struct{}, 1)}
 	if o.Protocol == Storm {
 		conf := make(map[string]any, len(o.Conf))
 		for name, value := range o.Conf {
@@ -62,16 +85,26 @@ func (t *talk) take(line []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.want == 0 {
-		return fmt.Errorf("it has written a line that nobody has asked for: %q", child.Quoted(line))
+		return t.strayLocked(line)
 	}
 	t.want--
 	t.lines = append(t.lines, line)
-	t.worked = true
 	select {
 	case t.came <- struct{}{}:
 	default: // it will look anyway
 	}
 	return nil
+}
+
+// strayLocked counts a stray line. One that follows an answer which was released may mean that records of it got the text of
+// others: the run is at fault then.
+func (t *talk) strayLocked(line []byte) error {
+	err := &strayError{string(child.Quoted(line))}
+	t.host.Count("stray_lines", 1)
+	if t.phase == answered && t.o.Protocol == Lines {
+		t.host.Fault(fmt.Errorf("records may have changed places: a child of %s: %w", t.o.Command[0], err))
+	}
+	return err
 }
 
 // End implements child.Session.
@@ -97,7 +130,7 @@ func (t *talk) Did() (worked, busy bool) {
 
 // work has the child work on some records of b and notes what became of those that it answered for. The error is what the
 // child died of, if it did.
-func (t *talk) work(ctx context.Context, b *penstock.Batch, part []*state) error {
+func (t *talk) work(ctx context.Context, b *stream.Batch, part []*state) error {
 	switch t.o.Protocol {
 	case Storm:
 		return t.workStorm(ctx, b, part)
@@ -107,7 +140,7 @@ func (t *talk) work(ctx context.Context, b *penstock.Batch, part []*state) error
 	return t.workLines(ctx, b, part)
 }
 
-func (t *talk) workLines(ctx context.Context, b *penstock.Batch, part []*state) error {
+func (t *talk) workLines(ctx context.Context, b *stream.Batch, part []*state) error {
 	var text []byte
 	var asked []*state
 	for _, s := range part {
@@ -124,6 +157,9 @@ func (t *talk) workLines(ctx context.Context, b *penstock.Batch, part []*state) 
 		}
 		text = append(text, '\n')
 		asked = append(asked, s)
+	}
+	if len(asked) == 0 {
+		return nil
 	}
 	lines, died := t.ask(ctx, text, len(asked))
 	for n, line := range lines {
@@ -143,7 +179,7 @@ type answer struct {
 	Err string `json:"error"` // none was done; again later
 }
 
-func (t *talk) workNDJSON(ctx context.Context, b *penstock.Batch, part []*state) error {
+func (t *talk) workNDJSON(ctx context.Context, b *stream.Batch, part []*state) error {
 	t.ids++
 	text := append(strconv.AppendUint([]byte(`{"id":`), t.ids, 10), `,"records":[`...)
 	for n, s := range part {
@@ -203,11 +239,12 @@ func (t *talk) understand(line []byte, part []*state) error {
 	return nil
 }
 
-// ask writes text and returns the n lines that come back; fewer where the child dies, or is silent for too long and is
-// killed: then why.
+// ask writes text and returns the n lines that come back, or why they did not: the child has died, has written a stray line,
+// or was silent for too long and was killed.
 func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 	t.mu.Lock()
-	t.want, t.lines = n, nil
+	quiet := t.quietLocked()
+	t.phase, t.want, t.lines = asking, n, nil
 	t.mu.Unlock()
 	for len(text) > 0 {
 		part := text[:min(len(text), writeStep)]
@@ -216,36 +253,72 @@ func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 		err := t.p.Write(step, part)
 		cancel()
 		if err != nil {
-			t.p.Kill(err) // it is dead already, or does not read
+			t.p.Kill(err)
 			break
 		}
 	}
 	timer := time.NewTimer(t.o.Timeout)
 	defer timer.Stop()
+	complete := false
 	for {
 		select {
 		case <-t.came:
 		case <-timer.C:
-			t.p.Kill(t.silent())
-		case <-t.ended:
-			t.mu.Lock()
-			defer t.mu.Unlock()
-			if len(t.lines) == n {
-				return t.lines, nil // its last words
+			if lines, ok := t.release(complete); ok {
+				return lines, nil
 			}
-			return t.lines, t.err
+			t.p.Kill(t.silent())
+		case <-t.ended: // after all that it has written was read
+			if _, stray := errors.AsType[*strayError](t.err); !stray {
+				if lines, ok := t.release(true); ok {
+					return lines, nil
+				}
+			}
+			return nil, t.err
 		case <-ctx.Done():
 			t.p.Kill(context.Cause(ctx))
 			return nil, context.Cause(ctx)
 		}
 		t.mu.Lock()
-		lines := t.lines
+		complete = t.want == 0
 		t.mu.Unlock()
-		if len(lines) == n {
+		switch {
+		case complete && quiet > 0:
+			timer.Reset(quiet)
+		case complete:
+			lines, _ := t.release(true)
 			return lines, nil
+		default:
+			timer.Reset(t.o.Timeout)
 		}
-		timer.Reset(t.o.Timeout)
 	}
+}
+
+// release returns the lines of a complete answer, which count from now on.
+func (t *talk) release(complete bool) (lines [][]byte, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !complete || t.want > 0 {
+		return nil, false
+	}
+	t.phase, t.worked = answered, true
+	return t.lines, true
+}
+
+// firstQuiet is how many times longer the first answer of a child is held back: what a program writes when it starts comes
+// together with it.
+const firstQuiet = 10
+
+// quietLocked is how long a complete answer is held back, to see whether another line follows. An answer of protocol ndjson
+// names its batch and needs no such wait.
+func (t *talk) quietLocked() time.Duration {
+	switch {
+	case t.o.Protocol != Lines:
+		return 0
+	case t.worked:
+		return t.o.Quiet
+	}
+	return firstQuiet * t.o.Quiet
 }
 
 // writeStep is how many bytes a child must read within Timeout.
@@ -257,7 +330,7 @@ func (t *talk) silent() error {
 
 // workStorm gives a tuple for each record. What was emitted counts where the tuple was acked; without emits the record is
 // dropped. A tuple that was failed is not done.
-func (t *talk) workStorm(ctx context.Context, b *penstock.Batch, part []*state) error {
+func (t *talk) workStorm(ctx context.Context, b *stream.Batch, part []*state) error {
 	if err := t.bolt.Ready(ctx); err != nil {
 		return err
 	}

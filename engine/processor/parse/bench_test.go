@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/parse"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // benchText is how much text the benchmarks go through: more than a cache holds.
@@ -17,9 +17,9 @@ const benchText = 64 << 20
 // ofLoop measures work over text, in batches of 256 KiB, in turn with a loop that only looks for line ends on one thread: a
 // mebibyte the one, a mebibyte far from it the other, so that neither finds the other's in a cache. It reports of the pairs
 // the median, and the tenth of them that a busy machine disturbed least: `of-loop` is the share of the loop's speed.
-func ofLoop(bench *testing.B, text []byte, work func(b *penstock.Batch)) {
+func ofLoop(bench *testing.B, text []byte, work func(b *stream.Batch)) {
 	var ratios, loops, works []float64
-	b := penstock.NewBatch(penstock.Limits{})
+	b := stream.NewBatch(stream.BatchLimits{})
 	bench.SetBytes(int64(len(text)))
 	for bench.Loop() {
 		for at := 0; at < len(text); at += 1 << 20 {
@@ -57,20 +57,20 @@ func piece(text []byte, at int) []byte {
 }
 
 // inBatches reads lines into b as a source does, and has work done on each batch.
-func inBatches(b *penstock.Batch, lines []byte, work func(b *penstock.Batch)) {
+func inBatches(b *stream.Batch, lines []byte, work func(b *stream.Batch)) {
 	for rest := lines; len(rest) > 0; {
 		n := min(256<<10, len(rest))
 		n += bytes.IndexByte(rest[n-1:], '\n')
 		reparse(b, 0)
 		b.Data = append(b.Data, rest[:n]...)
-		b.Spans = append(b.Spans[:0], penstock.Span{Part: &benchPart, Bytes: n})
+		b.Spans = append(b.Spans[:0], stream.Span{Part: &benchPart, Bytes: n})
 		b.Origins = bytes.Count(b.Data, []byte("\n"))
 		work(b)
 		rest = rest[n:]
 	}
 }
 
-var benchPart = penstock.Partition{ID: "p", Name: "p.log"}
+var benchPart = stream.Partition{ID: "p", Name: "p.log"}
 
 func quantile(v []float64, share float64) float64 {
 	slices.Sort(v)
@@ -85,13 +85,13 @@ func BenchmarkCombined(bench *testing.B) {
 	p := processor(bench, parse.Options{Format: "combined"})
 	var dst []byte
 	bench.Run("split", func(bench *testing.B) {
-		ofLoop(bench, text, func(b *penstock.Batch) { b.Split() })
+		ofLoop(bench, text, func(b *stream.Batch) { b.Split() })
 	})
 	bench.Run("parse", func(bench *testing.B) {
-		ofLoop(bench, text, func(b *penstock.Batch) { mustProcess(bench, p, b) })
+		ofLoop(bench, text, func(b *stream.Batch) { mustProcess(bench, p, b) })
 	})
 	bench.Run("json", func(bench *testing.B) {
-		ofLoop(bench, text, func(b *penstock.Batch) {
+		ofLoop(bench, text, func(b *stream.Batch) {
 			mustProcess(bench, p, b)
 			dst = ndjson.Append(dst[:0], b)
 		})
@@ -104,17 +104,17 @@ func BenchmarkJSON(bench *testing.B) {
 	p := processor(bench, parse.Options{Format: "json"})
 	var dst []byte
 	bench.Run("parse", func(bench *testing.B) {
-		ofLoop(bench, text, func(b *penstock.Batch) { mustProcess(bench, p, b) })
+		ofLoop(bench, text, func(b *stream.Batch) { mustProcess(bench, p, b) })
 	})
 	bench.Run("json", func(bench *testing.B) {
-		ofLoop(bench, text, func(b *penstock.Batch) {
+		ofLoop(bench, text, func(b *stream.Batch) {
 			mustProcess(bench, p, b)
 			dst = ndjson.Append(dst[:0], b)
 		})
 	})
 }
 
-func mustProcess(bench *testing.B, p *parse.Processor, b *penstock.Batch) {
+func mustProcess(bench *testing.B, p *parse.Processor, b *stream.Batch) {
 	if err := p.Process(bench.Context(), b); err != nil {
 		bench.Fatal(err)
 	}

@@ -6,23 +6,23 @@ import (
 	"bytes"
 	"unicode/utf8"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // clfFields are those of the combined log format, in order; the common log format has all but the last two.
 // https://httpd.apache.org/docs/2.4/logs.html#accesslog
-var clfFields = []penstock.SchemaField{
-	{Name: "host", Type: penstock.TextType},
-	{Name: "identity", Type: penstock.TextType},
-	{Name: "user", Type: penstock.TextType},
-	{Name: "timestamp", Type: penstock.TextType},
-	{Name: "method", Type: penstock.TextType},
-	{Name: "path", Type: penstock.TextType},
-	{Name: "protocol", Type: penstock.TextType},
-	{Name: "status", Type: penstock.IntegerType},
-	{Name: "size", Type: penstock.IntegerType},
-	{Name: "referrer", Type: penstock.TextType},
-	{Name: "agent", Type: penstock.TextType},
+var clfFields = []stream.SchemaField{
+	{Name: "host", Type: stream.TextType},
+	{Name: "identity", Type: stream.TextType},
+	{Name: "user", Type: stream.TextType},
+	{Name: "timestamp", Type: stream.TextType},
+	{Name: "method", Type: stream.TextType},
+	{Name: "path", Type: stream.TextType},
+	{Name: "protocol", Type: stream.TextType},
+	{Name: "status", Type: stream.IntegerType},
+	{Name: "size", Type: stream.IntegerType},
+	{Name: "referrer", Type: stream.TextType},
+	{Name: "agent", Type: stream.TextType},
 }
 
 // The places of the fields in clfFields.
@@ -59,13 +59,13 @@ func newCLF(combined bool) *format {
 	return &format{fields: clfFields[:n], make: func() splitter { return &clf{count: n} }}
 }
 
-func (c *clf) begin(b *penstock.Batch) {
+func (c *clf) begin(b *stream.Batch) {
 	for i := range c.count {
 		c.names[i] = b.Name(clfFields[i].Name)
 	}
 	c.from, c.plain = 0, 0
 	if free := cap(b.Fields) - len(b.Fields); free < c.count*len(b.Records) {
-		b.Fields = append(make([]penstock.Field, 0, len(b.Fields)+c.count*len(b.Records)), b.Fields...)
+		b.Fields = append(make([]stream.Field, 0, len(b.Fields)+c.count*len(b.Records)), b.Fields...)
 	}
 }
 
@@ -89,11 +89,11 @@ func (c *clf) look(data []byte, from, to int) bool {
 	return end < to
 }
 
-func (c *clf) split(b *penstock.Batch, off, n uint32) problem {
+func (c *clf) split(b *stream.Batch, off, n uint32) problem {
 	s := b.Data[off : off+n : off+n]
 	base := len(b.Fields)
 	if cap(b.Fields)-base < len(c.names) {
-		b.Fields = append(b.Fields, make([]penstock.Field, len(c.names))...)
+		b.Fields = append(b.Fields, make([]stream.Field, len(c.names))...)
 	}
 	b.Fields = b.Fields[:base+len(c.names)]
 	f := (*clfRow)(b.Fields[base:])
@@ -129,7 +129,7 @@ func (c *clf) split(b *penstock.Batch, off, n uint32) problem {
 }
 
 // clfRow is the fields of one record; the common log format leaves the last two out in the end.
-type clfRow [clfAgent + 1]penstock.Field
+type clfRow [clfAgent + 1]stream.Field
 
 // fail notes what is wrong and returns a place that is none.
 func (c *clf) fail(what string, at int) int {
@@ -140,15 +140,15 @@ func (c *clf) fail(what string, at int) int {
 // put sets field k to s[from:to]; a - is null.
 func (c *clf) put(f *clfRow, k int, s []byte, off uint32, from, to int) {
 	if to-from == 1 && s[from] == '-' {
-		f[k] = penstock.Field{Name: c.names[k], Kind: penstock.Null, Off: off + uint32(from)}
+		f[k] = stream.Field{Name: c.names[k], Kind: stream.Null, Off: off + uint32(from)}
 		return
 	}
-	f[k] = penstock.Field{Name: c.names[k], Off: off + uint32(from), Len: uint32(to - from)}
+	f[k] = stream.Field{Name: c.names[k], Off: off + uint32(from), Len: uint32(to - from)}
 }
 
 // null sets field k to null.
 func (c *clf) null(f *clfRow, k int, off uint32, at int) {
-	f[k] = penstock.Field{Name: c.names[k], Kind: penstock.Null, Off: off + uint32(at)}
+	f[k] = stream.Field{Name: c.names[k], Kind: stream.Null, Off: off + uint32(at)}
 }
 
 // head reads host, identity, user and time, and returns where the request begins, behind its quote.
@@ -288,7 +288,7 @@ func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
 		if i-from > longestInteger {
 			return c.fail("a number of more than 18 digits", from)
 		}
-		f[k] = penstock.Field{Name: c.names[k], Kind: penstock.Number, Off: off + uint32(from), Len: uint32(i - from)}
+		f[k] = stream.Field{Name: c.names[k], Kind: stream.Number, Off: off + uint32(from), Len: uint32(i - from)}
 		return i
 	case i < len(s) && s[i] == '-':
 		c.null(f, k, off, i)
@@ -322,9 +322,9 @@ func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
 
 // unescape replaces quoted fields that have escapes by their text, behind the raw bytes. One whose text would not be
 // printable UTF-8 stays as it was written: servers escape what attackers send, too.
-func (c *clf) unescape(b *penstock.Batch, f []penstock.Field) {
+func (c *clf) unescape(b *stream.Batch, f []stream.Field) {
 	for k := clfMethod; k < c.count; k++ {
-		if f[k].Kind != penstock.Text || bytes.IndexByte(b.Value(f[k]), '\\') < 0 {
+		if f[k].Kind != stream.Text || bytes.IndexByte(b.Value(f[k]), '\\') < 0 {
 			continue
 		}
 		off := len(b.Data)

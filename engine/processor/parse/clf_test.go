@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/parse"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -23,6 +23,7 @@ func newHost() *host                                   { return &host{map[string
 func (h *host) Log() *slog.Logger                      { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 func (h *host) FS() vfs.FS                             { panic("parse opens no file") }
 func (h *host) Go(string, func(context.Context) error) { panic("parse starts nothing") }
+func (h *host) Fault(error)                            { panic("parse reports no fault") }
 func (h *host) Count(name string, n int64)             { h.counts[name] += n }
 
 // processor returns one with the options, which are valid.
@@ -44,14 +45,14 @@ func processor(t testing.TB, o parse.Options) *parse.Processor {
 // parsed is what one line becomes: its NDJSON, or its dead letter's reason.
 func parsed(t testing.TB, o parse.Options, line string) string {
 	t.Helper()
-	b := connectortest.Text(line + "\n")
+	b := streamtest.Text(line + "\n")
 	if err := processor(t, o).Process(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	switch b.Records[0].State {
-	case penstock.Dead:
+	case stream.Dead:
 		return "dead: " + b.Reason(0).Error()
-	case penstock.Dropped:
+	case stream.Dropped:
 		return "dropped"
 	}
 	return string(ndjson.AppendRecord(nil, b, 0))
@@ -147,7 +148,7 @@ func TestOnError(t *testing.T) {
 
 // TestBare: what is marked to hold no quote and no backslash holds none, and what servers write is marked.
 func TestBare(t *testing.T) {
-	b := connectortest.Text(sample(50) + `"h - - [17/May/2015:10:05:03 +0000] "GET /\"x HTTP/1.1" 200 1 "-" "a"` + "\n")
+	b := streamtest.Text(sample(50) + `"h - - [17/May/2015:10:05:03 +0000] "GET /\"x HTTP/1.1" 200 1 "-" "a"` + "\n")
 	if err := processor(t, parse.Options{Format: "combined"}).Process(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -180,12 +181,12 @@ func sample(n int) string {
 }
 
 // reparse prepares b to be processed again, as if it had been read anew.
-func reparse(b *penstock.Batch, raw int) {
+func reparse(b *stream.Batch, raw int) {
 	b.Records, b.Fields, b.Names, b.Data = b.Records[:0], b.Fields[:0], b.Names[:0], b.Data[:raw]
 }
 
 // allocatesNothing parses b again and again.
-func allocatesNothing(t *testing.T, p *parse.Processor, b *penstock.Batch) {
+func allocatesNothing(t *testing.T, p *parse.Processor, b *stream.Batch) {
 	t.Helper()
 	raw := len(b.Data)
 	run := func() {
@@ -201,7 +202,7 @@ func allocatesNothing(t *testing.T, p *parse.Processor, b *penstock.Batch) {
 }
 
 func TestCombinedAllocatesNothing(t *testing.T) {
-	b := connectortest.Text(sample(1000))
+	b := streamtest.Text(sample(1000))
 	p := processor(t, parse.Options{Format: "combined"})
 	allocatesNothing(t, p, b)
 	if b.Kept() != 1000 || b.Records[999].NumFields != 11 {
@@ -210,7 +211,7 @@ func TestCombinedAllocatesNothing(t *testing.T) {
 }
 
 func TestShape(t *testing.T) {
-	in := penstock.Schema{Fields: []penstock.SchemaField{{Name: "a", Type: "text"}, {Name: "n", Type: "integer"}, {Name: "z",
+	in := stream.Schema{Fields: []stream.SchemaField{{Name: "a", Type: "text"}, {Name: "n", Type: "integer"}, {Name: "z",
 		Type: "text"}}}
 	pattern := parse.Options{Format: "dissect", Pattern: "%{x} %{a}", Types: map[string]string{"x": "integer"}}
 	for _, c := range []struct {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // dissect cuts a text at the literals of a pattern: `%{name}` takes what stands before the next literal, the last one the
@@ -42,7 +42,7 @@ func newDissect(o *Options) (*format, error) {
 // dissected reads a pattern: the literal that it begins with, and the parts behind it.
 func dissected(pattern string) (prefix string, parts []part, named []string, err error) {
 	wrong := func(at int, format string, args ...any) error {
-		return &penstock.OptionError{Key: "pattern", Err: fmt.Errorf(format, args...), At: len([]rune(pattern[:at]))}
+		return &stream.OptionError{Key: "pattern", Err: fmt.Errorf(format, args...), At: len([]rune(pattern[:at]))}
 	}
 	prefix, rest, _ := strings.Cut(pattern, "%{")
 	if len(prefix) == len(pattern) {
@@ -88,7 +88,7 @@ func dissected(pattern string) (prefix string, parts []part, named []string, err
 	return prefix, parts, named, nil
 }
 
-func (d *dissect) split(b *penstock.Batch, off, n uint32) problem {
+func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 	i, end := int(off), int(off+n)
 	plain := bytes.IndexByte(b.Data[i:end], '\\') < 0
 	for k := range d.parts {

@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/parse"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // FuzzQuick: where a line stands, so that it is read and written by words or by bytes, changes nothing: not its fields, not what is
@@ -34,19 +34,19 @@ func FuzzQuick(f *testing.F) {
 		line = strings.ReplaceAll(line, "\n", " ")
 		for _, format := range []string{"combined", "common"} {
 			p := processor(t, parse.Options{Format: format})
-			alone, among := connectortest.Text(line+"\n"), connectortest.Text(line+"\n"+line+"\n"+strings.Repeat(" ", 64)+"\n")
-			for _, b := range []*penstock.Batch{alone, among} {
+			alone, among := streamtest.Text(line+"\n"), streamtest.Text(line+"\n"+line+"\n"+strings.Repeat(" ", 64)+"\n")
+			for _, b := range []*stream.Batch{alone, among} {
 				if err := p.Process(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if alone.Records[0].State == penstock.Dead {
+			if alone.Records[0].State == stream.Dead {
 				if want, got := alone.Reason(0), among.Reason(1); got == nil || got.Error() != want.Error() {
 					t.Errorf("%s of %q: %v, want %v", format, line, got, want)
 				}
 				continue
 			}
-			if among.Records[1].State != penstock.Kept {
+			if among.Records[1].State != stream.Kept {
 				t.Fatalf("%s of %q: %v", format, line, among.Reason(1))
 			}
 			want := append(ndjson.AppendRecord(nil, alone, 0), '\n')
@@ -75,12 +75,12 @@ func FuzzParse(f *testing.F) {
 	fields := []uint32{11, 9, 0, 3, 3}
 	f.Fuzz(func(t *testing.T, line []byte) {
 		for i, o := range options {
-			b := connectortest.Text(string(line) + "\n")
+			b := streamtest.Text(string(line) + "\n")
 			if err := processor(t, o).Process(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
 			for k := range b.Records {
-				if b.Records[k].State != penstock.Kept {
+				if b.Records[k].State != stream.Kept {
 					continue
 				}
 				if n := b.Records[k].NumFields; fields[i] != 0 && n != fields[i] {

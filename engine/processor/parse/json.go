@@ -1,8 +1,8 @@
 package parse
 
 import (
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/json"
+	"github.com/penstock-io/penstock/stream"
 )
 
 func newJSON() *format {
@@ -17,9 +17,9 @@ type object struct {
 	turn  uint64 // of the record, to see keys that it has twice
 }
 
-func (o *object) begin(b *penstock.Batch) { o.names.begin(b) }
+func (o *object) begin(b *stream.Batch) { o.names.begin(b) }
 
-func (o *object) split(b *penstock.Batch, off, n uint32) problem {
+func (o *object) split(b *stream.Batch, off, n uint32) problem {
 	o.turn++
 	base := len(b.Fields)
 	data := b.Data
@@ -32,7 +32,7 @@ func (o *object) split(b *penstock.Batch, off, n uint32) problem {
 		}
 		last = o.names.find(b, last, key)
 		v := o.scan.Value
-		f := penstock.Field{Name: o.names.all[last].place, Kind: v.Kind, Off: uint32(v.Off), Len: uint32(v.Len)}
+		f := stream.Field{Name: o.names.all[last].place, Kind: v.Kind, Off: uint32(v.Off), Len: uint32(v.Len)}
 		if v.Escaped {
 			f.Off = uint32(len(b.Data))
 			b.Data = json.AppendUnescaped(b.Data, data[v.Off:v.Off+v.Len])

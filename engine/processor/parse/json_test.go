@@ -5,10 +5,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock"
-	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/engine/processor/parse"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 // sampleJSON is log lines of some variety.
@@ -59,7 +59,7 @@ func TestJSONManyRecords(t *testing.T) {
 	want := "{\"a\":1,\"b\":2}\n{\"b\":3,\"c\":4,\"a\":5}\n{\"a\":6,\"b\":8}\n{}\n{\"c\":9}\n"
 	p := processor(t, parse.Options{Format: "json"})
 	for range 3 { // what is remembered from batch to batch changes nothing
-		b := connectortest.Text(in)
+		b := streamtest.Text(in)
 		if err := p.Process(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestJSONManyRecords(t *testing.T) {
 			t.Errorf("got %s, names %q", got, b.Names)
 		}
 	}
-	b := connectortest.Text("{\"z\":1}\n")
+	b := streamtest.Text("{\"z\":1}\n")
 	if err := p.Process(t.Context(), b); err != nil || len(b.Names) != 1 {
 		t.Errorf("names of an earlier batch in a later one: %q, %v", b.Names, err)
 	}
@@ -81,7 +81,7 @@ func TestJSONManyNames(t *testing.T) {
 		for i := range 12_000 {
 			fmt.Fprintf(&in, "{\"k%d-%d\":%d}\n", batch, i, i)
 		}
-		b := connectortest.Text(in.String())
+		b := streamtest.Text(in.String())
 		if err := p.Process(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func TestJSONOfAField(t *testing.T) {
 		`{"payload":"{}"}`:                  `{}`,
 		`{"payload":"{\"x\":\"\\ud800\"}"}`: `{"x":"\ud800"}`,
 	} {
-		b := connectortest.Text(in + "\n")
+		b := streamtest.Text(in + "\n")
 		if err := p.Process(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestJSONOfAField(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := string(ndjson.AppendRecord(nil, b, 0))
-		if b.Records[0].State == penstock.Dead {
+		if b.Records[0].State == stream.Dead {
 			got = "dead: " + b.Reason(0).Error()
 		}
 		if got != want {
@@ -122,7 +122,7 @@ func TestJSONOfAField(t *testing.T) {
 }
 
 func TestJSONAllocatesNothing(t *testing.T) {
-	b := connectortest.Text(sampleJSON(1000))
+	b := streamtest.Text(sampleJSON(1000))
 	p := processor(t, parse.Options{Format: "json"})
 	allocatesNothing(t, p, b)
 }

@@ -2,7 +2,7 @@
 
 package parse
 
-import "github.com/penstock-io/penstock"
+import "github.com/penstock-io/penstock/stream"
 
 // maxNames bounds the keys that an instance remembers; beyond them it begins anew with the next batch.
 const maxNames = 10_000
@@ -25,7 +25,7 @@ type name struct {
 	field uint32 // its place in that record
 }
 
-func (n *names) begin(b *penstock.Batch) {
+func (n *names) begin(b *stream.Batch) {
 	if len(n.all) == 0 || len(n.all) > maxNames {
 		n.all, n.known = []name{{}}, map[string]uint32{}
 	}
@@ -47,7 +47,7 @@ func (n *names) learn(text string) uint32 {
 }
 
 // find returns the index in all of a key that stands behind the one at last, 0 for the first of a record.
-func (n *names) find(b *penstock.Batch, last uint32, key []byte) uint32 {
+func (n *names) find(b *stream.Batch, last uint32, key []byte) uint32 {
 	at := n.all[last].next
 	if at == 0 || n.all[at].text != string(key) {
 		var ok bool

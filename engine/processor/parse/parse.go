@@ -10,8 +10,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Options of the processor.
@@ -26,12 +27,12 @@ type Options struct {
 }
 
 // Component is the processor's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.ProcessorRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.ProcessorRole,
 		Name:    "parse",
 		Options: func() any { return &Options{OnError: "dead_letter"} },
-		New: func(options any, h penstock.Host) (any, error) {
+		New: func(options any, h stream.Host) (any, error) {
 			return New(options.(*Options), h)
 		},
 	}
@@ -39,7 +40,7 @@ func Component() penstock.Component {
 
 // format is what all instances of one processor share: it is read-only.
 type format struct {
-	fields []penstock.SchemaField
+	fields []stream.SchemaField
 	open   bool
 	make   func() splitter
 }
@@ -47,10 +48,10 @@ type format struct {
 // splitter cuts texts into fields. It belongs to one instance.
 type splitter interface {
 	// begin is called before the first split of a batch.
-	begin(b *penstock.Batch)
+	begin(b *stream.Batch)
 	// split appends the fields of the text that is n bytes of b.Data at off to b.Fields, and says what is wrong, if
 	// anything is; what it appended then is taken back.
-	split(b *penstock.Batch, off, n uint32) problem
+	split(b *stream.Batch, off, n uint32) problem
 }
 
 // problem is why a text does not parse; the zero problem is none. It is a value, so that a record that is dropped or passed
@@ -60,11 +61,28 @@ type problem struct {
 	at   int    // byte of the text, from 0; -1: the whole
 }
 
-func (p problem) err(format string) error {
-	if p.at < 0 {
-		return fmt.Errorf("parse %s: %s", format, p.what)
+func (p problem) err(format string) error { return &textError{format, p} }
+
+// textError is the reason of a dead letter: its text does not parse.
+type textError struct {
+	format  string
+	problem problem
+}
+
+// Error names the format, the byte from 1, and what is wrong.
+func (e *textError) Error() string {
+	if e.problem.at < 0 {
+		return fmt.Sprintf("parse %s: %s", e.format, e.problem.what)
 	}
-	return fmt.Errorf("parse %s: byte %d: %s", format, p.at+1, p.what)
+	return fmt.Sprintf("parse %s: byte %d: %s", e.format, e.problem.at+1, e.problem.what)
+}
+
+// Group implements stream.Grouped.
+func (e *textError) Group() (reason, detail string) {
+	if e.problem.at >= 0 {
+		detail = fmt.Sprintf("byte %d", e.problem.at+1)
+	}
+	return fmt.Sprintf("parse %s: %s", e.format, e.problem.what), detail
 }
 
 // Validate implements the optional part of options.
@@ -88,7 +106,7 @@ func (o *Options) Validate() error {
 	return err
 }
 
-func option(key string, err error) error { return &penstock.OptionError{Key: key, Err: err} }
+func option(key string, err error) error { return &stream.OptionError{Key: key, Err: err} }
 
 func newFormat(o *Options) (*format, error) {
 	switch o.Format {
@@ -104,29 +122,34 @@ func newFormat(o *Options) (*format, error) {
 	return nil, option("format", fmt.Errorf("there is no %q", o.Format))
 }
 
-// Shape implements penstock.Shaper.
-func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
+// Shape implements stream.Shaper.
+func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	found := o.made.fields
 	if o.Field == "" {
-		out := penstock.Schema{Fields: found, Open: o.made.open, OnError: o.OnError}
-		if o.OnError == "pass" && out.Find(penstock.MessageName) < 0 { // what some records then have only
-			out.Fields = append(out.Clone().Fields, penstock.SchemaField{Name: penstock.MessageName, Type: penstock.TextType})
+		if lost := o.discarded(in); len(lost) > 0 {
+			err := fmt.Errorf("the fields that records have here would be lost (%s); "+
+				"add `field: message` to keep them, or leave them out", strings.Join(lost, ", "))
+			return in, option("", err)
+		}
+		out := stream.Schema{Fields: found, Open: o.made.open, OnError: o.OnError}
+		if o.OnError == "pass" && out.Find(stream.MessageName) < 0 { // what some records then have only
+			out.Fields = append(out.Clone().Fields, stream.SchemaField{Name: stream.MessageName, Type: stream.TextType})
 		}
 		return out, nil
 	}
 	at := in.Find(o.Field)
 	if at < 0 && !in.Open {
-		return in, &penstock.OptionError{
+		return in, &stream.OptionError{
 			Key: "field", Err: fmt.Errorf("there is no field %q here", o.Field), Word: o.Field, Known: in.Names(),
 		}
 	}
 	if at >= 0 {
-		if t := in.Fields[at].Type; t == penstock.IntegerType || t == penstock.NumberType || t == penstock.BoolType {
+		if t := in.Fields[at].Type; t == stream.IntegerType || t == stream.NumberType || t == stream.BoolType {
 			return in, option("field", fmt.Errorf("%s is %s, and only text can be parsed", o.Field, t))
 		}
 	}
-	out := penstock.Schema{Open: in.Open || o.made.open, OnError: o.OnError}
-	add := func(f penstock.SchemaField) {
+	out := stream.Schema{Open: in.Open || o.made.open, OnError: o.OnError}
+	add := func(f stream.SchemaField) {
 		if i := out.Find(f.Name); i >= 0 {
 			out.Fields[i] = f
 			return
@@ -147,16 +170,31 @@ func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
 	return out, nil
 }
 
+// discarded returns the names of the fields that records have before they are parsed, such as those of
+// `meta`, and that a parse of the whole record discards.
+func (o *Options) discarded(in stream.Schema) (lost []string) {
+	if in.Open || len(in.Fields) == 0 || in.Fields[0].Name != stream.MessageName {
+		return nil // parsed before
+	}
+	found := stream.Schema{Fields: o.made.fields}
+	for _, f := range in.Fields[1:] {
+		if found.Find(f.Name) < 0 {
+			lost = append(lost, f.Name)
+		}
+	}
+	return lost
+}
+
 // Processor parses the records of batches. It serves one goroutine.
 type Processor struct {
 	options *Options
-	host    penstock.Host
+	host    stream.Host
 	split   splitter
 	field   uint32
 }
 
 // New returns a processor, or what is wrong with the options.
-func New(o *Options, h penstock.Host) (*Processor, error) {
+func New(o *Options, h stream.Host) (*Processor, error) {
 	if o.made == nil { // not from a config
 		if err := o.Validate(); err != nil {
 			return nil, err
@@ -165,8 +203,8 @@ func New(o *Options, h penstock.Host) (*Processor, error) {
 	return &Processor{options: o, host: h, split: o.made.make()}, nil
 }
 
-// Process implements penstock.Processor.
-func (p *Processor) Process(_ context.Context, b *penstock.Batch) error {
+// Process implements stream.Processor.
+func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	if len(b.Records) == 0 {
 		return nil
@@ -178,7 +216,7 @@ func (p *Processor) Process(_ context.Context, b *penstock.Batch) error {
 	wrong := 0
 	for i := range b.Records {
 		r := &b.Records[i]
-		if r.State != penstock.Kept {
+		if r.State != stream.Kept {
 			continue
 		}
 		from := len(b.Fields)
@@ -204,7 +242,7 @@ func (p *Processor) Process(_ context.Context, b *penstock.Batch) error {
 }
 
 // refuse does with record i what on_error says.
-func (p *Processor) refuse(b *penstock.Batch, i int, bad problem) {
+func (p *Processor) refuse(b *stream.Batch, i int, bad problem) {
 	switch p.options.OnError {
 	case "pass":
 	case "drop":

@@ -5,29 +5,29 @@ import (
 	"fmt"
 	"regexp"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // kindOf is what the text of a field of a type is, and what is wrong with one that is none. An empty text of another type
 // than text is null.
-func kindOf(t penstock.FieldType, s []byte) (penstock.Kind, bool) {
+func kindOf(t stream.FieldType, s []byte) (stream.Kind, bool) {
 	switch {
-	case t == penstock.TextType:
-		return penstock.Text, true
+	case t == stream.TextType:
+		return stream.Text, true
 	case len(s) == 0 || len(s) == 1 && s[0] == '-':
-		return penstock.Null, true
-	case t == penstock.BoolType:
-		return penstock.Bool, string(s) == "true" || string(s) == "false"
-	case t == penstock.IntegerType && len(s) <= longestInteger && s[0] != '0' && allDigits(s): // nearly all
-		return penstock.Number, true
-	case t == penstock.IntegerType:
+		return stream.Null, true
+	case t == stream.BoolType:
+		return stream.Bool, string(s) == "true" || string(s) == "false"
+	case t == stream.IntegerType && len(s) <= longestInteger && s[0] != '0' && allDigits(s): // nearly all
+		return stream.Number, true
+	case t == stream.IntegerType:
 		digits := s
 		if s[0] == '-' {
 			digits = s[1:]
 		}
-		return penstock.Number, isNumber(s) && len(digits) <= longestInteger && allDigits(digits)
+		return stream.Number, isNumber(s) && len(digits) <= longestInteger && allDigits(digits)
 	}
-	return penstock.Number, isNumber(s)
+	return stream.Number, isNumber(s)
 }
 
 func allDigits(s []byte) bool {
@@ -75,39 +75,39 @@ func cutDigits(s []byte) ([]byte, bool) {
 }
 
 // typed gives the named fields of a pattern their types.
-func typed(o *Options, named []string) ([]penstock.SchemaField, error) {
-	fields := make([]penstock.SchemaField, len(named))
+func typed(o *Options, named []string) ([]stream.SchemaField, error) {
+	fields := make([]stream.SchemaField, len(named))
 	for i, n := range named {
-		fields[i] = penstock.SchemaField{Name: n, Type: penstock.TextType}
+		fields[i] = stream.SchemaField{Name: n, Type: stream.TextType}
 	}
 	var errs []error
 	for n, t := range o.Types {
-		at := (penstock.Schema{Fields: fields}).Find(n)
+		at := (stream.Schema{Fields: fields}).Find(n)
 		if at < 0 {
-			errs = append(errs, &penstock.OptionError{
+			errs = append(errs, &stream.OptionError{
 				Key: "types." + n, Err: errors.New("the pattern has no field of that name"), Word: n, Known: named,
 			})
 			continue
 		}
-		fields[at].Type = penstock.FieldType(t)
+		fields[at].Type = stream.FieldType(t)
 	}
 	return fields, errors.Join(errs...)
 }
 
 // fieldTypes are those that types takes.
-var fieldTypes = map[penstock.FieldType]string{
-	penstock.IntegerType: "not a whole number of at most 18 digits",
-	penstock.NumberType:  "not a number",
-	penstock.BoolType:    "neither true nor false",
+var fieldTypes = map[stream.FieldType]string{
+	stream.IntegerType: "not a whole number of at most 18 digits",
+	stream.NumberType:  "not a number",
+	stream.BoolType:    "neither true nor false",
 }
 
 // columns appends the fields of one record by pattern.
 type columns struct {
-	fields []penstock.SchemaField
+	fields []stream.SchemaField
 	names  []uint32
 }
 
-func (c *columns) begin(b *penstock.Batch) {
+func (c *columns) begin(b *stream.Batch) {
 	c.names = c.names[:0]
 	for _, f := range c.fields {
 		c.names = append(c.names, b.Name(f.Name))
@@ -115,20 +115,20 @@ func (c *columns) begin(b *penstock.Batch) {
 }
 
 // add appends field k, the n bytes at off of a record that begins at start.
-func (c *columns) add(b *penstock.Batch, k int, off, n, start uint32) problem {
+func (c *columns) add(b *stream.Batch, k int, off, n, start uint32) problem {
 	f := &c.fields[k]
-	if f.Type == penstock.TextType {
-		b.Fields = append(b.Fields, penstock.Field{Name: c.names[k], Off: off, Len: n})
+	if f.Type == stream.TextType {
+		b.Fields = append(b.Fields, stream.Field{Name: c.names[k], Off: off, Len: n})
 		return problem{}
 	}
 	kind, ok := kindOf(f.Type, b.Data[off:off+n])
 	if !ok {
 		return problem{f.Name + " is " + fieldTypes[f.Type], int(off - start)}
 	}
-	if kind == penstock.Null {
+	if kind == stream.Null {
 		n = 0
 	}
-	b.Fields = append(b.Fields, penstock.Field{Name: c.names[k], Kind: kind, Off: off, Len: n})
+	b.Fields = append(b.Fields, stream.Field{Name: c.names[k], Kind: kind, Off: off, Len: n})
 	return problem{}
 }
 
@@ -170,7 +170,7 @@ func newRegex(o *Options) (*format, error) {
 	}}, nil
 }
 
-func (r *regex) split(b *penstock.Batch, off, n uint32) problem {
+func (r *regex) split(b *stream.Batch, off, n uint32) problem {
 	text := b.Data[off : off+n : off+n]
 	var m []int
 	if r.straight != nil {
@@ -184,7 +184,7 @@ func (r *regex) split(b *penstock.Batch, off, n uint32) problem {
 	for k, g := range r.groups {
 		from, to := m[2*g], m[2*g+1]
 		if from < 0 { // a group that took no part
-			b.Fields = append(b.Fields, penstock.Field{Name: r.names[k], Kind: penstock.Null, Off: off})
+			b.Fields = append(b.Fields, stream.Field{Name: r.names[k], Kind: stream.Null, Off: off})
 			continue
 		}
 		if bad := r.add(b, k, off+uint32(from), uint32(to-from), off); bad.what != "" {

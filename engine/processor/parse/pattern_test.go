@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/processor/parse"
+	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
 func TestPatterns(t *testing.T) {
@@ -79,7 +79,7 @@ func TestWrongOptions(t *testing.T) {
 }
 
 func TestDissectAllocatesNothing(t *testing.T) {
-	b := connectortest.Text(strings.Repeat("2026-01-05 06:00:00 INFO worker-1: took 17 ms\n", 1000))
+	b := streamtest.Text(strings.Repeat("2026-01-05 06:00:00 INFO worker-1: took 17 ms\n", 1000))
 	o := parse.Options{Format: "dissect", Pattern: "%{date} %{time} %{level} %{who}: took %{ms} ms",
 		Types: map[string]string{"ms": "integer"}}
 	p := processor(t, o)

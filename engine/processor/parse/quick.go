@@ -7,7 +7,7 @@ import (
 	"encoding/binary"
 	"math/bits"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // word is how many bytes quick looks at together.
@@ -32,7 +32,7 @@ func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	if at < 0 || end >= n || load(d, end)&0xFFFFFF != ']'|' '<<8|'"'<<16 {
 		return false
 	}
-	f[clfTimestamp] = penstock.Field{Name: c.names[clfTimestamp], Off: off + uint32(at), Len: uint32(clfStampLen)}
+	f[clfTimestamp] = stream.Field{Name: c.names[clfTimestamp], Off: off + uint32(at), Len: uint32(clfStampLen)}
 	from := min(end+3, n)
 	to := bytes.IndexByte(d[from:n], '"') + from
 	if to < from || !c.quickRequest(d, off, from, to, f) {
@@ -43,7 +43,7 @@ func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	if status&0xFF_0000_00FF != spaces || notDigits(status>>8)&0xFFFFFF != 0 || d[to+2] == '0' {
 		return false
 	}
-	f[clfStatus] = penstock.Field{Name: c.names[clfStatus], Kind: penstock.Number, Off: off + uint32(to+2), Len: 3}
+	f[clfStatus] = stream.Field{Name: c.names[clfStatus], Kind: stream.Number, Off: off + uint32(to+2), Len: 3}
 	at = to + 6
 	if at > n {
 		return false
@@ -52,7 +52,7 @@ func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	if size == word || size > 1 && d[at] == '0' {
 		return false
 	}
-	f[clfSize] = penstock.Field{Name: c.names[clfSize], Kind: penstock.Number, Off: off + uint32(at), Len: uint32(size)}
+	f[clfSize] = stream.Field{Name: c.names[clfSize], Kind: stream.Number, Off: off + uint32(at), Len: uint32(size)}
 	if size == 0 {
 		if d[at] != '-' {
 			return false
@@ -109,9 +109,9 @@ func (c *clf) quickRequest(d []byte, off uint32, from, to int, f *clfRow) bool {
 	if method == 0 || method == word || from+method >= last || !letters(w, method) {
 		return false
 	}
-	f[clfMethod] = penstock.Field{Name: c.names[clfMethod], Bare: true, Off: off + uint32(from), Len: uint32(method)}
+	f[clfMethod] = stream.Field{Name: c.names[clfMethod], Bare: true, Off: off + uint32(from), Len: uint32(method)}
 	c.bare(f, clfPath, d, off, from+method+1, last)
-	f[clfProtocol] = penstock.Field{Name: c.names[clfProtocol], Bare: true, Off: off + uint32(last+1), Len: word}
+	f[clfProtocol] = stream.Field{Name: c.names[clfProtocol], Bare: true, Off: off + uint32(last+1), Len: word}
 	return true
 }
 

@@ -3,19 +3,19 @@ package parse
 import (
 	"slices"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // within parses the text of one field of record i, and appends the record's fields with what was found in its place. Of two
 // fields of one name the first place and the last value count.
-func (p *Processor) within(b *penstock.Batch, i int) problem {
+func (p *Processor) within(b *stream.Batch, i int) problem {
 	from := b.OpenFields(i)
-	at := slices.IndexFunc(b.Fields[from:], func(f penstock.Field) bool { return f.Name == p.field })
+	at := slices.IndexFunc(b.Fields[from:], func(f stream.Field) bool { return f.Name == p.field })
 	if at < 0 {
 		return problem{"the record has no field " + p.options.Field, -1}
 	}
 	f := b.Fields[from+at]
-	if f.Kind != penstock.Text && f.Kind != penstock.JSON {
+	if f.Kind != stream.Text && f.Kind != stream.JSON {
 		return problem{"the field " + p.options.Field + " is not text", -1}
 	}
 	found := len(b.Fields)
@@ -29,10 +29,10 @@ func (p *Processor) within(b *penstock.Batch, i int) problem {
 }
 
 // unique keeps one field of each name, at the first place with the last value, and returns how many there are.
-func unique(fields []penstock.Field) int {
+func unique(fields []stream.Field) int {
 	n := 0
 	for _, f := range fields {
-		if at := slices.IndexFunc(fields[:n], func(o penstock.Field) bool { return o.Name == f.Name }); at >= 0 {
+		if at := slices.IndexFunc(fields[:n], func(o stream.Field) bool { return o.Name == f.Name }); at >= 0 {
 			fields[at] = f
 			continue
 		}

@@ -1,33 +1,43 @@
-// Package rename holds the processor that gives fields of records other names, at the place where they stand.
+// Package rename holds the processor that gives fields of records other names, at the place where
+// they stand.
 //
 // It owns nothing, and never changes a record's raw bytes.
 package rename
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/penstock-io/penstock"
+	"github.com/penstock-io/penstock/engine/kit/fieldname"
+	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the processor: old names with new ones.
+// Options of the processor: old names with new ones. An old name with dots means the flat field
+// and the member at that path, each of which is renamed; see package fieldname.
 type Options []Pair
 
 // Pair is one of them.
 type Pair struct {
 	Old string `yaml:",key"`
 	New string `yaml:",value"`
+
+	onError string
 }
 
 // Component is the processor's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.ProcessorRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.ProcessorRole,
 		Name:    "rename",
 		Options: func() any { return new(Options) },
-		New:     func(options any, _ penstock.Host) (any, error) { return New(*options.(*Options)), nil },
+		New: func(options any, h stream.Host) (any, error) {
+			p := New(*options.(*Options))
+			p.host = h
+			return p, nil
+		},
 	}
 }
 
@@ -38,9 +48,13 @@ func (o *Options) Validate() error {
 	}
 	var errs []error
 	for k, p := range *o {
+		_, bad := fieldname.Parse(p.Old)
+		_, wrong := fieldname.Parse(p.New)
 		switch {
 		case p.New == "":
 			errs = append(errs, option(p.Old, "is empty; write the field's new name"))
+		case bad != nil || wrong != nil:
+			errs = append(errs, option(p.Old, "%w", cmp.Or(bad, wrong)))
 		case p.New == p.Old:
 			errs = append(errs, option(p.Old, "the new name is the old one"))
 		case slices.ContainsFunc((*o)[:k], func(q Pair) bool { return q.New == p.New }):
@@ -50,34 +64,51 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-func option(key, format string, args ...any) *penstock.OptionError {
-	return &penstock.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+func option(key, format string, args ...any) *stream.OptionError {
+	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
-// Shape implements penstock.Shaper.
-func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
+// Shape implements stream.Shaper.
+func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	out := in.Clone()
 	var errs []error
-	for _, p := range *o {
-		at := in.Find(p.Old)
-		if at < 0 && !in.Open {
-			e := option(p.Old, "there is no field %q", p.Old)
-			e.Word, e.Known = p.Old, in.Names()
-			errs = append(errs, e)
+	for k := range *o {
+		p := &(*o)[k]
+		p.onError = in.OnError
+		from, to := fieldname.Lenient(p.Old), fieldname.Lenient(p.New)
+		at, nested, err := from.Find(in)
+		switch {
+		case err != nil:
+			errs = append(errs, option(p.Old, "%w", err))
+			continue
+		case at < 0 && !in.Open:
+			errs = append(errs, fieldname.Missing(p.Old, p.Old, in))
 			continue
 		}
-		taken := in.Find(p.New) >= 0 && !slices.ContainsFunc(*o, func(q Pair) bool { return q.Old == p.New })
+		taken := in.Find(to.Flat) >= 0 && !slices.ContainsFunc(*o, func(q Pair) bool { return q.Old == p.New })
 		if taken && !in.Open {
-			errs = append(errs, option(p.Old, "there is a field %s already; drop or rename it first", p.New))
+			errs = append(errs, option(p.Old, "there is a field %s already; drop or rename it first", to.Flat))
 			continue
 		}
-		if at >= 0 {
-			out.Fields[at].Name = p.New
+		switch {
+		case at < 0:
+		case nested && to.Path == nil:
+			out.Fields = append(out.Fields, stream.SchemaField{Name: to.Flat})
+		case nested || to.Path != nil && from.Path == nil:
+			t := in.Fields[at].Type
+			if !nested {
+				out.Fields[at].Name = "" // it goes below: the others keep their places until then
+			}
+			if out, err = to.Write(out, t); err != nil {
+				errs = append(errs, option(p.Old, "%w", err))
+			}
+		default:
+			out.Fields[at].Name = to.Flat
 		}
 	}
 	kept := out.Fields[:0]
 	for k, f := range out.Fields { // in an open schema a field may take another's place
-		if out.Find(f.Name) == k {
+		if f.Name != "" && out.Find(f.Name) == k {
 			kept = append(kept, f)
 		}
 	}
@@ -87,41 +118,95 @@ func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
 
 // Processor renames fields of the records of batches. It serves one goroutine.
 type Processor struct {
-	pairs  []Pair
-	index  []struct{ from, to uint32 }
-	before []penstock.Field // of the record at hand
+	pairs     []pair
+	flat      []change // of this batch: those of flat fields that stay so
+	before    []stream.Field
+	paths     bool // a pair has a path
+	edit      fieldname.Editor
+	unmatched fieldname.Unmatched
+	host      stream.Host // nil: nothing is counted
+}
+
+// pair is one pair with its places in a batch.
+type pair struct {
+	Pair
+	from, to fieldname.Ref
+	moves    bool // a plain field becomes a member of an object
+}
+
+// change gives a flat field another name.
+type change struct {
+	from, to uint32
+	pair     int
 }
 
 // New returns a processor.
-func New(pairs []Pair) *Processor { return &Processor{pairs: pairs} }
-
-// Process implements penstock.Processor. All fields get their new names at once, so that two may change theirs. A field that
-// has a new name already gives way to the one that gets it.
-func (p *Processor) Process(_ context.Context, b *penstock.Batch) error {
-	b.Split()
-	p.index = p.index[:0]
-	for _, pair := range p.pairs {
-		from, ok := b.FindName(pair.Old)
-		if pair.Old == penstock.MessageName { // records that were not parsed have it, and no name yet
-			from, ok = b.Name(pair.Old), true
-		}
-		if ok {
-			p.index = append(p.index, struct{ from, to uint32 }{from, b.Name(pair.New)})
-		}
+func New(pairs []Pair) *Processor {
+	p := &Processor{}
+	for _, q := range pairs {
+		from, to := fieldname.Lenient(q.Old), fieldname.Lenient(q.New)
+		p.pairs = append(p.pairs, pair{
+			Pair: q, from: fieldname.Ref{Name: from}, to: fieldname.Ref{Name: to}, moves: from.Path == nil && to.Path != nil,
+		})
+		p.paths = p.paths || from.Path != nil || to.Path != nil
 	}
-	if len(p.index) == 0 {
+	return p
+}
+
+// Process implements stream.Processor. All fields get their new names at once, so that two may change theirs. A field that
+// has a new name already gives way to the one that gets it.
+func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
+	b.Split()
+	p.unmatched.Begin(b, len(p.pairs))
+	defer p.unmatched.End(p.host, p.text)
+	if !p.begin(b) {
 		return nil
 	}
+	wrong := 0
 	for i := range b.Records {
-		if b.Records[i].State == penstock.Kept {
+		if b.Records[i].State != stream.Kept {
+			continue
+		}
+		if !p.paths {
 			p.rename(b, i)
+			continue
+		}
+		if at, err := p.renamePaths(b, i); err != nil {
+			b.Refuse(i, at.onError, fmt.Errorf("rename %s: %w", at.Old, err))
+			wrong++
 		}
 	}
 	b.Parsed()
+	if wrong > 0 && p.host != nil {
+		p.host.Count("records_unrenamed", int64(wrong))
+	}
 	return nil
 }
 
-func (p *Processor) rename(b *penstock.Batch, i int) {
+// text is old name k as the config has it.
+func (p *Processor) text(k int) string { return p.pairs[k].Old }
+
+// begin finds the places of the names in a batch, and reports whether a record of it may have one.
+func (p *Processor) begin(b *stream.Batch) (possible bool) {
+	p.flat = p.flat[:0]
+	for k := range p.pairs {
+		q := &p.pairs[k]
+		q.from.Begin(b)
+		if !q.from.Possible() {
+			continue
+		}
+		possible = true
+		if p.paths {
+			q.to.BeginWrite(b)
+		}
+		if from, ok := q.from.Index(); ok && !q.moves {
+			p.flat = append(p.flat, change{from, b.Name(q.to.Flat), k})
+		}
+	}
+	return possible
+}
+
+func (p *Processor) rename(b *stream.Batch, i int) {
 	r := &b.Records[i]
 	if !r.Parsed {
 		b.SetFields(i, b.OpenFields(i))
@@ -143,18 +228,19 @@ func (p *Processor) rename(b *penstock.Batch, i int) {
 
 // newName is the name that a field gets, or the one that it has.
 func (p *Processor) newName(name uint32) (uint32, bool) {
-	for _, x := range p.index {
+	for _, x := range p.flat {
 		if x.from == name {
+			p.unmatched.Matched(x.pair)
 			return x.to, true
 		}
 	}
 	return name, false
 }
 
-// replaced says whether another field of the record gets the name of one that keeps it.
+// replaced reports whether another field of the record gets the name of one that keeps it.
 func (p *Processor) replaced(name uint32) bool {
-	for _, x := range p.index {
-		if x.to == name && slices.ContainsFunc(p.before, func(f penstock.Field) bool { return f.Name == x.from }) {
+	for _, x := range p.flat {
+		if x.to == name && slices.ContainsFunc(p.before, func(f stream.Field) bool { return f.Name == x.from }) {
 			return true
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/processor/rename"
+	"github.com/penstock-io/penstock/stream"
 )
 
 func TestRename(t *testing.T) {
@@ -33,7 +33,7 @@ func TestRename(t *testing.T) {
 }
 
 func TestRenameShape(t *testing.T) {
-	in := penstock.Schema{Fields: []penstock.SchemaField{{Name: "a"}, {Name: "b"}}}
+	in := stream.Schema{Fields: []stream.SchemaField{{Name: "a"}, {Name: "b"}}}
 	for _, c := range []struct {
 		pairs rename.Options
 		open  bool
@@ -64,4 +64,16 @@ func TestRenameShape(t *testing.T) {
 			t.Errorf("%v: %s, want %s", c.pairs, got, c.want)
 		}
 	}
+}
+
+// shaped returns the fields after a rename, or the error.
+func shaped(o rename.Options, in stream.Schema) string {
+	err := o.Validate()
+	if err == nil {
+		in, err = o.Shape(in.Clone())
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(in.Fields)
 }

@@ -1,7 +1,7 @@
 // Package set holds the processor that gives records fields.
 //
-// It owns nothing. A value that is another field of the record is the same bytes; others are written behind the batch's raw
-// bytes, which it never changes.
+// It owns nothing. A value that is another field of the record is the same bytes; others are
+// written behind the batch's raw bytes, which it never changes.
 package set
 
 import (
@@ -9,14 +9,16 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/fieldname"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Options of the processor: fields with their values, in order.
 type Options []Assignment
 
-// Assignment is one field with the expression that gives its value.
+// Assignment is one field with the expression that gives its value. A name with dots means the
+// flat field if the record has it, and else the member at that path; see package fieldname.
 type Assignment struct {
 	Field string    `yaml:",key"`
 	Value expr.Text `yaml:",value"`
@@ -26,12 +28,12 @@ type Assignment struct {
 }
 
 // Component is the processor's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.ProcessorRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.ProcessorRole,
 		Name:    "set",
 		Options: func() any { return new(Options) },
-		New: func(options any, h penstock.Host) (any, error) {
+		New: func(options any, h stream.Host) (any, error) {
 			return New(options.(*Options), h)
 		},
 	}
@@ -42,16 +44,17 @@ func (o *Options) Validate() error {
 	if len(*o) == 0 {
 		return errors.New("sets no field; write set: {FIELD: VALUE}")
 	}
+	var errs []error
 	for _, a := range *o {
-		if a.Field == "" {
-			return errors.New("the empty name is no name of a field")
+		if _, err := fieldname.Parse(a.Field); err != nil {
+			errs = append(errs, &stream.OptionError{Key: a.Field, Err: err})
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// Shape implements penstock.Shaper. All values are taken from the record as it came in, whatever their order.
-func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
+// Shape implements stream.Shaper. All values are taken from the record as it came in, whatever their order.
+func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	out := in.Clone()
 	var errs []error
 	for k := range *o {
@@ -62,11 +65,8 @@ func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
 			continue
 		}
 		a.program, a.onError = program, in.OnError
-		f := penstock.SchemaField{Name: a.Field, Type: program.Type()}
-		if at := out.Find(a.Field); at >= 0 {
-			out.Fields[at] = f
-		} else {
-			out.Fields = append(out.Fields, f)
+		if out, err = fieldname.Lenient(a.Field).Write(out, program.Type()); err != nil {
+			errs = append(errs, &stream.OptionError{Key: a.Field, Err: err})
 		}
 	}
 	return out, errors.Join(errs...)
@@ -75,51 +75,65 @@ func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
 // Processor sets fields of the records of batches. It serves one goroutine.
 type Processor struct {
 	fields []field
-	host   penstock.Host
+	paths  bool // a name has one
+	edit   fieldname.Editor
+	host   stream.Host
 }
 
 type field struct {
 	*Assignment
 	value *expr.Evaluator
-	name  uint32
-	made  penstock.Field // for the record at hand
+	ref   fieldname.Ref
+	name  uint32       // of the flat field
+	made  stream.Field // for the record at hand
 }
 
 // New returns a processor. Without a config, which would say more, records may have any fields.
-func New(o *Options, h penstock.Host) (*Processor, error) {
+func New(o *Options, h stream.Host) (*Processor, error) {
 	p := &Processor{host: h}
 	for k := range *o {
 		a := &(*o)[k]
 		if a.program == nil {
-			if _, err := o.Shape(penstock.Schema{Open: true}); err != nil {
+			if _, err := o.Shape(stream.Schema{Open: true}); err != nil {
 				return nil, err
 			}
 		}
-		p.fields = append(p.fields, field{Assignment: a, value: expr.NewEvaluator(a.program)})
+		name := fieldname.Lenient(a.Field)
+		p.fields = append(p.fields, field{
+			Assignment: a, value: expr.NewEvaluator(a.program), ref: fieldname.Ref{Name: name},
+		})
+		p.paths = p.paths || name.Path != nil
 	}
 	return p, nil
 }
 
-// Process implements penstock.Processor.
-func (p *Processor) Process(_ context.Context, b *penstock.Batch) error {
+// Process implements stream.Processor.
+func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	for k := range p.fields {
-		p.fields[k].name = b.Name(p.fields[k].Field)
+		p.fields[k].ref.BeginWrite(b)
+		p.fields[k].name, _ = p.fields[k].ref.Index()
 	}
 	for k := range p.fields {
 		p.fields[k].value.Begin(b)
 	}
 	wrong := 0
 	for i := range b.Records {
-		if b.Records[i].State != penstock.Kept {
+		if b.Records[i].State != stream.Kept {
 			continue
 		}
-		if at, err := p.evaluate(i); err != nil {
+		at, err := p.evaluate(i)
+		switch {
+		case err != nil:
+		case p.paths:
+			at, err = p.assignPaths(b, i)
+		default:
+			p.assign(b, i)
+		}
+		if err != nil {
 			b.Refuse(i, at.onError, fmt.Errorf("set %s: %w", at.Field, err))
 			wrong++
-			continue
 		}
-		p.assign(b, i)
 	}
 	b.Parsed()
 	if wrong > 0 {
@@ -143,7 +157,7 @@ func (p *Processor) evaluate(i int) (*field, error) {
 }
 
 // assign gives record i the values: in place where it has them all, else in a new place.
-func (p *Processor) assign(b *penstock.Batch, i int) {
+func (p *Processor) assign(b *stream.Batch, i int) {
 	inPlace := b.Records[i].Parsed
 	for k := range p.fields {
 		if _, ok := b.FieldNamed(i, p.fields[k].name); !ok {
@@ -161,4 +175,20 @@ func (p *Processor) assign(b *penstock.Batch, i int) {
 		b.Fields = append(b.Fields, p.fields[k].made) // they are the last: this record's
 		b.Records[i].NumFields++
 	}
+}
+
+// assignPaths is assign where names have paths. After an error the record is as it was; the field
+// is the one that cannot be set.
+func (p *Processor) assignPaths(b *stream.Batch, i int) (*field, error) {
+	before := b.Records[i]
+	from := b.OpenFields(i)
+	b.SetFields(i, from)
+	for k := range p.fields {
+		f := &p.fields[k]
+		if err := p.edit.SetLast(b, &f.ref, i, f.made); err != nil {
+			b.Fields, b.Records[i] = b.Fields[:from], before
+			return f, err
+		}
+	}
+	return nil, nil
 }

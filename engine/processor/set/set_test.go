@@ -5,10 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/engine/processor/set"
+	"github.com/penstock-io/penstock/stream"
 )
 
 func options(pairs ...string) *set.Options {
@@ -58,7 +58,7 @@ func TestSet(t *testing.T) {
 func TestSetOnError(t *testing.T) {
 	for onError, want := range map[string]string{"pass": `{"a":"x"}`, "drop": "dropped"} {
 		o := options("b", "1", "c", "a * 2")
-		if _, err := o.Shape(penstock.Schema{Open: true, OnError: onError}); err != nil {
+		if _, err := o.Shape(stream.Schema{Open: true, OnError: onError}); err != nil {
 			t.Fatal(err)
 		}
 		p, err := set.New(o, connectortest.NewHost(t))
@@ -73,9 +73,9 @@ func TestSetOnError(t *testing.T) {
 }
 
 func TestSetShape(t *testing.T) {
-	in := penstock.Schema{Fields: []penstock.SchemaField{{Name: "a", Type: penstock.IntegerType}, {Name: "b", Type: penstock.TextType}}}
+	in := stream.Schema{Fields: []stream.SchemaField{{Name: "a", Type: stream.IntegerType}, {Name: "b", Type: stream.TextType}}}
 	out, err := options("c", "a + 1", "a", `b + "x"`, "d", "b == nil", "e", "a / 2", "f", "a").Shape(in)
-	want := []penstock.SchemaField{{Name: "a", Type: "text"}, {Name: "b", Type: "text"}, {Name: "c", Type: "integer"},
+	want := []stream.SchemaField{{Name: "a", Type: "text"}, {Name: "b", Type: "text"}, {Name: "c", Type: "integer"},
 		{Name: "d", Type: "bool"},
 		{Name: "e", Type: "number"}, {Name: "f", Type: "integer"}}
 	if err != nil || !slices.Equal(out.Fields, want) {

@@ -7,8 +7,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Options of the processor; a text alone is the condition.
@@ -31,19 +31,19 @@ func (o *Options) UnmarshalText(text []byte) error {
 func (*Options) Expression() {}
 
 // Component is the processor's line in the list of components.
-func Component() penstock.Component {
-	return penstock.Component{
-		Role:    penstock.ProcessorRole,
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.ProcessorRole,
 		Name:    "where",
 		Options: func() any { return new(Options) },
-		New: func(options any, h penstock.Host) (any, error) {
+		New: func(options any, h stream.Host) (any, error) {
 			return New(options.(*Options), h)
 		},
 	}
 }
 
-// Shape implements penstock.Shaper.
-func (o *Options) Shape(in penstock.Schema) (penstock.Schema, error) {
+// Shape implements stream.Shaper.
+func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	key := "expr"
 	if o.short {
 		key = ""
@@ -64,26 +64,26 @@ type Processor struct {
 	condition *expr.Evaluator
 	onError   string
 	text      expr.Text
-	host      penstock.Host
+	host      stream.Host
 }
 
 // New returns a processor. Without a config, which would say more, records may have any fields.
-func New(o *Options, h penstock.Host) (*Processor, error) {
+func New(o *Options, h stream.Host) (*Processor, error) {
 	if o.program == nil {
-		if _, err := o.Shape(penstock.Schema{Open: true}); err != nil {
+		if _, err := o.Shape(stream.Schema{Open: true}); err != nil {
 			return nil, err
 		}
 	}
 	return &Processor{expr.NewEvaluator(o.program), o.onError, o.Expr, h}, nil
 }
 
-// Process implements penstock.Processor.
-func (p *Processor) Process(_ context.Context, b *penstock.Batch) error {
+// Process implements stream.Processor.
+func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.condition.Begin(b)
 	wrong := 0
 	for i := range b.Records {
-		if b.Records[i].State != penstock.Kept {
+		if b.Records[i].State != stream.Kept {
 			continue
 		}
 		holds, err := p.condition.Holds(i)

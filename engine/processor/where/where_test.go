@@ -5,14 +5,14 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/processor/where"
+	"github.com/penstock-io/penstock/stream"
 )
 
 var lines = []string{`{"a":1}`, `{"a":5}`, `{"a":"x"}`, `{"b":1}`, `no JSON`}
 
-func run(t *testing.T, o where.Options, in penstock.Schema) []string {
+func run(t *testing.T, o where.Options, in stream.Schema) []string {
 	t.Helper()
 	if _, err := o.Shape(in); err != nil {
 		t.Fatal(err)
@@ -41,12 +41,12 @@ func TestWhere(t *testing.T) {
 		{"", "drop", []string{"dropped", `{"a":5}`, "dropped", "dropped", "dropped"}},
 		{"pass", "drop", []string{"dropped", `{"a":5}`, `{"a":"x"}`, `{"b":1}`, `{"message":"no JSON"}`}},
 	} {
-		got := run(t, where.Options{Expr: "a > 3", OnError: c.own}, penstock.Schema{Open: true, OnError: c.parsers})
+		got := run(t, where.Options{Expr: "a > 3", OnError: c.own}, stream.Schema{Open: true, OnError: c.parsers})
 		if !slices.Equal(got, c.want) {
 			t.Errorf("on_error %q after %q: %q", c.own, c.parsers, got)
 		}
 	}
-	got := run(t, where.Options{Expr: `message == "no JSON"`}, penstock.UnparsedSchema())
+	got := run(t, where.Options{Expr: `message == "no JSON"`}, stream.UnparsedSchema())
 	if want := []string{"dropped", "dropped", "dropped", "dropped", `{"message":"no JSON"}`}; !slices.Equal(got, want) {
 		t.Errorf("message of unparsed records: %q", got)
 	}
@@ -82,7 +82,7 @@ func TestWhereAllocatesNothing(t *testing.T) {
 	b := connectortest.Records(t, in...)
 	if n := testing.AllocsPerRun(20, func() {
 		for i := range b.Records {
-			b.Records[i].State = penstock.Kept
+			b.Records[i].State = stream.Kept
 		}
 		if err := p.Process(t.Context(), b); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/child"
 	"github.com/penstock-io/penstock/supervise"
 )
 
@@ -167,7 +168,7 @@ func (b *Bolt) write(ctx context.Context) error {
 		b.mu.Unlock()
 		if err := b.p.Write(ctx, text); err != nil {
 			if ctx.Err() == nil {
-				b.p.Kill(fmt.Errorf("it no longer reads its standard input: %w", err))
+				b.p.Kill(err)
 			}
 			return nil
 		}
@@ -362,7 +363,7 @@ func (b *Bolt) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
-	blamed := false
+	blamed := b.worked && child.EndedCleanly(err) // then nobody is: a child may serve a limited number of tuples
 	for _, g := range b.oldest {
 		if g.answered {
 			continue

@@ -3,12 +3,12 @@
 package multilang
 
 import (
-	"github.com/penstock-io/penstock"
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // AppendValues appends the values of record i of b as a tuple's JSON: those of its fields, in order, or its text alone.
-func AppendValues(dst []byte, b *penstock.Batch, i int) []byte {
+func AppendValues(dst []byte, b *stream.Batch, i int) []byte {
 	r := &b.Records[i]
 	dst = append(dst, '[')
 	if r.NumFields == 0 {

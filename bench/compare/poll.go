@@ -1,0 +1,34 @@
+package compare
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	cenkalti "github.com/cenkalti/backoff/v7"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/retry"
+)
+
+// oursPoll asks every second, for up to an hour, until a report is done. Failures of the question are retried, too.
+func oursPoll(ctx context.Context) (report, error) {
+	return retry.Poll(ctx, func(ctx context.Context) (report, retry.Verdict, error) {
+		r, err := ask(ctx)
+		if err == nil && !r.Done {
+			return r, retry.NotReady, nil
+		}
+		return r, retry.ByError, err
+	}, retry.Options{Policy: backoff.Fixed(time.Second), MaxElapsed: time.Hour})
+}
+
+// theirsPoll is the same with cenkalti/backoff.
+func theirsPoll(ctx context.Context) (report, error) {
+	return cenkalti.Retry(ctx, func() (report, error) {
+		r, err := ask(ctx)
+		if err == nil && !r.Done {
+			return r, errors.New("not ready")
+		}
+		return r, err
+	}, cenkalti.WithBackOff(cenkalti.NewConstantBackOff(time.Second)), cenkalti.WithMaxElapsedTime(time.Hour))
+}

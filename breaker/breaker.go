@@ -1,0 +1,272 @@
+// Package breaker stops calling a server that fails, and tries again later with a single call.
+//
+//	b, err := breaker.New(breaker.Options{})
+//	...
+//	err = b.Do(ctx, func(ctx context.Context) error { return call(ctx) })
+//
+// A breaker opens after five failures in a row, or when half of the calls within ten seconds failed. While it is open,
+// Do returns an [*OpenError] at once. After a wait one call goes through as a probe: if it succeeds the breaker closes,
+// else it stays open, longer each time. [State] has the transition table, [Options] the numbers.
+//
+// [Breaker.Allow] is Do for code that cannot be wrapped in a function. [Breaker.Budget] lets package retry ask a
+// breaker before each attempt. Package breakerhttp has an http.RoundTripper. [Circuit] is the state machine alone.
+//
+// The package starts no goroutine and runs under testing/synctest. Do and Allow allocate nothing unless the call is
+// refused.
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// OpenError is returned for a call that was not made because the breaker is open.
+type OpenError struct {
+	Wait time.Duration // until the next probe; zero if one is out now
+}
+
+// Error says when the next probe is due.
+func (e *OpenError) Error() string {
+	if e.Wait == 0 {
+		return "circuit breaker is half-open: a probe is under way"
+	}
+	return fmt.Sprintf("circuit breaker is open: next probe in %v", e.Wait.Round(time.Millisecond))
+}
+
+// RetryAfter returns Wait, the hint that package retry follows.
+func (e *OpenError) RetryAfter() time.Duration { return e.Wait }
+
+// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an error.
+func (e *OpenError) Refused() bool { return true }
+
+// Change is a change of state.
+type Change struct {
+	From, To State
+	At       time.Time
+	Wait     time.Duration // until the next probe, if To is Open
+	Err      error         // of the call that caused the change; nil if it succeeded or timed out as a probe
+}
+
+// Breaker protects the calls to one server. It is safe for concurrent use. Make one with [New].
+type Breaker struct {
+	origin   time.Time
+	outcome  func(error) Outcome
+	onChange func(Change)
+
+	mu        sync.Mutex
+	circuit   *Circuit // guarded by mu, as all that follows
+	changes   []Change // not yet reported
+	reporting bool     // a goroutine calls onChange
+}
+
+// New returns a closed Breaker for one server. Give each server its own.
+func New(o Options) (*Breaker, error) {
+	circuit, err := NewCircuit(o, nil)
+	if err != nil {
+		return nil, err
+	}
+	b := &Breaker{origin: time.Now(), outcome: o.Outcome, onChange: o.OnChange, circuit: circuit}
+	if b.outcome == nil {
+		b.outcome = OutcomeOf
+	}
+	return b, nil
+}
+
+// OutcomeOf returns the outcome that err usually stands for: nil is Success. Ignored are errors that say nothing of the
+// server's health: a canceled context, the refusal of a breaker or limiter within the call (an error whose method
+// Refused() bool returns true), and a failure that package retry does not retry, such as a 404 (Permanent() bool).
+// Everything else is Failure.
+func OutcomeOf(err error) Outcome {
+	switch {
+	case err == nil:
+		return Success
+	case errors.Is(err, context.Canceled):
+		return Ignored
+	}
+	if e, ok := errors.AsType[refusal](err); ok && e.Refused() {
+		return Ignored
+	}
+	if e, ok := errors.AsType[permanent](err); ok && e.Permanent() {
+		return Ignored
+	}
+	return Failure
+}
+
+type refusal interface {
+	error
+	Refused() bool
+}
+
+type permanent interface {
+	error
+	Permanent() bool
+}
+
+// Do calls f unless the breaker is open, in which case it returns an [*OpenError]. A panic counts as a failure and is
+// passed on.
+func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {
+	call, err := b.Allow()
+	if err != nil {
+		return err
+	}
+	err = errPanic
+	defer func() { call.Done(err) }()
+	err = f(ctx)
+	return err
+}
+
+var errPanic = errors.New("the call panicked")
+
+// Call is one call that the breaker let through.
+type Call struct {
+	breaker *Breaker
+	ticket  Ticket
+}
+
+// Allow lets one call through, or returns an [*OpenError]. After the call, Done of the returned Call must be called
+// once.
+func (b *Breaker) Allow() (Call, error) {
+	now := time.Since(b.origin)
+	b.mu.Lock()
+	before := b.circuit.State()
+	t, ok := b.circuit.Allow(now)
+	report := b.changed(before, now, nil)
+	wait := time.Duration(0)
+	if !ok {
+		wait = b.circuit.Wait(now)
+	}
+	b.mu.Unlock()
+	if report {
+		b.report()
+	}
+	if !ok {
+		return Call{}, &OpenError{wait}
+	}
+	return Call{b, t}, nil
+}
+
+// Done ends the call with its error, nil for success. If that opens the breaker and err has a method
+// RetryAfter() time.Duration, the breaker stays open for at least that long.
+func (c Call) Done(err error) {
+	b := c.breaker
+	if b == nil {
+		return
+	}
+	outcome := b.outcome(err)
+	least := time.Duration(0)
+	if outcome == Failure {
+		if hint, ok := errors.AsType[interface {
+			error
+			RetryAfter() time.Duration
+		}](err); ok {
+			least = hint.RetryAfter()
+		}
+	}
+	now := time.Since(b.origin)
+	b.mu.Lock()
+	before := b.circuit.State()
+	b.circuit.Done(now, c.ticket, outcome, least)
+	report := b.changed(before, now, err)
+	b.mu.Unlock()
+	if report {
+		b.report()
+	}
+}
+
+// changed records a change of state, and reports whether the caller must report it.
+func (b *Breaker) changed(before State, now time.Duration, err error) bool {
+	after := b.circuit.State()
+	if after == before || b.onChange == nil {
+		return false
+	}
+	b.changes = append(b.changes, Change{before, after, b.origin.Add(now), b.circuit.Wait(now), err})
+	return !b.reporting
+}
+
+// report calls onChange for all recorded changes, unless another goroutine does.
+func (b *Breaker) report() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reporting {
+		return
+	}
+	b.reporting = true
+	defer func() { b.reporting = false }()
+	for len(b.changes) > 0 {
+		c := b.changes[0]
+		b.changes = b.changes[1:]
+		b.call(c)
+	}
+}
+
+// call calls onChange without the lock.
+func (b *Breaker) call(c Change) {
+	b.mu.Unlock()
+	defer b.mu.Lock()
+	b.onChange(c)
+}
+
+// State returns the state.
+func (b *Breaker) State() State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.circuit.State()
+}
+
+// Budget returns b in the form in which package retry asks before each attempt. While the breaker is open, retries stop
+// at once with an [*OpenError].
+func (b *Breaker) Budget() *Budget {
+	return &Budget{breaker: b, calls: make(map[context.Context]running)}
+}
+
+// Budget implements retry.Budget with a breaker. It is safe for concurrent use.
+type Budget struct {
+	breaker *Breaker
+	mu      sync.Mutex
+	calls   map[context.Context]running // guarded by mu
+}
+
+// running holds the running attempts with one context. The first attempts of calls with the same
+// context share it.
+type running struct {
+	oldest Call
+	newer  []Call // in order of start
+}
+
+// Allow lets an attempt through, or returns an [*OpenError].
+func (b *Budget) Allow(ctx context.Context) error {
+	call, err := b.breaker.Allow()
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r, shared := b.calls[ctx]
+	if shared {
+		r.newer = append(r.newer, call)
+	} else {
+		r.oldest = call
+	}
+	b.calls[ctx] = r
+	return nil
+}
+
+// Report ends the attempt that was let through with ctx; of several, the oldest.
+func (b *Budget) Report(ctx context.Context, err error) { b.end(ctx).Done(err) }
+
+// end removes the oldest running attempt with ctx. It returns the zero Call if there is none.
+func (b *Budget) end(ctx context.Context) Call {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.calls[ctx]
+	call := r.oldest
+	if len(r.newer) == 0 {
+		delete(b.calls, ctx)
+		return call
+	}
+	b.calls[ctx] = running{r.newer[0], r.newer[1:]}
+	return call
+}

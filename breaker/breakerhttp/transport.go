@@ -1,0 +1,130 @@
+// Package breakerhttp stops an http.Client from calling hosts that fail, with package breaker.
+//
+//	client := &http.Client{Transport: &breakerhttp.Transport{}}
+//
+// After five failures in a row, or when half of ten seconds' requests failed, requests to that host fail at once with a
+// *breaker.OpenError, until a single one finds that the host is back.
+//
+// The package starts no goroutine and runs under testing/synctest.
+package breakerhttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/breaker"
+	"github.com/penstock-io/penstock/internal/perhost"
+)
+
+// Transport is an http.RoundTripper with a breaker for each host. The zero value works. The fields must not change once
+// it is in use; it is safe for concurrent use.
+type Transport struct {
+	// Next sends the requests. Nil means http.DefaultTransport.
+	Next http.RoundTripper
+
+	// Breaker protects all hosts together. Nil means a breaker for each host, made from Options.
+	Breaker *breaker.Breaker
+	Options breaker.Options
+
+	// MaxHosts bounds the number of hosts with a breaker; the least recently used are forgotten. Zero means 1000.
+	MaxHosts int
+
+	// Judge returns the error with which a request counts for the breaker, nil for success. Nil means [Judge].
+	Judge func(*http.Response, error) error
+
+	hosts perhost.Table[*breaker.Breaker]
+}
+
+// StatusError is the error with which a response counts that is a failure of its server. Clients do not see it.
+type StatusError struct {
+	Status int           // such as 503
+	Wait   time.Duration // the Retry-After of the response; zero if it has none
+}
+
+// Error returns the status, such as "503 Service Unavailable".
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
+}
+
+// RetryAfter returns Wait: a breaker that the response opens stays open for at least so long.
+func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
+
+// Judge returns err if it is not nil, and a *[StatusError] for the statuses 500 and above but 501 and 505, which say
+// that the server is well. All others are successes: 429 too, with which a healthy server protects itself.
+func Judge(resp *http.Response, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case resp.StatusCode < 500, resp.StatusCode == http.StatusNotImplemented,
+		resp.StatusCode == http.StatusHTTPVersionNotSupported:
+		return nil
+	}
+	return &StatusError{resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now())}
+}
+
+// maxRetryAfter bounds how long a response can keep a breaker open.
+const maxRetryAfter = 5 * time.Minute
+
+// retryAfter reads the value of the header Retry-After; zero if it has none.
+func retryAfter(value string, now time.Time) time.Duration {
+	value = strings.TrimSpace(value)
+	if n, err := strconv.ParseUint(value, 10, 32); err == nil {
+		return min(time.Duration(n)*time.Second, maxRetryAfter)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(at.Sub(now), 0), maxRetryAfter)
+	}
+	return 0
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	call, err := t.allow(req)
+	if err != nil {
+		perhost.CloseBody(req)
+		return nil, err
+	}
+	next := t.Next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	verdict := errPanic
+	defer func() { call.Done(verdict) }()
+	resp, err := next.RoundTrip(req)
+	judge := t.Judge
+	if judge == nil {
+		judge = Judge
+	}
+	verdict = judge(resp, err)
+	return resp, err
+}
+
+var errPanic = errors.New("the round tripper panicked")
+
+func (t *Transport) allow(req *http.Request) (breaker.Call, error) {
+	b := t.Breaker
+	if b == nil {
+		var err error
+		create := func() (*breaker.Breaker, error) { return breaker.New(t.Options) }
+		if b, err = t.hosts.Get(perhost.Host(req), t.MaxHosts, create); err != nil {
+			return breaker.Call{}, err
+		}
+	}
+	return b.Allow()
+}
+
+// State returns the state of the breaker for a host, such as "example.com:8080": closed if there is none yet.
+func (t *Transport) State(host string) breaker.State {
+	b := t.Breaker
+	if b == nil {
+		var ok bool
+		if b, ok = t.hosts.Find(host); !ok {
+			return breaker.Closed
+		}
+	}
+	return b.State()
+}

@@ -1,0 +1,45 @@
+package breaker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/penstock-io/penstock/breaker"
+	"github.com/penstock-io/penstock/retry"
+)
+
+// TestBudgetSharedContext: attempts of several calls that run at once with one context all count,
+// and each once.
+func TestBudgetSharedContext(t *testing.T) {
+	b, err := breaker.New(breaker.Options{Failures: 4, FailureRate: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const calls = 4
+	budget := b.Budget()
+	begun, end, ended := make(chan bool), make(chan bool), make(chan error)
+	for range calls {
+		go func() {
+			once := func(context.Context) error {
+				begun <- true
+				<-end
+				return errors.New("failed")
+			}
+			ended <- retry.Do(context.Background(), once, retry.Options{Budget: budget, MaxAttempts: 1})
+		}()
+	}
+	for range calls {
+		<-begun
+	}
+	for i := range calls {
+		if got := b.State(); got != breaker.Closed {
+			t.Errorf("after %d failures it is %v, want closed", i, got)
+		}
+		end <- true
+		<-ended
+	}
+	if got := b.State(); got != breaker.Open {
+		t.Errorf("after %d failures it is %v, want open", calls, got)
+	}
+}

@@ -1,0 +1,312 @@
+//penstock:pure
+
+package breaker
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// State is the state of a circuit.
+//
+//	from      to        when
+//	Closed    Open      Failures in a row, or FailureRate of the calls within Window
+//	Open      HalfOpen  the wait is over and a call asks
+//	HalfOpen  Closed    Probes calls succeeded
+//	HalfOpen  Open      a probe failed, or all were out for ProbeTimeout
+type State uint8
+
+// The states.
+const (
+	Closed   State = iota // calls pass
+	Open                  // calls are refused
+	HalfOpen              // a few calls pass, to see whether the server is back
+)
+
+var stateNames = [...]string{"closed", "open", "half-open"}
+
+// String returns "closed", "open" or "half-open".
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("State(%d)", uint8(s))
+}
+
+// Outcome is how a call ended, as far as it tells of the server's health.
+type Outcome uint8
+
+// How a call ended.
+const (
+	Success Outcome = iota
+	Failure
+	Ignored // it tells nothing: the caller gave up
+)
+
+var outcomeNames = [...]string{"success", "failure", "ignored"}
+
+// String returns "success", "failure" or "ignored".
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return fmt.Sprintf("Outcome(%d)", uint8(o))
+}
+
+// Options configures a Breaker or a Circuit. The zero value works.
+type Options struct {
+	// Failures is the number of failures in a row that opens the breaker. Zero means 5; a negative value turns it off.
+	Failures int
+
+	// FailureRate is the share of failed calls within Window that opens the breaker, up to 1. Zero means 0.5; a
+	// negative value turns it off.
+	FailureRate float64
+	Window      time.Duration // Zero means 10s.
+	MinCalls    int           // Fewer calls within Window tell nothing. Zero means 20.
+
+	// Wait is how long the breaker stays open, longer with each probe that fails. It starts over once the breaker has
+	// stayed closed for as long as it was last open. Nil means 500ms, doubling to 30s, with equal jitter: each wait is
+	// between half of that and all of it. A policy that ends goes on with its last wait.
+	Wait backoff.Policy
+
+	// Probes is how many calls pass while half-open, at once and in total. When all have succeeded the breaker closes.
+	// Zero means 1.
+	Probes int
+
+	// ProbeTimeout bounds the time for which a probe that never ends keeps others out. Zero means 1 minute.
+	ProbeTimeout time.Duration
+
+	// Outcome judges the errors of calls. Nil means [OutcomeOf]. A Circuit does not use it.
+	Outcome func(error) Outcome
+
+	// OnChange is called after each change of state: in order, one call at a time, by a goroutine that uses the breaker
+	// and outside of its lock. A Circuit does not use it.
+	OnChange func(Change)
+}
+
+const (
+	defaultFailures     = 5
+	defaultRate         = 0.5
+	defaultWindow       = 10 * time.Second
+	defaultMinCalls     = 20
+	defaultProbes       = 1
+	defaultProbeTimeout = time.Minute
+)
+
+var defaultWait = backoff.Exponential(500*time.Millisecond, 2, 30*time.Second).Equal()
+
+// Validate returns an error that names the invalid option.
+func (o Options) Validate() error {
+	switch {
+	case !(o.FailureRate <= 1):
+		return fmt.Errorf("breaker: FailureRate is %v, want at most 1", o.FailureRate)
+	case o.Window < 0:
+		return fmt.Errorf("breaker: Window is %v, want 0 or more", o.Window)
+	case o.MinCalls < 0:
+		return fmt.Errorf("breaker: MinCalls is %d, want 0 or more", o.MinCalls)
+	case o.Probes < 0:
+		return fmt.Errorf("breaker: Probes is %d, want 0 or more", o.Probes)
+	case o.ProbeTimeout < 0:
+		return fmt.Errorf("breaker: ProbeTimeout is %v, want 0 or more", o.ProbeTimeout)
+	case o.Failures < 0 && o.FailureRate < 0:
+		return errors.New("breaker: Failures and FailureRate are both negative, want one of them to open the breaker")
+	}
+	if err := backoff.Validate(o.Wait); err != nil {
+		return fmt.Errorf("breaker: Wait: %w", err)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Failures == 0 {
+		o.Failures = defaultFailures
+	}
+	if o.FailureRate == 0 {
+		o.FailureRate = defaultRate
+	}
+	if o.Window == 0 {
+		o.Window = defaultWindow
+	}
+	if o.MinCalls == 0 {
+		o.MinCalls = defaultMinCalls
+	}
+	if o.Wait == nil {
+		o.Wait = defaultWait
+	}
+	if o.Probes == 0 {
+		o.Probes = defaultProbes
+	}
+	if o.ProbeTimeout == 0 {
+		o.ProbeTimeout = defaultProbeTimeout
+	}
+	return o
+}
+
+// Circuit is the state machine of a breaker, for programs that have a loop of their own. It is pure: time is passed in,
+// as the time since some origin, and must not go back. It allocates nothing and is not safe for concurrent use. Make
+// one with [NewCircuit].
+type Circuit struct {
+	options Options
+	random  rand.Source
+	state   State
+	epoch   uint32 // changes with the state: calls of an earlier epoch count no more
+	streak  int    // failures in a row
+	recent  recent
+
+	waits     backoff.State
+	wait      time.Duration // how long it is, or was, open
+	until     time.Duration // end of the wait
+	closed    time.Duration // when it last closed
+	probing   int           // probes that are out
+	succeeded int           // probes that succeeded
+	probed    time.Duration // when the last probe started
+}
+
+// NewCircuit returns a closed circuit. random draws the jitter of waits; nil means the runtime's source.
+func NewCircuit(o Options, random rand.Source) (*Circuit, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	return &Circuit{options: o, random: random, recent: recent{width: max(o.Window/parts, 1)}}, nil
+}
+
+// Ticket stands for one call that was let through.
+type Ticket struct{ epoch uint32 }
+
+// Allow lets a call through, which must be followed by Done, or refuses it.
+func (c *Circuit) Allow(now time.Duration) (Ticket, bool) {
+	if c.state == Open && now >= c.until {
+		c.enter(HalfOpen)
+	}
+	if c.state == HalfOpen {
+		if c.probing > 0 && now >= c.probed+c.options.ProbeTimeout {
+			c.open(now, 0)
+		}
+		if c.state == Open || c.probing+c.succeeded >= c.options.Probes {
+			return Ticket{}, false
+		}
+		c.probing++
+		c.probed = now
+	}
+	return Ticket{c.epoch}, c.state != Open
+}
+
+// Done ends a call. A failure that opens the circuit keeps it open for at least the given time, such as a server's
+// Retry-After; zero means no such bound.
+func (c *Circuit) Done(now time.Duration, t Ticket, o Outcome, least time.Duration) {
+	if t.epoch != c.epoch || c.state == Open {
+		return
+	}
+	switch {
+	case c.state == HalfOpen:
+		c.endProbe(now, o, least)
+	case o == Success:
+		c.streak = 0
+		c.recent.add(now, false)
+	case o == Failure:
+		c.streak++
+		c.recent.add(now, true)
+		if c.isFailing() {
+			if now-c.closed >= c.wait {
+				c.waits = backoff.State{}
+			}
+			c.open(now, least)
+		}
+	}
+}
+
+// isFailing reports whether a closed circuit must open.
+func (c *Circuit) isFailing() bool {
+	o := &c.options
+	if o.Failures > 0 && c.streak >= o.Failures {
+		return true
+	}
+	calls, failures := c.recent.calls, c.recent.failures
+	return o.FailureRate > 0 && calls >= o.MinCalls && float64(failures) >= o.FailureRate*float64(calls)
+}
+
+func (c *Circuit) endProbe(now time.Duration, o Outcome, least time.Duration) {
+	c.probing--
+	switch o {
+	case Success:
+		if c.succeeded++; c.succeeded >= c.options.Probes {
+			c.enter(Closed)
+			c.closed = now
+		}
+	case Failure:
+		c.open(now, least)
+	default: // another call may probe
+	}
+}
+
+func (c *Circuit) open(now, least time.Duration) {
+	d, next, ok := c.options.Wait.Next(c.waits, c.random)
+	if !ok {
+		d = c.waits.Prev
+	}
+	c.waits = next
+	c.enter(Open)
+	c.wait = max(d, least, 0)
+	c.until = now + c.wait
+}
+
+func (c *Circuit) enter(s State) {
+	c.state = s
+	c.epoch++
+	c.streak, c.probing, c.succeeded = 0, 0, 0
+	c.recent = recent{width: c.recent.width}
+}
+
+// State returns the state. An open circuit stays open after its wait until a call asks.
+func (c *Circuit) State() State { return c.state }
+
+// Wait returns how long calls will be refused; zero if one may pass now, or if that depends on probes that are out.
+func (c *Circuit) Wait(now time.Duration) time.Duration {
+	if c.state != Open {
+		return 0
+	}
+	return max(0, c.until-now)
+}
+
+// parts is how many parts a window has. It forgets one at a time.
+const parts = 10
+
+// recent counts the calls within a window.
+type recent struct {
+	width           time.Duration // of a part
+	head            int64         // number of the current part
+	part            [parts]struct{ calls, failures int }
+	calls, failures int // sums of the parts
+}
+
+func (r *recent) add(now time.Duration, failed bool) {
+	r.forward(now)
+	p := &r.part[r.head%parts]
+	p.calls++
+	r.calls++
+	if failed {
+		p.failures++
+		r.failures++
+	}
+}
+
+// forward forgets the calls that are older than the window.
+func (r *recent) forward(now time.Duration) {
+	at := int64(now / r.width)
+	if at-r.head >= parts {
+		*r = recent{width: r.width, head: at}
+		return
+	}
+	for r.head < at {
+		r.head++
+		p := &r.part[r.head%parts]
+		r.calls -= p.calls
+		r.failures -= p.failures
+		p.calls, p.failures = 0, 0
+	}
+}

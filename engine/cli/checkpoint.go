@@ -1,0 +1,256 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/osfs"
+	"github.com/penstock-io/penstock/engine/internal/table"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// markResult is one partition of one route in `checkpoint show --json`.
+type markResult struct {
+	Route     string        `json:"route"`
+	Boot      string        `json:"boot,omitempty"` // see layer
+	Partition string        `json:"partition"`      // id
+	Name      string        `json:"name"`
+	Watermark position      `json:"watermark"` // everything up to here is settled
+	Above     []rangeResult `json:"above"`     // settled stretches above it
+	Finished  bool          `json:"finished"`
+}
+
+type position struct {
+	Num int64  `json:"num"`
+	Key string `json:"key,omitempty"` // order-preserving bytes of a key, quoted as Go quotes them
+}
+
+type rangeResult struct {
+	From position `json:"from"`
+	To   position `json:"to"`
+}
+
+// placeResult is where an ordered lane stands.
+type placeResult struct {
+	Route string `json:"route"`
+	Boot  string `json:"boot,omitempty"`
+	Lane  string `json:"lane"`
+	Place string `json:"place"`
+}
+
+// shownResult is the last line.
+type shownResult struct {
+	OK         bool     `json:"ok"`
+	File       string   `json:"file"`
+	Version    uint16   `json:"version"`
+	Routes     int      `json:"routes"`
+	Partitions int      `json:"partitions"`
+	Damage     string   `json:"damage,omitempty"`
+	Aside      []string `json:"aside,omitempty"` // copies of damaged files in the state directory
+}
+
+func (p *program) checkpointCommand() *cobra.Command {
+	cmd := group(&cobra.Command{
+		Use:   "checkpoint",
+		Short: "Look at how far each route has come",
+		Long: `A checkpoint is what each route has settled of each partition (a file, a table),
+made durable in the state directory. A start goes on from it.`,
+		Example: "  penstock checkpoint show penstock.yaml",
+	})
+	var asJSON bool
+	show := &cobra.Command{
+		Use:   "show CONFIG|STATE",
+		Short: "Print the checkpoint of a config or of a state directory",
+		Long: `Show prints for each route and partition the watermark (everything up to it is
+settled), how many stretches above it are settled, and whether the source is done
+with it; and for each ordered worker the place up to which its receiver has taken
+the data. "survives" says what an entry holds against: a kill only, until the sink
+has synced, or a power loss, too. Show only reads, also while a run is under way.
+
+With --json it prints one object a partition or place, then one with "ok".`,
+		Example: `  penstock checkpoint show penstock.yaml
+  penstock checkpoint show --json ./state`,
+		DisableFlagsInUseLine: true,
+		Args:                  needs("a config or a state directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.showCheckpoint(cmd.OutOrStdout(), args[0], asJSON)
+		},
+	}
+	show.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
+	cmd.AddCommand(show, p.checkpointVerify(), p.checkpointReset(), p.checkpointSet())
+	return cmd
+}
+
+// stateOf is the state directory that an argument names: itself, or that of a config.
+func (p *program) stateOf(path string) (string, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return path, nil
+	}
+	f, err := engine.Load(path, p.components...)
+	if err != nil {
+		return "", err
+	}
+	return f.State, nil
+}
+
+// openState opens the state directory of a config, or a state directory.
+func (p *program) openState(path string) (dir vfs.Dir, state string, err error) {
+	if state, err = p.stateOf(path); err != nil {
+		return nil, "", err
+	}
+	dir, err = osfs.New().OpenDir(state)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, "", fmt.Errorf("state directory %s does not exist: nothing was delivered from this config yet", state)
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("state directory %s: %w", state, err)
+	}
+	return dir, state, nil
+}
+
+func (p *program) readCheckpoint(path string) (snap *checkpoint.Snapshot, report *checkpoint.Report, err error) {
+	dir, state, err := p.openState(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	snap, report, err = checkpoint.Read(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("state directory %s holds no checkpoint: nothing was delivered from there yet", state)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("state directory %s: %w", state, err)
+	}
+	return snap, report, nil
+}
+
+func (p *program) showCheckpoint(w io.Writer, path string, asJSON bool) error {
+	snap, report, err := p.readCheckpoint(path)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = checkpointJSON(w, snap, report)
+	} else {
+		_, err = io.WriteString(w, checkpointText(snap, report))
+	}
+	if err == nil && report.Damage != "" {
+		err = fmt.Errorf("%s is damaged: %s; what it had settled after that will be delivered again", report.File, report.Damage)
+	}
+	return err
+}
+
+func checkpointJSON(w io.Writer, snap *checkpoint.Snapshot, report *checkpoint.Report) error {
+	last := shownResult{
+		OK: report.Damage == "", File: report.File, Version: snap.Version, Routes: len(snap.Routes),
+		Damage: report.Damage, Aside: report.Aside,
+	}
+	for _, r := range snap.Routes {
+		route, boot := layer(r.Route)
+		for _, m := range r.Marks {
+			last.Partitions++
+			out := markResult{
+				Route: route, Boot: boot, Partition: m.Part.ID, Name: m.Part.Name, Watermark: positionOf(m.Watermark),
+				Above: []rangeResult{}, Finished: m.Finished,
+			}
+			for _, a := range m.Above {
+				out.Above = append(out.Above, rangeResult{positionOf(a.From), positionOf(a.To)})
+			}
+			if err := writeResult(w, out); err != nil {
+				return err
+			}
+		}
+		for _, lane := range lanes(r) {
+			if err := writeResult(w, placeResult{route, boot, lane, r.Places[lane]}); err != nil {
+				return err
+			}
+		}
+	}
+	return writeResult(w, last)
+}
+
+func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string {
+	rows := [][]string{{"route", "partition", "survives", "watermark", "ranges above", "finished"}}
+	places := [][]string{{"route", "worker", "survives", "place"}}
+	for _, r := range snap.Routes {
+		route, boot := layer(r.Route)
+		survives := "power loss"
+		if boot != "" {
+			survives = "kill"
+		}
+		for _, m := range r.Marks {
+			finished := "no"
+			if m.Finished {
+				finished = "yes"
+			}
+			rows = append(rows, []string{
+				route, printable(m.Part.Name), survives, positionText(m.Watermark), strconv.Itoa(len(m.Above)), finished,
+			})
+		}
+		for _, lane := range lanes(r) {
+			places = append(places, []string{route, printable(lane), survives, printable(r.Places[lane])})
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", report)
+	if len(rows) > 1 {
+		b.WriteString("\n" + table.Text(rows, 3))
+	}
+	if len(places) > 1 {
+		b.WriteString("\n" + table.Text(places, 4))
+	}
+	return b.String()
+}
+
+// layer splits the name under which a route is kept. What a sink has taken and not yet synced is kept apart, together with the
+// boot of the operating system until whose end it holds; docs/adr/0004-two-layers-of-checkpoint.md.
+func layer(kept string) (route, boot string) {
+	route, boot, _ = strings.Cut(kept, checkpoint.BootMark)
+	return route, boot
+}
+
+func lanes(r checkpoint.RouteSnapshot) []string {
+	var out []string
+	for lane := range r.Places {
+		out = append(out, lane)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func positionOf(p stream.Position) position {
+	out := position{Num: p.Num}
+	if p.Key != "" {
+		out.Key = strings.Trim(strconv.Quote(p.Key), `"`)
+	}
+	return out
+}
+
+func positionText(p stream.Position) string {
+	if p.Key == "" {
+		return thousands(p.Num)
+	}
+	return fmt.Sprintf("%s %q", thousands(p.Num), p.Key)
+}
+
+// printable keeps what a source or receiver named from steering a terminal.
+func printable(s string) string {
+	for _, r := range s {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return strconv.Quote(s)
+		}
+	}
+	return s
+}

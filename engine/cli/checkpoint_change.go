@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/pipeline"
+	"github.com/penstock-io/penstock/stream"
+)
+
+func (p *program) checkpointVerify() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify CONFIG|STATE",
+		Short: "Read a checkpoint to its end and say whether it is whole",
+		Long: `Verify checks every entry's checksum and prints what the file holds. It only reads,
+also while a run is under way. The exit code is 1 where anything is damaged; a start
+goes on from what stands before the damage, and keeps a copy of the file.`,
+		Example:               "  penstock checkpoint verify ./state",
+		DisableFlagsInUseLine: true,
+		Args:                  needs("a config or a state directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.verifyCheckpoint(cmd.OutOrStdout(), args[0])
+		},
+	}
+}
+
+func (p *program) verifyCheckpoint(w io.Writer, path string) error {
+	_, report, err := p.readCheckpoint(path)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w, report); err != nil {
+		return err
+	}
+	if report.Damage != "" {
+		return fmt.Errorf("%s is damaged", report.File)
+	}
+	return nil
+}
+
+// change is what reset and set do to the marks that they are pointed at.
+type change struct {
+	route string
+	parts []string // ids or names; none: all of the route
+	to    int64    // set: the new watermark
+	set   bool
+	found bool // set: take the output as it is found
+}
+
+func (p *program) checkpointReset() *cobra.Command {
+	var c change
+	cmd := &cobra.Command{
+		Use:   "reset CONFIG|STATE PIPELINE/ROUTE [--partition ID|NAME]...",
+		Short: "Forget how far a route has come, so that it begins anew",
+		Long: `Reset drops the marks of a route, or of the partitions given by id or name: their
+data is delivered again. Without --partition the places of its workers go, too. No
+run may be under way. A copy of the checkpoint is kept beside it. What a SQL sink
+knows by its own ledger stays: it still takes nothing twice. Where the ledger was
+lost, reset accepts that everything is delivered again.`,
+		Example:               "  penstock checkpoint reset ./state access/main --partition /var/log/app.log",
+		DisableFlagsInUseLine: true,
+		Args:                  resetArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 2 {
+				c.route = args[1]
+			}
+			return p.changeCheckpoint(cmd.OutOrStdout(), args[0], c)
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+// resetArgs wants a config or state directory, and the route here or as --route.
+func resetArgs(cmd *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return needs("a config or a state directory")(cmd, args)
+	}
+	if cmd.Flags().Changed("route") {
+		return usagef("checkpoint reset: the route is given twice, as %q and as --route", args[1])
+	}
+	return nil
+}
+
+func (p *program) checkpointSet() *cobra.Command {
+	var c change
+	cmd := &cobra.Command{
+		Use:   "set CONFIG|STATE --route PIPELINE/ROUTE [--partition ID|NAME --watermark N] [--accept-output]",
+		Short: "Set how far a route has come in a partition",
+		Long: `Set moves the watermark of partitions: everything up to it counts as delivered,
+everything behind it is delivered again. For files it is an offset in bytes, and has to be
+the beginning of a record.
+
+With --accept-output the next start takes the output of sink file as it finds it, also a
+missing, replaced or shortened one: it keeps all that it holds and appends to it.
+
+No run may be under way. A copy of the checkpoint is kept.`,
+		Example:               "  penstock checkpoint set ./state --route access/main --partition /var/log/app.log --watermark 1048576",
+		DisableFlagsInUseLine: true,
+		Args:                  needs("a config or a state directory"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			moves := len(c.parts) > 0 || cmd.Flags().Changed("watermark")
+			if !moves && !c.found || moves && (len(c.parts) == 0 || !cmd.Flags().Changed("watermark") || c.to < 0) {
+				return errors.New("set needs --partition, and --watermark of 0 or more, or --accept-output")
+			}
+			c.set = moves
+			return p.changeCheckpoint(cmd.OutOrStdout(), args[0], c)
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().Int64Var(&c.to, "watermark", 0, "everything up to here counts as delivered")
+	cmd.Flags().BoolVar(&c.found, "accept-output", false, "of sink file: take the output as the next start finds it")
+	return cmd
+}
+
+func (c *change) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.route, "route", "", "the route, as PIPELINE/ROUTE; main is the name of an only one")
+	cmd.Flags().StringArrayVar(&c.parts, "partition", nil, "id or name, as checkpoint show --json prints it; may be repeated")
+}
+
+// changeCheckpoint changes marks under the lock of the state directory.
+func (p *program) changeCheckpoint(w io.Writer, path string, c change) (err error) {
+	dir, state, err := p.openState(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	lock, err := dir.Lock(pipeline.LockName, fmt.Sprintf("penstock checkpoint, process %d", os.Getpid()))
+	if err != nil {
+		return fmt.Errorf("state directory %s: %w; stop the run first", state, err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if _, err := dir.Stat(checkpoint.Name); err != nil {
+		return fmt.Errorf("state directory %s holds no checkpoint: %w", state, err)
+	}
+	store, _, err := checkpoint.Open(dir, checkpoint.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return c.apply(w, store)
+}
+
+// apply changes both layers of the route.
+func (c *change) apply(w io.Writer, store *checkpoint.Store) error {
+	found := make(map[string][]stream.Mark)
+	var known []string
+	total := 0
+	for _, key := range store.Routes() {
+		route, _ := layer(key)
+		if !slices.Contains(known, route) {
+			known = append(known, route)
+		}
+		if route != c.route {
+			continue
+		}
+		found[key] = nil
+		for m := range store.Marks(key) {
+			if len(c.parts) == 0 || slices.Contains(c.parts, m.Part.ID) || slices.Contains(c.parts, m.Part.Name) {
+				found[key] = append(found[key], m)
+				total++
+			}
+		}
+	}
+	switch {
+	case len(found) == 0:
+		return fmt.Errorf("the checkpoint has no route %q; it has %q", c.route, known)
+	case total == 0 && len(c.parts) > 0:
+		return fmt.Errorf("route %s has no partition %q; penstock checkpoint show --json lists ids and names", c.route, c.parts)
+	}
+	copied, err := store.Backup()
+	if err != nil {
+		return err
+	}
+	for key, marks := range found {
+		if err := c.applyTo(store, key, marks); err != nil {
+			return err
+		}
+	}
+	if err := store.Sync(); err != nil {
+		return err
+	}
+	if c.found && !c.set {
+		total = 0
+	}
+	_, err = fmt.Fprintf(w, "%s: %d marks changed; the checkpoint as it was is kept as %s\n", c.route, total, copied)
+	return err
+}
+
+func (c *change) applyTo(store *checkpoint.Store, key string, marks []stream.Mark) error {
+	if c.found {
+		if err := forgetPlaces(store, key); err != nil || !c.set {
+			return err
+		}
+	}
+	if c.set {
+		for i := range marks { // the note proves bytes before the old watermark; it would only be in the way
+			marks[i] = stream.Mark{Part: marks[i].Part, Watermark: stream.Position{Num: c.to}}
+		}
+		return store.Append(key, marks, nil)
+	}
+	var ids []string
+	for _, m := range marks {
+		ids = append(ids, m.Part.ID)
+	}
+	if err := store.Forget(key, ids); err != nil || len(c.parts) > 0 {
+		return err
+	}
+	return forgetPlaces(store, key)
+}
+
+// forgetPlaces drops where the outputs of a route stood.
+func forgetPlaces(store *checkpoint.Store, key string) error {
+	places := store.Places(key)
+	for lane := range places {
+		places[lane] = "" // forgets it
+	}
+	return store.Append(key, nil, places)
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// console is stderr of a command that runs an engine: logs, progress and notices.
+type console struct {
+	w    io.Writer
+	view *screen // draws the progress; nil if nothing is drawn
+	log  *slog.Logger
+	json bool // every line is JSON
+
+	interrupted bool // a signal has come
+}
+
+// newConsole returns the console of a command. With draws, progress is drawn if stderr is a terminal.
+func newConsole(stderr io.Writer, format, level string, draws bool) (*console, error) {
+	c := &console{w: stderr, json: format == "json"}
+	if draws && !c.json {
+		if c.view = terminal(stderr); c.view != nil {
+			c.w = c.view // logs stand above the progress
+		}
+	}
+	var err error
+	if c.log, err = logger(c.w, format, level); err != nil {
+		return nil, err
+	}
+	if out, ok := stderr.(*output); ok {
+		out.reportBy(func(n int) []byte {
+			var line bytes.Buffer
+			if log, err := logger(&line, format, "info"); err == nil {
+				log.Warn("log lines dropped: stderr was blocked", "lines", n)
+			}
+			return line.Bytes()
+		})
+	}
+	return c, nil
+}
+
+// notice prints a line for a person, or logs msg with args where every line is JSON.
+func (c *console) notice(line, msg string, args ...any) {
+	if c.json {
+		c.log.Info(msg, args...)
+		return
+	}
+	_, _ = io.WriteString(c.w, line+"\n") // an output that has gone is no reason to stop
+}
+
+// progress prints how far the engine is.
+func (c *console) progress(s engine.Status) {
+	if !c.json {
+		_, _ = io.WriteString(c.w, progress(s))
+		return
+	}
+	for i := range s.Routes {
+		r := &s.Routes[i]
+		c.log.Info("progress", "pipeline", r.Pipeline, "route", r.Name, "health", r.Health, "read", r.ReadRecords,
+			"delivered", r.Delivered, "dead", r.Dead, "dropped", r.Dropped, "in_flight", r.InFlight, "waiting", r.Waiting)
+	}
+}
+
+// finish calls write, which writes the summary to stdout. After a signal it does not wait longer than flushTimeout for a stdout that
+// blocks.
+func (c *console) finish(write func() error) error {
+	if !c.interrupted {
+		return write()
+	}
+	written := make(chan error, 1)
+	supervise.NewGroup(context.Background()).Go("stdout", func(context.Context) error {
+		written <- write()
+		return nil
+	})
+	timer := time.NewTimer(flushTimeout)
+	defer timer.Stop()
+	select {
+	case err := <-written:
+		return err
+	case <-timer.C:
+		return errors.New("write the summary: stdout is blocked")
+	}
+}
+
+// wantsJSON reports whether args ask for JSON on stderr. It also works for a command line that is otherwise wrong.
+func wantsJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	for i, a := range args {
+		value, ok := strings.CutPrefix(a, "--log-format=")
+		if ok && value == "json" || a == "--log-format" && i+1 < len(args) && args[i+1] == "json" {
+			return true
+		}
+	}
+	return false
+}
+
+// printError prints the error that a command ends with.
+func printError(w io.Writer, asJSON bool, err error) {
+	text := stream.MaskURLs(err.Error())
+	if !asJSON {
+		_, _ = io.WriteString(w, "penstock: "+text+"\n")
+		return
+	}
+	slog.New(slog.NewJSONHandler(w, nil)).Error("command failed", "exit_code", exitCode(err), "error", text)
+}

@@ -1,0 +1,379 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/internal/osfs"
+	"github.com/penstock-io/penstock/engine/internal/pipeline"
+)
+
+// letterResult is one dead letter in `dead list --json` and `dead show --json`.
+type letterResult struct {
+	ID           string    `json:"id"`
+	Time         time.Time `json:"time"`
+	Pipeline     string    `json:"pipeline"`
+	Route        string    `json:"route"`
+	Reason       string    `json:"reason"`
+	Detail       string    `json:"detail,omitempty"` // of this record alone
+	File         string    `json:"file"`
+	Position     string    `json:"position"`
+	Attempts     int       `json:"attempts"`
+	Worker       string    `json:"worker"`
+	Bytes        int       `json:"bytes"`                   // of the record
+	Replayed     bool      `json:"replayed"`                // settled by a replay
+	Record       *string   `json:"record,omitempty"`        // show only
+	RecordBase64 []byte    `json:"record_base64,omitempty"` // show only, of a record that is not UTF-8
+}
+
+// deadResult is the last line of all three.
+type deadResult struct {
+	OK       bool          `json:"ok"`
+	Error    string        `json:"error,omitempty"`
+	Letters  int64         `json:"letters"`  // that the filters mean
+	Replayed int64         `json:"replayed"` // among them, settled by a replay, this one included
+	Skipped  int64         `json:"skipped"`  // lines in the files that are no letters
+	Routes   []routeResult `json:"pipelines,omitempty"`
+}
+
+type deadFlags struct {
+	json                        bool
+	reason, since, until, route string
+	all                         bool
+	stall                       time.Duration
+	logFormat, logLevel         string
+}
+
+func (p *program) deadCommand() *cobra.Command {
+	cmd := group(&cobra.Command{
+		Use:   "dead",
+		Short: "Look at dead letters, and deliver them again",
+		Long: `A dead letter is a record that will never be delivered as it is: a receiver refused
+it, or a processor could not take it. It is kept with its reason. When the cause is
+mended, replay delivers it again, through the route from which it came.`,
+		Example: "  penstock dead list penstock.yaml",
+	})
+	cmd.AddCommand(
+		p.deadSub("list CONFIG", "Print the dead letters of a config, and how many there are of each reason", p.deadList,
+			`List prints a line for each letter that was not replayed, newest last, and then how
+many there are of each reason. It only reads, also while a run is under way.
+
+With --json it prints one object a letter, then one with "ok".`),
+		p.deadSub("show CONFIG ID...", "Print dead letters whole, with their records", p.deadShow,
+			`Show prints letters with all that is known of them, and the record. Control bytes are
+escaped, so that a record cannot steer the terminal. Without an ID: all of them.
+
+With --json it prints one object a letter, with the record, then one with "ok".`),
+		p.deadSub("replay CONFIG", "Deliver dead letters again", p.deadReplay,
+			`Replay delivers the letters once more, through the processors and the sink of the
+route from which they came. Each is delivered once: the route's checkpoint notes which
+are settled, so a second replay sends none, and one that was killed goes on where it
+was, repeating at most the route's checkpoint.replay. What is refused again becomes a
+new letter.
+
+It needs the state directory for itself: stop the running penstock first.`))
+	return cmd
+}
+
+func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, *deadFlags) error, long string) *cobra.Command {
+	var f deadFlags
+	name, _, _ := strings.Cut(use, " ")
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, DisableFlagsInUseLine: true,
+		Example: "  penstock dead " + name + " penstock.yaml\n  penstock dead " + name + " --reason 422 --since 2h penstock.yaml",
+		Args:    needs("a config"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return run(cmd, args, &f) },
+	}
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON, one object a line")
+	cmd.Flags().StringVar(&f.reason, "reason", "", "letters whose reason holds this, in any case")
+	cmd.Flags().StringVar(&f.since, "since", "", "letters from then on: a time, or how long ago, such as 90m")
+	cmd.Flags().StringVar(&f.until, "until", "", "letters before then")
+	cmd.Flags().StringVar(&f.route, "route", "", "letters of one route: PIPELINE/ROUTE, or PIPELINE for all of its routes")
+	switch name {
+	case "replay":
+		cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "give up after so long without a delivery while letters wait")
+		cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
+		cmd.Flags().StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
+	default:
+		cmd.Flags().BoolVar(&f.all, "all", false, "replayed letters, too")
+	}
+	if name == "show" {
+		cmd.Example += "\n  penstock dead show penstock.yaml 2f1c9b7a04d35e68:1048576"
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("dead show needs a config: %s", cmd.UseLine())
+			}
+			return nil
+		}
+	}
+	return cmd
+}
+
+func (f *deadFlags) filter(ids []string) (out deadletter.Filter, err error) {
+	out = deadletter.Filter{Reason: f.reason, IDs: ids}
+	now := time.Now()
+	for _, bound := range []struct {
+		flag, text string
+		to         *time.Time
+	}{{"since", f.since, &out.Since}, {"until", f.until, &out.Until}} {
+		if bound.text == "" {
+			continue
+		}
+		if *bound.to, err = deadletter.ParseTime(bound.text, now); err != nil {
+			return out, usagef("dead: --%s: %v", bound.flag, err)
+		}
+	}
+	return out, nil
+}
+
+// deadRoute is one route whose letters are meant.
+type deadRoute struct {
+	pipeline config.Pipeline
+	route    config.Route
+}
+
+func (f *deadFlags) routes(c *config.Config) (out []deadRoute, err error) {
+	var names []string
+	for _, p := range c.Pipelines {
+		for _, r := range p.Routes {
+			name := p.Name + "/" + r.Name
+			names = append(names, name)
+			if f.route == "" || f.route == name || f.route == p.Name {
+				out = append(out, deadRoute{p, r})
+			}
+		}
+	}
+	if len(out) == 0 {
+		return nil, usagef("dead: the config has no route %q; it has %s", f.route, strings.Join(names, ", "))
+	}
+	return out, nil
+}
+
+// eachLetter calls take with the letters that are meant, and returns how many of them there are.
+func (p *program) eachLetter(
+	path string, f *deadFlags, ids []string, take func(letterResult, *deadletter.Entry) error,
+) (out deadResult, err error) {
+	c, err := engine.Load(path, p.components...)
+	if err != nil {
+		return out, err
+	}
+	filter, err := f.filter(ids)
+	if err != nil {
+		return out, err
+	}
+	routes, err := f.routes(&c)
+	if err != nil {
+		return out, err
+	}
+	settled, err := replayed(c.State)
+	if err != nil {
+		return out, err
+	}
+	for _, r := range routes {
+		key := r.pipeline.Name + "/" + r.route.Name
+		skipped, err := lettersOf(pipeline.LettersPath(r.pipeline, r.route), func(e *deadletter.Entry) error {
+			if !filter.Takes(e) {
+				return nil
+			}
+			done := settled[key+" "+deadletter.PartitionOf(e.ID)]
+			out.Letters++
+			if done {
+				out.Replayed++
+				if !f.all && len(ids) == 0 {
+					return nil
+				}
+			}
+			return take(letterOf(e, done), e)
+		})
+		if err != nil {
+			return out, err
+		}
+		out.Skipped += int64(skipped)
+	}
+	out.OK = true
+	return out, nil
+}
+
+func letterOf(e *deadletter.Entry, done bool) letterResult {
+	return letterResult{
+		ID: e.ID, Time: e.Time, Pipeline: e.Pipeline, Route: e.Route, Reason: e.Reason, Detail: e.Detail,
+		File: e.File, Position: e.Position,
+		Attempts: e.Attempts, Worker: e.Worker, Bytes: len(e.Text()), Replayed: done,
+	}
+}
+
+func lettersOf(path string, take func(*deadletter.Entry) error) (skipped int, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("dead letters: %w", err)
+	}
+	defer f.Close()
+	entries := deadletter.NewEntries(f)
+	for {
+		e, err := entries.Next()
+		if err == io.EOF {
+			return entries.Skipped, nil
+		}
+		if err != nil {
+			return entries.Skipped, fmt.Errorf("dead letters %s: %w", path, err)
+		}
+		if err := take(e); err != nil {
+			return entries.Skipped, err
+		}
+	}
+}
+
+// replayed gives the letters that a replay has settled, by route and partition.
+func replayed(state string) (map[string]bool, error) {
+	out := map[string]bool{}
+	dir, err := osfs.New().OpenDir(state)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", state, err)
+	}
+	snap, _, err := checkpoint.Read(dir)
+	err = cmp.Or(err, dir.Close())
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", state, err)
+	}
+	for _, r := range snap.Routes {
+		route, boot := layer(r.Route)
+		if boot != "" && boot != pipeline.Boot() {
+			continue
+		}
+		for _, m := range r.Marks {
+			if deadletter.IsPartition(m.Part.ID) && m.Watermark.Num > 0 {
+				out[route+" "+m.Part.ID] = true
+			}
+		}
+	}
+	return out, nil
+}
+
+func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) error {
+	w := cmd.OutOrStdout()
+	reasons := map[string]int64{}
+	var order []string
+	res, err := p.eachLetter(args[0], f, nil, func(l letterResult, _ *deadletter.Entry) error {
+		if f.json {
+			return writeResult(w, l)
+		}
+		if reasons[l.Reason]++; reasons[l.Reason] == 1 {
+			order = append(order, l.Reason)
+		}
+		_, err := fmt.Fprintf(w, "%s  %s/%s  %s  %s\n",
+			l.Time.Format(time.RFC3339), l.Pipeline, l.Route, escaped(l.ID), escaped(shortReason(l.Reason)))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return writeResult(w, res)
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(reasons[b], reasons[a]) })
+	var b strings.Builder
+	if len(order) > 0 {
+		b.WriteString("\n")
+	}
+	for i, reason := range order {
+		if i == mostReasons {
+			fmt.Fprintf(&b, "and %d other reasons\n", len(order)-i)
+			break
+		}
+		fmt.Fprintf(&b, "%8s  %s\n", thousands(reasons[reason]), escaped(shortReason(reason)))
+	}
+	fmt.Fprintf(&b, "%s dead letters, %s of them replayed\n", thousands(res.Letters), thousands(res.Replayed))
+	_, err = io.WriteString(w, b.String())
+	return err
+}
+
+const (
+	mostReasons = 20  // that a list counts
+	reasonWidth = 160 // bytes of a reason in a list
+)
+
+func shortReason(s string) string {
+	if len(s) <= reasonWidth {
+		return s
+	}
+	cut := reasonWidth
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "..."
+}
+
+func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) error {
+	w := cmd.OutOrStdout()
+	shown := map[string]bool{}
+	res, err := p.eachLetter(args[0], f, args[1:], func(l letterResult, e *deadletter.Entry) error {
+		shown[l.ID] = true
+		if f.json {
+			l.Record, l.RecordBase64 = e.Record, e.RecordBase64
+			return writeResult(w, l)
+		}
+		reason := l.Reason
+		if l.Detail != "" {
+			reason += " (" + l.Detail + ")"
+		}
+		_, err := fmt.Fprintf(w, "id        %s\nroute     %s/%s\ntime      %s\nreason    %s\nfile      %s, up to %s\n"+
+			"worker    %s, attempt %d\nreplayed  %v\nrecord    %s\n\n",
+			escaped(l.ID), l.Pipeline, l.Route, l.Time.Format(time.RFC3339Nano), escaped(reason), escaped(l.File), escaped(l.Position),
+			cmp.Or(escaped(l.Worker), "none"), l.Attempts, l.Replayed, escaped(string(e.Text())))
+		return err
+	})
+	for _, id := range args[1:] {
+		if err == nil && !shown[id] {
+			err = fmt.Errorf("there is no dead letter %s; `penstock dead list --all` prints their ids", escaped(id))
+		}
+	}
+	switch {
+	case err != nil:
+	case f.json:
+		err = writeResult(w, res)
+	case len(shown) == 0:
+		_, err = fmt.Fprintln(w, "no dead letter, or none that was asked for; `penstock dead list --all` prints all of them")
+	}
+	return err
+}
+
+// escaped writes what data holds so that no terminal obeys it: control bytes, invisible and
+// direction-changing characters and bytes that are no UTF-8 as Go escapes them, and a backslash as two.
+func escaped(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		_, size := utf8.DecodeRuneInString(s[i:])
+		text := s[i : i+size]
+		i += size
+		if text != `"` {
+			text = strconv.Quote(text)
+			text = text[1 : len(text)-1]
+		}
+		b.WriteString(text)
+	}
+	return b.String()
+}

@@ -1,0 +1,263 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/internal/demo"
+	"github.com/penstock-io/penstock/engine/internal/generate"
+	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// The demo's play.
+const (
+	demoRecords = 60_000
+	demoFast    = 20 * time.Millisecond  // a request to the fast receiver
+	demoSlow    = 100 * time.Millisecond // to the slow one
+	demoKill    = 5 * time.Second        // when the fast one dies
+	demoRevive  = 10 * time.Second       // when it comes back
+	demoBound   = 50 * time.Second       // when it is over in any case
+	demoEvery   = 200 * time.Millisecond // a picture on a terminal; elsewhere a line a second
+)
+
+// demoResult is the line of `demo --json`.
+type demoResult struct {
+	OK       bool    `json:"ok"`
+	Error    string  `json:"error,omitempty"`
+	Seconds  float64 `json:"seconds"`
+	Records  int     `json:"records"`
+	Lost     int     `json:"lost"`     // records that no receiver has taken
+	Repeated int     `json:"repeated"` // records that a receiver took though one had
+	Again    int     `json:"again"`    // requests that came again, were known by their Idempotency-Key, and were not taken
+	routeResult
+	Bound   int64          `json:"repeat_bound_bytes"` // what a kill of penstock itself would have repeated at most
+	Workers []workerResult `json:"workers"`
+}
+
+type workerResult struct {
+	Name      string `json:"name"`
+	Delivered uint64 `json:"delivered"` // batches
+	Failed    uint64 `json:"failed"`
+}
+
+func (p *program) demoCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "demo [--json]",
+		Short: "Show what becomes of slow and dying receivers, in under a minute",
+		Long: `Demo starts two HTTP receivers on this machine, one of them slow, and delivers 60,000
+log lines to them. After 5 seconds it kills the fast one, after 10 it revives it. It
+shows the window and the state of each worker as it goes, and then how many records
+were lost and how many were taken twice, counted at the receivers. Those know a request
+that comes again, because its answer was lost, by its Idempotency-Key.
+
+It needs no network and no config, and leaves nothing behind.`,
+		Example:               "  penstock demo\n  penstock demo --json",
+		DisableFlagsInUseLine: true,
+		Args:                  nothing,
+		RunE:                  func(cmd *cobra.Command, _ []string) error { return p.demo(cmd, asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON at the end, and nothing else")
+	return cmd
+}
+
+// play is a demo that runs.
+type play struct {
+	tally      *demo.Tally
+	fast, slow *demo.Receiver
+	engine     *engine.Engine
+	screen     *screen // nil: lines
+	out        io.Writer
+	began      time.Time
+	said       time.Time
+	act        string // what was done last
+}
+
+func (p *program) demo(cmd *cobra.Command, asJSON bool) (err error) {
+	dir, err := os.MkdirTemp("", "penstock-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	d := &play{tally: demo.NewTally(demoRecords), out: cmd.OutOrStdout(), screen: terminal(cmd.OutOrStdout())}
+	if asJSON {
+		d.out, d.screen = io.Discard, nil
+	}
+	d.fast, d.slow = demo.NewReceiver(demoFast, d.tally), demo.NewReceiver(demoSlow, d.tally)
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoBound, errors.New("the demo took too long; is the machine very busy?"))
+	defer cancel()
+	for _, r := range []*demo.Receiver{d.fast, d.slow} {
+		if err := r.Revive(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.Kill()) }()
+	}
+	path, err := d.write(dir)
+	if err != nil {
+		return err
+	}
+	c, err := engine.Load(path, p.components...)
+	if err != nil {
+		return err
+	}
+	if d.engine, err = engine.New(c, engine.Options{Once: true, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		return err
+	}
+	runErr := d.run(ctx)
+	if asJSON {
+		return errors.Join(runErr, writeResult(cmd.OutOrStdout(), d.result(runErr)))
+	}
+	if runErr == nil {
+		_, err = io.WriteString(d.out, d.end())
+	}
+	return errors.Join(runErr, err)
+}
+
+// write makes the lines and the config.
+func (d *play) write(dir string) (config string, err error) {
+	g, err := generate.New("common", 1)
+	if err != nil {
+		return "", err
+	}
+	var text []byte
+	for n := range demoRecords {
+		text = g.Append(fmt.Appendf(text, "%d ", n))
+	}
+	if err := os.Mkdir(filepath.Join(dir, "spool"), 0o700); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "spool", "demo.log"), text, 0o600); err != nil {
+		return "", err
+	}
+	config = filepath.Join(dir, "penstock.yaml")
+	return config, os.WriteFile(config, fmt.Appendf(nil, `pipelines:
+  demo:
+    source: { spool_dir: { path: ./spool, settle: 1ms } }
+    sink: { http: { endpoints: [%q, %q], body: raw } }
+    batch: { records: 20 }
+`, d.fast.URL(), d.slow.URL()), 0o600)
+}
+
+// run delivers, while the fast receiver dies and comes back.
+func (d *play) run(ctx context.Context) error {
+	d.began = time.Now()
+	group := supervise.NewGroup(ctx)
+	ended := make(chan error, 1)
+	group.Go("engine", func(ctx context.Context) error {
+		ended <- d.engine.Run(ctx)
+		return nil
+	})
+	kill, revive := time.NewTimer(demoKill), time.NewTimer(demoRevive)
+	tick := time.NewTicker(demoEvery)
+	defer kill.Stop()
+	defer revive.Stop()
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			d.show(true)
+			return errors.Join(err, group.Wait())
+		case <-kill.C:
+			d.act = "the fast receiver was killed"
+			if err := d.fast.Kill(); err != nil {
+				group.Stop(err)
+			}
+		case <-revive.C:
+			d.act = "the fast receiver was revived"
+			if err := d.fast.Revive(context.WithoutCancel(ctx)); err != nil {
+				group.Stop(err)
+			}
+		case <-tick.C:
+			d.show(false)
+		}
+	}
+}
+
+// show draws a picture on a terminal, and prints a line a second elsewhere.
+func (d *play) show(last bool) {
+	r := d.engine.Status().Routes[0]
+	if d.screen != nil {
+		d.screen.draw(d.picture(&r))
+		if last {
+			d.screen.keep()
+		}
+		return
+	}
+	if now := time.Now(); last || now.Sub(d.said) >= time.Second {
+		d.said = now
+		line := fmt.Sprintf("%4.1f s  delivered %s of %s", time.Since(d.began).Seconds(), thousands(r.Delivered), thousands(demoRecords))
+		for _, w := range r.Workers {
+			line += fmt.Sprintf("; %s %s, window %.0f", d.name(w.Name), w.State, w.Window)
+		}
+		fmt.Fprintln(d.out, line)
+	}
+}
+
+func (d *play) name(worker string) string {
+	if worker == d.fast.URL() {
+		return "fast"
+	}
+	return "slow"
+}
+
+// A line of the picture fits a terminal of 80 columns.
+const (
+	demoBar    = 18 // characters
+	demoWindow = 30 // the window that fills it
+)
+
+func (d *play) picture(r *status.Route) []string {
+	elapsed := time.Since(d.began)
+	lines := []string{
+		fmt.Sprintf("%s to two receivers, %.0f s", thousands(demoRecords)+" log lines", elapsed.Seconds()), "",
+		fmt.Sprintf("  delivered  %s %s", bar(float64(r.Delivered)/demoRecords, demoBar), thousands(r.Delivered)), "",
+		fmt.Sprintf("  %-6s  %-*s  %-9s  %9s  %10s  %9s", "worker", demoBar+5, "window", "state", "in flight", "round trip", "delivered"),
+	}
+	for _, w := range r.Workers {
+		lines = append(lines, fmt.Sprintf("  %-6s  %s %4.0f  %-9s  %9d  %10s  %9s", d.name(w.Name), bar(w.Window/demoWindow, demoBar),
+			w.Window, w.State, w.InFlight, seconds(w.RoundTrip), thousands(int64(w.Delivered))))
+	}
+	lines = append(lines, "")
+	for _, w := range r.Workers {
+		short, _, _ := strings.Cut(strings.ReplaceAll(w.Reason, "\n", " "), " (") // explain says the rest
+		lines = append(lines, "  "+d.name(w.Name)+": "+short)
+	}
+	return append(lines, "", "  "+d.act)
+}
+
+func (d *play) result(err error) demoResult {
+	r := d.engine.Status().Routes[0]
+	out := demoResult{OK: err == nil, Records: demoRecords, Bound: r.ReplayBoundBytes}
+	out.Seconds = time.Since(d.began).Round(time.Millisecond).Seconds()
+	out.routeResult = result(d.engine.Status(), 0, nil).Pipelines[0]
+	out.Lost, out.Repeated = d.tally.Count()
+	out.Again = d.tally.Recognised()
+	if err != nil {
+		out.Error = err.Error()
+	} else if out.Lost > 0 {
+		out.OK, out.Error = false, fmt.Sprintf("%d records were lost", out.Lost)
+	}
+	for _, w := range r.Workers {
+		out.Workers = append(out.Workers, workerResult{d.name(w.Name), w.Delivered, w.Failed + w.TimedOut})
+	}
+	return out
+}
+
+func (d *play) end() string {
+	out := d.result(nil)
+	const form = "\nlost %s, repeated %s of %s records, counted at the receivers\n" +
+		"(%.0f s, one of them slow, one dead for 5 s; %s requests came again and were known by their Idempotency-Key)\n"
+	return fmt.Sprintf(form, thousands(int64(out.Lost)), thousands(int64(out.Repeated)),
+		thousands(demoRecords), out.Seconds, thousands(int64(out.Again)))
+}

@@ -1,0 +1,217 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// The exit codes, as docs/cli.md promises them.
+const (
+	exitOK         = 0
+	exitUnfinished = 1 // the work could not be finished; the state says how far it came
+	exitUsage      = 2 // a wrong command line or config; nothing was started
+)
+
+// program is the command line with what it needs of the outside, so that a test can stand in for it.
+type program struct {
+	components []stream.Component
+	commands   []*cobra.Command
+	started    time.Time
+	assemble   func(c engine.Config, o engine.Options) (runner, error)
+	notify     func() (signals <-chan os.Signal, stop func())
+	stopping   time.Duration // for which a second signal waits for the engine
+}
+
+// runner is the part of an engine.Engine that commands use.
+type runner interface {
+	Run(ctx context.Context) error
+	Drain()
+	Status() engine.Status
+}
+
+func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
+
+// execute runs one command line and returns the exit code. What goes wrong is said once, on stderr.
+func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := p.root()
+	out := newOutput(stderr)
+	defer out.flush(flushTimeout)
+	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(out)
+	err := strayed(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
+	if err == nil {
+		return exitOK
+	}
+	printError(out, wantsJSON(args), err)
+	return exitCode(err)
+}
+
+// strayed says that help is asked for a command that does not exist: cobra would give that of the command above it.
+func strayed(root *cobra.Command, args []string) error {
+	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
+		return nil
+	}
+	cmd, rest, err := root.Find(args)
+	if err != nil || !cmd.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") || rest[0] == "help" {
+		return nil // it says so itself, or all is well
+	}
+	return unknownCommand(cmd, rest[0])
+}
+
+func exitCode(err error) int {
+	if _, ok := errors.AsType[*UsageError](err); ok {
+		return exitUsage
+	}
+	if _, ok := errors.AsType[*config.Error](err); ok {
+		return exitUsage
+	}
+	return exitUnfinished
+}
+
+func (p *program) root() *cobra.Command {
+	version := false
+	root := &cobra.Command{
+		Use:   "penstock",
+		Short: "Deliver data at the pace its receivers can bear, and lose none of it",
+		Long: `Penstock reads spool directories, log files and tables, packs records into batches,
+and hands them to many workers under adaptive flow control, with acks, timeouts,
+redelivery, dead letters, and a checkpoint from which a crash resumes.
+
+What it shall do stands in a config, a YAML file. Begin with one that works:
+
+    penstock validate examples/quickstart/penstock.yaml    # what it would do
+    penstock run --once examples/quickstart/penstock.yaml  # do it
+
+Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
+		SilenceErrors: true, SilenceUsage: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if version {
+				return printVersion(cmd.OutOrStdout(), false)
+			}
+			return cmd.Help()
+		},
+	}
+	root.Flags().BoolVar(&version, "version", false, "print version, commit and platform")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.deadCommand(), p.checkpointCommand(), p.demoCommand(),
+		p.explainCommand())
+	root.AddCommand(p.schemaCommand(), generateCommand(), importCommand(), versionCommand())
+	for _, c := range p.commands {
+		if c.HasSubCommands() && !c.Runnable() {
+			group(c)
+		}
+		root.AddCommand(c)
+	}
+	return root
+}
+
+// named is the command as a message says it: "run", "checkpoint show"; "" for the program itself.
+func named(cmd *cobra.Command) string {
+	_, name, _ := strings.Cut(cmd.CommandPath()+" ", " ")
+	return name // with a space at its end
+}
+
+// needs is a command's Args: exactly one argument, what it is said when it is missing.
+func needs(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return usagef("%sneeds %s: %s", named(cmd), what, cmd.UseLine())
+		case len(args) > 1:
+			return usagef("%stakes one argument, %s, and %q is one too many", named(cmd), what, args[1])
+		}
+		return nil
+	}
+}
+
+func nothing(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%stakes no arguments, and %q is one", named(cmd), args[0])
+	}
+	return nil
+}
+
+// group makes a command that only holds others.
+func group(cmd *cobra.Command) *cobra.Command {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return unknownCommand(cmd, args[0])
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	return cmd
+}
+
+func unknownCommand(cmd *cobra.Command, word string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	if near := config.Nearest(word, names); near != "" {
+		return usagef("there is no command %q; did you mean %q?", named(cmd)+word, named(cmd)+near)
+	}
+	return usagef("there is no command %q; there is: %s", named(cmd)+word, strings.Join(names, ", "))
+}
+
+// flagError says which flag was meant, or which value was wrong.
+func flagError(cmd *cobra.Command, err error) error {
+	help := fmt.Sprintf("see %s --help", cmd.CommandPath())
+	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		f := wrong.GetFlag()
+		return usagef("%s--%s: %q is not %s; %s", named(cmd), f.Name, wrong.GetValue(), kindOf(f), help)
+	}
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok || unknown.GetSpecifiedShortnames() != "" {
+		return usagef("%s: %v; %s", strings.TrimSpace(named(cmd)), err, help)
+	}
+	word := unknown.GetSpecifiedName()
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	if near := config.Nearest(word, names); near != "" {
+		return usagef("%shas no flag --%s; did you mean --%s?", named(cmd), word, near)
+	}
+	return usagef("%shas no flag --%s; %s", named(cmd), word, help)
+}
+
+// kindOf says what a flag wants.
+func kindOf(f *pflag.Flag) string {
+	switch f.Value.Type() {
+	case "duration":
+		return "a duration such as 200ms, 5s or 1h30m"
+	case "bool":
+		return "true or false"
+	case "int64":
+		return "a whole number"
+	case "uint64":
+		return "a whole number from 0"
+	}
+	return "a " + f.Value.Type()
+}

@@ -1,0 +1,307 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/engine/internal/explain"
+	"github.com/penstock-io/penstock/engine/internal/pipeline"
+	"github.com/penstock-io/penstock/engine/internal/trace"
+	"github.com/penstock-io/penstock/engine/status"
+)
+
+type explainFlags struct {
+	worker, at string
+	json       bool
+	timeout    time.Duration
+}
+
+func (p *program) explainCommand() *cobra.Command {
+	var f explainFlags
+	cmd := &cobra.Command{
+		Use:   "explain [--worker W] [--at TIME] [--json] TRACE|CONFIG|ADDRESS",
+		Short: "Say in words why a worker is sent as much as it is",
+		Long: `Explain says why a worker's window is what it is, which gate keeps more from being
+sent to it (its window, the credit that it advertises, a rate limit, the breaker, the
+replay bound, order, memory, or nothing), and what would change that. Without --worker
+it gives a line for each worker, and says what holds the route back.
+
+It knows that from a trace, for any moment of a run:
+
+    flow: { trace: ./flow.ndjson }                 # in the config, then run
+    penstock explain flow.ndjson                   # all workers, at the end
+    penstock explain flow.ndjson --worker a:8080 --at 90s
+
+or from the process that runs with a config, as it is now (at the config's ` + "`admin:`" + `,
+or at an address, host:port, with the token in ` + tokenVariable + `):
+
+    penstock explain penstock.yaml --worker a:8080
+
+W is a worker's name, or a part of it that no other has; in a trace of ` + "`sim flow`" + ` workers
+are numbers from 0. TIME is how long after the start, or a moment as in a log. How the
+words come about: docs/flow-control.md.`,
+		Example: `  penstock explain flow.ndjson
+  penstock explain flow.ndjson --worker http://a:8080/in --at 2026-11-21T14:03:05Z
+  penstock explain 127.0.0.1:7070 --json | jq 'select(.gate == "breaker") | .worker'`,
+		DisableFlagsInUseLine: true,
+		Args:                  needs("a trace, a config or an address"),
+		RunE:                  func(cmd *cobra.Command, args []string) error { return p.explain(cmd, args[0], &f) },
+	}
+	cmd.Flags().StringVar(&f.worker, "worker", "", "one worker: its name, or a part of it that no other has")
+	cmd.Flags().StringVar(&f.at, "at", "", "moment of a trace: 90s after its start, or 2026-11-21T14:03:05Z; default: its end")
+	cmd.Flags().BoolVar(&f.json, "json", false, "one object a line")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answer of a process may take")
+	return cmd
+}
+
+func (p *program) explain(cmd *cobra.Command, what string, f *explainFlags) error {
+	if f.timeout <= 0 {
+		return usagef("explain: --timeout is %v; it must be above zero", f.timeout)
+	}
+	isTrace, err := looksLikeTrace(what)
+	switch {
+	case err != nil:
+		return err
+	case isTrace:
+		return f.explainTrace(cmd.OutOrStdout(), what)
+	case f.at != "":
+		return usagef("explain: --at is a moment of a trace, and %s is none; a process tells only how it is now", what)
+	}
+	return p.explainProcess(cmd, what, f)
+}
+
+// looksLikeTrace says whether what is a file that holds a trace, not a config and not an address.
+func looksLikeTrace(what string) (bool, error) {
+	file, err := os.Open(what)
+	if errors.Is(err, os.ErrNotExist) && (strings.HasSuffix(what, ".ndjson") || strings.HasSuffix(what, ".json")) {
+		const text = "explain: there is no file %s; `flow: {trace: FILE}` in a config writes one, `penstock sim flow --trace` too"
+		return false, usagef(text, what)
+	}
+	if err != nil { // an address, or a config of which its own reader says what is wrong
+		return false, nil
+	}
+	defer file.Close()
+	begin := make([]byte, 64)
+	n, err := io.ReadFull(file, begin)
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return false, fmt.Errorf("explain: %w", err)
+	}
+	begin = begin[:n]
+	switch {
+	case trace.Begins(begin):
+		return true, nil
+	case strings.HasSuffix(what, ".ndjson") || bytes.HasPrefix(begin, []byte("{")) && !strings.HasSuffix(what, ".yaml"):
+		return false, usagef("explain: %s is no trace: its first line does not say penstock_trace", what)
+	}
+	return false, nil
+}
+
+func (f *explainFlags) explainTrace(out io.Writer, path string) error {
+	s, err := f.story(path, f.worker)
+	if err != nil {
+		return err
+	}
+	if f.worker != "" && !slices.Contains(s.Names, f.worker) {
+		name, err := theOne(f.worker, s.Names, path)
+		if err != nil {
+			return err
+		}
+		if s, err = f.story(path, name); err != nil {
+			return err
+		}
+		f.worker = name
+	}
+	switch {
+	case f.worker == "" && f.json:
+		return explainAllJSON(out, &s.Route, s.At)
+	case f.worker == "":
+		return explainAllText(out, &s.Route, moment(s))
+	case s.One < 0:
+		return usagef("explain: worker %s is not there %s after the start; it came or went at another time (--at)", f.worker, after(s.At))
+	case f.json:
+		return writeResult(out, oneJSON(s, &s.Workers[s.One]))
+	}
+	return explainOneText(out, s)
+}
+
+// story plays the trace up to the moment that was asked for.
+func (f *explainFlags) story(path, worker string) (*explain.Story, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("explain: %w", err)
+	}
+	defer file.Close()
+	player, err := trace.NewPlayer(file)
+	if err != nil {
+		return nil, fmt.Errorf("explain: %s: %w", path, err)
+	}
+	at, err := instant(f.at, player.About.Started)
+	if err != nil {
+		return nil, err
+	}
+	s, err := explain.FromTrace(player, at, worker)
+	if err != nil {
+		return nil, fmt.Errorf("explain: %s: %w%s", path, err, trace.OtherProgram(err, pipeline.Version(), runtime.GOARCH))
+	}
+	return s, nil
+}
+
+// instant reads --at.
+func instant(text string, started time.Time) (time.Duration, error) {
+	if text == "" {
+		return explain.Forever, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		if d < 0 {
+			return 0, usagef("explain: --at is %v; the trace begins at 0s", d)
+		}
+		return d, nil
+	}
+	when, err := time.Parse(time.RFC3339, text)
+	switch {
+	case err != nil:
+		const want = "neither a time after the start, such as 90s, nor a moment, such as 2026-11-21T14:03:05Z"
+		return 0, usagef("explain: --at: %q is %s", text, want)
+	case started.IsZero():
+		return 0, usagef("explain: --at: the trace does not say when it began; give the time after its start, such as 90s")
+	case when.Before(started):
+		return 0, usagef("explain: --at is before the trace begins, at %s", started.Format(time.RFC3339))
+	}
+	return when.Sub(started), nil
+}
+
+// theOne finds the name that is meant by a part of it.
+func theOne(part string, names []string, where string) (string, error) {
+	var found []string
+	for _, n := range names {
+		if n == part {
+			return n, nil
+		}
+		if strings.Contains(n, part) {
+			found = append(found, n)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return "", usagef("explain: %q is a part of several workers' names: %s", part, listed(found))
+	case len(names) == 0:
+		return "", usagef("explain: %s knows no worker yet", where)
+	}
+	meant := ""
+	if near := config.Nearest(part, names); near != "" {
+		meant = fmt.Sprintf("; did you mean %q?", near)
+	}
+	return "", usagef("explain: there is no worker %q in %s; there is: %s%s", part, where, listed(names), meant)
+}
+
+// listed names things, and says how many more there are.
+func listed(names []string) string {
+	const most = 20
+	shown := make([]string, 0, most)
+	for _, n := range names[:min(most, len(names))] {
+		shown = append(shown, printable(n))
+	}
+	text := strings.Join(shown, ", ")
+	if more := len(names) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+func (p *program) explainProcess(cmd *cobra.Command, what string, f *explainFlags) error {
+	address, token, err := p.adminOf(what)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	status, err := admin.Ask(ctx, address, token)
+	if err != nil {
+		return err
+	}
+	at := time.Duration(status.Seconds * float64(time.Second))
+	routes := routesOf(status)
+	if f.worker != "" {
+		var names []string
+		for _, r := range routes {
+			for i := range r.Workers {
+				names = append(names, r.Workers[i].Name)
+			}
+		}
+		slices.Sort(names)
+		if f.worker, err = theOne(f.worker, slices.Compact(names), what); err != nil {
+			return err
+		}
+	}
+	for _, r := range routes {
+		if err := f.explainRoute(cmd.OutOrStdout(), r, at); err != nil {
+			return err
+		}
+		if f.json {
+			continue
+		}
+		if err := explainParts(cmd.OutOrStdout(), status, r.Name, f.worker); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *explainFlags) explainRoute(out io.Writer, r *explain.Route, at time.Duration) error {
+	now := "now, " + after(at) + " after its start"
+	if f.worker == "" && f.json {
+		return explainAllJSON(out, r, at)
+	}
+	if f.worker == "" {
+		return explainAllText(out, r, now)
+	}
+	for i := range r.Workers {
+		if r.Workers[i].Name != f.worker {
+			continue
+		}
+		s := &explain.Story{Route: *r, At: at, One: i}
+		if f.json {
+			return writeResult(out, oneJSON(s, &s.Workers[i]))
+		}
+		return explainOneText(out, s)
+	}
+	return nil
+}
+
+// routesOf turns what a process says of itself into what explain knows.
+func routesOf(s *status.Status) []*explain.Route {
+	var out []*explain.Route
+	for i := range s.Routes {
+		from := &s.Routes[i]
+		r := &explain.Route{
+			Name: from.Pipeline + "/" + from.Name, Replay: from.ReplayBoundBytes, Waiting: from.Waiting, LastFault: from.LastFault,
+			Window: explain.Named(from.Window),
+		}
+		for _, w := range from.Workers {
+			r.Workers = append(r.Workers, explain.Worker{
+				Name: w.Name, State: w.State, Gate: w.Gate, Reason: w.Reason, Window: w.Window, InFlight: w.InFlight,
+				RoundTrip: span(w.RoundTrip), Base: span(w.Base), Timeout: span(w.Timeout),
+				Delivered: w.Delivered, Failed: w.Failed, TimedOut: w.TimedOut, Throttled: w.Throttled, Late: w.Late,
+				Misconfigured: w.Misconfigured,
+			})
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/status"
+)
+
+// explainParts says which parts of a route were started again, and why: what `status --tree` shows, in words. With worker,
+// only those of that name. A worker and the child process behind it have the same name.
+func explainParts(out io.Writer, s *status.Status, route, worker string) error {
+	pipeline, name, _ := strings.Cut(route, "/")
+	node := s.Tree.Find(pipeline, name)
+	if node == nil {
+		return nil
+	}
+	var b strings.Builder
+	for i := range s.Routes {
+		if r := &s.Routes[i]; r.Pipeline == pipeline && r.Name == name && r.Health == "stopped" {
+			fmt.Fprintf(&b, "the route has stopped: %s\n", printable(firstLineOf(r.Error)))
+		}
+	}
+	switch {
+	case node.State == "waiting":
+		fmt.Fprintf(&b, "the route has failed and starts again in %s: %s\n", seconds(node.Next), printable(node.Reason))
+	case node.Restarts > 0:
+		fmt.Fprintf(&b, "the route %s\n", again(node))
+	}
+	partLines(&b, node, "", worker)
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func partLines(b *strings.Builder, c *status.Child, path, worker string) {
+	for i := range c.Children {
+		below := &c.Children[i]
+		if below.Restarts > 0 && (worker == "" || below.Name == worker) {
+			fmt.Fprintf(b, "%s %s\n", printable(path+below.Name), again(below))
+		}
+		partLines(b, below, path+below.Name+"/", worker)
+	}
+}
+
+func again(c *status.Child) string {
+	times := fmt.Sprintf("%d %s", c.Restarts, plural(int64(c.Restarts), "time", "times"))
+	return fmt.Sprintf("was started again %s, last %s ago: %s", times, seconds(c.Seconds), printable(c.Reason))
+}
+
+func firstLineOf(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	return line
+}

@@ -1,0 +1,253 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/explain"
+	"github.com/penstock-io/penstock/engine/internal/table"
+)
+
+// explainedWorker is a line of `explain --json`; docs/cli.md documents it, and its names are stable.
+type explainedWorker struct {
+	Route         string             `json:"route"`
+	At            float64            `json:"at_seconds"` // since the start
+	Worker        string             `json:"worker"`
+	State         string             `json:"state"`
+	Because       string             `json:"because"` // what the state means
+	Reason        string             `json:"reason"`  // the figures
+	Window        float64            `json:"window"`
+	Algorithm     string             `json:"window_algorithm,omitempty"` // where it is known
+	InFlight      int                `json:"in_flight"`
+	Gate          string             `json:"gate"`
+	GateMeans     string             `json:"gate_means"`
+	WouldChange   []string           `json:"would_change"`
+	RoundTrip     float64            `json:"round_trip_seconds"`
+	Base          float64            `json:"base_round_trip_seconds"`
+	Timeout       float64            `json:"timeout_seconds"`
+	Opens         float64            `json:"opens_in_seconds,omitempty"`
+	Rate          float64            `json:"rate_per_second,omitempty"`
+	Delivered     uint64             `json:"delivered"`
+	Failed        uint64             `json:"failed"`
+	TimedOut      uint64             `json:"timed_out"`
+	Throttled     uint64             `json:"throttled"`
+	Late          uint64             `json:"late"`
+	Misconfigured bool               `json:"misconfigured"`
+	GateSeconds   map[string]float64 `json:"gate_seconds,omitempty"` // of a trace and one worker: how long each gate bound
+	Steps         []explainedStep    `json:"steps,omitempty"`        // of a trace and one worker: the last changes, oldest first
+}
+
+type explainedStep struct {
+	At     float64 `json:"at_seconds"`
+	State  string  `json:"state"`
+	Window float64 `json:"window"`
+	Reason string  `json:"reason"`
+	Probes int     `json:"probes,omitempty"` // how often it was tried or measured since, and nothing had changed
+}
+
+// explainedRoute is the line behind those of a route's workers.
+type explainedRoute struct {
+	OK      bool    `json:"ok"`
+	Route   string  `json:"route"`
+	At      float64 `json:"at_seconds"`
+	Workers int     `json:"workers"`
+	Waiting int64   `json:"waiting"` // read and at no worker: batches of a trace, records of a process
+	HeldBy  string  `json:"held_by"` // what holds the route back, in words
+}
+
+func workerJSON(r *explain.Route, w *explain.Worker, at time.Duration) explainedWorker {
+	out := explainedWorker{
+		Route: r.Name, At: at.Seconds(), Worker: w.Name, State: w.State, Because: w.StateWords(), Reason: w.Reason,
+		Window: w.Window, InFlight: w.InFlight, Gate: w.Gate, GateMeans: r.GateWords(w), WouldChange: r.Changes(w),
+		RoundTrip: w.RoundTrip.Seconds(), Base: w.Base.Seconds(), Timeout: w.Timeout.Seconds(),
+		Opens: w.Opens.Seconds(), Rate: w.Rate, Delivered: w.Delivered, Failed: w.Failed, TimedOut: w.TimedOut,
+		Throttled: w.Throttled, Late: w.Late, Misconfigured: w.Misconfigured,
+	}
+	if r.Window != nil {
+		out.Algorithm = r.Window.Name()
+	}
+	return out
+}
+
+func oneJSON(s *explain.Story, w *explain.Worker) explainedWorker {
+	out := workerJSON(&s.Route, w, s.At)
+	for gate, d := range s.Shares {
+		if out.GateSeconds == nil {
+			out.GateSeconds = make(map[string]float64)
+		}
+		out.GateSeconds[gate] = d.Seconds()
+	}
+	for _, x := range s.Steps {
+		out.Steps = append(out.Steps, explainedStep{x.At.Seconds(), x.State, x.Window, x.Reason, x.Probes})
+	}
+	return out
+}
+
+func explainAllJSON(out io.Writer, r *explain.Route, at time.Duration) error {
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	for i := range r.Workers {
+		if err := enc.Encode(workerJSON(r, &r.Workers[i], at)); err != nil {
+			return err
+		}
+	}
+	return enc.Encode(explainedRoute{true, r.Name, at.Seconds(), len(r.Workers), r.Waiting, r.HeldWords()})
+}
+
+func explainAllText(out io.Writer, r *explain.Route, when string) error {
+	rows := [][]string{{"worker", "state", "gate", "window", "in flight", "round trip", "drained", "delivered", "failed", "overdue"}}
+	for i := range r.Workers {
+		w := &r.Workers[i]
+		rows = append(rows, []string{
+			printable(w.Name), w.State, w.Gate, strconv.FormatFloat(w.Window, 'f', 1, 64), strconv.Itoa(w.InFlight), spell(w.RoundTrip),
+			spell(w.Base), thousands(int64(w.Delivered)), thousands(int64(w.Failed)), thousands(int64(w.TimedOut)),
+		})
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, %s\n\n%s\n", routeName(r), when, table.Text(rows, 3))
+	seen := map[string]bool{}
+	for i := range r.Workers {
+		w := &r.Workers[i]
+		if w.State != "NORMAL" && !seen[w.State] {
+			seen[w.State] = true
+			fmt.Fprintf(&b, "%s: %s\n", w.State, w.StateWords())
+		}
+	}
+	for i := range r.Workers {
+		w := &r.Workers[i]
+		if w.State != "NORMAL" && w.Reason != "" {
+			fmt.Fprintf(&b, "  %s: %s\n", printable(w.Name), reasonText(w.Reason))
+		}
+	}
+	fmt.Fprintf(&b, "what holds the route back: %s\n", r.HeldWords())
+	if r.LastFault != "" {
+		fmt.Fprintf(&b, "the latest failure: %s\n", printable(r.LastFault))
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+func routeName(r *explain.Route) string {
+	if r.Name == "" {
+		return "a simulated route"
+	}
+	return "route " + r.Name
+}
+
+// moment says when a story is.
+func moment(s *explain.Story) string {
+	text := after(s.At) + " after its start"
+	if !s.About.Started.IsZero() {
+		text += " (" + s.About.Started.Add(s.At).UTC().Format("2006-01-02 15:04:05.000 UTC") + ")"
+	}
+	if s.Over {
+		text += ", where the trace ends"
+	}
+	if s.Ended != "" {
+		text += ": " + s.Ended
+	}
+	return text
+}
+
+func explainOneText(out io.Writer, s *explain.Story) error {
+	w := &s.Workers[s.One]
+	of := ""
+	if s.Window != nil {
+		of = " (" + s.Window.Name() + ")"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "worker %s of %s, %s\n\n", printable(w.Name), routeName(&s.Route), moment(s))
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-11s %s\n", name, fmt.Sprintf(format, args...))
+	}
+	row("state", "%s: %s", w.State, w.StateWords())
+	row("window", "%s%s, %d in flight", table.Number(w.Window), of, w.InFlight)
+	if w.Reason != "" {
+		row("because", "%s", reasonText(w.Reason))
+	}
+	row("gate", "%s: %s", w.Gate, s.GateWords(w))
+	if shares := sharesText(s.Shares); shares != "" {
+		row("", "since the start: %s of the time", shares)
+	}
+	row("round trip", "%s; %s when nothing queues; an attempt is overdue after %s", spell(w.RoundTrip), spell(w.Base), spell(w.Timeout))
+	row("so far", "%s delivered, %s failed, %s overdue (%s answered late), %s throttled", thousands(int64(w.Delivered)),
+		thousands(int64(w.Failed)), thousands(int64(w.TimedOut)), thousands(int64(w.Late)), thousands(int64(w.Throttled)))
+	b.WriteString("\nwhat would change it\n")
+	for _, c := range s.Changes(w) {
+		fmt.Fprintf(&b, "  - %s\n", c)
+	}
+	if len(s.Steps) > 0 {
+		b.WriteString("\nhow it came here\n")
+		rows := [][]string{}
+		for _, x := range s.Steps {
+			reason := reasonText(x.Reason)
+			if x.Probes > 0 {
+				reason += fmt.Sprintf(" (probed %s since)", times(x.Probes))
+			}
+			rows = append(rows, []string{"  " + after(x.At), "window " + table.Number(x.Window), x.State, reason})
+		}
+		b.WriteString(table.Text(rows, 4))
+	}
+	if s.LastFault != "" && w.Gate == "breaker" {
+		fmt.Fprintf(&b, "\nthe route's latest failure: %s\n", printable(s.LastFault))
+	}
+	_, err := io.WriteString(out, b.String())
+	return err
+}
+
+// sharesText gives the gates by how long each bound, the longest first, without those of less than a percent.
+func sharesText(shares map[string]time.Duration) string {
+	var gates []string
+	var all time.Duration
+	for gate, d := range shares {
+		gates = append(gates, gate)
+		all += d
+	}
+	slices.SortFunc(gates, func(a, b string) int {
+		if shares[a] != shares[b] {
+			return int(shares[b] - shares[a])
+		}
+		return strings.Compare(a, b)
+	})
+	var out []string
+	for _, gate := range gates {
+		if p := 100 * float64(shares[gate]) / float64(max(1, all)); p >= 1 {
+			out = append(out, fmt.Sprintf("%s %.0f %%", gate, p))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// after writes a moment: seconds since the start.
+func after(d time.Duration) string {
+	return strconv.FormatFloat(d.Round(time.Millisecond).Seconds(), 'f', -1, 64) + " s"
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return thousands(int64(n)) + " times"
+}
+
+var longDuration = regexp.MustCompile(`\b[0-9]+\.[0-9]{3,}(ms|µs|s)\b`)
+
+// reasonText is a machine's reason with its durations cut to what a person reads.
+func reasonText(reason string) string {
+	return printable(longDuration.ReplaceAllStringFunc(reason, func(text string) string {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return text
+		}
+		return spell(d)
+	}))
+}
+
+// spell writes a duration for people; "-" for none.
+func spell(d time.Duration) string { return seconds(d.Seconds()) }

@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/supervise"
+)
+
+const (
+	maxQueued    = 1 << 20         // bytes that wait for a blocked stderr; more are dropped
+	flushTimeout = 2 * time.Second // for what is queued when the command ends
+)
+
+// output queues what is written to a stream that may block, such as the pipe of a log reader that hangs or a terminal after Ctrl-S, so
+// that a write never waits. What does not fit into the queue is dropped, whole writes at a time; the next write that fits is preceded by
+// a line with the number of dropped writes. It is safe for concurrent use.
+type output struct {
+	w     io.Writer
+	group *supervise.Group
+
+	mu      sync.Mutex // guards the fields below; never held during a write to w
+	queue   [][]byte
+	bytes   int                // of queue and of the write that is running
+	dropped int                // writes since the last report
+	report  func(n int) []byte // the line about n dropped writes
+	writing bool               // the goroutine runs
+	idle    chan struct{}      // closed when the goroutine has written everything
+}
+
+func newOutput(w io.Writer) *output {
+	return &output{w: w, group: supervise.NewGroup(context.Background()), report: func(n int) []byte {
+		return fmt.Appendf(nil, "penstock: %d lines were dropped because stderr was blocked\n", n)
+	}}
+}
+
+// reportBy sets the form of the line about dropped writes.
+func (o *output) reportBy(report func(n int) []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.report = report
+}
+
+// Write implements io.Writer. It copies p, does not wait and returns no error.
+func (o *output) Write(p []byte) (int, error) {
+	o.offer(p)
+	return len(p), nil
+}
+
+// offer queues p and reports whether it fit.
+func (o *output) offer(p []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.bytes > 0 && o.bytes+len(p) > maxQueued {
+		o.dropped++
+		return false
+	}
+	o.reportDropped()
+	o.enqueue(append([]byte(nil), p...))
+	return true
+}
+
+// reportDropped queues the line about dropped writes if there were any. The caller holds o.mu.
+func (o *output) reportDropped() {
+	if o.dropped > 0 {
+		n := o.dropped
+		o.dropped = 0
+		o.enqueue(o.report(n))
+	}
+}
+
+// enqueue appends p to the queue and starts the goroutine that writes it. The caller holds o.mu.
+func (o *output) enqueue(p []byte) {
+	o.queue = append(o.queue, p)
+	o.bytes += len(p)
+	if !o.writing {
+		o.writing, o.idle = true, make(chan struct{})
+		o.group.Go("stderr", o.write)
+	}
+}
+
+// write writes the queue until it is empty.
+func (o *output) write(context.Context) error {
+	for {
+		o.mu.Lock()
+		if len(o.queue) == 0 {
+			o.reportDropped()
+		}
+		if len(o.queue) == 0 {
+			o.writing = false
+			close(o.idle)
+			o.mu.Unlock()
+			return nil
+		}
+		p := o.queue[0]
+		o.queue[0], o.queue = nil, o.queue[1:]
+		o.mu.Unlock()
+		_, _ = o.w.Write(p) // a reader that has gone is no reason to stop
+		o.mu.Lock()
+		o.bytes -= len(p)
+		o.mu.Unlock()
+	}
+}
+
+// blocked reports whether anything waits to be written.
+func (o *output) blocked() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.writing
+}
+
+// flush waits until everything is written, for at most timeout, and reports whether it was.
+func (o *output) flush(timeout time.Duration) bool {
+	o.mu.Lock()
+	writing, idle := o.writing, o.idle
+	o.mu.Unlock()
+	if !writing {
+		return true
+	}
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-idle:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

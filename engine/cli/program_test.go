@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/stream"
+)
+
+var update = flag.Bool("update", false, "write testdata")
+
+// fakeEngine stands in for the pipelines: it runs until it is drained, cancelled or, with once, at once at its end.
+type fakeEngine struct {
+	once    bool
+	err     error // what Run returns when it was not cancelled
+	end     engine.Status
+	drained chan struct{}
+	drain   sync.Once
+	hangs   bool // Drain does not end it
+	running chan struct{}
+}
+
+func newFake() *fakeEngine {
+	return &fakeEngine{drained: make(chan struct{}), running: make(chan struct{})}
+}
+
+func (e *fakeEngine) Run(ctx context.Context) error {
+	close(e.running)
+	if e.once {
+		return e.err
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-e.drained:
+		return e.err
+	}
+}
+
+func (e *fakeEngine) Drain() {
+	if !e.hangs {
+		e.drain.Do(func() { close(e.drained) })
+	}
+}
+
+func (e *fakeEngine) Status() engine.Status { return e.end }
+
+type pathOptions struct {
+	Path     string `yaml:"path" path:"true" required:"true" doc:"where"`
+	Password string `yaml:"password" secret:"true"`
+}
+
+func notMade(any, stream.Host) (any, error) { return nil, errors.New("not made to run") }
+
+// newProgram is the program with a fake engine, components and signals.
+func newProgram(e *fakeEngine, signals chan os.Signal) *program {
+	p := &program{
+		started: time.Now(),
+		components: []stream.Component{
+			{Role: stream.SourceRole, Name: "folder", New: notMade, Options: func() any { return &pathOptions{} }},
+			{Role: stream.SinkRole, Name: "drop", New: notMade, Options: func() any { return &struct{}{} }},
+		},
+		notify:   func() (<-chan os.Signal, func()) { return signals, func() {} },
+		stopping: time.Second,
+	}
+	p.assemble = func(_ engine.Config, o engine.Options) (runner, error) {
+		e.once = e.once || o.Once && !e.hangs
+		return e, nil
+	}
+	return p
+}
+
+// outcome is what a command line did.
+type outcome struct {
+	code        int
+	out, stderr string
+}
+
+func (p *program) try(t *testing.T, args ...string) outcome {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	code := p.execute(t.Context(), args, bytes.NewReader(nil), &out, &stderr)
+	return outcome{code, out.String(), stderr.String()}
+}
+
+// inFolder goes into a new folder with a config that works.
+func inFolder(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for name, source := range map[string]string{"penstock.yaml": "path: spool, password: hunter2", "wrong.yaml": "pth: x"} {
+		text := "pipelines:\n  access:\n    source: {folder: {" + source + "}}\n    sink: drop\n"
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// golden compares with a file in testdata, which lies beside the test and not in the test's folder.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", filepath.Base(path), got, want)
+	}
+}
+
+// testdata is the absolute path of a file in testdata, to be taken before the test changes its folder.
+func testdata(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/internal/table"
+	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// runResult is the last line of `run --json`; docs/cli.md documents it, and its names are stable.
+type runResult struct {
+	OK        bool          `json:"ok"`
+	Error     string        `json:"error,omitempty"`
+	Seconds   float64       `json:"seconds"`
+	Pipelines []routeResult `json:"pipelines"`
+}
+
+// routeResult counts source records of one route; ReadRecords is always the sum of the next five.
+type routeResult struct {
+	Pipeline    string `json:"pipeline"`
+	Route       string `json:"route"`
+	ReadRecords int64  `json:"read_records"`
+	ReadBytes   int64  `json:"read_bytes"`
+	Delivered   int64  `json:"delivered"`
+	Dead        int64  `json:"dead"`
+	Dropped     int64  `json:"dropped"`
+	InFlight    int64  `json:"in_flight"`
+	Waiting     int64  `json:"waiting"`
+	Attempts    int64  `json:"attempts"`
+	Redelivered int64  `json:"redelivered"`
+
+	SourceCounters map[string]int64 `json:"source_counters,omitempty"` // what the source's reader met
+}
+
+func result(s engine.Status, wall time.Duration, err error) runResult {
+	out := runResult{OK: err == nil, Seconds: wall.Round(time.Microsecond).Seconds(), Pipelines: []routeResult{}}
+	if err != nil {
+		out.Error = stream.MaskURLs(err.Error())
+	}
+	for _, r := range s.Routes {
+		out.Pipelines = append(out.Pipelines, routeResult{
+			Pipeline: r.Pipeline, Route: r.Name, ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes,
+			Delivered: r.Delivered, Dead: r.Dead, Dropped: r.Dropped, InFlight: r.InFlight, Waiting: r.Waiting,
+			Attempts: r.Attempts, Redelivered: r.Redelivered, SourceCounters: r.SourceCounters,
+		})
+	}
+	return out
+}
+
+// elapsed is how long an engine has run.
+func elapsed(s engine.Status) time.Duration { return time.Duration(s.Seconds * float64(time.Second)) }
+
+// writeResult writes one object on one line.
+func writeResult(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}
+
+// summary is what a person reads at the end of a run; "" for one that failed before it had read anything.
+func summary(s engine.Status, err error) string {
+	rows := [][]string{{
+		"pipeline", "route", "records read", "bytes read", "delivered", "dead", "dropped", "waiting", "redelivered", "seconds", "MB/s",
+	}}
+	var read, repeat, bound int64
+	for _, r := range s.Routes {
+		read += r.ReadRecords
+		repeat += r.ReplayBytes
+		bound += r.ReplayBoundBytes
+		rows = append(rows, []string{
+			r.Pipeline, r.Name, thousands(r.ReadRecords), bytesText(r.ReadBytes), thousands(r.Delivered), thousands(r.Dead),
+			thousands(r.Dropped), thousands(r.InFlight + r.Waiting), thousands(r.Redelivered) + plural(r.Redelivered, " batch", " batches"),
+			strconv.FormatFloat(elapsed(s).Seconds(), 'f', 2, 64), rate(r.ReadBytes, elapsed(s)),
+		})
+	}
+	var b strings.Builder
+	if read == 0 && err != nil {
+		return ""
+	}
+	if read == 0 {
+		b.WriteString("nothing new: no record was read that had not been delivered before\n")
+	} else {
+		b.WriteString(table.Text(rows, 2))
+	}
+	for _, r := range s.Routes {
+		if met := countersText(r.SourceCounters); met != "" {
+			fmt.Fprintf(&b, "%s/%s, met by %s: %s\n", r.Pipeline, r.Name, r.Source, met)
+		}
+	}
+	fmt.Fprintf(&b, "killed now, it would repeat at most %s; at any moment at most %s\n", bytesText(repeat), bytesText(bound))
+	return b.String()
+}
+
+// countersText is what is not 0 of counters, by name.
+func countersText(counters map[string]int64) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counters)) {
+		if n := counters[name]; n != 0 {
+			parts = append(parts, name+" "+thousands(n))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// progress is one line a route, and one for all where there are many.
+func progress(s engine.Status) string {
+	const most = 8
+	if len(s.Routes) > most {
+		sum := sumOf(s.Routes)
+		for _, r := range s.Routes {
+			sum.Workers = append(sum.Workers, r.Workers...)
+		}
+		return progressLine(fmt.Sprintf("all %d routes", len(s.Routes)), sum, elapsed(s))
+	}
+	var b strings.Builder
+	for _, r := range s.Routes {
+		b.WriteString(progressLine(r.Pipeline+"/"+r.Name, r, elapsed(s)))
+	}
+	return b.String()
+}
+
+func progressLine(name string, r status.Route, elapsed time.Duration) string {
+	line := fmt.Sprintf("%s after %s: read %s%s (%s), delivered %s, dead %s, dropped %s, in flight %s, waiting %s, %s MB/s",
+		name, elapsed.Round(time.Second), thousands(r.ReadRecords), plural(r.ReadRecords, " record", " records"), bytesText(r.ReadBytes),
+		thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped), thousands(r.InFlight), thousands(r.Waiting),
+		rate(r.ReadBytes, elapsed))
+	if r.Redelivered > 0 {
+		line += fmt.Sprintf(", redelivered %s%s", thousands(r.Redelivered), plural(r.Redelivered, " batch", " batches"))
+	}
+	states := map[string]int{}
+	for _, w := range r.Workers {
+		states[w.State]++
+	}
+	for _, state := range []string{"SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"} {
+		if n := states[state]; n > 0 {
+			line += fmt.Sprintf(", %d of %d workers %s", n, len(r.Workers), state)
+		}
+	}
+	switch r.Health {
+	case "stopped":
+		line += ", STOPPED"
+	case "restarting":
+		line += ", RESTARTING"
+	}
+	return line + "\n"
+}
+
+// thousands writes 1234567 as 1,234,567.
+func thousands(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if n < 0 {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// bytesText writes a number of bytes with three digits or so, in units of 1000.
+func bytesText(n int64) string {
+	units := []string{"kB", "MB", "GB", "TB", "PB", "EB"}
+	if n < 1000 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v := float64(n)
+	for _, unit := range units {
+		if v /= 1000; v < 999.5 || unit == "EB" {
+			return strconv.FormatFloat(v, 'f', decimals(v), 64) + " " + unit
+		}
+	}
+	return ""
+}
+
+func decimals(v float64) int {
+	switch {
+	case v < 9.995:
+		return 2
+	case v < 99.95:
+		return 1
+	}
+	return 0
+}
+
+// rate is bytes a second in MB, "-" where no time has passed.
+func rate(bytes int64, elapsed time.Duration) string {
+	if elapsed <= 0 {
+		return "-"
+	}
+	v := float64(bytes) / 1e6 / elapsed.Seconds()
+	return strconv.FormatFloat(v, 'f', decimals(v), 64)
+}
+
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}

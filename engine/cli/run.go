@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/manifest"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// progressEvery is how often a run says how far it is.
+const progressEvery = 5 * time.Second
+
+// errStoppedAtOnce is the cause of a run that two signals ended.
+var errStoppedAtOnce = errors.New("stopped at once by a second signal; what was in flight will be delivered again at the next start")
+
+type runFlags struct {
+	once, json          bool
+	stall               time.Duration
+	logFormat, logLevel string
+	admin, manifest     string
+}
+
+func (p *program) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run [--once] [--json] CONFIG",
+		Short: "Run the pipelines of a config",
+		Long: `Run reads the config, refuses it whole if anything in it is wrong, and then
+delivers until it is told to stop. With --once it ends when everything that is
+there now has been delivered.
+
+SIGINT (Ctrl-C), SIGTERM or SIGHUP stops it: it reads nothing more, finishes what is in
+flight (each route within its ` + "`drain:`" + `, 30s by default) and leaves a checkpoint. A
+second signal stops it at once. Whatever ends it, kill -9 and a power cut
+included, the next start goes on from the checkpoint.
+
+Progress and logs go to stderr, the summary to stdout. With --json the summary
+is one line of JSON instead; docs/cli.md explains its fields.`,
+		Example: `  penstock run --once examples/quickstart/penstock.yaml
+  penstock run --once --json penstock.yaml | tail -1
+  penstock run --log-format json /etc/penstock.yaml`,
+		DisableFlagsInUseLine: true,
+		Args:                  needs("the path of a config"),
+		RunE:                  func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0], f) },
+	}
+	cmd.Flags().BoolVar(&f.once, "once", false, "end when everything that is there now has been delivered")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
+	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after so long without a delivery while data waits")
+	cmd.Flags().StringVar(&f.admin, "admin", "", "where the admin pages are, in place of the config: `HOST:PORT` on loopback, or off")
+	cmd.Flags().StringVar(&f.manifest, "manifest", "", "with --once: write what was read of each file, with hashes, into this file")
+	cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
+	cmd.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
+	if f.stall <= 0 {
+		return usagef("run: --stall is %v; it must be above zero", f.stall)
+	}
+	if cmd.Flags().Changed("stall") && !f.once {
+		return usagef("run: --stall belongs to --once; without it a run waits as long as it takes")
+	}
+	keepPipes()
+	con, err := newConsole(cmd.ErrOrStderr(), f.logFormat, f.logLevel, f.once)
+	if err != nil {
+		return err
+	}
+	o := engine.Options{Once: f.once, Stall: f.stall, Log: con.log}
+	admin := config.Admin{Address: f.admin}
+	if err := admin.Check(); err != nil {
+		return usagef("run: --admin: %v", err)
+	}
+	var file *manifest.File
+	if f.manifest != "" {
+		if !f.once {
+			return usagef("run: --manifest belongs to --once; a run without an end has none")
+		}
+		o.Manifest = new(manifest.Book)
+	}
+	e, err := p.load(path, admin, o)
+	if err == nil && o.Manifest != nil {
+		if file, err = manifest.Create(f.manifest); err != nil {
+			return usagef("run: --manifest: %v", err)
+		}
+	}
+	begun := time.Now()
+	var end engine.Status
+	if err == nil {
+		err = p.drive(cmd.Context(), e, f.once, con)
+		end = e.Status()
+	}
+	if file != nil {
+		err = errors.Join(err, file.Write(manifestOf(end, o.Manifest, path, begun, err)))
+	}
+	write := func() error { return nil } // a config that is wrong has no summary
+	switch {
+	case f.json || con.json:
+		write = func() error { return writeResult(cmd.OutOrStdout(), result(end, time.Since(p.started), err)) }
+	case e != nil:
+		write = func() error {
+			if _, err := io.WriteString(cmd.OutOrStdout(), summary(end, err)); err != nil {
+				return fmt.Errorf("write the summary: %w", err)
+			}
+			return nil
+		}
+	}
+	return errors.Join(err, con.finish(write))
+}
+
+// load assembles the config at path. An admin address that is set replaces that of the config.
+func (p *program) load(path string, admin config.Admin, o engine.Options) (runner, error) {
+	c, err := engine.Load(path, p.components...)
+	if err != nil {
+		return nil, err
+	}
+	if admin.Address != "" {
+		c.Admin = admin
+	}
+	return p.assemble(c, o)
+}
+
+func manifestOf(s engine.Status, book *manifest.Book, config string, begun time.Time, err error) *manifest.Manifest {
+	m := &manifest.Manifest{
+		Version: manifest.Version, OK: err == nil, Config: config, Program: s.Program,
+		Begun: begun.UTC(), Ended: time.Now().UTC(), Routes: []manifest.Account{},
+	}
+	if err != nil {
+		m.Error = stream.MaskURLs(err.Error())
+	}
+	for _, r := range s.Routes {
+		m.Routes = append(m.Routes, manifest.Account{
+			Pipeline: r.Pipeline, Route: r.Name, ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes,
+			Delivered: r.Delivered, Dead: r.Dead, Dropped: r.Dropped, Partitions: book.Partitions(r.Pipeline, r.Name),
+		})
+	}
+	return m
+}
+
+// drive runs e until it ends. The first signal drains it, the second stops it at once, and drive does not wait longer than p.stopping for
+// an engine that hangs. A further SIGHUP is no second signal: a terminal that closes may send several.
+func (p *program) drive(ctx context.Context, e runner, once bool, con *console) error {
+	signals, stop := p.notify()
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	group := supervise.NewGroup(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	group.Go("engine", func(context.Context) error {
+		err := errors.New("the engine ended without a result") // what remains if Run panics
+		defer func() { ended <- err }()
+		err = e.Run(ctx)
+		return nil
+	})
+	every := progressEvery
+	if con.view != nil {
+		every = drawEvery
+		defer con.view.draw(nil)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var seen progressView
+	late := time.NewTimer(0) // runs from the second signal
+	late.Stop()
+	defer late.Stop()
+	count := 0
+	for {
+		select {
+		case err := <-ended:
+			if panicked := group.Wait(); panicked != nil {
+				return panicked
+			}
+			return finalError(ctx, err, once && count > 0, e)
+		case <-late.C:
+			return errStoppedAtOnce
+		case s := <-signals:
+			if count > 0 && isHangup(s) {
+				continue
+			}
+			con.interrupted = true
+			if count++; count == 1 {
+				line := fmt.Sprintf("penstock: %v: finishing what is in flight; once more stops at once", s)
+				con.notice(line, "draining", "signal", s.String())
+				e.Drain()
+			} else {
+				cancel(errStoppedAtOnce)
+				late.Reset(p.stopping)
+			}
+		case <-tick.C:
+			if con.view != nil {
+				con.view.draw(seen.lines(e.Status()))
+			} else {
+				con.progress(e.Status())
+			}
+		}
+	}
+}
+
+// finalError is what the end of a run means: interrupted finite work is not done, unless it was just finished.
+func finalError(ctx context.Context, err error, interrupted bool, e runner) error {
+	if errors.Is(context.Cause(ctx), errStoppedAtOnce) {
+		return errStoppedAtOnce
+	}
+	if err != nil || !interrupted {
+		return err
+	}
+	for _, r := range e.Status().Routes {
+		if r.Health != "finished" {
+			return errors.New("stopped by a signal before everything was delivered; the next run goes on from the checkpoint")
+		}
+	}
+	return nil
+}
+
+func logger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var l slog.Level
+	switch level {
+	case "debug", "info", "warn", "error":
+		if err := l.UnmarshalText([]byte(level)); err != nil {
+			return nil, usagef("run: --log-level: %v", err)
+		}
+	default:
+		return nil, usagef("run: --log-level is %q; it is debug, info, warn or error", level)
+	}
+	o := &slog.HandlerOptions{Level: l}
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, o)), nil
+	}
+	return nil, usagef("run: --log-format is %q; it is text or json", format)
+}

@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+)
+
+// screen redraws a few lines at the end of a terminal; what is written to it meanwhile, such as logs, stands above them. It is safe
+// for concurrent use.
+type screen struct {
+	width func() int
+
+	mu    sync.Mutex // guards what follows; held while the terminal is written to
+	w     io.Writer
+	drawn []string
+}
+
+// terminal returns a screen where w is an output to a terminal that can be redrawn; else nil.
+func terminal(w io.Writer) *screen {
+	out, ok := w.(*output)
+	if !ok {
+		return nil
+	}
+	f, ok := out.w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return &screen{w: out, width: func() int {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 0 {
+			return width
+		}
+		return 80
+	}}
+}
+
+// Write implements io.Writer: p stands above the lines that are drawn.
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := s.erased() + string(p)
+	if len(s.drawn) > 0 && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	s.write(text + s.text()) // dropped as a whole, so the lines that are drawn stay where they are
+	return len(p), nil
+}
+
+// write reports whether text was taken. A blocked terminal refuses it; one that has gone is no reason to stop.
+func (s *screen) write(text string) bool {
+	if out, ok := s.w.(*output); ok {
+		return out.offer([]byte(text))
+	}
+	_, _ = io.WriteString(s.w, text)
+	return true
+}
+
+// draw puts lines in the place of those drawn before. A line that is wider than the terminal is cut, since a wrapped one could
+// not be erased.
+func (s *screen) draw(lines []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if out, ok := s.w.(*output); ok && len(lines) > 0 && out.blocked() {
+		return // a later picture is as good
+	}
+	text, before := s.erased(), s.drawn
+	width := s.width()
+	s.drawn = nil
+	for _, line := range lines {
+		s.drawn = append(s.drawn, cutTo(line, width-1))
+	}
+	if !s.write(text + s.text()) {
+		s.drawn = before
+	}
+}
+
+// keep leaves what is drawn where it stands.
+func (s *screen) keep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drawn = nil
+}
+
+func (s *screen) text() string {
+	if len(s.drawn) == 0 {
+		return ""
+	}
+	return strings.Join(s.drawn, "\n") + "\n"
+}
+
+// erased moves to the first drawn line and erases from there.
+func (s *screen) erased() string {
+	if len(s.drawn) == 0 {
+		return ""
+	}
+	return strings.Repeat("\x1b[A", len(s.drawn)) + "\r\x1b[J"
+}
+
+func cutTo(line string, width int) string {
+	if utf8.RuneCountInString(line) <= width {
+		return line
+	}
+	runes := []rune(line)
+	return string(runes[:max(0, width-1)]) + "…"
+}
+
+// bar draws a share from 0 to 1.
+func bar(share float64, width int) string {
+	full := int(min(max(share, 0), 1)*float64(width) + 0.5)
+	return strings.Repeat("█", full) + strings.Repeat("░", width-full)
+}

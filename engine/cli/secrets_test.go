@@ -1,0 +1,165 @@
+package cli
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/connector/all"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// marker is in every secret of the tests.
+const marker = "Hunter2Marker"
+
+// secretCases are the components with secrets.
+var secretCases = map[string]struct {
+	role    stream.Role
+	options map[string]string // by path of a secret option, or one that may hold a secret: the component's options, %s for its value
+	valid   []string          // options that are right, with the marker in each; nothing listens at port 1
+}{
+	"http": {stream.SinkRole, map[string]string{
+		"endpoints":      `endpoints: [%s]`,
+		"headers":        `endpoints: ["http://127.0.0.1:1"], headers: {X-Api-Key: %s}`,
+		"bearer":         `endpoints: ["http://127.0.0.1:1"], bearer: %s`,
+		"basic.password": `endpoints: ["http://127.0.0.1:1"], basic: {user: me, password: %s}`,
+		"proxy":          `endpoints: ["http://127.0.0.1:1"], proxy: %s`,
+	}, []string{
+		`endpoints: ["http://me:MARK@127.0.0.1:1/in?token=MARK"]`,
+		`endpoints: ["http://127.0.0.1:1/in?token=MARK&apikey=MARK", "http://127.0.0.1:1/in?MARK"]`,
+		`endpoints: ["https://127.0.0.1:1/in?token=MARK"], bearer: MARK`,
+		`endpoints: ["http://127.0.0.1:1"], proxy: "http://me:MARK@127.0.0.1:1/?token=MARK"`,
+		`endpoints: ["https://127.0.0.1:1"], proxy: "http://me:MARK@127.0.0.1:1"`,
+		`endpoints: ["http://127.0.0.1:1"], headers: {X-Api-Key: MARK}, basic: {user: me, password: MARK}`,
+	}},
+	"postgres": {stream.SinkRole, map[string]string{"url": `table: t, url: %s`}, []string{
+		`table: t, url: "postgres://me:MARK@127.0.0.1:1/db?connect_timeout=1&password=MARK"`,
+		`table: t, url: "host=127.0.0.1 port=1 user=me password=MARK"`,
+	}},
+	"mysql": {stream.SinkRole, map[string]string{"url": `table: t, url: %s`}, []string{
+		`table: t, url: "me:MARK@tcp(127.0.0.1:1)/db?timeout=1s"`,
+	}},
+	"table": {stream.SourceRole, map[string]string{
+		"postgres": `table: t, postgres: %s`,
+		"mysql":    `table: t, mysql: %s`,
+	}, []string{
+		`table: t, postgres: "postgres://me:MARK@127.0.0.1:1/db?connect_timeout=1"`,
+		`table: t, mysql: "me:MARK@tcp(127.0.0.1:1)/db?timeout=1s"`,
+	}},
+}
+
+// wrongForms are values that no secret option takes, or that are cut short. %s is the marker.
+var wrongForms = []string{
+	`[%s]`, `[a, %s]`, `["a", "%s", b]`, `{%s: %s}`, `{a: %s}`, `{a: [b, %s]}`, `!%s x`, `!secret %s`, `!!binary %s`, `*%s`, `&a %s`,
+	`"a\n%s"`, `'%s`, `"%s`, `x #%s`, `"http://me:%s@%%zz"`, `"http://me:a/%s@h"`, `"http://me:a %s@h"`, `http://me:a %s@h`,
+	`"http://me:a?%s@h"`, `"me:%s@h:80"`, `me:%s@h:80`, `"ftp://me:%s@h"`, `"http://h/?token=%s#f"`, `"http:///?%s"`, `"http://h:%s"`,
+	`"http://h/?apikey=%s", nosuch: 1`, `"${NOSUCH}%s"`, `"%s${"`, `"%s\x01"`, "|\n        %s\n    ", `"socks5://me:%s@"`,
+}
+
+// TestSecretsAreNotShown gives every component with secret options secrets of the right and of the wrong form, validates and runs the
+// configs, and looks for the secrets in all that was printed or written.
+func TestSecretsAreNotShown(t *testing.T) {
+	t.Run("every component", everySecretHasACase)
+	for name, c := range secretCases {
+		for path, options := range c.options {
+			for _, form := range wrongForms {
+				if !strings.Contains(form, "://") && (path == "endpoints" || path == "proxy") {
+					continue // only a URL holds a secret there
+				}
+				value := strings.ReplaceAll(strings.ReplaceAll(form, "%s", marker), "%%", "%")
+				checkSecrets(t, configOf(c.role, name, fmt.Sprintf(options, value)), "validate")
+			}
+		}
+		for i, options := range c.valid {
+			text := configOf(c.role, name, strings.ReplaceAll(options, "MARK", marker))
+			checkSecrets(t, text, "validate")
+			checkSecrets(t, text, "validate", "--json")
+			run := []string{"run", "--once", "--stall", "100ms", "--log-level", "debug"}
+			if i%2 == 1 {
+				run = append(run, "--log-format", "json", "--json")
+			}
+			checkSecrets(t, text, run...)
+		}
+	}
+}
+
+// everySecretHasACase finds the options that are tagged as secrets.
+func everySecretHasACase(t *testing.T) {
+	for _, c := range all.Components() {
+		for _, path := range secretPaths(reflect.TypeOf(c.Options()), "") {
+			if _, ok := secretCases[c.Name].options[path]; !ok {
+				t.Errorf("%s %s: option %s is a secret and has no case", c.Role, c.Name, path)
+			}
+		}
+	}
+}
+
+func secretPaths(t reflect.Type, prefix string) (paths []string) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case !f.IsExported() || key == "":
+		case f.Tag.Get("secret") == "true":
+			paths = append(paths, prefix+key)
+		default:
+			paths = append(paths, secretPaths(f.Type, prefix+key+".")...)
+		}
+	}
+	return paths
+}
+
+// configOf returns a config with the component in it.
+func configOf(role stream.Role, name, options string) string {
+	source, sink := "spool_dir: {path: spool}", "drop: {}"
+	if role == stream.SourceRole {
+		source = name + ": {" + options + "}"
+	} else {
+		sink = name + ": {" + options + "}"
+	}
+	return "pipelines:\n  a:\n    source: {" + source + "}\n    sink: {" + sink + "}\n"
+}
+
+// checkSecrets runs a command with the config and fails the test if the marker is in its output or in a file that it wrote.
+func checkSecrets(t *testing.T, text string, args ...string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	const path = "penstock.yaml"
+	if err := os.Mkdir("spool", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{path: text, "spool/a.log": "a record\n"} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := realProgram().try(t, append(args, path)...)
+	if strings.Contains(got.out+got.stderr, marker) {
+		t.Errorf("%v of\n%s\nprints the secret:\n%s%s", args, text, got.out, got.stderr)
+	}
+	if got.code == exitOK && args[0] == "run" {
+		t.Errorf("%v of\n%s\nended without an error, so it shows nothing", args, text)
+	}
+	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || file == path {
+			return err
+		}
+		content, err := os.ReadFile(file)
+		if strings.Contains(string(content), marker) {
+			t.Errorf("%v of\n%s\nwrites the secret into %s", args, text, file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/engine/internal/table"
+	"github.com/penstock-io/penstock/engine/status"
+)
+
+// tokenVariable is the environment variable from which `status` takes the token where it is given an address.
+const tokenVariable = "PENSTOCK_ADMIN_TOKEN"
+
+type statusFlags struct {
+	json, tree bool
+	timeout    time.Duration
+}
+
+func (p *program) statusCommand() *cobra.Command {
+	var f statusFlags
+	cmd := &cobra.Command{
+		Use:   "status [--json] [--tree] CONFIG|ADDRESS",
+		Short: "Ask a running penstock how it is",
+		Long: `Status asks the process that runs with a config how far each route is and what
+each worker does: its window, what is in flight, its state, and why. It asks at the
+config's ` + "`admin:`" + `, or at an address, host:port; there the token is taken from
+` + tokenVariable + `. With --tree it shows every part of the process by its name: since when it
+is in its state, how often it was started again, and what it died of the last time.
+
+It ends with exit code 1 where nothing answers, or where the process is not ready
+(a route stopped, a worker misconfigured, nothing settled for a minute while data
+waits, a full disk); it then says why.`,
+		Example: `  penstock status /etc/penstock.yaml
+  penstock status --tree 127.0.0.1:7070
+  penstock status --json penstock.yaml | jq '.routes[].workers[] | {name, state}'`,
+		DisableFlagsInUseLine: true,
+		Args:                  needs("a config or an address"),
+		RunE:                  func(cmd *cobra.Command, args []string) error { return p.status(cmd, args[0], f) },
+	}
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON")
+	cmd.Flags().BoolVar(&f.tree, "tree", false, "print what is kept running, with restarts and their reasons, as a tree")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answer may take")
+	return cmd
+}
+
+func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
+	if f.timeout <= 0 {
+		return usagef("status: --timeout is %v; it must be above zero", f.timeout)
+	}
+	address, token, err := p.adminOf(what)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
+	s, err := admin.Ask(ctx, address, token)
+	if err != nil {
+		return err
+	}
+	switch {
+	case f.json:
+		err = writeResult(cmd.OutOrStdout(), s)
+	case f.tree:
+		_, err = io.WriteString(cmd.OutOrStdout(), statusTree(s, widthOf(cmd.OutOrStdout())))
+	default:
+		_, err = io.WriteString(cmd.OutOrStdout(), statusText(s))
+	}
+	if err == nil && !s.Ready {
+		err = fmt.Errorf("not ready: %s", strings.Join(s.Why, "; "))
+	}
+	return err
+}
+
+// adminOf finds where a config's process is asked, or takes an address as it is.
+func (p *program) adminOf(what string) (address, token string, err error) {
+	if _, statErr := os.Stat(what); statErr != nil {
+		if u, err := url.Parse(what); err == nil && u.Scheme == "http" && u.Host != "" {
+			what = u.Host
+		}
+		if config.CheckAddress(what, true) == nil {
+			return what, os.Getenv(tokenVariable), nil
+		}
+	}
+	f, err := engine.Load(what, p.components...)
+	if err != nil {
+		return "", "", err
+	}
+	if !f.Admin.On() {
+		return "", "", fmt.Errorf("%s has no `admin:`, so nobody can ask its process; add `admin: 127.0.0.1:7070` and start it again", what)
+	}
+	return f.Admin.Address, f.Admin.Token, nil
+}
+
+// statusHead is the first line of what a person reads.
+func statusHead(s *status.Status) string {
+	ready := "ready"
+	if !s.Ready {
+		ready = "NOT READY"
+	}
+	return fmt.Sprintf("penstock %s, process %d, running for %s: %s\n\n", s.Program, s.PID, runTime(s.Seconds), ready)
+}
+
+func statusText(s *status.Status) string {
+	var b strings.Builder
+	b.WriteString(statusHead(s))
+	rows := [][]string{{"route", "health", "read", "delivered", "dead", "dropped", "in flight", "waiting", "redelivered", "watermark age"}}
+	workers := [][]string{{"route", "worker", "state", "gate", "window", "in flight", "round trip", "delivered", "failed", "throttled"}}
+	for _, r := range s.Routes {
+		name := r.Pipeline + "/" + r.Name
+		rows = append(rows, []string{
+			name, r.Health, thousands(r.ReadRecords), thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped),
+			thousands(r.InFlight), thousands(r.Waiting), thousands(r.Redelivered), seconds(r.WatermarkAgeSeconds),
+		})
+		for _, w := range r.Workers {
+			workers = append(workers, []string{
+				name, printable(w.Name), w.State, w.Gate, strconv.FormatFloat(w.Window, 'f', 1, 64), strconv.Itoa(w.InFlight),
+				seconds(w.RoundTrip), thousands(int64(w.Delivered)), thousands(int64(w.Failed + w.TimedOut)), thousands(int64(w.Throttled)),
+			})
+		}
+	}
+	b.WriteString(table.Text(rows, 2))
+	if len(workers) > 1 {
+		b.WriteString("\n" + table.Text(workers, 4))
+	}
+	if counters := sourceCounters(s); len(counters) > 1 {
+		b.WriteString("\n" + table.Text(counters, 3))
+	}
+	for _, r := range s.Routes {
+		for _, line := range r.Environment {
+			fmt.Fprintf(&b, "%s/%s: %s\n", r.Pipeline, r.Name, printable(line))
+		}
+		for _, w := range r.Workers {
+			if w.State != "NORMAL" && w.Reason != "" {
+				fmt.Fprintf(&b, "%s: %s\n", printable(w.Name), printable(w.Reason))
+			}
+		}
+	}
+	return b.String()
+}
+
+// sourceCounters are the rows of what sources have counted, where it is not 0.
+func sourceCounters(s *status.Status) [][]string {
+	rows := [][]string{{"route", "source", "counter", "count"}}
+	add := func(of, source string, counters map[string]int64) {
+		for _, name := range slices.Sorted(maps.Keys(counters)) {
+			if n := counters[name]; n != 0 {
+				rows = append(rows, []string{of, source, name, thousands(n)})
+			}
+		}
+	}
+	for _, r := range s.Routes {
+		add(r.Pipeline+"/"+r.Name, r.Source, r.SourceCounters)
+	}
+	for _, src := range s.Sources {
+		add(src.Pipeline, src.Name, src.Counters)
+	}
+	return rows
+}
+
+// seconds writes a time in the unit that suits it; "-" for none.
+func seconds(v float64) string {
+	d := time.Duration(v * float64(time.Second))
+	units := []time.Duration{time.Second, time.Millisecond, time.Microsecond, time.Nanosecond}
+	i := slices.IndexFunc(units, func(u time.Duration) bool { return d >= u })
+	switch {
+	case d <= 0:
+		return "-"
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	}
+	return d.Round(units[i] / 10).String()
+}
+
+func runTime(v float64) string {
+	return time.Duration(v * float64(time.Second)).Round(time.Second).String()
+}

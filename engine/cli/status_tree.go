@@ -1,0 +1,58 @@
+package cli
+
+import (
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/table"
+	"github.com/penstock-io/penstock/engine/status"
+)
+
+// statusTree is what a process keeps running, a line for each part. Lines are cut to width characters; 0: they are not.
+func statusTree(s *status.Status, width int) string {
+	if s.Tree == nil {
+		return statusHead(s) + "this process is of a version that does not tell what it keeps running\n"
+	}
+	rows := [][]string{{"", "state", "for", "restarts", "last reason"}}
+	treeRows(&rows, s.Tree, "", "")
+	var b strings.Builder
+	b.WriteString(statusHead(s))
+	for line := range strings.Lines(table.Columns(rows, "llrrl")) {
+		line = strings.TrimSuffix(line, "\n")
+		if width > 0 {
+			line = cutTo(line, width)
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
+
+func treeRows(rows *[][]string, c *status.Child, first, rest string) {
+	restarts, reason := strconv.FormatUint(c.Restarts, 10), printable(c.Reason)
+	if c.Restarts == 0 {
+		restarts = "-"
+	}
+	if c.State == "waiting" {
+		if reason != "" {
+			reason = ": " + reason
+		}
+		reason = "starts again in " + seconds(c.Next) + reason
+	}
+	*rows = append(*rows, []string{first + printable(c.Name), c.State, seconds(c.Seconds), restarts, reason})
+	for i := range c.Children {
+		if i == len(c.Children)-1 {
+			treeRows(rows, &c.Children[i], rest+"└─ ", rest+"   ")
+		} else {
+			treeRows(rows, &c.Children[i], rest+"├─ ", rest+"│  ")
+		}
+	}
+}
+
+// widthOf is how many characters a line of w has; 0 where it is no terminal.
+func widthOf(w io.Writer) int {
+	if s := terminal(w); s != nil {
+		return s.width()
+	}
+	return 0
+}

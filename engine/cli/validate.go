@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/config"
+)
+
+// validResult is the last line of `validate --json`.
+type validResult struct {
+	OK          bool            `json:"ok"`
+	Config      string          `json:"config"`
+	State       string          `json:"state,omitempty"`
+	Routes      int             `json:"routes,omitempty"`
+	Environment []string        `json:"environment,omitempty"` // settings that come from the environment, by route
+	Problems    []problemResult `json:"problems,omitempty"`
+}
+
+// problemResult is one thing that is wrong with a config.
+type problemResult struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`   // 0: the file as a whole
+	Column  int    `json:"column"` // in characters, from 1
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+func (p *program) validateCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "validate CONFIG",
+		Short: "Check a config and print it as it is understood",
+		Long: `Validate reads a config as ` + "`run`" + ` would, and prints it as it was understood: every
+pipeline and route with all options, defaults included, variables replaced, paths
+resolved, secrets masked. The output is a config again, but for the secrets.
+
+It starts nothing, makes no file and opens no port. Of a wrong config it prints
+everything that is wrong, each with its line and column, and ends with exit code 2.
+
+With --json it prints one object a route, then one with "ok".`,
+		Example: `  penstock validate penstock.yaml
+  penstock validate --json penstock.yaml | tail -1`,
+		DisableFlagsInUseLine: true,
+		Args:                  needs("the path of a config"),
+		RunE:                  func(cmd *cobra.Command, args []string) error { return p.validate(cmd, args[0], asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
+	return cmd
+}
+
+func (p *program) validate(cmd *cobra.Command, path string, asJSON bool) error {
+	f, err := engine.Load(path, p.components...)
+	out := cmd.OutOrStdout()
+	switch {
+	case err != nil && asJSON:
+		return errors.Join(err, writeResult(out, validResult{Config: path, Problems: problems(err)}))
+	case err != nil:
+		return err
+	case asJSON:
+		plans := f.RoutePlans()
+		for _, r := range plans {
+			if err := writeResult(out, r); err != nil {
+				return err
+			}
+		}
+		return writeResult(out, validResult{OK: true, Config: path, State: f.State, Routes: len(plans), Environment: fromEnvironment(&f)})
+	}
+	var comments strings.Builder
+	for _, line := range fromEnvironment(&f) {
+		fmt.Fprintf(&comments, "# %s\n", printable(line))
+	}
+	_, err = fmt.Fprintf(out, "# %s is valid; this is how it is understood.\n%s%s", path, comments.String(), f.Plan())
+	if err != nil {
+		return fmt.Errorf("write the plan: %w", err)
+	}
+	return nil
+}
+
+// fromEnvironment returns the settings that come from the environment, each with its route.
+func fromEnvironment(f *config.Config) (all []string) {
+	for _, p := range f.Pipelines {
+		for i := range p.Routes {
+			for _, line := range p.Routes[i].FromEnvironment() {
+				all = append(all, p.Name+"/"+p.Routes[i].Name+": "+line)
+			}
+		}
+	}
+	return all
+}
+
+func problems(err error) []problemResult {
+	var list config.Errors
+	if !errors.As(err, &list) {
+		if one, ok := errors.AsType[*config.Error](err); ok {
+			list = config.Errors{one}
+		}
+	}
+	var out []problemResult
+	for _, e := range list {
+		out = append(out, problemResult{e.Place.File, e.Place.Line, e.Place.Column, e.Message, e.Hint})
+	}
+	return out
+}

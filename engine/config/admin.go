@@ -1,0 +1,80 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"reflect"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Admin is the address at which metrics, health and status are served, with its settings: the key `admin`, whose value
+// is an address alone, off, or a mapping.
+type Admin struct {
+	// Address is host:port; port 0 takes a free one. Empty or AdminOff serves nothing. Without a token the host must
+	// be localhost or a loopback address.
+	Address string `yaml:"address" required:"true" doc:"host:port, such as 127.0.0.1:7070; off: nowhere"`
+	// Token is asked for as a bearer token. Empty means none.
+	Token string `yaml:"token" secret:"true" doc:"asked for as a bearer token; needed where others than this machine can connect"`
+	// Hosts are further values of the Host header that are accepted. With a token and no hosts, any is.
+	Hosts []string `yaml:"hosts" doc:"names besides localhost under which it may be asked"`
+	// Pprof serves /debug/pprof.
+	Pprof bool `yaml:"pprof" doc:"serve /debug/pprof, too"`
+}
+
+// AdminOff is the address that serves nothing.
+const AdminOff = "off"
+
+// On reports whether anything is served.
+func (a *Admin) On() bool { return a.Address != "" && a.Address != AdminOff }
+
+// UnmarshalText sets the address.
+func (a *Admin) UnmarshalText(text []byte) error {
+	a.Address = string(text)
+	return nil
+}
+
+// Check returns an error if the address is not valid.
+func (a *Admin) Check() error {
+	if !a.On() {
+		return nil
+	}
+	return CheckAddress(a.Address, a.Token != "")
+}
+
+// CheckAddress returns an error if address is not host:port, or if it is not a loopback address and there is no token.
+func CheckAddress(address string, token bool) error {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not host:port, such as 127.0.0.1:7070, or off", address)
+	}
+	if n, err := net.LookupPort("tcp", port); err != nil || port != fmt.Sprint(n) {
+		return fmt.Errorf("%q is no port; write a number from 0 to 65535", port)
+	}
+	ip := net.ParseIP(host)
+	switch {
+	case host != "" && ip == nil && host != "localhost":
+		return fmt.Errorf("%q is no IP address and not localhost; names could come to mean another machine", host)
+	case !token && host != "localhost" && (ip == nil || !ip.IsLoopback()):
+		return fmt.Errorf("%s can be reached from other machines; set a token, or listen on 127.0.0.1", address)
+	}
+	return nil
+}
+
+func (l *loader) admin(n *yaml.Node, f *Config) {
+	f.Admin = Admin{}
+	if !l.decode(n, reflect.ValueOf(&f.Admin).Elem(), option{name: "admin"}) {
+		return
+	}
+	if err := f.Admin.Check(); err != nil {
+		l.fail(n, "admin: %v", err)
+	}
+}
+
+// plan gives an address alone where nothing else is set.
+func (a *Admin) plan() *yaml.Node {
+	if !a.On() {
+		return text(AdminOff, false)
+	}
+	return describe(reflect.ValueOf(*a), false)
+}

@@ -1,0 +1,259 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// option is what a struct tag says of one field, and its name in messages.
+type option struct {
+	name       string // with dots: "rotate.bytes"
+	doc        string
+	enum       []string // the values that exist
+	path       bool     // relative to the config's folder
+	alone      bool     // no other component of the config may have the same path
+	secret     bool
+	required   bool
+	expression bool
+	min, max   string // of a number or a duration, inclusive; "" where there is no bound
+}
+
+// expression is implemented by types that hold an expression, so that ` #` within one is never taken for a comment. It is
+// matched by its method, since a connector cannot import this package.
+type expression interface{ Expression() }
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	placeType    = reflect.TypeFor[Place]()
+	sizeType     = reflect.TypeFor[stream.Size]()
+	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
+)
+
+func optionOf(prefix string, f reflect.StructField) option {
+	split := func(tag string) []string {
+		if v := f.Tag.Get(tag); v != "" {
+			return strings.Split(v, ",")
+		}
+		return nil
+	}
+	return option{
+		name: joinKey(prefix, keyOf(f)), doc: f.Tag.Get("doc"),
+		enum: split("enum"), min: f.Tag.Get("min"), max: f.Tag.Get("max"),
+		path: f.Tag.Get("path") == "true", alone: f.Tag.Get("alone") == "true",
+		secret: f.Tag.Get("secret") == "true", required: f.Tag.Get("required") == "true",
+		expression: f.Tag.Get("expr") == "true" || reflect.PointerTo(f.Type).Implements(reflect.TypeFor[expression]()),
+	}
+}
+
+// keyOf is the key of a field in a config, "" for one that no config can set.
+func keyOf(f reflect.StructField) string {
+	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	if key == "-" || !f.IsExported() {
+		return ""
+	}
+	return key
+}
+
+func joinKey(prefix, key string) string {
+	if prefix == "" {
+		return key
+	}
+	return prefix + "." + key
+}
+
+// fieldsOf gives the settable fields of a struct by key, those of embedded structs included, in order.
+func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructField) {
+	fields = map[string]reflect.StructField{}
+	for _, f := range reflect.VisibleFields(t) {
+		if key := keyOf(f); key != "" {
+			keys = append(keys, key)
+			fields[key] = f
+		}
+	}
+	return keys, fields
+}
+
+// decode reads a node into v, which holds the default. It notes what is wrong and returns false, going on with the rest.
+func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
+	t := v.Type()
+	if isNull(n) && (t.Kind() != reflect.Struct || t == sizeType) {
+		e := l.fail(n, "%s has no value", o.name)
+		if !o.required {
+			e.Hint = "leave the key out to have the default"
+		}
+		return false
+	}
+	scalar := n.Kind == yaml.ScalarNode && !isNull(n)
+	switch {
+	case t == durationType || t == sizeType:
+		return l.decodeScalar(n, v, o)
+	case reflect.PointerTo(t).Implements(textType) && (scalar || !hasOptions(t)):
+		return l.decodeScalar(n, v, o)
+	case t.Kind() == reflect.Pointer:
+		fresh := reflect.New(t.Elem())
+		if !v.IsNil() {
+			fresh.Elem().Set(v.Elem())
+		}
+		v.Set(fresh)
+		return l.decode(n, fresh.Elem(), o)
+	case t.Kind() == reflect.Struct:
+		if f, ok := listField(t); ok && n.Kind == yaml.SequenceNode {
+			item := optionOf("", f)
+			item.name = o.name
+			return l.decode(n, v.FieldByIndex(f.Index), item)
+		}
+		return l.decodeStruct(n, v, o)
+	case isPairs(t) && (n.Kind == yaml.MappingNode || !isTexts(t)):
+		return l.decodePairs(n, v, o)
+	case t.Kind() == reflect.Slice:
+		return l.decodeList(n, v, o)
+	case t.Kind() == reflect.Map:
+		return l.decodeMap(n, v, o)
+	}
+	return l.decodeScalar(n, v, o)
+}
+
+func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
+	if n.Kind != yaml.MappingNode && !isNull(n) {
+		e := l.fail(n, "%s takes options as a mapping, and this is %s", o.name, article(kindName(n)))
+		if keys, _ := fieldsOf(v.Type()); len(keys) > 0 {
+			e.Hint = fmt.Sprintf("write {%s: ...}; the options are %s", keys[0], list(keys))
+		}
+		return false
+	}
+	keys, fields := fieldsOf(v.Type())
+	before := len(l.errs)
+	given := map[string]*yaml.Node{} // the value, or the key where the value is wrong
+	meant := map[string]bool{}       // what the unknown ones probably stand for
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		f, ok := fields[key.Value]
+		if !ok {
+			l.unknownOption(key, o.name, keys)
+			meant[Nearest(key.Value, keys)] = true
+			continue
+		}
+		given[key.Value] = key
+		if l.decode(value, v.FieldByIndex(f.Index), optionOf(o.name, f)) {
+			given[key.Value] = value
+		}
+	}
+	for _, key := range keys {
+		f := fields[key]
+		fo := optionOf(o.name, f)
+		if at := v.FieldByIndex(f.Index); fo.path && given[key] == nil && at.Kind() == reflect.String {
+			at.SetString(l.resolve(at.String())) // a default such as "." means the config's folder too
+		}
+		if !fo.required || !isEmpty(v.FieldByIndex(f.Index)) || given[key] == nil && meant[key] {
+			continue
+		}
+		switch at := given[key]; {
+		case at == nil:
+			e := l.fail(n, "%s is missing", fo.name)
+			if fo.doc != "" {
+				e.Hint = key + ": " + fo.doc
+			}
+		case len(l.errs) == before:
+			l.fail(at, "%s is empty", fo.name)
+		}
+	}
+	return len(l.errs) == before
+}
+
+// listField returns the field of a struct that is tagged `yaml:",list"`, if there is one: such a struct may be written as the
+// list that is this field's value.
+func listField(t reflect.Type) (reflect.StructField, bool) {
+	for _, f := range reflect.VisibleFields(t) {
+		if f.Tag.Get("yaml") == ",list" {
+			return f, true
+		}
+	}
+	return reflect.StructField{}, false
+}
+
+// hasOptions says whether t is a struct that a mapping can set.
+func hasOptions(t reflect.Type) bool {
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	keys, _ := fieldsOf(t)
+	return len(keys) > 0
+}
+
+func isEmpty(v reflect.Value) bool {
+	return v.IsZero() || (v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.Len() == 0
+}
+
+func (l *loader) unknownOption(key *yaml.Node, of string, keys []string) {
+	if len(keys) == 0 {
+		l.fail(key, "%s has no option %q; it takes none", of, key.Value)
+		return
+	}
+	l.fail(key, "%s has no option %q", of, key.Value).Hint = didYouMean(key.Value, keys)
+}
+
+func (l *loader) decodeList(n *yaml.Node, v reflect.Value, o option) bool {
+	if n.Kind != yaml.SequenceNode {
+		e := l.fail(n, "%s wants a list, and this is %s", o.name, article(kindName(n)))
+		if n.Kind == yaml.ScalarNode && !o.secret {
+			e.Hint = fmt.Sprintf("write [%s]", quoted(n.Value))
+		}
+		return false
+	}
+	out := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+	ok := true
+	for i, c := range n.Content {
+		item := o
+		item.name = fmt.Sprintf("%s[%d]", o.name, i)
+		ok = l.decode(c, out.Index(i), item) && ok
+	}
+	v.Set(out)
+	return ok
+}
+
+func (l *loader) decodeMap(n *yaml.Node, v reflect.Value, o option) bool {
+	if n.Kind != yaml.MappingNode {
+		l.fail(n, "%s wants a mapping of names to values, and this is %s", o.name, article(kindName(n)))
+		return false
+	}
+	out := reflect.MakeMapWithSize(v.Type(), len(n.Content)/2)
+	ok := true
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], reflect.New(v.Type().Elem()).Elem()
+		if strings.Contains(key.Value, "${") {
+			l.fail(key, "variables are replaced in values only, not in keys")
+			ok = false
+			continue
+		}
+		item := o
+		item.name = joinKey(o.name, key.Value)
+		ok = l.decode(n.Content[i+1], value, item) && ok
+		out.SetMapIndex(reflect.ValueOf(key.Value).Convert(v.Type().Key()), value)
+	}
+	v.Set(out)
+	return ok
+}
+
+// resolve makes a path relative to the config's folder one that the process can open.
+func (l *loader) resolve(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(l.dir, path)
+}
+
+// article puts a or nothing before the name of a kind.
+func article(kind string) string {
+	if kind == "mapping" || kind == "list" {
+		return "a " + kind
+	}
+	return kind
+}

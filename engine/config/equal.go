@@ -1,0 +1,86 @@
+package config
+
+import (
+	"encoding"
+	"reflect"
+	"slices"
+)
+
+// Equal reports whether r and other configure the same route: name, components, and every option, secrets included. It
+// ignores places. Constructors cannot be compared: two components with the same role and name count as the same.
+func (r *Route) Equal(other *Route) bool {
+	return r.Name == other.Name && r.Sink.Equal(other.Sink) &&
+		slices.EqualFunc(r.Processors, other.Processors, Use.Equal) &&
+		r.Batch == other.Batch && r.Flow == other.Flow && r.Retry == other.Retry &&
+		r.DeadLetters == other.DeadLetters && r.Checkpoint == other.Checkpoint &&
+		r.Memory == other.Memory && r.Drain == other.Drain
+}
+
+// Equal reports whether u and other are the same component with the same options, as [Route.Equal] does.
+func (u Use) Equal(other Use) bool {
+	return u.Component.Role == other.Component.Role && u.Component.Name == other.Component.Name &&
+		sameValue(reflect.ValueOf(u.Options), reflect.ValueOf(other.Options))
+}
+
+// Equal reports whether a and other are the same address with the same settings.
+func (a *Admin) Equal(other *Admin) bool {
+	return a.On() == other.On() && (!a.On() || sameValue(reflect.ValueOf(*a), reflect.ValueOf(*other)))
+}
+
+// sameValue reports whether two options are equal. An option that is written as text is compared as text, and of a
+// struct only the fields that a config can set are compared, since the others hold what was derived from them: two
+// compilations of one expression are not deeply equal.
+func sameValue(a, b reflect.Value) bool {
+	if !a.IsValid() || !b.IsValid() {
+		return a.IsValid() == b.IsValid()
+	}
+	if a.Type() != b.Type() {
+		return false
+	}
+	t := a.Type()
+	switch {
+	case t.Kind() == reflect.Pointer:
+		if a.IsNil() || b.IsNil() || a.Pointer() == b.Pointer() {
+			return a.Pointer() == b.Pointer()
+		}
+		return sameValue(a.Elem(), b.Elem())
+	case !hasOptions(t) && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		textA, errA := a.Interface().(encoding.TextMarshaler).MarshalText()
+		textB, errB := b.Interface().(encoding.TextMarshaler).MarshalText()
+		return errA == nil && errB == nil && string(textA) == string(textB)
+	case hasOptions(t):
+		return sameFields(a, b)
+	case isPairs(t):
+		return a.Len() == b.Len() && all(a.Len(), func(i int) bool {
+			x, y := a.Index(i), b.Index(i)
+			return sameValue(x.Field(0), y.Field(0)) && sameValue(x.Field(1), y.Field(1))
+		})
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		return a.Len() == b.Len() && all(a.Len(), func(i int) bool { return sameValue(a.Index(i), b.Index(i)) })
+	case t.Kind() == reflect.Map:
+		keys := a.MapKeys()
+		return a.Len() == b.Len() && all(len(keys), func(i int) bool {
+			return sameValue(a.MapIndex(keys[i]), b.MapIndex(keys[i]))
+		})
+	}
+	return reflect.DeepEqual(a.Interface(), b.Interface())
+}
+
+// sameFields compares the fields of two structs of one type that a config can set.
+func sameFields(a, b reflect.Value) bool {
+	keys, fields := fieldsOf(a.Type())
+	return all(len(keys), func(i int) bool {
+		index := fields[keys[i]].Index
+		return sameValue(a.FieldByIndex(index), b.FieldByIndex(index))
+	})
+}
+
+// all reports whether ok holds for 0 to n-1.
+func all(n int, ok func(i int) bool) bool {
+	for i := range n {
+		if !ok(i) {
+			return false
+		}
+	}
+	return true
+}

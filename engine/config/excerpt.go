@@ -1,0 +1,118 @@
+//penstock:pure
+
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// excerptWidth is how many characters of a line an excerpt shows; of a longer one the part around the caret.
+const excerptWidth = 100
+
+// excerpt shows the line, one before and one after, and a caret below the column; lines and columns count from 1, columns in
+// characters. The lines are masked ones: a report ends up in logs.
+func excerpt(lines []string, line, column int) string {
+	if line < 1 || line > len(lines) {
+		return ""
+	}
+	from := 0
+	if n := len([]rune(lines[line-1])); n > excerptWidth && column > excerptWidth*3/4 {
+		from = min(column-excerptWidth/2, n-excerptWidth)
+	}
+	var b strings.Builder
+	for i := max(line-1, 1); i <= min(line+1, len(lines)); i++ {
+		text := strings.TrimRight(window(lines[i-1], from), " ")
+		if i != line && text == "" {
+			continue
+		}
+		fmt.Fprintf(&b, "%5d | %s", i, text)
+		b.WriteByte('\n')
+		if i == line {
+			at := min(column-1-from, utf8.RuneCountInString(text)) // the end, where it points into what is masked
+			fmt.Fprintf(&b, "      | %s^\n", strings.Repeat(" ", max(at, 0)))
+		}
+	}
+	return strings.TrimRight(b.String(), "\n")
+}
+
+// window cuts excerptWidth characters out of a line and replaces those that a terminal would not show as one character.
+func window(line string, from int) string {
+	r := []rune(line)
+	to := min(from+excerptWidth, len(r))
+	from = min(from, to)
+	for i := from; i < to; i++ {
+		if r[i] == '\t' {
+			r[i] = ' '
+		} else if !unicode.IsPrint(r[i]) {
+			r[i] = unicode.ReplacementChar
+		}
+	}
+	return string(r[from:to])
+}
+
+var (
+	secretKey = regexp.MustCompile(`["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:(\s+|$)`)
+	quotedAll = regexp.MustCompile(`(?s)^("(\\.|[^"\\])*"|'(''|[^'])*')`)
+	variable  = regexp.MustCompile(`^["']?\$\{[^}]*\}["']?\s*[,}]`)
+	bareUser  = regexp.MustCompile("[^\\s\"'`\\[\\](){},/@:]+:[^\\s\"'`@/]+@") // of a URL that lacks its scheme
+)
+
+// masked returns the lines without what stands behind secret keys, in their line and indented beneath it, and without the secrets of
+// URLs. It rather hides too much: what it gets is what nobody could parse.
+func masked(lines []string, secrets map[string]bool) []string {
+	out := make([]string, len(lines))
+	within := -1 // indentation of the secret key beneath which this line stands
+	for i, line := range lines {
+		depth := len(line) - len(strings.TrimLeft(line, " "))
+		if within >= 0 && depth > within && strings.TrimSpace(line) != "" {
+			out[i] = line[:depth] + "***"
+			continue
+		}
+		if strings.TrimSpace(line) != "" {
+			within = -1
+		}
+		var secret bool
+		out[i], secret = maskLine(maskURLs(line), secrets)
+		if secret {
+			within = depth
+		}
+	}
+	return out
+}
+
+// maskLine masks the values of one line, and says whether there was a secret key in it. A variable stays: its name is no secret.
+func maskLine(line string, secrets map[string]bool) (string, bool) {
+	found := false
+	for at := 0; ; {
+		m := secretKey.FindStringSubmatchIndex(line[at:])
+		if m == nil {
+			return line, found
+		}
+		name, value := line[at+m[2]:at+m[3]], at+m[1]
+		at = value
+		if !secrets[name] {
+			continue
+		}
+		found = true
+		rest := line[value:]
+		switch q := quotedAll.FindString(rest); {
+		case rest == "":
+		case variable.MatchString(rest+",") && !strings.Contains(rest, ":-"):
+		case q != "":
+			line = line[:value] + "***" + rest[len(q):]
+		default:
+			return line[:value] + "***", found
+		}
+	}
+}
+
+// maskURLs is stream.MaskURLs, and masks user and password also where the scheme is missing.
+func maskURLs(text string) string {
+	return bareUser.ReplaceAllString(stream.MaskURLs(text), stream.Masked+"@")
+}

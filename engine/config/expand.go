@@ -1,0 +1,109 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// maxIncluded is how large a file that ${file:...} names may be: it holds a token, not data.
+const maxIncluded = 64 << 10
+
+// expand replaces ${VAR}, ${VAR:-default} and ${file:/path} in a value; $${ stands for ${, and a $ elsewhere for itself. It runs
+// after parsing, so what it brings in is never YAML. fromFile says that a file was read: messages do not show such a value.
+func (l *loader) expand(n *yaml.Node) (text string, fromFile, ok bool) {
+	var b strings.Builder
+	rest := n.Value
+	for {
+		i := strings.Index(rest, "${")
+		if i < 0 {
+			b.WriteString(rest)
+			return b.String(), fromFile, true
+		}
+		if i > 0 && rest[i-1] == '$' {
+			b.WriteString(rest[:i-1] + "${")
+			rest = rest[i+2:]
+			continue
+		}
+		b.WriteString(rest[:i])
+		inner, after, closed := strings.Cut(rest[i+2:], "}")
+		if !closed {
+			l.fail(n, "`${` is not closed by `}`; write $${ where ${ itself is meant")
+			return "", false, false
+		}
+		value, file, err := l.variable(inner)
+		if err != nil {
+			l.fail(n, "`${%s}`: %v", inner, err)
+			return "", false, false
+		}
+		b.WriteString(value)
+		fromFile = fromFile || file
+		rest = after
+	}
+}
+
+// variable gives the value of what stands between ${ and }.
+func (l *loader) variable(inner string) (value string, file bool, err error) {
+	if path, ok := strings.CutPrefix(inner, "file:"); ok {
+		value, err = l.included(path)
+		return value, true, err
+	}
+	name, fallback, hasFallback := strings.Cut(inner, ":-")
+	if !isVariable(name) {
+		return "", false, fmt.Errorf("not a variable; the forms are ${NAME}, ${NAME:-default}, ${file:PATH}, and $${ for ${ itself")
+	}
+	value, set := l.options.Env(name)
+	switch {
+	case hasFallback && value == "":
+		return fallback, false, nil
+	case !set:
+		return "", false, fmt.Errorf("the environment has no %s; set it, or write ${%s:-default}", name, name)
+	}
+	return value, false, nil
+}
+
+// included reads a file that holds one value, without the line end behind it.
+func (l *loader) included(path string) (string, error) {
+	if path == "" {
+		return "", fmt.Errorf("the path is missing")
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(l.dir, path)
+	}
+	info, err := os.Stat(path) // before opening: a FIFO would wait for a writer
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", path, cause(err))
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("read %s: not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", path, cause(err))
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxIncluded+1))
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", path, cause(err))
+	}
+	if len(text) > maxIncluded {
+		return "", fmt.Errorf("%s is larger than %v; it should hold one value", path, stream.Size(maxIncluded))
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), nil
+}
+
+func isVariable(name string) bool {
+	for i, r := range name {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return name != ""
+}

@@ -1,0 +1,80 @@
+//penstock:pure
+
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Nearest returns the name that word was most likely meant to be: at most a third of its letters may be wrong. It
+// returns the empty string if there is none.
+func Nearest(word string, names []string) string {
+	best, least := "", max(len(word)/3, 1)+1
+	for _, name := range names {
+		if strings.EqualFold(plainName(word), plainName(name)) {
+			return name
+		}
+		if d := distance(strings.ToLower(word), name); d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+func plainName(s string) string { return strings.NewReplacer("_", "", "-", "", " ", "").Replace(s) }
+
+// distance is the optimal string alignment distance in bytes: insert, delete, replace, or swap of two neighbours
+// (Damerau 1964).
+func distance(a, b string) int {
+	const longest = 64
+	if len(a) > longest || len(b) > longest {
+		return max(len(a), len(b)) // as if nothing were alike: no name is that long
+	}
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
+
+// didYouMean is the hint for an unknown name: the nearest, else all that there are.
+func didYouMean(word string, names []string) string {
+	if n := Nearest(word, names); n != "" {
+		return fmt.Sprintf("did you mean %q?", n)
+	}
+	const most = 30 // a longer list helps nobody
+	if len(names) == 0 || len(names) > most {
+		return ""
+	}
+	sorted := slices.Sorted(slices.Values(names))
+	return "there is: " + strings.Join(sorted, ", ")
+}
+
+// list joins names with commas and an "and".
+func list(names []string) string { return joinWith(names, "and") }
+
+// choice joins names with commas and an "or".
+func choice(names []string) string { return joinWith(names, "or") }
+
+func joinWith(names []string, word string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " " + word + " " + names[len(names)-1]
+}

@@ -1,0 +1,63 @@
+package config
+
+import (
+	"reflect"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// A slice of structs whose first field is tagged `yaml:",key"` and whose second `yaml:",value"` is a mapping that keeps its
+// order: `set: {b: 1, a: 2}`. A further field Where of type Place gets the place of the key; any others are unexported. Where
+// the elements also read a text, it may be a list of texts instead: `columns: [b, a]`.
+
+// isPairs says whether t is such a slice.
+func isPairs(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && t.Elem().NumField() >= 2 &&
+		t.Elem().Field(0).Tag.Get("yaml") == ",key" && t.Elem().Field(1).Tag.Get("yaml") == ",value"
+}
+
+// isTexts says whether the elements of a slice read a text.
+func isTexts(t reflect.Type) bool { return reflect.PointerTo(t.Elem()).Implements(textType) }
+
+func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
+	if n.Kind != yaml.MappingNode {
+		l.fail(n, "%s wants a mapping of names to values, and this is %s", o.name, article(kindName(n)))
+		return false
+	}
+	out := reflect.MakeSlice(v.Type(), len(n.Content)/2, len(n.Content)/2)
+	ok := true
+	value := optionOf("", v.Type().Elem().Field(1))
+	for i := range out.Len() {
+		key := n.Content[2*i]
+		if strings.Contains(key.Value, "${") {
+			l.fail(key, "variables are replaced in values only, not in keys")
+			ok = false
+			continue
+		}
+		value.name = joinKey(o.name, key.Value)
+		ok = l.decode(n.Content[2*i+1], out.Index(i).Field(1), value) && ok
+		out.Index(i).Field(0).SetString(key.Value)
+		if where := out.Index(i).FieldByName("Where"); where.IsValid() && where.Type() == placeType {
+			where.Set(reflect.ValueOf(l.place(key)))
+		}
+	}
+	v.Set(out)
+	return ok
+}
+
+// describePairs gives them as they would be written: as a list where that is allowed, since a value may be left out there.
+func describePairs(v reflect.Value, secret bool) *yaml.Node {
+	if isTexts(v.Type()) {
+		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for i := range v.Len() {
+			list.Content = append(list.Content, text(Text(v.Index(i).Interface()), secret))
+		}
+		return list
+	}
+	n := mapping()
+	for i := range v.Len() {
+		add(n, v.Index(i).Field(0).String(), describe(v.Index(i).Field(1), secret))
+	}
+	return n
+}

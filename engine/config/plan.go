@@ -1,0 +1,289 @@
+package config
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Plan returns the config as YAML, as it was understood: every pipeline and route with all options, defaults included,
+// paths resolved and secrets masked. Apart from the secrets it is a config again.
+func (c *Config) Plan() []byte {
+	root := mapping("state", c.State)
+	add(root, "admin", c.Admin.plan())
+	pipelines := mapping()
+	for i := range c.Pipelines {
+		add(pipelines, c.Pipelines[i].Name, c.Pipelines[i].plan())
+	}
+	add(root, "pipelines", pipelines)
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := enc.Encode(root); err != nil {
+		panic(fmt.Sprintf("config: BUG: writing the plan: %v", err)) // it is made of text and goes to memory
+	}
+	return out.Bytes()
+}
+
+// RoutePlan is the part of a plan for one route. It marshals to a JSON object.
+type RoutePlan struct {
+	Pipeline, Route string
+	root            *yaml.Node
+}
+
+// RoutePlans returns the plans of the routes of all pipelines, in the order of the config.
+func (c *Config) RoutePlans() []RoutePlan {
+	var out []RoutePlan
+	for i := range c.Pipelines {
+		p := &c.Pipelines[i]
+		for j := range p.Routes {
+			root := mapping("pipeline", p.Name, "route", p.Routes[j].Name)
+			add(root, "source", p.Source.plan())
+			root.Content = append(root.Content, p.Routes[j].plan().Content...)
+			out = append(out, RoutePlan{p.Name, p.Routes[j].Name, root})
+		}
+	}
+	return out
+}
+
+// MarshalJSON returns the plan as an object whose keys are in the order of the config.
+func (r RoutePlan) MarshalJSON() ([]byte, error) { return appendJSON(nil, r.root), nil }
+
+func (p *Pipeline) plan() *yaml.Node {
+	n := mapping()
+	add(n, "source", p.Source.plan())
+	if len(p.Routes) == 1 && p.Routes[0].Name == MainRoute {
+		n.Content = append(n.Content, p.Routes[0].plan().Content...)
+		return n
+	}
+	routes := mapping()
+	for i := range p.Routes {
+		add(routes, p.Routes[i].Name, p.Routes[i].plan())
+	}
+	add(n, "routes", routes)
+	return n
+}
+
+func (r *Route) plan() *yaml.Node {
+	n := mapping()
+	if len(r.Processors) > 0 {
+		list := &yaml.Node{Kind: yaml.SequenceNode}
+		for _, p := range r.Processors {
+			list.Content = append(list.Content, p.plan())
+		}
+		add(n, "processors", list)
+	}
+	add(n, "sink", r.Sink.plan())
+	flow := describe(reflect.ValueOf(r.Flow), false)
+	fixed := r.Flow.Window == "fixed"
+	if fixed {
+		remove(flow, "initial")
+		remove(flow, "max")
+	}
+	if r.Flow.Window != "linear" {
+		remove(flow, "threshold")
+		remove(flow, "step")
+	}
+	if !fixed {
+		remove(flow, "size")
+	}
+	if r.Flow.Dispatch != "least_completion" {
+		remove(flow, "tie_band")
+	}
+	if r.Flow.Poison == 0 {
+		remove(flow, "poisoned")
+	}
+	if r.Flow.Redeliver == 0 {
+		remove(flow, "redeliver_rate")
+	}
+	if r.Flow.Order == "" { // the sink's own
+		remove(flow, "order")
+	}
+	if r.Flow.Trace == "" {
+		remove(flow, "trace")
+		remove(flow, "trace_max")
+	}
+	add(n, "batch", describe(reflect.ValueOf(r.Batch), false))
+	add(n, "flow", flow)
+	add(n, "retry", r.Retry.plan())
+	add(n, "dead_letters", describe(reflect.ValueOf(r.DeadLetters), false))
+	guard := describe(reflect.ValueOf(r.Guard), false)
+	if r.Guard.Off {
+		remove(guard, "share")
+		remove(guard, "records")
+	}
+	add(n, "guard", guard)
+	add(n, "checkpoint", describe(reflect.ValueOf(r.Checkpoint), false))
+	add(n, "memory", describe(reflect.ValueOf(r.Memory), false))
+	add(n, "drain", describe(reflect.ValueOf(r.Drain), false))
+	return n
+}
+
+// plan has the policy, or the keys that it replaces.
+func (r Retry) plan() *yaml.Node {
+	n := describe(reflect.ValueOf(r), false)
+	if r.Policy == "" {
+		remove(n, "policy")
+		return n
+	}
+	for _, key := range replacedByPolicy {
+		remove(n, key)
+	}
+	return n
+}
+
+func (u Use) plan() *yaml.Node {
+	n := mapping()
+	options := mapping()
+	if u.Options != nil {
+		options = describe(reflect.ValueOf(u.Options).Elem(), false)
+	}
+	add(n, u.Component.Name, options)
+	return n
+}
+
+// describe gives an option as it would be written, or the mask where it is secret and set.
+func describe(v reflect.Value, secret bool) *yaml.Node {
+	t := v.Type()
+	switch {
+	case t == durationType:
+		return text(short(time.Duration(v.Int())), secret)
+	case t == sizeType:
+		return text(stream.Size(v.Int()).String(), secret)
+	case t.Kind() == reflect.Pointer:
+		return describe(v.Elem(), secret)
+	case !hasOptions(t) && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		if out, err := v.Interface().(encoding.TextMarshaler).MarshalText(); err == nil {
+			return text(string(out), secret)
+		}
+	}
+	if isPairs(t) {
+		return describePairs(v, secret)
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		if f, ok := listField(t); ok && v.FieldByIndex(f.Index).Len() > 0 {
+			return describe(v.FieldByIndex(f.Index), secret)
+		}
+		return describeStruct(v, secret)
+	case reflect.Slice:
+		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
+		for i := range v.Len() {
+			list.Content = append(list.Content, describe(v.Index(i), secret))
+		}
+		return list
+	case reflect.Map:
+		n := mapping()
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return bytes.Compare([]byte(a.String()), []byte(b.String())) })
+		for _, k := range keys {
+			add(n, k.String(), describe(v.MapIndex(k), secret))
+		}
+		return n
+	case reflect.String:
+		return text(v.String(), secret)
+	case reflect.Bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v.Bool())}
+	case reflect.Float32, reflect.Float64:
+		return number("!!float", strconv.FormatFloat(v.Float(), 'g', -1, t.Bits()), secret)
+	}
+	return number("!!int", fmt.Sprint(v.Interface()), secret)
+}
+
+// Text returns the value of an option as a plan writes it.
+func Text(v any) string { return describe(reflect.ValueOf(v), false).Value }
+
+func describeStruct(v reflect.Value, secret bool) *yaml.Node {
+	n := mapping()
+	keys, fields := fieldsOf(v.Type())
+	for _, key := range keys {
+		f := fields[key]
+		value := v.FieldByIndex(f.Index)
+		if value.Kind() == reflect.Pointer && value.IsNil() {
+			continue
+		}
+		o := optionOf("", f)
+		if o.enum != nil && value.IsZero() { // no choice is as if the key were left out
+			continue
+		}
+		add(n, key, describe(value, secret || o.secret))
+	}
+	return n
+}
+
+func text(s string, secret bool) *yaml.Node {
+	if secret && s != "" {
+		s = stream.Masked
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: maskURLs(s)}
+}
+
+func number(tag, s string, secret bool) *yaml.Node {
+	if secret {
+		return text(stream.Masked, false)
+	}
+	return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: s}
+}
+
+// mapping makes a mapping of keys and texts.
+func mapping(pairs ...string) *yaml.Node {
+	n := &yaml.Node{Kind: yaml.MappingNode}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		add(n, pairs[i], text(pairs[i+1], false))
+	}
+	return n
+}
+
+func add(n *yaml.Node, key string, value *yaml.Node) {
+	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}, value)
+}
+
+func remove(n *yaml.Node, key string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			n.Content = slices.Delete(n.Content, i, i+2)
+			return
+		}
+	}
+}
+
+// appendJSON writes a tree of describe as JSON, in its order.
+func appendJSON(dst []byte, n *yaml.Node) []byte {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		dst = append(dst, '{')
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(appendJSON(dst, n.Content[i]), ':')
+			dst = appendJSON(dst, n.Content[i+1])
+		}
+		return append(dst, '}')
+	case n.Kind == yaml.SequenceNode:
+		dst = append(dst, '[')
+		for i, c := range n.Content {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendJSON(dst, c)
+		}
+		return append(dst, ']')
+	case n.Tag == "!!str":
+		quoted, err := json.Marshal(n.Value)
+		if err != nil {
+			panic(fmt.Sprintf("config: BUG: text as JSON: %v", err))
+		}
+		return append(dst, quoted...)
+	}
+	return append(dst, n.Value...)
+}

@@ -1,0 +1,234 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// MainRoute is the name of the route of a pipeline without the key `routes`.
+const MainRoute = "main"
+
+var (
+	routeKeys    = []string{"processors", "sink", "batch", "flow", "retry", "dead_letters", "guard", "checkpoint", "memory", "drain"}
+	pipelineKeys = append([]string{"source", "routes"}, routeKeys...)
+)
+
+// DefaultRoute returns a route with the default of every option and no sink. Its dead letters are in the directory
+// "dead" below state.
+func DefaultRoute(name, state string) Route {
+	return Route{
+		Name:  name,
+		Batch: Batch{Bytes: 256 << 10, Records: 5000, Linger: 200 * time.Millisecond},
+		Flow: Flow{
+			Window: "auto", Initial: 1, Max: 1000, Threshold: "auto", Step: "per_round",
+			Dispatch: "least_completion", Timeout: "auto", Abandon: 60 * time.Second,
+			Redeliver: 0.1, RedeliverRate: 10, Poison: 3, Poisoned: "keep", TraceMax: 256 << 20,
+		},
+		Retry: Retry{Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second, Jitter: "full",
+			Exhausted: "keep", Waiting: Waiting{Records: 100_000}},
+		DeadLetters: DeadLetters{Dir: filepath.Join(state, "dead"), Max: 1 << 30},
+		Guard:       Guard{Share: 0.1, Records: 1000},
+		Checkpoint:  Checkpoint{Replay: 32 << 20, Sync: time.Second},
+		Memory:      32 << 20,
+		Drain:       30 * time.Second,
+	}
+}
+
+// pipeline reads one pipeline; ok is false where it is too wrong to be looked at further.
+func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool) {
+	l.checkName(key, "pipeline")
+	p = Pipeline{Name: key.Value, Where: l.place(key)}
+	what := fmt.Sprintf("pipeline %q", key.Value)
+	if n.Kind != yaml.MappingNode {
+		l.fail(n, "%s wants a source and a sink, and this is %s", what, article(kindName(n)))
+		return p, false
+	}
+	keys, meant := l.keys(n, what, pipelineKeys)
+	l.source = Use{}
+	if s := keys["source"]; s != nil {
+		p.Source, _ = l.use(s, stream.SourceRole, what)
+		l.source = p.Source
+	} else if !meant["source"] {
+		l.fail(key, "%s has no source; it says where the data comes from", what).Hint = l.example(stream.SourceRole)
+	}
+	routes, sink := keys["routes"], keys["sink"]
+	switch {
+	case routes != nil && sink != nil:
+		l.fail(sink, "%s has both a sink and routes; move the sink into a route of its own", what)
+		return p, false
+	case routes != nil:
+		l.strayKeys(n, what, routes)
+		p.Routes = l.routes(routes, what, state)
+	default:
+		p.Routes = []Route{l.route(MainRoute, key, keys, meant, what, state)}
+	}
+	return p, true
+}
+
+// strayKeys refuses what belongs to a route and stands beside `routes:`.
+func (l *loader) strayKeys(n *yaml.Node, what string, routes *yaml.Node) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if !slices.Contains(routeKeys, key.Value) {
+			continue
+		}
+		where := "a route"
+		if routes.Kind == yaml.MappingNode && len(routes.Content) > 0 {
+			where = fmt.Sprintf("routes.%s and any other route that wants it", routes.Content[0].Value)
+		}
+		l.fail(key, "%s has routes, and %s belongs to each of them; move it into %s", what, key.Value, where)
+	}
+}
+
+func (l *loader) routes(n *yaml.Node, what, state string) []Route {
+	if n.Kind != yaml.MappingNode || len(n.Content) == 0 {
+		l.fail(n, "%s: routes wants a mapping of names to routes, and this is %s", what, emptyOr(n))
+		return nil
+	}
+	var out []Route
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		l.checkName(key, "route")
+		of := fmt.Sprintf("%s, route %q", what, key.Value)
+		if value.Kind != yaml.MappingNode {
+			l.fail(value, "%s wants a sink, and this is %s", of, article(kindName(value)))
+			continue
+		}
+		known := append([]string{"source"}, routeKeys...)
+		keys, meant := l.keys(value, of, known)
+		if keys["source"] != nil {
+			l.fail(keys["source"], "%s has a source; the routes share that of the pipeline: move it up, or make a second pipeline", of)
+		}
+		out = append(out, l.route(key.Value, key, keys, meant, of, state))
+	}
+	return out
+}
+
+func (l *loader) checkName(key *yaml.Node, what string) {
+	if !namesForm.MatchString(key.Value) {
+		l.fail(key, "%s name %q: names are 1 to 64 of a-z, 0-9, - and _, since files and metrics are named after them", what, key.Value)
+	}
+}
+
+// route reads one route from the values of its keys.
+func (l *loader) route(name string, key *yaml.Node, keys map[string]*yaml.Node, meant map[string]bool, what, state string) Route {
+	r := DefaultRoute(name, state)
+	r.Where = l.place(key)
+	if s := keys["sink"]; s != nil {
+		r.Sink, _ = l.use(s, stream.SinkRole, what)
+	} else if !meant["sink"] && !meant["routes"] {
+		l.fail(key, "%s has no sink; it says where the data goes", what).Hint = l.example(stream.SinkRole)
+	}
+	if p := keys["processors"]; p != nil {
+		r.Processors = l.processors(p, what)
+	}
+	l.shape(&r)
+	preferred, ok := r.Sink.Options.(stream.Preferred)
+	if ok {
+		r.prefer(preferred.PreferredBatch())
+	}
+	before := len(l.errs)
+	for _, part := range []struct {
+		key string
+		to  any
+	}{
+		{"batch", &r.Batch}, {"flow", &r.Flow}, {"retry", &r.Retry}, {"dead_letters", &r.DeadLetters},
+		{"guard", &r.Guard}, {"checkpoint", &r.Checkpoint}, {"memory", &r.Memory}, {"drain", &r.Drain},
+	} {
+		if v := keys[part.key]; v != nil {
+			l.decode(v, reflect.ValueOf(part.to).Elem(), option{name: part.key})
+		}
+	}
+	if ok && len(l.errs) == before && valueOf(keys["batch"], "bytes") == nil {
+		r.yield()
+	}
+	if len(l.errs) == before {
+		checkRead(l, &r, key, keys)
+	}
+	return r
+}
+
+// checkRead checks a route that was read from keys, at.
+func checkRead(l *loader, r *Route, at *yaml.Node, keys map[string]*yaml.Node) {
+	given := func(part, key string) *yaml.Node {
+		if key == "" {
+			return keys[part]
+		}
+		return valueOf(keys[part], key)
+	}
+	check{
+		route: r,
+		given: func(part, key string) bool { return given(part, key) != nil },
+		wrong: func(part, key, format string, args ...any) { // at the value, or the nearest key above it that was written
+			l.fail(cmp.Or(given(part, key), keys[part], at), format, args...)
+		},
+	}.all()
+}
+
+// preferredInMemory is how many of a sink's preferred batches fit the memory of a route that does not say how much.
+const preferredInMemory = 16
+
+// prefer takes a sink's wish for the default.
+func (r *Route) prefer(b stream.BatchLimits) {
+	if b.Bytes > 0 {
+		r.Batch.Bytes = stream.Size(b.Bytes)
+		r.Memory = max(r.Memory, preferredInMemory*r.Batch.Bytes)
+	}
+	if b.Records > 0 {
+		r.Batch.Records = b.Records
+	}
+}
+
+// yield makes a batch that is only a sink's wish fit the bounds that the config says: a few of it have to.
+func (r *Route) yield() {
+	bound := min(r.Checkpoint.Replay, r.Memory)
+	r.Batch.Bytes = max(1, min(r.Batch.Bytes, max(bound/8, min(bound, stream.Size(stream.DefaultBatchLimits.Bytes)))))
+}
+
+func (l *loader) processors(n *yaml.Node, what string) []Use {
+	if n.Kind != yaml.SequenceNode {
+		l.fail(n, "%s: processors wants a list, in the order in which they run, and this is %s", what, article(kindName(n))).
+			Hint = "write each on a line that starts with `- `"
+		return nil
+	}
+	var out []Use
+	for _, c := range n.Content {
+		u, _ := l.use(c, stream.ProcessorRole, what)
+		out = append(out, u)
+	}
+	return out
+}
+
+// shape hands the schema of the records from each processor to the next, and to the sink. Behind one whose options are
+// wrong nothing is known, and so nothing else is said.
+func (l *loader) shape(r *Route) {
+	schema := stream.UnparsedSchema()
+	all := append(slices.Clone(r.Processors), r.Sink)
+	if _, ok := l.source.Options.(stream.Shaper); ok {
+		all = slices.Insert(all, 0, l.source)
+	}
+	for _, u := range all {
+		refused := l.right[u.Options]
+		if refused == nil && u.Options != nil || u.Component.Name == "" {
+			return
+		}
+		s, ok := u.Options.(stream.Shaper)
+		if !ok {
+			continue
+		}
+		out, err := s.Shape(schema.Clone())
+		if err != nil {
+			refused(err)
+			return
+		}
+		schema = out
+	}
+}

@@ -1,0 +1,254 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// use reads a component: `NAME: {options}`, `NAME:`, or just `NAME`.
+func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
+	key, options := n, (*yaml.Node)(nil)
+	switch {
+	case n.Kind == yaml.MappingNode && len(n.Content) == 2:
+		key, options = n.Content[0], n.Content[1]
+	case n.Kind == yaml.ScalarNode && !isNull(n):
+	case n.Kind == yaml.MappingNode && len(n.Content) > 2:
+		return Use{}, l.several(n, role, what)
+	default:
+		l.fail(n, "%s: %s wants a component, and this is %s", what, role, emptyOr(n)).Hint = l.example(role)
+		return Use{}, false
+	}
+	u := Use{Where: l.place(key)}
+	c, ok := l.component(role, key.Value)
+	if !ok {
+		l.unknownComponent(key, role, what)
+		return u, false
+	}
+	u.Component = c
+	if c.Options == nil {
+		if options != nil && !isNull(options) && (options.Kind != yaml.MappingNode || len(options.Content) > 0) {
+			l.fail(options, "%s %s takes no options", role, c.Name)
+			return u, false
+		}
+		return u, true
+	}
+	u.Options = c.Options()
+	if !l.optionsOf(u, key, options) {
+		return u, false
+	}
+	l.right[u.Options] = func(err error) { l.refused(err, c.Name, key, options) }
+	return u, true
+}
+
+// refused notes what a component says of its options.
+func (l *loader) refused(err error, name string, key, options *yaml.Node) {
+	for _, e := range flatten(err) {
+		l.invalid(e, name, key, options)
+	}
+}
+
+// several refuses a mapping of more than one key where one component is wanted.
+func (l *loader) several(n *yaml.Node, role stream.Role, what string) bool {
+	var known []string
+	for i := 0; i < len(n.Content); i += 2 {
+		if _, ok := l.component(role, n.Content[i].Value); ok {
+			known = append(known, n.Content[i].Value)
+		}
+	}
+	switch {
+	case len(known) == 0:
+		l.fail(n, "%s: %s wants the name of a component before its options", what, role).Hint = l.example(role)
+	case len(known) == 1:
+		for i := 0; i < len(n.Content); i += 2 {
+			if key := n.Content[i]; key.Value != known[0] {
+				l.fail(key, "%s: %q stands beside %s; indent it if it is one of its options, else take it out: there is one %s",
+					what, key.Value, known[0], role)
+			}
+		}
+	case role == stream.SinkRole:
+		l.fail(n, "%s: one sink names %d components, %s", what, len(known), list(known)).
+			Hint = "write `routes:`, with a sink in each route, to deliver to all of them"
+	case role == stream.SourceRole:
+		l.fail(n, "%s: one source names %d components, %s; make a pipeline for each", what, len(known), list(known))
+	default:
+		l.fail(n, "%s: one processor names %d components, %s; write each on a line that starts with `- `", what, len(known), list(known))
+	}
+	return false
+}
+
+func (l *loader) component(role stream.Role, name string) (stream.Component, bool) {
+	for _, c := range l.options.Components {
+		if c.Role == role && c.Name == name {
+			return c, true
+		}
+	}
+	return stream.Component{}, false
+}
+
+func (l *loader) names(role stream.Role) []string {
+	var out []string
+	for _, c := range l.options.Components {
+		if c.Role == role {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+func (l *loader) unknownComponent(key *yaml.Node, role stream.Role, what string) {
+	for _, other := range []stream.Role{stream.SourceRole, stream.ProcessorRole, stream.SinkRole} {
+		if _, ok := l.component(other, key.Value); ok && other != role {
+			l.fail(key, "%s: %s is a %s, not a %s", what, key.Value, other, role).Hint = l.example(role)
+			return
+		}
+	}
+	e := l.fail(key, "%s: this build has no %s %q", what, role, key.Value)
+	if e.Hint = didYouMean(key.Value, l.names(role)); e.Hint == "" {
+		e.Hint = fmt.Sprintf("it has no %s at all", role)
+	}
+}
+
+// example is the hint that shows the form of a component.
+func (l *loader) example(role stream.Role) string {
+	names := l.names(role)
+	if len(names) == 0 {
+		return fmt.Sprintf("this build has no %s at all", role)
+	}
+	if role == stream.ProcessorRole {
+		return fmt.Sprintf("write processors: [{NAME: {options}}], where NAME is %s", choice(names))
+	}
+	return fmt.Sprintf("write %s: {NAME: {options}}, where NAME is %s", role, choice(names))
+}
+
+// optionsOf decodes options into u.Options and lets it validate itself.
+func (l *loader) optionsOf(u Use, key, options *yaml.Node) bool {
+	v := reflect.ValueOf(u.Options).Elem()
+	name := u.Component.Name
+	if options == nil || isNull(options) {
+		if v.Kind() != reflect.Struct {
+			e := l.fail(key, "%s has no value", name)
+			switch v.Kind() {
+			case reflect.Map:
+				e.Hint = fmt.Sprintf("write %s: {NAME: VALUE}", name)
+			case reflect.Slice:
+				if isPairs(v.Type()) {
+					e.Hint = fmt.Sprintf("write %s: {NAME: VALUE}", name)
+					break
+				}
+				e.Hint = fmt.Sprintf("write %s: [VALUE]", name)
+			}
+			return false
+		}
+		options = &yaml.Node{Kind: yaml.MappingNode, Line: key.Line, Column: key.Column}
+	}
+	o := option{name: name}
+	_, o.expression = u.Options.(expression)
+	if !l.decode(options, v, o) {
+		return false
+	}
+	validator, ok := u.Options.(interface{ Validate() error })
+	if !ok {
+		return true
+	}
+	err := validator.Validate()
+	if err == nil {
+		return true
+	}
+	l.refused(err, name, key, options)
+	return false
+}
+
+// flatten gives the errors that were joined in err, an OptionError around several included once for each.
+func flatten(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var out []error
+		for _, e := range joined.Unwrap() {
+			out = append(out, flatten(e)...)
+		}
+		return out
+	}
+	return []error{err}
+}
+
+// invalid notes what Validate said, at the value that it names, or at the deepest key above it that was written.
+func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
+	oe, ok := err.(*stream.OptionError)
+	if !ok {
+		l.fail(key, "%s: %v", name, err)
+		return
+	}
+	at := key
+	node := options
+	if oe.Key == "" && options != nil && options.Kind == yaml.ScalarNode {
+		at = options
+	}
+	if whole := valueOf(options, oe.Key); whole != nil { // a name with dots
+		at, node = whole, nil
+	}
+	for part := range strings.FieldsFuncSeq(oe.Key, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		if node = within(node, part); node == nil {
+			break
+		}
+		at = node
+	}
+	text := oe.Err.Error()
+	if !strings.HasPrefix(text, "is ") { // "path is missing", but "path: no such thing"
+		text = ": " + text
+	} else {
+		text = " " + text
+	}
+	switch {
+	case strings.HasPrefix(oe.Key, "["): // the options are a list
+		name += oe.Key
+	case oe.Key != "":
+		name = joinKey(name, oe.Key)
+	}
+	e := l.failAt(at.Line, at.Column+l.columnsTo(at, oe.At), "%s%s", name, text)
+	if oe.Word != "" {
+		e.Hint = didYouMean(oe.Word, oe.Known)
+	}
+}
+
+// columnsTo is how many columns behind the start of a text of one line its nth character stands; 0 where it is written otherwise
+// than it reads: with escapes, variables, or in several lines.
+func (l *loader) columnsTo(n *yaml.Node, nth int) int {
+	if nth <= 0 || n.Kind != yaml.ScalarNode {
+		return 0
+	}
+	_, rest := l.lineAt(n.Line, n.Column)
+	quotes := 0
+	if strings.HasPrefix(rest, "'") || strings.HasPrefix(rest, `"`) {
+		quotes = 1
+	}
+	if !strings.HasPrefix(rest[min(quotes, len(rest)):], n.Value) {
+		return 0
+	}
+	return quotes + nth
+}
+
+// within returns the value of a key in a mapping, or the item of a list at an index, or nil.
+func within(n *yaml.Node, part string) *yaml.Node {
+	if i, err := strconv.Atoi(part); err == nil && n.Kind == yaml.SequenceNode && i >= 0 && i < len(n.Content) {
+		return n.Content[i]
+	}
+	return valueOf(n, part)
+}
+
+// valueOf returns the value of a key in a mapping, or nil.
+func valueOf(n *yaml.Node, key string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Validate checks a config that was built or changed in Go. It applies the rules of [Load] and runs the Validate
+// method of options that were not read from a file; a config that Load returned is valid. An error is an [*Error], or
+// [Errors] if several independent things are wrong.
+func (c *Config) Validate() error {
+	v := validation{places: map[string]bool{}}
+	if c.State == "" {
+		v.fail(Place{File: c.Path}, "state is empty; name a folder")
+	}
+	if err := c.Admin.Check(); err != nil {
+		v.fail(Place{File: c.Path}, "admin: %v", err)
+	}
+	if len(c.Pipelines) == 0 {
+		v.fail(Place{File: c.Path}, "there is no pipeline; a config has at least one, with a source and a sink")
+	}
+	for i := range c.Pipelines {
+		v.pipeline(&c.Pipelines[i])
+	}
+	return v.errs.joined()
+}
+
+// validation collects the problems of a config.
+type validation struct {
+	errs   Errors
+	places map[string]bool // "pipeline" or "pipeline/route" that occurred
+}
+
+func (v *validation) fail(at Place, format string, args ...any) {
+	v.errs = append(v.errs, &Error{Place: at, Message: maskURLs(fmt.Sprintf(format, args...))})
+}
+
+func (v *validation) name(at Place, role, name, path string) {
+	if !namesForm.MatchString(name) {
+		v.fail(at, "%s name %q: names are 1 to 64 of a-z, 0-9, - and _, since files and metrics are named after them", role, name)
+	}
+	v.places[path] = true
+}
+
+func (v *validation) pipeline(p *Pipeline) {
+	if v.places[p.Name] {
+		v.fail(p.Where, "two pipelines are named %q; rename one", p.Name)
+		return
+	}
+	v.name(p.Where, "pipeline", p.Name, p.Name)
+	what := fmt.Sprintf("pipeline %q", p.Name)
+	v.use(p.Where, p.Source, stream.SourceRole, what)
+	if len(p.Routes) == 0 {
+		v.fail(p.Where, "%s has no route; a pipeline has at least one, with a sink", what)
+	}
+	for i := range p.Routes {
+		v.route(p, &p.Routes[i], fmt.Sprintf("%s, route %q", what, p.Routes[i].Name))
+	}
+}
+
+func (v *validation) route(p *Pipeline, r *Route, what string) {
+	path := p.Name + "/" + r.Name
+	if v.places[path] {
+		v.fail(r.Where, "two routes are named %q; rename one", path)
+		return
+	}
+	v.name(r.Where, "route", r.Name, path)
+	before := len(v.errs)
+	v.use(r.Where, r.Sink, stream.SinkRole, what)
+	for _, u := range r.Processors {
+		v.use(r.Where, u, stream.ProcessorRole, what)
+	}
+	if len(v.errs) == before {
+		v.shape(p, r, what)
+	}
+	for _, part := range r.parts() {
+		v.enums(r.Where, what, part.key, part.value)
+	}
+	unset := DefaultRoute(r.Name, "")
+	check{
+		route: r,
+		given: func(part, key string) bool { return !sameValue(r.option(part, key), unset.option(part, key)) },
+		wrong: func(_, _, format string, args ...any) {
+			v.fail(r.Where, "%s: "+format, append([]any{what}, args...)...)
+		},
+	}.all()
+}
+
+// use checks a component, and its options unless Load has.
+func (v *validation) use(at Place, u Use, role stream.Role, what string) {
+	c := u.Component
+	switch {
+	case c.New == nil:
+		v.fail(at, "%s has no %s", what, role)
+	case c.Role != role:
+		v.fail(at, "%s: %s is a %s, not a %s", what, c.Name, c.Role, role)
+	case c.Options != nil && u.Options == nil:
+		v.fail(at, "%s: %s %s has no options; begin with what its Component.Options returns", what, role, c.Name)
+	case u.Where == Place{}:
+		validator, ok := u.Options.(interface{ Validate() error })
+		if !ok {
+			return
+		}
+		if err := validator.Validate(); err != nil {
+			for _, err := range flatten(err) {
+				v.fail(at, "%s: %s: %v", what, c.Name, err)
+			}
+		}
+	}
+}
+
+// shape hands the schema of the records from one component to the next, unless Load has.
+func (v *validation) shape(p *Pipeline, r *Route, what string) {
+	uses := slices.Concat([]Use{p.Source}, r.Processors, []Use{r.Sink})
+	if !slices.ContainsFunc(uses, func(u Use) bool { return u.Where == Place{} }) {
+		return
+	}
+	schema := stream.UnparsedSchema()
+	for _, u := range uses {
+		s, ok := u.Options.(stream.Shaper)
+		if !ok {
+			continue
+		}
+		out, err := s.Shape(schema.Clone())
+		if err != nil {
+			v.fail(r.Where, "%s: %s: %v", what, u.Component.Name, errors.Join(flatten(err)...))
+			return
+		}
+		schema = out
+	}
+}
+
+// enums checks the options that take one of several words.
+func (v *validation) enums(at Place, what, part string, value reflect.Value) {
+	if value.Kind() != reflect.Struct {
+		return
+	}
+	keys, fields := fieldsOf(value.Type())
+	for _, key := range keys {
+		o := optionOf(part, fields[key])
+		got := value.FieldByIndex(fields[key].Index)
+		if o.enum == nil || got.IsZero() && key == "order" || slices.Contains(o.enum, got.String()) {
+			continue
+		}
+		v.fail(at, "%s: %s is %q; it is %s", what, o.name, got.String(), choice(o.enum))
+	}
+}
+
+// routePart is a key of a route with its value.
+type routePart struct {
+	key   string
+	value reflect.Value // addressable
+}
+
+// parts returns the keys of a route whose values are decoded into fields.
+func (r *Route) parts() []routePart {
+	return []routePart{
+		{"batch", reflect.ValueOf(&r.Batch).Elem()}, {"flow", reflect.ValueOf(&r.Flow).Elem()},
+		{"retry", reflect.ValueOf(&r.Retry).Elem()}, {"dead_letters", reflect.ValueOf(&r.DeadLetters).Elem()},
+		{"checkpoint", reflect.ValueOf(&r.Checkpoint).Elem()}, {"memory", reflect.ValueOf(&r.Memory).Elem()},
+		{"drain", reflect.ValueOf(&r.Drain).Elem()}, {"guard", reflect.ValueOf(&r.Guard).Elem()},
+	}
+}
+
+// option returns the value of a part's key; the key of a part that is one value is "".
+func (r *Route) option(part, key string) reflect.Value {
+	parts := r.parts()
+	value := parts[slices.IndexFunc(parts, func(p routePart) bool { return p.key == part })].value
+	if key == "" {
+		return value
+	}
+	_, fields := fieldsOf(value.Type())
+	return value.FieldByIndex(fields[key].Index)
+}

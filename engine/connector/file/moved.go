@@ -1,0 +1,129 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Reasons to open the sink again: logrotate or a person renamed, removed or truncated the file
+// while it was being written. The sink then begins a new file, or continues at the end of the one
+// that has taken the name.
+var (
+	errMoved = errors.New("another program moved or removed the file")
+	errCut   = errors.New("another program cut the file")
+)
+
+func (l *lane) failure(err error) error { return fmt.Errorf("file %q: %w", l.sink.o.Path, err) }
+
+// checkName detaches the lane if its name no longer leads to its file, or if the file is shorter
+// than the lane has acknowledged. It is called by the syncer. The error is a ReopenError, or one of
+// detach.
+func (l *lane) checkName() error {
+	l.syncing <- struct{}{} // not while the file is rotated
+	l.mu.Lock()
+	id, settled := l.id, l.settled
+	l.mu.Unlock()
+	info, err := l.dir.Stat(l.name)
+	<-l.syncing
+	reason := errMoved
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil // the next check may tell
+	case err == nil && placeOf(info).sameFile(id):
+		if info.Size >= settled {
+			return nil
+		}
+		reason = errCut
+	}
+	l.writes.Lock()
+	defer l.writes.Unlock()
+	return l.detach(reason)
+}
+
+// checkLength detaches the lane if its file has become shorter: the next write would leave a hole.
+// A truncation between this check and the write is not seen. The caller holds l.writes. The error
+// is a ReopenError, or one of Stat or detach.
+func (l *lane) checkLength() error {
+	l.mu.Lock()
+	f, length := l.file, l.length
+	l.mu.Unlock()
+	if f == nil {
+		return errStopped
+	}
+	if info, err := f.Stat(); err != nil || info.Size >= length {
+		return err
+	}
+	return l.detach(errCut)
+}
+
+// detach ends the lane and cuts its file, whose name may have changed, to the acknowledged length.
+// Batches that were not acknowledged are delivered into the next file. The caller holds l.writes.
+// The error is a ReopenError unless the file could not be synced or cut.
+func (l *lane) detach(reason error) error {
+	l.end(reason)
+	l.syncing <- struct{}{}
+	defer func() { <-l.syncing }()
+	l.mu.Lock()
+	f, at := l.file, l.id.at(l.settled)
+	l.length, l.reserved = l.settled, false
+	l.mu.Unlock()
+	if f == nil {
+		return &stream.ReopenError{Place: at.String(), Err: l.failure(reason)}
+	}
+	err := l.syncTo(f, at.length)
+	if err == nil {
+		err = cutTo(f, at.length)
+	}
+	if err != nil {
+		return err
+	}
+	return &stream.ReopenError{Err: l.failure(reason)}
+}
+
+// cutTo truncates f to length if it is longer, and syncs it.
+func cutTo(f vfs.File, length int64) error {
+	info, err := f.Stat()
+	if err != nil || info.Size <= length {
+		return err
+	}
+	if err := f.Truncate(length); err != nil {
+		return fmt.Errorf("truncate to %d bytes, which were delivered: %w", length, err)
+	}
+	return f.Sync()
+}
+
+// finishRenamed looks in dir for the file of the place want under another name, as logrotate leaves
+// it. It cuts the file to the length of want and reports whether there is one. Where the file system
+// keeps no birth times it finds none: an inode number alone may belong to somebody else's newer file.
+func finishRenamed(dir vfs.Dir, want place) (found bool, err error) {
+	if want.birth == 0 {
+		return false, nil
+	}
+	entries, err := dir.Entries(".")
+	if err != nil {
+		return false, err
+	}
+	for _, e := range entries {
+		if !e.Type.IsRegular() {
+			continue
+		}
+		info, err := dir.Stat(e.Name)
+		if err != nil || info.Birth.IsZero() || !placeOf(info).sameFile(want) || info.Size < want.length {
+			continue
+		}
+		f, err := dir.OpenFile(e.Name, os.O_RDWR, 0)
+		if err != nil {
+			return false, err
+		}
+		if err := errors.Join(resume(f, want, true), f.Close()); err != nil {
+			return false, fmt.Errorf("%s, which the file was renamed to: %w", e.Name, err)
+		}
+		return true, nil
+	}
+	return false, nil
+}

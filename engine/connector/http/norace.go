@@ -1,7 +1,0 @@
-//go:build !race
-
-package http
-
-import "net"
-
-func published(net.Conn) {}

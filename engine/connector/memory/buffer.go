@@ -1,0 +1,103 @@
+package memory
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// recordOverhead is how many bytes a record counts beside its text, and chunkBytes how large a chunk grows at most,
+// unless one record is larger.
+const (
+	recordOverhead = 8
+	chunkBytes     = 64 << 10
+)
+
+// buffer holds records at positions: a record's position is the number of bytes, with a line end for each record, up to
+// its own line end, since the source was created. It is not safe for concurrent use.
+type buffer struct {
+	chunks    []chunk // ascending, without gaps
+	start     int64   // position before the first record
+	end       int64   // position of the last record
+	held      int64   // bytes, as they count against the limit
+	chunkSize int
+}
+
+// chunk is a stretch of records, which is freed as a whole.
+type chunk struct {
+	from int64
+	data []byte // records with a line end each
+	ends []int  // where they end in data
+	odd  bool   // a record contains a line end or ends in CR, so that lines are not records
+}
+
+func (c *chunk) to() int64 { return c.from + int64(len(c.data)) }
+
+func (c *chunk) cost() int64 { return int64(len(c.data) + recordOverhead*len(c.ends)) }
+
+// costOf returns how many bytes records count against the limit.
+func costOf(records [][]byte) (n int64) {
+	for _, r := range records {
+		n += int64(len(r)) + 1 + recordOverhead
+	}
+	return n
+}
+
+// add appends copies of records.
+func (b *buffer) add(records [][]byte) {
+	for _, r := range records {
+		if n := len(b.chunks); n == 0 || len(b.chunks[n-1].data)+len(r)+1 > b.chunkSize {
+			b.chunks = append(b.chunks, chunk{from: b.end})
+		}
+		c := &b.chunks[len(b.chunks)-1]
+		c.data = append(append(c.data, r...), '\n')
+		c.ends = append(c.ends, len(c.data))
+		c.odd = c.odd || bytes.IndexByte(r, '\n') >= 0 || bytes.HasSuffix(r, []byte("\r"))
+		b.end = c.to()
+	}
+	b.held += costOf(records)
+}
+
+// free drops chunks that lie wholly at or below the position, and reports whether there were any.
+func (b *buffer) free(upTo int64) bool {
+	n := 0
+	for n < len(b.chunks) && b.chunks[n].to() <= upTo {
+		b.held -= b.chunks[n].cost()
+		n++
+	}
+	b.chunks = slices.Delete(b.chunks, 0, n)
+	b.start = b.end
+	if len(b.chunks) > 0 {
+		b.start = b.chunks[0].from
+	}
+	return n > 0
+}
+
+// read appends the records between from and until to batch, until it is full, and their ends in batch.Data to ends. It
+// returns the position of the last one, and whether there may be a record among them that is not one line.
+func (b *buffer) read(batch *stream.Batch, from, until int64, ends []int) (to int64, _ []int, odd bool) {
+	i, found := slices.BinarySearchFunc(b.chunks, from, func(c chunk, at int64) int {
+		switch {
+		case c.to() <= at:
+			return -1
+		case c.from > at:
+			return 1
+		}
+		return 0
+	})
+	for ; found && i < len(b.chunks) && from < until && !batch.Full(); i++ {
+		c := &b.chunks[i]
+		offset := int(from - c.from)
+		k, _ := slices.BinarySearch(c.ends, offset+1)
+		for ; k < len(c.ends) && from < until && !batch.Full(); k++ {
+			batch.Data = append(batch.Data, c.data[offset:c.ends[k]]...)
+			batch.Origins++
+			ends = append(ends, len(batch.Data))
+			offset = c.ends[k]
+			from = c.from + int64(offset)
+		}
+		odd = odd || c.odd
+	}
+	return from, ends, odd
+}

@@ -1,0 +1,258 @@
+package memory
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// SourceOptions are options of a [Source].
+type SourceOptions struct {
+	// Name is the source's key in a config. Empty means "memory". Sources of several pipelines of one engine need names
+	// of their own.
+	Name string
+	// MaxBytes bounds the records that are held, each with 9 bytes more than its length. Push blocks at this limit.
+	// Records are freed when all routes have saved that they are settled, about once in `checkpoint.sync`, so the limit
+	// also bounds the throughput: MaxBytes in each such interval. Zero means 64 MiB.
+	MaxBytes int64
+}
+
+// DefaultMaxBytes is the limit of a [Source] whose options name none.
+const DefaultMaxBytes = 64 << 20
+
+var (
+	// ErrClosed is returned by Push after Close.
+	ErrClosed = errors.New("memory source: closed")
+	// ErrTooLarge is returned by Push for records that together exceed MaxBytes.
+	ErrTooLarge = errors.New("memory source: records exceed MaxBytes: push fewer at once, or raise the limit")
+)
+
+// Source is a source into which a program pushes records. Its methods are safe for concurrent use.
+//
+// Records have one order, that of the pushes, and each route reads all of them. A route that joins later starts with
+// the oldest record that is still held.
+type Source struct {
+	name string
+	max  int64
+	part stream.Partition
+	turn chan struct{} // held by the Push that waits for room, so that small ones do not overtake it
+
+	mu       sync.Mutex // guards what follows
+	buffer   buffer
+	closed   bool
+	pipeline string            // that the source feeds; "" before the first Open
+	host     stream.SourceHost // of the latest instance; nil before the first Open
+	routes   map[string]*progress
+	settled  int64         // position up to which every route has settled
+	changed  chan struct{} // closed at the next change; nil if nobody waits
+}
+
+// progress is what one route has read and settled.
+type progress struct {
+	settled int64
+	cuts    []int64 // ends of batches above settled, ascending: a route that restarts cuts there again
+}
+
+// NewSource returns an open, empty source.
+func NewSource(o SourceOptions) *Source {
+	s := &Source{
+		name: o.Name, max: o.MaxBytes, turn: make(chan struct{}, 1), routes: make(map[string]*progress),
+	}
+	if s.name == "" {
+		s.name = "memory"
+	}
+	if s.max <= 0 {
+		s.max = DefaultMaxBytes
+	}
+	s.buffer.chunkSize = int(min(chunkBytes, max(1, s.max/8)))
+	s.part = stream.Partition{ID: partitionPrefix + rand.Text(), Name: s.name}
+	return s
+}
+
+// partitionPrefix begins the id of a source's partition. The rest is random: positions of another process mean other
+// data.
+const partitionPrefix = "memory-"
+
+// Component returns the source's line in an engine's list of components. It has no options.
+func (s *Source) Component() stream.Component {
+	return stream.Component{
+		Role: stream.SourceRole,
+		Name: s.name,
+		New: func(_ any, h stream.Host) (any, error) {
+			host, ok := h.(stream.SourceHost)
+			if !ok {
+				return nil, fmt.Errorf("memory source: host is a %T, want a stream.SourceHost", h)
+			}
+			return &instance{s, host}, nil
+		},
+	}
+}
+
+// Push adds records, all or none, and returns when the source holds them: it copies them. It blocks while the source is
+// full, until ctx is done; it also blocks while no engine runs. The error is [ErrClosed], [ErrTooLarge] or the cause of
+// ctx's end.
+func (s *Source) Push(ctx context.Context, records ...[]byte) error {
+	_, err := s.push(ctx, records)
+	return err
+}
+
+// Send is Push that also waits until every route has settled the records, as [Source.Settled] does. If it fails while
+// it waits, the records stay in the source and may still be delivered.
+func (s *Source) Send(ctx context.Context, records ...[]byte) error {
+	to, err := s.push(ctx, records)
+	if err != nil {
+		return err
+	}
+	return s.waitSettled(ctx, to)
+}
+
+// Settled returns when every route has settled all records that were pushed before the call: delivered, dead-lettered
+// or dropped, and saved as such. That takes up to `checkpoint.sync` longer than the deliveries. It never returns nil
+// while a route has stopped permanently with records unread. The error is the cause of ctx's end.
+func (s *Source) Settled(ctx context.Context) error {
+	s.mu.Lock()
+	to := s.buffer.end
+	s.mu.Unlock()
+	return s.waitSettled(ctx, to)
+}
+
+// Close ends the source: Push fails, and each route ends when it has read and settled everything. It may be called
+// twice.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.notify()
+	return nil
+}
+
+// push returns the position of the last record.
+func (s *Source) push(ctx context.Context, records [][]byte) (to int64, err error) {
+	cost := costOf(records)
+	if cost > s.max || cost > math.MaxInt32 { // offsets into a batch have 32 bits
+		return 0, ErrTooLarge
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	err = s.until(ctx, func() (bool, error) {
+		switch {
+		case s.closed:
+			return false, ErrClosed
+		case s.buffer.held+cost > s.max:
+			return false, nil
+		}
+		s.buffer.add(records)
+		to = s.buffer.end
+		s.notify()
+		return true, nil
+	})
+	return to, err
+}
+
+func (s *Source) waitSettled(ctx context.Context, to int64) error {
+	return s.until(ctx, func() (bool, error) { return s.settled >= to, nil })
+}
+
+// routesEvery is how often a wait looks whether a route that holds it up has left the pipeline.
+const routesEvery = time.Second
+
+// until calls done under the mutex, now and after each change, until it returns true or an error.
+func (s *Source) until(ctx context.Context, done func() (bool, error)) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var tick <-chan time.Time // runs from the first wait on
+	for {
+		s.mu.Lock()
+		ok, err := done()
+		changed := s.changes()
+		s.mu.Unlock()
+		if ok || err != nil {
+			return err
+		}
+		if tick == nil {
+			ticker := time.NewTicker(routesEvery)
+			defer ticker.Stop()
+			tick = ticker.C
+		}
+		select {
+		case <-changed:
+		case <-tick:
+			s.mu.Lock()
+			s.release()
+			s.mu.Unlock()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// changes returns a channel that is closed at the next change.
+func (s *Source) changes() <-chan struct{} {
+	if s.changed == nil {
+		s.changed = make(chan struct{})
+	}
+	return s.changed
+}
+
+func (s *Source) notify() {
+	if s.changed != nil {
+		close(s.changed)
+		s.changed = nil
+	}
+}
+
+// attach notes that a route of the pipeline opens a reader, and returns the route's progress.
+func (s *Source) attach(host stream.SourceHost, route string) (*progress, error) {
+	pipeline, _, _ := strings.Cut(route, "/")
+	if s.pipeline != "" && s.pipeline != pipeline {
+		const taken = "memory source %q feeds pipeline %q already: create another one, with a name of its own, for %q"
+		return nil, fmt.Errorf(taken, s.name, s.pipeline, pipeline)
+	}
+	s.pipeline, s.host = pipeline, host
+	p := s.routes[route]
+	if p == nil {
+		p = new(progress)
+		s.routes[route] = p
+	}
+	return p, nil
+}
+
+// release frees what every route of the pipeline has settled, and drops the progress of routes that have left it.
+func (s *Source) release() {
+	if s.host == nil {
+		return
+	}
+	names := s.host.Routes()
+	if len(names) == 0 {
+		return
+	}
+	present := make(map[string]*progress, len(names))
+	least := int64(math.MaxInt64)
+	for _, name := range names {
+		p := s.routes[name]
+		if p == nil {
+			least = 0 // it has not opened yet
+			continue
+		}
+		present[name] = p
+		least = min(least, p.settled)
+	}
+	s.routes = present
+	freed := s.buffer.free(least)
+	if least > s.settled || freed {
+		s.settled = max(s.settled, least)
+		s.notify()
+	}
+}

@@ -1,0 +1,38 @@
+package table
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestJournalVersions: a file of version 1 is read, with unknown values, and so is what was
+// written since.
+func TestJournalVersions(t *testing.T) {
+	keys := func(kind byte, keys ...string) []byte {
+		var body []byte
+		for _, k := range keys {
+			body = append(append(body, byte(len(k))), k...)
+		}
+		return appendEntry(nil, kind, body)
+	}
+	first := append([]byte(journalMagic1), appendEntry(nil, entryPartition, []byte("t"))...)
+	first = append(first, keys(entryKeys, "a", "b", "c")...)
+	second := append([]byte(journalMagic), appendEntry(nil, entryPartition, []byte("t"))...)
+	second = appendRows(second, []seenRow{{"a", rowDigest{1, 0xFFFF}}, {"b", rowDigest{2}}, {"c", rowDigest{}}})
+	second = appendAbsent(second, []string{"b"})
+	second = appendRows(second, []seenRow{{"a", rowDigest{}}, {"c", rowDigest{7: 3}}})
+	for _, c := range []struct {
+		name string
+		text []byte
+		want string
+	}{
+		{"1", first, "[{a [0 0 0 0 0 0 0 0]} {b [0 0 0 0 0 0 0 0]} {c [0 0 0 0 0 0 0 0]}]"},
+		{"2", second, "[{a [1 65535 0 0 0 0 0 0]} {c [0 0 0 0 0 0 0 3]}]"},
+		{"torn", second[:len(second)-1], "[{a [1 65535 0 0 0 0 0 0]} {c [0 0 0 0 0 0 0 0]}]"},
+	} {
+		m := memory{seen: seen{max: 10}}
+		if _, err := m.read(c.text, "t"); err != nil || fmt.Sprint(m.seen.rows) != c.want {
+			t.Errorf("version %s: %v, %v\nwant %s", c.name, m.seen.rows, err, c.want)
+		}
+	}
+}

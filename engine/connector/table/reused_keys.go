@@ -1,0 +1,101 @@
+//penstock:pure
+
+package table
+
+import (
+	"fmt"
+	"hash/crc32"
+	"slices"
+)
+
+// Values of the option reused_keys.
+const (
+	stopOnReuse = "stop"
+	ignoreReuse = "ignore"
+)
+
+// rowDigest is what is remembered of a row's values besides its key: eight checksums, each over
+// the columns whose number is equal modulo eight. The columns of order_by are left out. The zero
+// value means that nothing is known.
+type rowDigest [8]uint16
+
+// digest returns that of a record that was made from a row of r, before finish.
+func (m *rowMaker) digest(r *relation, record int) (d rowDigest) {
+	first := int(m.batch.Records[record].Field)
+	n := 0
+	for i, f := range m.batch.FieldsOf(record) {
+		if slices.Contains(r.order, i) {
+			continue
+		}
+		text := m.batch.Data
+		if _, apart := slices.BinarySearch(m.moved, first+i); apart {
+			text = m.side
+		}
+		sum := crc32.Update(uint32(f.Kind)+1, castagnoli, text[f.Off:f.Off+f.Len])
+		lane := &d[n%len(d)]
+		*lane = uint16(sum) ^ uint16(sum>>16) ^ (*lane<<1 | *lane>>15)
+		n++
+	}
+	return d
+}
+
+// pair is one remembered row that is still in the table, as it was and as it is.
+type pair struct {
+	key      string
+	was, now rowDigest
+}
+
+// maxPairs is how many rows, at the end, are compared with what is remembered of them.
+const maxPairs = 16
+
+// startedOver reports whether the last rows of pairs, which ascend by key, are other rows under
+// keys that were used before, and from which key on. A row counts as another one if every column
+// that tells rows apart has changed: an update in place rarely changes them all. One such row is
+// enough if the rows behind it were deleted (tailGone), else it takes three, or all.
+func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
+	lanes := telling(pairs)
+	run := 0
+	for run < len(pairs) {
+		p := &pairs[len(pairs)-1-run]
+		if slices.ContainsFunc(lanes, func(i int) bool { return p.was[i] == p.now[i] }) {
+			break
+		}
+		run++
+	}
+	if len(lanes) == 0 || run == 0 || !tailGone && run < min(3, len(pairs)) {
+		return "", false
+	}
+	return pairs[len(pairs)-run].key, true
+}
+
+// telling returns the checksums that differ from row to row; if none does, those of all columns.
+func telling(pairs []pair) []int {
+	var differ, used []int
+	for i := range len(rowDigest{}) {
+		if slices.ContainsFunc(pairs, func(p pair) bool { return p.was[i] != 0 || p.now[i] != 0 }) {
+			used = append(used, i)
+		}
+		if slices.ContainsFunc(pairs, func(p pair) bool { return p.was[i] != pairs[0].was[i] }) {
+			differ = append(differ, i)
+		}
+	}
+	if len(differ) == 0 {
+		return used
+	}
+	return differ
+}
+
+const reuseRemedy = "rows under keys that were read before would be lost: order by a column whose values never come back, " +
+	"forget the place by `penstock checkpoint reset`, or accept it by `reused_keys: ignore`"
+
+// replacedError says that rows have other values than when they were read.
+func replacedError(r *relation, from, pos string) error {
+	return fmt.Errorf("the keys of %s started over: from (%s) on the rows are not those that were read, up to (%s), "+
+		"under the same keys; %s", r.name, r.keys.show(from), r.keys.show(pos), reuseRemedy)
+}
+
+// behindError says that the table ends long before the place up to which it was read.
+func behindError(r *relation, last, pos string) error {
+	return fmt.Errorf("the keys of %s may have started over: its last row is (%s), and it was read up to (%s); %s",
+		r.name, r.keys.show(last), r.keys.show(pos), reuseRemedy)
+}

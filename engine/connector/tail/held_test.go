@@ -1,0 +1,82 @@
+package tail_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/tail"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Deleted files that no route has read count once for the source. It is said when they hold half of deleted_max, and
+// when they hold more than that, which file is the oldest, and which route holds it.
+func TestDeletedFilesCountOncePerSource(t *testing.T) {
+	const size = 34 * 20
+	var most stream.Size = size * 3 / 2
+	bubble(t, func(o *tail.Options) { o.DeletedMax = most }, func(t *testing.T, p *world) {
+		w := newWriter(t, p.dir, time.Now())
+		p.withMate()
+		p.start(false)
+		p.pump(time.Second)
+		for n, want := range []string{
+			fmt.Sprintf("files=1 bytes=%d deleted_max=%d oldest=%s", size, most, w.path("0.log")),
+			fmt.Sprintf("files=2 bytes=%d deleted_max=%d oldest=%s", 2*size, most, w.path("0.log")),
+		} {
+			name := fmt.Sprintf("%d.log", n)
+			w.append(name, 20)
+			if info, err := os.Stat(w.path(name)); err != nil || info.Size() != size {
+				t.Fatalf("%s: want %d bytes, have %v, %v", name, size, info, err)
+			}
+			stall(3 * time.Second)
+			w.remove(name)
+			stall(10 * time.Second)
+			log := p.host.Logged()
+			if got := strings.Count(log, "deleted files are held"); got != n+1 || !strings.Contains(log, want) {
+				t.Errorf("logged %d times, want %d with %s; the log:\n%s", got, n+1, want, log)
+			}
+			if got := p.host.Counted("deleted_over_budget"); got != int64(n) {
+				t.Errorf("deleted_over_budget is %d, want %d", got, n)
+			}
+		}
+		if got := p.host.Counted("bytes_deleted_unread"); got != 4*size { // of two files, for each of two routes
+			t.Errorf("bytes_deleted_unread is %d, want %d", got, 4*size)
+		}
+		p.pump(2 * time.Minute)
+		p.want(w.ledger...)
+		p.mate.want(w.ledger...)
+	})
+}
+
+// What is gone before it was read is counted in bytes and reported once for each file.
+func TestLostBytesAreCounted(t *testing.T) {
+	for name, lose := range map[string]func(w *writer){
+		"truncated":   func(w *writer) { w.truncate("a.log") },
+		"rewritten":   func(w *writer) { w.text("b.log", ""); w.rewrite("a.log", 1) },
+		"over budget": func(w *writer) { w.remove("a.log") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(o *tail.Options) { o.DeletedMax, o.DeletedBeyond = 100, "drop" }, func(t *testing.T, p *world) {
+				w := newWriter(t, p.dir, time.Now())
+				w.append("a.log", 3)
+				p.start(false)
+				p.pump(3 * time.Second)
+				w.append("a.log", 20)
+				stall(3 * time.Second)
+				w.disown(20)
+				lose(w)
+				stall(3 * time.Second)
+				p.pump(2 * time.Minute)
+				p.want(w.ledger...)
+				if got := p.host.Counted("bytes_vanished"); got != 34*20 {
+					t.Errorf("bytes_vanished is %d, want %d; the log:\n%s", got, 34*20, p.host.Logged())
+				}
+				if got := strings.Count(p.host.Logged(), "680 bytes are lost"); name != "over budget" && got != 1 {
+					t.Errorf("reported %d times; the log:\n%s", got, p.host.Logged())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,155 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"maps"
+	"slices"
+	"testing"
+)
+
+const (
+	maxFields  = 30
+	maxMethods = 40
+)
+
+// largeTypes lists the types above a limit, each with its fields and methods. An entry may shrink and must go once its type
+// is within the limits.
+var largeTypes = map[string]size{
+	"engine/config.loader":                   {13, 59},
+	"engine/internal/pipeline.RouteSnapshot": {32, 2},
+	"engine/internal/pipeline.route":         {54, 63},
+	"engine/kit/follow.Reader":               {47, 180},
+	"engine/kit/follow.Set":                  {13, 43},
+	"engine/kit/follow.file":                 {43, 40},
+	"flow.loop":                              {41, 36},
+	"flow/control.Machine":                   {69, 148},
+	"flow/control.group":                     {31, 1},
+	"flow/control.item":                      {31, 12},
+	"flow/control.lane":                      {53, 5},
+	"stream.Batch":                           {20, 53},
+}
+
+// size is the size of a type as its readers meet it.
+type size struct{ fields, methods int }
+
+func (s size) exceedsLimits() bool {
+	return s.methods > 0 && s.fields > maxFields || s.methods > maxMethods
+}
+
+// typeDecl is one named type of a package.
+type typeDecl struct {
+	name    string // folder.Type
+	fields  *ast.StructType
+	methods int
+}
+
+// TestTypesAreSmall bounds the fields and methods of each type. Fields count through embedded structs, and through members
+// whose type is an unexported struct of the same package without methods: such a struct only moves fields out of sight. A
+// struct without methods is plain data and may have any number of fields.
+func TestTypesAreSmall(t *testing.T) {
+	packages := map[string]map[string]*typeDecl{}
+	for _, f := range all(t) {
+		if f.test || f.under("bench", "examples", "engine/examples", "grpc") {
+			continue
+		}
+		if packages[f.dir] == nil {
+			packages[f.dir] = map[string]*typeDecl{}
+		}
+		collectTypes(f, packages[f.dir])
+	}
+	found := map[string]size{}
+	for _, types := range packages {
+		for _, d := range types {
+			if s := (size{countFields(d, types, nil), d.methods}); s.exceedsLimits() {
+				found[d.name] = s
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		s, listed := found[name], largeTypes[name]
+		if s.fields > max(maxFields, listed.fields) || s.methods > max(maxMethods, listed.methods) {
+			t.Errorf("%s has %d fields and %d methods, at most %d and %d: split it", name, s.fields, s.methods,
+				max(maxFields, listed.fields), max(maxMethods, listed.methods))
+		}
+	}
+	for name, listed := range largeTypes {
+		if s, ok := found[name]; !ok || s.fields < listed.fields || s.methods < listed.methods {
+			t.Errorf("%s shrank to %d fields and %d methods: update or remove its entry in largeTypes", name, s.fields, s.methods)
+		}
+	}
+}
+
+// collectTypes adds the struct types and methods of a file to the types of its package.
+func collectTypes(f *file, types map[string]*typeDecl) {
+	get := func(name string) *typeDecl {
+		if types[name] == nil {
+			types[name] = &typeDecl{name: fmt.Sprintf("%s.%s", f.dir, name)}
+		}
+		return types[name]
+	}
+	for _, d := range f.ast.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv != nil {
+				get(baseName(d.Recv.List[0].Type)).methods++
+			}
+		case *ast.GenDecl:
+			for _, s := range d.Specs {
+				if ts, ok := s.(*ast.TypeSpec); ok {
+					if st, ok := ts.Type.(*ast.StructType); ok {
+						get(ts.Name.Name).fields = st
+					}
+				}
+			}
+		}
+	}
+}
+
+// countFields counts the fields of d, see [TestTypesAreSmall]. outer holds the types being counted, so that a type that
+// contains itself by pointer counts once.
+func countFields(d *typeDecl, types map[string]*typeDecl, outer []*typeDecl) (n int) {
+	if d.fields == nil || slices.Contains(outer, d) {
+		return 0
+	}
+	outer = append(outer, d)
+	for _, field := range d.fields.Fields.List {
+		names := max(1, len(field.Names))
+		member := types[baseName(field.Type)]
+		switch {
+		case member == nil || member.fields == nil:
+			n += names
+		case len(field.Names) == 0:
+			n += countFields(member, types, outer)
+		case isValue(field.Type) && member.methods == 0 && !ast.IsExported(baseName(field.Type)):
+			n += names * countFields(member, types, outer)
+		default:
+			n += names
+		}
+	}
+	return n
+}
+
+// isValue reports whether a field of type e holds a struct itself, not a reference to one or a collection of them.
+func isValue(e ast.Expr) bool {
+	switch e.(type) {
+	case *ast.Ident, *ast.IndexExpr, *ast.IndexListExpr:
+		return true
+	}
+	return false
+}
+
+// baseName returns the name of the type that e is, points to or instantiates; "" if it has none in this package.
+func baseName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.StarExpr:
+		return baseName(e.X)
+	case *ast.IndexExpr:
+		return baseName(e.X)
+	case *ast.IndexListExpr:
+		return baseName(e.X)
+	}
+	return ""
+}

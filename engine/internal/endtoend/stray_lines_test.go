@@ -1,0 +1,49 @@
+package endtoend
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"testing"
+)
+
+// TestStrayLines runs the program with children of protocol lines that write a line too many. Either every record arrives
+// with its own text, or the exit status says that something went wrong.
+func TestStrayLines(t *testing.T) {
+	const echo = `while IFS= read -r l; do echo "$l"; done`
+	for _, c := range []struct {
+		name, script string
+		ok           bool
+	}{
+		{"a banner of the first children", `mkdir first$$; [ "$(ls -d first* | wc -l)" -gt 4 ] || echo hello; ` + echo, true},
+		{"a late print", `while IFS= read -r l; do echo "$l"; case $l in *777) mkdir said$l 2>/dev/null && echo print;; esac; done`, true},
+		{"a banner of every child", `echo hello; ` + echo, false},
+		{"a line at the end", echo + `; echo bye`, false},
+	} {
+		dir := t.TempDir()
+		var text bytes.Buffer
+		for i := range 20_000 {
+			fmt.Fprintf(&text, "line %06d\n", i)
+		}
+		write(t, filepath.Join(dir, "spool", "a.log"), text.String())
+		config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
+state: ./state
+pipelines:
+  stray:
+    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    processors: [{ exec: { command: [sh, -c, %q], protocol: lines, env: [PATH] } }]
+    sink: { file: { path: ./out.txt, format: raw } }
+    batch: { records: 500 }
+`, c.script))
+		res, err := tryOnce(t, config)
+		if (err == nil) != c.ok {
+			t.Errorf("%s: %v, want success %v", c.name, err, c.ok)
+		}
+		if !c.ok {
+			continue
+		}
+		if out := read(t, filepath.Join(dir, "out.txt")); !bytes.Equal(out, text.Bytes()) {
+			t.Errorf("%s: %d bytes of %d arrived, or others: %+v", c.name, len(out), text.Len(), res)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+// Package command is the lab on the command line: penstock sim runs the simulators, and penstock backoff prints how long a
+// policy waits. Only the project's own binary has these commands.
+//
+// The package reads files and prints; the figures come from the simulators. Delivery never depends on it.
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine/cli"
+	"github.com/penstock-io/penstock/engine/internal/lab/plot"
+)
+
+// Commands returns the lab's commands, for [cli.Program].
+func Commands() []*cobra.Command {
+	sim := &cobra.Command{
+		Use:   "sim",
+		Short: "Simulate flow control, backoff and shared media",
+		Long: `Sim runs the simulators that the project's claims are measured with. They are
+exact: the same seed gives the same figures. docs/which-backoff.md and
+docs/flow-control.md show what they say, with the commands that print it again.`,
+		Example: `  penstock sim flow docs/scenarios/*.yaml
+  penstock sim backoff --clients 10,100 --policy full --policy recommended
+  penstock sim csma --stations 2,10,64 --json`,
+	}
+	sim.AddCommand(newFlowCommand(), newContentionCommand(), newCSMACommand())
+	return []*cobra.Command{newBackoffCommand(), sim}
+}
+
+func usagef(format string, args ...any) error {
+	return &cli.UsageError{Message: fmt.Sprintf(format, args...)}
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		_, name, _ := strings.Cut(cmd.CommandPath(), " ")
+		return usagef("%s takes no arguments, and %q is one", name, args[0])
+	}
+	return nil
+}
+
+// writeJSON writes v as one line of JSON.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}
+
+// writePlot draws f into the file at path as SVG or PNG, by the path's extension.
+func writePlot(path string, f plot.Figure) (err error) {
+	write := f.WriteSVG
+	switch strings.ToLower(filepath.Ext(path)) {
+	case ".svg":
+	case ".png":
+		write = f.WritePNG
+	default:
+		return usagef("--plot %q: want a file that ends in .svg or .png", path)
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("--plot: %w", err)
+	}
+	defer func() {
+		if closed := file.Close(); err == nil && closed != nil {
+			err = fmt.Errorf("--plot: %w", closed)
+		}
+	}()
+	return write(file)
+}

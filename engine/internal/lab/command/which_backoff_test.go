@@ -1,0 +1,101 @@
+package command
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestWhichBackoff runs every command of docs/which-backoff.md and compares what it prints and draws with what the page
+// shows. -update rewrites both.
+func TestWhichBackoff(t *testing.T) {
+	docs := filepath.Join(top, "docs")
+	page := filepath.Join(docs, "which-backoff.md")
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fresh strings.Builder
+	commands, inside := 0, false
+	for line := range strings.Lines(string(text)) {
+		command, ok := strings.CutPrefix(line, "$ penstock ")
+		switch {
+		case ok:
+			commands++
+			inside = true
+			fresh.WriteString(line)
+			fresh.WriteString(runDocumented(t, docs, words(t, strings.TrimSpace(command))))
+			continue
+		case strings.HasPrefix(line, "```"):
+			inside = false
+		}
+		if !inside {
+			fresh.WriteString(line)
+		}
+	}
+	if commands < 6 {
+		t.Errorf("%d commands on the page: it has lost some", commands)
+	}
+	if fresh.String() == string(text) {
+		return
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(fresh.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Errorf("docs/which-backoff.md shows other figures than the program prints; see them with go test -run WhichBackoff -update")
+}
+
+// runDocumented runs one command; a plot is drawn aside and compared with the page's.
+func runDocumented(t *testing.T, docs string, args []string) string {
+	t.Helper()
+	shown, drawn := "", ""
+	for i, word := range args {
+		if name, ok := strings.CutPrefix(word, "docs/"); ok {
+			shown, drawn = filepath.Join(docs, name), filepath.Join(t.TempDir(), filepath.Base(name))
+			args[i] = drawn
+		}
+	}
+	got := try(t, args...)
+	if got.code != exitOK {
+		t.Fatalf("%q: %s", args, got.stderr)
+	}
+	if drawn == "" {
+		return got.out
+	}
+	data, err := os.ReadFile(drawn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, err := os.ReadFile(shown)
+	switch {
+	case *update:
+		if err := os.WriteFile(shown, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	case err != nil || !bytes.Equal(old, data):
+		t.Errorf("%s is not what %q draws, %v", shown, args, err)
+	}
+	return got.out
+}
+
+// words parts a command line at spaces outside of double quotes.
+func words(t *testing.T, line string) (list []string) {
+	t.Helper()
+	parts := strings.Split(line, `"`)
+	if len(parts)%2 == 0 {
+		t.Fatalf("a quote is left open in %s", line)
+	}
+	for i, part := range parts {
+		if i%2 == 1 {
+			list = append(list, part)
+		} else {
+			list = append(list, strings.Fields(part)...)
+		}
+	}
+	return list
+}

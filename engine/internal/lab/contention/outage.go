@@ -1,0 +1,96 @@
+//penstock:pure
+
+package contention
+
+import (
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/internal/lab/kernel"
+)
+
+// Window is the time over which a burst is counted.
+const Window = 50 * time.Millisecond
+
+// maxAttempts ends a client that an outage would let try for ever, as with a policy that never waits.
+const maxAttempts = 1_000_000
+
+// Loss is what an outage has cost with one policy; of several trials the means.
+type Loss struct {
+	Wasted     float64       // attempts that the outage made fail, per client
+	Delay      time.Duration // from the recovery to a client's success, mean of the clients
+	DelayWorst time.Duration // of the client that came last
+	Burst      float64       // most attempts in any Window after the recovery
+	GaveUp     float64       // clients whose policy ended before the outage did
+}
+
+// MeasureOutage runs trials and returns the means.
+func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials int, seed uint64) Loss {
+	var wasted, delay, worst, most, gaveUp sum
+	for i := range trials {
+		l := Outage(p, clients, length, seed, uint64(i))
+		wasted.add(l.Wasted)
+		delay.add(float64(l.Delay))
+		worst.add(float64(l.DelayWorst))
+		most.add(l.Burst)
+		gaveUp.add(l.GaveUp)
+	}
+	return Loss{
+		Wasted: wasted.mean, Delay: time.Duration(delay.mean), DelayWorst: time.Duration(worst.mean),
+		Burst: most.mean, GaveUp: gaveUp.mean,
+	}
+}
+
+// Outage lets clients run into a service that is away from 0 to length and up to a tenth longer, as otherwise the delay
+// of a policy without jitter would depend on where in its ladder the end happens to fall. All of them call within the
+// first Latency, fail at once, and try again as p says until they get through. An attempt that fails takes HopMean both
+// ways. The service that is back serves everybody at once: what is measured is how the clients come.
+func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uint64) Loss {
+	rng := kernel.Rand(seed, trial)
+	length += time.Duration(rng.Int64N(int64(length/10) + 1))
+	var loss Loss
+	var total time.Duration
+	var back []time.Duration // when the clients got through, since the recovery
+	wasted := 0
+	for range clients {
+		at := time.Duration(rng.Int64N(int64(Latency)))
+		var state backoff.State
+		for n := 0; at < length; n++ {
+			wasted++
+			wait, next, ok := p.Next(state, rng)
+			if !ok || n >= maxAttempts {
+				loss.GaveUp++
+				at = -1
+				break
+			}
+			state = next
+			at += 2*HopMean + wait
+		}
+		if at >= 0 {
+			delay := at - length
+			total += delay
+			loss.DelayWorst = max(loss.DelayWorst, delay)
+			back = append(back, delay)
+		}
+	}
+	loss.Wasted = float64(wasted) / float64(max(clients, 1))
+	if len(back) > 0 {
+		loss.Delay = total / time.Duration(len(back))
+	}
+	loss.Burst = float64(burst(back))
+	return loss
+}
+
+// burst returns how many instants at most fall into a window.
+func burst(at []time.Duration) (most int) {
+	slices.Sort(at)
+	first := 0
+	for i := range at {
+		for at[i]-at[first] >= Window {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}

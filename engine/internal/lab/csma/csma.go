@@ -1,0 +1,228 @@
+//penstock:pure
+
+// Package csma simulates stations that share an Ethernet: carrier sense, collision detection, and the truncated binary
+// exponential backoff of IEEE 802.3, which is backoff.Slotted itself.
+//
+// [Formula] is the efficiency that Metcalfe and Boggs computed, [Ideal] the model behind it, simulated, and [Run] the
+// protocol as it is: stations that always have a frame to send, that send as soon as the medium has been idle for the
+// interframe gap (1-persistent), collide, jam, and back off. The package is pure: time is a number, chance comes from
+// a seed.
+package csma
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/internal/lab/kernel"
+)
+
+// Network is the medium and the rule.
+type Network struct {
+	Stations  int
+	FrameBits int
+	BitRate   float64       // bits a second
+	Slot      time.Duration // 0 means 512 bit times: a collision is known everywhere after it
+	Attempts  int           // transmissions of a frame before it is lost; 0 means 16
+}
+
+// The constants of 802.3, in bit times.
+const (
+	SlotBits     = 512
+	PreambleBits = 64 // ahead of each frame; no bits of it
+	JamBits      = 32
+	GapBits      = 96
+)
+
+// maxStations is more than an Ethernet ever had, and as many as can be simulated one by one.
+const maxStations = 100_000
+
+// MaxExponent is where the backoff stops growing.
+const MaxExponent = 10
+
+// Check returns the network with its defaults, or what is wrong with it.
+func (n Network) Check() (Network, error) {
+	if n.Slot == 0 && n.BitRate > 0 {
+		n.Slot = n.bits(SlotBits)
+	}
+	if n.Attempts == 0 {
+		n.Attempts = 16
+	}
+	switch {
+	case n.Stations < 1 || n.Stations > maxStations:
+		return n, fmt.Errorf("stations %d: want 1 to %d", n.Stations, maxStations)
+	case n.FrameBits < 1 || n.FrameBits > 1<<30:
+		return n, fmt.Errorf("frame bits %d: want 1 to %d", n.FrameBits, 1<<30)
+	case !(n.BitRate >= 1 && n.BitRate <= 1e12):
+		return n, fmt.Errorf("bit rate %v: want 1 to 1e12 bits a second", n.BitRate)
+	case n.Slot < 1 || n.Slot > time.Minute:
+		return n, fmt.Errorf("slot %v: want 1ns to 1m", n.Slot)
+	case n.Attempts < 1 || n.Attempts > 1000:
+		return n, fmt.Errorf("attempts %d: want 1 to 1000", n.Attempts)
+	}
+	return n, nil
+}
+
+// bits is how long the medium takes for n bits.
+func (n Network) bits(count float64) time.Duration {
+	return time.Duration(math.Round(count / n.BitRate * float64(time.Second)))
+}
+
+// Formula is the efficiency of Metcalfe and Boggs (Ethernet: Distributed Packet Switching for Local Computer Networks,
+// CACM 1976): of Q stations each sends in a slot with the chance 1/Q, so that one of them acquires it with the chance
+// A = (1-1/Q)^(Q-1); W = (1-A)/A slots are lost before that.
+func Formula(n Network) float64 {
+	q := float64(n.Stations)
+	a := math.Pow(1-1/q, q-1)
+	frame := float64(n.FrameBits) / n.BitRate
+	return frame / (frame + (1-a)/a*n.Slot.Seconds())
+}
+
+// Ideal simulates that model, station by station, until frames have been sent.
+func Ideal(n Network, frames int, seed uint64) float64 {
+	rng := kernel.Rand(seed, uint64(n.Stations))
+	lost := 0
+	for range frames {
+		for !acquired(rng, n.Stations) {
+			lost++
+		}
+	}
+	sent := float64(frames) * float64(n.FrameBits) / n.BitRate
+	return sent / (sent + float64(lost)*n.Slot.Seconds())
+}
+
+// acquired plays one slot: exactly one station sends.
+func acquired(rng *rand.Rand, stations int) bool {
+	senders := 0
+	for range stations {
+		if rng.IntN(stations) == 0 {
+			if senders++; senders > 1 {
+				return false
+			}
+		}
+	}
+	return senders == 1
+}
+
+// Result is what a run of the protocol has shown.
+type Result struct {
+	Utilisation float64 // share of the time in which bits of frames that arrived were sent
+	Delivered   int
+	Lost        int     // frames given up after Attempts collisions
+	Collisions  int     // transmissions of several stations at once
+	InARow      int     // frames whose sender had sent the frame before too
+	Longest     int     // most frames in a row by one station
+	MeanWait    float64 // slots of backoff a collision has cost each of its senders
+}
+
+// LostShare is the share of the frames that were lost.
+func (r Result) LostShare() float64 {
+	if r.Delivered+r.Lost == 0 {
+		return 0
+	}
+	return float64(r.Lost) / float64(r.Delivered+r.Lost)
+}
+
+// WinsInARow is the share of the frames sent by the station that had sent the one before: the capture effect.
+func (r Result) WinsInARow() float64 {
+	if r.Delivered < 2 {
+		return 0
+	}
+	return float64(r.InARow) / float64(r.Delivered-1)
+}
+
+// Run runs the protocol from a start in which all stations want to send, until frames have been delivered or lost.
+//
+// The medium: a station hears another one half a slot after that has begun (the longest cable between any two), so
+// those whose backoff passes within that time send too, and collide. A collision takes a slot and the jam; the backoff
+// counts from its end, in real time, also while others send.
+func Run(n Network, frames int, seed uint64) Result {
+	e := ether{
+		Network: n, rng: kernel.Rand(seed, uint64(n.Stations)<<32|uint64(n.FrameBits)),
+		policy: backoff.Slotted(n.Slot, MaxExponent, n.Attempts), last: -1, idle: n.bits(GapBits),
+	}
+	e.collisions = make([]backoff.State, n.Stations)
+	for i := range n.Stations {
+		e.ready.At(0, i)
+	}
+	e.gap, e.frame, e.jam = n.bits(GapBits), n.bits(float64(PreambleBits+n.FrameBits)), n.bits(JamBits)
+	for e.result.Delivered+e.result.Lost < frames {
+		e.transmit()
+	}
+	if e.idle > 0 {
+		e.result.Utilisation = float64(e.result.Delivered) * float64(n.FrameBits) / n.BitRate / e.idle.Seconds()
+	}
+	if e.backoffs > 0 {
+		e.result.MeanWait = e.waited / float64(e.backoffs)
+	}
+	return e.result
+}
+
+type ether struct {
+	Network
+	gap, frame, jam time.Duration
+	policy          backoff.Policy
+	rng             *rand.Rand
+	ready           kernel.Kernel[int] // stations whose backoff has passed; each always has a frame to send
+	collisions      []backoff.State    // of the frame of each station
+	senders         []int
+	idle            time.Duration // from here on the medium is idle, and the gap has passed
+	last, row       int           // the last sender, and its frames in a row
+	waited          float64       // slots
+	backoffs        int
+	result          Result
+}
+
+// transmit lets the next station, or stations, send.
+func (e *ether) transmit() {
+	first, _ := e.ready.Due()
+	begin := max(first, e.idle)
+	e.senders = e.senders[:0]
+	for {
+		i, ok := e.ready.Next(max(begin, begin+e.Slot/2-1))
+		if !ok {
+			break
+		}
+		e.senders = append(e.senders, i)
+	}
+	if len(e.senders) > 1 {
+		e.collide(begin)
+		return
+	}
+	i := e.senders[0]
+	end := begin + e.frame
+	e.collisions[i] = backoff.State{}
+	e.ready.At(end, i)
+	e.idle = end + e.gap
+	e.result.Delivered++
+	if i == e.last {
+		e.result.InARow++
+		e.row++
+	} else {
+		e.last, e.row = i, 1
+	}
+	e.result.Longest = max(e.result.Longest, e.row)
+}
+
+// collide sends the senders into their backoff.
+func (e *ether) collide(begin time.Duration) {
+	end := begin + e.Slot + e.jam
+	e.idle = end + e.gap
+	e.result.Collisions++
+	slices.Sort(e.senders)
+	for _, i := range e.senders {
+		wait, next, ok := e.policy.Next(e.collisions[i], e.rng)
+		if ok {
+			e.waited += float64(wait / e.Slot)
+			e.backoffs++
+		} else {
+			e.result.Lost++
+			wait, next = 0, backoff.State{}
+		}
+		e.collisions[i] = next
+		e.ready.At(end+wait, i)
+	}
+}

@@ -1,0 +1,224 @@
+package flowsim
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
+)
+
+// Experiment is one argument of the article over which the flow control was built, as a table: rows are what is tried,
+// columns figures of one or two scenarios.
+type Experiment struct {
+	Name, Question string
+	Columns        []Column
+	Rows           []Row
+	Note           string // what was measured elsewhere
+}
+
+// Column is a figure, the median over seeds.
+type Column struct {
+	Title    string
+	scenario int // index into the rows' scenarios
+	figure   scenario.Figure
+	scale    float64 // 0 means 1
+}
+
+// Row is a thing tried.
+type Row struct {
+	Name      string
+	Values    []float64 // by column
+	spec      string
+	scenarios []string // scenarios as text, in the order of Column.scenario; nil: the experiment's
+}
+
+// article are the twelve unequal workers, 655 batches a second together.
+const article = `warmup: 5s
+workers:
+  - { count: 4, rate: 100 }
+  - { count: 4, rate: 50 }
+  - { count: 2, rate: 20 }
+  - { count: 1, rate: 10 }
+  - { count: 1, rate: 5 }
+service: exponential
+network: { rtt: 10ms }
+`
+
+const (
+	finiteJob = "duration: 3600s\n" +
+		"workers: [ { count: 4, rate: 100 }, { count: 4, rate: 50 }, { count: 2, rate: 20 }, { rate: 10 }, { rate: 5 } ]\n" +
+		"network: { rtt: 10ms }\nload: { batches: 20000 }\n"
+	openLoad  = "duration: 60s\nload: { poisson: 0.6 }\n" + article
+	endless   = "duration: 60s\nload: saturated\n" + article
+	parallel  = endless + "slots: 8\n"
+	coldStart = "duration: 10s\nworkers: [ { rate: 2000, slots: 200 } ]\nservice: deterministic\nload: { batches: 500 }\n"
+	equalHang = "duration: 90s\nwarmup: 5s\nworkers: [ { count: 12, rate: 50 } ]\nnetwork: { rtt: 10ms }\nload: { poisson: 0.6 }\n" +
+		"events: [ { at: 30s, for: 30s, workers: [0], hang: true } ]\n"
+	noTimeout = "timeout: 24h\n"
+	unbounded = "fixed:100000"
+)
+
+var withoutTimeouts = []string{finiteJob + noTimeout, openLoad + noTimeout}
+
+// Ablate runs the article as an experiment: each of its arguments, with and without what it argues for.
+func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) {
+	all := experiments()
+	for i := range all {
+		if err := all[i].run(ctx, first, seeds); err != nil {
+			return nil, fmt.Errorf("%s: %w", all[i].Name, err)
+		}
+	}
+	storm, err := runOneLimit(ctx, first, seeds)
+	if err != nil {
+		return nil, err
+	}
+	crash, err := restarts(first, seeds)
+	if err != nil {
+		return nil, err
+	}
+	return append(all, storm, crash), nil
+}
+
+// Experiments are what Ablate runs, in its order, without values.
+func Experiments() []Experiment { return append(experiments(), oneLimit(), restarted()) }
+
+func experiments() []Experiment {
+	return []Experiment{{
+		Name: "dispatch", Question: "Hash without acks, round robin with windows, the idlest first: a finite job, and 60 % load",
+		Columns: []Column{
+			{Title: "20,000 batches take s", scenario: 0, figure: scenario.Finish},
+			{Title: "60 %: p50 ms", scenario: 1, figure: scenario.LatencyP50},
+			{Title: "p99 ms", scenario: 1, figure: scenario.LatencyP99},
+			{Title: "in flight", scenario: 1, figure: scenario.InFlightMean},
+		},
+		Rows: []Row{
+			{Name: "hash, no windows", spec: unbounded + "+hash", scenarios: withoutTimeouts},
+			{Name: "round robin, no windows", spec: unbounded + "+round_robin", scenarios: withoutTimeouts},
+			{Name: "round robin, windows", spec: "linear+round_robin", scenarios: []string{finiteJob, openLoad}},
+			{Name: "least completion, windows", spec: "linear", scenarios: []string{finiteJob, openLoad}},
+		},
+	}, {
+		Name: "window_size", Question: "A larger window is not always better: fixed ones, endless backlog",
+		Columns: []Column{
+			{Title: "goodput %", figure: scenario.Goodput, scale: 100},
+			{Title: "round trip ms", figure: scenario.RTTMean},
+			{Title: "p99 ms", figure: scenario.LatencyP99},
+			{Title: "in flight", figure: scenario.InFlightMean},
+		},
+		Rows: windowSizes(),
+	}, {
+		Name: "step", Question: "One step of the window a round, or one an ack: endless backlog, one slot a worker and eight",
+		Columns: []Column{
+			{Title: "goodput %", scenario: 0, figure: scenario.Goodput, scale: 100},
+			{Title: "round trip ms", scenario: 0, figure: scenario.RTTMean},
+			{Title: "8 slots: goodput %", scenario: 1, figure: scenario.Goodput, scale: 100},
+			{Title: "round trip ms", scenario: 1, figure: scenario.RTTMean},
+		},
+		Rows: []Row{
+			{Name: "per round", spec: "linear", scenarios: []string{endless, parallel}},
+			{Name: "per ack", spec: "linear:per_ack", scenarios: []string{endless, parallel}},
+			{Name: "per round, 50 ms threshold", spec: "linear:50ms", scenarios: []string{endless, parallel}},
+			{Name: "per ack, 50 ms threshold", spec: "linear:50ms:per_ack", scenarios: []string{endless, parallel}},
+		},
+	}, {
+		Name: "slow_start", Question: "Slow start or linear: 500 batches to one idle worker of 200 slots, and the twelve",
+		Columns: []Column{
+			{Title: "500 batches take s", scenario: 0, figure: scenario.Finish},
+			{Title: "twelve: overshoot", scenario: 1, figure: scenario.Overshoot},
+			{Title: "goodput %", scenario: 1, figure: scenario.Goodput, scale: 100},
+		},
+		Rows: slowStarts(),
+	}, {
+		Name:     "after_timeout",
+		Question: "After a timeout the same worker again, or the next: one of twelve equal ones hangs for 30 s, 60 % load",
+		Columns: []Column{
+			{Title: "p99 ms", figure: scenario.LatencyP99},
+			{Title: "p99.9 ms", figure: scenario.LatencyP999},
+			{Title: "oldest waits ms", figure: scenario.WatermarkLag},
+			{Title: "attempts a batch", figure: scenario.AttemptsPerBatch},
+		},
+		Rows: []Row{
+			{Name: "the same worker", spec: "linear+hash", scenarios: []string{equalHang}},
+			{Name: "the next one", spec: "linear+hash_once", scenarios: []string{equalHang}},
+		},
+	}, {
+		Name: "batch_records", Question: "Records in a batch: 32,750 records a second that workers can take, network 10 ms",
+		Columns: []Column{
+			{Title: "goodput %, window 4", scenario: 0, figure: scenario.Goodput, scale: 100},
+			{Title: "goodput %, linear", scenario: 1, figure: scenario.Goodput, scale: 100},
+			{Title: "acks a second", scenario: 1, figure: scenario.RateMean},
+			{Title: "round trip ms", scenario: 1, figure: scenario.RTTMean},
+		},
+		Rows: batchRecords(),
+	}}
+}
+
+func windowSizes() (rows []Row) {
+	for _, n := range []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64} {
+		rows = append(rows, Row{Name: fmt.Sprintf("fixed %d", n), spec: fmt.Sprintf("fixed:%d", n), scenarios: []string{endless}})
+	}
+	return append(rows, Row{Name: "linear", spec: "linear", scenarios: []string{endless}})
+}
+
+// slowStarts are linear, TCP's own, and whatever of the product doubles at its start.
+func slowStarts() (rows []Row) {
+	for _, name := range AlgorithmNames() {
+		if name == "linear" || name == "reno" || name == "queue" {
+			rows = append(rows, Row{Name: name, spec: name, scenarios: []string{coldStart, endless}})
+		}
+	}
+	return rows
+}
+
+func batchRecords() (rows []Row) {
+	form := "duration: 12s\nload: saturated\nsize: { constant: %d }\n" +
+		strings.NewReplacer("100 }", "5000 }", "50 }", "2500 }", "20 }", "1000 }", "rate: 10 }", "rate: 500 }", "rate: 5 }",
+			"rate: 250 }").Replace(article)
+	for _, n := range []int{1, 3, 10, 30, 100, 300, 1000} {
+		text := fmt.Sprintf(form, n)
+		rows = append(rows, Row{Name: fmt.Sprintf("%d records", n), spec: "fixed:4", scenarios: []string{text, "linear\n" + text}})
+	}
+	return rows
+}
+
+// run fills in the values. A scenario that begins with an algorithm's name and a line end is run with that one.
+func (x *Experiment) run(ctx context.Context, first uint64, seeds int) error {
+	var plans []Plan
+	for _, r := range x.Rows {
+		for _, text := range r.scenarios {
+			name := r.spec
+			if head, rest, found := strings.Cut(text, "\n"); found && !strings.Contains(head, ":") {
+				name, text = head, rest
+			}
+			s, err := scenario.Parse(x.Name, []byte(text))
+			if err != nil {
+				return err
+			}
+			spec, err := Find(name, "")
+			if err != nil {
+				return err
+			}
+			plans = append(plans, Plan{Scenario: s, Specs: []*Spec{spec}})
+		}
+	}
+	var got []scenario.Figures
+	if err := RunAll(ctx, plans, first, seeds, func(s *Summary) error {
+		got = append(got, s.Median)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for i := range x.Rows {
+		r := &x.Rows[i]
+		for _, c := range x.Columns {
+			v := got[c.scenario][c.figure]
+			if c.scale != 0 {
+				v *= c.scale
+			}
+			r.Values = append(r.Values, v)
+		}
+		got = got[len(r.scenarios):]
+	}
+	return nil
+}

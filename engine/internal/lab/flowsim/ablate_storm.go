@@ -1,0 +1,119 @@
+package flowsim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/lab/kernel"
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
+)
+
+// stormRow is what was measured of Storm 2.8.3 itself: one process, one acker, 12 bolts of the article's rates that serve in
+// exponential time, no network delay, 60 s of which the first 20 are left out.
+type stormRow struct {
+	name                          string
+	limit                         int     // max.spout.pending; 0: a window for each bolt
+	goodput, inFlight, roundTrips float64 // % of 655/s; tuples; ms
+}
+
+var stormMeasured = []stormRow{
+	{"one limit of 12 for all", 12, 9.3, 11, 181},
+	{"one limit of 60 for all", 60, 9.6, 59, 700},
+	{"one limit of 240 for all", 240, 13, 239, 1400},
+	{"one limit of 1,000 for all", 1000, 19, 998, 3100},
+	{"a window for each", 0, 99.5, 34, 54},
+}
+
+// Of the runs in which Storm was measured.
+const stormRun, stormWarmup = 60 * time.Second, 20 * time.Second
+
+// oneLimit is the experiment of that name, without values.
+func oneLimit() Experiment {
+	x := Experiment{
+		Name: "one_limit", Question: "One limit for all workers, which is Storm's own flow control, or a window for each: endless backlog",
+		Columns: []Column{
+			{Title: "goodput %"}, {Title: "Storm measured: goodput %"}, {Title: "Storm: in flight"}, {Title: "Storm: round trip ms"},
+		},
+		Note: "Measured: Storm 2.8.3, max.spout.pending, shuffle grouping, 60 s of which the first 20 are left out; a window " +
+			"for each is the article's consumers re-built on it, threshold 50 ms. One limit is simulated here as Storm does it: a " +
+			"tuple that is acked lets the spout send the next to the bolt whose turn it is. It fills up with what the slowest holds: " +
+			"12 x 5/s = 9.2 % in the long run.",
+	}
+	for _, m := range stormMeasured {
+		x.Rows = append(x.Rows, Row{Name: m.name})
+	}
+	return x
+}
+
+// runOneLimit sets one limit for all workers, which is what Storm has, against a window for each.
+func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, error) {
+	x := oneLimit()
+	s, err := scenario.Parse(x.Name, []byte(endless))
+	if err != nil {
+		return x, err
+	}
+	linear, err := Find("linear", "")
+	if err != nil {
+		return x, err
+	}
+	own := 0.0
+	err = RunAll(ctx, []Plan{{Scenario: s, Specs: []*Spec{linear}}}, first, seeds, func(sum *Summary) error {
+		own = 100 * sum.Median[scenario.Goodput]
+		return nil
+	})
+	if err != nil {
+		return x, fmt.Errorf("%s: %w", x.Name, err)
+	}
+	for i, m := range stormMeasured {
+		goodput := own
+		if m.limit > 0 {
+			var runs []float64
+			for k := range seeds {
+				runs = append(runs, 100*spout(s, m.limit, first+uint64(k)))
+			}
+			slices.Sort(runs)
+			goodput = (runs[(seeds-1)/2] + runs[seeds/2]) / 2
+		}
+		x.Rows[i].Values = []float64{goodput, m.goodput, m.inFlight, m.roundTrips}
+	}
+	return x, nil
+}
+
+// spout is the goodput of one that keeps limit tuples in flight over all workers of s and takes them in turn, whatever
+// each of them has: a closed network of queues. There is no network delay.
+func spout(s *scenario.Scenario, limit int, seed uint64) float64 {
+	rnd := kernel.Rand(seed, serviceStream)
+	var served kernel.Kernel[int] // by worker
+	queued := make([]int, len(s.Workers))
+	turn, done, nominal := 0, 0, 0.0
+	for _, w := range s.Workers {
+		nominal += w.Rate
+	}
+	serve := func(i int) {
+		served.After(time.Duration(rnd.ExpFloat64()/s.Workers[i].Rate*float64(time.Second)), i)
+	}
+	send := func() {
+		if queued[turn]++; queued[turn] == 1 {
+			serve(turn)
+		}
+		turn = (turn + 1) % len(queued)
+	}
+	for range limit {
+		send()
+	}
+	for {
+		i, ok := served.Next(stormRun - 1)
+		if !ok {
+			return float64(done) / (nominal * (stormRun - stormWarmup).Seconds())
+		}
+		if served.Now() >= stormWarmup {
+			done++
+		}
+		if queued[i]--; queued[i] > 0 {
+			serve(i)
+		}
+		send()
+	}
+}

@@ -1,0 +1,191 @@
+//penstock:pure
+
+package flowsim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/lab/peers"
+	"github.com/penstock-io/penstock/flow/dispatch"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// Spec is an algorithm with its dispatch.
+type Spec struct {
+	Name     string // as it was asked for: "linear", "fixed:10", "queue+round_robin"
+	Dispatch string
+	Window   window.Algorithm
+	Policy   dispatch.Policy
+	Reports  bool    // the workers say what they have and can: for algorithms that listen
+	Hedge    float64 // bounds the hedges, as a share of the attempts; 0 means none
+}
+
+// algorithm is a line of the registry. option is what stands behind a colon; "" if nothing does.
+type algorithm struct {
+	name    string
+	option  string // what may stand behind a colon, for messages; "": nothing
+	reports bool
+	make    func(option string) (window.Algorithm, error)
+}
+
+func plain(a window.Algorithm) func(string) (window.Algorithm, error) {
+	return func(string) (window.Algorithm, error) { return a, nil }
+}
+
+// algorithms of the product, and peers.
+var algorithms = []algorithm{
+	{name: "linear", option: "per_ack or a threshold, such as linear:50ms", make: linear},
+	{name: "aimd", make: plain(window.AIMD{})},
+	{name: "queue", make: plain(window.Queue{})},
+	{name: "credit", reports: true, make: plain(window.Credit{})},
+	{name: "rate", make: plain(window.Rate{})},
+	{name: "fixed", option: "batches, such as fixed:10", make: fixed},
+	{name: "vector_arc", make: plain(peers.VectorARC{})},
+	{name: "netflix_vegas", make: plain(peers.NetflixVegas{})},
+	{name: "netflix_gradient2", option: "min1: from 4, down to 1", make: gradient2},
+	{name: "reno", make: plain(peers.Reno{})},
+}
+
+var policies = []dispatch.Policy{
+	dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
+	dispatch.LeastInFlight{}, dispatch.TwoChoices{}, peers.PeakEWMA{}, hashOnce{},
+}
+
+// hashOnce is hash dispatch that does not bind: what a lane has failed goes to the one with the next highest hash.
+// It is the other half of the question whether a batch should go to the same worker again after a timeout.
+type hashOnce struct{ dispatch.Hash }
+
+func (hashOnce) Name() string                     { return "hash_once" }
+func (hashOnce) New(rand.Source) dispatch.Chooser { return &free{by: dispatch.Hash{}.New(nil)} }
+
+// free lets a chooser see the free lanes only.
+type free struct {
+	by   dispatch.Chooser
+	only []dispatch.Candidate
+	at   []int
+}
+
+func (f *free) Choose(now time.Duration, cost float64, key uint64, c []dispatch.Candidate) int {
+	f.only, f.at = f.only[:0], f.at[:0]
+	for i := range c {
+		if c[i].Free {
+			f.only, f.at = append(f.only, c[i]), append(f.at, i)
+		}
+	}
+	if i := f.by.Choose(now, cost, key, f.only); i >= 0 {
+		return f.at[i]
+	}
+	return -1
+}
+
+// DefaultDispatch is the dispatch of an algorithm whose name carries none.
+const DefaultDispatch = "least_completion"
+
+// AlgorithmNames lists what Find knows.
+func AlgorithmNames() []string {
+	var names []string
+	for _, a := range algorithms {
+		names = append(names, a.name)
+	}
+	return names
+}
+
+// DispatchNames lists the dispatch policies.
+func DispatchNames() []string {
+	var names []string
+	for _, p := range policies {
+		names = append(names, p.Name())
+	}
+	return names
+}
+
+// Find returns the algorithm of a name such as "linear", "fixed:10" or "queue+round_robin". dispatch is used where the
+// name carries none; "" is the default.
+func Find(name, policy string) (*Spec, error) {
+	s := &Spec{Name: name, Dispatch: policy}
+	base, carried, carries := strings.Cut(name, "+")
+	if carries {
+		s.Dispatch = carried
+	}
+	if s.Dispatch == "" {
+		s.Dispatch = DefaultDispatch
+	}
+	base, option, _ := strings.Cut(base, ":")
+	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.name == base })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no algorithm %q; there is: %s", base, strings.Join(AlgorithmNames(), ", "))
+	}
+	a := &algorithms[i]
+	if option != "" && a.option == "" {
+		return nil, fmt.Errorf("algorithm %q takes no option, and %q is one", base, option)
+	}
+	var err error
+	if s.Window, err = a.make(option); err != nil {
+		return nil, fmt.Errorf("algorithm %q: %w", name, err)
+	}
+	s.Reports = a.reports
+	i = slices.IndexFunc(policies, func(p dispatch.Policy) bool { return p.Name() == s.Dispatch })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no dispatch %q; there is: %s", s.Dispatch, strings.Join(DispatchNames(), ", "))
+	}
+	s.Policy = policies[i]
+	return s, nil
+}
+
+func linear(option string) (window.Algorithm, error) {
+	l := window.Linear{}
+	for word := range strings.SplitSeq(option, ":") {
+		if word == "" {
+			continue
+		}
+		if word == "per_ack" {
+			l.Step = window.PerAck
+			continue
+		}
+		d, err := time.ParseDuration(word)
+		if err != nil || d <= 0 {
+			return nil, fmt.Errorf("%q is neither per_ack nor a threshold such as 50ms", word)
+		}
+		l.Threshold = d
+	}
+	return l, l.Validate()
+}
+
+func fixed(option string) (window.Algorithm, error) {
+	f := window.Fixed{}
+	if option != "" {
+		n, err := strconv.Atoi(option)
+		if err != nil || n < 1 {
+			return nil, fmt.Errorf("%q is no number of batches such as 10", option)
+		}
+		f.Size = n
+	}
+	return f, f.Validate()
+}
+
+// carries reports whether the name carries the dispatch.
+func (s *Spec) carries() bool { return strings.Contains(s.Name, "+") }
+
+// Title is the name with the dispatch, as people read it.
+func (s *Spec) Title() string {
+	if s.carries() || s.Dispatch == DefaultDispatch {
+		return s.Name
+	}
+	return s.Name + "+" + s.Dispatch
+}
+
+// gradient2 has a variant that can go below its default minimum of 20, which is more than most workers can take.
+func gradient2(option string) (window.Algorithm, error) {
+	switch option {
+	case "":
+		return peers.NetflixGradient2{}, nil
+	case "min1":
+		return peers.NetflixGradient2{Initial: 4, Min: 1}, nil
+	}
+	return nil, fmt.Errorf("%q is not min1", option)
+}

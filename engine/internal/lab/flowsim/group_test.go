@@ -1,0 +1,69 @@
+package flowsim_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/internal/lab/flowsim"
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// grouped runs a scenario and reports whether its sender takes the lanes for a group at the end.
+func grouped(t *testing.T, s *scenario.Scenario, algorithm string, seed uint64) (f scenario.Figures, together bool) {
+	t.Helper()
+	spec := find(t, algorithm)
+	c := spec.Config(s, seed)
+	c.Shared = true
+	m, err := control.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []control.Command
+	f, err = flowsim.Run(s, spec, flowsim.Options{
+		Seed: seed, Adjust: func(c *control.Config) { c.Shared = true },
+		Trace: func(e *control.Event, _ []control.Command) { out = m.Step(*e, out[:0]) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, strings.Contains(m.Status().Lanes[0].Reason, "shares what is behind it")
+}
+
+// TestLanesThatShare: one server behind all workers is found out, whatever its service, and its queue is bounded once.
+func TestLanesThatShare(t *testing.T) {
+	const shared = ` # of 24,000 services the sum varies little
+duration: 120s
+warmup: 40s
+workers:
+  - { count: 8, rate: 1000 }
+service: %s
+network: { rtt: 10ms }
+shared: { rate: 300, slots: %d }
+load: saturated
+`
+	for _, service := range []string{"deterministic", "exponential"} {
+		for _, slots := range []int{1, 4} {
+			f, together := grouped(t, parse(t, fmt.Sprintf(shared, service, slots)), "queue", 11)
+			if !together || f[scenario.RTTP50] > 60 || f[scenario.Goodput] < 0.97 {
+				t.Errorf("%s service, %d slots: a group %v, median round trip %.0f ms, goodput %.3f; want one, 60 ms, 0.97",
+					service, slots, together, f[scenario.RTTP50], f[scenario.Goodput])
+			}
+		}
+	}
+}
+
+// TestLanesOnTheirOwn: workers that share nothing are not taken for a group, also where all change at once.
+func TestLanesOnTheirOwn(t *testing.T) {
+	for _, text := range []string{
+		"service: exponential\n" + twelve,
+		"service: deterministic\nworkers: [ { count: 12, rate: 50 } ]\nnetwork: { rtt: 10ms }\n",
+		"service: exponential\nevents: [ { at: 20s, for: 10s, workers: all, rate: x0.2 } ]\n" + twelve,
+	} {
+		s := parse(t, "duration: 60s\nwarmup: 20s\nload: saturated\n"+text)
+		if f, together := grouped(t, s, "queue", 12); together || f[scenario.Goodput] < 0.95 {
+			t.Errorf("%sa group: %v, goodput %.3f; want none, and 0.95", text, together, f[scenario.Goodput])
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package flowsim_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/dispatch"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// What must come out when the world is changed in a known way, for each kind of window with each way to choose a worker. It
+// finds what a formula that was turned round does, which no table of expected values would (elasticsearch #70283).
+
+const ms = time.Millisecond
+
+// sixReceivers are unequal, and no two of their times have a small common multiple. They serve 268 a second together.
+func sixReceivers() []receiver {
+	var r []receiver
+	for _, service := range []time.Duration{10_007_000, 12_553_000, 21_101_000, 33_013_000, 67_003_000, 151_007_000} {
+		r = append(r, receiver{service: service, network: 10_009_000})
+	}
+	return r
+}
+
+const halfLoad = 7_457_000 * time.Nanosecond // between two items: half of what six receivers serve
+
+// each runs a test for every kind of window with every policy.
+func each(t *testing.T, run func(t *testing.T, w window.Algorithm, p dispatch.Policy)) {
+	for _, w := range kinds() {
+		for _, p := range policies() {
+			t.Run(w.Name()+"/"+p.Name(), func(t *testing.T) {
+				t.Parallel()
+				run(t, w, p)
+			})
+		}
+	}
+}
+
+// TestWorseIsNotChosenMore: a receiver whose network, service or queue became longer, or that fails, has no larger share of the
+// attempts than it had, under half load and under full. Peak EWMA is left out where it fails: it does not see errors, and what
+// the others are sent again makes them look worse. So is round robin under half load: errors by chance do not narrow a window,
+// so it sees none, and what has failed is one more attempt for whoever has room.
+func TestWorseIsNotChosenMore(t *testing.T) {
+	worse := map[string]func(r *receiver){
+		"network": func(r *receiver) { r.network += 60 * ms },
+		"service": func(r *receiver) { r.service *= 3 },
+		"queue":   func(r *receiver) { r.others = 3 },
+		"errors":  func(r *receiver) { r.fails = 4 },
+	}
+	each(t, func(t *testing.T, win window.Algorithm, p dispatch.Policy) {
+		for _, every := range []time.Duration{0, halfLoad} {
+			c := control.Config{Window: win, Dispatch: p}
+			before := newHarness(t, c, every, sixReceivers()...).run(3 * time.Second)
+			for name, change := range worse {
+				if name == "errors" && (p == (dispatch.PeakEWMA{}) || p == (dispatch.RoundRobin{}) && every > 0) {
+					continue
+				}
+				for _, i := range []int{0, 3} {
+					r := sixReceivers()
+					change(&r[i])
+					after := newHarness(t, c, every, r...).run(3 * time.Second)
+					was, is, slack := before.share(i, p), after.share(i, p), 0.03
+					if p == (dispatch.TwoChoices{}) {
+						slack = 0.15 // chance
+					}
+					if is > (1+slack)*was+0.003 {
+						t.Errorf("an item every %v: receiver %d has worse %s and %.4f of the attempts, %.4f before",
+							every, i, name, is, was)
+					} else if _, best := p.(dispatch.LeastCompletion); best && i == 0 && every > 0 && is > 0.9*was {
+						t.Errorf("an item every %v: receiver %d has worse %s and still %.4f of the attempts, %.4f before",
+							every, i, name, is, was)
+					}
+				}
+			}
+		}
+	})
+}
+
+// share of the attempts at receiver i; of the first ones, where each item has its one receiver.
+func (h *harness) share(i int, p dispatch.Policy) float64 {
+	_, bound := p.(dispatch.Hash)
+	mine, all := 0, 0
+	for _, s := range h.starts {
+		if bound && s.number > 1 {
+			continue
+		}
+		all++
+		if s.receiver == i {
+			mine++
+		}
+	}
+	return float64(mine) / float64(all)
+}
+
+// TestWorseCandidate: what makes a candidate worse in the eyes of any policy never makes it the one that is chosen.
+func TestWorseCandidate(t *testing.T) {
+	worse := map[string]func(c *dispatch.Candidate){
+		"round trip": func(c *dispatch.Candidate) { c.Service, c.Peak = 2*c.Service, 2*c.Peak },
+		"queue":      func(c *dispatch.Candidate) { c.InFlight, c.Work = c.InFlight+1, c.Work+1 },
+		"errors":     func(c *dispatch.Candidate) { c.Failures += (1 - c.Failures) / 3 },
+	}
+	rnd := rand.New(rand.NewPCG(3, 3))
+	for _, p := range policies() {
+		for range 5_000 {
+			lanes := make([]dispatch.Candidate, 2+rnd.IntN(8))
+			for i := range lanes {
+				queued := rnd.IntN(4)
+				lanes[i] = dispatch.Candidate{
+					Lane: int32(i), Free: rnd.IntN(5) > 0, Known: rnd.IntN(6) > 0, Mean: 1, InFlight: queued, Work: float64(queued),
+					Rate: 100 * rnd.Float64(), Service: time.Duration(1 + rnd.IntN(1e8)), Failures: max(0, rnd.Float64()-0.5),
+					Peak: time.Duration(1 + rnd.IntN(1e8)), Used: time.Duration(rnd.IntN(3)) * time.Second,
+				}
+			}
+			seed, key, i := rnd.Uint64(), rnd.Uint64(), rnd.IntN(len(lanes))
+			choose := func() int { return p.New(rand.NewPCG(seed, 1)).Choose(3*time.Second, 1, key, lanes) }
+			before := choose()
+			for name, change := range worse {
+				was := lanes[i]
+				change(&lanes[i])
+				if after := choose(); after == i && before != i {
+					t.Errorf("%s: lane %d has worse %s and is chosen instead of %d; it was %+v among %+v",
+						p.Name(), i, name, before, was, lanes)
+				}
+				lanes[i] = was
+			}
+		}
+	}
+}
+
+// TestWorseRank: a machine ranks its receivers; one of them that becomes worse does not rise, and the others stay in their order.
+// Peak EWMA is left out again where receivers fail.
+func TestWorseRank(t *testing.T) {
+	worse := map[string]func(r *receiver){
+		"network": func(r *receiver) { r.network += 25 * ms },
+		"service": func(r *receiver) { r.service *= 2 },
+		"errors":  func(r *receiver) { r.fails = 4 },
+	}
+	for _, win := range kinds() {
+		for _, p := range []dispatch.Policy{dispatch.LeastCompletion{}, dispatch.PeakEWMA{}} {
+			before := rank(t, win, p, sixReceivers())
+			if !slices.Equal(before, []int{0, 1, 2, 3, 4, 5}) {
+				t.Errorf("%s, %s: the order is %v, and that of their speed 0 to 5", win.Name(), p.Name(), before)
+			}
+			for name, change := range worse {
+				if name == "errors" && p == (dispatch.PeakEWMA{}) {
+					continue
+				}
+				for i := range before {
+					r := sixReceivers()
+					change(&r[i])
+					after := rank(t, win, p, r)
+					if slices.Index(after, i) < slices.Index(before, i) {
+						t.Errorf("%s, %s: receiver %d has worse %s and rises: %v", win.Name(), p.Name(), i, name, after)
+					}
+					rest := slices.DeleteFunc(slices.Clone(after), func(o int) bool { return o == i })
+					if !slices.IsSorted(rest) {
+						t.Errorf("%s, %s: receiver %d has worse %s and the others change places: %v", win.Name(), p.Name(), i, name, after)
+					}
+				}
+			}
+		}
+	}
+}
+
+// rank is the order in which a machine that knows the receivers chooses them when all are idle.
+func rank(t *testing.T, win window.Algorithm, p dispatch.Policy, r []receiver) []int {
+	t.Helper()
+	m, err := control.New(control.Config{Window: win, Dispatch: p, Timeout: -1, Breaker: control.Breaker{Failures: -1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []control.Command
+	now, seq := time.Duration(0), uint64(0)
+	step := func(e control.Event) []control.Command {
+		e.Now = now
+		out = m.Step(e, out[:0])
+		return out
+	}
+	for i := range r {
+		step(control.Event{Kind: control.LaneUp, Lane: int32(i), Limits: control.Limits{InFlight: 1}})
+	}
+	slower := make([]int, len(r))
+	for i := range slower {
+		slower[i] = i
+	}
+	slices.SortFunc(slower, func(a, b int) int { return int(r[a].network + r[a].service - r[b].network - r[b].service) })
+	for round := 1; ; round++ { // one to each, and all answer; in the last nobody does
+		var order []int
+		ids := make([]uint64, len(r))
+		for range r {
+			seq++
+			for _, c := range step(control.Event{Kind: control.Offer, Seq: seq, Cost: 1}) {
+				order, ids[c.Lane] = append(order, int(c.Lane)), c.ID
+			}
+		}
+		if round == 40 {
+			return order
+		}
+		begun := now
+		var bad uint64
+		for _, i := range slower {
+			now = begun + r[i].network + r[i].service
+			if r[i].fails > 0 && round%r[i].fails == 0 {
+				bad = ids[i] // last, so that all others are idle
+				continue
+			}
+			step(control.Event{Kind: control.Answer, ID: ids[i], Outcome: control.Delivered})
+		}
+		if bad == 0 {
+			continue
+		}
+		for _, c := range step(control.Event{Kind: control.Answer, ID: bad, Outcome: control.Retryable}) {
+			now += r[c.Lane].network + r[c.Lane].service
+			step(control.Event{Kind: control.Answer, ID: c.ID, Outcome: control.Delivered})
+		}
+	}
+}
+
+// TestPermutedReceivers: if the receivers change their lanes, everything else stays: to the last attempt where chance has no
+// say, and else in how much each one is given. Hash is left out: it binds items to the numbers of lanes.
+func TestPermutedReceivers(t *testing.T) {
+	each(t, func(t *testing.T, win window.Algorithm, p dispatch.Policy) {
+		exact := false
+		switch p.(type) {
+		case dispatch.Hash:
+			return
+		case dispatch.LeastCompletion, dispatch.PeakEWMA:
+			exact = true
+		}
+		for _, every := range []time.Duration{0, halfLoad} {
+			play := func(lanes []int32) *harness {
+				w := newHarness(t, control.Config{Window: win, Dispatch: p}, every, sixReceivers()...)
+				w.lanes, w.apart = lanes, 501*ms // one at a time is unknown: two would be alike
+				return w.run(5 * time.Second)
+			}
+			want := play([]int32{0, 1, 2, 3, 4, 5})
+			for _, lanes := range [][]int32{{5, 4, 3, 2, 1, 0}, {2, 0, 5, 1, 3, 4}, {10, 30, 20, 7, 0, 1}} {
+				got := play(lanes)
+				for i := range want.receivers {
+					if is, was := got.share(i, p), want.share(i, p); math.Abs(is-was) > 0.1*was+0.01 { // chance
+						t.Errorf("an item every %v: as lane %d receiver %d has %.4f of the attempts, as lane %d %.4f",
+							every, lanes[i], i, is, i, was)
+					}
+				}
+				if !exact {
+					continue
+				}
+				if !slices.Equal(got.limits, want.limits) {
+					t.Errorf("an item every %v: as lanes %v the windows are others", every, lanes)
+				}
+				for i := range want.starts {
+					if i >= len(got.starts) || got.starts[i] != want.starts[i] {
+						t.Fatalf("an item every %v: as lanes %v attempt %d is %+v, as 0 to 5 %+v",
+							every, lanes, i, got.starts[i], want.starts[i])
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestScaledTime: in a world in which everything takes three times as long the windows are the same after each answer. The
+// receivers are slow enough that what is counted in seconds, and not in round trips, does not bind.
+func TestScaledTime(t *testing.T) {
+	each(t, func(t *testing.T, win window.Algorithm, p dispatch.Policy) {
+		play := func(k time.Duration) *harness {
+			r := sixReceivers()
+			for i := range r {
+				r[i] = receiver{service: k * r[i].service, network: k * 800 * ms}
+			}
+			return newHarness(t, control.Config{Window: win, Dispatch: p, Timeout: -1}, 0, r...).run(k * 25 * time.Second)
+		}
+		want := play(1)
+		low, high := slices.Min(want.limits), slices.Max(want.limits)
+		if _, fixed := win.(window.Fixed); !fixed && high < 3*low {
+			t.Errorf("the windows are from %v to %v: they hardly moved", low, high)
+		}
+		got := play(3)
+		if len(got.limits) != len(want.limits) {
+			t.Errorf("%d answers, want %d", len(got.limits), len(want.limits))
+		}
+		for i := range min(len(got.limits), len(want.limits)) {
+			if is, was := got.limits[i], want.limits[i]; math.Abs(is-was) > 1e-6*was { // seconds are rounded
+				t.Fatalf("the window is %v after answer %d, want %v", is, i, was)
+			}
+		}
+	})
+}

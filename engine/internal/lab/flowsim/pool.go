@@ -1,0 +1,33 @@
+//penstock:pure
+
+package flowsim
+
+import (
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// report is what a worker says of itself with an answer, by the product's own pool; nothing, if the algorithm is for
+// workers that say nothing.
+func (x *sim) report(v *server, j *job) control.Report {
+	if !x.spec.Reports {
+		return control.Report{}
+	}
+	w := v
+	if x.shared != nil {
+		w = &x.servers[j.a.lane]
+	}
+	ad := w.pool.Done(x.events.Now(), uint64(j.a.sender), j.a.cost, v.waits, x.s.RTT+x.s.Jitter)
+	if w.credit != nil {
+		ad.Credit = uint64(w.credit.Limit)
+		if w.credit.Limit > 0 {
+			ad.Credit += ad.Taken
+		}
+	}
+	return control.Report{
+		Epoch: w.epoch + 1, Credit: ad.Credit, Taken: ad.Taken,
+		QueueLen: ad.QueueLen, Slots: v.cfg.Slots, QueueWait: j.waited, Service: j.service,
+	}
+}
+
+type pool = window.Pool

@@ -1,0 +1,103 @@
+package flowsim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/ledger"
+)
+
+// crashScenario is a minute at 60 % load, one worker hangs shortly before the crash at its end, so
+// that the watermark stands still.
+const crashScenario = "duration: 60s\nload: { poisson: 0.6 }\nevents: [ { at: 59s, for: 1s, workers: [0], hang: true } ]\n" + article
+
+// checkpointEvery is how often the checkpoint is made durable.
+const checkpointEvery = time.Second
+
+// restarted is the experiment restart, without values.
+func restarted() Experiment {
+	return Experiment{
+		Name: "restart", Question: "Delivered before a crash and sent again after it: a minute at 60 % load, a worker " +
+			"hangs in its last second",
+		Columns: []Column{{Title: "batches"}, {Title: "% of those delivered"}},
+		Rows: []Row{
+			{Name: "no acks (hash dispatch)"}, {Name: "cumulative ack, saved each second"}, {Name: "and ranges above it"},
+		},
+	}
+}
+
+// restarts counts the batches that are sent again after a crash although they had been delivered: by the system without
+// acks and checkpoint that the article replaced, by a cumulative ack, and with the ranges above it.
+func restarts(first uint64, seeds int) (Experiment, error) {
+	x := restarted()
+	var repeated [3][]scenario.Figures
+	var shares [3][]scenario.Figures
+	for k := range seeds {
+		all, again, err := crash(first + uint64(k))
+		if err != nil {
+			return x, fmt.Errorf("restart: %w", err)
+		}
+		for i, n := range again {
+			repeated[i] = append(repeated[i], scenario.Figures{float64(n)})
+			shares[i] = append(shares[i], scenario.Figures{100 * float64(n) / float64(all)})
+		}
+	}
+	for i := range x.Rows {
+		x.Rows[i].Values = []float64{scenario.Median(repeated[i])[0], scenario.Median(shares[i])[0]}
+	}
+	return x, nil
+}
+
+// crash runs to the crash, and says how many batches had settled and how many of them each system sends again.
+func crash(seed uint64) (settled int, again [3]int, err error) {
+	s, err := scenario.Parse("restart", []byte(crashScenario))
+	if err != nil {
+		return 0, again, err
+	}
+	spec, err := Find("linear", "")
+	if err != nil {
+		return 0, again, err
+	}
+	at := func(seq uint64) ledger.Position { return ledger.Position{Num: int64(seq)} }
+	l, err := ledger.New(at(0), nil)
+	if err != nil {
+		return 0, again, err
+	}
+	var done []uint64
+	mark, above := l.Mark()
+	saved := time.Duration(0)
+	_, err = Run(s, spec, Options{Seed: seed, Trace: func(e *control.Event, do []control.Command) {
+		if e.Now >= saved+checkpointEvery {
+			saved = e.Now
+			mark, above = l.Mark()
+		}
+		if e.Kind == control.Offer {
+			if openErr := l.Open(ledger.Range{From: at(e.Seq - 1), To: at(e.Seq)}); openErr != nil && err == nil {
+				err = openErr
+			}
+		}
+		for _, c := range do {
+			if c.Kind == control.Settle {
+				l.Settle(ledger.Range{From: at(c.Seq - 1), To: at(c.Seq)})
+				done = append(done, c.Seq)
+			}
+		}
+	}})
+	for _, seq := range done {
+		again[0]++
+		if int64(seq) <= mark.Num {
+			continue
+		}
+		again[1]++
+		within := false
+		for _, r := range above {
+			within = within || int64(seq) > r.From.Num && int64(seq) <= r.To.Num
+		}
+		if !within {
+			again[2]++
+		}
+	}
+	return len(done), again, err
+}

@@ -1,0 +1,186 @@
+//penstock:pure
+
+package flowsim
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// item is a batch that was planned at a sender.
+type item struct {
+	planned time.Duration
+	cost    float64
+	started bool
+	served  bool // by any worker
+	settled bool
+}
+
+// attempt is one delivery on its way.
+type attempt struct {
+	id      uint64
+	sender  int32
+	lane    int32
+	seq     uint64
+	cost    float64
+	sent    time.Duration
+	over    bool // the machine has had its answer
+	lost    bool // it will never be answered
+	outcome control.Outcome
+	hint    time.Duration
+	report  control.Report
+}
+
+// sender is one machine with its world.
+type sender struct {
+	num     int32
+	m       *control.Machine
+	joined  bool
+	items   []item // by sequence number, from 1
+	offered int
+	oldest  int // items before this one have settled
+	settled int
+	wakeAt  time.Duration
+	awake   bool
+	flying  map[uint64]*attempt
+	got     float64 // distinct cost after everybody has joined
+	windows []Sent  // by lane, if they want to know
+	atLane  []int   // in flight, kept for them
+}
+
+// plan adds a batch that is to be sent from now on.
+func (x *sim) plan(d *sender, planned time.Duration) {
+	d.items = append(d.items, item{planned: planned, cost: x.drawCost()})
+}
+
+// feed offers what the machine of d has room for, and arranges to wake it.
+func (x *sim) feed(d *sender) {
+	if !d.joined {
+		return
+	}
+	endless := x.s.Load.Saturated
+	for (endless || d.offered < len(d.items)) && d.m.Room() {
+		if d.offered == len(d.items) {
+			x.plan(d, x.events.Now())
+		}
+		d.offered++
+		x.step(d, control.Event{Kind: control.Offer, Seq: uint64(d.offered), Cost: d.items[d.offered-1].cost})
+	}
+	if at, ok := d.m.Wake(); ok && (!d.awake || at < d.wakeAt) {
+		d.awake, d.wakeAt = true, max(at, x.events.Now())
+		x.events.AtEnd(d.wakeAt, occurrence{kind: wakes, num: d.num})
+	}
+}
+
+// wake ticks the machine of d, if this is the wake that it waits for.
+func (x *sim) wake(d *sender) {
+	if !d.awake || d.wakeAt != x.events.Now() {
+		return
+	}
+	d.awake = false
+	x.step(d, control.Event{Kind: control.Tick})
+}
+
+func (x *sim) step(d *sender, e control.Event) {
+	e.Now = x.events.Now()
+	x.cmds = d.m.Step(e, x.cmds[:0])
+	if x.tracer != nil && d.num == 0 {
+		x.tracer(&e, x.cmds)
+	}
+	for i := range x.cmds {
+		c := &x.cmds[i]
+		switch c.Kind {
+		case control.Start:
+			x.start(d, c)
+		case control.Settle:
+			x.settle(d, c.Seq)
+		case control.Cancel:
+			x.cancel(d, c.ID)
+		case control.Bisect, control.Bury: // nothing here is ever rejected
+		}
+	}
+}
+
+func (x *sim) start(d *sender, c *control.Command) {
+	it := &d.items[c.Seq-1]
+	a := x.newAttempt()
+	*a = attempt{id: c.ID, sender: d.num, lane: c.Lane, seq: c.Seq, cost: it.cost, sent: x.events.Now()}
+	d.flying[c.ID] = a
+	if d.windows != nil {
+		d.atLane[c.Lane]++
+		d.windows[c.Lane].Sent(d.atLane[c.Lane])
+	}
+	x.fig.start(x, a, !it.started)
+	it.started = true
+	x.events.After(x.oneWay(), occurrence{kind: reaches, num: c.Lane, a: a})
+	x.patience.add(a)
+	if !x.patient {
+		x.patient = true
+		x.events.After(x.abandon, occurrence{kind: gaveUp})
+	}
+}
+
+// giveUp abandons the attempts whose time is up.
+func (x *sim) giveUp() {
+	x.patient = false
+	for x.patience.len() > 0 {
+		a := *x.patience.first()
+		if due := a.sent + x.abandon; due > x.events.Now() && !a.over {
+			if !x.patient {
+				x.patient = true
+				x.events.At(due, occurrence{kind: gaveUp})
+			}
+			return
+		}
+		x.patience.take()
+		if !a.over {
+			x.end(a, control.TimedOut, 0)
+		}
+	}
+}
+
+// cancel ends an attempt whose item has settled; its worker does not know.
+func (x *sim) cancel(d *sender, id uint64) {
+	if a := d.flying[id]; a != nil {
+		x.canceled = append(x.canceled, a)
+	}
+}
+
+// end tells the machine of a's sender how a has ended.
+func (x *sim) end(a *attempt, out control.Outcome, hint time.Duration) {
+	if a.over {
+		return
+	}
+	a.over = true
+	d := &x.senders[a.sender]
+	delete(d.flying, a.id)
+	if d.windows != nil {
+		d.atLane[a.lane]--
+	}
+	x.fig.end(x, a, out)
+	if len(x.observers) > 0 {
+		x.observers[a.sender].Observe(x.events.Now(), a.lane, x.events.Now()-a.sent, out)
+	}
+	x.step(d, control.Event{Kind: control.Answer, ID: a.id, Outcome: out, After: hint, Report: a.report})
+	for len(x.canceled) > 0 {
+		c := x.canceled[len(x.canceled)-1]
+		x.canceled = x.canceled[:len(x.canceled)-1]
+		x.end(c, control.Retryable, 0)
+	}
+	x.feed(d)
+}
+
+func (x *sim) settle(d *sender, seq uint64) {
+	it := &d.items[seq-1]
+	it.settled = true
+	d.settled++
+	for d.oldest < len(d.items) && d.items[d.oldest].settled {
+		d.oldest++
+	}
+	if x.events.Now() >= x.allJoined {
+		d.got += it.cost
+	}
+	x.fig.settle(x, it)
+	x.last = x.events.Now()
+}

@@ -1,0 +1,56 @@
+//penstock:pure
+
+package flowsim
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
+)
+
+// Series is a run over time, for a plot: one point every Step.
+type Series struct {
+	Step      time.Duration
+	Names     []string    // of the lanes of the first sender that Windows is of
+	Windows   [][]float64 // by lane, then point: what its window allows
+	InFlight  []float64   // cost, all senders
+	RoundTrip []float64   // mean of the answers since the point before, ms; -1: none
+	Goodput   []float64   // cost per second since the point before
+	Optimum   []float64   // cost per second
+
+	step  time.Duration
+	sum   time.Duration
+	count int
+	done  float64
+}
+
+// seriesPoints is how many points a plot has.
+const seriesPoints = 600
+
+func (r *Series) begin(s *scenario.Scenario) {
+	r.step = max(s.Duration/seriesPoints, seriesStepMin)
+	r.Step = r.step
+	r.Windows = make([][]float64, len(s.Workers))
+}
+
+func (r *Series) answered(rtt time.Duration) {
+	r.sum += rtt
+	r.count++
+}
+
+func (r *Series) observe(x *sim) {
+	for _, l := range x.senders[0].m.Status().Lanes {
+		if int(l.Lane) < len(r.Windows) {
+			r.Windows[l.Lane] = append(r.Windows[l.Lane], l.Window)
+		}
+	}
+	r.InFlight = append(r.InFlight, x.fig.inFlight)
+	rtt := -1.0
+	if r.count > 0 {
+		rtt = millis(r.sum) / float64(r.count)
+	}
+	r.RoundTrip = append(r.RoundTrip, rtt)
+	r.Goodput = append(r.Goodput, (x.fig.settledCost-r.done)/r.step.Seconds())
+	r.Optimum = append(r.Optimum, x.s.Capacity(x.events.Now()-r.step/2))
+	r.sum, r.count, r.done = 0, 0, x.fig.settledCost
+}

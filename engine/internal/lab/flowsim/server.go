@@ -1,0 +1,285 @@
+//penstock:pure
+
+package flowsim
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// server is a simulated receiver.
+type server struct {
+	num   int32
+	cfg   scenario.Worker
+	rnd   *rand.Rand // of its service times
+	fate  *rand.Rand // of its errors
+	speed float64    // of its nominal rate; 0: pauses
+	queue fifo[waiting]
+	busy  []*job
+	waits float64 // cost in queue
+
+	pausedBy int                 // pauses under way
+	rate     *scenario.Event     // that holds now
+	hung     *scenario.Event     //
+	fail     *scenario.Event     //
+	throttle *scenario.Event     //
+	credit   *scenario.Event     //
+	epoch    uint32              //
+	accepted fifo[time.Duration] // by the throttle, in the last second
+	pool     pool
+}
+
+type waiting struct {
+	a  *attempt
+	at time.Duration
+}
+
+// job is a batch in service.
+type job struct {
+	a       *attempt
+	slot    int // in server.busy
+	gen     uint32
+	left    time.Duration // of its service at full speed
+	since   time.Duration // when left was taken
+	began   time.Duration
+	waited  time.Duration
+	service time.Duration
+	done    float64 // work credited so far
+}
+
+// draw is a service time relative to its mean.
+func draw(s scenario.Service, r *rand.Rand) float64 {
+	switch s {
+	case scenario.Deterministic:
+		return 1
+	case scenario.Hyper:
+		if r.Float64() < hyperShare {
+			return r.ExpFloat64() * hyperLong
+		}
+		return r.ExpFloat64() * hyperShort
+	}
+	return r.ExpFloat64()
+}
+
+const (
+	hyperShare = 0.1
+	hyperLong  = 5.05
+	hyperShort = 0.55
+)
+
+// reach takes an attempt that has come over the network.
+func (x *sim) reach(v *server, a *attempt) {
+	if x.link != nil {
+		x.reachLink(a)
+		return
+	}
+	switch {
+	case v.hung != nil:
+		a.lost = true
+		return
+	case v.fail != nil && (v.fail.Share >= 1 || v.fate.Float64() < v.fail.Share):
+		x.reply(a, v.fail.After, cmp.Or(v.fail.Outcome, control.Retryable), 0)
+		return
+	case x.s.Bad.Share > 0 && x.s.Bad.Hits(x.seed, a.seq):
+		if a.lost = x.s.Bad.Hang; !a.lost {
+			x.reply(a, x.s.Bad.After, control.Retryable, 0)
+		}
+		return
+	case v.throttle != nil && !v.admits(x.events.Now()):
+		x.reply(a, 0, control.Throttled, v.throttle.Hint)
+		return
+	}
+	if x.shared != nil { // this worker only forwards
+		v = x.shared
+	}
+	v.queue.add(waiting{a, x.events.Now()})
+	v.waits += a.cost
+	x.serve(v)
+}
+
+// admits reports whether the throttle takes one more: fewer than its rate were taken in the last second.
+func (v *server) admits(now time.Duration) bool {
+	for v.accepted.len() > 0 && *v.accepted.first() <= now-time.Second {
+		v.accepted.take()
+	}
+	if float64(v.accepted.len()+1) > max(1, v.throttle.Limit) {
+		return false
+	}
+	v.accepted.add(now)
+	return true
+}
+
+// serve begins what free slots allow.
+func (x *sim) serve(v *server) {
+	for v.speed > 0 && len(v.busy) < v.cfg.Slots && v.queue.len() > 0 {
+		w := v.queue.take()
+		v.waits -= w.a.cost
+		if v.queue.len() == 0 {
+			v.waits = 0
+		}
+		j := &job{a: w.a, slot: len(v.busy), since: x.events.Now(), began: x.events.Now(), waited: x.events.Now() - w.at}
+		j.left = time.Duration(float64(v.cfg.Mean(w.a.cost)) * draw(x.s.Service, v.rnd))
+		j.service = j.left
+		v.busy = append(v.busy, j)
+		x.await(v, j)
+	}
+}
+
+// await schedules the end of a job at the server's speed.
+func (x *sim) await(v *server, j *job) {
+	j.gen++
+	if v.speed == 0 {
+		return
+	}
+	d := j.left
+	if v.speed != 1 {
+		d = time.Duration(float64(d) / v.speed)
+	}
+	x.events.After(d, occurrence{kind: served, num: v.num, gen: j.gen, job: j})
+}
+
+// account takes the time since a job's figures were last taken as work done.
+func (x *sim) account(v *server, j *job) {
+	if dt := x.events.Now() - j.since; dt > 0 && v.speed > 0 {
+		work := dt.Seconds() * v.speed * v.cfg.Rate / float64(v.cfg.Slots)
+		x.fig.work.spread(j.since, x.events.Now(), work)
+		j.done += work
+		j.left -= time.Duration(float64(dt) * v.speed)
+		j.left = max(j.left, 0)
+	}
+	j.since = x.events.Now()
+}
+
+func (x *sim) accountAll(v *server) {
+	for _, j := range v.busy {
+		x.account(v, j)
+	}
+}
+
+// setSpeed changes how fast a server works; what it has begun goes on at the new speed.
+func (x *sim) setSpeed(v *server, speed float64) {
+	if speed == v.speed {
+		return
+	}
+	x.accountAll(v)
+	v.speed = speed
+	for _, j := range v.busy {
+		x.await(v, j)
+	}
+	x.serve(v)
+}
+
+// served ends a job.
+func (x *sim) served(v *server, j *job) {
+	x.account(v, j)
+	v.leave(j)
+	it := &x.senders[j.a.sender].items[j.a.seq-1]
+	if it.served { // a second copy is no use to anybody
+		x.fig.work.spread(j.began, x.events.Now(), -j.done)
+		x.fig.duplicate(x.events.Now())
+	}
+	it.served = true
+	j.a.report = x.report(v, j)
+	x.reply(j.a, 0, control.Delivered, 0)
+	x.serve(v)
+}
+
+func (v *server) leave(j *job) {
+	last := v.busy[len(v.busy)-1]
+	v.busy[j.slot] = last
+	last.slot = j.slot
+	v.busy[len(v.busy)-1] = nil
+	v.busy = v.busy[:len(v.busy)-1]
+}
+
+// lose forgets what a server holds: nothing of it will be answered.
+func (x *sim) lose(v *server) {
+	for _, j := range v.busy {
+		x.account(v, j)
+		x.fig.work.spread(j.began, x.events.Now(), -j.done)
+		j.a.lost = true
+		j.gen++
+	}
+	for _, w := range v.queue.all() {
+		w.a.lost = true
+	}
+	clear(v.busy)
+	v.busy = v.busy[:0]
+	v.queue.empty()
+	v.waits = 0
+}
+
+// restart begins a new epoch of a worker, if that is what e does to it.
+func (x *sim) restart(v *server, e *scenario.Event) {
+	if e.Kind == scenario.Restart && e.About(v.num) {
+		v.epoch++
+		x.lose(v)
+	}
+}
+
+// change brings a worker in line with the events and pauses that hold now.
+func (x *sim) change(v *server) {
+	if v.fails() {
+		x.failing--
+	}
+	v.rate, v.hung, v.fail, v.throttle, v.credit = nil, nil, nil, nil, nil
+	paused := v.pausedBy > 0
+	for i := range x.s.Events {
+		e := &x.s.Events[i]
+		if x.events.Now() < e.At || x.events.Now() >= e.Until(x.s.Duration) || !e.About(v.num) {
+			continue
+		}
+		switch e.Kind {
+		case scenario.Rate:
+			v.rate = e
+		case scenario.Hang:
+			v.hung = e
+		case scenario.Pause:
+			paused = true
+		case scenario.Fail:
+			v.fail = e
+		case scenario.Throttle:
+			v.throttle = e
+		case scenario.Credit:
+			v.credit = e
+		}
+	}
+	if v.hung != nil {
+		x.lose(v)
+	}
+	if v.fails() {
+		x.failing++
+	}
+	speed := 1.0
+	switch {
+	case paused:
+		speed = 0
+	case v.rate != nil && v.rate.Factor > 0:
+		speed = v.rate.Factor
+	case v.rate != nil:
+		speed = v.rate.Limit / v.cfg.Rate
+	}
+	x.setSpeed(v, speed)
+}
+
+// reply sends the answer back over the network.
+func (x *sim) reply(a *attempt, after time.Duration, out control.Outcome, hint time.Duration) {
+	a.outcome, a.hint = out, hint
+	x.events.After(after+x.oneWay(), occurrence{kind: answers, a: a})
+}
+
+// oneWay draws how long the network takes in one direction.
+func (x *sim) oneWay() time.Duration {
+	d := x.s.RTT / 2
+	if x.s.Jitter > 0 {
+		d += time.Duration(x.net.ExpFloat64() * float64(x.s.Jitter) / 2)
+	}
+	return d
+}
+
+// fails reports whether a worker delivers nothing or errors.
+func (v *server) fails() bool { return v.fail != nil || v.hung != nil }

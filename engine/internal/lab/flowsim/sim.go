@@ -1,0 +1,428 @@
+//penstock:pure
+
+// Package flowsim runs flow-control scenarios in virtual time against the production machine of package control.
+//
+// A run is a function of scenario, algorithm and seed: one thread, one event kernel, and the same figures bit for bit on
+// one GOARCH. Workers and network are simulated; the machine that decides is the one that ships. docs/flow-control.md has
+// the figures.
+package flowsim
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/internal/lab/kernel"
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/dispatch"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// sim is the state of a run.
+type sim struct {
+	s    *scenario.Scenario
+	spec *Spec
+
+	events  kernel.Kernel[occurrence]
+	servers []server
+	shared  *server
+	failing int // workers that hang or answer errors
+	link    *link
+	senders []sender
+
+	arrivals, costs, net *rand.Rand
+	lambda               float64 // arrivals per second
+	turn                 int     // sender of the next batch
+	coming               int     // batches that a finite load still has
+
+	patience  fifo[*attempt] // by the time at which they are abandoned
+	patient   bool           // an event is scheduled for the first of them
+	abandon   time.Duration
+	canceled  []*attempt
+	block     []attempt // attempts not yet used
+	cmds      []control.Command
+	allJoined time.Duration
+	last      time.Duration // settle
+	fig       collector
+	observers []Observer // by sender
+	joining   int32      // sender whose lanes are being made
+	tracer    func(*control.Event, []control.Command)
+	seed      uint64
+	adjust    func(*control.Config)
+}
+
+// Observer is a chooser that wants to see answers, as the dispatch of some peers does.
+type Observer interface {
+	dispatch.Chooser
+	Observe(now time.Duration, lane int32, roundTrip time.Duration, out control.Outcome)
+}
+
+// Options of a run beside its scenario.
+type Options struct {
+	Seed   uint64
+	Trace  func(*control.Event, []control.Command) // of the first sender; what it gets is valid during the call only
+	Series *Series                                 // is filled in, if given
+	Adjust func(*control.Config)                   // changes the machines' configuration, if given
+}
+
+// The random streams of a run: each part of the world has its own, so that two algorithms meet the same arrivals,
+// sizes, service times and pauses.
+const (
+	arrivalStream = iota + 1
+	costStream
+	netStream
+	phaseStream
+	linkStream
+	sharedStream
+	serviceStream = 1 << 20
+	errorStream   = 1 << 21
+)
+
+// redeliverUnit is Vector's: after 1, 2, 3, 5 s ..., to an hour.
+const redeliverUnit, redeliverMost = time.Second, time.Hour
+
+// Config returns the machine's configuration for a sender of a scenario.
+func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
+	c := control.Config{Seed: seed, Window: s.Window, Dispatch: s.Policy, Timeout: of.Timeout}
+	c.Hedge.Share, c.Shared = s.Hedge, of.Shared != nil
+	if of.Link != nil {
+		c.Retry = backoff.Fibonacci(redeliverUnit, redeliverMost)
+	}
+	return c
+}
+
+// abandonAfter is the hard end of an attempt: flow.Sender's own, or the timeout if that is longer; at a link the timeout
+// itself, as there is no other worker to turn to.
+const abandonAfter = time.Minute
+
+// Run carries out one run.
+func Run(s *scenario.Scenario, spec *Spec, o Options) (scenario.Figures, error) {
+	x := &sim{
+		s: s, spec: spec, abandon: max(abandonAfter, s.Timeout), tracer: o.Trace, seed: o.Seed, adjust: o.Adjust,
+		arrivals: kernel.Rand(o.Seed, arrivalStream),
+		costs:    kernel.Rand(o.Seed, costStream),
+		net:      kernel.Rand(o.Seed, netStream),
+		servers:  make([]server, len(s.Workers)),
+		senders:  make([]sender, s.Senders),
+	}
+	if s.Link != nil {
+		x.link = &link{cfg: *s.Link, rnd: kernel.Rand(o.Seed, linkStream)}
+		if s.Timeout > 0 {
+			x.abandon = s.Timeout
+		}
+	}
+	for i := range x.servers {
+		x.servers[i] = newServer(int32(i), s.Workers[i], o.Seed, serviceStream+uint64(i), errorStream+uint64(i))
+	}
+	if s.Shared != nil {
+		v := newServer(-1, *s.Shared, o.Seed, sharedStream, errorStream)
+		x.shared = &v
+	}
+	x.fig.begin(s, o.Series)
+	x.schedule(o.Seed)
+	for i := range x.senders {
+		if err := x.newSender(int32(i), o.Seed); err != nil {
+			return scenario.Figures{}, err
+		}
+	}
+	return x.run(), nil
+}
+
+func newServer(num int32, w scenario.Worker, seed, service, fate uint64) server {
+	return server{
+		num: num, cfg: w, speed: 1,
+		rnd: kernel.Rand(seed, service), fate: kernel.Rand(seed, fate),
+	}
+}
+
+// newSender makes the machine of sender i. Each has its own seed, and so its own chance.
+func (x *sim) newSender(i int32, seed uint64) error {
+	c := x.spec.Config(x.s, seed+uint64(i)*0x9e3779b97f4a7c15)
+	if x.adjust != nil {
+		x.adjust(&c)
+	}
+	if o, ok := x.spec.Policy.(observing); ok {
+		c.Dispatch = keeper{Policy: o, x: x}
+	}
+	if a, ok := x.spec.Window.(sending); ok {
+		c.Window = sendingKeeper{Algorithm: a, x: x}
+	}
+	m, err := control.New(c)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", x.s.Name, x.spec.Name, err)
+	}
+	x.senders[i] = sender{num: i, m: m, flying: map[uint64]*attempt{}}
+	at := time.Duration(0)
+	if int(i) < len(x.s.Joins) {
+		at = x.s.Joins[i]
+	}
+	x.allJoined = max(x.allJoined, at, x.s.Warmup)
+	x.events.At(at, occurrence{kind: joins, num: i})
+	return nil
+}
+
+// observing is a policy whose choosers want to see answers.
+type observing interface {
+	dispatch.Policy
+	Observes()
+}
+
+// keeper notes the choosers that a policy makes, to show them answers.
+type keeper struct {
+	dispatch.Policy
+	x *sim
+}
+
+func (k keeper) New(src rand.Source) dispatch.Chooser {
+	c := k.Policy.New(src)
+	if o, ok := c.(Observer); ok {
+		k.x.observers = append(k.x.observers, o)
+	}
+	return c
+}
+
+// sending is an algorithm whose windows are told of every attempt.
+type sending interface {
+	window.Algorithm
+	Sends()
+}
+
+// Sent is a window that is told of every attempt: how many are now in flight at its worker.
+type Sent interface {
+	window.Window
+	Sent(inFlight int)
+}
+
+// sendingKeeper notes the windows that an algorithm makes: the machine of each sender makes them in the order of its
+// lanes.
+type sendingKeeper struct {
+	window.Algorithm
+	x *sim
+}
+
+func (k sendingKeeper) New() window.Window {
+	w := k.Algorithm.New()
+	if s, ok := w.(Sent); ok {
+		d := &k.x.senders[k.x.joining]
+		d.windows = append(d.windows, s)
+		d.atLane = append(d.atLane, 0)
+	}
+	return w
+}
+
+// schedule schedules what the scenario prescribes.
+func (x *sim) schedule(seed uint64) {
+	for i := range x.s.Events {
+		e := &x.s.Events[i]
+		x.events.At(e.At, occurrence{kind: changes, num: -1, gen: uint32(i) + 1})
+		if e.For > 0 {
+			x.events.At(e.At+e.For, occurrence{kind: changes, num: -1})
+		}
+	}
+	if p := x.s.Pauses; p.Every > 0 {
+		phases := kernel.Rand(seed, phaseStream)
+		for i := range x.servers {
+			at := time.Duration(phases.Float64() * float64(p.Every))
+			x.events.At(at, occurrence{kind: changes, num: int32(i), gen: 1})
+		}
+	}
+	l := &x.s.Load
+	switch {
+	case l.Poisson > 0:
+		x.lambda = l.Poisson * x.s.Nominal() / x.s.Size.Mean()
+		x.events.At(x.nextArrival(), occurrence{kind: arrives})
+		if l.Burst.Batches > 0 {
+			x.events.At(l.Burst.At, occurrence{kind: bursts})
+		}
+	case l.Every > 0:
+		x.coming = l.Batches
+		x.events.At(0, occurrence{kind: arrives})
+	}
+	x.events.At(watchEvery, occurrence{kind: watches})
+	if x.fig.series != nil {
+		x.events.At(x.fig.series.step, occurrence{kind: observed})
+	}
+}
+
+func (x *sim) nextArrival() time.Duration {
+	return x.events.Now() + time.Duration(x.arrivals.ExpFloat64()/x.lambda*float64(time.Second))
+}
+
+// drawCost is the cost of the next batch.
+func (x *sim) drawCost() float64 {
+	switch z := x.s.Size; z.Kind {
+	case scenario.Lognormal:
+		return math.Exp(x.costs.NormFloat64()*z.A - z.A*z.A/2)
+	case scenario.Uniform:
+		return z.A + float64(x.costs.IntN(int(z.B-z.A)+1))
+	case scenario.Constant:
+		return z.A
+	}
+	return 1
+}
+
+// run takes event after event until the end.
+func (x *sim) run() scenario.Figures {
+	finite := x.s.Load.Finite()
+	end := x.s.Duration
+	for {
+		before := x.events.Now()
+		o, ok := x.events.Next(end)
+		if !ok {
+			break
+		}
+		x.fig.advance(before, x.events.Now())
+		x.happen(&o)
+		if finite && x.finished() {
+			end = x.events.Now()
+			break
+		}
+	}
+	x.fig.advance(x.events.Now(), end)
+	x.events.Advance(end)
+	for i := range x.servers {
+		x.accountAll(&x.servers[i])
+	}
+	if x.shared != nil {
+		x.accountAll(x.shared)
+	}
+	return x.fig.figures(x)
+}
+
+// finished reports whether everything that a finite load has is settled.
+func (x *sim) finished() bool {
+	n := 0
+	for i := range x.senders {
+		n += x.senders[i].settled
+	}
+	return n == x.s.Load.Batches
+}
+
+func (x *sim) happen(o *occurrence) {
+	switch o.kind {
+	case arrives:
+		x.arrive()
+	case bursts:
+		for range x.s.Load.Burst.Batches {
+			x.fig.arrived(x.events.Now(), x.deal())
+		}
+		x.feedAll()
+	case reaches:
+		x.reach(&x.servers[o.num], o.a)
+	case served:
+		if o.job.gen != o.gen {
+			return
+		}
+		if o.num < 0 {
+			x.served(x.shared, o.job)
+		} else {
+			x.served(&x.servers[o.num], o.job)
+		}
+	case answers:
+		if x.link != nil {
+			x.link.inFlight--
+		}
+		x.end(o.a, o.a.outcome, o.a.hint)
+	case gaveUp:
+		x.giveUp()
+	case changes:
+		x.changes(o)
+	case joins:
+		x.join(&x.senders[o.num])
+	case wakes:
+		d := &x.senders[o.num]
+		x.wake(d)
+		x.feed(d)
+	case watches:
+		x.fig.watch(x)
+		x.events.After(watchEvery, occurrence{kind: watches})
+	case observed:
+		x.fig.series.observe(x)
+		x.events.After(x.fig.series.step, occurrence{kind: observed})
+	}
+}
+
+// deal plans a batch at the sender whose turn it is, and returns its cost.
+func (x *sim) deal() float64 {
+	d := &x.senders[x.turn]
+	x.turn = (x.turn + 1) % len(x.senders)
+	x.plan(d, x.events.Now())
+	return d.items[len(d.items)-1].cost
+}
+
+func (x *sim) arrive() {
+	l := &x.s.Load
+	d := &x.senders[x.turn]
+	x.fig.arrived(x.events.Now(), x.deal())
+	switch {
+	case l.Poisson > 0:
+		x.events.At(x.nextArrival(), occurrence{kind: arrives})
+	case x.coming != 1: // 0: without end
+		x.coming--
+		x.events.After(l.Every, occurrence{kind: arrives})
+	}
+	x.feed(d)
+}
+
+func (x *sim) feedAll() {
+	for i := range x.senders {
+		x.feed(&x.senders[i])
+	}
+}
+
+// changes begins or ends events, or a periodic pause of one worker.
+func (x *sim) changes(o *occurrence) {
+	if o.num < 0 {
+		for i := range x.servers {
+			v := &x.servers[i]
+			if o.gen > 0 {
+				x.restart(v, &x.s.Events[o.gen-1])
+			}
+			x.change(v)
+		}
+		return
+	}
+	v := &x.servers[o.num]
+	p := x.s.Pauses
+	if o.gen == 1 {
+		v.pausedBy++
+		x.events.After(p.For, occurrence{kind: changes, num: o.num, gen: 2})
+		x.events.After(p.Every, occurrence{kind: changes, num: o.num, gen: 1})
+	} else {
+		v.pausedBy--
+	}
+	x.change(v)
+}
+
+// join starts a sender.
+func (x *sim) join(d *sender) {
+	d.joined, x.joining = true, d.num
+	for i := range x.servers {
+		x.step(d, control.Event{Kind: control.LaneUp, Lane: int32(i)})
+	}
+	if l := &x.s.Load; l.Batches > 0 && l.Every == 0 {
+		share := l.Batches / len(x.senders)
+		if int(d.num) < l.Batches%len(x.senders) {
+			share++
+		}
+		for range share {
+			x.plan(d, x.events.Now())
+		}
+	}
+	x.feed(d)
+}
+
+// attemptBlock is how many attempts are allocated at once.
+const attemptBlock = 256
+
+func (x *sim) newAttempt() *attempt {
+	if len(x.block) == 0 {
+		x.block = make([]attempt, attemptBlock)
+	}
+	a := &x.block[0]
+	x.block = x.block[1:]
+	return a
+}

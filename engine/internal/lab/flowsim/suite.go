@@ -1,0 +1,153 @@
+package flowsim
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// Plan is a scenario and the algorithms to run it with.
+type Plan struct {
+	Scenario *scenario.Scenario
+	Specs    []*Spec
+}
+
+// NewPlan decides which algorithms a scenario is run with: those asked for, else those that it has bounds for, else
+// queue. dispatch is for those that name none; "" is the default.
+func NewPlan(s *scenario.Scenario, algorithms []string, dispatch string) (Plan, error) {
+	names := algorithms
+	if len(names) == 0 {
+		for _, e := range s.Expect {
+			names = append(names, e.Algorithm)
+		}
+	}
+	if len(names) == 0 {
+		names = []string{"queue"}
+	}
+	p := Plan{Scenario: s}
+	for i, name := range names {
+		spec, err := Find(name, dispatch)
+		if err != nil && len(algorithms) == 0 && i < len(s.Expect) {
+			return Plan{}, fmt.Errorf("%v: %w", s.Expect[i].Where, err)
+		}
+		if err != nil {
+			return Plan{}, err
+		}
+		p.Specs = append(p.Specs, spec)
+	}
+	return p, nil
+}
+
+// Verdict is a bound and what it met.
+type Verdict struct {
+	scenario.Bound
+	Got float64
+	OK  bool
+}
+
+// Summary is a scenario under one algorithm, over all seeds.
+type Summary struct {
+	Scenario *scenario.Scenario
+	Spec     *Spec
+	First    uint64             // seed
+	Runs     []scenario.Figures // by seed
+	Median   scenario.Figures
+	Worst    scenario.Figures
+	Verdicts []Verdict
+	OK       bool
+}
+
+// RunAll runs every plan with seeds first, first+1, ... on GOMAXPROCS goroutines, and calls done
+// with each summary in the order of the plans. An error of done ends it.
+func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int, done func(*Summary) error) error {
+	type task struct {
+		summary *Summary
+		seed    int
+	}
+	var tasks []task
+	var summaries []*Summary
+	left := map[*Summary]int{}
+	for i := range plans {
+		for _, spec := range plans[i].Specs {
+			s := &Summary{Scenario: plans[i].Scenario, Spec: spec, First: first, Runs: make([]scenario.Figures, seeds)}
+			summaries = append(summaries, s)
+			left[s] = seeds
+			for k := range seeds {
+				tasks = append(tasks, task{s, k})
+			}
+		}
+	}
+	var mu sync.Mutex // guards next, left and reported; done is called under it, which keeps its order
+	next, reported := 0, 0
+	work := func(ctx context.Context) error {
+		for {
+			mu.Lock()
+			if next == len(tasks) || ctx.Err() != nil {
+				mu.Unlock()
+				return context.Cause(ctx)
+			}
+			t := tasks[next]
+			next++
+			mu.Unlock()
+			f, err := Run(t.summary.Scenario, t.summary.Spec, Options{Seed: first + uint64(t.seed)})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			t.summary.Runs[t.seed] = f
+			left[t.summary]--
+			for err == nil && reported < len(summaries) && left[summaries[reported]] == 0 {
+				s := summaries[reported]
+				reported++
+				s.judge()
+				err = done(s)
+			}
+			mu.Unlock()
+			if err != nil {
+				return err
+			}
+		}
+	}
+	g := supervise.NewGroup(ctx)
+	for i := range min(runtime.GOMAXPROCS(0), max(1, len(tasks))) {
+		g.Go(fmt.Sprintf("sim/%d", i), work)
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if reported < len(summaries) {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// judge holds the figures against the scenario's bounds.
+func (s *Summary) judge() {
+	s.Median, s.Worst, s.OK = scenario.Median(s.Runs), scenario.Worst(s.Runs), true
+	for _, e := range s.Scenario.Expect {
+		if !s.Spec.is(e.Algorithm) {
+			continue
+		}
+		for _, b := range e.Bounds {
+			v := Verdict{Bound: b, Got: s.Median[b.Field]}
+			if b.Worst {
+				v.Got = scenario.Extreme(s.Runs, &b)
+			}
+			v.OK = b.Holds(v.Got)
+			s.OK = s.OK && v.OK
+			s.Verdicts = append(s.Verdicts, v)
+		}
+	}
+}
+
+// is reports whether bounds under this name are about s: the same algorithm with the same dispatch.
+func (s *Spec) is(name string) bool {
+	if name == s.Name {
+		return s.carries() || s.Dispatch == DefaultDispatch
+	}
+	return name == s.Name+"+"+s.Dispatch
+}

@@ -1,0 +1,53 @@
+//penstock:pure
+
+package scenario
+
+import "math"
+
+// Growth is s(level) of a link's delay.
+func (k *Knee) Growth(level float64) float64 {
+	s := (level - 1) * k.Scale
+	if k.Exp > 0 {
+		s += math.Pow(k.Exp, max(0, level-k.Start)) - 1
+	}
+	return s
+}
+
+// Above reports whether a level is refused.
+func (k *Knee) Above(level int) bool { return k.Limit > 0 && level > k.Limit }
+
+// linkLevels bounds the search for a link's best level: a link without a limit has none, and 200 is where its authors stop.
+const linkLevels = 200
+
+// Best is the most that a link delivers per second at any level that it does not refuse, and that level: l batches in
+// flight take delay (1 + jitter + s(l) + s(rate)), where rate is what that makes in a second.
+func (l *Link) Best() (rate float64, level int) {
+	most := linkLevels
+	if l.Concurrency.Limit > 0 {
+		most = min(most, l.Concurrency.Limit)
+	}
+	for n := 1; n <= most; n++ {
+		if r := l.throughput(float64(n)); r > rate*(1+1e-9) {
+			rate, level = r, n
+		}
+	}
+	return rate, level
+}
+
+// throughput with level batches in flight: the fixed point of the delay that its own rate causes.
+func (l *Link) throughput(level float64) float64 {
+	low, high := 0.0, level/l.Delay.Seconds()
+	for range 60 {
+		r := (low + high) / 2
+		share := 1 + l.Jitter + l.Concurrency.Growth(level) + max(0, l.Rate.Growth(max(1, r)))
+		if level/(l.Delay.Seconds()*share) > r {
+			low = r
+		} else {
+			high = r
+		}
+	}
+	if l.Rate.Limit > 0 {
+		high = min(high, float64(l.Rate.Limit))
+	}
+	return high
+}

@@ -1,0 +1,108 @@
+//penstock:pure
+
+package scenario
+
+import "math"
+
+// Throughput of a closed network: window batches circulate between a station of slots parallel exponential servers,
+// rate batches per second together, and a network in which each spends think seconds. It is what mean-value
+// analysis computes (Reiser and Lavenberg 1980), here by the birth and death of what is at the station.
+func Throughput(window, slots int, rate, think float64) float64 {
+	if think <= 0 {
+		return rate * float64(min(window, slots)) / float64(slots)
+	}
+	mu := rate / float64(slots)
+	// In logarithms: a window of hundreds overflows otherwise.
+	logs := make([]float64, window+1)
+	highest := 0.0
+	for n := 1; n <= window; n++ {
+		up := float64(window-n+1) / think
+		down := float64(min(n, slots)) * mu
+		logs[n] = logs[n-1] + math.Log(up/down)
+		highest = max(highest, logs[n])
+	}
+	sum, busy := 0.0, 0.0
+	for n, l := range logs {
+		p := math.Exp(l - highest)
+		sum += p
+		busy += p * float64(min(n, slots))
+	}
+	return busy / sum * mu
+}
+
+// enough is the share of the optimum from which a window counts as wide enough.
+const enough = 0.99
+
+// WStar is the smallest total window, in cost, whose throughput by mean-value analysis is at least 0.99 of the workers'
+// nominal rate. Throughput is concave in each window, so each step goes where it helps most.
+func (s *Scenario) WStar() float64 {
+	mean := s.Size.Mean()
+	if s.Link != nil {
+		best, level := s.Link.Best()
+		for n := 1; n < level; n++ {
+			if s.Link.throughput(float64(n)) >= enough*best {
+				return float64(n) * mean
+			}
+		}
+		return float64(level) * mean
+	}
+	workers := s.Workers
+	if s.Shared != nil {
+		workers = []Worker{*s.Shared}
+	}
+	think := (s.RTT + s.Jitter).Seconds()
+	stations := make([]station, len(workers))
+	target, sum, total := 0.0, 0.0, 0
+	for i := range workers {
+		w := &workers[i]
+		target += enough * w.Rate / mean
+		stations[i] = station{slots: w.Slots, mu: w.Rate / mean / float64(w.Slots), think: think, p: make([]float64, w.Slots)}
+		stations[i].p[0] = 1
+		stations[i].widen()
+	}
+	for sum < target {
+		best := &stations[0]
+		for i := range stations {
+			if stations[i].gain() > best.gain() {
+				best = &stations[i]
+			}
+		}
+		if best.gain() <= 0 {
+			break
+		}
+		sum += best.gain()
+		total++
+		best.widen()
+	}
+	return float64(total) * mean
+}
+
+// station is the recursion of mean-value analysis for one worker with its network: each widen adds one batch.
+type station struct {
+	slots     int
+	mu, think float64
+	window    int
+	queued    float64   // at the station
+	p         []float64 // chance of so many there, for less than slots
+	now, last float64   // throughput at window, and at one less
+}
+
+func (s *station) gain() float64 { return s.now - s.last }
+
+func (s *station) widen() {
+	s.window++
+	wait := 1 + s.queued
+	for j := 0; j < s.slots-1; j++ {
+		wait += float64(s.slots-1-j) * s.p[j]
+	}
+	r := wait / (float64(s.slots) * s.mu)
+	x := float64(s.window) / (s.think + r)
+	s.last, s.now = s.now, x
+	s.queued = x * r
+	busy := x / s.mu
+	for j := s.slots - 1; j >= 1; j-- {
+		s.p[j] = x / (float64(j) * s.mu) * s.p[j-1]
+		busy += float64(s.slots-j) * s.p[j]
+	}
+	s.p[0] = max(0, 1-busy/float64(s.slots)) // near saturation the difference is lost in rounding
+}

@@ -1,0 +1,156 @@
+//penstock:pure
+
+package scenario
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// Nominal is the rate of all workers, without events, in cost per second.
+func (s *Scenario) Nominal() float64 {
+	if s.Link != nil {
+		rate, _ := s.Link.Best()
+		return rate * s.Size.Mean()
+	}
+	sum := 0.0
+	for i := range s.Workers {
+		sum += s.Workers[i].Rate
+	}
+	if s.Shared != nil {
+		return s.Shared.Rate // what is in front of it only forwards
+	}
+	return sum
+}
+
+// Capacity is the highest delivery rate at a time, in cost per second, with the events that hold then.
+func (s *Scenario) Capacity(at time.Duration) float64 {
+	if s.Link != nil {
+		return s.Nominal()
+	}
+	sum := 0.0
+	for i := range s.Workers {
+		sum += s.able(i, at)
+	}
+	if s.Shared != nil {
+		sum = min(sum, s.Shared.Rate)
+	}
+	if p := s.Pauses; p.Every > 0 {
+		sum *= 1 - p.For.Seconds()/p.Every.Seconds()
+	}
+	return sum
+}
+
+// able is what worker i can deliver at a time. One that advertises a window of nothing is not to be sent to, and so
+// counts as able to take nothing.
+func (s *Scenario) able(i int, at time.Duration) float64 {
+	rate, limit := s.Workers[i].Rate, math.Inf(1)
+	if s.Shared != nil {
+		rate = limit // forwarding takes nothing
+	}
+	for j := range s.Events {
+		e := &s.Events[j]
+		if at < e.At || at >= e.Until(s.Duration) || !e.About(int32(i)) {
+			continue
+		}
+		switch e.Kind {
+		case Rate:
+			if rate = e.Limit; e.Factor > 0 {
+				rate = s.Workers[i].Rate * e.Factor
+			}
+		case Hang, Pause:
+			return 0
+		case Fail:
+			if e.Share >= 1 {
+				return 0
+			}
+		case Throttle:
+			limit = e.Limit * s.Size.Mean()
+		case Credit:
+			if e.Limit == 0 {
+				return 0
+			}
+		}
+	}
+	return min(rate, limit)
+}
+
+// Offered is the mean rate of the load in cost per second. Zero means an endless backlog.
+func (s *Scenario) Offered() float64 {
+	switch {
+	case s.Load.Poisson > 0:
+		return s.Load.Poisson * s.Nominal()
+	case s.Load.Every > 0:
+		return s.Size.Mean() / s.Load.Every.Seconds()
+	}
+	return 0
+}
+
+// Ideal is the cost that can be delivered from one time to another: all that the workers can, or what has been offered
+// if that is less. What could not be delivered when it was offered is delivered later.
+func (s *Scenario) Ideal(from, to time.Duration) float64 {
+	lambda := s.Offered()
+	backlog, sum := 0.0, 0.0
+	cuts := s.cuts(from, to)
+	for i := 0; i+1 < len(cuts); i++ {
+		a, b := cuts[i], cuts[i+1]
+		if a >= to {
+			break
+		}
+		span := (b - a).Seconds()
+		if s.Load.Burst.Batches > 0 && a == s.Load.Burst.At {
+			backlog += float64(s.Load.Burst.Batches) * s.Size.Mean()
+		}
+		able := s.Capacity(a)
+		done := able * span
+		if lambda > 0 {
+			done = min(done, lambda*span+backlog)
+			backlog = max(0, backlog+lambda*span-done)
+		}
+		if a >= from {
+			sum += done
+		}
+	}
+	return sum
+}
+
+// idealStep is how finely the ideal is followed where a backlog may end between two events.
+const idealStep = 10 * time.Millisecond
+
+// cuts are the times at which the ideal may change, and the steps between them.
+func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
+	t := []time.Duration{0, from, to}
+	for i := range s.Events {
+		e := &s.Events[i]
+		t = append(t, e.At, e.Until(s.Duration))
+	}
+	if s.Load.Burst.Batches > 0 {
+		t = append(t, s.Load.Burst.At)
+	}
+	if s.Offered() > 0 && (len(s.Events) > 0 || s.Load.Burst.Batches > 0) {
+		for at := time.Duration(0); at < to; at += idealStep {
+			t = append(t, at)
+		}
+	}
+	slices.Sort(t)
+	return slices.Compact(t)
+}
+
+// Product is the cost in flight that just keeps every worker busy: rate times round trip, in cost.
+func (s *Scenario) Product() float64 {
+	if s.Link != nil {
+		rate, _ := s.Link.Best()
+		return rate * s.Link.Delay.Seconds() * (1 + s.Link.Jitter) * s.Size.Mean()
+	}
+	network := (s.RTT + s.Jitter).Seconds()
+	mean := s.Size.Mean()
+	if s.Shared != nil {
+		return s.Shared.Rate*network + mean*float64(s.Shared.Slots)
+	}
+	sum := 0.0
+	for i := range s.Workers {
+		sum += s.Workers[i].Rate*network + mean*float64(s.Workers[i].Slots)
+	}
+	return sum
+}

@@ -1,0 +1,77 @@
+package osfs
+
+import (
+	"io/fs"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// descriptor is a file descriptor that may be closed while calls use it: the last of them closes it, so that its number
+// is not reused under a call.
+type descriptor struct {
+	fd    int
+	state atomic.Int64 // closing, plus one user for each call in progress
+}
+
+const (
+	closing = 1
+	user    = 2
+)
+
+// acquire keeps the descriptor open until release. It returns fs.ErrClosed after close.
+func (d *descriptor) acquire() error {
+	for {
+		s := d.state.Load()
+		if s&closing != 0 {
+			return fs.ErrClosed
+		}
+		if d.state.CompareAndSwap(s, s+user) {
+			return nil
+		}
+	}
+}
+
+func (d *descriptor) release() {
+	if d.state.Add(-user) == closing {
+		_ = unix.Close(d.fd) // close has returned
+	}
+}
+
+// close closes the descriptor, or leaves that to the last user. A second close returns fs.ErrClosed.
+func (d *descriptor) close() error {
+	switch before := d.state.Or(closing); {
+	case before&closing != 0:
+		return fs.ErrClosed
+	case before != 0:
+		return nil
+	default:
+		return unix.Close(d.fd)
+	}
+}
+
+// use calls do with the descriptor, again while a signal interrupts it.
+func (d *descriptor) use(do func(fd int) error) error {
+	if err := d.acquire(); err != nil {
+		return err
+	}
+	defer d.release()
+	return uninterrupted(func() error { return do(d.fd) })
+}
+
+// uninterrupted calls do until it returns something other than EINTR.
+func uninterrupted(do func() error) error {
+	for {
+		if err := do(); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func openAt(dir int, name string, flags int, perm uint32) (fd int, err error) {
+	err = uninterrupted(func() error {
+		fd, err = unix.Openat(dir, name, flags|unix.O_CLOEXEC, perm)
+		return err
+	})
+	return fd, err
+}

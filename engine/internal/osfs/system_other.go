@@ -1,0 +1,7 @@
+//go:build !linux && !windows
+
+package osfs
+
+import "github.com/penstock-io/penstock/vfs"
+
+func system() vfs.FS { return vfs.OS() }

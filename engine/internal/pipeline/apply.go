@@ -1,0 +1,352 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// Apply changes the pipelines of a running engine to those of c: see engine.Engine.Apply. c has been validated.
+//
+// Whatever leaves is stopped before anything new starts, since both may write the same file or read the same
+// directory. A changed route keeps its place in the pipeline meanwhile, so that no partition is finished that its
+// successor has yet to settle.
+func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
+	e.apply.Lock()
+	defer e.apply.Unlock()
+	if e.stuck != nil {
+		return fmt.Errorf("an earlier change is incomplete: %w", e.stuck)
+	}
+	if c.State != e.cfg.State {
+		return fmt.Errorf("the state directory is %s and would be %s: restart to change it", e.cfg.State, c.State)
+	}
+	if !c.Admin.Equal(&e.cfg.Admin) {
+		return errors.New("the admin address or its settings differ: restart to change them")
+	}
+	if err := e.hold(); err != nil {
+		return err
+	}
+	defer e.release()
+	d := &difference{}
+	defer d.release()
+	if err := d.plan(e, c); err != nil {
+		return err
+	}
+	if err := d.stop(ctx, e); err != nil {
+		e.stuck = err // the others that leave have stopped
+		return err
+	}
+	return d.start(e)
+}
+
+// hold keeps the engine from ending while its pipelines change.
+func (e *Engine) hold() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.o.Once:
+		return errors.New("a finite run keeps its configuration")
+	case e.end == nil:
+		return errors.New("the engine is not running")
+	case e.draining:
+		return errors.New("the engine is draining")
+	}
+	e.held = true
+	return nil
+}
+
+func (e *Engine) release() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.held = false
+	e.endIfDone()
+}
+
+// hasEnded reports whether p has ended and is not restarted.
+func (e *Engine) hasEnded(p *pipe) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.ended[p]
+}
+
+// hold keeps the pipeline from ending while its routes change. It returns false if the pipeline is ending already.
+func (p *pipe) hold() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closing {
+		return false
+	}
+	p.held = true
+	return true
+}
+
+func (p *pipe) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = false
+	p.endIfDone()
+}
+
+// difference is what leads from the running pipelines to those of a config.
+type difference struct {
+	pipes       []*pipe // of the config, in its order
+	gone, added []*pipe
+	changed     []*changedPipe
+}
+
+// changedPipe is a running pipeline whose routes change. It is held.
+type changedPipe struct {
+	*pipe
+	to          []*slot // in the order of the config
+	gone, added []*slot
+}
+
+func (d *difference) release() {
+	for _, p := range d.changed {
+		p.pipe.release()
+	}
+}
+
+// plan compares the config with the running pipelines and assembles what is new. It changes nothing that runs.
+func (d *difference) plan(e *Engine, c *config.Config) error {
+	running := e.pipelines()
+	for _, pc := range c.Pipelines {
+		i := slices.IndexFunc(running, func(p *pipe) bool { return p.name == pc.Name })
+		var old *pipe
+		if i >= 0 {
+			old = running[i]
+		}
+		p, err := d.pipeline(e, old, pc)
+		if err != nil {
+			return fmt.Errorf("pipeline %q: %w", pc.Name, err)
+		}
+		d.pipes = append(d.pipes, p)
+	}
+	for _, p := range running {
+		if !slices.Contains(d.pipes, p) {
+			d.gone = append(d.gone, p)
+		}
+	}
+	return nil
+}
+
+// pipeline returns the pipeline of a config: the running one, if only its routes differ, or a new one.
+func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
+	if old != nil && old.cfg.Source.Equal(c.Source) {
+		same, err := d.routes(e, old, c.Routes)
+		if same || err != nil {
+			return old, err
+		}
+	}
+	p, err := newPipe(c, e.o)
+	if err != nil {
+		return nil, err
+	}
+	p.state = e.state
+	d.added = append(d.added, p)
+	return p, nil
+}
+
+// routes plans the routes of a running pipeline. It returns false if they change and the pipeline has ended: then it
+// is replaced as a whole.
+func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, error) {
+	running := p.routes()
+	change := &changedPipe{pipe: p}
+	for _, rc := range routes {
+		if i := slices.IndexFunc(running, func(s *slot) bool { return s.cfg.Equal(&rc) }); i >= 0 {
+			change.to = append(change.to, running[i])
+			continue
+		}
+		s := newSlot(p, rc, e.o)
+		if err := s.renew(); err != nil {
+			return false, fmt.Errorf("route %q: %w", rc.Name, err)
+		}
+		change.to, change.added = append(change.to, s), append(change.added, s)
+	}
+	if slices.Equal(change.to, running) {
+		return true, nil
+	}
+	for _, s := range running {
+		if !slices.Contains(change.to, s) {
+			change.gone = append(change.gone, s)
+		}
+	}
+	if e.hasEnded(p) || !p.hold() {
+		return false, nil
+	}
+	d.changed = append(d.changed, change)
+	return true, nil
+}
+
+// stop drains everything that leaves, side by side, and waits until it has ended. When ctx ends, what is still
+// draining is stopped at once.
+func (d *difference) stop(ctx context.Context, e *Engine) error {
+	var ends []func() error
+	for _, p := range d.gone {
+		for _, s := range p.routes() {
+			p.leave(s)
+		}
+		ends = append(ends, func() error { return e.remove(ctx, p) })
+	}
+	for _, p := range d.changed {
+		for _, s := range p.gone {
+			p.leave(s)
+			ends = append(ends, func() error { return p.remove(ctx, s) })
+		}
+	}
+	errs := make([]error, len(ends))
+	group := supervise.NewGroup(context.WithoutCancel(ctx))
+	for i, end := range ends {
+		group.Go("stop", func(context.Context) error {
+			errs[i] = end()
+			return nil
+		})
+	}
+	return errors.Join(append(errs, group.Wait())...)
+}
+
+// leave makes a route drain and not start again.
+func (p *pipe) leave(s *slot) {
+	p.mu.Lock()
+	s.leaving = true
+	p.mu.Unlock()
+	s.drain()
+	p.mu.Lock()
+	idle := p.tree == nil || p.over[s] // if it ended before it knew of the drain, over has been set
+	p.mu.Unlock()
+	if idle {
+		s.halted()
+	}
+}
+
+// removeBound is how long a route or pipeline that does not drain may take to stop.
+const removeBound = pipelineShutdown + 10*time.Second
+
+// remove waits until the route has drained, or stops it when ctx ends.
+func (p *pipe) remove(ctx context.Context, s *slot) error {
+	s.awaitDrained(ctx)
+	p.mu.Lock()
+	tree := p.tree
+	p.mu.Unlock()
+	if tree != nil {
+		if err := removeChild(ctx, tree, s.cfg.Name); err != nil {
+			return fmt.Errorf("%s: %w", s.key, err)
+		}
+	}
+	s.discard()
+	return nil
+}
+
+// remove waits until the routes of a pipeline have drained, or stops them when ctx ends.
+func (e *Engine) remove(ctx context.Context, p *pipe) error {
+	for _, s := range p.routes() {
+		s.awaitDrained(ctx)
+	}
+	e.mu.Lock()
+	pool := e.pool
+	e.mu.Unlock()
+	if err := removeChild(ctx, pool, p.name); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	for _, s := range p.routes() {
+		s.discard()
+	}
+	return nil
+}
+
+// removeChild stops a child. One that the supervisor does not have, as it was never started, is stopped.
+func removeChild(ctx context.Context, tree *supervise.Supervisor, name string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeBound)
+	defer cancel()
+	if err := tree.Remove(ctx, name); err != nil && ctx.Err() != nil {
+		const stuck = "it has not stopped within %v, so the new configuration is not in effect: restart"
+		return fmt.Errorf(stuck, removeBound)
+	}
+	return nil
+}
+
+// awaitDrained waits until the route has ended, or ctx has.
+func (s *slot) awaitDrained(ctx context.Context) {
+	select {
+	case <-s.left:
+	case <-ctx.Done():
+	}
+}
+
+// discard frees what a route opened that was never started.
+func (s *slot) discard() {
+	s.mu.Lock()
+	r, started := s.route, s.starts > 0
+	s.mu.Unlock()
+	if started || r.memory == nil {
+		return
+	}
+	if err := r.close(); err != nil {
+		s.log.Warn("route not closed", "error", err)
+	}
+}
+
+// start puts the new routes and pipelines in place and starts them.
+func (d *difference) start(e *Engine) error {
+	var errs []error
+	for _, p := range d.changed {
+		errs = append(errs, p.replace())
+	}
+	e.mu.Lock()
+	e.pipes = d.pipes
+	for _, p := range d.gone {
+		delete(e.ended, p)
+	}
+	for _, p := range d.added {
+		errs = append(errs, e.pool.Add(p.child()))
+	}
+	draining := e.draining
+	e.mu.Unlock()
+	if draining { // since Apply began
+		e.Drain()
+	}
+	changed := 0
+	for _, p := range d.changed {
+		changed += max(len(p.gone), len(p.added))
+	}
+	e.o.Log.Info("configuration applied",
+		"pipelines_stopped", len(d.gone), "pipelines_started", len(d.added), "routes_changed", changed)
+	return errors.Join(errs...)
+}
+
+// replace puts the routes in place and starts the new ones, now or with the next run of the pipeline.
+func (p *changedPipe) replace() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slots = p.to
+	for _, s := range p.gone {
+		delete(p.over, s)
+		p.forget(s)
+	}
+	var errs []error
+	for _, s := range p.added {
+		if p.tree != nil {
+			s.arrived.Store(true) // the barrier has been counted without it
+			errs = append(errs, p.tree.Add(s.child()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// forget takes a route out of the partitions on their way to being finished. The caller holds p.mu.
+func (p *pipe) forget(s *slot) {
+	p.order = slices.DeleteFunc(p.order, func(id string) bool {
+		f := p.finishing[id]
+		delete(f.done, s)
+		if len(f.done) > 0 {
+			return false
+		}
+		delete(p.finishing, id)
+		return true
+	})
+}

@@ -1,0 +1,101 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// of makes a batch that takes so many bytes.
+func of(bytes int) *stream.Batch {
+	b := stream.NewBatch(stream.BatchLimits{})
+	b.Data = make([]byte, 0, bytes)
+	return b
+}
+
+// A limit that the batches stay far below costs no place: what counts is what they take.
+func TestBudgetCountsWhatBatchesTake(t *testing.T) {
+	const total, small = 32 << 20, 256 << 10
+	u := newBudget(total, 8<<20)
+	n := 0
+	for ; !u.exhausted(); n++ {
+		b := of(small)
+		if err := u.acquire(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+		u.took(b)
+	}
+	if want := total / small; n < want*3/4 || n > want {
+		t.Errorf("%d batches of 256 KiB in 32 MiB, want nearly %d", n, want)
+	}
+}
+
+// Two batches always may exist, however large they are, and when they are gone the next one gets its place at once.
+func TestBudgetOfLargeBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newBudget(1<<20, 256<<10)
+		a, b, c := of(8<<20), of(8<<20), of(1)
+		for _, large := range []*stream.Batch{a, b} {
+			if err := u.acquire(t.Context(), large); err != nil {
+				t.Fatal(err)
+			}
+			u.took(large)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := u.acquire(ctx, c); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("a third one: %v, want to wait", err)
+		}
+		got := make(chan error, 1)
+		go func() { got <- u.acquire(t.Context(), c) }()
+		synctest.Wait()
+		u.freed(a)
+		synctest.Wait()
+		select {
+		case err := <-got:
+			if err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Fatal("one of two is gone, and the third waits")
+		}
+		u.freed(b)
+		u.freed(c)
+		if u.used != 0 || len(u.taken) != 0 {
+			t.Errorf("%d bytes of %d batches are still charged", u.used, len(u.taken))
+		}
+	})
+}
+
+// What was learned from small batches is corrected by the first large one, so that the total is passed by little.
+func TestBudgetLearns(t *testing.T) {
+	const total = 8 << 20
+	u := newBudget(total, 64<<10)
+	var all []*stream.Batch
+	fill := func(bytes int) {
+		for !u.exhausted() {
+			b := of(bytes)
+			if err := u.acquire(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			u.took(b)
+			all = append(all, b)
+		}
+	}
+	fill(16 << 10)
+	for _, b := range all[:len(all)/2] {
+		u.freed(b)
+	}
+	fill(1 << 20)
+	if u.used > total+1<<20 {
+		t.Errorf("%d bytes charged of %d", u.used, total)
+	}
+	u.freed(of(1)) // one that was never charged: the reader gave up while it waited
+	if u.used < total/2 {
+		t.Errorf("%d bytes charged after a stranger was freed", u.used)
+	}
+}

@@ -1,0 +1,192 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/connector/all"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// crashConfig is a job whose every file lies in a Mem: the config itself is read from a real folder, whose
+// paths the Mem has too.
+func crashConfig(t *testing.T, fsync, finished string) *config.Config {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "penstock.yaml")
+	text := fmt.Sprintf(`
+state: /job/state
+pipelines:
+  crash:
+    source: { spool_dir: { path: /job/spool, finished: %s, settle: 1ms } }
+    sink: { file: { path: /job/out/all.log, format: raw, fsync: %s } }
+    batch: { bytes: 256B, linger: 0s }
+    checkpoint: { replay: 1KiB, sync: 1ms }
+`, finished, fsync)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := config.Load(path, config.LoadOptions{Components: all.Components(), Env: os.LookupEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func runOn(t *testing.T, m *vfstest.Mem, f *config.Config, boot string) error {
+	t.Helper()
+	e, err := New(f, Options{Once: true, FS: m, Boot: boot, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return e.Run(ctx)
+}
+
+// TestPowerLoss runs a whole pipeline, spool_dir -> file, on a file system that can lose what was not synced,
+// takes what a crash would have left after every call, starts again from there, and holds the file against
+// the input: exactly once, whatever was lost; and no file was renamed or deleted whose records the output
+// then lacks.
+func TestPowerLoss(t *testing.T) {
+	for _, c := range []struct{ fsync, finished string }{
+		{"ack", "rename"}, {"interval", "rename"}, {"interval", "delete"}, {"ack", "keep"},
+	} {
+		t.Run(c.fsync+" "+c.finished, func(t *testing.T) {
+			t.Parallel()
+			f := crashConfig(t, c.fsync, c.finished)
+			input := map[string]string{}
+			m := vfstest.New()
+			for i := range 3 {
+				var text strings.Builder
+				for n := range 60 + 10*i {
+					fmt.Fprintf(&text, "file %d line %03d\n", i, n)
+				}
+				name := fmt.Sprintf("/job/spool/%d.log", i)
+				input[name] = text.String()
+				if err := m.WriteFile(name, []byte(input[name])); err != nil {
+					t.Fatal(err)
+				}
+			}
+			crashes := collect(t, m, func() error { return runOn(t, m, f, "first boot") }, func() {})
+			checkOutput(t, m, input, "without a crash")
+			for _, crash := range crashes {
+				boot := "second boot"
+				if crash.Data == vfstest.DataAll && crash.Names == vfstest.NamesAll {
+					boot = "first boot" // only the process died
+				}
+				if err := runOn(t, crash.FS, f, boot); err != nil {
+					t.Fatalf("%v: %v", crash, err)
+				}
+				checkOutput(t, crash.FS, input, crash.String())
+			}
+			t.Logf("%d crashes survived", len(crashes))
+		})
+	}
+}
+
+// maxCrashes bounds the crashes of one run, each of which is a run of its own.
+const maxCrashes = 2000
+
+// collect runs a workload of many goroutines and takes, after each call that may have changed something, what
+// a crash would leave: as after a kill, and with unsynced data and names lost in each way.
+func collect(t *testing.T, m *vfstest.Mem, workload func() error, note func()) (crashes []vfstest.Crash) {
+	t.Helper()
+	kinds := []vfstest.Crash{
+		{Data: vfstest.DataAll, Names: vfstest.NamesAll}, {Data: vfstest.DataNone, Names: vfstest.NamesNone},
+		{Data: vfstest.DataNone, Names: vfstest.NamesAll}, {Data: vfstest.DataPrefix, Names: vfstest.NamesSome},
+		{Data: vfstest.DataTorn, Names: vfstest.NamesAll}, {Data: vfstest.DataAll, Names: vfstest.NamesNone},
+	}
+	var mu sync.Mutex
+	m.Watch(func(c vfstest.Call) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, crash := range kinds {
+			crash.Call, crash.Seed = c, uint64(len(crashes))
+			note()
+			crash.FS = m.Crash(crash.Data, crash.Names, crash.Seed)
+			crashes = append(crashes, crash)
+		}
+	})
+	if err := workload(); err != nil {
+		t.Fatal(err)
+	}
+	m.Watch(nil)
+	if len(crashes) < 50 {
+		t.Fatalf("only %d calls were seen", len(crashes))
+	}
+	if len(crashes) > maxCrashes {
+		t.Fatalf("%d crashes: make the job smaller, or raise maxCrashes", len(crashes))
+	}
+	return crashes
+}
+
+func checkOutput(t *testing.T, m *vfstest.Mem, input map[string]string, when string) {
+	t.Helper()
+	out, err := m.ReadFile("/job/out/all.log")
+	if err != nil {
+		t.Fatalf("%s: %v", when, err)
+	}
+	got := map[string]int{}
+	for line := range bytes.Lines(out) {
+		got[string(line)]++
+	}
+	for name, text := range input {
+		for line := range strings.Lines(text) {
+			if got[line] != 1 {
+				t.Fatalf("%s: %q of %s is %d times in the output", when, line, name, got[line])
+			}
+			delete(got, line)
+		}
+	}
+	if len(got) > 0 {
+		t.Fatalf("%s: the output has lines that were never written: %v", when, got)
+	}
+}
+
+// TestPowerLossLosesNothing is the same with a receiver that has no place of its own, such as an HTTP service: what it took before the
+// crash and what it takes after the restart is together everything.
+func TestPowerLossLosesNothing(t *testing.T) {
+	f := crashConfig(t, "ack", "delete")
+	m := vfstest.New()
+	var text strings.Builder
+	for n := range 200 {
+		fmt.Fprintf(&text, "line %03d\n", n)
+	}
+	if err := m.WriteFile("/job/spool/a.log", []byte(text.String())); err != nil {
+		t.Fatal(err)
+	}
+	sink := &fakeSink{workers: 2}
+	f.Pipelines[0].Routes[0].Sink = use(stream.SinkRole, sink)
+	var taken []int // by the receiver, at each crash
+	crashes := collect(t, m, func() error { return runOn(t, m, f, "first boot") }, func() {
+		sink.mu.Lock()
+		defer sink.mu.Unlock()
+		taken = append(taken, len(sink.got))
+	})
+	before := sink.got
+	for i, crash := range crashes {
+		again := &fakeSink{workers: 2}
+		f.Pipelines[0].Routes[0].Sink = use(stream.SinkRole, again)
+		if err := runOn(t, crash.FS, f, "second boot"); err != nil {
+			t.Fatalf("%v: %v", crash, err)
+		}
+		got := map[string]bool{}
+		for _, line := range append(before[:taken[i]:taken[i]], again.got...) {
+			got[line] = true
+		}
+		if len(got) != 200 {
+			t.Fatalf("%v: %d of 200 records arrived before (%d) or after (%d) the crash", crash, len(got), taken[i], len(again.got))
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// reluctantLedger fails to fold its span rows once, and keeps the watermark up to which it has folded them.
+type reluctantLedger struct {
+	ledgerSink
+	failed bool
+	folded int64
+}
+
+// Compact implements stream.Ledgered.
+func (s *reluctantLedger) Compact(_ context.Context, marks []stream.Mark) error {
+	if !s.failed {
+		s.failed = true
+		return errors.New("the connection is gone")
+	}
+	for _, m := range marks {
+		s.folded = m.Watermark.Num
+	}
+	return nil
+}
+
+// TestFoldingIsTriedAgain: span rows that a sink could not fold are folded with the next save, also if nothing more is settled.
+func TestFoldingIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const records = 20
+		sink := &reluctantLedger{ledgerSink: ledgerSink{fakeSink: &fakeSink{}}}
+		source := &notedSource{fakeSource: &fakeSource{lines: numbered(records), size: 5}}
+		route := config.Route{Sink: use(stream.SinkRole, sink)}
+		route.Checkpoint.Replay, route.Checkpoint.Sync = 1<<20, time.Second
+		e := jobOf(t, vfstest.New(), Options{}, source.use(), route)
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(t.Context()) }()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if !sink.failed || sink.folded != records {
+			t.Errorf("failed %v, folded up to %d, want %d", sink.failed, sink.folded, records)
+		}
+		e.Drain()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

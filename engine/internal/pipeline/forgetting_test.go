@@ -1,0 +1,69 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// A partition that is gone is forgotten when nothing of it is in work and nothing unsaved; the seal of one that was
+// forgotten settles without a word.
+func TestForget(t *testing.T) {
+	k := newBooks(unknown)
+	part := &stream.Partition{ID: "p", Name: "p.log"}
+	b, seal := lines(part, 0, 2, false), lines(part, 4, 0, true)
+	for _, b := range []*stream.Batch{b, seal} {
+		if err := k.open(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		what string
+		do   func()
+		now  []string
+	}{
+		{"unsettled", func() {}, []string{"unknown"}},
+		{"unsaved", func() { settle(t, k, b, false) }, []string{"unknown"}},
+		{"saved", func() { k.take() }, []string{"p", "unknown"}},
+		{"its seal settled later", func() { settle(t, k, seal, false) }, []string{"p", "unknown"}},
+	} {
+		step.do()
+		now, later, _ := k.forget([]string{"p", "unknown"})
+		if !slices.Equal(now, step.now) || len(now)+len(later) != 2 {
+			t.Errorf("%s: forgotten %v, later %v; want now %v", step.what, now, later, step.now)
+		}
+	}
+}
+
+// Accounts of which everything is saved are closed when there are many, and opened again at their marks: nothing is lost by it, and
+// what is in work, or sealed and not yet finished, stays.
+func TestAccountsRest(t *testing.T) {
+	marks := make(map[string]stream.Mark)
+	k := newBooks(func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok })
+	parts := make([]*stream.Partition, 2*keptAccounts)
+	for i := range parts {
+		parts[i] = &stream.Partition{ID: fmt.Sprint("p", i), Name: "p"}
+		b := lines(parts[i], 0, 1, i%2 == 0)
+		if err := k.open(b); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 {
+			settle(t, k, b, false)
+		}
+	}
+	s := k.take()
+	for _, m := range s.marks {
+		marks[m.Part.ID] = m
+	}
+	k.rest(s.marks)
+	if k.parts["p0"] == nil || k.parts["p2"] == nil || len(k.parts) != keptAccounts {
+		t.Errorf("%d accounts are open; p0 is unsettled, p2 sealed and not finished", len(k.parts))
+	}
+	for _, i := range []int{1, 2, 3} {
+		if err := k.open(lines(parts[i], 2, 1, true)); err != nil {
+			t.Errorf("a partition goes on after its account was closed: %v", err)
+		}
+	}
+}

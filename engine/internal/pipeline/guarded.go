@@ -1,0 +1,67 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// guardPauses are the least waits after which a route that the guard has stopped starts again. They grow with each stop, so that a wrong
+// config turns a log that grows all the time into few dead letters.
+var guardPauses = backoff.Exponential(time.Second, 4, 10*time.Minute)
+
+// guardForgets is how long a route must have run for its next pause to be the first one again.
+const guardForgets = time.Hour
+
+// inputPoll is how often the input is compared after the pause.
+const inputPoll = 2 * time.Second
+
+// inputChanges waits, after the guard has stopped r with err, until the input of r is no longer that of the stop. It reports false if
+// something else stopped r, if the source cannot tell, in a finite run, or if r drains meanwhile.
+func (s *slot) inputChanges(ctx context.Context, r *route, err error, pause *backoff.State) bool {
+	if _, guarded := errors.AsType[*deadletter.GuardError](err); !guarded || s.o.Once {
+		return false
+	}
+	reader, failed := s.pipe.source.Open(ctx, stream.OpenOptions{
+		Route: r.key, Resume: r.markOf, Known: r.known(), Count: func(string, int64) {},
+	})
+	if failed != nil {
+		s.log.Warn("the input of a stopped route cannot be watched", "error", failed)
+		return false
+	}
+	defer func() { _ = reader.Close() }() // it has read nothing
+	input, ok := reader.(stream.InputReader)
+	if !ok {
+		return false
+	}
+	before, failed := input.Input()
+	if failed != nil {
+		s.log.Warn("the input of a stopped route cannot be watched", "error", failed)
+		return false
+	}
+	s.log.Error("route stopped; it starts again when its input changes", "error", err)
+	if time.Since(r.started) > guardForgets {
+		*pause = backoff.State{}
+	}
+	wait, next, _ := guardPauses.Next(*pause, nil)
+	*pause = next
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-r.drained:
+			return false
+		case <-timer.C:
+		}
+		if now, err := input.Input(); err == nil && now != before {
+			return true
+		}
+		timer.Reset(inputPoll)
+	}
+}

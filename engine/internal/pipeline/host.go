@@ -1,0 +1,69 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/penstock-io/penstock/engine/internal/metrics"
+	"github.com/penstock-io/penstock/supervise"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// host is what a component gets from the engine.
+type host struct {
+	log     *slog.Logger
+	fs      vfs.FS
+	counter *metrics.Set
+	faults  *faultLog
+	group   atomic.Pointer[supervise.Group]
+	cause   atomic.Pointer[error] // the first that stop was called with; nil: none
+}
+
+// Log implements stream.Host.
+func (h *host) Log() *slog.Logger { return h.log }
+
+// FS implements stream.Host.
+func (h *host) FS() vfs.FS { return h.fs }
+
+// Count implements stream.Host.
+func (h *host) Count(name string, n int64) { h.counter.Add(name, n) }
+
+// Fault implements stream.Host.
+func (h *host) Fault(err error) {
+	if h.faults.add(err) {
+		h.log.Error("something is missing or wrong", "error", err)
+	}
+}
+
+// Go implements stream.Host.
+func (h *host) Go(name string, run func(context.Context) error) {
+	if g := h.group.Load(); g != nil {
+		g.Go(name, run)
+		return
+	}
+	panic("penstock: BUG: Host.Go before the route runs: a sink or processor starts goroutines in Open or Process, not in New")
+}
+
+// stop ends the route with err, which is part of the route's result even if its goroutines end by themselves before they notice.
+func (h *host) stop(err error) {
+	h.cause.CompareAndSwap(nil, &err)
+	if g := h.group.Load(); g != nil {
+		g.Stop(err)
+	}
+}
+
+// stopped returns the first error that stop was called with; nil if there was none.
+func (h *host) stopped() error {
+	if err := h.cause.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// scoped is the same host for one of several instances of a component: its goroutines end with that instance.
+func (h *host) scoped(g *supervise.Group) *host {
+	own := &host{log: h.log, fs: h.fs, counter: h.counter, faults: h.faults}
+	own.group.Store(g)
+	return own
+}

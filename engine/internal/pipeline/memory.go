@@ -1,0 +1,170 @@
+package pipeline
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// memory is one route's part of the checkpoint.
+//
+// Where the sink has acked what it has not made durable (`fsync: interval`), there are two layers, because
+// the kernel may write the checkpoint to disk before the sink's data. The upper one is saved often, is
+// believed only as long as the operating system has not restarted since, and so covers kill -9. The lower one
+// is saved after the sink has synced and covers a power loss. The upper is always at least as far as the
+// lower. Each is a route of its own in the store; the upper one's name ends in the boot's id. See
+// docs/adr/0004-two-layers-of-checkpoint.md.
+type memory struct {
+	store *checkpoint.Store
+	lower string
+	upper string // "": one layer
+
+	pendingMarks  map[string]stream.Mark // saved in the upper layer and not yet in the lower
+	pendingPlaces map[string]string
+}
+
+// newMemory returns the memory of a route. boot "" (the system does not tell) means one layer.
+//
+// What an earlier instance saved in the upper layer only, because it ended before its sink had synced, goes to the lower one
+// after this instance's first sync: a partition of which nothing comes any more would else stay behind there for good.
+func newMemory(store *checkpoint.Store, key string, lazy bool, boot string) *memory {
+	m := &memory{store: store, lower: key}
+	if lazy && boot != "" {
+		m.upper = key + checkpoint.BootMark + boot
+		m.pendingMarks = make(map[string]stream.Mark)
+		m.pendingPlaces = make(map[string]string)
+		m.owe()
+	}
+	return m
+}
+
+// owe notes what the upper layer has and the lower has not.
+func (m *memory) owe() {
+	for mark := range m.store.Marks(m.upper) {
+		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {
+			m.pendingMarks[mark.Part.ID] = mark
+		}
+	}
+	below := m.store.Places(m.lower)
+	for lane, place := range m.store.Places(m.upper) {
+		if below[lane] != place {
+			m.pendingPlaces[lane] = place
+		}
+	}
+}
+
+func sameMark(a, b stream.Mark) bool {
+	return a.Part == b.Part && a.Watermark == b.Watermark && a.Finished == b.Finished && a.Note == b.Note && slices.Equal(a.Above, b.Above)
+}
+
+// failed says that nothing can be saved any more before the log is opened anew.
+func (m *memory) failed() bool { return m.store.Failed() != nil }
+
+func (m *memory) layered() bool { return m.upper != "" }
+
+// forgetOtherBoots drops upper layers that a restart of the system has made worthless.
+func (m *memory) forgetOtherBoots() error {
+	for _, route := range m.store.Routes() {
+		if route == m.upper || !strings.HasPrefix(route, m.lower+checkpoint.BootMark) {
+			continue
+		}
+		var ids []string
+		for mark := range m.store.Marks(route) {
+			ids = append(ids, mark.Part.ID)
+		}
+		if err := m.store.Forget(route, ids); err != nil {
+			return err
+		}
+		places := m.store.Places(route)
+		for lane := range places {
+			places[lane] = "" // forgets it
+		}
+		if err := m.store.Append(route, nil, places); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// save writes marks and places as one entry, safe against kill -9.
+func (m *memory) save(marks []stream.Mark, places map[string]string) error {
+	if !m.layered() {
+		return m.store.Append(m.lower, marks, places)
+	}
+	for _, mark := range marks {
+		m.pendingMarks[mark.Part.ID] = mark
+	}
+	maps.Copy(m.pendingPlaces, places)
+	return m.store.Append(m.upper, marks, places)
+}
+
+// synced makes everything that was saved safe against a power loss. The sink has synced before it.
+func (m *memory) synced() error {
+	if len(m.pendingMarks)+len(m.pendingPlaces) > 0 {
+		marks := make([]stream.Mark, 0, len(m.pendingMarks))
+		for _, mark := range m.pendingMarks {
+			marks = append(marks, mark)
+		}
+		if err := m.store.Append(m.lower, marks, m.pendingPlaces); err != nil {
+			return err
+		}
+		clear(m.pendingMarks)
+		clear(m.pendingPlaces)
+	}
+	return m.store.Sync()
+}
+
+func (m *memory) mark(id string) (stream.Mark, bool) {
+	if m.layered() {
+		if mark, ok := m.store.Mark(m.upper, id); ok {
+			return mark, true
+		}
+	}
+	return m.store.Mark(m.lower, id)
+}
+
+func (m *memory) marks() iter.Seq[stream.Mark] {
+	return func(yield func(stream.Mark) bool) {
+		upper := make(map[string]bool)
+		if m.layered() {
+			for mark := range m.store.Marks(m.upper) {
+				upper[mark.Part.ID] = true
+				if !yield(mark) {
+					return
+				}
+			}
+		}
+		for mark := range m.store.Marks(m.lower) {
+			if !upper[mark.Part.ID] && !yield(mark) {
+				return
+			}
+		}
+	}
+}
+
+// strays are the lanes of other names that have a place in either layer, each with the place that forgets it.
+func (m *memory) strays(name string) map[string]string {
+	strays := make(map[string]string)
+	for _, layer := range []string{m.lower, m.upper} {
+		for lane := range m.store.Places(layer) {
+			if lane != name {
+				strays[lane] = ""
+			}
+		}
+	}
+	return strays
+}
+
+// places are those of the upper layer, where it has any: what it has forgotten may still be in the lower one.
+func (m *memory) places() map[string]string {
+	if m.layered() {
+		if places := m.store.Places(m.upper); len(places) > 0 {
+			return places
+		}
+	}
+	return m.store.Places(m.lower)
+}

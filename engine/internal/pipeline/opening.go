@@ -1,0 +1,51 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// begin opens what the route needs and waits until the other routes of its source have. ready is false without an error where
+// the route was drained meanwhile: nothing is in flight yet, so there is nothing to wait for, least of all a receiver that does not
+// answer. A finite run gives up where the route has not opened within its stall.
+func (r *route) begin(ctx context.Context, group *supervise.Group) (ready bool, err error) {
+	opening, end := context.WithCancelCause(ctx) // a sink may keep it: once all is open, only the route ends it
+	late := fmt.Errorf("it has not opened within %v", r.stall)
+	patience := time.NewTimer(r.stall)
+	defer patience.Stop()
+	if !r.once || r.stall <= 0 {
+		patience.Stop()
+	}
+	done := make(chan struct{})
+	defer close(done)
+	group.Go("opening", func(ctx context.Context) error {
+		select {
+		case <-r.drained:
+			end(ErrDraining)
+		case <-patience.C:
+			end(late)
+		case <-done:
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	err = r.open(opening)
+	patience.Stop()
+	r.slot.arrive()
+	if err == nil {
+		r.opens.Store(true)
+		err = r.pipe.barrier().wait(opening)
+	}
+	if err != nil && errors.Is(context.Cause(opening), ErrDraining) {
+		r.host.log.Info("drained before it had opened", "error", err)
+		return false, nil
+	}
+	if err != nil && errors.Is(context.Cause(opening), late) {
+		err = fmt.Errorf("%w: %w", late, err)
+	}
+	return err == nil, err
+}

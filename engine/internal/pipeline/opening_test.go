@@ -1,0 +1,88 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// deafSink opens when its context ends, as one whose database does not answer.
+type deafSink struct{ fakeSink }
+
+// Open implements stream.Sink.
+func (s *deafSink) Open(ctx context.Context, _ stream.SinkOptions) error {
+	<-ctx.Done()
+	return fmt.Errorf("dial: %w", ctx.Err())
+}
+
+// TestDrainWhileOpening: a route that is still opening has nothing in flight, and so a drain ends it at once, and the routes that wait
+// for it.
+func TestDrainWhileOpening(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			e := fakeJob(t, vfstest.New(), Options{Once: once}, &fakeSource{lines: numbered(3), size: 1},
+				config.Route{Sink: use(stream.SinkRole, &deafSink{})}, config.Route{Sink: use(stream.SinkRole, &fakeSink{})})
+			ended := make(chan error)
+			go func() { ended <- e.Run(t.Context()) }()
+			time.Sleep(time.Second)
+			start := time.Now()
+			e.Drain()
+			if err := <-ended; err != nil || time.Since(start) > time.Second {
+				t.Errorf("once %v: Run = %v, %v after Drain", once, err, time.Since(start))
+			}
+		})
+	}
+}
+
+// TestStallWhileOpening: a finite run does not wait for ever for a receiver that does not answer; the others deliver.
+func TestStallWhileOpening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good := &fakeSink{}
+		e := fakeJob(t, vfstest.New(), Options{Once: true, Stall: 10 * time.Second}, &fakeSource{lines: numbered(3), size: 1},
+			config.Route{Sink: use(stream.SinkRole, &deafSink{})}, config.Route{Sink: use(stream.SinkRole, good)})
+		start := time.Now()
+		err := e.Run(t.Context())
+		const want = "p/r0: it has not opened within 10s: sink fake: dial"
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "p/r1") {
+			t.Errorf("Run = %v, want %q", err, want)
+		}
+		if took := time.Since(start); took < 10*time.Second || took > 11*time.Second || len(good.got) != 3 {
+			t.Errorf("it took %v, and the other route delivered %q", took, good.got)
+		}
+	})
+}
+
+// TestNotReadyWhileOpening: a route that has not opened within a minute is not ready, and the status says for how long.
+func TestNotReadyWhileOpening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{lines: numbered(3), size: 1},
+			config.Route{Sink: use(stream.SinkRole, &deafSink{})})
+		ended := make(chan error)
+		go func() { ended <- e.Run(t.Context()) }()
+		ready := func() (bool, string) { // the disk is the machine's
+			s := e.Status()
+			s.Free = -1
+			s.Judge()
+			return s.Ready, strings.Join(s.Why, "\n")
+		}
+		time.Sleep(50 * time.Second)
+		if ok, why := ready(); !ok {
+			t.Errorf("not ready after 50 s: %s", why)
+		}
+		time.Sleep(15 * time.Second)
+		if ok, why := ready(); ok || !strings.Contains(why, "p/r0: has not opened for 1m5s") {
+			t.Errorf("ready %v after 65 s: %q", ok, why)
+		}
+		e.Drain()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/metrics"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// pipe is a source with its routes. A route that fails is started again by itself; when a goroutine of the source fails, the
+// source is made afresh and all routes start again.
+type pipe struct {
+	name     string
+	cfg      config.Pipeline
+	once     bool
+	log      *slog.Logger
+	fs       vfs.FS
+	counter  *metrics.Set // of the source, across its instances
+	state    *state
+	host     *sourceHost     // of source; changed with it
+	source   stream.Source   // changed only while no route runs
+	finisher stream.Finisher // nil: the source has nothing to finish
+	starts   int
+
+	mu        sync.Mutex // guards what follows; Finish is called without it
+	slots     []*slot    // replaced, never changed
+	opening   *barrier
+	tree      *supervise.Supervisor   // of the routes; nil while the pipeline does not run
+	end       context.CancelCauseFunc // ends tree
+	over      map[*slot]bool          // routes that have ended and are not restarted
+	held      bool                    // Apply is changing the routes: the run does not end
+	closing   bool                    // all routes have ended, and so does the run
+	finishing map[string]*finishing
+	order     []string // the keys of finishing, oldest first
+	err       error    // why the last run of it ended
+	waits     bool     // for its restart
+}
+
+// The causes with which the contexts of an engine's parts end.
+var errAllEnded = errors.New("pipeline: every route has ended")
+
+// atOnce, as a supervisor's Shutdown, has its children stop side by side.
+const atOnce = time.Nanosecond
+
+// run runs the routes side by side until all have ended. The source's goroutines start before the first route and stop
+// after the last; a failure of one of them stops the routes.
+func (p *pipe) run(ctx context.Context) error {
+	p.mu.Lock()
+	p.waits = false
+	p.mu.Unlock()
+	p.starts++
+	wanted := p.starts == 1 || !p.draining() // else the routes end without running
+	if p.starts > 1 && wanted {
+		if err := p.renew(); err != nil {
+			return err
+		}
+	}
+	routes, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	tree, err := p.begin(end)
+	if err != nil {
+		return err
+	}
+	if wanted {
+		p.host.start(ctx, end)
+	}
+	err = tree.Serve(routes)
+	p.halted()
+	if errors.Is(err, errAllEnded) {
+		err = nil
+	}
+	err = joined(p.host.stop(), err)
+	if p.once {
+		err = joined(err, p.host.faults.err())
+	}
+	return err
+}
+
+// draining reports whether all routes are draining and Apply adds none.
+func (p *pipe) draining() bool {
+	p.mu.Lock()
+	slots, held := p.slots, p.held
+	p.mu.Unlock()
+	return !held && !slices.ContainsFunc(slots, func(s *slot) bool { return !s.isDraining() })
+}
+
+// begin makes the supervisor of the routes. Those that are leaving are not started again.
+func (p *pipe) begin(end context.CancelCauseFunc) (*supervise.Supervisor, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var children []supervise.Child
+	for _, s := range p.slots {
+		if !s.leaving {
+			s.arrived.Store(false)
+			children = append(children, s.child())
+		}
+	}
+	tree, err := supervise.New(p.name, supervise.Spec{Shutdown: atOnce, OnEvent: p.routeEvent}, children...)
+	if err != nil {
+		return nil, err
+	}
+	p.opening, p.tree, p.end, p.over = newBarrier(len(children)), tree, end, make(map[*slot]bool)
+	return tree, nil
+}
+
+// halted records that no route runs any more.
+func (p *pipe) halted() {
+	p.mu.Lock()
+	p.tree = nil
+	slots := p.slots
+	p.mu.Unlock()
+	for _, s := range slots {
+		s.halted()
+	}
+}
+
+// routeEvent records how a run of a route ended.
+func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
+	if e.Kind != supervise.Ended || !strings.HasSuffix(e.Supervisor, pipelinesName+"/"+p.name) {
+		return // of somebody within a route
+	}
+	slots := p.routes()
+	i := slices.IndexFunc(slots, func(s *slot) bool { return s.cfg.Name == e.Child })
+	if i < 0 {
+		return
+	}
+	p.mu.Lock()
+	p.over[slots[i]] = !e.Restart // before the slot knows: see leave
+	p.mu.Unlock()
+	slots[i].ended(e)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endIfDone()
+}
+
+// endIfDone ends the run when every route has ended, unless Apply is changing them. The caller holds p.mu.
+func (p *pipe) endIfDone() {
+	if p.held || p.tree == nil || slices.ContainsFunc(p.slots, func(s *slot) bool { return !p.over[s] }) {
+		return
+	}
+	p.closing = true
+	p.end(errAllEnded)
+}
+
+// routes returns the routes of this moment.
+func (p *pipe) routes() []*slot {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.slots
+}
+
+// barrier returns the barrier of this run.
+func (p *pipe) barrier() *barrier {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.opening
+}
+
+// child is the recipe of the pipeline. In a finite run it starts once.
+func (p *pipe) child() supervise.Child {
+	return supervise.Child{Name: p.name, Run: p.run, Restart: supervise.Transient, Backoff: waitsOf(p.once), Shutdown: pipelineShutdown}
+}
+
+// wake starts a route that waits for its restart.
+func (p *pipe) wake(route string) {
+	p.mu.Lock()
+	tree := p.tree
+	p.mu.Unlock()
+	if tree != nil {
+		_ = tree.Restart(route) // it stops anyway, or has ended
+	}
+}
+
+// ended notes how a run of the pipeline ended.
+func (p *pipe) ended(e supervise.Event) {
+	p.mu.Lock()
+	p.err, p.waits = e.Err, e.Restart
+	p.mu.Unlock()
+	if e.Restart {
+		p.log.Error("pipeline failed; its source and its routes start again", "again_in", e.Delay, "error", e.Err)
+	}
+}
+
+func (p *pipe) waiting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waits
+}
+
+// result is why the pipeline ended; nil: because its routes had.
+func (p *pipe) result() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", p.name, p.err)
+}

@@ -1,0 +1,267 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// workers is how many goroutines process: as many as run at once.
+func (r *route) workers() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
+
+// maxProcessors bounds the goroutines and processor instances of one route.
+const maxProcessors = 64
+
+// jobsAtOnce bounds the jobs that are not processed yet: what fits into the two channels, and what the processors, the reader
+// and the producer have in hand. So nobody who gives a job back to again has to wait.
+func (r *route) jobsAtOnce() int { return 3*r.workers() + 2 }
+
+// newProcessors is the processors of the route, supervised: each is made afresh when it has died, with instances of every step of its
+// own and the goroutines and children that those have started.
+func (r *route) newProcessors() (*supervise.Supervisor, error) {
+	children := make([]supervise.Child, r.workers())
+	for n := range children {
+		name, idle := fmt.Sprintf("processor-%d", n), new(fruitless)
+		steps := &r.steps[n]
+		children[n] = supervise.Child{
+			Name: name, Restart: supervise.Transient, Backoff: idle,
+			Run: func(ctx context.Context) error { return r.process(ctx, name, idle, steps) },
+		}
+	}
+	return supervise.New("processors", supervise.Spec{Stagger: -1, Shutdown: atOnce, OnEvent: r.processorEnded}, children...)
+}
+
+// fruitless is the wait of a processor that has died. It dies of what it was given, most likely, and what kills is cut down
+// until it is found: up to freeDeaths times without a record done it starts again at once, after that with growing waits.
+type fruitless struct{ deaths atomic.Int32 }
+
+const freeDeaths = 16
+
+var fruitlessWait = backoff.Exponential(100*time.Millisecond, 2, 30*time.Second).Equal()
+
+// Next implements backoff.Policy.
+func (f *fruitless) Next(s backoff.State, src rand.Source) (wait time.Duration, next backoff.State, ok bool) {
+	if f.deaths.Load() <= freeDeaths {
+		return 0, backoff.State{}, true
+	}
+	return fruitlessWait.Next(s, src)
+}
+
+func (r *route) processorEnded(ctx context.Context, e supervise.Event) {
+	if e.Kind != supervise.Ended || !e.Restart {
+		return
+	}
+	r.host.Count("processor_deaths", 1)
+	if times, due := r.failures.note(e.Child, firstLine(e.Err)); due {
+		r.host.log.Log(ctx, slog.LevelWarn, "a processor died; another one gets its batch",
+			"processor", e.Child, "times", times, "again_in", e.Delay, "error", e.Err)
+	}
+}
+
+// process is one incarnation of a processor.
+func (r *route) process(ctx context.Context, name string, idle *fruitless, current *atomic.Pointer[step]) error {
+	scope := supervise.NewGroup(ctx)
+	defer func() { // also when it dies: what its instances have started goes with it
+		scope.Stop(nil)
+		_ = scope.Wait() // what failed in it has ended the scope's context, and so the call that needed it
+	}()
+	p := &processor{r: r, name: name, idle: idle, current: current}
+	defer current.Store(nil)
+	for i, make := range r.processors {
+		instance, err := make(r.host.scoped(scope))
+		if err != nil {
+			return errors.Join(supervise.ErrEscalate, err)
+		}
+		p.chain = append(p.chain, instance)
+		p.names = append(p.names, fmt.Sprintf("processor %d, %s", i+1, r.cfg.Processors[i].Component.Name))
+	}
+	for {
+		j := r.nextJob(ctx)
+		if j == nil {
+			return nil
+		}
+		if died := p.work(scope.Context(), j); died != nil {
+			return died
+		}
+	}
+}
+
+// nextJob is a batch of which a processor has died before one that is new; nil: there will be none.
+func (r *route) nextJob(ctx context.Context) *job {
+	select {
+	case j := <-r.again:
+		return j
+	default:
+	}
+	select {
+	case j := <-r.again:
+		return j
+	case j := <-r.work: // nil: closed, and who has one in hand will come back for it
+		return j
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// processor is one incarnation with its instances of the route's steps.
+type processor struct {
+	r     *route
+	name  string
+	chain []stream.Processor
+	names []string // of the chain's steps
+	idle  *fruitless
+	saved *stream.Saved
+
+	current *atomic.Pointer[step] // nil in it between batches
+}
+
+// step is a processor of a route's chain that works on a batch.
+type step struct {
+	name  string // such as "processor 2, exec"
+	began time.Time
+}
+
+// longestStep returns the step that has worked on its batch for the longest time, and false if no batch is being processed.
+func (r *route) longestStep() (longest step, ok bool) {
+	for n := range r.steps {
+		if s := r.steps[n].Load(); s != nil && (!ok || s.began.Before(longest.began)) {
+			longest, ok = *s, true
+		}
+	}
+	return longest, ok
+}
+
+// work processes j, or as much of it as it survives: then it gives j back and returns what it died of.
+func (p *processor) work(ctx context.Context, j *job) (died error) {
+	if j.saved == nil {
+		if p.saved == nil {
+			p.saved = new(stream.Saved)
+		}
+		j.saved, p.saved = p.saved, nil
+	}
+	returned := false
+	defer func() {
+		if !returned {
+			died = &supervise.PanicError{Name: p.name, Value: recover(), Stack: debug.Stack()}
+			p.idle.deaths.Add(1)
+			p.r.condemn(j, died, p.idle)
+		}
+	}()
+	err := p.steps(ctx, j)
+	returned = true
+	p.r.budget.took(j.batch)
+	p.idle.deaths.Store(0)
+	j.err = err
+	j.saved, p.saved = nil, j.saved
+	close(j.done)
+	return nil
+}
+
+// steps has every step change the batch, encodes it and makes dead letters of what was buried.
+func (p *processor) steps(ctx context.Context, j *job) error {
+	b := j.batch
+	if !j.suspect {
+		b.Save(j.saved)
+		if err := p.change(ctx, b); err != nil {
+			return err
+		}
+		return p.r.buryDead(ctx, b)
+	}
+	for s, more := j.next(); more; s, more = j.next() {
+		b.Save(j.saved)
+		states := hide(b, s)
+		err := p.change(ctx, b)
+		if err != nil {
+			return err
+		}
+		show(b, s, states)
+		j.pop()
+		p.idle.deaths.Store(0)
+	}
+	b.Save(j.saved)
+	if err := p.encode(b); err != nil {
+		return err
+	}
+	return p.r.buryDead(ctx, b)
+}
+
+func (p *processor) change(ctx context.Context, b *stream.Batch) error {
+	defer p.current.Store(nil)
+	for i, processor := range p.chain {
+		name := p.names[i]
+		p.current.Store(&step{name, time.Now()})
+		if err := processor.Process(ctx, b); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return p.encode(b)
+}
+
+func (p *processor) encode(b *stream.Batch) error {
+	if p.r.encoder == nil || b.Kept() == 0 {
+		return nil
+	}
+	if err := b.Encode(p.r.encoder); err != nil {
+		return fmt.Errorf("encoding for sink %s: %w", p.r.cfg.Sink.Component.Name, err)
+	}
+	return nil
+}
+
+// hide lets b look as if it had only the records of s, and returns what the states of all were.
+func hide(b *stream.Batch, s stretch) []stream.State {
+	b.Parsed() // its raw bytes are more than its records now
+	states := make([]stream.State, len(b.Records))
+	for i := range b.Records {
+		states[i] = b.Records[i].State
+		if i < s.from || i >= s.to {
+			b.Records[i].State = stream.Dropped
+		}
+	}
+	return states
+}
+
+// show undoes hide, when records may have been added to s.
+func show(b *stream.Batch, s stretch, states []stream.State) {
+	added := len(b.Records) - len(states)
+	for i, state := range states {
+		switch {
+		case i < s.from:
+			b.Records[i].State = state
+		case i >= s.to:
+			b.Records[i+added].State = state
+		}
+	}
+}
+
+// condemn books the death of a processor that had j, and gives j to the next one.
+func (r *route) condemn(j *job, died error, idle *fruitless) {
+	j.batch.Restore(j.saved)
+	bury, hopeless := j.died(j.batch)
+	if hopeless {
+		j.err = died
+		close(j.done)
+		return
+	}
+	if bury {
+		reason := fmt.Errorf("%d processors died of it, the last of this: %w", mayKill, died)
+		s, _ := j.next()
+		for i := s.from; i < s.to; i++ {
+			if j.batch.Records[i].State == stream.Kept {
+				j.batch.Bury(i, reason)
+			}
+		}
+		j.pop()
+		idle.deaths.Store(0)
+	}
+	r.again <- j // it has room: jobsAtOnce
+}

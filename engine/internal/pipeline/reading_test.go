@@ -1,0 +1,117 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// mortalSource is a fakeSource that panics at the read that dies says.
+type mortalSource struct {
+	fakeSource
+	dies int
+}
+
+// Open implements stream.Source.
+func (s *mortalSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	r, err := s.fakeSource.Open(ctx, o)
+	return &mortalReader{fakeReader: r.(*fakeReader), dies: s.dies}, err
+}
+
+type mortalReader struct {
+	*fakeReader
+	reads, dies int
+}
+
+// Read implements stream.Reader.
+func (r *mortalReader) Read(ctx context.Context, b *stream.Batch) error {
+	if r.reads++; r.reads == r.dies {
+		panic("the source dies")
+	}
+	return r.fakeReader.Read(ctx, b)
+}
+
+// What a reader has read before it waits, or dies, is delivered without anything further, in order, however few batches the memory
+// has room for.
+func TestReadIsDelivered(t *testing.T) {
+	for _, lines := range []int{0, 1, 2, 3, 17} {
+		for _, dies := range []bool{false, true} {
+			for _, memory := range []stream.Size{1, 32 << 20} {
+				for _, prompt := range []bool{false, true} {
+					t.Run(fmt.Sprintf("%d lines, dies %v, memory %v, prompt %v", lines, dies, memory, prompt), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) { readIsDelivered(t, lines, dies, memory, prompt) })
+					})
+				}
+			}
+		}
+	}
+}
+
+func readIsDelivered(t *testing.T, lines int, dies bool, memory stream.Size, prompt bool) {
+	source := &mortalSource{fakeSource: fakeSource{lines: numbered(lines), size: 1}}
+	if dies {
+		source.dies = lines + 1
+	}
+	sink := &promptSink{prompt: prompt}
+	inOrder := config.DefaultRoute("", "/state").Flow
+	inOrder.Window, inOrder.Order = "queue", "partition"
+	e := jobOf(t, vfstest.New(), Options{Once: dies}, use(stream.SourceRole, source),
+		config.Route{Sink: use(stream.SinkRole, sink), Memory: memory, Flow: inOrder})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	synctest.Wait()
+	time.Sleep(100 * time.Millisecond) // of a start-up's waits
+	sink.mu.Lock()
+	if want := source.lines; !slices.Equal(sink.got, want) {
+		t.Errorf("delivered %q, want %q", sink.got, want)
+	}
+	sink.mu.Unlock()
+	cancel()
+	if err := <-ended; dies && (err == nil || !strings.Contains(err.Error(), "reader")) {
+		t.Errorf("the source's death was not reported: %v", err)
+	}
+}
+
+// promptSink is a fakeSink whose lane may be a prompt one.
+type promptSink struct {
+	fakeSink
+	prompt bool
+}
+
+// Open implements stream.Sink.
+func (s *promptSink) Open(_ context.Context, o stream.SinkOptions) error {
+	o.Lanes([]stream.Lane{{Name: "w", Worker: s, Prompt: s.prompt, Limits: flow.Limits{InFlight: 4}}})
+	return nil
+}
+
+// A scope ends with the context that it was begun in, and when it is ended, whichever comes first; before it was begun, too.
+func TestScope(t *testing.T) {
+	var s scope
+	outer, cancel := context.WithCancelCause(t.Context())
+	ctx := s.in(outer)
+	if s.in(t.Context()) != ctx || ctx.Err() != nil {
+		t.Error("a scope that was begun is another one, or over")
+	}
+	stopped := errors.New("stopped")
+	cancel(stopped)
+	if s.end(ErrDraining); context.Cause(ctx) != stopped {
+		t.Errorf("ended by %v", context.Cause(ctx))
+	}
+	var early scope
+	early.end(ErrDraining)
+	early.end(stopped)
+	if ctx := early.in(t.Context()); context.Cause(ctx) != ErrDraining {
+		t.Errorf("ended before it was begun, by %v", context.Cause(ctx))
+	}
+}

@@ -1,0 +1,128 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// replaced is the output of a sink that asks to be opened again. Its instances share it.
+type replaced struct {
+	fakeSink
+	open   func(n int) error // result of Open number n, from 1
+	places []string          // that Open got
+}
+
+// replacedSink is one instance.
+type replacedSink struct {
+	*replaced
+	host  stream.Host
+	asked chan error // what the goroutine ends with
+}
+
+func (s *replaced) use() config.Use {
+	made := func(_ any, h stream.Host) (any, error) { return &replacedSink{s, h, make(chan error, 1)}, nil }
+	return config.Use{Component: stream.Component{Role: stream.SinkRole, Name: "fake", New: made}}
+}
+
+// StartPlace implements stream.Placed.
+func (s *replacedSink) StartPlace() string { return fmt.Sprintf("start of %d", len(s.places)) }
+
+// Open implements stream.Sink.
+func (s *replacedSink) Open(_ context.Context, o stream.SinkOptions) error {
+	s.places = append(s.places, o.Place)
+	if err := s.open(len(s.places)); err != nil {
+		return err
+	}
+	s.host.Go("watch", func(ctx context.Context) error {
+		select {
+		case err := <-s.asked:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	o.Lanes([]stream.Lane{{Name: "out", Worker: s, Limits: stream.Limits{InFlight: 1, Ordered: true}}})
+	return nil
+}
+
+// Deliver implements stream.Worker.
+func (s *replacedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
+	if len(s.places) == 1 && len(s.got) == 3 { // the first output is replaced
+		s.asked <- &stream.ReopenError{Place: "asked for", Err: errors.New("output replaced")}
+		<-ctx.Done()
+		return stream.Report{}, context.Cause(ctx)
+	}
+	report, err := s.fakeSink.Deliver(ctx, a)
+	report.Place = fmt.Sprintf("%d", len(s.got))
+	return report, err
+}
+
+// TestReopen: a sink that asks for it is opened again at once at the place that it asked for, and
+// the route does not count as failed.
+func TestReopen(t *testing.T) {
+	s := &replaced{open: func(int) error { return nil }}
+	runReplaced(t, s, time.Second)
+	if want := []string{"", "asked for"}; !slices.Equal(s.places, want) {
+		t.Errorf("opened at %q, want %q", s.places, want)
+	}
+}
+
+// TestReopenFails: the place that a sink asked for is not lost if it cannot be opened there at
+// once. The checkpoint has another place, at which the output that was replaced might be refused
+// for ever.
+func TestReopenFails(t *testing.T) {
+	s := &replaced{open: func(n int) error {
+		if n == 2 || n == 3 {
+			return errors.New("too many open files")
+		}
+		return nil
+	}}
+	runReplaced(t, s, time.Minute)
+	if want := []string{"", "asked for", "asked for", "asked for"}; !slices.Equal(s.places, want) {
+		t.Errorf("opened at %q, want %q", s.places, want)
+	}
+}
+
+// TestReopenWhileOpening: a sink that asks again before it is open restarts with backoff.
+func TestReopenWhileOpening(t *testing.T) {
+	s := &replaced{open: func(n int) error {
+		if n >= 2 && n < 8 {
+			return &stream.ReopenError{Place: "asked for", Err: errors.New("replaced again")}
+		}
+		return nil
+	}}
+	if took := runReplaced(t, s, 10*time.Minute); took < 5*time.Second {
+		t.Errorf("6 failed attempts to open took %v: there was no backoff", took)
+	}
+}
+
+// runReplaced runs a route into s until all lines have arrived, and returns how long that took.
+func runReplaced(t *testing.T, s *replaced, limit time.Duration) (took time.Duration) {
+	synctest.Test(t, func(t *testing.T) {
+		e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{lines: numbered(6), size: 1}, config.Route{Sink: s.use()})
+		ended := make(chan error, 1)
+		go func() { ended <- e.Run(t.Context()) }()
+		begun := time.Now()
+		for e.Snapshot().Routes[0].Delivered < 6 && time.Since(begun) < limit {
+			time.Sleep(10 * time.Millisecond)
+		}
+		took = time.Since(begun)
+		e.Drain()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		if !slices.Equal(s.got, numbered(6)) {
+			t.Errorf("%d lines arrived: %v", len(s.got), s.got)
+		}
+	})
+	return took
+}

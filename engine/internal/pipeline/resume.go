@@ -1,0 +1,139 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// load asks a sink that keeps a ledger what it holds. That is the truth even if it is less than the local state says, since the database
+// may have been restored from a backup; but an empty ledger beside local progress is an error. Names and notes, which no ledger has, are
+// taken from the local state.
+func (r *route) load(ctx context.Context) error {
+	marks, err := r.ledgered.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("sink %s: loading what it holds: %w", r.cfg.Sink.Component.Name, err)
+	}
+	held := make(map[string]stream.Mark, len(marks))
+	for _, m := range marks {
+		held[m.Part.ID] = m
+	}
+	behind := 0
+	var lost amount
+	for local := range r.memory.marks() {
+		lost.add(local)
+		m := held[local.Part.ID]
+		short := m.Watermark.Compare(local.Watermark) < 0
+		if short {
+			behind++
+		}
+		m.Part, m.Note = local.Part, local.Note
+		m.Finished = local.Finished && !short && len(m.Above) == 0
+		held[local.Part.ID] = m
+	}
+	if len(marks) == 0 && lost.partitions > 0 {
+		return final(emptyLedger(r, lost))
+	}
+	r.resumed = &resumed{marks: held}
+	if behind > 0 {
+		r.host.log.Warn("the sink holds less than the local state says; what it lacks is delivered again", "partitions", behind)
+	}
+	return nil
+}
+
+// amount is what local marks say was delivered.
+type amount struct {
+	partitions int
+	positions  int64 // bytes of files, key values of tables
+}
+
+// add adds a mark of the source; those of replayed dead letters count for nothing.
+func (a *amount) add(m stream.Mark) {
+	if deadletter.IsPartition(m.Part.ID) || m.Watermark == (stream.Position{}) && len(m.Above) == 0 {
+		return
+	}
+	a.partitions++
+	a.positions += m.Watermark.Num
+	for _, above := range m.Above {
+		a.positions += above.To.Num - above.From.Num
+	}
+}
+
+// emptyLedger is the error of a ledger that holds nothing although the local state shows progress.
+func emptyLedger(r *route, lost amount) error {
+	where := "ledger of sink " + r.cfg.Sink.Component.Name
+	if n, ok := r.sink.(stream.LedgerNamer); ok {
+		where = n.LedgerName()
+	}
+	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows progress in %d partitions; up to %d bytes "+
+		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with `penstock checkpoint reset %s %s`",
+		r.cfg.Sink.Component.Name, where, lost.partitions, lost.positions, r.pipe.state.name, r.key)
+}
+
+// resumed are the marks with which a route began whose sink keeps a ledger. It is safe for concurrent use.
+type resumed struct {
+	mu    sync.RWMutex // guards marks, of partitions that were not forgotten since
+	marks map[string]stream.Mark
+}
+
+func (s *resumed) mark(id string) (stream.Mark, bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	m, ok := s.marks[id]
+	return m, ok
+}
+
+func (s *resumed) all() []stream.Mark {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Values(s.marks))
+}
+
+// forget drops the marks of ids, and returns those of idle, which are among ids, that had one.
+func (s *resumed) forget(ids, idle []string) (had []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range idle {
+		if _, ok := s.marks[id]; ok {
+			had = append(had, id)
+		}
+	}
+	for _, id := range ids {
+		delete(s.marks, id)
+	}
+	return had
+}
+
+// markOf returns what this route had settled of a partition before this run.
+func (r *route) markOf(id string) (stream.Mark, bool) {
+	if r.resumed != nil {
+		return r.resumed.mark(id)
+	}
+	return r.memory.mark(id)
+}
+
+// stateDir opens the directory in which the route's reader keeps state that no mark holds.
+func (r *route) stateDir() (vfs.Dir, error) {
+	return r.pipe.state.sourceDir(fileName(r.pipe.name) + "." + fileName(r.cfg.Name))
+}
+
+func (r *route) known() iter.Seq[stream.Mark] {
+	marks := r.memory.marks()
+	if r.resumed != nil {
+		marks = slices.Values(r.resumed.all())
+	}
+	return func(yield func(stream.Mark) bool) {
+		for m := range marks {
+			if !deadletter.IsPartition(m.Part.ID) && !yield(m) { // those of replayed dead letters are none of the source's
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/supervise"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// sourceHost is the stream.SourceHost of one instance of a source. It is safe for concurrent use.
+//
+//	assembled --start--> running --stop--> stopped
+//
+// A goroutine that is asked for while assembled starts with start; while stopped it is refused. The state directory can
+// be opened while running.
+type sourceHost struct {
+	*host
+	pipe  *pipe
+	watch *supervise.Group // tells the routes of a failure; set by start
+
+	mu       sync.Mutex // guards what follows
+	phase    hostPhase
+	group    *supervise.Group // set by start
+	deferred []goroutine      // asked for before start
+	dir      vfs.Dir          // nil until it is opened
+}
+
+type hostPhase uint8
+
+const (
+	hostAssembled hostPhase = iota
+	hostRunning
+	hostStopped
+)
+
+// goroutine is one that has not been started.
+type goroutine struct {
+	name string
+	run  func(context.Context) error
+}
+
+// sourceShutdown bounds how long a source's goroutines may take to stop, and pipelineShutdown how long they and the
+// routes, which stop before them, may take together.
+const (
+	sourceShutdown   = 10 * time.Second
+	pipelineShutdown = routeShutdown + sourceShutdown + time.Second
+)
+
+var (
+	errTooEarly = errors.New("state directory of source: the pipeline does not run yet: " +
+		"call State in Open or in a goroutine, not in New")
+	errTooLate = errors.New("state directory of source: the source has stopped")
+)
+
+func newSourceHost(p *pipe) *sourceHost {
+	return &sourceHost{host: newHost(p.log.With("source", p.cfg.Source.Component.Name), p.fs, p.counter), pipe: p}
+}
+
+// Go implements stream.Host.
+func (h *sourceHost) Go(name string, run func(context.Context) error) {
+	h.mu.Lock()
+	phase := h.phase
+	if phase == hostAssembled {
+		h.deferred = append(h.deferred, goroutine{name, run})
+	}
+	h.mu.Unlock()
+	switch phase {
+	case hostAssembled:
+	case hostRunning:
+		h.group.Go(name, run)
+	case hostStopped:
+		h.log.Error("goroutine not started: its source has stopped", "goroutine", name)
+	}
+}
+
+// State implements stream.SourceHost.
+func (h *sourceHost) State() (vfs.Dir, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch h.phase {
+	case hostAssembled:
+		return nil, errTooEarly
+	case hostStopped:
+		return nil, errTooLate
+	case hostRunning:
+	}
+	if h.dir == nil {
+		dir, err := h.pipe.state.sourceDir(fileName(h.pipe.name))
+		if err != nil {
+			return nil, err
+		}
+		h.dir = dir
+	}
+	return h.dir, nil
+}
+
+// Routes implements stream.SourceHost.
+func (h *sourceHost) Routes() []string {
+	slots := h.pipe.routes()
+	keys := make([]string, len(slots))
+	for i, s := range slots {
+		keys[i] = s.key
+	}
+	return keys
+}
+
+// start starts the goroutines that the source has asked for. Those outlive ctx, of which only the values are used: they
+// end with stop. The first that fails ends the others and calls failed with its error.
+func (h *sourceHost) start(ctx context.Context, failed context.CancelCauseFunc) {
+	group := supervise.NewGroup(context.WithoutCancel(ctx))
+	h.watch = supervise.NewGroup(context.Background())
+	h.watch.Go("source failure", func(ctx context.Context) error {
+		select {
+		case <-group.Context().Done():
+			failed(context.Cause(group.Context()))
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	h.mu.Lock()
+	h.phase, h.group = hostRunning, group
+	deferred := h.deferred
+	h.deferred = nil
+	h.mu.Unlock()
+	for _, g := range deferred {
+		group.Go(g.name, g.run)
+	}
+}
+
+// stop stops the goroutines, waits for them and closes the state directory. It returns the first failure of a
+// goroutine. No route runs any more. It does nothing if the host is not running.
+func (h *sourceHost) stop() error {
+	h.mu.Lock()
+	was := h.phase
+	h.phase = hostStopped
+	h.mu.Unlock()
+	if was != hostRunning {
+		return nil
+	}
+	h.group.Stop(nil)
+	err := h.group.Wait()
+	h.watch.Stop(nil)
+	_ = h.watch.Wait() // its goroutine returns no error
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.dir != nil {
+		if err := h.dir.Close(); err != nil {
+			h.log.Warn("state directory of source not closed", "error", err)
+		}
+	}
+	return err
+}

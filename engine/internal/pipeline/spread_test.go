@@ -1,0 +1,113 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// spreadSource hands out a line of each of its partitions every 20 ms, for ever. It is its own reader.
+type spreadSource struct {
+	parts  []*stream.Partition
+	at     int64
+	refuse error // of Commit
+
+	noted, commits atomic.Int64 // marks that a note was asked for: those that were written; calls of Commit
+}
+
+func spread(n int) *spreadSource {
+	s := &spreadSource{}
+	for i := range n {
+		id := fmt.Sprintf("file %d", i)
+		s.parts = append(s.parts, &stream.Partition{ID: id, Name: id})
+	}
+	return s
+}
+
+// Open implements stream.Source.
+func (s *spreadSource) Open(context.Context, stream.OpenOptions) (stream.Reader, error) {
+	return s, nil
+}
+
+// Read implements stream.Reader.
+func (s *spreadSource) Read(ctx context.Context, b *stream.Batch) error {
+	if !paused(ctx, 20*time.Millisecond) {
+		return context.Cause(ctx)
+	}
+	for _, part := range s.parts {
+		span := stream.Span{Part: part, Bytes: 5}
+		span.From.Num, span.To.Num = s.at, s.at+5
+		b.Records = append(b.Records, stream.Record{Off: uint32(len(b.Data)), Len: 4, Span: uint32(len(b.Spans)), Origin: span.To})
+		b.Data = append(b.Data, "line\n"...)
+		b.Spans = append(b.Spans, span)
+		b.Origins++
+	}
+	s.at += 5
+	return nil
+}
+
+// Note implements stream.Noter.
+func (s *spreadSource) Note(stream.Mark) string {
+	s.noted.Add(1)
+	return "note"
+}
+
+// Commit implements stream.Reader.
+func (s *spreadSource) Commit(context.Context, []stream.Mark) error {
+	s.commits.Add(1)
+	return s.refuse
+}
+
+// Close implements stream.Reader.
+func (s *spreadSource) Close() error { return nil }
+
+// TestManyPartitionsAreWrittenRarely: what is written early of many partitions that all grow costs no more than what is written of a few,
+// and what nobody has been told yet does not grow with it, be it that there is no sync for an hour, or that the source refuses. It is
+// asked ever more rarely then, although what is written goes well.
+func TestManyPartitionsAreWrittenRarely(t *testing.T) {
+	const parts, seconds, marks = 200, 20, 5200 // a second, at most
+	for name, test := range map[string]struct {
+		sync    time.Duration
+		refuse  error
+		commits int64 // at most
+	}{
+		"no sync for long": {time.Hour, nil, 0},
+		"refused":          {time.Second, errors.New("the broker does not answer"), 14},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m, sink, source := vfstest.New(), &fakeSink{}, spread(parts)
+				source.refuse = test.refuse
+				route := config.Route{Sink: use(stream.SinkRole, sink), Checkpoint: config.Checkpoint{Replay: 1 << 20, Sync: test.sync}}
+				e := jobOf(t, m, Options{}, use(stream.SourceRole, source), route)
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- e.Run(ctx) }()
+				time.Sleep(seconds * time.Second)
+				synctest.Wait()
+				r := e.pipes[0].slots[0].route
+				t.Logf("%d delivered, %d marks written, %d wait to be told, %d commits", e.Snapshot().Routes[0].Delivered,
+					source.noted.Load(), len(r.untold), source.commits.Load())
+				if n := source.noted.Load(); n < seconds*parts || n > seconds*marks {
+					t.Errorf("%d marks were written in %d s", n, seconds)
+				}
+				if len(r.untold) > parts {
+					t.Errorf("%d marks of %d partitions wait to be told", len(r.untold), parts)
+				}
+				if n := source.commits.Load(); n > test.commits || n == 0 && test.commits > 0 {
+					t.Errorf("%d commits in %d s", n, seconds)
+				}
+				stop()
+				<-ended
+			})
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// state is the engine's checkpoint log. One that has failed for good (a sync that did not succeed) is opened anew for the next
+// route that starts: what the disk has of it counts then, as after a crash.
+type state struct {
+	dir  vfs.Dir
+	name string // of the directory, for people
+	log  *slog.Logger
+
+	mu   sync.Mutex // guards the fields below; held while open is opened
+	open *checkpoint.Store
+	lost error // of present, the first time
+}
+
+// store is the log to start a route with.
+func (s *state) store() (*checkpoint.Store, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open != nil {
+		failed := s.open.Failed()
+		if failed == nil {
+			return s.open, nil
+		}
+		s.log.Warn("the checkpoint is opened anew", "because", failed)
+		_ = s.open.Close() // it says again what it died of
+		s.open = nil
+	}
+	store, report, err := checkpoint.Open(s.dir, checkpoint.Options{Warn: func(err error) { s.log.Warn("checkpoint", "error", err) }})
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", s.name, err)
+	}
+	level := slog.LevelInfo
+	if report.Damage != "" {
+		level = slog.LevelWarn
+	}
+	s.log.Log(context.Background(), level, report.String())
+	s.open = store
+	return store, nil
+}
+
+// sourceDir opens the directory of a source, and creates it if it is missing.
+func (s *state) sourceDir(name string) (vfs.Dir, error) {
+	dir, err := s.dir.MakeDir("sources/"+name, 0o700)
+	if err != nil {
+		return nil, fmt.Errorf("state directory %s: %w", s.name, err)
+	}
+	return dir, nil
+}
+
+// maxFileName bounds what fileName returns, in bytes: two of them and a dot fit into the name of a file.
+const maxFileName = 100
+
+// fileName returns a file name for the name of a pipeline or route. Names that a config accepts stay as they are; of
+// others, which an embedder may use, all bytes but a-z, 0-9, - and _ are escaped as %XX. Different names have different
+// file names.
+func fileName(name string) string {
+	var b strings.Builder
+	for _, c := range []byte(name) {
+		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	if b.Len() == 0 {
+		return "%"
+	}
+	if b.Len() > maxFileName {
+		sum := sha256.Sum256([]byte(name))
+		return b.String()[:maxFileName-33] + "~" + hex.EncodeToString(sum[:16])
+	}
+	return b.String()
+}
+
+// present returns an error if the directory has been deleted or replaced, or the checkpoint in it, since it was opened: what is written
+// then is lost with the process. It is final, since only a new start makes a new checkpoint.
+func (s *state) present(files vfs.FS) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost != nil {
+		return s.lost
+	}
+	gone := func(err error) error {
+		s.lost = final(fmt.Errorf("state directory %s was deleted or replaced while penstock runs, so progress cannot be saved; "+
+			"restore it, or start again from what is left: %w", s.name, err))
+		return s.lost
+	}
+	if _, err := s.dir.Stat(checkpoint.Name); errors.Is(err, fs.ErrNotExist) {
+		return gone(err)
+	}
+	now, err := files.OpenDir(s.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return gone(err)
+	} else if err != nil {
+		return nil // such as too many open files: that is not for the checkpoint to report
+	}
+	defer func() { _ = now.Close() }() // nothing was written through it
+	a, errA := s.dir.Stat(".")
+	b, errB := now.Stat(".")
+	if errA == nil && errB == nil && (a.Ino != b.Ino || a.Dev != b.Dev) {
+		return gone(errors.New("there is another directory in its place"))
+	}
+	return nil
+}
+
+func (s *state) close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open == nil {
+		return nil
+	}
+	return s.open.Close()
+}

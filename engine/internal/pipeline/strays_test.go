@@ -1,0 +1,62 @@
+package pipeline
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// TestStrays: a start reports the state of routes that the config does not have, and the routes that start from the beginning beside it.
+func TestStrays(t *testing.T) {
+	m := vfstest.New()
+	var log bytes.Buffer
+	run := func(routes ...string) string {
+		log.Reset()
+		var all []config.Route
+		for _, name := range routes {
+			r := config.DefaultRoute(name, "/state")
+			r.Sink = use(stream.SinkRole, &fakeSink{})
+			all = append(all, r)
+		}
+		e, err := New(&config.Config{State: "/state", Pipelines: []config.Pipeline{
+			{Name: "p", Source: use(stream.SourceRole, &fakeSource{lines: numbered(10), size: 5}), Routes: all},
+		}}, Options{Once: true, FS: m, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return log.String()
+	}
+	const strays, fresh = "routes that are not in the config", "route starts from the beginning"
+	for _, c := range []struct {
+		routes        []string
+		strays, fresh string // in the line; "": there is no such line
+	}{
+		{[]string{"a", "b"}, "", ""},
+		{[]string{"a", "b"}, "", ""},
+		{[]string{"a", "b", "c"}, "", ""},
+		{[]string{"a", "b"}, "routes=[p/c]", ""},
+		{[]string{"a", "d"}, "routes=\"[p/b p/c]\"", "route=p/d"},
+		{[]string{"a", "d"}, "routes=\"[p/b p/c]\"", ""},
+	} {
+		text := run(c.routes...)
+		for message, want := range map[string]string{strays: c.strays, fresh: c.fresh} {
+			line := ""
+			for l := range strings.Lines(text) {
+				if strings.Contains(l, message) {
+					line += l
+				}
+			}
+			if (line == "") != (want == "") || !strings.Contains(line, want) {
+				t.Errorf("routes %v: %q, want %q", c.routes, line, want)
+			}
+		}
+	}
+}

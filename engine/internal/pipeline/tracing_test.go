@@ -1,0 +1,154 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/trace"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// traced is a flow by default, with a trace.
+func traced(file string, most stream.Size) config.Flow {
+	f := config.DefaultRoute("r0", "/state").Flow
+	f.Trace, f.TraceMax = file, most
+	return f
+}
+
+// moody answers each attempt by its number: late, too late, with an error, throttled, refused.
+func moody(ctx context.Context, a stream.Attempt) error {
+	wait := time.Duration(a.ID%7) * 30 * time.Millisecond
+	switch {
+	case strings.Contains(string(a.Value.AppendRaw(nil)), "line 77\n"):
+		return &flow.Rejected{Err: errors.New("never")}
+	case a.ID%13 == 0:
+		wait = 5 * time.Second
+	case a.ID%11 == 0:
+		return errors.New("not today")
+	case a.ID%17 == 0:
+		return &flow.Throttled{After: 300 * time.Millisecond}
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// TestTraceOfARun: with every algorithm and dispatch, what a real run writes is replayed bit for bit, names its workers, and
+// the run before stays beside it.
+func TestTraceOfARun(t *testing.T) {
+	dispatches := []string{"least_completion", "round_robin", "hash"}
+	for i, name := range []string{"auto", "linear", "aimd", "credit", "queue", "fixed"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := vfstest.New()
+				sink := &fakeSink{workers: 3, deliver: moody}
+				source := &fakeSource{lines: numbered(400), size: 3}
+				f := traced("/traces/flow.ndjson", 64<<20)
+				f.Window, f.Size, f.Dispatch = name, 4, dispatches[i%3]
+				e := fakeJob(t, m, Options{Once: true}, source, config.Route{Sink: use(stream.SinkRole, sink), Flow: f})
+				if err := m.WriteFile("/traces/flow.ndjson", []byte(`{"penstock_trace":1,"seed":5}`+"\n")); err != nil {
+					t.Fatal(err)
+				}
+				if err := e.Run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				replayed(t, m, e)
+				if old, err := m.ReadFile("/traces/flow.ndjson.1"); err != nil || !strings.Contains(string(old), `"seed":5`) {
+					t.Errorf("the trace of the run before is %q, %v", old, err)
+				}
+			})
+		})
+	}
+}
+
+func replayed(t *testing.T, m *vfstest.Mem, e *Engine) {
+	t.Helper()
+	text, err := m.ReadFile("/traces/flow.ndjson")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := trace.Replay(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := e.Snapshot().Routes[0]
+	if int64(got.Status.Attempts) != want.Attempts || got.Status.Settled == 0 || got.Ended != "the route ended" || got.Torn {
+		t.Errorf("the replay has %d attempts, %d settled, ended %q; the run had %d attempts",
+			got.Status.Attempts, got.Status.Settled, got.Ended, want.Attempts)
+	}
+	for _, part := range []string{`"route":"p/r0"`, `"name":"worker-2"`, `"outcome":"throttled"`, `"do":"bury"`, `"started":"2000-`} {
+		if !bytes.Contains(text, []byte(part)) {
+			t.Errorf("the trace has no %s", part)
+		}
+	}
+}
+
+// TestTraceStopsNobody: a trace that reaches its bound, or whose disk is full, ends; the data is delivered all the same.
+func TestTraceStopsNobody(t *testing.T) {
+	full := vfstest.Fault{Op: vfstest.OpWrite, Path: "/traces", Nth: 2, Lasting: true, Err: errors.New("disk full")}
+	for _, c := range []struct {
+		name  string
+		max   stream.Size
+		fault *vfstest.Fault
+		whole bool
+	}{
+		{"its bound", 64 << 10, nil, true},
+		{"a full disk", 64 << 20, &full, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := vfstest.New()
+				sink := &fakeSink{workers: 3, deliver: moody}
+				e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(3000), size: 3},
+					config.Route{Sink: use(stream.SinkRole, sink), Flow: traced("/traces/flow.ndjson", c.max)})
+				if c.fault != nil {
+					m.Fail(*c.fault)
+				}
+				if err := e.Run(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if r := e.Snapshot().Routes[0]; r.Delivered+r.Dead != 3000 {
+					t.Errorf("%d of 3000 records were delivered, %d are dead", r.Delivered, r.Dead)
+				}
+				text, err := m.ReadFile("/traces/flow.ndjson")
+				if err != nil || stream.Size(len(text)) > c.max {
+					t.Fatalf("the trace has %d bytes, %v", len(text), err)
+				}
+				got, err := trace.Replay(bytes.NewReader(text))
+				if err != nil || c.whole != strings.Contains(got.Ended, "bound of 65536 bytes") || got.Events == 0 {
+					t.Errorf("Replay = %d events, ended %q, %v", got.Events, got.Ended, err)
+				}
+			})
+		})
+	}
+}
+
+// TestTraceNeverTakesAnothersFile: what stands at its name and is no trace stays, and the route says so before it delivers.
+func TestTraceNeverTakesAnothersFile(t *testing.T) {
+	m := vfstest.New()
+	if err := m.WriteFile("/traces/access.log", []byte("GET /\n")); err != nil {
+		t.Fatal(err)
+	}
+	sink := &fakeSink{}
+	e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(3), size: 3},
+		config.Route{Sink: use(stream.SinkRole, sink), Flow: traced("/traces/access.log", 1<<20)})
+	if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "access.log is no trace") {
+		t.Errorf("Run = %v", err)
+	}
+	if text, err := m.ReadFile("/traces/access.log"); err != nil || string(text) != "GET /\n" || len(sink.got) != 0 {
+		t.Errorf("the file holds %q, %v; %d records were delivered", text, err, len(sink.got))
+	}
+}

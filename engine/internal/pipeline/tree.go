@@ -1,0 +1,87 @@
+package pipeline
+
+import (
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// senderName is the goroutine of a route beneath which its workers stand.
+const senderName = "sender"
+
+// Tree is what runs in the engine now: its pipelines, their routes and every goroutine of each by its name, with the children
+// of those, each with its restarts and the error of its last end. The parts are seen one after the other, not at one instant.
+// Draw it with String.
+func (e *Engine) Tree() supervise.Status {
+	root := supervise.Status{Name: engineName, State: supervise.Idle}
+	if tree := e.tree.Load(); tree != nil {
+		root = tree.Status()
+	}
+	var flat []supervise.Status
+	for _, c := range root.Children { // one level fewer: pipelines stand beside the admin pages
+		if c.Name == pipelinesName && c.State == supervise.Running {
+			flat = append(flat, c.Children...)
+		} else if c.Name != pipelinesName {
+			flat = append(flat, c)
+		}
+	}
+	root.Children = flat
+	for _, p := range e.pipelines() {
+		e.fill(&root, p)
+	}
+	return root
+}
+
+// fill puts the routes of p, and their workers, into the tree, also where the tree does not hold them: before and after a run.
+func (e *Engine) fill(root *supervise.Status, p *pipe) {
+	node := childOf(root, p.name)
+	if node == nil {
+		root.Children = append(root.Children, supervise.Status{Name: p.name, State: root.State})
+		node = &root.Children[len(root.Children)-1]
+	}
+	for _, s := range p.routes() {
+		route := childOf(node, s.cfg.Name)
+		if route == nil {
+			node.Children = append(node.Children, supervise.Status{Name: s.cfg.Name})
+			route = &node.Children[len(node.Children)-1]
+		}
+		s.fill(route)
+	}
+}
+
+func childOf(s *supervise.Status, name string) *supervise.Status {
+	for i := range s.Children {
+		if s.Children[i].Name == name {
+			return &s.Children[i]
+		}
+	}
+	return nil
+}
+
+// fill adds to a route's node what its supervisor does not know.
+func (s *slot) fill(node *supervise.Status) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.route
+	node.Starts = uint64(s.starts)
+	if s.err != nil {
+		node.Err = firstLine(s.err)
+	}
+	r.mu.Lock()
+	health, sender, ran := r.health, r.sender, s.starts > 0
+	r.mu.Unlock()
+	switch {
+	case !ran:
+		node.State = supervise.Idle
+	case health == healthDraining && node.State == supervise.Running:
+		node.State = supervise.Halting
+	case !s.running && s.next.IsZero():
+		node.State, node.Children = supervise.Finished, nil
+	}
+	lanes := childOf(node, senderName)
+	if lanes == nil || sender == nil {
+		return
+	}
+	status, names := sender.Status()
+	for _, l := range status.Lanes {
+		lanes.Children = append(lanes.Children, supervise.Status{Name: names[l.Lane], State: lanes.State, Starts: 1, Since: lanes.Since})
+	}
+}

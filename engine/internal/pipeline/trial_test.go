@@ -1,0 +1,100 @@
+package pipeline
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// TestTrial: whatever records kill, alone or as a whole origin, those and no others are buried, every other is done once, and
+// the deaths that it takes are few.
+func TestTrial(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		origins := 1 + rng.IntN(300)
+		b := lines(&stream.Partition{ID: "p"}, 0, origins, false)
+		b.Split()
+		for i := len(b.Records) - 1; i >= 0; i-- { // some origins are several records already
+			for rng.IntN(10) == 0 {
+				oneMore(b, i)
+			}
+		}
+		kills := make(map[stream.Position]bool)
+		for range rng.IntN(5) {
+			kills[b.Records[rng.IntN(len(b.Records))].Origin] = true
+		}
+		done, deaths := try(t, b, kills)
+		for _, r := range b.Records {
+			switch is := done[r.Origin]; {
+			case kills[r.Origin] != (r.State == stream.Dead):
+				t.Fatalf("seed %d: origin %v kills %v, and its state is %v", seed, r.Origin, kills[r.Origin], r.State)
+			case !kills[r.Origin] && is != 1:
+				t.Fatalf("seed %d: origin %v was done %d times", seed, r.Origin, is)
+			}
+		}
+		if most := mayKill + len(kills)*(mayKill+11); deaths > most {
+			t.Fatalf("seed %d: %d deaths for %d of %d origins, want at most %d", seed, deaths, len(kills), origins, most)
+		}
+	}
+}
+
+// try is the trial of b, in which each stretch with an origin that kills dies. done is how often each origin was done.
+func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done map[stream.Position]int, deaths int) {
+	t.Helper()
+	var tr trial
+	done = make(map[stream.Position]int)
+	below := len(b.Records)
+	for range 100_000 {
+		s, more := tr.next()
+		switch {
+		case !tr.suspect:
+			s = stretch{to: len(b.Records)}
+		case !more:
+			return done, deaths
+		case s.to > below || s.from >= s.to:
+			t.Fatalf("stretch %+v after everything from %d on", s, below)
+		}
+		deadly := func(r stream.Record) bool { return r.State == stream.Kept && kills[r.Origin] }
+		if slices.ContainsFunc(b.Records[s.from:s.to], deadly) {
+			deaths++
+			if bury, hopeless := tr.died(b); hopeless {
+				t.Fatal("it gives up")
+			} else if bury {
+				for i := s.from; i < s.to; i++ {
+					b.Bury(i, errors.New("deadly"))
+				}
+				below = s.from
+				tr.pop()
+			}
+			continue
+		}
+		seen := make(map[stream.Position]bool)
+		for _, r := range b.Records[s.from:s.to] {
+			if !seen[r.Origin] {
+				done[r.Origin]++
+			}
+			seen[r.Origin] = true
+		}
+		if !tr.suspect {
+			return done, deaths
+		}
+		below = s.from
+		tr.pop()
+	}
+	t.Fatal("it does not end")
+	return nil, 0
+}
+
+// TestTrialGivesUp: a batch that kills when all its records are done is given up after mayKill deaths.
+func TestTrialGivesUp(t *testing.T) {
+	b := lines(&stream.Partition{ID: "p"}, 0, 4, false)
+	tr := trial{suspect: true}
+	for n := 1; n <= mayKill; n++ {
+		if _, hopeless := tr.died(b); hopeless != (n == mayKill) {
+			t.Errorf("death %d: given up %v", n, hopeless)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// refusingSink refuses every batch.
+func refusingSink(workers int) *fakeSink {
+	return &fakeSink{workers: workers, deliver: func(context.Context, stream.Attempt) error {
+		return &flow.Rejected{Err: errors.New("400")}
+	}}
+}
+
+type syncingSink struct{ *fakeSink }
+
+// Sync implements stream.Syncer.
+func (syncingSink) Sync(context.Context) error { return nil }
+
+type encodingSink struct{ *fakeSink }
+
+// Encode implements stream.Encoder.
+func (encodingSink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return b.AppendRaw(dst), nil }
+
+// TestEveryRecordDead: a finite run whose records all became dead letters ends with an error for every kind of sink, however many
+// the records are, and whichever goroutine ends first.
+func TestEveryRecordDead(t *testing.T) {
+	kinds := map[string]func() any{
+		"plain":       func() any { return refusingSink(1) },
+		"two workers": func() any { return refusingSink(2) },
+		"syncer":      func() any { return syncingSink{refusingSink(1)} },
+		"encoder":     func() any { return encodingSink{refusingSink(1)} },
+		"ledger":      func() any { return &ledgerSink{fakeSink: refusingSink(1)} },
+	}
+	for name, sink := range kinds {
+		t.Run(name, func(t *testing.T) {
+			for n := range 200 {
+				records := []int{1, 6, 101, 1500}[n%4]
+				source := &fakeSource{lines: numbered(records), size: []int{5000, 1000, 7}[n%3]}
+				e := fakeJob(t, vfstest.New(), Options{Once: true}, source, config.Route{Sink: use(stream.SinkRole, sink())})
+				if err := e.Run(t.Context()); err == nil {
+					t.Fatalf("run %d: %d records were refused and Run returned no error", n, records)
+				}
+				conserved(t, e.Snapshot().Routes[0])
+			}
+		})
+	}
+}
+
+// TestStopCauseIsKept: the cause of a stop is the route's result even if all of its goroutines end without an error.
+func TestStopCauseIsKept(t *testing.T) {
+	for n := range 200 {
+		sink := &fakeSink{}
+		source := &fakeSource{lines: numbered(10), size: 5}
+		e := fakeJob(t, vfstest.New(), Options{Once: true}, source, config.Route{Sink: use(stream.SinkRole, sink)})
+		r := e.pipes[0].slots[0].route
+		cause := fmt.Errorf("cause %d", n)
+		sink.deliver = func(context.Context, stream.Attempt) error {
+			r.host.stop(cause)
+			return nil
+		}
+		if err := e.Run(t.Context()); !errors.Is(err, cause) {
+			t.Fatalf("Run = %v, want %v", err, cause)
+		}
+	}
+}

@@ -1,0 +1,117 @@
+//penstock:pure
+
+// Package prose counts signs of hard-to-read comments and docs: headless clauses, long sentences, wide lines and words that
+// this project does not use. CONTRIBUTING.md names the rules. A count is a suspect, not a verdict; CI only sees to it that no
+// package gets worse.
+package prose
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+// Counts are the findings in a package or a page.
+type Counts struct {
+	Words   int      `json:"words"`             // of comments, or of a page
+	Clauses int      `json:"clauses,omitempty"` // such as "what", "who"
+	Says    int      `json:"says,omitempty"`    // such as "says whether"
+	Long    int      `json:"long,omitempty"`    // sentences of more than 30 words
+	Wide    int      `json:"wide,omitempty"`    // lines of more than 100 columns
+	Lines   int      `json:"lines"`
+	Banned  []string `json:"-"` // as they stand in the text
+}
+
+const (
+	maxSentence = 30
+	maxColumns  = 100
+	tabColumns  = 4
+)
+
+var (
+	clauses = regexp.MustCompile(`(?i)\b(what|who|whoever|whose)\b`)
+	says    = regexp.MustCompile(`(?i)\bsays? (whether|what|which|how|who|where)\b`)
+	banned  = regexp.MustCompile(`(?i)\b(anew|in vain|for good|so many an?|such a one|none that|` +
+		`undertaker|widow|mourn|purse|graves?|whoever)\b`)
+
+	codeSpan = regexp.MustCompile("`[^`\n]*`")
+	quoted   = regexp.MustCompile(`"[^"\n]*"`)
+	linked   = regexp.MustCompile(`\[[^\]\n]*\](\([^)\n]*\))?`)
+	fenced   = regexp.MustCompile("(?s)```.*?```")
+	ends     = regexp.MustCompile(`[.!?:]["')]*(\s|$)`)
+	table    = regexp.MustCompile(`(?m)^\s*\|.*$`)
+)
+
+// Add adds the counts of another part of the same package.
+func (c *Counts) Add(o Counts) {
+	c.Words += o.Words
+	c.Clauses += o.Clauses
+	c.Says += o.Says
+	c.Long += o.Long
+	c.Wide += o.Wide
+	c.Lines += o.Lines
+	c.Banned = append(c.Banned, o.Banned...)
+}
+
+// GoFile counts in the comments of a Go file and in its lines.
+func GoFile(name string, source []byte) (Counts, error) {
+	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return Counts{}, err
+	}
+	var c Counts
+	for _, group := range file.Comments {
+		c.Add(text(proseOf(group)))
+	}
+	for line := range strings.Lines(string(source)) {
+		line = strings.TrimSuffix(line, "\n")
+		c.Lines++
+		if utf8.RuneCountInString(line)+(tabColumns-1)*strings.Count(line, "\t") > maxColumns {
+			c.Wide++
+		}
+	}
+	return c, nil
+}
+
+// proseOf returns the text of a comment without directives and without indented code.
+func proseOf(group *ast.CommentGroup) string {
+	var b strings.Builder
+	for line := range strings.Lines(group.Text()) { // Text leaves directives out
+		if !strings.HasPrefix(line, "\t") && !strings.HasPrefix(line, "    ") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// Page counts in a Markdown page, without its code. Tables count as words, not as sentences.
+func Page(source []byte) Counts {
+	body := fenced.ReplaceAllString(string(source), "")
+	c := text(table.ReplaceAllString(body, ""))
+	cells := text(strings.Join(table.FindAllString(body, -1), "\n"))
+	cells.Long = 0
+	c.Add(cells)
+	c.Lines = strings.Count(string(source), "\n")
+	return c
+}
+
+func text(s string) (c Counts) {
+	s = codeSpan.ReplaceAllString(s, "x")
+	s = linked.ReplaceAllStringFunc(s, func(link string) string { return strings.Trim(link[:strings.IndexByte(link, ']')], "[") })
+	s = quoted.ReplaceAllString(s, "x")
+	c.Words = len(strings.Fields(s))
+	c.Clauses = len(clauses.FindAllString(s, -1))
+	c.Says = len(says.FindAllString(s, -1))
+	c.Banned = banned.FindAllString(s, -1)
+	for paragraph := range strings.SplitSeq(s, "\n\n") {
+		for _, sentence := range ends.Split(paragraph, -1) {
+			if len(strings.Fields(sentence)) > maxSentence {
+				c.Long++
+			}
+		}
+	}
+	return c
+}

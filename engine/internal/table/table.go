@@ -1,0 +1,52 @@
+//penstock:pure
+
+// Package table prints rows as aligned columns of text, as the commands show them.
+//
+// It writes nothing itself; commands write the text that it returns.
+package table
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Text aligns the first left columns to the left and the others to the right. All rows have as many cells as the first.
+func Text(rows [][]string, left int) string {
+	return Columns(rows, strings.Repeat("l", left)+strings.Repeat("r", len(rows[0])-left))
+}
+
+// Columns aligns each column to the side that sides names: one letter for each column, l or r.
+func Columns(rows [][]string, sides string) string {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, row := range rows {
+		var line strings.Builder
+		for i, cell := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if i > 0 {
+				line.WriteString("  ")
+			}
+			if sides[i] == 'l' {
+				line.WriteString(cell + pad)
+			} else {
+				line.WriteString(pad + cell)
+			}
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	return b.String()
+}
+
+// Number formats v with four significant digits, or as a whole number from 1000 on.
+func Number(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.4g", v)
+}

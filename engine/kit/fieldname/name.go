@@ -1,0 +1,160 @@
+//penstock:pure
+
+// Package fieldname reads the names of fields in a config. It finds, sets, renames and removes the
+// fields and members in records.
+//
+// A name with dots means two things: the flat field of exactly that name, and the member at that path
+// of a field that is a JSON object. user.email is the field "user.email" and the member email of the
+// field user. A name in double quotes means the flat field alone. A reader of a name takes the flat
+// field if the record has it.
+//
+// The package owns nothing. It changes only the fields of the batch it is given, and never the bytes
+// of a value: a value that changes is written behind the batch's data.
+package fieldname
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// MaxParts is how many parts a name may have.
+const MaxParts = 100
+
+// Name is the name of a field. The zero value names nothing.
+type Name struct {
+	Flat string   // the field of exactly this name
+	Path []string // the member at this path, at least two parts; nil if the name means the flat field alone
+}
+
+// Parse reads a name as a config holds it. It fails if the name is empty, a quote is not closed,
+// or there are more than MaxParts parts. A name with an empty part, such as "a..b", has no path.
+func Parse(text string) (Name, error) {
+	if text == "" {
+		return Name{}, fmt.Errorf("the empty name is no name of a field")
+	}
+	if text[0] == '"' {
+		flat, err := strconv.Unquote(text)
+		if err != nil || flat == "" {
+			return Name{}, fmt.Errorf("%s begins with a quote and is no quoted name; write \"\\\"a.b\\\"\" for the field a.b", text)
+		}
+		return Name{Flat: flat}, nil
+	}
+	n := Name{Flat: text}
+	if parts := strings.Split(text, "."); len(parts) > 1 && !slices.Contains(parts, "") {
+		if len(parts) > MaxParts {
+			return Name{}, fmt.Errorf("%.40s... has more than %d parts", text, MaxParts)
+		}
+		n.Path = parts
+	}
+	return n, nil
+}
+
+// Lenient is Parse for code that builds options itself: a text that is no valid name is the flat
+// field of that name.
+func Lenient(text string) Name {
+	n, err := Parse(text)
+	if err != nil {
+		return Name{Flat: text}
+	}
+	return n
+}
+
+// Find looks for the field that n names among those of a schema. at is its index, or that of the
+// field that holds the object; -1 means that neither is known. nested tells the two apart. The
+// error says why a known field cannot hold the member: its values are no objects.
+func (n Name) Find(in stream.Schema) (at int, nested bool, err error) {
+	if at = in.Find(n.Flat); at >= 0 || n.Path == nil {
+		return at, false, nil
+	}
+	if at = in.Find(n.Path[0]); at < 0 {
+		return -1, true, nil
+	}
+	if t := in.Fields[at].Type; t != stream.AnyType && t != stream.JSONType && !in.Open {
+		return at, true, fmt.Errorf("%s is %s, and so has no member %s", n.Path[0], article(t), strings.Join(n.Path[1:], "."))
+	}
+	return at, true, nil
+}
+
+func article(t stream.FieldType) string {
+	switch t {
+	case stream.TextType:
+		return "a text"
+	case stream.IntegerType, stream.NumberType:
+		return "a number"
+	case stream.BoolType:
+		return "true or false"
+	}
+	return string(t)
+}
+
+// Missing returns the error of an option that names a field no record has.
+func Missing(key, text string, in stream.Schema) *stream.OptionError {
+	return &stream.OptionError{Key: key, Err: fmt.Errorf("there is no field %q", text), Word: text, Known: in.Names()}
+}
+
+// Write returns the schema of records in which n was set to a value of a type.
+func (n Name) Write(out stream.Schema, t stream.FieldType) (stream.Schema, error) {
+	at, nested, err := n.Find(out)
+	switch {
+	case err != nil:
+		return out, err
+	case at >= 0 && nested:
+		out.Fields[at].Type = stream.JSONType
+	case at >= 0:
+		out.Fields[at].Type = t
+	case nested:
+		out.Fields = append(out.Fields, stream.SchemaField{Name: n.Path[0], Type: stream.JSONType})
+	default:
+		out.Fields = append(out.Fields, stream.SchemaField{Name: n.Flat, Type: t})
+	}
+	return out, nil
+}
+
+// Ref is a name with its places in the names of one batch.
+type Ref struct {
+	Name
+	flat, root       uint32
+	hasFlat, hasRoot bool
+}
+
+// Begin finds the name's places in a batch. Call it again when the batch's Names have grown.
+func (r *Ref) Begin(b *stream.Batch) {
+	if r.Flat == stream.MessageName { // records that were not parsed have it, and no name yet
+		b.Name(r.Flat)
+	}
+	r.flat, r.hasFlat = b.FindName(r.Flat)
+	r.hasRoot = false
+	if r.Path != nil {
+		r.root, r.hasRoot = b.FindName(r.Path[0])
+	}
+}
+
+// BeginWrite is Begin for a name that is to be set: it adds the places that lack.
+func (r *Ref) BeginWrite(b *stream.Batch) {
+	if r.Path == nil {
+		b.Name(r.Flat)
+	} else {
+		b.Name(r.Path[0])
+	}
+	r.Begin(b)
+}
+
+// IsFlat reports whether f is the flat field that the name means.
+func (r *Ref) IsFlat(f stream.Field) bool { return r.hasFlat && f.Name == r.flat }
+
+// IsRoot reports whether f is the field that may hold the member.
+func (r *Ref) IsRoot(f stream.Field) bool { return r.hasRoot && f.Name == r.root }
+
+// Index returns the place of the flat field in the batch's Names; ok is false if no record has had
+// it.
+func (r *Ref) Index() (name uint32, ok bool) { return r.flat, r.hasFlat }
+
+// HasRoot reports whether a record of the batch may have the field that holds the member.
+func (r *Ref) HasRoot() bool { return r.hasRoot }
+
+// Possible reports whether a record of the batch may have a match of the name.
+func (r *Ref) Possible() bool { return r.hasFlat || r.hasRoot }

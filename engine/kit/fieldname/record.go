@@ -1,0 +1,129 @@
+//penstock:pure
+
+package fieldname
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/kit/json"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Editor changes the fields of records. The zero value is ready. It belongs to one goroutine and
+// keeps only memory.
+type Editor struct {
+	scan    json.Scanner
+	scratch []byte
+}
+
+// Lookup returns the field that the name means in record i, or the member of one; ok is false if
+// the record has neither. The flat field comes first. A Text member is shared with the batch only
+// where it has no escapes.
+func (e *Editor) Lookup(b *stream.Batch, r *Ref, i int) (v Value, ok bool) {
+	fields := b.FieldsOf(i)
+	for _, f := range fields {
+		if r.IsFlat(f) {
+			return Value{f.Kind, b.Value(f)}, true
+		}
+	}
+	for _, f := range fields {
+		if r.IsRoot(f) && IsObject(f.Kind, b.Value(f)) {
+			return Find(&e.scan, b.Value(f), r.Path[1:])
+		}
+	}
+	return Value{}, false
+}
+
+// Remove takes the member that the name means out of a field, and reports whether it was there. An
+// object that cannot be read is an error.
+func (e *Editor) Remove(b *stream.Batch, r *Ref, f *stream.Field) (removed bool, err error) {
+	raw := b.Value(*f)
+	if !r.IsRoot(*f) || !IsObject(f.Kind, raw) {
+		return false, nil
+	}
+	o, err := Open(raw)
+	if err == nil {
+		removed, err = o.Remove(r.Path[1:])
+	}
+	if err != nil {
+		return false, fmt.Errorf("field %s: %w", r.Path[0], err)
+	}
+	if removed {
+		e.Put(b, f, o)
+	}
+	return removed, nil
+}
+
+// Put writes an object as the value of a field.
+func (e *Editor) Put(b *stream.Batch, f *stream.Field, o *Object) {
+	e.scratch = o.Append(e.scratch[:0])
+	f.Kind = stream.JSON
+	f.Off, f.Len = b.AppendData(e.scratch)
+}
+
+// SetLast gives the match of a name in record i a value, f: the flat field if the record has it, or if
+// the name has no path; else the member. The fields of record i must be the last of the batch, as
+// [stream.Batch.OpenFields] leaves them. It fails if a value in the way is no object; the record is
+// then unchanged.
+func (e *Editor) SetLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
+	fields := b.FieldsOf(i)
+	for k := range fields {
+		if r.IsFlat(fields[k]) {
+			f.Name = fields[k].Name
+			fields[k] = f
+			return nil
+		}
+	}
+	if r.Path == nil {
+		f.Name = r.flat
+		b.Fields = append(b.Fields, f)
+		b.Records[i].NumFields++
+		return nil
+	}
+	return e.setPath(b, r, i, f)
+}
+
+// setPath is SetLast for the path alone.
+func (e *Editor) setPath(b *stream.Batch, r *Ref, i int, f stream.Field) error {
+	value := ndjson.AppendValue(nil, f.Kind, b.Value(f))
+	fields := b.FieldsOf(i)
+	for k := range fields {
+		at := &fields[k]
+		if !r.IsRoot(*at) {
+			continue
+		}
+		raw := b.Value(*at)
+		switch {
+		case at.Kind == stream.Null:
+			at.Kind = stream.JSON
+			at.Off, at.Len = b.AppendData(Wrap(r.Path[1:], value))
+			return nil
+		case !IsObject(at.Kind, raw):
+			return fmt.Errorf("%s is no object, and so takes no member %s", r.Path[0], strings.Join(r.Path[1:], "."))
+		}
+		o, err := Open(raw)
+		if err == nil {
+			err = o.Set(r.Path[1:], value)
+		}
+		if err != nil {
+			return err
+		}
+		e.Put(b, at, o)
+		return nil
+	}
+	f = stream.Field{Name: r.root, Kind: stream.JSON}
+	f.Off, f.Len = b.AppendData(Wrap(r.Path[1:], value))
+	b.Fields = append(b.Fields, f)
+	b.Records[i].NumFields++
+	return nil
+}
+
+// SetPathLast is SetLast for a name that means its path only.
+func (e *Editor) SetPathLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
+	if r.Path == nil {
+		return e.SetLast(b, r, i, f)
+	}
+	return e.setPath(b, r, i, f)
+}

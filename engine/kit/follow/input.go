@@ -1,0 +1,17 @@
+package follow
+
+import (
+	"fmt"
+	"hash/fnv"
+)
+
+// Input returns a hash over name, size and time of the last change of each file that is to be read, for stream.InputReader.
+func Input(p Place) (uint64, error) {
+	var sum uint64 // of the files' hashes, since a listing has no order
+	err := p.List(func(f Sight) {
+		h := fnv.New64a()
+		fmt.Fprintf(h, "%q %d %d %d", f.Label, f.Info.Size, f.Info.ModTime.UnixNano(), f.Info.Ino)
+		sum += h.Sum64()
+	}, func(string, string) {})
+	return sum, err
+}

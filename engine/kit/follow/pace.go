@@ -1,0 +1,68 @@
+package follow
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// scanSpacing bounds the cost of listings: the wait before one is at least scanSpacing times the duration of the last
+// one.
+const scanSpacing = 10
+
+const (
+	// wakeSpacing is the least wait between two listings.
+	wakeSpacing = 5 * time.Millisecond
+	// wakePerFile is added to it for each file that the last listing found to be read, up to wakeMost. A read costs
+	// several system calls however little a file grew, so many growing files are read in larger pieces, a little later.
+	wakePerFile = 200 * time.Microsecond
+	wakeMost    = 20 * time.Millisecond
+)
+
+// pace decides when a reader lists its files again. Times are monotonic, since the set was made.
+type pace struct {
+	listed  time.Duration // end of the last listing
+	took    time.Duration // its duration
+	found   int           // files that it found to be read
+	idle    backoff.State
+	idleFor time.Duration
+	due     time.Duration // when something has to be looked at; 0 if nothing has
+}
+
+// dueAt asks for a listing at a time; a time in the past asks for one as early as possible.
+func (p *pace) dueAt(at time.Duration) {
+	if p.due == 0 || at < p.due {
+		p.due = max(at, 1)
+	}
+}
+
+// soon asks for a listing as early as possible.
+func (p *pace) soon() { p.dueAt(1) }
+
+// spacing returns the least wait between the last listing and the next one.
+func (p *pace) spacing() time.Duration {
+	return max(wakeSpacing, 2*p.took, min(time.Duration(p.found)*wakePerFile, wakeMost))
+}
+
+// next returns when an idle reader lists again unless a notification comes. atEnd reports whether a reader with Once
+// has read everything, so that the next listing may end the run.
+func (p *pace) next(atEnd bool) time.Duration {
+	at := p.listed + max(p.idleFor, scanSpacing*p.took, p.spacing())
+	if p.due > 0 {
+		at = min(at, max(p.due, p.listed+p.spacing()))
+	}
+	if atEnd {
+		at = min(at, p.listed+p.spacing())
+	}
+	return at
+}
+
+// record notes a listing that found files to be read. Listings that find none become rarer, from first to most.
+func (p *pace) record(begun, ended time.Duration, found int, first, most time.Duration) {
+	p.listed, p.took, p.found = ended, ended-begun, found
+	if found > 0 {
+		p.idle, p.idleFor = backoff.State{}, 0
+		return
+	}
+	p.idleFor, p.idle, _ = backoff.Exponential(first, 2, most).Next(p.idle, nil)
+}

@@ -1,0 +1,99 @@
+package manifest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Version is that of the format: docs/formats/manifest.md.
+const Version = 1
+
+// Manifest is the content of the file. Its JSON names are stable.
+type Manifest struct {
+	Version int       `json:"version"`
+	OK      bool      `json:"ok"` // everything that was there was delivered, or became a dead letter
+	Error   string    `json:"error,omitempty"`
+	Config  string    `json:"config"`
+	Program string    `json:"program"`
+	Begun   time.Time `json:"begun"`
+	Ended   time.Time `json:"ended"`
+	Routes  []Account `json:"routes"`
+}
+
+// Account is one route: counts of source records and bytes of this run.
+type Account struct {
+	Pipeline    string      `json:"pipeline"`
+	Route       string      `json:"route"`
+	ReadRecords int64       `json:"read_records"`
+	ReadBytes   int64       `json:"read_bytes"`
+	Delivered   int64       `json:"delivered"`
+	Dead        int64       `json:"dead"`
+	Dropped     int64       `json:"dropped"`
+	Partitions  []Partition `json:"partitions"`
+}
+
+// Partition is one partition of a source, such as a file or table.
+type Partition struct {
+	Name      string  `json:"name"`
+	ID        string  `json:"partition"`
+	From      string  `json:"from"` // where this run began to read
+	To        string  `json:"to"`   // how far it has read
+	Ranges    []Range `json:"ranges"`
+	Records   int64   `json:"records"`
+	Bytes     int64   `json:"bytes"`
+	Delivered int64   `json:"delivered"`
+	Dead      int64   `json:"dead"`
+	Dropped   int64   `json:"dropped"`
+	SHA256    string  `json:"sha256,omitempty"` // of the bytes of the ranges, in order
+}
+
+// Range is a stretch that this run has read: after From, up to and including To.
+type Range struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// File is a manifest file that is not written yet. It is created before the run, so that a wrong path fails early;
+// Write puts it in place as a whole.
+type File struct {
+	path string
+	part *os.File
+}
+
+// Create creates path with the suffix ".part".
+func Create(path string) (*File, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("manifest %s is a folder; name a file", path)
+	}
+	f, err := os.OpenFile(path+".part", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	return &File{path, f}, nil
+}
+
+// Write writes the manifest durably to its path, replacing an older one, and closes the file.
+func (f *File) Write(m *Manifest) error {
+	enc := json.NewEncoder(f.part)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(m)
+	if err == nil {
+		err = f.part.Sync()
+	}
+	if err = errors.Join(err, f.part.Close()); err == nil {
+		err = os.Rename(f.part.Name(), f.path)
+	}
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	dir, err := os.Open(filepath.Dir(f.path))
+	if err != nil {
+		return fmt.Errorf("manifest: %w", err)
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,178 @@
+// Package manifest records what a finite run has read of each partition, with a hash of the bytes, and how it was
+// settled. It is evidence of a delivery: docs/formats/manifest.md describes the file.
+//
+// A program sets a [Book] as engine.Options.Manifest. The engine reports each batch to it when it is read and when it
+// settles. After the run the program collects the partitions of each route in a [Manifest] and writes it as a [File].
+// A Book keeps counts and hashes, never records.
+package manifest
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"hash"
+	"sync"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Book collects the accounts of one run. The zero value is empty. It is safe for concurrent use.
+type Book struct {
+	mu     sync.Mutex // guards routes and what is in them
+	routes []*Route
+}
+
+// Route is one route's part of the book.
+type Route struct {
+	book     *Book
+	pipeline string
+	name     string
+	parts    map[string]*partition
+	order    []*partition
+}
+
+type partition struct {
+	Partition
+	sum    hash.Hash // nil: the bytes cannot be hashed, or are
+	ranges []stream.Range
+}
+
+// Route starts the accounts of a route. The engine calls it.
+func (b *Book) Route(pipeline, name string) *Route {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := &Route{book: b, pipeline: pipeline, name: name, parts: make(map[string]*partition)}
+	b.routes = append(b.routes, r)
+	return r
+}
+
+// Read records a batch as it was read: before processors, in read order. The engine calls it.
+func (r *Route) Read(b *stream.Batch) {
+	r.book.mu.Lock()
+	defer r.book.mu.Unlock()
+	off := 0
+	counts := origins(b)
+	for i := range b.Spans {
+		span := &b.Spans[i]
+		text := b.Data[off : off+span.Bytes]
+		off += span.Bytes
+		p := r.partition(span.Part)
+		p.Name = span.Part.Name
+		p.Records += int64(counts[i])
+		if span.From == span.To { // nothing but the news that it is over
+			p.From, p.To = textOf(span.From), textOf(span.To)
+			continue
+		}
+		if n := len(p.ranges); n > 0 && p.ranges[n-1].To == span.From {
+			p.ranges[n-1].To = span.To
+		} else {
+			p.ranges = append(p.ranges, span.Range)
+		}
+		p.Bytes += p.hash(text, span)
+	}
+}
+
+// hash adds a span's bytes and returns how many of them the source has: of a file, a line end may have been added
+// behind the last record. Where positions are no byte offsets, or bytes were added elsewhere, there is no hash.
+func (p *partition) hash(text []byte, span *stream.Span) int64 {
+	n := span.To.Num - span.From.Num
+	if span.To.Key != "" || n != int64(len(text)) && n != int64(len(text))-1 {
+		p.sum = nil
+		return int64(len(text))
+	}
+	if p.sum != nil {
+		p.sum.Write(text[:n])
+	}
+	return n
+}
+
+func (r *Route) partition(part *stream.Partition) *partition {
+	p := r.parts[part.ID]
+	if p == nil {
+		p = &partition{Partition: Partition{ID: part.ID}, sum: sha256.New()}
+		r.parts[part.ID] = p
+		r.order = append(r.order, p)
+	}
+	return p
+}
+
+// origins counts the source records of each span of b.
+func origins(b *stream.Batch) []int {
+	out := make([]int, len(b.Spans))
+	if len(b.Records) > 0 {
+		for i := range b.Records {
+			if i == 0 || b.Records[i].Span != b.Records[i-1].Span || b.Records[i].Origin != b.Records[i-1].Origin {
+				out[b.Records[i].Span]++
+			}
+		}
+		return out
+	}
+	off := 0
+	for i := range b.Spans {
+		out[i] = bytes.Count(b.Data[off:off+b.Spans[i].Bytes], []byte{'\n'})
+		off += b.Spans[i].Bytes
+	}
+	return out
+}
+
+// Settled records a batch, or a piece of one, that was delivered or, if buried, whose kept records were dead-lettered.
+// The engine calls it.
+func (r *Route) Settled(b *stream.Batch, buried bool) {
+	r.book.mu.Lock()
+	defer r.book.mu.Unlock()
+	if len(b.Records) == 0 || b.Untouched() {
+		for i, n := range origins(b) {
+			r.partition(b.Spans[i].Part).settle(int64(n), !buried, buried)
+		}
+		return
+	}
+	for i := 0; i < len(b.Records); {
+		kept, died := false, false
+		first := b.Records[i]
+		for ; i < len(b.Records) && b.Records[i].Span == first.Span && b.Records[i].Origin == first.Origin; i++ {
+			kept = kept || b.Records[i].State == stream.Kept
+			died = died || b.Records[i].State == stream.Dead
+		}
+		r.partition(b.Spans[first.Span].Part).settle(1, kept && !buried, kept || died)
+	}
+}
+
+func (p *partition) settle(n int64, delivered, dead bool) {
+	switch {
+	case delivered:
+		p.Delivered += n
+	case dead:
+		p.Dead += n
+	default:
+		p.Dropped += n
+	}
+}
+
+// Partitions returns the accounts of a route's partitions, in the order in which they were first read.
+func (b *Book) Partitions(pipeline, name string) []Partition {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := []Partition{}
+	for _, r := range b.routes {
+		if r.pipeline != pipeline || r.name != name {
+			continue
+		}
+		for _, p := range r.order {
+			one := p.Partition
+			one.Ranges = []Range{}
+			for _, g := range p.ranges {
+				one.Ranges = append(one.Ranges, Range{textOf(g.From), textOf(g.To)})
+			}
+			if n := len(one.Ranges); n > 0 {
+				one.From, one.To = one.Ranges[0].From, one.Ranges[n-1].To
+			}
+			if p.sum != nil && p.Bytes > 0 {
+				one.SHA256 = hex.EncodeToString(p.sum.Sum(nil))
+			}
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+func textOf(p stream.Position) string { return string(stream.AppendPosition(nil, p)) }

@@ -1,0 +1,135 @@
+package rename
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/engine/kit/fieldname"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// taken is a value on its way to its new name.
+type taken struct {
+	pair  *pair
+	value stream.Field
+}
+
+// renamePaths is rename where names have paths. A match keeps its shape: a flat field stays flat,
+// a member stays a member, if the new name has a path. After an error the record is as it was; the
+// pair is the one that cannot be renamed.
+func (p *Processor) renamePaths(b *stream.Batch, i int) (*pair, error) {
+	before := b.Records[i]
+	from := b.OpenFields(i)
+	b.SetFields(i, from)
+	at, err := p.move(b, i)
+	if err != nil {
+		b.Fields, b.Records[i] = b.Fields[:from], before
+	}
+	return at, err
+}
+
+// move works on the fields of record i, which are the last of the batch.
+func (p *Processor) move(b *stream.Batch, i int) (at *pair, err error) {
+	var moved []taken
+	for k := range b.FieldsOf(i) {
+		if at, moved, err = p.members(b, &b.FieldsOf(i)[k], moved); err != nil {
+			return at, err
+		}
+	}
+	moved = append(p.plain(b, i), moved...)
+	p.rename(b, i)
+	r := &b.Records[i]
+	b.Fields = b.Fields[:r.Field+r.NumFields]
+	for k, t := range moved {
+		if t.pair.to.Path == nil && p.given(b, i, t, moved[:k]) {
+			continue // the flat field comes first
+		}
+		if t.pair.moves || t.pair.to.Path == nil {
+			err = p.edit.SetLast(b, &t.pair.to, i, t.value)
+		} else {
+			err = p.edit.SetPathLast(b, &t.pair.to, i, t.value)
+		}
+		if err != nil {
+			return t.pair, err
+		}
+	}
+	return nil, nil
+}
+
+// plain takes the plain fields out of record i that become members.
+func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
+	fields := b.FieldsOf(i)
+	n := 0
+	for _, f := range fields {
+		k := slices.IndexFunc(p.pairs, func(q pair) bool { return q.moves && q.from.IsFlat(f) })
+		if k >= 0 {
+			p.unmatched.Matched(k)
+			moved = append(moved, taken{&p.pairs[k], f})
+			continue
+		}
+		fields[n] = f
+		n++
+	}
+	b.Records[i].NumFields = uint32(n)
+	return moved
+}
+
+// given reports whether the record got the new flat name of t from a flat field, or from a member
+// before it.
+func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool {
+	if slices.ContainsFunc(earlier, func(e taken) bool { return e.pair == t.pair }) {
+		return true
+	}
+	old, ok := t.pair.from.Index()
+	return ok && slices.ContainsFunc(p.before, func(f stream.Field) bool { return f.Name == old })
+}
+
+// members renames the members of the object that f may be, and takes those out that go elsewhere.
+func (p *Processor) members(b *stream.Batch, f *stream.Field, moved []taken) (*pair, []taken, error) {
+	if !fieldname.IsObject(f.Kind, b.Value(*f)) {
+		return nil, moved, nil
+	}
+	var o *fieldname.Object
+	changed := false
+	for k := range p.pairs {
+		q := &p.pairs[k]
+		if !q.from.IsRoot(*f) {
+			continue
+		}
+		if o == nil {
+			var err error
+			if o, err = fieldname.Open(b.Value(*f)); err != nil {
+				return q, moved, fmt.Errorf("field %s: %w", q.from.Path[0], err)
+			}
+		}
+		found, err := p.member(b, q, o, *f, &moved)
+		if err != nil {
+			return q, moved, fmt.Errorf("field %s: %w", q.from.Path[0], err)
+		}
+		if found {
+			p.unmatched.Matched(k)
+			changed = true
+		}
+	}
+	if changed {
+		o.Settle()
+		p.edit.Put(b, f, o)
+	}
+	return nil, moved, nil
+}
+
+// member renames one member within its object, or takes it out.
+func (p *Processor) member(b *stream.Batch, q *pair, o *fieldname.Object, f stream.Field, moved *[]taken) (found bool, err error) {
+	last := len(q.from.Path) - 1
+	if q.to.Path != nil && len(q.to.Path) == last+1 && slices.Equal(q.to.Path[:last], q.from.Path[:last]) {
+		return o.Rename(q.from.Path[1:], q.to.Path[last])
+	}
+	v, ok, err := o.Take(q.from.Path[1:])
+	if err != nil || !ok {
+		return false, err
+	}
+	value := stream.Field{Kind: v.Kind}
+	value.Off, value.Len = b.AppendData(v.Raw)
+	*moved = append(*moved, taken{q, value})
+	return true, nil
+}

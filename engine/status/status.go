@@ -1,0 +1,183 @@
+//penstock:pure
+
+// Package status is the picture of a running engine: what engine.Status returns, the admin address serves as
+// /api/v1/status, and `penstock status --json` prints.
+//
+// The types hold data only. Names of JSON fields are stable; fields may be added.
+package status
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Status is a picture of a running engine. Its counts are those of this run.
+type Status struct {
+	Version int      `json:"version"` // of the JSON form: 1
+	PID     int      `json:"pid"`
+	Program string   `json:"program"`          // version of the program, "devel" for a build from a checkout
+	Seconds float64  `json:"seconds"`          // since Run was called
+	Ready   bool     `json:"ready"`            // no problem is known
+	Why     []string `json:"problems"`         // why it is not ready, a sentence each
+	Free    int64    `json:"state_free_bytes"` // on the disk of the state directory; -1 if unknown
+	Routes  []Route  `json:"routes"`           // in the order of the config
+	Sources []Source `json:"sources"`          // one for each pipeline
+	Tree    *Child   `json:"tree,omitempty"`   // everything that is kept running
+}
+
+// Source is the source of a pipeline with the counters it keeps for all routes together. Those for one route are in
+// Route.SourceCounters.
+type Source struct {
+	Pipeline string           `json:"pipeline"`
+	Name     string           `json:"source"` // the component
+	Counters map[string]int64 `json:"counters"`
+}
+
+// Child is a node of the supervision tree: the process, a pipeline, a route, a goroutine or a child process; or a
+// worker of a route, whose State is that of flow control.
+type Child struct {
+	Name     string    `json:"name"`
+	State    string    `json:"state"`                  // idle, waiting, running, stopping, stuck, done; of a worker: Worker.State
+	Restarts uint64    `json:"restarts"`               // starts after the first
+	Reason   string    `json:"last_reason,omitempty"`  // why it ended last; of a worker: Worker.Reason
+	Since    time.Time `json:"since,omitzero"`         // its last start, or its end if it is not running
+	Seconds  float64   `json:"seconds"`                // time passed since Since
+	Next     float64   `json:"next_seconds,omitempty"` // seconds until it starts, at least; set while it is waiting
+	Children []Child   `json:"children,omitempty"`
+}
+
+// Find returns the child at a path of names below c, or nil if there is none or c is nil.
+func (c *Child) Find(path ...string) *Child {
+	for _, name := range path {
+		if c == nil {
+			return nil
+		}
+		i := slices.IndexFunc(c.Children, func(below Child) bool { return below.Name == name })
+		if i < 0 {
+			return nil
+		}
+		c = &c.Children[i]
+	}
+	return c
+}
+
+// Route is one route. ReadRecords is always the sum of Delivered, Dead, Dropped, InFlight and Waiting.
+type Route struct {
+	Pipeline   string   `json:"pipeline"`
+	Name       string   `json:"route"`
+	Source     string   `json:"source"`
+	Processors []string `json:"processors"`
+	Sink       string   `json:"sink"`
+	Health     string   `json:"health"`               // running, draining, finished, stopped, restarting
+	Error      string   `json:"error,omitempty"`      // why it stopped, or failed last
+	Starts     int      `json:"starts"`               // more than one: it failed and was restarted
+	Again      float64  `json:"restart_seconds"`      // seconds until it starts, while Health is restarting
+	Opening    float64  `json:"opening_seconds"`      // since the start while sink and source are not open yet; else 0
+	Window     string   `json:"window"`               // algorithm of the workers' windows; empty until the sink is open
+	LastFault  string   `json:"last_fault,omitempty"` // latest failure of a worker
+
+	// Source records, but for the fields in bytes and in batches.
+	ReadRecords      int64 `json:"read_records"`
+	ReadBytes        int64 `json:"read_bytes"`
+	Delivered        int64 `json:"delivered"`
+	DeliveredBytes   int64 `json:"delivered_bytes"`
+	Dead             int64 `json:"dead"`
+	Dropped          int64 `json:"dropped"`
+	InFlight         int64 `json:"in_flight"`
+	Waiting          int64 `json:"waiting"`
+	Attempts         int64 `json:"attempts"`           // deliveries of batches that were started
+	Redelivered      int64 `json:"redelivered"`        // those that were not a batch's first
+	Duplicates       int64 `json:"duplicates"`         // responses that delivered a batch a second time
+	ReplayBytes      int64 `json:"replay_bytes"`       // source bytes that a kill at this moment would repeat, at most
+	ReplayBoundBytes int64 `json:"replay_bound_bytes"` // and at any moment
+	LeftBytes        int64 `json:"-"`                  // source bytes not yet read; -1 if the source does not know
+
+	RedeliveryTokens  float64 `json:"redelivery_tokens"`  // redeliveries that the retry budget allows now; -1 if it is unlimited
+	RedeliveryWaiting int     `json:"redelivery_waiting"` // batches waiting for the retry budget
+	RedeliveryWaited  int64   `json:"redelivery_waited"`  // attempts that had to wait for it
+
+	Hedged   int64 `json:"hedged"`   // redeliveries in parallel with a slow attempt
+	Suspects int   `json:"suspects"` // isolated batches: workers that accept others fail them
+	Poisoned int64 `json:"poisoned"` // batches refused because workers died of them or failed them
+
+	QuietSeconds        float64 `json:"quiet_seconds"`         // since a record settled, while data waits; else 0
+	WatermarkAgeSeconds float64 `json:"watermark_age_seconds"` // age of the oldest watermark with data above it; else 0
+
+	Environment []string `json:"environment,omitempty"` // settings of sink and processors that come from the environment, such as a proxy
+
+	Workers  []Worker         `json:"workers"`
+	Counters map[string]int64 `json:"counters"` // of sink and processors
+
+	SourceCounters map[string]int64 `json:"source_counters"` // of the source's reader for this route
+}
+
+// Worker is one worker of a route.
+type Worker struct {
+	Name          string  `json:"name"`
+	State         string  `json:"state"` // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
+	Reason        string  `json:"reason,omitempty"`
+	Gate          string  `json:"gate"`                    // the limit that binds now; docs/operating.md explains each
+	Window        float64 `json:"window"`                  // limit on in-flight work, in the window's unit
+	InFlight      int     `json:"in_flight"`               // attempts
+	RoundTrip     float64 `json:"round_trip_seconds"`      // smoothed
+	Base          float64 `json:"base_round_trip_seconds"` // with nothing queued at the worker
+	Timeout       float64 `json:"timeout_seconds"`         // after which a batch is sent to another worker as well
+	Delivered     uint64  `json:"delivered"`               // attempts, like the following
+	Failed        uint64  `json:"failed"`
+	TimedOut      uint64  `json:"timed_out"`
+	Throttled     uint64  `json:"throttled"`
+	Late          uint64  `json:"late"`
+	Misconfigured bool    `json:"misconfigured"`
+}
+
+const (
+	// StallAfter is how long a route with waiting data may settle nothing and still be ready.
+	StallAfter = time.Minute
+	// LeastFree is how many bytes must be free on the disk of the state directory: less counts as a full disk.
+	LeastFree = 16 << 20
+)
+
+// Judge sets Ready and Why from the other fields.
+func (s *Status) Judge() {
+	s.Why = []string{}
+	if s.Free >= 0 && s.Free < LeastFree {
+		s.Why = append(s.Why, fmt.Sprintf("disk: %d bytes are free where the state lies", s.Free))
+	}
+	for i := range s.Routes {
+		s.Why = append(s.Why, problems(&s.Routes[i])...)
+	}
+	s.Ready = len(s.Why) == 0
+}
+
+func problems(r *Route) (out []string) {
+	name := r.Pipeline + "/" + r.Name
+	switch r.Health {
+	case "stopped":
+		return []string{name + ": stopped: " + r.Error}
+	case "restarting":
+		return []string{fmt.Sprintf("%s: has failed and starts again in %v: %s", name, seconds(r.Again), r.Error)}
+	case "draining":
+		return []string{name + ": draining"}
+	case "finished":
+		return nil
+	}
+	if opening := time.Duration(r.Opening * float64(time.Second)); opening >= StallAfter {
+		out = append(out, fmt.Sprintf("%s: has not opened for %v; the log has the reason", name, opening.Round(time.Second)))
+	}
+	for _, w := range r.Workers {
+		if w.Misconfigured && r.InFlight+r.Waiting > 0 { // else nothing can tell whether it was mended
+			out = append(out, fmt.Sprintf("%s: worker %s is misconfigured: %s", name, w.Name, r.LastFault))
+		}
+	}
+	if quiet := time.Duration(r.QuietSeconds * float64(time.Second)); quiet >= StallAfter {
+		out = append(out, fmt.Sprintf("%s: stall: nothing settled for %v while %d records wait", name,
+			quiet.Round(time.Second), r.InFlight+r.Waiting))
+	}
+	return out
+}
+
+// seconds is a time for people.
+func seconds(s float64) time.Duration {
+	return time.Duration(s * float64(time.Second)).Round(100 * time.Millisecond)
+}

@@ -1,0 +1,27 @@
+// A module outside the workspace, as another project's would be. The replacements stand for published versions.
+module example.com/penstock/embed
+
+go 1.26.0
+
+require (
+	github.com/penstock-io/penstock v0.0.0
+	github.com/penstock-io/penstock/engine v0.0.0
+)
+
+require (
+	github.com/beorn7/perks v1.0.1 // indirect
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/munnerz/goautoneg v0.0.0-20191010083416-a7dc8b61c822 // indirect
+	github.com/prometheus/client_golang v1.25.0 // indirect
+	github.com/prometheus/client_model v0.6.3 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
+	github.com/prometheus/procfs v0.22.0 // indirect
+	go.yaml.in/yaml/v4 v4.0.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+replace (
+	github.com/penstock-io/penstock => ../..
+	github.com/penstock-io/penstock/engine => ../../engine
+)

@@ -1,0 +1,145 @@
+//penstock:pure
+
+package control
+
+import "time"
+
+// apart holds the suspects: items that fail although their workers deliver others. Each waits as Config.Retry says before
+// each attempt, and its attempts take no place in a window. Together they take at most 5 % of the time that all attempts
+// take, so that a slow failure costs more than a quick one; at least one may always go. Half of them are chosen by least
+// evidence, so that a good item set apart by mistake is delivered soon; the other half by due time.
+type apart struct {
+	waiting [apartClasses]heap[*item] // by evidence; in each by due time
+	n       int
+	allowed float64 // seconds of attempts that may be spent
+	typical float64 // seconds that an attempt takes
+	running int
+	fewest  bool // the next is the one with least evidence
+	ended   []ended
+}
+
+const (
+	apartClasses = 16
+	apartShare   = 0.05
+	apartMost    = 10.0 // seconds that may be saved up
+	apartWeight  = 0.25 // of the newest attempt in typical
+	apartALane   = 2    // attempts at once
+)
+
+func (q *apart) add(it *item) {
+	it.account.class = uint8(min(it.account.failures, apartClasses-1))
+	q.waiting[it.account.class].push(it)
+	q.n++
+}
+
+func (q *apart) remove(it *item) {
+	q.waiting[it.account.class].removeAt(it.at)
+	q.n--
+}
+
+// next returns the due time of the first that is due later than now, and false if there is none.
+func (q *apart) next(now time.Duration) (at time.Duration, ok bool) {
+	if q.n == 0 {
+		return 0, false
+	}
+	for i := range q.waiting {
+		if s := q.waiting[i].s; len(s) > 0 && s[0].due > now && (!ok || s[0].due < at) {
+			at, ok = s[0].due, true
+		}
+	}
+	return at, ok
+}
+
+// pick returns the one that has waited longest of those due, or, if fewest, one with least evidence; nil: none is due.
+func (q *apart) pick(now time.Duration, fewest bool) (it *item) {
+	for i := range q.waiting {
+		s := q.waiting[i].s
+		if len(s) == 0 || s[0].due > now || it != nil && s[0].due >= it.due {
+			continue
+		}
+		if it = s[0]; fewest {
+			return it
+		}
+	}
+	return it
+}
+
+// affords reports whether one more may go beside those that are out. idle: no other item needs the workers.
+func (q *apart) affords(idle bool) bool {
+	return q.allowed-float64(q.running)*q.typical >= 0 || q.running == 0 && idle
+}
+
+// spent takes in how long an attempt took that has ended. At a lane with a rate it took at least its share of that.
+func (q *apart) spent(a *attempt, now time.Duration) {
+	seconds := (now - a.sent).Seconds()
+	if rate := a.lane.limit.paced(now); rate > 0 {
+		seconds = max(seconds, 1/rate)
+	}
+	if !a.apart {
+		q.allowed = min(q.allowed+seconds*apartShare/(1-apartShare), max(apartMost, 2*q.typical))
+		return
+	}
+	q.running--
+	q.allowed -= seconds
+	q.typical += apartWeight * (seconds - q.typical)
+}
+
+// setApart has it wait among the suspects until due.
+func (m *Machine) setApart(it *item, due time.Duration) {
+	it.state, it.due = inApart, due
+	m.apart.add(it)
+	m.retrying.add(it)
+}
+
+// sendApart starts attempts of suspects, or refuses them where Poison says so.
+func (m *Machine) sendApart(out []Command) []Command {
+	q := &m.apart
+	if m.cfg.Poison.Refuse {
+		for i := range q.waiting {
+			for len(q.waiting[i].s) > 0 {
+				it := q.waiting[i].s[0]
+				out = m.refuse(it, m.convict(it, out))
+			}
+		}
+		return out
+	}
+	for q.n > 0 && q.affords(m.awaited == 0) {
+		it := q.pick(m.now, q.fewest)
+		if it == nil {
+			break
+		}
+		l := m.apartLane(it)
+		if l == nil {
+			if it = q.pick(m.now, !q.fewest); it == nil {
+				break
+			}
+			if l = m.apartLane(it); l == nil {
+				break
+			}
+		}
+		q.fewest = !q.fewest
+		m.leave(it)
+		out = m.start(it, l, Apart, out)
+	}
+	return out
+}
+
+// apartLane returns the lane for an attempt of a suspect: one that has not failed it, if there is one; nil: none has room.
+func (m *Machine) apartLane(it *item) (best *lane) {
+	only, ok := it.turn()
+	if !ok {
+		return nil
+	}
+	for _, l := range m.up {
+		if !l.open || l.run.broken || l.run.first != nil || l.limit.shut(m.now) || l.paused || !l.within() ||
+			l.outs.apart >= apartALane || it.runsAt(l) || only != nil && only != l || m.binds && !m.bound(it, l) {
+			continue
+		}
+		if best == nil || it.failedAt(best) && !it.failedAt(l) ||
+			it.failedAt(best) == it.failedAt(l) && (l.outs.apart < best.outs.apart ||
+				l.outs.apart == best.outs.apart && l.used < best.used) {
+			best = l
+		}
+	}
+	return best
+}

@@ -1,0 +1,331 @@
+//penstock:pure
+
+package control
+
+import (
+	"math"
+	"time"
+)
+
+// blame separates bad data from bad workers by comparing first attempts with repeats: chance fails an item that has failed no
+// oftener than a fresh one, and bad data always fails. ADR 17 has the reasoning and the measurements.
+//
+// With b, the share of bad data, and p, the chance that a worker fails good data, an item that has failed k times is bad with
+// odds of b/(1-b) to p^k. Example: b = 1 %, p = 5 %. One failure gives odds of 0.2, two give 4, three give 81.
+//
+// The counts are those of the last 500 first attempts or so. Only failures that are evidence count, see [Machine.charge].
+type blame struct {
+	first  float64 // first attempts
+	atOnce float64 // of them, delivered
+	second float64 // items delivered after one failure
+	twice  float64 // items that failed again
+}
+
+const (
+	blameMemory = 500.0 // first attempts
+	blameOdds   = 20.0  // from which on an item is a suspect
+	blameMost   = 12    // failures, from which on it is one whatever the odds
+	leastChance = 0.005 // of failure, as that of rare and correlated failures is underestimated
+	mostChance  = 0.95
+	pieceShare  = 0.5 // of the pieces of a suspect are bad
+
+	oneInAMillion = 1e-6
+	mostStreak    = 64
+
+	ownFault   = 3    // times the chance of all lanes, from which on a lane's own chance counts
+	laneMemory = 0.99 // of what a lane delivered, for each delivery
+)
+
+// observeFirst takes in the first attempt of an item.
+func (b *blame) observeFirst(delivered bool) {
+	const keep = 1 - 1/blameMemory
+	b.first, b.atOnce, b.second, b.twice = keep*b.first+1, keep*b.atOnce, keep*b.second, keep*b.twice
+	if delivered {
+		b.atOnce++
+	}
+}
+
+// chance returns the chance that an attempt of good data fails.
+func (b *blame) chance() float64 {
+	return min(mostChance, max(leastChance, (b.second+0.5)/(b.atOnce+1)))
+}
+
+// share returns the measured share of bad data, 0 to 1. It is 0 where chance explains all failures, and without data. It
+// goes by the items that were sent again, so that a new overload is not taken for bad data.
+func (b *blame) share() float64 {
+	return max(0, 1-(b.atOnce+0.5)/(b.atOnce+b.second+b.twice+1)/(1-b.chance()))
+}
+
+// suspected is share if every item that failed once and was not sent again since is bad.
+func (b *blame) suspected() float64 {
+	return max(0, 1-(b.atOnce+0.5)/(b.first+1)/(1-b.chance()))
+}
+
+// fault returns the probability that an item with so many failures is bad.
+// The last failure was at a lane that fails this share of good data.
+func (b *blame) fault(failures int, share, atLane float64) float64 {
+	odds := b.odds(failures, share)
+	if p := b.chance(); failures > 0 && atLane > ownFault*p {
+		odds *= p / atLane
+	}
+	return odds / (1 + odds)
+}
+
+// streak returns how many failures in a row of different items are more than bad data makes once in a million items, and
+// least at the least.
+func (b *blame) streak(least int) int {
+	q := b.suspected()
+	if q <= 0 || least <= 0 {
+		return least
+	}
+	return max(least, int(min(mostStreak, math.Log(oneInAMillion)/math.Log(min(q, 0.99)))))
+}
+
+// odds returns the odds that an item with so many failures is bad, if this share of the data is.
+func (b *blame) odds(failures int, share float64) float64 {
+	return share / max(1-share, 1e-6) / math.Pow(b.chance(), float64(failures))
+}
+
+// account is the evidence against an item.
+type account struct {
+	deaths  int
+	piece   bool // of an item that was refused as poison: one death is enough to cut it
+	whole   bool // it cannot be cut
+	suspect bool // set apart
+	ended   bool // Config.End gives it up
+	first   bool // it counts among the first attempts that failed
+	class   uint8
+
+	retrying bool // in Machine.retrying
+
+	failures int           // that are evidence
+	since    time.Duration // Machine.uptime at the first of them
+}
+
+// limit returns how many deaths refuse the item, of n for one about which nothing is known.
+func (r *account) limit(n int) int {
+	if r.piece && !r.whole {
+		return 1
+	}
+	return n
+}
+
+// failure is one piece of evidence against an item.
+type failure struct {
+	lane int32
+	at   time.Duration
+}
+
+// doubt is a failure that becomes evidence if its lane delivers another item that was sent early enough.
+type doubt struct {
+	item  *item
+	seq   uint64
+	sent  time.Duration // only deliveries of items sent after this,
+	until time.Duration // and not after this, count
+	need  int           // deliveries that are missing
+	first bool
+}
+
+// doubts are those of one lane.
+type doubts struct {
+	open    []doubt
+	good    float64 // deliveries, decayed
+	wrong   float64 // failures of items that were delivered later, likewise
+	window  part    // failures, of less than one each, that the window has not counted
+	breaker part
+}
+
+// delivered takes in a delivery of the lane.
+func (d *doubts) delivered() { d.good, d.wrong = laneMemory*d.good+1, laneMemory*d.wrong }
+
+// chance returns the share of good data that the lane fails.
+func (d *doubts) chance() float64 { return d.wrong / (d.good + d.wrong + 1) }
+
+// part is what is left over of counted failures.
+type part float64
+
+const (
+	maxDoubts     = 256
+	maxFailures   = 16 // whose lanes an item remembers
+	doubtRounds   = 2  // round trips after a failure in which the delivered item must be sent
+	timeoutRounds = 8  // the same for an overdue attempt, which takes three deliveries
+	repeatRounds  = 4  // round trips in which failures at one lane count once
+	overtaken     = 3  // deliveries that were sent after an overdue attempt
+	countedFrom   = 0.75
+	repeatWeight  = 0.25  // of a repeat, for the breaker, where there is bad data: in an outage new items fail as well
+	repeatLeast   = 0.005 // share of bad data from which on that holds
+)
+
+// count reports whether a failure of this weight counts, alone or with those before it.
+func (p *part) count(weight float64) bool {
+	if *p += part(weight); *p < countedFrom {
+		return false
+	}
+	*p = max(0, *p-1)
+	return true
+}
+
+// faults takes in that a failed or became overdue, and reports whether that counts for the window and the breaker of its lane:
+// not where the data is to blame. For the breaker the first failure of an item counts, see [blame.streak].
+func (m *Machine) faults(a *attempt, why Outcome) (window, breaker bool) {
+	evident := m.charge(a, why)
+	r, d := &a.item.account, &a.lane.doubts
+	switch {
+	case a == a.lane.br.probe || a == m.global.probe:
+		return true, true
+	case r.suspect || a.apart:
+		return false, false
+	case a.ordered:
+		return true, true
+	}
+	before, share := r.failures, m.blame.share()
+	if evident {
+		before, share = before-1, m.blame.suspected()
+	}
+	weight := 1 - m.blame.fault(before, m.blame.suspected(), d.chance())
+	switch {
+	case before == 0 && (a.item.number == 1 || !a.lane.known || m.blame.suspected() < repeatLeast):
+		weight = 1
+	case before == 0:
+		weight = repeatWeight
+	}
+	return d.window.count(1 - m.blame.fault(before+1, share, d.chance())), d.breaker.count(weight)
+}
+
+// charge takes in that a, which has just failed or become overdue, was not delivered, and reports whether that is evidence
+// against its item already.
+//
+// A failure is evidence against the item only if the same lane delivers another one that was sent after it, within two round
+// trips of its end; an overdue attempt must be overtaken by three. So an outage gives none, not even its first moments.
+// Failures at one lane within four round trips are one piece of evidence. Hedges, canceled attempts and Ordered lanes give none,
+// nor do deaths of workers, which have a count of their own.
+func (m *Machine) charge(a *attempt, why Outcome) (evident bool) {
+	it, l := a.item, a.lane
+	over := it.state == isDone || it.state == inHands && a.outcome != Split
+	if m.cfg.Poison.Failures < 0 || a.died && m.cfg.Poison.Deaths > 0 || a.charged || a.twin || a.canceled || a.ordered || over {
+		return false
+	}
+	a.charged = true
+	rtt := l.est.smoothed()
+	first := it.rank.width == 0
+	need, rounds := 1, time.Duration(doubtRounds)
+	evident = l.outs.delivered > a.sent
+	if why == TimedOut {
+		need, rounds = overtaken, timeoutRounds
+		later := l.est.delivered - a.progress - (a.ahead - a.cost) // cost delivered that was sent after a
+		evident = later >= overtaken*a.cost-1e-6
+	}
+	switch {
+	case !l.known:
+	case evident:
+		return m.accuse(it, l, first)
+	case len(l.doubts.open) < maxDoubts:
+		l.doubts.open = append(l.doubts.open, doubt{it, it.seq, a.sent, m.now + rounds*rtt, need, first})
+	}
+	return false
+}
+
+// settleDoubts turns the failures at the lane of a, which was delivered, into evidence, or drops them.
+func (m *Machine) settleDoubts(a *attempt) {
+	d := &a.lane.doubts
+	d.delivered()
+	if len(d.open) == 0 {
+		return
+	}
+	kept := d.open[:0]
+	for _, o := range d.open {
+		switch live := o.item.seq == o.seq && o.item.state != isDone && o.item.state != isFree && o.item.state != inHands; {
+		case !live || o.item == a.item || a.sent > o.until:
+		case a.sent <= o.sent:
+			kept = append(kept, o)
+		case o.need > 1:
+			o.need--
+			kept = append(kept, o)
+		default:
+			m.accuse(o.item, a.lane, o.first)
+		}
+	}
+	clear(d.open[len(kept):])
+	d.open = kept
+}
+
+// accuse adds a piece of evidence against it, and reports whether it is one. If that is enough the item is set apart.
+func (m *Machine) accuse(it *item, l *lane, first bool) bool {
+	r := &it.account
+	if first && !r.first {
+		r.first = true
+		m.blame.observeFirst(false)
+	}
+	for _, f := range it.failures {
+		if f.lane == l.num && m.now-f.at < repeatRounds*l.est.smoothed() {
+			return false
+		}
+	}
+	if r.failures == 0 {
+		r.since = m.uptime.at(m.now)
+	}
+	if r.failures++; r.failures == 2 && r.first {
+		m.blame.twice++
+	}
+	if len(it.failures) < maxFailures {
+		it.failures = append(it.failures, failure{l.num, m.now})
+	}
+	m.judge(it)
+	if e := &m.cfg.End; !r.ended && e.reached(r, m.uptime.at(m.now)) {
+		r.ended = true
+		m.apart.ended = append(m.apart.ended, ended{it, it.seq})
+	}
+	return true
+}
+
+// judge makes it a suspect if the evidence is enough. If it waits, it waits among the suspects from now on.
+func (m *Machine) judge(it *item) {
+	r := &it.account
+	if r.suspect || r.failures == 0 || m.cfg.Poison.Failures < 0 || !m.blame.convicts(it, m.cfg.Poison.Failures, len(m.up)) {
+		return
+	}
+	r.suspect = true
+	m.suspects++
+	if it.state == inRedo || it.state == inDelay {
+		due := max(m.now, it.due)
+		if !it.waited {
+			due = m.now + m.retryWait(it)
+		}
+		m.leave(it)
+		m.setApart(it, due)
+	}
+}
+
+// convicts reports whether the evidence against it is enough to set it apart: at least this many failures, of two lanes if
+// there are so many.
+func (b *blame) convicts(it *item, least, lanesUp int) bool {
+	r := &it.account
+	least, share := max(2, least), max(b.share(), 1/(b.first+2))
+	if r.piece {
+		share = pieceShare
+		if !r.whole {
+			least = 1
+		}
+	}
+	lanes := 0
+	for i, f := range it.failures {
+		again := false
+		for _, o := range it.failures[:i] {
+			again = again || o.lane == f.lane
+		}
+		lanes += one(!again)
+	}
+	return r.failures >= least && lanes >= min(2, least, lanesUp) &&
+		(r.failures >= blameMost || b.odds(r.failures, share) >= blameOdds)
+}
+
+// acknowledge takes in that it was delivered.
+func (b *blame) acknowledge(it *item) {
+	switch r := &it.account; {
+	case it.rank.width != 0: // a piece says nothing about first attempts
+	case it.number == 1 && !r.first:
+		b.observeFirst(true)
+	case r.first && r.failures == 1:
+		b.second++
+	}
+}

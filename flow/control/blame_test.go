@@ -1,0 +1,157 @@
+package control_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// TestOneBadItemStopsNoOthers: at one worker, an item that always fails is set apart, opens no breaker and holds nothing back,
+// and the last items after it are delivered although the breaker was opened by it meanwhile.
+func TestOneBadItemStopsNoOthers(t *testing.T) {
+	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms)}, 2, 1)
+	turn := func(offer bool) {
+		for offer && w.offer(1, 10) {
+		}
+		w.pass(20 * ms)
+		for _, x := range w.running() {
+			if x.item.seq == 20 {
+				w.answer(x, control.Retryable, 0)
+			} else {
+				w.answer(x, control.Delivered, 0)
+			}
+		}
+	}
+	for range 200 {
+		turn(true)
+	}
+	s := w.m.Status()
+	if s.Suspects != 1 || s.Settled < 390 || s.Lanes[0].Fault != 0 {
+		t.Fatalf("%d suspects, %d settled, want 1 and nearly 400: %+v", s.Suspects, s.Settled, s.Lanes[0])
+	}
+	for range 500 { // nothing but the bad item for 10 s
+		turn(false)
+	}
+	settled := w.m.Status().Settled
+	for range 100 {
+		turn(true)
+	}
+	if s := w.m.Status(); s.Settled < settled+100 {
+		t.Errorf("%d of the items that came later were delivered in 2 s, want 100 at least: %+v", s.Settled-settled, s.Lanes[0])
+	}
+	w.drain()
+}
+
+// TestProbesKeepWaits: the one item there is, which waits 15 s between attempts, is not what a breaker probes with earlier.
+func TestProbesKeepWaits(t *testing.T) {
+	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(15 * sec)}, 2, 1)
+	w.offer(1, 10)
+	for w.now < 60*sec {
+		for _, x := range w.running() {
+			w.answer(x, control.Retryable, 0)
+		}
+		w.pass(100 * ms)
+	}
+	if n := w.items[1].starts; n < 4 || n > 5 {
+		t.Errorf("%d attempts in a minute with waits of 15 s, want 4 or 5", n)
+	}
+	w.drain()
+}
+
+// TestWaitingDoesNotStopReading: items that wait for another attempt are bounded by Waiting alone, and named as the gate.
+func TestWaitingDoesNotStopReading(t *testing.T) {
+	w := newLanes(t, control.Config{
+		Timeout: -1, Retry: backoff.Fixed(300 * sec), Budget: control.Budget{Share: -1}, Waiting: control.Waiting{Cost: 500},
+	}, 10, 2)
+	for range 6000 {
+		for w.offer(1, 10) {
+		}
+		for _, x := range w.running() {
+			if x.item.seq%10 == 0 {
+				w.answer(x, control.Retryable, 0)
+			} else {
+				w.answer(x, control.Delivered, 0)
+			}
+		}
+		if w.pass(10 * ms); w.m.Status().Retrying >= 500 {
+			break
+		}
+	}
+	s := w.m.Status()
+	if s.Retrying < 500 || s.Retrying > 530 || s.Settled < 4000 {
+		t.Fatalf("%d wait and %d have settled, want 500 or a few more, and 4,000: %+v", s.Retrying, s.Settled, s.Lanes[0])
+	}
+	if w.m.Room() || s.Lanes[0].Gate != "waiting" {
+		t.Errorf("room is %v and the gate %q, want none and waiting", w.m.Room(), s.Lanes[0].Gate)
+	}
+}
+
+// TestPartialAnswerIsARoundTrip: a worker that refuses one record of each item is measured as if it had taken all.
+func TestPartialAnswerIsARoundTrip(t *testing.T) {
+	for _, partial := range []bool{false, true} {
+		w := newModel(t, control.Config{Timeout: -1, Window: window.Queue{}}, 0)
+		w.lane(1, true, control.Limits{})
+		for range 60 {
+			for w.offer(100, 10) {
+			}
+			w.pass(50 * ms)
+			for _, x := range w.running() {
+				if !partial {
+					w.answer(x, control.Delivered, 0)
+					continue
+				}
+				w.answer(x, control.Split, 0, control.Delivered, control.Rejected)
+				w.reply(0, 0)
+			}
+		}
+		if l := w.m.Status().Lanes[0]; l.RoundTrip == 0 || l.Window < 8 {
+			t.Errorf("partial answers %v: the round trip is %v and the window %v after 60 round trips", partial, l.RoundTrip, l.Window)
+		}
+	}
+}
+
+// TestEnd: an item that fails at a worker which delivers others is buried whole after as many failures as End allows; while the
+// worker is down, nothing counts.
+func TestEnd(t *testing.T) {
+	for _, end := range []control.End{{Attempts: 5}, {Elapsed: 2 * sec}} {
+		w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms), End: end}, 2, 1)
+		play := func(until time.Duration, down bool) {
+			for w.now < until && len(w.asked) == 0 {
+				for w.offer(1, 10) {
+				}
+				w.pass(20 * ms)
+				for _, x := range w.running() {
+					if len(w.asked) > 0 {
+						return
+					}
+					if down || x.item.seq == 20 {
+						w.answer(x, control.Retryable, 0)
+					} else {
+						w.answer(x, control.Delivered, 0)
+					}
+				}
+			}
+		}
+		play(500*ms, false)
+		play(w.now+60*sec, true)
+		if len(w.asked) > 0 {
+			t.Fatalf("%+v: given up while the worker is down: %+v", end, w.out)
+		}
+		play(w.now+60*sec, false)
+		if len(w.asked) != 1 || !w.asked[0].bury || w.asked[0].seq != 20 {
+			t.Fatalf("%+v: asked %+v, want item 20 to be buried", end, w.asked)
+		}
+		i := slices.IndexFunc(w.out, func(c control.Command) bool { return c.Kind == control.Bury })
+		if c := w.out[i]; c.Why != control.Exhausted || int(c.Count) < 2 || end.Attempts > 0 && int(c.Count) != end.Attempts {
+			t.Errorf("%+v: %+v", end, c)
+		}
+		w.drain()
+	}
+	if _, err := control.New(control.Config{End: control.End{Attempts: -1}}); err == nil {
+		t.Error("New accepts an end after -1 attempts")
+	}
+}

@@ -1,0 +1,47 @@
+//penstock:pure
+
+package control
+
+import (
+	"fmt"
+	"time"
+)
+
+// End is when an item that keeps failing is given up: it is buried whole, or cut first where Poison.Refuse allows that. Only
+// evidence against the item counts (see [Machine.charge]), so an outage ends nothing. The zero value means never.
+type End struct {
+	Attempts int           // failures that are evidence; 0: any number
+	Elapsed  time.Duration // since the first of them, without the time in which no lane was open; 0: any time
+}
+
+func (e End) validate() error {
+	if e.Attempts < 0 || e.Elapsed < 0 {
+		return fmt.Errorf("an end after %d attempts or %v: want positive values, or 0 for none", e.Attempts, e.Elapsed)
+	}
+	return nil
+}
+
+// reached reports whether an item with this account is to be given up. Its newest failure is evidence.
+func (e *End) reached(r *account, uptime time.Duration) bool {
+	return e.Attempts > 0 && r.failures >= e.Attempts || e.Elapsed > 0 && uptime-r.since >= e.Elapsed
+}
+
+// ended is an item that is to be given up; seq tells whether it still is the same.
+type ended struct {
+	item *item
+	seq  uint64
+}
+
+// giveUp refuses the items whose end is reached.
+func (m *Machine) giveUp(out []Command) []Command {
+	for _, e := range m.apart.ended {
+		it := e.item
+		if it.seq != e.seq || it.state == isFree || it.state == isDone || it.state == inHands || it.refused {
+			continue
+		}
+		out = m.refuse(it, m.convict(it, out))
+	}
+	clear(m.apart.ended)
+	m.apart.ended = m.apart.ended[:0]
+	return out
+}

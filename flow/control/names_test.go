@@ -1,0 +1,39 @@
+package control_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// Every value of every enum has a name of its own, and a value beyond them says its number.
+func TestEnumsHaveNames(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		at   func(int) fmt.Stringer
+		want []string
+	}{
+		{"Kind", func(i int) fmt.Stringer { return control.Kind(i) }, []string{"unknown (0)", "offer", "answer", "tick",
+			"lane up", "lane down", "saved", "cut", "piece", "buried", "unknown (10)"}},
+		{"Outcome", func(i int) fmt.Stringer { return control.Outcome(i) }, []string{"none", "delivered", "throttled",
+			"retryable", "timed out", "rejected", "misconfigured", "split", "unknown (8)"}},
+		{"CommandKind", func(i int) fmt.Stringer { return control.CommandKind(i) }, []string{"unknown (0)", "start", "cancel",
+			"settle", "bisect", "bury", "unknown (6)"}},
+		{"Why", func(i int) fmt.Stringer { return control.Why(i) }, []string{"turn", "probe", "twin", "deadly", "failing",
+			"apart", "exhausted", "unknown (7)"}},
+	} {
+		var got []string
+		for i := range c.want {
+			got = append(got, c.at(i).String())
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	if got := fmt.Sprint(control.Misconfigured, " ", control.Buried, " ", control.Bury, " ", control.Failing); got !=
+		"misconfigured buried bury failing" {
+		t.Error(got)
+	}
+}

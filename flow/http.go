@@ -1,0 +1,69 @@
+package flow
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxRetryAfter caps Retry-After: beyond it, asking again is cheap.
+const maxRetryAfter = time.Hour
+
+// HTTPOutcome returns the outcome of an HTTP request as a Worker reports it, by the status of the response:
+//
+//	2xx                       nil: delivered
+//	429; 503 with Retry-After *Throttled, for as long as Retry-After says, at most an hour
+//	408, 425, other 5xx       an error of no special type: the value is sent again
+//	400, 413, 422             *Rejected: this value will never be accepted
+//	all others                *Misconfigured, such as 401, 403, 404, 405 and redirects: the fault is the lane's
+//
+// A receiver that answers 409 to a value which it has already stored needs a check of its own before. HTTPOutcome does
+// not read the body; the caller closes it, and drains it if connections are to be reused.
+func HTTPOutcome(resp *http.Response) error {
+	code := resp.StatusCode
+	if code >= 200 && code < 300 {
+		return nil
+	}
+	err := statusError(resp)
+	retryAfter := strings.TrimSpace(resp.Header.Get("Retry-After"))
+	switch {
+	case code == 429, code == 503 && retryAfter != "":
+		return &Throttled{After: delayUntil(retryAfter, time.Now()), Err: err}
+	case code >= 500 && code < 600, code == 408, code == 425:
+		return err
+	case code == 400, code == 413, code == 422:
+		return &Rejected{Err: err}
+	}
+	return &Misconfigured{Err: err}
+}
+
+// statusError has the form "POST http://host/path: 503 Service Unavailable".
+func statusError(resp *http.Response) error {
+	status := strings.TrimSpace(strconv.Itoa(resp.StatusCode) + " " + http.StatusText(resp.StatusCode))
+	if resp.Request == nil || resp.Request.URL == nil {
+		return fmt.Errorf("answered %s", status)
+	}
+	method := resp.Request.Method
+	if method == "" {
+		method = http.MethodGet
+	}
+	return fmt.Errorf("%s %s: %s", method, resp.Request.URL.Redacted(), status)
+}
+
+// delayUntil reads Retry-After, in seconds or as a date. It returns 0 if the value is invalid or has passed.
+func delayUntil(retryAfter string, now time.Time) time.Duration {
+	if retryAfter != "" && strings.Trim(retryAfter, "0123456789") == "" {
+		seconds, err := strconv.ParseInt(retryAfter, 10, 64)
+		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
+			return maxRetryAfter
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(retryAfter)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
+}

@@ -1,0 +1,170 @@
+// Package guard holds the parts that the gRPC and connect interceptors share: the meaning of status codes, and one call
+// through a breaker and a limiter.
+//
+// Codes are numbers because grpc-go and connect have types of their own for the same values.
+package guard
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/penstock-io/penstock/breaker"
+	"github.com/penstock-io/penstock/limit"
+	"github.com/penstock-io/penstock/retry"
+)
+
+// The status codes of gRPC that are told apart.
+const (
+	OK                = 0
+	Canceled          = 1
+	Unknown           = 2
+	DeadlineExceeded  = 4
+	NotFound          = 5
+	ResourceExhausted = 8
+	Aborted           = 10
+	Internal          = 13
+	Unavailable       = 14
+	DataLoss          = 15
+)
+
+// LimitOutcome returns how a call with that code ended for the server's load.
+func LimitOutcome(code uint32) limit.Outcome {
+	switch code {
+	case OK, NotFound:
+		return limit.Success
+	case ResourceExhausted, Unavailable:
+		return limit.Overloaded
+	case DeadlineExceeded:
+		return limit.TimedOut
+	}
+	return limit.Ignored
+}
+
+// serverFailed reports whether the code says that the server, and not the request, is at fault.
+func serverFailed(code uint32) bool {
+	switch code {
+	case Unknown, DeadlineExceeded, Internal, Unavailable, DataLoss:
+		return true
+	}
+	return false
+}
+
+// Action returns how to handle a failure with that code. Calls that may have had an effect are retried only if they are
+// idempotent. A call that was refused before it was sent, or that a server asks to send again later (hinted), is retried.
+func Action(err error, code uint32, idempotent, hinted bool) retry.Action {
+	_, refused := RefusalCode(err)
+	switch code {
+	case Unavailable:
+		return retry.Retry
+	case ResourceExhausted:
+		if refused || hinted {
+			return retry.Retry
+		}
+	case Unknown, DeadlineExceeded, Aborted, Internal:
+		if idempotent {
+			return retry.Retry
+		}
+	}
+	return retry.Fail
+}
+
+// Hint returns the wait for which err asks; zero if it asks for none.
+func Hint(err error) time.Duration {
+	if hint, ok := errors.AsType[interface {
+		error
+		RetryAfter() time.Duration
+	}](err); ok {
+		return hint.RetryAfter()
+	}
+	return 0
+}
+
+// RefusalCode returns the code of an error with which Begin refused a call, and false for every other error.
+func RefusalCode(err error) (code uint32, ok bool) {
+	if _, open := errors.AsType[*breaker.OpenError](err); open {
+		return Unavailable, true
+	}
+	if _, refused := errors.AsType[*limit.RefusedError](err); refused {
+		return ResourceExhausted, true
+	}
+	return 0, false
+}
+
+// ContextCode returns the code for the end of a context, and Unknown for any other error.
+func ContextCode(err error) uint32 {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return DeadlineExceeded
+	case errors.Is(err, context.Canceled):
+		return Canceled
+	}
+	return Unknown
+}
+
+// Guard is a breaker and a limiter, each optional.
+type Guard struct {
+	Breaker *breaker.Breaker
+	Limit   *limit.Limiter
+}
+
+// Call is a call that may run. End must be called once.
+type Call struct {
+	attempt breaker.Call
+	permit  limit.Permit
+}
+
+// Begin asks the breaker, and then waits for a permit.
+func (g Guard) Begin(ctx context.Context) (c Call, err error) {
+	if g.Breaker != nil {
+		if c.attempt, err = g.Breaker.Allow(); err != nil {
+			return Call{}, err
+		}
+	}
+	if g.Limit != nil {
+		if c.permit, err = g.Limit.Acquire(ctx); err != nil {
+			c.attempt.Done(context.Canceled) // not made, so it says nothing of the server
+			return Call{}, err
+		}
+	}
+	return c, nil
+}
+
+// End ends the call with its error and the error's code.
+func (c Call) End(err error, code uint32) {
+	_, refused := errors.AsType[interface {
+		error
+		Refused() bool
+	}](err)
+	switch {
+	case refused || code == Canceled: // by a limiter or breaker within the call
+		c.permit.Done(limit.Ignored)
+		c.attempt.Done(context.Canceled)
+		return
+	case !serverFailed(code):
+		err = nil
+	}
+	c.permit.Done(LimitOutcome(code))
+	c.attempt.Done(err)
+}
+
+// errPanicked is the error of a call that panicked.
+var errPanicked = errors.New("the call panicked")
+
+// Run makes a call of f through the guard. A panic of f counts as a failure for the breaker.
+func (g Guard) Run(ctx context.Context, f func(context.Context) error, codeOf func(error) uint32) error {
+	c, err := g.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	err = errPanicked
+	defer func() {
+		code := uint32(Internal)
+		if err != errPanicked {
+			code = codeOf(err)
+		}
+		c.End(err, code)
+	}()
+	err = f(ctx)
+	return err
+}

@@ -1,0 +1,202 @@
+// Package penstockconnect has an interceptor for connect with the retries, circuit breakers and concurrency limits of
+// Penstock.
+//
+//	guard := &penstockconnect.Interceptor{Retry: &retry.Options{}, Breaker: breaker, Limit: limiter}
+//	client := pingv1connect.NewPingServiceClient(httpClient, url, connect.WithInterceptors(guard))
+//
+// The same type with a Limit sheds load in a handler:
+//
+//	mux.Handle(pingv1connect.NewPingServiceHandler(service,
+//		connect.WithInterceptors(&penstockconnect.Interceptor{Limit: limiter})))
+//
+// A call that is refused has the code resource_exhausted (limit) or unavailable (breaker), with a google.rpc.RetryInfo
+// that clients follow. errors.As finds the *limit.RefusedError or *breaker.OpenError behind it.
+package penstockconnect
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/penstock-io/penstock/breaker"
+	"github.com/penstock-io/penstock/grpc/internal/guard"
+	"github.com/penstock-io/penstock/limit"
+	"github.com/penstock-io/penstock/retry"
+)
+
+// Interceptor implements connect.Interceptor for clients and handlers. Nil fields are left out; the zero value does
+// nothing. The order of the layers is retry, breaker, limit. A client's breaker and limiter serve one target each.
+//
+// The fields must not change once in use. Then an Interceptor is safe for concurrent use.
+type Interceptor struct {
+	// Retry are the settings of the retries of a client's unary calls. A nil Classify, and its answer Undecided, mean:
+	// retry unavailable, resource_exhausted if the server says when to come back, and, if the procedure's schema
+	// declares it idempotent, unknown, deadline_exceeded, aborted and internal. Handlers do not use it.
+	Retry *retry.Options
+	// Breaker refuses calls while they fail with unknown, deadline_exceeded, internal, unavailable or data_loss.
+	Breaker *breaker.Breaker
+	// Limit limits the calls in flight. A stream holds its permit until it ends or is closed, and its duration counts as round trip:
+	// give long streams a limiter of their own, such as limit.Fixed.
+	Limit *limit.Limiter
+}
+
+// WrapUnary implements connect.Interceptor.
+func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
+		call := func(ctx context.Context) error {
+			return i.guard().Run(ctx, func(ctx context.Context) (err error) {
+				resp, err = next(ctx, req)
+				return err
+			}, codeOf)
+		}
+		if spec := req.Spec(); spec.IsClient && i.Retry != nil {
+			err = i.retry(ctx, spec, call)
+		} else {
+			err = withCode(call(ctx))
+		}
+		if err != nil {
+			return nil, err
+		}
+		return resp, nil
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor. A refused stream fails at its first use.
+func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		conn := next(ctx, spec)
+		call, err := i.guard().Begin(ctx)
+		return &clientStream{StreamingClientConn: conn, refused: withCode(err), call: call}
+	}
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (i *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		return withCode(i.guard().Run(ctx, func(ctx context.Context) error { return next(ctx, conn) }, codeOf))
+	}
+}
+
+func (i *Interceptor) guard() guard.Guard { return guard.Guard{Breaker: i.Breaker, Limit: i.Limit} }
+
+// retry makes the attempts of a client's unary call.
+func (i *Interceptor) retry(ctx context.Context, spec connect.Spec, call func(context.Context) error) error {
+	idempotent := spec.IdempotencyLevel != connect.IdempotencyUnknown
+	o := *i.Retry
+	o.Classify = func(err error) retry.Action {
+		if own := i.Retry.Classify; own != nil {
+			if action := own(err); action != retry.Undecided {
+				return action
+			}
+		}
+		return guard.Action(err, codeOf(err), idempotent, retryDelay(err) > 0)
+	}
+	return withCode(retry.Do(ctx, func(ctx context.Context) error {
+		err := withCode(call(ctx))
+		if wait := retryDelay(err); wait > 0 {
+			return retry.After(wait, err)
+		}
+		return err
+	}, o))
+}
+
+// withCode gives refusals and ends of contexts a code. Other errors, such as those of handlers, are not changed.
+func withCode(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := errors.AsType[*connect.Error](err); ok {
+		return err
+	}
+	code, refused := guard.RefusalCode(err)
+	if !refused {
+		if code = guard.ContextCode(err); code == guard.Unknown {
+			return err
+		}
+	}
+	e := connect.NewError(connect.Code(code), err)
+	if wait := guard.Hint(err); refused && wait > 0 {
+		if d, failed := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)}); failed == nil {
+			e.AddDetail(d)
+		}
+	}
+	return e
+}
+
+// codeOf returns the code of err.
+func codeOf(err error) uint32 {
+	if err == nil {
+		return guard.OK
+	}
+	if e, ok := errors.AsType[*connect.Error](err); ok {
+		return uint32(e.Code())
+	}
+	return guard.ContextCode(err)
+}
+
+// retryDelay returns the wait that err asks for; zero if it asks for none.
+func retryDelay(err error) time.Duration {
+	e, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return 0
+	}
+	for _, d := range e.Details() {
+		if v, failed := d.Value(); failed == nil {
+			if info, ok := v.(*errdetails.RetryInfo); ok {
+				return max(info.GetRetryDelay().AsDuration(), 0)
+			}
+		}
+	}
+	return 0
+}
+
+// clientStream ends its call when the stream ends, or refuses all use.
+type clientStream struct {
+	connect.StreamingClientConn
+	refused error
+	once    sync.Once
+	call    guard.Call
+}
+
+// Send implements connect.StreamingClientConn.
+func (s *clientStream) Send(m any) error {
+	if s.refused != nil {
+		return s.refused
+	}
+	return s.StreamingClientConn.Send(m)
+}
+
+// Receive implements connect.StreamingClientConn.
+func (s *clientStream) Receive(m any) error {
+	if s.refused != nil {
+		return s.refused
+	}
+	err := s.StreamingClientConn.Receive(m)
+	if err != nil {
+		s.close(err)
+	}
+	return err
+}
+
+// CloseResponse implements connect.StreamingClientConn.
+func (s *clientStream) CloseResponse() error {
+	err := s.StreamingClientConn.CloseResponse()
+	if s.refused == nil {
+		s.close(nil)
+	}
+	return err
+}
+
+// close ends the call unless it has ended before.
+func (s *clientStream) close(err error) {
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	s.once.Do(func() { s.call.End(err, codeOf(err)) })
+}

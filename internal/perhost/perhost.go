@@ -1,0 +1,78 @@
+// Package perhost keeps one value, such as a limiter, for each host that an http.RoundTripper talks to.
+package perhost
+
+import (
+	"container/list"
+	"net/http"
+	"sync"
+)
+
+// Table maps hosts to values and forgets the least recently used beyond a maximum. It is safe for concurrent use. The
+// zero value is an empty table.
+type Table[T any] struct {
+	mu      sync.Mutex
+	entries map[string]*list.Element // of recent
+	recent  list.List                // of *entry[T], the most recently used first
+}
+
+type entry[T any] struct {
+	host  string
+	value T
+}
+
+// DefaultMax is how many hosts a table keeps where its owner sets no maximum.
+const DefaultMax = 1000
+
+// Host returns the host and port to which req is sent.
+func Host(req *http.Request) string {
+	if req.URL == nil {
+		return ""
+	}
+	return req.URL.Host
+}
+
+// Find returns the value for a host; false if there is none.
+func (t *Table[T]) Find(host string) (T, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok := t.entries[host]; ok {
+		return e.Value.(*entry[T]).value, true
+	}
+	var zero T
+	return zero, false
+}
+
+// Get returns the value for a host, made by create if there is none. Zero most means DefaultMax, a value below 1 counts
+// as 1. An error of create is returned and nothing kept.
+func (t *Table[T]) Get(host string, most int, create func() (T, error)) (T, error) {
+	if most == 0 {
+		most = DefaultMax
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if e, ok := t.entries[host]; ok {
+		t.recent.MoveToFront(e)
+		return e.Value.(*entry[T]).value, nil
+	}
+	value, err := create()
+	if err != nil {
+		return value, err
+	}
+	if t.entries == nil {
+		t.entries = make(map[string]*list.Element)
+	}
+	t.entries[host] = t.recent.PushFront(&entry[T]{host, value})
+	for len(t.entries) > max(most, 1) {
+		last := t.recent.Back()
+		t.recent.Remove(last)
+		delete(t.entries, last.Value.(*entry[T]).host)
+	}
+	return value, nil
+}
+
+// CloseBody closes the body of a request that is not sent, as http.RoundTripper demands.
+func CloseBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close() // nothing was read of it
+	}
+}

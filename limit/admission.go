@@ -1,0 +1,197 @@
+//penstock:pure
+
+package limit
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// admission decides which calls may run. It is pure: time is passed in, as the time since an origin, and never goes
+// back. While a caller waits, all slots of the limit are taken.
+type admission struct {
+	window     window.Window
+	limit      int // whole slots of the window, at least 1
+	epoch      uint32
+	inFlight   int
+	full       time.Duration // when the limit was last reached
+	delivered  float64       // successes since the origin
+	failed     time.Duration // the failure that began a round of the window
+	mean       float64       // smoothed round trip of the successes in seconds; zero before the first
+	slots      []slot
+	free       []uint32 // indexes of slots without a call
+	queue      queue
+	maxWaiting int
+	maxWait    time.Duration // zero means no bound
+	probes     probes
+	counts     Counts
+}
+
+// slot is one running call.
+type slot struct {
+	use       uint32 // distinguishes the calls that use the slot one after another
+	taken     bool
+	epoch     uint32
+	start     time.Duration
+	ahead     int     // calls in flight just after it started, itself included
+	delivered float64 // successes before it started
+}
+
+// handle names one use of a slot.
+type handle struct{ slot, use uint32 }
+
+// newAdmission returns the admission for options that are complete. clock is the wall clock's time at the origin.
+func newAdmission(o Options, clock time.Duration) *admission {
+	a := &admission{window: o.Window.New(), maxWaiting: max(o.MaxWaiting, 0), maxWait: o.MaxWait}
+	a.probes.clock = clock
+	a.probes.window, _ = a.window.(window.Prober)
+	a.refresh()
+	return a
+}
+
+// refresh follows the window after it has been told something.
+func (a *admission) refresh() {
+	a.limit, a.epoch = max(1, int(a.window.Limit()+1e-9)), a.window.Epoch()
+}
+
+func (a *admission) hasRoom() bool { return a.inFlight < a.limit }
+
+// start takes a slot for a call.
+func (a *admission) start(now time.Duration) handle {
+	if len(a.free) == 0 {
+		a.free = append(a.free, uint32(len(a.slots)))
+		a.slots = append(a.slots, slot{})
+	}
+	i := a.free[len(a.free)-1]
+	a.free = a.free[:len(a.free)-1]
+	a.inFlight++
+	a.counts.Started++
+	s := &a.slots[i]
+	*s = slot{use: s.use + 1, taken: true, epoch: a.epoch, start: now, ahead: a.inFlight, delivered: a.delivered}
+	if !a.hasRoom() {
+		a.full = now
+	}
+	return handle{i, s.use}
+}
+
+// finish ends a call and starts the waiters for which there is room. It does nothing if the call has ended before.
+func (a *admission) finish(now time.Duration, h handle, o Outcome) {
+	if int(h.slot) >= len(a.slots) {
+		return
+	}
+	s := &a.slots[h.slot]
+	if !s.taken || s.use != h.use {
+		return
+	}
+	if !a.hasRoom() {
+		a.full = now
+	}
+	s.taken = false
+	a.inFlight--
+	a.free = append(a.free, h.slot)
+	switch o {
+	case Success:
+		a.succeed(now, s)
+	case TimedOut:
+		a.counts.TimedOut++
+		a.fail(now, s)
+		a.window.OnTimeout(now, 1)
+	case Overloaded:
+		a.counts.Overloaded++
+		a.fail(now, s)
+		a.window.OnNack(now, 1)
+	default:
+		a.counts.Ignored++
+	}
+	a.refresh()
+	a.grant(now)
+}
+
+// fail begins a new round of the window if s started after the failure that began the current one. A window shrinks
+// once a round, and without successes no round would end.
+func (a *admission) fail(now time.Duration, s *slot) {
+	if d, ok := a.window.(window.Discarder); ok && s.start >= a.failed {
+		d.Discard(now)
+		a.failed = now
+	}
+}
+
+// meanWeight is the weight of the newest round trip in the smoothed one, RFC 6298's.
+const meanWeight = 1.0 / 8
+
+func (a *admission) succeed(now time.Duration, s *slot) {
+	limited := a.full >= s.start // at some time while it ran
+	rtt := max(now-s.start, 1)
+	a.counts.Succeeded++
+	a.delivered++
+	if a.mean == 0 {
+		a.mean = rtt.Seconds()
+	}
+	a.mean += meanWeight * (rtt.Seconds() - a.mean)
+	a.window.OnSample(window.Sample{
+		Now: now, RoundTrip: rtt, Cost: 1, Mean: 1, InFlightAtSend: float64(s.ahead), Done: a.delivered - s.delivered,
+		Limited: limited, Epoch: s.epoch,
+	})
+	a.probes.sampled(now, limited, a.mean)
+}
+
+// grant starts waiters while there is room.
+func (a *admission) grant(now time.Duration) {
+	for a.hasRoom() {
+		w := a.queue.pop()
+		if w == nil {
+			return
+		}
+		if w.startBy > 0 && now >= w.startBy {
+			a.refuse(w, QueueTooSlow)
+			continue
+		}
+		w.state, w.permit = granted, a.start(now)
+		w.wake()
+	}
+}
+
+func (a *admission) refuse(w *waiter, why Reason) {
+	w.state, w.refusal = refused, why
+	a.counts.Refused++
+	w.wake()
+}
+
+// expectedWait returns how long a caller waits for a slot behind others, by Little's law.
+func (a *admission) expectedWait(ahead int) time.Duration {
+	return seconds(float64(ahead+1) * a.mean / float64(a.limit))
+}
+
+// enqueue lets a caller wait, or returns why it must not. deadline is when its context ends; zero means never.
+func (a *admission) enqueue(now, deadline time.Duration, w *waiter) Reason {
+	wait := a.expectedWait(a.queue.ahead(w.priority))
+	w.startBy = deadline
+	if a.maxWait > 0 && (deadline == 0 || now+a.maxWait < deadline) {
+		w.startBy = now + a.maxWait
+	}
+	var displaced *waiter
+	why := Reason(0)
+	switch {
+	case a.maxWait > 0 && wait > a.maxWait:
+		why = QueueTooSlow
+	case deadline > 0 && now+wait+seconds(a.mean) > deadline:
+		why = DeadlineSoon
+	case a.queue.n >= a.maxWaiting:
+		if displaced = a.queue.displaceable(w.priority); displaced == nil {
+			why = QueueFull
+		}
+	}
+	if why != 0 {
+		a.counts.Refused++
+		return why
+	}
+	if displaced != nil {
+		a.queue.remove(displaced)
+		a.refuse(displaced, Displaced)
+	}
+	a.queue.push(w)
+	return 0
+}
+
+func seconds(s float64) time.Duration { return time.Duration(min(s, 1e9) * float64(time.Second)) }

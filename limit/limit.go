@@ -1,0 +1,236 @@
+// Package limit bounds how many calls run at once, and finds the right bound by itself.
+//
+//	limiter, err := limit.New(limit.Options{})
+//	...
+//	permit, err := limiter.Acquire(ctx)
+//	if err != nil {
+//		return err // refused, or ctx ended while waiting
+//	}
+//	reply, err := call(ctx)
+//	permit.Done(limit.OutcomeOf(err))
+//
+// The limit follows the round trips: it grows while the server keeps up and shrinks when calls queue there, so that
+// neither server nor network needs to be configured. Calls beyond the limit wait here, in a bounded queue in order of
+// priority. A caller whose deadline cannot be met is refused at once. [Fixed] returns a limiter with a constant limit,
+// a bulkhead.
+//
+// Package limithttp has an http.RoundTripper for clients and an http.Handler for servers. The algorithms are those of
+// package flow/window; docs/flow-control.md compares them.
+//
+// The package starts no goroutine and runs under testing/synctest. Acquire, TryAcquire and Done allocate nothing unless
+// the caller has to wait.
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// Options configures a Limiter. The zero value works.
+type Options struct {
+	// Window chooses the algorithm. Nil means window.Queue{Short: true}; window.Queue{} keeps a longer queue at the
+	// server and spends less on probes. Use window.AIMD{} for a server shared with clients that
+	// do not limit themselves. window.Credit is refused: it needs a server that advertises its window.
+	Window window.Algorithm
+
+	// MaxWaiting bounds the number of callers that wait for a slot. Zero means 1000; with a negative value nobody
+	// waits, and callers beyond the limit are refused.
+	MaxWaiting int
+
+	// MaxWait bounds the wait of one caller: it is refused at once if its expected wait is longer, and at the latest
+	// after this time. Zero means no bound but MaxWaiting and the caller's context.
+	MaxWait time.Duration
+}
+
+const defaultWaiting = 1000
+
+// Validate returns an error that names the invalid option.
+func (o Options) Validate() error {
+	if o.MaxWait < 0 {
+		return fmt.Errorf("limit: MaxWait is %v, want 0 or more", o.MaxWait)
+	}
+	switch o.Window.(type) {
+	case nil:
+		return nil
+	case window.Credit:
+		return errors.New("limit: window.Credit needs a server that advertises its window, want another window")
+	}
+	if err := o.Window.Validate(); err != nil {
+		return fmt.Errorf("limit: %w", err)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Window == nil {
+		o.Window = window.Queue{Short: true}
+	}
+	if o.MaxWaiting == 0 {
+		o.MaxWaiting = defaultWaiting
+	}
+	return o
+}
+
+// Limiter bounds the calls in flight to one server. It is safe for concurrent use. Make one with [New] or [Fixed].
+type Limiter struct {
+	origin    time.Time
+	mu        sync.Mutex
+	admission *admission // guarded by mu
+}
+
+// New returns a Limiter for one server. Give each server its own: a limit shared by several follows the slowest.
+func New(o Options) (*Limiter, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	origin := time.Now().Add(-1) // so that no time is zero, which means none
+	return &Limiter{origin: origin, admission: newAdmission(o.withDefaults(), time.Duration(origin.UnixNano()))}, nil
+}
+
+// Fixed returns a Limiter with a constant limit of n calls and the defaults of Options: a bulkhead. Values of n below 1
+// count as 1, above 100,000 as 100,000.
+func Fixed(n int) *Limiter {
+	l, err := New(Options{Window: window.Fixed{Size: min(max(n, 1), 100_000)}})
+	if err != nil {
+		panic(err) // the options are valid
+	}
+	return l
+}
+
+// Permit is the right to make one call. Its Done must be called when the call has ended.
+type Permit struct {
+	limiter *Limiter
+	handle  handle
+}
+
+// Done ends the call. Calls after the first do nothing.
+func (p Permit) Done(o Outcome) {
+	if p.limiter == nil {
+		return
+	}
+	l := p.limiter
+	l.mu.Lock()
+	l.admission.finish(l.now(), p.handle, o)
+	l.mu.Unlock()
+}
+
+func (l *Limiter) now() time.Duration { return time.Since(l.origin) }
+
+// TryAcquire returns a permit if one is free; false if all are taken.
+func (l *Limiter) TryAcquire() (Permit, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.admission.hasRoom() {
+		return Permit{}, false
+	}
+	return Permit{l, l.admission.start(l.now())}, true
+}
+
+// Acquire returns a permit, after waiting for it if all are taken. The error is a *[RefusedError], or the cause with
+// which ctx ended.
+func (l *Limiter) Acquire(ctx context.Context) (Permit, error) { return l.AcquirePriority(ctx, Normal) }
+
+// AcquirePriority is Acquire for a caller of another priority than Normal.
+func (l *Limiter) AcquirePriority(ctx context.Context, p Priority) (Permit, error) {
+	if ctx.Err() != nil {
+		return Permit{}, context.Cause(ctx)
+	}
+	l.mu.Lock()
+	now := l.now()
+	if l.admission.hasRoom() {
+		h := l.admission.start(now)
+		l.mu.Unlock()
+		return Permit{l, h}, nil
+	}
+	deadline := time.Duration(0)
+	if at, ok := ctx.Deadline(); ok {
+		deadline = max(at.Sub(l.origin), 1)
+	}
+	t := newTicket(p)
+	if why := l.admission.enqueue(now, deadline, &t.waiter); why != 0 {
+		err := l.refusal(p, why)
+		l.mu.Unlock()
+		return Permit{}, err
+	}
+	maxWait := l.admission.maxWait
+	l.mu.Unlock()
+	return l.wait(ctx, t, maxWait)
+}
+
+// ticket is a waiter and the channel on which it is woken.
+type ticket struct {
+	waiter
+	ready chan struct{} // of capacity 1: a ticket is woken at most once
+}
+
+func newTicket(p Priority) *ticket {
+	t := &ticket{ready: make(chan struct{}, 1)}
+	t.priority = p
+	t.wake = func() { t.ready <- struct{}{} }
+	return t
+}
+
+// wait blocks until t is granted, refused or given up.
+func (l *Limiter) wait(ctx context.Context, t *ticket, maxWait time.Duration) (Permit, error) {
+	var late <-chan time.Time
+	if maxWait > 0 {
+		timer := time.NewTimer(maxWait)
+		defer timer.Stop()
+		late = timer.C
+	}
+	var err error
+	select {
+	case <-t.ready:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-late:
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case t.state == waiting:
+		l.admission.queue.remove(&t.waiter)
+		if err == nil {
+			l.admission.counts.Refused++
+			err = l.refusal(t.priority, QueueTooSlow)
+		}
+	case t.state == refused:
+		err = l.refusal(t.priority, t.refusal)
+	case err != nil:
+		l.admission.finish(l.now(), t.permit, Ignored)
+	default:
+		return Permit{l, t.permit}, nil
+	}
+	return Permit{}, err
+}
+
+// refusal returns the error for a caller of priority p.
+func (l *Limiter) refusal(p Priority, why Reason) error {
+	return &RefusedError{why, l.admission.expectedWait(l.admission.queue.ahead(p))}
+}
+
+// OutcomeOf returns the outcome that err usually stands for: nil is Success; a timeout TimedOut; an error with a method
+// RetryAfter() time.Duration that returns more than zero Overloaded; everything else Ignored.
+func OutcomeOf(err error) Outcome {
+	var (
+		timeout interface{ Timeout() bool }
+		hint    interface{ RetryAfter() time.Duration }
+		refusal interface{ Refused() bool }
+	)
+	switch {
+	case err == nil:
+		return Success
+	case errors.As(err, &refusal) && refusal.Refused(): // by a limiter or breaker within the call, not by the server
+		return Ignored
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return TimedOut
+	case errors.As(err, &hint) && hint.RetryAfter() > 0:
+		return Overloaded
+	}
+	return Ignored
+}

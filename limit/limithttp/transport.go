@@ -1,0 +1,166 @@
+// Package limithttp limits the calls of an http.Client and of an http.Handler with package limit.
+//
+//	client := &http.Client{Transport: &limithttp.Transport{}}
+//
+// This client has as many requests in flight to each host as the host serves well, and no more: further ones wait, in a
+// bounded queue, and fail at once if their deadline cannot be met.
+//
+//	http.ListenAndServe(addr, &limithttp.Handler{Next: mux})
+//
+// This server runs as many requests at once as it serves well. Some more wait; the rest are answered with 503 and a
+// Retry-After.
+//
+// The package starts no goroutine and runs under testing/synctest.
+package limithttp
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/penstock-io/penstock/internal/perhost"
+	"github.com/penstock-io/penstock/limit"
+)
+
+// Transport is an http.RoundTripper that limits the requests in flight to each host. A request counts until its
+// response body has been read to the end or closed. The zero value works. The fields must not change once it is in
+// use; it is safe for concurrent use.
+//
+// A refused request fails with a *limit.RefusedError and has not been sent.
+type Transport struct {
+	// Next sends the requests. Nil means http.DefaultTransport.
+	Next http.RoundTripper
+
+	// Limiter limits the requests to all hosts together. Nil means a limiter for each host, made from Options.
+	Limiter *limit.Limiter
+	Options limit.Options
+
+	// MaxHosts bounds the number of hosts with a limiter; the least recently used are forgotten. Zero means 1000.
+	MaxHosts int
+
+	// Priority returns the priority of a request. Nil means limit.Normal for all.
+	Priority func(*http.Request) limit.Priority
+
+	// Outcome judges a response, or the error in its place. Nil means [OutcomeOf].
+	Outcome func(*http.Response, error) limit.Outcome
+
+	hosts perhost.Table[*limit.Limiter]
+}
+
+// OutcomeOf returns how a request ended for the server's load:
+//
+//	2xx, 3xx, 404, 410, 412   Success
+//	429, 503                  Overloaded
+//	504, timeouts             TimedOut
+//	everything else           Ignored: fast failures would look like a fast server
+func OutcomeOf(resp *http.Response, err error) limit.Outcome {
+	if err != nil {
+		return limit.OutcomeOf(err)
+	}
+	return statusOutcome(resp.StatusCode)
+}
+
+func statusOutcome(status int) limit.Outcome {
+	switch status {
+	case http.StatusNotFound, http.StatusGone, http.StatusPreconditionFailed:
+		return limit.Success
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return limit.Overloaded
+	case http.StatusGatewayTimeout:
+		return limit.TimedOut
+	}
+	if status < http.StatusBadRequest {
+		return limit.Success
+	}
+	return limit.Ignored
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	permit, err := t.acquire(req)
+	if err != nil {
+		perhost.CloseBody(req)
+		return nil, err
+	}
+	ended := false
+	defer func() {
+		if !ended { // Next panicked
+			permit.Done(limit.Ignored)
+		}
+	}()
+	next := t.Next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	resp, err := next.RoundTrip(req)
+	judge := t.Outcome
+	if judge == nil {
+		judge = OutcomeOf
+	}
+	outcome := judge(resp, err)
+	ended = true
+	if err != nil || resp.Body == nil || resp.Body == http.NoBody || resp.StatusCode == http.StatusSwitchingProtocols {
+		permit.Done(outcome)
+		return resp, err
+	}
+	resp.Body = &body{ReadCloser: resp.Body, permit: permit, outcome: outcome}
+	return resp, nil
+}
+
+func (t *Transport) acquire(req *http.Request) (limit.Permit, error) {
+	limiter := t.Limiter
+	if limiter == nil {
+		var err error
+		create := func() (*limit.Limiter, error) { return limit.New(t.Options) }
+		limiter, err = t.hosts.Get(perhost.Host(req), t.MaxHosts, create)
+		if err != nil {
+			return limit.Permit{}, err
+		}
+	}
+	priority := limit.Normal
+	if t.Priority != nil {
+		priority = t.Priority(req)
+	}
+	return limiter.AcquirePriority(req.Context(), priority)
+}
+
+// Status returns a picture of the limiter for a host, such as "example.com:8080"; false if there is none yet.
+func (t *Transport) Status(host string) (limit.Status, bool) {
+	limiter := t.Limiter
+	if limiter == nil {
+		var ok bool
+		if limiter, ok = t.hosts.Find(host); !ok {
+			return limit.Status{}, false
+		}
+	}
+	return limiter.Status(), true
+}
+
+// body gives the permit back when it has been read or closed.
+type body struct {
+	io.ReadCloser
+	permit  limit.Permit
+	outcome limit.Outcome
+	once    sync.Once
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case errors.Is(err, io.EOF):
+		b.end(b.outcome)
+	case err != nil:
+		b.end(limit.OutcomeOf(err))
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	defer b.end(b.outcome)
+	return b.ReadCloser.Close()
+}
+
+func (b *body) end(o limit.Outcome) { b.once.Do(func() { b.permit.Done(o) }) }

@@ -1,0 +1,96 @@
+//penstock:pure
+
+package limit
+
+import (
+	"fmt"
+	"time"
+)
+
+// Outcome is how a call ended, as far as it tells of the server's load.
+type Outcome uint8
+
+// How a call ended.
+const (
+	// Success: the server did its work, whatever it answered. The limit learns from how long that took.
+	Success Outcome = iota
+	// Overloaded: the server refused the call because it has too many (503, 429, RESOURCE_EXHAUSTED). The limit
+	// shrinks by one for each, at most once a round trip to half.
+	Overloaded
+	// TimedOut: no answer came in time. The limit shrinks to half, at most once a round trip.
+	TimedOut
+	// Ignored: the end tells nothing of the load: the caller gave up, or the call failed before the server worked on
+	// it. Fast failures belong here: as Success they would look like a fast server.
+	Ignored
+)
+
+var outcomeNames = [...]string{"success", "overloaded", "timed out", "ignored"}
+
+// String returns the outcome in words, such as "timed out".
+func (o Outcome) String() string {
+	if int(o) < len(outcomeNames) {
+		return outcomeNames[o]
+	}
+	return fmt.Sprintf("Outcome(%d)", uint8(o))
+}
+
+// Priority orders callers that wait. Higher ones go first, callers of one priority in the order of their arrival. Where
+// the queue is full, a caller takes the place of the newest of those with the lowest priority below its own.
+type Priority int8
+
+// The priorities. Values outside of this range count as the nearest.
+const (
+	Low    Priority = iota - 1 // background work: first to be shed
+	Normal                     // the zero value
+	High                       // health checks, payments
+)
+
+const priorities = 3
+
+// class returns the index of the queue for p: 0 is served first.
+func (p Priority) class() int { return int(High - min(max(p, Low), High)) }
+
+// Reason is why a caller was refused.
+type Reason uint8
+
+// Why a caller was refused.
+const (
+	_            Reason = iota
+	QueueFull           // Options.MaxWaiting callers wait already, or waiting is off
+	QueueTooSlow        // its wait would exceed Options.MaxWait, or did
+	DeadlineSoon        // its context would end before the call could
+	Displaced           // a caller of higher priority took its place in a full queue
+)
+
+var reasonNames = [...]string{
+	"", "queue is full", "wait exceeds its limit", "deadline is too soon", "displaced by a higher priority",
+}
+
+// String returns the reason in words, such as "queue is full".
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) && r > 0 {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// RefusedError is returned to a caller that was refused without a slot. The work it wanted to do has not begun, so that
+// another server may be asked.
+type RefusedError struct {
+	Reason Reason
+	Wait   time.Duration // until a new caller would probably get a slot; zero means not known
+}
+
+// Error names the reason and the expected wait.
+func (e *RefusedError) Error() string {
+	if e.Wait == 0 {
+		return "concurrency limit: " + e.Reason.String()
+	}
+	return fmt.Sprintf("concurrency limit: %v (expected wait %v)", e.Reason, e.Wait)
+}
+
+// RetryAfter returns Wait, the hint that package retry follows.
+func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
+
+// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an error.
+func (e *RefusedError) Refused() bool { return true }

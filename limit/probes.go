@@ -1,0 +1,79 @@
+//penstock:pure
+
+package limit
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// probes narrows the window now and then to measure the server's round trip without a queue. That is only worth while
+// where the limit is always reached: elsewhere the queue is empty often enough.
+//
+// Probes begin at whole multiples of their interval on the wall clock. Clients that share a server narrow together, so
+// that the queue drains of all their calls: a client that probed alone would measure the queue of the others, take
+// it for the server's round trip, and let its own grow with it.
+//
+//	client A  ████████▃▃████████▃▃███
+//	client B  ████████▃▃████████▃▃███
+//	queue     ▅▅▅▅▅▅▅▅▁ ▁▅▅▅▅▅▅▅▁ ▁▅▅
+type probes struct {
+	window window.Prober // nil if the window measures nothing
+	clock  time.Duration // time on the wall clock at the origin
+	due    time.Duration // when the next may begin; zero means none is planned
+	every  time.Duration // interval for which due was planned
+	ends   time.Duration // when the current one is given up
+	busy   int           // successes in a row that found the limit reached
+}
+
+const (
+	probeBusy    = 16  // successes in a row that found the limit reached, before a probe may begin
+	probeLongest = 40  // round trips
+	probeLate    = 0.1 // of the interval after which a probe that was due is left to the next time
+)
+
+// sampled begins or ends a probe after a success. mean is the smoothed round trip in seconds.
+func (p *probes) sampled(now time.Duration, limited bool, mean float64) {
+	if p.window == nil {
+		return
+	}
+	if p.busy++; !limited {
+		p.busy = 0
+	}
+	if p.window.Probing() {
+		if now < p.ends {
+			return
+		}
+		p.window.EndProbe(now)
+	}
+	within := p.window.ProbeWithin()
+	if within == 0 {
+		p.due = 0
+		return
+	}
+	every := interval(within)
+	if p.due == 0 || p.every != every || now > p.due+time.Duration(probeLate*float64(every)) {
+		p.every = every
+		p.due = now + every - (now+p.clock)%every
+	}
+	if now < p.due || p.busy < probeBusy {
+		return
+	}
+	p.due = 0
+	p.ends = now + max(time.Second, seconds(probeLongest*mean))
+	p.window.BeginProbe(now)
+}
+
+// interval returns the least of 1s, 5s, 10s, 20s and so on that is not below d: each is a multiple of those before it,
+// so that clients with different intervals meet.
+func interval(d time.Duration) time.Duration {
+	if d <= time.Second {
+		return time.Second
+	}
+	every := 5 * time.Second
+	for every < d {
+		every *= 2
+	}
+	return every
+}

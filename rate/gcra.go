@@ -1,0 +1,55 @@
+//penstock:pure
+
+package rate
+
+import (
+	"math"
+	"time"
+)
+
+// GCRA is the generic cell rate algorithm of ITU-T I.371: it allows the same events as a [Bucket], in whole
+// nanoseconds, and its state is one Duration, so that a table with a limit for each of a million users stays small.
+//
+//	limit := rate.GCRA{Interval: 100 * time.Millisecond, Burst: 5}
+//	state[user], wait = limit.Take(state[user], now, 1)
+//
+// The state is the time at which the user will have used up nothing any more; its zero value is a fresh user. Time is
+// passed in, as the time since some origin, and must not go back.
+type GCRA struct {
+	Interval time.Duration // between two events in the long run. Zero or less means no limit.
+	Burst    int           // events at once after a pause. Values below 1 count as 1.
+}
+
+// Take returns the state after n events and a wait of zero if they are allowed now. Else it returns the state unchanged
+// and the time after which they will be; the longest Duration if n exceeds the burst, and so never. n below 1 is always
+// allowed.
+func (g GCRA) Take(state, now time.Duration, n int) (time.Duration, time.Duration) {
+	if g.Interval <= 0 || n < 1 {
+		return state, 0
+	}
+	burst := max(g.Burst, 1)
+	if n > burst {
+		return state, math.MaxInt64
+	}
+	after := plus(max(state, now), times(g.Interval, n))
+	if wait := after - times(g.Interval, burst) - now; wait > 0 {
+		return state, wait
+	}
+	return after, 0
+}
+
+// times returns d*n, at most the longest Duration. Both are above zero.
+func times(d time.Duration, n int) time.Duration {
+	if int64(n) > math.MaxInt64/int64(d) {
+		return math.MaxInt64
+	}
+	return d * time.Duration(n)
+}
+
+// plus returns a+b, at most the longest Duration. b is above zero.
+func plus(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

@@ -1,0 +1,282 @@
+//penstock:pure
+
+package rate
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Advice is the part of a response in which a server states its rate limit. The zero value says nothing.
+type Advice struct {
+	// RetryAfter is how long the server wants no request. Zero means that it does not say. On a response other than
+	// 429 and 503 it may mean something else, such as when to poll again.
+	RetryAfter time.Duration
+
+	// Remaining is how many events the server will allow until Reset has passed. It has a meaning only if Reset is
+	// above zero. Of several limits these are the values of the one that binds first.
+	Remaining int
+	Reset     time.Duration
+
+	// Limit is how many events the server allows in each Window. Zero means that it does not say.
+	Limit  int
+	Window time.Duration
+}
+
+// ParseHeaders reads an Advice from the header of a response that was received at now, an http.Header or any map with
+// canonical keys. It returns false if the header says nothing of a rate. It understands
+//
+//	Retry-After: 30                          RFC 9110: seconds or a date
+//	RateLimit: "default";r=5;t=30            draft-ietf-httpapi-ratelimit-headers-08 and later
+//	RateLimit-Policy: "default";q=100;w=60
+//	RateLimit: limit=100, remaining=5, reset=30      its drafts 04 to 07
+//	RateLimit-Remaining: 5, RateLimit-Reset: 30      its drafts up to 03
+//	X-RateLimit-Remaining: 5                         GitHub and many others; also X-Rate-Limit-*
+//	X-RateLimit-Reset: 1767225600                    seconds from now, a Unix time in s or ms, or a Go duration
+//	X-RateLimit-Reset-After: 0.5                     Discord
+//	X-RateLimit-Remaining-Requests: 5                OpenAI
+//
+// Values that make no sense are skipped. Times that are too long for a Duration become the longest one.
+func ParseHeaders(header map[string][]string, now time.Time) (Advice, bool) {
+	var a Advice
+	if d, ok := parseRetryAfter(get(header, "Retry-After"), now); ok {
+		a.RetryAfter = d
+	}
+	if !a.parseRateLimit(header["Ratelimit"], header["Ratelimit-Policy"]) {
+		for _, f := range families {
+			if a.parseFamily(header, f, now) {
+				break
+			}
+		}
+	}
+	return a, a != Advice{}
+}
+
+// family names the headers of one convention.
+type family struct{ limit, remaining, reset, resetAfter string }
+
+var families = []family{
+	{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", ""},
+	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Ratelimit-Reset-After"},
+	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", ""},
+	{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", ""},
+}
+
+func get(header map[string][]string, key string) string {
+	if v := header[key]; len(v) > 0 {
+		return strings.TrimSpace(v[0])
+	}
+	return ""
+}
+
+// parseFamily reads one header for each value.
+func (a *Advice) parseFamily(header map[string][]string, f family, now time.Time) bool {
+	found := false
+	limit, params, _ := strings.Cut(get(header, f.limit), ";")
+	limit, _, _ = strings.Cut(limit, ",")
+	if n, ok := parseCount(strings.TrimSpace(limit)); ok {
+		a.Limit, found = n, true
+		for p := range strings.FieldsFuncSeq(params, func(r rune) bool { return r == ';' || r == ',' }) {
+			if w, ok := strings.CutPrefix(strings.TrimSpace(p), "w="); ok && a.Window == 0 {
+				a.Window, _ = parseSeconds(w)
+			}
+		}
+	}
+	remaining, ok := parseCount(get(header, f.remaining))
+	if !ok {
+		return found
+	}
+	reset, ok := parseReset(get(header, f.reset), now)
+	if after, valid := parseSeconds(get(header, f.resetAfter)); valid {
+		reset, ok = after, true
+	}
+	if ok {
+		a.Remaining, a.Reset = remaining, reset
+	}
+	return true
+}
+
+// parseRateLimit reads the headers RateLimit and RateLimit-Policy, which may hold several limits.
+func (a *Advice) parseRateLimit(limits, policies []string) bool {
+	found, name := false, ""
+	for member := range members(limits) {
+		remaining, reset, key := -1, time.Duration(0), ""
+		for i, part := range splitOutsideQuotes(member, ';') {
+			k, v, _ := strings.Cut(strings.TrimSpace(part), "=")
+			if i == 0 {
+				key = k
+			}
+			switch k {
+			case "r":
+				if n, ok := parseCount(v); ok {
+					remaining = n
+				}
+			case "t":
+				reset, _ = parseSeconds(v)
+			case "limit", "remaining", "reset": // up to draft 07 these are members of one limit
+				found = a.parseMember(k, v) || found
+			}
+		}
+		if remaining < 0 {
+			continue
+		}
+		if a.Reset == 0 || bindsBefore(remaining, reset, a.Remaining, a.Reset) {
+			a.Remaining, a.Reset, name = remaining, reset, key
+		}
+		found = true
+	}
+	for member := range members(policies) {
+		found = a.parsePolicy(member, name) || found
+	}
+	return found
+}
+
+// bindsBefore reports whether a limit that leaves r events for t binds before another one: the one with fewer left
+// does, and of those with equally many the longer one.
+func bindsBefore(r int, t time.Duration, other int, otherT time.Duration) bool {
+	return r < other || r == other && t > otherT
+}
+
+func (a *Advice) parseMember(key, value string) bool {
+	switch key {
+	case "reset":
+		d, ok := parseSeconds(value)
+		if ok {
+			a.Reset = d
+		}
+		return ok
+	case "limit":
+		n, ok := parseCount(value)
+		if ok {
+			a.Limit = n
+		}
+		return ok
+	}
+	n, ok := parseCount(value)
+	if ok {
+		a.Remaining = n
+	}
+	return ok
+}
+
+// parsePolicy reads a member of RateLimit-Policy: "name";q=100;w=60, or 100;w=60 up to draft 07. It counts if it has
+// the name of the limit that binds, or if none has a name.
+func (a *Advice) parsePolicy(member, name string) bool {
+	quota, window, key := 0, time.Duration(0), ""
+	for i, part := range splitOutsideQuotes(member, ';') {
+		k, v, _ := strings.Cut(strings.TrimSpace(part), "=")
+		switch {
+		case i == 0:
+			key = k
+			if n, ok := parseCount(k); ok {
+				quota, key = n, name
+			}
+		case k == "q":
+			quota, _ = parseCount(v)
+		case k == "w":
+			window, _ = parseSeconds(v)
+		}
+	}
+	if quota <= 0 || name != "" && key != name || a.Window > 0 {
+		return false
+	}
+	a.Limit, a.Window = quota, window
+	return true
+}
+
+// members iterates over the members of a structured list that may be spread over several lines.
+func members(lines []string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, line := range lines {
+			for _, m := range splitOutsideQuotes(line, ',') {
+				if m = strings.TrimSpace(m); m != "" && !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// splitOutsideQuotes splits s at each sep that is not within a quoted string.
+func splitOutsideQuotes(s string, sep byte) (parts []string) {
+	quoted, from := false, 0
+	for i := 0; i < len(s); i++ {
+		switch {
+		case quoted && s[i] == '\\':
+			i++
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == sep && !quoted:
+			parts, from = append(parts, s[from:i]), i+1
+		}
+	}
+	return append(parts, s[from:])
+}
+
+// httpDates are the forms of a date that HTTP allows, RFC 9110 section 5.6.7.
+var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC}
+
+func parseRetryAfter(s string, now time.Time) (time.Duration, bool) {
+	if d, ok := parseSeconds(s); ok {
+		return d, true
+	}
+	for _, form := range httpDates {
+		if at, err := time.Parse(form, s); err == nil {
+			return max(at.Sub(now), 0), true
+		}
+	}
+	return 0, false
+}
+
+const (
+	unixSeconds = 1e9  // a reset above it is no number of seconds from now but a Unix time,
+	unixMillis  = 1e12 // above it in milliseconds
+)
+
+func parseReset(s string, now time.Time) (time.Duration, bool) {
+	if n, ok := parseNumber(s); ok {
+		switch {
+		case n > unixMillis:
+			return max(seconds(n/1000-float64(now.UnixMilli())/1000), 0), true
+		case n > unixSeconds:
+			return max(seconds(n-float64(now.UnixMilli())/1000), 0), true
+		}
+		return seconds(n), true
+	}
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return d, true
+	}
+	if at, err := time.Parse(time.RFC3339, s); err == nil {
+		return max(at.Sub(now), 0), true
+	}
+	return 0, false
+}
+
+func parseSeconds(s string) (time.Duration, bool) {
+	n, ok := parseNumber(s)
+	return seconds(n), ok
+}
+
+// parseCount reads a number of events. A fraction is cut off.
+func parseCount(s string) (int, bool) {
+	n, ok := parseNumber(s)
+	return int(min(n, math.MaxInt32)), ok
+}
+
+// parseNumber reads digits with at most one point, such as 30 or 0.5.
+func parseNumber(s string) (float64, bool) {
+	if strings.Trim(s, "0123456789.") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseFloat(s, 64)
+	return n, err == nil
+}
+
+func seconds(n float64) time.Duration {
+	if n >= math.MaxInt64/float64(time.Second) {
+		return math.MaxInt64
+	}
+	return time.Duration(n * float64(time.Second))
+}

@@ -1,0 +1,337 @@
+// Package rate bounds how many events happen in a time, and follows the limits that servers state in their headers.
+//
+//	limiter, err := rate.New(rate.Options{Events: 100, Per: time.Minute, Burst: 10})
+//	...
+//	if err := limiter.Wait(ctx); err != nil {
+//		return err // refused, or ctx ended while waiting
+//	}
+//	call(ctx)
+//
+// [Limiter.Allow] asks without waiting, [Limiter.Reserve] books an event for later. Callers wait in order of arrival,
+// in a bounded queue, and a caller whose deadline is too soon is refused at once. [Limiter.Observe] adds the limits
+// that a server states: [ParseHeaders] reads them. Package ratehttp does all of that for an http.Client.
+//
+// [Bucket] (token bucket) and [GCRA] are the algorithms alone, for programs that have a loop or a table of their own.
+// [Limiter.Budget] lets package retry ask a limiter before each attempt.
+//
+// The package starts no goroutine and runs under testing/synctest. Allow, and Wait where an event is free, allocate
+// nothing.
+package rate
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Options configures a Limiter. The zero value has no limit of its own and only follows the advice of servers.
+type Options struct {
+	// Events is how many events may happen in each Per, in the long run. Zero means no limit.
+	Events float64
+	Per    time.Duration // Zero means 1s.
+
+	// Burst is how many events may happen at once after a pause. Zero means 1.
+	Burst int
+
+	// MaxWaiting bounds the number of callers that wait. Zero means 1000; with a negative value nobody waits, and
+	// callers beyond the limit are refused.
+	MaxWaiting int
+
+	// MaxPause bounds how long one observed Advice can stop all events. Zero means 5 minutes.
+	MaxPause time.Duration
+}
+
+const (
+	defaultWaiting  = 1000
+	defaultMaxPause = 5 * time.Minute
+)
+
+// Validate returns an error that names the invalid option.
+func (o Options) Validate() error {
+	switch {
+	case !(o.Events >= 0) || math.IsInf(o.Events, 1):
+		return fmt.Errorf("rate: Events is %v, want a number from 0", o.Events)
+	case o.Per < 0:
+		return fmt.Errorf("rate: Per is %v, want 0 or more", o.Per)
+	case o.Burst < 0:
+		return fmt.Errorf("rate: Burst is %d, want 0 or more", o.Burst)
+	case o.MaxPause < 0:
+		return fmt.Errorf("rate: MaxPause is %v, want 0 or more", o.MaxPause)
+	}
+	return nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Per == 0 {
+		o.Per = time.Second
+	}
+	if o.MaxWaiting == 0 {
+		o.MaxWaiting = defaultWaiting
+	}
+	if o.MaxPause == 0 {
+		o.MaxPause = defaultMaxPause
+	}
+	return o
+}
+
+// Reason is why a caller was refused.
+type Reason uint8
+
+// Why a caller was refused.
+const (
+	_            Reason = iota
+	QueueFull           // Options.MaxWaiting callers wait already, or waiting is off
+	DeadlineSoon        // its context would end before the event may happen
+	TooMany             // it wants more events at once than Options.Burst
+)
+
+var reasonNames = [...]string{"", "queue is full", "deadline is too soon", "more events than the burst"}
+
+// String returns the reason in words, such as "queue is full".
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) && r > 0 {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// RefusedError is returned to a caller whose event must not happen.
+type RefusedError struct {
+	Reason Reason
+	Wait   time.Duration // until it could probably happen; zero means never or not known
+}
+
+// Error names the reason and the expected wait.
+func (e *RefusedError) Error() string {
+	if e.Wait == 0 {
+		return "rate limit: " + e.Reason.String()
+	}
+	return fmt.Sprintf("rate limit: %v (expected wait %v)", e.Reason, e.Wait)
+}
+
+// RetryAfter returns Wait, the hint that package retry follows.
+func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
+
+// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an error.
+func (e *RefusedError) Refused() bool { return true }
+
+// Limiter bounds the rate of events. It is safe for concurrent use. Make one with [New].
+type Limiter struct {
+	origin     time.Time
+	maxWaiting int
+
+	mu     sync.Mutex
+	pacer  *pacer    // guarded by mu, as all that follows
+	queue  list.List // of *caller, in order of arrival; only the first has a timer
+	wanted int       // events of all callers in queue
+}
+
+// caller is one that waits.
+type caller struct {
+	n    int
+	wake chan struct{} // of capacity 1: it is the first now, or the first has to look again
+}
+
+// New returns a Limiter whose burst is free.
+func New(o Options) (*Limiter, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	o = o.withDefaults()
+	return &Limiter{origin: time.Now(), maxWaiting: max(o.MaxWaiting, 0), pacer: newPacer(o)}, nil
+}
+
+func (l *Limiter) now() time.Duration { return time.Since(l.origin) }
+
+// Allow reports whether an event may happen now. While others wait it may not.
+func (l *Limiter) Allow() bool { return l.AllowN(1) }
+
+// AllowN is Allow for n events at once. n below 1 is always allowed.
+func (l *Limiter) AllowN(n int) bool {
+	if n < 1 {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.queue.Len() == 0 && l.pacer.take(l.now(), n)
+}
+
+// Wait blocks until an event may happen. The error is a *[RefusedError], or the cause with which ctx ended.
+func (l *Limiter) Wait(ctx context.Context) error { return l.WaitN(ctx, 1) }
+
+// WaitN is Wait for n events at once.
+func (l *Limiter) WaitN(ctx context.Context, n int) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if n < 1 {
+		return nil
+	}
+	l.mu.Lock()
+	now := l.now()
+	if l.queue.Len() == 0 && l.pacer.take(now, n) {
+		l.mu.Unlock()
+		return nil
+	}
+	if err := l.check(ctx, now, n); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	c := &caller{n: n, wake: make(chan struct{}, 1)}
+	place := l.queue.PushBack(c)
+	l.wanted += n
+	l.mu.Unlock()
+	return l.await(ctx, c, place)
+}
+
+// check returns an error if a caller must not wait. l.mu is held.
+func (l *Limiter) check(ctx context.Context, now time.Duration, n int) error {
+	if l.pacer.limited && n > l.pacer.burst {
+		return &RefusedError{Reason: TooMany}
+	}
+	wait := l.pacer.wait(now, l.wanted+n)
+	if deadline, ok := ctx.Deadline(); ok && wait > deadline.Sub(l.origin)-now {
+		return &RefusedError{DeadlineSoon, wait}
+	}
+	if l.queue.Len() >= l.maxWaiting {
+		return &RefusedError{QueueFull, wait}
+	}
+	return nil
+}
+
+// await blocks until c is the first in the queue and its events may happen.
+func (l *Limiter) await(ctx context.Context, c *caller, place *list.Element) error {
+	var timer *time.Timer
+	for {
+		l.mu.Lock()
+		var due <-chan time.Time
+		if l.queue.Front() == place {
+			now := l.now()
+			if l.pacer.take(now, c.n) {
+				l.leave(c, place)
+				l.mu.Unlock()
+				return nil
+			}
+			wait := max(l.pacer.wait(now, c.n), 1)
+			if timer == nil {
+				timer = time.NewTimer(wait)
+				defer timer.Stop()
+			} else {
+				timer.Reset(wait)
+			}
+			due = timer.C
+		}
+		l.mu.Unlock()
+		select {
+		case <-c.wake:
+		case <-due:
+		case <-ctx.Done():
+			l.mu.Lock()
+			l.leave(c, place)
+			l.mu.Unlock()
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// leave takes a caller out of the queue and lets the first one look. l.mu is held.
+func (l *Limiter) leave(c *caller, place *list.Element) {
+	l.queue.Remove(place)
+	l.wanted -= c.n
+	l.wakeFirst()
+}
+
+// wakeFirst lets the first caller of the queue look again. l.mu is held.
+func (l *Limiter) wakeFirst() {
+	if first := l.queue.Front(); first != nil {
+		select {
+		case first.Value.(*caller).wake <- struct{}{}:
+		default: // it will look anyway
+		}
+	}
+}
+
+// Reservation is a number of events that are booked for later.
+type Reservation struct {
+	Delay   time.Duration // after which they may happen; zero means now
+	limiter *Limiter
+	n       int
+	at      time.Duration
+}
+
+// Reserve books n events behind all callers that wait, which it makes wait longer. Use it to schedule an event instead
+// of blocking: sleep for Delay, or call Cancel. It returns false if n exceeds the burst.
+func (l *Limiter) Reserve(n int) (Reservation, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	if l.pacer.limited && n > l.pacer.burst {
+		return Reservation{}, false
+	}
+	n = max(n, 0)
+	wait := l.pacer.wait(now, l.wanted+n)
+	l.pacer.force(now, n)
+	return Reservation{wait, l, n, now + wait}, true
+}
+
+// Cancel gives the events back if their time has not come. Call it at most once.
+func (r Reservation) Cancel() {
+	if r.limiter == nil {
+		return
+	}
+	l := r.limiter
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := l.now(); now < r.at {
+		l.pacer.giveBack(now, r.n)
+		l.wakeFirst()
+	}
+}
+
+// Observe follows the advice of a server: no event happens until RetryAfter has passed, nor more than Remaining until
+// Reset has. Pauses are prolonged by up to a tenth at random, so that clients do not return together.
+func (l *Limiter) Observe(a Advice) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pacer.observe(l.now(), a, rand.Float64())
+	l.wakeFirst()
+}
+
+// Status is a picture of a Limiter at one moment.
+type Status struct {
+	Waiting      int
+	ExpectedWait time.Duration // of a new caller; zero if an event may happen now
+	PausedFor    time.Duration // by a server
+	Remaining    int           // of the quota that a server stated; -1 if none is known
+}
+
+// Status returns a picture of l.
+func (l *Limiter) Status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	s := Status{
+		Waiting: l.queue.Len(), ExpectedWait: l.pacer.wait(now, l.wanted+1), PausedFor: max(l.pacer.resumes-now, 0),
+		Remaining: -1,
+	}
+	if l.pacer.quota.ends > 0 {
+		s.Remaining = max(l.pacer.quota.left, 0)
+	}
+	return s
+}
+
+// Budget returns l in the form in which package retry asks before each attempt: attempts wait as Wait does.
+func (l *Limiter) Budget() Budget { return Budget{l} }
+
+// Budget implements retry.Budget with a limiter. It is safe for concurrent use.
+type Budget struct{ limiter *Limiter }
+
+// Allow waits for an attempt's event.
+func (b Budget) Allow(ctx context.Context) error { return b.limiter.Wait(ctx) }
+
+// Report does nothing: the rate of attempts does not depend on how they end.
+func (b Budget) Report(context.Context, error) {}

@@ -1,0 +1,143 @@
+//penstock:pure
+
+package rate
+
+import (
+	"math"
+	"time"
+)
+
+// pacer decides when the next event may happen. Three things hold it back: the limit of the options, a server that
+// wants a pause, and the rest of the quota that a server has stated. It is pure: time is passed in.
+type pacer struct {
+	limited  bool // bucket is in use
+	bucket   Bucket
+	burst    int
+	maxPause time.Duration
+	resumes  time.Duration // end of the pause
+	quota    quota
+}
+
+// quota is the limit that a server has stated.
+type quota struct {
+	left   int
+	ends   time.Duration // of this window; zero means that nothing is known
+	limit  int           // of the next windows; zero means not known
+	window time.Duration
+}
+
+// allows reports whether n events fit into the rest of the window. More than a whole window allows
+// fit into a full one: the next windows pay for them.
+func (q *quota) allows(n int) bool {
+	if q.limit > 0 {
+		n = min(n, q.limit)
+	}
+	return q.ends == 0 || q.left >= n
+}
+
+func newPacer(o Options) *pacer {
+	p := &pacer{burst: max(o.Burst, 1), maxPause: o.MaxPause}
+	if o.Events > 0 {
+		p.limited = true
+		p.bucket = NewBucket(o.Events/o.Per.Seconds(), float64(p.burst))
+	}
+	return p
+}
+
+// take reports whether n events may happen now, and counts them if so.
+func (p *pacer) take(now time.Duration, n int) bool {
+	p.renew(now)
+	if now < p.resumes || !p.quota.allows(n) {
+		return false
+	}
+	if p.limited && !p.bucket.Take(now, float64(n)) {
+		return false
+	}
+	p.spend(n)
+	return true
+}
+
+// force counts n events that will happen later.
+func (p *pacer) force(now time.Duration, n int) {
+	p.renew(now)
+	if p.limited {
+		p.bucket.Add(now, -float64(n))
+	}
+	p.spend(n)
+}
+
+// giveBack takes n events out of the count that have not happened.
+func (p *pacer) giveBack(now time.Duration, n int) {
+	if p.limited {
+		p.bucket.Add(now, float64(n))
+	}
+	if q := &p.quota; q.ends > 0 {
+		q.left += n
+		if q.limit > 0 {
+			q.left = min(q.left, q.limit)
+		}
+	}
+}
+
+func (p *pacer) spend(n int) {
+	if p.quota.ends > 0 {
+		p.quota.left -= n
+	}
+}
+
+// wait returns how long the last of n events has to wait if nobody else wants any.
+func (p *pacer) wait(now time.Duration, n int) time.Duration {
+	p.renew(now)
+	wait := max(p.resumes-now, 0)
+	if p.quota.ends > 0 && p.quota.left < n {
+		wait = max(wait, p.quota.ends-now)
+	}
+	if p.limited {
+		wait = max(wait, p.bucket.Wait(now, float64(n)))
+	}
+	return wait
+}
+
+// renew begins the next window of the quota, if the current one has ended.
+func (p *pacer) renew(now time.Duration) {
+	q := &p.quota
+	if q.ends == 0 || now < q.ends {
+		return
+	}
+	if q.limit == 0 || q.window <= 0 {
+		*q = quota{}
+		return
+	}
+	q.left = q.limit + min(q.left, 0) // a debt stays
+	q.ends += q.window * ((now-q.ends)/q.window + 1)
+}
+
+// pauseJitter is the most by which a pause is prolonged, as a share of it, so that clients do not return together.
+const pauseJitter = 0.1
+
+// observe follows the advice of a server. chance is uniform in [0, 1).
+func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
+	prolong := func(d time.Duration) time.Duration {
+		d = min(d, p.maxPause)
+		return d + time.Duration(pauseJitter*chance*float64(d))
+	}
+	switch {
+	case a.RetryAfter <= 0:
+	case now >= p.resumes:
+		p.resumes = now + prolong(a.RetryAfter)
+	default: // by a call that was under way when the pause began, which has its jitter
+		p.resumes = max(p.resumes, now+min(a.RetryAfter, p.maxPause))
+	}
+	if a.Reset <= 0 {
+		return
+	}
+	p.renew(now)
+	q := &p.quota
+	ends, left := now+prolong(a.Reset), a.Remaining
+	if q.ends > 0 && now+min(a.Reset, p.maxPause) <= q.ends+time.Second/2 {
+		// The response may be older than the last one: within a window the rest only falls.
+		left, ends = min(left, q.left), max(ends, q.ends)
+	}
+	window := min(a.Window, math.MaxInt64/4)
+	*q = quota{left: left, ends: ends, limit: a.Limit, window: window}
+}

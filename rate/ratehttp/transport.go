@@ -1,0 +1,90 @@
+// Package ratehttp keeps an http.Client within the rate limits of its servers, with package rate.
+//
+//	client := &http.Client{Transport: &ratehttp.Transport{}}
+//
+// This client follows the headers Retry-After, RateLimit, X-RateLimit-* and their relatives: where a host says that no
+// request is left, further ones wait until some are. Options adds a limit of the client's own.
+//
+// The package starts no goroutine and runs under testing/synctest.
+package ratehttp
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/penstock-io/penstock/internal/perhost"
+	"github.com/penstock-io/penstock/rate"
+)
+
+// Transport is an http.RoundTripper that waits before a request as long as the limit of its host demands. The zero
+// value works. The fields must not change once it is in use; it is safe for concurrent use.
+//
+// It does not retry: a 429 is returned as it is, and the next request waits. A request that must not wait, because its
+// deadline is too soon or the queue is full, fails with a *rate.RefusedError and has not been sent.
+type Transport struct {
+	// Next sends the requests. Nil means http.DefaultTransport.
+	Next http.RoundTripper
+
+	// Limiter limits the requests to all hosts together. Nil means a limiter for each host, made from Options.
+	Limiter *rate.Limiter
+	Options rate.Options
+
+	// MaxHosts bounds the number of hosts with a limiter; the least recently used are forgotten. Zero means 1000.
+	MaxHosts int
+
+	hosts perhost.Table[*rate.Limiter]
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	limiter, err := t.limiter(req)
+	if err == nil {
+		err = limiter.Wait(req.Context())
+	}
+	if err != nil {
+		perhost.CloseBody(req)
+		return nil, err
+	}
+	next := t.Next
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	resp, err := next.RoundTrip(req)
+	if err != nil {
+		return resp, err
+	}
+	if advice, ok := Advice(resp, time.Now()); ok {
+		limiter.Observe(advice)
+	}
+	return resp, nil
+}
+
+// Advice returns the rate limit that a response states, received at now; false if it states none. Retry-After counts
+// for 429 and 503 only: elsewhere it has other meanings.
+func Advice(resp *http.Response, now time.Time) (rate.Advice, bool) {
+	a, ok := rate.ParseHeaders(resp.Header, now)
+	if !ok || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		return a, ok
+	}
+	a.RetryAfter = 0
+	return a, a != rate.Advice{}
+}
+
+func (t *Transport) limiter(req *http.Request) (*rate.Limiter, error) {
+	if t.Limiter != nil {
+		return t.Limiter, nil
+	}
+	return t.hosts.Get(perhost.Host(req), t.MaxHosts, func() (*rate.Limiter, error) { return rate.New(t.Options) })
+}
+
+// Status returns a picture of the limiter for a host, such as "example.com:8080"; false if there is none yet.
+func (t *Transport) Status(host string) (rate.Status, bool) {
+	limiter := t.Limiter
+	if limiter == nil {
+		var ok bool
+		if limiter, ok = t.hosts.Find(host); !ok {
+			return rate.Status{}, false
+		}
+	}
+	return limiter.Status(), true
+}

@@ -1,0 +1,185 @@
+package retry
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// limitBody returns send with a time limit that covers the response's body: the context of send ends after d, or when
+// the body has been closed or read to its end.
+func limitBody(
+	send func(context.Context) (*http.Response, error), d time.Duration,
+) func(context.Context) (*http.Response, error) {
+	return func(ctx context.Context) (*http.Response, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, d, ErrAttemptTimeout)
+		resp, err := send(ctx)
+		if err != nil || resp == nil || resp.Body == nil {
+			cancel()
+			return resp, err
+		}
+		resp.Body = cancelOnClose(resp.Body, cancel)
+		return resp, nil
+	}
+}
+
+// cancelOnClose returns a body that calls cancel when it has been closed or a read has failed, as at its end.
+func cancelOnClose(body io.ReadCloser, cancel context.CancelFunc) io.ReadCloser {
+	b := &cancelingBody{ReadCloser: body, cancel: cancel}
+	if w, ok := body.(io.Writer); ok { // the connection of a 101 Switching Protocols
+		return struct {
+			*cancelingBody
+			io.Writer
+		}{b, w}
+	}
+	return b
+}
+
+type cancelingBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Read implements io.Reader.
+func (b *cancelingBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.cancel()
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *cancelingBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// replay lets a request body without GetBody be sent more than once: it rewinds an io.Seeker, and records up to limit
+// bytes of other bodies while they are read.
+//
+// A RoundTripper may still read and close the body of one attempt while the next one runs. So each attempt has a
+// replayedBody of its own, and only that of the newest attempt gets data.
+type replay struct {
+	source   io.ReadCloser
+	seeker   io.Seeker // nil if the source cannot be rewound
+	start    int64     // where the body begins in seeker
+	limit    int64
+	overflow atomic.Bool // the body is longer than limit
+	newest   atomic.Pointer[replayedBody]
+
+	reading  sync.Mutex // held while the source is read
+	recorded []byte
+
+	closing sync.Mutex
+	last    bool // no attempt follows: the source is closed with the newest body
+	closed  bool
+}
+
+// newReplay prepares body, whose length is known unless it is below 0.
+func newReplay(body io.ReadCloser, length, limit int64) *replay {
+	r := &replay{source: body, limit: limit}
+	if s, ok := body.(io.Seeker); ok {
+		if at, err := s.Seek(0, io.SeekCurrent); err == nil {
+			r.seeker, r.start = s, at
+			return r
+		}
+	}
+	r.overflow.Store(length > limit)
+	return r
+}
+
+// err reports why the body cannot be sent again.
+func (r *replay) err() error {
+	if r.overflow.Load() {
+		return fmt.Errorf("%w: its body exceeds %d bytes: set Request.GetBody or Transport.MaxBuffer",
+			ErrNotRepeatable, r.limit)
+	}
+	return nil
+}
+
+// next returns the body for the next attempt.
+func (r *replay) next() io.ReadCloser {
+	b := &replayedBody{replay: r}
+	r.newest.Store(b)
+	return b
+}
+
+// finish says that no attempt follows.
+func (r *replay) finish() {
+	r.closing.Lock()
+	defer r.closing.Unlock()
+	r.last = true
+	if b := r.newest.Load(); b == nil || b.closed {
+		_ = r.close()
+	}
+}
+
+// close closes the source once. The lock closing is held.
+func (r *replay) close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	return r.source.Close()
+}
+
+// replayedBody is the body of one attempt.
+type replayedBody struct {
+	replay *replay
+	off    int  // read of the recorded bytes
+	begun  bool // the source has been rewound
+	closed bool // guarded by replay.closing
+}
+
+// Read implements io.Reader.
+func (b *replayedBody) Read(p []byte) (int, error) {
+	r := b.replay
+	r.reading.Lock()
+	defer r.reading.Unlock()
+	if r.newest.Load() != b {
+		return 0, fmt.Errorf("read the body of an earlier attempt: %w", fs.ErrClosed)
+	}
+	if r.seeker != nil {
+		if !b.begun {
+			if _, err := r.seeker.Seek(r.start, io.SeekStart); err != nil {
+				return 0, Permanent(fmt.Errorf("rewind the request body: %w", err))
+			}
+			b.begun = true
+		}
+		return r.source.Read(p)
+	}
+	if b.off < len(r.recorded) {
+		n := copy(p, r.recorded[b.off:])
+		b.off += n
+		return n, nil
+	}
+	n, err := r.source.Read(p)
+	switch {
+	case r.overflow.Load():
+	case int64(len(r.recorded)+n) > r.limit:
+		r.overflow.Store(true)
+		r.recorded, b.off = nil, 0
+	default:
+		r.recorded = append(r.recorded, p[:n]...)
+		b.off += n
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (b *replayedBody) Close() error {
+	r := b.replay
+	r.closing.Lock()
+	defer r.closing.Unlock()
+	b.closed = true
+	if r.last && r.newest.Load() == b {
+		return r.close()
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package retry
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+const (
+	defaultAttempts = 10
+	defaultPolls    = 60
+	defaultMaxHint  = 5 * time.Minute
+)
+
+var defaultPolicy backoff.Policy = backoff.Exponential(100*time.Millisecond, 2, 30*time.Second).Full()
+
+// Options are the settings of a retry. The zero value is ready to use: at most 10 attempts, with exponential backoff
+// and full jitter between them, from 100 ms doubling to 30 s.
+//
+// Options are only read, so one value serves any number of goroutines, provided that Rand is nil or safe for
+// concurrent use (a *rand.PCG is not). A negative duration, a negative Targets, or an invalid Policy is refused with
+// ErrOptions before the first attempt.
+type Options struct {
+	// Policy decides how long to wait between attempts. Nil means the default given above.
+	Policy backoff.Policy
+	// MaxAttempts limits the attempts, including the first. Zero means 10 (60 in Poll), or no limit if MaxElapsed or
+	// MaxFailing is set or if Policy ends by itself. A negative number means no limit.
+	MaxAttempts int
+	// AttemptTimeout bounds each attempt: its context ends that long after its start, with cause ErrAttemptTimeout.
+	// A timed-out attempt is retried while the caller's context lives. Zero means no limit.
+	AttemptTimeout time.Duration
+	// MaxElapsed bounds the time from the call to the start of the last attempt. A wait that would exceed it is not
+	// begun; a running attempt is not interrupted. Zero means no limit.
+	MaxElapsed time.Duration
+	// MaxFailing is like MaxElapsed, but counts from the first failure after the last success or Progress: the run
+	// time of a first attempt that ran for an hour before it failed does not count. Zero means no limit.
+	MaxFailing time.Duration
+	// Classify decides how to handle a failure. It is not asked about errors marked by Permanent. Nil, and the answer
+	// Undecided, mean the function Classify.
+	Classify func(err error) Action
+	// Budget limits the attempts of all calls that share it. Nil means no such limit.
+	Budget Budget
+	// MaxHint is the longest hint (Retry-After, After) that is followed. A longer one stops the retry with ErrHint, and
+	// Error.After holds the hint. Zero means 5 minutes.
+	MaxHint time.Duration
+	// ClampHint waits for MaxHint instead of stopping if a hint is longer.
+	ClampHint bool
+	// ExactHint waits exactly as long as a hint demands, even if Policy would wait longer, and restarts Policy. By
+	// default the wait is the longer of both, plus up to a tenth if it is the hint, so that clients with the same hint
+	// do not return all at once.
+	ExactHint bool
+	// Targets is the number of services among which the operation chooses by Attempt.Target. After a failure with the
+	// action Failover the next target is tried at once, and Policy's wait follows when all have failed in turn. Zero
+	// means one target.
+	Targets int
+	// Refresh renews a stale token or address after a failure with the action Refresh; that is final if Refresh is
+	// nil. The first refresh in a row is followed by an attempt at once, further ones by Policy's wait. The error of
+	// Refresh is kept like that of an attempt; a Permanent one stops the retry.
+	Refresh func(ctx context.Context) error
+	// SuppressNested makes each retry inside an attempt, found through the attempt's context, run its operation once
+	// and stop with ErrNested, so that three layers of three attempts are three calls and not 27. The effect ends with
+	// the attempt: a context that outlives its attempt suppresses nothing.
+	SuppressNested bool
+	// Key is the idempotency key of the call, found in Attempt.Key. Empty means the key of the attempt around this
+	// call, if any.
+	Key string
+	// WaitFirst makes Poll wait before its first poll too.
+	WaitFirst bool
+	// OnEvent is called on the caller's goroutine for each event, with the context of the attempt. It must not block.
+	OnEvent func(ctx context.Context, e Event)
+	// Rand is the source of randomness. Nil means the runtime's.
+	Rand rand.Source
+
+	repeatable func() error // reports why the operation cannot run again; nil if it always can
+}
+
+// check reports settings that cannot be meant.
+func (o *Options) check() error {
+	if o.Policy != nil {
+		if err := backoff.Validate(o.Policy); err != nil {
+			return fmt.Errorf("%w: Policy: %w", ErrOptions, err)
+		}
+	}
+	for _, d := range [...]struct {
+		name  string
+		value time.Duration
+	}{
+		{"AttemptTimeout", o.AttemptTimeout}, {"MaxElapsed", o.MaxElapsed},
+		{"MaxFailing", o.MaxFailing}, {"MaxHint", o.MaxHint},
+	} {
+		if d.value < 0 {
+			return fmt.Errorf("%w: %s is negative: %v", ErrOptions, d.name, d.value)
+		}
+	}
+	if o.Targets < 0 {
+		return fmt.Errorf("%w: Targets is negative: %d", ErrOptions, o.Targets)
+	}
+	return nil
+}
+
+// policy returns the policy to use.
+func (o *Options) policy() backoff.Policy {
+	if o.Policy == nil {
+		return defaultPolicy
+	}
+	return o.Policy
+}
+
+// exhausted reports whether no attempt may follow the first n.
+func (o *Options) exhausted(n int) bool {
+	if o.MaxAttempts != 0 {
+		return o.MaxAttempts > 0 && n >= o.MaxAttempts
+	}
+	return n >= defaultAttempts && !o.ends()
+}
+
+// ends reports whether a setting other than MaxAttempts ends the retry.
+func (o *Options) ends() bool {
+	return o.MaxElapsed > 0 || o.MaxFailing > 0 || !endless(o.policy())
+}
+
+// plain reports whether a call needs no preparation before its first attempt.
+func (o *Options) plain() bool {
+	return o.Budget == nil && o.OnEvent == nil && o.AttemptTimeout <= 0 && o.MaxElapsed <= 0 && o.Key == "" &&
+		!o.SuppressNested
+}
+
+// endless reports whether p never gives up by itself, asked about a step that no retry reaches.
+func endless(p backoff.Policy) bool {
+	_, _, ok := p.Next(backoff.State{N: math.MaxUint32, Step: math.MaxUint32}, zeros{})
+	return ok
+}
+
+// zeros is a source of randomness for questions whose answer does not depend on it.
+type zeros struct{}
+
+// Uint64 implements rand.Source.
+func (zeros) Uint64() uint64 { return 0 }

@@ -1,0 +1,32 @@
+package stream
+
+import "github.com/penstock-io/penstock/flow"
+
+// Aliases for the types of package flow with which a worker reports an attempt, so that a connector imports this
+// package alone. errors.As finds an outcome under either name.
+type (
+	// Item is a batch with its cost and size in the sender's units; see [flow.Item].
+	Item = flow.Item[*Batch]
+	// Report is what a worker tells about itself with its response; see [flow.Report].
+	Report = flow.Report
+	// Limits bound one lane, whatever its window allows; see [flow.Limits].
+	Limits = flow.Limits
+	// Throttled means that the worker is alive but full; see [flow.Throttled].
+	Throttled = flow.Throttled
+	// Rejected means that this data will never be accepted; see [flow.Rejected].
+	Rejected = flow.Rejected
+	// Misconfigured means that the worker is wrong, not the data; see [flow.Misconfigured].
+	Misconfigured = flow.Misconfigured
+)
+
+// ErrAbandoned is the cause with which the context of an attempt ends when it took too long; see [flow.ErrAbandoned].
+var ErrAbandoned = flow.ErrAbandoned
+
+// Headers of an advertised window; see docs/formats/advertised-window.md.
+const (
+	CreditHeader = flow.CreditHeader // of a response
+	SenderHeader = flow.SenderHeader // of a request
+)
+
+// ParseGrant reads the value of [CreditHeader] and reports whether it is valid; see [flow.ParseGrant].
+func ParseGrant(value string) (Report, bool) { return flow.ParseGrant(value) }

@@ -1,0 +1,68 @@
+package stream
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Size is a number of bytes in a config: "256KiB", "1MB", "4096".
+type Size int64
+
+var sizeUnits = []struct {
+	suffix string
+	bytes  int64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12},
+	{"B", 1},
+}
+
+// ParseSize reads a size. It accepts a non-negative number, with a fraction where there is a unit, and one of B, kB, MB,
+// GB, TB, KiB, MiB, GiB, TiB.
+func ParseSize(s string) (Size, error) {
+	text, unit := strings.TrimSpace(s), int64(1)
+	for _, u := range sizeUnits {
+		if rest, ok := strings.CutSuffix(text, u.suffix); ok {
+			text, unit = strings.TrimSpace(rest), u.bytes
+			break
+		}
+	}
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n >= 0 {
+		if n > math.MaxInt64/unit {
+			return 0, fmt.Errorf("%q is more than 8 EiB", s)
+		}
+		return Size(n * unit), nil
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || f < 0 || math.IsNaN(f) || unit == 1 {
+		return 0, fmt.Errorf("%q is not a size; write a number with a unit, such as 256KiB or 1MB", s)
+	}
+	if f *= float64(unit); f >= math.MaxInt64 {
+		return 0, fmt.Errorf("%q is more than 8 EiB", s)
+	}
+	return Size(f), nil
+}
+
+// String gives the shortest exact form.
+func (s Size) String() string {
+	for _, u := range []struct {
+		suffix string
+		bytes  Size
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
+		if s >= u.bytes && s%u.bytes == 0 {
+			return strconv.FormatInt(int64(s/u.bytes), 10) + u.suffix
+		}
+	}
+	return strconv.FormatInt(int64(s), 10) + "B"
+}
+
+// UnmarshalText reads a size from a config.
+func (s *Size) UnmarshalText(text []byte) (err error) {
+	*s, err = ParseSize(string(text))
+	return err
+}
+
+// MarshalText gives the form that UnmarshalText reads.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

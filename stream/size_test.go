@@ -1,0 +1,41 @@
+package stream_test
+
+import (
+	"testing"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+func TestParseSize(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want stream.Size
+		form string // String of it
+	}{
+		{"0", 0, "0B"}, {"4096", 4096, "4KiB"}, {"256KiB", 256 << 10, "256KiB"}, {"1MB", 1e6, "1MB"}, {"1.5 KiB", 1536, "1536B"},
+		{" 3B ", 3, "3B"}, {"1kB", 1000, "1kB"}, {"2TiB", 2 << 40, "2TiB"},
+	} {
+		got, err := stream.ParseSize(c.text)
+		if err != nil || got != c.want || got.String() != c.form {
+			t.Errorf("ParseSize(%q) = %v (%d), %v; want %v", c.text, got, got, err, c.form)
+		}
+	}
+	for _, text := range []string{"", "x", "-1", "1.5", "1.5B", "KiB", "9e30TiB", "NaNKiB", "8388608TiB", "1 2", "-1KiB"} {
+		if got, err := stream.ParseSize(text); err == nil {
+			t.Errorf("ParseSize(%q) = %v, want an error", text, got)
+		}
+	}
+}
+
+func FuzzParseSize(f *testing.F) {
+	f.Add("256KiB")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := stream.ParseSize(text)
+		if err != nil {
+			return
+		}
+		if again, err := stream.ParseSize(s.String()); err != nil || again != s {
+			t.Errorf("%q is %d, its form %q reads as %d, %v", text, s, s, again, err)
+		}
+	})
+}

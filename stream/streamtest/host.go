@@ -1,0 +1,141 @@
+// Package streamtest holds fakes for tests of sources, processors and sinks: a [Host] that logs to the test, [Quiet]
+// for synctest bubbles, and batches made from text ([Lines], [Text]) or value by value ([Rows]).
+//
+// It imports the contract and the standard library, so that a connector's tests need nothing of the engine. The suite
+// that every connector passes is engine/connector/connectortest. The package is for tests only.
+package streamtest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// patience bounds the wait for goroutines to stop.
+const patience = 20 * time.Second
+
+// errProcessEnded is the cause with which a Host's goroutines are told to stop.
+var errProcessEnded = errors.New("streamtest: the process ends")
+
+// Host is a [stream.SourceHost] for tests of any component. Goroutines start at once, also those that New asks for. It
+// is safe for concurrent use.
+type Host struct {
+	files vfs.FS
+	log   *slog.Logger
+	group *supervise.Group
+	state func() (vfs.Dir, error)
+
+	tally
+	routes
+
+	mu    sync.Mutex // guards what follows
+	taken bool       // Stop was called: its caller has the error
+	dir   vfs.Dir    // nil until State opens it
+}
+
+// NewHost returns a host over [vfs.OS], whose log goes to the test's. When the test ends, the host's
+// goroutines are stopped and waited for; an error of one of them that the test has not taken by Stop fails the test.
+func NewHost(t testing.TB) *Host { return NewHostOn(t, vfs.OS()) }
+
+// NewHostOn is NewHost over the file system given.
+func NewHostOn(t testing.TB, files vfs.FS) *Host {
+	t.Helper()
+	h := &Host{
+		files: files, group: supervise.NewGroup(context.WithoutCancel(t.Context())),
+	}
+	temp := sync.OnceValue(t.TempDir)
+	h.state = func() (vfs.Dir, error) { return vfs.OS().MakeDir(temp(), 0o700) }
+	h.log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	t.Cleanup(func() {
+		h.mu.Lock()
+		taken := h.taken
+		h.mu.Unlock()
+		if err := h.Stop(); err != nil && !taken {
+			t.Errorf("a goroutine of the connector ended with %v", err)
+		}
+	})
+	return h
+}
+
+var (
+	_ stream.SourceHost = (*Host)(nil)
+	_ stream.SourceHost = (*Quiet)(nil)
+)
+
+// Log implements stream.Host.
+func (h *Host) Log() *slog.Logger { return h.log }
+
+// FS implements stream.Host.
+func (h *Host) FS() vfs.FS { return h.files }
+
+// Go implements stream.Host.
+func (h *Host) Go(name string, run func(context.Context) error) { h.group.Go(name, run) }
+
+// State implements stream.SourceHost. Without UseState the directory is a temporary one of this host.
+func (h *Host) State() (vfs.Dir, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.dir == nil {
+		dir, err := h.state()
+		if err != nil {
+			return nil, err
+		}
+		h.dir = dir
+	}
+	return h.dir, nil
+}
+
+// UseState makes State open the directory at path of the host's file system, as the next process over the same state
+// does. It must precede the first State.
+func (h *Host) UseState(path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.state = func() (vfs.Dir, error) { return h.files.MakeDir(path, 0o700) }
+}
+
+// Fault implements stream.Host.
+func (h *Host) Fault(err error) {
+	h.log.Error("fault", "error", err)
+	h.addFault(err)
+}
+
+// Failed is done once a goroutine of the connector has failed or Stop was called.
+func (h *Host) Failed() <-chan struct{} { return h.group.Context().Done() }
+
+// Stop ends the context of the connector's goroutines, as the end of a route or of the process does, waits for them and
+// closes the state directory. It returns the first error of a goroutine, and may be called again.
+func (h *Host) Stop() error {
+	h.mu.Lock()
+	h.taken = true
+	h.mu.Unlock()
+	h.group.Stop(errProcessEnded)
+	ended := make(chan error, 1)
+	go func() { ended <- h.group.Wait() }()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return errors.Join(err, h.closeState())
+	case <-timer.C:
+		return errors.New("goroutines still run long after their context has ended")
+	}
+}
+
+// closeState closes the state directory; State opens it again.
+func (h *Host) closeState() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.dir == nil {
+		return nil
+	}
+	err := h.dir.Close()
+	h.dir = nil
+	return err
+}

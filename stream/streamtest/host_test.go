@@ -1,0 +1,83 @@
+package streamtest_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// write makes a file in the state directory of a host.
+func write(t *testing.T, h stream.SourceHost) {
+	t.Helper()
+	dir, err := h.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := dir.OpenFile("f", os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// files counts what is in the state directory of a host.
+func files(t *testing.T, h stream.SourceHost) int {
+	t.Helper()
+	dir, err := h.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := dir.Entries(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+// TestProcesses gives two hosts the same state, as two lives of one process, and a third one none.
+func TestProcesses(t *testing.T) {
+	state := t.TempDir()
+	first := streamtest.NewHost(t)
+	first.UseState(state)
+	write(t, first)
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	next, other := streamtest.NewHostOn(t, vfs.OS()), streamtest.NewHost(t)
+	next.UseState(state)
+	if n, none := files(t, next), files(t, other); n != 1 || none != 0 {
+		t.Errorf("the next process finds %d files, another one %d", n, none)
+	}
+}
+
+func TestHostRecords(t *testing.T) {
+	h := streamtest.NewHost(t)
+	if got := h.Routes(); !slices.Equal(got, []string{streamtest.Route}) {
+		t.Errorf("Routes = %v", got)
+	}
+	h.SetRoutes()
+	if got := h.Routes(); len(got) != 0 {
+		t.Errorf("Routes = %v after SetRoutes of none", got)
+	}
+	h.Count("rows", 2)
+	h.Count("rows", 3)
+	fault := errors.New("fault")
+	h.Fault(fault)
+	if n := h.Counted("rows"); n != 5 || !slices.Equal(h.Faults(), []error{fault}) {
+		t.Errorf("counted %d, faults %v", n, h.Faults())
+	}
+	failure := errors.New("failure")
+	h.Go("part", func(context.Context) error { return failure })
+	<-h.Failed()
+	if err := h.Stop(); !errors.Is(err, failure) {
+		t.Errorf("Stop = %v", err)
+	}
+}

@@ -1,0 +1,75 @@
+package vfs
+
+import "fmt"
+
+// GatherWriter is implemented by a File that writes several buffers with one system call.
+type GatherWriter interface {
+	// WriteParts writes parts in their order at the file's offset and does not retain them. After an error an unknown
+	// number of their bytes has been written.
+	WriteParts(parts [][]byte) error
+}
+
+// Reserver is implemented by a File that can reserve disk space.
+type Reserver interface {
+	// Reserve allocates disk space for length bytes from offset from, without changing the file's size.
+	Reserve(from, length int64) error
+}
+
+// WriteBacker is implemented by a File that can start writing cached data to disk without waiting.
+type WriteBacker interface {
+	// WriteBack starts writing the bytes from offset from up to offset to. It may block while the disk's queue is full.
+	WriteBack(from, to int64) error
+}
+
+// OpenStater is implemented by a File that was looked at when it was opened, so that a first Stat can be saved.
+type OpenStater interface {
+	// OpenInfo returns what Stat returned when the file was opened. ok is false if nothing is known.
+	OpenInfo() (info Info, ok bool)
+}
+
+// WriteParts writes parts to f as one Write of their concatenation would, and does not retain them. It copies them into
+// one buffer unless f is a [GatherWriter]. After an error an unknown number of their bytes has been written. It is not
+// safe for concurrent use with other writes to f.
+func WriteParts(f File, parts [][]byte) error {
+	if g, ok := f.(GatherWriter); ok {
+		return g.WriteParts(parts)
+	}
+	if len(parts) == 1 {
+		return write(f, parts[0])
+	}
+	size := 0
+	for _, p := range parts {
+		size += len(p)
+	}
+	joined := make([]byte, 0, size)
+	for _, p := range parts {
+		joined = append(joined, p...)
+	}
+	return write(f, joined)
+}
+
+func write(f File, p []byte) error {
+	n, err := f.Write(p)
+	if err == nil && n < len(p) {
+		return fmt.Errorf("write %d bytes: only %d were written", len(p), n)
+	}
+	return err
+}
+
+// Reserve asks for disk space for length bytes of f from offset from, which makes later writes there cheaper, and
+// reports whether it was reserved. The file's size stays. A false result is no error: f is no [Reserver], the file
+// system does not support it, or the disk is full; writes work as before. Truncating f to its own size returns unused
+// space. It is safe for concurrent use.
+func Reserve(f File, from, length int64) bool {
+	r, ok := f.(Reserver)
+	return ok && length > 0 && r.Reserve(from, length) == nil
+}
+
+// WriteBack asks for the bytes of f from offset from up to offset to to be written to disk in the background, so that
+// a later Sync has less to do, and reports whether that was started. It makes nothing durable, and errors of the disk
+// are reported by Sync. A false result is no error: f is no [WriteBacker] or the range is empty. It may block while
+// the disk's queue is full, and is safe for concurrent use.
+func WriteBack(f File, from, to int64) bool {
+	w, ok := f.(WriteBacker)
+	return ok && from < to && w.WriteBack(from, to) == nil
+}
