@@ -133,8 +133,8 @@ rotation-kill-short: ## A sample of it: each case killed at all of its steps, tw
 BENCH ?=
 # Where the folder beside this one has what some workloads need, they are measured, too.
 SHARED := $(realpath ../shared)
-bench bench-full bench-figures profile: export PENSTOCK_DATA ?= $(wildcard $(SHARED)/data)
-bench bench-full bench-figures profile: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+bench bench-full bench-figures bench-check profile: export PENSTOCK_DATA ?= $(wildcard $(SHARED)/data)
+bench bench-full bench-figures bench-check profile: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
 .PHONY: bench
 bench: build ## Speed as ratios against the physical limits, in under 5 minutes: JSON=1 for lines of JSON, BENCH='-only w1,w4_*' for flags.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench -penstock ../$(BIN) -within $${WITHIN:-270s} $(if $(JSON),-json) $(BENCH)
