@@ -71,6 +71,9 @@ type Options struct {
 	// FS holds the state and the files of connectors. Nil means the operating system's; tests use vfs/vfstest.
 	FS vfs.FS
 
+	// Load loads the configuration again for Reload. Nil refuses every reload.
+	Load func() (Config, error)
+
 	// Manifest records what is read and settled of each partition, with hashes. Nil means none. A book belongs to one
 	// engine.
 	Manifest *manifest.Book
@@ -87,7 +90,7 @@ func New(c Config, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e, err := pipeline.New(&c, pipeline.Options{
-		Once: o.Once, Stall: o.Stall, Log: o.Log, FS: o.FS, Manifest: o.Manifest,
+		Once: o.Once, Stall: o.Stall, Log: o.Log, FS: o.FS, Manifest: o.Manifest, Load: loader(o.Load),
 	})
 	if err != nil {
 		return nil, err
@@ -99,9 +102,9 @@ func New(c Config, o Options) (*Engine, error) {
 // route ended as it should, and otherwise the joined errors of those that did not. A done ctx abandons in-flight
 // batches: the next run delivers them again. Run locks the state directory while it runs, and may be called once.
 //
-// Failures are handled inside: a failed route restarts from its checkpoint with backoff, as do a failed source and the
-// admin address, and no failure stops another pipeline. A route that would only turn its data into dead letters stays
-// stopped until the end of the run.
+// Failures are handled inside: a failed route restarts from its checkpoint with backoff, as do a
+// failed source and the admin address, and no failure stops another pipeline. A route that would only
+// turn its data into dead letters stays stopped until the end of the run.
 func (e *Engine) Run(ctx context.Context) error { return e.e.Run(ctx) }
 
 // Drain stops reading and lets in-flight batches finish, each route within its Drain bound; Run then returns. It does
@@ -126,6 +129,21 @@ func (e *Engine) Apply(ctx context.Context, c Config) error {
 		return err
 	}
 	return e.e.Apply(ctx, &c)
+}
+
+// Reload calls Options.Load and applies its result as Apply does. An error of either leaves the
+// running configuration as it is, is logged, and is shown by Status. `POST /api/v1/reload` at the
+// admin address calls Reload. Concurrent calls run one after another.
+func (e *Engine) Reload(ctx context.Context) error { return e.e.Reload(ctx) }
+
+func loader(load func() (Config, error)) func() (*config.Config, error) {
+	if load == nil {
+		return nil
+	}
+	return func() (*config.Config, error) {
+		c, err := load()
+		return &c, err
+	}
 }
 
 // Status returns a picture of the engine, before, during and after a run. The counts of a route are consistent:

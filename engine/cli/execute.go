@@ -39,6 +39,7 @@ type program struct {
 type runner interface {
 	Run(ctx context.Context) error
 	Drain()
+	Reload(ctx context.Context) error
 	Status() engine.Status
 }
 
@@ -118,8 +119,8 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	root.Flags().BoolVar(&version, "version", false, "print version, commit and platform")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.deadCommand(), p.checkpointCommand(), p.demoCommand(),
-		p.explainCommand())
+	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.reloadCommand(), p.deadCommand(),
+		p.checkpointCommand(), p.demoCommand(), p.explainCommand())
 	root.AddCommand(p.schemaCommand(), generateCommand(), importCommand(), versionCommand())
 	for _, c := range p.commands {
 		if c.HasSubCommands() && !c.Runnable() {

@@ -26,10 +26,11 @@ type fakeEngine struct {
 	drain   sync.Once
 	hangs   bool // Drain does not end it
 	running chan struct{}
+	reloads chan struct{}
 }
 
 func newFake() *fakeEngine {
-	return &fakeEngine{drained: make(chan struct{}), running: make(chan struct{})}
+	return &fakeEngine{drained: make(chan struct{}), running: make(chan struct{}), reloads: make(chan struct{}, 10)}
 }
 
 func (e *fakeEngine) Run(ctx context.Context) error {
@@ -49,6 +50,11 @@ func (e *fakeEngine) Drain() {
 	if !e.hangs {
 		e.drain.Do(func() { close(e.drained) })
 	}
+}
+
+func (e *fakeEngine) Reload(context.Context) error {
+	e.reloads <- struct{}{}
+	return nil
 }
 
 func (e *fakeEngine) Status() engine.Status { return e.end }

@@ -56,7 +56,7 @@ func (p *program) replay(ctx context.Context, c engine.Config, r deadRoute, filt
 	if err != nil {
 		return engine.Status{}, err
 	}
-	err = p.drive(ctx, e, true, con)
+	err = p.drive(ctx, e, driven{once: true}, con)
 	return e.Status(), err
 }
 

@@ -24,7 +24,7 @@ const progressEvery = 5 * time.Second
 var errStoppedAtOnce = errors.New("stopped at once by a second signal; what was in flight will be delivered again at the next start")
 
 type runFlags struct {
-	once, json          bool
+	once, json, watch   bool
 	stall               time.Duration
 	logFormat, logLevel string
 	admin, manifest     string
@@ -41,7 +41,8 @@ there now has been delivered.
 
 SIGINT (Ctrl-C), SIGTERM or SIGHUP stops it: it reads nothing more, finishes what is in
 flight (each route within its ` + "`drain:`" + `, 30s by default) and leaves a checkpoint. A
-second signal stops it at once. Whatever ends it, kill -9 and a power cut
+second signal stops it at once. With --watch it reloads its config when the file
+changes, as ` + "`penstock reload`" + ` does. Whatever ends it, kill -9 and a power cut
 included, the next start goes on from the checkpoint.
 
 Progress and logs go to stderr, the summary to stdout. With --json the summary
@@ -55,6 +56,7 @@ is one line of JSON instead; docs/cli.md explains its fields.`,
 	}
 	cmd.Flags().BoolVar(&f.once, "once", false, "end when everything that is there now has been delivered")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
+	cmd.Flags().BoolVar(&f.watch, "watch", false, "reload the config when its file changes")
 	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after so long without a delivery while data waits")
 	cmd.Flags().StringVar(&f.admin, "admin", "", "where the admin pages are, in place of the config: `HOST:PORT` on loopback, or off")
 	cmd.Flags().StringVar(&f.manifest, "manifest", "", "with --once: write what was read of each file, with hashes, into this file")
@@ -69,6 +71,9 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 	}
 	if cmd.Flags().Changed("stall") && !f.once {
 		return usagef("run: --stall belongs to --once; without it a run waits as long as it takes")
+	}
+	if f.watch && f.once {
+		return usagef("run: --watch does not go with --once, which keeps its config")
 	}
 	keepPipes()
 	con, err := newConsole(cmd.ErrOrStderr(), f.logFormat, f.logLevel, f.once)
@@ -96,7 +101,7 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 	begun := time.Now()
 	var end engine.Status
 	if err == nil {
-		err = p.drive(cmd.Context(), e, f.once, con)
+		err = p.drive(cmd.Context(), e, driven{path: path, once: f.once, watch: f.watch}, con)
 		end = e.Status()
 	}
 	if file != nil {
@@ -119,12 +124,16 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 
 // load assembles the config at path. An admin address that is set replaces that of the config.
 func (p *program) load(path string, admin config.Admin, o engine.Options) (runner, error) {
-	c, err := engine.Load(path, p.components...)
+	o.Load = func() (engine.Config, error) {
+		c, err := engine.Load(path, p.components...)
+		if admin.Address != "" {
+			c.Admin = admin
+		}
+		return c, err
+	}
+	c, err := o.Load()
 	if err != nil {
 		return nil, err
-	}
-	if admin.Address != "" {
-		c.Admin = admin
 	}
 	return p.assemble(c, o)
 }
@@ -146,9 +155,16 @@ func manifestOf(s engine.Status, book *manifest.Book, config string, begun time.
 	return m
 }
 
+// driven configures drive.
+type driven struct {
+	path  string // of the config
+	once  bool
+	watch bool // reload the config when it changes
+}
+
 // drive runs e until it ends. The first signal drains it, the second stops it at once, and drive does not wait longer than p.stopping for
 // an engine that hangs. A further SIGHUP is no second signal: a terminal that closes may send several.
-func (p *program) drive(ctx context.Context, e runner, once bool, con *console) error {
+func (p *program) drive(ctx context.Context, e runner, d driven, con *console) error {
 	signals, stop := p.notify()
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -161,6 +177,9 @@ func (p *program) drive(ctx context.Context, e runner, once bool, con *console) 
 		err = e.Run(ctx)
 		return nil
 	})
+	if d.watch {
+		group.Go("watch", func(ctx context.Context) error { return watch(ctx, d.path, e) })
+	}
 	every := progressEvery
 	if con.view != nil {
 		every = drawEvery
@@ -176,10 +195,11 @@ func (p *program) drive(ctx context.Context, e runner, once bool, con *console) 
 	for {
 		select {
 		case err := <-ended:
+			group.Stop(nil)
 			if panicked := group.Wait(); panicked != nil {
 				return panicked
 			}
-			return finalError(ctx, err, once && count > 0, e)
+			return finalError(ctx, err, d.once && count > 0, e)
 		case <-late.C:
 			return errStoppedAtOnce
 		case s := <-signals:

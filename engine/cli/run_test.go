@@ -166,7 +166,7 @@ func TestProgressLines(t *testing.T) {
 		p := newProgram(e, make(chan os.Signal))
 		done := make(chan error)
 		go func() {
-			done <- p.drive(t.Context(), e, false, &console{w: &stderr, log: slog.New(slog.DiscardHandler)})
+			done <- p.drive(t.Context(), e, driven{}, &console{w: &stderr, log: slog.New(slog.DiscardHandler)})
 		}()
 		time.Sleep(16 * time.Second)
 		e.Drain()
@@ -186,7 +186,7 @@ func (panicEngine) Run(context.Context) error { panic("a bug") }
 
 func TestPanicOfTheEngineIsAnError(t *testing.T) {
 	p := newProgram(newFake(), nil)
-	err := p.drive(t.Context(), panicEngine{newFake()}, true, &console{w: io.Discard, log: slog.New(slog.DiscardHandler)})
+	err := p.drive(t.Context(), panicEngine{newFake()}, driven{once: true}, &console{w: io.Discard, log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "a bug") {
 		t.Errorf("drive = %v", err)
 	}

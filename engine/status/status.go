@@ -23,7 +23,18 @@ type Status struct {
 	Free    int64    `json:"state_free_bytes"` // on the disk of the state directory; -1 if unknown
 	Routes  []Route  `json:"routes"`           // in the order of the config
 	Sources []Source `json:"sources"`          // one for each pipeline
+	Reload  *Reload  `json:"reload,omitempty"` // the last one; absent before the first
 	Tree    *Child   `json:"tree,omitempty"`   // everything that is kept running
+}
+
+// Reload is the result of the last reload of the configuration.
+type Reload struct {
+	Count   int       `json:"reloads"`         // since the start
+	Failed  int       `json:"reloads_failed"`  // of them
+	At      time.Time `json:"at"`              // start of the last one
+	Seconds float64   `json:"seconds"`         // that it took
+	OK      bool      `json:"ok"`              // the running configuration is that of the file
+	Error   string    `json:"error,omitempty"` // why not; the earlier configuration runs
 }
 
 // Source is the source of a pipeline with the counters it keeps for all routes together. Those for one route are in

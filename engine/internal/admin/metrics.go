@@ -120,9 +120,12 @@ var (
 	sourceEvents = prometheus.NewDesc("penstock_source_events_total",
 		"What the source counts of itself, for one route; without a route, for all of the pipeline's.",
 		append(perRoute, "source", "event"), nil)
-	ready = prometheus.NewDesc("penstock_ready", "1 where /readyz says yes.", nil, nil)
-	info  = prometheus.NewDesc("penstock_build_info", "1; the version is the label.", []string{"version"}, nil)
-	free  = prometheus.NewDesc("penstock_state_free_bytes", "Bytes free where the state lies.", nil, nil)
+	ready    = prometheus.NewDesc("penstock_ready", "1 where /readyz says yes.", nil, nil)
+	info     = prometheus.NewDesc("penstock_build_info", "1; the version is the label.", []string{"version"}, nil)
+	reloads  = prometheus.NewDesc("penstock_config_reloads_total", "Reloads of the configuration, by result.", []string{"result"}, nil)
+	reloadOK = prometheus.NewDesc("penstock_config_last_reload_successful",
+		"1 if the last reload of the configuration was successful or there was none.", nil, nil)
+	free = prometheus.NewDesc("penstock_state_free_bytes", "Bytes free where the state lies.", nil, nil)
 )
 
 func oneIf(b bool) float64 {
@@ -140,7 +143,9 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range workerMetrics {
 		to <- m.desc
 	}
-	for _, d := range []*prometheus.Desc{routeHealth, workerState, workerGate, component, sourceEvents, ready, info, free} {
+	for _, d := range []*prometheus.Desc{
+		routeHealth, workerState, workerGate, component, sourceEvents, ready, info, free, reloads, reloadOK,
+	} {
 		to <- d
 	}
 }
@@ -155,6 +160,14 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	gauge(info, 1, s.Program)
 	if s.Free >= 0 {
 		gauge(free, float64(s.Free))
+	}
+	last := status.Reload{OK: true}
+	if s.Reload != nil {
+		last = *s.Reload
+	}
+	gauge(reloadOK, oneIf(last.OK))
+	for result, n := range map[string]int{"success": last.Count - last.Failed, "failure": last.Failed} {
+		to <- prometheus.MustNewConstMetric(reloads, prometheus.CounterValue, float64(n), result)
 	}
 	count := func(d *prometheus.Desc, counters map[string]int64, labels ...string) {
 		for name, n := range counters {

@@ -1,14 +1,14 @@
 // Package admin shows a running process to people and programs over HTTP: metrics, health, status, and profiles where asked for.
 //
-// A [Server] belongs to the engine, which gives it a function that takes a picture of itself. It only reads: nothing can be changed
-// through it. It listens on loopback unless a token is set, and answers no request whose Host header names somebody else, so that
-// a page in a browser cannot read it by a name of its own. It never shows a record, an option's value or a secret.
+// A [Server] belongs to the engine, which provides its status. The only change that a request can make is a reload of the
+// configuration. The server listens on loopback unless a token is set. It refuses requests for other hosts, so that a page
+// in a browser cannot read it through DNS rebinding, and changes that another site's page asks for. It never shows a record,
+// an option's value or a secret.
 package admin
 
 import (
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,11 +28,12 @@ import (
 
 // Options of a Server.
 type Options struct {
-	Address string               // host:port; port 0 takes a free one
-	Token   string               // asked for as `Authorization: Bearer`, but by the two health pages; "": none, loopback only
-	Hosts   []string             // names besides loopback's that a Host header may have; with a token and none, any
-	Pprof   bool                 // serve /debug/pprof
-	Status  func() status.Status // safe for concurrent use; judged
+	Address string                      // host:port; port 0 takes a free one
+	Token   string                      // asked for as `Authorization: Bearer`, but by the two health pages; "": none, loopback only
+	Hosts   []string                    // names besides loopback's that a Host header may have; with a token and none, any
+	Pprof   bool                        // serve /debug/pprof
+	Status  func() status.Status        // safe for concurrent use; judged
+	Reload  func(context.Context) error // reloads the configuration; safe for concurrent use
 	Log     *slog.Logger
 }
 
@@ -108,6 +109,7 @@ func (s *Server) Handler() http.Handler {
 	pages := http.NewServeMux()
 	pages.Handle("GET /metrics", promhttp.HandlerFor(registry(s.o.Status), promhttp.HandlerOpts{MaxRequestsInFlight: 8}))
 	pages.HandleFunc("GET "+apiStatus, s.status)
+	pages.HandleFunc("POST "+apiReload, s.reload)
 	pages.HandleFunc("GET /{$}", s.index)
 	if s.o.Pprof {
 		pages.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -120,7 +122,7 @@ func (s *Server) Handler() http.Handler {
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok\n") })
 	open.HandleFunc("GET /readyz", s.ready)
 	open.Handle("/", s.private(pages))
-	return s.rightHost(open)
+	return s.rightHost(http.NewCrossOriginProtection().Handler(open))
 }
 
 func say(w http.ResponseWriter, status int, text string) {
@@ -179,16 +181,11 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s.o.Status()) // who asked has gone
+	writeJSON(w, http.StatusOK, s.o.Status())
 }
 
 func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
-	text := "penstock\n\n/metrics\n/healthz\n/readyz\n" + apiStatus + "\n"
+	text := "penstock\n\n/metrics\n/healthz\n/readyz\n" + apiStatus + "\n" + apiReload + " (POST)\n"
 	if s.o.Pprof {
 		text += "/debug/pprof/\n"
 	}

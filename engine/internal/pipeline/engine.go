@@ -22,6 +22,7 @@ import (
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/osfs"
 	"github.com/penstock-io/penstock/engine/manifest"
+	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -34,6 +35,8 @@ type Options struct {
 	FS       vfs.FS         // nil means the real one
 	Manifest *manifest.Book // takes what is read and settled of each partition; nil: nobody asks
 	Boot     string         // names this run of the operating system, for tests; "" asks the system
+
+	Load func() (*config.Config, error) // loads the configuration for Reload; nil refuses it
 }
 
 // Engine runs the pipelines of one config. Its methods are safe for concurrent use.
@@ -45,6 +48,7 @@ type Engine struct {
 	tree    atomic.Pointer[supervise.Supervisor]
 	apply   sync.Mutex // held over an Apply
 	stuck   error      // why an Apply stopped halfway; guarded by apply
+	reload  sync.Mutex // held over a Reload
 
 	mu       sync.Mutex // guards what follows; a pipe's mu is never taken while it is held
 	pipes    []*pipe    // replaced, never changed
@@ -53,6 +57,7 @@ type Engine struct {
 	ended    map[*pipe]bool          // pipes that have ended and are not restarted
 	held     bool                    // Apply is changing pipes: the engine does not end
 	draining bool
+	reloaded *status.Reload // replaced, never changed
 }
 
 // New assembles a config that has been read.

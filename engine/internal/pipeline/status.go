@@ -41,6 +41,7 @@ func (e *Engine) Status() status.Status {
 			s.Routes = append(s.Routes, out)
 		}
 	}
+	s.Reload = e.lastReload()
 	s.Tree = e.shown(time.Now(), s.Routes)
 	s.Judge()
 	return s
@@ -89,6 +90,7 @@ func (e *Engine) openAdmin() (*pages, error) {
 	}
 	p := &pages{o: admin.Options{
 		Address: a.Address, Token: a.Token, Hosts: a.Hosts, Pprof: a.Pprof, Status: e.Status, Log: e.o.Log,
+		Reload: e.Reload,
 	}}
 	var err error
 	if p.server, err = admin.Listen(p.o); err != nil {

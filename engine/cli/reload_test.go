@@ -1,0 +1,74 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+)
+
+func TestWatchedConfig(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "penstock.yaml")
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("one")
+	w := watchConfig(path)
+	for i, look := range []struct {
+		content string // written before the look; "" leaves the file, "-" removes it
+		want    bool
+	}{
+		{"", false},
+		{"two", false}, // it may be half written
+		{"", true},
+		{"", false}, // reported once
+		{"three", false},
+		{"thre", false}, // still changing
+		{"three", false},
+		{"two", false}, // back to the applied content
+		{"", false},
+		{"-", false}, // a missing file is not loaded
+		{"", false},
+		{"four", false},
+		{"", true},
+	} {
+		switch look.content {
+		case "":
+		case "-":
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			put(look.content)
+		}
+		if got := w.changed(); got != look.want {
+			t.Errorf("look %d, after %q: changed = %v, want %v", i, look.content, got, look.want)
+		}
+	}
+}
+
+func TestWatchReloads(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "penstock.yaml")
+	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		e := newFake()
+		ended := make(chan error, 1)
+		go func() { ended <- watch(ctx, path, e) }()
+		synctest.Wait()
+		if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		<-e.reloads // in virtual time
+		cancel()
+		if err := <-ended; err != nil || len(e.reloads) > 0 {
+			t.Errorf("watch = %v, %d further reloads", err, len(e.reloads))
+		}
+	})
+}

@@ -1,0 +1,49 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/stream"
+)
+
+const (
+	apiReload = "/api/v1/reload" // reloads the configuration
+
+	// reloadTimeout bounds a reload. Routes that are still draining then are stopped.
+	reloadTimeout = 10 * time.Minute
+)
+
+// reload reloads the configuration and responds when that is done: 200, or 422 with the reason. A client that gives up
+// does not stop the reload.
+func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTimeout + answer)) // tests have no deadlines
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), reloadTimeout)
+	defer cancel()
+	begun := time.Now()
+	err := s.o.Reload(ctx)
+	result := status.Reload{At: begun.UTC(), Seconds: time.Since(begun).Seconds(), OK: err == nil}
+	code := http.StatusOK
+	if err != nil {
+		result.Error = stream.MaskURLs(err.Error())
+		code = http.StatusUnprocessableEntity
+	}
+	if last := s.o.Status().Reload; last != nil {
+		result.Count, result.Failed = last.Count, last.Failed
+	}
+	writeJSON(w, code, result)
+}
+
+// writeJSON writes v as the response.
+func writeJSON(w http.ResponseWriter, code int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // the client may have disconnected
+}

@@ -1,0 +1,194 @@
+package endtoend
+
+import (
+	"database/sql"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/engine/status"
+)
+
+// freeAddress returns an address on loopback at which nothing listens at this moment.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// reloadable writes a config with three routes from one tail source into SQLite. The version is that of route c.
+func reloadable(t *testing.T, dir, address string, version int) string {
+	t.Helper()
+	var routes strings.Builder
+	for _, name := range []string{"a", "b", "c"} {
+		linger := 5
+		if name == "c" {
+			linger += version
+		}
+		fmt.Fprintf(&routes, "      %s: { sink: { sqlite: { path: ./%[1]s.db, table: lines } }, batch: { linger: %dms } }\n", name, linger)
+	}
+	path := filepath.Join(dir, "penstock.yaml")
+	return write(t, path, fmt.Sprintf(`
+state: ./state
+admin: %s
+pipelines:
+  p:
+    source: { tail: { include: ["./in/*.log"] } }
+    routes:
+%s`, address, routes.String()))
+}
+
+// TestReload reloads a config 20 times while lines arrive. The unchanged routes are not restarted, and every line is in
+// every table once. An invalid config changes nothing, and all three places say why.
+func TestReload(t *testing.T) {
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, address := t.TempDir(), freeAddress(t)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	in := filepath.Join(dir, "in", "a.log")
+	write(t, in, "")
+	config := reloadable(t, dir, address, 0)
+	d := launch(t, log, bin, "run", config)
+	lines := 0
+	add := func() {
+		appendLines(t, in, lines+1, lines+500)
+		lines += 500
+	}
+	picture := func() *status.Status {
+		s, err := admin.Ask(t.Context(), address, "")
+		if err != nil {
+			return &status.Status{}
+		}
+		return s
+	}
+	eventually(t, "it runs", func() bool { return len(picture().Routes) == 3 })
+	for version := range 20 {
+		add()
+		reloadable(t, dir, address, version+1)
+		if out, err := exec.Command(bin, "reload", config).CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "reloaded in") {
+			t.Fatalf("reload %d: %v\n%s", version, err, out)
+		}
+	}
+	add()
+	eventually(t, "everything is delivered", func() bool {
+		for _, r := range picture().Routes[:2] {
+			if r.Delivered != int64(lines) {
+				return false
+			}
+		}
+		last := picture().Routes[2]
+		return last.InFlight+last.Waiting == 0 && countRows(t, filepath.Join(dir, "c.db")) == lines
+	})
+	s := picture()
+	if s.Reload == nil || s.Reload.Count != 20 || s.Reload.Failed != 0 || s.Routes[0].Starts != 1 || s.Routes[1].Starts != 1 {
+		t.Errorf("after 20 reloads: %+v, the unchanged routes started %d and %d times", s.Reload, s.Routes[0].Starts, s.Routes[1].Starts)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if n := countRows(t, filepath.Join(dir, name+".db")); n != lines {
+			t.Errorf("table %s has %d distinct lines, want %d", name, n, lines)
+		}
+	}
+	refuseReload(t, bin, config, address)
+	if text := string(read(t, log.Name())); !strings.Contains(text, "configuration not reloaded") {
+		t.Errorf("the log says nothing of the invalid config:\n%s", text)
+	}
+	d.signal(syscall.SIGTERM)
+	if code := d.exit(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// appendLines appends the lines from first to last to the file at path.
+func appendLines(t *testing.T, path string, first, last int) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for n := first; n <= last; n++ {
+		if _, err := fmt.Fprintf(f, "line %d\n", n); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// refuseReload makes the config invalid and reloads it.
+func refuseReload(t *testing.T, bin, config, address string) {
+	t.Helper()
+	write(t, config, string(read(t, config))+"    bach: {}\n")
+	out, err := exec.Command(bin, "reload", address).CombinedOutput()
+	if code := exitOf(err); code != 1 || !strings.Contains(string(out), `did you mean "batch"?`) {
+		t.Errorf("reload of an invalid config: exit code %d\n%s", code, out)
+	}
+	s, err := admin.Ask(t.Context(), address, "")
+	if err != nil || s.Reload.OK || !strings.Contains(s.Reload.Error, "bach") {
+		t.Errorf("status after an invalid config: %+v, %v", s, err)
+	}
+}
+
+// TestWatch changes the config of a program with --watch.
+func TestWatch(t *testing.T) {
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, address := t.TempDir(), freeAddress(t)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	write(t, filepath.Join(dir, "in", "a.log"), "a line\n")
+	d := launch(t, log, bin, "run", "--watch", reloadable(t, dir, address, 0))
+	eventually(t, "the line is delivered", func() bool { return countRows(t, filepath.Join(dir, "c.db")) == 1 })
+	reloadable(t, dir, address, 1)
+	eventually(t, "the config is reloaded", func() bool {
+		s, err := admin.Ask(t.Context(), address, "")
+		return err == nil && s.Reload != nil && s.Reload.OK
+	})
+	d.signal(syscall.SIGTERM)
+	if code := d.exit(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// exitOf returns the exit code in the error of a command.
+func exitOf(err error) int {
+	if exit, ok := err.(*exec.ExitError); ok {
+		return exit.ExitCode()
+	}
+	return 0
+}
+
+// countRows returns the number of distinct lines in a table, or -1 if a line is there twice or the table cannot be read.
+func countRows(t *testing.T, path string) int {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var all, distinct int
+	if err := db.QueryRow("SELECT count(*), count(DISTINCT message) FROM lines").Scan(&all, &distinct); err != nil || all != distinct {
+		return -1
+	}
+	return distinct
+}
