@@ -17,24 +17,24 @@ type Savepoint struct {
 
 // Savepoint returns the state of b, for an owner that only appends to it before it rolls back.
 func (b *Batch) Savepoint() (s Savepoint) {
-	b.mark(&s)
+	s.measure(b)
 	return s
 }
 
 // SavepointBefore returns the state of b before record i was appended, if each record since then is an origin whose text and
 // fields were appended with it.
-func (b *Batch) SavepointBefore(i int) (s Savepoint) {
-	b.mark(&s)
+func SavepointBefore(b *Batch, i int) (s Savepoint) {
+	s.measure(b)
 	r := &b.Records[i]
 	s.origins -= len(b.Records) - i
 	s.data, s.fields, s.records = int(r.Off), int(r.Field), i
 	return s
 }
 
-// SavepointOfAll sets s to the state of b, for an owner that may change everything but the bytes of the arena before it
-// rolls back. Records and fields are copied, into the memory of s.
-func (b *Batch) SavepointOfAll(s *Savepoint) {
-	b.mark(s)
+// Copy sets s to the state of b, for an owner that may change everything but the bytes of the arena before it rolls back.
+// Records and fields are copied, into the memory of s.
+func (s *Savepoint) Copy(b *Batch) {
+	s.measure(b)
 	s.copied, s.reasons = true, nil
 	s.oldRecords = append(s.oldRecords[:0], b.Records...)
 	s.oldFields = append(s.oldFields[:0], b.Fields...)
@@ -43,7 +43,7 @@ func (b *Batch) SavepointOfAll(s *Savepoint) {
 	}
 }
 
-func (b *Batch) mark(s *Savepoint) {
+func (s *Savepoint) measure(b *Batch) {
 	s.data, s.spans, s.names, s.types = len(b.Data), len(b.Spans), len(b.Names), len(b.Types)
 	s.fields, s.records, s.origins, s.added, s.changed = len(b.Fields), len(b.Records), b.Origins, b.Added, b.changed
 	if s.spans > 0 {

@@ -24,8 +24,8 @@ func pictureOf(b *Batch) picture {
 	}
 }
 
-// TestSavepointOfAll: whatever was done to a batch, at any stage, is undone, again and again.
-func TestSavepointOfAll(t *testing.T) {
+// TestSavepointCopy: whatever was done to a batch, at any stage, is undone, again and again.
+func TestSavepointCopy(t *testing.T) {
 	change := func(b *Batch) {
 		b.Split()
 		from := b.OpenFields(0)
@@ -48,7 +48,7 @@ func TestSavepointOfAll(t *testing.T) {
 	b.Spans = []Span{{Part: &Partition{ID: "p"}, Range: Range{To: Position{Num: 14}}, Bytes: 14}}
 	var s Savepoint
 	for stage := range 3 { // as it was read, split and parsed, parsed twice
-		b.SavepointOfAll(&s)
+		s.Copy(b)
 		want := pictureOf(b)
 		for range 2 {
 			change(b)
@@ -92,7 +92,7 @@ func TestSavepoint(t *testing.T) {
 		row("two")
 		before := pictureOf(b)
 		row("three")
-		last := b.SavepointBefore(2)
+		last := SavepointBefore(b, 2)
 		b.RollbackTo(&last)
 		before.Names = append(before.Names, "three") // a name more changes no record
 		if got := pictureOf(b); !same(got, before) || b.Origins != 2 || len(b.Spans) != 2 {

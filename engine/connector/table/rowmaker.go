@@ -146,7 +146,7 @@ func (m *rowMaker) undo() { m.rollBack(m.before) }
 
 // drop takes the last whole row back.
 func (m *rowMaker) drop() {
-	m.rollBack(m.batch.SavepointBefore(len(m.batch.Records) - 1))
+	m.rollBack(stream.SavepointBefore(m.batch, len(m.batch.Records)-1))
 }
 
 func (m *rowMaker) rollBack(to stream.Savepoint) {

@@ -171,14 +171,14 @@ func (p *processor) work(ctx context.Context, j *job) (died error) {
 func (p *processor) steps(ctx context.Context, j *job) error {
 	b := j.batch
 	if !j.suspect {
-		b.SavepointOfAll(j.saved)
+		j.saved.Copy(b)
 		if err := p.change(ctx, b); err != nil {
 			return err
 		}
 		return p.r.buryDead(ctx, b)
 	}
 	for s, more := j.next(); more; s, more = j.next() {
-		b.SavepointOfAll(j.saved)
+		j.saved.Copy(b)
 		states := hide(b, s)
 		err := p.change(ctx, b)
 		if err != nil {
@@ -188,7 +188,7 @@ func (p *processor) steps(ctx context.Context, j *job) error {
 		j.pop()
 		p.idle.deaths.Store(0)
 	}
-	b.SavepointOfAll(j.saved)
+	j.saved.Copy(b)
 	if err := p.encode(b); err != nil {
 		return err
 	}
