@@ -7,6 +7,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+
+	"github.com/penstock-io/penstock/wire"
 )
 
 const (
@@ -147,63 +149,27 @@ func parseProof(b []byte) (p Proof, ok bool) {
 	if len(b) == 0 || b[0]>>4 != proofVersion && b[0]>>4 != packedVersion || b[0]&0xf&^proofKnown != 0 {
 		return p, false
 	}
-	flags, r := b[0], proofReader{b: b[1:]}
+	flags, r := b[0], wire.Reader{Rest: b[1:]}
 	if flags&proofHead != 0 {
-		p.Head = int(min(r.uvarint(), MaxHead+1))
-		copy(p.HeadSum[:], r.take(proofSum))
+		p.Head = int(min(r.Uvarint(), MaxHead+1))
+		copy(p.HeadSum[:], r.Take(proofSum))
 	}
 	if flags&proofPlace != 0 {
-		p.At = int64(r.uvarint())
-		if n := r.take(1); len(n) == 1 {
-			p.Len = int(n[0])
-		}
-		copy(p.Sum[:], r.take(proofSum))
+		p.At = int64(r.Uvarint())
+		p.Len = int(r.Byte())
+		copy(p.Sum[:], r.Take(proofSum))
 	}
 	if flags&proofTime != 0 {
-		p.ModTime = r.int64()
+		p.ModTime = r.Int64()
 	}
 	if flags&proofMoved != 0 {
-		p.Moved = Key{r.uvarint(), r.uvarint()}
-		p.MovedBirth = r.int64()
+		p.Moved = Key{r.Uvarint(), r.Uvarint()}
+		p.MovedBirth = r.Int64()
 	}
 	if b[0]>>4 == packedVersion {
-		p.Packed = int64(r.uvarint())
-		r.bad = r.bad || p.Packed <= 0
+		p.Packed = int64(r.Uvarint())
+		r.Bad = r.Bad || p.Packed <= 0
 	}
 	sound := p.Head <= MaxHead && p.Len <= MaxBefore && p.At >= int64(p.Len)
-	return p, sound && !r.bad && len(r.b) == 0
-}
-
-// proofReader takes a stored form apart. Once bad it yields zeros.
-type proofReader struct {
-	b   []byte
-	bad bool
-}
-
-func (r *proofReader) take(n int) []byte {
-	if len(r.b) < n {
-		r.bad, r.b = true, nil
-		return nil
-	}
-	out := r.b[:n]
-	r.b = r.b[n:]
-	return out
-}
-
-func (r *proofReader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *proofReader) int64() int64 {
-	b := r.take(8)
-	if len(b) < 8 {
-		return 0
-	}
-	return int64(binary.LittleEndian.Uint64(b))
+	return p, sound && r.Done()
 }

@@ -144,7 +144,8 @@ func TestLogTo(t *testing.T) {
 	want := `level=DEBUG msg="attempt failed" lane=a attempt=1 outcome=throttled err.msg="throttled for 1s: no" err.after=1s
 level=WARN msg="attempt failed" lane=a attempt=2 outcome=rejected err.msg="rejected: no"
 level=ERROR msg="attempt failed" lane=a attempt=3 outcome=misconfigured err.msg="misconfigured: no"
-level=WARN msg="attempt failed" lane=b attempt=4 outcome=retryable died=true err.msg=no
+level=WARN msg="attempt failed" lane=b attempt=4 outcome=retryable died=true ` +
+		`err.msg="the worker died: no"
 level=WARN msg="attempt failed" lane=b attempt=5 outcome=split ` +
 		`err.msg="settled in part (2 delivered, 0 to be sent again, 0 refused): no" err.delivered=2 err.rest=0 err.refused=0
 level=WARN msg="attempt failed" lane=b attempt=6 outcome="timed out" err.msg="w: panic: no" err.stack=main.go:1

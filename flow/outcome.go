@@ -64,8 +64,8 @@ func (e *Misconfigured) Error() string { return fmt.Sprintf("misconfigured: %v",
 // Unwrap returns the cause.
 func (e *Misconfigured) Unwrap() error { return e.Err }
 
-// Error returns the text of the cause.
-func (e *Died) Error() string { return fmt.Sprint(e.Err) }
+// Error returns "the worker died" and the cause.
+func (e *Died) Error() string { return fmt.Sprintf("the worker died: %v", e.Err) }
 
 // Unwrap returns the cause.
 func (e *Died) Unwrap() error { return e.Err }

@@ -17,6 +17,9 @@ type (
 	Rejected = flow.Rejected
 	// Misconfigured means that the worker is wrong, not the data; see [flow.Misconfigured].
 	Misconfigured = flow.Misconfigured
+	// Died means that the worker died, or had to be killed, perhaps because of the batch; see [flow.Died]. A [Split] names the
+	// piece in its field Died.
+	Died = flow.Died
 )
 
 // ErrAbandoned is the cause with which the context of an attempt ends when it took too long; see [flow.ErrAbandoned].

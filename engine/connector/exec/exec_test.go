@@ -58,7 +58,7 @@ func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
 
 // TestStatuses: what the exit status of a process for each batch means.
 func TestStatuses(t *testing.T) {
-	died := is[*stream.DiedError]
+	died := is[*stream.Died]
 	for _, c := range []struct {
 		script string
 		want   func(error) bool
@@ -124,7 +124,7 @@ func TestUnread(t *testing.T) {
 		_, lanes := opened(t, o)
 		batch := streamtest.Lines("first", strings.Repeat("x", c.size))
 		_, err := deliver(t.Context(), lanes[0], batch)
-		if (err == nil) != c.delivered || is[*stream.Rejected](err) || is[*stream.DiedError](err) {
+		if (err == nil) != c.delivered || is[*stream.Rejected](err) || is[*stream.Died](err) {
 			t.Errorf("%q, %d bytes: %v", c.script, c.size, err)
 		}
 	}
@@ -173,7 +173,7 @@ func TestHang(t *testing.T) {
 		began := time.Now()
 		_, err := deliver(ctx, lanes[0], streamtest.Lines("x"))
 		cancel()
-		if took := time.Since(began); took > patience/4 || !is[*stream.DiedError](err) || !errors.Is(err, stream.ErrAbandoned) {
+		if took := time.Since(began); took > patience/4 || !is[*stream.Died](err) || !errors.Is(err, stream.ErrAbandoned) {
 			t.Errorf("%s: %v after %v, want a death by abandon", protocol, err, took)
 		}
 	}
@@ -259,7 +259,7 @@ func TestDeathsOfChildren(t *testing.T) {
 	for _, word := range []string{"exit!", "kill!"} {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		_, err := deliver(ctx, lanes[0], streamtest.Lines("b", word))
-		if !is[*stream.DiedError](err) || ctx.Err() != nil {
+		if !is[*stream.Died](err) || ctx.Err() != nil {
 			t.Errorf("%s: %v, want a death", word, err)
 		}
 		if word == "exit!" && !strings.Contains(fmt.Sprint(err), "told to exit") {

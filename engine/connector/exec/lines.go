@@ -91,7 +91,7 @@ func (l *linesLane) meaning(ctx context.Context, err error, unread bool) error {
 		return &stream.Misconfigured{Err: err}
 	}
 	if exit.Signalled || exit.Killed != nil {
-		return &stream.DiedError{Err: err}
+		return &stream.Died{Err: err}
 	}
 	return err
 }

@@ -238,7 +238,7 @@ func (t *talk) abandon(ctx context.Context) error {
 	t.mu.Unlock()
 	t.p.Kill(cause)
 	if errors.Is(cause, stream.ErrAbandoned) {
-		return &stream.DiedError{Err: cause}
+		return &stream.Died{Err: cause}
 	}
 	return cause
 }
@@ -252,7 +252,7 @@ func (t *talk) died(ctx context.Context, q *asked) error {
 	defer t.mu.Unlock()
 	switch {
 	case q.blamed:
-		return &stream.DiedError{Err: t.err}
+		return &stream.Died{Err: t.err}
 	case t.clean:
 		return &stream.Throttled{After: child.Soon, Err: t.err}
 	}
@@ -268,7 +268,7 @@ func (l *ndjsonLane) answered(t *talk, q *asked, b *stream.Batch, said answer) (
 		t.mu.Unlock()
 		t.p.Kill(misuse)
 		<-t.ended // so that the next batch does not get this child
-		return stream.Report{}, &stream.DiedError{Err: misuse}
+		return stream.Report{}, &stream.Died{Err: misuse}
 	}
 	return said.report(t.start, q.taken), outcome
 }

@@ -80,22 +80,19 @@ func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int, wor
 	blame := work.Blamed >= 0 && (cause == nil || errors.Is(cause, stream.ErrAbandoned))
 	switch {
 	case blame && len(kept) == 1:
-		return &stream.DiedError{Err: err}
+		return &stream.Died{Err: err}
 	case !blame && acked == 0 && child.EndedCleanly(err):
 		return &stream.Throttled{After: child.Soon, Err: err}
 	case !blame && acked == 0:
 		return err
 	}
-	var culprit *stream.Batch
 	if blame {
 		fates[work.Blamed] = refused // for its own piece; it is sent again like the others
 	}
 	split := shareOut(b, kept, fates)
 	if blame {
-		culprit = split.Refused[0].Value
-		split.Rest = append(split.Refused, split.Rest...)
-		split.Refused = nil
-		err = &stream.DiedError{Culprit: culprit, Err: err}
+		split.Rest, split.Refused, split.Died = append(split.Refused, split.Rest...), nil, 1
+		err = &stream.Died{Err: err}
 	}
 	split.Err = err
 	return split

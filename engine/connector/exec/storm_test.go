@@ -110,7 +110,7 @@ func TestStormSink(t *testing.T) {
 	}
 	_, err := deliver(ctx, lanes[0], streamtest.Lines("c", "fail!1", "d", "fail!2"))
 	s, ok := errors.AsType[*stream.Split](err)
-	if !ok || len(s.Refused) > 0 || is[*stream.DiedError](err) {
+	if !ok || len(s.Refused) > 0 || is[*stream.Died](err) {
 		t.Fatalf("two of four failed: %v", err)
 	}
 	if !slices.Equal(texts(s.Done), []string{"c", "d"}) || !slices.Equal(texts(s.Rest), []string{"fail!1", "fail!2"}) {
@@ -120,7 +120,7 @@ func TestStormSink(t *testing.T) {
 		t.Errorf("sent again: %v", err)
 	}
 	_, err = deliver(ctx, lanes[0], streamtest.Lines("fail!3"))
-	if err == nil || is[*stream.Split](err) || is[*stream.DiedError](err) {
+	if err == nil || is[*stream.Split](err) || is[*stream.Died](err) {
 		t.Errorf("all of one failed: %v, want a plain retryable error", err)
 	}
 	if got := received(t, file); !slices.Equal(got, []string{"a", "emit!1", "b", "emit!2", "c", "d", "fail!1", "fail!2"}) {
@@ -137,13 +137,13 @@ func TestStormDeaths(t *testing.T) {
 	defer cancel()
 	for _, word := range []string{"exit!", "kill!"} {
 		_, err := deliver(ctx, lanes[0], streamtest.Lines("before "+word, word, "behind "+word))
-		died, _ := errors.AsType[*stream.DiedError](err)
 		s, ok := errors.AsType[*stream.Split](err)
-		if !ok || died == nil || died.Culprit == nil {
-			t.Fatalf("%s: %v, want a death with a culprit", word, err)
+		if !ok || !is[*stream.Died](err) || s.Died < 1 || s.Died > len(s.Rest) {
+			t.Fatalf("%s: %v, want a death of one of the rest", word, err)
 		}
-		if string(died.Culprit.Text(0)) != word || !slices.Equal(texts(s.Done), []string{"before " + word}) {
-			t.Errorf("%s: %q is blamed, %q done", word, died.Culprit.Text(0), texts(s.Done))
+		blamed := texts(s.Rest[s.Died-1 : s.Died])
+		if !slices.Equal(blamed, []string{word}) || !slices.Equal(texts(s.Done), []string{"before " + word}) {
+			t.Errorf("%s: %q is blamed, %q done", word, blamed, texts(s.Done))
 		}
 		if rest := texts(s.Rest); !slices.Contains(rest, word) || !slices.Contains(rest, "behind "+word) || len(rest) != 2 {
 			t.Errorf("%s: %q are sent again", word, rest)

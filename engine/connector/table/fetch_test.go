@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -114,7 +115,7 @@ func (d *numbers) keys(context.Context, *relation, rowQuery, func([]byte) bool) 
 func (d *numbers) lastGiven(context.Context, *relation) (int64, bool, error) { return 0, false, nil }
 
 func (d *numbers) wait(ctx context.Context, limit time.Duration) (bool, error) {
-	return false, sleep(ctx, limit)
+	return false, retry.Sleep(ctx, limit)
 }
 func (d *numbers) transient(err error) bool { return !errors.Is(err, errOther) }
 func (d *numbers) close() error             { return nil }

@@ -12,6 +12,7 @@ import (
 	"os"
 
 	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/wire"
 )
 
 // journal is the file in which a partition's memory lies: the keys that were seen near its end, and the rows that were found
@@ -116,59 +117,46 @@ func (m *memory) read(text []byte, id string) (good int64, err error) {
 
 // take takes one entry.
 func (m *memory) take(kind byte, body []byte) bool {
+	r := wire.Reader{Rest: body}
 	switch kind {
 	case entryPartition:
+		return true
 	case entryFloor:
 		m.seen.floor = string(body)
+		return true
 	case entryForgotten:
-		n, size := binary.Uvarint(body)
-		m.forget(int64(n))
-		return size > 0
+		m.forget(int64(r.Uvarint()))
 	case entryKeys, entryRows:
-		rows, ok := cutRows(body, kind == entryRows)
-		if ok {
+		if rows := takeRows(&r, kind == entryRows); r.Done() {
 			m.seen.add(rows)
 		}
-		return ok
 	case entryAbsent:
-		rows, ok := cutRows(body, false)
-		if ok {
+		if rows := takeRows(&r, false); r.Done() {
 			m.seen.remove(keysOf(rows))
 		}
-		return ok
 	case entryFound:
-		n, size := binary.Uvarint(body)
-		if size <= 0 {
-			return false
+		if d := (discovery{int64(r.Uvarint()), r.Text()}); !r.Bad {
+			m.found = append(m.found, d)
+			m.seen.add([]seenRow{{key: d.key}})
 		}
-		key, _, ok := cutSized(body[size:])
-		m.found = append(m.found, discovery{int64(n), key})
-		m.seen.add([]seenRow{{key: key}})
-		return ok
 	default:
 		return false
 	}
-	return true
+	return !r.Bad
 }
 
-// cutRows reads keys, each followed by its digest where digests says so.
-func cutRows(body []byte, digests bool) (rows []seenRow, ok bool) {
-	for len(body) > 0 {
-		key, rest, ok := cutSized(body)
-		if !ok {
-			return nil, false
-		}
-		row := seenRow{key: key}
+// takeRows reads keys, each followed by its digest where digests says so.
+func takeRows(r *wire.Reader, digests bool) (rows []seenRow) {
+	for len(r.Rest) > 0 {
+		row := seenRow{key: r.Text()}
 		if digests {
-			n, err := binary.Decode(rest, binary.LittleEndian, &row.digest)
-			if err != nil {
-				return nil, false
-			}
-			rest = rest[n:]
+			digest := r.Take(uint64(binary.Size(row.digest)))
+			_, err := binary.Decode(digest, binary.LittleEndian, &row.digest)
+			r.Bad = r.Bad || err != nil
 		}
-		rows, body = append(rows, row), rest
+		rows = append(rows, row)
 	}
-	return rows, true
+	return rows
 }
 
 func keysOf(rows []seenRow) []string {
@@ -177,15 +165,6 @@ func keysOf(rows []seenRow) []string {
 		keys[i] = r.key
 	}
 	return keys
-}
-
-func cutSized(body []byte) (text string, rest []byte, ok bool) {
-	n, size := binary.Uvarint(body)
-	if size <= 0 || n > uint64(len(body)-size) {
-		return "", nil, false
-	}
-	end := size + int(n)
-	return string(body[size:end]), body[end:], true
 }
 
 // forgettable is up to which number discoveries may be forgotten.

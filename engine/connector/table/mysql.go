@@ -16,6 +16,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
+	"github.com/penstock-io/penstock/retry"
 )
 
 // mysqlServer reads MySQL or MariaDB over the driver itself, in its text protocol: values come as the server writes them.
@@ -323,5 +324,5 @@ func (d *mysqlServer) passed(_ context.Context, _ *relation, waiting []observati
 
 // wait implements database.
 func (d *mysqlServer) wait(ctx context.Context, limit time.Duration) (bool, error) {
-	return false, sleep(ctx, limit)
+	return false, retry.Sleep(ctx, limit)
 }

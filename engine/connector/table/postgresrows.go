@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/retry"
 )
 
 // statement is a query on the way to the server.
@@ -335,7 +336,7 @@ func gone(r *relation, dropped bool) error {
 // wait implements database.
 func (d *postgres) wait(ctx context.Context, limit time.Duration) (woken bool, err error) {
 	if d.notify == "" {
-		return false, sleep(ctx, limit)
+		return false, retry.Sleep(ctx, limit)
 	}
 	if d.ears == nil || d.ears.IsClosed() {
 		if d.ears, err = pgconn.ConnectConfig(ctx, d.config); err != nil {

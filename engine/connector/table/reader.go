@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -255,17 +256,6 @@ func (r *reader) survive(db database, err error) error {
 	return nil
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // until is how long nothing is due; false: nothing will be.
 func (r *reader) until() (d time.Duration, ok bool) {
 	now := r.now()
@@ -291,7 +281,7 @@ func (r *reader) rest(ctx context.Context) error {
 		return nil
 	}
 	if r.hold > r.now() {
-		return sleep(ctx, d)
+		return retry.Sleep(ctx, d)
 	}
 	woken, err := r.waits.wait(ctx, d)
 	if ctx.Err() != nil {

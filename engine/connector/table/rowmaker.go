@@ -18,8 +18,8 @@ type rowMaker struct {
 	labels  [][]byte // `{"id":`, `,"at":`
 	types   []string
 	batch   *stream.Batch
-	start   int // of the row's text
-	field   int // of the row's first field
+	before  stream.Savepoint // of the row that was begun last
+	start   int              // of its text
 	column  int
 	side    []byte // values that do not stand in the text as they are
 	moved   []int  // fields that point into side
@@ -48,7 +48,7 @@ func (m *rowMaker) begin(b *stream.Batch) {
 
 // row begins a row.
 func (m *rowMaker) row() {
-	m.start, m.field, m.column = len(m.batch.Data), len(m.batch.Fields), 0
+	m.before, m.start, m.column = m.batch.Savepoint(), len(m.batch.Data), 0
 }
 
 func (m *rowMaker) add(kind stream.Kind, off, n int) {
@@ -142,24 +142,22 @@ func (m *rowMaker) value(kind valueKind, value []byte) {
 }
 
 // undo takes the row back that row began.
-func (m *rowMaker) undo() {
-	b := m.batch
-	for len(m.moved) > 0 && m.moved[len(m.moved)-1] >= m.field {
-		last := len(m.moved) - 1
-		m.side = m.side[:b.Fields[m.moved[last]].Off]
-		m.moved = m.moved[:last]
-	}
-	b.Data, b.Fields = b.Data[:m.start], b.Fields[:m.field]
-}
+func (m *rowMaker) undo() { m.rollBack(m.before) }
 
 // drop takes the last whole row back.
 func (m *rowMaker) drop() {
-	b := m.batch
-	last := len(b.Records) - 1
-	m.start, m.field = int(b.Records[last].Off), int(b.Records[last].Field)
-	m.undo()
-	b.Records = b.Records[:last]
-	b.Origins--
+	m.rollBack(stream.SavepointBefore(m.batch, len(m.batch.Records)-1))
+}
+
+func (m *rowMaker) rollBack(to stream.Savepoint) {
+	fields := m.batch.Fields
+	m.batch.RollbackTo(&to)
+	last := len(m.moved)
+	for last > 0 && m.moved[last-1] >= len(m.batch.Fields) {
+		last--
+		m.side = m.side[:fields[m.moved[last]].Off]
+	}
+	m.moved = m.moved[:last]
 }
 
 // firstRows are asked for while nothing is known of how long rows are.
@@ -189,7 +187,7 @@ func (m *rowMaker) end(span uint32) *stream.Record {
 	}
 	b.Data = append(b.Data, '}', '\n')
 	b.Records = append(b.Records, stream.Record{
-		Off: uint32(m.start), Len: uint32(len(b.Data) - m.start - 1), Field: uint32(m.field), NumFields: uint32(m.column),
+		Off: uint32(m.start), Len: uint32(len(b.Data) - m.start - 1), Field: uint32(len(b.Fields) - m.column), NumFields: uint32(m.column),
 		Span: span, Parsed: true,
 	})
 	b.Origins++

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -87,7 +88,7 @@ func (d *sqliteFile) passed(_ context.Context, _ *relation, waiting []observatio
 
 // wait implements database.
 func (d *sqliteFile) wait(ctx context.Context, limit time.Duration) (bool, error) {
-	return false, sleep(ctx, limit)
+	return false, retry.Sleep(ctx, limit)
 }
 
 // unplaced implements database.

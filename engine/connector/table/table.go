@@ -17,6 +17,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -68,7 +69,7 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 			return nil, errors.Join(context.Cause(ctx), r.Close())
 		}
 		if err = r.survive(r.waits, err); err == nil {
-			err = sleep(ctx, r.hold-r.now())
+			err = retry.Sleep(ctx, r.hold-r.now())
 		}
 		if err != nil {
 			return nil, errors.Join(err, r.Close())

@@ -20,6 +20,7 @@ import (
 
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/ledger"
+	"github.com/penstock-io/penstock/retry"
 )
 
 // rates are what the bolts can do, in tuples per second: those of scenario s01, 655 in all.
@@ -129,12 +130,8 @@ func (b *bolt) Deliver(ctx context.Context, a flow.Attempt[*tuple]) (flow.Report
 func (b *bolt) serve(ctx context.Context, parsed []any, t *tuple) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	timer := time.NewTimer(time.Duration(b.rnd.ExpFloat64() * float64(b.per)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if err := retry.Sleep(ctx, time.Duration(b.rnd.ExpFloat64()*float64(b.per))); err != nil {
+		return err
 	}
 	return b.w.store(parsed, t)
 }

@@ -38,7 +38,8 @@ var layers = []layer{
 	{"httpclient", []string{
 		"retry", "breaker", "breaker/breakerhttp", "rate", "rate/ratehttp", "limit", "limit/limithttp", "backoff", "flow/window",
 	}},
-	{"fileid", []string{}},
+	{"wire", []string{}},
+	{"fileid", []string{"wire"}},
 	{"vfs", []string{}},
 	{"vfs/vfstest", []string{"vfs"}},
 	{"internal/vectors", []string{}},
@@ -77,7 +78,7 @@ var layers = []layer{
 var engineData = []string{"engine/config", "engine/status", "engine/manifest"}
 
 var libraries = []string{
-	"backoff", "backoff/compat", "retry", "limit", "breaker", "rate", "httpclient", "supervise", "fileid", "vfs",
+	"backoff", "backoff/compat", "retry", "limit", "breaker", "rate", "httpclient", "supervise", "fileid", "vfs", "wire",
 	"flow", "flow/control", "flow/window", "flow/dispatch", "flow/ledger", "flow/checkpoint",
 }
 

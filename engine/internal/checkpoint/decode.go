@@ -3,46 +3,29 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"errors"
 
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/wire"
 )
 
 // errEntry says that a frame whose checksum is right does not say anything: written by a bug, or forged.
 var errEntry = errors.New("an entry with a right checksum makes no sense")
 
 // cursor reads a payload. Once bad it stays bad and yields zeros, so that a decoder checks once, at its end.
-type cursor struct {
-	b   []byte
-	bad bool
-}
+type cursor struct{ wire.Reader }
 
-func (c *cursor) uvarint() uint64 {
-	v, n := binary.Uvarint(c.b)
-	if n <= 0 {
-		c.bad, c.b = true, nil
-		return 0
-	}
-	c.b = c.b[n:]
-	return v
-}
-
-func (c *cursor) varint() int64 {
-	v, n := binary.Varint(c.b)
-	if n <= 0 {
-		c.bad, c.b = true, nil
-		return 0
-	}
-	c.b = c.b[n:]
-	return v
+func cursorOver(payload []byte) *cursor {
+	c := &cursor{wire.Reader{Rest: payload}}
+	c.Byte() // the kind
+	return c
 }
 
 // count reads how many things follow that take at least size bytes each; more than can be there is bad.
 func (c *cursor) count(size int) int {
-	n := c.uvarint()
-	if n > uint64(len(c.b)/size) {
-		c.bad, c.b = true, nil
+	n := c.Uvarint()
+	if n > uint64(len(c.Rest)/size) {
+		c.Fail()
 		return 0
 	}
 	return int(n)
@@ -50,37 +33,26 @@ func (c *cursor) count(size int) int {
 
 // number reads a reference to one of known things, or 0 for a new one.
 func (c *cursor) number(known int) int {
-	n := c.uvarint()
+	n := c.Uvarint()
 	if n > uint64(known) {
-		c.bad, c.b = true, nil
+		c.Fail()
 		return 0
 	}
 	return int(n)
 }
 
-func (c *cursor) byte() byte {
-	if len(c.b) == 0 {
-		c.bad = true
-		return 0
-	}
-	v := c.b[0]
-	c.b = c.b[1:]
-	return v
-}
-
 func (c *cursor) string(prev string) string {
-	shared, rest := c.uvarint(), c.uvarint()
-	if c.bad || shared > uint64(len(prev)) || rest > uint64(len(c.b)) {
-		c.bad, c.b = true, nil
+	shared, rest := c.Uvarint(), c.Uvarint()
+	own := c.Take(rest)
+	if c.Bad || shared > uint64(len(prev)) {
+		c.Fail()
 		return ""
 	}
-	s := prev[:shared] + string(c.b[:rest])
-	c.b = c.b[rest:]
-	return s
+	return prev[:shared] + string(own)
 }
 
 func (c *cursor) position(prev stream.Position, keys bool) stream.Position {
-	p := stream.Position{Num: prev.Num + c.varint()}
+	p := stream.Position{Num: prev.Num + c.Varint()}
 	if keys {
 		p.Key = c.string(prev.Key)
 	}
@@ -89,8 +61,7 @@ func (c *cursor) position(prev stream.Position, keys bool) stream.Position {
 
 // decodeEntry reads the payload of an entry into e, whose slices it uses again. Numbers are checked against st.
 func (st *state) decodeEntry(payload []byte, e *entry) error {
-	c := &cursor{b: payload}
-	c.byte() // the kind
+	c := cursorOver(payload)
 	e.marks, e.places, e.key = e.marks[:0], e.places[:0], ""
 	e.route = c.number(len(st.routes))
 	r := &route{}
@@ -107,7 +78,7 @@ func (st *state) decodeEntry(payload []byte, e *entry) error {
 			known++
 			id = op.mark.Part.ID
 		} else if op.part <= len(r.parts) && r.parts[op.part-1].gone {
-			c.bad = true
+			c.Bad = true
 		}
 		if op.named {
 			name = op.mark.Part.Name
@@ -124,7 +95,7 @@ func (st *state) decodeEntry(payload []byte, e *entry) error {
 		op.place = c.string("")
 		e.places = append(e.places, op)
 	}
-	if c.bad || len(c.b) > 0 {
+	if !c.Done() {
 		return errEntry
 	}
 	return nil
@@ -136,9 +107,9 @@ func (c *cursor) mark(known int, id, name string) markOp {
 	if op.part == 0 {
 		m.Part.ID = c.string(id)
 	}
-	flags := c.byte()
+	flags := c.Byte()
 	if flags&^flagsKnown != 0 {
-		c.bad = true
+		c.Bad = true
 	}
 	op.named = flags&flagName != 0
 	if op.named {
@@ -164,8 +135,7 @@ func (c *cursor) mark(known int, id, name string) markOp {
 }
 
 func (st *state) decodeForget(payload []byte) (forget, error) {
-	c := &cursor{b: payload}
-	c.byte()
+	c := cursorOver(payload)
 	f := forget{route: c.number(len(st.routes))}
 	if f.route == 0 {
 		return f, errEntry
@@ -178,17 +148,16 @@ func (st *state) decodeForget(payload []byte) (forget, error) {
 		}
 		f.parts = append(f.parts, n)
 	}
-	if c.bad || len(c.b) > 0 {
+	if !c.Done() {
 		return f, errEntry
 	}
 	return f, nil
 }
 
 func decodeEnd(payload []byte) (marks, places int, err error) {
-	c := &cursor{b: payload}
-	c.byte()
-	m, p := c.uvarint(), c.uvarint()
-	if c.bad || len(c.b) > 0 || m > 1<<40 || p > 1<<40 {
+	c := cursorOver(payload)
+	m, p := c.Uvarint(), c.Uvarint()
+	if !c.Done() || m > 1<<40 || p > 1<<40 {
 		return 0, 0, errEntry
 	}
 	return int(m), int(p), nil

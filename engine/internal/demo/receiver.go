@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/supervise"
 )
 
@@ -138,11 +139,7 @@ func (r *Receiver) ServeHTTP(_ http.ResponseWriter, req *http.Request) {
 	case <-req.Context().Done():
 		return
 	}
-	served := time.NewTimer(r.service)
-	defer served.Stop()
-	select {
-	case <-served.C:
+	if retry.Sleep(req.Context(), r.service) == nil {
 		r.tally.take(req.Header.Get("Idempotency-Key"), string(body))
-	case <-req.Context().Done():
 	}
 }

@@ -4,9 +4,10 @@ package flume
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/penstock-io/penstock/wire"
 )
 
 const (
@@ -22,16 +23,16 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 	if !ok {
 		return "", 0, errors.New("it is no Avro data file")
 	}
-	r := avroReader{b: rest}
-	for n := r.long(); n != 0 && !r.bad; n = r.long() {
+	r := avroReader{wire.Reader{Rest: rest}}
+	for n := r.Varint(); n != 0 && !r.Bad; n = r.Varint() {
 		if n < 0 { // then the size of the map's block follows
 			n = -n
-			r.long()
+			r.Varint()
 		}
 		for range n {
 			key, value := r.text(), r.text()
 			switch {
-			case r.bad:
+			case r.Bad:
 				return "", 0, errors.New("its head is torn")
 			case key == "file":
 				file = value
@@ -40,17 +41,17 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 			}
 		}
 	}
-	marker := r.take(avroSync)
-	if r.bad || file == "" {
+	marker := r.Take(avroSync)
+	if r.Bad || file == "" {
 		return "", 0, errors.New("its head is torn, or names no file")
 	}
-	for len(r.b) > 0 {
-		n, data := r.long(), avroReader{b: r.take(r.long())}
-		if end := r.take(avroSync); r.bad || !bytes.Equal(end, marker) {
+	for len(r.Rest) > 0 {
+		n, data := r.Varint(), avroReader{wire.Reader{Rest: r.Take(uint64(r.Varint()))}}
+		if end := r.Take(avroSync); r.Bad || !bytes.Equal(end, marker) {
 			break // torn while it was written: what stands before counts
 		}
 		for range n {
-			if at := data.long(); !data.bad {
+			if at := data.Varint(); !data.Bad {
 				offset = at
 			}
 		}
@@ -61,30 +62,8 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 	return file, offset, nil
 }
 
-// avroReader takes Avro's binary form apart. Once bad it yields zeros.
-type avroReader struct {
-	b   []byte
-	bad bool
-}
+// avroReader takes Avro's binary form apart.
+type avroReader struct{ wire.Reader }
 
-func (r *avroReader) long() int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.bad, r.b = true, nil
-		return 0
-	}
-	r.b = r.b[n:]
-	return v
-}
-
-func (r *avroReader) take(n int64) []byte {
-	if n < 0 || n > int64(len(r.b)) {
-		r.bad, r.b = true, nil
-		return nil
-	}
-	out := r.b[:n]
-	r.b = r.b[n:]
-	return out
-}
-
-func (r *avroReader) text() string { return string(r.take(r.long())) }
+// text takes a text. A length below 0 is too long.
+func (r *avroReader) text() string { return string(r.Take(uint64(r.Varint()))) }

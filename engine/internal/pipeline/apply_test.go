@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -71,7 +72,7 @@ func (a *applied) config(words ...string) *config.Config {
 func (a *applied) sink(word string) *fakeSink {
 	if a.sinks[word] == nil {
 		a.sinks[word] = &fakeSink{deliver: func(ctx context.Context, _ stream.Attempt) error {
-			if !paused(ctx, time.Duration(a.pace.Load())) {
+			if retry.Sleep(ctx, time.Duration(a.pace.Load())) != nil {
 				return context.Cause(ctx)
 			}
 			return nil

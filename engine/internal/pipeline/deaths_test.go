@@ -98,8 +98,8 @@ func TestPoison(t *testing.T) {
 // often they come.
 func TestDiedWithoutPanic(t *testing.T) {
 	for name, die := range map[string]func(){
-		"a DiedError": nil,
-		"Goexit":      runtime.Goexit,
+		"a Died": nil,
+		"Goexit": runtime.Goexit,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestDiedWithoutPanic(t *testing.T) {
 						if die != nil {
 							die()
 						}
-						return fmt.Errorf("child: %w", &stream.DiedError{Err: errors.New("signal: segmentation fault")})
+						return fmt.Errorf("child: %w", &stream.Died{Err: errors.New("signal: segmentation fault")})
 					case bytes.Contains(text, []byte("line 5\n")) && refusals.Add(1) < 12:
 						return errors.New("not now")
 					}

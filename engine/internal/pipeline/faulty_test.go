@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -67,7 +68,7 @@ func (s *faulty) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 			if err := s.faults.strike("source goroutine"); err != nil {
 				return err
 			}
-			if !paused(ctx, time.Second) {
+			if retry.Sleep(ctx, time.Second) != nil {
 				return nil
 			}
 		}
@@ -135,7 +136,7 @@ func (s *faultySink) Open(ctx context.Context, o stream.SinkOptions) error {
 			if err := s.faults.strike("sink goroutine"); err != nil {
 				return err
 			}
-			if !paused(ctx, time.Second) {
+			if retry.Sleep(ctx, time.Second) != nil {
 				return nil
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -20,7 +21,7 @@ func TestNoWorkerCanDeliver(t *testing.T) {
 	misconfigured := func(context.Context, stream.Attempt) error { return &flow.Misconfigured{Err: errors.New("401 token")} }
 	refused := func(context.Context, stream.Attempt) error { return errors.New("connection refused") }
 	slow := func(ctx context.Context, _ stream.Attempt) error {
-		if !paused(ctx, 20*time.Second) {
+		if retry.Sleep(ctx, 20*time.Second) != nil {
 			return context.Cause(ctx)
 		}
 		return nil

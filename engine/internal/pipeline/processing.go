@@ -120,7 +120,7 @@ type processor struct {
 	chain []stream.Processor
 	names []string // of the chain's steps
 	idle  *fruitless
-	saved *stream.Saved
+	saved *stream.Savepoint
 
 	current *atomic.Pointer[step] // nil in it between batches
 }
@@ -145,7 +145,7 @@ func (r *route) longestStep() (longest step, ok bool) {
 func (p *processor) work(ctx context.Context, j *job) (died error) {
 	if j.saved == nil {
 		if p.saved == nil {
-			p.saved = new(stream.Saved)
+			p.saved = new(stream.Savepoint)
 		}
 		j.saved, p.saved = p.saved, nil
 	}
@@ -171,14 +171,14 @@ func (p *processor) work(ctx context.Context, j *job) (died error) {
 func (p *processor) steps(ctx context.Context, j *job) error {
 	b := j.batch
 	if !j.suspect {
-		b.Save(j.saved)
+		j.saved.Copy(b)
 		if err := p.change(ctx, b); err != nil {
 			return err
 		}
 		return p.r.buryDead(ctx, b)
 	}
 	for s, more := j.next(); more; s, more = j.next() {
-		b.Save(j.saved)
+		j.saved.Copy(b)
 		states := hide(b, s)
 		err := p.change(ctx, b)
 		if err != nil {
@@ -188,7 +188,7 @@ func (p *processor) steps(ctx context.Context, j *job) error {
 		j.pop()
 		p.idle.deaths.Store(0)
 	}
-	b.Save(j.saved)
+	j.saved.Copy(b)
 	if err := p.encode(b); err != nil {
 		return err
 	}
@@ -245,7 +245,7 @@ func show(b *stream.Batch, s stretch, states []stream.State) {
 
 // condemn books the death of a processor that had j, and gives j to the next one.
 func (r *route) condemn(j *job, died error, idle *fruitless) {
-	j.batch.Restore(j.saved)
+	j.batch.RollbackTo(j.saved)
 	bury, hopeless := j.died(j.batch)
 	if hopeless {
 		j.err = died

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -43,7 +44,7 @@ func (p *instance) Process(ctx context.Context, b *stream.Batch) error {
 		p.host.Go("helper", func(ctx context.Context) error { <-ctx.Done(); return nil })
 	}
 	b.Split()
-	paused(ctx, p.took*time.Duration(b.Kept()))
+	_ = retry.Sleep(ctx, p.took*time.Duration(b.Kept()))
 	for i := 0; i < len(b.Records); i++ {
 		if b.Records[i].State == stream.Kept && b.Records[i].Sub == 0 {
 			p.step(b, i)

@@ -23,8 +23,8 @@ type job struct {
 	done  chan struct{} // closed when processed; nil: there is nothing to process
 	err   error
 
-	trial               // of the processors that died of it
-	saved *stream.Saved // what the batch was before the processor that has it now; nil: none has had it
+	trial                   // of the processors that died of it
+	saved *stream.Savepoint // what the batch was before the processor that has it now; nil: none has had it
 }
 
 // scope is the context in which a route reads: it ends with the one it was begun in, and before that when the route accepts nothing more.

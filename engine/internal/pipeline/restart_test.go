@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs/vfstest"
@@ -52,7 +53,7 @@ func TestRestarts(t *testing.T) {
 func struck(t *testing.T, f *faults) {
 	const records = 300
 	s := &faulty{fakeSource: &fakeSource{lines: numbered(records), size: 7}, sink: &fakeSink{workers: 2}, faults: f, t: t}
-	s.sink.deliver = func(ctx context.Context, _ stream.Attempt) error { paused(ctx, time.Second); return ctx.Err() }
+	s.sink.deliver = func(ctx context.Context, _ stream.Attempt) error { _ = retry.Sleep(ctx, time.Second); return ctx.Err() }
 	m := vfstest.New()
 	slow := config.DefaultRoute("r0", "/state").Flow // a window that grew would be through before the ninth save
 	slow.Window, slow.Size = "fixed", 2
@@ -205,7 +206,7 @@ func failedCheckpoint(t *testing.T, op vfstest.Op, starts int) {
 	m := vfstest.New()
 	f := &faults{calls: make(map[string]int)}
 	s := &faulty{fakeSource: &fakeSource{lines: numbered(records), size: 5}, sink: &fakeSink{}, faults: f, t: t}
-	s.sink.deliver = func(ctx context.Context, _ stream.Attempt) error { paused(ctx, time.Second); return ctx.Err() }
+	s.sink.deliver = func(ctx context.Context, _ stream.Attempt) error { _ = retry.Sleep(ctx, time.Second); return ctx.Err() }
 	route := config.Route{Sink: s.sinkUse(), Checkpoint: config.Checkpoint{Replay: replay, Sync: time.Second}}
 	e := jobOf(t, m, Options{}, s.source(), route)
 	ended := make(chan error, 1)

@@ -261,7 +261,6 @@ func allOrdered(lanes []stream.Lane) bool {
 
 // setLanes is what a sink calls with its workers: before the sender exists they are kept for it.
 func (r *route) setLanes(lanes []stream.Lane) {
-	lanes = mortals(lanes)
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()
 	r.mu.Lock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -59,7 +60,7 @@ func (r *route) save(ctx context.Context) error {
 			r.host.log.Error("what has been delivered could not be saved; it is tried again",
 				"times", times, "again_in", wait, "error", err)
 		}
-		if !paused(ctx, wait) {
+		if retry.Sleep(ctx, wait) != nil {
 			return nil
 		}
 	}
@@ -90,18 +91,6 @@ func (e *laterError) Error() string { return e.err.Error() }
 
 // Unwrap returns it.
 func (e *laterError) Unwrap() error { return e.err }
-
-// paused waits; false: ctx has ended.
-func paused(ctx context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // forgiveAfter is how long a reader must have found nothing until what an earlier route had read counts as gone.
 const forgiveAfter = 10 * time.Second

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -136,19 +137,13 @@ func (r *route) bury(ctx context.Context, it flow.Item[*stream.Batch], refusal e
 var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
 func (r *route) storeSpans(ctx context.Context, spans []stream.Span) error {
-	var state backoff.State
-	for {
-		err := r.ledgered.Store(ctx, spans)
-		if err == nil {
-			return nil
-		}
-		wait, next, _ := storeBackoff.Next(state, nil)
-		state = next
-		r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again", "again_in", wait, "error", err)
-		if !paused(ctx, wait) {
-			return context.Cause(ctx)
+	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry }}
+	o.OnEvent = func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.AttemptFailed {
+			r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again", "again_in", e.Wait, "error", e.Err)
 		}
 	}
+	return retry.Do(ctx, func(ctx context.Context) error { return r.ledgered.Store(ctx, spans) }, o)
 }
 
 // buryDead makes the records that processors or the reader buried dead letters, before the batch is sent.

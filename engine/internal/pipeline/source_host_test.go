@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 	"github.com/penstock-io/penstock/vfs"
@@ -152,7 +153,7 @@ func TestSourceGoroutineFails(t *testing.T) {
 				s := &hosted{fakeSource: &fakeSource{lines: numbered(10), size: 5}}
 				var instances atomic.Int32
 				s.watch = func(ctx context.Context, _ stream.SourceHost) error {
-					if instances.Add(1) <= 2 && paused(ctx, time.Second) {
+					if instances.Add(1) <= 2 && retry.Sleep(ctx, time.Second) == nil {
 						return how()
 					}
 					<-ctx.Done()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -39,7 +40,7 @@ func (s *spreadSource) Open(context.Context, stream.OpenOptions) (stream.Reader,
 
 // Read implements stream.Reader.
 func (s *spreadSource) Read(ctx context.Context, b *stream.Batch) error {
-	if !paused(ctx, 20*time.Millisecond) {
+	if retry.Sleep(ctx, 20*time.Millisecond) != nil {
 		return context.Cause(ctx)
 	}
 	for _, part := range s.parts {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -28,7 +29,10 @@ func TestSettledIsWrittenAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, sink := vfstest.New(), &fakeSink{}
-				sink.deliver = func(ctx context.Context, _ stream.Attempt) error { paused(ctx, time.Millisecond); return ctx.Err() }
+				sink.deliver = func(ctx context.Context, _ stream.Attempt) error {
+					_ = retry.Sleep(ctx, time.Millisecond)
+					return ctx.Err()
+				}
 				route := config.Route{Sink: test.sink(sink), Checkpoint: config.Checkpoint{Replay: 1 << 20, Sync: time.Hour}}
 				e := fakeJob(t, m, Options{}, &fakeSource{lines: numbered(records), size: 1}, route)
 				ctx, stop := context.WithCancel(t.Context())

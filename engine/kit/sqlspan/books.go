@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -98,24 +99,17 @@ func (b *Books) Load(
 		ctx, cancel = context.WithTimeoutCause(ctx, loadOnce, errors.New("the database could not be reached in time"))
 		defer cancel()
 	}
-	var state backoff.State
-	for {
-		marks, err := attempt(ctx)
-		if err == nil {
-			return marks, nil
+	o := retry.Options{Policy: loadBackoff, MaxAttempts: -1}
+	o.Classify = func(err error) retry.Action {
+		if Ends(err) != nil || !transient(err) {
+			return retry.Fail
 		}
-		if Ends(err) != nil || !transient(err) || ctx.Err() != nil {
-			return nil, err
-		}
-		wait, next, _ := loadBackoff.Next(state, nil)
-		state = next
-		b.host.Log().Warn("the database does not say yet what it holds; it is asked again", "again_in", wait, "error", err)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, fmt.Errorf("%w; the last answer: %w", context.Cause(ctx), err)
+		return retry.Retry
+	}
+	o.OnEvent = func(_ context.Context, e retry.Event) {
+		if e.Kind == retry.AttemptFailed && e.Action == retry.Retry {
+			b.host.Log().Warn("the database does not say yet what it holds; it is asked again", "again_in", e.Wait, "error", e.Err)
 		}
 	}
+	return retry.Value(ctx, attempt, o)
 }

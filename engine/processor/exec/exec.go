@@ -16,6 +16,7 @@ import (
 
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
@@ -211,14 +212,7 @@ func (p *Processor) rest(ctx context.Context, s backoff.State) (backoff.State, e
 	if !ok {
 		wait = lastPause
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return next, nil
-	case <-ctx.Done():
-		return s, context.Cause(ctx)
-	}
+	return next, retry.Sleep(ctx, wait)
 }
 
 // maxMade is how many records may be made of one.

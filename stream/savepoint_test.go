@@ -24,8 +24,8 @@ func pictureOf(b *Batch) picture {
 	}
 }
 
-// TestSaveRestore: whatever was done to a batch, at any stage, is undone, again and again.
-func TestSaveRestore(t *testing.T) {
+// TestSavepointCopy: whatever was done to a batch, at any stage, is undone, again and again.
+func TestSavepointCopy(t *testing.T) {
 	change := func(b *Batch) {
 		b.Split()
 		from := b.OpenFields(0)
@@ -46,13 +46,13 @@ func TestSaveRestore(t *testing.T) {
 	b.Data = []byte("one\ntwo\nthree\n")
 	b.Origins = 3
 	b.Spans = []Span{{Part: &Partition{ID: "p"}, Range: Range{To: Position{Num: 14}}, Bytes: 14}}
-	var s Saved
+	var s Savepoint
 	for stage := range 3 { // as it was read, split and parsed, parsed twice
-		b.Save(&s)
+		s.Copy(b)
 		want := pictureOf(b)
 		for range 2 {
 			change(b)
-			b.Restore(&s)
+			b.RollbackTo(&s)
 			if got := pictureOf(b); !same(got, want) || b.Payload != nil {
 				t.Fatalf("stage %d: %+v\nwant %+v", stage, got, want)
 			}
@@ -66,4 +66,42 @@ func same(a, b picture) bool {
 	return a.Data == b.Data && slices.Equal(a.Names, b.Names) && slices.Equal(a.Fields, b.Fields) &&
 		slices.Equal(a.Records, b.Records) && a.Changed == b.Changed && a.Kept == b.Kept &&
 		(len(a.Reasons) == 0 && len(b.Reasons) == 0 || reflect.DeepEqual(a.Reasons, b.Reasons))
+}
+
+// TestSavepoint: what a reader has appended since is taken back, an extended span too; with SavepointBefore the last of the
+// records.
+func TestSavepoint(t *testing.T) {
+	part := &Partition{ID: "p"}
+	b := NewBatch(BatchLimits{})
+	row := func(text string) {
+		off, field := uint32(len(b.Data)), uint32(len(b.Fields))
+		b.Data = append(b.Data, text...)
+		b.Fields = append(b.Fields, Field{Name: b.Name(text), Off: off, Len: 1})
+		b.Types = append(b.Types, "text")
+		b.Records = append(b.Records, Record{Off: off, Len: uint32(len(text)), Field: field, NumFields: 1, Parsed: true})
+		b.Origins++
+	}
+	row("one")
+	b.Spans = append(b.Spans, Span{Part: part, Bytes: 3})
+	s, want := b.Savepoint(), pictureOf(b)
+	span := b.Spans[0]
+	for range 2 {
+		b.Spans[0].Bytes, b.Spans[0].Last = 6, true
+		b.Spans = append(b.Spans, Span{Part: part})
+		b.Added++
+		row("two")
+		before := pictureOf(b)
+		row("three")
+		last := SavepointBefore(b, 2)
+		b.RollbackTo(&last)
+		before.Names = append(before.Names, "three") // a name more changes no record
+		if got := pictureOf(b); !same(got, before) || b.Origins != 2 || len(b.Spans) != 2 {
+			t.Fatalf("without the last record %+v, %d origins\nwant %+v, 2", got, b.Origins, before)
+		}
+		b.RollbackTo(&s)
+		if got := pictureOf(b); !same(got, want) || b.Origins != 1 || b.Added != 0 || len(b.Types) != 1 ||
+			len(b.Spans) != 1 || b.Spans[0] != span {
+			t.Fatalf("%+v, %d origins, %d added, spans %+v\nwant %+v", got, b.Origins, b.Added, b.Spans, want)
+		}
+	}
 }

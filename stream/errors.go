@@ -2,22 +2,6 @@ package stream
 
 import "fmt"
 
-// DiedError says that a worker died while it had a batch, or had to be killed because it hung: of the batch, maybe. A sink
-// returns it, in any depth of wrapping, for the one batch that may be to blame, not for others that went down with it. It is
-// a retryable outcome; but a batch of which several workers have died is cut, and the record that is left is buried.
-type DiedError struct {
-	// Culprit is the one record that the worker was at, as a batch of its own, which must be an item of the [Split]'s Rest that
-	// is returned with this error; nil: the whole batch is to blame.
-	Culprit *Batch
-	Err     error
-}
-
-// Error says what the worker died of.
-func (e *DiedError) Error() string { return fmt.Sprintf("the worker died: %v", e.Err) }
-
-// Unwrap returns what it died of.
-func (e *DiedError) Unwrap() error { return e.Err }
-
 // ReopenError asks the engine to close a sink and to open a new one at once, because the sink's
 // output was replaced. A goroutine of the sink (Host.Go) returns it. It is no failure: delivered
 // batches stay delivered. Returned while the route is still opening it is a failure, after which
