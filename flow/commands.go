@@ -152,8 +152,9 @@ func (l *loop[T]) settle(c control.Command) {
 	if h == nil || h.done {
 		panic(fmt.Sprintf("flow: BUG: item %d is settled a second time", c.Seq))
 	}
-	s := Settlement{Attempts: int(c.Number), Buried: c.Lane < 0}
-	if !s.Buried && c.ID != 0 {
+	s := Settlement{Attempts: int(c.Number), Withdrawn: c.Why == control.Withdrawn}
+	s.Buried = c.Lane < 0 && !s.Withdrawn
+	if c.Lane >= 0 && c.ID != 0 {
 		s.Place = h.place(c.ID)
 		if ln := l.lanes.byNumber[c.Lane]; ln != nil {
 			s.Lane = ln.Name

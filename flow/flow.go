@@ -94,7 +94,21 @@ type Settlement struct {
 	Lane     string // that delivered it; "" if Buried
 	Place    string // Report.Place of the delivering attempt
 	Buried   bool   // dead-lettered: Options.Bury has stored it
+	// Withdrawn means that the item was not delivered and will not be; see Options.Withdrawn. Its Bytes need no Saved.
+	Withdrawn bool
 }
+
+// Withdrawal is the decision of [Options].Withdrawn about one item.
+type Withdrawal uint8
+
+// The withdrawals.
+const (
+	NotWithdrawn Withdrawal = iota
+	// StopSending starts no further attempt of the item. The running ones may still deliver it.
+	StopSending
+	// CancelAttempts is StopSending, and the contexts of running attempts end with [ErrWithdrawn].
+	CancelAttempts
+)
 
 // Failure is an attempt that did not deliver.
 type Failure struct {
@@ -136,6 +150,11 @@ type Options[T any] struct {
 	// itself ended. ctx is derived from that of Run. This is the only place that shows the error of an attempt that
 	// will be tried again; LogTo logs it.
 	Failed func(ctx context.Context, it Item[T], f Failure)
+	// Withdrawn, if not nil, reports whether an item is not to be sent any more, because somebody else will send it. It is
+	// called on the loop, for each new item and, after Sender.Withdraw, for all that have not settled. It may change from a
+	// lesser Withdrawal to a greater one. A withdrawn item settles when no attempt of it runs: as delivered if one has
+	// delivered it, else with Settlement.Withdrawn.
+	Withdrawn func(it Item[T]) Withdrawal
 	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split, when it has been settled
 	// or replaced and no attempt of it runs, and for those left when Run ends. Its memory may then be reused.
 	Released func(it Item[T])

@@ -104,7 +104,7 @@ func (l *loop[T]) turn() {
 		l.answered(a)
 	}
 	l.now = max(l.now, m.now)
-	if m.relaned && !l.stopping {
+	if m.lanes != nil && !l.stopping {
 		l.relane(m.lanes)
 	}
 	if m.saved != 0 {
@@ -113,6 +113,9 @@ func (l *loop[T]) turn() {
 	if m.offered {
 		l.asked = false
 		l.ahead, l.hasAhead = m.offer, true
+	}
+	if m.withdraw {
+		withdrawAll(l)
 	}
 	if m.ended != nil {
 		l.produced = true
@@ -153,6 +156,10 @@ func (l *loop[T]) offer(it Item[T]) {
 	h, err := l.items.add(it)
 	if err != nil {
 		l.stop(err)
+		return
+	}
+	if withdrawalOf(l, it) != NotWithdrawn {
+		settleUnoffered(l, h)
 		return
 	}
 	l.step(control.Event{Kind: control.Offer, Seq: h.seq, Cost: h.Cost, Bytes: h.Bytes, Keys: h.keys})
@@ -229,7 +236,7 @@ func (l *loop[T]) carryOut(c control.Command) {
 		l.settle(c)
 	case control.Cancel:
 		if a := l.running.byID[c.ID]; a != nil {
-			l.running.end(a, ErrSuperseded)
+			l.running.end(a, cancelCause(c.Why))
 		}
 	case control.Start, control.Bisect, control.Bury:
 		if l.stopping {

@@ -25,8 +25,9 @@ type mail[T any] struct {
 	buried  *held[T]
 	buryErr error
 	saved   int64
-	lanes   []Lane[T]
-	relaned bool // lanes is the whole new list
+	lanes   []Lane[T] // the whole new list; nil if it has not changed
+
+	withdraw bool // Options.Withdrawn may have changed
 }
 
 func newMailbox[T any]() *mailbox[T] {
@@ -74,7 +75,15 @@ func (b *mailbox[T]) putSaved(n int64) {
 
 func (b *mailbox[T]) putLanes(lanes []Lane[T]) {
 	b.mu.Lock()
-	b.mail.lanes, b.mail.relaned = lanes, true
+	b.mail.lanes = append([]Lane[T]{}, lanes...)
+	b.mu.Unlock()
+	b.ring()
+}
+
+// putWithdraw rings like putSaved.
+func (b *mailbox[T]) putWithdraw() {
+	b.mu.Lock()
+	b.mail.withdraw = true
 	b.mu.Unlock()
 	b.ring()
 }

@@ -12,6 +12,9 @@ var ErrAbandoned = errors.New("flow: attempt abandoned, it took too long")
 // ErrSuperseded is the cause if an attempt's context ends because another attempt has settled its item.
 var ErrSuperseded = errors.New("flow: attempt abandoned, another one has settled the item")
 
+// ErrWithdrawn is the cause if an attempt's context ends because its item was withdrawn with CancelAttempts.
+var ErrWithdrawn = errors.New("flow: attempt abandoned, its item was withdrawn")
+
 // Throttled means that the worker is alive but full: it gets nothing until After has passed. It counts neither as a
 // failure nor as a measurement of the round trip.
 type Throttled struct {

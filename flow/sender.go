@@ -115,6 +115,9 @@ func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	return nil
 }
 
+// Withdraw has Options.Withdrawn decide about every item that has not settled. It returns before that has happened.
+func (s *Sender[T]) Withdraw() { s.box.putWithdraw() }
+
 // Saved reports that n bytes of settled items have been saved in the checkpoint, which makes room in Config.Replay.
 func (s *Sender[T]) Saved(n int64) { s.box.putSaved(n) }
 

@@ -169,7 +169,7 @@ func (m *Machine) timeout(a *attempt) {
 
 // requeue puts it into the send buffer, as its attempt at l is overdue, if nothing forbids it.
 func (m *Machine) requeue(it *item, l *lane) {
-	if it.state == inFlight && !it.keyed() && !it.refused && !it.awaited() {
+	if it.state == inFlight && !it.keyed() && it.fate == undecided && !it.awaited() {
 		m.again(it, l)
 	}
 }
@@ -337,7 +337,7 @@ func (m *Machine) put(it *item, failed *lane) {
 		return
 	}
 	it.interrupt()
-	if it.refused {
+	if it.fate != undecided {
 		return
 	}
 	m.again(it, failed)

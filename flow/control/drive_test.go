@@ -96,6 +96,7 @@ func (w *model) pieces(it *modelItem, outcomes []control.Outcome) {
 		if i == 0 {
 			p.bytes += it.bytes % n
 		}
+		p.recall, p.aborted, p.starts = it.recall, it.aborted, 0
 		p.special = o == control.Delivered || o == control.Rejected
 		w.items[p.seq] = p
 		made = append(made, p)
@@ -111,6 +112,17 @@ func (w *model) pieces(it *modelItem, outcomes []control.Outcome) {
 			Kind: control.Piece, Seq: p.seq, Parent: it.seq, Outcome: outcomes[i], Cost: p.cost, Bytes: p.bytes, Keys: p.keys, Died: died,
 		})
 	}
+}
+
+// withdraw withdraws the ith live item, or aborts it.
+func (w *model) withdraw(i int, abort bool) {
+	w.t.Helper()
+	it, kind := w.order[i], control.Withdraw
+	it.recall = true
+	if abort {
+		kind, it.aborted = control.Abort, true
+	}
+	w.step(control.Event{Kind: kind, Seq: it.seq})
 }
 
 // reply answers the ith question of the machine: pieces for a Bisect, or none.

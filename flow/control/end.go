@@ -36,7 +36,7 @@ type ended struct {
 func (m *Machine) giveUp(out []Command) []Command {
 	for _, e := range m.apart.ended {
 		it := e.item
-		if it.seq != e.seq || it.state == isFree || it.state == isDone || it.state == inHands || it.refused {
+		if it.seq != e.seq || it.state == isFree || it.state == isDone || it.state == inHands || it.fate != undecided {
 			continue
 		}
 		out = m.refuse(it, m.convict(it, out))

@@ -44,6 +44,12 @@ const (
 	Piece
 	// Buried: the answer to Bury{Seq}: it is durable.
 	Buried
+	// Withdraw: no further attempt of item Seq starts. It settles as delivered if a running attempt
+	// delivers it, else as withdrawn when none runs any more. One that is being buried settles as
+	// buried. An item that has settled is ignored.
+	Withdraw
+	// Abort is Withdraw, and the running attempts of the item are canceled.
+	Abort
 )
 
 // Event is one thing that happened; the trace format is a list of these.
@@ -103,8 +109,8 @@ type CommandKind uint8
 // The commands.
 const (
 	Start  CommandKind = iota + 1 // item Seq to lane Lane as attempt ID: Number, Run, Place, Expect
-	Cancel                        // attempt ID's context: another attempt has settled its item; its Answer is still owed
-	Settle                        // item Seq is settled: Number attempts, by Lane through attempt ID, or Lane -1: buried
+	Cancel                        // end attempt ID's context; its Answer is still owed
+	Settle                        // item Seq is settled: Number attempts, by Lane through attempt ID; Lane -1: by none
 	Bisect                        // item Seq was refused and no attempt of it runs: cut it and answer with Cut
 	Bury                          // item Seq was refused and cannot be cut: make it durable and answer with Buried
 )
@@ -121,6 +127,7 @@ const (
 	Failing              // Bisect, Bury: workers that deliver others have failed it Count times
 	Apart                // Start: a suspect, beside the window
 	Exhausted            // Bisect, Bury: it failed Count times, and Config.End gives it up
+	Withdrawn            // Settle: undelivered. Cancel: its item is aborted
 )
 
 // Command is one thing to do, in the order given.

@@ -59,7 +59,7 @@ func play(w *model, in *tape) {
 	}
 	keys := in.next(3)
 	for len(in.b) > 0 {
-		switch in.next(10) {
+		switch in.next(11) {
 		case 0, 1, 2:
 			w.offer(float64(1+in.next(3)), int64(10*in.next(4)), pickKeys(in, keys)...)
 		case 3, 4, 5, 6:
@@ -88,6 +88,10 @@ func play(w *model, in *tape) {
 			num := int32(in.next(len(w.lanes)))
 			l := w.lanes[num]
 			w.lane(num, in.next(2) == 1 || !l.up, l.limits)
+		case 10:
+			if n := len(w.order); n > 0 {
+				w.withdraw(in.next(n), in.next(2) == 1)
+			}
 		}
 	}
 	for num, l := range w.lanes {
@@ -134,7 +138,7 @@ func randomTape(seed uint64, n int) *tape {
 
 // TestMachineAtRandom runs the fuzzer's property over fixed seeds, longer tapes than the fuzzer likes.
 func TestMachineAtRandom(t *testing.T) {
-	hedged := uint64(0)
+	hedged, withdrawn := uint64(0), uint64(0)
 	for seed := range uint64(400) {
 		in := randomTape(seed, 600)
 		w := world(t, in)
@@ -143,8 +147,12 @@ func TestMachineAtRandom(t *testing.T) {
 			t.Fatalf("seed %d", seed)
 		}
 		hedged += w.hedged
+		withdrawn += w.withdrawn
 	}
-	if t.Logf("%d twins", hedged); hedged < 5 {
+	if t.Logf("%d twins, %d withdrawn", hedged, withdrawn); withdrawn < 400 {
+		t.Errorf("only %d items were withdrawn", withdrawn)
+	}
+	if hedged < 5 {
 		t.Errorf("only %d twins were sent", hedged)
 	}
 }

@@ -108,7 +108,7 @@ func (m *Machine) drop(it *item) {
 func (m *Machine) held() (a *attempt, at time.Duration) {
 	it := m.oldest
 	if m.cfg.Hedge.Share == 0 || m.binds || it == nil || it.state != inFlight || len(it.running) != 1 || it.number > 1 ||
-		it.keyed() || it.refused || it.account.suspect || it.account.piece || it.account.deaths > 0 {
+		it.keyed() || it.fate != undecided || it.account.suspect || it.account.piece || it.account.deaths > 0 {
 		return nil, 0
 	}
 	a = it.running[0]

@@ -24,6 +24,18 @@ const (
 	isDone             // settled, or replaced by its pieces; attempts may still run
 )
 
+// fate tells how an item ends when no attempt of it runs.
+//
+//	undecided --reject--> refused --acquit--> undecided
+//	undecided, refused --withdraw--> withdrawn
+type fate uint8
+
+const (
+	undecided fate = iota // it is sent again
+	refused               // it is cut or buried
+	withdrawn             // it settles undelivered
+)
+
 // item is one item from Offer or Piece until it has settled and no attempt of it runs. Items are reused.
 type item struct {
 	seq   uint64
@@ -47,9 +59,9 @@ type item struct {
 // past is what has become of an item so far. It holds no pointers, so that it is quickly forgotten.
 type past struct {
 	state   itemState
-	counted bool   // in Machine.started: sent at least once, so that a crash may repeat it
-	blocked bool   // see queue
-	refused bool   // to be cut or buried when nothing of it runs
+	counted bool // in Machine.started: sent at least once, so that a crash may repeat it
+	blocked bool // see queue
+	fate    fate
 	poison  bool   // because of its account
 	waited  bool   // it has waited before an attempt at a lane that failed it
 	charged bool   // its next attempt takes a token of the budget

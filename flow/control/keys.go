@@ -124,7 +124,7 @@ func (it *item) turn() (only *lane, ok bool) {
 	for i := range it.nodes {
 		n := &it.nodes[i]
 		s := n.state
-		if n.prev != nil && (n.prev.item.state != inFlight || n.prev.item.refused) {
+		if n.prev != nil && (n.prev.item.state != inFlight || n.prev.item.fate != undecided) {
 			return nil, false
 		}
 		if s.flying == 0 {

@@ -256,6 +256,8 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 		out = m.piece(&e, out)
 	case Buried:
 		out = m.buried(&e, out)
+	case Withdraw, Abort:
+		out = withdraw(m, &e, out)
 	}
 	out = m.dispatch(out)
 	if m.oldest != nil && m.cfg.Hedge.Share > 0 && !m.global.active {

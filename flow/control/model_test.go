@@ -36,6 +36,7 @@ type model struct {
 	again     uint64
 	dups      uint64
 	done      uint64
+	withdrawn uint64
 	unsaid    int64 // bytes settled and not saved
 	largest   int64 // bytes of an item
 	strict    bool  // no lane was ever Ordered: duplicates can be counted at once
@@ -61,6 +62,8 @@ type modelItem struct {
 	piece   bool
 	special bool      // a piece that came delivered or refused: it may settle out of order
 	gone    bool      // replaced by its pieces
+	recall  bool      // withdrawn: no attempt may start
+	aborted bool      // and its attempts may be canceled
 	held    *modelTry // delivered at an Ordered lane; it settles when those before it in the run have
 }
 
@@ -166,7 +169,7 @@ func (w *model) obey(c control.Command) {
 		switch {
 		case x == nil || x.item != it:
 			w.fail("cancel of an attempt that does not run: %+v", c)
-		case !it.settled || x.ordered || x.canceled:
+		case x.canceled || c.Why == control.Withdrawn && !it.aborted || c.Why != control.Withdrawn && (!it.settled || x.ordered):
 			w.fail("cancel is not safe: %+v", c)
 		}
 		x.canceled = true
@@ -190,6 +193,8 @@ func (w *model) start(c control.Command, it *modelItem) {
 	switch {
 	case l == nil || !l.up:
 		w.fail("start at lane %d, which is down", c.Lane)
+	case it.recall:
+		w.fail("start of item %d, which was withdrawn", c.Seq)
 	case it.settled || it.gone || it.special:
 		w.fail("start of item %d, which has settled", c.Seq)
 	case w.tries[c.ID] != nil:
@@ -258,6 +263,10 @@ func (w *model) settle(c control.Command, it *modelItem) {
 	if c.Number != it.starts && !it.special {
 		w.fail("item %d settles after %d attempts, says %d", c.Seq, it.starts, c.Number)
 	}
+	if c.Why == control.Withdrawn {
+		w.settleWithdrawn(c, it)
+		return
+	}
 	for _, o := range w.order {
 		if o == it {
 			break
@@ -272,6 +281,17 @@ func (w *model) settle(c control.Command, it *modelItem) {
 	}
 	w.done++
 	w.unsaid += it.bytes
+	w.remove(it)
+}
+
+// settleWithdrawn takes the end of an item that was withdrawn and not delivered.
+func (w *model) settleWithdrawn(c control.Command, it *modelItem) {
+	w.t.Helper()
+	if !it.recall || it.running > 0 || c.Lane >= 0 {
+		w.fail("%+v of an item with %d attempts (withdrawn: %v)", c, it.running, it.recall)
+	}
+	it.settled = true
+	w.withdrawn++
 	w.remove(it)
 }
 
@@ -294,12 +314,12 @@ func shares(a, b *modelItem) bool {
 func (w *model) check() {
 	w.t.Helper()
 	s := w.m.Status()
-	type figures struct{ attempts, again, settled, dups, hedged uint64 }
-	got := figures{s.Attempts, s.Redeliveries, s.Settled, s.Duplicates, s.Hedged}
+	type figures struct{ attempts, again, settled, withdrawn, dups, hedged uint64 }
+	got := figures{s.Attempts, s.Redeliveries, s.Settled, s.Withdrawn, s.Duplicates, s.Hedged}
 	if !w.strict {
 		got.dups = w.dups
 	}
-	if want := (figures{w.starts, w.again, w.done, w.dups, w.hedged}); got != want {
+	if want := (figures{w.starts, w.again, w.done, w.withdrawn, w.dups, w.hedged}); got != want {
 		w.fail("figures are %+v, want %+v", got, want)
 	}
 	var held int64

@@ -6,7 +6,7 @@ import "strconv"
 
 // String returns the name, such as "offer".
 func (k Kind) String() string {
-	return nameOf(int(k), "offer", "answer", "tick", "lane up", "lane down", "saved", "cut", "piece", "buried")
+	return nameOf(int(k), "offer", "answer", "tick", "lane up", "lane down", "saved", "cut", "piece", "buried", "withdraw", "abort")
 }
 
 // String returns the name, such as "timed out". The zero Outcome, which LaneStatus.Fault uses for no fault, is "none".
@@ -27,7 +27,7 @@ func (w Why) String() string {
 	if w == Turn {
 		return "turn"
 	}
-	return nameOf(int(w), "probe", "twin", "deadly", "failing", "apart", "exhausted")
+	return nameOf(int(w), "probe", "twin", "deadly", "failing", "apart", "exhausted", "withdrawn")
 }
 
 // nameOf returns the name of v, which counts from 1.

@@ -16,13 +16,13 @@ func TestEnumsHaveNames(t *testing.T) {
 		want []string
 	}{
 		{"Kind", func(i int) fmt.Stringer { return control.Kind(i) }, []string{"unknown (0)", "offer", "answer", "tick",
-			"lane up", "lane down", "saved", "cut", "piece", "buried", "unknown (10)"}},
+			"lane up", "lane down", "saved", "cut", "piece", "buried", "withdraw", "abort", "unknown (12)"}},
 		{"Outcome", func(i int) fmt.Stringer { return control.Outcome(i) }, []string{"none", "delivered", "throttled",
 			"retryable", "timed out", "rejected", "misconfigured", "split", "unknown (8)"}},
 		{"CommandKind", func(i int) fmt.Stringer { return control.CommandKind(i) }, []string{"unknown (0)", "start", "cancel",
 			"settle", "bisect", "bury", "unknown (6)"}},
 		{"Why", func(i int) fmt.Stringer { return control.Why(i) }, []string{"turn", "probe", "twin", "deadly", "failing",
-			"apart", "exhausted", "unknown (7)"}},
+			"apart", "exhausted", "withdrawn", "unknown (8)"}},
 	} {
 		var got []string
 		for i := range c.want {

@@ -4,20 +4,24 @@ package control
 
 // reject notes that it will never be taken: it is cut or buried when nothing of it runs any more.
 func (m *Machine) reject(it *item, out []Command) []Command {
-	if it.state == isDone || it.state == inHands {
+	if it.state == isDone || it.state == inHands || it.fate == withdrawn {
 		return out
 	}
 	m.leave(it)
 	it.state = inFlight
-	it.refused = true
+	it.fate = refused
 	it.interrupt()
 	return out
 }
 
-// refuse asks for a refused item to be cut, when no attempt of it runs.
+// refuse asks for a refused item to be cut, and settles a withdrawn one,
+// when no attempt of it runs.
 func (m *Machine) refuse(it *item, out []Command) []Command {
-	if !it.refused || it.state != inFlight || len(it.running) > 0 {
+	if it.fate == undecided || it.state != inFlight || len(it.running) > 0 {
 		return out
+	}
+	if it.fate == withdrawn {
+		return settleWithdrawn(m, it, out)
 	}
 	it.state = inHands
 	m.hands[it.seq] = it
@@ -34,6 +38,10 @@ func (m *Machine) cut(e *Event, out []Command) []Command {
 		return out
 	}
 	if e.Pieces < 2 {
+		if it.fate == withdrawn {
+			delete(m.hands, e.Seq)
+			return settleWithdrawn(m, it, out)
+		}
 		if m.acquit(it) {
 			return out
 		}
@@ -105,6 +113,11 @@ func (m *Machine) piece(e *Event, out []Command) []Command {
 			}
 		}
 		it.state = inFlight
+		if p.fate == withdrawn {
+			it.fate = withdrawn
+			out = m.refuse(it, out)
+			break
+		}
 		m.judge(it)
 		it.charged = p.total == 1 // nothing of it was settled
 		m.again(it, nil)

@@ -45,7 +45,7 @@ func (m *Machine) deadly(a *attempt) bool {
 		return false
 	}
 	it.account.deaths++ // also of one that is refused already and waits for its other attempts: the refusal names them all
-	return !it.refused && it.account.deaths >= it.account.limit(limit)
+	return it.fate == undecided && it.account.deaths >= it.account.limit(limit)
 }
 
 // convict refuses it as poison.
@@ -66,7 +66,7 @@ func (m *Machine) acquit(it *item) bool {
 		return false
 	}
 	delete(m.hands, it.seq)
-	it.poison, it.refused, it.state = false, false, inFlight
+	it.poison, it.fate, it.state = false, undecided, inFlight
 	if r.suspect {
 		r.suspect = false
 		m.suspects--

@@ -18,6 +18,7 @@ type Status struct {
 	InFlightCost  float64
 	ReplayBytes   int64 // in flight, or settled and not yet Saved
 	Settled       uint64
+	Withdrawn     uint64 // items that settled undelivered, see Withdraw
 	Attempts      uint64
 	Redeliveries  uint64 // attempts but the first of each item
 	Hedged        uint64 // redeliveries that were twins, see Hedge
@@ -64,6 +65,7 @@ func (m *Machine) Status() Status {
 		Retrying:      m.retrying.n,
 		ReplayBytes:   m.started + m.unsaved,
 		Settled:       m.counts.settled,
+		Withdrawn:     m.counts.withdrawn,
 		Attempts:      m.counts.sent,
 		Redeliveries:  m.counts.redeliveries,
 		Hedged:        m.counts.hedged,
@@ -97,6 +99,7 @@ type counts struct {
 	sent         uint64 // attempts
 	delivered    uint64
 	settled      uint64
+	withdrawn    uint64
 	redeliveries uint64
 	duplicates   uint64
 	hedged       uint64 // twins among the attempts

@@ -76,12 +76,12 @@ type command struct {
 
 // The words of the format, by the machine's numbers; 0 is none of them.
 var (
-	kinds    = []string{"", "offer", "answer", "tick", "lane_up", "lane_down", "saved", "cut", "piece", "buried"}
+	kinds    = []string{"", "offer", "answer", "tick", "lane_up", "lane_down", "saved", "cut", "piece", "buried", "withdraw", "abort"}
 	outcomes = []string{
 		"", "delivered", "throttled", "retryable", "timed_out", "rejected", "misconfigured", "split",
 	}
 	deeds   = []string{"", "start", "cancel", "settle", "bisect", "bury"}
-	reasons = []string{"", "probe", "twin", "deadly", "failing", "apart", "exhausted"}
+	reasons = []string{"", "probe", "twin", "deadly", "failing", "apart", "exhausted", "withdrawn"}
 )
 
 func number(words []string, w, what string) (uint8, error) {

@@ -1,0 +1,39 @@
+//penstock:pure
+
+package control
+
+// withdraw takes the events Withdraw and Abort.
+func withdraw(m *Machine, e *Event, out []Command) []Command {
+	it := m.oldest
+	for it != nil && it.seq != e.Seq {
+		it = it.next
+	}
+	if it == nil {
+		return out
+	}
+	if it.state != inHands {
+		m.leave(it)
+		it.state = inFlight
+		it.interrupt()
+	}
+	it.fate = withdrawn
+	for _, a := range it.running {
+		if e.Kind == Abort && !a.canceled && !a.answered {
+			a.canceled = true
+			out = append(out, Command{Kind: Cancel, Why: Withdrawn, Seq: it.seq, ID: a.id, Lane: a.lane.num})
+		}
+	}
+	return m.refuse(it, out)
+}
+
+// settleWithdrawn settles it undelivered: its bytes will not be saved.
+func settleWithdrawn(m *Machine, it *item, out []Command) []Command {
+	m.counts.withdrawn++
+	if it.counted {
+		m.started -= it.bytes
+	} else {
+		m.unsent -= it.bytes
+	}
+	m.finish(it)
+	return append(out, Command{Kind: Settle, Why: Withdrawn, Seq: it.seq, Lane: -1, Number: it.number})
+}

@@ -1,0 +1,49 @@
+package flow
+
+import "github.com/penstock-io/penstock/flow/control"
+
+func withdrawalOf[T any](l *loop[T], it Item[T]) Withdrawal {
+	if l.o.Withdrawn == nil {
+		return NotWithdrawn
+	}
+	return l.o.Withdrawn(it)
+}
+
+// withdrawAll asks Options.Withdrawn about all items that are held, and tells the machine.
+func withdrawAll[T any](l *loop[T]) {
+	if l.hasAhead && withdrawalOf(l, l.ahead) != NotWithdrawn {
+		it := l.ahead
+		l.ahead, l.hasAhead = Item[T]{}, false
+		l.offer(it)
+	}
+	for _, h := range l.items.all() {
+		if h.done {
+			continue
+		}
+		switch withdrawalOf(l, h.Item) {
+		case NotWithdrawn:
+		case StopSending:
+			l.put(control.Event{Kind: control.Withdraw, Seq: h.seq})
+		case CancelAttempts:
+			l.put(control.Event{Kind: control.Abort, Seq: h.seq})
+		}
+	}
+	l.flush()
+}
+
+// settleUnoffered settles an item that was withdrawn before the machine knew it.
+func settleUnoffered[T any](l *loop[T], h *held[T]) {
+	l.items.finish(h)
+	if l.o.Settled != nil {
+		l.o.Settled(h.Item, Settlement{Withdrawn: true})
+	}
+	l.release(h)
+}
+
+// cancelCause returns the cause with which a canceled attempt's context ends.
+func cancelCause(w control.Why) error {
+	if w == control.Withdrawn {
+		return ErrWithdrawn
+	}
+	return ErrSuperseded
+}
