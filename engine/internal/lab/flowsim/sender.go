@@ -65,12 +65,22 @@ func (x *sim) feed(d *sender) {
 			x.plan(d, x.events.Now())
 		}
 		d.offered++
-		x.step(d, control.Event{Kind: control.Offer, Seq: uint64(d.offered), Cost: d.items[d.offered-1].cost})
+		x.step(d, x.offer(d))
 	}
 	if at, ok := d.m.Wake(); ok && (!d.awake || at < d.wakeAt) {
 		d.awake, d.wakeAt = true, max(at, x.events.Now())
 		x.events.AtEnd(d.wakeAt, occurrence{kind: wakes, num: d.num})
 	}
+}
+
+// offer returns the event that offers the next batch of d.
+func (x *sim) offer(d *sender) control.Event {
+	e := control.Event{Kind: control.Offer, Seq: uint64(d.offered), Cost: d.items[d.offered-1].cost}
+	if n := x.s.Keys; n > 0 {
+		x.key[0] = uint32(x.keys.IntN(n))
+		e.Keys = x.key[:]
+	}
+	return e
 }
 
 // wake ticks the machine of d, if this is the wake that it waits for.
@@ -97,8 +107,16 @@ func (x *sim) step(d *sender, e control.Event) {
 			x.settle(d, c.Seq)
 		case control.Cancel:
 			x.cancel(d, c.ID)
-		case control.Bisect, control.Bury: // nothing here is ever rejected
+		case control.Bisect:
+			x.refused = append(x.refused, control.Event{Kind: control.Cut, Seq: c.Seq}) // nothing here can be cut
+		case control.Bury:
+			x.refused = append(x.refused, control.Event{Kind: control.Buried, Seq: c.Seq})
 		}
+	}
+	for len(x.refused) > 0 {
+		e := x.refused[0]
+		x.refused = x.refused[1:]
+		x.step(d, e)
 	}
 }
 

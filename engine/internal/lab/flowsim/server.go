@@ -84,7 +84,7 @@ func (x *sim) reach(v *server, a *attempt) {
 	case v.fail != nil && (v.fail.Share >= 1 || v.fate.Float64() < v.fail.Share):
 		x.reply(a, v.fail.After, cmp.Or(v.fail.Outcome, control.Retryable), 0)
 		return
-	case x.s.Bad.Share > 0 && x.s.Bad.Hits(x.seed, a.seq):
+	case x.s.Bad.Share > 0 && x.s.Bad.At(v.num) && x.s.Bad.Hits(x.seed, a.seq):
 		if a.lost = x.s.Bad.Hang; !a.lost {
 			x.reply(a, x.s.Bad.After, control.Retryable, 0)
 		}

@@ -8,6 +8,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
@@ -27,6 +28,7 @@ type Scenario struct {
 	Pauses   Pauses          `yaml:"pauses"`
 	Link     *Link           `yaml:"link"` // instead of workers
 	Bad      Bad             `yaml:"bad"`
+	Keys     int             `yaml:"keys" min:"1" max:"1000000"` // batches of one key keep their order; 0 means no order, 1 one order for all
 
 	Workers     []Worker
 	RTT, Jitter time.Duration // of the network; the jitter is the mean of an exponential extra
@@ -78,6 +80,7 @@ type Bad struct {
 	Share float64       `yaml:"share" min:"0" max:"1"` // of the batches
 	After time.Duration `yaml:"after" max:"1h"`        // a worker answers with an error after that
 	Hang  bool          `yaml:"hang"`                  // or not at all
+	Lanes []int         `yaml:"lanes" min:"0"`         // the workers that refuse it; empty means all
 }
 
 // Hits reports whether batch seq, counted from 1 for each sender, is bad in the run with this seed.
@@ -86,6 +89,11 @@ func (b *Bad) Hits(seed, seq uint64) bool {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return float64((x^x>>31)>>11)/(1<<53) < b.Share
+}
+
+// At reports whether a worker refuses bad data.
+func (b *Bad) At(worker int32) bool {
+	return len(b.Lanes) == 0 || slices.Contains(b.Lanes, int(worker))
 }
 
 // Burst is a number of batches that arrive at once.
