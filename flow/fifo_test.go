@@ -56,6 +56,8 @@ func (f *fifo) free() int {
 
 func (f *fifo) Room() bool { return len(f.waiting) == 0 && f.free() >= 0 }
 
+func (f *fifo) Returns(bool) bool { return false }
+
 func (f *fifo) Step(e control.Event, out []control.Command) []control.Command {
 	switch e.Kind {
 	case control.Offer:

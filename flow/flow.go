@@ -144,6 +144,8 @@ type Options[T any] struct {
 	// called on a goroutine of its own, one call at a time. Nil means that a refusal stops the Sender. Items of which
 	// workers die, or that Control.Poison would refuse, are then tried for ever.
 	Bury func(ctx context.Context, it Item[T], refusal error) error
+	// Waiting, if not nil, keeps items that wait long for their next attempt. It belongs to one Sender.
+	Waiting WaitStore[T]
 	// Settled, if not nil, is called on the loop once for each item.
 	Settled func(it Item[T], s Settlement)
 	// Failed, if not nil, is called on the loop for each attempt that did not deliver, except those that the Sender

@@ -41,6 +41,7 @@ type store[T any] struct {
 	open  int    // items not yet settled or replaced
 	bytes int64  // of those
 	free  []*held[T]
+	away  away[T] // items that Options.Waiting keeps
 }
 
 // maxFreeItems bounds the memory kept for coming items.

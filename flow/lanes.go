@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// All goroutines of a Sender start in this file: one for the producer, one for Options.Bury, and a runner for each
+// All goroutines of a Sender start in this file: one for the producer, one for Options.Bury, two for
+// Options.Waiting, and a runner for each
 // attempt in flight. Run owns them: it ends them by their context or channel, and waits for them.
 
 // maxIdleRunners bounds the runners that wait for their next attempt; others end.
@@ -161,6 +162,32 @@ func produceOne[T any](ctx context.Context, p Producer[T], box *mailbox[T]) (err
 	it, err = p.Next(ctx)
 	returned = true
 	return err
+}
+
+// recall starts the goroutine that calls WaitStore.Next once for each request, until ask is closed.
+func (c *crew[T]) recall(l *loop[T], ask <-chan context.Context, i int) {
+	c.all.Add(1)
+	go func() {
+		defer c.all.Done()
+		for ctx := range ask {
+			recallOne(ctx, l, i)
+			l.attend()
+		}
+	}()
+}
+
+func recallOne[T any](ctx context.Context, l *loop[T], i int) {
+	var r returned[T]
+	ok := false
+	defer func() {
+		if !ok {
+			r.err = caught("Options.Waiting", recover())
+			defer l.box.ring()
+		}
+		l.items.away.put(i, r)
+	}()
+	r.item, r.history, r.err = l.o.Waiting.Next(ctx, i == 1)
+	ok = true
 }
 
 // bury starts the goroutine that calls Options.Bury for each item of queue.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -68,6 +69,7 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	defer l.alarm.timer.Stop()
 	l.turns.Store(1)
 	l.crew.produce(p, l)
+	l.items.away.begin(l)
 	done := ctx.Done()
 	for over := l.keepOn(); !over; {
 		mine := false
@@ -126,8 +128,10 @@ func (l *loop[T]) turn() {
 	if m.buried != nil {
 		l.buried(m.buried, m.buryErr)
 	}
+	l.items.away.collect(l)
 	l.expire()
 	l.pull()
+	l.items.away.pull(l)
 }
 
 // pull passes the producer's next item to the machine if there is room, and requests the one after it, so that it is at
@@ -136,7 +140,7 @@ func (l *loop[T]) pull() {
 	if l.hasAhead && !l.stopping && l.room() {
 		it := l.ahead
 		l.ahead, l.hasAhead = Item[T]{}, false
-		l.offer(it)
+		l.offer(it, History{})
 	}
 	if l.asked || l.produced || l.stopping || l.hasAhead || l.o.MaxBytes > 0 && l.items.bytes >= l.o.MaxBytes {
 		return
@@ -152,7 +156,7 @@ func (l *loop[T]) room() bool {
 }
 
 // offer passes an item to the machine.
-func (l *loop[T]) offer(it Item[T]) {
+func (l *loop[T]) offer(it Item[T], past History) {
 	h, err := l.items.add(it)
 	if err != nil {
 		l.stop(err)
@@ -162,7 +166,7 @@ func (l *loop[T]) offer(it Item[T]) {
 		settleUnoffered(l, h)
 		return
 	}
-	l.step(control.Event{Kind: control.Offer, Seq: h.seq, Cost: h.Cost, Bytes: h.Bytes, Keys: h.keys})
+	l.step(control.Event{Kind: control.Offer, Seq: h.seq, Cost: h.Cost, Bytes: h.Bytes, Keys: h.keys, History: past})
 }
 
 // expire ends the attempts that have taken too long, and passes a Tick to the machine if one is due.
@@ -221,8 +225,14 @@ func (l *loop[T]) flush() {
 		if l.o.Trace != nil {
 			l.o.Trace(&l.queue[i], l.out)
 		}
+		next := i + 1
 		for _, c := range l.out {
-			l.carryOut(c)
+			if c.Kind != control.Defer {
+				l.carryOut(c)
+				continue
+			}
+			l.queue = slices.Insert(l.queue, next, l.items.away.take(l, c)) // before anything else happens to the item
+			next++
 		}
 	}
 	clear(l.queue)
@@ -238,7 +248,7 @@ func (l *loop[T]) carryOut(c control.Command) {
 		if a := l.running.byID[c.ID]; a != nil {
 			l.running.end(a, cancelCause(c.Why))
 		}
-	case control.Start, control.Bisect, control.Bury:
+	case control.Start, control.Bisect, control.Bury, control.Wait:
 		if l.stopping {
 			return // no new work
 		}
@@ -255,6 +265,8 @@ func (l *loop[T]) carryOut(c control.Command) {
 		case control.Bury:
 			l.blame(h, c)
 			l.bury(h)
+		case control.Wait:
+			l.o.Waiting.Note(h.Item, l.waitOf(c))
 		}
 	}
 }
@@ -281,7 +293,7 @@ func (l *loop[T]) stop(cause error) {
 // ended reports whether the loop is over: no attempt runs, and everything has settled or the Sender stops.
 func (l *loop[T]) ended() bool {
 	if !l.stopping && !l.drained {
-		if !l.produced || l.hasAhead || l.items.open > 0 {
+		if !l.produced || l.hasAhead || l.items.open > 0 || !l.items.away.done() {
 			return false
 		}
 		l.drained = true
@@ -303,6 +315,7 @@ func (l *loop[T]) dismiss() {
 	if l.toBury != nil {
 		close(l.toBury)
 	}
+	l.items.away.dismiss()
 	l.crew.dismiss()
 }
 
@@ -315,6 +328,7 @@ func (l *loop[T]) leave() {
 	if l.hasAhead {
 		_, _ = l.items.add(l.ahead) // an invalid item does not matter any more
 	}
+	l.items.away.collect(l)
 	for _, h := range l.items.all() {
 		l.release(h)
 	}

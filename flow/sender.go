@@ -34,6 +34,7 @@ type machine interface {
 	Step(e control.Event, out []control.Command) []control.Command
 	Wake() (time.Duration, bool)
 	Room() bool
+	Returns(suspect bool) bool
 	Status() control.Status
 }
 
@@ -45,6 +46,7 @@ func New[T any](o Options[T]) (*Sender[T], error) {
 	if o.Control.Window == nil {
 		o.Control.Window = window.Queue{}
 	}
+	o.Control.Defer = o.Waiting != nil
 	m, err := control.New(o.Control)
 	if err != nil {
 		return nil, fmt.Errorf("flow: %w", err)

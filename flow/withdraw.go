@@ -14,7 +14,7 @@ func withdrawAll[T any](l *loop[T]) {
 	if l.hasAhead && withdrawalOf(l, l.ahead) != NotWithdrawn {
 		it := l.ahead
 		l.ahead, l.hasAhead = Item[T]{}, false
-		l.offer(it)
+		l.offer(it, control.History{})
 	}
 	for _, h := range l.items.all() {
 		if h.done {

@@ -89,6 +89,7 @@ func (m *Machine) setApart(it *item, due time.Duration) {
 	it.state, it.due = inApart, due
 	m.apart.add(it)
 	m.retrying.add(it)
+	m.retrying.away.note(m, it)
 }
 
 // sendApart starts attempts of suspects, or refuses them where Poison says so.

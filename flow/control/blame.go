@@ -97,6 +97,7 @@ type account struct {
 	class   uint8
 
 	retrying bool // in Machine.retrying
+	returned returned
 
 	failures int           // that are evidence
 	since    time.Duration // Machine.uptime at the first of them

@@ -281,11 +281,6 @@ func (m *Machine) closeBreaker(l *lane) {
 	}
 }
 
-func (m *Machine) wakeItem(it *item) {
-	m.delayed.removeAt(it.at)
-	m.waitForLane(it)
-}
-
 // global is the backoff of the whole machine while nothing is delivered anywhere.
 type global struct {
 	active bool

@@ -20,7 +20,7 @@ type Kind uint8
 
 // The events.
 const (
-	// Offer: a new item, the next in sequence. Seq, Cost, Bytes, Keys.
+	// Offer: a new item, the next in sequence. Seq, Cost, Bytes, Keys; History if it was deferred.
 	Offer Kind = iota + 1
 	// Answer: the Deliver of attempt ID has returned. Outcome, After, Report. With Outcome Split, Cost is that of the parts
 	// that were delivered or rejected, and Pieces Piece events follow at once; Pieces is 0, and none follow, where the item
@@ -50,6 +50,9 @@ const (
 	Withdraw
 	// Abort is Withdraw, and the running attempts of the item are canceled.
 	Abort
+	// Held: Pieces, Cost and Bytes are the number and the sums of the items that the owner keeps.
+	// With Seq it answers Defer: the item is among them, or, if Outcome is Rejected, is not.
+	Held
 )
 
 // Event is one thing that happened; the trace format is a list of these.
@@ -68,6 +71,7 @@ type Event struct {
 	Died    bool          // Answer (Retryable, TimedOut), Piece (Retryable): a worker died of it, see Poison
 	Report  Report
 	Limits  Limits
+	History History // Offer
 }
 
 // Outcome of an attempt.
@@ -113,6 +117,8 @@ const (
 	Settle                        // item Seq is settled: Number attempts, by Lane through attempt ID; Lane -1: by none
 	Bisect                        // item Seq was refused and no attempt of it runs: cut it and answer with Cut
 	Bury                          // item Seq was refused and cannot be cut: make it durable and answer with Buried
+	Wait                          // item Seq waits until Expect, with this History
+	Defer                         // likewise, and the owner may keep it: answer with Held
 )
 
 // Why a command is given.
@@ -137,8 +143,11 @@ type Command struct {
 	Seq, ID uint64
 	Lane    int32
 	Number  uint32
-	Count   uint32        // Bisect, Bury: see Why
-	Run     uint32        // Ordered lanes
-	Place   uint32        // Ordered lanes: dense from 0 within Run
-	Expect  time.Duration // Start: when, since the sender's start, the attempt is overdue; 0: never
+	Count   uint32 // Bisect, Bury: see Why
+	Run     uint32 // Ordered lanes
+	Place   uint32 // Ordered lanes: dense from 0 within Run
+	// Expect counts from the sender's start. Start: when the attempt is overdue; 0: never. Wait and
+	// Defer: when the next attempt is due.
+	Expect  time.Duration
+	History History // Wait, Defer
 }

@@ -23,6 +23,7 @@ type Config struct {
 	Replay   int64            // bytes in flight, or settled and not yet Saved, at most; one item is always allowed; 0: no bound
 	Ahead    int              // new items that may wait for a lane without one being free for them; 0 means 64
 	Waiting  Waiting          // items that wait for another attempt
+	Defer    bool             // the owner keeps items that wait long: it knows Wait, Defer and Held
 	End      End              // when an item that keeps failing is given up
 	Shared   bool             // pause half of the lanes now and then, to find out whether they share a bottleneck
 	Breaker  Breaker
@@ -238,6 +239,10 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 	switch e.Kind {
 	case Offer:
 		it := m.newItem(e.Seq, rank{root: e.Seq, seq: e.Seq}, nil, &e)
+		if e.History.Attempts > 0 {
+			m.retrying.away.resume(m, it, &e.History)
+			break
+		}
 		it.state = inFresh
 		m.fresh.add(it)
 	case Answer:
@@ -258,10 +263,15 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 		out = m.buried(&e, out)
 	case Withdraw, Abort:
 		out = withdraw(m, &e, out)
+	case Held:
+		m.retrying.away.taken(m, &e)
 	}
 	out = m.dispatch(out)
 	if m.oldest != nil && m.cfg.Hedge.Share > 0 && !m.global.active {
 		out = m.hedge(out)
+	}
+	if m.cfg.Defer {
+		out = m.retrying.away.tell(m, out)
 	}
 	m.findGate()
 	m.uptime.note(m.now, m.open > 0 && !m.global.active)
@@ -271,7 +281,9 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 // passTime opens the gates and ends the waits that are due.
 func (m *Machine) passTime() {
 	for len(m.delayed.s) > 0 && m.delayed.s[0].due <= m.now {
-		m.wakeItem(m.delayed.s[0])
+		it := m.delayed.s[0]
+		m.delayed.removeAt(it.at)
+		m.waitForLane(it)
 	}
 	if m.group.phase != noPhase && m.now >= m.group.ends {
 		m.endExperiment(false)
@@ -338,6 +350,9 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 		if d := m.delayed.s[0].due; !ok || d < at {
 			at, ok = d, true
 		}
+	}
+	if d, due := m.retrying.away.next(); due && (!ok || d < at) {
+		at, ok = d, true
 	}
 	if d, due := m.apart.next(m.now); due && (!ok || d < at) {
 		at, ok = d, true

@@ -28,6 +28,7 @@ type retrying struct {
 	n     int
 	cost  float64
 	bytes int64
+	away  deferring
 }
 
 func (r *retrying) add(it *item) {
@@ -45,6 +46,10 @@ func (r *retrying) remove(it *item) {
 		return
 	}
 	it.account.retrying = false
+	if it.account.returned != notReturned {
+		r.away.returned[it.account.returned]--
+		it.account.returned = notReturned
+	}
 	r.n--
 	r.bytes -= it.bytes
 	if r.cost -= it.cost; r.n == 0 {
@@ -54,5 +59,6 @@ func (r *retrying) remove(it *item) {
 
 // full reports whether no more may wait.
 func (r *retrying) full(w *Waiting) bool {
-	return w.Cost > 0 && r.cost >= w.Cost || w.Bytes > 0 && r.bytes >= w.Bytes
+	held := &r.away.held
+	return w.Cost > 0 && r.cost+held.cost >= w.Cost || w.Bytes > 0 && r.bytes+held.bytes >= w.Bytes
 }

@@ -277,6 +277,7 @@ func (m *Machine) delay(it *item) {
 	it.state = inDelay
 	m.delayed.push(it)
 	m.retrying.add(it)
+	m.retrying.away.note(m, it)
 }
 
 // retryWait draws how long it waits before its next attempt. A policy that gives up repeats its last wait.

@@ -13,6 +13,7 @@ import (
 type Status struct {
 	Waiting       int     // items that wait for a lane or for their next attempt
 	Retrying      int     // of those, the ones that wait for another attempt
+	Deferred      int     // of those, the ones that the owner keeps
 	WaitingCost   float64 //
 	InFlight      int     // items with an attempt in flight
 	InFlightCost  float64
@@ -61,8 +62,10 @@ type LaneStatus struct {
 // numbers. It allocates; it is for people and metrics.
 func (m *Machine) Status() Status {
 	s := Status{
-		Waiting:       m.fresh.len() + m.retrying.n,
-		Retrying:      m.retrying.n,
+		Waiting:       m.fresh.len() + m.retrying.n + m.retrying.away.held.n,
+		Retrying:      m.retrying.n + m.retrying.away.held.n,
+		Deferred:      m.retrying.away.held.n,
+		WaitingCost:   m.retrying.away.held.cost,
 		ReplayBytes:   m.started + m.unsaved,
 		Settled:       m.counts.settled,
 		Withdrawn:     m.counts.withdrawn,

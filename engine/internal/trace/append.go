@@ -48,6 +48,7 @@ func appendLine(b []byte, e *control.Event, do []control.Command, name string) [
 		b = member(b, `,"in_flight":`, int64(e.Limits.InFlight))
 		b = append(b, '}')
 	}
+	b = appendHistory(b, &e.History)
 	if len(do) > 0 {
 		b = append(b, `,"do":`...)
 		for i := range do {
@@ -92,7 +93,27 @@ func appendCommand(b []byte, c *control.Command) []byte {
 	b = whole(b, `,"run":`, uint64(c.Run))
 	b = whole(b, `,"place":`, uint64(c.Place))
 	b = member(b, `,"expect":`, int64(c.Expect))
+	b = appendHistory(b, &c.History)
 	return append(b, '}')
+}
+
+func appendHistory(b []byte, h *control.History) []byte {
+	if *h == (control.History{}) {
+		return b
+	}
+	b = append(b, `,"history":{"attempts":`...)
+	b = strconv.AppendUint(b, uint64(h.Attempts), 10)
+	b = whole(b, `,"failures":`, uint64(h.Failures))
+	if h.Suspect {
+		b = append(b, `,"suspect":true`...)
+	}
+	b = member(b, `,"elapsed":`, int64(h.Elapsed))
+	b = append(b, `,"retry":{"n":`...)
+	b = strconv.AppendUint(b, uint64(h.Retry.N), 10)
+	b = whole(b, `,"step":`, uint64(h.Retry.Step))
+	b = member(b, `,"prev":`, int64(h.Retry.Prev))
+	b = member(b, `,"slept":`, int64(h.Retry.Slept))
+	return append(b, "}}"...)
 }
 
 // member writes a name and a number, and nothing for 0.

@@ -36,6 +36,7 @@ type header struct {
 	Probe    string          `json:"breaker_probe,omitempty"`
 	Budget   *budget         `json:"budget,omitempty"`
 	Waiting  *waiting        `json:"waiting,omitempty"`
+	Defer    bool            `json:"defer,omitempty"`
 	End      *end            `json:"end,omitempty"`
 	Poison   *poison         `json:"poison,omitempty"`
 	Hedge    *hedge          `json:"hedge,omitempty"`
@@ -100,6 +101,7 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	h := header{
 		Version: Version, Route: a.Route, Program: a.Program, Arch: a.Arch,
 		Seed: c.Seed, Timeout: c.Timeout, Replay: c.Replay, Ahead: c.Ahead, Failures: c.Breaker.Failures, Shared: c.Shared,
+		Defer: c.Defer,
 	}
 	if !a.Started.IsZero() {
 		h.Started = a.Started.UTC().Format(time.RFC3339Nano)
@@ -191,6 +193,7 @@ func (h *header) about() (About, error) {
 func (h *header) config() (control.Config, error) {
 	c := control.Config{
 		Seed: h.Seed, Timeout: h.Timeout, Replay: h.Replay, Ahead: h.Ahead, Shared: h.Shared,
+		Defer:   h.Defer,
 		Breaker: control.Breaker{Failures: h.Failures},
 	}
 	if h.Budget != nil {

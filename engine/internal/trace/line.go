@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/flow/control"
 )
 
@@ -41,6 +42,7 @@ type line struct {
 	Died    bool          `json:"died,omitempty"`
 	Report  *report       `json:"report,omitempty"`
 	Limits  *limits       `json:"limits,omitempty"`
+	History *history      `json:"history,omitempty"`
 	Do      []command     `json:"do,omitempty"`
 }
 
@@ -61,6 +63,39 @@ type limits struct {
 	Ordered  bool `json:"ordered,omitempty"`
 }
 
+// history has the past of a deferred item.
+type history struct {
+	Attempts uint32        `json:"attempts,omitempty"`
+	Failures uint32        `json:"failures,omitempty"`
+	Suspect  bool          `json:"suspect,omitempty"`
+	Elapsed  time.Duration `json:"elapsed,omitempty"`
+	Retry    retryState    `json:"retry"`
+}
+
+type retryState struct {
+	N     uint32        `json:"n,omitempty"`
+	Step  uint32        `json:"step,omitempty"`
+	Prev  time.Duration `json:"prev,omitempty"`
+	Slept time.Duration `json:"slept,omitempty"`
+}
+
+func historyOf(h *control.History) *history {
+	if *h == (control.History{}) {
+		return nil
+	}
+	return &history{h.Attempts, h.Failures, h.Suspect, h.Elapsed, retryState(h.Retry)}
+}
+
+func (h *history) of() control.History {
+	if h == nil {
+		return control.History{}
+	}
+	return control.History{
+		Attempts: h.Attempts, Failures: h.Failures, Suspect: h.Suspect, Elapsed: h.Elapsed,
+		Retry: backoff.State(h.Retry),
+	}
+}
+
 type command struct {
 	Kind   string        `json:"do"`
 	Why    string        `json:"why,omitempty"`
@@ -72,15 +107,20 @@ type command struct {
 	Run    uint32        `json:"run,omitempty"`
 	Place  uint32        `json:"place,omitempty"`
 	Expect time.Duration `json:"expect,omitempty"`
+
+	History *history `json:"history,omitempty"`
 }
 
 // The words of the format, by the machine's numbers; 0 is none of them.
 var (
-	kinds    = []string{"", "offer", "answer", "tick", "lane_up", "lane_down", "saved", "cut", "piece", "buried", "withdraw", "abort"}
+	kinds = []string{
+		"", "offer", "answer", "tick", "lane_up", "lane_down", "saved", "cut", "piece", "buried",
+		"withdraw", "abort", "held",
+	}
 	outcomes = []string{
 		"", "delivered", "throttled", "retryable", "timed_out", "rejected", "misconfigured", "split",
 	}
-	deeds   = []string{"", "start", "cancel", "settle", "bisect", "bury"}
+	deeds   = []string{"", "start", "cancel", "settle", "bisect", "bury", "wait", "defer"}
 	reasons = []string{"", "probe", "twin", "deadly", "failing", "apart", "exhausted", "withdrawn"}
 )
 
@@ -105,6 +145,7 @@ func commandsOf(to []command, do []control.Command) []command {
 			Kind: string(appendKind(nil, deeds, int(c.Kind))), Why: string(appendKind(nil, reasons, int(c.Why))),
 			Seq: c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
 			Count: c.Count, Run: c.Run, Place: c.Place, Expect: c.Expect,
+			History: historyOf(&c.History),
 		})
 	}
 	return to
@@ -114,6 +155,7 @@ func (l *line) event() (control.Event, error) {
 	e := control.Event{
 		Now: l.Now, Lane: l.Lane, Seq: l.Seq, ID: l.ID, Parent: l.Parent, Pieces: l.Pieces,
 		Cost: l.Cost, Bytes: l.Bytes, Keys: l.Keys, After: l.After, Died: l.Died,
+		History: l.History.of(),
 	}
 	kind, err := number(kinds, l.Kind, "event")
 	if err != nil {

@@ -1,0 +1,197 @@
+//penstock:pure
+
+package control
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// History is the past of an item that waits. The zero value is that of a new item.
+type History struct {
+	Attempts uint32        // so far; 0: it is new
+	Failures uint32        // that are evidence against it
+	Suspect  bool          // it is set apart
+	Elapsed  time.Duration // that counts towards End.Elapsed
+	Retry    backoff.State
+}
+
+// deferring hands the items that wait long to the owner. It offers them again when due.
+//
+//	fails               a moment later             due
+//	  |------ Wait -------|------ Defer, Held -------|------ Offer with its History
+//
+// An item stays for that moment because evidence against it comes with later deliveries of the lane
+// that failed it. Items with keys, and those of which an attempt still runs, stay until they are due.
+type deferring struct {
+	queue    []deferral // at never decreases
+	head     int
+	noted    []deferral // waits that began in this step
+	asked    map[uint64]*item
+	held     amount           // kept by the owner
+	returned [numReturned]int // items offered again that were not sent since
+}
+
+// deferral is an item that waits; seq tells whether it still is the same.
+type deferral struct {
+	item *item
+	seq  uint64
+	at   time.Duration // when it is to leave the machine
+}
+
+// amount is a number of items and the sums of their costs and bytes.
+type amount struct {
+	n     int
+	cost  float64
+	bytes int64
+}
+
+const (
+	// deferLeast is the shortest wait that the owner is told of.
+	deferLeast = time.Second
+	// An item stays for deferHold, and for deferRounds round trips of its last lane.
+	deferHold   = 50 * time.Millisecond
+	deferRounds = 3
+)
+
+// returned is how an item was offered again.
+type returned uint8
+
+const (
+	notReturned returned = iota // or it was sent since
+	retryReturned
+	suspectReturned
+	numReturned
+)
+
+// returnedMost bounds the items of each kind that were not sent since.
+var returnedMost = [numReturned]int{retryReturned: 8, suspectReturned: 2}
+
+func returnedAs(suspect bool) returned {
+	if suspect {
+		return suspectReturned
+	}
+	return retryReturned
+}
+
+// note takes in that it, which waits, waits until it.due.
+func (d *deferring) note(m *Machine, it *item) {
+	if !m.cfg.Defer || it.keyed() || it.due-m.now < deferLeast {
+		return
+	}
+	d.noted = append(d.noted, deferral{item: it, seq: it.seq})
+	hold := deferHold
+	if n := len(it.tried); n > 0 {
+		if i, found := m.laneIndex(it.tried[n-1]); found {
+			hold = max(hold, deferRounds*m.lanes[i].est.smoothed())
+		}
+	}
+	at := m.now + hold
+	if n := len(d.queue); n > d.head {
+		at = max(at, d.queue[n-1].at)
+	}
+	d.queue = append(d.queue, deferral{it, it.seq, at})
+}
+
+// waits reports whether the item still waits long enough to leave.
+func (e *deferral) waits(now time.Duration) bool {
+	it := e.item
+	still := it.seq == e.seq && (it.state == inDelay || it.state == inApart)
+	return still && it.due-now >= deferLeast
+}
+
+// tell appends the waits that have begun in this step, and the items whose time to leave has come.
+func (d *deferring) tell(m *Machine, out []Command) []Command {
+	for i := range d.noted {
+		if e := &d.noted[i]; e.waits(m.now) {
+			out = append(out, e.item.wait(m, Wait))
+		}
+	}
+	clear(d.noted)
+	d.noted = d.noted[:0]
+	for d.head < len(d.queue) && d.queue[d.head].at <= m.now {
+		e := d.queue[d.head]
+		d.queue[d.head] = deferral{}
+		d.head++
+		if e.waits(m.now) && len(e.item.running) == 0 && d.asked[e.seq] == nil {
+			if d.asked == nil {
+				d.asked = make(map[uint64]*item)
+			}
+			d.asked[e.seq] = e.item
+			out = append(out, e.item.wait(m, Defer))
+		}
+	}
+	switch n := len(d.queue) - d.head; {
+	case n == 0:
+		d.queue, d.head = d.queue[:0], 0
+	case d.head > 64 && d.head > n:
+		copy(d.queue, d.queue[d.head:])
+		clear(d.queue[n:])
+		d.queue, d.head = d.queue[:n], 0
+	}
+	return out
+}
+
+// wait returns the command that tells the owner of a wait.
+func (it *item) wait(m *Machine, kind CommandKind) Command {
+	r := &it.account
+	h := History{Attempts: it.number, Failures: uint32(r.failures), Suspect: r.suspect}
+	h.Retry = it.retry
+	if h.Failures > 0 {
+		h.Elapsed = m.uptime.at(m.now) - r.since
+	}
+	return Command{Kind: kind, Seq: it.seq, Lane: -1, Number: it.number, Expect: it.due, History: h}
+}
+
+// next returns when the next item is to leave, and false if none is.
+func (d *deferring) next() (at time.Duration, ok bool) {
+	if d.head == len(d.queue) {
+		return 0, false
+	}
+	return d.queue[d.head].at, true
+}
+
+// taken takes in the amount that the owner keeps, and its answer to a Defer.
+func (d *deferring) taken(m *Machine, e *Event) {
+	d.held = amount{int(e.Pieces), e.Cost, e.Bytes}
+	it := d.asked[e.Seq]
+	if it == nil {
+		return
+	}
+	delete(d.asked, e.Seq)
+	waits := it.seq == e.Seq && (it.state == inDelay || it.state == inApart)
+	if e.Outcome == Rejected || !waits || len(it.running) > 0 {
+		return
+	}
+	if it.counted {
+		m.started -= it.bytes
+	} else {
+		m.unsent -= it.bytes
+	}
+	m.finish(it)
+	m.release(it)
+}
+
+// resume gives an item that is offered again its history. It is due.
+func (d *deferring) resume(m *Machine, it *item, h *History) {
+	r := &it.account
+	it.number, it.retry = h.Attempts, h.Retry
+	it.waited, it.charged = true, true
+	r.failures, r.since = int(h.Failures), m.uptime.at(m.now)-h.Elapsed
+	r.returned = returnedAs(h.Suspect)
+	d.returned[r.returned]++
+	if !h.Suspect {
+		m.waitForLane(it)
+		return
+	}
+	r.suspect = true
+	m.suspects++
+	m.setApart(it, m.now)
+}
+
+// Returns reports whether an item that was deferred, or a suspect among those, is welcome now.
+func (m *Machine) Returns(suspect bool) bool {
+	class := returnedAs(suspect)
+	return m.retrying.away.returned[class] < returnedMost[class]
+}

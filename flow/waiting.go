@@ -1,0 +1,192 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// History is what an item that waits has behind it: its attempts, and the state of its retry policy.
+type History = control.History
+
+// Wait is the wait of an item for its next attempt.
+type Wait struct {
+	After   time.Duration // from now until the attempt is due
+	History History
+}
+
+// WaitStore keeps items that wait long for their next attempt: outside of the Sender, and perhaps across restarts. The Sender
+// counts them towards Control.Waiting. An item is in the store until it is settled (Options.Settled), or waits again.
+//
+// All methods but Next are called on the loop, and must not block.
+type WaitStore[T any] interface {
+	// Note records that an item waits, so that a restart need not begin its wait again. The Sender still holds it.
+	Note(it Item[T], w Wait)
+	// Take takes over an item that waits, and reports whether it has. The Sender then releases the item. It offers every wait
+	// of a second or more to Note first and, a moment later, to Take.
+	Take(it Item[T], w Wait) bool
+	// Next blocks until an item that was taken is due and returns it with its history. suspect chooses between the items whose
+	// History says Suspect and the others; there may be one call for each at the same time, on goroutines of their own. io.EOF
+	// means that the Sender is to end without the items that are still held. Any other error stops the Sender. When ctx is
+	// done, Next returns its error soon and has taken nothing out.
+	Next(ctx context.Context, suspect bool) (Item[T], History, error)
+	// Held returns the number of the items that Next has not returned yet, and the sums of their Cost and Bytes.
+	Held() (n int, cost float64, bytes int64)
+}
+
+// numReturns is the number of goroutines that call WaitStore.Next: one for suspects, one for the others.
+const numReturns = 2
+
+// away is the loop's part in the items that a WaitStore keeps.
+type away[T any] struct {
+	ask    [numReturns]chan context.Context // holds one: a request for an item; nil without a store
+	asked  [numReturns]bool
+	ctx    context.Context // of the requests
+	cancel context.CancelFunc
+	n      int  // items held, when the loop last looked
+	ended  bool // the store has said io.EOF
+
+	mu   sync.Mutex // guards back, which the goroutines write
+	back [numReturns]returned[T]
+}
+
+// returned is the result of WaitStore.Next.
+type returned[T any] struct {
+	item    Item[T]
+	history History
+	err     error
+	come    bool
+}
+
+// begin starts the goroutines that wait for the items of the store, and tells the machine what it holds.
+func (w *away[T]) begin(l *loop[T]) {
+	if l.o.Waiting == nil {
+		return
+	}
+	for i := range w.ask {
+		w.ask[i] = make(chan context.Context, 1)
+		l.crew.recall(l, w.ask[i], i)
+	}
+	l.step(w.held(l, 0))
+}
+
+// held returns the event that tells the machine what the store holds.
+func (w *away[T]) held(l *loop[T], seq uint64) control.Event {
+	n, cost, bytes := l.o.Waiting.Held()
+	w.n = n
+	return control.Event{Kind: control.Held, Now: l.now, Seq: seq, Pieces: uint32(min(n, 1<<31)), Cost: cost, Bytes: bytes}
+}
+
+// take carries out a Defer, and returns the event that answers it.
+func (w *away[T]) take(l *loop[T], c control.Command) control.Event {
+	h := l.items.bySeq[c.Seq]
+	if l.stopping || h == nil || h.done || h.running > 0 || !l.o.Waiting.Take(h.Item, l.waitOf(c)) {
+		e := w.held(l, c.Seq)
+		e.Outcome = control.Rejected
+		return e
+	}
+	l.items.finish(h)
+	l.release(h)
+	return w.held(l, c.Seq)
+}
+
+func (l *loop[T]) waitOf(c control.Command) Wait {
+	return Wait{After: max(0, c.Expect-l.now), History: c.History}
+}
+
+// pull requests an item of each kind of which the machine has room for one.
+func (w *away[T]) pull(l *loop[T]) {
+	if w.n == 0 || w.ended || l.stopping {
+		return
+	}
+	for i := range w.ask {
+		if w.asked[i] || !w.room(l, i) {
+			continue
+		}
+		if w.cancel == nil {
+			w.ctx, w.cancel = context.WithCancel(l.base)
+		}
+		w.asked[i] = true
+		w.ask[i] <- w.ctx
+	}
+}
+
+func (w *away[T]) room(l *loop[T], i int) bool {
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	return l.s.machine.Returns(i == 1)
+}
+
+// put is called by a goroutine that calls WaitStore.Next.
+func (w *away[T]) put(i int, r returned[T]) {
+	r.come = true
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.back[i] = r
+}
+
+// collect handles the items that have come back.
+func (w *away[T]) collect(l *loop[T]) {
+	if l.o.Waiting == nil {
+		return
+	}
+	w.mu.Lock()
+	back := w.back
+	w.back = [numReturns]returned[T]{}
+	w.mu.Unlock()
+	for i := range back {
+		if back[i].come {
+			w.returned(l, i, &back[i])
+		}
+	}
+}
+
+// returned passes an item that has come back to the machine.
+func (w *away[T]) returned(l *loop[T], i int, r *returned[T]) {
+	w.asked[i] = false
+	switch {
+	case r.err == nil && l.stopping:
+		_, _ = l.items.add(r.item) // it is released at the end
+		return
+	case r.err == nil:
+		l.offer(r.item, r.history)
+	case errors.Is(r.err, io.EOF):
+		w.ended = true
+	case l.base.Err() == nil && (w.ctx == nil || w.ctx.Err() == nil):
+		l.stop(fmt.Errorf("flow: items that wait: %w", r.err))
+		return
+	}
+	if !l.stopping {
+		l.step(w.held(l, 0))
+	}
+}
+
+// done reports whether nothing is to come back any more. It ends the requests first: one of them may have an item in hand.
+func (w *away[T]) done() bool {
+	if w.n > 0 && !w.ended {
+		return false
+	}
+	if w.cancel != nil {
+		w.cancel()
+		w.cancel = nil
+	}
+	return !slices.Contains(w.asked[:], true)
+}
+
+// dismiss ends the goroutines.
+func (w *away[T]) dismiss() {
+	if w.cancel != nil {
+		w.cancel()
+	}
+	for i := range w.ask {
+		if w.ask[i] != nil {
+			close(w.ask[i])
+		}
+	}
+}
