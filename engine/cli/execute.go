@@ -120,7 +120,7 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.reloadCommand(), p.deadCommand(),
-		p.checkpointCommand(), p.demoCommand(), p.explainCommand())
+		p.checkpointCommand(), p.demoCommand(), p.explainCommand(), p.testCommand(), p.tryCommand())
 	root.AddCommand(p.schemaCommand(), generateCommand(), importCommand(), versionCommand())
 	for _, c := range p.commands {
 		if c.HasSubCommands() && !c.Runnable() {

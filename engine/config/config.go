@@ -21,6 +21,7 @@ type Config struct {
 	State     string     // directory of checkpoints and dead letters, created if missing; must not be empty
 	Admin     Admin      // address of metrics, health and status; the zero value serves none
 	Pipelines []Pipeline // at least one, with distinct names
+	Tests     []Test     // of processors; `penstock test` runs them, an engine ignores them
 }
 
 // Pipeline is a source and the routes that read it. Checkpoints and metrics are named after it: renaming a pipeline or

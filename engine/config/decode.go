@@ -93,6 +93,8 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 	}
 	scalar := n.Kind == yaml.ScalarNode && !isNull(n)
 	switch {
+	case t == valueType:
+		return decodeValue(l, n, v, o)
 	case t == durationType || t == sizeType:
 		return l.decodeScalar(n, v, o)
 	case reflect.PointerTo(t).Implements(textType) && (scalar || !hasOptions(t)):

@@ -93,6 +93,8 @@ func (s schemas) file() object {
 			{"propertyNames", object{{"pattern", namesForm.String()}}}, {"additionalProperties", ref("pipeline")},
 		}},
 	}
+	tests := schemaOf(reflect.ValueOf([]Test{}), option{doc: "unit tests of processors, for `penstock test`"})
+	properties = append(properties, member{"tests", tests})
 	return object{
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
 		{"title", "The config of penstock"},
@@ -214,6 +216,8 @@ func shapeOf(v reflect.Value, o option) object {
 		return ref("duration")
 	case t == sizeType:
 		return ref("size")
+	case t == valueType:
+		return object{}
 	case isPairs(t):
 		value := t.Elem().Field(1)
 		pairs := object{

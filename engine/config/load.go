@@ -92,7 +92,7 @@ func secretKeys(cs []stream.Component) map[string]bool {
 }
 
 var (
-	fileKeys  = []string{"state", "admin", "pipelines"}
+	fileKeys  = []string{"state", "admin", "pipelines", "tests"}
 	namesForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 )
 
@@ -121,6 +121,9 @@ func (l *loader) file(root *yaml.Node) *Config {
 		l.fail(n, "pipelines wants a mapping of names to pipelines, and this is %s", emptyOr(n))
 	default:
 		l.pipelines(n, f)
+	}
+	if n := keys["tests"]; n != nil {
+		loadTests(l, n, f)
 	}
 	return f
 }

@@ -25,6 +25,13 @@ func (c *Config) Plan() []byte {
 		add(pipelines, c.Pipelines[i].Name, c.Pipelines[i].plan())
 	}
 	add(root, "pipelines", pipelines)
+	if len(c.Tests) > 0 {
+		tests := &yaml.Node{Kind: yaml.SequenceNode}
+		for i := range c.Tests {
+			tests.Content = append(tests.Content, c.Tests[i].plan())
+		}
+		add(root, "tests", tests)
+	}
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)

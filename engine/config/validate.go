@@ -26,6 +26,13 @@ func (c *Config) Validate() error {
 	for i := range c.Pipelines {
 		v.pipeline(&c.Pipelines[i])
 	}
+	for i := range c.Tests {
+		if t := &c.Tests[i]; len(v.errs) == 0 {
+			if err := t.check(c); err != nil {
+				v.fail(t.Where, "%v", err)
+			}
+		}
+	}
 	return v.errs.joined()
 }
 

@@ -62,6 +62,9 @@ var layers = []layer{
 	{"engine/internal/prose", nil},
 	{"engine/internal", append(append([]string{"stream", "engine/internal"}, engineData...), libraries...)},
 	{"engine/internal/pipeline", append(append([]string{"stream", "engine/kit", "engine/internal"}, engineData...), libraries...)},
+	{"engine/internal/trial", []string{
+		"stream", "engine/kit", "engine/internal", "engine/config", "supervise", "vfs",
+	}},
 	{"engine/internal/endtoend", append([]string{
 		"stream", "engine", "engine/status", "engine/internal", "engine/internal/lab", "engine/connector",
 	}, libraries...)},

@@ -1,0 +1,212 @@
+// Package trial runs the processors of a route over given lines, outside an engine: for `penstock
+// try` and `penstock test`.
+//
+// A [Chain] works as a route does: processors change a batch one after another, drop records, make
+// more of them, or make dead letters. It has no source, sink, checkpoint or dead-letter files.
+package trial
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Fate is the result of a record.
+type Fate string
+
+// The fates of a record.
+const (
+	Delivered Fate = "delivered" // it would go to the sink
+	Dropped   Fate = "dropped"   // a processor left it out
+	Dead      Fate = "dead"      // it would be a dead letter
+)
+
+// Record is one record after a processor.
+type Record struct {
+	Line   int    `json:"line"` // of the input that it comes from, from 1
+	Fate   Fate   `json:"fate"`
+	JSON   string `json:"-"` // its fields as a JSON object
+	Reason string `json:"reason,omitempty"`
+}
+
+// Step is the result of one processor.
+type Step struct {
+	Processor string // its component
+	Records   []Record
+	Changed   int // records that it changed, dropped, added or made dead letters of
+}
+
+// Chain is the processors of one route. Its methods must not be called concurrently.
+type Chain struct {
+	processors []stream.Processor
+	names      []string
+	host       *host
+}
+
+// New creates the processors of a route. It starts nothing.
+func New(r *config.Route, log *slog.Logger, fs vfs.FS) (*Chain, error) {
+	c := &Chain{host: &host{log: log, fs: fs}}
+	for i, u := range r.Processors {
+		made, err := u.Component.New(u.Options, c.host)
+		if err != nil {
+			return nil, fmt.Errorf("processor %d, %s: %w", i+1, u.Component.Name, err)
+		}
+		p, ok := made.(stream.Processor)
+		if !ok {
+			return nil, fmt.Errorf("processor %d, %s: constructor returned %T, want a processor", i+1, u.Component.Name, made)
+		}
+		c.processors, c.names = append(c.processors, p), append(c.names, u.Component.Name)
+	}
+	return c, nil
+}
+
+// Names returns the components of the processors in the order in which they run.
+func (c *Chain) Names() []string { return slices.Clone(c.names) }
+
+// Run calls body. Process may be called meanwhile. Afterwards the goroutines and children of the
+// processors have ended. It returns the error of body, and problems that processors reported.
+func (c *Chain) Run(ctx context.Context, body func(context.Context) error) error {
+	group := supervise.NewGroup(ctx)
+	c.host.group = group
+	err := body(group.Context())
+	group.Stop(nil)
+	return errors.Join(append(c.host.takeFaults(), err, group.Wait())...)
+}
+
+// Process sends lines, each without a line end, through the processors as one batch. The first step
+// is the input. The records of the last step have their final fates.
+func (c *Chain) Process(ctx context.Context, lines [][]byte) (steps []Step, err error) {
+	b := batch(lines)
+	b.Split()
+	last := snapshot(b, lines)
+	steps = append(steps, Step{Records: last})
+	for i, p := range c.processors {
+		if err := p.Process(ctx, b); err != nil {
+			return steps, fmt.Errorf("processor %d, %s: %w", i+1, c.names[i], err)
+		}
+		now := snapshot(b, lines)
+		steps = append(steps, Step{Processor: c.names[i], Records: now, Changed: changes(last, now)})
+		last = now
+	}
+	return steps, nil
+}
+
+func batch(lines [][]byte) *stream.Batch {
+	size := 0
+	for _, l := range lines {
+		size += len(l) + 1
+	}
+	b := stream.NewBatch(stream.BatchLimits{Bytes: max(1, size), Records: max(1, len(lines))})
+	for _, l := range lines {
+		b.Data = append(append(b.Data, l...), '\n')
+	}
+	b.Origins, b.Time = len(lines), time.Now()
+	b.Spans = append(b.Spans, stream.Span{
+		Part: &stream.Partition{ID: "input", Name: "input"}, Bytes: len(b.Data), Last: true,
+		Range: stream.Range{To: stream.Position{Num: int64(len(b.Data))}},
+	})
+	return b
+}
+
+// snapshot returns the records of b as they are now.
+func snapshot(b *stream.Batch, lines [][]byte) []Record {
+	number := map[int64]int{} // by the position behind a line
+	end := int64(0)
+	for i, l := range lines {
+		end += int64(len(l)) + 1
+		number[end] = i + 1
+	}
+	records := make([]Record, len(b.Records))
+	for i := range b.Records {
+		r := Record{Line: number[b.Records[i].Origin.Num], Fate: Delivered, JSON: string(ndjson.AppendRecord(nil, b, i))}
+		switch b.Records[i].State {
+		case stream.Dropped:
+			r.Fate = Dropped
+		case stream.Dead:
+			r.Fate = Dead
+			if reason := b.Reason(i); reason != nil {
+				r.Reason = stream.MaskURLs(reason.Error())
+			}
+		}
+		records[i] = r
+	}
+	return records
+}
+
+// changes counts the records of now that were not the same before, and those that are missing.
+func changes(before, now []Record) int {
+	rest := make(map[Record]int, len(before))
+	for _, r := range before {
+		rest[r]++
+	}
+	same := 0
+	for _, r := range now {
+		if rest[r] > 0 {
+			rest[r]--
+			same++
+		}
+	}
+	return max(len(before), len(now)) - same
+}
+
+// Lines splits text into lines without their ends.
+func Lines(text []byte) [][]byte {
+	text = bytes.TrimSuffix(text, []byte("\n"))
+	if len(text) == 0 {
+		return nil
+	}
+	return bytes.Split(text, []byte("\n"))
+}
+
+// host is the host of the processors. Its group is that of the current run.
+type host struct {
+	log   *slog.Logger
+	fs    vfs.FS
+	group *supervise.Group
+
+	mu     sync.Mutex
+	faults []error // the first maxFaults
+}
+
+const maxFaults = 8
+
+// Log implements stream.Host.
+func (h *host) Log() *slog.Logger { return h.log }
+
+// FS implements stream.Host.
+func (h *host) FS() vfs.FS { return h.fs }
+
+// Count implements stream.Host. Counters have no reader here.
+func (h *host) Count(string, int64) {}
+
+// Go implements stream.Host.
+func (h *host) Go(name string, run func(context.Context) error) { h.group.Go(name, run) }
+
+// Fault implements stream.Host.
+func (h *host) Fault(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.faults) < maxFaults {
+		h.faults = append(h.faults, err)
+	}
+}
+
+// takeFaults returns the faults since the last call.
+func (h *host) takeFaults() []error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := h.faults
+	h.faults = nil
+	return all
+}
