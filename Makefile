@@ -83,7 +83,7 @@ agree: ## The real engine before twelve real servers against the simulator, as s
 agree-short: ## The same, times divided by 8.
 	cd engine && PENSTOCK_AGREE=short go test -count=1 -timeout 10m -v -run TestAgree ./internal/endtoend
 
-FILES := TestManyFiles|TestRenamedFiles|TestSourcesEven|TestChurnedFiles|TestIdleFiles
+FILES := TestFileCalls|TestManyFiles|TestRenamedFiles|TestSourcesEven|TestChurnedFiles|TestIdleFiles
 .PHONY: files
 files: ## The figures of docs/files.md, each with its bound: 100,000 files, 10,000 renamed, tail beside spool_dir; some minutes.
 	cd engine && PENSTOCK_FILES=full go test -count=1 -timeout 20m -v -run '$(FILES)' ./internal/endtoend

@@ -21,10 +21,29 @@ type WriteBacker interface {
 	WriteBack(from, to int64) error
 }
 
+// RegularOpener is implemented by a Dir that can save a look at a file that was just listed.
+type RegularOpener interface {
+	// OpenRegular is Open for a name that the caller has just seen to be a regular file. It checks
+	// only the opened file. A device or FIFO that took the name meanwhile is refused as by Open, but
+	// is open for a moment, which it may notice.
+	OpenRegular(name string) (File, error)
+}
+
 // OpenStater is implemented by a File that was looked at when it was opened, so that a first Stat can be saved.
 type OpenStater interface {
 	// OpenInfo returns what Stat returned when the file was opened. ok is false if nothing is known.
 	OpenInfo() (info Info, ok bool)
+}
+
+// OpenRegular opens a file that the caller has just seen to be a regular one in d; see
+// [RegularOpener].
+func OpenRegular(d interface {
+	Open(name string) (File, error)
+}, name string) (File, error) {
+	if o, ok := d.(RegularOpener); ok {
+		return o.OpenRegular(name)
+	}
+	return d.Open(name)
 }
 
 // WriteParts writes parts to f as one Write of their concatenation would, and does not retain them. It copies them into

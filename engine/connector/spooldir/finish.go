@@ -29,28 +29,42 @@ func (s *source) Finish(ctx context.Context, p stream.Partition) error {
 	if err := s.acquire(); err != nil {
 		return err
 	}
-	return errors.Join(s.set.Finishing(func() error { return s.finish(p) }), s.done())
+	return errors.Join(s.finisher.Do(func() error { return s.finish(p) }), s.done())
 }
 
 func (s *source) finish(p stream.Partition) error {
-	e, name, over := s.set.Lookup(p.ID)
+	e, name, over := s.finisher.Lookup(p.ID)
 	switch {
 	case over:
 		return nil
 	case e == nil:
 		return s.finishUnknown(p)
 	}
-	info, err := s.dir.Stat(name)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !e.Is(info) {
-		return s.recoverAside(p, name) // else it was taken away, or the name was given to another file
+	sealed, err := s.finisher.Sealed(e)
+	if err == nil && !sealed.Untouched {
+		var info vfs.Info
+		if info, err = s.dir.Stat(name); errors.Is(err, fs.ErrNotExist) || err == nil && !e.Is(info) {
+			return s.recoverAside(p, name) // it was taken away, or the name was given to another file
+		} else if err == nil {
+			err = s.finisher.Check(e, info.Size)
+		}
 	}
 	if err == nil {
-		err = s.finishKnown(p, e, name, info)
+		err = s.finishKnown(p, e, name, sealed)
+		if errors.Is(err, fs.ErrNotExist) && s.gone(name) {
+			return s.recoverAside(p, name)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("finish %q: %w", name, err)
 	}
 	return nil
+}
+
+// gone reports whether nothing has this name.
+func (s *source) gone(name string) bool {
+	_, err := s.dir.Stat(name)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // finishUnknown is for a partition of an earlier run that no reader has met in this one.
@@ -71,15 +85,12 @@ func (s *source) finishUnknown(p stream.Partition) error {
 	return fmt.Errorf("finish %q: no reader has met the file in this run; it is finished after that", p.Name)
 }
 
-// finishKnown finishes the file that stands under its name, of which info was just seen. That the name was not given to another file
-// meanwhile is made sure when it has been changed.
-func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string, info vfs.Info) error {
-	readers, err := s.set.Settled(e, info.Size)
-	if err != nil {
-		return err
-	}
+// finishKnown finishes the file under its name. Once it has another name, it is compared with the file that
+// was read. If it differs, it gets its name back.
+func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string, sealed follow.Sealed) error {
 	dir, to := follow.Dir(s.dir), name
 	var held []vfs.File
+	var err error
 	switch s.o.Finished {
 	case finishedRename:
 		to, err = s.rename(e, name, s.dir, name+s.o.Suffix)
@@ -88,7 +99,7 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string, i
 		to, err = s.move(e, name)
 	case finishedDelete:
 		dir = nil
-		held, err = s.remove(p, e, name, info.Size, readers)
+		held, err = s.remove(p, e, name, sealed.Readers)
 	}
 	if err != nil {
 		return err
@@ -96,13 +107,13 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string, i
 	s.mu.Lock()
 	s.unsync = true
 	s.mu.Unlock()
-	s.set.Tell(e, dir, to, readers, held)
+	s.finisher.Tell(e, dir, to, sealed.Readers, held)
 	s.log.Debug("a file is finished", "file", name, "finished", s.o.Finished, "to", to)
 	s.h.Count("files_finished", 1)
 	return nil
 }
 
-// rename gives the file a name that no file has, and makes sure that it was this file.
+// rename gives the file a name that no file has, and makes sure that it was this file and has not grown.
 func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) (string, error) {
 	for n := range maxNumber {
 		name := numbered(want, n)
@@ -114,14 +125,23 @@ func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) 
 		}
 		info, err := dir.Stat(name)
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("look at it as %q: %w", name, err)
 		}
-		if e.Is(info) {
-			return name, nil
+		if err := s.unchanged(e, info); err != nil {
+			return "", errors.Join(err, dir.RenameNew(name, s.dir, from))
 		}
-		return "", errors.Join(errSwapped, dir.RenameNew(name, s.dir, from))
+		return name, nil
 	}
 	return "", fmt.Errorf("%d names beginning with %q are taken; clear them away", maxNumber, want)
+}
+
+// unchanged returns an error unless info is of e's file as its readers have read it.
+func (s *source) unchanged(e *follow.Entry, info vfs.Info) error {
+	if !e.Is(info) {
+		s.finisher.Touched(e)
+		return errSwapped
+	}
+	return s.finisher.Check(e, info.Size)
 }
 
 var errSwapped = errors.New("another file had taken the name meanwhile; it is left as it was")

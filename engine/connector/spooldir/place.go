@@ -18,11 +18,17 @@ type place struct{ s *source }
 
 // List implements follow.Place.
 func (p place) List(found func(follow.Sight), refused func(label, why string)) error {
-	return p.list(".", 0, found, refused)
+	var awaiting map[string]vfs.Info
+	if p.s.o.Finished != finishedKeep {
+		awaiting = p.s.finisher.Awaiting()
+	}
+	return p.list(".", 0, awaiting, found, refused)
 }
 
-// list calls found with what is wanted beneath name.
-func (p place) list(name string, depth int, found func(follow.Sight), refused func(label, why string)) error {
+// list calls found with the wanted files beneath name. It does not look at the awaiting ones.
+func (p place) list(
+	name string, depth int, awaiting map[string]vfs.Info, found func(follow.Sight), refused func(label, why string),
+) error {
 	entries, err := p.s.dir.Entries(name)
 	if err != nil {
 		return err
@@ -38,7 +44,7 @@ func (p place) list(name string, depth int, found func(follow.Sight), refused fu
 				refused(full, "it lies too deep")
 				continue
 			}
-			if err := p.list(full, depth+1, found, refused); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := p.list(full, depth+1, awaiting, found, refused); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				refused(full, fmt.Sprintf("the directory cannot be listed: %v", err))
 				p.s.h.Fault(fmt.Errorf("list directory %q: %w", full, err))
 			}
@@ -46,6 +52,11 @@ func (p place) list(name string, depth int, found func(follow.Sight), refused fu
 		case !e.Type.IsRegular():
 			refused(full, follow.Kind(e.Type))
 		default:
+			info, known := awaiting[full]
+			if known {
+				found(follow.Sight{Dir: p.s.dir, Name: full, Label: full, Info: info})
+				continue
+			}
 			info, err := p.s.dir.Stat(full)
 			if err == nil && info.Mode.IsRegular() {
 				found(follow.Sight{Dir: p.s.dir, Name: full, Label: full, Info: info})

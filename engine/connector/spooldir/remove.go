@@ -20,27 +20,23 @@ func asideName(p stream.Partition, name string) string {
 	return path.Join(path.Dir(name), ".penstock-delete-"+hex.EncodeToString(sum[:8]))
 }
 
-// remove deletes the file of e, of which size bytes were read. A file that took the name meanwhile is not deleted: the
+// remove deletes the file of e. A file that took the name meanwhile is not deleted: the
 // file is renamed aside, checked there, and only then unlinked. Before that, remove opens it once for each reader that
 // may hold one more file, because no name will lead to what a writer may still add.
-func (s *source) remove(p stream.Partition, e *follow.Entry, name string, size int64, readers []*follow.Reader) (
-	held []vfs.File, err error,
-) {
+func (s *source) remove(p stream.Partition, e *follow.Entry, name string, readers []*follow.Reader) (held []vfs.File, err error) {
 	aside := asideName(p, name)
 	if err := s.dir.RenameNew(name, s.dir, aside); err != nil {
 		return nil, err
 	}
 	info, err := s.dir.Stat(aside)
-	switch {
-	case err != nil:
-	case !e.Is(info):
-		err = errSwapped
-	case info.Size != size:
-		err = fmt.Errorf("it has grown from %d to %d bytes; the rest is delivered first", size, info.Size)
-	default:
-		if held, err = s.open(aside, readers); err == nil {
-			err = s.dir.Remove(aside)
-		}
+	if err == nil {
+		err = s.unchanged(e, info)
+	}
+	if err == nil {
+		held, err = s.open(aside, readers)
+	}
+	if err == nil {
+		err = s.dir.Remove(aside)
 	}
 	if err != nil {
 		return nil, errors.Join(err, closeAll(held), s.putBack(aside, name))
@@ -52,7 +48,7 @@ func (s *source) remove(p stream.Partition, e *follow.Entry, name string, size i
 func (s *source) open(name string, readers []*follow.Reader) (held []vfs.File, err error) {
 	held = make([]vfs.File, len(readers))
 	for i, r := range readers {
-		if s.set.MayHold(r) {
+		if s.finisher.MayHold(r) {
 			if held[i], err = s.dir.Open(name); err != nil {
 				return held, err
 			}

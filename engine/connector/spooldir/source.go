@@ -26,11 +26,12 @@ import (
 
 // source is what the readers of all routes share: the directory and its lock.
 type source struct {
-	o     Options
-	h     stream.Host
-	log   *slog.Logger
-	names names
-	set   *follow.Set
+	o        Options
+	h        stream.Host
+	log      *slog.Logger
+	names    names
+	set      *follow.Set
+	finisher follow.Finisher
 
 	// syncing is held while the directory is synced or closed. It is taken before mu.
 	syncing sync.Mutex
@@ -60,6 +61,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 		return nil, err
 	}
 	s.set = follow.New(place{s}, to, h, s.log)
+	s.finisher = follow.NewFinisher(s.set)
 	return s, nil
 }
 

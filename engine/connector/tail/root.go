@@ -82,6 +82,15 @@ func (r *root) Open(name string) (vfs.File, error) {
 	return dir.Open(name)
 }
 
+// OpenRegular implements vfs.RegularOpener.
+func (r *root) OpenRegular(name string) (vfs.File, error) {
+	dir, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	return vfs.OpenRegular(dir, name)
+}
+
 // Stat implements follow.Dir.
 func (r *root) Stat(name string) (vfs.Info, error) {
 	dir, err := r.open()

@@ -20,7 +20,6 @@ var largeTypes = map[string]size{
 	"engine/internal/pipeline.RouteSnapshot": {32, 2},
 	"engine/internal/pipeline.route":         {54, 63},
 	"engine/kit/follow.Reader":               {47, 180},
-	"engine/kit/follow.Set":                  {13, 43},
 	"engine/kit/follow.file":                 {43, 40},
 	"flow.loop":                              {41, 36},
 	"flow/control.Machine":                   {69, 148},

@@ -53,6 +53,33 @@ func (d *dir) openFile(name string, flag int, perm fs.FileMode) (*file, error) {
 	return &file{descriptor: descriptor{fd: fd}, dir: d.path, name: name, opened: opened}, nil
 }
 
+// OpenRegular implements vfs.RegularOpener. O_NONBLOCK keeps it from waiting at a FIFO.
+func (d *dir) OpenRegular(name string) (vfs.File, error) {
+	at, err := d.locate("open", name)
+	if err != nil {
+		return nil, err
+	}
+	defer at.close()
+	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_NOCTTY
+	fd, err := openAt(at.fd, at.last, flags, 0)
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO):
+		return d.Open(name) // its error names the kind
+	case err != nil:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	opened, err := statAt(fd, "", at.last)
+	if err == nil && opened.Mode.IsRegular() {
+		f := &file{descriptor: descriptor{fd: fd}, dir: d.path, name: name, opened: opened}
+		return f, nil
+	}
+	failed := unix.Close(fd)
+	if err == nil && failed == nil {
+		return nil, vfs.NotRegular("open", name, at.last, opened.Mode)
+	}
+	return nil, &fs.PathError{Op: "open", Path: name, Err: errors.Join(err, failed)}
+}
+
 func (d *dir) Stat(name string) (vfs.Info, error) {
 	if name == "." {
 		var info vfs.Info

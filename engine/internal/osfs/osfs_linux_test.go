@@ -80,6 +80,40 @@ func TestWriteBack(t *testing.T) {
 	}
 }
 
+// OpenRegular refuses whatever has taken the name of the file that was seen, and neither follows nor waits.
+func TestOpenRegular(t *testing.T) {
+	d, root := open(t)
+	create(t, d, "f", "some bytes")
+	for name, make := range map[string]func(path string) error{
+		"symlink":   func(path string) error { return os.Symlink("f", path) },
+		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
+		"fifo":      func(path string) error { return syscall.Mkfifo(path, 0o600) },
+	} {
+		if err := make(filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := vfs.OpenRegular(d, name); !errors.Is(err, vfs.ErrNotRegular) {
+			t.Errorf("%s: opened %v, %v", name, f, err)
+		}
+	}
+	if _, err := vfs.OpenRegular(d, "missing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a name that is missing: %v", err)
+	}
+	f, err := vfs.OpenRegular(d, "f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(f); err != nil || string(text) != "some bytes" {
+		t.Errorf("read %q, %v", text, err)
+	}
+	if info, ok := f.(vfs.OpenStater).OpenInfo(); !ok || info.Size != 10 || info.Name != "f" {
+		t.Errorf("opened %+v, %v", info, ok)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestBirth compares birth times with the clock, where the file system keeps them.
 func TestBirth(t *testing.T) {
 	d, _ := open(t)

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"slices"
+	"time"
 
 	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/stream"
@@ -26,6 +27,9 @@ type sealing struct {
 	r  *Reader
 	at int64 // bytes of the file
 	to int64 // where its positions end: the same, unless it is compressed
+
+	seen stat          // as the file was then; zero if it was changed since
+	when time.Duration // of the last look at it
 }
 
 // knownID is an id that a route has stored.
@@ -285,7 +289,9 @@ func (s *Set) noteSealed(r *Reader, f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.unsealLocked(r, f.entry)
-	f.entry.sealed = append(f.entry.sealed, sealing{r, f.last, f.cursor.Next})
+	f.entry.sealed = append(f.entry.sealed, sealing{
+		r: r, at: f.last, to: f.cursor.Next, seen: f.info, when: f.looked,
+	})
 }
 
 func (s *Set) noteGrown(r *Reader, f *file) {

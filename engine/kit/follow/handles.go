@@ -71,9 +71,9 @@ func (r *Reader) openFile(f *file) bool {
 	var h vfs.File
 	err := fs.ErrNotExist
 	if f.dir != nil {
-		h, err = f.dir.Open(f.name)
+		h, err = vfs.OpenRegular(f.dir, f.name)
 		if outOfDescriptors(err) && r.s.catalogue.openFewer(r) {
-			h, err = f.dir.Open(f.name)
+			h, err = vfs.OpenRegular(f.dir, f.name)
 		}
 	}
 	switch {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/engine/kit/unpack"
+	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -119,7 +120,11 @@ func (f *file) left() int64 {
 // firstHead reads the head of a file that has no id yet, and finds out whether it is compressed.
 func (r *Reader) firstHead(f *file) ([]byte, error) {
 	if f.view == nil {
-		head, err := f.readHead(r.head[:])
+		read := f.readHead
+		if r.grow == nil {
+			read = func(head []byte) ([]byte, error) { return r.filler.readFirst(f, head) }
+		}
+		head, err := read(r.head[:fileid.MaxHead])
 		kind := r.s.o.Packed.Kind
 		if r.s.o.Packed.Auto {
 			kind = unpack.Detect(head)
@@ -212,7 +217,8 @@ func (f *file) empty() bool { return f.view != nil && f.entry == nil && f.checke
 // before are the bytes that have to stand before what is read; nil: that is looked at apart.
 func (r *Reader) fillFrom(b *stream.Batch, f *file, end ending, before []byte) (lines.Result, error) {
 	file := lines.File{
-		ReaderAt: f.data(), Part: f.part, Size: f.info.Size, Sealed: end.sealed, Flush: end.flush, Growing: r.grow != nil, Before: before,
+		ReaderAt: r.filler.source(f), Part: f.part, Size: f.info.Size, Sealed: end.sealed, Flush: end.flush,
+		Growing: r.grow != nil, Before: before,
 	}
 	if err := r.framingOf(f); err != nil {
 		return lines.NoRoom, err

@@ -34,7 +34,7 @@ type Reader struct {
 	gone     gone
 
 	past    map[string]bool // the ids of what it has done with for good, wherever another route has followed it since
-	filler  lines.Filler
+	filler  filler
 	unpacks unpack.Decoders
 	files   map[string]*file     // by label, those that the place lists
 	byKey   map[fileid.Key]*file // the same, and orphans
@@ -71,7 +71,7 @@ func newReader(s *Set, o stream.OpenOptions) *Reader {
 		known: make(map[fileid.Key][]knownID), dead: make(map[fileid.Key][]knownID), saved: make(map[string]int64),
 		notes:  notes{byID: make(map[string]*note)},
 		past:   make(map[string]bool),
-		filler: lines.Filler{Rules: s.o.Rules},
+		filler: filler{Filler: lines.Filler{Rules: s.o.Rules}},
 		files:  make(map[string]*file), byKey: make(map[fileid.Key]*file), resting: newRests(s.o.Growing != nil),
 		refused: make(map[string]string),
 	}

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/vfs"
@@ -15,10 +16,23 @@ type stat struct {
 	Links          uint64
 }
 
+// infoOf is the reverse of statOf, for a regular file without its name.
+func infoOf(s stat) vfs.Info {
+	return vfs.Info{Size: s.Size, ModTime: s.ModTime.time(), Birth: s.Birth.time(), Dev: s.Dev, Ino: s.Ino, Links: s.Links}
+}
+
 // stamp is a time in nanoseconds since 1970; 0: not known.
 type stamp int64
 
 func (s stamp) known() bool { return s != 0 }
+
+// time returns s, the zero time if it is not known.
+func (s stamp) time() time.Time {
+	if !s.known() {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(s))
+}
 
 func statOf(i vfs.Info) stat {
 	s := stat{Size: i.Size, Dev: i.Dev, Ino: i.Ino, Links: i.Links}

@@ -20,6 +20,7 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	if f.lost {
 		return r.sealLost(b, f)
 	}
+	defer r.filler.release()
 	end, later, ok := r.establish(f)
 	if !ok {
 		return false

@@ -1,0 +1,108 @@
+package endtoend
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// fileCalls are the system calls that concern one file. Those that list a directory are printed apart: one of them
+// returns hundreds of names.
+var fileCalls = []string{
+	"open", "openat", "openat2", "stat", "fstat", "lstat", "newfstatat", "statx", "fcntl", "epoll_ctl", "read", "readv", "pread64",
+	"preadv", "close", "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "readlinkat",
+}
+
+// maxFileCalls bounds the system calls for each small file, whatever becomes of it.
+const maxFileCalls = 8
+
+// TestFileCalls counts the system calls for each of many small files, with strace. Start and end of the program, and the
+// files that stay open, are taken off: the count is the difference of two runs over different numbers of files.
+func TestFileCalls(t *testing.T) {
+	s := filesScale()
+	if !s.timed {
+		t.Skip("skipped: strace slows the program down; run `make files-short` or `make files`")
+	}
+	if err := exec.Command("strace", "-f", "-c", "-o", filepath.Join(t.TempDir(), "true.txt"), "true").Run(); err != nil {
+		t.Skipf("skipped: strace cannot count system calls here: %v", err)
+	}
+	few, many := 500, 2_000
+	if s.full {
+		few, many = 1_000, 10_000
+	}
+	for _, source := range []struct{ name, config string }{
+		{"spool_dir, finished: keep", "spool_dir: { path: ./in, finished: keep }"},
+		{"spool_dir, finished: rename", "spool_dir: { path: ./in, finished: rename }"},
+		{"spool_dir, finished: delete", "spool_dir: { path: ./in, finished: delete }"},
+		{"tail", `tail: { include: ["./in/*.log"] }`},
+	} {
+		t.Run(source.name, func(t *testing.T) {
+			f := bounded{t: t, about: fmt.Sprintf("%s, %d files of 10 lines", source.name, many)}
+			less, more := systemCalls(t, source.config, few), systemCalls(t, source.config, many)
+			each := func(call string) float64 { return float64(more[call]-less[call]) / float64(many-few) }
+			all, parts := 0.0, []string{}
+			for _, call := range fileCalls {
+				if n := each(call); n >= 0.01 || n <= -0.01 {
+					parts = append(parts, fmt.Sprintf("%s %.2f", call, n))
+				}
+				all += each(call)
+			}
+			t.Logf("%s: %s; getdents64 %.3f", f.about, strings.Join(parts, ", "), each("getdents64"))
+			f.most("system calls for each file", math.Round(10*all)/10, maxFileCalls, "") // the rest are calls for directories and state
+			if len(f.missed) > 0 {
+				t.Error(strings.Join(f.missed, "; "))
+			}
+		})
+	}
+}
+
+// systemCalls runs the program over n files under strace and returns how often it made each system call.
+func systemCalls(t *testing.T, source string, n int) map[string]int {
+	t.Helper()
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	manyFiles(t, filepath.Join(dir, "in"), n, 10)
+	counts := filepath.Join(dir, "strace.txt")
+	config := filesConfig(t, dir, "calls", source)
+	out, err := exec.Command("strace", "-f", "-c", "-o", counts, bin, "run", "--once", config).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	calls, err := parseStrace(read(t, counts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return calls
+}
+
+// parseStrace reads the table that strace -c writes: shares, seconds, usecs/call, calls, perhaps errors, and names.
+func parseStrace(text []byte) (map[string]int, error) {
+	calls := make(map[string]int)
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		cells := strings.Fields(lines.Text())
+		if len(cells) < 5 || cells[len(cells)-1] == "total" || strings.HasPrefix(cells[0], "-") || cells[0] == "%" {
+			continue
+		}
+		n, err := strconv.Atoi(cells[3])
+		if err != nil {
+			return nil, fmt.Errorf("the table of strace has the line %q: %w", lines.Text(), err)
+		}
+		calls[cells[len(cells)-1]] = n
+	}
+	if calls["openat"] == 0 {
+		return nil, errors.New("the table of strace has no openat: " + strings.Join(slices.Sorted(maps.Keys(calls)), " "))
+	}
+	return calls, nil
+}

@@ -1,0 +1,49 @@
+package follow
+
+import (
+	"io"
+	"slices"
+
+	"github.com/penstock-io/penstock/engine/kit/lines"
+)
+
+// firstBlockSize is how much is read of a file to recognise it, if nobody writes to it any more.
+const firstBlockSize = 16 << 10
+
+// filler fills batches. The first bytes of a complete file are read once, to recognise it and to fill a
+// batch: a small file costs one system call for both.
+type filler struct {
+	lines.Filler
+	of    *file  // the file that block begins; nil: none
+	block []byte // reused
+}
+
+// readFirst reads the first bytes of f and copies its head to head.
+func (l *filler) readFirst(f *file, head []byte) ([]byte, error) {
+	n := int(min(f.info.Size, firstBlockSize))
+	l.of, l.block = nil, slices.Grow(l.block[:0], n)[:n]
+	if err := f.readFull(l.block, 0); err != nil {
+		return nil, err
+	}
+	l.of = f
+	return head[:copy(head, l.block)], nil
+}
+
+// source returns what f is read from.
+func (l *filler) source(f *file) io.ReaderAt {
+	if l.of == f && f.view == nil {
+		return l
+	}
+	return f.data()
+}
+
+// ReadAt implements io.ReaderAt for the file that block begins.
+func (l *filler) ReadAt(p []byte, off int64) (int, error) {
+	if off >= 0 && off+int64(len(p)) <= int64(len(l.block)) {
+		return copy(p, l.block[off:]), nil
+	}
+	return l.of.data().ReadAt(p, off)
+}
+
+// release forgets the block: the file may be changed from now on.
+func (l *filler) release() { l.of = nil }
