@@ -6,7 +6,6 @@ package drop
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/stream"
@@ -26,12 +25,7 @@ const (
 )
 
 // Validate says which option is wrong.
-func (o *Options) Validate() error {
-	if o.Encode != encodeNone && o.Encode != encodeNDJSON {
-		return &stream.OptionError{Key: "encode", Err: fmt.Errorf("%q is not one of %s, %s", o.Encode, encodeNone, encodeNDJSON)}
-	}
-	return nil
-}
+func (o *Options) Validate() error { return stream.CheckEnums(o) }
 
 // Component is the sink's line in the list of components.
 func Component() stream.Component {

@@ -60,13 +60,11 @@ func (o *Options) mode() fs.FileMode {
 
 // Validate says which option is wrong.
 func (o *Options) Validate() error {
-	switch {
-	case o.Path == "":
+	if o.Path == "" {
 		return &stream.OptionError{Key: "path", Err: errors.New("missing: the file to append to")}
-	case o.Format != NDJSON && o.Format != Raw:
-		return &stream.OptionError{Key: "format", Err: fmt.Errorf("%q is not a format; write ndjson or raw", o.Format)}
-	case o.Fsync != SyncAck && o.Fsync != SyncInterval:
-		return &stream.OptionError{Key: "fsync", Err: fmt.Errorf("%q is not a time to sync; write ack or interval", o.Fsync)}
+	}
+	if err := stream.CheckEnums(o); err != nil {
+		return err
 	}
 	if n, err := strconv.ParseUint(o.Mode, 8, 9); o.Mode != "" && (err != nil || n&0o600 != 0o600) {
 		err := fmt.Errorf("%q is no mode of a file; write three octal digits of which the first is 6 or 7, such as 0640", o.Mode)
