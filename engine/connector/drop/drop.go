@@ -12,7 +12,10 @@ import (
 )
 
 // Sink delivers at once. It counts records and bytes as records_discarded and bytes_discarded.
-type Sink struct{ host stream.Host }
+type Sink struct {
+	host    stream.Host
+	encodes bool
+}
 
 // Options of the sink.
 type Options struct {
@@ -34,24 +37,26 @@ func Component() stream.Component {
 		Name:    "drop",
 		Options: func() any { return &Options{Encode: encodeNone} },
 		New: func(o any, h stream.Host) (any, error) {
-			if o.(*Options).Encode == encodeNDJSON {
-				return Encoding{New(h)}, nil
-			}
-			return New(h), nil
+			s := New(h)
+			s.encodes = o.(*Options).Encode == encodeNDJSON
+			return s, nil
 		},
 	}
 }
 
-// Encoding is a Sink that has batches encoded as JSON lines first. It implements stream.Encoder.
-type Encoding struct{ *Sink }
+// New returns a sink that encodes nothing.
+func New(h stream.Host) *Sink { return &Sink{host: h} }
 
-// Encode implements stream.Encoder.
-func (Encoding) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
-	return ndjson.Append(dst, b), nil
+// Encodes implements stream.Encoder.
+func (s *Sink) Encodes() stream.Encoding {
+	if s.encodes {
+		return stream.EncodeAll
+	}
+	return stream.EncodeNone
 }
 
-// New returns the sink.
-func New(h stream.Host) *Sink { return &Sink{host: h} }
+// Encode implements stream.Encoder: as JSON lines.
+func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return ndjson.Append(dst, b), nil }
 
 // Open implements stream.Sink: one lane, named drop, which no limit binds.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {

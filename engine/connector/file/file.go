@@ -83,7 +83,7 @@ func Component() stream.Component {
 	}
 }
 
-// Sink appends to one file. It implements stream.Sink, Encoder, Syncer and Placed.
+// Sink appends to one file. It implements stream.Sink, Encoder and AppendSink.
 type Sink struct {
 	o     Options
 	host  stream.Host
@@ -133,8 +133,11 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// StartPlace implements stream.Placed.
+// StartPlace implements stream.AppendSink.
 func (s *Sink) StartPlace() string { return s.start }
+
+// Encodes implements stream.Encoder.
+func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder. A raw batch of which nothing was changed is written from its own bytes.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
@@ -147,7 +150,7 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// Sync implements stream.Syncer: all that was delivered is durable when it returns nil. An error is for good: it is not
+// Sync implements stream.AppendSink: all that was delivered is durable when it returns nil. An error is for good: it is not
 // known what the disk holds of the last second, so that the route has to stop and say so.
 func (s *Sink) Sync(context.Context) error {
 	if s.lane == nil {

@@ -78,7 +78,7 @@ func Component() stream.Component {
 
 type connections = sqlspan.Connections[*connection]
 
-// Sink writes into one table. It implements stream.Sink, Encoder and Ledgered.
+// Sink writes into one table. It implements stream.Sink, Encoder and TransactionalSink.
 type Sink struct {
 	*connections
 	o         Options

@@ -61,8 +61,8 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 // fenceWait is for transactions of earlier processes to end, before their connections are ended.
 const fenceWait = "2s"
 
-// Load implements stream.Ledgered. It waits for a server that is not there yet. The lanes connect meanwhile, and know their statements
-// soon after: their first batches would wait 30 ms for that.
+// Load implements stream.TransactionalSink. It waits for a server that is not there yet. The lanes connect meanwhile, and know
+// their statements soon after: their first batches would wait 30 ms for that.
 func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 	begun := false
 	marks, err := s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) {

@@ -86,7 +86,7 @@ func Component() stream.Component {
 
 type connections = sqlspan.Connections[*conn]
 
-// Sink writes into one table. It implements stream.Sink, Encoder and Ledgered.
+// Sink writes into one table. It implements stream.Sink, Encoder and TransactionalSink.
 type Sink struct {
 	*connections
 	o      Options

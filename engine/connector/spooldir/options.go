@@ -51,11 +51,7 @@ func Source() stream.Component {
 			}
 		},
 		New: func(options any, h stream.Host) (any, error) {
-			s, err := newSource(*options.(*Options), h)
-			if err == nil && s.o.Finished == finishedKeep {
-				return keeping{s}, nil
-			}
-			return s, err
+			return newSource(*options.(*Options), h)
 		},
 	}
 }

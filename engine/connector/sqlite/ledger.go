@@ -36,7 +36,7 @@ func (s *Sink) dialectOf(string) sqlspan.Dialect {
 	}
 }
 
-// Load implements stream.Ledgered.
+// Load implements stream.TransactionalSink.
 func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 	err = s.use(ctx, func(c *connection) error {
 		if marks, err = s.ledger.Load(forever(), c); err != nil {
@@ -50,20 +50,20 @@ func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 	return marks, nil
 }
 
-// LedgerName implements stream.Ledgered.
+// LedgerName implements stream.TransactionalSink.
 func (s *Sink) LedgerName() string { return s.ledger.LedgerName() }
 
-// Compact implements stream.Ledgered.
+// Compact implements stream.TransactionalSink.
 func (s *Sink) Compact(ctx context.Context, marks []stream.Mark) error {
 	return s.use(ctx, func(c *connection) error { return s.ledger.Compact(forever(), c, marks) })
 }
 
-// Prune implements stream.Ledgered.
+// Prune implements stream.TransactionalSink.
 func (s *Sink) Prune(ctx context.Context, ids []string) error {
 	return s.use(ctx, func(c *connection) error { return s.ledger.Prune(forever(), c, ids) })
 }
 
-// Store implements stream.Ledgered.
+// Store implements stream.TransactionalSink.
 func (s *Sink) Store(ctx context.Context, spans []stream.Span) error {
 	return s.use(ctx, func(c *connection) error { return s.ledger.Store(forever(), c, sqlspan.Covering(nil, spans)) })
 }

@@ -53,7 +53,7 @@ const inFlight = 32
 
 var limits = stream.Limits{InFlight: inFlight, Ordered: true}
 
-// Sink writes into one table. It implements stream.Sink, Encoder and Ledgered.
+// Sink writes into one table. It implements stream.Sink, Encoder and TransactionalSink.
 type Sink struct {
 	o      Options
 	host   stream.Host
@@ -94,6 +94,9 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
 	o.Lanes([]stream.Lane{{Name: s.o.Path, Worker: s.lane, Limits: limits}})
 	return nil
 }
+
+// Encodes implements stream.Encoder.
+func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder: it finds the batch's records, and from the first batch the table's columns, where the
 // writer would have to do it. It writes nothing.

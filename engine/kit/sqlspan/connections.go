@@ -23,7 +23,7 @@ type Database[C Session] interface {
 }
 
 // Connections are what a sink over several connections has, whatever its database: a lane for each worker, one more for the ledger,
-// and what they share of the route and the table. They implement a [stream.Ledgered] but for Open, and are to be embedded.
+// and what they share of the route and the table. They implement a [stream.TransactionalSink] but for Open, and are to be embedded.
 // Open comes before all else but Encode; after it they are safe for concurrent use.
 type Connections[C Session] struct {
 	*Ledger
@@ -71,6 +71,9 @@ func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int
 	o.Lanes(Lanes(to, s.workers))
 }
 
+// Encodes implements stream.Encoder.
+func (s *Connections[C]) Encodes() stream.Encoding { return stream.EncodeAll }
+
 // Encode implements stream.Encoder: the rows as the database takes them. A batch of which a record is refused has none: Deliver
 // looks at it again and says which.
 func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
@@ -99,7 +102,7 @@ func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w W
 	}
 }
 
-// Load implements stream.Ledgered. It waits for a server that is not there yet.
+// Load implements stream.TransactionalSink. It waits for a server that is not there yet.
 func (s *Connections[C]) Load(ctx context.Context) ([]stream.Mark, error) {
 	return s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) { return s.Attempt(ctx, nil) }, s.database.Transient)
 }
@@ -124,7 +127,7 @@ func (s *Connections[C]) Change(ctx context.Context, f func(ctx context.Context,
 	return s.Note(s.own.Do(ctx, BookBound, f))
 }
 
-// Store implements stream.Ledgered.
+// Store implements stream.TransactionalSink.
 func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
 	spans = Covering(nil, spans)
 	if len(spans) == 0 {
@@ -133,12 +136,12 @@ func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
 	return s.Change(ctx, func(ctx context.Context, c C) error { return s.Ledger.Store(ctx, c, spans) })
 }
 
-// Compact implements stream.Ledgered.
+// Compact implements stream.TransactionalSink.
 func (s *Connections[C]) Compact(ctx context.Context, marks []stream.Mark) error {
 	return s.Change(ctx, func(ctx context.Context, c C) error { return s.Ledger.Compact(ctx, c, marks) })
 }
 
-// Prune implements stream.Ledgered.
+// Prune implements stream.TransactionalSink.
 func (s *Connections[C]) Prune(ctx context.Context, ids []string) error {
 	return s.Change(ctx, func(ctx context.Context, c C) error { return s.Ledger.Prune(ctx, c, ids) })
 }

@@ -133,7 +133,7 @@ func (l *Ledger) Open(o stream.SinkOptions, configured string, dialect func(name
 	l.route = l.d.ID(l.Name)
 }
 
-// LedgerName implements [stream.Ledgered].
+// LedgerName implements [stream.TransactionalSink].
 func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.Name) }
 
 // Watch returns the reason why the route has to end, such as another process that has taken its ledger over, or nil
@@ -310,12 +310,12 @@ func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error
 	return s.Run(ctx, append(statements, l.over(l.d.FoldSpans, kindsOfPosition, at)...)...)
 }
 
-// Compact implements the method of [stream.Ledgered] over s.
+// Compact implements the method of [stream.TransactionalSink] over s.
 func (l *Ledger) Compact(ctx context.Context, s Session, marks []stream.Mark) error {
 	return l.change(ctx, s, func() error { return l.fold(ctx, s, marks) })
 }
 
-// Prune implements the method of [stream.Ledgered] over s.
+// Prune implements the method of [stream.TransactionalSink] over s.
 func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
 	parts := make([][]any, len(ids))
 	for i, id := range ids {
