@@ -146,14 +146,10 @@ func (v *validation) enums(at Place, what, part string, value reflect.Value) {
 	if value.Kind() != reflect.Struct {
 		return
 	}
-	keys, fields := fieldsOf(value.Type())
-	for _, key := range keys {
-		o := optionOf(part, fields[key])
-		got := value.FieldByIndex(fields[key].Index)
-		if o.enum == nil || got.IsZero() && key == "order" || slices.Contains(o.enum, got.String()) {
-			continue
+	for _, err := range flatten(stream.CheckEnums(value.Addr().Interface(), "order")) {
+		if wrong, ok := errors.AsType[*stream.OptionError](err); ok {
+			v.fail(at, "%s: %s.%s %v", what, part, wrong.Key, wrong.Err)
 		}
-		v.fail(at, "%s: %s is %q; it is %s", what, o.name, got.String(), choice(o.enum))
 	}
 }
 

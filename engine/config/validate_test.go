@@ -61,7 +61,7 @@ func TestValidate(t *testing.T) {
 			in + "http: tries and ratio do not fit together"},
 		{"a zero route", func(_ *Config, r *Route) { r.Drain = 0 }, in + "drain is 0"},
 		{"enum",
-			func(_ *Config, r *Route) { r.Flow.Window = "wide" }, in + `flow.window is "wide"; it is auto, queue,`},
+			func(_ *Config, r *Route) { r.Flow.Window = "wide" }, in + `flow.window is "wide", want auto, queue,`},
 		{"timeout",
 			func(_ *Config, r *Route) { r.Flow.Timeout = "2h" },
 			in + "flow.timeout (2h) must be shorter than flow.abandon (1m)"},

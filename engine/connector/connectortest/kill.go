@@ -99,7 +99,7 @@ func sinkCloses(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	l := live(t, r, "")
 	l.must(l.batch(0))
-	if s, ok := l.sink.(stream.Syncer); ok {
+	if s, ok := l.sink.(stream.AppendSink); ok {
 		if err := s.Sync(t.Context()); err != nil {
 			t.Errorf("Sync: %v", err)
 		}

@@ -7,12 +7,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkKeepsLedger holds what a Ledgered sink says it has against what was delivered: with batches dropped whole, spans
+// sinkKeepsLedger holds what a TransactionalSink says it has against what was delivered: with batches dropped whole, spans
 // stored without data, marks folded, the process ended after every step, and an earlier process that goes on delivering.
 func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	first := live(t, r, "")
-	if _, ok := first.sink.(stream.Ledgered); !ok {
+	if _, ok := first.sink.(stream.TransactionalSink); !ok {
 		first.end()
 		return
 	}
@@ -27,7 +27,7 @@ func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	for n := range steps {
 		l := live(t, r, "")
 		checkMarks(t, l.marks, told)
-		ledger := l.sink.(stream.Ledgered)
+		ledger := l.sink.(stream.TransactionalSink)
 		b := l.batch(n)
 		span := b.Spans[0]
 		if !begun {
@@ -107,12 +107,12 @@ func checkMarks(t *testing.T, got []stream.Mark, told *settled) {
 	}
 }
 
-// sinkPrunes has a Pruner drop one of two partitions: the other one's mark stays, the rows of neither are touched, what the sink was told
-// of the first one is written anew, and a process that was fenced off drops nothing.
+// sinkPrunes has a TransactionalSink drop one of two partitions: the other one's mark stays, the rows of neither are touched,
+// what the sink was told of the first one is written again, and a process that was fenced off drops nothing.
 func sinkPrunes(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	l := live(t, r, "")
-	if _, ok := l.sink.(stream.Pruner); !ok {
+	if _, ok := l.sink.(stream.TransactionalSink); !ok {
 		l.end()
 		return
 	}
@@ -132,7 +132,7 @@ func sinkPrunes(t *testing.T, c SinkCase) {
 	if len(late.marks) != 2 {
 		t.Fatalf("the ledger holds %v, want two partitions", late.marks)
 	}
-	if err := early.sink.(stream.Pruner).Prune(t.Context(), []string{id}); err == nil {
+	if err := early.sink.(stream.TransactionalSink).Prune(t.Context(), []string{id}); err == nil {
 		t.Error("a process that was fenced off has dropped a partition")
 	}
 	_ = early.host.Stop() // its route may have ended of that
@@ -140,7 +140,7 @@ func sinkPrunes(t *testing.T, c SinkCase) {
 		t.Errorf("Close: %v", err)
 	}
 	for range 2 { // what is gone may be dropped again
-		if err := late.sink.(stream.Pruner).Prune(t.Context(), []string{id, "of which nobody knows"}); err != nil {
+		if err := late.sink.(stream.TransactionalSink).Prune(t.Context(), []string{id, "of which nobody knows"}); err != nil {
 			t.Fatalf("Prune: %v", err)
 		}
 	}

@@ -78,7 +78,7 @@ type life struct {
 	pool  *stream.Pool
 	run   uint32
 	place string        // as a checkpoint would hold it
-	marks []stream.Mark // what a Ledgered sink held at its start
+	marks []stream.Mark // what a TransactionalSink held at its start
 	ids   uint64
 }
 
@@ -87,6 +87,13 @@ func live(t *testing.T, r Receiver, place string) *life {
 	t.Helper()
 	l := &life{t: t, host: NewHost(t), pool: &stream.Pool{Poison: true}, place: place}
 	l.sink = r.New(t, l.host)
+	if _, encodes := l.sink.(interface {
+		Encode(dst []byte, b *stream.Batch) ([]byte, error)
+	}); encodes {
+		if _, ok := l.sink.(stream.Encoder); !ok {
+			t.Fatalf("%T has Encode and is no stream.Encoder: it lacks Encodes, so that nobody calls Encode", l.sink)
+		}
+	}
 	var mu sync.Mutex
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -110,12 +117,12 @@ func live(t *testing.T, r Receiver, place string) *life {
 		}
 		names[lane.Name] = true
 	}
-	if p, ok := l.sink.(stream.Ledgered); ok {
+	if p, ok := l.sink.(stream.TransactionalSink); ok {
 		if l.marks, err = p.Load(ctx); err != nil {
 			t.Fatalf("Load: %v", err)
 		}
 	}
-	if p, ok := l.sink.(stream.Placed); ok {
+	if p, ok := l.sink.(stream.AppendSink); ok {
 		l.place = p.StartPlace()
 		if place != "" && l.place != place {
 			t.Errorf("StartPlace is %q after Open at %q", l.place, place)
@@ -159,7 +166,7 @@ func (l *life) raw(n int) *stream.Batch {
 
 func (l *life) encode(b *stream.Batch) {
 	l.t.Helper()
-	if e, ok := l.sink.(stream.Encoder); ok && b.Kept() > 0 {
+	if e, ok := l.sink.(stream.Encoder); ok && e.Encodes() != stream.EncodeNone && b.Kept() > 0 {
 		if err := b.Encode(e); err != nil {
 			l.t.Fatalf("Encode: %v", err)
 		}

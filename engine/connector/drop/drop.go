@@ -6,14 +6,16 @@ package drop
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 	"github.com/penstock-io/penstock/stream"
 )
 
 // Sink delivers at once. It counts records and bytes as records_discarded and bytes_discarded.
-type Sink struct{ host stream.Host }
+type Sink struct {
+	host    stream.Host
+	encodes bool
+}
 
 // Options of the sink.
 type Options struct {
@@ -26,12 +28,7 @@ const (
 )
 
 // Validate says which option is wrong.
-func (o *Options) Validate() error {
-	if o.Encode != encodeNone && o.Encode != encodeNDJSON {
-		return &stream.OptionError{Key: "encode", Err: fmt.Errorf("%q is not one of %s, %s", o.Encode, encodeNone, encodeNDJSON)}
-	}
-	return nil
-}
+func (o *Options) Validate() error { return stream.CheckEnums(o) }
 
 // Component is the sink's line in the list of components.
 func Component() stream.Component {
@@ -40,24 +37,26 @@ func Component() stream.Component {
 		Name:    "drop",
 		Options: func() any { return &Options{Encode: encodeNone} },
 		New: func(o any, h stream.Host) (any, error) {
-			if o.(*Options).Encode == encodeNDJSON {
-				return Encoding{New(h)}, nil
-			}
-			return New(h), nil
+			s := New(h)
+			s.encodes = o.(*Options).Encode == encodeNDJSON
+			return s, nil
 		},
 	}
 }
 
-// Encoding is a Sink that has batches encoded as JSON lines first. It implements stream.Encoder.
-type Encoding struct{ *Sink }
+// New returns a sink that encodes nothing.
+func New(h stream.Host) *Sink { return &Sink{host: h} }
 
-// Encode implements stream.Encoder.
-func (Encoding) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
-	return ndjson.Append(dst, b), nil
+// Encodes implements stream.Encoder.
+func (s *Sink) Encodes() stream.Encoding {
+	if s.encodes {
+		return stream.EncodeAll
+	}
+	return stream.EncodeNone
 }
 
-// New returns the sink.
-func New(h stream.Host) *Sink { return &Sink{host: h} }
+// Encode implements stream.Encoder: as JSON lines.
+func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return ndjson.Append(dst, b), nil }
 
 // Open implements stream.Sink: one lane, named drop, which no limit binds.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {

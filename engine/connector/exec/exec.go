@@ -120,6 +120,9 @@ func (s *Sink) Close() error {
 	return os.RemoveAll(dir)
 }
 
+// Encodes implements stream.Encoder.
+func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
+
 // Encode implements stream.Encoder: what a child reads of a batch. Raw lines of which nothing was changed are sent from
 // the batch's own bytes.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {

@@ -60,13 +60,11 @@ func (o *Options) mode() fs.FileMode {
 
 // Validate says which option is wrong.
 func (o *Options) Validate() error {
-	switch {
-	case o.Path == "":
+	if o.Path == "" {
 		return &stream.OptionError{Key: "path", Err: errors.New("missing: the file to append to")}
-	case o.Format != NDJSON && o.Format != Raw:
-		return &stream.OptionError{Key: "format", Err: fmt.Errorf("%q is not a format; write ndjson or raw", o.Format)}
-	case o.Fsync != SyncAck && o.Fsync != SyncInterval:
-		return &stream.OptionError{Key: "fsync", Err: fmt.Errorf("%q is not a time to sync; write ack or interval", o.Fsync)}
+	}
+	if err := stream.CheckEnums(o); err != nil {
+		return err
 	}
 	if n, err := strconv.ParseUint(o.Mode, 8, 9); o.Mode != "" && (err != nil || n&0o600 != 0o600) {
 		err := fmt.Errorf("%q is no mode of a file; write three octal digits of which the first is 6 or 7, such as 0640", o.Mode)
@@ -85,7 +83,7 @@ func Component() stream.Component {
 	}
 }
 
-// Sink appends to one file. It implements stream.Sink, Encoder, Syncer and Placed.
+// Sink appends to one file. It implements stream.Sink, Encoder and AppendSink.
 type Sink struct {
 	o     Options
 	host  stream.Host
@@ -135,8 +133,11 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// StartPlace implements stream.Placed.
+// StartPlace implements stream.AppendSink.
 func (s *Sink) StartPlace() string { return s.start }
+
+// Encodes implements stream.Encoder.
+func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder. A raw batch of which nothing was changed is written from its own bytes.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
@@ -149,7 +150,7 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// Sync implements stream.Syncer: all that was delivered is durable when it returns nil. An error is for good: it is not
+// Sync implements stream.AppendSink: all that was delivered is durable when it returns nil. An error is for good: it is not
 // known what the disk holds of the last second, so that the route has to stop and say so.
 func (s *Sink) Sync(context.Context) error {
 	if s.lane == nil {

@@ -35,7 +35,7 @@ func Component() stream.Component {
 	}
 }
 
-// Sink sends batches to endpoints. It implements stream.Sink, stream.Encoder and stream.Verbatim.
+// Sink sends batches to endpoints. It implements stream.Sink and stream.Encoder.
 type Sink struct {
 	o         Options
 	host      stream.Host
@@ -138,8 +138,13 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Verbatim implements stream.Verbatim.
-func (s *Sink) Verbatim() bool { return s.o.Body == Raw && s.o.Compress == None && s.o.key == nil }
+// Encodes implements stream.Encoder.
+func (s *Sink) Encodes() stream.Encoding {
+	if s.o.Body == Raw && s.o.Compress == None && s.o.key == nil {
+		return stream.EncodeChanged
+	}
+	return stream.EncodeAll
+}
 
 func (s *Sink) plain(dst []byte, b *stream.Batch) []byte { return s.o.appendBody(dst, b, time.Now()) }
 

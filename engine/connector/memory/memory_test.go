@@ -289,7 +289,7 @@ func TestLingerAndEarlierProcesses(t *testing.T) {
 		if left := r.(stream.Estimator).Left(); left != 0 {
 			t.Errorf("Left = %d", left)
 		}
-		f := r.(stream.Forgetter)
+		f := r.(stream.PartitionTracker)
 		if gone := f.Forget(); !slices.Equal(gone, []string{"memory-OF-A-PROCESS-THAT-IS-GONE"}) || f.Forget() != nil {
 			t.Errorf("Forget = %q", gone)
 		}

@@ -213,7 +213,10 @@ func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	return nil
 }
 
-// Forget implements stream.Forgetter: the partitions of earlier processes.
+// Note implements stream.PartitionTracker: there is nothing to recognize.
+func (r *reader) Note(stream.Mark) string { return "" }
+
+// Forget implements stream.PartitionTracker: the partitions of earlier processes.
 func (r *reader) Forget() []string {
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()

@@ -118,6 +118,9 @@ func (r *route) Open(_ context.Context, o stream.SinkOptions) error {
 // Close implements stream.Sink.
 func (r *route) Close() error { return nil }
 
+// Encodes implements stream.Encoder.
+func (r *route) Encodes() stream.Encoding { return stream.EncodeAll }
+
 // Encode implements stream.Encoder. It encodes nothing, but fills Records while the batch has one owner.
 func (r *route) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()

@@ -13,10 +13,7 @@ import (
 )
 
 // connection is what the sink needs of a driver's connection.
-type connection struct {
-	conn sqldriver.Conn
-	open bool // a transaction is
-}
+type connection struct{ sqlspan.Direct }
 
 // server implements sqlspan.Database.
 type server struct{ sink *Sink }
@@ -27,8 +24,8 @@ func (s server) Connect(ctx context.Context) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := new(connection)
-	if c.conn, err = sqldriver.Direct(opened); err != nil {
+	c := &connection{sqlspan.Direct{BeginText: "START TRANSACTION"}}
+	if c.Conn, err = sqldriver.Direct(opened); err != nil {
 		return nil, err
 	}
 	// each statement of a transaction sees what was committed before it: a mark that was raised meanwhile
@@ -39,12 +36,12 @@ func (s server) Connect(ctx context.Context) (*connection, error) {
 }
 
 func (c *connection) exec(ctx context.Context, sql string, args ...driver.Value) (affected int64, err error) {
-	return sqldriver.Exec(ctx, c.conn, sql, args...)
+	return sqldriver.Exec(ctx, c.Conn, sql, args...)
 }
 
 // query calls row with each row; its values are valid until the next one.
 func (c *connection) query(ctx context.Context, row func(v []driver.Value) error, sql string, args ...driver.Value) error {
-	return sqldriver.Each(ctx, c.conn, row, sql, args...)
+	return sqldriver.Each(ctx, c.Conn, row, sql, args...)
 }
 
 // undoBound bounds the rollback of a failed transaction.
@@ -52,14 +49,13 @@ const undoBound = 2 * time.Second
 
 // Restore implements sqlspan.Server. A connection that is closed undoes what was open.
 func (s server) Restore(ctx context.Context, c *connection, err error) bool {
-	if err == nil && !c.open {
+	if err == nil && !c.Open() {
 		return true
 	}
 	if err == nil || said(err) {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 		defer cancel()
-		if _, failed := c.exec(undo, "ROLLBACK"); failed == nil {
-			c.open = false
+		if c.Rollback(undo) == nil {
 			return true
 		}
 	}
@@ -68,22 +64,16 @@ func (s server) Restore(ctx context.Context, c *connection, err error) bool {
 }
 
 // Close implements sqlspan.Server: nothing is in it that was not committed, or it is given up.
-func (s server) Close(c *connection) { _ = c.conn.Close() }
-
-func (c *connection) begin(ctx context.Context) error {
-	_, err := c.exec(ctx, "START TRANSACTION")
-	c.open = true
-	return err
-}
-
-func (c *connection) commit(ctx context.Context) error {
-	_, err := c.exec(ctx, "COMMIT")
-	c.open = err != nil
-	return err
-}
+func (s server) Close(c *connection) { _ = c.Conn.Close() }
 
 // Writer implements sqlspan.Database.
 func (s server) Writer() sqlspan.Writer[*connection] { return &writer{sink: s.sink} }
+
+// Find implements sqlspan.Database.
+func (s server) Find(ctx context.Context, c *connection) error { return s.sink.find(ctx, c) }
+
+// Transient implements sqlspan.Database.
+func (s server) Transient(err error) bool { return transient(err) }
 
 // Outcome implements sqlspan.Database.
 func (s server) Outcome(err error) error { return outcome(s.sink.vanished(err)) }
@@ -107,5 +97,7 @@ func (w *writer) Write(ctx context.Context, c *connection, _ *stream.Batch, data
 	})
 }
 
-// Commit implements sqlspan.Writer.
-func (w *writer) Commit(ctx context.Context, c *connection) error { return c.commit(ctx) }
+// Enter implements sqlspan.Writer.
+func (w *writer) Enter(ctx context.Context, c *connection, spans []stream.Span, _ bool) (sqlspan.Presence, error) {
+	return w.sink.Enter(ctx, c, spans)
+}

@@ -78,12 +78,11 @@ func Component() stream.Component {
 
 type connections = sqlspan.Connections[*connection]
 
-// Sink writes into one table. It implements stream.Sink, Encoder and Ledgered.
+// Sink writes into one table. It implements stream.Sink, Encoder and TransactionalSink.
 type Sink struct {
 	*connections
 	o         Options
 	name      sqltable.Name
-	sql       func(statement string) string // puts the ledger's tables into it
 	connector driver.Connector
 }
 
@@ -96,7 +95,7 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, name: name, sql: sqlspan.Beside(name)}
+	s := &Sink{o: o, name: name}
 	s.connections = sqlspan.NewConnections[*connection](h, server{s}, sqltable.NewShape(&dialect, &s.o.Options, name))
 	return s, nil
 }
@@ -125,7 +124,7 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	if s.connector, err = mysql.NewConnector(c); err != nil {
 		return fmt.Errorf("sink mysql: url: %w", err)
 	}
-	s.Books.Open(o, s.o.Ledger)
+	s.Ledger.Open(o, s.o.Ledger, s.dialectOf)
 	s.connections.Open(o, "mysql", c.Addr+"/"+c.DBName, s.o.Workers)
 	return nil
 }

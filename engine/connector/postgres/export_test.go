@@ -17,5 +17,5 @@ func Disguise(s *Sink) {
 
 // Dawdle makes Enter sleep for a second between its look at the marks and that at the rows.
 func Dawdle(s *Sink) {
-	s.sql.tableColumns = strings.Replace(s.sql.tableColumns, "FROM pg_attribute", "FROM pg_attribute CROSS JOIN pg_sleep(1) AS dawdle", 1)
+	s.columnsText = strings.Replace(s.columnsText, "FROM pg_attribute", "FROM pg_attribute CROSS JOIN pg_sleep(1) AS dawdle", 1)
 }

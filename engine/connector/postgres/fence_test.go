@@ -244,4 +244,4 @@ func TestServerAway(t *testing.T) {
 	}
 }
 
-var _ stream.Ledgered = (*postgres.Sink)(nil)
+var _ stream.TransactionalSink = (*postgres.Sink)(nil)

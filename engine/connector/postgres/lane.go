@@ -74,6 +74,12 @@ func (s server) Close(c *conn) {
 // Writer implements sqlspan.Database.
 func (s server) Writer() sqlspan.Writer[*conn] { return &writer{sink: s.sink} }
 
+// Find implements sqlspan.Database.
+func (s server) Find(ctx context.Context, c *conn) error { return s.sink.find(ctx, c) }
+
+// Transient implements sqlspan.Database.
+func (s server) Transient(err error) bool { return transient(err) }
+
 // Outcome implements sqlspan.Database.
 func (s server) Outcome(err error) error { return outcome(err) }
 
@@ -102,8 +108,36 @@ func (w *writer) Write(ctx context.Context, c *conn, b *stream.Batch, data []byt
 	return err
 }
 
-// Commit implements sqlspan.Writer.
-func (w *writer) Commit(ctx context.Context, c *conn) error {
+// Begin implements sqlspan.Session.
+func (c *conn) Begin(ctx context.Context, statements ...*sqlspan.Statement) error {
+	begin := &sqlspan.Statement{SQL: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"}
+	return c.Run(ctx, append([]*sqlspan.Statement{begin}, statements...)...)
+}
+
+// Run implements sqlspan.Session: in one round trip.
+func (c *conn) Run(ctx context.Context, statements ...*sqlspan.Statement) error {
+	var batch pgx.Batch
+	for _, s := range statements {
+		q := batch.Queue(s.SQL, s.Args...)
+		if s.Row == nil {
+			q.Exec(func(tag pgconn.CommandTag) error { s.Affected = tag.RowsAffected(); return nil })
+			continue
+		}
+		q.Query(func(rows pgx.Rows) error {
+			defer rows.Close()
+			for rows.Next() {
+				if err := s.Row(rows.Scan); err != nil {
+					return err
+				}
+			}
+			return rows.Err()
+		})
+	}
+	return c.SendBatch(ctx, &batch).Close()
+}
+
+// Commit implements sqlspan.Session.
+func (c *conn) Commit(ctx context.Context) error {
 	tag, err := c.Exec(ctx, "COMMIT", pgx.QueryExecModeSimpleProtocol)
 	if err == nil && tag.String() != "COMMIT" {
 		err = fmt.Errorf("the server answered COMMIT by %s", tag)
@@ -113,136 +147,14 @@ func (w *writer) Commit(ctx context.Context, c *conn) error {
 
 // Enter implements sqlspan.Writer. It is one round trip, in which the table's columns are looked at where data is to follow.
 func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span, data bool) (sqlspan.Presence, error) {
-	s, q := w.sink, querySpans(spans)
-	var epoch int64
-	stored := make(map[key]bool, len(spans))
-	marks := make(map[string]stream.Position)
-	var batch pgx.Batch
-	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-	batch.Queue(shareFence, s.fence).Exec(func(pgconn.CommandTag) error { return nil })
-	batch.Queue(s.sql.epoch, s.Books.Ledger).QueryRow(func(r pgx.Row) error { return r.Scan(&epoch) })
-	batch.Queue(s.sql.insertSpans, s.Books.Ledger, q.parts, q.fromNums, q.fromKeys, q.toNums, q.toKeys).Query(func(rows pgx.Rows) error {
-		return each(rows, func() error {
-			var k key
-			var text []byte
-			err := rows.Scan(&k.part, &k.num, &text)
-			k.key = string(text)
-			stored[k] = true
-			return err
-		})
-	})
-	batch.Queue(s.sql.marksOf, s.Books.Ledger, q.parts).Query(func(rows pgx.Rows) error { return scanMarks(rows, marks) })
-	var columns []sqltable.Column
-	if data {
-		batch.Queue(s.sql.tableColumns, s.name.String()).Query(func(rows pgx.Rows) (err error) {
-			columns, err = pgx.CollectRows(rows, scanColumn)
-			return err
-		})
+	s := w.sink
+	if !data {
+		return s.Enter(ctx, c, spans)
 	}
-	if err := c.SendBatch(ctx, &batch).Close(); err != nil {
-		return sqlspan.None, err
+	var there []sqltable.Column
+	presence, err := s.Enter(ctx, c, spans, s.readColumns(&there))
+	if err == nil && presence == sqlspan.None {
+		err = s.checkColumns(s.Shape.Known(), there)
 	}
-	if err := s.Books.Check(epoch); err != nil {
-		return sqlspan.None, err
-	}
-	before, folded, err := s.before(ctx, c, q, spans, stored)
-	if err == nil && folded {
-		var rows pgx.Rows
-		if rows, err = c.Query(ctx, s.sql.marksOf, s.Books.Ledger, q.parts); err == nil {
-			err = scanMarks(rows, marks)
-		}
-	}
-	if err != nil {
-		return sqlspan.None, err
-	}
-	presence := sqlspan.Judge(spans, before, marks)
-	if presence == sqlspan.Part {
-		return presence, &sqlspan.PartError{Ledger: s.Books.Ledger, Span: spans[0]}
-	}
-	if data && presence == sqlspan.None {
-		return presence, s.checkColumns(s.Shape.Known(), columns)
-	}
-	return presence, nil
-}
-
-// scanMarks puts the marks that rows hold into marks, by partition.
-func scanMarks(rows pgx.Rows, marks map[string]stream.Position) error {
-	return each(rows, func() error {
-		var part string
-		var at stream.Position
-		var text []byte
-		err := rows.Scan(&part, &at.Num, &text)
-		at.Key = string(text)
-		marks[part] = at
-		return err
-	})
-}
-
-// before returns, for each span, where the row ends that was there before; nil: there was none. folded says that one which was there
-// when it was to be stored is gone now: another attempt, whose answer came late, has settled the batch, and the row went into a mark that
-// is younger than those that were read.
-func (s *Sink) before(
-	ctx context.Context, c *conn, q spanArrays, spans []stream.Span, inserted map[key]bool,
-) (ends []*stream.Position, folded bool, err error) {
-	ends = make([]*stream.Position, len(spans))
-	if len(inserted) == len(spans) {
-		return ends, false, nil
-	}
-	rows, err := c.Query(ctx, s.sql.spanEnds, s.Books.Ledger, q.parts, q.fromNums, q.fromKeys)
-	if err != nil {
-		return nil, false, err
-	}
-	there, err := pgx.CollectRows(rows, scanSpan)
-	if err != nil {
-		return nil, false, err
-	}
-	byKey := make(map[key]stream.Position, len(there))
-	for _, r := range there {
-		byKey[key{r.Part, r.From.Num, r.From.Key}] = r.To
-	}
-	for i, sp := range spans {
-		k := key{sp.Part.ID, sp.From.Num, sp.From.Key}
-		if inserted[k] {
-			continue
-		}
-		if end, there := byKey[k]; there {
-			ends[i] = &end
-		} else {
-			folded = true
-		}
-	}
-	return ends, folded, nil
-}
-
-// key is a span row's, within a route.
-type key struct {
-	part string
-	num  int64
-	key  string
-}
-
-// spanArrays are spans as the arguments of unnest.
-type spanArrays struct {
-	parts            []string
-	fromNums, toNums []int64
-	fromKeys, toKeys [][]byte
-}
-
-func querySpans(spans []stream.Span) (q spanArrays) {
-	for _, s := range spans {
-		q.parts = append(q.parts, s.Part.ID)
-		q.fromNums, q.fromKeys = append(q.fromNums, s.From.Num), append(q.fromKeys, []byte(s.From.Key))
-		q.toNums, q.toKeys = append(q.toNums, s.To.Num), append(q.toKeys, []byte(s.To.Key))
-	}
-	return q
-}
-
-func each(rows pgx.Rows, row func() error) error {
-	defer rows.Close()
-	for rows.Next() {
-		if err := row(); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
+	return presence, err
 }

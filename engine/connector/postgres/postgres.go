@@ -10,8 +10,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -88,7 +86,7 @@ func Component() stream.Component {
 
 type connections = sqlspan.Connections[*conn]
 
-// Sink writes into one table. It implements stream.Sink, Encoder and Ledgered.
+// Sink writes into one table. It implements stream.Sink, Encoder and TransactionalSink.
 type Sink struct {
 	*connections
 	o      Options
@@ -96,7 +94,8 @@ type Sink struct {
 	name   sqltable.Name
 	config *pgx.ConnConfig
 	fence  int64 // the lock that transactions share and Load has alone
-	sql    statements
+
+	columnsText string // tableColumns; a test makes it slow
 }
 
 // New returns a sink that has touched nothing yet.
@@ -108,7 +107,7 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, host: h, name: name, sql: statementsFor(name)}
+	s := &Sink{o: o, host: h, name: name, columnsText: tableColumns}
 	s.connections = sqlspan.NewConnections[*conn](h, server{s}, sqltable.NewShape(&dialect, &s.o.Options, name))
 	return s, nil
 }
@@ -118,11 +117,9 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	if s.config, err = pgx.ParseConfig(s.o.URL); err != nil {
 		return fmt.Errorf("sink postgres: url: %w", err)
 	}
-	s.Books.Open(o, s.o.Ledger)
-	sum := sha256.Sum256([]byte("penstock ledger " + s.name.Schema + "." + s.Books.Ledger))
-	s.fence = int64(binary.BigEndian.Uint64(sum[:]))
+	s.Ledger.Open(o, s.o.Ledger, s.dialectOf)
 	if _, set := s.config.RuntimeParams["application_name"]; !set {
-		s.config.RuntimeParams["application_name"] = "penstock " + s.Books.Ledger
+		s.config.RuntimeParams["application_name"] = "penstock " + s.Ledger.Name
 	}
 	to := fmt.Sprintf("%s:%d/%s", s.config.Host, s.config.Port, s.config.Database)
 	workers, err := sqlspan.Workers(s.o.Workers, s.o.Mode)

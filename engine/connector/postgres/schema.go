@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -84,13 +85,9 @@ func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) strin
 }
 
 // find settles the columns where the table is there or the config lists them; else the first batch does.
-func (s *Sink) find(ctx context.Context, c *pgx.Conn) error {
-	rows, err := c.Query(ctx, s.sql.tableColumns, s.name.String())
-	if err != nil {
-		return err
-	}
-	there, err := pgx.CollectRows(rows, scanColumn)
-	if err != nil {
+func (s *Sink) find(ctx context.Context, c *conn) error {
+	var there []sqltable.Column
+	if err := c.Run(ctx, s.readColumns(&there)); err != nil {
 		return err
 	}
 	exists, err := s.Shape.Found(there)
@@ -98,10 +95,15 @@ func (s *Sink) find(ctx context.Context, c *pgx.Conn) error {
 	return err
 }
 
-func scanColumn(r pgx.CollectableRow) (col sqltable.Column, err error) {
-	err = r.Scan(&col.Name, &col.Decl, &col.Own)
-	col.Type = typeOf(col.Decl)
-	return col, err
+// readColumns asks for the columns of the data's table; none: there is no such table.
+func (s *Sink) readColumns(columns *[]sqltable.Column) *sqlspan.Statement {
+	return &sqlspan.Statement{SQL: s.columnsText, Args: []any{s.name.String()}, Row: func(scan func(dest ...any) error) error {
+		var c sqltable.Column
+		err := scan(&c.Name, &c.Decl, &c.Own)
+		c.Type = typeOf(c.Decl)
+		*columns = append(*columns, c)
+		return err
+	}}
 }
 
 // checkColumns holds the table against what its rows are written for: the binary form of one type is nonsense in another.

@@ -23,6 +23,10 @@ const (
 	maxNumber = 100_000
 )
 
+// Finishes implements stream.Finisher. Without, a file whose end is settled is finished at once, and has no second entry in the
+// checkpoint.
+func (s *source) Finishes() bool { return s.o.Finished != finishedKeep }
+
 // Finish implements stream.Finisher: it renames, deletes or moves the file, if it is still the one that was read and holds not
 // a byte more.
 func (s *source) Finish(ctx context.Context, p stream.Partition) error {

@@ -51,11 +51,7 @@ func Source() stream.Component {
 			}
 		},
 		New: func(options any, h stream.Host) (any, error) {
-			s, err := newSource(*options.(*Options), h)
-			if err == nil && s.o.Finished == finishedKeep {
-				return keeping{s}, nil
-			}
-			return s, err
+			return newSource(*options.(*Options), h)
 		},
 	}
 }
@@ -68,13 +64,14 @@ func (o *Options) Validate() error {
 	wrong := func(key, format string, args ...any) error {
 		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 	}
+	if err := stream.CheckEnums(o); err != nil {
+		return err
+	}
 	switch {
 	case o.Path == "":
 		return wrong("path", "is missing: name the directory to read")
 	case len(o.Include) == 0:
 		return wrong("include", `is empty, so that nothing would be read; leave it out or write ["*"]`)
-	case o.Order != "oldest" && o.Order != "name":
-		return wrong("order", "is %q, want oldest or name", o.Order)
 	case o.Settle <= 0:
 		return wrong("settle", "is %v, want more than 0: a file that is still written cannot be told from a finished one without", o.Settle)
 	case o.Watch < 0:
@@ -119,9 +116,6 @@ func (o *Options) validateFinished(wrong func(key, format string, args ...any) e
 		if inside && (rel == "." || o.Recursive) {
 			return wrong("move_to", "%q lies in the directory that is read, so that moved files would be read again", o.MoveTo)
 		}
-	case finishedDelete, finishedKeep:
-	default:
-		return wrong("finished", "is %q, want rename, delete, move or keep", o.Finished)
 	}
 	if o.MoveTo != "" && o.Finished != finishedMove {
 		return wrong("move_to", "is set, but finished is %q; write finished: move", o.Finished)

@@ -123,7 +123,7 @@ func TestPackedKept(t *testing.T) {
 		for w.step(w.t.Context()) == nil {
 		}
 		for id, m := range w.store.marks {
-			m.Note, m.Finished = w.reader.(stream.Noter).Note(m), true
+			m.Note, m.Finished = w.reader.(stream.PartitionTracker).Note(m), true
 			w.store.marks[id] = m
 		}
 		w.close()

@@ -65,15 +65,6 @@ func newSource(o Options, h stream.Host) (*source, error) {
 	return s, nil
 }
 
-// keeping is a source with finished: keep. It is no Finisher, so that a file whose end is settled is finished at once, without a
-// second entry in the checkpoint.
-type keeping struct{ s *source }
-
-// Open implements stream.Source.
-func (k keeping) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
-	return k.s.Open(ctx, o)
-}
-
 // reader is one route's; it holds the directory open.
 type reader struct {
 	*follow.Reader

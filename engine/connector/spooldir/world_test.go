@@ -215,7 +215,8 @@ func (w *world) finishAll() {
 	if !w.finish {
 		return
 	}
-	finisher, ok := w.src.(stream.Finisher) // one that keeps files is none: what is sealed is finished
+	finisher, ok := w.src.(stream.Finisher)
+	ok = ok && finisher.Finishes() // else what is sealed is finished
 	for _, id := range slices.Sorted(maps.Keys(w.pending)) {
 		if ok {
 			if err := finisher.Finish(w.t.Context(), w.pending[id]); err != nil {

@@ -17,17 +17,11 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// file is the database's file with the one connection to it. Who has its token may use the connection.
-type file struct {
-	dsn   string
-	token chan *connection // holds the connection, nil where it has to be opened anew; closed: no more
-}
-
 // busyWait is how long a statement waits for another program's transaction, in milliseconds.
 const busyWait = 10_000
 
 // openFile makes the file where it is missing, only for its owner, and opens nothing yet.
-func openFile(files vfs.FS, path string) (*file, error) {
+func openFile(files vfs.FS, path string) (*server, error) {
 	folder, name := filepath.Split(filepath.Clean(path))
 	dir, err := files.MakeDir(filepath.Clean(folder), 0o700)
 	if err != nil {
@@ -45,57 +39,39 @@ func openFile(files vfs.FS, path string) (*file, error) {
 		return nil, err
 	}
 	at := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
-	d := &file{
+	return &server{
 		dsn: fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)", at, busyWait),
-		// one connection for one writer: SQLite has no more to give
-		token: make(chan *connection, 1),
-	}
-	d.token <- nil
-	return d, nil
+	}, nil
 }
 
-// use calls f with the connection to itself. A connection whose file can no longer be trusted is replaced before the next use.
-func (d *file) use(ctx context.Context, f func(c *connection) error) (err error) {
-	var c *connection
-	select {
-	case got, open := <-d.token:
-		if !open {
-			return sqlspan.ErrStopped
-		}
-		c = got
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// server implements sqlspan.Server, for one connection: SQLite has one writer and no more to give.
+type server struct {
+	dsn    string
+	closed error // of the connection that was closed last
+}
+
+// Connect implements sqlspan.Server.
+func (s *server) Connect(context.Context) (*connection, error) { return connect(s.dsn) }
+
+// Restore implements sqlspan.Server. A connection whose file can no longer be trusted is replaced before the next use.
+func (s *server) Restore(_ context.Context, c *connection, err error) bool {
+	sound := !broken(err)
+	if sound && c.Open() {
+		undone := c.Rollback(forever())
+		sound = undone == nil || noTransaction(undone)
 	}
-	defer func() { d.token <- c }()
-	if c == nil {
-		if c, err = connect(d.dsn); err != nil {
-			return err
-		}
-	}
-	err = f(c)
-	if broken(err) {
+	if !sound {
 		_ = c.close() // it has failed, and so may this; what was committed is in the file
-		c = nil
 	}
-	return err
+	return sound
 }
 
-// close waits for who uses the connection and frees it.
-func (d *file) close() error {
-	c, open := <-d.token
-	if !open {
-		return nil
-	}
-	close(d.token)
-	if c == nil {
-		return nil
-	}
-	return c.close()
-}
+// Close implements sqlspan.Server.
+func (s *server) Close(c *connection) { s.closed = c.close() }
 
 // connection is a driver's connection with what was prepared over it.
 type connection struct {
-	conn    sqldriver.Conn
+	sqlspan.Direct
 	inserts map[insertForm]driver.StmtExecContext
 	args    []driver.NamedValue // of one statement, used again
 }
@@ -109,7 +85,9 @@ func connect(dsn string) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{conn: conn, inserts: make(map[insertForm]driver.StmtExecContext)}, nil
+	return &connection{
+		Direct: sqlspan.Direct{Conn: conn, BeginText: "BEGIN IMMEDIATE"}, inserts: make(map[insertForm]driver.StmtExecContext),
+	}, nil
 }
 
 // forever is the context of single statements: they are short, and one that was broken off would leave a transaction in doubt.
@@ -117,29 +95,12 @@ func connect(dsn string) (*connection, error) {
 func forever() context.Context { return context.Background() }
 
 func (c *connection) exec(sql string, args ...driver.Value) (affected int64, err error) {
-	return sqldriver.Exec(forever(), c.conn, sql, args...)
+	return sqldriver.Exec(forever(), c.Conn, sql, args...)
 }
 
 // query calls row with each row; its values are valid until the next one.
 func (c *connection) query(row func(v []driver.Value) error, sql string, args ...driver.Value) error {
-	return sqldriver.Each(forever(), c.conn, row, sql, args...)
-}
-
-// transaction runs f in a transaction that takes the write lock at once.
-func (c *connection) transaction(f func() error) error {
-	if _, err := c.exec("BEGIN IMMEDIATE"); err != nil {
-		return err
-	}
-	err := f()
-	if err == nil {
-		if _, err = c.exec("COMMIT"); err == nil {
-			return nil
-		}
-	}
-	if _, undone := c.exec("ROLLBACK"); undone != nil && !noTransaction(undone) {
-		return &brokenError{errors.Join(err, undone)}
-	}
-	return err
+	return sqldriver.Each(forever(), c.Conn, row, sql, args...)
 }
 
 func (c *connection) close() error {
@@ -149,5 +110,5 @@ func (c *connection) close() error {
 			errs = append(errs, closer.Close())
 		}
 	}
-	return errors.Join(append(errs, c.conn.Close())...)
+	return errors.Join(append(errs, c.Conn.Close())...)
 }

@@ -120,7 +120,7 @@ func (w *inserting) insert(rows int, args []driver.NamedValue) error {
 	form := insertForm{rows, len(w.s.o.Key) > 0}
 	stmt := w.c.inserts[form]
 	if stmt == nil {
-		prepared, err := w.c.conn.Prepare(insertSQL(w.s.name, w.table.Columns, w.s.o.Key, rows))
+		prepared, err := w.c.Conn.Prepare(insertSQL(w.s.name, w.table.Columns, w.s.o.Key, rows))
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,6 @@ type delivery struct {
 // lane is the one worker of the sink.
 type lane struct {
 	sink   *Sink
-	epoch  int64 // set by Load, before the first Deliver
 	wake   chan struct{}
 	insert inserting // the writer's own
 	exists bool      // the table is there; the writer's own once it runs
@@ -136,26 +135,26 @@ func (l *lane) run(ctx context.Context) error {
 func (l *lane) write(ctx context.Context, group []*delivery) (written int, err error) {
 	var failed error // of a batch; those before it are committed
 	made := false
-	err = l.sink.file.use(ctx, func(c *connection) error {
-		return c.transaction(func() error {
-			if err := l.sink.checkEpoch(c); err != nil {
-				return err
-			}
-			for written < len(group) {
-				b := group[written].batch
-				if !l.exists && !made && b.Kept() > 0 {
-					if err := l.sink.makeTable(c, b); err != nil {
-						return err
-					}
-					made = true
-				}
-				if failed, err = l.one(c, b); failed != nil || err != nil {
+	err = l.sink.use(ctx, func(c *connection) error {
+		if err := l.sink.ledger.Begin(forever(), c); err != nil {
+			return err
+		}
+		for failed == nil && written < len(group) {
+			b := group[written].batch
+			if !l.exists && !made && b.Kept() > 0 {
+				if err := l.sink.makeTable(c, b); err != nil {
 					return err
 				}
+				made = true
+			}
+			if failed, err = l.one(c, b); err != nil {
+				return err
+			}
+			if failed == nil {
 				written++
 			}
-			return nil
-		})
+		}
+		return c.Commit(forever())
 	})
 	if err != nil {
 		return 0, outcome(err)
@@ -187,7 +186,7 @@ func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 }
 
 func (l *lane) rows(c *connection, b *stream.Batch) error {
-	presence, err := l.sink.enter(c, b.Spans)
+	presence, err := l.sink.ledger.Add(forever(), c, sqlspan.Covering(nil, b.Spans))
 	if err != nil || presence == sqlspan.All {
 		return err
 	}

@@ -11,12 +11,6 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// brokenError is a failure after which the connection's state is not known.
-type brokenError struct{ err error }
-
-func (e *brokenError) Error() string { return e.err.Error() }
-func (e *brokenError) Unwrap() error { return e.err }
-
 func codeOf(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return e.Code()
@@ -27,9 +21,6 @@ func codeOf(err error) int {
 // broken says whether the connection must not be used again: a failed read or write, above all a failed fsync, is never
 // retried on the same handle.
 func broken(err error) bool {
-	if _, ok := errors.AsType[*brokenError](err); ok {
-		return true
-	}
 	switch codeOf(err) & 0xFF {
 	case codes.SQLITE_IOERR, codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB, codes.SQLITE_CANTOPEN, codes.SQLITE_NOMEM,
 		codes.SQLITE_READONLY, codes.SQLITE_MISUSE, codes.SQLITE_INTERNAL:

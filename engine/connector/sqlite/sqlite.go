@@ -53,13 +53,14 @@ const inFlight = 32
 
 var limits = stream.Limits{InFlight: inFlight, Ordered: true}
 
-// Sink writes into one table. It implements stream.Sink, Encoder and Ledgered.
+// Sink writes into one table. It implements stream.Sink, Encoder and TransactionalSink.
 type Sink struct {
 	o      Options
 	host   stream.Host
 	name   sqltable.Name
-	ledger string
-	file   *file
+	ledger *sqlspan.Ledger
+	server *server
+	file   *sqlspan.Lane[*connection]
 	lane   *lane
 	shape  *sqltable.Shape
 }
@@ -73,16 +74,17 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{o: o, host: h, name: name}
+	s := &Sink{o: o, host: h, name: name, ledger: sqlspan.NewLedger(h)}
 	s.shape = sqltable.NewShape(&dialect, &s.o.Options, name)
 	return s, nil
 }
 
 // Open opens the file, or makes it, and the tables of the ledger.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
-	s.ledger = sqlspan.LedgerName(o, s.o.Ledger)
-	if s.file, err = openFile(s.host.FS(), s.o.Path); err == nil {
-		err = s.file.use(ctx, func(c *connection) error { return c.prepareLedger() })
+	s.ledger.Open(o, s.o.Ledger, s.dialectOf)
+	if s.server, err = openFile(s.host.FS(), s.o.Path); err == nil {
+		s.file = sqlspan.NewLane(sqlspan.Server[*connection](s.server))
+		err = s.use(ctx, func(c *connection) error { return s.ledger.Create(forever(), c) })
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("sink sqlite %q: %w", s.o.Path, err), s.Close())
@@ -92,6 +94,9 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
 	o.Lanes([]stream.Lane{{Name: s.o.Path, Worker: s.lane, Limits: limits}})
 	return nil
 }
+
+// Encodes implements stream.Encoder.
+func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder: it finds the batch's records, and from the first batch the table's columns, where the
 // writer would have to do it. It writes nothing.
@@ -106,10 +111,10 @@ func (s *Sink) Close() error {
 	if s.lane != nil {
 		s.lane.end(sqlspan.ErrStopped)
 	}
-	var err error
-	if s.file != nil {
-		err = s.file.close()
+	if s.file == nil {
+		return nil
 	}
+	s.file.Close()
 	s.lane, s.file = nil, nil
-	return err
+	return s.server.closed
 }

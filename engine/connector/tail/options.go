@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/follow"
@@ -57,15 +56,12 @@ func (o *Options) Validate() error {
 	wrong := func(key, format string, args ...any) error {
 		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 	}
+	if err := stream.CheckEnums(o); err != nil {
+		return err
+	}
 	switch {
 	case len(o.Include) == 0:
 		return wrong("include", "is missing: name the files to follow, as globs")
-	case !slices.Contains([]string{"beginning", "end"}, o.Start):
-		return wrong("start", "is %q, want beginning or end", o.Start)
-	case !slices.Contains([]string{"refuse", "follow"}, o.Symlinks):
-		return wrong("symlinks", "is %q, want refuse or follow", o.Symlinks)
-	case beyond[o.DeletedBeyond] == nil:
-		return wrong("deleted_beyond", "is %q, want keep, drop or stop", o.DeletedBeyond)
 	case o.DeletedMax < 0:
 		return wrong("deleted_max", "is %v, want 0B or more", o.DeletedMax)
 	case o.OpenFiles < 1:

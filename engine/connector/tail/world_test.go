@@ -221,7 +221,7 @@ func (w *world) save() {
 	w.t.Helper()
 	w.last = time.Now()
 	for id, m := range w.marks {
-		m.Note = w.reader.(stream.Noter).Note(m)
+		m.Note = w.reader.(stream.PartitionTracker).Note(m)
 		if len(m.Note) > stream.MaxNote {
 			w.t.Errorf("a note of %d bytes", len(m.Note))
 		}
@@ -233,7 +233,7 @@ func (w *world) save() {
 	clear(w.marks)
 	w.exact = append(w.exact, w.lines...)
 	w.lines = nil
-	for _, id := range w.reader.(stream.Forgetter).Forget() {
+	for _, id := range w.reader.(stream.PartitionTracker).Forget() {
 		delete(w.saved, id)
 	}
 }

@@ -48,8 +48,11 @@ func (r notedReader) Read(ctx context.Context, b *stream.Batch) error {
 	return r.fakeReader.Read(ctx, b)
 }
 
-// Note implements stream.Noter.
+// Note implements stream.PartitionTracker.
 func (notedReader) Note(m stream.Mark) string { return noteTo(m.Watermark.Num) }
+
+// Forget implements stream.PartitionTracker.
+func (notedReader) Forget() []string { return nil }
 
 func noteTo(at int64) string { return fmt.Sprintf("read to %d", at) }
 
@@ -65,13 +68,19 @@ type ledgerSink struct {
 	holds []stream.Mark
 }
 
-// Load implements stream.Ledgered.
+// Load implements stream.TransactionalSink.
 func (s *ledgerSink) Load(context.Context) ([]stream.Mark, error) { return s.holds, nil }
 
-// Store implements stream.Ledgered.
+// Store implements stream.TransactionalSink.
 func (s *ledgerSink) Store(context.Context, []stream.Span) error { return nil }
 
-// Compact implements stream.Ledgered.
+// LedgerName implements stream.TransactionalSink.
+func (s *ledgerSink) LedgerName() string { return "ledger of sink fake" }
+
+// Prune implements stream.TransactionalSink.
+func (s *ledgerSink) Prune(context.Context, []string) error { return nil }
+
+// Compact implements stream.TransactionalSink.
 func (s *ledgerSink) Compact(context.Context, []stream.Mark) error { return nil }
 
 // killed is what the checkpoint of the one route would say if the process were killed now.

@@ -38,6 +38,9 @@ func (p *pipe) renew() error {
 	}
 	p.host, p.source = h, made
 	p.finisher, _ = p.source.(stream.Finisher)
+	if p.finisher != nil && !p.finisher.Finishes() {
+		p.finisher = nil
+	}
 	return nil
 }
 
@@ -71,12 +74,9 @@ func newRoute(s *slot) (*route, error) {
 	if r.sink, err = made[stream.Sink](c.Sink, r.host); err != nil {
 		return nil, err
 	}
-	r.encoder, _ = r.sink.(stream.Encoder)
-	if v, ok := r.sink.(stream.Verbatim); ok && v.Verbatim() && len(r.cfg.Processors) == 0 {
-		r.encoder = nil
-	}
-	r.syncer, _ = r.sink.(stream.Syncer)
-	r.ledgered, _ = r.sink.(stream.Ledgered)
+	r.encoder = encoderOf(r.sink, len(r.cfg.Processors))
+	r.syncer, _ = r.sink.(stream.AppendSink)
+	r.ledgered, _ = r.sink.(stream.TransactionalSink)
 	for _, use := range c.Processors {
 		r.processors = append(r.processors, func(h stream.Host) (stream.Processor, error) { return made[stream.Processor](use, h) })
 	}
@@ -87,6 +87,18 @@ func newRoute(s *slot) (*route, error) {
 	}
 	_, err = controlConfig(c, nil)
 	return r, err
+}
+
+// encoderOf returns the sink as an Encoder; nil if it has nothing to encode behind so many processors.
+func encoderOf(sink stream.Sink, processors int) stream.Encoder {
+	e, ok := sink.(stream.Encoder)
+	if !ok {
+		return nil
+	}
+	if by := e.Encodes(); by == stream.EncodeNone || by == stream.EncodeChanged && processors == 0 {
+		return nil
+	}
+	return e
 }
 
 func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {

@@ -39,6 +39,9 @@ func (s *fakeSource) Open(_ context.Context, o stream.OpenOptions) (stream.Reade
 	return r, nil
 }
 
+// Finishes implements stream.Finisher.
+func (s *fakeSource) Finishes() bool { return true }
+
 // Finish implements stream.Finisher.
 func (s *fakeSource) Finish(_ context.Context, p stream.Partition) error {
 	s.mu.Lock()

@@ -159,12 +159,18 @@ func (s *faultySink) Deliver(ctx context.Context, a stream.Attempt) (flow.Report
 	return s.fakeSink.Deliver(ctx, a)
 }
 
+// Encodes implements stream.Encoder.
+func (s *faultySink) Encodes() stream.Encoding { return stream.EncodeAll }
+
+// StartPlace implements stream.AppendSink.
+func (s *faultySink) StartPlace() string { return "" }
+
 // Encode implements stream.Encoder.
 func (s *faultySink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return dst, s.faults.strike("encode")
 }
 
-// Sync implements stream.Syncer.
+// Sync implements stream.AppendSink.
 func (s *faultySink) Sync(context.Context) error { return s.faults.strike("sync") }
 
 // Close implements stream.Sink.

@@ -19,7 +19,7 @@ type reluctantLedger struct {
 	folded int64
 }
 
-// Compact implements stream.Ledgered.
+// Compact implements stream.TransactionalSink.
 func (s *reluctantLedger) Compact(_ context.Context, marks []stream.Mark) error {
 	if !s.failed {
 		s.failed = true

@@ -11,12 +11,12 @@ import (
 // note has the reader say what it wants to find again with each mark. A note that is too long is left out: it can only
 // save work or find a mistake.
 func (r *route) note(marks []stream.Mark) {
-	noter, ok := r.reader.(stream.Noter)
+	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
 		return
 	}
 	for i := range marks {
-		if note := noter.Note(marks[i]); len(note) <= stream.MaxNote {
+		if note := tracker.Note(marks[i]); len(note) <= stream.MaxNote {
 			marks[i].Note = note
 		}
 	}
@@ -24,11 +24,11 @@ func (r *route) note(marks []stream.Mark) {
 
 // forget drops what is kept of partitions that the source calls gone; of one in work, later.
 func (r *route) forget() error {
-	f, ok := r.reader.(stream.Forgetter)
+	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
 		return nil
 	}
-	r.gone = append(r.gone, f.Forget()...)
+	r.gone = append(r.gone, tracker.Forget()...)
 	if len(r.gone) == 0 {
 		return nil
 	}
@@ -53,10 +53,6 @@ const pruneAtOnce = 200
 // transaction with anything of them was fenced off by Load, so none can come late and find no trace of what it repeats. The others
 // are dropped in a later run. What a kill leaves is loaded, found to be gone and dropped then.
 func (r *route) prune(ctx context.Context) error {
-	p, ok := r.sink.(stream.Pruner)
-	if !ok {
-		r.prunable = nil
-	}
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handed) // it was put back meanwhile
 	r.mu.Unlock()
@@ -64,7 +60,7 @@ func (r *route) prune(ctx context.Context) error {
 		return nil
 	}
 	ids := r.prunable[:min(len(r.prunable), pruneAtOnce)]
-	if err := p.Prune(ctx, ids); err != nil {
+	if err := r.ledgered.Prune(ctx, ids); err != nil {
 		r.host.log.Warn("the sink could not drop what it holds of files that are gone; it is tried again",
 			"files", len(r.prunable), "error", err)
 		return err

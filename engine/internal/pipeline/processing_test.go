@@ -187,6 +187,9 @@ func TestEncoderPanics(t *testing.T) {
 
 type picky struct{ *fakeSink }
 
+// Encodes implements stream.Encoder.
+func (*picky) Encodes() stream.Encoding { return stream.EncodeAll }
+
 // Encode implements stream.Encoder.
 func (*picky) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	dst = b.AppendRaw(dst)

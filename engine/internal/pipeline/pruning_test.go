@@ -42,7 +42,10 @@ type goneReader struct {
 	gone []string
 }
 
-// Forget implements stream.Forgetter.
+// Note implements stream.PartitionTracker.
+func (r *goneReader) Note(stream.Mark) string { return "" }
+
+// Forget implements stream.PartitionTracker.
 func (r *goneReader) Forget() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -59,12 +62,12 @@ type prunedSink struct {
 	most    int // at once
 }
 
-// Load implements stream.Ledgered.
+// Load implements stream.TransactionalSink.
 func (s *prunedSink) Load(context.Context) ([]stream.Mark, error) {
 	return slices.Clone(s.holds), nil
 }
 
-// Prune implements stream.Pruner.
+// Prune implements stream.TransactionalSink.
 func (s *prunedSink) Prune(_ context.Context, ids []string) error {
 	s.most = max(s.most, len(ids))
 	if s.prune != nil {

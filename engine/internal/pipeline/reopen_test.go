@@ -33,8 +33,11 @@ func (s *replaced) use() config.Use {
 	return config.Use{Component: stream.Component{Role: stream.SinkRole, Name: "fake", New: made}}
 }
 
-// StartPlace implements stream.Placed.
+// StartPlace implements stream.AppendSink.
 func (s *replacedSink) StartPlace() string { return fmt.Sprintf("start of %d", len(s.places)) }
+
+// Sync implements stream.AppendSink.
+func (s *replacedSink) Sync(context.Context) error { return nil }
 
 // Open implements stream.Sink.
 func (s *replacedSink) Open(_ context.Context, o stream.SinkOptions) error {

@@ -68,13 +68,9 @@ func (a *amount) add(m stream.Mark) {
 
 // emptyLedger is the error of a ledger that holds nothing although the local state shows progress.
 func emptyLedger(r *route, lost amount) error {
-	where := "ledger of sink " + r.cfg.Sink.Component.Name
-	if n, ok := r.sink.(stream.LedgerNamer); ok {
-		where = n.LedgerName()
-	}
 	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows progress in %d partitions; up to %d bytes "+
 		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with `penstock checkpoint reset %s %s`",
-		r.cfg.Sink.Component.Name, where, lost.partitions, lost.positions, r.pipe.state.name, r.key)
+		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.state.name, r.key)
 }
 
 // resumed are the marks with which a route began whose sink keeps a ledger. It is safe for concurrent use.

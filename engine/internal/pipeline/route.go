@@ -35,9 +35,9 @@ type route struct {
 	host  *host
 
 	sink       stream.Sink
-	encoder    stream.Encoder  // nil: the sink sends the batch's own bytes
-	syncer     stream.Syncer   // nil: what the sink has acked is durable
-	ledgered   stream.Ledgered // nil: the local checkpoint is the truth
+	encoder    stream.Encoder           // nil: the sink sends the batch's own bytes
+	syncer     stream.AppendSink        // nil: what the sink has acked is durable
+	ledgered   stream.TransactionalSink // nil: the local checkpoint is the truth
 	processors []func(stream.Host) (stream.Processor, error)
 
 	memory    *memory
@@ -50,7 +50,7 @@ type route struct {
 	reader    stream.Reader
 	pool      *stream.Pool
 	budget    *budget
-	resumed   *resumed // of a Ledgered sink: wins over the store; nil: it keeps none
+	resumed   *resumed // of a TransactionalSink: wins over the store; nil: it keeps none
 	reads     scope
 	jobs      chan *job     // to the sender, in read order; nil when there is nothing to process
 	readErr   error         // why the reader ended, set before jobs is closed; io.EOF: the data ended
@@ -279,7 +279,7 @@ func (r *route) setLanes(lanes []stream.Lane) {
 // checkpoint has. Places of lanes of other names are forgotten: the file may have been renamed, config and all, and a start to come
 // would truncate it to where it stood then.
 func (r *route) savePlace(saved map[string]string) error {
-	placed, ok := r.sink.(stream.Placed)
+	placed, ok := r.sink.(stream.AppendSink)
 	r.mu.Lock()
 	lanes := r.laneSet
 	r.mu.Unlock()

@@ -21,10 +21,16 @@ func refusingSink(workers int) *fakeSink {
 
 type syncingSink struct{ *fakeSink }
 
-// Sync implements stream.Syncer.
+// Sync implements stream.AppendSink.
 func (syncingSink) Sync(context.Context) error { return nil }
 
+// StartPlace implements stream.AppendSink.
+func (syncingSink) StartPlace() string { return "" }
+
 type encodingSink struct{ *fakeSink }
+
+// Encodes implements stream.Encoder.
+func (encodingSink) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder.
 func (encodingSink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return b.AppendRaw(dst), nil }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 )
 
 // Conn is a connection whose driver takes statements with arguments, without preparing them. One goroutine uses it at a time.
@@ -93,4 +94,30 @@ func Text(v driver.Value) string {
 		return ""
 	}
 	return fmt.Sprint(v)
+}
+
+// Scan sets dest, pointers to string, int64, bool or []byte, to the values of a row. Bytes are copied.
+func Scan(row []driver.Value, dest ...any) (err error) {
+	for i, d := range dest {
+		switch d := d.(type) {
+		case *string:
+			*d = Text(row[i])
+		case *[]byte:
+			*d = []byte(Text(row[i]))
+		case *bool:
+			*d = Text(row[i]) == "1" || Text(row[i]) == "true"
+		case *int64:
+			n, ok := row[i].(int64)
+			if !ok {
+				n, err = strconv.ParseInt(Text(row[i]), 10, 64)
+			}
+			*d = n
+		default:
+			err = fmt.Errorf("BUG: a row is scanned into a %T", d)
+		}
+		if err != nil {
+			return fmt.Errorf("column %d: %w", i+1, err)
+		}
+	}
+	return nil
 }

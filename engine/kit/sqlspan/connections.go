@@ -3,7 +3,6 @@ package sqlspan
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
@@ -11,8 +10,12 @@ import (
 )
 
 // Database is what [Connections] need of one, over connections of the type C. It is called by many goroutines.
-type Database[C any] interface {
+type Database[C Session] interface {
 	Server[C]
+	// Find settles the columns of the data's table, if it exists or the config lists them, after Load.
+	Find(ctx context.Context, c C) error
+	// Transient reports whether an error of Load may pass.
+	Transient(err error) bool
 	// Writer returns a writer for one goroutine at a time.
 	Writer() Writer[C]
 	// Outcome makes of an error of [Deliver] what a worker returns: one of flow's outcomes where the database says what it is.
@@ -20,23 +23,22 @@ type Database[C any] interface {
 }
 
 // Connections are what a sink over several connections has, whatever its database: a lane for each worker, one more for the ledger,
-// and what they share of the route and the table. They are stream.Encoder, Store of stream.Ledgered and Close of
-// stream.Sink, and so to be embedded. Open comes before all else but Encode; after it they are safe for concurrent use.
-type Connections[C any] struct {
-	Books *Books
+// and what they share of the route and the table. They implement a [stream.TransactionalSink] but for Open, and are to be embedded.
+// Open comes before all else but Encode; after it they are safe for concurrent use.
+type Connections[C Session] struct {
+	*Ledger
 	Shape *sqltable.Shape
 	Table *Making
 
 	database Database[C]
 	host     stream.Host
 	own      *Lane[C] // the ledger's own connection; nil: not open
-	writer   Writer[C]
 	workers  []*worker[C]
 }
 
 // NewConnections returns connections of which none is made.
-func NewConnections[C any](h stream.Host, d Database[C], shape *sqltable.Shape) *Connections[C] {
-	return &Connections[C]{Books: NewBooks(h), Shape: shape, Table: newMaking(), database: d, host: h}
+func NewConnections[C Session](h stream.Host, d Database[C], shape *sqltable.Shape) *Connections[C] {
+	return &Connections[C]{Ledger: NewLedger(h), Shape: shape, Table: newMaking(), database: d, host: h}
 }
 
 // The bounds of workers.
@@ -58,16 +60,19 @@ func Workers(n int, mode string) (int, error) {
 	return n, nil
 }
 
-// Open makes the lanes, of so many workers, which are named after where they lead to; nothing connects yet. Books have to be open.
+// Open makes the lanes, of so many workers, which are named after where they lead to; nothing connects yet. The Ledger has to be open.
 // kind is the sink's name, for the goroutine that ends its route when another process has taken the ledger over.
 func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
-	s.own, s.writer = NewLane[C](s.database), s.database.Writer()
+	s.own = NewLane[C](s.database)
 	for range workers {
 		s.workers = append(s.workers, &worker[C]{Lane: NewLane[C](s.database), of: s, writer: s.database.Writer()})
 	}
-	s.host.Go(kind+" fence", s.Books.Watch)
+	s.host.Go(kind+" fence", s.Watch)
 	o.Lanes(Lanes(to, s.workers))
 }
+
+// Encodes implements stream.Encoder.
+func (s *Connections[C]) Encodes() stream.Encoding { return stream.EncodeAll }
 
 // Encode implements stream.Encoder: the rows as the database takes them. A batch of which a record is refused has none: Deliver
 // looks at it again and says which.
@@ -97,29 +102,48 @@ func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w W
 	}
 }
 
-// Attempt is one attempt of Books.Load, over the ledger's own connection and within LoadAttempt.
-func (s *Connections[C]) Attempt(
-	ctx context.Context, load func(ctx context.Context, c C) ([]stream.Mark, error),
-) (marks []stream.Mark, err error) {
+// Load implements stream.TransactionalSink. It waits for a server that is not there yet.
+func (s *Connections[C]) Load(ctx context.Context) ([]stream.Mark, error) {
+	return s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) { return s.Attempt(ctx, nil) }, s.database.Transient)
+}
+
+// Attempt is one attempt of Load, over the ledger's own connection and within LoadAttempt. It calls connected, unless that is nil,
+// when there is one.
+func (s *Connections[C]) Attempt(ctx context.Context, connected func()) (marks []stream.Mark, err error) {
 	err = s.own.Do(ctx, LoadAttempt, func(ctx context.Context, c C) error {
-		marks, err = load(ctx, c)
-		return err
+		if connected != nil {
+			connected()
+		}
+		if marks, err = s.Ledger.Load(ctx, c); err != nil {
+			return err
+		}
+		return s.database.Find(ctx, c)
 	})
 	return marks, err
 }
 
 // Change calls f with the ledger's own connection, within BookBound. An error that ends the route does so.
 func (s *Connections[C]) Change(ctx context.Context, f func(ctx context.Context, c C) error) error {
-	return s.Books.Note(s.own.Do(ctx, BookBound, f))
+	return s.Note(s.own.Do(ctx, BookBound, f))
 }
 
-// Store implements stream.Ledgered.
+// Store implements stream.TransactionalSink.
 func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
 	spans = Covering(nil, spans)
 	if len(spans) == 0 {
 		return nil
 	}
-	return s.Change(ctx, func(ctx context.Context, c C) error { return Store(ctx, c, s.writer, spans) })
+	return s.Change(ctx, func(ctx context.Context, c C) error { return s.Ledger.Store(ctx, c, spans) })
+}
+
+// Compact implements stream.TransactionalSink.
+func (s *Connections[C]) Compact(ctx context.Context, marks []stream.Mark) error {
+	return s.Change(ctx, func(ctx context.Context, c C) error { return s.Ledger.Compact(ctx, c, marks) })
+}
+
+// Prune implements stream.TransactionalSink.
+func (s *Connections[C]) Prune(ctx context.Context, ids []string) error {
+	return s.Change(ctx, func(ctx context.Context, c C) error { return s.Ledger.Prune(ctx, c, ids) })
 }
 
 // Close implements stream.Sink: it waits until the connections are free, and frees them. It may be called again.
@@ -135,7 +159,7 @@ func (s *Connections[C]) Close() error {
 }
 
 // worker delivers over one connection.
-type worker[C any] struct {
+type worker[C Session] struct {
 	*Lane[C]
 	of      *Connections[C]
 	writer  Writer[C] // who has the connection may use it, and scratch
@@ -147,7 +171,7 @@ func (w *worker[C]) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	err := w.Do(ctx, 0, func(ctx context.Context, c C) error {
 		return Deliver(ctx, c, w.writer, w.of.Shape, a.Value, &w.scratch)
 	})
-	return stream.Report{}, w.of.database.Outcome(w.of.Books.Note(err))
+	return stream.Report{}, w.of.database.Outcome(w.of.Note(err))
 }
 
 // Making knows whether the data's table is there, and lets one lane at a time make it. It is safe for concurrent use.
@@ -181,14 +205,4 @@ func (m *Making) Once(ctx context.Context, make func() error) error {
 		m.there.Store(true)
 	}
 	return err
-}
-
-// Beside returns what puts the names of the ledger's tables, which stand in the schema of the data's, into a statement: for $routes,
-// $marks and $spans.
-func Beside(name sqltable.Name) func(statement string) string {
-	return strings.NewReplacer(
-		"$routes", name.Beside(RoutesTable).String(),
-		"$marks", name.Beside(MarksTable).String(),
-		"$spans", name.Beside(SpansTable).String(),
-	).Replace
 }

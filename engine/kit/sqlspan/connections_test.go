@@ -14,7 +14,7 @@ import (
 )
 
 // Writer and Outcome make a diary a sqlspan.Database.
-func (d *diary) Writer() sqlspan.Writer[int] { return d }
+func (d *diary) Writer() sqlspan.Writer[session] { return d }
 
 func (d *diary) Outcome(err error) error {
 	if err == nil {
@@ -26,11 +26,11 @@ func (d *diary) Outcome(err error) error {
 // TestConnections: a sink's life from Open to Close, over a lane for each worker and one more for the ledger.
 func TestConnections(t *testing.T) {
 	d := &diary{}
-	s := sqlspan.NewConnections[int](host{}, d, nil)
+	s := sqlspan.NewConnections[session](host{}, d, nil)
 	o := stream.SinkOptions{Pipeline: "p", Route: "r"}
 	var lanes []stream.Lane
 	o.Lanes = func(l []stream.Lane) { lanes = l }
-	s.Books.Open(o, "")
+	s.Ledger.Open(o, "", dialect)
 	s.Open(o, "diary", "there", 2)
 	if len(lanes) != 2 || lanes[1].Name != "there #2" || lanes[0].Limits.Ordered {
 		t.Fatalf("lanes %+v", lanes)
@@ -64,13 +64,13 @@ func TestConnections(t *testing.T) {
 	}
 	want := []string{
 		"connect", "prepare", "enter 1 true", "write rows", "commit", "restore",
-		"connect", "enter 1 false", "commit", "restore",
+		"connect", "begin SELECT ADD SELECT", "commit", "restore",
 		"prepare", "enter 1 true", "write rows", "restore", "close 2",
 	}
 	if !slices.Equal(d.lines, want) {
 		t.Errorf("calls %q,\nwant  %q", d.lines, want)
 	}
-	if err := sqlspan.NewConnections[int](host{}, d, nil).Close(); err != nil {
+	if err := sqlspan.NewConnections[session](host{}, d, nil).Close(); err != nil {
 		t.Errorf("Close before Open: %v", err)
 	}
 }
@@ -87,13 +87,13 @@ func (running) Go(name string, run func(ctx context.Context) error) {
 // TestAhead: each lane is connected once, whatever goes wrong with what is done ahead, and its first batch finds it so.
 func TestAhead(t *testing.T) {
 	d := &diary{}
-	s := sqlspan.NewConnections[int](running{}, d, nil)
+	s := sqlspan.NewConnections[session](running{}, d, nil)
 	var lanes []stream.Lane
 	s.Open(stream.SinkOptions{Lanes: func(l []stream.Lane) { lanes = l }}, "diary", "there", 2)
 	s.Ahead("diary", nil)
 	d.fail = "enter 0 true"
-	s.Ahead("diary", func(ctx context.Context, c int, w sqlspan.Writer[int]) error {
-		_, err := w.Enter(ctx, c, nil, c == 2)
+	s.Ahead("diary", func(ctx context.Context, c session, w sqlspan.Writer[session]) error {
+		_, err := w.Enter(ctx, c, nil, c.number == 2)
 		return err
 	})
 	d.fail = ""
@@ -117,7 +117,7 @@ func TestAhead(t *testing.T) {
 // TestMaking: a table is made once, by one at a time, again where that failed or it is gone; who waits may give up.
 func TestMaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := sqlspan.NewConnections[int](host{}, &diary{}, nil).Table
+		m := sqlspan.NewConnections[session](host{}, &diary{}, nil).Table
 		made := 0
 		for i, fail := range []error{errBroken, nil, nil} {
 			err := m.Once(t.Context(), func() error {

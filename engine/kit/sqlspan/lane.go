@@ -101,24 +101,20 @@ func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 }
 
 // Writer is what one database does for a batch, over a connection that the caller has. What its methods have begun, Restore undoes.
-type Writer[C any] interface {
+type Writer[C Session] interface {
 	// Encode appends the rows of a batch without a payload, and returns the records that no row can be made of.
 	Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal)
 	// Prepare makes what a batch with data needs and the connection or the database lacks: the table.
 	Prepare(ctx context.Context, c C, b *stream.Batch) error
-	// Enter begins a transaction, sees that the route's epoch is the caller's own and will stay it until the end, stores the rows
-	// of spans, and says how much of them was there before: what Judge says, a PartError where it is a part. data: rows will
-	// follow. With All nothing does, and the transaction is left to Restore.
+	// Enter is [Ledger.Enter]; data means that rows will follow.
 	Enter(ctx context.Context, c C, spans []stream.Span, data bool) (Presence, error)
 	// Write puts the rows into the table, in that transaction.
 	Write(ctx context.Context, c C, b *stream.Batch, data []byte) error
-	// Commit ends the transaction: what was entered and written is there for good, or nothing of it.
-	Commit(ctx context.Context, c C) error
 }
 
 // Deliver writes a batch with its spans, once: where the ledger has it, nothing is written. Its errors are the database's, those
 // that Ends knows, and outcomes of flow for records that are refused. scratch is memory that the lane keeps.
-func Deliver[C any](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape, b *stream.Batch, scratch *[]byte) error {
+func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape, b *stream.Batch, scratch *[]byte) error {
 	data := b.Payload
 	if len(data) == 0 && b.Kept() > 0 {
 		if len(b.Records) == 0 {
@@ -151,14 +147,5 @@ func Deliver[C any](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape
 			return err
 		}
 	}
-	return w.Commit(ctx, c)
-}
-
-// Store is Deliver of spans without a row.
-func Store[C any](ctx context.Context, c C, w Writer[C], spans []stream.Span) error {
-	presence, err := w.Enter(ctx, c, spans, false)
-	if err != nil || presence == All {
-		return err
-	}
-	return w.Commit(ctx, c)
+	return c.Commit(ctx)
 }

@@ -17,12 +17,29 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
+// session is a connection of a diary.
+type session struct {
+	*diary
+	number int
+}
+
+func (s session) Begin(_ context.Context, statements ...*sqlspan.Statement) error {
+	return s.run("begin", statements)
+}
+
+func (s session) Run(_ context.Context, statements ...*sqlspan.Statement) error {
+	return s.run("run", statements)
+}
+
+func (s session) Commit(context.Context) error { return s.note("commit") }
+
 // diary is a database that notes what is asked of it, and fails where it is told to.
 type diary struct {
 	lines    []string
 	presence sqlspan.Presence
 	fail     string // the call that fails
 	made     int
+	epoch    int64
 }
 
 var errBroken = errors.New("broken")
@@ -35,33 +52,50 @@ func (d *diary) note(what string) error {
 	return nil
 }
 
-func (d *diary) Connect(context.Context) (int, error) {
-	d.made++
-	return d.made, d.note("connect")
+// run notes statements by their first words, and answers those that ask for the route.
+func (d *diary) run(verb string, statements []*sqlspan.Statement) error {
+	for _, s := range statements {
+		verb += " " + strings.SplitN(s.SQL, " ", 2)[0]
+		s.Affected = 1
+		if s.Row != nil && strings.Contains(s.SQL, "epoch") {
+			_ = s.Row(func(dest ...any) error {
+				*dest[0].(*int64), *dest[1].(*int64) = sqlspan.Format, d.epoch
+				return nil
+			})
+		}
+	}
+	return d.note(verb)
 }
 
-func (d *diary) Restore(ctx context.Context, c int, err error) bool {
+func (d *diary) Connect(context.Context) (session, error) {
+	d.made++
+	return session{d, d.made}, d.note("connect")
+}
+
+func (d *diary) Find(context.Context, session) error { return d.note("find") }
+
+func (d *diary) Transient(err error) bool { return false }
+
+func (d *diary) Restore(ctx context.Context, c session, err error) bool {
 	_ = d.note("restore")
 	return !errors.Is(err, errBroken)
 }
 
-func (d *diary) Close(c int) { _ = d.note(fmt.Sprintf("close %d", c)) }
+func (d *diary) Close(c session) { _ = d.note(fmt.Sprintf("close %d", c.number)) }
 
 func (d *diary) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	return append(dst, "rows"...), nil
 }
 
-func (d *diary) Prepare(context.Context, int, *stream.Batch) error { return d.note("prepare") }
+func (d *diary) Prepare(context.Context, session, *stream.Batch) error { return d.note("prepare") }
 
-func (d *diary) Enter(_ context.Context, _ int, spans []stream.Span, data bool) (sqlspan.Presence, error) {
+func (d *diary) Enter(_ context.Context, _ session, spans []stream.Span, data bool) (sqlspan.Presence, error) {
 	return d.presence, d.note(fmt.Sprintf("enter %d %v", len(spans), data))
 }
 
-func (d *diary) Write(_ context.Context, _ int, _ *stream.Batch, data []byte) error {
+func (d *diary) Write(_ context.Context, _ session, _ *stream.Batch, data []byte) error {
 	return d.note("write " + string(data))
 }
-
-func (d *diary) Commit(context.Context, int) error { return d.note("commit") }
 
 // batchOf has so many records, in one span; and one that covers nothing.
 func batchOf(records int) *stream.Batch {
@@ -98,10 +132,10 @@ func TestDeliver(t *testing.T) {
 		{2, sqlspan.None, "commit", "connect, prepare, enter 1 true, write rows, commit, restore"},
 	} {
 		d := &diary{presence: c.presence, fail: c.fail}
-		lane := sqlspan.NewLane(sqlspan.Server[int](d))
+		lane := sqlspan.NewLane(sqlspan.Server[session](d))
 		var scratch []byte
-		err := lane.Do(t.Context(), 0, func(ctx context.Context, conn int) error {
-			return sqlspan.Deliver(ctx, conn, sqlspan.Writer[int](d), nil, batchOf(c.records), &scratch)
+		err := lane.Do(t.Context(), 0, func(ctx context.Context, conn session) error {
+			return sqlspan.Deliver(ctx, conn, sqlspan.Writer[session](d), nil, batchOf(c.records), &scratch)
 		})
 		if got := strings.Join(d.lines, ", "); got != c.want || (err != nil) != (c.fail != "") {
 			t.Errorf("%+v: %s, %v", c, got, err)
@@ -113,11 +147,11 @@ func TestDeliver(t *testing.T) {
 func TestLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}
-		lane := sqlspan.NewLane(sqlspan.Server[int](d))
+		lane := sqlspan.NewLane(sqlspan.Server[session](d))
 		var used []int
 		use := func(err error) error {
-			return lane.Do(t.Context(), 0, func(_ context.Context, c int) error {
-				used = append(used, c)
+			return lane.Do(t.Context(), 0, func(_ context.Context, c session) error {
+				used = append(used, c.number)
 				return err
 			})
 		}
@@ -132,7 +166,7 @@ func TestLane(t *testing.T) {
 		enough := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		begun := time.Now()
-		err := lane.Do(ctx, time.Second, func(inner context.Context, _ int) error {
+		err := lane.Do(ctx, time.Second, func(inner context.Context, _ session) error {
 			cancel(enough)
 			if err := lane.Do(ctx, 0, nil); err != enough {
 				t.Errorf("Do while another has the connection: %v, want the cause", err)
@@ -160,8 +194,8 @@ func (host) Go(name string, run func(ctx context.Context) error) {}
 func (host) Fault(error)                                         {}
 func (host) Count(name string, n int64)                          {}
 
-// TestLoad: a server that is not there is waited for, in a finite run for a minute.
-func TestLoad(t *testing.T) {
+// TestAwait: a server that is not there is waited for, in a finite run for a minute.
+func TestAwait(t *testing.T) {
 	transient := func(err error) bool { return errors.Is(err, errBroken) }
 	for _, c := range []struct {
 		once   bool
@@ -174,10 +208,10 @@ func TestLoad(t *testing.T) {
 		{true, 1 << 30, false, false, time.Minute}, {false, 2, true, false, time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			b := sqlspan.NewBooks(host{})
-			b.Open(stream.SinkOptions{Pipeline: "p", Route: "r", Once: c.once}, "")
+			b := sqlspan.NewLedger(host{})
+			b.Open(stream.SinkOptions{Pipeline: "p", Route: "r", Once: c.once}, "", dialect)
 			calls, begun := 0, time.Now()
-			marks, err := b.Load(t.Context(), func(context.Context) ([]stream.Mark, error) {
+			marks, err := b.Await(t.Context(), func(context.Context) ([]stream.Mark, error) {
 				if calls++; calls <= c.fails {
 					return nil, errBroken
 				}
@@ -193,37 +227,65 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestBooks: another epoch is told of, and ends the route once.
-func TestBooks(t *testing.T) {
-	b := sqlspan.NewBooks(host{})
-	b.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "")
-	if b.Ledger != "p/r" {
-		t.Errorf("the ledger is %q", b.Ledger)
+// dialect is one of no database.
+func dialect(string) sqlspan.Dialect {
+	names := sqlspan.Beside(sqltable.Name{Table: "t"})
+	return sqlspan.Dialect{Place: "the diary", Names: names, Bump: "BUMP", SetMark: "SET", InsertSpan: "ADD"}
+}
+
+// TestFenced: another epoch is told of, and ends the route once; another format is refused.
+func TestFenced(t *testing.T) {
+	l := sqlspan.NewLedger(host{})
+	l.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "", dialect)
+	if l.Name != "p/r" || l.LedgerName() != `the diary, route "p/r"` {
+		t.Errorf("the ledger is %q, %s", l.Name, l.LedgerName())
 	}
-	if b.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "own"); b.Ledger != "own" {
-		t.Errorf("the ledger is %q", b.Ledger)
+	if l.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "own", dialect); l.Name != "own" {
+		t.Errorf("the ledger is %q", l.Name)
 	}
-	b.Take(4)
-	if err := b.Check(4); err != nil {
+	d := &diary{epoch: 4}
+	s := session{d, 1}
+	if _, err := l.Load(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Begin(t.Context(), s); err != nil {
 		t.Error(err)
 	}
-	if b.Note(errBroken) != errBroken || b.Note(nil) != nil {
+	if l.Note(errBroken) != errBroken || l.Note(nil) != nil {
 		t.Error("Note changed an error")
 	}
+	d.epoch = 5
 	for range 3 {
-		if err := b.Note(fmt.Errorf("delivering: %w", b.Check(5))); err == nil {
+		if err := l.Note(fmt.Errorf("delivering: %w", l.Begin(t.Context(), s))); err == nil {
 			t.Error("epoch 5 is taken for 4")
 		}
 	}
-	if _, ok := errors.AsType[*sqlspan.FencedError](b.Watch(t.Context())); !ok {
+	if fenced, ok := errors.AsType[*sqlspan.FencedError](l.Watch(t.Context())); !ok || fenced.Own != 4 || fenced.Seen != 5 {
 		t.Error("nothing ends the route")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.Watch(ctx); err != nil {
+	if err := l.Watch(ctx); err != nil {
 		t.Error(err)
 	}
-	if b.CheckFormat(sqlspan.Format) != nil || b.CheckFormat(sqlspan.Format+1) == nil {
-		t.Error("CheckFormat does not know its own format")
+	d.lines = nil
+	if _, err := l.Load(t.Context(), other{s}); err == nil || !strings.Contains(err.Error(), "format 2") {
+		t.Errorf("a ledger of another format: %v", err)
 	}
+	if want := []string{"begin", "run BUMP SELECT"}; !slices.Equal(d.lines, want) {
+		t.Errorf("calls %q, want %q", d.lines, want)
+	}
+}
+
+// other is a session of a database whose ledger has the next format.
+type other struct{ session }
+
+func (o other) Run(ctx context.Context, statements ...*sqlspan.Statement) error {
+	err := o.session.Run(ctx, statements...)
+	for _, s := range statements {
+		if s.Row != nil {
+			_ = s.Row(func(dest ...any) error { *dest[0].(*int64) = sqlspan.Format + 1; return nil })
+		}
+	}
+	return err
 }

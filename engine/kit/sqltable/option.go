@@ -58,6 +58,9 @@ func (o *Options) Validate(d *Dialect, schemas bool) error {
 	wrong := func(key, format string, args ...any) error {
 		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 	}
+	if err := stream.CheckEnums(o); err != nil {
+		return err
+	}
 	name, err := ParseName(o.Table, schemas)
 	switch {
 	case err != nil:
@@ -68,10 +71,6 @@ func (o *Options) Validate(d *Dialect, schemas bool) error {
 		return wrong("table", "schema %w", d.CheckName(name.Schema))
 	case strings.HasPrefix(strings.ToLower(name.Table), LedgerPrefix):
 		return wrong("table", "%q is a name of the ledger's own; choose one that does not begin with %s", name.Table, LedgerPrefix)
-	case o.Mode != Append && o.Mode != Upsert:
-		return wrong("mode", "%q is none of append, upsert", o.Mode)
-	case !slices.Contains([]Policy{JSONColumn, Ignore, DeadLetter}, Policy(o.OnNewField)):
-		return wrong("on_new_field", "%q is none of json_column, ignore, dead_letter", o.OnNewField)
 	case !d.Usable(o.JSONColumn):
 		return wrong("json_column", "%q cannot be the name of a column", o.JSONColumn)
 	case len(o.Ledger) > maxLedgerName || strings.ContainsFunc(o.Ledger, func(c rune) bool { return c <= ' ' || c > '~' }):

@@ -55,12 +55,9 @@ func DefaultOptions() *Options {
 
 // Validate implements the optional part of options.
 func (o *Options) Validate() error {
-	var errs []error
+	errs := []error{stream.CheckEnums(o)}
 	wrong := func(key, format string, args ...any) {
 		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
-	}
-	if !slices.Contains([]string{Lines, NDJSON, Storm}, o.Protocol) {
-		wrong("protocol", "%q is none of lines, ndjson, storm", o.Protocol)
 	}
 	if o.Pending < 1 || o.Pending > maxPending {
 		wrong("pending", "%d tuples; want 1 to %d", o.Pending, maxPending)

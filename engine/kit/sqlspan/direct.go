@@ -1,0 +1,63 @@
+package sqlspan
+
+import (
+	"context"
+	"database/sql/driver"
+
+	"github.com/penstock-io/penstock/engine/kit/sqldriver"
+)
+
+// Direct is a [Session] over a driver's own connection. It runs each statement in a round trip of its own.
+type Direct struct {
+	Conn      sqldriver.Conn
+	BeginText string // begins a transaction
+
+	open bool // a transaction is
+}
+
+// Open reports whether a transaction is open.
+func (d *Direct) Open() bool { return d.open }
+
+// Begin implements Session.
+func (d *Direct) Begin(ctx context.Context, statements ...*Statement) error {
+	_, err := sqldriver.Exec(ctx, d.Conn, d.BeginText)
+	if d.open = true; err != nil {
+		return err
+	}
+	return d.Run(ctx, statements...)
+}
+
+// Commit implements Session.
+func (d *Direct) Commit(ctx context.Context) error {
+	_, err := sqldriver.Exec(ctx, d.Conn, "COMMIT")
+	d.open = err != nil
+	return err
+}
+
+// Rollback ends the transaction.
+func (d *Direct) Rollback(ctx context.Context) error {
+	_, err := sqldriver.Exec(ctx, d.Conn, "ROLLBACK")
+	d.open = d.open && err != nil
+	return err
+}
+
+// Run implements Session.
+func (d *Direct) Run(ctx context.Context, statements ...*Statement) (err error) {
+	for _, s := range statements {
+		args := make([]driver.Value, len(s.Args))
+		for i, a := range s.Args {
+			args[i] = a
+		}
+		if s.Row == nil {
+			s.Affected, err = sqldriver.Exec(ctx, d.Conn, s.SQL, args...)
+		} else {
+			err = sqldriver.Each(ctx, d.Conn, func(v []driver.Value) error {
+				return s.Row(func(dest ...any) error { return sqldriver.Scan(v, dest...) })
+			}, s.SQL, args...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,173 @@
+package sqlspan
+
+import (
+	"context"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Kinds of arguments, a letter each: id, text, number, key.
+const (
+	kindsOfMark     = "itnk" // part, name, num, key
+	kindsOfPosition = "ink"  // part, num, key
+	kindsOfSpan     = "inknk"
+	kindsOfPart     = "i"
+)
+
+// over returns what runs a text over rows of arguments behind the route: a statement for each row, or one that takes arrays.
+func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
+	if !l.d.Arrays {
+		statements := make([]*Statement, len(rows))
+		for i, row := range rows {
+			args := append(make([]any, 0, 1+len(row)), l.route)
+			for k, value := range row {
+				if kinds[k] == 'i' {
+					value = l.d.ID(value.(string))
+				}
+				args = append(args, value)
+			}
+			statements[i] = &Statement{SQL: text, Args: args}
+		}
+		return statements
+	}
+	args := []any{l.route}
+	for k, kind := range kinds {
+		switch kind {
+		case 'n':
+			args = append(args, array[int64](rows, k))
+		case 'k':
+			args = append(args, array[[]byte](rows, k))
+		default:
+			args = append(args, array[string](rows, k))
+		}
+	}
+	return []*Statement{{SQL: text, Args: args}}
+}
+
+func array[T any](rows [][]any, k int) []T {
+	values := make([]T, len(rows))
+	for i, row := range rows {
+		values[i] = row[k].(T)
+	}
+	return values
+}
+
+// place is the key of a span's row in a route.
+type place struct {
+	part string
+	from stream.Position
+}
+
+func placeOf(s *stream.Span) place { return place{s.Part.ID, s.From} }
+
+// entry is the storing of a batch's spans.
+type entry struct {
+	ledger   *Ledger
+	spans    []stream.Span
+	insert   []*Statement
+	inserted map[place]bool // in array form
+	marks    map[string]stream.Position
+}
+
+func (l *Ledger) entry(spans []stream.Span) *entry {
+	e := &entry{ledger: l, spans: spans, marks: make(map[string]stream.Position)}
+	rows := make([][]any, len(spans))
+	for i := range spans {
+		s := &spans[i]
+		rows[i] = []any{s.Part.ID, s.From.Num, []byte(s.From.Key), s.To.Num, []byte(s.To.Key)}
+	}
+	e.insert = l.over(l.d.InsertSpan, kindsOfSpan, rows)
+	if l.d.Arrays {
+		e.inserted = make(map[place]bool, len(spans))
+		e.insert[0].Row = func(scan func(dest ...any) error) error {
+			var p place
+			var key []byte
+			err := scan(&p.part, &p.from.Num, &key)
+			p.from.Key = string(key)
+			e.inserted[p] = true
+			return err
+		}
+	}
+	return e
+}
+
+// statements returns what stores the spans and then reads the marks of their partitions.
+func (e *entry) statements() []*Statement { return append(e.insert, e.readMarks()...) }
+
+func (e *entry) readMarks() []*Statement {
+	var parts [][]any
+	for i := range e.spans {
+		if id := e.spans[i].Part.ID; i == 0 || id != e.spans[i-1].Part.ID {
+			parts = append(parts, []any{id})
+		}
+	}
+	statements := e.ledger.over(e.ledger.d.MarkOf, kindsOfPart, parts)
+	for _, s := range statements {
+		s.Row = func(scan func(dest ...any) error) error {
+			var part string
+			var at stream.Position
+			var key []byte
+			err := scan(&part, &at.Num, &key)
+			at.Key = string(key)
+			e.marks[part] = at
+			return err
+		}
+	}
+	return statements
+}
+
+// judge reports how much of the spans was there before, when statements have run.
+func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
+	before, folded, err := e.before(ctx, s)
+	if err == nil && folded {
+		err = s.Run(ctx, e.readMarks()...)
+	}
+	if err != nil {
+		return None, err
+	}
+	presence := Judge(e.spans, before, e.marks)
+	if presence == Part {
+		return presence, &PartError{Ledger: e.ledger.Name, Span: e.spans[0]}
+	}
+	return presence, nil
+}
+
+// before returns the end of each row that was there before, nil for the others. folded means that a row which was there when
+// it was to be inserted is gone now: another attempt, whose response came late, has settled the batch, and the row went into
+// a mark that is younger than those that were read.
+func (e *entry) before(ctx context.Context, s Session) (ends []*stream.Position, folded bool, err error) {
+	ends = make([]*stream.Position, len(e.spans))
+	var missing []int
+	var rows [][]any
+	for i := range e.spans {
+		at := &e.spans[i]
+		if e.inserted[placeOf(at)] || e.inserted == nil && e.insert[i].Affected > 0 {
+			continue
+		}
+		missing = append(missing, i)
+		rows = append(rows, []any{at.Part.ID, at.From.Num, []byte(at.From.Key)})
+	}
+	if len(missing) == 0 {
+		return ends, false, nil
+	}
+	there := make(map[place]stream.Position)
+	statements := e.ledger.over(e.ledger.d.SpanEnd, kindsOfPosition, rows)
+	for _, statement := range statements {
+		statement.Row = func(scan func(dest ...any) error) error {
+			r, err := scanRow(scan)
+			there[place{r.Part, r.From}] = r.To
+			return err
+		}
+	}
+	if err := s.Run(ctx, statements...); err != nil {
+		return nil, false, err
+	}
+	for _, i := range missing {
+		if end, ok := there[placeOf(&e.spans[i])]; ok {
+			ends[i] = &end
+		} else {
+			folded = true
+		}
+	}
+	return ends, folded, nil
+}

@@ -1,0 +1,38 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// CheckEnums checks the options that take one of several words, which their tag `enum` lists. options is a pointer to a struct
+// as [Component].Options returns it; structs that it embeds are checked with it. An empty text is an error too, unless its key is
+// among optional. The error is an [OptionError], or joins one for each
+// wrong option. Configs are checked as they are read; call it in the
+// method Validate, for options that are set in Go.
+func CheckEnums(options any, optional ...string) error {
+	v := reflect.ValueOf(options).Elem()
+	var errs []error
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		words, ok := f.Tag.Lookup("enum")
+		if !ok || f.Type.Kind() != reflect.String {
+			continue
+		}
+		key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		got, known := v.FieldByIndex(f.Index).String(), strings.Split(words, ",")
+		if slices.Contains(known, got) || got == "" && slices.Contains(optional, key) {
+			continue
+		}
+		last := len(known) - 1
+		errs = append(errs, &OptionError{
+			Key: key, Err: fmt.Errorf("is %q, want %s or %s", got, strings.Join(known[:last], ", "), known[last]),
+		})
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
