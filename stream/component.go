@@ -73,7 +73,7 @@ type Component struct {
 	// method Validate() error on it is called after decoding; an [OptionError] in it is shown at its place.
 	Options func() any
 	// New checks and assembles; it starts nothing and touches neither disk nor network. options is what
-	// Options returned, decoded. The result is a Source, Listener, Processor or Sink, as Role says; h of a source is a
+	// Options returned, decoded. The result is a Source, Processor or Sink, as Role says; h of a source is a
 	// [SourceHost]. Each goroutine that runs a processor gets one of its own from New.
 	New func(options any, h Host) (any, error)
 }

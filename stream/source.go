@@ -110,9 +110,20 @@ type Finisher interface {
 	Finish(ctx context.Context, p Partition) error
 }
 
-// Listener is a push source, which cannot be read again.
-type Listener interface {
-	// Receive runs until ctx is done. put returns when the buffer holds b durably; only then may the client be
-	// answered. put takes over b in any case.
-	Receive(ctx context.Context, put func(context.Context, *Batch) error) error
+// SettledReader is an optional part of a [Reader] of data that cannot be read again: its senders
+// wait for the outcome.
+type SettledReader interface {
+	// Settled reports progress of this route as soon as it is safe against a crash: delivered
+	// records are as durable as the sink makes them, and dead letters are on disk. Only then may a
+	// sender be told that its data has arrived. Marks are as in Commit, which follows later. It is
+	// called on the checkpoint's goroutine, beside Read, and must not wait.
+	Settled(marks []Mark)
+}
+
+// DrainingReader is an optional part of a [Reader] of data that cannot be read again.
+type DrainingReader interface {
+	// Drain is called once, beside Read, when the route drains. From then on Read returns the data
+	// that the source has already taken, then io.EOF. The context of Read ends only if that takes
+	// longer than `drain:`. Without this part it ends at once.
+	Drain()
 }
