@@ -12,6 +12,8 @@ import "context"
 //	Reader  Estimator          knows how much is left
 //	        InputReader        notices that its input changes while nothing reads it
 //	        PartitionTracker   recognizes partitions after a restart, and knows which are deleted
+//	        SettledReader      answers its senders when their data is settled
+//	        DrainingReader     returns the data that it has taken when its route drains
 //	options Shaper, Preferred, EnvironmentUser
 //	errors  Grouped
 
@@ -105,4 +107,22 @@ type PartitionTracker interface {
 	// Forget returns the ids of partitions that are deleted: nothing of them will be handed out again, and later data under
 	// their names has other ids. Their marks are dropped when everything read of them is settled. Each id is returned once.
 	Forget() []string
+}
+
+// SettledReader is a [Reader] of data that cannot be read again: its senders
+// wait for the outcome.
+type SettledReader interface {
+	// Settled reports progress of this route as soon as it is safe against a crash: delivered
+	// records are as durable as the sink makes them, and dead letters are on disk. Only then may a
+	// sender be told that its data has arrived. Marks are as in Commit, which follows later. It is
+	// called on the checkpoint's goroutine, beside Read, and must not wait.
+	Settled(marks []Mark)
+}
+
+// DrainingReader is a [Reader] of data that cannot be read again.
+type DrainingReader interface {
+	// Drain is called once, beside Read, when the route drains. From then on Read returns the data
+	// that the source has already taken, then io.EOF. The context of Read ends only if that takes
+	// longer than `drain:`. Without this part it ends at once.
+	Drain()
 }

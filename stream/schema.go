@@ -72,3 +72,14 @@ type Shaper interface {
 type EnvironmentUser interface {
 	FromEnvironment() []string
 }
+
+// ExclusiveUser is an optional part of the options that [Component.Options] returns. Exclusive names
+// resources that only one component of a config can have, such as "standard input" or "tcp port 514";
+// a config that gives one to two components is refused.
+type ExclusiveUser interface {
+	Exclusive() []string
+}
+
+// StandardOutput is the resource of a component that writes to the process's standard output. The
+// command line then prints its summary on standard error.
+const StandardOutput = "standard output"

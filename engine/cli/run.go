@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,12 +29,13 @@ type runFlags struct {
 	stall               time.Duration
 	logFormat, logLevel string
 	admin, manifest     string
+	config              string // the text of a config
 }
 
 func (p *program) runCommand() *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use:   "run [--once] [--json] CONFIG",
+		Use:   "run [--once] [--json] CONFIG|-c TEXT",
 		Short: "Run the pipelines of a config",
 		Long: `Run reads the config, refuses it whole if anything in it is wrong, and then
 delivers until it is told to stop. With --once it ends when everything that is
@@ -46,14 +48,25 @@ changes, as ` + "`penstock reload`" + ` does. Whatever ends it, kill -9 and a po
 included, the next start goes on from the checkpoint.
 
 Progress and logs go to stderr, the summary to stdout. With --json the summary
-is one line of JSON instead; docs/cli.md explains its fields.`,
+is one line of JSON instead; docs/cli.md explains its fields. A config with the
+sink stdout has stdout for itself: the summary then goes to stderr, too.`,
 		Example: `  penstock run --once examples/quickstart/penstock.yaml
+  seq 3 | penstock run -c 'pipelines: {p: {source: stdin, sink: stdout}}'
   penstock run --once --json penstock.yaml | tail -1
   penstock run --log-format json /etc/penstock.yaml`,
 		DisableFlagsInUseLine: true,
-		Args:                  needs("the path of a config"),
-		RunE:                  func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0], f) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("config") {
+				return needs("the path of a config")(cmd, args)
+			}
+			if len(args) > 0 {
+				return usagef("run: takes a config by -c or by its path, not both; take out %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args, f) },
 	}
+	cmd.Flags().StringVarP(&f.config, "config", "c", "", "`TEXT` of the config, in place of a file")
 	cmd.Flags().BoolVar(&f.once, "once", false, "end when everything that is there now has been delivered")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
 	cmd.Flags().BoolVar(&f.watch, "watch", false, "reload the config when its file changes")
@@ -65,18 +78,22 @@ is one line of JSON instead; docs/cli.md explains its fields.`,
 	return cmd
 }
 
-func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
+func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	if f.stall <= 0 {
 		return usagef("run: --stall is %v; it must be above zero", f.stall)
 	}
 	if cmd.Flags().Changed("stall") && !f.once {
 		return usagef("run: --stall belongs to --once; without it a run waits as long as it takes")
 	}
-	if f.watch && f.once {
+	switch {
+	case f.watch && f.once:
 		return usagef("run: --watch does not go with --once, which keeps its config")
+	case f.watch && len(args) == 0:
+		return usagef("run: --watch needs the path of a config, and -c has none")
 	}
 	keepPipes()
-	con, err := newConsole(cmd.ErrOrStderr(), f.logFormat, f.logLevel, f.once)
+	c, configErr := p.config(args, f)
+	con, err := newConsole(cmd.ErrOrStderr(), f.logFormat, f.logLevel, f.once && !writesStdout(&c))
 	if err != nil {
 		return err
 	}
@@ -92,7 +109,16 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 		}
 		o.Manifest = new(manifest.Book)
 	}
-	e, err := p.load(path, admin, o)
+	var e runner
+	if err = configErr; err == nil {
+		if len(args) > 0 {
+			o.Load = func() (engine.Config, error) {
+				c, err := p.config(args, f)
+				return withAdmin(c, admin), err
+			}
+		}
+		e, err = p.assemble(withAdmin(c, admin), o)
+	}
 	if err == nil && o.Manifest != nil {
 		if file, err = manifest.Create(f.manifest); err != nil {
 			return usagef("run: --manifest: %v", err)
@@ -101,19 +127,23 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 	begun := time.Now()
 	var end engine.Status
 	if err == nil {
-		err = p.drive(cmd.Context(), e, driven{path: path, once: f.once, watch: f.watch}, con)
+		err = p.drive(cmd.Context(), e, driven{path: c.Path, once: f.once, watch: f.watch}, con)
 		end = e.Status()
 	}
 	if file != nil {
-		err = errors.Join(err, file.Write(manifestOf(end, o.Manifest, path, begun, err)))
+		err = errors.Join(err, file.Write(manifestOf(end, o.Manifest, c.Path, begun, err)))
+	}
+	out := cmd.OutOrStdout()
+	if writesStdout(&c) {
+		out = cmd.ErrOrStderr()
 	}
 	write := func() error { return nil } // a config that is wrong has no summary
 	switch {
 	case f.json || con.json:
-		write = func() error { return writeResult(cmd.OutOrStdout(), result(end, time.Since(p.started), err)) }
+		write = func() error { return writeResult(out, result(end, time.Since(p.started), err)) }
 	case e != nil:
 		write = func() error {
-			if _, err := io.WriteString(cmd.OutOrStdout(), summary(end, err)); err != nil {
+			if _, err := io.WriteString(out, summary(end, err)); err != nil {
 				return fmt.Errorf("write the summary: %w", err)
 			}
 			return nil
@@ -122,20 +152,32 @@ func (p *program) run(cmd *cobra.Command, path string, f runFlags) error {
 	return errors.Join(err, con.finish(write))
 }
 
-// load assembles the config at path. An admin address that is set replaces that of the config.
-func (p *program) load(path string, admin config.Admin, o engine.Options) (runner, error) {
-	o.Load = func() (engine.Config, error) {
-		c, err := engine.Load(path, p.components...)
-		if admin.Address != "" {
-			c.Admin = admin
+// config reads the config that args or flags name.
+func (p *program) config(args []string, f runFlags) (engine.Config, error) {
+	if len(args) == 0 {
+		return engine.Parse([]byte(f.config), p.components...)
+	}
+	return engine.Load(args[0], p.components...)
+}
+
+// writesStdout reports whether a sink of the config writes to standard output.
+func writesStdout(c *engine.Config) bool {
+	for _, pipeline := range c.Pipelines {
+		for _, r := range pipeline.Routes {
+			if user, ok := r.Sink.Options.(stream.ExclusiveUser); ok && slices.Contains(user.Exclusive(), stream.StandardOutput) {
+				return true
+			}
 		}
-		return c, err
 	}
-	c, err := o.Load()
-	if err != nil {
-		return nil, err
+	return false
+}
+
+// withAdmin returns c with the admin address replaced, if one is set.
+func withAdmin(c engine.Config, admin config.Admin) engine.Config {
+	if admin.Address != "" {
+		c.Admin = admin
 	}
-	return p.assemble(c, o)
+	return c
 }
 
 func manifestOf(s engine.Status, book *manifest.Book, config string, begun time.Time, err error) *manifest.Manifest {

@@ -39,11 +39,29 @@ func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 		return u, true
 	}
 	u.Options = c.Options()
-	if !l.optionsOf(u, key, options) {
+	if !l.optionsOf(u, key, options) || !claimExclusive(l, u, key) {
 		return u, false
 	}
 	l.right[u.Options] = func(err error) { l.refused(err, c.Name, key, options) }
 	return u, true
+}
+
+// claimExclusive refuses a component that uses a resource of another one.
+func claimExclusive(l *loader, u Use, key *yaml.Node) bool {
+	user, ok := u.Options.(stream.ExclusiveUser)
+	if !ok {
+		return true
+	}
+	name := fmt.Sprintf("%s %s", u.Component.Role, u.Component.Name)
+	for _, resource := range user.Exclusive() {
+		id := "exclusive " + resource
+		if first, taken := l.claims[id]; taken {
+			l.fail(key, "%s: %s is used by %s in line %d; only one component can have it", name, resource, first.what, first.where.Line)
+			return false
+		}
+		l.claims[id] = claim{name, l.place(key)}
+	}
+	return true
 }
 
 // refused notes what a component says of its options.

@@ -11,6 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/postgres"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 	"github.com/penstock-io/penstock/engine/connector/sqlite"
+	"github.com/penstock-io/penstock/engine/connector/stdin"
+	"github.com/penstock-io/penstock/engine/connector/stdout"
 	"github.com/penstock-io/penstock/engine/connector/table"
 	"github.com/penstock-io/penstock/engine/connector/tail"
 	"github.com/penstock-io/penstock/engine/processor/drop"
@@ -28,6 +30,7 @@ func Components() []stream.Component {
 		spooldir.Source(),
 		table.Source(),
 		tail.Source(),
+		stdin.Source(),
 		parse.Component(),
 		where.Component(),
 		set.Component(),
@@ -41,5 +44,6 @@ func Components() []stream.Component {
 		mysql.Component(),
 		execsink.Component(),
 		dropsink.Component(),
+		stdout.Component(),
 	}
 }

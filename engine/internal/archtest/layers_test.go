@@ -88,7 +88,8 @@ var libraries = []string{
 // testSupport may be imported by any test.
 var testSupport = []string{
 	"flow/checkpoint", "vfs/vfstest", "internal/vectors", "stream/streamtest", "retry", "backoff",
-	"engine", "engine/connector/connectortest", "engine/connector/all", "engine/internal/lab/flowsim", "engine/internal/lab/peers",
+	"engine", "engine/connector/connectortest", "engine/connector/all",
+	"engine/connector/memory", "engine/internal/lab/flowsim", "engine/internal/lab/peers",
 	"engine/internal/lab/scenario",
 }
 

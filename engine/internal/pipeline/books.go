@@ -304,6 +304,15 @@ func (k *books) take() saving {
 	return s
 }
 
+// marks returns the progress of every partition with an open account.
+func (k *books) marks() []stream.Mark {
+	marks := make([]stream.Mark, 0, len(k.parts))
+	for _, p := range k.parts {
+		marks = append(marks, p.mark())
+	}
+	return marks
+}
+
 // restore takes back what take has given and nobody could write. What has settled since is newer.
 func (k *books) restore(s saving) {
 	k.unsavedBytes += s.bytes

@@ -215,6 +215,9 @@ func (r *route) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("source %s: %w", r.pipe.cfg.Source.Component.Name, err)
 	}
+	if settlerOf(r) != nil && r.some == nil {
+		r.some = make(chan struct{}, 1)
+	}
 	return nil
 }
 
@@ -316,7 +319,11 @@ func (r *route) watchDrain(ctx context.Context) error {
 		return nil
 	case <-r.drained:
 	}
-	r.reads.end(ErrDraining)
+	if d, ok := r.reader.(stream.DrainingReader); ok {
+		d.Drain()
+	} else {
+		r.reads.end(ErrDraining)
+	}
 	bound := time.NewTimer(r.cfg.Drain)
 	defer bound.Stop()
 	tick := time.NewTicker(inabilityTick)

@@ -36,6 +36,10 @@ func (r *route) save(ctx context.Context) error {
 			some = r.some
 			continue
 		case <-some:
+			if reader := settlerOf(r); reader != nil {
+				err = reportSettled(ctx, r, reader)
+				break
+			}
 			some = nil
 			var marks int
 			marks, err = r.write()
@@ -221,6 +225,9 @@ func (r *route) tell(ctx context.Context) error {
 		return nil
 	}
 	marks := slices.SortedFunc(maps.Values(r.untold), func(a, b stream.Mark) int { return strings.Compare(a.Part.ID, b.Part.ID) })
+	if reader := settlerOf(r); reader != nil {
+		reader.Settled(marks)
+	}
 	folded := true
 	if r.ledgered != nil {
 		if err := r.ledgered.Compact(ctx, marks); err != nil {

@@ -45,16 +45,21 @@ func (r *route) close1(b *stream.Batch, end ending) {
 	if err != nil {
 		r.host.stop(err)
 	}
-	var wake chan struct{}
-	switch {
-	case unsaved >= int64(r.cfg.Checkpoint.Replay)/4:
-		wake = r.quarter
-	case unsaved > 0:
-		wake = r.some // nil where it is not written soon
+	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 {
+		wake(r.quarter)
+	} else if unsaved > 0 {
+		wake(r.some) // nil where it is not written soon
 	}
+	if settlerOf(r) != nil {
+		wake(r.some)
+	}
+}
+
+// wake sends to a channel with room for one, unless it is awake already.
+func wake(c chan<- struct{}) {
 	select {
-	case wake <- struct{}{}:
-	default: // it is awake already
+	case c <- struct{}{}:
+	default:
 	}
 }
 

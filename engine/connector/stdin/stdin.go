@@ -1,0 +1,187 @@
+// Package stdin holds the source that reads the process's standard input.
+//
+// Standard input cannot be read again, so there are no positions: records that were read and not
+// delivered when the process is killed are lost. One goroutine of the process reads ahead by one
+// buffer. The source hands its records to an intake, and a full intake pushes back on the writer of
+// the pipe.
+package stdin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// Options of the source.
+type Options struct {
+	Delimiter string      `yaml:"delimiter" enum:"newline,nul" doc:"what stands behind each record"`
+	MaxRecord stream.Size `yaml:"max_record" doc:"a longer record is cut into pieces"`
+	Memory    stream.Size `yaml:"memory" doc:"bytes that may wait for delivery; then reading pauses"`
+}
+
+// DefaultOptions read lines.
+func DefaultOptions() *Options {
+	return &Options{Delimiter: intake.ByNewline, MaxRecord: 1 << 20, Memory: intake.DefaultMaxBytes}
+}
+
+// Validate implements the optional part of options.
+func (o *Options) Validate() error {
+	return errors.Join(
+		intake.CheckDelimiter("delimiter", o.Delimiter), intake.CheckSizes(o.MaxRecord, o.Memory),
+	)
+}
+
+// Exclusive implements stream.ExclusiveUser.
+func (*Options) Exclusive() []string { return []string{"standard input"} }
+
+// Source is the component stdin over the process's standard input.
+func Source() stream.Component { return From(os.Stdin) }
+
+// From is the component stdin over another reader, for programs and tests. All instances share the
+// reader: the next one gets the bytes that one has read and not taken.
+func From(r io.Reader) stream.Component {
+	in := &input{reader: r, chunks: make(chan chunk)}
+	return stream.Component{
+		Role:    stream.SourceRole,
+		Name:    "stdin",
+		Options: func() any { return DefaultOptions() },
+		New:     func(o any, h stream.Host) (any, error) { return newSource(*o.(*Options), in, h) },
+	}
+}
+
+// readSize is how much is read at once.
+const readSize = 256 << 10
+
+// input is a reader that cannot be stopped while it blocks. Its goroutine ends with the reader, and
+// reads on when a source has taken the last buffer.
+type input struct {
+	reader io.Reader
+	start  sync.Once
+	chunks chan chunk
+
+	mu     sync.Mutex // held by the one source that reads
+	cutter *intake.Cutter
+	of     Options // of cutter
+	ended  bool
+	failed error // why it ended; nil if it has no more data
+}
+
+// adopt makes the cutter that of the options. It keeps the beginning of a record.
+func (in *input) adopt(o Options) {
+	if in.cutter != nil && in.of == o {
+		return
+	}
+	before := in.cutter
+	in.of = o
+	in.cutter = intake.NewCutter(int(o.MaxRecord), intake.Delimiter(o.Delimiter), readSize)
+	if before != nil {
+		in.cutter.Keep(before)
+	}
+}
+
+// chunk is the result of one read.
+type chunk struct {
+	data []byte
+	err  error
+}
+
+// pump reads until the reader ends.
+func (in *input) pump(context.Context) error {
+	for {
+		data := make([]byte, readSize)
+		n, err := in.reader.Read(data)
+		in.chunks <- chunk{data[:n], err}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+type source struct {
+	*intake.Intake
+	o    Options
+	in   *input
+	host stream.Host
+}
+
+func newSource(o Options, in *input, h stream.Host) (*source, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	waiting, err := intake.New(intake.Options{
+		Name: "standard input", MaxBytes: int64(o.Memory),
+	}, h)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{Intake: waiting, o: o, in: in, host: h}
+	h.Go("stdin/read", s.run)
+	return s, nil
+}
+
+// run hands records to the routes until the input ends, or the routes do.
+func (s *source) run(ctx context.Context) error {
+	s.in.mu.Lock()
+	defer s.in.mu.Unlock()
+	s.in.adopt(s.o)
+	s.in.start.Do(func() { supervise.NewGroup(context.Background()).Go("stdin", s.in.pump) })
+	for !s.in.ended {
+		if err := s.Accepting(ctx); err != nil {
+			return &inputError{errInterrupted}
+		}
+		s.take(ctx)
+	}
+	s.End()
+	if s.in.failed == nil {
+		return nil
+	}
+	<-ctx.Done() // the records before the error are delivered first
+	return &inputError{fmt.Errorf("standard input: %w", s.in.failed)}
+}
+
+var errInterrupted = errors.New("standard input had not ended: the rest of it was not delivered")
+
+// take submits records until the input ends, the routes drain, or ctx is done.
+func (s *source) take(ctx context.Context) {
+	defer s.Producer()()
+	for !s.in.ended {
+		var c chunk
+		select {
+		case c = <-s.in.chunks:
+		case <-s.Draining():
+			return
+		case <-ctx.Done():
+			return
+		}
+		records := s.in.cutter.Write(c.data)
+		if s.Add(ctx, records) != nil {
+			return // ctx is done
+		}
+		s.host.Count("records_cut", s.in.cutter.Long())
+		if c.err == nil {
+			continue
+		}
+		s.in.ended = true
+		if !errors.Is(c.err, io.EOF) {
+			s.in.failed = c.err
+		}
+		_ = s.Add(ctx, s.in.cutter.End()) // it fails only with ctx
+	}
+}
+
+// inputError ends the source permanently, since a restart would find the input where this run has
+// left it.
+type inputError struct{ err error }
+
+// Error returns the reason.
+func (e *inputError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason, and tells the supervisor not to start the source again.
+func (e *inputError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }

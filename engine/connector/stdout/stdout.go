@@ -1,0 +1,172 @@
+// Package stdout holds the sink that writes records to the process's standard output.
+//
+// It writes one batch at a time and each batch once, in the order in which the route delivers. A
+// reader that is slow, such as a pager, slows the route down. When the reader has ended, or a write
+// fails, it is not known how much of the batch has arrived, and the route stops with the error.
+package stdout
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// The formats.
+const (
+	NDJSON = "ndjson" // a JSON object a line: the fields of a parsed record, else {"message":"..."}
+	Raw    = "raw"    // the record's bytes, as they were read, and a line end
+)
+
+// Options of the sink.
+type Options struct {
+	Format string `yaml:"format" enum:"ndjson,raw" doc:"JSON lines, or the records' bytes"`
+}
+
+// Validate implements the optional part of options.
+func (o *Options) Validate() error {
+	if o.Format != NDJSON && o.Format != Raw {
+		return &stream.OptionError{Key: "format", Err: fmt.Errorf("is %q, want ndjson or raw", o.Format)}
+	}
+	return nil
+}
+
+// Exclusive implements stream.ExclusiveUser.
+func (*Options) Exclusive() []string { return []string{stream.StandardOutput} }
+
+// Component is the sink stdout over the process's standard output.
+func Component() stream.Component { return To(os.Stdout) }
+
+// To is the sink stdout over another writer, for programs and tests.
+func To(w io.Writer) stream.Component {
+	return stream.Component{
+		Role:    stream.SinkRole,
+		Name:    "stdout",
+		Options: func() any { return &Options{Format: NDJSON} },
+		New: func(o any, h stream.Host) (any, error) {
+			options := o.(*Options)
+			if err := options.Validate(); err != nil {
+				return nil, err
+			}
+			s := &sink{format: options.Format, w: w, host: h, failed: make(chan struct{})}
+			return s, nil
+		},
+	}
+}
+
+// remembered is the number of written batches that are known again: more than can be on their way to
+// one lane.
+const remembered = 64
+
+// sink is one run of a route.
+type sink struct {
+	format string
+	w      io.Writer
+	host   stream.Host
+	failed chan struct{} // closed by the first failed write
+
+	mu      sync.Mutex // held during a write
+	written []string   // ids of the latest batches: none is written twice after a timeout
+	scratch []byte
+	err     error // of the first failed write
+}
+
+// Open implements stream.Sink: one lane, one batch at a time.
+func (s *sink) Open(_ context.Context, o stream.SinkOptions) error {
+	s.host.Go("stdout", s.watch)
+	o.Lanes([]stream.Lane{{Name: "stdout", Worker: s, Limits: stream.Limits{InFlight: 1}}})
+	return nil
+}
+
+// watch ends the route permanently when a write has failed.
+func (s *sink) watch(ctx context.Context) error {
+	select {
+	case <-s.failed:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return &writeError{s.err}
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Encodes implements stream.Encoder.
+func (s *sink) Encodes() stream.Encoding {
+	if s.format == NDJSON {
+		return stream.EncodeAll
+	}
+	return stream.EncodeChanged
+}
+
+// Encode implements stream.Encoder.
+func (s *sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
+	if s.format == NDJSON {
+		return ndjson.Append(dst, b), nil
+	}
+	if _, whole := b.Whole(); whole {
+		return nil, nil
+	}
+	return b.AppendRaw(dst), nil
+}
+
+// Deliver implements stream.Worker. It returns when the batch is written, even if ctx ends during the write.
+func (s *sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
+	id := a.Value.ID()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ctx.Err() != nil {
+		return stream.Report{}, context.Cause(ctx)
+	}
+	if s.err != nil {
+		return stream.Report{}, s.err
+	}
+	if slices.Contains(s.written, id) {
+		return stream.Report{}, nil
+	}
+	if _, err := s.w.Write(s.bytesOf(a.Value)); err != nil {
+		s.err = fmt.Errorf("standard output: %w", err)
+		close(s.failed)
+		return stream.Report{}, s.err
+	}
+	if len(s.written) == remembered {
+		s.written = slices.Delete(s.written, 0, 1)
+	}
+	s.written = append(s.written, id)
+	return stream.Report{}, nil
+}
+
+// bytesOf returns what is written for b: its payload, its own bytes, or, of a piece, what it encodes.
+func (s *sink) bytesOf(b *stream.Batch) []byte {
+	data := b.Payload
+	if len(data) == 0 {
+		if whole, ok := b.Whole(); ok && s.format == Raw {
+			data = whole
+		} else {
+			s.scratch, _ = s.Encode(s.scratch[:0], b)
+			data = s.scratch
+		}
+	}
+	if n := len(data); n > 0 && data[n-1] != '\n' { // a source that ends no lines
+		s.scratch = append(append(s.scratch[:0], data...), '\n')
+		data = s.scratch
+	}
+	return data
+}
+
+// Close implements stream.Sink. Standard output stays open: it is the process's.
+func (s *sink) Close() error { return nil }
+
+// writeError ends the route permanently.
+type writeError struct{ err error }
+
+// Error returns the reason.
+func (e *writeError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason, and tells the supervisor not to start the route again.
+func (e *writeError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }

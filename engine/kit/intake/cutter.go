@@ -1,0 +1,133 @@
+package intake
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Cutter cuts a stream of bytes into records by a delimiter. A record of more than its limit is cut
+// into pieces. It belongs to one goroutine.
+type Cutter struct {
+	max   int
+	delim byte
+	size  int
+	buf   []byte // bytes without a delimiter behind them yet
+	long  int64
+}
+
+// minSpace is the least room for a read.
+const minSpace = 4 << 10
+
+// NewCutter returns a cutter of records of at most max bytes that end with delim, for reads of
+// about size bytes.
+func NewCutter(max int, delim byte, size int) *Cutter {
+	return &Cutter{max: max, delim: delim, size: size}
+}
+
+// Space returns room for the next read.
+func (c *Cutter) Space() []byte {
+	if free := cap(c.buf) - len(c.buf); free < minSpace {
+		c.buf = slices.Grow(c.buf, max(c.size-len(c.buf), minSpace))
+	}
+	return c.buf[len(c.buf):min(cap(c.buf), len(c.buf)+max(c.size, minSpace))]
+}
+
+// Cut returns the records that end within the n bytes that were read into Space.
+func (c *Cutter) Cut(n int) Records {
+	c.buf = c.buf[:len(c.buf)+n]
+	end := bytes.LastIndexByte(c.buf, c.delim) + 1
+	var out Records
+	if c.delim == '\n' && !hasLong(c.buf[:end], c.max) {
+		out = Lines(c.take(end))
+	} else {
+		c.each(c.buf[:end], &out)
+		c.drop(end)
+	}
+	for len(c.buf) > c.max {
+		out.join()
+		out.Add(c.buf[:c.max])
+		c.long++
+		c.drop(c.max)
+	}
+	return out
+}
+
+// Write is Cut of data that was read elsewhere.
+func (c *Cutter) Write(data []byte) Records {
+	c.buf = append(c.buf, data...)
+	return c.Cut(0)
+}
+
+// Keep takes over the bytes that another cutter has read of a record.
+func (c *Cutter) Keep(before *Cutter) { c.buf, before.buf = before.buf, nil }
+
+// End returns the bytes behind the last delimiter as a record, none if there is nothing.
+func (c *Cutter) End() Records {
+	var out Records
+	if len(c.buf) > 0 {
+		out.Add(c.buf)
+		c.buf = nil
+	}
+	return out
+}
+
+// Pending returns how many bytes wait for their delimiter.
+func (c *Cutter) Pending() int { return len(c.buf) }
+
+// Long returns how many pieces were cut off records that were too long, since the last call.
+func (c *Cutter) Long() int64 {
+	n := c.long
+	c.long = 0
+	return n
+}
+
+// take returns the first n bytes and keeps the others. A buffer that is mostly full is given away,
+// else copied.
+func (c *Cutter) take(n int) []byte {
+	if n < cap(c.buf)/2 {
+		data := bytes.Clone(c.buf[:n])
+		c.drop(n)
+		return data
+	}
+	data, rest := c.buf[:n:n], c.buf[n:]
+	c.buf = append(make([]byte, 0, max(c.size, len(rest)+minSpace)), rest...)
+	return data
+}
+
+func (c *Cutter) drop(n int) {
+	c.buf = c.buf[:copy(c.buf, c.buf[n:])]
+}
+
+// each adds the records of data, which ends with a delimiter, to out.
+func (c *Cutter) each(data []byte, out *Records) {
+	for len(data) > 0 {
+		end := bytes.IndexByte(data, c.delim)
+		record := data[:end]
+		for ; len(record) > c.max; record = record[c.max:] {
+			out.Add(record[:c.max])
+			c.long++
+		}
+		out.Add(record)
+		data = data[end+1:]
+	}
+}
+
+// hasLong reports whether a line of data has more than most bytes.
+func hasLong(data []byte, most int) bool {
+	for len(data) > most {
+		i := bytes.LastIndexByte(data[:most+1], '\n')
+		if i < 0 {
+			return true
+		}
+		data = data[i+1:]
+	}
+	return false
+}
+
+// join prepares records that may be lines for Add.
+func (r *Records) join() {
+	if r.ends == nil && r.count > 0 {
+		r.ends = appendEnds(nil, r.data, 0)
+		r.data = slices.Clip(r.data)
+	}
+}

@@ -1,0 +1,140 @@
+package intake_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/connector/all"
+	"github.com/penstock-io/penstock/engine/connector/memory"
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// component is a source that is an intake and nothing else.
+func component(in **intake.Intake, o intake.Options) stream.Component {
+	return stream.Component{Role: stream.SourceRole, Name: "intake", New: func(_ any, h stream.Host) (any, error) {
+		var err error
+		*in, err = intake.New(o, h)
+		return *in, err
+	}}
+}
+
+// start runs an engine until the test ends.
+func start(t *testing.T, text string, components ...stream.Component) (e *engine.Engine, ended chan error) {
+	t.Helper()
+	cfg, err := engine.Parse([]byte(text), append(all.Components(), components...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err = engine.New(cfg, engine.Options{FS: vfstest.New(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended = make(chan error, 1)
+	go func() { ended <- e.Run(t.Context()) }()
+	return e, ended
+}
+
+// TestAnswersSoon: a sender does not wait for the checkpoint's interval, also where records are dropped or dead.
+func TestAnswersSoon(t *testing.T) {
+	for _, sink := range []string{"memory", "file: {path: /out/records, format: raw}", "drop"} {
+		t.Run(sink, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var in *intake.Intake
+				text := fmt.Sprintf(`
+state: /state
+pipelines:
+  p:
+    source: intake
+    processors: [{where: 'message != "drop"'}]
+    sink: {%s}
+    checkpoint: {sync: 1m}
+`, sink)
+				deliver := func(_ context.Context, b *stream.Batch) error {
+					if b.Kept() > 1 || string(b.Text(b.AppendKept(nil)[0])) != "bad" {
+						return nil
+					}
+					return &stream.Rejected{Err: errors.New("never")}
+				}
+				e, ended := start(t, text, component(&in, intake.Options{}),
+					memory.NewSink(memory.SinkOptions{Deliver: deliver}).Component())
+				for _, records := range []string{"one", "drop", "bad", "two"} {
+					begun := time.Now()
+					if err := submit(t, in, lines(records)).Wait(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					if took := time.Since(begun); took > 5*time.Second {
+						t.Errorf("%q was settled after %v", records, took)
+					}
+				}
+				e.Drain()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestDrainDelivers: a drain delivers everything that was taken, over two routes of which one fails now and then.
+func TestDrainDelivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in *intake.Intake
+		var mu sync.Mutex
+		got := [2]map[string]int{make(map[string]int), make(map[string]int)}
+		sinkOf := func(n int, name string) stream.Component {
+			calls := 0
+			return memory.NewSink(memory.SinkOptions{Name: name, Deliver: func(_ context.Context, b *stream.Batch) error {
+				time.Sleep(10 * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				if calls++; n == 1 && calls%5 == 0 {
+					panic("struck")
+				}
+				for _, i := range b.AppendKept(nil) {
+					got[n][string(b.Text(i))]++
+				}
+				return nil
+			}}).Component()
+		}
+		e, ended := start(t, `
+state: /state
+pipelines:
+  p:
+    source: intake
+    routes:
+      steady: {sink: a, batch: {records: 7}}
+      shaky: {sink: b, batch: {records: 10}}
+`, component(&in, intake.Options{}), sinkOf(0, "a"), sinkOf(1, "b"))
+		const submissions, each = 100, 5
+		for i := range submissions {
+			var records intake.Records
+			for k := range each {
+				records.Add(fmt.Appendf(nil, "%d.%d", i, k))
+			}
+			if err := in.Add(t.Context(), records); err != nil {
+				t.Fatal(err)
+			}
+		}
+		e.Drain()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		for n := range got {
+			if len(got[n]) != submissions*each {
+				t.Errorf("route %d has %d of %d records", n, len(got[n]), submissions*each)
+			}
+		}
+		if in.Held() != 0 {
+			t.Errorf("%d bytes are held", in.Held())
+		}
+	})
+}

@@ -1,0 +1,176 @@
+package intake
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// gate bounds bytes. It is guarded by the mutex of its Intake.
+type gate struct {
+	max      int64
+	held     int64
+	growing  []*waiter    // before waiting: they hold bytes already
+	waiting  []*waiter    // in the order of arrival
+	overdraw *Reservation // may grow beyond max; nil if none does
+}
+
+// waiter is a reservation that waits for bytes.
+type waiter struct {
+	r     *Reservation
+	bytes int64
+	err   error
+	ready chan struct{} // closed when it was granted or refused
+}
+
+// Reservation is room for data that is about to be read. It belongs to one goroutine.
+type Reservation struct {
+	in    *Intake
+	bytes int64
+}
+
+// Reserve waits for room for bytes, in the order of the calls. The error is [ErrTooLarge],
+// [ErrDraining] or the cause with which ctx ended.
+func (i *Intake) Reserve(ctx context.Context, bytes int64) (*Reservation, error) {
+	r := &Reservation{in: i}
+	i.mu.Lock()
+	if i.isRefusing() {
+		i.mu.Unlock()
+		return nil, ErrDraining
+	}
+	if bytes > i.gate.max {
+		i.mu.Unlock()
+		return nil, ErrTooLarge
+	}
+	w := &waiter{r: r, bytes: bytes, ready: make(chan struct{})}
+	i.gate.waiting = append(i.gate.waiting, w)
+	i.gate.grant()
+	i.mu.Unlock()
+	if err := i.granted(ctx, w); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Grow enlarges the reservation by bytes. It waits for room unless this reservation may overdraw the limit.
+func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
+	i := r.in
+	i.mu.Lock()
+	w := &waiter{r: r, bytes: bytes, ready: make(chan struct{})}
+	i.gate.growing = append(i.gate.growing, w)
+	i.gate.grant()
+	i.mu.Unlock()
+	return i.granted(ctx, w)
+}
+
+// Release gives the room back. It does nothing after Submit, or a second time.
+func (r *Reservation) Release() {
+	i := r.in
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	r.settle(0)
+}
+
+// settle changes the reservation to bytes. The caller holds the intake's mu.
+func (r *Reservation) settle(bytes int64) {
+	g := &r.in.gate
+	g.held += bytes - r.bytes
+	r.bytes = 0
+	if g.overdraw == r {
+		g.overdraw = nil
+	}
+	g.grant()
+}
+
+// granted waits until w has its bytes.
+func (i *Intake) granted(ctx context.Context, w *waiter) error {
+	err := i.await(ctx, w.ready)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	select {
+	case <-w.ready: // maybe while ctx ended
+		if w.err == nil && err != nil {
+			i.gate.held -= w.bytes
+			w.r.bytes -= w.bytes
+			i.gate.grant()
+		}
+		return cmp.Or(err, w.err)
+	default:
+	}
+	i.gate.growing = slices.DeleteFunc(i.gate.growing, func(o *waiter) bool { return o == w })
+	i.gate.waiting = slices.DeleteFunc(i.gate.waiting, func(o *waiter) bool { return o == w })
+	i.gate.grant() // a smaller one behind it may fit
+	return err
+}
+
+// routesEvery is how often a wait checks whether a route that holds it up has left the pipeline.
+const routesEvery = time.Second
+
+// await waits until ready is closed.
+func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
+	select {
+	case <-ready:
+		return nil
+	default:
+	}
+	tick := time.NewTicker(routesEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ready:
+			return nil
+		case <-tick.C:
+			i.mu.Lock()
+			i.release()
+			i.mu.Unlock()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// grant gives bytes to waiters, in order, as far as they go.
+func (g *gate) grant() {
+	for len(g.growing) > 0 {
+		at := 0
+		if g.held+g.growing[0].bytes > g.max {
+			if g.overdraw == nil {
+				g.overdraw = g.growing[0].r
+			}
+			at = slices.IndexFunc(g.growing, func(w *waiter) bool { return w.r == g.overdraw })
+		}
+		if at < 0 {
+			return // new reservations do not pass those that grow
+		}
+		w := g.growing[at]
+		g.growing = slices.Delete(g.growing, at, at+1)
+		g.give(w)
+	}
+	for len(g.waiting) > 0 && g.held+g.waiting[0].bytes <= g.max {
+		w := g.waiting[0]
+		g.waiting = slices.Delete(g.waiting, 0, 1)
+		g.give(w)
+	}
+}
+
+func (g *gate) give(w *waiter) {
+	g.held += w.bytes
+	w.r.bytes += w.bytes
+	close(w.ready)
+}
+
+// free gives back bytes of data that was settled or withdrawn.
+func (g *gate) free(bytes int64) {
+	g.held -= bytes
+	g.grant()
+}
+
+// refuse fails all waiters for new reservations.
+func (g *gate) refuse(err error) {
+	for _, w := range g.waiting {
+		w.err = err
+		close(w.ready)
+	}
+	g.waiting = nil
+}

@@ -1,0 +1,190 @@
+package intake
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Options of an [Intake].
+type Options struct {
+	// Name is the partition's name, for people.
+	Name string
+	// MaxBytes bounds the data that is reserved or held, with [RecordOverhead] for each record.
+	// Zero means [DefaultMaxBytes].
+	MaxBytes int64
+	// Objects means that each record is a valid JSON object on one line. Its members become the
+	// record's fields.
+	Objects bool
+	// Refuse makes Reserve and Submit fail with [ErrDraining] while all routes drain. Otherwise they
+	// go on, and the routes end after the last producer; see [Intake.Producer].
+	Refuse bool
+}
+
+const (
+	// DefaultMaxBytes is the limit of an intake whose options name none.
+	DefaultMaxBytes = 64 << 20
+	// RecordOverhead is how many bytes a record counts beside its text.
+	RecordOverhead = 16
+	// MaxSubmission bounds one submission, since offsets into a batch have 32 bits.
+	MaxSubmission = math.MaxInt32 / 2
+
+	partitionPrefix = "intake-"
+)
+
+var (
+	// ErrTooLarge is returned for data that alone exceeds the limit.
+	ErrTooLarge = errors.New("the data exceeds the memory of the source")
+	// ErrDraining is returned while all routes drain.
+	ErrDraining = errors.New("the source is draining")
+)
+
+// Intake holds submissions until every route has settled them. It is a [stream.Source]. Its methods
+// are safe for concurrent use.
+type Intake struct {
+	o    Options
+	host stream.SourceHost
+	part stream.Partition
+
+	mu        sync.Mutex // guards what follows
+	gate      gate
+	queue     []*Submission // that no route has read, in the order of arrival
+	log       []*Submission // that a route has read and not all have settled, in the order of their positions
+	end       int64         // position behind the last that was read
+	routes    map[string]*progress
+	producers int
+	ended     bool // no producer follows
+	changed   chan struct{}
+	draining  chan struct{} // closed while all routes drain
+}
+
+// New returns an empty intake of the source with that host.
+func New(o Options, h stream.Host) (*Intake, error) {
+	host, ok := h.(stream.SourceHost)
+	if !ok {
+		return nil, fmt.Errorf("host is a %T, want a stream.SourceHost", h)
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	return &Intake{
+		o: o, host: host, gate: gate{max: o.MaxBytes},
+		part:    stream.Partition{ID: partitionPrefix + rand.Text(), Name: o.Name},
+		routes:  make(map[string]*progress),
+		changed: make(chan struct{}), draining: make(chan struct{}),
+	}, nil
+}
+
+// Held returns how many bytes are reserved or held.
+func (i *Intake) Held() int64 {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.gate.held
+}
+
+// Unread returns how many bytes no route has read, and how many submissions that is.
+func (i *Intake) Unread() (bytes int64, submissions int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, s := range i.queue {
+		bytes += s.cost
+	}
+	return bytes, len(i.queue)
+}
+
+// Draining returns a channel that is closed while all routes drain.
+func (i *Intake) Draining() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.draining
+}
+
+// IsDraining reports whether all routes drain.
+func (i *Intake) IsDraining() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.allDraining()
+}
+
+// Accepting waits while all routes drain. The error is the cause with which ctx ended.
+func (i *Intake) Accepting(ctx context.Context) error {
+	for {
+		i.mu.Lock()
+		draining, changed := i.allDraining(), i.changed
+		i.mu.Unlock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if !draining {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// allDraining is IsDraining for a caller that holds i.mu.
+func (i *Intake) allDraining() bool {
+	select {
+	case <-i.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// Producer registers a goroutine that submits data. While there is one, a draining route waits for
+// it: it watches Draining and calls done after its last submission. done may be called twice.
+func (i *Intake) Producer() (done func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.producers++
+	return sync.OnceFunc(func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.producers--
+		i.notify()
+	})
+}
+
+// End ends the data: routes end when they have read and settled everything.
+func (i *Intake) End() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ended = true
+	i.notify()
+}
+
+// notify wakes the readers. The caller holds i.mu.
+func (i *Intake) notify() {
+	close(i.changed)
+	i.changed = make(chan struct{})
+}
+
+// checkDraining opens or closes the channel of Draining. The caller holds i.mu.
+func (i *Intake) checkDraining() {
+	all := len(i.routes) > 0
+	for _, p := range i.routes {
+		all = all && p.draining
+	}
+	switch was := i.allDraining(); {
+	case all && !was:
+		close(i.draining)
+		if i.o.Refuse {
+			i.gate.refuse(ErrDraining)
+		}
+	case !all && was:
+		i.draining = make(chan struct{})
+	}
+	i.notify()
+}
+
+// isRefusing reports whether new data is refused. The caller holds i.mu.
+func (i *Intake) isRefusing() bool { return i.o.Refuse && i.allDraining() }

@@ -1,0 +1,46 @@
+package intake
+
+import (
+	"fmt"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// The values of an option `delimiter`.
+const (
+	ByNewline = "newline"
+	ByNUL     = "nul"
+)
+
+// CheckDelimiter checks an option `delimiter` under its key.
+func CheckDelimiter(key, value string) error {
+	if value != ByNewline && value != ByNUL {
+		return &stream.OptionError{Key: key, Err: fmt.Errorf("is %q, want %s or %s", value, ByNewline, ByNUL)}
+	}
+	return nil
+}
+
+// Delimiter returns the byte that a valid option `delimiter` names.
+func Delimiter(value string) byte {
+	if value == ByNUL {
+		return 0
+	}
+	return '\n'
+}
+
+// MinMemory is the least value of an option `memory`: room for one read of short records.
+const MinMemory stream.Size = 8 << 20
+
+// CheckSizes checks the options `max_record` and `memory` of a source that cuts a stream into records.
+func CheckSizes(maxRecord, memory stream.Size) error {
+	switch {
+	case memory < MinMemory:
+		return &stream.OptionError{Key: "memory", Err: fmt.Errorf("is %v, want %v or more", memory, MinMemory)}
+	case memory > MaxSubmission:
+		return &stream.OptionError{Key: "memory", Err: fmt.Errorf("is %v, want less than 1GiB", memory)}
+	case maxRecord < 1 || maxRecord > memory/4:
+		err := fmt.Errorf("is %v, want 1B to a quarter of memory, %v", maxRecord, memory/4)
+		return &stream.OptionError{Key: "max_record", Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,115 @@
+package intake
+
+import (
+	"bytes"
+	"context"
+	"slices"
+)
+
+// Records are records as a source has received them, to be submitted together. The zero value is empty.
+type Records struct {
+	data  []byte  // each record with a line end
+	ends  []int32 // of each record in data, behind its line end; nil if each line is a record
+	count int
+	odd   bool // a record contains a line end or ends in CR
+}
+
+// Lines returns the lines of data as records and takes data over. The last line must have its end.
+func Lines(data []byte) Records { return Records{data: data, count: bytes.Count(data, newline)} }
+
+var newline = []byte{'\n'}
+
+// Add appends a copy of a record. It must not follow [Lines].
+func (r *Records) Add(record []byte) {
+	r.data = append(append(r.data, record...), '\n')
+	r.ends = append(r.ends, int32(len(r.data)))
+	r.count++
+	r.odd = r.odd || bytes.IndexByte(record, '\n') >= 0 || bytes.HasSuffix(record, []byte{'\r'})
+}
+
+// Len returns the number of records.
+func (r *Records) Len() int { return r.count }
+
+// Size returns the bytes of the records with their line ends.
+func (r *Records) Size() int { return len(r.data) }
+
+// cost returns how many bytes the records count against the limit.
+func (r *Records) cost() int64 { return int64(len(r.data)) + int64(r.count)*RecordOverhead }
+
+// Submission is data on its way through the routes.
+type Submission struct {
+	in      *Intake
+	records Records
+	cost    int64
+	awaited bool          // a sender waits for it, so that a batch with it does not linger
+	from    int64         // its position, once a route has read it; guarded by in.mu
+	done    chan struct{} // closed when every route has settled it
+}
+
+func (s *Submission) to() int64 { return s.from + int64(len(s.records.data)) }
+
+// Submit hands records to the routes and ends the reservation, whether it covers them or not. awaited
+// means that a sender waits until they are settled, so that they are not held back to fill a batch.
+// The error is [ErrDraining] or [ErrTooLarge]; nothing was taken then.
+func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error) {
+	i := r.in
+	if !records.odd {
+		records.ends = nil
+	}
+	s := &Submission{
+		in: i, records: records, cost: records.cost(), awaited: awaited, done: make(chan struct{}),
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var err error
+	switch {
+	case i.isRefusing():
+		err = ErrDraining
+	case records.Size() > MaxSubmission:
+		err = ErrTooLarge
+	}
+	if err != nil {
+		r.settle(0)
+		return nil, err
+	}
+	r.settle(s.cost)
+	if records.count == 0 {
+		i.gate.free(s.cost)
+		close(s.done)
+		return s, nil
+	}
+	i.queue = append(i.queue, s)
+	i.notify()
+	return s, nil
+}
+
+// Add waits for room, then submits records for which nobody waits.
+func (i *Intake) Add(ctx context.Context, records Records) error {
+	r, err := i.Reserve(ctx, records.cost())
+	if err != nil {
+		return err
+	}
+	_, err = r.Submit(records, false)
+	return err
+}
+
+// Wait returns nil when every route has settled the data: delivered, dead-lettered or dropped. The
+// error is the cause with which ctx ended.
+func (s *Submission) Wait(ctx context.Context) error {
+	return s.in.await(ctx, s.done)
+}
+
+// Withdraw takes the data back if no route has read any of it, and reports whether it did.
+func (s *Submission) Withdraw() bool {
+	i := s.in
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	at := slices.Index(i.queue, s)
+	if at < 0 {
+		return false
+	}
+	i.queue = slices.Delete(i.queue, at, at+1)
+	i.gate.free(s.cost)
+	i.notify()
+	return true
+}
