@@ -281,7 +281,7 @@ func (m *Machine) refusal(l *lane, a *attempt) {
 	switch {
 	case lower:
 		l.starter.Refused(m.now, float64(l.refuses.from-1))
-	case !known && l.refuses.score >= levelCut:
+	case !known && l.refuses.distressed():
 		l.win.OnNack(m.now, a.cost)
 	}
 }

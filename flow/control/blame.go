@@ -13,7 +13,8 @@ import (
 // With b, the share of bad data, and p, the chance that a worker fails good data, an item that has failed k times is bad with
 // odds of b/(1-b) to p^k. Example: b = 1 %, p = 5 %. One failure gives odds of 0.2, two give 4, three give 81.
 //
-// The counts are those of the last 500 first attempts or so. Only failures that are evidence count, see [Machine.charge].
+// The counts are those of the last 500 first attempts, or 100 repeats, or so. Only failures that are evidence count, see
+// [Machine.charge].
 type blame struct {
 	first  float64 // first attempts
 	atOnce float64 // of them, delivered
@@ -22,15 +23,18 @@ type blame struct {
 }
 
 const (
-	blameMemory = 500.0 // first attempts
-	blameOdds   = 20.0  // from which on an item is a suspect
-	blameMost   = 12    // failures, from which on it is one whatever the odds
-	leastChance = 0.005 // of failure, as that of rare and correlated failures is underestimated
+	blameMemory = 500.0  // first attempts
+	repeats     = 100.0  // in second and twice
+	repeatsAge  = 5000.0 // first attempts after which they are forgotten
+	blameOdds   = 20.0   // from which on an item is a suspect
+	blameMost   = 12     // failures, from which on it is one whatever the odds
+	leastChance = 0.005  // of failure, as that of rare and correlated failures is underestimated
 	mostChance  = 0.95
 	pieceShare  = 0.5 // of the pieces of a suspect are bad
 
 	oneInAMillion = 1e-6
-	mostStreak    = 64
+	mostStreak    = 256
+	streakErrors  = 2.0 // standard errors of the share that fails are added to it
 
 	ownFault   = 3    // times the chance of all lanes, from which on a lane's own chance counts
 	laneMemory = 0.99 // of what a lane delivered, for each delivery
@@ -38,28 +42,39 @@ const (
 
 // observeFirst takes in the first attempt of an item.
 func (b *blame) observeFirst(delivered bool) {
-	const keep = 1 - 1/blameMemory
-	b.first, b.atOnce, b.second, b.twice = keep*b.first+1, keep*b.atOnce, keep*b.second, keep*b.twice
+	const keep, age = 1 - 1/blameMemory, 1 - 1/repeatsAge
+	b.first, b.atOnce, b.second, b.twice = keep*b.first+1, keep*b.atOnce, age*b.second, age*b.twice
 	if delivered {
 		b.atOnce++
 	}
 }
 
-// chance returns the chance that an attempt of good data fails.
-func (b *blame) chance() float64 {
-	return min(mostChance, max(leastChance, (b.second+0.5)/(b.atOnce+1)))
+// observeSecond takes in what became of an item that had failed once.
+func (b *blame) observeSecond(delivered bool) {
+	const keep = 1 - 1/repeats
+	b.second, b.twice = keep*b.second, keep*b.twice
+	if delivered {
+		b.second++
+	} else {
+		b.twice++
+	}
 }
 
-// share returns the measured share of bad data, 0 to 1. It is 0 where chance explains all failures, and without data. It
-// goes by the items that were sent again, so that a new overload is not taken for bad data.
-func (b *blame) share() float64 {
-	return max(0, 1-(b.atOnce+0.5)/(b.atOnce+b.second+b.twice+1)/(1-b.chance()))
+// chance returns the chance that an attempt of good data fails. Of F items that failed at once, good ones are those that the
+// second attempt delivers, and so many of them failed for each that did not. Until repeats fail, all is chance.
+func (b *blame) chance() float64 { return max(leastChance, b.observed()) }
+
+// observed is chance without its least value.
+func (b *blame) observed() float64 {
+	delivered := (b.second + 1) / (b.second + b.twice + 1)
+	return min(mostChance, delivered*(b.first-b.atOnce)/(b.atOnce+1))
 }
 
-// suspected is share if every item that failed once and was not sent again since is bad.
-func (b *blame) suspected() float64 {
-	return max(0, 1-(b.atOnce+0.5)/(b.first+1)/(1-b.chance()))
-}
+// share returns the measured share of bad data, 0 to 1. It is 0 where chance explains all failures, and without data.
+func (b *blame) share() float64 { return max(0, 1-(b.atOnce+1)/(b.first+1)/(1-b.chance())) }
+
+// failing is the share of first attempts that fails, of bad data or by chance.
+func (b *blame) failing() float64 { return (b.first - b.atOnce) / (b.first + 1) }
 
 // fault returns the probability that an item with so many failures is bad.
 // The last failure was at a lane that fails this share of good data.
@@ -71,14 +86,15 @@ func (b *blame) fault(failures int, share, atLane float64) float64 {
 	return odds / (1 + odds)
 }
 
-// streak returns how many failures in a row of different items are more than bad data makes once in a million items, and
-// least at the least.
+// streak returns how many failures in a row of different items are more than bad data and chance make once in a million
+// items, and least at the least.
 func (b *blame) streak(least int) int {
-	q := b.suspected()
-	if q <= 0 || least <= 0 {
+	if least <= 0 {
 		return least
 	}
-	return max(least, int(min(mostStreak, math.Log(oneInAMillion)/math.Log(min(q, 0.99)))))
+	q := b.failing()
+	q = max(q+streakErrors*math.Sqrt(q*(1-q)/(b.first+1)), 1/(b.first+2))
+	return max(least, int(min(mostStreak, math.Log(oneInAMillion)/math.Log(min(max(q, leastChance), 0.99)))))
 }
 
 // odds returns the odds that an item with so many failures is bad, if this share of the data is.
@@ -181,11 +197,11 @@ func (m *Machine) faults(a *attempt, why Outcome) (window, breaker bool) {
 	}
 	before, share := r.failures, m.blame.share()
 	if evident {
-		before, share = before-1, m.blame.suspected()
+		before--
 	}
-	weight := 1 - m.blame.fault(before, m.blame.suspected(), d.chance())
+	weight := 1 - m.blame.fault(before, share, d.chance())
 	switch {
-	case before == 0 && (a.item.number == 1 || !a.lane.known || m.blame.suspected() < repeatLeast):
+	case before == 0 && (a.item.number == 1 || !a.lane.known || share < repeatLeast):
 		weight = 1
 	case before == 0:
 		weight = repeatWeight
@@ -266,7 +282,7 @@ func (m *Machine) accuse(it *item, l *lane, first bool) bool {
 		r.since = m.uptime.at(m.now)
 	}
 	if r.failures++; r.failures == 2 && r.first {
-		m.blame.twice++
+		m.blame.observeSecond(false)
 	}
 	if len(it.failures) < maxFailures {
 		it.failures = append(it.failures, failure{l.num, m.now})
@@ -327,6 +343,6 @@ func (b *blame) acknowledge(it *item) {
 	case it.number == 1 && !r.first:
 		b.observeFirst(true)
 	case r.first && r.failures == 1:
-		b.second++
+		b.observeSecond(true)
 	}
 }

@@ -126,11 +126,7 @@ func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration) tim
 func (m *Machine) succeeded(l *lane, a *attempt) {
 	b := &l.br
 	m.tries.chance *= 1 - 1/chanceOf
-	since := b.failed
-	if m.blame.suspected() >= badLeast {
-		since = b.began
-	}
-	if a.sent >= since {
+	if a.sent >= b.began { // and not after the last failure: failures come sooner than deliveries
 		if b.streak > 0 || b.shut() {
 			m.tries.chance++
 		}
@@ -211,7 +207,8 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 		return
 	}
 	limit := m.blame.streak(m.cfg.Breaker.Failures)
-	enough := limit > 0 && (b.streak >= limit || b.n >= scoreAfter && b.score < scoreLeast && m.blame.suspected() < badLeast)
+	good := 1 - m.blame.observed()
+	enough := limit > 0 && (b.streak >= limit || b.n >= scoreAfter && m.blame.first >= scoreAfter && b.score < scoreLeast*good*good && m.blame.share() < badLeast)
 	sudden := m.tries.outbreak(m.now) && why != TimedOut && limit > 0
 	if why == Misconfigured || enough || sudden {
 		m.openBreaker(l, why)
@@ -261,7 +258,7 @@ func (m *Machine) closeBreaker(l *lane) {
 		m.opened--
 	}
 	if b := &l.br; b.fault == Retryable && b.pace >= rateFew && m.now-b.opened <= rateOutage &&
-		l.refuses.chance < rateChance && m.blame.suspected() < badLeast {
+		l.refuses.chance < rateChance && m.blame.share() < badLeast {
 		l.limit.suppose(m.now, b.pace)
 	}
 	l.br = breaker{}

@@ -28,8 +28,35 @@ func (w *model) at(lane int32) (found []*modelTry) {
 	return found
 }
 
+// deliver has n items delivered at once, so that the machine knows that data is good.
+func (w *model) deliver(n int) {
+	for range n {
+		w.offer(1, 0)
+		w.answer(w.running()[0], control.Delivered, 0)
+		w.pass(300 * ms) // slowly, so that no rate is supposed
+	}
+}
+
+// TestBreakerWaitsForKnowledge: while nothing is known, three failures may be bad data, and open no breaker.
+func TestBreakerWaitsForKnowledge(t *testing.T) {
+	for known, want := range map[int]int{0: 20, 10: 6, 100: 3} {
+		w := newLanes(t, control.Config{Timeout: time.Hour}, 1, 1)
+		w.deliver(known)
+		n := 0
+		for ; w.m.Status().Lanes[0].State != window.Open && n < 50; n++ {
+			w.offer(1, 0)
+			w.answer(w.running()[0], control.Retryable, 0)
+			w.pass(10 * ms)
+		}
+		if n < want-1 || n > want+1 {
+			t.Errorf("after %d deliveries %d failures in a row open the breaker, want about %d", known, n, want)
+		}
+	}
+}
+
 func TestBreakerOpensAndProbes(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: time.Hour}, 1, 1)
+	w.deliver(100)
 	for range 3 {
 		w.offer(1, 0)
 		w.answer(w.running()[0], control.Retryable, 0)
@@ -170,6 +197,7 @@ func TestMostFailButOthersDeliver(t *testing.T) {
 
 func TestLateAckHastensTheProbe(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: sec}, 3, 2)
+	w.deliver(100)
 	w.fill()
 	w.pass(sec)
 	late := w.at(0)

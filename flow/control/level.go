@@ -24,11 +24,12 @@ type level struct {
 	calm   bool    // the last one was taken
 	score  float64 // how far the latest answers speak against chance (Page's cumulative sum, 1954)
 
-	from  int           // refused from here on; 0: no level is known
-	since time.Duration // found, or confirmed
-	wait  time.Duration // until the next try
-	step  int
-	trial *attempt
+	from   int           // refused from here on; 0: no level is known
+	beyond float64       // attempts that were refused beyond it
+	since  time.Duration // found, or confirmed
+	wait   time.Duration // until the next try
+	step   int
+	trial  *attempt
 }
 
 type outcomeAt struct {
@@ -38,13 +39,14 @@ type outcomeAt struct {
 
 const (
 	levelRecent  = 64
-	levelRefuses = 0.5 // of what is beyond a level is refused, at least
+	levelRefuses = 0.5 // of what chance would let pass is refused beyond a level, at least
 	levelSure    = 4.0 // logarithm of the odds
 	levelLeast   = 0.02
-	levelMost    = 0.4
+	levelMost    = 0.5
 	levelFew     = 32  // answers that the share which is refused by chance is a mean of, at least,
 	levelMany    = 128 // and at most
 	levelCut     = 3.0 // score from which a refusal narrows the window
+	levelCaution = 8.0 // times the share that is refused by chance, added to both: runs of chance are longer there
 	levelWait    = 10 * time.Second
 	levelRounds  = 100 // round trips, so that a try costs 1 % at most
 	levelLongest = 5 * time.Minute
@@ -53,9 +55,7 @@ const (
 // taken takes in that an attempt was delivered.
 func (v *level) taken(now time.Duration, a *attempt) {
 	v.add(a, true)
-	if v.score > 0 { // at most levelMost is chance, so that a delivery never raises it
-		v.score = max(0, v.score+math.Log(levelRefuses/(1-v.byChance())))
-	}
+	v.score = max(0, v.score+math.Log(levelRefuses))
 	if v.trial == a {
 		v.step = max(1, 2*v.step)
 		v.from += v.step
@@ -72,7 +72,7 @@ func (v *level) within(window float64) {
 
 // refused takes in a refusal. known: it was beyond a known level, or tells of one. lower: that is new.
 func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known, lower bool) {
-	speaks := math.Log(levelRefuses / v.byChance()) // as it stood before
+	speaks := refusedBeyond(v.byChance()) // as it stood before
 	v.add(a, false)
 	at := int(a.level)
 	switch {
@@ -81,23 +81,32 @@ func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known
 			v.step, v.wait = 0, 0
 		}
 		v.from = min(v.from, at)
+		v.beyond++
 		v.since, v.wait = now, min(max(2*v.wait, levelWait, levelRounds*rtt), levelLongest)
 		return true, false
 	case v.from > 0 && at >= v.from:
 		return true, false
+	case v.from > 0 && v.explained():
+		v.from, v.step = 0, 0
 	}
 	if v.low == 0 || at < v.low || v.sure(v.low) <= 0 {
 		v.low = at
 	}
-	if v.low > 1 && v.sure(v.low) > levelSure {
+	if v.low > 1 && v.sure(v.low) > levelSure+v.caution() {
 		wait := max(levelWait, levelRounds*rtt)
 		if v.from > 0 {
 			wait = max(wait, v.wait)
 		}
+		v.beyond = 0
+		for _, o := range v.recent[:min(v.n, levelRecent)] {
+			if !o.taken && int(o.level) >= v.low {
+				v.beyond++
+			}
+		}
 		v.from, v.since, v.wait, v.step, v.low, v.score = v.low, now, wait, 0, 0, 0
 		return true, true
 	}
-	v.score += speaks
+	v.score = min(v.score+speaks, 2*v.cut())
 	return false, false
 }
 
@@ -118,7 +127,23 @@ func (v *level) add(a *attempt, taken bool) {
 // forget the level and the answers, as the worker begins anew. What chance does stays.
 func (v *level) forget() { *v = level{chance: v.chance, seen: v.seen} }
 
+// distressed reports whether the worker refuses more than chance explains.
+func (v *level) distressed() bool { return v.score >= v.cut() }
+
+func (v *level) cut() float64 { return levelCut + v.caution() }
+
+func (v *level) caution() float64 { return levelCaution * (v.byChance() - levelLeast) }
+
 func (v *level) byChance() float64 { return min(max(v.chance, levelLeast), levelMost) }
+
+// refusedBeyond is how far a refusal speaks for a level and against chance, as a logarithm. A delivery speaks for chance, by the
+// logarithm of levelRefuses.
+func refusedBeyond(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
+
+// explained reports whether chance explains what was refused beyond the known level, now that more is known of chance.
+func (v *level) explained() bool {
+	return v.beyond*refusedBeyond(v.byChance()) < levelSure/2
+}
 
 // sure is the logarithm of the odds that refusals begin at this level.
 func (v *level) sure(from int) float64 {
@@ -139,7 +164,7 @@ func (v *level) sure(from int) float64 {
 		return 0
 	}
 	p := min(max((refusedBelow+0.5)/(takenBelow+refusedBelow+10), v.byChance()), levelMost)
-	return refused*math.Log(levelRefuses/p) + taken*math.Log(levelRefuses/(1-p))
+	return refused*refusedBeyond(p) + taken*math.Log(levelRefuses)
 }
 
 // room is how many more may be in flight beside so many.
