@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -15,6 +16,7 @@ type Mark struct {
 	Above     []Range // ascending, disjoint, all above Watermark
 	Finished  bool    // the source was told to finish it and did, or it was sealed and wholly settled
 	Note      string  // what the source asked to find here again: see Noter; "": nothing
+	Waiting   bool    // some of it waits for a retry, and is kept elsewhere: the partition is not finished
 }
 
 // Source is data that can be read again. Every route opens a [Reader] of its own at its own place, so
@@ -116,3 +118,23 @@ type Listener interface {
 	// answered. put takes over b in any case.
 	Receive(ctx context.Context, put func(context.Context, *Batch) error) error
 }
+
+// RangeReader is an optional part of a [Reader] that can read data again, in any order, until it is settled. A route whose reader
+// has it keeps batches that wait long for a retry by their place alone, without their data.
+type RangeReader interface {
+	// CanReadRanges reports whether ReadRanges can read this partition.
+	CanReadRanges(partitionID string) bool
+	// ReadRanges appends to b the records of ranges, ascending, of one partition, and a span or more for each. Read has handed
+	// them out, in this run or an earlier one, and b has room for them. It is called on other goroutines, beside Read, and must
+	// not wait for new data. The error is [ErrRangeMissing] if it does not find the data: now, since it does not yet know the
+	// partition again after a restart, or ever. An error that wraps [ErrRangeGone] means that it never will. What is in b after
+	// an error is not used.
+	ReadRanges(ctx context.Context, b *Batch, p Partition, ranges []Range) error
+}
+
+var (
+	// ErrRangeMissing is returned by a RangeReader that does not find the data.
+	ErrRangeMissing = errors.New("the data of a batch that waits is not found")
+	// ErrRangeGone is returned by a RangeReader whose data does not exist any more.
+	ErrRangeGone = errors.New("the data of a batch that waits does not exist any more")
+)

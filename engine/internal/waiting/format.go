@@ -123,7 +123,7 @@ func appendWait(dst []byte, n uint32, e *entry, d due) []byte {
 		suspect = 1
 	}
 	for _, v := range [...]uint32{
-		e.records, e.bytes, e.attempts, uint32(e.failures), suspect, e.elapsed, e.n, e.step, e.prev, e.slept,
+		e.batch, e.records, e.bytes, e.attempts, uint32(e.failures), suspect, e.elapsed, e.n, e.step, e.prev, e.slept,
 	} {
 		dst = binary.AppendUvarint(dst, uint64(v))
 	}
@@ -194,7 +194,7 @@ func (c *reader) next(parts int) (r record, err error) {
 	if r.kind == kindWait && !c.bad {
 		r.due = due{c.varint(), c.varint()}
 		e := &r.entry
-		e.records, e.bytes, e.attempts = c.uint32(), c.uint32(), c.uint32()
+		e.batch, e.records, e.bytes, e.attempts = c.uint32(), c.uint32(), c.uint32(), c.uint32()
 		failures, suspect := c.uint32(), c.uint32()
 		e.failures = uint16(min(failures, math.MaxUint16))
 		e.set(isSuspect, suspect == 1)

@@ -14,7 +14,7 @@ func classOf(e *entry) int {
 	return int(min(max(e.failures, 1), numClasses-1))
 }
 
-// heap orders entries by due time, then by number, so that the ranges of one batch stand together. An entry that is removed is
+// heap orders entries by due time, then by batch and number, so that the ranges of one batch stand together. An entry that is removed is
 // searched for: that is rare, since nearly all leave when they are due.
 type heap struct{ s []uint32 }
 
@@ -22,7 +22,13 @@ func (h *heap) before(x *index, a, b uint32) bool {
 	if d, o := x.at(a).due, x.at(b).due; d != o {
 		return d < o
 	}
-	return a < b
+	if p, o := x.at(a).batch, x.at(b).batch; p != o {
+		return p < o
+	}
+	if p, o := x.at(a).part, x.at(b).part; p != o {
+		return p < o
+	}
+	return x.at(a).rangeOf().From.Compare(x.at(b).rangeOf().From) < 0
 }
 
 func (h *heap) push(x *index, i uint32) {
@@ -114,7 +120,7 @@ func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// takeDue takes the next entry that is due, with those of the same batch, within the limits of one batch.
+// takeDue takes the next entry that is due, with those of the same batch and partition, within the limits of one batch.
 func (x *index) takeDue(suspect, fewest bool, now time.Duration, records, bytes int64) []uint32 {
 	class, ok := x.pick(suspect, fewest, now)
 	if !ok {
@@ -126,7 +132,7 @@ func (x *index) takeDue(suspect, fewest bool, now time.Duration, records, bytes 
 	for len(h.s) > 0 {
 		i := h.s[0]
 		e := x.at(i)
-		if len(out) > 0 && (e.due != first.due || e.history() != first.history() || records < int64(e.records) || bytes < int64(e.bytes)) {
+		if len(out) > 0 && (e.batch != first.batch || e.part != first.part || records < int64(e.records) || bytes < int64(e.bytes)) {
 			break
 		}
 		records -= int64(e.records)

@@ -27,6 +27,7 @@ type entry struct {
 	from, to int64
 	due      int64 // nanoseconds of the store's clock
 	part     uint32
+	batch    uint32 // ranges of one batch have the same
 	records  uint32
 	bytes    uint32
 	attempts uint32
@@ -159,7 +160,7 @@ func (x *index) partition(part stream.Partition) uint32 {
 }
 
 // put adds a range that waits, in place of those that overlap it, and returns its number.
-func (x *index) put(n uint32, r stream.Range, records, bytes uint32, due time.Duration, h flow.History, ph phase) uint32 {
+func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due time.Duration, h flow.History, ph phase) uint32 {
 	p := x.parts[n]
 	i, exact := x.exact(p, r)
 	if !exact {
@@ -178,7 +179,7 @@ func (x *index) put(n uint32, r stream.Range, records, bytes uint32, due time.Du
 		x.all.bytes -= int64(e.bytes)
 	}
 	e := x.at(i)
-	e.records, e.bytes, e.due = records, bytes, int64(due)
+	e.records, e.bytes, e.batch, e.due = records, bytes, batch, int64(due)
 	e.setHistory(h)
 	e.set(isSaved, false)
 	x.all.records += int64(records)
@@ -272,7 +273,7 @@ func (x *index) cutOne(i uint32, r stream.Range, records int64) (handed bool) {
 		e := old
 		e.setRange(rest)
 		share := max(1, int64(old.records)-records)
-		i := x.put(old.part, rest, uint32(share), max(1, old.bytes/2), time.Duration(old.due), old.history(), isNoted)
+		i := x.put(old.part, rest, uint32(share), max(1, old.bytes/2), old.batch, time.Duration(old.due), old.history(), isNoted)
 		x.at(i).set(isHanded, handed)
 		x.dirty = append(x.dirty, i)
 		if old.phase == isHeld {

@@ -49,6 +49,7 @@ type Store struct {
 	mu       sync.Mutex // guards the fields below
 	x        *index
 	unsynced []uint32      // entries written since the last sync
+	batch    uint32        // the last one
 	fewest   bool          // the next suspect is the one with the least evidence
 	closed   bool          // Next returns io.EOF
 	changed  chan struct{} // closed when something waits that may be due earlier
@@ -102,7 +103,8 @@ func (s *Store) replay(r *record, parts []stream.Partition, boot *string) {
 	case kindWait:
 		e := &r.entry
 		at := s.dueOf(r.due, *boot, long(e.prev))
-		s.x.put(s.x.partition(parts[r.n]), r.r, e.records, e.bytes, at, e.history(), isNoted)
+		s.x.put(s.x.partition(parts[r.n]), r.r, e.records, e.bytes, e.batch, at, e.history(), isNoted)
+		s.batch = max(s.batch, e.batch)
 		s.j.waits++
 		s.j.waitBytes += int64(40 + len(r.r.From.Key) + len(r.r.To.Key))
 	}
@@ -129,10 +131,11 @@ func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.now() + w.After
+	s.batch++
 	for i := range ranges {
 		r := &ranges[i]
 		n := s.x.partition(r.Part)
-		s.x.dirty = append(s.x.dirty, s.x.put(n, r.Range, clip(r.Records), clip(r.Bytes), at, w.History, ph))
+		s.x.dirty = append(s.x.dirty, s.x.put(n, r.Range, clip(r.Records), clip(r.Bytes), s.batch, at, w.History, ph))
 	}
 	if ph == isHeld {
 		close(s.changed)
