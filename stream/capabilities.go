@@ -1,6 +1,9 @@
 package stream
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // What a component may be able to do beyond its interface. The engine asks for these interfaces and no others; a component
 // that has the methods has the capability, unless it reports otherwise (Encodes, Finishes), because its options decide:
@@ -12,6 +15,7 @@ import "context"
 //	Reader  Estimator          knows how much is left
 //	        InputReader        notices that its input changes while nothing reads it
 //	        PartitionTracker   recognizes partitions after a restart, and knows which are deleted
+//	        RangeReader        reads data again that waits for a retry
 //	        SettledReader      answers its senders when their data is settled
 //	        DrainingReader     returns the data that it has taken when its route drains
 //	options Shaper, Preferred, EnvironmentUser
@@ -126,3 +130,23 @@ type DrainingReader interface {
 	// longer than `drain:`. Without this part it ends at once.
 	Drain()
 }
+
+// RangeReader is a [Reader] that can read data again, in any order, until it is settled. A route whose reader
+// has it keeps batches that wait long for a retry by their place alone, without their data.
+type RangeReader interface {
+	// CanReadRanges reports whether ReadRanges can read this partition.
+	CanReadRanges(partitionID string) bool
+	// ReadRanges appends to b the records of ranges, ascending, of one partition, and a span or more for each. Read has handed
+	// them out, in this run or an earlier one, and b has room for them. It is called on other goroutines, beside Read, and must
+	// not wait for new data. The error is [ErrRangeMissing] if it does not find the data: now, since it does not yet know the
+	// partition again after a restart, or ever. An error that wraps [ErrRangeGone] means that it never will. What is in b after
+	// an error is not used.
+	ReadRanges(ctx context.Context, b *Batch, p Partition, ranges []Range) error
+}
+
+var (
+	// ErrRangeMissing is returned by a RangeReader that does not find the data.
+	ErrRangeMissing = errors.New("the data of a batch that waits is not found")
+	// ErrRangeGone is returned by a RangeReader whose data does not exist any more.
+	ErrRangeGone = errors.New("the data of a batch that waits does not exist any more")
+)

@@ -15,6 +15,7 @@ type Mark struct {
 	Above     []Range // ascending, disjoint, all above Watermark
 	Finished  bool    // the source was told to finish it and did, or it was sealed and wholly settled
 	Note      string  // what the source asked to find here again: see Noter; "": nothing
+	Waiting   bool    // some of it waits for a retry, and is kept elsewhere: the partition is not finished
 }
 
 // Source is data that can be read again. Every route opens a [Reader] of its own at its own place, so

@@ -84,6 +84,17 @@ func (b *Batch) Expand(extra []int) (index []int) {
 	return index
 }
 
+// CanReadAgain reports whether reading the spans of b again gives its records as they were sent: no record is a dead letter, and b
+// is no piece of a batch in which one source record became several, since a piece may have a part of those.
+func CanReadAgain(b *Batch) bool {
+	for i := range b.Records {
+		if b.Records[i].State == Dead || b.parent != nil && b.Records[i].Sub > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // sameOrigin says whether records i and j come from one source record.
 func (b *Batch) sameOrigin(i, j int) bool {
 	return b.Records[i].Span == b.Records[j].Span && b.Records[i].Origin == b.Records[j].Origin

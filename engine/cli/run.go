@@ -78,18 +78,24 @@ sink stdout has stdout for itself: the summary then goes to stderr, too.`,
 	return cmd
 }
 
-func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
-	if f.stall <= 0 {
-		return usagef("run: --stall is %v; it must be above zero", f.stall)
-	}
-	if cmd.Flags().Changed("stall") && !f.once {
-		return usagef("run: --stall belongs to --once; without it a run waits as long as it takes")
-	}
+// check refuses flags that do not fit together.
+func (f *runFlags) check(stallGiven, hasPath bool) error {
 	switch {
+	case f.stall <= 0:
+		return usagef("run: --stall is %v; it must be above zero", f.stall)
+	case stallGiven && !f.once:
+		return usagef("run: --stall belongs to --once; without it a run waits as long as it takes")
 	case f.watch && f.once:
 		return usagef("run: --watch does not go with --once, which keeps its config")
-	case f.watch && len(args) == 0:
+	case f.watch && !hasPath:
 		return usagef("run: --watch needs the path of a config, and -c has none")
+	}
+	return nil
+}
+
+func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
+	if err := f.check(cmd.Flags().Changed("stall"), len(args) > 0); err != nil {
+		return err
 	}
 	keepPipes()
 	c, configErr := p.config(args, f)

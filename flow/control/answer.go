@@ -362,6 +362,10 @@ func (m *Machine) again(it *item, failed *lane) {
 		m.setApart(it, due)
 		return
 	}
+	if failed != nil && m.retrying.away.waitsNow(m, it) {
+		m.delay(it)
+		return
+	}
 	m.waitForLane(it)
 }
 

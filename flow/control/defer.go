@@ -94,6 +94,20 @@ func (d *deferring) note(m *Machine, it *item) {
 	d.queue = append(d.queue, deferral{it, it.seq, at})
 }
 
+// waitsNow reports whether an item that has failed is to wait at once, not only when it would be its turn again: every lane has
+// failed it, and its wait is to be told to the owner soon.
+func (d *deferring) waitsNow(m *Machine, it *item) bool {
+	if !m.cfg.Defer || it.keyed() || len(it.tried) < len(m.up) {
+		return false
+	}
+	for _, l := range m.up {
+		if l.limits.Ordered || !it.failedAt(l) {
+			return false
+		}
+	}
+	return true
+}
+
 // waits reports whether the item still waits long enough to leave.
 func (e *deferral) waits(now time.Duration) bool {
 	it := e.item
@@ -182,6 +196,9 @@ func (d *deferring) resume(m *Machine, it *item, h *History) {
 	r.returned = returnedAs(h.Suspect)
 	d.returned[r.returned]++
 	if !h.Suspect {
+		for _, l := range m.up { // it waited because they had failed it
+			it.tried = append(it.tried, l.num)
+		}
 		m.waitForLane(it)
 		return
 	}

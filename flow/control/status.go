@@ -56,6 +56,7 @@ type LaneStatus struct {
 	ThrottledN uint64
 	Fault      Outcome // why the breaker is shut: Retryable, TimedOut, Misconfigured; 0: it is not
 	Late       uint64
+	Streak     int // failures since the last delivery, one for each round trip
 }
 
 // Status of the machine and of each lane that is up or still has attempts in flight, in the order of lane
@@ -134,7 +135,7 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.rto(l),
 		Delivered: l.stats.delivered, Failed: l.stats.failed, TimedOut: l.stats.timedOut,
 		ThrottledN: l.stats.throttled, Late: l.stats.late,
-		Rate: l.limit.paced(m.now),
+		Rate: l.limit.paced(m.now), Streak: l.br.streak,
 	}
 	if l.prober != nil && l.prober.Base() > 0 {
 		s.Base = l.prober.Base()

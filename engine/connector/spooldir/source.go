@@ -71,6 +71,9 @@ type reader struct {
 	s      *source
 	meta   *origin.Adder
 	closed bool
+
+	mu    sync.Mutex // guards again
+	again *origin.Adder
 }
 
 // Open implements stream.Source.
@@ -79,10 +82,14 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	if err != nil {
 		return nil, err
 	}
+	again, err := origin.New(s.o.Meta, filepath.ToSlash(s.o.Path))
+	if err != nil {
+		return nil, err
+	}
 	if err := s.acquire(); err != nil {
 		return nil, err
 	}
-	r := &reader{Reader: s.set.Open(o), s: s, meta: meta}
+	r := &reader{Reader: s.set.Open(o), s: s, meta: meta, again: again}
 	s.mu.Lock()
 	if s.stop == nil {
 		s.watchLocked(o.Once)
@@ -99,6 +106,17 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
 		return fmt.Errorf("%q: %w", r.s.o.Path, err)
+	}
+	return err
+}
+
+// ReadRanges implements stream.RangeReader.
+func (r *reader) ReadRanges(ctx context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
+	err := r.Reader.ReadRanges(ctx, b, p, ranges)
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.again.Add(b)
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func (c *cursor) mark(known int, id, name string) markOp {
 		m.Part.Name = c.string(name)
 	}
 	keys := flags&flagKeys != 0
-	m.Finished = flags&flagFinished != 0
+	m.Finished, m.Waiting = flags&flagFinished != 0, flags&flagWaiting != 0
 	m.Watermark = c.position(stream.Position{}, keys)
 	if flags&flagAbove != 0 {
 		at := m.Watermark

@@ -14,7 +14,7 @@ import (
 // The bytes are drawn in docs/formats/checkpoint.md. Numbers of fixed width are little-endian.
 const (
 	magic      = "PSTKCKPT"
-	version    = 2  // what this program writes; 1 had no notes
+	version    = 3  // what this program writes; 2 had no flag for waiting, 1 no notes either
 	headerSize = 24 // magic, version u16, reserved u16, generation u64, CRC-32C u32; the same in every version to come
 	frameHead  = 8  // length u32, CRC-32C u32
 	maxEntry   = 64 << 20
@@ -34,7 +34,8 @@ const (
 	flagKeys     // positions have keys
 	flagAbove    // ranges follow
 	flagNote     // a note follows, behind the ranges
-	flagsKnown   = flagFinished | flagName | flagKeys | flagAbove | flagNote
+	flagWaiting  // some of it waits, see docs/formats/waiting.md
+	flagsKnown   = flagFinished | flagName | flagKeys | flagAbove | flagNote | flagWaiting
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -171,6 +172,9 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	}
 	if m.Note != "" {
 		flags |= flagNote
+	}
+	if m.Waiting {
+		flags |= flagWaiting
 	}
 	dst = binary.AppendUvarint(dst, uint64(op.part))
 	if op.part == 0 {

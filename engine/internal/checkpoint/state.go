@@ -118,6 +118,7 @@ func (st *state) set(r *route, op *markOp) {
 		m.Part.Name = op.mark.Part.Name
 	}
 	m.Watermark, m.Finished, m.Note = op.mark.Watermark, op.mark.Finished, op.mark.Note
+	m.Waiting = op.mark.Waiting
 	m.Above = append(m.Above[:0], op.mark.Above...)
 	cost := markSize(m)
 	st.live += cost - p.cost

@@ -21,6 +21,8 @@ type books struct {
 	ends   bool                                // the source has nothing to finish: what is sealed and settled is finished
 	places map[string]string                   // by lane, since the last take
 
+	waiting waitIndex // ranges that wait; nil: none do
+
 	now     time.Duration // since the route started; the owner sets it before open and settle
 	pending map[*partition]struct{}
 	remnant bool // the first batch resumes below settled ranges
@@ -144,7 +146,7 @@ func (k *books) partition(part *stream.Partition) (*partition, error) {
 func (k *books) meet() []stream.Mark {
 	marks := make([]stream.Mark, 0, len(k.met))
 	for _, p := range k.met {
-		marks = append(marks, p.mark())
+		marks = append(marks, k.mark(p))
 	}
 	clear(k.met)
 	k.met = k.met[:0]
@@ -199,6 +201,11 @@ func (k *books) settle(b *stream.Batch, end ending) (delivered, dead, dropped in
 	for i := range b.Spans {
 		span := &b.Spans[i]
 		p := k.parts[span.Part.ID]
+		if p == nil && k.waiting != nil { // it waited, and its account was closed meanwhile
+			if p, err = k.partition(span.Part); err != nil {
+				return 0, 0, 0, err
+			}
+		}
 		if p == nil && span.From == span.To { // a seal alone: the account was closed meanwhile
 			if _, known := k.resume(span.Part.ID); !known {
 				continue // it was forgotten
@@ -286,7 +293,7 @@ func (k *books) take() saving {
 	k.unsavedBytes = 0
 	for _, p := range k.dirty {
 		p.dirty = false
-		if p.done() && !p.finished {
+		if k.done(p) && !p.finished {
 			if k.ends {
 				p.finished = true
 				k.counts.finishedPartials++
@@ -294,7 +301,7 @@ func (k *books) take() saving {
 				s.finished = append(s.finished, p.part)
 			}
 		}
-		s.marks = append(s.marks, p.mark())
+		s.marks = append(s.marks, k.mark(p))
 	}
 	k.dirty = k.dirty[:0]
 	if len(k.places) > 0 {
@@ -308,7 +315,7 @@ func (k *books) take() saving {
 func (k *books) marks() []stream.Mark {
 	marks := make([]stream.Mark, 0, len(k.parts))
 	for _, p := range k.parts {
-		marks = append(marks, p.mark())
+		marks = append(marks, k.mark(p))
 	}
 	return marks
 }
@@ -328,20 +335,22 @@ func (k *books) restore(s saving) {
 	}
 }
 
-func (p *partition) done() bool {
+func (k *books) done(p *partition) bool {
 	watermark, above := p.ledger.Mark()
-	return p.sealed && len(above) == 0 && watermark.Compare(p.sealedAt) >= 0
+	return p.sealed && !k.waits(p.part.ID) && len(above) == 0 && watermark.Compare(p.sealedAt) >= 0
 }
 
-func (p *partition) mark() stream.Mark {
+func (k *books) mark(p *partition) stream.Mark {
 	watermark, above := p.ledger.Mark()
-	return stream.Mark{Part: p.part, Watermark: watermark, Above: above, Finished: p.finished}
+	return stream.Mark{
+		Part: p.part, Watermark: watermark, Above: above, Finished: p.finished, Waiting: k.waits(p.part.ID),
+	}
 }
 
 // finish notes that the source has finished a partition; false when it has grown since.
 func (k *books) finish(id string) bool {
 	p := k.parts[id]
-	if p == nil || !p.done() {
+	if p == nil || !k.done(p) {
 		return false
 	}
 	p.finished = true

@@ -33,7 +33,7 @@ const (
 	usualArena   = 64 << 10
 )
 
-// acquire waits until there is room for one more batch and charges it. It has one caller, the reader of the route.
+// acquire waits until there is room for one more batch and charges it.
 func (u *budget) acquire(ctx context.Context, b *stream.Batch) error {
 	for {
 		u.mu.Lock()
@@ -42,8 +42,10 @@ func (u *budget) acquire(ctx context.Context, b *stream.Batch) error {
 			u.mu.Unlock()
 			return nil
 		}
-		wanted := make(chan struct{})
-		u.wanted = wanted
+		if u.wanted == nil {
+			u.wanted = make(chan struct{})
+		}
+		wanted := u.wanted
 		u.mu.Unlock()
 		select {
 		case <-wanted:

@@ -180,6 +180,9 @@ func jobOf(t *testing.T, m *vfstest.Mem, o Options, source config.Use, routes ..
 	for i := range routes {
 		r := config.DefaultRoute(fmt.Sprintf("r%d", i), "/state")
 		r.Sink, r.Processors = routes[i].Sink, routes[i].Processors
+		if routes[i].Retry.Base > 0 {
+			r.Retry = routes[i].Retry
+		}
 		if routes[i].Drain > 0 {
 			r.Drain = routes[i].Drain
 		}

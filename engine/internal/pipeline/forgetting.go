@@ -90,7 +90,7 @@ func (r *route) pruneAll(ctx context.Context) error {
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
-		if p != nil && (p.dirty || p.ledger.Pending() > 0) {
+		if k.waits(id) || p != nil && (p.dirty || p.ledger.Pending() > 0) {
 			later = append(later, id)
 			continue
 		}
@@ -118,7 +118,7 @@ func (k *books) rest(saved []stream.Mark) {
 		}
 		p := k.parts[m.Part.ID]
 		if p == nil || p.dirty || p.ledger.Pending() > 0 || len(m.Above) > 0 || p.sealed && !p.finished ||
-			p.ledger.Watermark() != m.Watermark || p.finished != m.Finished {
+			p.ledger.Watermark() != m.Watermark || p.finished != m.Finished || k.waits(m.Part.ID) {
 			continue
 		}
 		delete(k.parts, m.Part.ID)

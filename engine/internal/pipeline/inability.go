@@ -9,6 +9,7 @@ import (
 const (
 	inabilityTick = 250 * time.Millisecond
 	drainGrace    = time.Second
+	drainStreak   = 3               // failures in a row that count as failing every attempt
 	onceGrace     = 5 * time.Second // enough for several probes of a worker whose token is being replaced
 )
 
@@ -48,5 +49,8 @@ func (h *inability) unable(l *control.LaneStatus, suspected bool) bool {
 	if l.Fault == control.Misconfigured {
 		return true
 	}
-	return h.refusing && (l.Fault == control.Retryable || suspected && l.Fault != control.TimedOut)
+	if !h.refusing || l.Fault == control.TimedOut {
+		return false
+	}
+	return l.Fault == control.Retryable || suspected || l.Streak >= drainStreak && l.TimedOut == 0
 }

@@ -23,8 +23,8 @@ func (r *route) workers() int { return min(runtime.GOMAXPROCS(0), maxProcessors)
 const maxProcessors = 64
 
 // jobsAtOnce bounds the jobs that are not processed yet: what fits into the two channels, and what the processors, the reader
-// and the producer have in hand. So nobody who gives a job back to again has to wait.
-func (r *route) jobsAtOnce() int { return 3*r.workers() + 2 }
+// and the producer have in hand, and the two that were read again. So nobody who gives a job back to again has to wait.
+func (r *route) jobsAtOnce() int { return 3*r.workers() + 4 }
 
 // newProcessors is the processors of the route, supervised: each is made afresh when it has died, with instances of every step of its
 // own and the goroutines and children that those have started.
@@ -105,6 +105,8 @@ func (r *route) nextJob(ctx context.Context) *job {
 	}
 	select {
 	case j := <-r.again:
+		return j
+	case j := <-r.memory.waits.jobs:
 		return j
 	case j := <-r.work: // nil: closed, and who has one in hand will come back for it
 		return j

@@ -66,7 +66,9 @@ func (s *scope) end(cause error) {
 // stays with the garbage collector.
 func (r *route) read(ctx context.Context) {
 	defer close(r.jobs)
-	defer close(r.work)
+	if r.memory.waits.store == nil { // else the processors end with the route: what waits may come to them
+		defer close(r.work)
+	}
 	for {
 		j, err := r.readSafely(r.reads.in(ctx))
 		if err != nil {

@@ -30,7 +30,7 @@ func (r *route) load(ctx context.Context) error {
 	for local := range r.memory.marks() {
 		lost.add(local)
 		m := held[local.Part.ID]
-		short := m.Watermark.Compare(local.Watermark) < 0
+		short := m.Watermark.Compare(local.Watermark) < 0 && !local.Waiting // else what waits is short
 		if short {
 			behind++
 		}
@@ -110,9 +110,13 @@ func (s *resumed) forget(ids, idle []string) (had []string) {
 // markOf returns what this route had settled of a partition before this run.
 func (r *route) markOf(id string) (stream.Mark, bool) {
 	if r.resumed != nil {
-		return r.resumed.mark(id)
+		m, known := r.resumed.mark(id)
+		m.Part.ID = id
+		return r.memory.waits.resume(m, known)
 	}
-	return r.memory.mark(id)
+	m, known := r.memory.mark(id)
+	m.Part.ID = id
+	return r.memory.waits.resume(m, known)
 }
 
 // stateDir opens the directory in which the route's reader keeps state that no mark holds.

@@ -204,10 +204,13 @@ func (r *route) open(ctx context.Context) error {
 			return err
 		}
 	}
+	err := r.openWaits()
+	if err != nil {
+		return err
+	}
 	if err := r.openSender(); err != nil {
 		return err
 	}
-	var err error
 	r.reader, err = r.pipe.source.Open(ctx, stream.OpenOptions{
 		Route: r.key, Resume: r.markOf, Known: r.known(), Linger: r.cfg.Batch.Linger, Once: r.once,
 		State: r.stateDir, Count: r.slot.met.Add,
@@ -218,7 +221,7 @@ func (r *route) open(ctx context.Context) error {
 	if settlerOf(r) != nil && r.some == nil {
 		r.some = make(chan struct{}, 1)
 	}
-	return nil
+	return r.memory.waits.begin(r.reader)
 }
 
 func (r *route) openSender() error {
@@ -236,7 +239,7 @@ func (r *route) openSender() error {
 	sender, err := flow.New(flow.Options[*stream.Batch]{
 		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon, Trace: traced,
 		Bisect: r.bisect, Bury: r.bury, Settled: r.settled, Released: r.released, Failed: r.failed,
-		AwaitRepair: true,
+		AwaitRepair: true, Waiting: r.memory.waits.options(),
 	})
 	if err != nil {
 		return err
@@ -324,6 +327,7 @@ func (r *route) watchDrain(ctx context.Context) error {
 	} else {
 		r.reads.end(ErrDraining)
 	}
+	r.memory.waits.stop()
 	bound := time.NewTimer(r.cfg.Drain)
 	defer bound.Stop()
 	tick := time.NewTicker(inabilityTick)
@@ -398,6 +402,9 @@ func (r *route) close() error {
 		errs = append(errs, r.reader.Close())
 	}
 	errs = append(errs, r.sink.Close())
+	if r.memory != nil {
+		errs = append(errs, r.memory.waits.close())
+	}
 	if r.letters != nil {
 		errs = append(errs, r.letters.Close())
 	}

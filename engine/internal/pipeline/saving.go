@@ -23,7 +23,8 @@ import (
 func (r *route) save(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
-	some, rest := r.some, time.NewTimer(writeRest) // some is nil while rest runs
+	some, waits := r.some, r.memory.waits.changed // nil while rest runs
+	rest := time.NewTimer(writeRest)
 	rest.Stop()
 	defer rest.Stop()
 	var state backoff.State
@@ -33,17 +34,21 @@ func (r *route) save(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-rest.C:
-			some = r.some
+			some, waits = r.some, r.memory.waits.changed
 			continue
 		case <-some:
 			if reader := settlerOf(r); reader != nil {
 				err = reportSettled(ctx, r, reader)
 				break
 			}
-			some = nil
+			some, waits = nil, nil
 			var marks int
 			marks, err = r.write()
 			rest.Reset(max(writeRest, time.Duration(marks)*markRest))
+		case <-waits:
+			some, waits = nil, nil
+			err = r.memory.waits.save()
+			rest.Reset(writeRest)
 		case <-r.quarter:
 			_, err = r.write()
 		case <-tick.C:
@@ -153,6 +158,9 @@ func (r *route) write() (marks int, err error) {
 }
 
 func (r *route) append(s saving) error {
+	if err := r.memory.waits.save(); err != nil { // before the marks that depend on it
+		return r.restore(s, err)
+	}
 	r.note(s.marks)
 	if err := r.memory.save(s.marks, s.places); err != nil {
 		return r.restore(s, fmt.Errorf("checkpoint: %w", err))
@@ -185,6 +193,9 @@ func (r *route) syncSink(ctx context.Context) error {
 // source is told.
 func (r *route) sync(ctx context.Context) error {
 	if err := r.pipe.state.present(r.host.FS()); err != nil {
+		return err
+	}
+	if err := r.memory.waits.sync(); err != nil {
 		return err
 	}
 	s := r.take()
@@ -225,6 +236,9 @@ func (r *route) tell(ctx context.Context) error {
 		return nil
 	}
 	marks := slices.SortedFunc(maps.Values(r.untold), func(a, b stream.Mark) int { return strings.Compare(a.Part.ID, b.Part.ID) })
+	for i := range marks {
+		marks[i] = r.memory.waits.limit(marks[i])
+	}
 	if reader := settlerOf(r); reader != nil {
 		reader.Settled(marks)
 	}

@@ -31,6 +31,7 @@ func (r *route) close1(b *stream.Batch, end ending) {
 	if r.manifest != nil {
 		r.manifest.Settled(b, end.buried)
 	}
+	r.memory.waits.settled(b) // before the ledger, from which the checkpoint is made
 	r.mu.Lock()
 	r.books.now = time.Since(r.started)
 	delivered, dead, _, err := r.books.settle(b, end)

@@ -1,0 +1,73 @@
+//penstock:pure
+
+package pipeline
+
+import (
+	"slices"
+
+	"github.com/penstock-io/penstock/engine/internal/waiting"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// waitIndex knows the ranges that wait.
+type waitIndex interface {
+	// First returns where the first range of a partition begins, and false if none of it waits.
+	First(partitionID string) (stream.Position, bool)
+}
+
+// waits reports whether anything of a partition waits.
+func (k *books) waits(id string) bool {
+	if k.waiting == nil {
+		return false
+	}
+	_, ok := k.waiting.First(id)
+	return ok
+}
+
+// handOver settles a range in the ledger that waits durably in the store.
+func (k *books) handOver(part *stream.Partition, r stream.Range) {
+	if p := k.parts[part.ID]; p != nil {
+		k.settleRange(p, r)
+		k.touch(p)
+	}
+}
+
+// readAgain counts records that wait since an earlier run or route as read.
+func (k *books) readAgain(records, bytes int64) {
+	again := counts{readRecords: min(k.owed.readRecords, records), readBytes: min(k.owed.readBytes, bytes)}
+	k.owed.readRecords -= again.readRecords
+	k.owed.readBytes -= again.readBytes
+	k.counts.readRecords += records - again.readRecords
+	k.counts.readBytes += bytes - again.readBytes
+}
+
+// abandon takes ranges whose data is gone out of what was read.
+func (k *books) abandon(ranges []waiting.Range) error {
+	for i := range ranges {
+		k.counts.readRecords -= ranges[i].Records
+		k.counts.readBytes -= ranges[i].Bytes
+		p, err := k.partition(&ranges[i].Part)
+		if err != nil {
+			return err
+		}
+		k.settleRange(p, ranges[i].Range)
+		k.touch(p)
+	}
+	return nil
+}
+
+// joinRanges sorts ranges and joins those that touch.
+func joinRanges(ranges []stream.Range) []stream.Range {
+	slices.SortFunc(ranges, func(a, b stream.Range) int { return a.From.Compare(b.From) })
+	out := ranges[:1]
+	for _, r := range ranges[1:] {
+		last := &out[len(out)-1]
+		switch {
+		case r.From.Compare(last.To) > 0:
+			out = append(out, r)
+		case r.To.Compare(last.To) > 0:
+			last.To = r.To
+		}
+	}
+	return out
+}

@@ -1,0 +1,475 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/internal/waiting"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// waits are the batches of a route that wait long for a retry: their places, which a store of their own keeps. Their data is
+// given back, and the source reads it again when they are due. It implements flow.WaitStore.
+//
+// A range whose wait is durable in the store counts as settled in the ledger, so that the checkpoint passes over it. The mark
+// then says Waiting, the source is told no more than the place of the first range that waits, and the partition is not finished.
+//
+// Without a store every batch waits in memory: a sink that keeps an order or has the place of its output in the checkpoint, or a
+// source that cannot read ranges.
+type waits struct {
+	r       *route
+	dir     vfs.Dir
+	store   *waiting.Store // nil: there is none
+	ranges  stream.RangeReader
+	changed chan struct{} // holds one: something is to be saved soon
+	jobs    chan *job     // to the processors; nil: there are none
+
+	mu      sync.Mutex // guards what follows
+	missing map[stream.Range]*missing
+}
+
+// missing is a range whose data was not found.
+type missing struct {
+	since time.Time
+	state backoff.State
+}
+
+// openWaits opens the store of a route, if its batches may wait there.
+func (r *route) openWaits() error {
+	w := r.memory.waits
+	w.r = r
+	r.mu.Lock()
+	ordered := allOrdered(r.laneSet)
+	r.mu.Unlock()
+	able := !ordered && !r.memory.layered() && r.cfg.Flow.Order != "partition"
+	dir, err := r.pipe.state.waitingDir(r.pipe.name, r.cfg.Name)
+	if err != nil {
+		return err
+	}
+	exists, err := waiting.Exists(dir)
+	if err == nil {
+		err = r.checkWaiting(exists)
+	}
+	if err == nil && !able && !exists {
+		return dir.Close()
+	}
+	if err == nil {
+		w.store, err = waiting.Open(dir, waiting.Options{Boot: r.memory.boot, SinceBoot: sinceBoot})
+	}
+	if err != nil {
+		return final(errors.Join(fmt.Errorf("state directory %s: %w", r.pipe.state.name, err), dir.Close()))
+	}
+	w.dir = dir
+	if r.work != nil {
+		w.jobs = make(chan *job)
+	}
+	if r.resumed != nil {
+		w.dropSettled()
+	}
+	n, records, size := w.store.Held()
+	if n == 0 && !able {
+		return w.close()
+	}
+	if !able {
+		return final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order now, in which they have no place: deliver "+
+			"them with the former configuration, or accept that they are lost and remove that directory", records, dir.Path()))
+	}
+	if n > 0 {
+		r.host.log.Info("batches wait for a retry since an earlier run", "ranges", n, "records", records)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.books.readAgain(records, size)
+	r.books.waiting = w.store
+	return nil
+}
+
+// checkWaiting returns an error if the checkpoint has passed over batches that wait and there is no store.
+func (r *route) checkWaiting(exists bool) error {
+	if exists {
+		return nil
+	}
+	for m := range r.memory.marks() {
+		if m.Waiting {
+			return fmt.Errorf("the directory of the batches that wait for a retry is gone, and %q has some: put it back, or accept that "+
+				"everything is delivered again with `penstock checkpoint reset %s %s`", m.Part.Name, r.pipe.state.name, r.key)
+		}
+	}
+	return nil
+}
+
+// dropSettled drops the ranges that a sink with a ledger has.
+func (w *waits) dropSettled() {
+	for _, m := range w.r.resumed.all() {
+		for _, r := range w.store.Ranges(m.Part.ID) {
+			settled := append([]stream.Range{{To: m.Watermark}}, m.Above...)
+			for _, s := range settled {
+				if s.From.Compare(r.From) < 0 {
+					s.From = r.From
+				}
+				if s.To.Compare(r.To) > 0 {
+					s.To = r.To
+				}
+				if s.From.Compare(s.To) < 0 {
+					w.store.Settled(m.Part.ID, s, 0)
+				}
+			}
+		}
+	}
+}
+
+// begin takes the route's reader.
+func (w *waits) begin(reader stream.Reader) error {
+	if w.store == nil {
+		return nil
+	}
+	w.ranges, _ = reader.(stream.RangeReader)
+	if n, records, _ := w.store.Held(); w.ranges == nil && n > 0 {
+		return final(fmt.Errorf("%d records wait for a retry in %s, and the source cannot read them again: deliver them with the former "+
+			"configuration, or accept that they are lost and remove that directory", records, w.dir.Path()))
+	}
+	return nil
+}
+
+// resume adds to a mark the ranges that wait, which a reader is not to hand out.
+func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
+	if w == nil || w.store == nil {
+		return m, known
+	}
+	for _, r := range w.store.Ranges(m.Part.ID) {
+		if r.To.Compare(m.Watermark) <= 0 {
+			continue
+		}
+		if r.From.Compare(m.Watermark) < 0 {
+			r.From = m.Watermark
+		}
+		m.Above, known = append(m.Above, r), true
+	}
+	if known && len(m.Above) > 1 {
+		m.Above = joinRanges(m.Above)
+	}
+	return m, known
+}
+
+// limit returns m as the source and the sink's ledger may know it: nothing of it waits.
+func (w *waits) limit(m stream.Mark) stream.Mark {
+	if w.store == nil {
+		return m
+	}
+	if at, ok := w.store.First(m.Part.ID); ok {
+		if at.Compare(m.Watermark) < 0 {
+			m.Watermark = at
+		}
+		m.Above = nil
+	}
+	return m
+}
+
+// options returns the route's store for its sender; nil: it has none.
+func (w *waits) options() flow.WaitStore[*stream.Batch] {
+	if w.store == nil {
+		return nil
+	}
+	return w
+}
+
+// rangesOf returns the places of a batch, and false if they cannot stand for it.
+func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
+	if w.ranges == nil || !stream.CanReadAgain(b) {
+		return nil, false
+	}
+	var out []waiting.Range
+	off := 0
+	counts := spanCounts(b)
+	for i := range b.Spans {
+		s := &b.Spans[i]
+		text := b.Data[off : off+s.Bytes]
+		if len(b.Records) > 0 {
+			text = nil // a piece has no bytes of its own
+		} else {
+			off += s.Bytes
+		}
+		if s.From == s.To {
+			continue
+		}
+		if !w.ranges.CanReadRanges(s.Part.ID) {
+			return nil, false
+		}
+		records := int64(bytes.Count(text, newline))
+		if len(b.Records) > 0 {
+			records = counts[i]
+		}
+		if n := len(out); n > 0 && out[n-1].Part.ID == s.Part.ID && out[n-1].Range.To == s.From {
+			out[n-1].Range.To = s.To
+			out[n-1].Records += records
+			out[n-1].Bytes += int64(s.Bytes)
+			continue
+		}
+		out = append(out, waiting.Range{Part: *s.Part, Range: s.Range, Records: records, Bytes: int64(s.Bytes)})
+	}
+	if len(out) == 1 {
+		out[0].Records = int64(b.Origins)
+	}
+	return out, len(out) > 0
+}
+
+var newline = []byte{'\n'}
+
+// spanCounts counts the source records of each span of a batch that is split.
+func spanCounts(b *stream.Batch) []int64 {
+	if len(b.Records) == 0 {
+		return nil
+	}
+	counts := make([]int64, len(b.Spans))
+	for i := range b.Records {
+		r := &b.Records[i]
+		if i == 0 || b.Records[i-1].Span != r.Span || b.Records[i-1].Origin != r.Origin {
+			counts[r.Span]++
+		}
+	}
+	return counts
+}
+
+// Note implements flow.WaitStore.
+func (w *waits) Note(it flow.Item[*stream.Batch], wait flow.Wait) {
+	if ranges, ok := w.rangesOf(it.Value); ok {
+		w.store.Note(ranges, wait)
+		w.wake()
+	}
+}
+
+// Take implements flow.WaitStore.
+func (w *waits) Take(it flow.Item[*stream.Batch], wait flow.Wait) bool {
+	ranges, ok := w.rangesOf(it.Value)
+	if ok {
+		w.store.Hold(ranges, wait)
+		w.wake()
+	}
+	return ok
+}
+
+func (w *waits) wake() {
+	select {
+	case w.changed <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// Held implements flow.WaitStore.
+func (w *waits) Held() (n int, cost float64, bytes int64) {
+	ranges, records, size := w.store.Held()
+	return int(ranges), float64(records), size
+}
+
+// settled records that nothing of b waits any more.
+func (w *waits) settled(b *stream.Batch) {
+	if w.store == nil {
+		return
+	}
+	counts := spanCounts(b)
+	for i := range b.Spans {
+		if s := &b.Spans[i]; s.From != s.To {
+			records := int64(b.Origins)
+			if counts != nil {
+				records = counts[i]
+			}
+			w.store.Settled(s.Part.ID, s.Range, records)
+		}
+	}
+}
+
+// save writes what has changed, safe against kill -9.
+func (w *waits) save() error {
+	if w.store == nil {
+		return nil
+	}
+	return w.failed(w.store.Save())
+}
+
+// sync makes what has changed durable, and hands the ranges that are over to the ledger.
+func (w *waits) sync() error {
+	if w.store == nil {
+		return nil
+	}
+	handed, err := w.store.Sync()
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	for i := range handed {
+		w.r.books.handOver(&handed[i].Part, handed[i].Range)
+	}
+	return w.failed(err)
+}
+
+func (w *waits) failed(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case w.store.Failed() != nil:
+		return fmt.Errorf("batches that wait: %w", err)
+	}
+	return &laterError{fmt.Errorf("batches that wait: %w", err)}
+}
+
+// stop ends Next: the sender leaves what waits to the next start.
+func (w *waits) stop() {
+	if w.store != nil {
+		w.store.Stop()
+	}
+}
+
+func (w *waits) close() error {
+	if w == nil || w.store == nil {
+		return nil
+	}
+	err := errors.Join(w.store.Close(), w.dir.Close())
+	w.store = nil
+	return err
+}
+
+// Next implements flow.WaitStore: it reads the next batch that is due again, and has it processed.
+func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch], flow.History, error) {
+	limits := stream.BatchLimits{Bytes: int(w.r.cfg.Batch.Bytes), Records: w.r.cfg.Batch.Records}
+	for {
+		ranges, history, err := w.store.Next(ctx, suspect, int64(limits.Records), int64(limits.Bytes))
+		if err != nil {
+			return flow.Item[*stream.Batch]{}, history, err
+		}
+		b, err := w.read(ctx, ranges, limits)
+		if err == nil {
+			err = w.process(ctx, b)
+		}
+		switch {
+		case ctx.Err() != nil:
+			w.store.Hold(ranges, flow.Wait{History: history})
+			return flow.Item[*stream.Batch]{}, history, context.Cause(ctx)
+		case err != nil:
+			if err := w.postpone(ranges, history, err); err != nil {
+				return flow.Item[*stream.Batch]{}, history, err
+			}
+			continue
+		case w.r.nothingToSend(b):
+			w.r.settleUnsent(b)
+			continue
+		}
+		return w.r.item(b, nil), history, nil
+	}
+}
+
+// read reads the ranges of a batch again.
+func (w *waits) read(ctx context.Context, ranges []waiting.Range, limits stream.BatchLimits) (*stream.Batch, error) {
+	var records, size int64
+	places := make([]stream.Range, 0, len(ranges))
+	for i := range ranges {
+		records += ranges[i].Records
+		size += ranges[i].Bytes
+		places = append(places, ranges[i].Range)
+	}
+	limits.Bytes, limits.Records = max(limits.Bytes, int(size))+1, max(limits.Records, int(records))+1
+	b := w.r.pool.Get(limits)
+	err := w.r.budget.acquire(ctx, b)
+	if err == nil {
+		err = w.ranges.ReadRanges(ctx, b, ranges[0].Part, places)
+		b.Time = time.Now()
+		w.r.budget.took(b)
+	}
+	if err != nil {
+		b.Release()
+		return nil, err
+	}
+	w.found(ranges)
+	if other := int64(b.Origins) - records; other != 0 { // such as rows that were changed or deleted meanwhile
+		w.r.mu.Lock()
+		w.r.books.counts.readRecords += other
+		w.r.mu.Unlock()
+	}
+	return b, nil
+}
+
+// process has the route's processors work on a batch that was read again.
+func (w *waits) process(ctx context.Context, b *stream.Batch) error {
+	r := w.r
+	if r.work == nil {
+		return r.buryDead(ctx, b)
+	}
+	j := &job{batch: b, done: make(chan struct{})}
+	select {
+	case w.jobs <- j:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-j.done:
+	case <-ctx.Done(): // a processor may have it still: it is left to the garbage collector
+		return context.Cause(ctx)
+	}
+	if j.err != nil {
+		r.host.stop(j.err)
+		return j.err
+	}
+	return nil
+}
+
+const (
+	// missingFor is how long data must not have been found, and the reader have found nothing either, until it counts as gone.
+	missingFor = 10 * time.Second
+	// missingMost bounds the ranges of which it is remembered since when they are missing.
+	missingMost = 1 << 16
+)
+
+var missingBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
+
+// postpone has ranges that could not be read wait on, or gives them up.
+func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause error) error {
+	gone := errors.Is(cause, stream.ErrRangeGone)
+	w.mu.Lock()
+	m := w.missing[ranges[0].Range]
+	if m == nil {
+		m = &missing{since: time.Now()}
+		if w.missing == nil || len(w.missing) >= missingMost {
+			w.missing = make(map[stream.Range]*missing)
+		}
+		w.missing[ranges[0].Range] = m
+	}
+	wait, next, _ := missingBackoff.Next(m.state, nil)
+	m.state = next
+	since := time.Since(m.since)
+	w.mu.Unlock()
+	if errors.Is(cause, stream.ErrRangeMissing) && since >= missingFor {
+		idle := w.r.reading.Load()
+		gone = idle > 0 && time.Since(w.r.started)-time.Duration(idle) >= missingFor
+	}
+	if !gone {
+		if times, due := w.r.failures.note("waiting", firstLine(cause)); due {
+			w.r.host.log.Warn("a batch that waits could not be read again; it is tried again",
+				"partition", ranges[0].Part.Name, "times", times, "again_in", wait, "error", cause)
+		}
+		w.store.Hold(ranges, flow.Wait{After: wait, History: history})
+		return nil
+	}
+	w.found(ranges)
+	var records int64
+	for i := range ranges {
+		records += ranges[i].Records
+		w.store.Settled(ranges[i].Part.ID, ranges[i].Range, ranges[i].Records)
+	}
+	w.r.host.log.Error("records lost: their data is gone while they waited for a retry",
+		"partition", ranges[0].Part.Name, "records", records, "range", ranges[0].Range.String(), "error", cause)
+	w.r.host.Count("waiting_lost", records)
+	w.r.mu.Lock()
+	defer w.r.mu.Unlock()
+	return w.r.books.abandon(ranges)
+}
+
+// found forgets that ranges were missing.
+func (w *waits) found(ranges []waiting.Range) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.missing, ranges[0].Range)
+}

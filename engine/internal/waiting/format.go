@@ -1,0 +1,208 @@
+//penstock:pure
+
+package waiting
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// The bytes are described in docs/formats/waiting.md. Numbers of fixed width are little-endian.
+const (
+	magic      = "PSTKWAIT"
+	version    = 1
+	headerSize = 24 // magic, version u16, reserved u16, segment u64, CRC-32C u32
+	frameHead  = 8  // length u32, CRC-32C u32
+	maxFrame   = 64 << 20
+)
+
+// Kinds of a record.
+const (
+	kindPart = 1 // a partition, which takes the next number
+	kindBoot = 2 // the boot whose clock the waits that follow go by
+	kindWait = 3 // a range waits; it replaces every earlier record of the same range
+	kindDone = 4 // a range waits no more
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// due is when an attempt is due, by two clocks.
+type due struct {
+	wall int64 // nanoseconds since 1970
+	boot int64 // nanoseconds since the boot; 0: not known
+}
+
+// record is one record of a segment.
+type record struct {
+	kind  byte
+	part  stream.Partition // kindPart
+	boot  string           // kindBoot
+	n     uint32           // kindWait, kindDone: number of the partition
+	r     stream.Range     // likewise
+	due   due
+	entry entry // kindWait: what stands in the record beside range and due time
+}
+
+func appendHeader(dst []byte, segment uint64) []byte {
+	start := len(dst)
+	dst = append(dst, magic...)
+	dst = binary.LittleEndian.AppendUint16(dst, version)
+	dst = binary.LittleEndian.AppendUint16(dst, 0)
+	dst = binary.LittleEndian.AppendUint64(dst, segment)
+	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[start:], castagnoli))
+}
+
+var (
+	errNotSegment = errors.New("it does not begin as a file of waiting batches does")
+	errHeader     = errors.New("its header is damaged")
+	errRecord     = errors.New("a record makes no sense")
+)
+
+func parseHeader(b []byte, segment uint64) error {
+	switch {
+	case len(b) < headerSize || string(b[:len(magic)]) != magic:
+		return errNotSegment
+	case crc32.Checksum(b[:headerSize-4], castagnoli) != binary.LittleEndian.Uint32(b[headerSize-4:]):
+		return errHeader
+	case binary.LittleEndian.Uint16(b[8:]) > version:
+		return fmt.Errorf("its format is %d, this program reads up to %d: run the newer program",
+			binary.LittleEndian.Uint16(b[8:]), version)
+	case binary.LittleEndian.Uint64(b[12:]) != segment:
+		return fmt.Errorf("it is segment %d under the name of another", binary.LittleEndian.Uint64(b[12:]))
+	}
+	return nil
+}
+
+// checksum of a frame covers its segment and its place in it.
+func checksum(segment uint64, offset int64, payload []byte) uint32 {
+	var where [20]byte
+	binary.LittleEndian.PutUint64(where[0:], segment)
+	binary.LittleEndian.PutUint64(where[8:], uint64(offset))
+	binary.LittleEndian.PutUint32(where[16:], uint32(len(payload)))
+	return crc32.Update(crc32.Checksum(where[:], castagnoli), castagnoli, payload)
+}
+
+// seal fills in the head of the frame that is b.
+func seal(b []byte, segment uint64, offset int64) {
+	binary.LittleEndian.PutUint32(b, uint32(len(b)-frameHead))
+	binary.LittleEndian.PutUint32(b[4:], checksum(segment, offset, b[frameHead:]))
+}
+
+func appendText(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendPart(dst []byte, p stream.Partition) []byte {
+	return appendText(appendText(append(dst, kindPart), p.ID), p.Name)
+}
+
+func appendBoot(dst []byte, id string) []byte { return appendText(append(dst, kindBoot), id) }
+
+func appendRange(dst []byte, n uint32, r stream.Range) []byte {
+	dst = binary.AppendUvarint(dst, uint64(n))
+	dst = binary.AppendVarint(dst, r.From.Num)
+	dst = binary.AppendVarint(dst, r.To.Num-r.From.Num)
+	return appendText(appendText(dst, r.From.Key), r.To.Key)
+}
+
+func appendDone(dst []byte, n uint32, r stream.Range) []byte {
+	return appendRange(append(dst, kindDone), n, r)
+}
+
+func appendWait(dst []byte, n uint32, e *entry, d due) []byte {
+	dst = appendRange(append(dst, kindWait), n, e.rangeOf())
+	dst = binary.AppendVarint(dst, d.wall)
+	dst = binary.AppendVarint(dst, d.boot)
+	suspect := uint32(0)
+	if e.has(isSuspect) {
+		suspect = 1
+	}
+	for _, v := range [...]uint32{
+		e.batch, e.records, e.bytes, e.attempts, uint32(e.failures), suspect, e.elapsed, e.n, e.step, e.prev, e.slept,
+	} {
+		dst = binary.AppendUvarint(dst, uint64(v))
+	}
+	return dst
+}
+
+// reader reads records out of a payload.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (c *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(c.b)
+	if n <= 0 {
+		c.bad, c.b = true, nil
+		return 0
+	}
+	c.b = c.b[n:]
+	return v
+}
+
+func (c *reader) varint() int64 {
+	v, n := binary.Varint(c.b)
+	if n <= 0 {
+		c.bad, c.b = true, nil
+		return 0
+	}
+	c.b = c.b[n:]
+	return v
+}
+
+func (c *reader) uint32() uint32 {
+	v := c.uvarint()
+	c.bad = c.bad || v > math.MaxUint32
+	return uint32(v)
+}
+
+func (c *reader) text() string {
+	n := c.uvarint()
+	if n > uint64(len(c.b)) || n > math.MaxUint16/2 {
+		c.bad, c.b = true, nil
+		return ""
+	}
+	s := string(c.b[:n])
+	c.b = c.b[n:]
+	return s
+}
+
+// next reads one record. parts is the number of partitions that the segment has named.
+func (c *reader) next(parts int) (r record, err error) {
+	r.kind = byte(c.uvarint())
+	switch r.kind {
+	case kindPart:
+		r.part = stream.Partition{ID: c.text(), Name: c.text()}
+	case kindBoot:
+		r.boot = c.text()
+	case kindWait, kindDone:
+		r.n = c.uint32()
+		r.r.From.Num = c.varint()
+		r.r.To.Num = r.r.From.Num + c.varint()
+		r.r.From.Key = c.text()
+		r.r.To.Key = c.text()
+		c.bad = c.bad || int(r.n) >= parts || r.r.From.Compare(r.r.To) >= 0
+	default:
+		c.bad = true
+	}
+	if r.kind == kindWait && !c.bad {
+		r.due = due{c.varint(), c.varint()}
+		e := &r.entry
+		e.batch, e.records, e.bytes, e.attempts = c.uint32(), c.uint32(), c.uint32(), c.uint32()
+		failures, suspect := c.uint32(), c.uint32()
+		e.failures = uint16(min(failures, math.MaxUint16))
+		e.set(isSuspect, suspect == 1)
+		e.elapsed, e.n, e.step, e.prev, e.slept = c.uint32(), c.uint32(), c.uint32(), c.uint32(), c.uint32()
+		c.bad = c.bad || suspect > 1
+	}
+	if c.bad {
+		return r, errRecord
+	}
+	return r, nil
+}

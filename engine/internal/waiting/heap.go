@@ -1,0 +1,144 @@
+//penstock:pure
+
+package waiting
+
+import "time"
+
+// numClasses is how many heaps there are: class 0 holds ranges that are no suspects; the others, suspects by their evidence.
+const numClasses = 16
+
+func classOf(e *entry) int {
+	if !e.has(isSuspect) {
+		return 0
+	}
+	return int(min(max(e.failures, 1), numClasses-1))
+}
+
+// heap orders entries by due time, then by batch and number, so that the ranges of one batch stand together. An entry that is removed is
+// searched for: that is rare, since nearly all leave when they are due.
+type heap struct{ s []uint32 }
+
+func (h *heap) before(x *index, a, b uint32) bool {
+	if d, o := x.at(a).due, x.at(b).due; d != o {
+		return d < o
+	}
+	if p, o := x.at(a).batch, x.at(b).batch; p != o {
+		return p < o
+	}
+	if p, o := x.at(a).part, x.at(b).part; p != o {
+		return p < o
+	}
+	return x.at(a).rangeOf().From.Compare(x.at(b).rangeOf().From) < 0
+}
+
+func (h *heap) push(x *index, i uint32) {
+	h.s = append(h.s, i)
+	h.up(x, len(h.s)-1)
+}
+
+func (h *heap) up(x *index, k int) {
+	for k > 0 {
+		p := (k - 1) / 2
+		if !h.before(x, h.s[k], h.s[p]) {
+			return
+		}
+		h.s[k], h.s[p] = h.s[p], h.s[k]
+		k = p
+	}
+}
+
+func (h *heap) down(x *index, k int) {
+	for {
+		c := 2*k + 1
+		if c >= len(h.s) {
+			return
+		}
+		if c+1 < len(h.s) && h.before(x, h.s[c+1], h.s[c]) {
+			c++
+		}
+		if !h.before(x, h.s[c], h.s[k]) {
+			return
+		}
+		h.s[k], h.s[c] = h.s[c], h.s[k]
+		k = c
+	}
+}
+
+func (h *heap) removeAt(x *index, k int) {
+	last := len(h.s) - 1
+	h.s[k] = h.s[last]
+	h.s = h.s[:last]
+	if k < last {
+		h.down(x, k)
+		h.up(x, k)
+	}
+}
+
+func (h *heap) remove(x *index, i uint32) {
+	if len(h.s) > 0 && h.s[0] == i {
+		h.removeAt(x, 0)
+		return
+	}
+	for k, o := range h.s {
+		if o == i {
+			h.removeAt(x, k)
+			return
+		}
+	}
+}
+
+// pick returns the class of which an entry is to be taken next, and false if none is due. Half of the suspects are chosen by
+// least evidence, so that good data set apart by mistake is delivered soon.
+func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok bool) {
+	from, to := 0, 1
+	if suspect {
+		from, to = 1, numClasses
+	}
+	for c := from; c < to; c++ {
+		s := x.due[c].s
+		if len(s) == 0 || x.at(s[0]).due > int64(now) || ok && x.at(s[0]).due >= x.at(x.due[class].s[0]).due {
+			continue
+		}
+		if class, ok = c, true; fewest {
+			break
+		}
+	}
+	return class, ok
+}
+
+// nextDue returns when the next suspect, or the next of the others, is due, and false if none waits.
+func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
+	from, to := 0, 1
+	if suspect {
+		from, to = 1, numClasses
+	}
+	for c := from; c < to; c++ {
+		if s := x.due[c].s; len(s) > 0 && (!ok || x.at(s[0]).due < int64(at)) {
+			at, ok = time.Duration(x.at(s[0]).due), true
+		}
+	}
+	return at, ok
+}
+
+// takeDue takes the next entry that is due, with those of the same batch and partition, within the limits of one batch.
+func (x *index) takeDue(suspect, fewest bool, now time.Duration, records, bytes int64) []uint32 {
+	class, ok := x.pick(suspect, fewest, now)
+	if !ok {
+		return nil
+	}
+	h := &x.due[class]
+	first := *x.at(h.s[0])
+	var out []uint32
+	for len(h.s) > 0 {
+		i := h.s[0]
+		e := x.at(i)
+		if len(out) > 0 && (e.batch != first.batch || e.part != first.part || records < int64(e.records) || bytes < int64(e.bytes)) {
+			break
+		}
+		records -= int64(e.records)
+		bytes -= int64(e.bytes)
+		x.leave(i)
+		out = append(out, i)
+	}
+	return out
+}

@@ -1,0 +1,313 @@
+//penstock:pure
+
+package waiting
+
+import (
+	"math"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// phase is where a range is.
+type phase uint8
+
+const (
+	isFree  phase = iota
+	isNoted       // the sender holds it
+	isHeld        // only the store holds it
+	isOut         // the sender has it back
+)
+
+// entry is one range of one partition that waits: 84 bytes, since there may be a million.
+type entry struct {
+	keys     string // both keys of the range
+	from, to int64
+	due      int64 // nanoseconds of the store's clock
+	part     uint32
+	batch    uint32 // ranges of one batch have the same
+	records  uint32
+	bytes    uint32
+	attempts uint32
+	n, step  uint32 // of backoff.State, like prev and slept
+	prev     uint32 // milliseconds, like slept and elapsed
+	slept    uint32
+	elapsed  uint32
+	failures uint16
+	keyAt    uint16 // where the second key begins
+	phase    phase
+	flags    flags
+}
+
+// flags of an entry.
+type flags uint8
+
+const (
+	isSuspect flags = 1 << iota
+	isSaved         // in the journal as it is
+	isHanded        // durable in the journal, so that the checkpoint may pass over it
+	inHeap
+)
+
+func (e *entry) has(f flags) bool { return e.flags&f != 0 }
+
+func (e *entry) set(f flags, on bool) {
+	if e.flags &^= f; on {
+		e.flags |= f
+	}
+}
+
+func (e *entry) rangeOf() stream.Range {
+	return stream.Range{
+		From: stream.Position{Num: e.from, Key: e.keys[:e.keyAt]}, To: stream.Position{Num: e.to, Key: e.keys[e.keyAt:]},
+	}
+}
+
+func (e *entry) setRange(r stream.Range) {
+	e.from, e.to, e.keys, e.keyAt = r.From.Num, r.To.Num, "", 0
+	if r.From.Key != "" || r.To.Key != "" {
+		e.keys, e.keyAt = r.From.Key+r.To.Key, uint16(len(r.From.Key))
+	}
+}
+
+func (e *entry) history() flow.History {
+	return flow.History{
+		Attempts: e.attempts, Failures: uint32(e.failures), Suspect: e.has(isSuspect), Elapsed: long(e.elapsed),
+		Retry: backoff.State{N: e.n, Step: e.step, Prev: long(e.prev), Slept: long(e.slept)},
+	}
+}
+
+func (e *entry) setHistory(h flow.History) {
+	e.attempts, e.failures, e.elapsed = h.Attempts, uint16(min(h.Failures, math.MaxUint16)), short(h.Elapsed)
+	e.n, e.step, e.prev, e.slept = h.Retry.N, h.Retry.Step, short(h.Retry.Prev), short(h.Retry.Slept)
+	e.set(isSuspect, h.Suspect)
+}
+
+// short gives a duration in milliseconds, at most 49 days.
+func short(d time.Duration) uint32 {
+	return uint32(min(max(d, 0)/time.Millisecond, math.MaxUint32))
+}
+
+func long(ms uint32) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// partition is the ranges of one partition.
+type partition struct {
+	part  stream.Partition
+	order order
+}
+
+// slabSize is the number of entries that are allocated at once.
+const slabSize = 1024
+
+// index holds the entries, by place and by due time.
+type index struct {
+	slabs  []*[slabSize]entry
+	used   uint32 // numbers given so far
+	free   []uint32
+	parts  []*partition
+	byID   map[string]uint32
+	due    [numClasses]heap
+	held   totals
+	all    totals
+	dirty  []uint32 // entries that the journal does not have as they are
+	settle []done   // ranges that were removed since the last save
+}
+
+type done struct {
+	part uint32
+	r    stream.Range
+}
+
+// totals are sums over entries.
+type totals struct{ entries, records, bytes int64 }
+
+func (t *totals) add(e *entry, sign int64) {
+	t.entries += sign
+	t.records += sign * int64(e.records)
+	t.bytes += sign * int64(e.bytes)
+}
+
+func newIndex() *index { return &index{byID: make(map[string]uint32)} }
+
+func (x *index) at(i uint32) *entry { return &x.slabs[i/slabSize][i%slabSize] }
+
+func (x *index) alloc() uint32 {
+	if n := len(x.free); n > 0 {
+		i := x.free[n-1]
+		x.free = x.free[:n-1]
+		return i
+	}
+	if int(x.used) == len(x.slabs)*slabSize {
+		x.slabs = append(x.slabs, new([slabSize]entry))
+	}
+	x.used++
+	return x.used - 1
+}
+
+func (x *index) partition(part stream.Partition) uint32 {
+	n, ok := x.byID[part.ID]
+	if !ok {
+		n = uint32(len(x.parts))
+		x.parts = append(x.parts, &partition{part: part})
+		x.byID[part.ID] = n
+	}
+	if part.Name != "" {
+		x.parts[n].part.Name = part.Name
+	}
+	return n
+}
+
+// put adds a range that waits, in place of those that overlap it, and returns its number.
+func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due time.Duration, h flow.History, ph phase) uint32 {
+	p := x.parts[n]
+	i, exact := x.exact(p, r)
+	if !exact {
+		handed := x.cutOut(n, r, int64(records), false)
+		i = x.alloc()
+		e := x.at(i)
+		*e = entry{part: n, phase: isNoted}
+		e.setRange(r)
+		e.set(isHanded, handed)
+		p.order.insert(x, i)
+		x.all.entries++
+	} else {
+		x.leave(i)
+		e := x.at(i)
+		x.all.records -= int64(e.records)
+		x.all.bytes -= int64(e.bytes)
+	}
+	e := x.at(i)
+	e.records, e.bytes, e.batch, e.due = records, bytes, batch, int64(due)
+	e.setHistory(h)
+	e.set(isSaved, false)
+	x.all.records += int64(records)
+	x.all.bytes += int64(bytes)
+	e.phase = isNoted
+	if ph == isHeld {
+		x.hold(i)
+	}
+	return i
+}
+
+// hold puts an entry among those that only the store holds.
+func (x *index) hold(i uint32) {
+	e := x.at(i)
+	if e.phase == isHeld {
+		return
+	}
+	e.phase = isHeld
+	x.held.add(e, 1)
+	if !e.has(inHeap) {
+		e.set(inHeap, true)
+		x.due[classOf(e)].push(x, i)
+	}
+}
+
+// leave takes an entry out of those that only the store holds, for good or because its due time changes.
+func (x *index) leave(i uint32) {
+	e := x.at(i)
+	if e.phase == isHeld {
+		x.held.add(e, -1)
+		e.phase = isOut
+	}
+	if e.has(inHeap) {
+		x.due[classOf(e)].remove(x, i)
+		e.set(inHeap, false)
+	}
+}
+
+// exact finds the entry with just this range.
+func (x *index) exact(p *partition, r stream.Range) (uint32, bool) {
+	i, ok := p.order.get(p.order.seek(x, r.From))
+	return i, ok && x.at(i).rangeOf() == r
+}
+
+// kill removes an entry.
+func (x *index) kill(i uint32) {
+	e := x.at(i)
+	x.leave(i)
+	x.all.add(e, -1)
+	x.parts[e.part].order.remove(x, i)
+	*e = entry{}
+	x.free = append(x.free, i)
+}
+
+// cutOut removes r from the entries that overlap it, and reports whether any of them was handed over. Of one that is cut, the
+// rest stays as it is. With settled the removal is noted for the journal.
+func (x *index) cutOut(n uint32, r stream.Range, records int64, settled bool) (handed bool) {
+	p := x.parts[n]
+	if p.order.n == 0 {
+		return false
+	}
+	var hit []uint32
+	c := p.order.seek(x, r.From)
+	for i, ok := p.order.get(c); ok; i, ok = p.order.get(c) {
+		if x.at(i).rangeOf().From.Compare(r.To) >= 0 {
+			break
+		}
+		hit = append(hit, i)
+		p.order.next(&c)
+	}
+	for _, i := range hit {
+		handed = x.cutOne(i, r, records) || handed
+	}
+	if len(hit) > 0 && settled {
+		x.settle = append(x.settle, done{n, r})
+	}
+	return handed
+}
+
+func (x *index) cutOne(i uint32, r stream.Range, records int64) (handed bool) {
+	old := *x.at(i)
+	own := old.rangeOf()
+	x.kill(i)
+	handed = old.has(isHanded)
+	left, right := own, own
+	left.To, right.From = r.From, r.To
+	for _, rest := range []stream.Range{left, right} {
+		if rest.From.Compare(rest.To) >= 0 {
+			continue
+		}
+		e := old
+		e.setRange(rest)
+		share := max(1, int64(old.records)-records)
+		i := x.put(old.part, rest, uint32(share), max(1, old.bytes/2), old.batch, time.Duration(old.due), old.history(), isNoted)
+		x.at(i).set(isHanded, handed)
+		x.dirty = append(x.dirty, i)
+		if old.phase == isHeld {
+			x.hold(i)
+		} else {
+			x.at(i).phase = old.phase
+		}
+		records = int64(old.records) // the rest of the records is counted once
+	}
+	return handed
+}
+
+// first returns the start of the first range of a partition, and false if it has none.
+func (x *index) first(id string) (at stream.Position, ok bool) {
+	n, known := x.byID[id]
+	if !known {
+		return at, false
+	}
+	i, ok := x.parts[n].order.get(cursor{})
+	if ok {
+		at = x.at(i).rangeOf().From
+	}
+	return at, ok
+}
+
+// ranges returns the ranges of a partition, ascending.
+func (x *index) ranges(id string) []stream.Range {
+	n, known := x.byID[id]
+	if !known || x.parts[n].order.n == 0 {
+		return nil
+	}
+	out := make([]stream.Range, 0, x.parts[n].order.n)
+	for i := range x.parts[n].order.all {
+		out = append(out, x.at(i).rangeOf())
+	}
+	return out
+}

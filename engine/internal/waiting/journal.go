@@ -1,0 +1,300 @@
+package waiting
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+const (
+	fileMode    = 0o600
+	segmentSize = 4 << 20 // from which on a segment is followed by another
+)
+
+func segmentName(n uint64) string { return fmt.Sprintf("waiting-%08d.log", n) }
+
+// journal is the files of a store: numbered segments, of which the last is written. Each names its partitions itself. What
+// still counts of the oldest is written again at the end before it is removed, so that the files stay in proportion to what
+// waits, and no save costs more than what changed and a part of one segment.
+type journal struct {
+	dir      vfs.Dir
+	segments []uint64 // ascending; the last is written, if f is open
+	sizes    []int64
+	f        vfs.File
+	size     int64
+	numbers  map[uint32]uint32 // partitions of the index -> of the segment
+	boot     string            // the last that the segment names
+	unsynced bool
+	failed   error // poisons the journal: it is not known what the disk has
+
+	waits, waitBytes int64 // records of waits and their sizes, for an average
+}
+
+func (j *journal) path(n uint64) string { return filepath.Join(j.dir.Path(), segmentName(n)) }
+
+// begin starts the next segment.
+func (j *journal) begin() error {
+	if err := j.sync(); err != nil {
+		return err
+	}
+	n := uint64(1)
+	if len(j.segments) > 0 {
+		n = j.segments[len(j.segments)-1] + 1
+	}
+	f, err := j.dir.OpenFile(segmentName(n), os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, fileMode)
+	if err != nil {
+		return fmt.Errorf("begin %s: %w", j.path(n), err)
+	}
+	head := appendHeader(nil, n)
+	if _, err := f.Write(head); err != nil {
+		return errors.Join(fmt.Errorf("begin %s: %w", j.path(n), err), f.Close(), j.dir.Remove(segmentName(n)))
+	}
+	if j.f != nil {
+		if err := j.f.Close(); err != nil {
+			return errors.Join(fmt.Errorf("close %s: %w", j.path(n-1), err), f.Close(), j.dir.Remove(segmentName(n)))
+		}
+	}
+	j.segments, j.sizes = append(j.segments, n), append(j.sizes, int64(len(head)))
+	j.f, j.size, j.numbers, j.boot, j.unsynced = f, int64(len(head)), make(map[uint32]uint32), "", true
+	return nil
+}
+
+// ready makes the last segment one that can be written.
+func (j *journal) ready() error {
+	switch {
+	case j.failed != nil:
+		return j.failed
+	case j.f == nil || j.size >= segmentSize:
+		return j.begin()
+	}
+	return nil
+}
+
+// write appends one frame.
+func (j *journal) write(frame []byte) error {
+	if len(frame)-frameHead > maxFrame {
+		return fmt.Errorf("%d bytes are too many for one frame", len(frame))
+	}
+	n := j.segments[len(j.segments)-1]
+	seal(frame, n, j.size)
+	_, err := j.f.Write(frame)
+	if err == nil {
+		j.size += int64(len(frame))
+		j.sizes[len(j.sizes)-1] = j.size
+		j.unsynced = true
+		return nil
+	}
+	if cut := j.f.Truncate(j.size); cut != nil {
+		j.failed = fmt.Errorf("%w; and what it left could not be cut off: %w", err, cut)
+	}
+	j.numbers, j.boot = nil, "" // the frame may have named some
+	if j.failed == nil {
+		j.size = segmentSize // the next write begins another segment
+		j.sizes[len(j.sizes)-1] = segmentSize
+	}
+	return fmt.Errorf("write %s: %w", j.path(n), err)
+}
+
+// sync makes durable what was written.
+func (j *journal) sync() error {
+	if j.failed != nil {
+		return j.failed
+	}
+	if j.f == nil || !j.unsynced {
+		return nil
+	}
+	err := j.f.Sync()
+	if err == nil {
+		err = j.dir.Sync()
+	}
+	if err != nil {
+		j.failed = fmt.Errorf("sync %s: %w", j.path(j.segments[len(j.segments)-1]), err)
+		return j.failed
+	}
+	j.unsynced = false
+	return nil
+}
+
+func (j *journal) total() (bytes int64) {
+	for _, n := range j.sizes {
+		bytes += n
+	}
+	return bytes
+}
+
+// wasteful reports whether the files hold much more than what waits.
+func (j *journal) wasteful(entries int64) bool {
+	each := int64(64)
+	if j.waits > 0 {
+		each = j.waitBytes / j.waits
+	}
+	return len(j.segments) > 1 && j.total() > 2*entries*each+2*segmentSize
+}
+
+// dropOldest removes the oldest segment, of which nothing counts any more.
+func (j *journal) dropOldest() error {
+	if err := j.dir.Remove(segmentName(j.segments[0])); err != nil {
+		return fmt.Errorf("remove %s: %w", j.path(j.segments[0]), err)
+	}
+	j.segments, j.sizes = slices.Delete(j.segments, 0, 1), slices.Delete(j.sizes, 0, 1)
+	return nil
+}
+
+// close frees the file.
+func (j *journal) close() error {
+	if j.f == nil {
+		return nil
+	}
+	err := j.f.Close()
+	j.f = nil
+	return err
+}
+
+// list finds the segments in the directory.
+func (j *journal) list() error {
+	entries, err := j.dir.Entries(".")
+	if err != nil {
+		return fmt.Errorf("list %s: %w", j.dir.Path(), err)
+	}
+	for _, e := range entries {
+		var n uint64
+		if _, err := fmt.Sscanf(e.Name, "waiting-%d.log", &n); err == nil && e.Name == segmentName(n) {
+			j.segments = append(j.segments, n)
+		}
+	}
+	slices.Sort(j.segments)
+	j.sizes = make([]int64, len(j.segments))
+	return nil
+}
+
+// read passes each record of segment number i to apply, with the partitions that the segment has named before it. The last
+// segment may end with a frame that a crash has left unfinished: it is cut off.
+func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) error) error {
+	n, last := j.segments[i], i == len(j.segments)-1
+	f, err := j.dir.OpenFile(segmentName(n), os.O_RDWR, fileMode)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", j.path(n), err)
+	}
+	defer f.Close()
+	good, err := j.frames(f, n, apply)
+	j.sizes[i] = good
+	var torn *tornError
+	if !errors.As(err, &torn) || !last {
+		if err != nil {
+			err = fmt.Errorf("%s: byte %d: %w", j.path(n), good, err)
+		}
+		return err
+	}
+	if follows, err := followed(f, n, good); err != nil || follows {
+		return errors.Join(fmt.Errorf("%s is damaged at byte %d: %w", j.path(n), good, torn), err)
+	}
+	if good < headerSize { // a crash came between its creation and its header
+		j.segments, j.sizes = j.segments[:i], j.sizes[:i]
+		return j.dir.Remove(segmentName(n))
+	}
+	if err := f.Truncate(good); err != nil {
+		return fmt.Errorf("cut the unfinished end off %s: %w", j.path(n), err)
+	}
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", j.path(n), err)
+	}
+	return nil
+}
+
+// scanWork bounds the checksums that followed may compute, in bytes. Beyond it the file is called damaged.
+const scanWork = 64 << 20
+
+// followed reports whether a good frame lies behind the bad one at a place: then that one is not the last, unfinished one.
+func followed(f vfs.File, segment uint64, at int64) (bool, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	rest := make([]byte, info.Size-at)
+	if _, err := io.ReadFull(io.NewSectionReader(f, at, info.Size-at), rest); err != nil {
+		return false, err
+	}
+	work := scanWork
+	for k := 1; k+frameHead < len(rest); k++ {
+		n := int64(binary.LittleEndian.Uint32(rest[k:]))
+		if n == 0 || n > maxFrame || n > int64(len(rest)-k-frameHead) {
+			continue
+		}
+		if work -= int(n); work < 0 {
+			return true, nil
+		}
+		payload := rest[k+frameHead:][:n]
+		if checksum(segment, at+int64(k), payload) == binary.LittleEndian.Uint32(rest[k+4:]) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// A tornError is an end that a crash may have left.
+type tornError struct{ why string }
+
+func (e *tornError) Error() string { return e.why }
+
+func (j *journal) frames(f vfs.File, segment uint64, apply func(*record, []stream.Partition) error) (good int64, err error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if info.Size < headerSize {
+		return 0, &tornError{"its header is not whole"}
+	}
+	var head [headerSize]byte
+	if _, err := io.ReadFull(io.NewSectionReader(f, 0, headerSize), head[:]); err != nil {
+		return 0, err
+	}
+	if err := parseHeader(head[:], segment); err != nil {
+		return 0, err
+	}
+	good = headerSize
+	var parts []stream.Partition
+	var payload []byte
+	in := io.NewSectionReader(f, good, info.Size-good)
+	for good < info.Size {
+		var h [frameHead]byte
+		if info.Size-good < frameHead {
+			return good, &tornError{"the head of a frame is not whole"}
+		}
+		if _, err := io.ReadFull(in, h[:]); err != nil {
+			return good, err
+		}
+		n := int64(binary.LittleEndian.Uint32(h[:]))
+		if n == 0 || n > maxFrame || n > info.Size-good-frameHead {
+			return good, &tornError{fmt.Sprintf("the length %d of a frame does not fit", n)}
+		}
+		payload = slices.Grow(payload[:0], int(n))[:n]
+		if _, err := io.ReadFull(in, payload); err != nil {
+			return good, err
+		}
+		if checksum(segment, good, payload) != binary.LittleEndian.Uint32(h[4:]) {
+			return good, &tornError{"the checksum of a frame is wrong"}
+		}
+		c := &reader{b: payload}
+		for len(c.b) > 0 {
+			r, err := c.next(len(parts))
+			if err != nil {
+				return good, err
+			}
+			if r.kind == kindPart {
+				parts = append(parts, r.part)
+			}
+			if err := apply(&r, parts); err != nil {
+				return good, err
+			}
+		}
+		good += frameHead + n
+	}
+	return good, nil
+}

@@ -1,0 +1,414 @@
+// Package waiting keeps the ranges of a route that wait long for their next attempt: their places, their due times and their
+// histories, at most 100 bytes of memory each, but not their data, which the source reads again.
+//
+// A [Store] has an index in memory and a journal of what changed, in segments in a directory of the route
+// (docs/formats/waiting.md). A range that is durable in the journal counts as settled in the checkpoint's ledger: a million
+// waiting batches leave no holes there. So the journal is as precious as the checkpoint, and one that is damaged is refused.
+//
+// The store decides neither what waits nor for how long (package flow/control does), and reads no data.
+package waiting
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Options of a Store.
+type Options struct {
+	// Boot is the id of this run of the operating system, and SinceBoot its age, with the time it was suspended. Due times
+	// are taken by them where a restart finds the same boot, and by the wall clock elsewhere. Boot "" means neither is known.
+	Boot      string
+	SinceBoot func() time.Duration
+}
+
+// Range is a range that waits.
+type Range struct {
+	Part    stream.Partition
+	Range   stream.Range
+	Records int64
+	Bytes   int64
+}
+
+// Store keeps the ranges of one route. It is safe for concurrent use.
+type Store struct {
+	o     Options
+	start time.Time
+
+	writing sync.Mutex // guards j; taken before mu
+	j       journal
+
+	mu       sync.Mutex // guards the fields below
+	x        *index
+	unsynced []uint32      // entries written since the last sync
+	batch    uint32        // the last one
+	fewest   bool          // the next suspect is the one with the least evidence
+	closed   bool          // Next returns io.EOF
+	changed  chan struct{} // closed when something waits that may be due earlier
+}
+
+// Exists reports whether dir holds anything of a store.
+func Exists(dir vfs.Dir) (bool, error) {
+	j := journal{dir: dir}
+	err := j.list()
+	return len(j.segments) > 0, err
+}
+
+// Open opens the store in dir, which the caller closes. Everything that the journal has waits again, from now on. A journal
+// that is damaged, or that a newer program wrote, is refused, and left as it is.
+func Open(dir vfs.Dir, o Options) (*Store, error) {
+	s := &Store{o: o, start: time.Now(), j: journal{dir: dir}, x: newIndex(), changed: make(chan struct{})}
+	if err := s.j.list(); err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(s.j.segments); i++ {
+		boot := ""
+		err := s.j.read(i, func(r *record, parts []stream.Partition) error {
+			s.replay(r, parts, &boot)
+			return nil
+		})
+		if errors.Is(err, fs.ErrNotExist) {
+			err = errors.New("a segment vanished while it was read")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("batches that wait for a retry: %w: put a copy of the file back, or accept that "+
+				"these batches are lost and remove the directory %s", err, dir.Path())
+		}
+	}
+	for _, p := range s.x.parts {
+		for i := range p.order.all {
+			s.x.at(i).set(isSaved|isHanded, true)
+			s.x.hold(i)
+		}
+	}
+	s.x.settle, s.x.dirty = nil, nil
+	return s, nil
+}
+
+// replay applies one record.
+func (s *Store) replay(r *record, parts []stream.Partition, boot *string) {
+	switch r.kind {
+	case kindBoot:
+		*boot = r.boot
+	case kindDone:
+		s.x.cutOut(s.x.partition(parts[r.n]), r.r, 0, false)
+	case kindWait:
+		e := &r.entry
+		at := s.dueOf(r.due, *boot, long(e.prev))
+		s.x.put(s.x.partition(parts[r.n]), r.r, e.records, e.bytes, e.batch, at, e.history(), isNoted)
+		s.batch = max(s.batch, e.batch)
+		s.j.waits++
+		s.j.waitBytes += int64(40 + len(r.r.From.Key) + len(r.r.To.Key))
+	}
+}
+
+// dueOf gives a due time by the store's clock. A clock that was set back does not make a wait longer than it was.
+func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
+	left := time.Duration(d.wall - time.Now().UnixNano())
+	if s.o.Boot != "" && boot == s.o.Boot && d.boot != 0 {
+		left = time.Duration(d.boot) - s.o.SinceBoot()
+	}
+	return s.now() + min(max(left, 0), wait)
+}
+
+func (s *Store) now() time.Duration { return time.Since(s.start) }
+
+// Note records that ranges, which the sender holds, wait.
+func (s *Store) Note(ranges []Range, w flow.Wait) { s.put(ranges, w, isNoted) }
+
+// Hold records that ranges wait and are to be returned by Next.
+func (s *Store) Hold(ranges []Range, w flow.Wait) { s.put(ranges, w, isHeld) }
+
+func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.now() + w.After
+	s.batch++
+	for i := range ranges {
+		r := &ranges[i]
+		n := s.x.partition(r.Part)
+		s.x.dirty = append(s.x.dirty, s.x.put(n, r.Range, clip(r.Records), clip(r.Bytes), s.batch, at, w.History, ph))
+	}
+	if ph == isHeld {
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
+func clip(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }
+
+// Settled records that nothing of a range waits any more.
+func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n, ok := s.x.byID[partitionID]; ok {
+		s.x.cutOut(n, r, records, true)
+	}
+}
+
+// Next blocks until ranges are due and returns those of one batch, with their history, at most so many records and bytes. The
+// ranges stay in the store: see flow.WaitStore. io.EOF means that the store was closed.
+func (s *Store) Next(ctx context.Context, suspect bool, records, bytes int64) ([]Range, flow.History, error) {
+	for {
+		s.mu.Lock()
+		out := s.takeDue(suspect, records, bytes)
+		at, ok := s.x.nextDue(suspect)
+		closed, changed := s.closed, s.changed
+		s.mu.Unlock()
+		switch {
+		case ctx.Err() != nil:
+			s.giveBack(out)
+			return nil, flow.History{}, context.Cause(ctx)
+		case closed:
+			s.giveBack(out)
+			return nil, flow.History{}, io.EOF
+		case len(out) > 0:
+			return s.describe(out)
+		}
+		var due <-chan time.Time
+		if ok {
+			timer := time.NewTimer(max(0, at-s.now()))
+			defer timer.Stop()
+			due = timer.C
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-due:
+		}
+	}
+}
+
+// takeDue needs mu.
+func (s *Store) takeDue(suspect bool, records, bytes int64) []uint32 {
+	if s.closed {
+		return nil
+	}
+	out := s.x.takeDue(suspect, s.fewest, s.now(), records, bytes)
+	if suspect && len(out) > 0 {
+		s.fewest = !s.fewest
+	}
+	return out
+}
+
+func (s *Store) giveBack(out []uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range out {
+		s.x.hold(i)
+	}
+}
+
+func (s *Store) describe(out []uint32) (ranges []Range, h flow.History, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range out {
+		e := s.x.at(i)
+		ranges = append(ranges, Range{
+			Part: s.x.parts[e.part].part, Range: e.rangeOf(), Records: int64(e.records), Bytes: int64(e.bytes),
+		})
+		h = e.history()
+	}
+	return ranges, h, nil
+}
+
+// Stop makes Next return io.EOF from now on.
+func (s *Store) Stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.closed = true
+		close(s.changed)
+		s.changed = make(chan struct{})
+	}
+}
+
+// Save writes what changed, safe against kill -9. After an error nothing was written, and it may be called again.
+func (s *Store) Save() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.save()
+}
+
+func (s *Store) save() error {
+	s.mu.Lock()
+	idle := len(s.x.dirty)+len(s.x.settle) == 0
+	s.mu.Unlock()
+	if idle {
+		return s.j.failed
+	}
+	if err := s.j.ready(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	dirty, settle := s.x.dirty, s.x.settle
+	s.x.dirty, s.x.settle = nil, nil
+	frame := s.encode(dirty, settle)
+	s.mu.Unlock()
+	if len(frame) == frameHead {
+		return nil
+	}
+	err := s.j.write(frame)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		for _, i := range dirty {
+			s.x.at(i).set(isSaved, false)
+		}
+		s.x.dirty, s.x.settle = append(dirty, s.x.dirty...), append(settle, s.x.settle...)
+		return err
+	}
+	s.unsynced = append(s.unsynced, dirty...)
+	return nil
+}
+
+// encode makes a frame of changes: first the ranges that wait no more, since a part of one may wait again. It needs mu.
+func (s *Store) encode(dirty []uint32, settle []done) []byte {
+	frame := make([]byte, frameHead, frameHead+64*(len(dirty)+len(settle)))
+	for i := range settle {
+		frame = s.name(frame, settle[i].part)
+		frame = appendDone(frame, s.j.numbers[settle[i].part], settle[i].r)
+	}
+	wall, boot, now := time.Now().UnixNano(), time.Duration(0), s.now()
+	if s.o.Boot != "" {
+		boot = s.o.SinceBoot()
+	}
+	for _, i := range dirty {
+		e := s.x.at(i)
+		if e.phase == isFree || e.has(isSaved) {
+			continue
+		}
+		frame = s.name(frame, e.part)
+		if s.o.Boot != "" && s.j.boot != s.o.Boot {
+			frame, s.j.boot = appendBoot(frame, s.o.Boot), s.o.Boot
+		}
+		left := time.Duration(e.due) - now
+		d := due{wall: wall + int64(left)}
+		if s.o.Boot != "" {
+			d.boot = int64(boot + left)
+		}
+		before := len(frame)
+		frame = appendWait(frame, s.j.numbers[e.part], e, d)
+		s.j.waits++
+		s.j.waitBytes += int64(len(frame) - before)
+		e.set(isSaved, true)
+	}
+	return frame
+}
+
+// name names a partition where the segment has not yet.
+func (s *Store) name(frame []byte, n uint32) []byte {
+	if _, ok := s.j.numbers[n]; !ok {
+		s.j.numbers[n] = uint32(len(s.j.numbers))
+		frame = appendPart(frame, s.x.parts[n].part)
+	}
+	return frame
+}
+
+// Sync writes what changed and makes it durable. It returns the ranges that were not durable before: from now on the
+// checkpoint may pass over them. An error of the disk poisons the store.
+func (s *Store) Sync() (handed []Range, err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := s.save(); err != nil {
+		return nil, err
+	}
+	clean := s.j.wasteful(s.entries())
+	if clean {
+		if err := s.moveOldest(); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.j.sync(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	written := s.unsynced
+	s.unsynced = nil
+	for _, i := range written {
+		e := s.x.at(i)
+		if e.phase == isFree || e.has(isHanded) || !e.has(isSaved) {
+			continue
+		}
+		e.set(isHanded, true)
+		handed = append(handed, Range{Part: s.x.parts[e.part].part, Range: e.rangeOf()})
+	}
+	s.mu.Unlock()
+	if clean {
+		return handed, s.j.dropOldest()
+	}
+	return handed, nil
+}
+
+func (s *Store) entries() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.x.all.entries
+}
+
+// moveOldest writes again what still waits of the oldest segment.
+func (s *Store) moveOldest() error {
+	err := s.j.read(0, func(r *record, parts []stream.Partition) error {
+		if r.kind != kindWait {
+			return nil
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		n, ok := s.x.byID[parts[r.n].ID]
+		if !ok {
+			return nil
+		}
+		if i, ok := s.x.exact(s.x.parts[n], r.r); ok && s.x.at(i).has(isSaved) {
+			s.x.at(i).set(isSaved, false)
+			s.x.dirty = append(s.x.dirty, i)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.save()
+}
+
+// Failed returns the error that poisoned the store; nil: it is in order.
+func (s *Store) Failed() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.j.failed
+}
+
+// Held returns the sums of the ranges that only the store holds.
+func (s *Store) Held() (ranges, records, bytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.x.held.entries, s.x.held.records, s.x.held.bytes
+}
+
+// First returns where the first range of a partition begins, and false if none of it waits.
+func (s *Store) First(partitionID string) (at stream.Position, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.x.first(partitionID)
+}
+
+// Ranges returns the ranges of a partition, ascending.
+func (s *Store) Ranges(partitionID string) []stream.Range {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.x.ranges(partitionID)
+}
+
+// Close frees the files. It does not save.
+func (s *Store) Close() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.j.close()
+}
