@@ -107,8 +107,9 @@ func checkMarks(t *testing.T, got []stream.Mark, told *settled) {
 	}
 }
 
-// sinkPrunes has a TransactionalSink drop one of two partitions: the other one's mark stays, the rows of neither are touched,
-// what the sink was told of the first one is written again, and a process that was fenced off drops nothing.
+// sinkPrunes has a TransactionalSink drop one of two partitions: the other one's mark stays, the
+// rows of neither are touched, what the sink was told of the first one is written again, and a
+// process that was fenced off drops nothing.
 func sinkPrunes(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	l := live(t, r, "")

@@ -91,7 +91,7 @@ func live(t *testing.T, r Receiver, place string) *life {
 		Encode(dst []byte, b *stream.Batch) ([]byte, error)
 	}); encodes {
 		if _, ok := l.sink.(stream.Encoder); !ok {
-			t.Fatalf("%T has Encode and is no stream.Encoder: it lacks Encodes, so that nobody calls Encode", l.sink)
+			t.Fatalf("%T has Encode, which nobody calls: it lacks Encodes of stream.Encoder", l.sink)
 		}
 	}
 	var mu sync.Mutex
@@ -166,7 +166,8 @@ func (l *life) raw(n int) *stream.Batch {
 
 func (l *life) encode(b *stream.Batch) {
 	l.t.Helper()
-	if e, ok := l.sink.(stream.Encoder); ok && e.Encodes() != stream.EncodeNone && b.Kept() > 0 {
+	e, ok := l.sink.(stream.Encoder)
+	if ok && e.Encodes() != stream.EncodeNone && b.Kept() > 0 {
 		if err := b.Encode(e); err != nil {
 			l.t.Fatalf("Encode: %v", err)
 		}

@@ -61,26 +61,36 @@ func made[T any](u config.Use, h stream.Host) (T, error) {
 // newRoute makes the route of a slot, with a sink and processors of its own.
 func newRoute(s *slot) (*route, error) {
 	c, o := s.cfg, s.o
-	r := &route{
-		key: s.key, pipe: s.pipe, slot: s, cfg: c, once: o.Once, stall: o.Stall, health: healthRunning, failures: s.failures,
-		refusers: make(map[*stream.Batch]refuser), drained: make(chan struct{}), quarter: make(chan struct{}, 1),
+	co := &core{
+		key: s.key, source: s.pipe.cfg.Source.Component.Name, cfg: c, once: o.Once, failures: s.failures,
+		host:  newHost(s.log, o.FS, s.counter),
+		guard: deadletter.Guard{Share: c.Guard.Share, Records: int64(c.Guard.Records), Off: c.Guard.Off},
 	}
-	r.guard = deadletter.Guard{Share: c.Guard.Share, Records: int64(c.Guard.Records), Off: c.Guard.Off}
 	if o.Manifest != nil {
-		r.manifest = o.Manifest.Route(s.pipe.name, c.Name)
+		co.manifest = o.Manifest.Route(s.pipe.name, c.Name)
 	}
-	r.host = newHost(s.log, o.FS, s.counter)
+	r := &route{core: co, pipe: s.pipe, slot: s, stall: o.Stall, health: healthRunning, drained: make(chan struct{})}
 	var err error
 	if r.sink, err = made[stream.Sink](c.Sink, r.host); err != nil {
 		return nil, err
 	}
-	r.encoder = encoderOf(r.sink, len(r.cfg.Processors))
-	r.syncer, _ = r.sink.(stream.AppendSink)
-	r.ledgered, _ = r.sink.(stream.TransactionalSink)
-	for _, use := range c.Processors {
-		r.processors = append(r.processors, func(h stream.Host) (stream.Processor, error) { return made[stream.Processor](use, h) })
+	syncer, _ := r.sink.(stream.AppendSink)
+	ledgered, _ := r.sink.(stream.TransactionalSink)
+	r.letters = &letterWriter{core: co, ledgered: ledgered, refusers: make(map[*stream.Batch]refuser)}
+	r.processors = &processors{core: co, letters: r.letters, encoder: encoderOf(r.sink, len(c.Processors))}
+	r.keeper = &keeper{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, quarter: make(chan struct{}, 1)}
+	r.reader = &reader{core: co, letters: r.letters, positions: r.keeper}
+	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.keeper.wake, all: ledgered != nil}
+	r.waits = &waits{
+		core: co, letters: r.letters, keeper: r.keeper, reader: r.reader, sender: r.sender, boot: o.Boot, changed: make(chan struct{}, 1),
 	}
-	for _, make := range r.processors { // a wrong option is said before anything starts
+	r.reader.waits, r.sender.waits, r.keeper.waits = r.waits, r.waits, r.waits
+	r.keeper.idle, r.keeper.saved = r.reader.idle, r.sender.saved
+	for _, use := range c.Processors {
+		create := func(h stream.Host) (stream.Processor, error) { return made[stream.Processor](use, h) }
+		r.processors.make = append(r.processors.make, create)
+	}
+	for _, make := range r.processors.make { // a wrong option is said before anything starts
 		if _, err := make(r.host); err != nil {
 			return nil, err
 		}
@@ -111,37 +121,39 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	if err != nil {
 		return err
 	}
-	r.memory = newMemory(store, r.key, r.syncer != nil, boot)
-	if err := r.memory.forgetOtherBoots(); err != nil {
+	k := r.keeper
+	k.memory = newMemory(store, r.key, k.syncer != nil, boot)
+	if err := k.memory.forgetOtherBoots(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	if r.writesSoon() {
-		r.some = make(chan struct{}, 1)
+	if k.writesSoon() {
+		k.some = make(chan struct{}, 1)
 	}
 	r.mu.Lock() // a snapshot may be taken meanwhile
-	r.books = newBooks(r.markOf)
+	r.books = newBooks(k.markOf)
 	r.books.ends = r.pipe.finisher == nil
 	r.started = time.Now()
 	r.mu.Unlock()
 	share := int64(r.cfg.Batch.Bytes)
-	if r.encoder != nil {
+	if r.processors.encoder != nil {
 		share *= 2
 	}
-	r.budget = newBudget(int64(r.cfg.Memory), share)
-	r.pool = &stream.Pool{Keep: r.budget.arenas(), Freed: r.budget.freed}
-	if len(r.processors) > 0 || r.encoder != nil {
-		r.jobs = make(chan *job, r.workers())
-		r.work, r.again = make(chan *job, r.workers()), make(chan *job, r.jobsAtOnce())
+	r.reader.budget = newBudget(int64(r.cfg.Memory), share)
+	r.reader.pool = &stream.Pool{Keep: r.reader.budget.arenas(), Freed: r.reader.budget.freed}
+	r.processors.budget = r.reader.budget
+	if r.processors.needed() {
+		r.reader.line = newLine()
+		r.processors.line = r.reader.line
 	}
 	dir, err := fs.MakeDir(r.cfg.DeadLetters.Dir, 0o700)
 	if err != nil {
 		return fmt.Errorf("dead letters: %w", err)
 	}
-	r.letters, err = deadletter.Open(dir, deadletter.Options{
+	r.letters.store, err = deadletter.Open(dir, deadletter.Options{
 		Pipeline: r.pipe.name, Route: r.cfg.Name, MaxBytes: int64(r.cfg.DeadLetters.Max),
 	})
-	if err == nil && r.letters.SetAside() != "" {
-		r.host.log.Warn("the end of the dead letters could not be read and was moved aside", "file", r.letters.SetAside())
+	if err == nil && r.letters.store.SetAside() != "" {
+		r.host.log.Warn("the end of the dead letters could not be read and was moved aside", "file", r.letters.store.SetAside())
 	}
 	return err
 }

@@ -122,3 +122,28 @@ func retryPolicy(r config.Retry) (backoff.Policy, error) {
 	}
 	return p.Full(), nil
 }
+
+// controlConfig turns a route's flow:, retry: and checkpoint: into the machine's config.
+func controlConfig(c config.Route, lanes []stream.Lane) (control.Config, error) {
+	w, err := windowOf(c.Flow, lanes)
+	if err != nil {
+		return control.Config{}, err
+	}
+	d, err := dispatchOf(c.Flow)
+	if err != nil {
+		return control.Config{}, err
+	}
+	timeout, err := durationOrAuto(c.Flow.Timeout)
+	if err != nil {
+		return control.Config{}, fmt.Errorf("flow.timeout: %w", err)
+	}
+	retry, err := retryPolicy(c.Retry)
+	if err != nil {
+		return control.Config{}, fmt.Errorf("retry.policy: %w", err)
+	}
+	return control.Config{
+		Seed: uint64(time.Now().UnixNano()), Window: w, Dispatch: d, Timeout: timeout, Retry: retry,
+		Replay: int64(c.Checkpoint.Replay), Waiting: waitingOf(c.Retry), End: endOf(c.Retry), Shared: c.Flow.Shared,
+		Budget: budgetOf(c.Flow), Poison: poisonOf(c.Flow), Hedge: hedgeOf(c.Flow),
+	}, nil
+}

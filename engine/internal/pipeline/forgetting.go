@@ -10,7 +10,7 @@ import (
 
 // note has the reader say what it wants to find again with each mark. A note that is too long is left out: it can only
 // save work or find a mistake.
-func (r *route) note(marks []stream.Mark) {
+func (r *keeper) note(marks []stream.Mark) {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
 		return
@@ -23,7 +23,7 @@ func (r *route) note(marks []stream.Mark) {
 }
 
 // forget drops what is kept of partitions that the source calls gone; of one in work, later.
-func (r *route) forget() error {
+func (r *keeper) forget() error {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
 		return nil
@@ -52,7 +52,7 @@ const pruneAtOnce = 200
 // would hold less than the local state says. Only of those that Load returned and of which this run has handed out nothing: every
 // transaction with anything of them was fenced off by Load, so none can come late and find no trace of what it repeats. The others
 // are dropped in a later run. What a kill leaves is loaded, found to be gone and dropped then.
-func (r *route) prune(ctx context.Context) error {
+func (r *keeper) prune(ctx context.Context) error {
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handed) // it was put back meanwhile
 	r.mu.Unlock()
@@ -72,7 +72,7 @@ func (r *route) prune(ctx context.Context) error {
 }
 
 // pruneAll is prune of all, at the end of a run: a short one may come to it here alone.
-func (r *route) pruneAll(ctx context.Context) error {
+func (r *keeper) pruneAll(ctx context.Context) error {
 	if len(r.prunable) == 0 {
 		return nil
 	}

@@ -22,10 +22,8 @@ type inability struct {
 
 // reached reports whether no worker of r could deliver for the time of grace, and no attempt is in flight that may prove otherwise.
 func (h *inability) reached(r *route) bool {
-	r.mu.Lock()
-	waiting := r.books.counts.unsettled()
-	r.mu.Unlock()
-	status, _ := r.sender.Status()
+	waiting := r.unsettled()
+	status, _ := r.sender.sender.Status()
 	able := waiting == 0 || len(status.Lanes) == 0
 	flying := false
 	for i := range status.Lanes {

@@ -21,8 +21,6 @@ import (
 type memory struct {
 	store *checkpoint.Store
 	lower string
-	boot  string // id of this run of the operating system; "": not known
-	waits *waits // batches that wait long
 	upper string // "": one layer
 
 	pendingMarks  map[string]stream.Mark // saved in the upper layer and not yet in the lower
@@ -34,7 +32,7 @@ type memory struct {
 // What an earlier instance saved in the upper layer only, because it ended before its sink had synced, goes to the lower one
 // after this instance's first sync: a partition of which nothing comes any more would else stay behind there for good.
 func newMemory(store *checkpoint.Store, key string, lazy bool, boot string) *memory {
-	m := &memory{store: store, lower: key, boot: boot, waits: &waits{changed: make(chan struct{}, 1)}}
+	m := &memory{store: store, lower: key}
 	if lazy && boot != "" {
 		m.upper = key + checkpoint.BootMark + boot
 		m.pendingMarks = make(map[string]stream.Mark)

@@ -16,20 +16,43 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// workers is how many goroutines process: as many as run at once.
-func (r *route) workers() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
+// processors are the goroutines that process and encode batches.
+type processors struct {
+	*core
+	line    *line
+	letters *letterWriter
+	budget  *budget
+	encoder stream.Encoder // nil: the sink sends the batch's own bytes
+	make    []func(stream.Host) (stream.Processor, error)
+
+	steps [maxProcessors]atomic.Pointer[step] // by goroutine: the step that works on a batch; nil: none does
+}
+
+// needed reports whether there is anything to process.
+func (r *processors) needed() bool { return len(r.make) > 0 || r.encoder != nil }
+
+// newLine returns a line with room for the batches of all processors.
+func newLine() *line {
+	return &line{
+		jobs: make(chan *job, processorCount()), work: make(chan *job, processorCount()), again: make(chan *job, jobsAtOnce()),
+		late: make(chan *job),
+	}
+}
+
+// processorCount is how many goroutines process: as many as run at once.
+func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 
 // maxProcessors bounds the goroutines and processor instances of one route.
 const maxProcessors = 64
 
 // jobsAtOnce bounds the jobs that are not processed yet: what fits into the two channels, and what the processors, the reader
 // and the producer have in hand, and the two that were read again. So nobody who gives a job back to again has to wait.
-func (r *route) jobsAtOnce() int { return 3*r.workers() + 4 }
+func jobsAtOnce() int { return 3*processorCount() + 4 }
 
-// newProcessors is the processors of the route, supervised: each is made afresh when it has died, with instances of every step of its
+// Run runs the processors, supervised: each is made afresh when it has died, with instances of every step of its
 // own and the goroutines and children that those have started.
-func (r *route) newProcessors() (*supervise.Supervisor, error) {
-	children := make([]supervise.Child, r.workers())
+func (r *processors) Run(ctx context.Context) error {
+	children := make([]supervise.Child, processorCount())
 	for n := range children {
 		name, idle := fmt.Sprintf("processor-%d", n), new(fruitless)
 		steps := &r.steps[n]
@@ -38,7 +61,11 @@ func (r *route) newProcessors() (*supervise.Supervisor, error) {
 			Run: func(ctx context.Context) error { return r.process(ctx, name, idle, steps) },
 		}
 	}
-	return supervise.New("processors", supervise.Spec{Stagger: -1, Shutdown: atOnce, OnEvent: r.processorEnded}, children...)
+	pool, err := supervise.New("processors", supervise.Spec{Stagger: -1, Shutdown: atOnce, OnEvent: r.processorEnded}, children...)
+	if err != nil {
+		return err
+	}
+	return pool.Serve(ctx)
 }
 
 // fruitless is the wait of a processor that has died. It dies of what it was given, most likely, and what kills is cut down
@@ -57,7 +84,7 @@ func (f *fruitless) Next(s backoff.State, src rand.Source) (wait time.Duration, 
 	return fruitlessWait.Next(s, src)
 }
 
-func (r *route) processorEnded(ctx context.Context, e supervise.Event) {
+func (r *processors) processorEnded(ctx context.Context, e supervise.Event) {
 	if e.Kind != supervise.Ended || !e.Restart {
 		return
 	}
@@ -69,7 +96,7 @@ func (r *route) processorEnded(ctx context.Context, e supervise.Event) {
 }
 
 // process is one incarnation of a processor.
-func (r *route) process(ctx context.Context, name string, idle *fruitless, current *atomic.Pointer[step]) error {
+func (r *processors) process(ctx context.Context, name string, idle *fruitless, current *atomic.Pointer[step]) error {
 	scope := supervise.NewGroup(ctx)
 	defer func() { // also when it dies: what its instances have started goes with it
 		scope.Stop(nil)
@@ -77,7 +104,7 @@ func (r *route) process(ctx context.Context, name string, idle *fruitless, curre
 	}()
 	p := &processor{r: r, name: name, idle: idle, current: current}
 	defer current.Store(nil)
-	for i, make := range r.processors {
+	for i, make := range r.make {
 		instance, err := make(r.host.scoped(scope))
 		if err != nil {
 			return errors.Join(supervise.ErrEscalate, err)
@@ -97,18 +124,18 @@ func (r *route) process(ctx context.Context, name string, idle *fruitless, curre
 }
 
 // nextJob is a batch of which a processor has died before one that is new; nil: there will be none.
-func (r *route) nextJob(ctx context.Context) *job {
+func (r *processors) nextJob(ctx context.Context) *job {
 	select {
-	case j := <-r.again:
+	case j := <-r.line.again:
 		return j
 	default:
 	}
 	select {
-	case j := <-r.again:
+	case j := <-r.line.again:
 		return j
-	case j := <-r.memory.waits.jobs:
+	case j := <-r.line.late:
 		return j
-	case j := <-r.work: // nil: closed, and who has one in hand will come back for it
+	case j := <-r.line.work: // nil: closed, and who has one in hand will come back for it
 		return j
 	case <-ctx.Done():
 		return nil
@@ -117,7 +144,7 @@ func (r *route) nextJob(ctx context.Context) *job {
 
 // processor is one incarnation with its instances of the route's steps.
 type processor struct {
-	r     *route
+	r     *processors
 	name  string
 	chain []stream.Processor
 	names []string // of the chain's steps
@@ -134,7 +161,7 @@ type step struct {
 }
 
 // longestStep returns the step that has worked on its batch for the longest time, and false if no batch is being processed.
-func (r *route) longestStep() (longest step, ok bool) {
+func (r *processors) longestStep() (longest step, ok bool) {
 	for n := range r.steps {
 		if s := r.steps[n].Load(); s != nil && (!ok || s.began.Before(longest.began)) {
 			longest, ok = *s, true
@@ -177,7 +204,7 @@ func (p *processor) steps(ctx context.Context, j *job) error {
 		if err := p.change(ctx, b); err != nil {
 			return err
 		}
-		return p.r.buryDead(ctx, b)
+		return p.r.letters.buryDead(ctx, b)
 	}
 	for s, more := j.next(); more; s, more = j.next() {
 		j.saved.Copy(b)
@@ -194,7 +221,7 @@ func (p *processor) steps(ctx context.Context, j *job) error {
 	if err := p.encode(b); err != nil {
 		return err
 	}
-	return p.r.buryDead(ctx, b)
+	return p.r.letters.buryDead(ctx, b)
 }
 
 func (p *processor) change(ctx context.Context, b *stream.Batch) error {
@@ -246,7 +273,7 @@ func show(b *stream.Batch, s stretch, states []stream.State) {
 }
 
 // condemn books the death of a processor that had j, and gives j to the next one.
-func (r *route) condemn(j *job, died error, idle *fruitless) {
+func (r *processors) condemn(j *job, died error, idle *fruitless) {
 	j.batch.RollbackTo(j.saved)
 	bury, hopeless := j.died(j.batch)
 	if hopeless {
@@ -265,5 +292,5 @@ func (r *route) condemn(j *job, died error, idle *fruitless) {
 		j.pop()
 		idle.deaths.Store(0)
 	}
-	r.again <- j // it has room: jobsAtOnce
+	r.line.again <- j // it has room: jobsAtOnce
 }

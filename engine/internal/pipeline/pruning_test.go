@@ -124,7 +124,7 @@ func TestPrune(t *testing.T) {
 	if slices.Sort(sink.dropped); !slices.Equal(sink.dropped, ids) {
 		t.Errorf("%d were dropped, want the %d that were gone and not handed out: %v", len(sink.dropped), len(ids), sink.dropped)
 	}
-	if left := e.pipes[0].slots[0].route.resumed.all(); len(left) != 0 {
+	if left := e.pipes[0].slots[0].route.keeper.resumed.all(); len(left) != 0 {
 		t.Errorf("%d marks of what was forgotten are held: %v", len(left), left)
 	}
 	if !sink.hasAll(source.lines[5:]) {

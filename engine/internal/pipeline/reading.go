@@ -6,16 +6,47 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// job is one batch on its way from the reader through the processors to the sender. Its place in route.jobs
+// reader reads batches out of the source and opens their spans in the books.
+type reader struct {
+	*core
+	line      *line
+	letters   *letterWriter
+	positions announcer
+	waits     *waits
+	pool      *stream.Pool
+	budget    *budget
+	reads     scope
+	left      atomic.Int64 // bytes that the source has and nobody has read; -1: it does not tell
+	reading   atomic.Int64 // when the call of Read that runs began, in nanoseconds since started; 0: none runs
+
+	reader    stream.Reader // set before Run
+	estimated time.Duration // when the reader was last asked how much is left
+	ahead     error         // what the reader said with its last batch, of which the next call tells
+}
+
+// announcer saves progress of new partitions before the sink gets anything of them.
+type announcer interface {
+	announce(met []stream.Mark, b *stream.Batch)
+}
+
+// line is the way of batches from the reader through the processors to the sender.
+type line struct {
+	jobs  chan *job // to the sender, in read order
+	work  chan *job // to the processors
+	again chan *job // back to them, of which one has died
+	late  chan *job // to them, of batches that waited and were read again
+	err   error     // why the reader ended, set before jobs is closed; io.EOF: the data ended
+}
+
+// job is one batch on its way from the reader through the processors to the sender. Its place in line.jobs
 // is the read order, whatever the order in which the processors finish.
 type job struct {
 	batch *stream.Batch
@@ -61,34 +92,34 @@ func (s *scope) end(cause error) {
 	}
 }
 
-// read fills batches for the processors until the data ends or the route drains, then closes the way to the sender. Its error
+// Run fills batches for the processors until the data ends or the route drains, then closes the way to the sender. Its error
 // reaches the sender behind the last batch, so that what was read before it is still delivered. When ctx is done, what was read
 // stays with the garbage collector.
-func (r *route) read(ctx context.Context) {
-	defer close(r.jobs)
-	if r.memory.waits.store == nil { // else the processors end with the route: what waits may come to them
-		defer close(r.work)
+func (r *reader) Run(ctx context.Context) error {
+	defer close(r.line.jobs)
+	if r.waits.store == nil { // else the processors end with the route: what waits may come to them
+		defer close(r.line.work)
 	}
 	for {
 		j, err := r.readSafely(r.reads.in(ctx))
 		if err != nil {
-			r.readErr = err
-			return
+			r.line.err = err
+			return nil
 		}
 		j.done = make(chan struct{})
-		for _, way := range []chan *job{r.work, r.jobs} {
+		for _, way := range []chan *job{r.line.work, r.line.jobs} {
 			select {
 			case way <- j:
 			case <-ctx.Done():
-				r.readErr = context.Cause(ctx)
-				return
+				r.line.err = context.Cause(ctx)
+				return nil
 			}
 		}
 	}
 }
 
 // readSafely is readOne; a panic of the source is such an error: its reader is not asked again.
-func (r *route) readSafely(ctx context.Context) (j *job, err error) {
+func (r *reader) readSafely(ctx context.Context) (j *job, err error) {
 	returned := false
 	defer func() {
 		if !returned {
@@ -102,14 +133,14 @@ func (r *route) readSafely(ctx context.Context) (j *job, err error) {
 
 // readOne reads one batch and opens its spans. io.EOF: the data has ended, or the route accepts no more. A
 // batch that was read and then not sent stays opened and unsettled: it will be read again.
-func (r *route) readOne(ctx context.Context) (*job, error) {
+func (r *reader) readOne(ctx context.Context) (*job, error) {
 	for r.ahead == nil {
 		b := r.pool.Get(stream.BatchLimits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
 		if err := r.budget.acquire(ctx, b); err != nil {
 			b.Release()
 			return nil, io.EOF
 		}
-		r.reading.Store(int64(max(1, time.Since(r.started))))
+		r.reading.Store(int64(max(1, r.now())))
 		err := r.reader.Read(ctx, b)
 		r.reading.Store(0)
 		b.Time = time.Now()
@@ -118,7 +149,7 @@ func (r *route) readOne(ctx context.Context) (*job, error) {
 		case ctx.Err() != nil:
 			err = io.EOF
 		case err != nil && !errors.Is(err, io.EOF):
-			err = fmt.Errorf("source %s: %w", r.pipe.cfg.Source.Component.Name, err)
+			err = fmt.Errorf("source %s: %w", r.source, err)
 		}
 		r.ahead = err
 		r.estimate()
@@ -134,9 +165,9 @@ func (r *route) readOne(ctx context.Context) (*job, error) {
 // estimateEvery is how often a reader is asked how much is left: it may have to look at every file.
 const estimateEvery = 250 * time.Millisecond
 
-func (r *route) estimate() {
+func (r *reader) estimate() {
 	e, ok := r.reader.(stream.Estimator)
-	now := time.Since(r.started)
+	now := r.now()
 	if !ok || r.ahead == nil && now-r.estimated < estimateEvery {
 		return
 	}
@@ -148,36 +179,17 @@ func (r *route) estimate() {
 var oneKey = []string{"all"}
 
 // opened takes what was read into the books.
-func (r *route) opened(ctx context.Context, b *stream.Batch) (*job, error) {
+func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 	j, met, err := r.book(ctx, b)
-	if len(met) > 0 && r.ledgered != nil && !r.memory.layered() {
-		r.announce(met, b)
+	if len(met) > 0 {
+		r.positions.announce(met, b)
 	}
 	return j, err
 }
 
-// announce saves marks of partitions that nobody had one of, before the sink gets anything of them. A kill may come between the sink's
-// commit and the first time that the checkpoint is saved: the sink then says how much of a file it has, and only the checkpoint
-// which file that was. What cannot be saved now, the checkpoint's goroutine saves, or reports.
-func (r *route) announce(met []stream.Mark, b *stream.Batch) {
-	to := make(map[string]stream.Position, len(met))
-	for i := range b.Spans {
-		to[b.Spans[i].Part.ID] = b.Spans[i].To
-	}
-	ahead := slices.Clone(met)
-	for i := range ahead {
-		ahead[i].Watermark = to[ahead[i].Part.ID]
-	}
-	r.note(ahead) // of what was read
-	for i := range met {
-		met[i].Note = ahead[i].Note
-	}
-	_ = r.memory.save(met, nil)
-}
-
-func (r *route) book(ctx context.Context, b *stream.Batch) (j *job, met []stream.Mark, err error) {
-	if r.work == nil { // else the processors' goroutines do it
-		if err := r.buryDead(ctx, b); err != nil {
+func (r *reader) book(ctx context.Context, b *stream.Batch) (j *job, met []stream.Mark, err error) {
+	if r.line == nil { // else the processors' goroutines do it
+		if err := r.letters.buryDead(ctx, b); err != nil {
 			b.Release()
 			return nil, nil, err
 		}
@@ -194,53 +206,46 @@ func (r *route) book(ctx context.Context, b *stream.Batch) (j *job, met []stream
 		r.books.resumesBelow(b)
 	}
 	if r.books.counts.unsettled() == 0 { // it was idle, not stalled
-		r.progress.Store(int64(time.Since(r.started)))
+		r.progress.Store(int64(r.now()))
 	}
-	r.books.now = time.Since(r.started)
+	r.books.now = r.now()
 	if err := r.books.open(b); err != nil {
 		b.Release()
 		return nil, nil, err
 	}
 	met = r.books.meet()
 	j = &job{batch: b}
-	if r.keyed && r.alone {
+	switch r.order {
+	case inOneLane:
 		j.keys = oneKey
-	} else if r.keyed {
+	case byPartition:
 		j.keys = r.books.keysOf(b)
 	}
 	return j, met, nil
 }
 
-// producer hands batches to the sender, in read order. Where nothing processes them it reads them itself: so a batch goes
-// from the source into a worker's hands, or to its end in a prompt one's, with nobody woken on its way.
-type producer struct{ r *route }
-
-// Next implements flow.Producer.
-func (p producer) Next(ctx context.Context) (flow.Item[*stream.Batch], error) {
-	for {
-		j, err := p.job(ctx)
-		switch {
-		case err != nil:
-			return flow.Item[*stream.Batch]{}, err
-		case j.err != nil:
-			j.batch.Release()
-			return flow.Item[*stream.Batch]{}, j.err
-		case !p.r.nothingToSend(j.batch):
-			return p.r.item(j.batch, j.keys), nil
-		}
-		p.r.settleUnsent(j.batch)
+// idle returns for how long the reader has waited for data; 0 if it does not.
+func (r *reader) idle() time.Duration {
+	if since := r.reading.Load(); since > 0 {
+		return r.now() - time.Duration(since)
 	}
+	return 0
 }
 
-func (p producer) job(ctx context.Context) (*job, error) {
-	if p.r.work == nil {
-		return p.r.readSafely(p.r.reads.in(ctx))
+// next returns the next batch in read order.
+func (r *reader) next(ctx context.Context) (*job, error) {
+	if r.line == nil {
+		return r.readSafely(r.reads.in(ctx))
 	}
+	return r.line.next(ctx)
+}
+
+func (l *line) next(ctx context.Context) (*job, error) {
 	var j *job
 	select {
-	case next, ok := <-p.r.jobs:
+	case next, ok := <-l.jobs:
 		if !ok {
-			return nil, p.r.readErr
+			return nil, l.err
 		}
 		j = next
 	case <-ctx.Done():
@@ -253,11 +258,3 @@ func (p producer) job(ctx context.Context) (*job, error) {
 		return nil, context.Cause(ctx)
 	}
 }
-
-func (r *route) item(b *stream.Batch, keys []string) flow.Item[*stream.Batch] {
-	return flow.Item[*stream.Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes(), Keys: keys}
-}
-
-// nothingToSend says whether b needs no worker. A sink that keeps the spans itself gets empty batches too, to
-// store them.
-func (r *route) nothingToSend(b *stream.Batch) bool { return r.ledgered == nil && b.Kept() == 0 }

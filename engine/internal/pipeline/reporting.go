@@ -7,7 +7,7 @@ import (
 )
 
 // settlerOf returns the reader of r if its senders wait for an outcome, else nil.
-func settlerOf(r *route) stream.SettledReader {
+func settlerOf(r *keeper) stream.SettledReader {
 	s, _ := r.reader.(stream.SettledReader)
 	return s
 }
@@ -16,7 +16,7 @@ func settlerOf(r *route) stream.SettledReader {
 // acknowledges needs nothing more. Another sink is synced first and the checkpoint written, because
 // a restart truncates an output file to the place in the checkpoint. Batches that settle during a
 // sync share the next one.
-func reportSettled(ctx context.Context, r *route, reader stream.SettledReader) error {
+func reportSettled(ctx context.Context, r *keeper, reader stream.SettledReader) error {
 	r.mu.Lock()
 	marks, placed := r.books.marks(), len(r.books.places) > 0
 	r.mu.Unlock()

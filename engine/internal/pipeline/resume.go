@@ -16,7 +16,10 @@ import (
 // load asks a sink that keeps a ledger what it holds. That is the truth even if it is less than the local state says, since the database
 // may have been restored from a backup; but an empty ledger beside local progress is an error. Names and notes, which no ledger has, are
 // taken from the local state.
-func (r *route) load(ctx context.Context) error {
+func (r *keeper) load(ctx context.Context) error {
+	if r.ledgered == nil {
+		return nil
+	}
 	marks, err := r.ledgered.Load(ctx)
 	if err != nil {
 		return fmt.Errorf("sink %s: loading what it holds: %w", r.cfg.Sink.Component.Name, err)
@@ -39,7 +42,7 @@ func (r *route) load(ctx context.Context) error {
 		held[local.Part.ID] = m
 	}
 	if len(marks) == 0 && lost.partitions > 0 {
-		return final(emptyLedger(r, lost))
+		return final(r.emptyLedger(lost))
 	}
 	r.resumed = &resumed{marks: held}
 	if behind > 0 {
@@ -67,10 +70,10 @@ func (a *amount) add(m stream.Mark) {
 }
 
 // emptyLedger is the error of a ledger that holds nothing although the local state shows progress.
-func emptyLedger(r *route, lost amount) error {
+func (r *keeper) emptyLedger(lost amount) error {
 	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows progress in %d partitions; up to %d bytes "+
 		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with `penstock checkpoint reset %s %s`",
-		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.state.name, r.key)
+		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.stateName(), r.key)
 }
 
 // resumed are the marks with which a route began whose sink keeps a ledger. It is safe for concurrent use.
@@ -108,15 +111,15 @@ func (s *resumed) forget(ids, idle []string) (had []string) {
 }
 
 // markOf returns what this route had settled of a partition before this run.
-func (r *route) markOf(id string) (stream.Mark, bool) {
+func (r *keeper) markOf(id string) (stream.Mark, bool) {
 	if r.resumed != nil {
 		m, known := r.resumed.mark(id)
 		m.Part.ID = id
-		return r.memory.waits.resume(m, known)
+		return r.waits.resume(m, known)
 	}
 	m, known := r.memory.mark(id)
 	m.Part.ID = id
-	return r.memory.waits.resume(m, known)
+	return r.waits.resume(m, known)
 }
 
 // stateDir opens the directory in which the route's reader keeps state that no mark holds.
@@ -124,7 +127,7 @@ func (r *route) stateDir() (vfs.Dir, error) {
 	return r.pipe.state.sourceDir(fileName(r.pipe.name) + "." + fileName(r.cfg.Name))
 }
 
-func (r *route) known() iter.Seq[stream.Mark] {
+func (r *keeper) known() iter.Seq[stream.Mark] {
 	marks := r.memory.marks()
 	if r.resumed != nil {
 		marks = slices.Values(r.resumed.all())

@@ -14,16 +14,50 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// save writes the checkpoint whenever a quarter of the replay bound has settled, and as soon as anything has, with rests, where that
+// keeper keeps the route's positions: in the checkpoint, in the sink's ledger, and in the source.
+type keeper struct {
+	*core
+	memory   *memory                  // set by prepare
+	syncer   stream.AppendSink        // nil: what the sink has acked is durable
+	ledgered stream.TransactionalSink // nil: the local checkpoint is the truth
+	pipe     finishingPipe
+	waits    *waits
+	saved    func(bytes int64)    // called with what is saved
+	idle     func() time.Duration // for how long the reader has waited for data
+
+	reader  stream.Reader // set before Run
+	resumed *resumed      // of a TransactionalSink: wins over the store; nil: it keeps none
+
+	quarter chan struct{} // a quarter of the replay bound has settled: write now
+	some    chan struct{} // something has settled: write soon; nil: a write is more than an append, or nobody needs it
+
+	gone     []string               // partitions to be forgotten; the checkpoint's goroutine owns it, and
+	prunable []string               // those that the sink may drop, once it is durable that they are forgotten, and
+	untold   map[string]stream.Mark // by partition, what was saved since source and sink were told last; nil: nothing
+
+	finisher []stream.Partition // synced and settled, to be finished by the source; core.mu guards it
+}
+
+// finishingPipe is the pipeline, for partitions that are settled.
+type finishingPipe interface {
+	// present reports whether the state directory is still there.
+	present() error
+	// stateName is the name of the state directory.
+	stateName() string
+	// finish tells that this route is done with partitions, and returns those that the source has finished.
+	finish(ctx context.Context, parts []stream.Partition) []stream.Partition
+}
+
+// Run writes the checkpoint whenever a quarter of the replay bound has settled, and as soon as anything has, with rests, where that
 // is no more than an append; and it syncs it (and finishes partitions) at every interval. It ends with its context; lastSave does the rest.
 //
 // What can be written later (the disk is full, a broker does not answer) is tried again, with growing waits: nothing is lost
 // meanwhile, and the replay bound stops the deliveries. Any other failure ends the route, which starts again from the
 // checkpoint: a sink or a log that could not sync is not believed again.
-func (r *route) save(ctx context.Context) error {
+func (r *keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
-	some, waits := r.some, r.memory.waits.changed // nil while rest runs
+	some, waits := r.some, r.waits.changed // nil while rest runs
 	rest := time.NewTimer(writeRest)
 	rest.Stop()
 	defer rest.Stop()
@@ -34,7 +68,7 @@ func (r *route) save(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-rest.C:
-			some, waits = r.some, r.memory.waits.changed
+			some, waits = r.some, r.waits.changed
 			continue
 		case <-some:
 			if reader := settlerOf(r); reader != nil {
@@ -47,7 +81,7 @@ func (r *route) save(ctx context.Context) error {
 			rest.Reset(max(writeRest, time.Duration(marks)*markRest))
 		case <-waits:
 			some, waits = nil, nil
-			err = r.memory.waits.save()
+			err = r.waits.save()
 			rest.Reset(writeRest)
 		case <-r.quarter:
 			_, err = r.write()
@@ -80,7 +114,7 @@ func (r *route) save(ctx context.Context) error {
 const writeRest = 5 * time.Millisecond
 
 // writesSoon says whether a kill repeats what is not written, and a write is no more than an append to the log.
-func (r *route) writesSoon() bool {
+func (r *keeper) writesSoon() bool {
 	return r.ledgered == nil && (r.syncer == nil || r.memory.layered())
 }
 
@@ -105,10 +139,10 @@ func (e *laterError) Unwrap() error { return e.err }
 const forgiveAfter = 10 * time.Second
 
 // take takes what has settled out of the books.
-func (r *route) take() saving {
+func (r *keeper) take() saving {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if since := r.reading.Load(); since > 0 && time.Since(r.started)-time.Duration(since) > forgiveAfter {
+	if r.idle() > forgiveAfter {
 		r.books.forgive()
 	}
 	s := r.books.take()
@@ -117,7 +151,7 @@ func (r *route) take() saving {
 }
 
 // restore puts back what could not be saved.
-func (r *route) restore(s saving, err error) error {
+func (r *keeper) restore(s saving, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.books.restore(s)
@@ -131,7 +165,7 @@ func (r *route) restore(s saving, err error) error {
 // lastSave writes what has settled since the checkpoint's goroutine ended; it runs also when the route stops
 // with an error, because what was delivered should not be delivered again. Nothing is settled any more while
 // it runs.
-func (r *route) lastSave(ctx context.Context) error {
+func (r *keeper) lastSave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveBound)
 	defer cancel()
 	if err := r.sync(ctx); err != nil {
@@ -147,7 +181,7 @@ func (r *route) lastSave(ctx context.Context) error {
 const lastSaveBound = 30 * time.Second
 
 // write makes what has settled safe against kill -9. It returns of how many partitions that was.
-func (r *route) write() (marks int, err error) {
+func (r *keeper) write() (marks int, err error) {
 	s := r.take()
 	if r.syncer != nil && !r.memory.layered() {
 		if err := r.syncSink(context.Background()); err != nil {
@@ -157,8 +191,8 @@ func (r *route) write() (marks int, err error) {
 	return len(s.marks), r.append(s)
 }
 
-func (r *route) append(s saving) error {
-	if err := r.memory.waits.save(); err != nil { // before the marks that depend on it
+func (r *keeper) append(s saving) error {
+	if err := r.waits.save(); err != nil { // before the marks that depend on it
 		return r.restore(s, err)
 	}
 	r.note(s.marks)
@@ -172,7 +206,7 @@ func (r *route) append(s saving) error {
 		r.untold[m.Part.ID] = m
 	}
 	if s.bytes > 0 {
-		r.sender.Saved(s.bytes)
+		r.saved(s.bytes)
 	}
 	if r.resumed == nil { // else marks are what the sink said at the start
 		r.mu.Lock()
@@ -182,7 +216,7 @@ func (r *route) append(s saving) error {
 	return nil
 }
 
-func (r *route) syncSink(ctx context.Context) error {
+func (r *keeper) syncSink(ctx context.Context) error {
 	if err := r.syncer.Sync(ctx); err != nil {
 		return fmt.Errorf("sink %s: sync: %w", r.cfg.Sink.Component.Name, err)
 	}
@@ -191,11 +225,11 @@ func (r *route) syncSink(ctx context.Context) error {
 
 // sync makes what has settled safe against a power loss: first the sink's data, then the checkpoint, then the
 // source is told.
-func (r *route) sync(ctx context.Context) error {
-	if err := r.pipe.state.present(r.host.FS()); err != nil {
+func (r *keeper) sync(ctx context.Context) error {
+	if err := r.pipe.present(); err != nil {
 		return err
 	}
-	if err := r.memory.waits.sync(); err != nil {
+	if err := r.waits.sync(); err != nil {
 		return err
 	}
 	s := r.take()
@@ -231,13 +265,13 @@ func (r *route) sync(ctx context.Context) error {
 }
 
 // tell lets source and sink know what is durable here: all that was saved since they were told last, by write, too.
-func (r *route) tell(ctx context.Context) error {
+func (r *keeper) tell(ctx context.Context) error {
 	if len(r.untold) == 0 {
 		return nil
 	}
 	marks := slices.SortedFunc(maps.Values(r.untold), func(a, b stream.Mark) int { return strings.Compare(a.Part.ID, b.Part.ID) })
 	for i := range marks {
-		marks[i] = r.memory.waits.limit(marks[i])
+		marks[i] = r.waits.limit(marks[i])
 	}
 	if reader := settlerOf(r); reader != nil {
 		reader.Settled(marks)
@@ -252,7 +286,7 @@ func (r *route) tell(ctx context.Context) error {
 		}
 	}
 	if err := r.reader.Commit(ctx, marks); err != nil {
-		return fmt.Errorf("source %s: commit: %w", r.pipe.cfg.Source.Component.Name, err)
+		return fmt.Errorf("source %s: commit: %w", r.source, err)
 	}
 	if folded {
 		r.untold = nil
@@ -260,100 +294,71 @@ func (r *route) tell(ctx context.Context) error {
 	return nil
 }
 
-// finish tells the pipeline that this route has done with partitions, and notes those that the source has finished.
-func (r *route) finish(ctx context.Context, parts []stream.Partition) {
-	for _, p := range parts {
-		r.pipe.routeFinished(r.slot, p)
-	}
-	for _, p := range r.pipe.finish(ctx, r.slot) {
+// finish has the source finish partitions, and notes those that it has.
+func (r *keeper) finish(ctx context.Context, parts []stream.Partition) {
+	for _, p := range r.pipe.finish(ctx, parts) {
 		r.mu.Lock()
 		r.books.finish(p.ID)
 		r.mu.Unlock()
 	}
 }
 
-// finishing is a partition on its way to being finished by the source.
-type finishing struct {
-	part  stream.Partition
-	done  map[*slot]bool
-	state backoff.State
-	next  time.Time // when Finish may be tried again
-	told  bool
+// wake wakes Run when so many bytes have settled and are not saved.
+func (r *keeper) wake(unsaved int64) {
+	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 {
+		wake(r.quarter)
+	} else if unsaved > 0 {
+		wake(r.some) // nil where it is not written soon
+	}
+	if settlerOf(r) != nil {
+		wake(r.some)
+	}
 }
 
-// routeFinished notes that the route r has settled p wholly, durably.
-func (p *pipe) routeFinished(r *slot, part stream.Partition) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	f := p.finishing[part.ID]
-	if f == nil {
-		f = &finishing{part: part, done: make(map[*slot]bool)}
-		p.finishing[part.ID] = f
-		p.order = append(p.order, part.ID)
+// wake sends to a channel with room for one, unless it is awake already.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
-	f.done[r] = true
 }
 
-// finish calls the source's Finish for each partition that every route has done with and returns those that
-// are finished for the route r.
-func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
-	var out []stream.Partition
-	for _, f := range p.due(time.Now()) {
-		if p.finisher != nil {
-			if err := p.finisher.Finish(ctx, f.part); err != nil {
-				p.notFinished(f, err)
-				continue
-			}
-		}
-		p.mu.Lock()
-		f.told = true
-		p.mu.Unlock()
+// announce saves marks of partitions that nobody had one of, before the sink gets anything of them. A kill may come between the sink's
+// commit and the first time that the checkpoint is saved: the sink then says how much of a file it has, and only the checkpoint
+// which file that was. What cannot be saved now, the checkpoint's goroutine saves, or reports.
+func (r *keeper) announce(met []stream.Mark, b *stream.Batch) {
+	to := make(map[string]stream.Position, len(met))
+	for i := range b.Spans {
+		to[b.Spans[i].Part.ID] = b.Spans[i].To
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	kept := p.order[:0]
-	for _, id := range p.order {
-		f := p.finishing[id]
-		if f.told && f.done[r] {
-			out = append(out, f.part)
-			delete(f.done, r)
-		}
-		if f.told && len(f.done) == 0 {
-			delete(p.finishing, id)
-			continue
-		}
-		kept = append(kept, id)
+	if r.ledgered == nil || r.memory.layered() {
+		return
 	}
-	p.order = kept
-	return out
+	ahead := slices.Clone(met)
+	for i := range ahead {
+		ahead[i].Watermark = to[ahead[i].Part.ID]
+	}
+	r.note(ahead) // of what was read
+	for i := range met {
+		met[i].Note = ahead[i].Note
+	}
+	_ = r.memory.save(met, nil)
 }
 
-// due returns the partitions whose Finish may be tried now, and claims them until it is over.
-func (p *pipe) due(now time.Time) []*finishing {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var out []*finishing
-	for _, id := range p.order {
-		f := p.finishing[id]
-		if !f.told && len(f.done) == len(p.slots) && !now.Before(f.next) {
-			f.next = now.Add(finishClaim)
-			out = append(out, f)
-		}
+// savePlace makes durable where the sink's ordered lane starts, before anything is delivered to it. saved is what the
+// checkpoint has. Places of lanes of other names are forgotten: the file may have been renamed, config and all, and a start to come
+// would truncate it to where it stood then.
+func (r *keeper) savePlace(saved map[string]string, lanes []stream.Lane) error {
+	if r.syncer == nil || len(lanes) != 1 {
+		return nil
 	}
-	return out
-}
-
-// finishClaim keeps a second route's goroutine off a partition that is just being finished.
-const finishClaim = time.Minute
-
-var finishBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Full()
-
-func (p *pipe) notFinished(f *finishing, err error) {
-	p.mu.Lock()
-	wait, next, _ := finishBackoff.Next(f.state, nil)
-	f.state, f.next = next, time.Now().Add(wait)
-	p.mu.Unlock()
-	if !errors.Is(err, context.Canceled) {
-		p.log.Warn("a file is delivered and could not be finished; it is tried again", "file", f.part.Name, "again_in", wait, "error", err)
+	places := r.memory.strays(lanes[0].Name)
+	if len(places) == 0 && saved[lanes[0].Name] == r.syncer.StartPlace() {
+		return nil
 	}
+	places[lanes[0].Name] = r.syncer.StartPlace()
+	if err := joined(r.memory.save(nil, places), r.memory.synced()); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
 }

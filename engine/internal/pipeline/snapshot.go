@@ -87,10 +87,10 @@ func (e *Engine) elapsed() time.Duration {
 func (r *route) snapshot() RouteSnapshot {
 	s := RouteSnapshot{Pipeline: r.pipe.name, Route: r.cfg.Name, ReplayBound: max(int64(r.cfg.Checkpoint.Replay), int64(r.cfg.Batch.Bytes))}
 	s.Counters = r.host.counter.All()
-	s.Source, s.SourceCounters = r.pipe.cfg.Source.Component.Name, r.slot.met.All()
+	s.Source, s.SourceCounters = r.source, r.slot.met.All()
 	r.mu.Lock()
-	sender := r.sender
-	s.Health, s.Err, s.Window = r.health, r.err, r.window
+	sender := r.sender.sender
+	s.Health, s.Err, s.Window = r.health, r.err, r.sender.window
 	r.mu.Unlock()
 	inFlight := int64(0)
 	if sender != nil {
@@ -101,7 +101,7 @@ func (r *route) snapshot() RouteSnapshot {
 		s.Hedged = int64(status.Hedged)
 		s.Budget, s.Suspects, s.Poisoned = status.Budget, status.Suspects, int64(status.Poisoned)
 		for _, l := range status.Lanes {
-			if l.Gate == "none" && r.budget.exhausted() {
+			if l.Gate == "none" && r.reader.budget.exhausted() {
 				l.Gate = "memory"
 			}
 			s.Workers = append(s.Workers, WorkerSnapshot{
@@ -117,9 +117,9 @@ func (r *route) snapshot() RouteSnapshot {
 	if r.books == nil {
 		return s
 	}
-	s.LastFault, s.LeftBytes = r.failures.latest(), r.left.Load()
+	s.LastFault, s.LeftBytes = r.failures.latest(), r.reader.left.Load()
 	if s.Health == healthRunning || s.Health == healthDraining {
-		now := time.Since(r.started)
+		now := r.now()
 		if s.WatermarkAge = r.books.watermarkAge(now); r.books.counts.unsettled() > 0 {
 			s.Quiet = max(0, now-time.Duration(r.progress.Load()))
 		}

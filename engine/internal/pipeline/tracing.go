@@ -9,7 +9,7 @@ import (
 )
 
 // openTrace begins the trace that flow.trace asks for; without one it returns nil. What it returns is flow.Options.Trace.
-func (r *route) openTrace(c control.Config) (func(*control.Event, []control.Command), error) {
+func (r *sender) openTrace(c control.Config) (func(*control.Event, []control.Command), error) {
 	if r.cfg.Flow.Trace == "" {
 		return nil, nil
 	}
@@ -34,7 +34,7 @@ func (r *route) openTrace(c control.Config) (func(*control.Event, []control.Comm
 }
 
 // closeTrace ends the trace. That it could not be written to its end is no fault of the route.
-func (r *route) closeTrace() {
+func (r *sender) closeTrace() {
 	if r.trace == nil {
 		return
 	}

@@ -66,7 +66,7 @@ func (s *slot) fill(node *supervise.Status) {
 		node.Err = firstLine(s.err)
 	}
 	r.mu.Lock()
-	health, sender, ran := r.health, r.sender, s.starts > 0
+	health, sender, ran := r.health, r.sender.sender, s.starts > 0
 	r.mu.Unlock()
 	switch {
 	case !ran:

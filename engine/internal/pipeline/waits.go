@@ -24,14 +24,19 @@ import (
 // Without a store every batch waits in memory: a sink that keeps an order or has the place of its output in the checkpoint, or a
 // source that cannot read ranges.
 type waits struct {
-	r       *route
+	*core
+	letters *letterWriter
+	keeper  *keeper
+	reader  *reader
+	sender  *sender
+	boot    string // id of this run of the operating system; "": not known
+
 	dir     vfs.Dir
 	store   *waiting.Store // nil: there is none
 	ranges  stream.RangeReader
 	changed chan struct{} // holds one: something is to be saved soon
-	jobs    chan *job     // to the processors; nil: there are none
 
-	mu      sync.Mutex // guards what follows
+	lost    sync.Mutex // guards missing
 	missing map[stream.Range]*missing
 }
 
@@ -41,36 +46,28 @@ type missing struct {
 	state backoff.State
 }
 
-// openWaits opens the store of a route, if its batches may wait there.
-func (r *route) openWaits() error {
-	w := r.memory.waits
-	w.r = r
-	r.mu.Lock()
-	ordered := allOrdered(r.laneSet)
-	r.mu.Unlock()
-	able := !ordered && !r.memory.layered() && r.cfg.Flow.Order != "partition"
-	dir, err := r.pipe.state.waitingDir(r.pipe.name, r.cfg.Name)
+// open opens the store, if the route's batches may wait there.
+func (w *waits) open(p *pipe) error {
+	able := !allOrdered(w.sender.lanes()) && !w.keeper.memory.layered() && w.cfg.Flow.Order != "partition"
+	dir, err := p.state.waitingDir(p.name, w.cfg.Name)
 	if err != nil {
 		return err
 	}
 	exists, err := waiting.Exists(dir)
 	if err == nil {
-		err = r.checkWaiting(exists)
+		err = w.check(exists, p.state.name)
 	}
 	if err == nil && !able && !exists {
 		return dir.Close()
 	}
 	if err == nil {
-		w.store, err = waiting.Open(dir, waiting.Options{Boot: r.memory.boot, SinceBoot: sinceBoot})
+		w.store, err = waiting.Open(dir, waiting.Options{Boot: w.boot, SinceBoot: sinceBoot})
 	}
 	if err != nil {
-		return final(errors.Join(fmt.Errorf("state directory %s: %w", r.pipe.state.name, err), dir.Close()))
+		return final(errors.Join(fmt.Errorf("state directory %s: %w", p.state.name, err), dir.Close()))
 	}
 	w.dir = dir
-	if r.work != nil {
-		w.jobs = make(chan *job)
-	}
-	if r.resumed != nil {
+	if w.keeper.resumed != nil {
 		w.dropSettled()
 	}
 	n, records, size := w.store.Held()
@@ -82,24 +79,24 @@ func (r *route) openWaits() error {
 			"them with the former configuration, or accept that they are lost and remove that directory", records, dir.Path()))
 	}
 	if n > 0 {
-		r.host.log.Info("batches wait for a retry since an earlier run", "ranges", n, "records", records)
+		w.host.log.Info("batches wait for a retry since an earlier run", "ranges", n, "records", records)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.books.readAgain(records, size)
-	r.books.waiting = w.store
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.books.readAgain(records, size)
+	w.books.waiting = w.store
 	return nil
 }
 
-// checkWaiting returns an error if the checkpoint has passed over batches that wait and there is no store.
-func (r *route) checkWaiting(exists bool) error {
+// check returns an error if the checkpoint has passed over batches that wait and there is no store.
+func (w *waits) check(exists bool, state string) error {
 	if exists {
 		return nil
 	}
-	for m := range r.memory.marks() {
+	for m := range w.keeper.memory.marks() {
 		if m.Waiting {
 			return fmt.Errorf("the directory of the batches that wait for a retry is gone, and %q has some: put it back, or accept that "+
-				"everything is delivered again with `penstock checkpoint reset %s %s`", m.Part.Name, r.pipe.state.name, r.key)
+				"everything is delivered again with `penstock checkpoint reset %s %s`", m.Part.Name, state, w.key)
 		}
 	}
 	return nil
@@ -107,7 +104,7 @@ func (r *route) checkWaiting(exists bool) error {
 
 // dropSettled drops the ranges that a sink with a ledger has.
 func (w *waits) dropSettled() {
-	for _, m := range w.r.resumed.all() {
+	for _, m := range w.keeper.resumed.all() {
 		for _, r := range w.store.Ranges(m.Part.ID) {
 			settled := append([]stream.Range{{To: m.Watermark}}, m.Above...)
 			for _, s := range settled {
@@ -299,10 +296,10 @@ func (w *waits) sync() error {
 		return nil
 	}
 	handed, err := w.store.Sync()
-	w.r.mu.Lock()
-	defer w.r.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for i := range handed {
-		w.r.books.handOver(&handed[i].Part, handed[i].Range)
+		w.books.handOver(&handed[i].Part, handed[i].Range)
 	}
 	return w.failed(err)
 }
@@ -335,7 +332,7 @@ func (w *waits) close() error {
 
 // Next implements flow.WaitStore: it reads the next batch that is due again, and has it processed.
 func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch], flow.History, error) {
-	limits := stream.BatchLimits{Bytes: int(w.r.cfg.Batch.Bytes), Records: w.r.cfg.Batch.Records}
+	limits := stream.BatchLimits{Bytes: int(w.cfg.Batch.Bytes), Records: w.cfg.Batch.Records}
 	for {
 		ranges, history, err := w.store.Next(ctx, suspect, int64(limits.Records), int64(limits.Bytes))
 		if err != nil {
@@ -354,11 +351,11 @@ func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch
 				return flow.Item[*stream.Batch]{}, history, err
 			}
 			continue
-		case w.r.nothingToSend(b):
-			w.r.settleUnsent(b)
+		case w.sender.nothingToSend(b):
+			w.sender.settleUnsent(b)
 			continue
 		}
-		return w.r.item(b, nil), history, nil
+		return w.sender.item(b, nil), history, nil
 	}
 }
 
@@ -372,12 +369,12 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range, limits stream.
 		places = append(places, ranges[i].Range)
 	}
 	limits.Bytes, limits.Records = max(limits.Bytes, int(size))+1, max(limits.Records, int(records))+1
-	b := w.r.pool.Get(limits)
-	err := w.r.budget.acquire(ctx, b)
+	b := w.reader.pool.Get(limits)
+	err := w.reader.budget.acquire(ctx, b)
 	if err == nil {
 		err = w.ranges.ReadRanges(ctx, b, ranges[0].Part, places)
 		b.Time = time.Now()
-		w.r.budget.took(b)
+		w.reader.budget.took(b)
 	}
 	if err != nil {
 		b.Release()
@@ -385,22 +382,22 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range, limits stream.
 	}
 	w.found(ranges)
 	if other := int64(b.Origins) - records; other != 0 { // such as rows that were changed or deleted meanwhile
-		w.r.mu.Lock()
-		w.r.books.counts.readRecords += other
-		w.r.mu.Unlock()
+		w.mu.Lock()
+		w.books.counts.readRecords += other
+		w.mu.Unlock()
 	}
 	return b, nil
 }
 
 // process has the route's processors work on a batch that was read again.
 func (w *waits) process(ctx context.Context, b *stream.Batch) error {
-	r := w.r
-	if r.work == nil {
-		return r.buryDead(ctx, b)
+	line := w.reader.line
+	if line == nil {
+		return w.letters.buryDead(ctx, b)
 	}
 	j := &job{batch: b, done: make(chan struct{})}
 	select {
-	case w.jobs <- j:
+	case line.late <- j:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -410,7 +407,7 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 		return context.Cause(ctx)
 	}
 	if j.err != nil {
-		r.host.stop(j.err)
+		w.host.stop(j.err)
 		return j.err
 	}
 	return nil
@@ -428,7 +425,7 @@ var missingBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second
 // postpone has ranges that could not be read wait on, or gives them up.
 func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause error) error {
 	gone := errors.Is(cause, stream.ErrRangeGone)
-	w.mu.Lock()
+	w.lost.Lock()
 	m := w.missing[ranges[0].Range]
 	if m == nil {
 		m = &missing{since: time.Now()}
@@ -440,14 +437,13 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 	wait, next, _ := missingBackoff.Next(m.state, nil)
 	m.state = next
 	since := time.Since(m.since)
-	w.mu.Unlock()
+	w.lost.Unlock()
 	if errors.Is(cause, stream.ErrRangeMissing) && since >= missingFor {
-		idle := w.r.reading.Load()
-		gone = idle > 0 && time.Since(w.r.started)-time.Duration(idle) >= missingFor
+		gone = w.reader.idle() >= missingFor
 	}
 	if !gone {
-		if times, due := w.r.failures.note("waiting", firstLine(cause)); due {
-			w.r.host.log.Warn("a batch that waits could not be read again; it is tried again",
+		if times, due := w.failures.note("waiting", firstLine(cause)); due {
+			w.host.log.Warn("a batch that waits could not be read again; it is tried again",
 				"partition", ranges[0].Part.Name, "times", times, "again_in", wait, "error", cause)
 		}
 		w.store.Hold(ranges, flow.Wait{After: wait, History: history})
@@ -459,17 +455,17 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 		records += ranges[i].Records
 		w.store.Settled(ranges[i].Part.ID, ranges[i].Range, ranges[i].Records)
 	}
-	w.r.host.log.Error("records lost: their data is gone while they waited for a retry",
+	w.host.log.Error("records lost: their data is gone while they waited for a retry",
 		"partition", ranges[0].Part.Name, "records", records, "range", ranges[0].Range.String(), "error", cause)
-	w.r.host.Count("waiting_lost", records)
-	w.r.mu.Lock()
-	defer w.r.mu.Unlock()
-	return w.r.books.abandon(ranges)
+	w.host.Count("waiting_lost", records)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.books.abandon(ranges)
 }
 
 // found forgets that ranges were missing.
 func (w *waits) found(ranges []waiting.Range) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	w.lost.Lock()
+	defer w.lost.Unlock()
 	delete(w.missing, ranges[0].Range)
 }

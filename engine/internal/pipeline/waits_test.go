@@ -211,10 +211,10 @@ func accounted(t *testing.T, e *Engine, exact bool) {
 		t.Errorf("%d in flight, %d waiting", s.InFlight, s.Waiting)
 	}
 	r := e.pipelines()[0].routes()[0].route
-	if s.Health != healthRunning || r.memory.waits.store == nil || r.sender == nil || !exact {
+	if s.Health != healthRunning || r.waits.store == nil || r.sender.sender == nil || !exact {
 		return
 	}
-	status, _ := r.sender.Status()
+	status, _ := r.sender.sender.Status()
 	if n := int64(status.WaitingCost + status.InFlightCost); n > s.InFlight+s.Waiting || n < s.InFlight+s.Waiting-6 { // one batch at hand, and one that is read
 		t.Errorf("the sender and the store account for %d records, the books for %d in flight and %d waiting", n, s.InFlight, s.Waiting)
 	}

@@ -1,0 +1,113 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// finishing is a partition on its way to being finished by the source.
+type finishing struct {
+	part  stream.Partition
+	done  map[*slot]bool
+	state backoff.State
+	next  time.Time // when Finish may be tried again
+	told  bool
+}
+
+// slotPipe is a slot's pipeline as its keeper sees it.
+type slotPipe struct{ *slot }
+
+// present implements finishingPipe.
+func (s slotPipe) present() error { return s.pipe.state.present(s.o.FS) }
+
+// stateName implements finishingPipe.
+func (s slotPipe) stateName() string { return s.pipe.state.name }
+
+// finish implements finishingPipe.
+func (s slotPipe) finish(ctx context.Context, parts []stream.Partition) []stream.Partition {
+	for _, p := range parts {
+		s.pipe.routeFinished(s.slot, p)
+	}
+	return s.pipe.finish(ctx, s.slot)
+}
+
+// routeFinished notes that the route r has settled p wholly, durably.
+func (p *pipe) routeFinished(r *slot, part stream.Partition) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.finishing[part.ID]
+	if f == nil {
+		f = &finishing{part: part, done: make(map[*slot]bool)}
+		p.finishing[part.ID] = f
+		p.order = append(p.order, part.ID)
+	}
+	f.done[r] = true
+}
+
+// finish calls the source's Finish for each partition that every route has done with and returns those that
+// are finished for the route r.
+func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
+	var out []stream.Partition
+	for _, f := range p.due(time.Now()) {
+		if p.finisher != nil {
+			if err := p.finisher.Finish(ctx, f.part); err != nil {
+				p.notFinished(f, err)
+				continue
+			}
+		}
+		p.mu.Lock()
+		f.told = true
+		p.mu.Unlock()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := p.order[:0]
+	for _, id := range p.order {
+		f := p.finishing[id]
+		if f.told && f.done[r] {
+			out = append(out, f.part)
+			delete(f.done, r)
+		}
+		if f.told && len(f.done) == 0 {
+			delete(p.finishing, id)
+			continue
+		}
+		kept = append(kept, id)
+	}
+	p.order = kept
+	return out
+}
+
+// due returns the partitions whose Finish may be tried now, and claims them until it is over.
+func (p *pipe) due(now time.Time) []*finishing {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var out []*finishing
+	for _, id := range p.order {
+		f := p.finishing[id]
+		if !f.told && len(f.done) == len(p.slots) && !now.Before(f.next) {
+			f.next = now.Add(finishClaim)
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// finishClaim keeps a second route's goroutine off a partition that is just being finished.
+const finishClaim = time.Minute
+
+var finishBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Full()
+
+func (p *pipe) notFinished(f *finishing, err error) {
+	p.mu.Lock()
+	wait, next, _ := finishBackoff.Next(f.state, nil)
+	f.state, f.next = next, time.Now().Add(wait)
+	p.mu.Unlock()
+	if !errors.Is(err, context.Canceled) {
+		p.log.Warn("a file is delivered and could not be finished; it is tried again", "file", f.part.Name, "again_in", wait, "error", err)
+	}
+}

@@ -1,0 +1,206 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/internal/trace"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// sender delivers batches to the sink's workers and settles them.
+type sender struct {
+	*core
+	letters *letterWriter
+	waits   *waits
+	next    func(ctx context.Context) (*job, error) // the next batch, in read order
+	unsaved func(bytes int64)                       // called with what has settled and is not saved
+	all     bool                                    // also batches of which no record is left: the sink stores their spans
+
+	trace *trace.File // nil if tracing is disabled
+
+	laneOrder sync.Mutex // held over the changes of laneSet and what the sender is told of them; taken before core.mu
+	// core.mu guards what follows.
+	sender  *flow.Sender[*stream.Batch]
+	laneSet []stream.Lane
+	window  string // algorithm of the workers' windows; "" before there is a sender
+}
+
+// Run delivers until the data ends.
+func (r *sender) Run(ctx context.Context) error { return r.sender.Run(ctx, producer{r}) }
+
+// open makes the sender, of the lanes that the sink has given.
+func (r *sender) open() error {
+	lanes := r.lanes()
+	c, err := controlConfig(r.cfg, lanes)
+	if err != nil {
+		return err
+	}
+	traced, err := r.openTrace(c)
+	if err != nil {
+		return err
+	}
+	sender, err := flow.New(flow.Options[*stream.Batch]{
+		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon, Trace: traced,
+		Bisect: r.bisect, Bury: r.letters.bury, Settled: r.settled, Released: r.released, Failed: r.failed,
+		AwaitRepair: true, Waiting: r.waits.options(),
+	})
+	if err != nil {
+		return err
+	}
+	r.laneOrder.Lock()
+	defer r.laneOrder.Unlock()
+	r.mu.Lock()
+	lanes = r.laneSet // the sink may have changed them meanwhile
+	r.sender = sender
+	r.window = c.Window.Name()
+	if r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes) {
+		r.order = byPartition
+		if len(lanes) == 1 && allOrdered(lanes) {
+			r.order = inOneLane
+		}
+	}
+	r.mu.Unlock()
+	return sender.SetLanes(lanes)
+}
+
+func allOrdered(lanes []stream.Lane) bool {
+	for _, l := range lanes {
+		if !l.Limits.Ordered {
+			return false
+		}
+	}
+	return len(lanes) > 0
+}
+
+// saved tells the sender that so many bytes are saved.
+func (r *sender) saved(bytes int64) { r.sender.Saved(bytes) }
+
+// lanes returns the workers that the sink has given.
+func (r *sender) lanes() []stream.Lane {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.laneSet
+}
+
+// setLanes is what a sink calls with its workers: before the sender exists they are kept for it.
+func (r *sender) setLanes(lanes []stream.Lane) {
+	r.laneOrder.Lock()
+	defer r.laneOrder.Unlock()
+	r.mu.Lock()
+	r.laneSet = lanes
+	sender := r.sender
+	r.mu.Unlock()
+	if sender == nil {
+		return
+	}
+	if err := sender.SetLanes(lanes); err != nil {
+		r.host.log.Error("the sink's new list of workers was refused; the old one stays", "error", err)
+	}
+}
+
+// settled is called by the sender's loop, once for each batch or piece.
+func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
+	r.close1(it.Value, ending{lane: s.Lane, place: s.Place, buried: s.Buried})
+}
+
+// settleUnsent settles a batch of which nothing is left to send.
+func (r *sender) settleUnsent(b *stream.Batch) {
+	r.close1(b, ending{unsent: true})
+	b.Release()
+}
+
+// close1 books one settled batch, and wakes the checkpoint: it writes at once when a quarter of the replay bound has settled, else soon.
+func (r *sender) close1(b *stream.Batch, end ending) {
+	r.progress.Store(int64(r.now()))
+	if r.manifest != nil {
+		r.manifest.Settled(b, end.buried)
+	}
+	r.waits.settled(b) // before the ledger, from which the checkpoint is made
+	r.mu.Lock()
+	r.books.now = r.now()
+	delivered, dead, _, err := r.books.settle(b, end)
+	if err == nil {
+		err = r.guard.Observe(time.Now(), delivered, dead)
+	}
+	unsaved := r.books.unsavedBytes
+	r.mu.Unlock()
+	if _, guarded := errors.AsType[*deadletter.GuardError](err); guarded {
+		err = final(err)
+	}
+	if err != nil {
+		r.host.stop(err)
+	}
+	r.unsaved(unsaved)
+}
+
+// failed is called by the sender's loop with each attempt that did not deliver.
+func (r *sender) failed(_ context.Context, it flow.Item[*stream.Batch], f flow.Failure) {
+	by := refuser{worker: f.Lane, attempts: f.Number} // should it be the last
+	r.letters.refused(by, it.Value)
+	if f.Died {
+		r.host.Count("worker_deaths", 1)
+	}
+	if f.Outcome == control.Rejected {
+		return
+	}
+	if s, ok := errors.AsType[*stream.Split](f.Err); ok && f.Outcome == control.Split {
+		for _, piece := range s.Refused {
+			r.letters.refused(by, piece.Value)
+		}
+		if len(s.Rest) == 0 {
+			return // the dead letters say it
+		}
+	}
+	r.failures.failed(it, f)
+}
+
+// released is called by the sender's loop when no attempt of an item runs any more.
+func (r *sender) released(it flow.Item[*stream.Batch]) {
+	r.letters.take(it.Value)
+	it.Value.Release()
+}
+
+// bisect halves a refused batch for the sender's loop.
+func (r *sender) bisect(it flow.Item[*stream.Batch], _ error) []flow.Item[*stream.Batch] {
+	b := it.Value
+	m := b.Middle()
+	if m == 0 {
+		return nil
+	}
+	return []flow.Item[*stream.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
+}
+
+// producer hands batches to the sender, in read order. Where nothing processes them it reads them itself: so a batch goes
+// from the source into a worker's hands, or to its end in a prompt one's, with nobody woken on its way.
+type producer struct{ r *sender }
+
+// Next implements flow.Producer.
+func (p producer) Next(ctx context.Context) (flow.Item[*stream.Batch], error) {
+	for {
+		j, err := p.r.next(ctx)
+		switch {
+		case err != nil:
+			return flow.Item[*stream.Batch]{}, err
+		case j.err != nil:
+			j.batch.Release()
+			return flow.Item[*stream.Batch]{}, j.err
+		case !p.r.nothingToSend(j.batch):
+			return p.r.item(j.batch, j.keys), nil
+		}
+		p.r.settleUnsent(j.batch)
+	}
+}
+
+func (r *sender) item(b *stream.Batch, keys []string) flow.Item[*stream.Batch] {
+	return flow.Item[*stream.Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes(), Keys: keys}
+}
+
+// nothingToSend says whether b needs no worker. A sink that keeps the spans itself gets empty batches too, to
+// store them.
+func (r *sender) nothingToSend(b *stream.Batch) bool { return !r.all && b.Kept() == 0 }
