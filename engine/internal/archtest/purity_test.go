@@ -24,7 +24,7 @@ var impureNames = map[string][]string{
 }
 
 // mustBePure are folders all of whose files, tests excepted, are pure.
-var mustBePure = []string{"flow/control", "flow/window", "flow/dispatch", "flow/ledger", "fileid", "engine/internal/lab/kernel"}
+var mustBePure = []string{"flow/control", "flow/window", "flow/dispatch", "flow/ledger", "fileid", "internal/kernel"}
 
 func TestPureFiles(t *testing.T) {
 	pure := 0
