@@ -186,9 +186,13 @@ bench-backoff: ## backoff and retry against five other libraries in one run: rat
 	go run $(BENCHSTAT) -col /lib bench/out/backoff.txt
 
 .PHONY: bench-libs
-bench-libs: ## The libraries beside others in under 3 minutes: limiters at servers of 8 places in virtual time, then time and allocations of a call.
-	cd bench/backoff && GOWORK=off go run . -rounds $${ROUNDS:-5}
-	cd bench/libs && GOWORK=off go test -count=1 -v -run TestServers -bench . -benchtime $${BENCHTIME:-200ms} .
+bench-libs: export PENSTOCK_SUMMARY := $(CURDIR)/bench/out/libs.txt
+bench-libs: ## The libraries beside others in under 3 minutes: limiters at servers of 8 places in virtual time, then the cost of a call. Fails on a missed target.
+	@mkdir -p bench/out && rm -f $$PENSTOCK_SUMMARY
+	@failed=0; \
+	(cd bench/backoff && GOWORK=off go run . -rounds $${ROUNDS:-5} -check) || failed=1; \
+	(cd bench/libs && GOWORK=off go test -count=1 -v -benchtime $${BENCHTIME:-20ms} .) || failed=1; \
+	echo; echo "Summary:"; cat $$PENSTOCK_SUMMARY; exit $$failed
 
 .PHONY: bench-herd
 bench-herd: ## 10,000 supervised children crash together: how they come back, beside suture.

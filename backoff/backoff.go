@@ -1,29 +1,47 @@
-// Package backoff says how long to wait before trying again.
+// Package backoff computes how long to wait before the next attempt.
 //
-// A [Policy] is an immutable value, safe for concurrent use; what changes from wait to wait is a small [State] that
-// its owner keeps, per message if need be. Randomness comes in as a rand.Source, time never does: the package waits
-// for nothing, reads no clock and starts no goroutine. Package retry does the waiting.
+//	policy := backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full() // full jitter
+//	var state backoff.State
+//	for {
+//		err := publish(message)
+//		if err == nil {
+//			return nil
+//		}
+//		wait, next, ok := policy.Next(state, nil)
+//		if !ok {
+//			return err // the policy gives up
+//		}
+//		time.Sleep(wait)
+//		state = next
+//	}
 //
-// The growing policies ([Fixed], [Linear], [Exponential], [Polynomial], [Fibonacci], [Table], [Pattern]) are one type,
-// [Ladder]: an interval for each step, and a jitter mode that says where in it the wait is drawn. [Random], [Slotted],
-// [Decorrelated] and [DecorrelatedV2] draw in ways of their own. [Limit], [Then], [Max], [Sum] and [FirstNow] make new
-// policies of these. [Recommended] is what to use against contention, and says why. [Parse] reads a policy from text
-// and String writes it. Package backoff/compat holds the policies of other libraries, quirks included.
+// A [Policy] is an immutable value, safe for concurrent use. Its owner keeps the [State], 24 bytes that may be stored with
+// each message. Package retry is this loop with contexts, limits and budgets.
 //
-// # Rules that hold for every policy here
+// # Which policy
 //
-//   - A wait is never negative and never above the policy's cap. A draw is made from the range cut to the cap, so
-//     that no share of the draws piles up on it, and the jitter is as wide at the cap as below it.
-//   - Arithmetic saturates at the largest time.Duration. No value of a duration means something else: the end of a
-//     sequence is the bool of Next.
-//   - No input panics. [Validate] says what is wrong with a policy; one that is wrong still waits somehow.
-//   - The same seed gives the same waits on every platform. Where a policy has to compute in floats (a factor with a
-//     fraction, a degree with a fraction, DecorrelatedV2) they agree within 1 ns for waits up to eleven days.
+// Use [Recommended] against contention. [Fixed], [Linear], [Exponential], [Polynomial], [Fibonacci], [Table] and [Pattern]
+// return a [Ladder]: an interval for each step, and a jitter mode that draws the wait from it. [Random], [Slotted],
+// [Decorrelated] and [DecorrelatedV2] draw in other ways. [Limit], [Then], [Max], [Sum] and [FirstNow] combine policies.
+// [Parse] reads a policy from text and String writes it. Package backoff/compat has the policies of other libraries,
+// quirks included.
 //
-// # Words
+// # Rules for every policy
+//
+//   - A wait is never negative and never above the policy's cap. A draw is made from the range cut to the cap, so the
+//     jitter is as wide at the cap as below it.
+//   - Arithmetic saturates at the largest time.Duration. No duration has a special meaning: the end of a sequence is the
+//     bool of Next.
+//   - No input panics. [Validate] returns an error for invalid settings; the waits of an invalid policy are undefined.
+//   - The same seed gives the same waits on every platform. Policies that compute in floats (a fractional factor or
+//     degree, DecorrelatedV2) agree within 1 ns for waits up to eleven days.
+//   - The package waits for nothing, reads no clock and starts no goroutine, so programs that use it run under
+//     testing/synctest.
+//
+// # Terms
 //
 // An attempt is one call, the first included; a retry is an attempt after the first. Steps count from 0: step 0 is the
-// wait after the first failure. So n attempts have n-1 waits between them.
+// wait after the first failure, so n attempts have n-1 waits between them.
 package backoff
 
 import (

@@ -19,6 +19,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 )
@@ -41,6 +42,19 @@ func (e *OpenError) RetryAfter() time.Duration { return e.Wait }
 
 // Refused reports true: the call was not made. Breakers and limiters around this one ignore such an error.
 func (e *OpenError) Refused() bool { return true }
+
+// LogValue implements slog.LogValuer: a group of msg, state and wait. The wait is left out if it is not known.
+func (e *OpenError) LogValue() slog.Value {
+	state := Open
+	if e.Wait == 0 {
+		state = HalfOpen
+	}
+	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.String("state", state.String())}
+	if e.Wait > 0 {
+		attrs = append(attrs, slog.Duration("wait", e.Wait))
+	}
+	return slog.GroupValue(attrs...)
+}
 
 // Change is a change of state.
 type Change struct {

@@ -1,23 +1,30 @@
 //penstock:pure
 
-// Package fileid answers one question: is this the file that we knew?
+// Package fileid recognizes files that were renamed, rewritten or replaced.
 //
-// A name is only a label, and an inode is used again as soon as its file is gone. An [ID] is therefore made of
-// device, inode, birth time where the system tells it, and a hash of the head as it was at first sight. It is
-// given once, never changes while the file grows, and is never given to other data. The package is pure: its
-// callers stat and read, it compares. It never opens a file and keeps nothing.
+//	known := fileid.New(first, nil) // first is a File: the stat and the head of an open file
+//	...
+//	if known.Match(later) {
+//		resume(offset)
+//	}
 //
-// # What it can and cannot tell
+// A name is only a label, and an inode is used again as soon as its file is deleted. An [ID] is therefore made of device,
+// inode, birth time if the system reports one, and a hash of the file's head when it was first seen. It never changes
+// while the file grows, and no two files share one.
 //
-// With a birth time that is finer than a second, an inode that was used again is always told apart, and so is
-// a file that was rewritten in place with another head. A file that was truncated and rewritten in place
-// with the same head is the same file to everything in an ID; who saw it shrink says so by asking for a new ID
-// ([New] then raises Gen).
+// The package is pure: callers stat and read, the package compares. It opens no file, keeps nothing, reads no clock, and
+// so runs under testing/synctest.
 //
-// Without a birth time (or with one in whole seconds, as some file systems keep it) two files of one inode are
-// told apart by their heads alone. The ID then also holds the time of the last change at first sight, so that two
-// files with one head do not share an ID, and [ID.Match] leans to "another file" where the evidence is nil:
-// a file taken for new is delivered twice, a file taken for known is lost.
+// # Limits
+//
+// With a birth time finer than a second, a reused inode is always told apart, and so is a file that was rewritten in place
+// with another head. A file that was truncated and rewritten in place with the same head looks the same; callers that saw
+// it shrink must ask for a new ID ([New] then raises Gen).
+//
+// Without a birth time (or with one in whole seconds, as some file systems keep it), only the head tells two files of one
+// inode apart. The ID then also holds the first modification time, so that two files with the same head do not share an
+// ID. Without any evidence, [ID.Match] reports another file: a file taken for new is delivered twice, a file taken for
+// known is lost.
 package fileid
 
 import (

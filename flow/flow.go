@@ -1,15 +1,23 @@
 // Package flow delivers items to many parallel, unequal, failing workers, at the pace that each of them can bear.
 //
-// [Each] is the short form: it delivers the values of an iterator to lanes, which are given by their names and one
-// function. [HTTPOutcome] tells it what a response means.
+//	err := flow.Each(ctx, slices.Values(lines), urls, func(ctx context.Context, url, line string) error {
+//		resp, err := post(ctx, url, line)
+//		if err != nil {
+//			return err // the line is sent again, to any of the URLs
+//		}
+//		defer resp.Body.Close()
+//		return flow.HTTPOutcome(resp)
+//	})
 //
-// A [Sender] has all options: it pulls items from a [Producer] when there is room, and passes them to [Worker]s as
-// attempts. All decisions (how much may be in flight to which worker, who gets the next item, when an attempt has timed
-// out, what is sent again and when) are made by one pure machine, [control.Machine]. The Sender feeds it events and
-// carries out its commands. It does not know records, files or positions.
+// [Each] delivers the values of an iterator to lanes: a fast lane gets more of them, a failing one is probed until it
+// works again. [HTTPOutcome] turns a response into an outcome.
 //
-// A [Book] is a Sender that resumes after a crash: it packs rows into batches, tracks by their positions which are
-// settled, and saves that in a [Checkpoint], such as a file of [github.com/penstock-io/penstock/flow/checkpoint].
+// A [Sender] has all options. It pulls items from a [Producer] when there is room, and passes them to [Worker]s as
+// attempts. One pure machine, [control.Machine], makes all decisions: windows, dispatch, timeouts and retries. The Sender
+// feeds it events and carries out its commands. It does not know records, files or positions.
+//
+// A [Book] is a Sender that resumes after a crash. It packs rows into batches, tracks the settled ones by their positions,
+// and saves these in a [Checkpoint], such as a file of [github.com/penstock-io/penstock/flow/checkpoint].
 // Programs with another kind of position use a Sender, and keep what Options.Settled reports in a ledger
 // ([github.com/penstock-io/penstock/flow/ledger]).
 //

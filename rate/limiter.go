@@ -22,6 +22,7 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"sync"
@@ -118,6 +119,15 @@ func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
 
 // Refused reports true: the call was not made. Breakers and limiters around this one ignore such an error.
 func (e *RefusedError) Refused() bool { return true }
+
+// LogValue implements slog.LogValuer: a group of msg, reason and wait. The wait is left out if it is not known.
+func (e *RefusedError) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.String("reason", e.Reason.String())}
+	if e.Wait > 0 {
+		attrs = append(attrs, slog.Duration("wait", e.Wait))
+	}
+	return slog.GroupValue(attrs...)
+}
 
 // Limiter bounds the rate of events. It is safe for concurrent use. Make one with [New].
 type Limiter struct {

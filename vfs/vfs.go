@@ -1,9 +1,20 @@
-// Package vfs defines file systems for components that need durability: names are relative to an open directory and
-// never lead through a symlink, and sync and rename are explicit.
+// Package vfs has file systems for programs that need durability.
 //
-// [OS] is the portable implementation; its limits stand there. The engine has its own, with system calls that package os
-// lacks. Package vfstest has a conformance suite for implementations, and a file system in memory that can lose unsynced
-// data in the worst order, so that a test can see what a power loss would leave.
+//	dir, err := vfs.OS().OpenDir("spool")
+//	...
+//	f, err := dir.OpenFile("a.tmp", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+//	...
+//	err = errors.Join(f.Sync(), f.Close())
+//	...
+//	err = dir.Rename("a.tmp", dir, "a")
+//	...
+//	err = dir.Sync() // from here on the name is durable
+//
+// Names are relative to an open directory and never lead through a symlink. Sync and rename are explicit.
+//
+// [OS] is the portable implementation; its documentation states its limits. Package vfstest has a conformance suite for
+// implementations, and a file system in memory that loses unsynced data in the worst order, so that tests see what a power
+// loss would leave. Both run under testing/synctest.
 package vfs
 
 import (

@@ -61,6 +61,37 @@ func ours(again, cancellable bool) func(*testing.B) {
 	}
 }
 
+type floorKey struct{}
+
+// floor is a call with the two checks that retry.Do makes before its first attempt: that the context lives, and whether
+// the call is made within an attempt of another, whose number, key and target must not be taken for its own. No peer
+// makes the second.
+//
+//go:noinline
+func floor(ctx context.Context, op func(context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if ctx.Value(floorKey{}) != nil {
+		return errFailed
+	}
+	return op(ctx)
+}
+
+func ofFloor(cancellable bool) func(*testing.B) {
+	return func(b *testing.B) {
+		ctx, cancel := parent(cancellable)
+		defer cancel()
+		op := func(context.Context) error { return nil }
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := floor(ctx, op); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
 func ofAvast(again, cancellable bool) func(*testing.B) {
 	return func(b *testing.B) {
 		ctx, cancel := parent(cancellable)

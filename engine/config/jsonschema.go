@@ -87,7 +87,7 @@ type schemas struct{ components []stream.Component }
 func (s schemas) file() object {
 	properties := object{
 		{"state", textSchema().with("description", "folder of checkpoints and dead letters").with("default", "./state")},
-		{"admin", textSchema().with("description", "metrics and the dashboard: off").with("default", "off")},
+		{"admin", schemaOf(reflect.ValueOf(Admin{}), option{doc: "address of metrics, health and status"}).with("default", "off")},
 		{"pipelines", object{
 			{"type", "object"}, {"description", "name to pipeline"}, {"minProperties", 1},
 			{"propertyNames", object{{"pattern", namesForm.String()}}}, {"additionalProperties", ref("pipeline")},

@@ -87,6 +87,9 @@ func (d *delay) State() State {
 
 // bdp is the part of the window that does not wait.
 func (d *delay) bdp() float64 {
+	if d.weighs() && d.verdict.cause == roundEnded {
+		return max(1, d.inFlight-max(0, d.verdict.queue, d.inFlight*(1-d.base.value/d.verdict.mean)))
+	}
 	if m := d.round.smoothed; m > 0 && d.base.value > 0 {
 		return d.inFlight * min(1, d.base.value/m)
 	}
@@ -97,6 +100,7 @@ func (d *delay) BeginProbe(time.Duration) { d.base.begin(d.base.narrowed(d.bdp()
 
 func (d *delay) nextRound() {
 	d.round.begin()
+	d.base.waits.round = weights{}
 	d.cut = false
 	d.startup.early = 0
 	d.need = max(2, d.w)
@@ -122,9 +126,12 @@ func (d *delay) sample(s *Sample) bool {
 		d.nextRound()
 	}
 	d.last = s.Now
-	x := s.normal()
+	x, before, probing := s.normal(), d.base.value, d.base.probing
 	if d.base.sample(s, x, d.start) {
 		if !d.base.probing {
+			if probing {
+				d.probeEnded(before)
+			}
 			d.nextRound()
 			if d.base.calm() { // what fills the window again finds it empty
 				d.since = s.Now + seconds(d.base.value)
@@ -136,6 +143,9 @@ func (d *delay) sample(s *Sample) bool {
 		return d.sentBefore(s)
 	}
 	d.round.add(s, x)
+	if d.base.short {
+		d.base.waits.add(x/d.base.value, x)
+	}
 	d.suspects = s.Suspects
 	if d.start {
 		return d.starting(s, x)
@@ -159,6 +169,11 @@ func (d *delay) judge() *verdict {
 	if d.start || d.anew { // what was before the window changed says little
 		d.round.smoothed, d.anew = 0, false
 	}
+	weighs, moved := d.weighs(), false
+	if d.base.short {
+		d.base.waits.endRound()
+		moved = weighs && d.follow()
+	}
 	v.mean = d.round.smooth()
 	d.base.fall(v.mean, d.round.jitter())
 	v.base = d.base.value
@@ -166,6 +181,13 @@ func (d *delay) judge() *verdict {
 	// where the window is not used up, that is less than the window.
 	d.inFlight = d.round.ahead / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(), d.base.zone(d.inFlight))
+	switch {
+	case moved:
+		v.queue = (v.low + v.high) / 2 // its round trips are shares of the base as it was: the window stays
+		v.low, v.high = v.queue, v.queue
+	case weighs:
+		d.weigh(v)
+	}
 	d.state = Normal
 	if v.queue > v.high {
 		d.state = Slow

@@ -94,13 +94,14 @@ const (
 	firstRounds = 10
 
 	// A short queue needs a base that is right within a few percent.
-	shortZone       = 0.12            // of the noise widens its dead zone,
-	shortWidth      = 16.0            // more in windows wider than this
-	shortProbeRound = 12              // windows that a probe takes
-	shortProbeShare = 0.85            // of the window that does not wait is left to a probe
-	shortProbeEvery = 5 * time.Second // between probes, at least
-	shortRise       = 3               // standard errors of a probe's mean beyond which the worker has changed
-	shortFall       = 4               // standard errors of a round's mean below the base beyond which it has
+	shortZone           = 0.12            // of the noise widens its dead zone,
+	shortWidth          = 16.0            // more in windows wider than this
+	shortProbeRound     = 12              // windows that a probe takes
+	shortProbeShare     = 0.86            // of the window that does not wait is left to a probe
+	shortProbeEvery     = 5 * time.Second // between probes, at least,
+	shortProbeDoublings = 2               // and up to this often doubled
+	shortRise           = 3               // standard errors of a probe's mean beyond which the worker has changed
+	shortFall           = 4               // standard errors of a round's mean below the base beyond which it has
 )
 
 // queue estimates what w batches in flight keep waiting at their worker, and the dead zone in which it should stand.
@@ -131,6 +132,8 @@ type base struct {
 	short   bool    // Queue.Short
 	spoken  bool    // the worker says how long a batch waited
 	epoch   uint32
+	waits   waits // for short
+	settled bool  // the base was no longer provisional when the probe began
 	probing bool
 	narrow  float64 // the window while probing
 	quiet   bool    // there was little noise when it began
@@ -158,6 +161,9 @@ func (b *base) sample(s *Sample, x float64, starting bool) bool {
 		return true
 	}
 	if s.Epoch != b.epoch {
+		if b.weighed() && s.Epoch+1 == b.epoch {
+			b.waits.late(x / b.value)
+		}
 		return true // sent while a probe held the window down
 	}
 	alone := s.drained()
@@ -191,6 +197,9 @@ func (b *base) probe(s *Sample, x float64) {
 	if !b.spans() || sent <= b.until {
 		b.probed++
 		b.vary(x)
+		if b.weighed() {
+			b.waits.probed.add(x / b.value)
+		}
 		b.sum += x
 		b.ahead += s.ahead()
 	}
@@ -203,6 +212,9 @@ func (b *base) probe(s *Sample, x float64) {
 		b.finish(s.Now)
 	}
 }
+
+// weighed reports whether the probe's round trips count for the drained weight.
+func (b *base) weighed() bool { return b.short && b.settled && !b.quiet }
 
 // spans reports whether the probe measures all attempts that were sent within part of a round trip. The first few that
 // come back, which it measures elsewhere, are the short ones of a wide window.
@@ -255,7 +267,7 @@ func (b *base) narrowed(bdp float64) float64 {
 		return max(1, math.Floor(bdp*steadyShare))
 	}
 	if b.short {
-		return max(1, math.Floor(bdp*shortProbeShare))
+		return max(1, math.Round(bdp*shortProbeShare))
 	}
 	return max(1, math.Floor(bdp*probeShare))
 }
@@ -295,29 +307,42 @@ func (b *base) finish(now time.Duration) {
 		n, p := float64(b.n), float64(b.probed)
 		b.value = (b.value*n + r*p) / (n + p)
 	} else if b.short && math.Abs(r-b.value) > shortRise*b.value/math.Sqrt(float64(b.probed)) {
-		b.value = r
+		b.waits.probed, b.waits.confirmed = weights{}, 0
+		b.rescale(r)
 	} else {
 		b.value += probeWeight * (r - b.value)
+		b.waits.confirmed++
 	}
 	b.n = probeSamples
+	b.waits.endProbe()
 	b.end()
 }
 
 // fall lets the base follow a mean that is below it by more than chance: it would follow every low one else, and end up
 // as a minimum. jitter is the standard error of a round's mean, as a share.
 func (b *base) fall(mean, jitter float64) {
-	if b.short && !b.spoken && mean*(1+shortFall*jitter) < b.value {
+	if b.short && !b.waits.known() && !b.spoken && mean*(1+shortFall*jitter) < b.value {
 		b.value = mean
 		return
 	}
-	if mean *= 1 + fallJitter*jitter; mean < b.value && !b.spoken {
+	errors := fallJitter
+	if b.short {
+		errors = 2 * fallJitter
+	}
+	if mean *= 1 + errors*jitter; mean < b.value && !b.spoken {
 		b.value += baseWeight * (mean - b.value)
 	}
 }
 
+// rescale changes the base of a worker whose speed has changed.
+func (b *base) rescale(value float64) {
+	b.square *= value / b.value * value / b.value
+	b.value = value
+}
+
 func (b *base) begin(narrow float64) {
 	b.probing, b.narrow, b.probed, b.sum, b.ahead, b.done = true, narrow, 0, 0, 0, 0
-	b.quiet = b.noise() < steady
+	b.quiet, b.settled, b.waits.probed = b.noise() < steady, b.n >= probeSamples, weights{}
 	b.epoch++
 }
 
@@ -331,7 +356,7 @@ func (b *base) end() {
 // restart makes the base provisional: the worker may have changed.
 func (b *base) restart() {
 	b.end()
-	b.n, b.seen, b.square, b.spoken = 0, 0, 0, false
+	b.n, b.seen, b.square, b.spoken, b.waits = 0, 0, 0, false, waits{}
 }
 
 func (b *base) probeWithin() time.Duration {
@@ -343,7 +368,7 @@ func (b *base) probeWithin() time.Duration {
 	}
 	every := probeEvery
 	if b.short {
-		every = shortProbeEvery
+		every = b.shortProbeWithin()
 	}
 	return max(every, seconds(probeRounds*b.value))
 }

@@ -9,7 +9,7 @@ import (
 // TestScaleOfTime: a world in which everything takes k times as long has the same windows. Powers of two keep the
 // arithmetic exact.
 func TestScaleOfTime(t *testing.T) {
-	for _, a := range []Algorithm{Linear{}, Queue{}, AIMD{}, Rate{}} {
+	for _, a := range []Algorithm{Linear{}, Queue{}, Queue{Short: true}, AIMD{}, Rate{}} {
 		var want []float64
 		for _, k := range []time.Duration{1, 2, 8} {
 			rnd := rand.New(rand.NewPCG(7, 7))

@@ -44,6 +44,7 @@ var layers = []layer{
 	{"vfs/vfstest", []string{"vfs"}},
 	{"internal/vectors", []string{}},
 	{"internal/perhost", []string{}},
+	{"internal/kernel", []string{}},
 	{"stream", []string{"flow", "flow/ledger", "vfs"}},
 	{"stream/streamtest", []string{"stream", "supervise", "vfs"}},
 	{".", libraries}, // the examples of the front page
@@ -69,7 +70,9 @@ var layers = []layer{
 		"stream", "engine", "engine/status", "engine/internal", "engine/internal/lab", "engine/connector",
 	}, libraries...)},
 	{"engine/cli", append(append([]string{"stream", "engine", "engine/kit", "engine/internal"}, engineData...), libraries...)},
-	{"engine/internal/lab", append(append([]string{"stream", "engine/internal", "engine/internal/lab"}, engineData...), libraries...)},
+	{"engine/internal/lab", append(append([]string{
+		"stream", "engine/internal", "engine/internal/lab", "internal/kernel",
+	}, engineData...), libraries...)},
 	{"engine/internal/lab/command", append(append([]string{
 		"stream", "engine/cli", "engine/internal", "engine/internal/lab",
 	}, engineData...), libraries...)},
@@ -87,8 +90,8 @@ var libraries = []string{
 
 // testSupport may be imported by any test.
 var testSupport = []string{
-	"flow/checkpoint", "vfs/vfstest", "internal/vectors", "stream/streamtest", "retry", "backoff",
-	"engine", "engine/connector/connectortest", "engine/connector/all",
+	"flow/checkpoint", "vfs/vfstest", "internal/vectors", "internal/kernel", "stream/streamtest", "retry",
+	"backoff", "engine", "engine/connector/connectortest", "engine/connector/all",
 	"engine/connector/memory", "engine/internal/lab/flowsim", "engine/internal/lab/peers",
 	"engine/internal/lab/scenario",
 }

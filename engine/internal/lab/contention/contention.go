@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
-	"github.com/penstock-io/penstock/engine/internal/lab/kernel"
+	"github.com/penstock-io/penstock/internal/kernel"
 )
 
 // The set-up of the original. A hop from client to server or back takes |N(HopMean, HopDeviation)|.

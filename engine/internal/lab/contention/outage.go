@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
-	"github.com/penstock-io/penstock/engine/internal/lab/kernel"
+	"github.com/penstock-io/penstock/internal/kernel"
 )
 
 // Window is the time over which a burst is counted.

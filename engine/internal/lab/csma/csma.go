@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
-	"github.com/penstock-io/penstock/engine/internal/lab/kernel"
+	"github.com/penstock-io/penstock/internal/kernel"
 )
 
 // Network is the medium and the rule.

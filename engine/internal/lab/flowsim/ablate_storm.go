@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/internal/lab/kernel"
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
+	"github.com/penstock-io/penstock/internal/kernel"
 )
 
 // stormRow is what was measured of Storm 2.8.3 itself: one process, one acker, 12 bolts of the article's rates that serve in

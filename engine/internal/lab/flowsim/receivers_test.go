@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/internal/lab/kernel"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/dispatch"
 	"github.com/penstock-io/penstock/flow/window"
+	"github.com/penstock-io/penstock/internal/kernel"
 )
 
 // kinds are all kinds of windows.

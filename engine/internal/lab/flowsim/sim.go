@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
-	"github.com/penstock-io/penstock/engine/internal/lab/kernel"
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/dispatch"
 	"github.com/penstock-io/penstock/flow/window"
+	"github.com/penstock-io/penstock/internal/kernel"
 )
 
 // sim is the state of a run.

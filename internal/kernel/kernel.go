@@ -1,6 +1,6 @@
 //penstock:pure
 
-// Package kernel is the discrete-event kernel of every simulator in the lab: a virtual clock, a heap of events, and seeded
+// Package kernel is the discrete-event kernel of every simulator: a virtual clock, a heap of events, and seeded
 // randomness.
 //
 // A simulator owns its kernel and defines what an event is. The kernel calls nothing: the simulator takes event after event

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock-io/penstock/engine/internal/lab/kernel"
+	"github.com/penstock-io/penstock/internal/kernel"
 )
 
 type event struct {
