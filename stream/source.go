@@ -110,6 +110,22 @@ type Finisher interface {
 	Finish(ctx context.Context, p Partition) error
 }
 
+// Holder is an optional part of a Source that keeps deleted data until all routes have read it.
+type Holder interface {
+	// Held returns the deleted data that the source keeps now. It is safe for concurrent use, and
+	// must not wait.
+	Held() Held
+}
+
+// Held is deleted data that takes space until it is read.
+type Held struct {
+	Files  int
+	Bytes  int64         // data that several routes have not read counts once
+	Oldest string        // the file that has been kept longest; empty if Files is 0
+	Age    time.Duration // of the oldest, since it was deleted
+	Route  string        // a route that has not read the oldest
+}
+
 // Listener is a push source, which cannot be read again.
 type Listener interface {
 	// Receive runs until ctx is done. put returns when the buffer holds b durably; only then may the client be

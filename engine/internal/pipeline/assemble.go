@@ -38,6 +38,9 @@ func (p *pipe) renew() error {
 	}
 	p.host, p.source = h, made
 	p.finisher, _ = p.source.(stream.Finisher)
+	if holder, ok := p.source.(stream.Holder); ok {
+		p.holder.Store(&holder)
+	}
 	return nil
 }
 
