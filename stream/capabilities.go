@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // What a component may be able to do beyond its interface. The engine asks for these interfaces and no others; a component
@@ -12,6 +13,7 @@ import (
 //	        AppendSink         appends to something that has an end, and may sync later than it acknowledges
 //	        TransactionalSink  stores positions in the transaction of the data
 //	Source  Finisher           renames or deletes partitions that are delivered
+//	        Holder             keeps deleted data until all routes have read it
 //	Reader  Estimator          knows how much is left
 //	        InputReader        notices that its input changes while nothing reads it
 //	        PartitionTracker   recognizes partitions after a restart, and knows which are deleted
@@ -150,3 +152,19 @@ var (
 	// ErrRangeGone is returned by a RangeReader whose data does not exist any more.
 	ErrRangeGone = errors.New("the data of a batch that waits does not exist any more")
 )
+
+// Holder is a [Source] that keeps deleted data until all routes have read it.
+type Holder interface {
+	// Held returns the deleted data that the source keeps now. It is safe for concurrent use, and
+	// must not wait.
+	Held() Held
+}
+
+// Held is deleted data that takes space until it is read.
+type Held struct {
+	Files  int
+	Bytes  int64         // data that several routes have not read counts once
+	Oldest string        // the file that has been kept longest; empty if Files is 0
+	Age    time.Duration // of the oldest, since it was deleted
+	Route  string        // a route that has not read the oldest
+}

@@ -138,6 +138,14 @@ func statusText(s *status.Status) string {
 	if counters := sourceCounters(s); len(counters) > 1 {
 		b.WriteString("\n" + table.Text(counters, 3))
 	}
+	for _, src := range s.Sources {
+		if h := src.Held; h != nil && h.Files > 0 {
+			fmt.Fprintf(&b, "%s: %s deleted files hold %s bytes until they are read", src.Pipeline,
+				thousands(int64(h.Files)), thousands(h.Bytes))
+			fmt.Fprintf(&b, "; the oldest, %s, for %s: %s/%s has not read it\n",
+				printable(h.Oldest), runTime(h.Age), src.Pipeline, h.Route)
+		}
+	}
 	for _, r := range s.Routes {
 		for _, line := range r.Environment {
 			fmt.Fprintf(&b, "%s/%s: %s\n", r.Pipeline, r.Name, printable(line))

@@ -43,6 +43,16 @@ type Source struct {
 	Pipeline string           `json:"pipeline"`
 	Name     string           `json:"source"` // the component
 	Counters map[string]int64 `json:"counters"`
+	Held     *Held            `json:"held,omitempty"` // nil if the source never keeps deleted data
+}
+
+// Held is deleted data that a source keeps until all routes have read it.
+type Held struct {
+	Files  int     `json:"files"`
+	Bytes  int64   `json:"bytes"`
+	Oldest string  `json:"oldest,omitempty"` // the file that has been kept longest
+	Age    float64 `json:"oldest_seconds"`   // since the oldest was deleted
+	Route  string  `json:"route,omitempty"`  // a route that has not read the oldest
 }
 
 // Child is a node of the supervision tree: the process, a pipeline, a route, a goroutine or a child process; or a

@@ -170,6 +170,7 @@ func (s *source) acquire() (err error) {
 		mtime = info.ModTime
 	}
 	s.set.Calibrate(mtime)
+	s.set.CheckLimit()
 	s.users = 1
 	return nil
 }

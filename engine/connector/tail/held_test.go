@@ -37,6 +37,15 @@ func TestDeletedFilesCountOncePerSource(t *testing.T) {
 			if got := strings.Count(log, "deleted files are held"); got != n+1 || !strings.Contains(log, want) {
 				t.Errorf("logged %d times, want %d with %s; the log:\n%s", got, n+1, want, log)
 			}
+			held := p.source.(stream.Holder).Held()
+			age := held.Age.Round(10 * time.Second)
+			held.Age = 0
+			if want := (stream.Held{Files: n + 1, Bytes: int64(n+1) * size, Oldest: w.path("0.log"), Route: "main"}); held != want {
+				t.Errorf("held is %+v, want %+v", held, want)
+			}
+			if want := time.Duration(n+1) * 10 * time.Second; age != want {
+				t.Errorf("the oldest is held for %v, want %v", age, want)
+			}
 			if got := p.host.Counted("deleted_over_budget"); got != int64(n) {
 				t.Errorf("deleted_over_budget is %d, want %d", got, n)
 			}
@@ -47,6 +56,9 @@ func TestDeletedFilesCountOncePerSource(t *testing.T) {
 		p.pump(2 * time.Minute)
 		p.want(w.ledger...)
 		p.mate.want(w.ledger...)
+		if held := p.source.(stream.Holder).Held(); held != (stream.Held{}) {
+			t.Errorf("held is %+v after all was read", held)
+		}
 	})
 }
 

@@ -95,6 +95,9 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	return &reader{Reader: s.set.Open(o), s: s, meta: meta, again: again}, nil
 }
 
+// Held implements stream.Holder.
+func (s *source) Held() stream.Held { return s.set.Held() }
+
 // follow keeps looking at the files, also while no route reads.
 func (s *source) follow(ctx context.Context) error {
 	s.mu.Lock()

@@ -16,6 +16,7 @@ type collector struct {
 }
 
 var (
+	perSource = []string{"pipeline", "source"}
 	perRoute  = []string{"pipeline", "route"}
 	perWorker = []string{"pipeline", "route", "worker"}
 )
@@ -33,6 +34,15 @@ func counted[T any](labels []string, name, help string, value func(*T) float64) 
 
 func gauged[T any](labels []string, name, help string, value func(*T) float64) metric[T] {
 	return metric[T]{prometheus.NewDesc("penstock_"+name, help, labels, nil), prometheus.GaugeValue, value}
+}
+
+var heldMetrics = []metric[status.Held]{
+	gauged(perSource, "source_held_files", "Deleted files kept until all routes have read them.",
+		func(h *status.Held) float64 { return float64(h.Files) }),
+	gauged(perSource, "source_held_bytes", "Bytes on the disk of these files.",
+		func(h *status.Held) float64 { return float64(h.Bytes) }),
+	gauged(perSource, "source_held_seconds", "Time since the oldest of them was deleted.",
+		func(h *status.Held) float64 { return h.Age }),
 }
 
 var routeMetrics = []metric[status.Route]{
@@ -137,6 +147,9 @@ func oneIf(b bool) float64 {
 
 // Describe implements prometheus.Collector.
 func (c collector) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range heldMetrics {
+		to <- m.desc
+	}
 	for _, m := range routeMetrics {
 		to <- m.desc
 	}
@@ -176,6 +189,13 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, src := range s.Sources {
 		count(sourceEvents, src.Counters, src.Pipeline, "", src.Name)
+		if src.Held == nil {
+			continue
+		}
+		for _, m := range heldMetrics {
+			v := m.value(src.Held)
+			to <- prometheus.MustNewConstMetric(m.desc, m.kind, v, src.Pipeline, src.Name)
+		}
 	}
 	for i := range s.Routes {
 		r := &s.Routes[i]

@@ -25,8 +25,8 @@ var fileCalls = []string{
 // maxFileCalls bounds the system calls for each small file, whatever becomes of it.
 const maxFileCalls = 8
 
-// TestFileCalls counts the system calls for each of many small files, with strace. Start and end of the program, and the
-// files that stay open, are taken off: the count is the difference of two runs over different numbers of files.
+// TestFileCalls counts the system calls for each of many small files, with strace. It subtracts a run over
+// fewer files: so start and end of the program do not count.
 func TestFileCalls(t *testing.T) {
 	s := filesScale()
 	if !s.timed {

@@ -37,8 +37,8 @@ type soak struct {
 	ended   chan error
 	process int32          // the number of the last one
 	drained map[int32]bool // the processes that finished what was in flight
-	servers [2]*soakServer // of the tail, of the spool directory
-	tables  [2]*soakTable
+	servers [len(soakPosts)]*soakServer
+	tables  [2]*soakTable // of the tail, of the spool directory
 	writers []*soakWriter
 	counts  soakCounts
 	kills   int
@@ -46,15 +46,27 @@ type soak struct {
 	steady  [soakTailers + soakSpoolers]atomic.Int64
 }
 
-// soakSample is how far the lines of each writer had come at a time: behind the last one that this process had delivered to both receivers.
+// soakPosts are the HTTP routes. The log files are read by a pipeline of three routes, one of them into a table, and by
+// one of a single route; the spool directory is read by one of two.
+var soakPosts = [...]struct {
+	pipeline, route string
+	of              int  // index of the tables with the same lines
+	late            bool // its receiver is down for twice as long
+}{
+	{"logs", "post", 0, false}, {"spool", "post", 1, false}, {"logs", "late", 0, true}, {"alone", "post", 0, false},
+}
+
+// soakSample is how far the lines of each writer had come at a time: behind the last one
+// that this process had delivered to all receivers.
 type soakSample struct {
 	at   time.Time
 	upTo [soakTailers + soakSpoolers]int
 }
 
 // TestSoak writes, rotates in four ways, truncates, compresses, deletes and kills at random, while the program follows log files and
-// empties a spool directory, each into SQLite, which has to have every line once, and over HTTP, where none may be missing and a kill
-// repeats no more than checkpoint.replay. PENSTOCK_SOAK is how many seconds, PENSTOCK_SEED replays a schedule.
+// empties a spool directory, by pipelines of one, two and three routes: into SQLite, which has to have every line once, and over HTTP,
+// where none may be missing and a kill repeats no more than checkpoint.replay. The HTTP receivers are down for longer than several
+// rotations. PENSTOCK_SOAK is how many seconds, PENSTOCK_SEED replays a schedule.
 func TestSoak(t *testing.T) {
 	seconds, seed := 4, rand.Uint64()
 	for name, set := range map[string]func(n uint64){
@@ -125,6 +137,10 @@ func (s *soak) interrupt(ctx context.Context, begun time.Time, steps []soakStep)
 			server.down.Store(true)
 		}
 		soakWait(ctx, time.Duration(step.N)*time.Millisecond)
+		for i, server := range s.servers {
+			server.down.Store(soakPosts[i].late)
+		}
+		soakWait(ctx, time.Duration(step.N)*time.Millisecond)
 		for _, server := range s.servers {
 			server.down.Store(false)
 		}
@@ -146,45 +162,32 @@ func newSoak(t *testing.T, seed uint64, length time.Duration) *soak {
 	if s.log, err = os.Create(filepath.Join(dir, "penstock.log")); err != nil {
 		t.Fatal(err)
 	}
-	urls := make([]string, len(s.servers))
-	for i := range s.servers {
+	for i, name := range []string{"logs.db", "spool.db"} {
+		s.tables[i] = &soakTable{db: connectortest.OpenSQLite(t, filepath.Join(dir, name))}
+		connectortest.Execute(t, s.tables[i].db, "PRAGMA journal_mode = WAL")
+	}
+	routes := make(map[string]string)
+	for i, post := range soakPosts {
 		s.servers[i] = newSoakServer()
 		server := httptest.NewServer(s.servers[i])
 		t.Cleanup(server.Close)
-		urls[i] = server.URL
-		s.tables[i] = &soakTable{db: connectortest.OpenSQLite(t, filepath.Join(dir, []string{"logs.db", "spool.db"}[i]))}
-		connectortest.Execute(t, s.tables[i].db, "PRAGMA journal_mode = WAL")
+		routes[post.pipeline] += soakPost(post.route, server.URL)
 	}
 	s.config = write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: ./state
 pipelines:
   logs:
-    source: { tail: { include: ["./logs/*.log*"], exclude: [".*"], gone_wait: 5s, copy_wait: 3s, poll_max: 250ms } }
-    routes:
-      table:
-        processors: [{ set: { id: meta.id } }]
-        sink: { sqlite: { path: ./logs.db, table: lines } }
-        batch: { bytes: 64KiB }
-        checkpoint: { sync: 50ms }
-      post:
-        sink: { http: { endpoints: ["%[1]s/${%[6]s:-1000000}", "%[2]s/${%[6]s:-1000000}"], body: raw } }
-        batch: { bytes: 16KiB }
-        flow: { timeout: 50s }
-        checkpoint: { replay: %[5]dB, sync: 50ms }
+    source: { %[1]s }
+    routes:%[3]s%[4]s
+  alone:
+    source: { %[1]s }
+    routes:%[5]s
   spool:
-    source: { spool_dir: { path: ./spool, include: ["*.log"], settle: 300ms, poll_max: 250ms } }
-    routes:
-      table:
-        processors: [{ set: { id: meta.id } }]
-        sink: { sqlite: { path: ./spool.db, table: lines } }
-        batch: { bytes: 64KiB }
-        checkpoint: { sync: 50ms }
-      post:
-        sink: { http: { endpoints: ["%[3]s/${%[6]s:-1000000}", "%[4]s/${%[6]s:-1000000}"], body: raw } }
-        batch: { bytes: 16KiB }
-        flow: { timeout: 50s }
-        checkpoint: { replay: %[5]dB, sync: 50ms }
-`, urls[0]+"/a", urls[0]+"/b", urls[1]+"/a", urls[1]+"/b", soakReplay, soakProcess))
+    source: { %[2]s }
+    routes:%[6]s%[7]s
+`, `tail: { include: ["./logs/*.log*"], exclude: [".*"], gone_wait: 5s, copy_wait: 3s, poll_max: 250ms }`,
+		`spool_dir: { path: ./spool, include: ["*.log"], settle: 300ms, poll_max: 250ms }`,
+		soakInsert("logs"), routes["logs"], routes["alone"], soakInsert("spool"), routes["spool"]))
 	for who := range soakTailers + soakSpoolers {
 		w := &soakWriter{who: who, dir: filepath.Join(dir, "logs"), archive: filepath.Join(dir, "archive"), count: &s.counts}
 		switch {
@@ -200,7 +203,27 @@ pipelines:
 	return s
 }
 
-// of is which of the two pipelines a writer's lines go through.
+// soakInsert is the config of a route to the table of a database.
+func soakInsert(name string) string {
+	return fmt.Sprintf(`
+      table:
+        processors: [{ set: { id: meta.id } }]
+        sink: { sqlite: { path: ./%s.db, table: lines } }
+        batch: { bytes: 64KiB }
+        checkpoint: { sync: 50ms }`, name)
+}
+
+// soakPost is the config of a route to two workers of a server.
+func soakPost(route, url string) string {
+	return fmt.Sprintf(`
+      %[1]s:
+        sink: { http: { endpoints: ["%[2]s/a/${%[3]s:-1000000}", "%[2]s/b/${%[3]s:-1000000}"], body: raw } }
+        batch: { bytes: 16KiB }
+        flow: { timeout: 50s }
+        checkpoint: { replay: %[4]dB, sync: 50ms }`, route, url, soakProcess, soakReplay)
+}
+
+// of returns the index of the table for a writer's lines.
 func (s *soak) of(who int) int {
 	if who >= soakTailers {
 		return 1
@@ -208,10 +231,20 @@ func (s *soak) of(who int) int {
 	return 0
 }
 
-// delivered says whether both receivers have all lines of a writer before one.
+// receivers returns the servers that get a writer's lines.
+func (s *soak) receivers(who int) (list []*soakServer) {
+	for i, server := range s.servers {
+		if soakPosts[i].of == s.of(who) {
+			list = append(list, server)
+		}
+	}
+	return list
+}
+
+// delivered reports whether all receivers have all lines of a writer before one.
 func (s *soak) delivered(who, upTo int) bool {
-	i := s.of(who)
-	return s.servers[i].all(who, upTo) && s.tables[i].all(who, upTo)
+	missing := func(server *soakServer) bool { return !server.all(who, upTo) }
+	return s.tables[s.of(who)].all(who, upTo) && !slices.ContainsFunc(s.receivers(who), missing)
 }
 
 // close ends the soak; what it leaves is kept where something is wrong.
@@ -285,8 +318,10 @@ func (s *soak) sample() {
 	}
 	now := soakSample{at: time.Now()}
 	for who := range now.upTo {
-		i := s.of(who)
-		now.upTo[who] = min(s.servers[i].newest(s.process, who), s.tables[i].newest(who))
+		now.upTo[who] = s.tables[s.of(who)].newest(who)
+		for _, server := range s.receivers(who) {
+			now.upTo[who] = min(now.upTo[who], server.newest(s.process, who))
+		}
 	}
 	s.samples = append(s.samples, now)
 	for len(s.samples) > 0 && now.at.Sub(s.samples[0].at) > savedAfter {
@@ -328,7 +363,7 @@ const stuck = 30 * time.Second
 // is then repeated; a drain before would leave it to the next start.
 const quiet = 5 * time.Second
 
-// finish waits until both receivers have everything, drains the program and lets it look once more: nothing is left.
+// finish waits until all receivers have everything, drains the program and lets it look once more: nothing is left.
 func (s *soak) finish(ctx context.Context) {
 	for last, most := time.Now(), int64(-1); ; {
 		all := true
@@ -336,8 +371,11 @@ func (s *soak) finish(ctx context.Context) {
 			all = all && s.delivered(w.who, int(w.next.Load()))
 		}
 		have := int64(0)
-		for i := range s.servers {
-			have += s.servers[i].count() + s.tables[i].count()
+		for _, server := range s.servers {
+			have += server.count()
+		}
+		for _, table := range s.tables {
+			have += table.count()
 		}
 		if have > most {
 			last, most = time.Now(), have
@@ -369,22 +407,31 @@ func (s *soak) finish(ctx context.Context) {
 func (s *soak) check() {
 	for _, w := range s.writers {
 		n := int(w.next.Load())
-		i := s.of(w.who)
-		for name, have := range map[string]*tally{"the table": &s.tables[i].tally, "the server": &s.servers[i].tally} {
-			if err := have.missing(w.who, n); err != nil {
-				s.t.Errorf("%s: writer %d: %v", name, w.who, err)
+		if err := s.tables[s.of(w.who)].missing(w.who, n); err != nil {
+			s.t.Errorf("the table: writer %d: %v", w.who, err)
+		}
+		for i, post := range soakPosts {
+			if post.of != s.of(w.who) {
+				continue
+			}
+			if err := s.servers[i].missing(w.who, n); err != nil {
+				s.t.Errorf("%s/%s: writer %d: %v", post.pipeline, post.route, w.who, err)
 			}
 		}
 	}
 	lines := int64(0)
 	for i, name := range []string{"logs", "spool"} {
-		for _, list := range [][]string{s.tables[i].problems, s.servers[i].problems} {
-			for _, p := range list {
-				s.t.Errorf("%s: %s", name, p)
-			}
+		for _, p := range s.tables[i].problems {
+			s.t.Errorf("%s: %s", name, p)
 		}
-		s.checkRepeats(name, s.servers[i], s.tables[i].records)
 		lines += s.tables[i].records
+	}
+	for i, post := range soakPosts {
+		name := post.pipeline + "/" + post.route
+		for _, p := range s.servers[i].problems {
+			s.t.Errorf("%s: %s", name, p)
+		}
+		s.checkRepeats(name, s.servers[i], s.tables[post.of].records)
 	}
 	c := &s.counts
 	s.t.Logf("%d lines, %d bytes, %d kills; %d rotations, %d truncations, %d files compressed, %d deleted; "+

@@ -324,11 +324,16 @@ func TestSoakSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &soak{t: t, cmd: &exec.Cmd{}, process: 1}
 		for i := range s.servers {
-			s.servers[i], s.tables[i] = newSoakServer(), &soakTable{}
+			s.servers[i] = newSoakServer()
+		}
+		for i := range s.tables {
+			s.tables[i] = &soakTable{}
 		}
 		sent := func(process int32, n int) {
-			s.servers[0].note(process, 2, n, 10)
-			s.servers[0].add(soakLine(nil, 2, n, 0)[:23])
+			for _, server := range s.receivers(2) {
+				server.note(process, 2, n, 10)
+				server.add(soakLine(nil, 2, n, 0)[:23])
+			}
 		}
 		pass := func(d time.Duration) int {
 			for range 10 {

@@ -56,7 +56,7 @@ type habit struct {
 func habits(who int) []habit {
 	switch {
 	case who == theReceivers: // down for longer than several rotations
-		return []habit{{actOutage, 15 * time.Second, 9000}}
+		return []habit{{actOutage, 20 * time.Second, 9000}}
 	case who == theProgram:
 		return []habit{{actKill, 2500 * time.Millisecond, 900}, {actDrain, 20 * time.Second, 300}}
 	case who >= soakTailers:

@@ -209,7 +209,7 @@ func soakCopy(from, to string) error {
 }
 
 // truncateWait is how long a truncation waits until what would be gone is delivered.
-const truncateWait = 3 * time.Second
+const truncateWait = 10 * time.Second
 
 func (w *soakWriter) truncate(ctx context.Context) error {
 	if w.file == nil {
@@ -281,7 +281,7 @@ func soakPack(from, to string, gz bool) error {
 	return os.Rename(tmp, to)
 }
 
-// delete removes the rotated files that both receivers have.
+// delete removes the rotated files that all receivers have.
 func (w *soakWriter) delete() error {
 	for i := range w.rotated {
 		f := &w.rotated[i]

@@ -102,9 +102,9 @@ func (s *upgradeReceiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// State of the version before, with two and three routes, positions in the middle of files, and files that were rotated,
-// copied and compressed before and after it was killed: the current version continues without loss, SQL has each line
-// exactly once, and HTTP gets nothing again that the state knows as delivered.
+// TestUpgrade continues from the state of the version before without loss. SQL has each line exactly once, and HTTP gets
+// nothing again that the state knows as delivered. The state has two and three routes and positions in the middle of
+// files. Files were rotated, copied and compressed before and after the kill.
 func TestUpgrade(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("skipped: the state of the fixture has paths of unix")

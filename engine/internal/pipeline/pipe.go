@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
@@ -27,9 +28,10 @@ type pipe struct {
 	fs       vfs.FS
 	counter  *metrics.Set // of the source, across its instances
 	state    *state
-	host     *sourceHost     // of source; changed with it
-	source   stream.Source   // changed only while no route runs
-	finisher stream.Finisher // nil: the source has nothing to finish
+	host     *sourceHost                   // of source; changed with it
+	source   stream.Source                 // changed only while no route runs
+	finisher stream.Finisher               // nil: the source has nothing to finish
+	holder   atomic.Pointer[stream.Holder] // the source, if it is one
 	starts   int
 
 	mu        sync.Mutex // guards what follows; Finish is called without it

@@ -29,7 +29,9 @@ func (e *Engine) Status() status.Status {
 	}
 	for _, p := range pipes {
 		name := p.cfg.Source.Component.Name
-		s.Sources = append(s.Sources, status.Source{Pipeline: p.name, Name: name, Counters: p.counter.All()})
+		s.Sources = append(s.Sources, status.Source{
+			Pipeline: p.name, Name: name, Counters: p.counter.All(), Held: p.kept(),
+		})
 		for _, slot := range p.routes() {
 			snap := slot.snapshot()
 			out := snap.status()
@@ -45,6 +47,16 @@ func (e *Engine) Status() status.Status {
 	s.Tree = e.shown(time.Now(), s.Routes)
 	s.Judge()
 	return s
+}
+
+// kept returns the deleted data that the source keeps, or nil if it is no stream.Holder.
+func (p *pipe) kept() *status.Held {
+	holder := p.holder.Load()
+	if holder == nil {
+		return nil
+	}
+	h := (*holder).Held()
+	return &status.Held{Files: h.Files, Bytes: h.Bytes, Oldest: h.Oldest, Age: h.Age.Seconds(), Route: h.Route}
 }
 
 func (s *RouteSnapshot) status() status.Route {

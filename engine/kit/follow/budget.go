@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
 )
 
 // deletedFile is a file without a name that a reader holds open until it is read.
@@ -100,6 +101,19 @@ func (c *catalogue) publish(r *Reader, mine map[fileid.Key]deletedFile) (all del
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	r.attended.deleted = mine
+	all = c.deletedLocked()
+	switch most := r.grow.DeletedMax; {
+	case all.bytes > most:
+		use = budgetOver
+	case all.bytes > most/2:
+		use = budgetHalf
+	}
+	before, c.use = c.use, use
+	return all, use, before
+}
+
+// deletedLocked returns the deleted files of all readers.
+func (c *catalogue) deletedLocked() (all deletedFiles) {
 	counted := make(map[fileid.Key]bool)
 	for _, o := range c.s.readers {
 		for key, f := range o.attended.deleted {
@@ -113,14 +127,21 @@ func (c *catalogue) publish(r *Reader, mine map[fileid.Key]deletedFile) (all del
 			}
 		}
 	}
-	switch most := r.grow.DeletedMax; {
-	case all.bytes > most:
-		use = budgetOver
-	case all.bytes > most/2:
-		use = budgetHalf
+	return all
+}
+
+// Held returns the deleted files that are kept until all routes have read them, as the last listings have
+// found them.
+func (s *Set) Held() stream.Held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.catalogue.deletedLocked()
+	if all.files == 0 {
+		return stream.Held{}
 	}
-	before, c.use = c.use, use
-	return all, use, before
+	return stream.Held{
+		Files: all.files, Bytes: all.bytes, Oldest: all.oldest.label, Age: s.now() - all.oldest.since, Route: all.route,
+	}
 }
 
 // warnBudget reports the deleted files that are held, once each time that they reach half of the budget or exceed it.

@@ -74,7 +74,7 @@ func (c *catalogue) run(ctx context.Context) error {
 	c.running = true
 	c.s.mu.Unlock()
 	defer c.stop()
-	c.checkLimit()
+	c.s.CheckLimit()
 	t := time.NewTimer(c.s.o.PollMax)
 	defer t.Stop()
 	for {

@@ -35,10 +35,11 @@ func outOfDescriptors(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// checkLimit lowers the limit of open files so that all routes of the source together use at most half of the
-// descriptors of the process: sinks and directories need some, too.
-func (c *catalogue) checkLimit() {
-	routes := 1
+// CheckLimit lowers the limit of open files so that all routes of the source together use at most half
+// of the descriptors of the process: sinks and directories need some, too. Run calls it where files may
+// grow; other sources call it when they start.
+func (s *Set) CheckLimit() {
+	c, routes := &s.catalogue, 1
 	if h, ok := c.s.h.(stream.SourceHost); ok {
 		routes = max(1, len(h.Routes()))
 	}

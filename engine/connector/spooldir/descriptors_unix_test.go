@@ -1,0 +1,54 @@
+//go:build unix
+
+package spooldir_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/spooldir"
+)
+
+// Three routes together may hold open half of the files that the process may open, which is logged once, at the start.
+func TestOpenFilesBeyondTheProcessLimit(t *testing.T) {
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+		t.Skipf("skipped: the limit of open files is not known: %v", err)
+	}
+	now := was
+	now.Cur = 240
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &now); err != nil {
+		t.Skipf("skipped: the limit of open files cannot be changed: %v", err)
+	}
+	defer func() {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
+			t.Error(err)
+		}
+	}()
+	const text = "open_files=64 routes=3 process_limit=240 used=40"
+	w := newWorld(t, t.TempDir(), connectortest.FS(), func(o *spooldir.Options) { o.Settle, o.Finished = time.Millisecond, "keep" })
+	w.host.SetRoutes("main", "second", "third")
+	var want []string
+	for i := range 100 {
+		name := fmt.Sprintf("%02d.log", i)
+		put(t, w.dir, name, "some text\n")
+		want = append(want, name+": some text\n")
+		if err := os.Chtimes(w.dir+"/"+name, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.open(true)
+	defer w.close()
+	if err := w.once(); err != nil {
+		t.Fatal(err)
+	}
+	w.want(want...)
+	if n := strings.Count(w.host.Logged(), text); n != 1 {
+		t.Errorf("%q was logged %d times, want once:\n%s", text, n, w.host.Logged())
+	}
+}
