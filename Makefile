@@ -48,8 +48,9 @@ grpc: ## Vet and test the interceptors for gRPC and connect, a module of its own
 	cd grpc && GOWORK=off go vet ./... && GOWORK=off go test ./...
 
 .PHONY: compare
-compare: ## Compile the programs of docs/coming-from-go.md beside those with other libraries, and compare their lines.
+compare: ## Compile the programs of docs/coming-from-go.md beside those with other libraries, and compare their lines; backoff/compat beside its originals.
 	cd bench/compare && GOWORK=off go vet ./... && GOWORK=off go test -count=1 -v .
+	cd bench/backoff && GOWORK=off go vet ./... && GOWORK=off go test -count=1 .
 
 .PHONY: crash
 crash: ## kill -9 of the real program, 200 times (KILLS=n) and as often for SQL: nothing lost, file and tables exact, HTTP repeats within the bound.

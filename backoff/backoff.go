@@ -53,7 +53,7 @@ import (
 // State is a place in a sequence of waits. Its zero value is the start. 24 bytes: store it with the message.
 type State struct {
 	N     uint32        // waits so far, which is also the step of the next one; stays at its highest value
-	Step  uint32        // what a policy remembers for itself (DecorrelatedV2: where its last draw fell)
+	Step  uint32        // for the policy itself (DecorrelatedV2: its last draw)
 	Prev  time.Duration // the last wait
 	Slept time.Duration // sum of the waits, saturating; a negative one counts as 0
 }
@@ -78,13 +78,12 @@ type Policy interface {
 	Next(s State, src rand.Source) (d time.Duration, next State, ok bool)
 }
 
-// Validator is what every policy of this package and of compat is besides: Validate names the setting that is wrong.
+// Validator is implemented by every policy of this package and of compat. Validate names the invalid setting.
 type Validator interface {
 	Validate() error
 }
 
-// Validate returns what is wrong with the settings of p, and nil for a policy of another package that has no
-// Validate method.
+// Validate returns an error for invalid settings of p. It returns nil for a policy without a Validate method.
 func Validate(p Policy) error {
 	if v, ok := p.(Validator); ok {
 		return v.Validate()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bounder is what every policy of this package and of compat is besides: it knows its waits without drawing them.
+// Bounder is implemented by every policy of this package and of compat: it computes the range of its waits without a draw.
 type Bounder interface {
 	// Bounds returns the lowest, the mean and the highest wait at step n, from 0. No draw leaves [lowest, highest].
 	// Past the end of the policy all are 0.

@@ -59,7 +59,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// deal is what one step's draws came to.
+// deal holds the draws of one step.
 type deal struct {
 	n                    int
 	atLowest, atHighest  int // draws that came to the extremes

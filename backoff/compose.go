@@ -151,7 +151,7 @@ func (ps sum) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return combine(ps, s, src, plus)
 }
 
-// combine asks each of ps at the same place and joins their waits. What one of them keeps in Step stays.
+// combine asks each of ps at the same place and joins their waits. A value that one of them keeps in Step stays.
 func combine(ps []Policy, s State, src rand.Source, join func(a, b time.Duration) time.Duration) (time.Duration, State, bool) {
 	var total time.Duration
 	kept := s.Step

@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// A policy says how long to wait, the state says where in the sequence a caller is. Waiting is the caller's, or that of
-// package retry.
+// A policy computes waits; the state is the caller's place in the sequence. The caller waits, or package retry does.
 func Example() {
 	policy := backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full()
 	source := rand.NewPCG(1, 2) // nil takes the runtime's
@@ -118,7 +117,7 @@ func ExampleDecorrelatedV2() {
 	// 4.13s
 }
 
-// Against contention: the interval is measured in what one attempt takes.
+// Against contention: the interval is measured in the latency of one attempt.
 func ExampleRecommended() {
 	policy := backoff.Recommended(40*time.Millisecond, 2*time.Second)
 	for n := range 4 {
@@ -228,7 +227,7 @@ func ExampleState() {
 	// 2s
 }
 
-// An app polls more rarely while nobody looks at what it fetches.
+// An app polls more rarely while its data goes unused.
 func ExampleAdaptive() {
 	pace := backoff.Adaptive{Min: time.Minute, Max: time.Hour, Grow: 2}
 	interval := time.Duration(0)

@@ -47,7 +47,7 @@ func (j jitter) spread(d, limit time.Duration) (lo, hi time.Duration) {
 	return d, d
 }
 
-// share is the width with what cannot be a width (negative, NaN) as 0.
+// share returns the width, or 0 if it is negative or NaN.
 func (j jitter) share() float64 {
 	if j.width > 0 {
 		return min(j.width, math.MaxFloat32)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Ladder is a policy with an interval for each step, a jitter mode that says where in it the wait is drawn, and a cap.
+// Ladder is a policy with an interval for each step, a jitter mode that draws the wait from it, and a cap.
 // [Fixed], [Linear], [Exponential], [Polynomial], [Fibonacci], [Table], [Pattern] and [Recommended] make one. The
 // methods Full, Equal, Proportional, Additive and Plain return a copy with another jitter mode. The zero Ladder waits
 // 0 for ever.
@@ -25,7 +25,7 @@ type ladder struct {
 	last   uint32        // the rung that stands for all steps from it on; MaxUint32: there is none
 }
 
-// rung is what a step draws from: n waits from lo on, n at least 1.
+// rung is the range from which a step draws: n waits from lo on, n at least 1.
 type rung struct{ lo, n uint64 }
 
 // maxRungs is how many steps a Ladder computes in advance. An exponential ladder is at its cap long before, a table
@@ -64,7 +64,7 @@ func (p *ladder) cap() time.Duration {
 	return p.max
 }
 
-// rung computes what step n draws from.
+// rung computes the range from which step n draws.
 func (p *ladder) rung(n uint32) (rung, bool) {
 	d, ok := p.growth.interval(n)
 	if !ok {
@@ -74,7 +74,7 @@ func (p *ladder) rung(n uint32) (rung, bool) {
 	return rung{uint64(lo), uint64(hi-lo) + 1}, true
 }
 
-// at returns what step n draws from; false: the ladder ends before n.
+// at returns the range from which step n draws. It reports false if the ladder ends before n.
 func (p *ladder) at(n uint32) (rung, bool) {
 	if p == nil {
 		return rung{0, 1}, true
@@ -85,7 +85,7 @@ func (p *ladder) at(n uint32) (rung, bool) {
 	return p.rung(n)
 }
 
-// Next implements Policy. It is at and draw by hand, with what is rare out of the way: as calls they cost as much again.
+// Next implements Policy. It inlines at and draw, without their rare cases, because the calls would double its cost.
 func (l Ladder) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	if l.p == nil {
 		return 0, s.After(0), true
@@ -138,8 +138,8 @@ func step(n int) uint32 {
 	return uint32(min(max(int64(n), 0), math.MaxUint32))
 }
 
-// Plain takes the jitter away: every wait is the interval itself, at most the cap. Who retries without jitter in a
-// crowd collides again and again (research: 7 to 14 times slower); it is for a single client and for schedules.
+// Plain removes the jitter: every wait is the interval itself, at most the cap. It is for schedules and for a single
+// client. Many clients without jitter collide again and again, and take 7 to 14 times as long.
 func (l Ladder) Plain() Ladder { return l.with(jitter{}) }
 
 // Full draws each wait from [0, interval], both ends included. The best of the simple modes under contention.

@@ -151,7 +151,7 @@ func (l Ladder) String() string {
 	if l.p.max != 0 {
 		spec += " max=" + l.p.max.String()
 	}
-	if _, ok := l.p.growth.(recommendedGrowth); ok { // full and a cap are what it has when nothing is said
+	if _, ok := l.p.growth.(recommendedGrowth); ok { // full jitter and a cap are its defaults
 		if l.p.max == 0 {
 			spec += " max=none"
 		}

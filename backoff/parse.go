@@ -35,13 +35,13 @@ import (
 //	first_now(SPEC)    then(SPEC; 3; SPEC)    max(SPEC; SPEC)    sum(SPEC; SPEC)    limit(SPEC; 5)
 //
 // An error names the part that is wrong: an unknown policy or key, a key given twice, a value that is negative, too
-// large or no number, a max below the first wait. What String returns reads back as the same policy.
+// large or no number, a max below the first wait. The text of String is read as the same policy.
 //
 // The policies of other libraries are in package backoff/compat, whose Parse reads both.
 func Parse(spec string) (Policy, error) { return ParseWith(spec, nil) }
 
-// ParseWith reads what Parse reads, and further policies: more has a reader for each name. A policy that a reader
-// returns is validated, and should have a String method from whose text it can be read back.
+// ParseWith is Parse with further policies: more has a reader for each name. The returned policies are validated. Each
+// should have a String method with a text that ParseWith can read.
 func ParseWith(spec string, more map[string]func(*Settings) Policy) (Policy, error) {
 	p, err := parser(more).parse(strings.TrimSpace(spec), 0)
 	if err != nil {

@@ -74,7 +74,7 @@ func powersOf2() (list []time.Duration) {
 	return list
 }
 
-// TestJitterAtTheCap is the rule: the range is cut to the cap, and the draw is made from what is left.
+// TestJitterAtTheCap: the range is cut to the cap before the draw.
 func TestJitterAtTheCap(t *testing.T) {
 	p := backoff.Exponential(100, 2, 1000)
 	for _, c := range []struct {
@@ -156,7 +156,7 @@ func TestCombinations(t *testing.T) {
 	}
 }
 
-// TestState has what the next wait is told, and that it saturates.
+// TestState: the state records each wait, and saturates.
 func TestState(t *testing.T) {
 	p := backoff.Fixed(math.MaxInt64)
 	_, s, _ := p.Next(backoff.State{N: math.MaxUint32, Slept: 1}, nil)
@@ -169,7 +169,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStuckSource has sources that are no sources: what they give must not hang or leave the bounds.
+// TestStuckSource: a source that always returns the same value neither blocks a draw nor lets it leave the bounds.
 func TestStuckSource(t *testing.T) {
 	for _, bits := range []stuck{0, 1, math.MaxUint64, 1 << 63} {
 		for _, c := range every() {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Recommended is what this project advises where many clients contend for one thing: full jitter over an interval that
+// Recommended is a policy for many clients that contend for one resource: full jitter over an interval that
 // grows with the square of the step and is measured in the latency of one attempt, latency/2 * (n+2)^2 at step n (2
 // latencies, 4.5, 8, 12.5, ...), at most max; max 0 means no cap but the largest Duration.
 //
@@ -16,8 +16,8 @@ import (
 //
 //   - Jitter decides: without it the same waits take 7 to 14 times as long. Full jitter costs as many calls as equal
 //     jitter and is a quarter to a third faster.
-//   - The wait has to be in proportion to what an attempt takes. A base of one attempt's latency saves 30 % of the
-//     calls of a base of an eighth of it, and 2 % of time is all it costs.
+//   - The wait has to be in proportion to the latency of an attempt. A base of one latency saves 30 % of the calls of a
+//     base of an eighth of it, and costs 2 % of the time.
 //   - A square grows fast enough to part a crowd (any growth above linear is stable, Hastad, Leighton and Rogoff 1996)
 //     and does not overshoot as doubling does. For 50 to 190 clients it beats full jitter over a doubling interval in
 //     time (2 to 15 %) and in calls (20 to 30 %). For 10 clients it takes somewhat longer than doubling.

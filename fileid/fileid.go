@@ -35,20 +35,20 @@ import (
 	"strings"
 )
 
-// MaxHead is how many bytes of a file's head are hashed at most.
+// MaxHead is the maximum number of bytes hashed of a file's head.
 const MaxHead = 1024
 
-// sumSize is how much of the SHA-256 an ID keeps.
+// sumSize is the number of bytes that an ID keeps of the SHA-256.
 const sumSize = 16
 
 // version begins the string form.
 const version = "f1"
 
-// File is what was seen of a file: from one stat of an open handle, and one read of its beginning through the same handle.
+// File describes a file as observed: by one stat of an open handle, and one read of its head through the same handle.
 type File struct {
 	Dev, Ino uint64
-	Birth    int64  // nanoseconds since 1970; 0: the system does not tell
-	ModTime  int64  // nanoseconds since 1970 of the last change; 0: not known
+	Birth    int64  // nanoseconds since 1970; 0 if the system reports none
+	ModTime  int64  // modification time, nanoseconds since 1970; 0 if unknown
 	Size     int64  // bytes
 	Head     []byte // the first min(Size, MaxHead) bytes
 }
@@ -56,14 +56,14 @@ type File struct {
 // ID is the identity of a file. Two IDs are equal if they are equal as values; the zero ID belongs to no file.
 type ID struct {
 	Dev, Ino uint64
-	Birth    int64         // as in File; 0: not known
-	Len      int           // how many bytes of the head were hashed: 0 to MaxHead
+	Birth    int64         // as in File; 0 if unknown
+	Len      int           // number of hashed bytes of the head, 0 to MaxHead
 	Sum      [sumSize]byte // the beginning of the SHA-256 of those bytes
-	ModTime  int64         // of the last change at first sight, where Birth does not tell files apart; else 0
+	ModTime  int64         // modification time when first seen, if Birth does not tell files apart; else 0
 	Gen      uint32        // the nth ID that would otherwise be the same; 0 for the first
 }
 
-// Key is the part of an identity that a stat gives and that never changes: what to look files up by.
+// Key is the part of an identity that stat returns and that never changes. Use it to look files up.
 type Key struct{ Dev, Ino uint64 }
 
 // Key returns the device and inode of the file.
@@ -72,11 +72,11 @@ func (f File) Key() Key { return Key{f.Dev, f.Ino} }
 // Key returns the device and inode that the id names.
 func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
 
-// New gives a file its id at first sight. taken says which ids have been given to other data: Gen is raised until
-// the id is free. taken may be nil.
+// New returns the ID of a file that is seen for the first time. taken, if not nil, reports whether an ID belongs to other
+// data: Gen is raised until the ID is free.
 //
-// The id of a file whose head is complete depends on nothing but the file, so that a process that was killed
-// before it could store the id gives the same one again.
+// The ID of a file with a complete head depends on the file alone. A process that is killed before it stores the ID
+// computes the same one again.
 func New(f File, taken func(ID) bool) ID {
 	id := ID{Dev: f.Dev, Ino: f.Ino, Birth: f.Birth, Len: min(len(f.Head), MaxHead)}
 	id.Sum = sum(f.Head[:id.Len])
@@ -89,8 +89,8 @@ func New(f File, taken func(ID) bool) ID {
 	return id
 }
 
-// fine says whether a birth time tells two files of one inode apart: there is one, and it is no whole second. A fine
-// clock shows a whole second once in 250 times or more; the id is then only a little longer.
+// fine reports whether a birth time tells two files of one inode apart: it is known and not a whole second. A fine clock
+// shows a whole second at most once in 250 times, and the ID is then only a little longer.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {
@@ -99,11 +99,11 @@ func sum(head []byte) (s [sumSize]byte) {
 	return s
 }
 
-// Match says whether f is the file that id was given to, unchanged or grown: device and inode are equal, the
-// birth time is if both know one, and the first Len bytes hash to Sum.
+// Match reports whether f is the file of id, unchanged or grown: device and inode are equal, the birth times are equal if
+// both are known, and the first Len bytes hash to Sum.
 //
-// Where the birth time does not tell files apart, an id without a head matches only a file that is still empty, and a
-// file that holds no more than the head but was changed since first sight is another one.
+// If the birth time does not tell files apart, an ID without a head matches only an empty file, and a file that holds only
+// the head but was modified since it was first seen is another file.
 func (id ID) Match(f File) bool {
 	if id.Dev != f.Dev || id.Ino != f.Ino || id == (ID{}) {
 		return false
@@ -125,15 +125,15 @@ func (id ID) Match(f File) bool {
 	return id.MatchHead(f.Head)
 }
 
-// MatchHead says whether a file that begins with head begins as the one did that the id was given to.
+// MatchHead reports whether head begins like the file of id.
 func (id ID) MatchHead(head []byte) bool { return len(head) >= id.Len && sum(head[:id.Len]) == id.Sum }
 
-// Certain says whether device, inode and birth time alone tell this file from every other one.
+// Certain reports whether device, inode and birth time alone tell this file from every other one.
 func (id ID) Certain() bool { return fine(id.Birth) }
 
-// String gives the form in which ids are stored and sent: "f1.", then device (hexadecimal), inode (decimal, as ls -i
+// String returns the form in which IDs are stored and sent: "f1.", then device (hexadecimal), inode (decimal, as ls -i
 // shows it), birth time (hexadecimal, "-" where unknown), head length and hash (base64url), separated by dots; ".m"
-// and the time of the last change and ".g" and the generation follow where there are any. It is printable
+// and the modification time and ".g" and the generation follow if there are any. It is printable
 // ASCII without space, comma, semicolon, '@' and '"', and at most 128 bytes.
 func (id ID) String() string {
 	b := make([]byte, 0, 128)
@@ -158,7 +158,7 @@ func (id ID) String() string {
 	return string(b)
 }
 
-// Parse reads the form that String gives, and nothing else: for every s that it takes, the id's String is s.
+// Parse reads the form of String and nothing else: the String of its result is s.
 func Parse(s string) (ID, error) {
 	id, err := parse(s)
 	if err == nil && id.String() != s {

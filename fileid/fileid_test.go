@@ -132,7 +132,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// disk is a naive file system of a few inodes, whose files know who they are.
+// disk is a simple file system of a few inodes. Each file has an identity to compare with.
 type disk struct {
 	rng   *rand.Rand
 	now   int64

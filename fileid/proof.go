@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// MaxBefore is how many bytes before a place a [Proof] hashes at most.
+	// MaxBefore is the maximum number of bytes that a [Proof] hashes before its place.
 	MaxBefore = 64
-	// proofSum is how much of each SHA-256 a Proof keeps. Two different stretches agree once in 2^48 times.
+	// proofSum is the number of bytes that a Proof keeps of each SHA-256. Two different texts agree once in 2^48 times.
 	proofSum = 6
 	// proofVersion stands in the high bits of the stored form's first byte.
 	proofVersion = 1
@@ -22,27 +22,27 @@ const (
 	packedVersion = 2
 )
 
-// Proof is what a reader keeps of a file's bytes beside its [ID], to find out later whether they still stand there: a
-// hash of the head, which grows with the file until it has MaxHead bytes, and a hash of the bytes before a place up to
-// which it has read. A file that was rewritten in place with an equal head, and is no shorter, is told from the old one
-// by the latter. It says nothing about bytes that were not hashed. The zero Proof proves nothing and fits every file.
+// Proof is a fingerprint of the bytes that a reader has read, kept beside the file's [ID]. It has a hash of the head, which
+// grows with the file up to MaxHead bytes, and a hash of the bytes before the reader's place. The latter detects a file
+// that was rewritten in place with an equal head and is no shorter. Bytes that were not hashed may have changed. The zero
+// Proof fits every file.
 type Proof struct {
-	// Moved is where the data lies when that is not where its ID says: in a copy that a rotation made, in a file that was
-	// restored. The zero Key: it was not moved.
+	// Moved is the file that holds the data if it is not the one of the ID: a copy made by a rotation, or a restored
+	// file. Zero means that the data was not moved.
 	Moved      Key
-	MovedBirth int64 // of the file there; 0: not known
+	MovedBirth int64 // birth time of that file; 0 if unknown
 
-	Head    int // bytes of the head that were hashed, 0 to MaxHead
+	Head    int // hashed bytes of the head, 0 to MaxHead
 	HeadSum [proofSum]byte
-	At      int64 // everything before was read
-	Len     int   // bytes before At that were hashed, 0 to MaxBefore
+	At      int64 // the reader's place: everything before was read
+	Len     int   // hashed bytes before At, 0 to MaxBefore
 	Sum     [proofSum]byte
 
-	// ModTime is the time of the last change of the file when it held At bytes and no more, in nanoseconds since 1970;
-	// 0: it held more, or nobody looked. A file of At bytes with this time holds nothing new.
+	// ModTime is the modification time of the file when it held exactly At bytes, in nanoseconds since 1970. Zero means
+	// that it held more, or that the time is unknown. A file of At bytes with this time holds nothing new.
 	ModTime int64
-	// Packed is the size of the file itself when At was the end of what it holds decompressed: places are in that. 0: it is
-	// not compressed, or At is not its end.
+	// Packed is the size of a compressed file when At was the end of its decompressed data, in which places are counted.
+	// Zero means that the file is not compressed, or that At is not its end.
 	Packed int64
 }
 
@@ -54,7 +54,7 @@ func (p Proof) WithHead(head []byte) Proof {
 	return p
 }
 
-// WithPlace returns p for another place: before are the bytes that end at it.
+// WithPlace returns p for another place. before has the bytes that end at it.
 func (p Proof) WithPlace(at int64, before []byte) Proof {
 	before = before[max(0, len(before)-MaxBefore):]
 	p.At, p.Len, p.Sum, p.ModTime, p.Packed = at, len(before), [proofSum]byte{}, 0, 0
@@ -64,11 +64,11 @@ func (p Proof) WithPlace(at int64, before []byte) Proof {
 	return p
 }
 
-// Wants says which bytes of the file Fits has to be given: the first n, and those from off up to end.
+// Wants returns the ranges of the file that Fits compares: the first n bytes, and those from off up to end.
 func (p Proof) Wants() (n int, off, end int64) { return p.Head, p.At - int64(p.Len), p.At }
 
-// Fits says whether the bytes that Wants names are those that were read: head the first ones, before those before the
-// place. A file that is too short to have them does not fit.
+// Fits reports whether the file still has the bytes that were read. head and before are the two ranges of Wants. A file that
+// is too short for them does not fit.
 func (p Proof) Fits(head, before []byte) bool {
 	return p.FitsHead(head) && len(before) == p.Len && (p.Len == 0 || shortSum(before) == p.Sum)
 }
@@ -93,8 +93,8 @@ const (
 	proofKnown = proofHead | proofPlace | proofTime | proofMoved
 )
 
-// String gives the form in which proofs are stored, drawn in docs/formats/file-note.md: printable, at most 98 bytes, ""
-// for a Proof that proves nothing.
+// String returns the stored form, described in docs/formats/file-note.md: printable, at most 98 bytes, "" for the zero
+// Proof.
 func (p Proof) String() string {
 	if p == (Proof{}) {
 		return ""
@@ -129,7 +129,7 @@ func (p Proof) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseProof reads the form that String gives, and nothing else.
+// ParseProof reads the form of String and nothing else.
 func ParseProof(s string) (Proof, error) {
 	if s == "" {
 		return Proof{}, nil

@@ -14,7 +14,7 @@ func proofAt(text []byte, at int) fileid.Proof {
 	return fileid.Proof{}.WithHead(text[:at]).WithPlace(int64(at), text[max(0, at-fileid.MaxBefore):at])
 }
 
-// holds gives Fits what Wants asks for; a text that is too short does not fit.
+// holds passes to Fits the ranges of Wants. A text that is too short does not fit.
 func holds(p fileid.Proof, text []byte) bool {
 	n, off, end := p.Wants()
 	return int64(len(text)) >= max(end, int64(n)) && p.Fits(text[:n], text[off:end])
@@ -62,7 +62,7 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// The head grows with what is read, and no longer head is given up for a shorter one.
+// The head grows with the bytes read, and a longer head is never replaced by a shorter one.
 func TestProofGrows(t *testing.T) {
 	text := bytes.Repeat([]byte("line\n"), 400)
 	p := fileid.Proof{}
@@ -89,9 +89,9 @@ func FuzzParseProof(f *testing.F) {
 	})
 }
 
-// FuzzIdentity plays operations on a naive file system whose files know who they are, and asks id and proof together, as a reader
-// does at a start: a file that is another one, or was rewritten where it is read, must never be taken for the one that
-// was known; and one that only grew must always be.
+// FuzzIdentity applies operations to a simple file system and checks the ID and the proof together, as a reader does at its
+// start. A file that was replaced, or rewritten where it was read, is never taken for the known one. A file that only grew
+// always is.
 func FuzzIdentity(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
 	f.Add([]byte{0, 0, 5, 2, 5, 1, 5, 3, 5, 4, 5})
@@ -106,14 +106,14 @@ func FuzzIdentity(f *testing.F) {
 	})
 }
 
-// model is one inode, and what a reader knew of it.
+// model is one inode and the knowledge of a reader.
 type model struct {
-	rng   *rand.Rand
-	now   int64
-	who   int // which file it is: raised when it is made anew or rewritten
-	born  int64
-	wrote int64
-	text  []byte
+	rng      *rand.Rand
+	now      int64
+	identity int // identity of the file: raised when it is recreated or rewritten
+	born     int64
+	wrote    int64
+	text     []byte
 
 	known bool
 	id    fileid.ID
@@ -124,7 +124,7 @@ type model struct {
 
 func (m *model) file() fileid.File { return file(1, m.born, m.wrote, string(m.text)) }
 
-// step is one operation. Content that is written anew is drawn, so that it differs from what stood there, but for a common head.
+// step is one operation. Rewritten content is random, so that it differs from the old one except for a common head.
 func (m *model) step(op byte) {
 	draw := func(n int) []byte {
 		b := make([]byte, n)
@@ -137,28 +137,28 @@ func (m *model) step(op byte) {
 	switch op {
 	case 0, 1, 2: // append
 		m.text = append(m.text, draw(1+m.rng.IntN(700))...)
-	case 3: // removed and made anew: the system gives the inode again
-		m.who, m.born, m.text = m.who+1, m.now, draw(m.rng.IntN(100))
+	case 3: // removed and recreated: the system reuses the inode
+		m.identity, m.born, m.text = m.identity+1, m.now, draw(m.rng.IntN(100))
 	case 4: // truncated and rewritten
-		m.who, m.text = m.who+1, draw(m.rng.IntN(3000))
+		m.identity, m.text = m.identity+1, draw(m.rng.IntN(3000))
 	case 5: // rewritten with an equal head, and no shorter
 		head := m.text[:min(len(m.text), 1100)]
 		m.text = append(bytes.Clone(head), draw(len(m.text)-len(head)+100)...)
-		if m.who != m.was || len(m.read) > len(head) || m.id.Len > len(head) {
-			m.who++
-		} // else what was read stands there as it was: nobody can tell, and nothing is lost
+		if m.identity != m.was || len(m.read) > len(head) || m.id.Len > len(head) {
+			m.identity++
+		} // else the bytes read are unchanged: the rewrite cannot be detected, and nothing is lost
 	case 6, 7: // the reader reads, and saves
 		if len(m.text) == 0 {
 			return
 		}
-		if !m.known || m.was != m.who {
+		if !m.known || m.was != m.identity {
 			m.id = fileid.New(m.file(), func(id fileid.ID) bool { return m.known && id == m.id })
 		}
 		at := 1 + m.rng.IntN(len(m.text))
-		if m.known && m.was == m.who {
+		if m.known && m.was == m.identity {
 			at = max(at, len(m.read))
 		}
-		m.known, m.was, m.read, m.proof = true, m.who, bytes.Clone(m.text[:at]), proofAt(m.text, at)
+		m.known, m.was, m.read, m.proof = true, m.identity, bytes.Clone(m.text[:at]), proofAt(m.text, at)
 	}
 }
 
@@ -169,7 +169,7 @@ func (m *model) check(t *testing.T) {
 		return
 	}
 	taken := m.id.Match(m.file()) && holds(m.proof, m.text)
-	switch same := m.was == m.who; {
+	switch same := m.was == m.identity; {
 	case same && bytes.HasPrefix(m.text, m.read) && !taken:
 		t.Fatalf("a file that only grew is taken for another one: id %v, proof %+v, %d bytes", m.id, m.proof, len(m.text))
 	case taken && !bytes.HasPrefix(m.text, m.read):

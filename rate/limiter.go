@@ -100,7 +100,7 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// RefusedError is returned to a caller whose event must not happen.
+// RefusedError is returned if the event must not happen.
 type RefusedError struct {
 	Reason Reason
 	Wait   time.Duration // until it could probably happen; zero means never or not known
@@ -146,7 +146,7 @@ type caller struct {
 	wake chan struct{} // of capacity 1: it is the first now, or the first has to look again
 }
 
-// New returns a Limiter whose burst is free.
+// New returns a Limiter with its burst free.
 func New(o Options) (*Limiter, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -48,7 +48,7 @@ func BenchmarkLoopSuccess(b *testing.B) {
 	}
 }
 
-// One failure, a wait of 0, one success: what the machinery between two attempts costs.
+// One failure, a wait of 0, one success: the cost of the work between two attempts.
 func BenchmarkDoOneRetry(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

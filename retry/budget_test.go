@@ -274,7 +274,7 @@ func TestThrottleIgnoresCancellation(t *testing.T) {
 
 var errRefused = errors.New("no permission")
 
-// ledger is a Budget that records what it is asked and told.
+// ledger is a Budget that records its calls.
 type ledger struct {
 	mu       sync.Mutex
 	open     map[context.Context]bool // allowed, not reported

@@ -111,7 +111,7 @@ func ExampleFallback() {
 	// Output: yesterday's price <nil>
 }
 
-// A classifier tells failures apart. What it leaves undecided is decided by the function Classify.
+// A classifier tells failures apart. Classify decides about the failures that it leaves undecided.
 func ExampleOptions_classify() {
 	locked, gone := errors.New("account is locked"), errors.New("replica is gone")
 	visited := []int{}

@@ -293,7 +293,7 @@ func (r *race[T]) runAttempt(ctx *attemptContext) {
 	a.value, a.err = r.op(ctx)
 }
 
-// outcome decides whether the result counts, and returns what the budget is told.
+// outcome decides whether the result counts, and returns the report for the budget.
 func (r *race[T]) outcome(a *result[T]) error {
 	switch {
 	case a.panicked != nil:

@@ -42,7 +42,7 @@ func (l *Loop) Attempts() iter.Seq[Try] {
 // nil.
 func (l *Loop) Err() error { return l.err }
 
-// loopState is what a range needs while it runs. Later loops reuse it, so a Try holds the number of its range.
+// loopState is the state of a range while it runs. Later loops reuse it, so a Try holds the number of its range.
 type loopState struct {
 	sequence
 	options Options

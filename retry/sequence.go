@@ -235,7 +235,7 @@ func (s *sequence) next(ctx context.Context, o *Options, st step) (stop error) {
 	return s.admit(ctx, o)
 }
 
-// refresh renews what was stale. A failure of it leaves the next attempt to fail again, unless it is Permanent.
+// refresh calls Options.Refresh. A failure of it leaves the next attempt to fail again, unless it is Permanent.
 func (s *sequence) refresh(ctx context.Context, o *Options) (stop error) {
 	err := o.Refresh(s.ctx)
 	if err == nil {

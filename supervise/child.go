@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Service is what a child runs. It is the Service of github.com/thejerf/suture/v4, so services written for suture work
+// Service runs as a child. It is the Service of github.com/thejerf/suture/v4, so services written for suture work
 // here unchanged.
 type Service interface {
 	// Serve works until ctx ends or until it fails. It must return soon after ctx has ended.

@@ -13,7 +13,7 @@ const (
 	Stuck                 // a child has not returned within its Shutdown: Ran
 	Paused                // Spec.Decay: all restarts wait for Delay
 	Resumed               // Spec.Decay: the pause is over
-	Escalated             // the supervisor gives up: Err is what Serve will return
+	Escalated             // the supervisor gives up: Err is the error that Serve will return
 )
 
 // String returns the name, such as "started".

@@ -62,7 +62,7 @@ func (g *Group) SetLimit(n int) {
 }
 
 // Go starts run in a goroutine. Several may have the same name. An error, wrapped with the name, ends the group's
-// context and is what Wait returns if it is the first. An error that only repeats why the context ended is no failure.
+// context, and Wait returns it if it is the first. An error that only repeats why the context ended is no failure.
 // The caller must be one of the group's goroutines or know that Wait has not returned.
 func (g *Group) Go(name string, run func(ctx context.Context) error) {
 	g.mu.Lock()

@@ -16,7 +16,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-// untilDone waits for the group's end and returns what ended it, as most goroutines do.
+// untilDone waits for the group's end and returns its cause, as most goroutines do.
 func untilDone(ctx context.Context) error {
 	<-ctx.Done()
 	return context.Cause(ctx)
@@ -211,7 +211,7 @@ func TestGroupWithoutGoroutines(t *testing.T) {
 	if err := g.Wait(); err != nil { // a second time
 		t.Error(err)
 	}
-	// What starts after the end finds it ended, and is still waited for.
+	// A goroutine started after the end finds the context ended. Wait still waits for it.
 	g.Go("late", untilDone)
 	if err := g.Wait(); err != nil {
 		t.Errorf("Wait: %v", err)

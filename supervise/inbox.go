@@ -147,7 +147,7 @@ type Held[K comparable, M any] struct {
 	Err      error         // of the last failure
 }
 
-// Messages returns a snapshot of the messages held, in no order: what a program saves before it exits.
+// Messages returns a snapshot of the messages held, in no order, for programs that save them before they exit.
 func (r *Resender[K, M, R]) Messages() iter.Seq[Held[K, M]] {
 	return func(yield func(Held[K, M]) bool) {
 		r.mu.Lock()

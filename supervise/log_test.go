@@ -90,7 +90,7 @@ func TestEventsHaveTheContextOfTheirServe(t *testing.T) {
 	})
 }
 
-// Errors log their parts; what errors.Is finds in them does not change.
+// Errors log their parts; errors.Is finds the same errors in them.
 func TestErrorsAsLogValues(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error

@@ -83,7 +83,7 @@ func idleChild(name string) Child {
 	return Child{Name: name, New: func() (Service, error) { return nil, nil }}
 }
 
-// FuzzMachine drives the machine by bytes and checks what must hold after every step: a child is alive once at most, is
+// FuzzMachine drives the machine by bytes and checks the invariants after every step: a child is alive once at most, is
 // told to stop only when it runs and those behind it have ended (but for Remove, Restart and a shutdown that has lasted
 // too long), and the end comes when all have returned or are stuck.
 func FuzzMachine(f *testing.F) {

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// world is a random tree with what is known of it from outside.
+// world is a random tree and its state as seen from outside.
 type world struct {
 	t    *testing.T
 	seed uint64
@@ -53,7 +53,7 @@ func (w *world) spec() supervise.Spec {
 	return s
 }
 
-// event checks what the events of one supervisor must be like, whatever happens.
+// event checks the rules for the events of one supervisor.
 func (w *world) event(_ context.Context, e supervise.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

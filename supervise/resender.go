@@ -10,7 +10,7 @@ import (
 
 // Resender keeps each message until a child, which may crash at any time, has acknowledged it, and passes the child's
 // reply to the caller. It is the BackOffSender of R. Roestenburg (Akka) with bounds: the messages held are limited, an
-// ack costs O(1), a crash resends only what the child had taken, a message that crashes its child is detected, and
+// ack costs O(1), a crash resends only the messages that the child had taken, a message that crashes its child is detected, and
 // delays start from the beginning only after the child has recovered.
 //
 // Delivery is at least once: a child that crashes between its work and its ack gets the message again. Methods are safe

@@ -50,7 +50,7 @@ func TestResendsAfterCrashes(t *testing.T) {
 }
 
 // original is BackOffSender as published, over a child that dies at the first message that it is given, crashes times, and
-// then acks all: it keeps what is not acked, and at each Tick sends every one of it again. It returns what it sent more
+// then acks all: it keeps the unacked messages, and at each Tick sends every one of it again. It returns what it sent more
 // than once.
 func original(k, crashes int) (resent uint64) {
 	possiblyFailed := make(map[int]bool)
@@ -260,7 +260,7 @@ func TestResenderFallback(t *testing.T) {
 	})
 }
 
-// A child that holds on to its messages is cut off, and what it held goes to the next; one that is cut off and does not
+// A child that holds on to its messages is cut off, and its messages go to the next; one that is cut off and does not
 // return is named.
 func TestResenderStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -302,7 +302,7 @@ func TestResenderStall(t *testing.T) {
 	})
 }
 
-// Under a supervisor the Resender is made once and served again: what it holds outlives its own escalation.
+// Under a supervisor the Resender is made once and served again: its messages outlive its own escalation.
 func TestResenderUnderASupervisor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -327,7 +327,7 @@ func TestResenderUnderASupervisor(t *testing.T) {
 	})
 }
 
-// Close answers who waits; an ack by key counts from anywhere, once.
+// Close answers the waiting callers; an ack by key counts from anywhere, once.
 func TestResenderCloseAndAck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := supervise.NewResender("r", options{Child: nacking()})

@@ -24,7 +24,7 @@ var (
 // ErrSpilled is the error of Call for a message that was passed to Options.Spill: it gets no reply here.
 var ErrSpilled = errors.New("supervise: the message was spilled")
 
-// Overflow selects what happens to a message for which there is no room.
+// Overflow selects the treatment of a message without room in the queue.
 type Overflow uint8
 
 // The ways to handle an overflow.

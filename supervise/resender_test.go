@@ -178,7 +178,7 @@ func pipelined(poison int, crashes *int) func() (supervise.Work[int, string, str
 	}
 }
 
-// takeAll waits for a message and takes what more there is for it.
+// takeAll waits for a message and takes all that are ready.
 func takeAll(ctx context.Context, in *inbox) (hand []supervise.Message[int, string, string], err error) {
 	m, err := in.Next(ctx)
 	for err == nil {

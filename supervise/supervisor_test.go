@@ -82,7 +82,7 @@ type serviceFunc func(ctx context.Context) error
 
 func (f serviceFunc) Serve(ctx context.Context) error { return f(ctx) }
 
-// serve runs a supervisor in the background; stop ends it and returns what Serve did.
+// serve runs a supervisor in the background; stop ends it and returns the result of Serve.
 func serve(t *testing.T, spec supervise.Spec, children ...supervise.Child) (s *supervise.Supervisor, stop func() error) {
 	t.Helper()
 	s, err := supervise.New("root", spec, children...)
@@ -250,7 +250,7 @@ func TestFactory(t *testing.T) {
 	})
 }
 
-// The waits grow by the child's policy and begin anew only at the crash after a stable run.
+// The waits grow by the child's policy and restart only at the crash after a stable run.
 func TestBackoffResetsAfterAStableRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()

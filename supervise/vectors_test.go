@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/internal/vectors"
 )
 
-// TestVectors compares restart delays with what other supervisors do: every case of every file.
+// TestVectors compares restart delays with those of other supervisors: every case of every file.
 func TestVectors(t *testing.T) {
 	dir := vectors.Dir(t)
 	files, err := vectors.Load(filepath.Join(dir, "supervise"))

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// ValidName says whether name may be given to a [Dir]: parts joined by single slashes, none of them empty, "." or "..",
-// no NUL byte. "." alone is the directory itself, which only Entries, Stat and OpenDir take. Other than io/fs.ValidPath
-// it lets any bytes pass that a file name may have, valid UTF-8 or not. Whoever implements [Dir] checks with it.
+// ValidName reports whether name is valid for a [Dir]: parts joined by single slashes, none of them empty, "." or "..", and
+// no NUL byte. "." alone is the directory itself, which only Entries, Stat and OpenDir accept. Unlike io/fs.ValidPath, it
+// accepts names that are not valid UTF-8. Implementations of [Dir] check names with it.
 func ValidName(name string) bool {
 	if name == "." {
 		return true
@@ -29,17 +29,17 @@ func ValidName(name string) bool {
 	return filepath.IsLocal(name)
 }
 
-// CheckName returns the error of operation op for a name that is not valid, else nil. dirOK lets "." pass.
+// CheckName returns the error of operation op for an invalid name, else nil. dirOK accepts ".".
 func CheckName(op, name string, dirOK bool) error {
 	if !ValidName(name) || name == "." && !dirOK {
-		const rule = "a name stays beneath the directory: no slash before it, no part that is empty, . or .."
+		const rule = "a name stays beneath the directory: no leading slash, no part that is empty, . or .."
 		return &fs.PathError{Op: op, Path: name, Err: fmt.Errorf("%s: %w", rule, fs.ErrInvalid)}
 	}
 	return nil
 }
 
-// NotRegular returns the error of operation op on name whose part part is of type mode where something else is wanted:
-// errors.Is ErrNotRegular.
+// NotRegular returns the error of operation op on name if its part has the unexpected type mode. The error wraps
+// ErrNotRegular.
 func NotRegular(op, name, part string, mode fs.FileMode) error {
 	what := "a " + kind(mode)
 	if part != name {

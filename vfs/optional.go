@@ -31,7 +31,7 @@ type RegularOpener interface {
 
 // OpenStater is implemented by a File that was looked at when it was opened, so that a first Stat can be saved.
 type OpenStater interface {
-	// OpenInfo returns what Stat returned when the file was opened. ok is false if nothing is known.
+	// OpenInfo returns the result of a Stat when the file was opened. ok is false if there was none.
 	OpenInfo() (info Info, ok bool)
 }
 

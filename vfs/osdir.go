@@ -65,7 +65,7 @@ func (d *osDir) child(op, whole, name string) (*osDir, error) {
 	return nil, &fs.PathError{Op: op, Path: whole, Err: errSwapped}
 }
 
-// parent resolves all parts of name but the last, which it returns. done frees what was opened for it.
+// parent resolves all parts of name but the last, which it returns. done closes the directories opened for it.
 func (d *osDir) parent(op, name string) (dir *osDir, last string, done func(), err error) {
 	if err := CheckName(op, name, false); err != nil {
 		return nil, "", nil, err

@@ -13,8 +13,8 @@
 // Names are relative to an open directory and never lead through a symlink. Sync and rename are explicit.
 //
 // [OS] is the portable implementation; its documentation states its limits. Package vfstest has a conformance suite for
-// implementations, and a file system in memory that loses unsynced data in the worst order, so that tests see what a power
-// loss would leave. Both run under testing/synctest.
+// implementations, and a file system in memory that loses unsynced data in the worst order, so that tests see the state after a
+// power loss. Both run under testing/synctest.
 package vfs
 
 import (
@@ -36,8 +36,8 @@ type FS interface {
 	// OpenDir opens an existing directory. The path itself may lead through symlinks: it is the user's.
 	// Everything beneath may not.
 	OpenDir(path string) (Dir, error)
-	// MakeDir opens a directory, and makes it (and its parents) with perm where it is missing; what it made
-	// is durable when it returns.
+	// MakeDir opens a directory, and makes it and its missing parents with perm. They are durable when it
+	// returns.
 	MakeDir(path string, perm fs.FileMode) (Dir, error)
 }
 
@@ -52,13 +52,13 @@ type Dir interface {
 	// directory only after Sync of the directory.
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	Stat(name string) (Info, error) // of the name itself, symlinks not followed
-	// Entries lists the directory name ("." for itself) without any order. An entry that vanishes meanwhile is left out.
+	// Entries lists the directory name ("." for itself) without any order. An entry that is deleted meanwhile is left out.
 	Entries(name string) ([]Entry, error)
 	// Rename moves oldName to newName beneath to (which may be the same Dir), replacing it; durable only
 	// after Sync of both. It is refused across file systems.
 	Rename(oldName string, to Dir, newName string) error
-	// RenameNew is like Rename but never replaces: an existing newName is fs.ErrExist. A crash may leave both names where the
-	// implementation has no atomic call for it.
+	// RenameNew is like Rename but never replaces: an existing newName is fs.ErrExist. Without an atomic system call, a
+	// crash may leave both names.
 	RenameNew(oldName string, to Dir, newName string) error
 	Remove(name string) error
 	MakeDir(name string, perm fs.FileMode) (Dir, error) // like FS.MakeDir, beneath
@@ -75,7 +75,7 @@ type Dir interface {
 
 // Linker is implemented by a Dir that can read symlinks.
 type Linker interface {
-	// ReadLink returns the text of the symlink name, whose parts before the last are not symlinks.
+	// ReadLink returns the text of the symlink name. Its parts before the last must not be symlinks.
 	ReadLink(name string) (string, error)
 }
 
@@ -88,19 +88,19 @@ type File interface {
 	io.Closer
 	Stat() (Info, error)
 	Truncate(size int64) error
-	// Sync makes the file's bytes and length durable. After an error nothing is known of what was written
-	// since the last Sync: close the file and trust only what was synced.
+	// Sync makes the file's bytes and length durable. After an error, the writes since the last Sync may be lost:
+	// close the file and trust only its synced bytes.
 	Sync() error
 }
 
-// Info is what is known of a file without reading it.
+// Info describes a file without its content.
 type Info struct {
 	Name     string
 	Size     int64
 	ModTime  time.Time
 	Mode     fs.FileMode
-	Dev, Ino uint64    // 0 where the system has none
-	Birth    time.Time // zero where the system does not tell
+	Dev, Ino uint64    // 0 if the system has none
+	Birth    time.Time // zero if the system reports none
 	Links    uint64
 }
 

@@ -26,7 +26,7 @@ type Akka struct {
 // AkkaDefaults returns the article's settings: slots of 10 ms, a ceiling of 10.
 func AkkaDefaults() Akka { return Akka{Slot: 10 * time.Millisecond, Ceiling: 10} }
 
-// AkkaState is what the original's counters read after the call of step n.
+// AkkaState holds the original's counters after the call of step n.
 type AkkaState struct {
 	Retries, TotalRetries, Resets uint64
 	Started                       bool // Retries is above 0
@@ -62,7 +62,7 @@ func (p Akka) Next(s backoff.State, src rand.Source) (time.Duration, backoff.Sta
 	return d, s.After(d), true
 }
 
-// Counters returns what the original's counters read after the call of step n.
+// Counters returns the original's counters after the call of step n.
 func (p Akka) Counters(n uint32) AkkaState {
 	ceiling, calls := uint64(max(p.Ceiling, 1)), uint64(n)+1
 	if p.StayAtCeiling {

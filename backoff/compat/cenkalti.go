@@ -94,7 +94,7 @@ func (p Cenkalti) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(p.at(interval, 0), p.at(interval, .5), p.at(interval, largest))
 }
 
-// largest is the highest float below 1: what a draw can come to at most.
+// largest is the highest float below 1, the largest possible draw.
 const largest = 1 - 1.0/(1<<53)
 
 // wraps reports that a range of floats is not all within an int64, so that with Compat its draws may be anything.

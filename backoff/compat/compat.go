@@ -69,7 +69,7 @@ func javaLong(x float64) int64 {
 	return int64(x)
 }
 
-// amd64Long converts as Go does on amd64, where NaN and what is outside become the lowest int64. In Go that depends on
+// amd64Long converts as Go does on amd64, where NaN and values out of range become the lowest int64. In Go that depends on
 // the platform; the ports give this everywhere.
 func amd64Long(x float64) int64 {
 	if x != x || x >= math.MaxInt64 || x < math.MinInt64 {

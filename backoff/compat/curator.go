@@ -117,8 +117,8 @@ type CuratorFixed struct {
 	Compat     bool // whether a negative Sleep gives negative waits, as in the original
 }
 
-// Decide reports whether the original retries after retryCount retries, also a negative number of them, and what it
-// sleeps before that.
+// Decide reports whether the original retries after retryCount retries, also a negative number of them, and its
+// sleep before that.
 func (p CuratorFixed) Decide(retryCount int) (slept time.Duration, retry bool) {
 	if p.Validate() != nil || !p.Forever && retryCount >= p.MaxRetries {
 		return 0, false
@@ -158,7 +158,7 @@ type CuratorUntilElapsed struct {
 	Compat            bool // whether a negative Sleep gives negative waits, as in the original
 }
 
-// Decide reports whether the original retries after retryCount retries and elapsed, and what it sleeps before it
+// Decide reports whether the original retries after retryCount retries and elapsed, and its sleep before it
 // returns: the duration and the number of sleeps.
 func (p CuratorUntilElapsed) Decide(
 	retryCount int, elapsed time.Duration,

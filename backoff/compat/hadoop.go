@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Hadoop is a RetryPolicy of hadoop-common 3.4: it decides by what failed, how often, and how often the caller has gone
-// over to another server. Every one is a backoff.Policy too, which asks for an IOException of an idempotent call.
+// Hadoop is a RetryPolicy of hadoop-common 3.4: it decides by the failure, the number of retries, and the number of
+// failovers to another server. Every one is a backoff.Policy too, which asks for an IOException of an idempotent call.
 //
 // The family: [HadoopTryOnce], [HadoopForever], [HadoopFixedCount], [HadoopFixedForever], [HadoopFixedTime],
 // [HadoopProportional], [HadoopExponential], [HadoopMultipleLinearRandom], [HadoopFailover], [HadoopByException],
@@ -26,7 +26,7 @@ type Hadoop interface {
 	Decide(f HadoopFailure, src rand.Source) HadoopDecision
 }
 
-// HadoopFailure is what a policy is asked about.
+// HadoopFailure is the failure about which a policy decides.
 type HadoopFailure struct {
 	Err       JavaError
 	Retries   int // earlier retries of the call, failovers included
@@ -35,7 +35,7 @@ type HadoopFailure struct {
 	Idempotent bool
 }
 
-// HadoopAction is what to do.
+// HadoopAction is the action after a failure.
 type HadoopAction uint8
 
 // The actions.
@@ -55,8 +55,8 @@ type HadoopDecision struct {
 	Reason string
 }
 
-// HadoopMultiple is what RetryInvocationHandler makes of a call that failed in several ways at once: fail only if every
-// one does, else the first failover, else retry; after the longest delay.
+// HadoopMultiple joins the decisions for a call that failed in several ways at once, as RetryInvocationHandler does: fail
+// only if every one does, else the first failover, else retry; after the longest delay.
 func HadoopMultiple(decisions ...HadoopDecision) HadoopDecision {
 	var all HadoopDecision
 	for i, d := range decisions {

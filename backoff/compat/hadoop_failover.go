@@ -13,7 +13,7 @@ import (
 )
 
 // HadoopFailover is failoverOnNetworkException: on a failure of the network it goes over to another server, after a
-// delay of its own, within a limit of failovers and one of retries; what is no such failure it hands to Fallback.
+// delay of its own, within a limit of failovers and one of retries; other failures are decided by Fallback.
 //
 // Quirks: the first failover waits 0 and the second 2 Delay on average; the delay is cut to MaxDelay before the jitter,
 // so that it goes up to 1.5 MaxDelay; the shift wraps at 64 and the product before (Compat only). MaxRetries counts
@@ -21,7 +21,7 @@ import (
 type HadoopFailover struct {
 	Fallback       Hadoop // nil means HadoopTryOnce
 	MaxFailovers   int
-	MaxRetries     int   // 0 is what the short constructors of the original set
+	MaxRetries     int   // the short constructors of the original set 0
 	DelayMillis    int64 // milliseconds: an int64 of them may be beyond a Duration
 	MaxDelayMillis int64 // milliseconds
 	Compat         bool

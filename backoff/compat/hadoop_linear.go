@@ -39,7 +39,7 @@ func HadoopMultipleLinearRandom(pairs ...HadoopPair) HadoopLinear {
 // end are taken; 0, negative and odd counts of numbers are not.
 func ParseHadoopMultipleLinearRandom(text string) *HadoopLinear {
 	elements := strings.Split(text, ",")
-	if text != "" { // Java's split leaves out what is empty at the end, unless the whole is
+	if text != "" { // Java's split leaves out empty elements at the end, unless the whole text is empty
 		for len(elements) > 0 && elements[len(elements)-1] == "" {
 			elements = elements[:len(elements)-1]
 		}
@@ -87,7 +87,7 @@ func (p HadoopLinear) Pairs() []HadoopPair {
 	return slices.Clone(*p.pairs)
 }
 
-// pair is the original's search: what a pair serves is more than it says for the first.
+// pair is the original's search: the first pair serves one retry more than it says.
 func (p HadoopLinear) pair(retries int64) (HadoopPair, bool) {
 	if p.pairs == nil {
 		return HadoopPair{}, false
@@ -145,7 +145,7 @@ func (p HadoopLinear) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(at(0), middle(at), at(largest))
 }
 
-// Validate implements backoff.Validator: the original's error, and what its parser would not have let pass.
+// Validate implements backoff.Validator: the errors of the original and of its parser.
 func (p HadoopLinear) Validate() error {
 	if p.pairs == nil || len(*p.pairs) == 0 {
 		//lint:ignore ST1005 the original's text

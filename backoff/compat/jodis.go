@@ -65,7 +65,7 @@ func (p Jodis) Next(s backoff.State, src rand.Source) (time.Duration, backoff.St
 	return d, s.After(d), true
 }
 
-// Bounds implements backoff.Bounder. It knows no elapsed time, so it leaves out what MaxElapsed cuts: then the lowest
+// Bounds implements backoff.Bounder. It knows no elapsed time, so it ignores the cut by MaxElapsed: then the lowest
 // is 0.
 func (p Jodis) Bounds(n int) (lowest, mean, highest time.Duration) {
 	choices, err := p.choices(count(step(n)))

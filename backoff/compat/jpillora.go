@@ -56,7 +56,7 @@ func (p Jpillora) settings() (low, high time.Duration, factor float64) {
 }
 
 // Next implements backoff.Policy. It draws as math/rand (version 1) does, so over rand.NewSource(42) of that package it
-// gives what the original does after rand.Seed(42), bit for bit.
+// gives the waits of the original after rand.Seed(42), bit for bit.
 func (p Jpillora) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
 	random := 0.0
 	if p.Jitter {
@@ -102,7 +102,7 @@ type Counter struct {
 	Max    time.Duration // 0 or less means 10 s
 
 	// Rand draws the jitter; nil means the global functions of math/rand, as in the original. Give it
-	// rand.New(rand.NewSource(42)) for what the original printed after rand.Seed(42), which Go has made a no-op. A Rand
+	// rand.New(rand.NewSource(42)) for the waits of the original after rand.Seed(42), which Go has made a no-op. A Rand
 	// is not safe for concurrent use.
 	Rand *v1.Rand
 }

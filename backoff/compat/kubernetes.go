@@ -99,7 +99,7 @@ func (p KubernetesWait) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original takes everything.
 func (p KubernetesWait) Validate() error { return nil }
 
-// Loop is what ExponentialBackoff waits between the calls of its condition: it ends with Steps, and early where the
+// Loop returns the waits of ExponentialBackoff between the calls of its condition: it ends with Steps, and early where the
 // interval reaches the cap, because the original then counts no steps any more.
 func (p KubernetesWait) Loop() KubernetesLoop { return KubernetesLoop{p} }
 
@@ -118,7 +118,7 @@ func (p KubernetesLoop) Next(s backoff.State, src rand.Source) (time.Duration, b
 	return d, s.After(d), true
 }
 
-// Wasted returns what the original waits after its last call, without jitter: 0 unless the cap has ended the loop.
+// Wasted returns the wait of the original after its last call, without jitter: 0 unless the cap has ended the loop.
 func (p KubernetesLoop) Wasted() time.Duration {
 	d := p.wait.Duration
 	for range min(max(p.wait.Steps-1, 0), maxIterations) {

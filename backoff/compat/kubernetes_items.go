@@ -132,7 +132,7 @@ func (l *KubernetesItems[K]) NumRequeues(item K) int {
 // KubernetesFlow is the wait of an item in client-go's flowcontrol.Backoff: the wait before, doubled, plus U[0, 1) *
 // Jitter of it, at most Max; the first is Initial plus its jitter.
 //
-// Quirks: the jitter compounds, for the next wait grows from what was drawn; the first is not cut to Max. A failure that
+// Quirks: the jitter compounds, for the next wait grows from the draw; the first is not cut to Max. A failure that
 // comes more than 2 Max after the one before counts as the first. With a Max above half of the largest int64 that 2 Max
 // wraps and every failure counts as the first, and the doubling wraps too (Compat only).
 type KubernetesFlow struct {

@@ -21,7 +21,7 @@ import (
 // max_sleep. One that is left out has the default that Specs shows, if there is one. Compat is off, so that no wait is
 // negative.
 //
-// What the policy's String method returns reads back as the same policy.
+// The text of the policy's String method is read as the same policy.
 func Parse(spec string) (backoff.Policy, error) { return backoff.ParseWith(spec, readers) }
 
 // specs are the policies that Parse reads, with all keys in the order of the fields. Of a key that has to be given the
@@ -111,7 +111,7 @@ var unlimited = map[string]time.Duration{
 	"Jodis.MaxElapsed": -1, "KubernetesWait.Cap": 0, "Polly.Max": 0, "resilience4jText.Max": math.MaxInt64,
 }
 
-// port is what every policy of this package is.
+// port has the methods of every policy in this package.
 type port interface {
 	backoff.Policy
 	backoff.Validator

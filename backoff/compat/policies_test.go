@@ -123,7 +123,7 @@ func TestBounds(t *testing.T) {
 				}
 				sum, squares, count = sum+float64(d), squares+float64(d)*float64(d), count+1
 			}
-			// The doc comments of these three say what their mean leaves out.
+			// The means of these three are incomplete, as their doc comments say.
 			if int(count) < walks || name == "jodis" || name == "k8s/flow" || name == "polly" {
 				continue
 			}

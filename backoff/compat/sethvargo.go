@@ -15,8 +15,8 @@ import (
 // SethvargoShape is how the wait grows before any wrapper.
 type SethvargoShape uint8
 
-// The shapes of github.com/sethvargo/go-retry. Its documentation says that Fibonacci waits 1, 1, 2, 3, 5; what it
-// really waits is 1, 2, 3, 5, 8.
+// The shapes of github.com/sethvargo/go-retry. Its documentation says that Fibonacci waits 1, 1, 2, 3, 5; it
+// really waits 1, 2, 3, 5, 8.
 const (
 	SethvargoConstant SethvargoShape = iota
 	SethvargoExponential
@@ -166,7 +166,7 @@ func percent(d time.Duration, top int64) time.Duration {
 }
 
 // Bounds implements backoff.Bounder. The mean is that of 2000 evenly spaced draws where there is one jitter, and taken
-// wrapper by wrapper where there are more. What MaxDuration cuts is not counted: it depends on the waits before.
+// wrapper by wrapper where there are more. The cut by MaxDuration is not counted: it depends on the waits before.
 func (p Sethvargo) Bounds(n int) (lowest, mean, highest time.Duration) {
 	k := step(n)
 	start := backoff.State{N: k}

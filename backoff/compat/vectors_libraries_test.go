@@ -213,7 +213,7 @@ var sethvargoVectors = func() handlers {
 				p.Wrappers = append(p.Wrappers, w)
 			}
 			s := vectors.Policy(p, at)
-			if timed { // what it waits depends on the waits before
+			if timed { // its wait depends on the waits before
 				s.At = walked(s)
 			}
 			vectors.Check(t, c, s)

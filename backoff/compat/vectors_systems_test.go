@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/internal/vectors"
 )
 
-// scripted compares delays where each depends on what happened before it: next gives the wait of turn i.
+// scripted compares delays where each depends on earlier events: next gives the wait of turn i.
 func scripted(t *testing.T, c vectors.Case, next func(i int, src vectors.Rand) time.Duration) {
 	t.Helper()
 	src := vectors.Source(c, 0)

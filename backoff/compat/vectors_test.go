@@ -12,7 +12,7 @@ import (
 
 func at(n int) backoff.State { return backoff.State{N: uint32(n)} }
 
-// handlers are what each policy's cases are compared with; every file of handlers adds its own.
+// handlers has the function that checks the cases of each policy; every file of handlers adds its own.
 type handlers = map[string]func(*testing.T, vectors.Case)
 
 func TestVectors(t *testing.T) {

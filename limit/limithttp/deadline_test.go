@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/limit/limithttp"
 )
 
-// TestHandlerDeadlineInQueue: a request whose context ends while it waits, as by a deadline that
+// TestHandlerDeadlineInQueue: a request with a context that ends while it waits, as by a deadline that
 // another handler has set, is answered with 503: without an answer net/http would send 200.
 func TestHandlerDeadlineInQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
