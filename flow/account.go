@@ -9,10 +9,10 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// MaxTies is how many rows may share one position: they travel in one batch, whatever [PackOptions] says.
+// MaxTies is the maximum number of rows that share one position. They travel in one batch, regardless of [PackOptions].
 const MaxTies = 1 << 16
 
-// sieve lets those rows of a Book through that are to be delivered, and holds their order against their positions. The
+// sieve skips the settled rows of a Book, and checks that the positions of the others do not decrease. The
 // goroutine that reads owns it.
 type sieve struct {
 	watermark ledger.Position

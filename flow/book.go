@@ -11,14 +11,15 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Checkpoint keeps a mark where a crash does not reach it: the watermark, up to which every row is settled, and the settled
-// ranges above it, as [ledger.Ledger.Mark] gives them. [github.com/penstock-io/penstock/flow/checkpoint] has one in a file; its
-// Encode and Decode help to write one for a database. A Book calls it from one goroutine at a time.
+// Checkpoint stores progress durably: the watermark, up to which every row is settled, and the settled ranges above it, as
+// returned by [ledger.Ledger.Mark]. Package [github.com/penstock-io/penstock/flow/checkpoint] has one in a file; its Encode
+// and Decode help to write one for a database. A Book calls its Checkpoint from one goroutine at a time.
 type Checkpoint interface {
-	// Load returns the mark that was saved last, and the zero position where none ever was. An error must not be taken for that.
+	// Load returns the progress saved last, or the zero position if none ever was. A failure to read must be returned as
+	// an error, never as the zero position.
 	Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range, err error)
-	// Save replaces the mark, and returns when neither a crash of the program nor of the machine loses it: the old one or
-	// the new one is left whole whenever it is cut off. It keeps nothing of above. ctx ends after a minute.
+	// Save replaces the progress and returns when it is durable. A crash at any time leaves either the old or the new
+	// progress. Save must not retain above. ctx ends after a minute.
 	Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error
 }
 
@@ -28,45 +29,45 @@ const (
 	DefaultSave   = time.Second // between two saves
 )
 
-// saveBound ends the context of a Save.
+// saveBound bounds one Save.
 const saveBound = time.Minute
 
-// BookOptions is what a Book needs. Checkpoint, At and Sender.Lanes are required.
+// BookOptions configures a Book. Checkpoint, At and Sender.Lanes are required.
 type BookOptions[R any] struct {
-	Checkpoint Checkpoint
+	Checkpoint Checkpoint // stores the progress; required
 
-	// At says where a row stands: its time, its key, its offset. Positions never decrease from row to row and lie
-	// behind the zero Position. Rows may share one; they then travel in one batch, at most MaxTies of them. It is called
-	// several times for a row, from several goroutines, and says the same each time.
+	// At returns the position of a row, such as its time, key or offset. Positions never decrease from row to row and are
+	// greater than the zero Position. At most MaxTies rows may share one; they travel in one batch. At is called several
+	// times per row, by several goroutines at once, and must always return the same.
 	At func(row R) ledger.Position
-	// Unique says that no two rows share a position, which is then an error. Else a full batch waits for the row behind it, for
-	// Pack.Linger at most, because that one may belong to it.
+	// Unique makes two rows with the same position an error. If it is false, a full batch waits up to Pack.Linger for the
+	// next row, which may belong to it.
 	Unique bool
 
-	// Pack says when a batch is full.
+	// Pack bounds the batches.
 	Pack PackOptions[R]
 
-	// Replay is what is in flight, or settled and not yet saved, at most, and so what a crash repeats: bytes, where
-	// Pack.BytesOf says what a row has, else rows. One batch is always allowed. 0 means 100,000 rows, or 32 MiB.
+	// Replay bounds the rows that are in flight, or settled and not yet saved: the most that a crash repeats. It counts
+	// bytes if Pack.BytesOf is set, else rows. One batch is always allowed. Zero means 32 MiB, or 100,000 rows.
 	Replay int64
-	// Save is how long what has settled waits for its save at most; a quarter of Replay waits no longer. 0 means 1 s.
+	// Save is the longest time until a settled row is saved. A quarter of Replay is saved earlier. Zero means 1 s.
 	Save time.Duration
 
-	// Sender is what the sender under the Book gets: lanes, windows, Bury, Failed. Its Settled is called after the
-	// Book has noted the batch or piece, on the loop, and may be nil. Where Bisect is nil, a refused batch is halved until the
-	// refused row is found. Where Pack.BytesOf is nil, MaxBytes counts rows. Control.Replay must be 0: Replay above is it.
+	// Sender configures the Book's sender: lanes, windows, Bury, Failed. Its Settled may be nil; it is called on the loop
+	// after the Book has recorded the batch or piece. A nil Bisect halves a refused batch until the refused row is found.
+	// If Pack.BytesOf is nil, MaxBytes counts rows. Control.Replay must be 0: use the Replay above.
 	Sender Options[[]R]
 }
 
-// Book delivers rows in the order of their positions, in batches, to many workers, and keeps in a [Checkpoint] which of
-// them are settled: a program that crashes, and is started again with the same Checkpoint, goes on where it was.
+// Book delivers rows in batches to many workers, and stores in a [Checkpoint] which of them are settled. A program that
+// crashes resumes from the same Checkpoint.
 //
-// No row is lost: it is in the saved mark only after a worker has delivered it, or Bury has. A crash repeats at most
-// BookOptions.Replay; what had settled and was saved is not delivered again, also where rows before it were not. (A Worker
-// that says it failed and did not, or that outlives its attempt, repeats besides, as with any Sender.)
+// No row is lost: the saved progress contains a row only after a worker has delivered it or Bury has stored it. A crash
+// repeats at most BookOptions.Replay. Rows that were settled and saved are not delivered again, even if rows before them
+// were not. (As with any Sender, a Worker that reports a failure after it has delivered also causes a repeat.)
 //
-// A Book is one partition of rows. Its methods are safe for concurrent use. It owns nothing that has to be closed; its
-// Checkpoint is the caller's.
+// A Book is one partition of rows. Its methods are safe for concurrent use. It needs no Close; the Checkpoint belongs to
+// the caller.
 type Book[R any] struct {
 	o      BookOptions[R]
 	sender *Sender[[]R]
@@ -84,8 +85,8 @@ type Book[R any] struct {
 	started bool
 }
 
-// OpenBook loads the mark and returns a Book that goes on from there. It starts nothing. An error says which option
-// means nothing, or why the Checkpoint could not be loaded.
+// OpenBook loads the progress and returns a Book that resumes from it. It starts nothing. The error names an invalid option,
+// or wraps that of Checkpoint.Load.
 func OpenBook[R any](ctx context.Context, o BookOptions[R]) (*Book[R], error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func OpenBook[R any](ctx context.Context, o BookOptions[R]) (*Book[R], error) {
 	return b, nil
 }
 
-// complete fills in the defaults, or says which option means nothing.
+// complete fills in the defaults. The error names an invalid option.
 func (o *BookOptions[R]) complete() (err error) {
 	switch {
 	case o.Checkpoint == nil:
@@ -153,19 +154,18 @@ func (o *BookOptions[R]) complete() (err error) {
 	return nil
 }
 
-// Run delivers what next gives until io.EOF, and returns nil when every row has settled and the mark is saved. It may be
-// called once.
+// Run delivers the rows of next until io.EOF, and returns nil when all are settled and saved. It may be called once.
 //
-// next gives the rows behind the watermark of [Book.Mark] in the order of their positions. Those that had settled before
-// the restart are passed over, so it may begin earlier, too, and need not look at the ranges. It is called by one goroutine
-// at a time, only when there is room, and must return ctx's error soon when ctx is done; where Pack.Linger is set it must not
-// have taken a row then, because it is called again. A row that stands where none may (BookOptions.At) ends Run at once, and
-// no mark is saved any more: the next run meets that row again.
+// next returns the rows in the order of their positions, at the latest from the watermark of [Book.Mark] on. Run skips rows
+// that were settled before the restart, so next may begin earlier and ignore the ranges. It is called by one goroutine at a
+// time, when there is room, and must return ctx's error soon after ctx is done. If Pack.Linger is set, next is called again
+// after that, so it must not drop a row. A row with an invalid position (see BookOptions.At) ends Run at once, and nothing
+// is saved any more: the next run returns to that row.
 //
-// When ctx is done, what is in flight is abandoned and the mark is saved; Run returns context.Cause(ctx). An error of
-// next lets what is in flight settle first. Where a Save fails, Run ends with its error, and what had settled since the last
-// one comes again: a Checkpoint that may succeed later tries again itself (package retry). A panic in an option that runs on
-// the loop is not caught, and nothing is saved after it.
+// When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After an error of next, the
+// batches in flight are finished first. If a Save fails, Run returns its error, and the rows settled since the last Save
+// are repeated by the next run; a Checkpoint with temporary failures should retry itself (package retry). A panic in an
+// option that runs on the loop is not caught, and nothing is saved after it.
 func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, error)) error {
 	if next == nil {
 		return errors.New("flow: book: there is no function that gives the rows")
@@ -200,7 +200,7 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	return err
 }
 
-// keep saves the mark whenever something has settled for so long, or so much. It ends with its context; Run saves the rest.
+// keep saves the progress after BookOptions.Save, or a quarter of Replay. It ends with its context; Run saves the rest.
 func (b *Book[R]) keep(ctx context.Context) error {
 	tick := time.NewTicker(b.o.Save)
 	defer tick.Stop()
@@ -234,7 +234,7 @@ func (b *Book[R]) save(ctx context.Context) error {
 	return nil
 }
 
-// produce hands out the next batch and opens it in the ledger.
+// produce returns the next batch and opens it in the ledger.
 func (b *Book[R]) produce(ctx context.Context) (Item[[]R], error) {
 	if err := b.await(ctx); err != nil {
 		return Item[[]R]{}, err
@@ -246,7 +246,7 @@ func (b *Book[R]) produce(ctx context.Context) (Item[[]R], error) {
 	return it, err
 }
 
-// await waits until the ledger takes a batch more.
+// await waits until the ledger has room for another batch.
 func (b *Book[R]) await(ctx context.Context) error {
 	for {
 		b.mu.Lock()
@@ -275,7 +275,7 @@ func (b *Book[R]) begin(it Item[[]R]) error {
 	return nil
 }
 
-// read gives the next row that is to be delivered.
+// read returns the next row that is not settled.
 func (b *Book[R]) read(ctx context.Context) (R, error) {
 	for {
 		row, err := b.next(ctx)
@@ -295,8 +295,8 @@ func (b *Book[R]) read(ctx context.Context) (R, error) {
 	}
 }
 
-// breakOff ends the run at once for a row that stands where none may. No mark is saved any more: one that lay behind the row would
-// make the next run pass it over without a word.
+// breakOff ends the run at once for a row with an invalid position. Nothing is saved any more: a watermark behind the row
+// would make the next run skip it in silence.
 func (b *Book[R]) breakOff(err error) error {
 	err = fmt.Errorf("flow: book: %w", err)
 	b.mu.Lock()
@@ -312,7 +312,7 @@ func (b *Book[R]) broken() error {
 	return b.account.broken
 }
 
-// settled is the sender's Settled.
+// settled implements Options.Settled of the sender.
 func (b *Book[R]) settled(it Item[[]R], s Settlement) {
 	if err := b.note(it); err != nil {
 		_ = b.breakOff(err)
@@ -332,7 +332,7 @@ func (b *Book[R]) note(it Item[[]R]) error {
 	return err
 }
 
-// wake signals c where it should; one signal waits at most.
+// wake signals c; at most one signal waits.
 func wake(c chan struct{}, should bool) {
 	if should {
 		select {
@@ -342,7 +342,7 @@ func wake(c chan struct{}, should bool) {
 	}
 }
 
-// halve is the Bisect of who gives none.
+// halve is the default of Options.Bisect.
 func (b *Book[R]) halve(it Item[[]R], _ error) []Item[[]R] {
 	n := len(it.Value)
 	if n < 2 {
@@ -351,8 +351,8 @@ func (b *Book[R]) halve(it Item[[]R], _ error) []Item[[]R] {
 	return []Item[[]R]{b.Piece(it.Value[: n/2 : n/2]), b.Piece(it.Value[n/2:])}
 }
 
-// Piece makes the item of some rows of a batch, for a [Split] or for Options.Bisect, with the cost and the bytes that Pack gives
-// them.
+// Piece returns the item of some rows of a batch, for a [Split] or for Options.Bisect. Its cost and bytes are computed as in
+// Pack.
 func (b *Book[R]) Piece(rows []R) Item[[]R] {
 	it := Item[[]R]{Value: rows, Cost: float64(len(rows))}
 	if b.o.Pack.CostOf != nil {
@@ -367,13 +367,13 @@ func (b *Book[R]) Piece(rows []R) Item[[]R] {
 	return it
 }
 
-// Mark returns what is settled: before Run what the Checkpoint held, then as it is now, which the Checkpoint learns
-// later. Rows are to be read from the watermark on. The ranges are the caller's.
+// Mark returns the progress: as loaded before Run, and then the current one, which is saved later. Read rows from the
+// watermark on. The ranges belong to the caller.
 func (b *Book[R]) Mark() (watermark ledger.Position, above []ledger.Range) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.account.ledger.Mark()
 }
 
-// Sender returns the sender under the Book, for its Status and SetLanes. Run and Saved are the Book's to call.
+// Sender returns the Book's sender, for its Status and SetLanes. Do not call its Run and Saved.
 func (b *Book[R]) Sender() *Sender[[]R] { return b.sender }

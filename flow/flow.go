@@ -36,15 +36,15 @@ import (
 
 // Item is a unit that is delivered and settled as a whole. The Sender owns it from Next until Options.Released.
 type Item[T any] struct {
-	Value T
-	Cost  float64  // window units, such as records; 0 means 1. One item is always allowed, whatever its cost
+	Value T        // passed to the worker
+	Cost  float64  // in window units, such as records; 0 means 1. One item is always allowed, regardless of its cost
 	Bytes int64    // counted against Options.MaxBytes and control.Config.Replay until settled and saved
 	Keys  []string // items that share a key keep their order: never in flight together, except on an Ordered lane
 }
 
 // Attempt is one delivery of one item to one worker.
 type Attempt[T any] struct {
-	Value  T
+	Value  T      // of the item
 	ID     uint64 // unique in the Sender
 	Number int    // of this item, from 1
 
@@ -80,7 +80,7 @@ type Worker[T any] interface {
 type Lane[T any] struct {
 	Name   string // unique; shown in metrics and logs
 	Worker Worker[T]
-	Limits Limits
+	Limits Limits // zero means none but the window
 
 	// Prompt means that Deliver never waits for a network, disk, timer or contended lock. It is then called on the
 	// goroutine that runs the event loop, one call at a time, which saves two switches between goroutines. All other
@@ -120,9 +120,9 @@ const (
 
 // Failure is an attempt that did not deliver.
 type Failure struct {
-	Lane    string
+	Lane    string          // its name
 	Number  int             // of the attempt, from 1 for each item
-	Outcome control.Outcome // Misconfigured is the one that needs a person
+	Outcome control.Outcome // Misconfigured needs an operator
 	Err     error           // of Deliver; a *PanicError if it panicked
 	Died    bool            // the worker died of the item, or of the piece that a Split names
 }
@@ -131,6 +131,7 @@ type Failure struct {
 // the loop are called one at a time, by the goroutine of Run or by one that has just returned from Next, Deliver or
 // Bury. They must not block. A panic in one of them comes out of Run as a *PanicError.
 type Options[T any] struct {
+	// Lanes are the workers. Their names must be unique.
 	Lanes []Lane[T]
 	// Control configures window, dispatch, timeouts, breaker, budget and replay bound. A nil Window means
 	// window.Queue{}.

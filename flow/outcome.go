@@ -19,7 +19,7 @@ var ErrWithdrawn = errors.New("flow: attempt abandoned, its item was withdrawn")
 // failure nor as a measurement of the round trip.
 type Throttled struct {
 	After time.Duration // from now; 0 if the worker did not say
-	Err   error
+	Err   error         // the cause; may be nil
 }
 
 // Rejected means that no worker will ever accept this value: it is bisected until the refused part is found, which is
@@ -42,7 +42,7 @@ type Split[T any] struct {
 	Done    []Item[T] // delivered; Settled is called for each
 	Rest    []Item[T] // replaces the item, in order, and is tried again
 	Refused []Item[T] // passed to Options.Bury without another attempt
-	Err     error
+	Err     error     // the cause
 	// Refusals, if not nil, has the reason for each of Refused. A missing one is Err.
 	Refusals []error
 	// Died, if above 0, means that the worker died of Rest[Died-1]; see the error Died.
@@ -87,7 +87,7 @@ func (e *Split[T]) Unwrap() error { return e.Err }
 type PanicError struct {
 	Where string // such as `worker "a"`; "callback" for one on the loop
 	Value any    // the panic value; nil for runtime.Goexit
-	Stack []byte
+	Stack []byte // of the goroutine that panicked, as runtime/debug.Stack returns it
 }
 
 // Error returns the place, the value and, on the following lines, the stack.

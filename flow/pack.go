@@ -8,27 +8,28 @@ import (
 	"time"
 )
 
-// DefaultPackRows is PackOptions.Rows where it is 0.
+// DefaultPackRows is the default of PackOptions.Rows.
 const DefaultPackRows = 1000
 
-// maxPackRows bounds a batch where nothing else does.
+// maxPackRows bounds a batch if nothing else does.
 const maxPackRows = 1 << 24
 
-// PackOptions say when a batch of rows is full. The zero value packs 1000 rows of cost 1 and waits for them.
+// PackOptions bounds the batches of rows. The zero value packs 1000 rows of cost 1, and waits for them.
 type PackOptions[R any] struct {
-	// Rows in a batch at most; 0 means 1000.
+	// Rows bounds the rows of a batch. Zero means 1000.
 	Rows int
-	// Cost of a batch at most, in the units of CostOf; 0: no bound. A single row is always allowed.
+	// Cost bounds the cost of a batch, in the units of CostOf. Zero means no bound. A single row is always allowed.
 	Cost float64
-	// Linger is how long a batch that has been begun waits for more rows; 0: until it is full or the rows end.
+	// Linger bounds the time from the first row of a batch until the batch is delivered. Zero means no bound: a batch
+	// waits until it is full or the rows end.
 	Linger time.Duration
 
-	// CostOf is the cost of a row, above 0; nil: 1 for each.
+	// CostOf returns the cost of a row, more than 0. Nil means 1 for each.
 	CostOf func(R) float64
-	// BytesOf is what a row holds against Options.MaxBytes, 0 or more; nil: nothing.
+	// BytesOf returns the bytes of a row, 0 or more, for Options.MaxBytes. Nil means 0 for each.
 	BytesOf func(R) int64
-	// Cut says that a batch must end between two rows that follow each other: another partition begins, or what lies between
-	// them was settled before a restart. nil: never.
+	// Cut reports whether a batch must end between two successive rows: because another partition begins, or because the
+	// rows between them were settled before a restart. Nil means never.
 	Cut func(last, next R) bool
 }
 
@@ -36,24 +37,25 @@ type PackOptions[R any] struct {
 type packer[R any] struct {
 	o    PackOptions[R]
 	read func(context.Context) (R, error)
-	// join, where set, says that the row read last may not be parted from the one before it, whatever the bounds say. So a full
-	// batch waits for the row behind it.
+	// join, if not nil, reports whether the last row read must be in the same batch as the one before it, regardless of the
+	// bounds. So a full batch waits for the next row.
 	join func() bool
 
-	begun []R // rows that were read for a batch that was not handed out
-	size  int // of the batch before it: the next one will be about as large
+	begun []R // rows of the batch that is not yet complete
+	size  int // of the batch before, as an estimate
 	cost  float64
 	bytes int64
-	next  R // the first row of the batch after it, where waits is true
+	next  R // the first row of the batch after it, if waits
 	waits bool
-	err   error // what read said after the rows that it gave
+	err   error // of read, after its rows
 }
 
-// Pack returns a Producer that packs the rows of next into batches: what a sender delivers, retries and settles as one, so
-// that its work for each is shared by many rows. The batch's Value is the rows in their order, its Cost and Bytes are their
-// sums, and its memory is never used again. next is called by one goroutine at a time, and ends the rows with io.EOF; what it
-// gave before an error is handed out before the error is. Where Linger is set, it must return ctx's error soon when ctx is
-// done, and must not have taken a row then: the next call gives that row. An error says which option means nothing.
+// Pack returns a Producer that packs the rows of next into batches. A Sender delivers, retries and settles a batch as one
+// item. Its Value has the rows in their order, its Cost and Bytes are their sums, and its memory is not reused.
+//
+// next is called by one goroutine at a time, and ends the rows with io.EOF. Rows before an error are delivered before the
+// error is returned. If Linger is set, next must return ctx's error soon after ctx is done, and must not drop a row then: the
+// next call returns it. The error of Pack names an invalid option.
 func Pack[R any](o PackOptions[R], next func(ctx context.Context) (R, error)) (Producer[[]R], error) {
 	if next == nil {
 		return nil, errors.New("flow: pack: there is no function that gives the rows")

@@ -14,8 +14,8 @@ import (
 
 // Defaults of Options.
 const (
-	DefaultMaxBytes = 32 << 20
-	DefaultAbandon  = time.Minute
+	DefaultMaxBytes = 32 << 20    // bytes of unsettled items
+	DefaultAbandon  = time.Minute // of one attempt
 )
 
 // Sender delivers the items of a Producer. Its methods are safe for concurrent use.

@@ -47,7 +47,7 @@ func (p Position) String() string {
 	return fmt.Sprintf("%d %q", p.Num, p.Key)
 }
 
-// Range is the half-open stretch (From, To].
+// Range is the half-open range (From, To]: it contains To, but not From.
 type Range struct{ From, To Position }
 
 // String gives both ends, as in "(3, 7]".

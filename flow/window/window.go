@@ -36,11 +36,11 @@ func (s State) String() string {
 // MarshalText gives String.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Algorithm is a config value that makes windows.
+// Algorithm is the configuration of a kind of window. It is immutable and safe for concurrent use.
 type Algorithm interface {
-	Name() string // as in a config: "linear", "fixed"
-	Validate() error
-	New() Window
+	Name() string    // as in a config: "linear", "fixed"
+	Validate() error // names the invalid setting
+	New() Window     // for one worker
 }
 
 // Sample is one answered attempt, never a retry sequence.
@@ -127,45 +127,43 @@ func (s *Sample) first() bool     { return s.Done > 0 && !s.overtaken() }
 
 // Window is the limit of one worker.
 type Window interface {
-	// Limit is how much may be in flight now, at least 1, in batches: each counts as one if Batches, else as its
-	// share of its worker's mean cost.
+	// Limit is the most that may be in flight now, at least 1, in batches. Each counts as one if Batches is true, else
+	// as its cost divided by its worker's mean cost.
 	Limit() float64
 	Batches() bool
 	OnSample(s Sample)                         // delivered
 	OnTimeout(now time.Duration, cost float64) // overdue
 	OnNack(now time.Duration, cost float64)    // retryable answer
-	OnUndo(now time.Duration)                  // a timeout was spurious: the late ack came
+	OnUndo(now time.Duration)                  // a timeout was spurious: the late ack arrived
 	Reset(now time.Duration)                   // the worker restarted or its breaker closed: start over at the floor
 	State() State
 	Reason() string // the figures of the last verdict, in words
 	Epoch() uint32  // changes when samples sent before must not be judged by the state after
 }
 
-// Discarder is a Window that can be told that the round under way tells nothing: this process, not its worker, was held
-// up, and every round trip is longer by that.
+// Discarder is a Window that can discard the current round, because this process was delayed and not its worker.
 type Discarder interface {
 	Window
-	Discard(now time.Duration)
+	Discard(now time.Duration) // starts a new round
 }
 
-// Starter is a Window that begins with a start-up, in which it widens faster than it can see what that does, and that can
-// be told a level.
+// Starter is a Window with a start-up phase, in which it grows faster than round trips show the effect.
 type Starter interface {
 	Window
-	Starting() bool
-	// Refused says that the worker refuses what is beyond so many batches in flight.
+	Starting() bool // reports whether it is in its start-up phase
+	// Refused narrows the window to level batches, above which the worker refuses.
 	Refused(now time.Duration, level float64)
 }
 
-// Prober is a Window that now and then measures its worker's round trip with the worker's queue drained. The
-// machine allows it, so that only few workers are narrowed at once, and jitters the time between two.
+// Prober is a Window that measures its worker's round trip without a queue from time to time, by a drained probe. Its owner
+// starts the probes: with jitter, and for few workers at once.
 type Prober interface {
 	Window
-	// ProbeWithin is how soon the next drained probe is wanted, counted from the last or from the first
-	// sample; 0: none. It shortens while the base round trip is only provisional.
+	// ProbeWithin returns the wanted time from the last probe, or from the first sample, to the next probe. Zero means
+	// that none is wanted. It is shorter while the base round trip is provisional.
 	ProbeWithin() time.Duration
-	BeginProbe(now time.Duration) // narrows the window until enough samples came back
-	EndProbe(now time.Duration)   // gives up what BeginProbe began
-	Probing() bool
-	Base() time.Duration // the drained round trip; 0: not known yet
+	BeginProbe(now time.Duration) // narrows the window until enough samples have come back
+	EndProbe(now time.Duration)   // ends a probe early
+	Probing() bool                // reports whether a probe is under way
+	Base() time.Duration          // the round trip without a queue; 0 if not known yet
 }
