@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Adaptive is the pace of a poller: slower while the fetched data goes unused, faster while it is used. It is a value
-// without state: the caller keeps the interval. The zero value starts at 1 s, multiplies the interval by 1.5 after each
-// unused fetch, up to 5 min, and returns to 1 s after a used one.
+// Adaptive is the pace of a poller: slower while the fetched data goes unused, faster while it is
+// used. It is a value without state: the caller keeps the interval. The zero value starts at 1 s,
+// multiplies the interval by 1.5 after each unused fetch, up to 5 min, and returns to 1 s after a
+// used one.
 type Adaptive struct {
 	Min    time.Duration // shortest interval; 0 means 1 s
 	Max    time.Duration // longest interval; 0 means 5 min
@@ -20,8 +21,9 @@ type Adaptive struct {
 	Shrink float64       // factor after a fetch that was used, in [0, 1); 0 means back to Min at once
 }
 
-// Next returns the interval until the next poll, given the last one (0 at the start) and whether the fetched data has
-// been used. It is always within [Min, Max]. To keep many pollers apart, wait Fixed(interval).Proportional(0.1).
+// Next returns the interval until the next poll, given the last one (0 at the start) and whether
+// the fetched data has been used. It is always within [Min, Max]. To keep many pollers apart, wait
+// Fixed(interval).Proportional(0.1).
 func (a Adaptive) Next(last time.Duration, used bool) time.Duration {
 	low, high := a.limits()
 	switch {

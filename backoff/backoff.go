@@ -15,16 +15,18 @@
 //		state = next
 //	}
 //
-// A [Policy] is an immutable value, safe for concurrent use. Its owner keeps the [State], 24 bytes that may be stored with
-// each message. Package retry is this loop with contexts, limits and budgets.
+// A [Policy] is an immutable value, safe for concurrent use. Its owner keeps the [State], 24 bytes
+// that may be stored with each message. Package retry is this loop with contexts, limits and
+// budgets.
 //
 // # Which policy
 //
-// Use [Recommended] against contention. [Fixed], [Linear], [Exponential], [Polynomial], [Fibonacci], [Table] and [Pattern]
-// return a [Ladder]: an interval for each step, and a jitter mode that draws the wait from it. [Random], [Slotted],
-// [Decorrelated] and [DecorrelatedV2] draw in other ways. [Limit], [Then], [Max], [Sum] and [FirstNow] combine policies.
-// [Parse] reads a policy from text and String writes it. Package backoff/compat has the policies of other libraries,
-// quirks included.
+// Use [Recommended] against contention. [Fixed], [Linear], [Exponential], [Polynomial],
+// [Fibonacci], [Table] and [Pattern] return a [Ladder]: an interval for each step, and a jitter
+// mode that draws the wait from it. [Random], [Slotted], [Decorrelated] and [DecorrelatedV2] draw
+// in other ways. [Limit], [Then], [Max], [Sum] and [FirstNow] combine policies. [Parse] reads a
+// policy from text and String writes it. Package backoff/compat has the policies of other
+// libraries, quirks included.
 //
 // # Rules for every policy
 //
@@ -40,8 +42,8 @@
 //
 // # Terms
 //
-// An attempt is one call, the first included; a retry is an attempt after the first. Steps count from 0: step 0 is the
-// wait after the first failure, so n attempts have n-1 waits between them.
+// An attempt is one call, the first included; a retry is an attempt after the first. Steps count
+// from 0: step 0 is the wait after the first failure, so n attempts have n-1 waits between them.
 package backoff
 
 import (
@@ -50,7 +52,8 @@ import (
 	"time"
 )
 
-// State is a place in a sequence of waits. Its zero value is the start. 24 bytes: store it with the message.
+// State is a place in a sequence of waits. Its zero value is the start. 24 bytes: store it with the
+// message.
 type State struct {
 	N     uint32        // waits so far, which is also the step of the next one; stays at its highest value
 	Step  uint32        // for the policy itself (DecorrelatedV2: its last draw)
@@ -58,7 +61,8 @@ type State struct {
 	Slept time.Duration // sum of the waits, saturating; a negative one counts as 0
 }
 
-// After returns the state that follows s when the wait was d. Policies of other packages need it in their Next.
+// After returns the state that follows s when the wait was d. Policies of other packages need it in
+// their Next.
 func (s State) After(d time.Duration) State {
 	if s.N < math.MaxUint32 {
 		s.N++
@@ -72,18 +76,21 @@ func (s State) After(d time.Duration) State {
 
 // Policy is a rule for waits: an immutable value that any number of goroutines may use at once.
 type Policy interface {
-	// Next returns the wait after the failure that s counts, and the state that follows; false: give up, d is 0 and
-	// the state unchanged. src is called at most a few times and only from within Next, so a source that is not safe
-	// for concurrent use (rand.PCG) belongs to one caller; nil means the runtime's source. d is never negative.
+	// Next returns the wait after the failure that s counts, and the state that follows; false:
+	// give up, d is 0 and the state unchanged. src is called at most a few times and only from
+	// within Next, so a source that is not safe for concurrent use (rand.PCG) belongs to one
+	// caller; nil means the runtime's source. d is never negative.
 	Next(s State, src rand.Source) (d time.Duration, next State, ok bool)
 }
 
-// Validator is implemented by every policy of this package and of compat. Validate names the invalid setting.
+// Validator is implemented by every policy of this package and of compat. Validate names the
+// invalid setting.
 type Validator interface {
 	Validate() error
 }
 
-// Validate returns an error for invalid settings of p. It returns nil for a policy without a Validate method.
+// Validate returns an error for invalid settings of p. It returns nil for a policy without a
+// Validate method.
 func Validate(p Policy) error {
 	if v, ok := p.(Validator); ok {
 		return v.Validate()

@@ -49,7 +49,8 @@ func every() []struct {
 	}
 }
 
-// BenchmarkNext measures the cost of a wait. Each sequence restarts after 20 waits, so that not only the cap is timed.
+// BenchmarkNext measures the cost of a wait. Each sequence restarts after 20 waits, so that not
+// only the cap is timed.
 func BenchmarkNext(b *testing.B) {
 	for _, c := range every() {
 		b.Run(c.name, func(b *testing.B) {

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// Bounder is implemented by every policy of this package and of compat: it computes the range of its waits without a draw.
+// Bounder is implemented by every policy of this package and of compat: it computes the range of
+// its waits without a draw.
 type Bounder interface {
-	// Bounds returns the lowest, the mean and the highest wait at step n, from 0. No draw leaves [lowest, highest].
-	// Past the end of the policy all are 0.
+	// Bounds returns the lowest, the mean and the highest wait at step n, from 0. No draw leaves
+	// [lowest, highest]. Past the end of the policy all are 0.
 	Bounds(n int) (lowest, mean, highest time.Duration)
 }
 
-// Bounds returns the lowest, the mean and the highest wait of p at step n, from 0: enough to compute a worst case
-// before anything fails. Past the end of p all are 0; of a policy without a Bounds method nothing is known, and it
-// answers 0, 0 and the largest Duration.
+// Bounds returns the lowest, the mean and the highest wait of p at step n, from 0: enough to
+// compute a worst case before anything fails. Past the end of p all are 0; of a policy without a
+// Bounds method nothing is known, and it answers 0, 0 and the largest Duration.
 func Bounds(p Policy, n int) (lowest, mean, highest time.Duration) {
 	if b, ok := p.(Bounder); ok {
 		return b.Bounds(n)

@@ -8,9 +8,10 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// TestBounds draws 100,000 walks of 70 steps from each policy. No draw leaves Bounds; the mean is Bounds' mean; no share
-// of the draws piles up on the highest wait; and the jitter is not lost where the cap is reached. Seeds are fixed; a right
-// policy is refused by the comparison of means with a probability below 1e-7 in all.
+// TestBounds draws 100,000 walks of 70 steps from each policy. No draw leaves Bounds; the mean is
+// Bounds' mean; no share of the draws piles up on the highest wait; and the jitter is not lost
+// where the cap is reached. Seeds are fixed; a right policy is refused by the comparison of means
+// with a probability below 1e-7 in all.
 func TestBounds(t *testing.T) {
 	walks, all := 100_000, true
 	if testing.Short() || raceEnabled {

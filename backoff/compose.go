@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Limit ends p after attempts attempts, the first call included: attempts-1 waits. 1 or less: no wait at all. A p that
-// ends earlier ends as before.
+// Limit ends p after attempts attempts, the first call included: attempts-1 waits. 1 or less: no
+// wait at all. A p that ends earlier ends as before.
 func Limit(p Policy, attempts int) Policy {
 	if inner, ok := p.(limited); ok {
 		return limited{inner.p, min(inner.attempts, step(attempts))}
@@ -49,7 +49,8 @@ func (p limited) Validate() error {
 	return Validate(p.p)
 }
 
-// String writes attempts as a key of the policy, unless that policy has such a key or is made of several.
+// String writes attempts as a key of the policy, unless that policy has such a key or is made of
+// several.
 func (p limited) String() string {
 	text, attempts := describe(p.p), strconv.FormatUint(uint64(p.attempts), 10)
 	if _, ok := p.p.(Binary); ok || strings.HasSuffix(text, ")") {
@@ -58,9 +59,9 @@ func (p limited) String() string {
 	return text + " attempts=" + attempts
 }
 
-// Then waits as a does for the first n waits, then as b does from its start. If a gives up before its n-th wait, b
-// follows there. (Then finds that place by the step: an a that ends by something else, such as the time waited, ends
-// the whole.) n below 0 counts as 0.
+// Then waits as a does for the first n waits, then as b does from its start. If a gives up before
+// its n-th wait, b follows there. (Then finds that place by the step: an a that ends by something
+// else, such as the time waited, ends the whole.) n below 0 counts as 0.
 func Then(a Policy, n int, b Policy) Policy {
 	return sequence{a, waits(a, step(n)), step(n), b}
 }
@@ -119,7 +120,8 @@ func (p sequence) String() string {
 	return "then(" + describe(p.a) + "; " + strconv.FormatUint(uint64(p.given), 10) + "; " + describe(p.b) + ")"
 }
 
-// FirstNow waits 0 the first time and then as p does from its start: for failures that are mostly gone at once.
+// FirstNow waits 0 the first time and then as p does from its start: for failures that are mostly
+// gone at once.
 func FirstNow(p Policy) Policy { return firstNow{p} }
 
 type firstNow struct{ p Policy }
@@ -141,8 +143,9 @@ func (p firstNow) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p firstNow) Validate() error { return Validate(p.p) }
 func (p firstNow) String() string  { return "first_now(" + describe(p.p) + ")" }
 
-// Sum waits as long as all of ps together, saturating, and gives up with the first that does: Sum(Exponential(...),
-// Random(...)) is an exponential with a fixed jitter on top. No policies: it waits 0.
+// Sum waits as long as all of ps together, saturating, and gives up with the first that does:
+// Sum(Exponential(...), Random(...)) is an exponential with a fixed jitter on top. No policies: it
+// waits 0.
 func Sum(ps ...Policy) Policy { return sum(slices.Clone(ps)) }
 
 type sum []Policy
@@ -151,7 +154,8 @@ func (ps sum) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return combine(ps, s, src, plus)
 }
 
-// combine asks each of ps at the same place and joins their waits. A value that one of them keeps in Step stays.
+// combine asks each of ps at the same place and joins their waits. A value that one of them keeps
+// in Step stays.
 func combine(ps []Policy, s State, src rand.Source, join func(a, b time.Duration) time.Duration) (time.Duration, State, bool) {
 	var total time.Duration
 	kept := s.Step
@@ -184,7 +188,8 @@ func (ps sum) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (ps sum) Validate() error { return validateAll(ps) }
 func (ps sum) String() string  { return "sum(" + describeAll(ps) + ")" }
 
-// Max waits as long as the longest of ps, and gives up with the first that does. No policies: it waits 0.
+// Max waits as long as the longest of ps, and gives up with the first that does. No policies: it
+// waits 0.
 func Max(ps ...Policy) Policy { return longest(slices.Clone(ps)) }
 
 type longest []Policy
@@ -193,7 +198,8 @@ func (ps longest) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return combine(ps, s, src, func(a, b time.Duration) time.Duration { return max(a, b) })
 }
 
-// Bounds takes each of the policies as uniform between its lowest and highest wait to compute the mean of the longest.
+// Bounds takes each of the policies as uniform between its lowest and highest wait to compute the
+// mean of the longest.
 func (ps longest) Bounds(n int) (lowest, mean, highest time.Duration) {
 	var lows, highs []float64
 	for _, p := range ps {

@@ -12,10 +12,11 @@ import (
 // Walk is decorrelated jitter: see [Decorrelated].
 type Walk struct{ base, max time.Duration }
 
-// Decorrelated draws each wait from [base, 3 * the last wait], the first from [base, 3 base], cut to max (M. Brooker,
-// Exponential Backoff And Jitter, AWS Architecture Blog, 2015; the original draws first and cuts afterwards, so that a
-// fifth of its waits sit on the cap). max 0 means no cap but the largest Duration. A short draw makes the next short
-// too: of 190 clients in contention it serves all later than full jitter does, and with more calls.
+// Decorrelated draws each wait from [base, 3 * the last wait], the first from [base, 3 base], cut
+// to max (M. Brooker, Exponential Backoff And Jitter, AWS Architecture Blog, 2015; the original
+// draws first and cuts afterwards, so that a fifth of its waits sit on the cap). max 0 means no cap
+// but the largest Duration. A short draw makes the next short too: of 190 clients in contention it
+// serves all later than full jitter does, and with more calls.
 func Decorrelated(base, max time.Duration) Walk { return Walk{base, max} }
 
 func (p Walk) limits() (base, limit time.Duration) {
@@ -34,7 +35,8 @@ var powersOf3 = func() (f [40]uint64) {
 	return f
 }()
 
-// highest returns the longest wait of the n-th draw, from 1; at 0 the base, which the first draw starts from.
+// highest returns the longest wait of the n-th draw, from 1; at 0 the base, which the first draw
+// starts from.
 func (p Walk) highest(n uint64) time.Duration {
 	base, limit := p.limits()
 	if base == 0 {
@@ -43,8 +45,8 @@ func (p Walk) highest(n uint64) time.Duration {
 	return min(times(base, powersOf3[min(n, uint64(len(powersOf3)-1))]), limit)
 }
 
-// Next implements Policy. A last wait that this policy cannot have drawn (that of a Sum it is part of, say) counts as
-// the nearest that it can.
+// Next implements Policy. A last wait that this policy cannot have drawn (that of a Sum it is part
+// of, say) counts as the nearest that it can.
 func (p Walk) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	base, limit := p.limits()
 	last := base
@@ -55,7 +57,8 @@ func (p Walk) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return d, s.After(d), true
 }
 
-// Bounds implements Bounder. The mean is computed from the distribution of the last wait, step by step, within 1 %.
+// Bounds implements Bounder. The mean is computed from the distribution of the last wait, step by
+// step, within 1 %.
 func (p Walk) Bounds(n int) (lowest, mean, highest time.Duration) {
 	base, _ := p.limits()
 	highest = p.highest(uint64(step(n)) + 1)
@@ -65,8 +68,8 @@ func (p Walk) Bounds(n int) (lowest, mean, highest time.Duration) {
 // cells is how finely a distribution is followed.
 const cells = 256
 
-// mean follows the distribution of the wait from step to step. Given the wait x before, the next is uniform in
-// [base, h(x)] with h(x) = min(3x, max); cells are equally wide in the logarithm.
+// mean follows the distribution of the wait from step to step. Given the wait x before, the next is
+// uniform in [base, h(x)] with h(x) = min(3x, max); cells are equally wide in the logarithm.
 func (p Walk) mean(n uint32) time.Duration {
 	base, limit := p.limits()
 	if base == 0 {
@@ -126,11 +129,12 @@ type Smooth struct {
 	held      uint32 // the step at which the highest wait reaches the cap: later ones draw as it does
 }
 
-// DecorrelatedV2 is the smoother decorrelated jitter that Polly uses (G. Lucas, Polly.Contrib.WaitAndRetry,
-// DecorrelatedJitterBackoffV2): with t = n + U and x(t) = 2^t tanh(sqrt(4t)) the wait at step n is (x(t) - x of the
-// draw before) * base / 1.4. The median is about base * 0.9, 1.1, 2, 4, 8. max 0 means no cap but the largest
-// Duration; Polly cuts to it after the draw, here the policy stops growing where its longest wait reaches it and draws
-// again what is above. It computes in floats.
+// DecorrelatedV2 is the smoother decorrelated jitter that Polly uses (G. Lucas,
+// Polly.Contrib.WaitAndRetry, DecorrelatedJitterBackoffV2): with t = n + U and x(t) = 2^t
+// tanh(sqrt(4t)) the wait at step n is (x(t) - x of the draw before) * base / 1.4. The median is
+// about base * 0.9, 1.1, 2, 4, 8. max 0 means no cap but the largest Duration; Polly cuts to it
+// after the draw, here the policy stops growing where its longest wait reaches it and draws again
+// what is above. It computes in floats.
 func DecorrelatedV2(base, max time.Duration) Smooth {
 	return Smooth{base: base, max: max}.hold()
 }

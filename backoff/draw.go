@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// draw returns an integer that is uniform in [0, span], by Lemire's multiplication without division (Fast Random
-// Integer Generation in an Interval, 2019). It takes no rand.Rand, so that nothing is allocated.
+// draw returns an integer that is uniform in [0, span], by Lemire's multiplication without division
+// (Fast Random Integer Generation in an Interval, 2019). It takes no rand.Rand, so that nothing is
+// allocated.
 func draw(src rand.Source, span uint64) uint64 {
 	n := span + 1
 	if n == 0 {
@@ -21,8 +22,9 @@ func draw(src rand.Source, span uint64) uint64 {
 	return hi
 }
 
-// drawAgain is draw's rare part: it rejects the draws that would make some integers likelier than others. A source
-// that is stuck on one value must not hang the caller; for any other 100 rejections in a row are out of the question.
+// drawAgain is draw's rare part: it rejects the draws that would make some integers likelier than
+// others. A source that is stuck on one value must not hang the caller; for any other 100
+// rejections in a row are out of the question.
 func drawAgain(src rand.Source, n, hi, lo uint64) uint64 {
 	threshold := -n % n
 	for range 100 {
@@ -44,8 +46,9 @@ func bits64(src rand.Source) uint64 {
 // runtimeBits is the one place where randomness comes in that nobody gave.
 func runtimeBits() uint64 { return rand.Uint64() }
 
-// scale returns d * f cut to [0, MaxInt64], truncated to whole nanoseconds; NaN gives 0. The product is rounded by
-// itself (float64() forbids a fused multiplication), so every platform gets the same.
+// scale returns d * f cut to [0, MaxInt64], truncated to whole nanoseconds; NaN gives 0. The
+// product is rounded by itself (float64() forbids a fused multiplication), so every platform gets
+// the same.
 func scale(d time.Duration, f float64) time.Duration {
 	x := float64(float64(d) * f)
 	switch {

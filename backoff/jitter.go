@@ -27,8 +27,9 @@ type jitter struct {
 	width float64 // of proportional and additive, as a share of the interval
 }
 
-// spread returns the lowest and the highest wait of an interval under a cap. It never leaves [0, cap], and where the
-// interval is beyond the cap the range is as wide as that of the last interval beneath it.
+// spread returns the lowest and the highest wait of an interval under a cap. It never leaves [0,
+// cap], and where the interval is beyond the cap the range is as wide as that of the last interval
+// beneath it.
 func (j jitter) spread(d, limit time.Duration) (lo, hi time.Duration) {
 	d = min(max(d, 0), limit)
 	switch j.mode {

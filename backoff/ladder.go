@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Ladder is a policy with an interval for each step, a jitter mode that draws the wait from it, and a cap.
-// [Fixed], [Linear], [Exponential], [Polynomial], [Fibonacci], [Table], [Pattern] and [Recommended] make one. The
-// methods Full, Equal, Proportional, Additive and Plain return a copy with another jitter mode. The zero Ladder waits
-// 0 for ever.
+// Ladder is a policy with an interval for each step, a jitter mode that draws the wait from it, and
+// a cap. [Fixed], [Linear], [Exponential], [Polynomial], [Fibonacci], [Table], [Pattern] and
+// [Recommended] make one. The methods Full, Equal, Proportional, Additive and Plain return a copy
+// with another jitter mode. The zero Ladder waits 0 for ever.
 type Ladder struct {
 	p *ladder // never written after its constructor; one word, so that a Ladder in a Policy is called without a copy
 }
@@ -28,8 +28,8 @@ type ladder struct {
 // rung is the range from which a step draws: n waits from lo on, n at least 1.
 type rung struct{ lo, n uint64 }
 
-// maxRungs is how many steps a Ladder computes in advance. An exponential ladder is at its cap long before, a table
-// may be longer.
+// maxRungs is how many steps a Ladder computes in advance. An exponential ladder is at its cap long
+// before, a table may be longer.
 const maxRungs = 64
 
 // growth is the rule for the interval of step n, not yet cut to a cap.
@@ -85,7 +85,8 @@ func (p *ladder) at(n uint32) (rung, bool) {
 	return p.rung(n)
 }
 
-// Next implements Policy. It inlines at and draw, without their rare cases, because the calls would double its cost.
+// Next implements Policy. It inlines at and draw, without their rare cases, because the calls would
+// double its cost.
 func (l Ladder) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	if l.p == nil {
 		return 0, s.After(0), true
@@ -138,22 +139,25 @@ func step(n int) uint32 {
 	return uint32(min(max(int64(n), 0), math.MaxUint32))
 }
 
-// Plain removes the jitter: every wait is the interval itself, at most the cap. It is for schedules and for a single
-// client. Many clients without jitter collide again and again, and take 7 to 14 times as long.
+// Plain removes the jitter: every wait is the interval itself, at most the cap. It is for schedules
+// and for a single client. Many clients without jitter collide again and again, and take 7 to 14
+// times as long.
 func (l Ladder) Plain() Ladder { return l.with(jitter{}) }
 
-// Full draws each wait from [0, interval], both ends included. The best of the simple modes under contention.
+// Full draws each wait from [0, interval], both ends included. The best of the simple modes under
+// contention.
 func (l Ladder) Full() Ladder { return l.with(jitter{mode: full}) }
 
-// Equal draws each wait from [interval/2, interval]: never a short wait, at the price of more collisions than Full.
+// Equal draws each wait from [interval/2, interval]: never a short wait, at the price of more
+// collisions than Full.
 func (l Ladder) Equal() Ladder { return l.with(jitter{mode: equal}) }
 
-// Proportional draws each wait from the interval -f to +f of itself, f in [0, 1], cut to the cap: at the cap from
-// [(1-f) cap, cap].
+// Proportional draws each wait from the interval -f to +f of itself, f in [0, 1], cut to the cap:
+// at the cap from [(1-f) cap, cap].
 func (l Ladder) Proportional(f float64) Ladder { return l.with(jitter{proportional, f}) }
 
-// Additive draws each wait from the interval to (1+f) of itself, f 0 or more. The interval is held at cap/(1+f), so
-// that the jitter is as wide at the cap as before it.
+// Additive draws each wait from the interval to (1+f) of itself, f 0 or more. The interval is held
+// at cap/(1+f), so that the jitter is as wide at the cap as before it.
 func (l Ladder) Additive(f float64) Ladder { return l.with(jitter{additive, f}) }
 
 func (l Ladder) with(j jitter) Ladder {

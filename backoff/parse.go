@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Parse reads a policy from text: a name, and keys with values. The keys are those of the engine's `retry:`.
+// Parse reads a policy from text: a name, and keys with values. The keys are those of the engine's
+// `retry:`.
 //
 //	fixed delay=1s
 //	random max=1s
@@ -27,21 +28,23 @@ import (
 //	decorrelated_v2 base=1s max=30s
 //	recommended latency=100ms max=30s
 //
-// factor and degree may be left out and are 2 then; max left out or none means no cap (recommended: left out, latency is
-// 100ms and max 30s); max_exponent is 10 and attempts of slotted 16. jitter is none, full, equal, proportional or additive, the last
-// two with a width (width=0.2 is 20 %); random, slotted and the decorrelated ones have no jitter but their own. attempts=5 ends
-// any policy, the first call included. Policies are put together as in Go:
+// factor and degree may be left out and are 2 then; max left out or none means no cap (recommended:
+// left out, latency is 100ms and max 30s); max_exponent is 10 and attempts of slotted 16. jitter is
+// none, full, equal, proportional or additive, the last two with a width (width=0.2 is 20 %);
+// random, slotted and the decorrelated ones have no jitter but their own. attempts=5 ends any
+// policy, the first call included. Policies are put together as in Go:
 //
 //	first_now(SPEC)    then(SPEC; 3; SPEC)    max(SPEC; SPEC)    sum(SPEC; SPEC)    limit(SPEC; 5)
 //
-// An error names the part that is wrong: an unknown policy or key, a key given twice, a value that is negative, too
-// large or no number, a max below the first wait. The text of String is read as the same policy.
+// An error names the part that is wrong: an unknown policy or key, a key given twice, a value that
+// is negative, too large or no number, a max below the first wait. The text of String is read as
+// the same policy.
 //
 // The policies of other libraries are in package backoff/compat, whose Parse reads both.
 func Parse(spec string) (Policy, error) { return ParseWith(spec, nil) }
 
-// ParseWith is Parse with further policies: more has a reader for each name. The returned policies are validated. Each
-// should have a String method with a text that ParseWith can read.
+// ParseWith is Parse with further policies: more has a reader for each name. The returned policies
+// are validated. Each should have a String method with a text that ParseWith can read.
 func ParseWith(spec string, more map[string]func(*Settings) Policy) (Policy, error) {
 	p, err := parser(more).parse(strings.TrimSpace(spec), 0)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Settings are the keys and values of one policy in a text. A reader of [ParseWith] takes those that it knows; the first
-// fault is kept, and a key that was not taken is unknown.
+// Settings are the keys and values of one policy in a text. A reader of [ParseWith] takes those
+// that it knows; the first fault is kept, and a key that was not taken is unknown.
 type Settings struct {
 	policy string
 	values map[string]string

@@ -169,7 +169,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStuckSource: a source that always returns the same value neither blocks a draw nor lets it leave the bounds.
+// TestStuckSource: a source that always returns the same value neither blocks a draw nor lets it
+// leave the bounds.
 func TestStuckSource(t *testing.T) {
 	for _, bits := range []stuck{0, 1, math.MaxUint64, 1 << 63} {
 		for _, c := range every() {

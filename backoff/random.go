@@ -12,8 +12,8 @@ import (
 // Uniform waits a random time below its limit: see [Random].
 type Uniform struct{ limit time.Duration }
 
-// Random draws each wait from [0, max): max itself never comes. It does not grow, so it suits a crowd whose size is
-// known. A max of 0 or less waits 0.
+// Random draws each wait from [0, max): max itself never comes. It does not grow, so it suits a
+// crowd whose size is known. A max of 0 or less waits 0.
 func Random(max time.Duration) Uniform { return Uniform{max} }
 
 // Next implements Policy.
@@ -51,14 +51,15 @@ type Binary struct {
 	attempts    uint32
 }
 
-// Slotted is the truncated binary exponential backoff of IEEE 802.3, clause 4.2.3.2.5: after collision c it waits r
-// slots, r an integer uniform in [0, 2^k - 1] with k = min(c, maxExponent), and after attempts transmissions gives up.
+// Slotted is the truncated binary exponential backoff of IEEE 802.3, clause 4.2.3.2.5: after
+// collision c it waits r slots, r an integer uniform in [0, 2^k - 1] with k = min(c, maxExponent),
+// and after attempts transmissions gives up.
 //
 //	Slotted(51200*time.Nanosecond, 10, 16) // 10 Mb/s: 512 bit times; 15 waits, at most 366.13 ms in all
 //	Slotted(51200*time.Nanosecond, 10, 17) // the articles' count of 16 retries: at most 418.51 ms in all
 //
-// A slot is 5.12 us at 100 Mb/s. attempts 0 means no limit. A negative slot counts as 0, a maxExponent outside 0 to 63
-// as the nearest of the two, attempts below 0 as 1.
+// A slot is 5.12 us at 100 Mb/s. attempts 0 means no limit. A negative slot counts as 0, a
+// maxExponent outside 0 to 63 as the nearest of the two, attempts below 0 as 1.
 func Slotted(slot time.Duration, maxExponent, attempts int) Binary {
 	if attempts < 0 {
 		attempts = 1

@@ -4,15 +4,17 @@
 //	...
 //	err = b.Do(ctx, func(ctx context.Context) error { return call(ctx) })
 //
-// A breaker opens after five failures in a row, or when half of the calls within ten seconds failed. While it is open,
-// Do returns an [*OpenError] at once. After a wait one call goes through as a probe: if it succeeds the breaker closes,
-// else it stays open, longer each time. [State] has the transition table, [Options] the numbers.
+// A breaker opens after five failures in a row, or when half of the calls within ten seconds
+// failed. While it is open, Do returns an [*OpenError] at once. After a wait one call goes through
+// as a probe: if it succeeds the breaker closes, else it stays open, longer each time. [State] has
+// the transition table, [Options] the numbers.
 //
-// [Breaker.Allow] is Do for code that cannot be wrapped in a function. [Breaker.Budget] lets package retry ask a
-// breaker before each attempt. Package breakerhttp has an http.RoundTripper. [Circuit] is the state machine alone.
+// [Breaker.Allow] is Do for code that cannot be wrapped in a function. [Breaker.Budget] lets
+// package retry ask a breaker before each attempt. Package breakerhttp has an http.RoundTripper.
+// [Circuit] is the state machine alone.
 //
-// The package starts no goroutine and runs under testing/synctest. Do and Allow allocate nothing unless the call is
-// refused.
+// The package starts no goroutine and runs under testing/synctest. Do and Allow allocate nothing
+// unless the call is refused.
 package breaker
 
 import (
@@ -40,10 +42,12 @@ func (e *OpenError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *OpenError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an error.
+// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an
+// error.
 func (e *OpenError) Refused() bool { return true }
 
-// LogValue implements slog.LogValuer: a group of msg, state and wait. The wait is left out if it is not known.
+// LogValue implements slog.LogValuer: a group of msg, state and wait. The wait is left out if it is
+// not known.
 func (e *OpenError) LogValue() slog.Value {
 	state := Open
 	if e.Wait == 0 {
@@ -89,10 +93,10 @@ func New(o Options) (*Breaker, error) {
 	return b, nil
 }
 
-// OutcomeOf returns the outcome that err usually stands for: nil is Success. Ignored are errors that say nothing of the
-// server's health: a canceled context, the refusal of a breaker or limiter within the call (an error whose method
-// Refused() bool returns true), and a failure that package retry does not retry, such as a 404 (Permanent() bool).
-// Everything else is Failure.
+// OutcomeOf returns the outcome that err usually stands for: nil is Success. Ignored are errors
+// that say nothing of the server's health: a canceled context, the refusal of a breaker or limiter
+// within the call (an error whose method Refused() bool returns true), and a failure that package
+// retry does not retry, such as a 404 (Permanent() bool). Everything else is Failure.
 func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
@@ -119,8 +123,8 @@ type permanent interface {
 	Permanent() bool
 }
 
-// Do calls f unless the breaker is open, in which case it returns an [*OpenError]. A panic counts as a failure and is
-// passed on.
+// Do calls f unless the breaker is open, in which case it returns an [*OpenError]. A panic counts
+// as a failure and is passed on.
 func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {
 	call, err := b.Allow()
 	if err != nil {
@@ -140,8 +144,8 @@ type Call struct {
 	ticket  Ticket
 }
 
-// Allow lets one call through, or returns an [*OpenError]. After the call, Done of the returned Call must be called
-// once.
+// Allow lets one call through, or returns an [*OpenError]. After the call, Done of the returned
+// Call must be called once.
 func (b *Breaker) Allow() (Call, error) {
 	now := time.Since(b.origin)
 	b.mu.Lock()
@@ -162,8 +166,8 @@ func (b *Breaker) Allow() (Call, error) {
 	return Call{b, t}, nil
 }
 
-// Done ends the call with its error, nil for success. If that opens the breaker and err has a method
-// RetryAfter() time.Duration, the breaker stays open for at least that long.
+// Done ends the call with its error, nil for success. If that opens the breaker and err has a
+// method RetryAfter() time.Duration, the breaker stays open for at least that long.
 func (c Call) Done(err error) {
 	b := c.breaker
 	if b == nil {
@@ -230,8 +234,8 @@ func (b *Breaker) State() State {
 	return b.circuit.State()
 }
 
-// Budget returns b in the form in which package retry asks before each attempt. While the breaker is open, retries stop
-// at once with an [*OpenError].
+// Budget returns b in the form in which package retry asks before each attempt. While the breaker
+// is open, retries stop at once with an [*OpenError].
 func (b *Breaker) Budget() *Budget {
 	return &Budget{breaker: b, calls: make(map[context.Context]running)}
 }

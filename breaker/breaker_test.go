@@ -242,7 +242,8 @@ func TestPanicIsAFailure(t *testing.T) {
 	}
 }
 
-// TestOnChangeMayUseTheBreaker: the hook is called in order and one at a time, although it causes further changes.
+// TestOnChangeMayUseTheBreaker: the hook is called in order and one at a time, although it causes
+// further changes.
 func TestOnChangeMayUseTheBreaker(t *testing.T) {
 	var b *breaker.Breaker
 	var order []breaker.State
@@ -374,8 +375,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestRetryBudget: the budget of a breaker stops the retries of all calls once the server fails, and counts neither
-// answers that are not retried nor hedges that were not needed.
+// TestRetryBudget: the budget of a breaker stops the retries of all calls once the server fails,
+// and counts neither answers that are not retried nor hedges that were not needed.
 func TestRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Options{Failures: 4, Wait: backoff.Fixed(time.Minute)})

@@ -59,32 +59,35 @@ func (o Outcome) String() string {
 
 // Options configures a Breaker or a Circuit. The zero value works.
 type Options struct {
-	// Failures is the number of failures in a row that opens the breaker. Zero means 5; a negative value turns it off.
+	// Failures is the number of failures in a row that opens the breaker. Zero means 5; a negative
+	// value turns it off.
 	Failures int
 
-	// FailureRate is the share of failed calls within Window that opens the breaker, up to 1. Zero means 0.5; a
-	// negative value turns it off.
+	// FailureRate is the share of failed calls within Window that opens the breaker, up to 1. Zero
+	// means 0.5; a negative value turns it off.
 	FailureRate float64
 	Window      time.Duration // Zero means 10s.
 	MinCalls    int           // Fewer calls within Window tell nothing. Zero means 20.
 
-	// Wait is how long the breaker stays open, longer with each probe that fails. It starts over once the breaker has
-	// stayed closed for as long as it was last open. Nil means 500ms, doubling to 30s, with equal jitter: each wait is
-	// between half of that and all of it. A policy that ends goes on with its last wait.
+	// Wait is how long the breaker stays open, longer with each probe that fails. It starts over
+	// once the breaker has stayed closed for as long as it was last open. Nil means 500ms, doubling
+	// to 30s, with equal jitter: each wait is between half of that and all of it. A policy that
+	// ends goes on with its last wait.
 	Wait backoff.Policy
 
-	// Probes is how many calls pass while half-open, at once and in total. When all have succeeded the breaker closes.
-	// Zero means 1.
+	// Probes is how many calls pass while half-open, at once and in total. When all have succeeded
+	// the breaker closes. Zero means 1.
 	Probes int
 
-	// ProbeTimeout bounds the time for which a probe that never ends keeps others out. Zero means 1 minute.
+	// ProbeTimeout bounds the time for which a probe that never ends keeps others out. Zero means 1
+	// minute.
 	ProbeTimeout time.Duration
 
 	// Outcome judges the errors of calls. Nil means [OutcomeOf]. A Circuit does not use it.
 	Outcome func(error) Outcome
 
-	// OnChange is called after each change of state: in order, one call at a time, by a goroutine that uses the breaker
-	// and outside of its lock. A Circuit does not use it.
+	// OnChange is called after each change of state: in order, one call at a time, by a goroutine
+	// that uses the breaker and outside of its lock. A Circuit does not use it.
 	OnChange func(Change)
 }
 
@@ -146,9 +149,9 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Circuit is the state machine of a breaker, for programs that have a loop of their own. It is pure: time is passed in,
-// as the time since some origin, and must not go back. It allocates nothing and is not safe for concurrent use. Make
-// one with [NewCircuit].
+// Circuit is the state machine of a breaker, for programs that have a loop of their own. It is
+// pure: time is passed in, as the time since some origin, and must not go back. It allocates
+// nothing and is not safe for concurrent use. Make one with [NewCircuit].
 type Circuit struct {
 	options Options
 	random  rand.Source
@@ -166,7 +169,8 @@ type Circuit struct {
 	probed    time.Duration // when the last probe started
 }
 
-// NewCircuit returns a closed circuit. random draws the jitter of waits; nil means the runtime's source.
+// NewCircuit returns a closed circuit. random draws the jitter of waits; nil means the runtime's
+// source.
 func NewCircuit(o Options, random rand.Source) (*Circuit, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -196,8 +200,8 @@ func (c *Circuit) Allow(now time.Duration) (Ticket, bool) {
 	return Ticket{c.epoch}, c.state != Open
 }
 
-// Done ends a call. A failure that opens the circuit keeps it open for at least the given time, such as a server's
-// Retry-After; zero means no such bound.
+// Done ends a call. A failure that opens the circuit keeps it open for at least the given time,
+// such as a server's Retry-After; zero means no such bound.
 func (c *Circuit) Done(now time.Duration, t Ticket, o Outcome, least time.Duration) {
 	if t.epoch != c.epoch || c.state == Open {
 		return
@@ -265,7 +269,8 @@ func (c *Circuit) enter(s State) {
 // State returns the state. An open circuit stays open after its wait until a call asks.
 func (c *Circuit) State() State { return c.state }
 
-// Wait returns how long calls will be refused; zero if one may pass now, or if that depends on probes that are out.
+// Wait returns how long calls will be refused; zero if one may pass now, or if that depends on
+// probes that are out.
 func (c *Circuit) Wait(now time.Duration) time.Duration {
 	if c.state != Open {
 		return 0

@@ -8,23 +8,24 @@
 //		resume(offset)
 //	}
 //
-// A name is only a label, and an inode is used again as soon as its file is deleted. An [ID] is therefore made of device,
-// inode, birth time if the system reports one, and a hash of the file's head when it was first seen. It never changes
-// while the file grows, and no two files share one.
+// A name is only a label, and an inode is used again as soon as its file is deleted. An [ID] is
+// therefore made of device, inode, birth time if the system reports one, and a hash of the file's
+// head when it was first seen. It never changes while the file grows, and no two files share one.
 //
-// The package is pure: callers stat and read, the package compares. It opens no file, keeps nothing, reads no clock, and
-// so runs under testing/synctest.
+// The package is pure: callers stat and read, the package compares. It opens no file, keeps
+// nothing, reads no clock, and so runs under testing/synctest.
 //
 // # Limits
 //
-// With a birth time finer than a second, a reused inode is always told apart, and so is a file that was rewritten in place
-// with another head. A file that was truncated and rewritten in place with the same head looks the same; callers that saw
-// it shrink must ask for a new ID ([New] then raises Gen).
+// With a birth time finer than a second, a reused inode is always told apart, and so is a file that
+// was rewritten in place with another head. A file that was truncated and rewritten in place with
+// the same head looks the same; callers that saw it shrink must ask for a new ID ([New] then raises
+// Gen).
 //
-// Without a birth time (or with one in whole seconds, as some file systems keep it), only the head tells two files of one
-// inode apart. The ID then also holds the first modification time, so that two files with the same head do not share an
-// ID. Without any evidence, [ID.Match] reports another file: a file taken for new is delivered twice, a file taken for
-// known is lost.
+// Without a birth time (or with one in whole seconds, as some file systems keep it), only the head
+// tells two files of one inode apart. The ID then also holds the first modification time, so that
+// two files with the same head do not share an ID. Without any evidence, [ID.Match] reports another
+// file: a file taken for new is delivered twice, a file taken for known is lost.
 package fileid
 
 import (
@@ -44,7 +45,8 @@ const sumSize = 16
 // version begins the string form.
 const version = "f1"
 
-// File describes a file as observed: by one stat of an open handle, and one read of its head through the same handle.
+// File describes a file as observed: by one stat of an open handle, and one read of its head
+// through the same handle.
 type File struct {
 	Dev, Ino uint64
 	Birth    int64  // nanoseconds since 1970; 0 if the system reports none
@@ -53,7 +55,8 @@ type File struct {
 	Head     []byte // the first min(Size, MaxHead) bytes
 }
 
-// ID is the identity of a file. Two IDs are equal if they are equal as values; the zero ID belongs to no file.
+// ID is the identity of a file. Two IDs are equal if they are equal as values; the zero ID belongs
+// to no file.
 type ID struct {
 	Dev, Ino uint64
 	Birth    int64         // as in File; 0 if unknown
@@ -72,11 +75,11 @@ func (f File) Key() Key { return Key{f.Dev, f.Ino} }
 // Key returns the device and inode that the id names.
 func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
 
-// New returns the ID of a file that is seen for the first time. taken, if not nil, reports whether an ID belongs to other
-// data: Gen is raised until the ID is free.
+// New returns the ID of a file that is seen for the first time. taken, if not nil, reports whether
+// an ID belongs to other data: Gen is raised until the ID is free.
 //
-// The ID of a file with a complete head depends on the file alone. A process that is killed before it stores the ID
-// computes the same one again.
+// The ID of a file with a complete head depends on the file alone. A process that is killed before
+// it stores the ID computes the same one again.
 func New(f File, taken func(ID) bool) ID {
 	id := ID{Dev: f.Dev, Ino: f.Ino, Birth: f.Birth, Len: min(len(f.Head), MaxHead)}
 	id.Sum = sum(f.Head[:id.Len])
@@ -89,8 +92,9 @@ func New(f File, taken func(ID) bool) ID {
 	return id
 }
 
-// fine reports whether a birth time tells two files of one inode apart: it is known and not a whole second. A fine clock
-// shows a whole second at most once in 250 times, and the ID is then only a little longer.
+// fine reports whether a birth time tells two files of one inode apart: it is known and not a whole
+// second. A fine clock shows a whole second at most once in 250 times, and the ID is then only a
+// little longer.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {
@@ -99,11 +103,11 @@ func sum(head []byte) (s [sumSize]byte) {
 	return s
 }
 
-// Match reports whether f is the file of id, unchanged or grown: device and inode are equal, the birth times are equal if
-// both are known, and the first Len bytes hash to Sum.
+// Match reports whether f is the file of id, unchanged or grown: device and inode are equal, the
+// birth times are equal if both are known, and the first Len bytes hash to Sum.
 //
-// If the birth time does not tell files apart, an ID without a head matches only an empty file, and a file that holds only
-// the head but was modified since it was first seen is another file.
+// If the birth time does not tell files apart, an ID without a head matches only an empty file, and
+// a file that holds only the head but was modified since it was first seen is another file.
 func (id ID) Match(f File) bool {
 	if id.Dev != f.Dev || id.Ino != f.Ino || id == (ID{}) {
 		return false
@@ -131,10 +135,11 @@ func (id ID) MatchHead(head []byte) bool { return len(head) >= id.Len && sum(hea
 // Certain reports whether device, inode and birth time alone tell this file from every other one.
 func (id ID) Certain() bool { return fine(id.Birth) }
 
-// String returns the form in which IDs are stored and sent: "f1.", then device (hexadecimal), inode (decimal, as ls -i
-// shows it), birth time (hexadecimal, "-" where unknown), head length and hash (base64url), separated by dots; ".m"
-// and the modification time and ".g" and the generation follow if there are any. It is printable
-// ASCII without space, comma, semicolon, '@' and '"', and at most 128 bytes.
+// String returns the form in which IDs are stored and sent: "f1.", then device (hexadecimal), inode
+// (decimal, as ls -i shows it), birth time (hexadecimal, "-" where unknown), head length and hash
+// (base64url), separated by dots; ".m" and the modification time and ".g" and the generation follow
+// if there are any. It is printable ASCII without space, comma, semicolon, '@' and '"', and at most
+// 128 bytes.
 func (id ID) String() string {
 	b := make([]byte, 0, 128)
 	b = append(b, version...)

@@ -168,8 +168,8 @@ func (d *disk) step() {
 	}
 }
 
-// The model: a file that only grew is always known where birth times are fine; one that is not the same is never taken for it, and
-// no id is given to two files.
+// The model: a file that only grew is always known where birth times are fine; one that is not the
+// same is never taken for it, and no id is given to two files.
 func FuzzModel(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, uint8(seed))

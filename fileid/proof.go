@@ -14,7 +14,8 @@ import (
 const (
 	// MaxBefore is the maximum number of bytes that a [Proof] hashes before its place.
 	MaxBefore = 64
-	// proofSum is the number of bytes that a Proof keeps of each SHA-256. Two different texts agree once in 2^48 times.
+	// proofSum is the number of bytes that a Proof keeps of each SHA-256. Two different texts agree
+	// once in 2^48 times.
 	proofSum = 6
 	// proofVersion stands in the high bits of the stored form's first byte.
 	proofVersion = 1
@@ -22,13 +23,13 @@ const (
 	packedVersion = 2
 )
 
-// Proof is a fingerprint of the bytes that a reader has read, kept beside the file's [ID]. It has a hash of the head, which
-// grows with the file up to MaxHead bytes, and a hash of the bytes before the reader's place. The latter detects a file
-// that was rewritten in place with an equal head and is no shorter. Bytes that were not hashed may have changed. The zero
-// Proof fits every file.
+// Proof is a fingerprint of the bytes that a reader has read, kept beside the file's [ID]. It has a
+// hash of the head, which grows with the file up to MaxHead bytes, and a hash of the bytes before
+// the reader's place. The latter detects a file that was rewritten in place with an equal head and
+// is no shorter. Bytes that were not hashed may have changed. The zero Proof fits every file.
 type Proof struct {
-	// Moved is the file that holds the data if it is not the one of the ID: a copy made by a rotation, or a restored
-	// file. Zero means that the data was not moved.
+	// Moved is the file that holds the data if it is not the one of the ID: a copy made by a
+	// rotation, or a restored file. Zero means that the data was not moved.
 	Moved      Key
 	MovedBirth int64 // birth time of that file; 0 if unknown
 
@@ -38,15 +39,18 @@ type Proof struct {
 	Len     int   // hashed bytes before At, 0 to MaxBefore
 	Sum     [proofSum]byte
 
-	// ModTime is the modification time of the file when it held exactly At bytes, in nanoseconds since 1970. Zero means
-	// that it held more, or that the time is unknown. A file of At bytes with this time holds nothing new.
+	// ModTime is the modification time of the file when it held exactly At bytes, in nanoseconds
+	// since 1970. Zero means that it held more, or that the time is unknown. A file of At bytes
+	// with this time holds nothing new.
 	ModTime int64
-	// Packed is the size of a compressed file when At was the end of its decompressed data, in which places are counted.
-	// Zero means that the file is not compressed, or that At is not its end.
+	// Packed is the size of a compressed file when At was the end of its decompressed data, in
+	// which places are counted. Zero means that the file is not compressed, or that At is not its
+	// end.
 	Packed int64
 }
 
-// WithHead returns p with the hash of head, the first bytes of the file, if those are more than p has hashed.
+// WithHead returns p with the hash of head, the first bytes of the file, if those are more than p
+// has hashed.
 func (p Proof) WithHead(head []byte) Proof {
 	if n := min(len(head), MaxHead); n > p.Head {
 		p.Head, p.HeadSum = n, shortSum(head[:n])
@@ -64,11 +68,12 @@ func (p Proof) WithPlace(at int64, before []byte) Proof {
 	return p
 }
 
-// Wants returns the ranges of the file that Fits compares: the first n bytes, and those from off up to end.
+// Wants returns the ranges of the file that Fits compares: the first n bytes, and those from off up
+// to end.
 func (p Proof) Wants() (n int, off, end int64) { return p.Head, p.At - int64(p.Len), p.At }
 
-// Fits reports whether the file still has the bytes that were read. head and before are the two ranges of Wants. A file that
-// is too short for them does not fit.
+// Fits reports whether the file still has the bytes that were read. head and before are the two
+// ranges of Wants. A file that is too short for them does not fit.
 func (p Proof) Fits(head, before []byte) bool {
 	return p.FitsHead(head) && len(before) == p.Len && (p.Len == 0 || shortSum(before) == p.Sum)
 }
@@ -93,8 +98,8 @@ const (
 	proofKnown = proofHead | proofPlace | proofTime | proofMoved
 )
 
-// String returns the stored form, described in docs/formats/file-note.md: printable, at most 98 bytes, "" for the zero
-// Proof.
+// String returns the stored form, described in docs/formats/file-note.md: printable, at most 98
+// bytes, "" for the zero Proof.
 func (p Proof) String() string {
 	if p == (Proof{}) {
 		return ""

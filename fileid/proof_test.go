@@ -89,9 +89,9 @@ func FuzzParseProof(f *testing.F) {
 	})
 }
 
-// FuzzIdentity applies operations to a simple file system and checks the ID and the proof together, as a reader does at its
-// start. A file that was replaced, or rewritten where it was read, is never taken for the known one. A file that only grew
-// always is.
+// FuzzIdentity applies operations to a simple file system and checks the ID and the proof together,
+// as a reader does at its start. A file that was replaced, or rewritten where it was read, is never
+// taken for the known one. A file that only grew always is.
 func FuzzIdentity(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
 	f.Add([]byte{0, 0, 5, 2, 5, 1, 5, 3, 5, 4, 5})
@@ -124,7 +124,8 @@ type model struct {
 
 func (m *model) file() fileid.File { return file(1, m.born, m.wrote, string(m.text)) }
 
-// step is one operation. Rewritten content is random, so that it differs from the old one except for a common head.
+// step is one operation. Rewritten content is random, so that it differs from the old one except
+// for a common head.
 func (m *model) step(op byte) {
 	draw := func(n int) []byte {
 		b := make([]byte, n)

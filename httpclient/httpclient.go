@@ -6,8 +6,8 @@
 //		Hedge:   retry.HedgeOptions{Delay: 200 * time.Millisecond},
 //	})
 //
-// The client composes the transports of packages retry, breaker, rate and limit. Their order matters, and this one is
-// right for most programs. The first layer is the outermost:
+// The client composes the transports of packages retry, breaker, rate and limit. Their order
+// matters, and this one is right for most programs. The first layer is the outermost:
 //
 //	timeout    bounds the whole call, with its waits and the reading of the body
 //	fallback   provides a response when the retry has given up
@@ -18,10 +18,11 @@
 //	limit      permits as many requests in flight as the server bears; each request of a hedge needs a permit
 //	base       sends
 //
-// Breaker, rate and limit keep one state for each host. Programs that need another order, or access to that state, nest
-// the transports themselves: each has a field Next.
+// Breaker, rate and limit keep one state for each host. Programs that need another order, or access
+// to that state, nest the transports themselves: each has a field Next.
 //
-// The package starts no goroutine of its own, but hedged requests have one each. Everything runs under testing/synctest.
+// The package starts no goroutine of its own, but hedged requests have one each. Everything runs
+// under testing/synctest.
 package httpclient
 
 import (
@@ -39,10 +40,12 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// Options are the settings of a client. The zero value works: it retries, breaks circuits, follows rate limits that
-// servers state, and limits concurrency, each with the defaults of its package, without timeouts and without hedging.
+// Options are the settings of a client. The zero value works: it retries, breaks circuits, follows
+// rate limits that servers state, and limits concurrency, each with the defaults of its package,
+// without timeouts and without hedging.
 type Options struct {
-	// Timeout bounds a call, including waits between attempts and the reading of the body. Zero means no limit.
+	// Timeout bounds a call, including waits between attempts and the reading of the body. Zero
+	// means no limit.
 	Timeout time.Duration
 
 	// Retry are the settings of retries. AttemptTimeout bounds each attempt.
@@ -54,20 +57,23 @@ type Options struct {
 	// Hedge are the settings of hedging. A Delay of zero means no hedging.
 	Hedge retry.HedgeOptions
 
-	// Rate is the client's own rate limit for each host. Zero Events means no limit but those that servers state.
+	// Rate is the client's own rate limit for each host. Zero Events means no limit but those that
+	// servers state.
 	Rate rate.Options
 
 	// Limit are the settings of the concurrency limit of each host.
 	Limit limit.Options
 
-	// Fallback, if not nil, provides a response when the retry has given up. See retry.Transport.Fallback.
+	// Fallback, if not nil, provides a response when the retry has given up. See
+	// retry.Transport.Fallback.
 	Fallback func(req *http.Request, err error) (*http.Response, error)
 
 	// Base sends the requests. Nil means http.DefaultTransport.
 	Base http.RoundTripper
 }
 
-// Validate returns an error that names the invalid option. Options of retries are checked by the first call.
+// Validate returns an error that names the invalid option. Options of retries are checked by the
+// first call.
 func (o Options) Validate() error {
 	if o.Timeout < 0 {
 		return fmt.Errorf("httpclient: Timeout is %v, want 0 or more", o.Timeout)
@@ -75,8 +81,8 @@ func (o Options) Validate() error {
 	return errors.Join(o.Breaker.Validate(), o.Rate.Validate(), o.Limit.Validate())
 }
 
-// New returns a client with all layers. The client is safe for concurrent use, and frees nothing: its idle connections
-// belong to Base.
+// New returns a client with all layers. The client is safe for concurrent use, and frees nothing:
+// its idle connections belong to Base.
 func New(o Options) (*http.Client, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -115,7 +115,8 @@ func TestHedges(t *testing.T) {
 	})
 }
 
-// TestBreaks: when the breaker opens, the fallback provides the response and the server is left alone.
+// TestBreaks: when the breaker opens, the fallback provides the response and the server is left
+// alone.
 func TestBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var causes []error

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// admission decides which calls may run. It is pure: time is passed in, as the time since an origin, and never goes
-// back. While a caller waits, all slots of the limit are taken.
+// admission decides which calls may run. It is pure: time is passed in, as the time since an
+// origin, and never goes back. While a caller waits, all slots of the limit are taken.
 type admission struct {
 	window     window.Window
 	limit      int // whole slots of the window, at least 1
@@ -41,7 +41,8 @@ type slot struct {
 // handle names one use of a slot.
 type handle struct{ slot, use uint32 }
 
-// newAdmission returns the admission for options that are complete. clock is the wall clock's time at the origin.
+// newAdmission returns the admission for options that are complete. clock is the wall clock's time
+// at the origin.
 func newAdmission(o Options, clock time.Duration) *admission {
 	a := &admission{window: o.Window.New(), maxWaiting: max(o.MaxWaiting, 0), maxWait: o.MaxWait}
 	a.probes.clock = clock
@@ -75,7 +76,8 @@ func (a *admission) start(now time.Duration) handle {
 	return handle{i, s.use}
 }
 
-// finish ends a call and starts the waiters for which there is room. It does nothing if the call has ended before.
+// finish ends a call and starts the waiters for which there is room. It does nothing if the call
+// has ended before.
 func (a *admission) finish(now time.Duration, h handle, o Outcome) {
 	if int(h.slot) >= len(a.slots) {
 		return
@@ -108,8 +110,8 @@ func (a *admission) finish(now time.Duration, h handle, o Outcome) {
 	a.grant(now)
 }
 
-// fail begins a new round of the window if s started after the failure that began the current one. A window shrinks
-// once a round, and without successes no round would end.
+// fail begins a new round of the window if s started after the failure that began the current one.
+// A window shrinks once a round, and without successes no round would end.
 func (a *admission) fail(now time.Duration, s *slot) {
 	if d, ok := a.window.(window.Discarder); ok && s.start >= a.failed {
 		d.Discard(now)
@@ -163,7 +165,8 @@ func (a *admission) expectedWait(ahead int) time.Duration {
 	return seconds(float64(ahead+1) * a.mean / float64(a.limit))
 }
 
-// enqueue lets a caller wait, or returns why it must not. deadline is when its context ends; zero means never.
+// enqueue lets a caller wait, or returns why it must not. deadline is when its context ends; zero
+// means never.
 func (a *admission) enqueue(now, deadline time.Duration, w *waiter) Reason {
 	wait := a.expectedWait(a.queue.ahead(w.priority))
 	w.startBy = deadline

@@ -9,16 +9,16 @@
 //	reply, err := call(ctx)
 //	permit.Done(limit.OutcomeOf(err))
 //
-// The limit follows the round trips: it grows while the server keeps up and shrinks when calls queue there, so that
-// neither server nor network needs to be configured. Calls beyond the limit wait here, in a bounded queue in order of
-// priority. A caller whose deadline cannot be met is refused at once. [Fixed] returns a limiter with a constant limit,
-// a bulkhead.
+// The limit follows the round trips: it grows while the server keeps up and shrinks when calls
+// queue there, so that neither server nor network needs to be configured. Calls beyond the limit
+// wait here, in a bounded queue in order of priority. A caller whose deadline cannot be met is
+// refused at once. [Fixed] returns a limiter with a constant limit, a bulkhead.
 //
-// Package limithttp has an http.RoundTripper for clients and an http.Handler for servers. The algorithms are those of
-// package flow/window; docs/flow-control.md compares them.
+// Package limithttp has an http.RoundTripper for clients and an http.Handler for servers. The
+// algorithms are those of package flow/window; docs/flow-control.md compares them.
 //
-// The package starts no goroutine and runs under testing/synctest. Acquire, TryAcquire and Done allocate nothing unless
-// the caller has to wait.
+// The package starts no goroutine and runs under testing/synctest. Acquire, TryAcquire and Done
+// allocate nothing unless the caller has to wait.
 package limit
 
 import (
@@ -33,17 +33,19 @@ import (
 
 // Options configures a Limiter. The zero value works.
 type Options struct {
-	// Window chooses the algorithm. Nil means window.Queue{Short: true}; window.Queue{} keeps a longer queue at the
-	// server and spends less on probes. Use window.AIMD{} for a server shared with clients that
-	// do not limit themselves. window.Credit is refused: it needs a server that advertises its window.
+	// Window chooses the algorithm. Nil means window.Queue{Short: true}; window.Queue{} keeps a
+	// longer queue at the server and spends less on probes. Use window.AIMD{} for a server shared
+	// with clients that do not limit themselves. window.Credit is refused: it needs a server that
+	// advertises its window.
 	Window window.Algorithm
 
-	// MaxWaiting bounds the number of callers that wait for a slot. Zero means 1000; with a negative value nobody
-	// waits, and callers beyond the limit are refused.
+	// MaxWaiting bounds the number of callers that wait for a slot. Zero means 1000; with a
+	// negative value nobody waits, and callers beyond the limit are refused.
 	MaxWaiting int
 
-	// MaxWait bounds the wait of one caller: it is refused at once if its expected wait is longer, and at the latest
-	// after this time. Zero means no bound but MaxWaiting and the caller's context.
+	// MaxWait bounds the wait of one caller: it is refused at once if its expected wait is longer,
+	// and at the latest after this time. Zero means no bound but MaxWaiting and the caller's
+	// context.
 	MaxWait time.Duration
 }
 
@@ -76,14 +78,16 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Limiter bounds the calls in flight to one server. It is safe for concurrent use. Make one with [New] or [Fixed].
+// Limiter bounds the calls in flight to one server. It is safe for concurrent use. Make one with
+// [New] or [Fixed].
 type Limiter struct {
 	origin    time.Time
 	mu        sync.Mutex
 	admission *admission // guarded by mu
 }
 
-// New returns a Limiter for one server. Give each server its own: a limit shared by several follows the slowest.
+// New returns a Limiter for one server. Give each server its own: a limit shared by several follows
+// the slowest.
 func New(o Options) (*Limiter, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -92,8 +96,8 @@ func New(o Options) (*Limiter, error) {
 	return &Limiter{origin: origin, admission: newAdmission(o.withDefaults(), time.Duration(origin.UnixNano()))}, nil
 }
 
-// Fixed returns a Limiter with a constant limit of n calls and the defaults of Options: a bulkhead. Values of n below 1
-// count as 1, above 100,000 as 100,000.
+// Fixed returns a Limiter with a constant limit of n calls and the defaults of Options: a bulkhead.
+// Values of n below 1 count as 1, above 100,000 as 100,000.
 func Fixed(n int) *Limiter {
 	l, err := New(Options{Window: window.Fixed{Size: min(max(n, 1), 100_000)}})
 	if err != nil {
@@ -131,8 +135,8 @@ func (l *Limiter) TryAcquire() (Permit, bool) {
 	return Permit{l, l.admission.start(l.now())}, true
 }
 
-// Acquire returns a permit, after waiting for it if all are taken. The error is a *[RefusedError], or the cause with
-// which ctx ended.
+// Acquire returns a permit, after waiting for it if all are taken. The error is a *[RefusedError],
+// or the cause with which ctx ended.
 func (l *Limiter) Acquire(ctx context.Context) (Permit, error) { return l.AcquirePriority(ctx, Normal) }
 
 // AcquirePriority is Acquire for a caller of another priority than Normal.
@@ -214,8 +218,9 @@ func (l *Limiter) refusal(p Priority, why Reason) error {
 	return &RefusedError{why, l.admission.expectedWait(l.admission.queue.ahead(p))}
 }
 
-// OutcomeOf returns the outcome that err usually stands for: nil is Success; a timeout TimedOut; an error with a method
-// RetryAfter() time.Duration that returns more than zero Overloaded; everything else Ignored.
+// OutcomeOf returns the outcome that err usually stands for: nil is Success; a timeout TimedOut; an
+// error with a method RetryAfter() time.Duration that returns more than zero Overloaded; everything
+// else Ignored.
 func OutcomeOf(err error) Outcome {
 	var (
 		timeout interface{ Timeout() bool }

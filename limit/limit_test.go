@@ -134,8 +134,8 @@ func TestPriorities(t *testing.T) {
 	})
 }
 
-// TestDeadlineThatCannotBeMet: three callers wait for one slot and each call takes a second, so that a fourth would end
-// after five.
+// TestDeadlineThatCannotBeMet: three callers wait for one slot and each call takes a second, so
+// that a fourth would end after five.
 func TestDeadlineThatCannotBeMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limit.Fixed(1)

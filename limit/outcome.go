@@ -13,15 +13,17 @@ type Outcome uint8
 
 // How a call ended.
 const (
-	// Success: the server did its work, whatever it answered. The limit learns from how long that took.
+	// Success: the server did its work, whatever it answered. The limit learns from how long that
+	// took.
 	Success Outcome = iota
-	// Overloaded: the server refused the call because it has too many (503, 429, RESOURCE_EXHAUSTED). The limit
-	// shrinks by one for each, at most once a round trip to half.
+	// Overloaded: the server refused the call because it has too many (503, 429,
+	// RESOURCE_EXHAUSTED). The limit shrinks by one for each, at most once a round trip to half.
 	Overloaded
 	// TimedOut: no answer came in time. The limit shrinks to half, at most once a round trip.
 	TimedOut
-	// Ignored: the end tells nothing of the load: the caller gave up, or the call failed before the server worked on
-	// it. Fast failures belong here: as Success they would look like a fast server.
+	// Ignored: the end tells nothing of the load: the caller gave up, or the call failed before the
+	// server worked on it. Fast failures belong here: as Success they would look like a fast
+	// server.
 	Ignored
 )
 
@@ -35,8 +37,9 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// Priority orders callers that wait. Higher ones go first, callers of one priority in the order of their arrival. Where
-// the queue is full, a caller takes the place of the newest of those with the lowest priority below its own.
+// Priority orders callers that wait. Higher ones go first, callers of one priority in the order of
+// their arrival. Where the queue is full, a caller takes the place of the newest of those with the
+// lowest priority below its own.
 type Priority int8
 
 // The priorities. Values outside of this range count as the nearest.
@@ -75,8 +78,8 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// RefusedError is returned to a caller that was refused without a slot. The work it wanted to do has not begun, so that
-// another server may be asked.
+// RefusedError is returned to a caller that was refused without a slot. The work it wanted to do
+// has not begun, so that another server may be asked.
 type RefusedError struct {
 	Reason Reason
 	Wait   time.Duration // until a new caller would probably get a slot; zero means not known
@@ -93,10 +96,12 @@ func (e *RefusedError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an error.
+// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an
+// error.
 func (e *RefusedError) Refused() bool { return true }
 
-// LogValue implements slog.LogValuer: a group of msg, reason and wait. The wait is left out if it is not known.
+// LogValue implements slog.LogValuer: a group of msg, reason and wait. The wait is left out if it
+// is not known.
 func (e *RefusedError) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.String("reason", e.Reason.String())}
 	if e.Wait > 0 {

@@ -8,12 +8,13 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// probes narrows the window now and then to measure the server's round trip without a queue. That is only worth while
-// where the limit is always reached: elsewhere the queue is empty often enough.
+// probes narrows the window now and then to measure the server's round trip without a queue. That
+// is only worth while where the limit is always reached: elsewhere the queue is empty often enough.
 //
-// Probes begin at whole multiples of their interval on the wall clock. Clients that share a server narrow together, so
-// that the queue drains of all their calls: a client that probed alone would measure the queue of the others, take
-// it for the server's round trip, and let its own grow with it.
+// Probes begin at whole multiples of their interval on the wall clock. Clients that share a server
+// narrow together, so that the queue drains of all their calls: a client that probed alone would
+// measure the queue of the others, take it for the server's round trip, and let its own grow with
+// it.
 //
 //	client A  ████████▃▃████████▃▃███
 //	client B  ████████▃▃████████▃▃███
@@ -65,8 +66,8 @@ func (p *probes) sampled(now time.Duration, limited bool, mean float64) {
 	p.window.BeginProbe(now)
 }
 
-// interval returns the least of 1s, 5s, 10s, 20s and so on that is not below d: each is a multiple of those before it,
-// so that clients with different intervals meet.
+// interval returns the least of 1s, 5s, 10s, 20s and so on that is not below d: each is a multiple
+// of those before it, so that clients with different intervals meet.
 func interval(d time.Duration) time.Duration {
 	if d <= time.Second {
 		return time.Second

@@ -90,7 +90,8 @@ func (q *queue) pop() *waiter {
 	return nil
 }
 
-// displaceable returns the newest of the waiters with the lowest priority below p; nil if there is none.
+// displaceable returns the newest of the waiters with the lowest priority below p; nil if there is
+// none.
 func (q *queue) displaceable(p Priority) *waiter {
 	for i := priorities - 1; i > p.class(); i-- {
 		if w := q.classes[i].last; w != nil {

@@ -13,8 +13,8 @@ import (
 
 const ms = time.Millisecond
 
-// simulated is a server with a number of places and a first-in-first-out queue behind a network, and clients that
-// always have callers waiting. Time is virtual.
+// simulated is a server with a number of places and a first-in-first-out queue behind a network,
+// and clients that always have callers waiting. Time is virtual.
 type simulated struct {
 	places  int
 	service func(now time.Duration, random *rand.Rand) time.Duration
@@ -120,13 +120,9 @@ func (s simulated) mean(algorithm window.Algorithm, seeds int) (sum result) {
 	return sum
 }
 
-// best returns the goodput of the best constant limit, which has to be found by trial.
-func (s simulated) best(seeds int) (goodput float64) {
-	for _, n := range []int{12, 32} {
-		goodput = max(goodput, s.mean(window.Fixed{Size: n}, seeds).goodput)
-	}
-	return goodput
-}
+// best returns the goodput of the best constant limit. Before a first-in-first-out server, a higher
+// limit never lowers the goodput, and 32 calls keep 8 places busy at all times.
+func (s simulated) best(seeds int) float64 { return s.mean(window.Fixed{Size: 32}, seeds).goodput }
 
 // seeds returns the number of runs to average: n, or 2 in short mode.
 func seeds(n int) int {
@@ -168,7 +164,8 @@ func lognormal(_ time.Duration, random *rand.Rand) time.Duration {
 	return time.Duration(math.Exp(sigma*random.NormFloat64()-sigma*sigma/2) * float64(20*ms))
 }
 
-// TestGoodputAtServersOfEightPlaces compares the windows that keep a longer queue with the best constant limit.
+// TestGoodputAtServersOfEightPlaces compares the windows that keep a longer queue with the best
+// constant limit.
 func TestGoodputAtServersOfEightPlaces(t *testing.T) {
 	for _, v := range []struct {
 		name    string
@@ -198,8 +195,8 @@ func TestGoodputAtServersOfEightPlaces(t *testing.T) {
 	}
 }
 
-// TestGoodputAtAFarServer: a server of 64 places behind 100ms of network needs 384 calls in flight. A base round trip
-// that is a few percent too low would pass for dozens of them waiting.
+// TestGoodputAtAFarServer: a server of 64 places behind 100ms of network needs 384 calls in flight.
+// A base round trip that is a few percent too low would pass for dozens of them waiting.
 func TestGoodputAtAFarServer(t *testing.T) {
 	s := simulated{64, exponential, 100 * ms, 1, 90 * time.Second, 45 * time.Second}
 	const capacity = 64 * 50
@@ -212,8 +209,8 @@ func TestGoodputAtAFarServer(t *testing.T) {
 	}
 }
 
-// TestShortQueue: the default limit keeps a short queue at many kinds of servers. With exponential service times, the best
-// constant limit for 0.98 of the goodput keeps 0.8 calls waiting.
+// TestShortQueue: the default limit keeps a short queue at many kinds of servers. With exponential
+// service times, the best constant limit for 0.98 of the goodput keeps 0.8 calls waiting.
 func TestShortQueue(t *testing.T) {
 	for _, v := range []struct {
 		name    string
@@ -245,8 +242,8 @@ func TestShortQueue(t *testing.T) {
 	}
 }
 
-// TestShortQueueOfASharedProcessor: a server that slows down all calls instead of letting some wait has no round trips
-// without a queue to learn from. The limit stays near its 8 processors.
+// TestShortQueueOfASharedProcessor: a server that slows down all calls instead of letting some wait
+// has no round trips without a queue to learn from. The limit stays near its 8 processors.
 func TestShortQueueOfASharedProcessor(t *testing.T) {
 	const processors, step = 8, ms / 4
 	for seed := range uint64(2) {

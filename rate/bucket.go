@@ -7,17 +7,19 @@ import (
 	"time"
 )
 
-// Bucket is a token bucket, for programs that have a loop of their own: tokens flow into it at a constant rate, those
-// beyond its burst are lost, and each event takes some out. It is pure: time is passed in, as the time since some
-// origin, and must not go back. It allocates nothing and is not safe for concurrent use. The zero value holds no token
-// and never will; make a full bucket with [NewBucket].
+// Bucket is a token bucket, for programs that have a loop of their own: tokens flow into it at a
+// constant rate, those beyond its burst are lost, and each event takes some out. It is pure: time
+// is passed in, as the time since some origin, and must not go back. It allocates nothing and is
+// not safe for concurrent use. The zero value holds no token and never will; make a full bucket
+// with [NewBucket].
 type Bucket struct {
 	rate, burst float64
 	tokens      float64 // at the time filled
 	filled      time.Duration
 }
 
-// NewBucket returns a full bucket. rate is in tokens a second. Negative values of rate and burst count as 0.
+// NewBucket returns a full bucket. rate is in tokens a second. Negative values of rate and burst
+// count as 0.
 func NewBucket(rate, burst float64) Bucket {
 	return Bucket{rate: max(rate, 0), burst: max(burst, 0), tokens: max(burst, 0)}
 }
@@ -40,14 +42,15 @@ func (b *Bucket) Take(now time.Duration, n float64) bool {
 	return true
 }
 
-// Add puts n tokens in, as far as they fit. A negative n takes tokens out even if they are not there: later ones pay
-// for them.
+// Add puts n tokens in, as far as they fit. A negative n takes tokens out even if they are not
+// there: later ones pay for them.
 func (b *Bucket) Add(now time.Duration, n float64) {
 	b.tokens, b.filled = min(b.Tokens(now)+n, b.burst), now
 }
 
-// Wait returns how long it takes until n tokens are there if nobody takes any. n may exceed the burst, to ask how long
-// several events in a row will take. The result is the longest Duration if no tokens flow.
+// Wait returns how long it takes until n tokens are there if nobody takes any. n may exceed the
+// burst, to ask how long several events in a row will take. The result is the longest Duration if
+// no tokens flow.
 func (b *Bucket) Wait(now time.Duration, n float64) time.Duration {
 	missing := n - b.Tokens(now)
 	if missing <= slack {

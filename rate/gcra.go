@@ -7,22 +7,23 @@ import (
 	"time"
 )
 
-// GCRA is the generic cell rate algorithm of ITU-T I.371: it allows the same events as a [Bucket], in whole
-// nanoseconds, and its state is one Duration, so that a table with a limit for each of a million users stays small.
+// GCRA is the generic cell rate algorithm of ITU-T I.371: it allows the same events as a [Bucket],
+// in whole nanoseconds, and its state is one Duration, so that a table with a limit for each of a
+// million users stays small.
 //
 //	limit := rate.GCRA{Interval: 100 * time.Millisecond, Burst: 5}
 //	state[user], wait = limit.Take(state[user], now, 1)
 //
-// The state is the time at which the user will have used up nothing any more; its zero value is a fresh user. Time is
-// passed in, as the time since some origin, and must not go back.
+// The state is the time at which the user will have used up nothing any more; its zero value is a
+// fresh user. Time is passed in, as the time since some origin, and must not go back.
 type GCRA struct {
 	Interval time.Duration // between two events in the long run. Zero or less means no limit.
 	Burst    int           // events at once after a pause. Values below 1 count as 1.
 }
 
-// Take returns the state after n events and a wait of zero if they are allowed now. Else it returns the state unchanged
-// and the time after which they will be; the longest Duration if n exceeds the burst, and so never. n below 1 is always
-// allowed.
+// Take returns the state after n events and a wait of zero if they are allowed now. Else it returns
+// the state unchanged and the time after which they will be; the longest Duration if n exceeds the
+// burst, and so never. n below 1 is always allowed.
 func (g GCRA) Take(state, now time.Duration, n int) (time.Duration, time.Duration) {
 	if g.Interval <= 0 || n < 1 {
 		return state, 0

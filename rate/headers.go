@@ -9,14 +9,16 @@ import (
 	"time"
 )
 
-// Advice is the part of a response in which a server states its rate limit. The zero value says nothing.
+// Advice is the part of a response in which a server states its rate limit. The zero value says
+// nothing.
 type Advice struct {
-	// RetryAfter is how long the server wants no request. Zero means that it does not say. On a response other than
-	// 429 and 503 it may mean something else, such as when to poll again.
+	// RetryAfter is how long the server wants no request. Zero means that it does not say. On a
+	// response other than 429 and 503 it may mean something else, such as when to poll again.
 	RetryAfter time.Duration
 
-	// Remaining is how many events the server will allow until Reset has passed. It has a meaning only if Reset is
-	// above zero. Of several limits these are the values of the one that binds first.
+	// Remaining is how many events the server will allow until Reset has passed. It has a meaning
+	// only if Reset is above zero. Of several limits these are the values of the one that binds
+	// first.
 	Remaining int
 	Reset     time.Duration
 
@@ -25,8 +27,9 @@ type Advice struct {
 	Window time.Duration
 }
 
-// ParseHeaders reads an Advice from the header of a response that was received at now, an http.Header or any map with
-// canonical keys. It returns false if the header says nothing of a rate. It understands
+// ParseHeaders reads an Advice from the header of a response that was received at now, an
+// http.Header or any map with canonical keys. It returns false if the header says nothing of a
+// rate. It understands
 //
 //	Retry-After: 30                          RFC 9110: seconds or a date
 //	RateLimit: "default";r=5;t=30            draft-ietf-httpapi-ratelimit-headers-08 and later
@@ -38,7 +41,8 @@ type Advice struct {
 //	X-RateLimit-Reset-After: 0.5                     Discord
 //	X-RateLimit-Remaining-Requests: 5                OpenAI
 //
-// Values that make no sense are skipped. Times that are too long for a Duration become the longest one.
+// Values that make no sense are skipped. Times that are too long for a Duration become the longest
+// one.
 func ParseHeaders(header map[string][]string, now time.Time) (Advice, bool) {
 	var a Advice
 	if d, ok := parseRetryAfter(get(header, "Retry-After"), now); ok {
@@ -133,8 +137,8 @@ func (a *Advice) parseRateLimit(limits, policies []string) bool {
 	return found
 }
 
-// bindsBefore reports whether a limit that leaves r events for t binds before another one: the one with fewer left
-// does, and of those with equally many the longer one.
+// bindsBefore reports whether a limit that leaves r events for t binds before another one: the one
+// with fewer left does, and of those with equally many the longer one.
 func bindsBefore(r int, t time.Duration, other int, otherT time.Duration) bool {
 	return r < other || r == other && t > otherT
 }
@@ -161,8 +165,8 @@ func (a *Advice) parseMember(key, value string) bool {
 	return ok
 }
 
-// parsePolicy reads a member of RateLimit-Policy: "name";q=100;w=60, or 100;w=60 up to draft 07. It counts if it has
-// the name of the limit that binds, or if none has a name.
+// parsePolicy reads a member of RateLimit-Policy: "name";q=100;w=60, or 100;w=60 up to draft 07. It
+// counts if it has the name of the limit that binds, or if none has a name.
 func (a *Advice) parsePolicy(member, name string) bool {
 	quota, window, key := 0, time.Duration(0), ""
 	for i, part := range splitOutsideQuotes(member, ';') {

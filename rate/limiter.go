@@ -1,4 +1,5 @@
-// Package rate bounds how many events happen in a time, and follows the limits that servers state in their headers.
+// Package rate bounds how many events happen in a time, and follows the limits that servers state
+// in their headers.
 //
 //	limiter, err := rate.New(rate.Options{Events: 100, Per: time.Minute, Burst: 10})
 //	...
@@ -7,15 +8,16 @@
 //	}
 //	call(ctx)
 //
-// [Limiter.Allow] asks without waiting, [Limiter.Reserve] books an event for later. Callers wait in order of arrival,
-// in a bounded queue, and a caller whose deadline is too soon is refused at once. [Limiter.Observe] adds the limits
-// that a server states: [ParseHeaders] reads them. Package ratehttp does all of that for an http.Client.
+// [Limiter.Allow] asks without waiting, [Limiter.Reserve] books an event for later. Callers wait in
+// order of arrival, in a bounded queue, and a caller whose deadline is too soon is refused at once.
+// [Limiter.Observe] adds the limits that a server states: [ParseHeaders] reads them. Package
+// ratehttp does all of that for an http.Client.
 //
-// [Bucket] (token bucket) and [GCRA] are the algorithms alone, for programs that have a loop or a table of their own.
-// [Limiter.Budget] lets package retry ask a limiter before each attempt.
+// [Bucket] (token bucket) and [GCRA] are the algorithms alone, for programs that have a loop or a
+// table of their own. [Limiter.Budget] lets package retry ask a limiter before each attempt.
 //
-// The package starts no goroutine and runs under testing/synctest. Allow, and Wait where an event is free, allocate
-// nothing.
+// The package starts no goroutine and runs under testing/synctest. Allow, and Wait where an event
+// is free, allocate nothing.
 package rate
 
 import (
@@ -29,7 +31,8 @@ import (
 	"time"
 )
 
-// Options configures a Limiter. The zero value has no limit of its own and only follows the advice of servers.
+// Options configures a Limiter. The zero value has no limit of its own and only follows the advice
+// of servers.
 type Options struct {
 	// Events is how many events may happen in each Per, in the long run. Zero means no limit.
 	Events float64
@@ -38,8 +41,8 @@ type Options struct {
 	// Burst is how many events may happen at once after a pause. Zero means 1.
 	Burst int
 
-	// MaxWaiting bounds the number of callers that wait. Zero means 1000; with a negative value nobody waits, and
-	// callers beyond the limit are refused.
+	// MaxWaiting bounds the number of callers that wait. Zero means 1000; with a negative value
+	// nobody waits, and callers beyond the limit are refused.
 	MaxWaiting int
 
 	// MaxPause bounds how long one observed Advice can stop all events. Zero means 5 minutes.
@@ -117,10 +120,12 @@ func (e *RefusedError) Error() string {
 // RetryAfter returns Wait, the hint that package retry follows.
 func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
 
-// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an error.
+// Refused reports true: the call was not made. Breakers and limiters around this one ignore such an
+// error.
 func (e *RefusedError) Refused() bool { return true }
 
-// LogValue implements slog.LogValuer: a group of msg, reason and wait. The wait is left out if it is not known.
+// LogValue implements slog.LogValuer: a group of msg, reason and wait. The wait is left out if it
+// is not known.
 func (e *RefusedError) LogValue() slog.Value {
 	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.String("reason", e.Reason.String())}
 	if e.Wait > 0 {
@@ -170,7 +175,8 @@ func (l *Limiter) AllowN(n int) bool {
 	return l.queue.Len() == 0 && l.pacer.take(l.now(), n)
 }
 
-// Wait blocks until an event may happen. The error is a *[RefusedError], or the cause with which ctx ended.
+// Wait blocks until an event may happen. The error is a *[RefusedError], or the cause with which
+// ctx ended.
 func (l *Limiter) Wait(ctx context.Context) error { return l.WaitN(ctx, 1) }
 
 // WaitN is Wait for n events at once.
@@ -273,8 +279,9 @@ type Reservation struct {
 	at      time.Duration
 }
 
-// Reserve books n events behind all callers that wait, which it makes wait longer. Use it to schedule an event instead
-// of blocking: sleep for Delay, or call Cancel. It returns false if n exceeds the burst.
+// Reserve books n events behind all callers that wait, which it makes wait longer. Use it to
+// schedule an event instead of blocking: sleep for Delay, or call Cancel. It returns false if n
+// exceeds the burst.
 func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -302,8 +309,9 @@ func (r Reservation) Cancel() {
 	}
 }
 
-// Observe follows the advice of a server: no event happens until RetryAfter has passed, nor more than Remaining until
-// Reset has. Pauses are prolonged by up to a tenth at random, so that clients do not return together.
+// Observe follows the advice of a server: no event happens until RetryAfter has passed, nor more
+// than Remaining until Reset has. Pauses are prolonged by up to a tenth at random, so that clients
+// do not return together.
 func (l *Limiter) Observe(a Advice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -334,7 +342,8 @@ func (l *Limiter) Status() Status {
 	return s
 }
 
-// Budget returns l in the form in which package retry asks before each attempt: attempts wait as Wait does.
+// Budget returns l in the form in which package retry asks before each attempt: attempts wait as
+// Wait does.
 func (l *Limiter) Budget() Budget { return Budget{l} }
 
 // Budget implements retry.Budget with a limiter. It is safe for concurrent use.

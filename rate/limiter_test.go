@@ -243,8 +243,8 @@ func TestRetryBudget(t *testing.T) {
 	})
 }
 
-// TestRateIsKept: no stretch of time has more events than burst and rate allow, and no event is wasted while a caller
-// waits, although callers give up.
+// TestRateIsKept: no stretch of time has more events than burst and rate allow, and no event is
+// wasted while a caller waits, although callers give up.
 func TestRateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const burst = 5

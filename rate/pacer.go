@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// pacer decides when the next event may happen. Three things hold it back: the limit of the options, a server that
-// wants a pause, and the rest of the quota that a server has stated. It is pure: time is passed in.
+// pacer decides when the next event may happen. Three things hold it back: the limit of the
+// options, a server that wants a pause, and the rest of the quota that a server has stated. It is
+// pure: time is passed in.
 type pacer struct {
 	limited  bool // bucket is in use
 	bucket   Bucket
@@ -112,7 +113,8 @@ func (p *pacer) renew(now time.Duration) {
 	q.ends += q.window * ((now-q.ends)/q.window + 1)
 }
 
-// pauseJitter is the most by which a pause is prolonged, as a share of it, so that clients do not return together.
+// pauseJitter is the most by which a pause is prolonged, as a share of it, so that clients do not
+// return together.
 const pauseJitter = 0.1
 
 // observe follows the advice of a server. chance is uniform in [0, 1).

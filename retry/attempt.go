@@ -13,8 +13,8 @@ type Attempt struct {
 	Err    error  // the failure of the previous attempt; nil in the first attempt and in a hedge
 }
 
-// FromContext returns the attempt for which ctx was given to an operation, a Budget or a hook. Outside of any retry it
-// returns the first attempt of a call without a key.
+// FromContext returns the attempt for which ctx was given to an operation, a Budget or a hook.
+// Outside of any retry it returns the first attempt of a call without a key.
 func FromContext(ctx context.Context) Attempt {
 	if c, ok := ctx.Value(attemptKey{}).(*attemptContext); ok {
 		return c.attempt
@@ -24,8 +24,8 @@ func FromContext(ctx context.Context) Attempt {
 
 type attemptKey struct{}
 
-// attemptContext is the context of an attempt. It never changes, so an operation may keep it after the attempt. First
-// attempts use the caller's context itself if that says the same.
+// attemptContext is the context of an attempt. It never changes, so an operation may keep it after
+// the attempt. First attempts use the caller's context itself if that says the same.
 type attemptContext struct {
 	context.Context // the caller's
 	attempt         Attempt

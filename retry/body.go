@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// limitBody returns send with a time limit that covers the response's body: the context of send ends after d, or when
-// the body has been closed or read to its end.
+// limitBody returns send with a time limit that covers the response's body: the context of send
+// ends after d, or when the body has been closed or read to its end.
 func limitBody(
 	send func(context.Context) (*http.Response, error), d time.Duration,
 ) func(context.Context) (*http.Response, error) {
@@ -28,7 +28,8 @@ func limitBody(
 	}
 }
 
-// cancelOnClose returns a body that calls cancel when it has been closed or a read has failed, as at its end.
+// cancelOnClose returns a body that calls cancel when it has been closed or a read has failed, as
+// at its end.
 func cancelOnClose(body io.ReadCloser, cancel context.CancelFunc) io.ReadCloser {
 	b := &cancelingBody{ReadCloser: body, cancel: cancel}
 	if w, ok := body.(io.Writer); ok { // the connection of a 101 Switching Protocols
@@ -60,11 +61,11 @@ func (b *cancelingBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// replay lets a request body without GetBody be sent more than once: it rewinds an io.Seeker, and records up to limit
-// bytes of other bodies while they are read.
+// replay lets a request body without GetBody be sent more than once: it rewinds an io.Seeker, and
+// records up to limit bytes of other bodies while they are read.
 //
-// A RoundTripper may still read and close the body of one attempt while the next one runs. So each attempt has a
-// replayedBody of its own, and only that of the newest attempt gets data.
+// A RoundTripper may still read and close the body of one attempt while the next one runs. So each
+// attempt has a replayedBody of its own, and only that of the newest attempt gets data.
 type replay struct {
 	source   io.ReadCloser
 	seeker   io.Seeker // nil if the source cannot be rewound

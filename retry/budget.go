@@ -10,18 +10,20 @@ import (
 	"time"
 )
 
-// Budget limits the attempts of all calls that share it, so that a service that is down or slow does not receive
-// several times its load in retries. Circuit breakers and rate limiters fit too: the methods name no type of this
-// package. A Budget is safe for concurrent use.
+// Budget limits the attempts of all calls that share it, so that a service that is down or slow
+// does not receive several times its load in retries. Circuit breakers and rate limiters fit too:
+// the methods name no type of this package. A Budget is safe for concurrent use.
 type Budget interface {
-	// Allow is called right before each attempt, after the wait. An error refuses the attempt and stops the retry with
-	// ErrBudget, which wraps the error. Allow may wait for permission until ctx ends. FromContext(ctx) tells a retry
-	// (Number above 1) from a first attempt, and has the failure that is being retried. Poll does not ask before
-	// another poll of work that is not ready.
+	// Allow is called right before each attempt, after the wait. An error refuses the attempt and
+	// stops the retry with ErrBudget, which wraps the error. Allow may wait for permission until
+	// ctx ends. FromContext(ctx) tells a retry (Number above 1) from a first attempt, and has the
+	// failure that is being retried. Poll does not ask before another poll of work that is not
+	// ready.
 	Allow(ctx context.Context) error
-	// Report is called once for each allowed attempt, after it has ended, with the same context. A nil err is a
-	// success, and an err marked by Permanent a failure that is not retried. A context.Canceled in err, which ErrHedged
-	// is too, says that the attempt ended early because its result was no longer wanted.
+	// Report is called once for each allowed attempt, after it has ended, with the same context. A
+	// nil err is a success, and an err marked by Permanent a failure that is not retried. A
+	// context.Canceled in err, which ErrHedged is too, says that the attempt ended early because
+	// its result was no longer wanted.
 	Report(ctx context.Context, err error)
 }
 
@@ -35,12 +37,14 @@ var (
 // isRetry reports whether ctx is that of an attempt after the first.
 func isRetry(ctx context.Context) bool { return FromContext(ctx).Number > 1 }
 
-// unwanted reports whether err says nothing about the service because the attempt was given up by its caller.
+// unwanted reports whether err says nothing about the service because the attempt was given up by
+// its caller.
 func unwanted(err error) bool { return errors.Is(err, context.Canceled) }
 
-// TokenBucket returns the budget of the AWS SDKs: size tokens, full at the start. A retry takes price of them. A
-// success puts back refill tokens and, if it was a retry, its price. Time refills nothing, so a service that is down
-// receives first attempts only. AWS uses (500, 5, 1). Values below 1 count as 1.
+// TokenBucket returns the budget of the AWS SDKs: size tokens, full at the start. A retry takes
+// price of them. A success puts back refill tokens and, if it was a retry, its price. Time refills
+// nothing, so a service that is down receives first attempts only. AWS uses (500, 5, 1). Values
+// below 1 count as 1.
 //
 // If the failure being retried has a method RetryCost() int, that is the price of the retry.
 func TokenBucket(size, price, refill int) Budget {
@@ -95,9 +99,9 @@ func (b *tokenBucket) priceOf(ctx context.Context) int {
 	return b.price
 }
 
-// Ratio returns the budget of Finagle, Linkerd and tower: over the window, the retries are at most share of the calls,
-// plus perSecond per second regardless of calls, without which a client with few calls could never retry. Finagle uses
-// (0.2, 10, 10 s). A window of 0 or less means 10 s.
+// Ratio returns the budget of Finagle, Linkerd and tower: over the window, the retries are at most
+// share of the calls, plus perSecond per second regardless of calls, without which a client with
+// few calls could never retry. Finagle uses (0.2, 10, 10 s). A window of 0 or less means 10 s.
 func Ratio(share, perSecond float64, window time.Duration) Budget {
 	if window <= 0 {
 		window = 10 * time.Second
@@ -127,8 +131,8 @@ func (b *ratioBudget) Allow(ctx context.Context) error {
 // Report implements Budget.
 func (b *ratioBudget) Report(context.Context, error) {}
 
-// InFlight returns the budget of Envoy: the running retries are at most share of all running attempts, or floor if
-// that is more. Envoy uses (0.2, 3).
+// InFlight returns the budget of Envoy: the running retries are at most share of all running
+// attempts, or floor if that is more. Envoy uses (0.2, 3).
 func InFlight(share float64, floor int) Budget {
 	return &inFlightBudget{inFlight: inFlight{share: max(share, 0), floor: max(floor, 0)}}
 }
@@ -157,14 +161,16 @@ func (b *inFlightBudget) Report(ctx context.Context, _ error) {
 	b.end(retry)
 }
 
-// Throttle returns the adaptive throttling of Google's SRE book. It refuses attempts, including first ones, with
-// probability max(0, (requests - k*accepts) / (requests + 1)) over the last two minutes, so that a client sends at most
-// about k times as much as the service accepts. The book uses k = 2; a k below 1 counts as 1. Src is the source of
-// randomness, used under a lock; nil means the runtime's.
+// Throttle returns the adaptive throttling of Google's SRE book. It refuses attempts, including
+// first ones, with probability max(0, (requests - k*accepts) / (requests + 1)) over the last two
+// minutes, so that a client sends at most about k times as much as the service accepts. The book
+// uses k = 2; a k below 1 counts as 1. Src is the source of randomness, used under a lock; nil
+// means the runtime's.
 //
-// Only evidence of overload counts against the service: timeouts, failures to get an answer, the HTTP statuses 408,
-// 429, 502, 503, 504 and 520 to 527, and failures of other kinds that are retryable. An answer such as 404, 409 or 422
-// counts as accepted. A call that its caller canceled does not count.
+// Only evidence of overload counts against the service: timeouts, failures to get an answer, the
+// HTTP statuses 408, 429, 502, 503, 504 and 520 to 527, and failures of other kinds that are
+// retryable. An answer such as 404, 409 or 422 counts as accepted. A call that its caller canceled
+// does not count.
 func Throttle(k float64, src rand.Source) Budget {
 	if src == nil {
 		src = runtimeSource{}

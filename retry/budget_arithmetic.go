@@ -118,13 +118,15 @@ const (
 	accepts
 )
 
-// throttle is the arithmetic of Throttle, from the chapter "Handling Overload" of Google's SRE book.
+// throttle is the arithmetic of Throttle, from the chapter "Handling Overload" of Google's SRE
+// book.
 type throttle struct {
 	k    float64
 	seen window
 }
 
-// allow counts the request. It refuses if draw, uniform in [0, 1), is below the probability of refusal.
+// allow counts the request. It refuses if draw, uniform in [0, 1), is below the probability of
+// refusal.
 func (t *throttle) allow(now time.Duration, draw float64) bool {
 	t.seen.advance(now)
 	sent, accepted := float64(t.seen.sums[requests]), float64(t.seen.sums[accepts])

@@ -116,7 +116,8 @@ func TestRatioAgainstAList(t *testing.T) {
 				calls = append(calls, time.Now())
 				continue
 			}
-			// The window slides in tenths: instants within nine tenths count, those older than all of it do not.
+			// The window slides in tenths: instants within nine tenths count, those older than all
+			// of it do not.
 			since := func(all []time.Time, d time.Duration) (n int) {
 				for _, at := range all {
 					if time.Since(at) < d {
@@ -176,8 +177,8 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// A service that can serve 20 of 100 requests per second receives about twice that, and all requests soon after it has
-// recovered.
+// A service that can serve 20 of 100 requests per second receives about twice that, and all
+// requests soon after it has recovered.
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := retry.Throttle(2, rand.NewPCG(1, 2))
@@ -306,7 +307,8 @@ func (l *ledger) Report(ctx context.Context, err error) {
 	l.outcomes = append(l.outcomes, err)
 }
 
-// check compares the number of allowed attempts, and the outcomes by errors.Is; a negative number is not compared.
+// check compares the number of allowed attempts, and the outcomes by errors.Is; a negative number
+// is not compared.
 func (l *ledger) check(t *testing.T, allowed int, outcomes ...error) {
 	t.Helper()
 	l.mu.Lock()
@@ -447,7 +449,8 @@ func TestBudgetThatWaits(t *testing.T) {
 	})
 }
 
-// Without a budget a service that fails receives three times its load, and with one at most a tenth more.
+// Without a budget a service that fails receives three times its load, and with one at most a tenth
+// more.
 func TestBudgetBoundsAStorm(t *testing.T) {
 	for _, c := range []struct {
 		budget retry.Budget

@@ -39,7 +39,8 @@ func (a Action) String() string {
 	return "unknown action"
 }
 
-// Classify is the default classification of failures, here for custom ones to build on. In this order:
+// Classify is the default classification of failures, here for custom ones to build on. In this
+// order:
 //
 //   - An error marked by Permanent, or an inner retry's *Error that stopped with ErrPermanent, is Fail.
 //   - An error with a method Action() Action decides for itself, as *StatusError does.
@@ -78,12 +79,12 @@ func (m *mark) Error() string {
 // Unwrap returns the cause.
 func (m *mark) Unwrap() error { return m.cause }
 
-// Permanent reports whether the error is not worth another attempt. Circuit breakers, which do not know this package,
-// ask for it.
+// Permanent reports whether the error is not worth another attempt. Circuit breakers, which do not
+// know this package, ask for it.
 func (m *mark) Permanent() bool { return m.permanent || inspect(m.cause).permanent }
 
-// Permanent marks err so that no retry around it tries again, regardless of Options.Classify. The mark is found at any
-// depth of a chain of causes. Permanent(nil) is nil.
+// Permanent marks err so that no retry around it tries again, regardless of Options.Classify. The
+// mark is found at any depth of a chain of causes. Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -91,9 +92,9 @@ func Permanent(err error) error {
 	return &mark{cause: err, permanent: true}
 }
 
-// After demands that the next attempt begin no sooner than d from now, within Options.MaxHint. A nil err stands for
-// "try again later": After then returns an error that holds only the hint. A d of 0 or less matters with
-// Options.ExactHint only.
+// After demands that the next attempt begin no sooner than d from now, within Options.MaxHint. A
+// nil err stands for "try again later": After then returns an error that holds only the hint. A d
+// of 0 or less matters with Options.ExactHint only.
 func After(d time.Duration, err error) error {
 	if d <= 0 {
 		d = -1
@@ -108,8 +109,8 @@ type verdict struct {
 	after     time.Duration // 0 none, negative no wait
 }
 
-// inspect reads the verdict of err and its causes. The first hint and the first action count. Of an inner retry only
-// the last failure speaks, because the hints of earlier ones are outdated.
+// inspect reads the verdict of err and its causes. The first hint and the first action count. Of an
+// inner retry only the last failure speaks, because the hints of earlier ones are outdated.
 func inspect(err error) (v verdict) {
 	for err != nil && !v.permanent {
 		switch e := err.(type) {

@@ -98,7 +98,8 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// After progress, as of a stream that ran for an hour before it broke, attempts and waits count from the start again.
+// After progress, as of a stream that ran for an hour before it broke, attempts and waits count
+// from the start again.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var starts []time.Duration
@@ -218,7 +219,8 @@ func TestSuppressNested(t *testing.T) {
 	})
 }
 
-// A context that outlives its attempt affects no later retry, not even through context.WithoutCancel.
+// A context that outlives its attempt affects no later retry, not even through
+// context.WithoutCancel.
 func TestContextKeptFromAnAttempt(t *testing.T) {
 	for _, suppress := range []bool{false, true} {
 		var kept []context.Context
@@ -240,7 +242,8 @@ func TestContextKeptFromAnAttempt(t *testing.T) {
 	}
 }
 
-// Retries inside the attempts of a reconnect loop work as they would outside, because the loop does not suppress them.
+// Retries inside the attempts of a reconnect loop work as they would outside, because the loop does
+// not suppress them.
 func TestRetryInsideALongAttempt(t *testing.T) {
 	calls := 0
 	err := retry.Do(t.Context(), func(ctx context.Context) error {

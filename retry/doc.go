@@ -4,18 +4,19 @@
 //		return publish(ctx, message)
 //	})
 //
-// makes at most 10 attempts, with exponential backoff and full jitter between them. [Options] change that, and [Value]
-// returns a result:
+// makes at most 10 attempts, with exponential backoff and full jitter between them. [Options]
+// change that, and [Value] returns a result:
 //
 //	user, err := retry.Value(ctx, load, retry.Options{MaxAttempts: 4, AttemptTimeout: time.Second})
 //
-// An operation can say more with its error: [Permanent] stops the retry, and [After] demands a longer wait. Without
-// either, [Classify] decides: it knows HTTP statuses and permanent network failures.
+// An operation can say more with its error: [Permanent] stops the retry, and [After] demands a
+// longer wait. Without either, [Classify] decides: it knows HTTP statuses and permanent network
+// failures.
 //
 // # HTTP
 //
-// [Transport] retries under an http.Client, with Retry-After, bodies, timeouts that include the body, and keys for
-// requests that are not idempotent:
+// [Transport] retries under an http.Client, with Retry-After, bodies, timeouts that include the
+// body, and keys for requests that are not idempotent:
 //
 //	client := http.Client{Transport: &retry.Transport{Options: retry.Options{MaxElapsed: time.Minute}}}
 //
@@ -23,45 +24,48 @@
 //
 // # Polling
 //
-// [Poll] asks until a long operation elsewhere has ended. The function returns a [Verdict] beside the value: NotReady
-// asks again, Success ends it, Fatal gives up.
+// [Poll] asks until a long operation elsewhere has ended. The function returns a [Verdict] beside
+// the value: NotReady asks again, Success ends it, Fatal gives up.
 //
 //	report, err := retry.Poll(ctx, probe, retry.Options{Policy: backoff.Fixed(time.Second), MaxElapsed: time.Hour})
 //
 // # Hedging
 //
-// [Hedge] starts a second attempt beside a slow one and takes the first result. [Fallback] calls an alternative in the
-// end.
+// [Hedge] starts a second attempt beside a slow one and takes the first result. [Fallback] calls an
+// alternative in the end.
 //
 //	resp, err := retry.Hedge(ctx, get, retry.HedgeOptions{Delay: 80 * time.Millisecond}, nil)
 //
-// [HedgeTransport] hedges under an http.Client. Package httpclient composes it with everything else.
+// [HedgeTransport] hedges under an http.Client. Package httpclient composes it with everything
+// else.
 //
 // # Budgets
 //
-// A [Budget] shared by all calls to a service keeps their retries from becoming a storm: [TokenBucket], [Ratio],
-// [InFlight] and [Throttle], or a circuit breaker or a rate limiter with the same two methods.
+// A [Budget] shared by all calls to a service keeps their retries from becoming a storm:
+// [TokenBucket], [Ratio], [InFlight] and [Throttle], or a circuit breaker or a rate limiter with
+// the same two methods.
 //
 //	var budget = retry.TokenBucket(500, 5, 1)
 //	err := retry.Do(ctx, call, retry.Options{Budget: budget})
 //
 // # Terms
 //
-// An attempt is one run of the operation, the first included. A retry is an attempt after the first. Limits count
-// attempts, so MaxAttempts: 3 allows three runs with two waits between them. A hint is a wait that the service asked
-// for. [Loop] offers the attempts to a range statement.
+// An attempt is one run of the operation, the first included. A retry is an attempt after the
+// first. Limits count attempts, so MaxAttempts: 3 allows three runs with two waits between them. A
+// hint is a wait that the service asked for. [Loop] offers the attempts to a range statement.
 //
 // # Contexts
 //
-// The operation never runs with a context that has ended, and a wait that would outlive the caller's deadline is not
-// begun. [FromContext] reads the attempt's number, target and key from the context. Retries nest independently of each
-// other unless the outer one sets SuppressNested.
+// The operation never runs with a context that has ended, and a wait that would outlive the
+// caller's deadline is not begun. [FromContext] reads the attempt's number, target and key from the
+// context. Retries nest independently of each other unless the outer one sets SuppressNested.
 //
 // # Cost and tests
 //
-// If the first attempt succeeds, nothing is allocated and no clock is read. Each further attempt allocates its context.
-// No goroutine is started except by [Hedge], whose attempts run side by side.
+// If the first attempt succeeds, nothing is allocated and no clock is read. Each further attempt
+// allocates its context. No goroutine is started except by [Hedge], whose attempts run side by
+// side.
 //
-// Everything runs under testing/synctest: waits use timers of package time, and budgets read its clock, so a test in a
-// bubble can check the exact instants of attempts without waiting.
+// Everything runs under testing/synctest: waits use timers of package time, and budgets read its
+// clock, so a test in a bubble can check the exact instants of attempts without waiting.
 package retry

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// The reasons for which a retry stops, in Error.Stop. If the caller's context has ended, its error and cause stand
-// there instead.
+// The reasons for which a retry stops, in Error.Stop. If the caller's context has ended, its error
+// and cause stand there instead.
 var (
 	// ErrPermanent means that the failure was marked by Permanent or classified as Fail.
 	ErrPermanent = errors.New("retry: not retryable")
@@ -22,15 +22,19 @@ var (
 	// ErrDeadline means that the next wait would have outlived the context's deadline. It is
 	// context.DeadlineExceeded too.
 	ErrDeadline error = &deadlineError{}
-	// ErrHint means that the server asked for a longer wait than MaxHint. Error.After holds the wait.
+	// ErrHint means that the server asked for a longer wait than MaxHint. Error.After holds the
+	// wait.
 	ErrHint = errors.New("retry: asked to wait too long")
-	// ErrBudget means that the Budget refused the attempt. The budget's own error is wrapped beside it.
+	// ErrBudget means that the Budget refused the attempt. The budget's own error is wrapped beside
+	// it.
 	ErrBudget = errors.New("retry: refused by the budget")
 	// ErrNested means that an outer retry with SuppressNested will try again.
 	ErrNested = errors.New("retry: left to the outer retry")
-	// ErrNotRepeatable means that the HTTP request cannot be sent again: it is not idempotent, or its body is gone.
+	// ErrNotRepeatable means that the HTTP request cannot be sent again: it is not idempotent, or
+	// its body is gone.
 	ErrNotRepeatable = errors.New("retry: request cannot be sent again")
-	// ErrAbandoned means that the body of a Loop left or continued after a failure without a further attempt.
+	// ErrAbandoned means that the body of a Loop left or continued after a failure without a
+	// further attempt.
 	ErrAbandoned = errors.New("retry: loop left")
 	// ErrOptions means that the options are invalid. No attempt was made.
 	ErrOptions = errors.New("retry: invalid options")
@@ -57,15 +61,16 @@ const maxErrors = 8
 
 // Error is the error of a retry that stopped. It never changes once returned.
 type Error struct {
-	// Stop is the reason: ErrPermanent, ErrExhausted and so on, or the error of the caller's context. Compare it with
-	// errors.Is.
+	// Stop is the reason: ErrPermanent, ErrExhausted and so on, or the error of the caller's
+	// context. Compare it with errors.Is.
 	Stop error
-	// Last is the failure of the last attempt, or of the refresh after it. Nil if no attempt was made.
+	// Last is the failure of the last attempt, or of the refresh after it. Nil if no attempt was
+	// made.
 	Last error
 	// Attempts is the number of attempts made.
 	Attempts int
-	// Elapsed is the time from the call to the stop. If no setting needs the clock (MaxElapsed, AttemptTimeout, Budget,
-	// OnEvent, Key, SuppressNested), it counts from the first wait instead.
+	// Elapsed is the time from the call to the stop. If no setting needs the clock (MaxElapsed,
+	// AttemptTimeout, Budget, OnEvent, Key, SuppressNested), it counts from the first wait instead.
 	Elapsed time.Duration
 	// Waited is the part of Elapsed spent waiting between attempts.
 	Waited time.Duration
@@ -93,8 +98,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the kept failures, the last one first, and then the reason for the stop. So errors.As finds the
-// latest failure of a type.
+// Unwrap returns the kept failures, the last one first, and then the reason for the stop. So
+// errors.As finds the latest failure of a type.
 func (e *Error) Unwrap() []error {
 	all := make([]error, 0, len(e.Errs)+1)
 	for i := len(e.Errs) - 1; i >= 0; i-- {
@@ -103,7 +108,8 @@ func (e *Error) Unwrap() []error {
 	return append(all, e.Stop)
 }
 
-// Timeout reports whether the last failure or the reason for the stop was a timeout, as in net.Error.
+// Timeout reports whether the last failure or the reason for the stop was a timeout, as in
+// net.Error.
 func (e *Error) Timeout() bool { return isTimeout(e.Last) || isTimeout(e.Stop) }
 
 func isTimeout(err error) bool {

@@ -10,31 +10,34 @@ import (
 	"time"
 )
 
-// HedgeOptions are the settings of Hedge. The zero value starts two attempts at once. A negative Delay or MaxAttempts
-// is refused with ErrOptions.
+// HedgeOptions are the settings of Hedge. The zero value starts two attempts at once. A negative
+// Delay or MaxAttempts is refused with ErrOptions.
 type HedgeOptions struct {
-	// Delay is how long the attempts so far may run before another one starts beside them: best the 95th percentile of
-	// the latency, by which a twentieth of the calls need two attempts. Zero starts all at once.
+	// Delay is how long the attempts so far may run before another one starts beside them: best the
+	// 95th percentile of the latency, by which a twentieth of the calls need two attempts. Zero
+	// starts all at once.
 	Delay time.Duration
 	// MaxAttempts limits the attempts, including the first. Zero means 2.
 	MaxAttempts int
-	// Budget limits the attempts. If it refuses one, Hedge starts no further ones. It may wait in Allow. Nil means no
-	// such limit.
+	// Budget limits the attempts. If it refuses one, Hedge starts no further ones. It may wait in
+	// Allow. Nil means no such limit.
 	Budget Budget
-	// Classify decides how to handle a failure, as in Options. Fail ends the call; every other action replaces the
-	// attempt.
+	// Classify decides how to handle a failure, as in Options. Fail ends the call; every other
+	// action replaces the attempt.
 	Classify func(err error) Action
 	// Key is the idempotency key of the call, as in Options.
 	Key string
-	// Wait makes Hedge return only after all attempts have: for operations that use memory of the caller.
+	// Wait makes Hedge return only after all attempts have: for operations that use memory of the
+	// caller.
 	Wait bool
-	// KeepContext keeps the context of the winning attempt alive until ctx ends: for values that depend on it, such as
-	// *sql.Rows. By default it ends when Hedge returns, and for an *http.Response when its body has been closed or read
-	// to its end.
+	// KeepContext keeps the context of the winning attempt alive until ctx ends: for values that
+	// depend on it, such as *sql.Rows. By default it ends when Hedge returns, and for an
+	// *http.Response when its body has been closed or read to its end.
 	KeepContext bool
 }
 
-// ErrHedged is the cause that ends the context of an attempt whose result is not needed. It is context.Canceled too.
+// ErrHedged is the cause that ends the context of an attempt whose result is not needed. It is
+// context.Canceled too.
 var ErrHedged error = hedgedError{}
 
 type hedgedError struct{}
@@ -42,7 +45,8 @@ type hedgedError struct{}
 func (hedgedError) Error() string   { return "retry: another attempt succeeded" }
 func (hedgedError) Is(t error) bool { return t == context.Canceled }
 
-// PanicError is the value with which Hedge panics if an attempt, which has a goroutine of its own, panics.
+// PanicError is the value with which Hedge panics if an attempt, which has a goroutine of its own,
+// panics.
 type PanicError struct {
 	Value any    // the value of the attempt's panic
 	Stack []byte // the stack of the attempt
@@ -57,15 +61,16 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Hedge runs op, starts it again beside the running attempts whenever Delay has passed without a result, and returns
-// the first success. The contexts of the other attempts then end. A failed attempt is replaced at once, or after the
-// wait that its server asked for. The operation must tolerate running twice at the same time.
+// Hedge runs op, starts it again beside the running attempts whenever Delay has passed without a
+// result, and returns the first success. The contexts of the other attempts then end. A failed
+// attempt is replaced at once, or after the wait that its server asked for. The operation must
+// tolerate running twice at the same time.
 //
-// Discard receives the results of attempts that succeed too late, on their own goroutines, and frees them. If it is
-// nil, the body of an *http.Response is closed, and other values are dropped.
+// Discard receives the results of attempts that succeed too late, on their own goroutines, and
+// frees them. If it is nil, the body of an *http.Response is closed, and other values are dropped.
 //
-// Each attempt has a goroutine of its own, which ends with the attempt. If an attempt panics, Hedge panics with a
-// *PanicError; if Hedge has returned, the attempt's panic passes through.
+// Each attempt has a goroutine of its own, which ends with the attempt. If an attempt panics, Hedge
+// panics with a *PanicError; if Hedge has returned, the attempt's panic passes through.
 func Hedge[T any](
 	ctx context.Context, op func(context.Context) (T, error), o HedgeOptions, discard func(T),
 ) (T, error) {
@@ -92,8 +97,8 @@ func Hedge[T any](
 	}
 	defer func() { r.cancelLosers() }()
 	v, stop := r.run()
-	// From here on attempts that succeed discard their results. One may have succeeded at the moment of the stop: its
-	// result is on the way, and counts.
+	// From here on attempts that succeed discard their results. One may have succeeded at the
+	// moment of the stop: its result is on the way, and counts.
 	if !r.decided.CompareAndSwap(false, true) && stop != nil {
 		v, stop = r.awaitWinner(), nil
 	}
@@ -125,10 +130,12 @@ type result[T any] struct {
 	panicked *PanicError
 }
 
-// errGoexit is the failure of an attempt that ended its goroutine by runtime.Goexit, as the FailNow of a test does.
+// errGoexit is the failure of an attempt that ended its goroutine by runtime.Goexit, as the FailNow
+// of a test does.
 var errGoexit = errors.New("the operation ended its goroutine")
 
-// race is one call of Hedge. Its fields belong to the goroutine of Hedge, apart from results and decided.
+// race is one call of Hedge. Its fields belong to the goroutine of Hedge, apart from results and
+// decided.
 type race[T any] struct {
 	options    HedgeOptions
 	op         func(context.Context) (T, error)
@@ -238,7 +245,8 @@ func (r *race[T]) release(v T) {
 	}
 }
 
-// failed decides about a failure: the wait before the attempt that replaces it, or the reason to stop.
+// failed decides about a failure: the wait before the attempt that replaces it, or the reason to
+// stop.
 func (r *race[T]) failed(err error) (wait time.Duration, stop error) {
 	r.failures.add(err)
 	action, after := r.classify(err)

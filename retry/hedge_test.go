@@ -206,7 +206,8 @@ func TestHedgeResponseBody(t *testing.T) {
 	}
 }
 
-// The context of a winner whose value is no response ends with Hedge, or with the caller's context if it is kept.
+// The context of a winner whose value is no response ends with Hedge, or with the caller's context
+// if it is kept.
 func TestHedgeContextOfTheWinner(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -6,12 +6,12 @@ import (
 	"net/http"
 )
 
-// HedgeTransport is an http.RoundTripper that starts a second request beside a slow one and returns the first response,
-// whatever its status: a [Transport] around it judges that. See [Hedge].
+// HedgeTransport is an http.RoundTripper that starts a second request beside a slow one and returns
+// the first response, whatever its status: a [Transport] around it judges that. See [Hedge].
 //
-// It hedges requests that are idempotent by their method or by a header field Idempotency-Key and whose body, if there
-// is one, can be had again by Request.GetBody. Others are sent once. The fields must not change once in use; then it is
-// safe for concurrent use.
+// It hedges requests that are idempotent by their method or by a header field Idempotency-Key and
+// whose body, if there is one, can be had again by Request.GetBody. Others are sent once. The
+// fields must not change once in use; then it is safe for concurrent use.
 type HedgeTransport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper

@@ -52,7 +52,8 @@ func TestTransportFallback(t *testing.T) {
 	}
 }
 
-// TestHedgeTransport: slow requests that may be sent twice are, with their body; others are sent once.
+// TestHedgeTransport: slow requests that may be sent twice are, with their body; others are sent
+// once.
 func TestHedgeTransport(t *testing.T) {
 	for _, c := range []struct {
 		method, body string

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// readHint reads the fields Retry-After and RateLimit of a response received at now; see [RetryAfter].
+// readHint reads the fields Retry-After and RateLimit of a response received at now; see
+// [RetryAfter].
 func readHint(retryAfter string, rateLimits []string, now time.Time) (time.Duration, bool) {
 	if text := strings.TrimSpace(retryAfter); text != "" {
 		if n, ok := seconds(text); ok {
@@ -39,8 +40,8 @@ func seconds(text string) (time.Duration, bool) {
 	return time.Duration(n) * time.Second, true
 }
 
-// rateLimit reads a structured list such as `"burst";r=0;t=5, "daily";r=100;t=40000`. Only a policy with nothing left
-// (r=0) makes its t a hint.
+// rateLimit reads a structured list such as `"burst";r=0;t=5, "daily";r=100;t=40000`. Only a policy
+// with nothing left (r=0) makes its t a hint.
 func rateLimit(values []string) (hint time.Duration, ok bool) {
 	for _, value := range values {
 		for _, member := range splitUnquoted(value, ',') {

@@ -30,8 +30,8 @@ func (e *StatusError) Error() string {
 // RetryAfter returns the server's hint, which retries follow.
 func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 
-// Action returns how to handle the status: Retry for 408, 425, 429, 500, 502, 503, 504, 520 to 527, and 409 with an
-// Idempotency-Key; Failover for 421; Refresh for 401; Fail for all others.
+// Action returns how to handle the status: Retry for 408, 425, 429, 500, 502, 503, 504, 520 to 527,
+// and 409 with an Idempotency-Key; Failover for 421; Refresh for 401; Fail for all others.
 func (e *StatusError) Action() Action { return statusAction(e.Status, e.Keyed) }
 
 // LogValue implements slog.LogValuer: a group of msg, status and wait.
@@ -43,9 +43,9 @@ func (e *StatusError) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// HTTP returns nil for a response with a status below 400, and else a *StatusError with the hint of its header. It does
-// not read the body; closing it remains the caller's duty. Retries handle the error by its status: a 503 is retried, a
-// 404 is not.
+// HTTP returns nil for a response with a status below 400, and else a *StatusError with the hint of
+// its header. It does not read the body; closing it remains the caller's duty. Retries handle the
+// error by its status: a 503 is retried, a 404 is not.
 func HTTP(resp *http.Response) error {
 	if resp.StatusCode < 400 {
 		return nil
@@ -66,17 +66,18 @@ func HTTP(resp *http.Response) error {
 	return e
 }
 
-// RetryAfter returns the wait for which a server asks in the header of a response received at now: by the field
-// Retry-After (RFC 9110 section 10.2.3: seconds, or a date in any of HTTP's forms), or else by the field RateLimit
-// (draft-ietf-httpapi-ratelimit-headers: the longest t among the policies whose r is 0). It returns false if neither
-// is present and valid. A date in the past is a wait of 0. A value too large for a Duration is the largest Duration, so
-// callers must bound it; retries do, by Options.MaxHint.
+// RetryAfter returns the wait for which a server asks in the header of a response received at now:
+// by the field Retry-After (RFC 9110 section 10.2.3: seconds, or a date in any of HTTP's forms), or
+// else by the field RateLimit (draft-ietf-httpapi-ratelimit-headers: the longest t among the
+// policies whose r is 0). It returns false if neither is present and valid. A date in the past is a
+// wait of 0. A value too large for a Duration is the largest Duration, so callers must bound it;
+// retries do, by Options.MaxHint.
 func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	return readHint(h.Get("Retry-After"), h.Values("RateLimit"), now)
 }
 
-// statusAction returns how to handle an HTTP status. If the request was keyed, 409 means that the first copy is still
-// being processed (draft-ietf-httpapi-idempotency-key-header-07, section 2.7).
+// statusAction returns how to handle an HTTP status. If the request was keyed, 409 means that the
+// first copy is still being processed (draft-ietf-httpapi-idempotency-key-header-07, section 2.7).
 func statusAction(status int, keyed bool) Action {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
@@ -97,11 +98,12 @@ func statusAction(status int, keyed bool) Action {
 	return Fail
 }
 
-// isOriginFailure reports whether status is one by which CDNs say that they cannot reach the origin server.
+// isOriginFailure reports whether status is one by which CDNs say that they cannot reach the origin
+// server.
 func isOriginFailure(status int) bool { return status >= 520 && status <= 527 }
 
-// idempotent reports whether sending the request twice has the effect of sending it once (RFC 9110 section 9.2.2), or
-// the server can tell the second copy by its key.
+// idempotent reports whether sending the request twice has the effect of sending it once (RFC 9110
+// section 9.2.2), or the server can tell the second copy by its key.
 func idempotent(method string, h http.Header) bool {
 	switch method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
@@ -110,8 +112,8 @@ func idempotent(method string, h http.Header) bool {
 	return declaresKey(h, "Idempotency-Key") || declaresKey(h, "X-Idempotency-Key")
 }
 
-// declaresKey reports whether h has a field of that name with a value, or with no value at all: as in net/http, a nil
-// slice declares the request idempotent without sending the field.
+// declaresKey reports whether h has a field of that name with a value, or with no value at all: as
+// in net/http, a nil slice declares the request idempotent without sending the field.
 func declaresKey(h http.Header, name string) bool {
 	values, ok := h[name]
 	return ok && (len(values) == 0 || values[0] != "")
@@ -122,8 +124,8 @@ func hasKey(h http.Header) bool {
 	return h.Get("Idempotency-Key") != "" || h.Get("X-Idempotency-Key") != ""
 }
 
-// maxDrain is how much of a discarded response's body is read so that its connection can be reused. A longer body costs
-// the connection.
+// maxDrain is how much of a discarded response's body is read so that its connection can be reused.
+// A longer body costs the connection.
 const maxDrain = 64 << 10
 
 // discardBody reads the rest of a body, up to maxDrain, and closes it.
@@ -131,7 +133,8 @@ func discardBody(body io.ReadCloser) {
 	if body == nil {
 		return
 	}
-	// The errors concern a response that nobody will see. The connection is closed if it is not fit for reuse.
+	// The errors concern a response that nobody will see. The connection is closed if it is not fit
+	// for reuse.
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
 	_ = body.Close()
 }

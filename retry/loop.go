@@ -25,10 +25,10 @@ func NewLoop(ctx context.Context, opts ...Options) *Loop {
 	return &Loop{state: newLoopState(ctx, opts)}
 }
 
-// Attempts returns the attempts one by one and waits between them. The range ends after a success: an attempt that
-// ended with nil, or that the body left by break or return without End. It also ends if no further attempt may follow,
-// and Err returns the reason. A body that leaves after a failure, or continues without End, ends the range with
-// ErrAbandoned.
+// Attempts returns the attempts one by one and waits between them. The range ends after a success:
+// an attempt that ended with nil, or that the body left by break or return without End. It also
+// ends if no further attempt may follow, and Err returns the reason. A body that leaves after a
+// failure, or continues without End, ends the range with ErrAbandoned.
 func (l *Loop) Attempts() iter.Seq[Try] {
 	return func(yield func(Try) bool) {
 		if s := l.state; s != nil {
@@ -38,11 +38,12 @@ func (l *Loop) Attempts() iter.Seq[Try] {
 	}
 }
 
-// Err returns nil after a success, and otherwise an *Error with the reason why the range ended. Before the range it is
-// nil.
+// Err returns nil after a success, and otherwise an *Error with the reason why the range ended.
+// Before the range it is nil.
 func (l *Loop) Err() error { return l.err }
 
-// loopState is the state of a range while it runs. Later loops reuse it, so a Try holds the number of its range.
+// loopState is the state of a range while it runs. Later loops reuse it, so a Try holds the number
+// of its range.
 type loopState struct {
 	sequence
 	options Options
@@ -57,7 +58,8 @@ type loopState struct {
 
 var loopStates = sync.Pool{New: func() any { return new(loopState) }}
 
-// newLoopState is apart from NewLoop so that the compiler inlines that, and the Loop stays on the caller's stack.
+// newLoopState is apart from NewLoop so that the compiler inlines that, and the Loop stays on the
+// caller's stack.
 func newLoopState(ctx context.Context, opts []Options) *loopState {
 	l := loopStates.Get().(*loopState)
 	l.ctx = ctx
@@ -139,8 +141,8 @@ func (t Try) End(err error) {
 	l.finish(&l.options, err)
 }
 
-// live returns the state of the attempt's range. It panics if the range has ended, because the state may belong to
-// another loop by now.
+// live returns the state of the attempt's range. It panics if the range has ended, because the
+// state may belong to another loop by now.
 func (t Try) live() *loopState {
 	if t.state == nil || t.state.use != t.use {
 		panic("retry: Try used after its range has ended")

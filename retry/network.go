@@ -22,8 +22,8 @@ var permanentTexts = []string{
 	"stopped after 10 redirects",
 }
 
-// permanentNetworkError reports whether err is a failure of a request that trying again cannot mend. Of an inner retry
-// only the last failure counts.
+// permanentNetworkError reports whether err is a failure of a request that trying again cannot
+// mend. Of an inner retry only the last failure counts.
 func permanentNetworkError(err error) bool {
 	for err != nil {
 		switch e := err.(type) {
@@ -55,7 +55,8 @@ func permanentNetworkError(err error) bool {
 	return false
 }
 
-// hasPermanentText reports whether text is that of a permanent error of net/http without a type of its own.
+// hasPermanentText reports whether text is that of a permanent error of net/http without a type of
+// its own.
 func hasPermanentText(text string) bool {
 	return slices.ContainsFunc(permanentTexts, func(beginning string) bool {
 		return strings.HasPrefix(text, beginning)

@@ -18,59 +18,65 @@ const (
 
 var defaultPolicy backoff.Policy = backoff.Exponential(100*time.Millisecond, 2, 30*time.Second).Full()
 
-// Options are the settings of a retry. The zero value is ready to use: at most 10 attempts, with exponential backoff
-// and full jitter between them, from 100 ms doubling to 30 s.
+// Options are the settings of a retry. The zero value is ready to use: at most 10 attempts, with
+// exponential backoff and full jitter between them, from 100 ms doubling to 30 s.
 //
-// Options are only read, so one value serves any number of goroutines, provided that Rand is nil or safe for
-// concurrent use (a *rand.PCG is not). A negative duration, a negative Targets, or an invalid Policy is refused with
-// ErrOptions before the first attempt.
+// Options are only read, so one value serves any number of goroutines, provided that Rand is nil or
+// safe for concurrent use (a *rand.PCG is not). A negative duration, a negative Targets, or an
+// invalid Policy is refused with ErrOptions before the first attempt.
 type Options struct {
 	// Policy decides how long to wait between attempts. Nil means the default given above.
 	Policy backoff.Policy
-	// MaxAttempts limits the attempts, including the first. Zero means 10 (60 in Poll), or no limit if MaxElapsed or
-	// MaxFailing is set or if Policy ends by itself. A negative number means no limit.
+	// MaxAttempts limits the attempts, including the first. Zero means 10 (60 in Poll), or no limit
+	// if MaxElapsed or MaxFailing is set or if Policy ends by itself. A negative number means no
+	// limit.
 	MaxAttempts int
-	// AttemptTimeout bounds each attempt: its context ends that long after its start, with cause ErrAttemptTimeout.
-	// A timed-out attempt is retried while the caller's context lives. Zero means no limit.
+	// AttemptTimeout bounds each attempt: its context ends that long after its start, with cause
+	// ErrAttemptTimeout. A timed-out attempt is retried while the caller's context lives. Zero
+	// means no limit.
 	AttemptTimeout time.Duration
-	// MaxElapsed bounds the time from the call to the start of the last attempt. A wait that would exceed it is not
-	// begun; a running attempt is not interrupted. Zero means no limit.
+	// MaxElapsed bounds the time from the call to the start of the last attempt. A wait that would
+	// exceed it is not begun; a running attempt is not interrupted. Zero means no limit.
 	MaxElapsed time.Duration
-	// MaxFailing is like MaxElapsed, but counts from the first failure after the last success or Progress: the run
-	// time of a first attempt that ran for an hour before it failed does not count. Zero means no limit.
+	// MaxFailing is like MaxElapsed, but counts from the first failure after the last success or
+	// Progress: the run time of a first attempt that ran for an hour before it failed does not
+	// count. Zero means no limit.
 	MaxFailing time.Duration
-	// Classify decides how to handle a failure. It is not asked about errors marked by Permanent. Nil, and the answer
-	// Undecided, mean the function Classify.
+	// Classify decides how to handle a failure. It is not asked about errors marked by Permanent.
+	// Nil, and the answer Undecided, mean the function Classify.
 	Classify func(err error) Action
 	// Budget limits the attempts of all calls that share it. Nil means no such limit.
 	Budget Budget
-	// MaxHint is the longest hint (Retry-After, After) that is followed. A longer one stops the retry with ErrHint, and
-	// Error.After holds the hint. Zero means 5 minutes.
+	// MaxHint is the longest hint (Retry-After, After) that is followed. A longer one stops the
+	// retry with ErrHint, and Error.After holds the hint. Zero means 5 minutes.
 	MaxHint time.Duration
 	// ClampHint waits for MaxHint instead of stopping if a hint is longer.
 	ClampHint bool
-	// ExactHint waits exactly as long as a hint demands, even if Policy would wait longer, and restarts Policy. By
-	// default the wait is the longer of both, plus up to a tenth if it is the hint, so that clients with the same hint
-	// do not return all at once.
+	// ExactHint waits exactly as long as a hint demands, even if Policy would wait longer, and
+	// restarts Policy. By default the wait is the longer of both, plus up to a tenth if it is the
+	// hint, so that clients with the same hint do not return all at once.
 	ExactHint bool
-	// Targets is the number of services among which the operation chooses by Attempt.Target. After a failure with the
-	// action Failover the next target is tried at once, and Policy's wait follows when all have failed in turn. Zero
-	// means one target.
+	// Targets is the number of services among which the operation chooses by Attempt.Target. After
+	// a failure with the action Failover the next target is tried at once, and Policy's wait
+	// follows when all have failed in turn. Zero means one target.
 	Targets int
-	// Refresh renews a stale token or address after a failure with the action Refresh; that is final if Refresh is
-	// nil. The first refresh in a row is followed by an attempt at once, further ones by Policy's wait. The error of
-	// Refresh is kept like that of an attempt; a Permanent one stops the retry.
+	// Refresh renews a stale token or address after a failure with the action Refresh; that is
+	// final if Refresh is nil. The first refresh in a row is followed by an attempt at once,
+	// further ones by Policy's wait. The error of Refresh is kept like that of an attempt; a
+	// Permanent one stops the retry.
 	Refresh func(ctx context.Context) error
-	// SuppressNested makes each retry inside an attempt, found through the attempt's context, run its operation once
-	// and stop with ErrNested, so that three layers of three attempts are three calls and not 27. The effect ends with
-	// the attempt: a context that outlives its attempt suppresses nothing.
+	// SuppressNested makes each retry inside an attempt, found through the attempt's context, run
+	// its operation once and stop with ErrNested, so that three layers of three attempts are three
+	// calls and not 27. The effect ends with the attempt: a context that outlives its attempt
+	// suppresses nothing.
 	SuppressNested bool
-	// Key is the idempotency key of the call, found in Attempt.Key. Empty means the key of the attempt around this
-	// call, if any.
+	// Key is the idempotency key of the call, found in Attempt.Key. Empty means the key of the
+	// attempt around this call, if any.
 	Key string
 	// WaitFirst makes Poll wait before its first poll too.
 	WaitFirst bool
-	// OnEvent is called on the caller's goroutine for each event, with the context of the attempt. It must not block.
+	// OnEvent is called on the caller's goroutine for each event, with the context of the attempt.
+	// It must not block.
 	OnEvent func(ctx context.Context, e Event)
 	// Rand is the source of randomness. Nil means the runtime's.
 	Rand rand.Source

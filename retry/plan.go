@@ -33,8 +33,8 @@ type step struct {
 	patient    bool          // goes on regardless of an outer retry
 }
 
-// decide returns the wait before the next attempt, or why there is none. Cheap reasons come first; nothing is drawn
-// from the policy for a call that has stopped.
+// decide returns the wait before the next attempt, or why there is none. Cheap reasons come first;
+// nothing is drawn from the policy for a call that has stopped.
 func (p *plan) decide(o *Options, s step) (wait time.Duration, stop error) {
 	progress := s.action == Progress
 	if progress || s.notReady {

@@ -28,13 +28,14 @@ func (v Verdict) String() string {
 	return "unknown verdict"
 }
 
-// ErrNotReady is the failure of a poll with the verdict NotReady, found by errors.Is if a Poll stops.
+// ErrNotReady is the failure of a poll with the verdict NotReady, found by errors.Is if a Poll
+// stops.
 var ErrNotReady = errors.New("not ready")
 
-// Poll calls probe until the operation that it asks about has ended: at most 60 times by default, and without a wait
-// before the first (but see Options.WaitFirst). The error that comes with a verdict is never dropped: with Success it
-// is returned beside the value, and with the others it is found in the *Error if Poll stops. A Permanent one stops Poll
-// whatever the verdict.
+// Poll calls probe until the operation that it asks about has ended: at most 60 times by default,
+// and without a wait before the first (but see Options.WaitFirst). The error that comes with a
+// verdict is never dropped: with Success it is returned beside the value, and with the others it is
+// found in the *Error if Poll stops. A Permanent one stops Poll whatever the verdict.
 func Poll[T any](
 	ctx context.Context, probe func(context.Context) (T, Verdict, error), opts ...Options,
 ) (T, error) {

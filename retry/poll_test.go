@@ -130,7 +130,8 @@ func TestPollReturnsTheErrorOfASuccess(t *testing.T) {
 	}
 }
 
-// The budget is asked for the first poll and for those after a failure, not for those after NotReady.
+// The budget is asked for the first poll and for those after a failure, not for those after
+// NotReady.
 func TestPollAndTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, n := newLedger(0), 0
@@ -155,7 +156,8 @@ func TestPollAndTheBudget(t *testing.T) {
 	})
 }
 
-// A poll that is not ready goes on inside an attempt that suppresses retries; a server error is left to the outer retry.
+// A poll that is not ready goes on inside an attempt that suppresses retries; a server error is
+// left to the outer retry.
 func TestPollWithinARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		polls := 0

@@ -10,11 +10,12 @@ import (
 // defaults are the settings of calls without options.
 var defaults Options
 
-// Do runs op until it returns nil, and waits between the attempts. At most one Options may be given; without, the
-// defaults apply. The error is an *Error that holds the reason for the stop and the failures of op; errors.Is and
-// errors.AsType find both, the last failure first.
+// Do runs op until it returns nil, and waits between the attempts. At most one Options may be
+// given; without, the defaults apply. The error is an *Error that holds the reason for the stop and
+// the failures of op; errors.Is and errors.AsType find both, the last failure first.
 //
-// Op never runs with a context that has ended. With AttemptTimeout its context ends when it returns.
+// Op never runs with a context that has ended. With AttemptTimeout its context ends when it
+// returns.
 func Do(ctx context.Context, op func(context.Context) error, opts ...Options) error {
 	// The common case: neither clock nor attempt context is needed unless the first attempt fails.
 	if len(opts) == 0 && ctx.Err() == nil && ctx.Value(attemptKey{}) == nil {
@@ -83,8 +84,8 @@ func resume(ctx context.Context, o *Options, op func(context.Context) error, err
 
 // Value is Do for an operation that returns a value. With an error the value is the zero value.
 //
-// If the value is an *http.Response, AttemptTimeout covers its body too: the attempt's context lives until the body is
-// closed or read to its end.
+// If the value is an *http.Response, AttemptTimeout covers its body too: the attempt's context
+// lives until the body is closed or read to its end.
 func Value[T any](ctx context.Context, op func(context.Context) (T, error), opts ...Options) (T, error) {
 	var v, zero T
 	if send, ok := any(op).(func(context.Context) (*http.Response, error)); ok && len(opts) == 1 {
@@ -106,9 +107,9 @@ func Value[T any](ctx context.Context, op func(context.Context) (T, error), opts
 	return v, nil
 }
 
-// Fallback is Value with an alternative: if op's retry stops, Fallback calls alternative once with the error and
-// returns its result. It does not if ctx has ended, if the options are invalid, or if an outer retry will try op
-// again. If alternative fails too, the error joins both.
+// Fallback is Value with an alternative: if op's retry stops, Fallback calls alternative once with
+// the error and returns its result. It does not if ctx has ended, if the options are invalid, or if
+// an outer retry will try op again. If alternative fails too, the error joins both.
 //
 // To let attempts alternate between services, see Options.Targets and the action Failover.
 func Fallback[T any](

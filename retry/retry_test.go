@@ -119,7 +119,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// A long first attempt that fails is retried where only the time of failing is limited (cenkalti/backoff#188).
+// A long first attempt that fails is retried where only the time of failing is limited
+// (cenkalti/backoff#188).
 func TestMaxFailingLeavesOutTheRunThatFailedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0

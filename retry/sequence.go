@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// sequence carries out one call: it asks the plan and the budget, and waits. It belongs to one goroutine. The options
-// are passed beside it because a field would move them to the heap.
+// sequence carries out one call: it asks the plan and the budget, and waits. It belongs to one
+// goroutine. The options are passed beside it because a field would move them to the heap.
 type sequence struct {
 	ctx        context.Context // of the attempt that runs or comes next
 	attempt    Attempt         // that runs or comes next
@@ -78,7 +78,8 @@ func (s *sequence) enter(ctx context.Context, o *Options) {
 	s.ctx = &attemptContext{Context: ctx, attempt: s.attempt, suppressor: suppressing}
 }
 
-// elapsed returns the time since the call, or since the first time it was asked for if no setting needs the clock.
+// elapsed returns the time since the call, or since the first time it was asked for if no setting
+// needs the clock.
 func (s *sequence) elapsed() time.Duration {
 	if !s.clocked {
 		s.started, s.clocked = time.Now(), true
@@ -145,7 +146,8 @@ func (s *sequence) start(o *Options) {
 	}
 }
 
-// finish records that an attempt ended. The budget learns of a failure when that has been classified.
+// finish records that an attempt ended. The budget learns of a failure when that has been
+// classified.
 func (s *sequence) finish(o *Options, err error) {
 	s.leave()
 	if err != nil {
@@ -173,7 +175,8 @@ func (s *sequence) panicked(o *Options) {
 	}
 }
 
-// failed classifies a failure and waits. Nil means that the next attempt can run, with the context s.ctx.
+// failed classifies a failure and waits. Nil means that the next attempt can run, with the context
+// s.ctx.
 func (s *sequence) failed(ctx context.Context, o *Options, err error) (stop error) {
 	action, after := o.classify(err)
 	return s.next(ctx, o, step{err: err, action: action, after: after})
@@ -235,7 +238,8 @@ func (s *sequence) next(ctx context.Context, o *Options, st step) (stop error) {
 	return s.admit(ctx, o)
 }
 
-// refresh calls Options.Refresh. A failure of it leaves the next attempt to fail again, unless it is Permanent.
+// refresh calls Options.Refresh. A failure of it leaves the next attempt to fail again, unless it
+// is Permanent.
 func (s *sequence) refresh(ctx context.Context, o *Options) (stop error) {
 	err := o.Refresh(s.ctx)
 	if err == nil {
@@ -256,11 +260,12 @@ func (s *sequence) target(o *Options) int {
 	return s.failovers % o.Targets
 }
 
-// yieldEvery is the number of attempts in a row without a wait after which other goroutines may run.
+// yieldEvery is the number of attempts in a row without a wait after which other goroutines may
+// run.
 const yieldEvery = 16
 
-// sleep waits for d or the end of the context. It checks the context in any case because a select has no order of
-// preference.
+// sleep waits for d or the end of the context. It checks the context in any case because a select
+// has no order of preference.
 func (s *sequence) sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		if s.spins++; s.spins%yieldEvery == 0 {

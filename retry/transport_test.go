@@ -27,7 +27,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// Failures that trying again cannot mend are final, as http.Transport returns them and wrapped by http.Client.
+// Failures that trying again cannot mend are final, as http.Transport returns them and wrapped by
+// http.Client.
 func TestPermanentNetworkErrors(t *testing.T) {
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -244,7 +245,8 @@ func TestTransportPrepare(t *testing.T) {
 	}
 }
 
-// refusing is a server that reads a part of each body before it answers 503, and the whole of the last.
+// refusing is a server that reads a part of each body before it answers 503, and the whole of the
+// last.
 func refusing(t *testing.T, times int) (srv *httptest.Server, bodies *[]string) {
 	bodies = new([]string)
 	var mu sync.Mutex
@@ -300,7 +302,8 @@ func TestTransportRewindsFiles(t *testing.T) {
 	}
 }
 
-// A body that can be read only once is buffered up to MaxBuffer; a longer one is sent once, and that is reported.
+// A body that can be read only once is buffered up to MaxBuffer; a longer one is sent once, and
+// that is reported.
 func TestTransportBuffersBodies(t *testing.T) {
 	const length = 100_000
 	content := strings.Repeat("0123456789", length/10)
@@ -362,8 +365,8 @@ func (c *closeRecorder) isClosed() bool {
 	return c.closed
 }
 
-// A RoundTripper may go on reading the body of a failed attempt while the next one runs: it gets an error, and the next
-// attempt gets the whole body.
+// A RoundTripper may go on reading the body of a failed attempt while the next one runs: it gets an
+// error, and the next attempt gets the whole body.
 func TestTransportStaleReader(t *testing.T) {
 	for name, body := range map[string]io.ReadCloser{
 		"buffered": io.NopCloser(io.MultiReader(strings.NewReader("the whole body"))),

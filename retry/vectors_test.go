@@ -95,7 +95,8 @@ func awsTokens(t *testing.T, c vectors.Case) {
 	}
 }
 
-// nextBackOff is a policy that always returns one value, like a constant BackOff of cenkalti: -1 is its Stop.
+// nextBackOff is a policy that always returns one value, like a constant BackOff of cenkalti: -1 is
+// its Stop.
 type nextBackOff time.Duration
 
 func (d nextBackOff) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
@@ -105,7 +106,8 @@ func (d nextBackOff) Next(s backoff.State, _ rand.Source) (time.Duration, backof
 	return time.Duration(d), s.After(time.Duration(d)), true
 }
 
-// cenkaltiRetry makes one decision of Retry: the hint replaces the wait of the policy and restarts it.
+// cenkaltiRetry makes one decision of Retry: the hint replaces the wait of the policy and restarts
+// it.
 func cenkaltiRetry(t *testing.T, c vectors.Case) {
 	for _, d := range c.Decisions {
 		in := d.Input

@@ -22,8 +22,8 @@ func newSupervisor(t *testing.T, name string, spec supervise.Spec, children ...s
 	return sup
 }
 
-// A supervisor that is a child by its own value works like one that is made at each start: after an escalation its
-// children start again.
+// A supervisor that is a child by its own value works like one that is made at each start: after an
+// escalation its children start again.
 func TestNestedSupervisorServesAgain(t *testing.T) {
 	forms := map[string]func(sub *supervise.Supervisor) supervise.Child{
 		"run":     func(sub *supervise.Supervisor) supervise.Child { return supervise.Child{Name: "sub", Run: sub.Serve} },
@@ -57,7 +57,8 @@ func TestNestedSupervisorServesAgain(t *testing.T) {
 	}
 }
 
-// Each Serve begins with the children of New, also Temporary ones, and with those added since that are still there.
+// Each Serve begins with the children of New, also Temporary ones, and with those added since that
+// are still there.
 func TestServeAgainStartsTheSameChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()

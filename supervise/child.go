@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Service runs as a child. It is the Service of github.com/thejerf/suture/v4, so services written for suture work
-// here unchanged.
+// Service runs as a child. It is the Service of github.com/thejerf/suture/v4, so services written
+// for suture work here unchanged.
 type Service interface {
 	// Serve works until ctx ends or until it fails. It must return soon after ctx has ended.
 	Serve(ctx context.Context) error
@@ -43,8 +43,8 @@ func (r Restart) MarshalText() ([]byte, error) { return []byte(r.String()), nil 
 // Strategy selects which children are restarted when one of them is.
 type Strategy uint8
 
-// The strategies. OneForAll and RestForOne first stop the other children one by one in reverse order, each after the
-// one behind it has returned. Then they start all of them in order.
+// The strategies. OneForAll and RestForOne first stop the other children one by one in reverse
+// order, each after the one behind it has returned. Then they start all of them in order.
 const (
 	OneForOne  Strategy = iota // that child
 	OneForAll                  // all children
@@ -66,30 +66,31 @@ func nameOf[T ~uint8](v T, names ...string) string {
 
 // Child describes a child. New and Add copy it. Exactly one of Run, Service and New is set.
 type Child struct {
-	// Name is unique among the children of a supervisor and contains no slash. It may be empty if Service is a
-	// fmt.Stringer: then it is the result of String.
+	// Name is unique among the children of a supervisor and contains no slash. It may be empty if
+	// Service is a fmt.Stringer: then it is the result of String.
 	Name string
 	// Run is called at each start.
 	Run func(ctx context.Context) error
 	// Service is served at each start. It must support that; a *Supervisor does.
 	Service Service
-	// New makes a new Service at each start, so that no state of a failed one is left. It runs on the child's own
-	// goroutine. An error or a panic in it is a failure of the child.
+	// New makes a new Service at each start, so that no state of a failed one is left. It runs on
+	// the child's own goroutine. An error or a panic in it is a failure of the child.
 	New func() (Service, error)
 
 	Restart Restart
-	// Backoff is the delay before each restart. Nil means Spec.Backoff. If it gives up, the supervisor escalates. It is
-	// not used if Spec.Decay is set.
+	// Backoff is the delay before each restart. Nil means Spec.Backoff. If it gives up, the
+	// supervisor escalates. It is not used if Spec.Decay is set.
 	Backoff backoff.Policy
-	// StableAfter is the run time after which a failure starts the sequence of delays from the beginning. Zero means
-	// the longest delay of Backoff (10 minutes if that is unbounded) or twice the last delay, whichever is longer.
+	// StableAfter is the run time after which a failure starts the sequence of delays from the
+	// beginning. Zero means the longest delay of Backoff (10 minutes if that is unbounded) or twice
+	// the last delay, whichever is longer.
 	StableAfter time.Duration
-	// Shutdown bounds the time that the child takes to return after its context has ended. Zero means 5 s, or for a
-	// supervisor the time that stopping its own children takes. A child that takes longer is stuck: it is reported, and
-	// is not started again before it has returned.
+	// Shutdown bounds the time that the child takes to return after its context has ended. Zero
+	// means 5 s, or for a supervisor the time that stopping its own children takes. A child that
+	// takes longer is stuck: it is reported, and is not started again before it has returned.
 	Shutdown time.Duration
-	// Significant means that the supervisor stops the other children and returns when this child ends without a
-	// restart.
+	// Significant means that the supervisor stops the other children and returns when this child
+	// ends without a restart.
 	Significant bool
 }
 
@@ -98,33 +99,36 @@ type Spec struct {
 	Strategy Strategy
 	// Intensity limits the restarts. Zero means no limit.
 	Intensity Intensity
-	// Backoff is that of children without one. Nil means 100 ms, doubling to 30 s, with equal jitter.
+	// Backoff is that of children without one. Nil means 100 ms, doubling to 30 s, with equal
+	// jitter.
 	Backoff backoff.Policy
 	// Decay, if not nil, replaces all delays by suture's policy.
 	Decay *Decay
-	// Stagger is the minimum time between two restarts, so that children which fail together do not restart together.
-	// Zero means 1 ms, a negative value none. First starts are not staggered.
+	// Stagger is the minimum time between two restarts, so that children which fail together do not
+	// restart together. Zero means 1 ms, a negative value none. First starts are not staggered.
 	Stagger time.Duration
-	// Spread bounds the delay that Stagger adds: if more than Spread/Stagger children wait, the gaps get shorter.
-	// Zero means 20 s.
+	// Spread bounds the delay that Stagger adds: if more than Spread/Stagger children wait, the
+	// gaps get shorter. Zero means 20 s.
 	Spread time.Duration
-	// Shutdown bounds the time for stopping the children one by one. Those that are left are then stopped together,
-	// each within its own Shutdown. Zero means 30 s.
+	// Shutdown bounds the time for stopping the children one by one. Those that are left are then
+	// stopped together, each within its own Shutdown. Zero means 30 s.
 	Shutdown time.Duration
-	// PassPanics makes a panic in a child crash the process with the original stack, after OnEvent has got the Ended
-	// event. A panic in a Group that a child runs crashes it at once. PassPanics applies to the supervisors below this
-	// one, too, but not to the child of a Resender. False means that a panic is a failure like an error.
+	// PassPanics makes a panic in a child crash the process with the original stack, after OnEvent
+	// has got the Ended event. A panic in a Group that a child runs crashes it at once. PassPanics
+	// applies to the supervisors below this one, too, but not to the child of a Resender. False
+	// means that a panic is a failure like an error.
 	PassPanics bool
-	// OnEvent is called for each event, in order, on the goroutine of Serve and with its context, which may have ended.
-	// It must neither block nor wait for this supervisor. Nil means that of the nearest supervisor above, which then is
-	// called by several goroutines at a time.
+	// OnEvent is called for each event, in order, on the goroutine of Serve and with its context,
+	// which may have ended. It must neither block nor wait for this supervisor. Nil means that of
+	// the nearest supervisor above, which then is called by several goroutines at a time.
 	OnEvent func(ctx context.Context, e Event)
-	// Rand is the source of jitter, used on the goroutine of Serve. Nil means one with a random seed.
+	// Rand is the source of jitter, used on the goroutine of Serve. Nil means one with a random
+	// seed.
 	Rand rand.Source
 }
 
-// Intensity limits restarts: one more than Max within Within makes the supervisor give up. Two restarts exactly Within
-// apart both count. Max 0 means no limit.
+// Intensity limits restarts: one more than Max within Within makes the supervisor give up. Two
+// restarts exactly Within apart both count. Max 0 means no limit.
 type Intensity struct {
 	Max    int
 	Within time.Duration
@@ -220,7 +224,8 @@ func (c Child) waysToStart() (n int) {
 	return n
 }
 
-// longest returns the longest delay that p can give, or 10 minutes if p is unbounded or does not tell.
+// longest returns the longest delay that p can give, or 10 minutes if p is unbounded or does not
+// tell.
 func longest(p backoff.Policy) time.Duration {
 	top := time.Duration(0)
 	for n := 0; n >= 0 && n < math.MaxInt32; n = stepAfter(n) {

@@ -9,11 +9,12 @@ import (
 	"time"
 )
 
-// Decay is the restart policy of github.com/thejerf/suture/v4. The supervisor counts the ends of children; the count
-// halves every HalfLife, and each end, with or without an error, adds 1. Up to Threshold, a child is restarted at once.
-// Above it, all restarts of the supervisor wait for a pause drawn from [Pause, 1.5 Pause). Each further end during the
-// pause starts a new one; after the pause the count is 0. Unlike in suture, the waiting children are then started
-// Spec.Stagger apart.
+// Decay is the restart policy of github.com/thejerf/suture/v4. The supervisor counts the ends of
+// children; the count halves every HalfLife, and each end, with or without an error, adds 1. Up to
+// Threshold, a child is restarted at once. Above it, all restarts of the supervisor wait for a
+// pause drawn from [Pause, 1.5 Pause). Each further end during the pause starts a new one; after
+// the pause the count is 0. Unlike in suture, the waiting children are then started Spec.Stagger
+// apart.
 type Decay struct {
 	HalfLife  time.Duration // 0 means 30 s
 	Threshold float64       // 0 means 5
@@ -43,8 +44,8 @@ type decaying struct {
 	paused   bool
 }
 
-// failed counts an end at now and returns the pause that starts with it. Zero means that none does: the child is
-// restarted at once, or after a pause that is running.
+// failed counts an end at now and returns the pause that starts with it. Zero means that none does:
+// the child is restarted at once, or after a pause that is running.
 func (c *decaying) failed(d Decay, now time.Duration, src rand.Source) time.Duration {
 	if !c.any {
 		c.any, c.failures = true, 1

@@ -1,5 +1,5 @@
-// Package supervise runs goroutines that have a name, an owner and a bounded shutdown, and restarts them when they
-// fail.
+// Package supervise runs goroutines that have a name, an owner and a bounded shutdown, and restarts
+// them when they fail.
 //
 //   - A [Group] runs named goroutines with one context: the first failure stops all, Wait returns it.
 //   - A [Supervisor] restarts its children when they end, with backoff, escalation and supervision trees as in
@@ -18,7 +18,8 @@
 //	}
 //	return tree.Serve(ctx) // blocks
 //
-// Decisions (restart order, delays, limits, which messages are sent again) are in pure files that take the time as a
-// parameter. The other files start goroutines and wait. The package logs only through [LogTo]; see also
-// [Supervisor.Status]. It needs no real time: everything runs under testing/synctest, with exact delays.
+// Decisions (restart order, delays, limits, which messages are sent again) are in pure files that
+// take the time as a parameter. The other files start goroutines and wait. The package logs only
+// through [LogTo]; see also [Supervisor.Status]. It needs no real time: everything runs under
+// testing/synctest, with exact delays.
 package supervise

@@ -11,7 +11,8 @@ import (
 var (
 	// ErrStop means that the child is done and is not restarted, whatever its Restart is.
 	ErrStop = errors.New("supervise: done, not to be restarted")
-	// ErrEscalate means that a restart does not help: the supervisor stops its children and returns an *EscalatedError.
+	// ErrEscalate means that a restart does not help: the supervisor stops its children and returns
+	// an *EscalatedError.
 	ErrEscalate = errors.New("supervise: a restart does not help")
 )
 
@@ -19,7 +20,8 @@ var (
 var (
 	// ErrStopped is the cause after Group.Stop(nil) and after a Significant child is done.
 	ErrStopped = errors.New("supervise: stopped")
-	// ErrRestarting is the cause if the child is going to be restarted, by Restart or by the strategy.
+	// ErrRestarting is the cause if the child is going to be restarted, by Restart or by the
+	// strategy.
 	ErrRestarting = errors.New("supervise: restarting")
 	// ErrRemoved is the cause after Remove.
 	ErrRemoved = errors.New("supervise: removed")
@@ -53,8 +55,9 @@ func (e *PanicError) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("msg", e.line()), slog.String("stack", string(e.Stack)))
 }
 
-// An EscalatedError is the result of Serve when a supervisor gives up. Its children have been stopped. A parent
-// supervisor treats it as one crash of this supervisor, even if it wraps ErrEscalate.
+// An EscalatedError is the result of Serve when a supervisor gives up. Its children have been
+// stopped. A parent supervisor treats it as one crash of this supervisor, even if it wraps
+// ErrEscalate.
 type EscalatedError struct {
 	Supervisor string  // path: the names from the root, separated by slashes
 	Child      string  // the child that failed last
@@ -96,8 +99,8 @@ func (e *EscalatedError) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// A StuckError lists the children that had not returned when the outermost supervisor's Serve did. Their goroutines
-// are still running.
+// A StuckError lists the children that had not returned when the outermost supervisor's Serve did.
+// Their goroutines are still running.
 type StuckError struct {
 	Supervisor string
 	Children   []string // paths below Supervisor, in the order in which they were told to stop
@@ -115,7 +118,8 @@ func (e *StuckError) LogValue() slog.Value {
 		slog.Any("children", e.Children))
 }
 
-// asksToEscalate reports whether err is a child's own ErrEscalate, not one that a supervisor has already handled.
+// asksToEscalate reports whether err is a child's own ErrEscalate, not one that a supervisor has
+// already handled.
 func asksToEscalate(err error) bool {
 	if _, handled := errors.AsType[*EscalatedError](err); handled {
 		return false

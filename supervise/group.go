@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Group is a set of named goroutines with one context, which the first error or panic of them ends. A Group is safe for
-// concurrent use and must not be copied. Inside a child of a [Supervisor], its goroutines appear in the supervisor's
-// Status while they run.
+// Group is a set of named goroutines with one context, which the first error or panic of them ends.
+// A Group is safe for concurrent use and must not be copied. Inside a child of a [Supervisor], its
+// goroutines appear in the supervisor's Status while they run.
 type Group struct {
 	name   string
 	ctx    context.Context
@@ -35,20 +35,22 @@ type member struct {
 // NewGroup returns an empty group whose context is derived from ctx.
 func NewGroup(ctx context.Context) *Group { return NewNamedGroup(ctx, "") }
 
-// NewNamedGroup is like NewGroup, but Status shows the group as one node of that name with the goroutines below it.
-// Without a name, the goroutines appear directly below the child that made the group.
+// NewNamedGroup is like NewGroup, but Status shows the group as one node of that name with the
+// goroutines below it. Without a name, the goroutines appear directly below the child that made the
+// group.
 func NewNamedGroup(ctx context.Context, name string) *Group {
 	up, _ := supervised(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
 	return &Group{name: name, ctx: ctx, cancel: cancel, up: up}
 }
 
-// Context returns the group's context. It ends when a goroutine fails, Stop is called, Wait returns or the parent ends.
+// Context returns the group's context. It ends when a goroutine fails, Stop is called, Wait returns
+// or the parent ends.
 func (g *Group) Context() context.Context { return g.ctx }
 
-// SetLimit limits the group to n goroutines at a time: Go blocks until there is room. A negative n means no limit,
-// which is the default; 0 makes Go block for ever. Like that of golang.org/x/sync/errgroup, it panics if goroutines of
-// the group are running.
+// SetLimit limits the group to n goroutines at a time: Go blocks until there is room. A negative n
+// means no limit, which is the default; 0 makes Go block for ever. Like that of
+// golang.org/x/sync/errgroup, it panics if goroutines of the group are running.
 func (g *Group) SetLimit(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,9 +63,10 @@ func (g *Group) SetLimit(n int) {
 	}
 }
 
-// Go starts run in a goroutine. Several may have the same name. An error, wrapped with the name, ends the group's
-// context, and Wait returns it if it is the first. An error that only repeats why the context ended is no failure.
-// The caller must be one of the group's goroutines or know that Wait has not returned.
+// Go starts run in a goroutine. Several may have the same name. An error, wrapped with the name,
+// ends the group's context, and Wait returns it if it is the first. An error that only repeats why
+// the context ended is no failure. The caller must be one of the group's goroutines or know that
+// Wait has not returned.
 func (g *Group) Go(name string, run func(ctx context.Context) error) {
 	g.mu.Lock()
 	slots := g.slots
@@ -101,7 +104,8 @@ func (g *Group) run(m *member, slots chan struct{}, run func(ctx context.Context
 	})
 }
 
-// contextOf returns the group's context with m as the parent of the groups and supervisors that m starts.
+// contextOf returns the group's context with m as the parent of the groups and supervisors that m
+// starts.
 func (g *Group) contextOf(m *member) context.Context {
 	if g.up.within == nil {
 		return g.ctx
@@ -144,7 +148,8 @@ func (g *Group) Stop(cause error) {
 	g.cancel(cause)
 }
 
-// Wait waits until all goroutines have ended, including those started meanwhile, and returns the first failure.
+// Wait waits until all goroutines have ended, including those started meanwhile, and returns the
+// first failure.
 func (g *Group) Wait() error {
 	g.wg.Wait()
 	g.cancel(ErrStopped)

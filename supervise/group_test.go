@@ -152,7 +152,8 @@ func TestGroupPanic(t *testing.T) {
 	}
 }
 
-// A goroutine may return somebody else's PanicError: it is an error like any other and keeps the names of both.
+// A goroutine may return somebody else's PanicError: it is an error like any other and keeps the
+// names of both.
 func TestGroupForeignPanicError(t *testing.T) {
 	g := NewGroup(t.Context())
 	foreign := &PanicError{Name: "inner", Value: "x"}

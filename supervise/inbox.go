@@ -24,9 +24,9 @@ type Message[K comparable, M, R any] struct {
 	h  *held[K, M, R]
 }
 
-// Next takes the oldest message. It waits until there is one, and until the child may take one more: it has at most
-// Limits.Window, and fewer after a crash. The error is the cause of ctx's end, or ErrStopped after the incarnation has
-// returned.
+// Next takes the oldest message. It waits until there is one, and until the child may take one
+// more: it has at most Limits.Window, and fewer after a crash. The error is the cause of ctx's end,
+// or ErrStopped after the incarnation has returned.
 func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	r := in.r
 	for {
@@ -64,8 +64,8 @@ func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	}
 }
 
-// Ack acknowledges the message and passes reply to the waiting Call. It works even after the incarnation has crashed.
-// It reports false if the message was settled before.
+// Ack acknowledges the message and passes reply to the waiting Call. It works even after the
+// incarnation has crashed. It reports false if the message was settled before.
 func (m Message[K, M, R]) Ack(reply R) bool {
 	r := m.in.r
 	r.mu.Lock()
@@ -80,8 +80,9 @@ func (m Message[K, M, R]) Ack(reply R) bool {
 	return ok
 }
 
-// Nack gives the message back after a failure that is no crash. It is tried again after a delay of its own, or
-// dead-lettered. Nack reports false if this incarnation does not hold the message any more.
+// Nack gives the message back after a failure that is no crash. It is tried again after a delay of
+// its own, or dead-lettered. Nack reports false if this incarnation does not hold the message any
+// more.
 func (m Message[K, M, R]) Nack(err error) bool {
 	r := m.in.r
 	r.mu.Lock()
@@ -147,7 +148,8 @@ type Held[K comparable, M any] struct {
 	Err      error         // of the last failure
 }
 
-// Messages returns a snapshot of the messages held, in no order, for programs that save them before they exit.
+// Messages returns a snapshot of the messages held, in no order, for programs that save them before
+// they exit.
 func (r *Resender[K, M, R]) Messages() iter.Seq[Held[K, M]] {
 	return func(yield func(Held[K, M]) bool) {
 		r.mu.Lock()

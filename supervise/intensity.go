@@ -4,15 +4,16 @@ package supervise
 
 import "time"
 
-// recent counts restarts in a sliding window. It keeps the last Max of them in a ring, so a decision costs O(1).
+// recent counts restarts in a sliding window. It keeps the last Max of them in a ring, so a
+// decision costs O(1).
 type recent struct {
 	Intensity
 	times []time.Duration // a ring once it has Max entries
 	at    int             // the oldest
 }
 
-// allow records a restart at now and reports whether the limit allows it. Two restarts exactly Within apart are within
-// it, as in OTP's supervisor.
+// allow records a restart at now and reports whether the limit allows it. Two restarts exactly
+// Within apart are within it, as in OTP's supervisor.
 func (r *recent) allow(now time.Duration) bool {
 	switch {
 	case r.Max == 0:

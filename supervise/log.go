@@ -6,12 +6,12 @@ import (
 	"log/slog"
 )
 
-// LogTo returns a hook for [Spec.OnEvent] and [Options.OnEvent] that logs every event to l. Nil means slog.Default() at
-// the time of the event.
+// LogTo returns a hook for [Spec.OnEvent] and [Options.OnEvent] that logs every event to l. Nil
+// means slog.Default() at the time of the event.
 //
-// The levels are Error for a stuck child and for an escalation, Warn for a child that failed and for a pause, Debug for
-// a child that was told to stop, Info for all else. The attributes are supervisor, child, incarnation, ran, restart,
-// delay and err.
+// The levels are Error for a stuck child and for an escalation, Warn for a child that failed and
+// for a pause, Debug for a child that was told to stop, Info for all else. The attributes are
+// supervisor, child, incarnation, ran, restart, delay and err.
 func LogTo(l *slog.Logger) func(ctx context.Context, e Event) {
 	return func(ctx context.Context, e Event) {
 		to := l

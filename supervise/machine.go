@@ -92,8 +92,8 @@ const (
 	commandTell
 )
 
-// machine decides which child starts and stops, when and in which order, and when to give up. Its input has the time
-// since the start of Serve; its output is a list of commands.
+// machine decides which child starts and stops, when and in which order, and when to give up. Its
+// input has the time since the start of Serve; its output is a list of commands.
 type machine struct {
 	path        string
 	spec        Spec
@@ -163,9 +163,9 @@ func (m *machine) link(c *child) {
 	m.names[c.Name] = c
 }
 
-// reset prepares a machine that is over, with no child alive, for another begin. All children are as new, but keep the
-// count of their incarnations. The initial children come back unless they were removed, also Temporary ones that have
-// ended; of the others, those that are still in the list.
+// reset prepares a machine that is over, with no child alive, for another begin. All children are
+// as new, but keep the count of their incarnations. The initial children come back unless they were
+// removed, also Temporary ones that have ended; of the others, those that are still in the list.
 func (m *machine) reset() {
 	var list []*child
 	for _, c := range m.initial {
@@ -238,7 +238,8 @@ func (m *machine) ended(now time.Duration, c *child, err error) {
 	m.advance(now)
 }
 
-// wasStopped handles the end of a child that its group, or Restart, has stopped, and reports whether it is restarted.
+// wasStopped handles the end of a child that its group, or Restart, has stopped, and reports
+// whether it is restarted.
 func (m *machine) wasStopped(now time.Duration, c *child) bool {
 	switch {
 	case c.then == thenJudge && c.Restart == Temporary:
@@ -252,7 +253,8 @@ func (m *machine) wasStopped(now time.Duration, c *child) bool {
 
 func (m *machine) inGroup(c *child) bool { return m.phase == regrouping && c.seq >= m.mark }
 
-// judge handles the end of a child that was not told to stop, and reports whether and when it is restarted.
+// judge handles the end of a child that was not told to stop, and reports whether and when it is
+// restarted.
 func (m *machine) judge(now time.Duration, c *child, err error, ran time.Duration) (again bool, delay time.Duration) {
 	wanted := c.Child.Restart == Permanent || c.Child.Restart == Transient && err != nil
 	if err != nil {

@@ -83,9 +83,10 @@ func idleChild(name string) Child {
 	return Child{Name: name, New: func() (Service, error) { return nil, nil }}
 }
 
-// FuzzMachine drives the machine by bytes and checks the invariants after every step: a child is alive once at most, is
-// told to stop only when it runs and those behind it have ended (but for Remove, Restart and a shutdown that has lasted
-// too long), and the end comes when all have returned or are stuck.
+// FuzzMachine drives the machine by bytes and checks the invariants after every step: a child is
+// alive once at most, is told to stop only when it runs and those behind it have ended (but for
+// Remove, Restart and a shutdown that has lasted too long), and the end comes when all have
+// returned or are stuck.
 func FuzzMachine(f *testing.F) {
 	f.Add([]byte{0, 3, 0x10, 0x21, 0x90, 0x12, 0x33, 0x91, 0x50})
 	f.Add([]byte{1, 4, 0x10, 0x11, 0x92, 0x20, 0x93, 0x40, 0x10, 0x70, 0x99, 0x60})

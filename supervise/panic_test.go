@@ -55,7 +55,8 @@ func jams(context.Context) error { panic("out of paper") }
 
 const crashVariable = "SUPERVISE_TEST_CRASH"
 
-// With PassPanics a panic ends the process with the stack of its origin, after the event of the child.
+// With PassPanics a panic ends the process with the stack of its origin, after the event of the
+// child.
 func TestPassPanics(t *testing.T) {
 	if program := crashing[os.Getenv(crashVariable)]; program != nil {
 		err := program(func(_ context.Context, e supervise.Event) {

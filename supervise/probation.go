@@ -16,8 +16,9 @@ func (s *resends[K, M, R]) started(now time.Duration) uint64 {
 	return s.incarnation
 }
 
-// crashed handles a crash of the child with err after it ran for ran. The messages that were out come back; one that
-// was out alone counts a death. It returns the delay before the next incarnation, and false if the policy has given up.
+// crashed handles a crash of the child with err after it ran for ran. The messages that were out
+// come back; one that was out alone counts a death. It returns the delay before the next
+// incarnation, and false if the policy has given up.
 func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Duration, bool) {
 	if s.out.n == 0 && s.suspects == 0 && ran >= s.stableAfter() {
 		s.state, s.streak = backoff.State{}, 0
@@ -49,14 +50,14 @@ func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Dura
 	return d, ok
 }
 
-// stableAfter returns the run time after which the crash of a child without messages starts the delays from the
-// beginning.
+// stableAfter returns the run time after which the crash of a child without messages starts the
+// delays from the beginning.
 func (s *resends[K, M, R]) stableAfter() time.Duration {
 	return max(longest(s.backoff), plus(s.state.Prev, s.state.Prev))
 }
 
-// returned handles the end of a child without a crash. The messages that were out come back. It returns the delay
-// before the next incarnation, which does not grow.
+// returned handles the end of a child without a crash. The messages that were out come back. It
+// returns the delay before the next incarnation, which does not grow.
 func (s *resends[K, M, R]) returned() time.Duration {
 	for h := s.out.last; h != nil; h = s.out.last {
 		s.out.drop(h)
@@ -71,7 +72,8 @@ func (s *resends[K, M, R]) returned() time.Duration {
 	return d
 }
 
-// tick makes messages ready whose delay is over, and dead-letters those that are too old and not out.
+// tick makes messages ready whose delay is over, and dead-letters those that are too old and not
+// out.
 func (s *resends[K, M, R]) tick(now time.Duration) {
 	for len(s.delayed) > 0 && s.delayed[0].due <= now {
 		h := heap.Pop(&s.delayed).(*held[K, M, R])
@@ -110,7 +112,8 @@ func (s *resends[K, M, R]) wake() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// stalled reports whether the child has messages and has neither taken nor settled one for Limits.Stall.
+// stalled reports whether the child has messages and has neither taken nor settled one for
+// Limits.Stall.
 func (s *resends[K, M, R]) stalled(now time.Duration) bool {
 	return s.limits.Stall > 0 && s.out.n > 0 && now-s.progress >= s.limits.Stall
 }

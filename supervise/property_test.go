@@ -175,8 +175,9 @@ func (w *world) disturb(ctx context.Context, root *supervise.Supervisor, childre
 	}
 }
 
-// In random trees with random crashes there are never two incarnations of a child, children stop in reverse order, and
-// nothing is left when Serve has returned: synctest fails when a goroutine is, and they are counted besides.
+// In random trees with random crashes there are never two incarnations of a child, children stop in
+// reverse order, and nothing is left when Serve has returned: synctest fails when a goroutine is,
+// and they are counted besides.
 func TestRandomTrees(t *testing.T) {
 	starts, escalated, before := 0, 0, runtime.NumGoroutine()
 	seeds := uint64(400)

@@ -8,14 +8,16 @@ import (
 	"time"
 )
 
-// Resender keeps each message until a child, which may crash at any time, has acknowledged it, and passes the child's
-// reply to the caller. It is the BackOffSender of R. Roestenburg (Akka) with bounds: the messages held are limited, an
-// ack costs O(1), a crash resends only the messages that the child had taken, a message that crashes its child is detected, and
-// delays start from the beginning only after the child has recovered.
+// Resender keeps each message until a child, which may crash at any time, has acknowledged it, and
+// passes the child's reply to the caller. It is the BackOffSender of R. Roestenburg (Akka) with
+// bounds: the messages held are limited, an ack costs O(1), a crash resends only the messages that
+// the child had taken, a message that crashes its child is detected, and delays start from the
+// beginning only after the child has recovered.
 //
-// Delivery is at least once: a child that crashes between its work and its ack gets the message again. Methods are safe
-// for concurrent use; Send and Call work before Serve, too. A Resender is a [Service]. As a supervisor's child it is
-// the Child.Service and keeps its messages when Serve is called again.
+// Delivery is at least once: a child that crashes between its work and its ack gets the message
+// again. Methods are safe for concurrent use; Send and Call work before Serve, too. A Resender is a
+// [Service]. As a supervisor's child it is the Child.Service and keeps its messages when Serve is
+// called again.
 type Resender[K comparable, M, R any] struct {
 	name   string
 	o      Options[K, M, R]
@@ -69,16 +71,16 @@ func NewResender[K comparable, M, R any](name string, o Options[K, M, R]) (*Rese
 
 func (r *Resender[K, M, R]) now() time.Duration { return time.Since(r.epoch) }
 
-// Send accepts a message. After nil the message is held until it is acknowledged or dead-lettered. The key must not be
-// that of a message held (ErrHeld). ctx bounds only the wait for room.
+// Send accepts a message. After nil the message is held until it is acknowledged or dead-lettered.
+// The key must not be that of a message held (ErrHeld). ctx bounds only the wait for room.
 func (r *Resender[K, M, R]) Send(ctx context.Context, key K, value M) error {
 	_, err := r.send(ctx, key, value, nil)
 	return err
 }
 
-// Call sends a message and waits for the child's reply, over any number of crashes. If ctx ends first, its cause is
-// returned and the message stays held. The error is a *DeadError for a message that was dead-lettered, ErrSpilled for
-// one that was spilled, and ErrStopped after Close.
+// Call sends a message and waits for the child's reply, over any number of crashes. If ctx ends
+// first, its cause is returned and the message stays held. The error is a *DeadError for a message
+// that was dead-lettered, ErrSpilled for one that was spilled, and ErrStopped after Close.
 func (r *Resender[K, M, R]) Call(ctx context.Context, key K, value M) (reply R, err error) {
 	a := &answer[R]{done: make(chan struct{})}
 	spilled, err := r.send(ctx, key, value, a)
@@ -172,8 +174,8 @@ func (r *Resender[K, M, R]) forget(queue *[]chan struct{}, waiter chan struct{})
 	}
 }
 
-// changedLocked wakes one waiting Next and one waiting sender if they can continue. Each of them calls it again, so
-// that the next one is woken.
+// changedLocked wakes one waiting Next and one waiting sender if they can continue. Each of them
+// calls it again, so that the next one is woken.
 func (r *Resender[K, M, R]) changedLocked() {
 	if len(r.takers) > 0 && r.s.ready.n > 0 && r.s.room() {
 		close(r.takers[0])
@@ -192,8 +194,8 @@ func (r *Resender[K, M, R]) wake() {
 	}
 }
 
-// Ack acknowledges the message with that key. It may be called outside the child. It reports whether the message was
-// held.
+// Ack acknowledges the message with that key. It may be called outside the child. It reports
+// whether the message was held.
 func (r *Resender[K, M, R]) Ack(key K, reply R) bool {
 	r.mu.Lock()
 	h := r.s.messages[key]
@@ -237,8 +239,8 @@ func (r *Resender[K, M, R]) bury(ctx context.Context, h *held[K, M, R]) error {
 	return err
 }
 
-// Close refuses further messages, drops those held and makes each waiting Call return ErrStopped. Serve must have
-// returned. Close may be called twice; its error is nil.
+// Close refuses further messages, drops those held and makes each waiting Call return ErrStopped.
+// Serve must have returned. Close may be called twice; its error is nil.
 func (r *Resender[K, M, R]) Close() error {
 	r.mu.Lock()
 	r.closed = true

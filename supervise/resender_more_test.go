@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// The original resends every kept message at every tick: k messages and f crashes are f * k sends. Here only what was in
-// hand comes again, and the child that is on probation has one in hand.
+// The original resends every kept message at every tick: k messages and f crashes are f * k sends.
+// Here only what was in hand comes again, and the child that is on probation has one in hand.
 func TestResendsAfterCrashes(t *testing.T) {
 	const k, f = 100_000, 5
 	for _, c := range []struct {
@@ -49,9 +49,9 @@ func TestResendsAfterCrashes(t *testing.T) {
 	}
 }
 
-// original is BackOffSender as published, over a child that dies at the first message that it is given, crashes times, and
-// then acks all: it keeps the unacked messages, and at each Tick sends every one of it again. It returns what it sent more
-// than once.
+// original is BackOffSender as published, over a child that dies at the first message that it is
+// given, crashes times, and then acks all: it keeps the unacked messages, and at each Tick sends
+// every one of it again. It returns what it sent more than once.
 func original(k, crashes int) (resent uint64) {
 	possiblyFailed := make(map[int]bool)
 	var mailbox []int
@@ -106,7 +106,8 @@ func windowInHand(crashes *int) recipe {
 	}}
 }
 
-// After a crash the child is given 1, then 2, 4, ... messages, each round when the one before is settled.
+// After a crash the child is given 1, then 2, 4, ... messages, each round when the one before is
+// settled.
 func TestResenderProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hands []int
@@ -146,7 +147,8 @@ func TestResenderProbes(t *testing.T) {
 	})
 }
 
-// A message's attempts, its age and its own waits end, each with its reason, and the child lives on.
+// A message's attempts, its age and its own waits end, each with its reason, and the child lives
+// on.
 func TestResenderGivesUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits   supervise.Limits
@@ -226,7 +228,8 @@ func TestResenderAgeWhileAway(t *testing.T) {
 	})
 }
 
-// The other recipe takes over after as many crashes in a row, and the first is tried again after a while.
+// The other recipe takes over after as many crashes in a row, and the first is tried again after a
+// while.
 func TestResenderFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
@@ -260,8 +263,8 @@ func TestResenderFallback(t *testing.T) {
 	})
 }
 
-// A child that holds on to its messages is cut off, and its messages go to the next; one that is cut off and does not
-// return is named.
+// A child that holds on to its messages is cut off, and its messages go to the next; one that is
+// cut off and does not return is named.
 func TestResenderStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, n := make(chan struct{}), 0
@@ -302,7 +305,8 @@ func TestResenderStall(t *testing.T) {
 	})
 }
 
-// Under a supervisor the Resender is made once and served again: its messages outlive its own escalation.
+// Under a supervisor the Resender is made once and served again: its messages outlive its own
+// escalation.
 func TestResenderUnderASupervisor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Reasons for which a message gets no reply. ErrPoison, ErrAttempts, ErrAge and ErrFull are reasons of a [DeadError].
+// Reasons for which a message gets no reply. ErrPoison, ErrAttempts, ErrAge and ErrFull are reasons
+// of a [DeadError].
 var (
 	ErrHeld     = errors.New("supervise: a message with that key is held already")
 	ErrFull     = errors.New("supervise: the resender is full")
@@ -21,7 +22,8 @@ var (
 	ErrAge      = errors.New("supervise: the message is too old")
 )
 
-// ErrSpilled is the error of Call for a message that was passed to Options.Spill: it gets no reply here.
+// ErrSpilled is the error of Call for a message that was passed to Options.Spill: it gets no reply
+// here.
 var ErrSpilled = errors.New("supervise: the message was spilled")
 
 // Overflow selects the treatment of a message without room in the queue.
@@ -41,33 +43,36 @@ func (o Overflow) String() string { return nameOf(o, "block", "reject", "drop ol
 // MarshalText implements encoding.TextMarshaler.
 func (o Overflow) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// Limits bound the messages that a Resender holds and the attempts of each. The zero value has the defaults.
+// Limits bound the messages that a Resender holds and the attempts of each. The zero value has the
+// defaults.
 type Limits struct {
 	Items    int   // messages held; 0 means 100,000
 	Bytes    int64 // sum of Options.Size of the messages held; 0 means 64 MiB; one message is always allowed
 	Overflow Overflow
 	Window   int // messages that the child may have taken and not settled; 0 means 1024
 
-	// MaxDeaths is the number of crashes, with only this message taken, after which it is dead-lettered. Zero means
-	// never: right if a crash means that the receiver is down, whatever the message.
+	// MaxDeaths is the number of crashes, with only this message taken, after which it is
+	// dead-lettered. Zero means never: right if a crash means that the receiver is down, whatever
+	// the message.
 	MaxDeaths int
-	// MaxAttempts is the number of times that a message is taken, the first included. Zero means no limit.
+	// MaxAttempts is the number of times that a message is taken, the first included. Zero means no
+	// limit.
 	MaxAttempts int
-	// MaxAge bounds the time that a message is held. A message that the child has taken is checked when it comes back.
-	// Zero means no limit.
+	// MaxAge bounds the time that a message is held. A message that the child has taken is checked
+	// when it comes back. Zero means no limit.
 	MaxAge time.Duration
 
-	// Stall bounds the time in which a child that has taken messages neither takes nor settles one. After it the
-	// child's context ends, which counts as a crash. Zero means no limit.
+	// Stall bounds the time in which a child that has taken messages neither takes nor settles one.
+	// After it the child's context ends, which counts as a crash. Zero means no limit.
 	Stall time.Duration
-	// Shutdown bounds the time that the child takes to return after its context has ended; then it is stuck. Zero means
-	// 5 s. The next incarnation starts only after it has returned.
+	// Shutdown bounds the time that the child takes to return after its context has ended; then it
+	// is stuck. Zero means 5 s. The next incarnation starts only after it has returned.
 	Shutdown time.Duration
 }
 
-// Work is one incarnation of a Resender's child. It takes messages from in and settles them, in any order and from any
-// goroutine, until ctx ends. An error, a panic or runtime.Goexit is a crash: the next incarnation gets the messages
-// that were not acknowledged.
+// Work is one incarnation of a Resender's child. It takes messages from in and settles them, in any
+// order and from any goroutine, until ctx ends. An error, a panic or runtime.Goexit is a crash: the
+// next incarnation gets the messages that were not acknowledged.
 type Work[K comparable, M, R any] func(ctx context.Context, in *Inbox[K, M, R]) error
 
 // Recipe makes a new child at each start, on the child's own goroutine. An error is a crash.
@@ -76,8 +81,8 @@ type Recipe[K comparable, M, R any] struct {
 	New  func() (Work[K, M, R], error)
 }
 
-// Each returns the Recipe of a child that handles one message at a time: a reply acknowledges the message, an error or
-// a panic is a crash.
+// Each returns the Recipe of a child that handles one message at a time: a reply acknowledges the
+// message, an error or a panic is a crash.
 func Each[K comparable, M, R any](name string, handle func(ctx context.Context, key K, value M) (R, error)) Recipe[K, M, R] {
 	return Recipe[K, M, R]{Name: name, New: func() (Work[K, M, R], error) {
 		return func(ctx context.Context, in *Inbox[K, M, R]) error {
@@ -135,26 +140,29 @@ func (e *DeadError) LogValue() slog.Value {
 // Options configures a Resender. Child is required.
 type Options[K comparable, M, R any] struct {
 	Child Recipe[K, M, R]
-	// Fallback, if its New is set, replaces Child after FallbackAfter crashes (0 means 10) without a recovery between
-	// them. Child comes back after as many crashes of Fallback, or after FallbackFor if that is above 0; in that case
-	// its first crash within FallbackFor brings Fallback back.
+	// Fallback, if its New is set, replaces Child after FallbackAfter crashes (0 means 10) without
+	// a recovery between them. Child comes back after as many crashes of Fallback, or after
+	// FallbackFor if that is above 0; in that case its first crash within FallbackFor brings
+	// Fallback back.
 	Fallback      Recipe[K, M, R]
 	FallbackAfter int
 	FallbackFor   time.Duration
 
-	// Backoff is the delay before each new incarnation. Nil means 100 ms, doubling to 30 s, with equal jitter. It
-	// starts from the beginning when all messages taken at the crash are settled and the last round of probes was
-	// acknowledged.
+	// Backoff is the delay before each new incarnation. Nil means 100 ms, doubling to 30 s, with
+	// equal jitter. It starts from the beginning when all messages taken at the crash are settled
+	// and the last round of probes was acknowledged.
 	Backoff backoff.Policy
 	// Retry is the delay of a message after Nack. Nil means Backoff.
 	Retry  backoff.Policy
 	Limits Limits
 	Size   func(M) int64 // bytes of a message; nil means 0 for each
-	// DeadLetter stores a message durably before it returns nil. After an error it is called again later. It is
-	// required if a field of Limits can dead-letter a message. It is called by Serve, and by Send for DropOldest.
+	// DeadLetter stores a message durably before it returns nil. After an error it is called again
+	// later. It is required if a field of Limits can dead-letter a message. It is called by Serve,
+	// and by Send for DropOldest.
 	DeadLetter func(ctx context.Context, d Dead[K, M]) error
 	Spill      func(ctx context.Context, key K, value M) error // for Overflow Spill
-	// OnEvent is called as Spec.OnEvent is, with events of the kinds Started, Ended, Stopping, Stuck and Escalated.
+	// OnEvent is called as Spec.OnEvent is, with events of the kinds Started, Ended, Stopping,
+	// Stuck and Escalated.
 	OnEvent func(ctx context.Context, e Event)
 	Rand    rand.Source // used under the Resender's lock; nil means one with a random seed
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Whatever the child does, every Call is answered once: with the reply, or with the dead letter that was written for it.
-// And there is one incarnation at a time.
+// Whatever the child does, every Call is answered once: with the reply, or with the dead letter
+// that was written for it. And there is one incarnation at a time.
 func TestRandomResenders(t *testing.T) {
 	answers, letters, starts := 0, 0, 0
 	for seed := range uint64(150) {
@@ -134,7 +134,8 @@ func (w *resending) bury(_ context.Context, d dead) error {
 	return nil
 }
 
-// child takes some messages, settles some of them in some order, and may end in any way at any point.
+// child takes some messages, settles some of them in some order, and may end in any way at any
+// point.
 func (w *resending) child() (supervise.Work[int, string, string], error) {
 	if w.n(10) == 0 {
 		return nil, errCrash

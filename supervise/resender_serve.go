@@ -30,9 +30,9 @@ type serving[K comparable, M, R any] struct {
 	events []Event
 }
 
-// Serve runs the child, and restarts it when it has crashed. It returns the cause if ctx ends, nil if the child returns
-// ErrStop, and an *EscalatedError if the child returns ErrEscalate or Backoff gives up. The messages stay held, and
-// Serve may be called again. Calls must not overlap.
+// Serve runs the child, and restarts it when it has crashed. It returns the cause if ctx ends, nil
+// if the child returns ErrStop, and an *EscalatedError if the child returns ErrEscalate or Backoff
+// gives up. The messages stay held, and Serve may be called again. Calls must not overlap.
 //
 // A child that does not return after its context has ended is handled as by [Supervisor.Serve].
 func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
@@ -117,7 +117,8 @@ func (s *serving[K, M, R]) loop() error {
 	}
 }
 
-// comeHome handles a child that has returned. The caller holds mu, as for the functions below up to wakeAt.
+// comeHome handles a child that has returned. The caller holds mu, as for the functions below up to
+// wakeAt.
 func (s *serving[K, M, R]) comeHome(now time.Duration) {
 	if !s.home {
 		return

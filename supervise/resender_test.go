@@ -39,7 +39,8 @@ func resend(t *testing.T, o options) (r *supervise.Resender[int, string, string]
 	}
 }
 
-// From the original's tests: a child that fails eight times in a row and then succeeds; the caller gets its answer.
+// From the original's tests: a child that fails eight times in a row and then succeeds; the caller
+// gets its answer.
 func TestResenderAnswersAfterEightFailures(t *testing.T) {
 	for name, crash := range crashes {
 		t.Run(name, func(t *testing.T) {
@@ -284,7 +285,8 @@ func TestResenderBounds(t *testing.T) {
 	}
 }
 
-// One message is allowed whatever its size; and a blocked sender goes on when an ack makes room, first come first.
+// One message is allowed whatever its size; and a blocked sender goes on when an ack makes room,
+// first come first.
 func TestResenderBlockedSendersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, stop := resend(t, options{

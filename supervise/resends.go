@@ -52,8 +52,8 @@ type chain[K comparable, M, R any] struct {
 	n           int
 }
 
-// insert inserts h by its seq. A new message belongs at the end, one that comes back near the front, so only these two
-// are fast.
+// insert inserts h by its seq. A new message belongs at the end, one that comes back near the
+// front, so only these two are fast.
 func (l *chain[K, M, R]) insert(h *held[K, M, R]) {
 	l.n++
 	if l.last == nil || l.last.seq < h.seq {
@@ -127,13 +127,14 @@ func (q *later[K, M, R]) Pop() any {
 	return h
 }
 
-// resends decides which messages a Resender's child may take, which come back after a crash and which are
-// dead-lettered.
+// resends decides which messages a Resender's child may take, which come back after a crash and
+// which are dead-lettered.
 //
-// After a crash the child is on probation. It gets the oldest message alone; when that is settled 2, then 4, and so on,
-// each round after the one before it is settled. The child has recovered, and its delays start from the beginning, when
-// a round was acknowledged in full and all messages that were out at the crash are settled. A message that crashes the
-// child is therefore alone with it after a few crashes, however many were out at first:
+// After a crash the child is on probation. It gets the oldest message alone; when that is settled
+// 2, then 4, and so on, each round after the one before it is settled. The child has recovered, and
+// its delays start from the beginning, when a round was acknowledged in full and all messages that
+// were out at the crash are settled. A message that crashes the child is therefore alone with it
+// after a few crashes, however many were out at first:
 //
 //	out  1024  crash   1 ack   2 ack   4 crash   1 ack   2 crash   1 crash: it is this one
 type resends[K comparable, M, R any] struct {
@@ -317,7 +318,8 @@ func (s *resends[K, M, R]) bury(h *held[K, M, R], reason error) {
 	s.dead = append(s.dead, h)
 }
 
-// buried handles the result of DeadLetter: h is removed, or after an error delayed. It reports whether h was removed.
+// buried handles the result of DeadLetter: h is removed, or after an error delayed. It reports
+// whether h was removed.
 func (s *resends[K, M, R]) buried(now time.Duration, h *held[K, M, R], err error) (done bool) {
 	if h.place != burying { // acknowledged meanwhile
 		return false

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// A round in which something was nacked proves nothing: the next is no larger, and the waits do not restart.
+// A round in which something was nacked proves nothing: the next is no larger, and the waits do not
+// restart.
 func TestNackedProbeProvesNothing(t *testing.T) {
 	s := resends[int, int, int]{
 		limits: Limits{Items: 10, Bytes: 10, Window: 8}, backoff: backoff.Fixed(time.Second), retry: backoff.Fixed(time.Second),

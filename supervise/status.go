@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Status is a snapshot of a child, a goroutine of a group, or a supervisor with its children. The Children of a child
-// are the supervisors and groups that run inside it, however they were started: they find the tree in their context.
+// Status is a snapshot of a child, a goroutine of a group, or a supervisor with its children. The
+// Children of a child are the supervisors and groups that run inside it, however they were started:
+// they find the tree in their context.
 type Status struct {
 	Name     string    `json:"name"`
 	State    State     `json:"state"`

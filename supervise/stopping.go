@@ -31,8 +31,8 @@ func (m *machine) cancel(now time.Duration, c *child, cause error) {
 	m.tell(Event{Kind: Stopping, Child: c.Name, Incarnation: c.incarnation, Err: cause})
 }
 
-// hang handles a child that has not stopped in time. If it was to be restarted, the supervisor gives up: there are
-// never two incarnations of a child.
+// hang handles a child that has not stopped in time. If it was to be restarted, the supervisor
+// gives up: there are never two incarnations of a child.
 func (m *machine) hang(now time.Duration, c *child) {
 	m.stops.drop(c)
 	c.state = Hanging
@@ -43,7 +43,8 @@ func (m *machine) hang(now time.Duration, c *child) {
 	m.advance(now)
 }
 
-// regroup stops the children from mark on in reverse order, and then starts them in order, not before due.
+// regroup stops the children from mark on in reverse order, and then starts them in order, not
+// before due.
 func (m *machine) regroup(now time.Duration, mark uint64, due time.Duration) {
 	if m.phase == regrouping && mark >= m.mark {
 		m.due = max(m.due, due)
@@ -159,7 +160,8 @@ func (m *machine) remove(now time.Duration, name string) error {
 	return nil
 }
 
-// restart stops a running child and starts it again, and starts a waiting or finished one, without a delay.
+// restart stops a running child and starts it again, and starts a waiting or finished one, without
+// a delay.
 func (m *machine) restart(now time.Duration, name string) error {
 	c := m.names[name]
 	switch {

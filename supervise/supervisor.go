@@ -12,8 +12,9 @@ import (
 
 // Supervisor keeps named children running. Its methods are safe for concurrent use.
 //
-// There are never two incarnations of one child. Go cannot stop a goroutine, so a child that does not return when its
-// context ends is reported as stuck and blocks its own restart; the supervisor then gives up.
+// There are never two incarnations of one child. Go cannot stop a goroutine, so a child that does
+// not return when its context ends is reported as stuck and blocks its own restart; the supervisor
+// then gives up.
 type Supervisor struct {
 	name   string
 	wakeUp chan struct{} // holds one: the inbox or the machine has changed
@@ -48,7 +49,8 @@ type life struct {
 type above struct {
 	path string
 	tell func(context.Context, Event)
-	// needs reports the time that a supervisor below takes to stop. It is called again when that grows.
+	// needs reports the time that a supervisor below takes to stop. It is called again when that
+	// grows.
 	needs      func(time.Duration)
 	passPanics bool
 	within     *within // of the incarnation or goroutine whose context it is
@@ -56,8 +58,8 @@ type above struct {
 
 type aboveKey struct{}
 
-// New checks spec and the children and starts nothing. The name is the first part of the paths in events and errors; it
-// is not empty and has no slash.
+// New checks spec and the children and starts nothing. The name is the first part of the paths in
+// events and errors; it is not empty and has no slash.
 func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 	if name == "" || strings.Contains(name, "/") {
 		return nil, fmt.Errorf("supervisor %q: want a name without a slash", name)
@@ -81,17 +83,19 @@ func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 // String returns the name, so that Child{Service: s} needs none.
 func (s *Supervisor) String() string { return s.name }
 
-// Serve starts the children in order and keeps them running until ctx ends, a Significant child is done, or it gives
-// up. It then stops them in reverse order and returns the cause of ctx's end, the significant child's error (nil if it
-// returned nil or ErrStop), or an *EscalatedError.
+// Serve starts the children in order and keeps them running until ctx ends, a Significant child is
+// done, or it gives up. It then stops them in reverse order and returns the cause of ctx's end, the
+// significant child's error (nil if it returned nil or ErrStop), or an *EscalatedError.
 //
-// After it has returned, Serve may be called again; a supervisor that is a child of another one needs that. Each call
-// starts the children as new: those of New and of Add before the first Serve, even Temporary ones that have ended, and
-// those added since that have not left the supervisor. Children that were removed stay away. Calls must not overlap,
-// and a call fails while a stuck child of an earlier one has not returned.
+// After it has returned, Serve may be called again; a supervisor that is a child of another one
+// needs that. Each call starts the children as new: those of New and of Add before the first Serve,
+// even Temporary ones that have ended, and those added since that have not left the supervisor.
+// Children that were removed stay away. Calls must not overlap, and a call fails while a stuck
+// child of an earlier one has not returned.
 //
-// The outermost supervisor returns even if a child is stuck, with a *StuckError joined to the result. One inside
-// another waits for its children: otherwise its parent could start a second incarnation of them.
+// The outermost supervisor returns even if a child is stuck, with a *StuckError joined to the
+// result. One inside another waits for its children: otherwise its parent could start a second
+// incarnation of them.
 func (s *Supervisor) Serve(ctx context.Context) error {
 	up, nested := supervised(ctx)
 	k, late, err := s.open(ctx, up, nested)
@@ -151,7 +155,8 @@ func (s *Supervisor) open(ctx context.Context, up above, nested bool) (*keeper, 
 type keeper struct {
 	*Supervisor
 	ctx context.Context
-	// base is the parent of the children's contexts. It does not end with ctx: the children are stopped one by one.
+	// base is the parent of the children's contexts. It does not end with ctx: the children are
+	// stopped one by one.
 	base       context.Context
 	done       chan struct{}
 	tell       func(context.Context, Event)
@@ -201,8 +206,8 @@ func (k *keeper) loop(nested bool) error {
 	}
 }
 
-// handleExitsLocked passes the inbox to the machine and returns the channels to close when the events have been told.
-// The caller holds mu.
+// handleExitsLocked passes the inbox to the machine and returns the channels to close when the
+// events have been told. The caller holds mu.
 func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{}) {
 	for _, e := range s.inbox {
 		delete(s.lives, e.child)
@@ -258,8 +263,8 @@ func (k *keeper) start(c *child) {
 	})
 }
 
-// exited passes the end of c to the goroutine of Serve. If the panic in it is about to crash the process, it waits
-// until OnEvent has been called.
+// exited passes the end of c to the goroutine of Serve. If the panic in it is about to crash the
+// process, it waits until OnEvent has been called.
 func (k *keeper) exited(c *child, err error) {
 	e := exit{child: c, err: err}
 	if _, panicked := err.(*PanicError); panicked && k.passPanics {
@@ -277,8 +282,8 @@ func (k *keeper) exited(c *child, err error) {
 	}
 }
 
-// guard calls run, and then ended with its error. A panic or runtime.Goexit in run becomes a *PanicError; with
-// passPanics the panic continues after ended has returned.
+// guard calls run, and then ended with its error. A panic or runtime.Goexit in run becomes a
+// *PanicError; with passPanics the panic continues after ended has returned.
 func guard(name string, passPanics bool, run func() error, ended func(error)) {
 	var err error
 	returned := false
@@ -350,8 +355,8 @@ func (s *Supervisor) result() error {
 	return s.m.result
 }
 
-// stuck returns the paths of the children that have not returned. For a supervisor among them it returns those of its
-// children instead.
+// stuck returns the paths of the children that have not returned. For a supervisor among them it
+// returns those of its children instead.
 func (s *Supervisor) stuck() (paths []string) {
 	s.mu.Lock()
 	names, lives := []string{}, []life{}
@@ -386,8 +391,8 @@ func (s *Supervisor) nowLocked() time.Duration {
 	return time.Since(s.begun)
 }
 
-// Add adds a child behind the others. If the supervisor is running, it is started at once. After Serve has begun to
-// return, the error wraps ErrStopped.
+// Add adds a child behind the others. If the supervisor is running, it is started at once. After
+// Serve has begun to return, the error wraps ErrStopped.
 func (s *Supervisor) Add(c Child) error {
 	s.mu.Lock()
 	err := s.m.add(s.nowLocked(), c)
@@ -400,8 +405,8 @@ func (s *Supervisor) Add(c Child) error {
 	return nil
 }
 
-// Remove stops a child and waits until it has returned and left the supervisor. If ctx ends first, it returns the
-// cause, and the child still leaves when it returns.
+// Remove stops a child and waits until it has returned and left the supervisor. If ctx ends first,
+// it returns the cause, and the child still leaves when it returns.
 func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	gone := make(chan struct{})
 	s.mu.Lock()
@@ -428,8 +433,9 @@ func (s *Supervisor) Remove(ctx context.Context, name string) error {
 	}
 }
 
-// Restart stops a running child and starts it again, or starts a child that waits or is done. It happens without delay,
-// does not count as a failure, and Restart does not wait for it. The error wraps ErrStopped if Serve is not running.
+// Restart stops a running child and starts it again, or starts a child that waits or is done. It
+// happens without delay, does not count as a failure, and Restart does not wait for it. The error
+// wraps ErrStopped if Serve is not running.
 func (s *Supervisor) Restart(name string) error {
 	s.mu.Lock()
 	err := s.m.restart(s.nowLocked(), name)

@@ -49,15 +49,17 @@ func (d *diary) want(t *testing.T, want ...string) {
 	}
 }
 
-// event notes starts: goroutines that start at one instant run in any order, the supervisor starts them in its own.
+// event notes starts: goroutines that start at one instant run in any order, the supervisor starts
+// them in its own.
 func (d *diary) event(_ context.Context, e supervise.Event) {
 	if e.Kind == supervise.Started {
 		d.note("%s starts", e.Child)
 	}
 }
 
-// child makes a child that notes when it stops, lives as long as each of lives says in turn, then crashes, and
-// after the last of them lives on until it is told to stop, which takes it the time of slow.
+// child makes a child that notes when it stops, lives as long as each of lives says in turn, then
+// crashes, and after the last of them lives on until it is told to stop, which takes it the time of
+// slow.
 func (d *diary) child(name string, slow time.Duration, lives ...time.Duration) supervise.Child {
 	n := 0
 	return supervise.Child{Name: name, Run: func(ctx context.Context) error {
@@ -319,7 +321,8 @@ func TestStagger(t *testing.T) {
 	})
 }
 
-// Max restarts within Within are allowed, one more is not; and Within is sliding, both of its ends included.
+// Max restarts within Within are allowed, one more is not; and Within is sliding, both of its ends
+// included.
 func TestIntensity(t *testing.T) {
 	for _, c := range []struct {
 		lives []time.Duration

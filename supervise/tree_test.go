@@ -42,7 +42,8 @@ func TestGroupCrashCountsOnce(t *testing.T) {
 	})
 }
 
-// Too many restarts below are one crash above: the subtree is made afresh, and the parent counts one.
+// Too many restarts below are one crash above: the subtree is made afresh, and the parent counts
+// one.
 func TestEscalation(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec  supervise.Spec
@@ -90,7 +91,8 @@ func TestEscalation(t *testing.T) {
 	}
 }
 
-// A child that does not return is named by the path that leads to it, and nothing above it starts it a second time.
+// A child that does not return is named by the path that leads to it, and nothing above it starts
+// it a second time.
 func TestStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -125,8 +127,8 @@ func TestStuck(t *testing.T) {
 	})
 }
 
-// In a tree of its own a stuck child that was told to stop is reported, its siblings are stopped all the same, and Serve
-// returns in bounded time.
+// In a tree of its own a stuck child that was told to stop is reported, its siblings are stopped
+// all the same, and Serve returns in bounded time.
 func TestShutdownIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, release := newDiary(), make(chan struct{})
@@ -137,7 +139,8 @@ func TestShutdownIsBounded(t *testing.T) {
 		_, stop := serve(t, supervise.Spec{Shutdown: 12 * s}, append(children, d.child("z", s))...)
 		synctest.Wait()
 		err := stop()
-		// z takes 1 s; deaf19 and deaf18 5 s each, deaf17 has been told at 11 s; at 12 s all others are, and have until 17 s.
+		// z takes 1 s; deaf19 and deaf18 5 s each, deaf17 has been told at 11 s; at 12 s all others
+		// are, and have until 17 s.
 		d.want(t, "1s z stops", "12s a stops")
 		if gone, ok := errors.AsType[*supervise.StuckError](err); !ok || len(gone.Children) != 20 || time.Since(d.start) != 17*s {
 			t.Errorf("after %v: %v", time.Since(d.start), err)

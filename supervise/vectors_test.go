@@ -71,7 +71,8 @@ func checkSuture(t *testing.T, c vectors.Case) {
 	}
 }
 
-// decayWalk gives the delays of one child that lives as long as lives says, in turn, and of the last for ever.
+// decayWalk gives the delays of one child that lives as long as lives says, in turn, and of the
+// last for ever.
 func decayWalk(d Decay, lives []time.Duration, src rand.Source) func() (time.Duration, bool) {
 	counter, now, n := decaying{}, time.Duration(0), 0
 	return func() (time.Duration, bool) {

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// within lists the supervisors and groups that run inside one incarnation, or inside one goroutine of a group. They
-// find it in their context and add themselves, so that Status can show them below their owner.
+// within lists the supervisors and groups that run inside one incarnation, or inside one goroutine
+// of a group. They find it in their context and add themselves, so that Status can show them below
+// their owner.
 type within struct {
 	mu    sync.Mutex // guards parts
 	parts []part
@@ -37,8 +38,9 @@ func (w *within) list() []part {
 	return slices.Clone(w.parts)
 }
 
-// adopt adds the parts within a child, or within a goroutine, to its status. A supervisor that is the child's service
-// or has its name is the child itself; a group without a name is replaced by its goroutines.
+// adopt adds the parts within a child, or within a goroutine, to its status. A supervisor that is
+// the child's service or has its name is the child itself; a group without a name is replaced by
+// its goroutines.
 func (s *Status) adopt(w *within, service Service) {
 	if w == nil {
 		return

@@ -20,8 +20,8 @@ func until(end <-chan struct{}) func(context.Context) error {
 	}
 }
 
-// TestTreeWithin: supervisors and groups that a child starts by itself, however deep in its calls, stand beneath it while they
-// run, and no longer.
+// TestTreeWithin: supervisors and groups that a child starts by itself, however deep in its calls,
+// stand beneath it while they run, and no longer.
 func TestTreeWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quick, long := make(chan struct{}), make(chan struct{})

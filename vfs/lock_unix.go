@@ -8,8 +8,9 @@ import (
 	"syscall"
 )
 
-// takeLock locks the open file for as long as it is open: flock(2) belongs to the open file, so that it ends with the
-// process, and excludes a second open in the same process too. Children do not inherit it: os opens with O_CLOEXEC.
+// takeLock locks the open file for as long as it is open: flock(2) belongs to the open file, so
+// that it ends with the process, and excludes a second open in the same process too. Children do
+// not inherit it: os opens with O_CLOEXEC.
 func takeLock(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// ValidName reports whether name is valid for a [Dir]: parts joined by single slashes, none of them empty, "." or "..", and
-// no NUL byte. "." alone is the directory itself, which only Entries, Stat and OpenDir accept. Unlike io/fs.ValidPath, it
-// accepts names that are not valid UTF-8. Implementations of [Dir] check names with it.
+// ValidName reports whether name is valid for a [Dir]: parts joined by single slashes, none of them
+// empty, "." or "..", and no NUL byte. "." alone is the directory itself, which only Entries, Stat
+// and OpenDir accept. Unlike io/fs.ValidPath, it accepts names that are not valid UTF-8.
+// Implementations of [Dir] check names with it.
 func ValidName(name string) bool {
 	if name == "." {
 		return true
@@ -38,8 +39,8 @@ func CheckName(op, name string, dirOK bool) error {
 	return nil
 }
 
-// NotRegular returns the error of operation op on name if its part has the unexpected type mode. The error wraps
-// ErrNotRegular.
+// NotRegular returns the error of operation op on name if its part has the unexpected type mode.
+// The error wraps ErrNotRegular.
 func NotRegular(op, name, part string, mode fs.FileMode) error {
 	what := "a " + kind(mode)
 	if part != name {

@@ -4,34 +4,38 @@ import "fmt"
 
 // GatherWriter is implemented by a File that writes several buffers with one system call.
 type GatherWriter interface {
-	// WriteParts writes parts in their order at the file's offset and does not retain them. After an error an unknown
-	// number of their bytes has been written.
+	// WriteParts writes parts in their order at the file's offset and does not retain them. After
+	// an error an unknown number of their bytes has been written.
 	WriteParts(parts [][]byte) error
 }
 
 // Reserver is implemented by a File that can reserve disk space.
 type Reserver interface {
-	// Reserve allocates disk space for length bytes from offset from, without changing the file's size.
+	// Reserve allocates disk space for length bytes from offset from, without changing the file's
+	// size.
 	Reserve(from, length int64) error
 }
 
 // WriteBacker is implemented by a File that can start writing cached data to disk without waiting.
 type WriteBacker interface {
-	// WriteBack starts writing the bytes from offset from up to offset to. It may block while the disk's queue is full.
+	// WriteBack starts writing the bytes from offset from up to offset to. It may block while the
+	// disk's queue is full.
 	WriteBack(from, to int64) error
 }
 
 // RegularOpener is implemented by a Dir that can save a look at a file that was just listed.
 type RegularOpener interface {
 	// OpenRegular is Open for a name that the caller has just seen to be a regular file. It checks
-	// only the opened file. A device or FIFO that took the name meanwhile is refused as by Open, but
-	// is open for a moment, which it may notice.
+	// only the opened file. A device or FIFO that took the name meanwhile is refused as by Open,
+	// but is open for a moment, which it may notice.
 	OpenRegular(name string) (File, error)
 }
 
-// OpenStater is implemented by a File that was looked at when it was opened, so that a first Stat can be saved.
+// OpenStater is implemented by a File that was looked at when it was opened, so that a first Stat
+// can be saved.
 type OpenStater interface {
-	// OpenInfo returns the result of a Stat when the file was opened. ok is false if there was none.
+	// OpenInfo returns the result of a Stat when the file was opened. ok is false if there was
+	// none.
 	OpenInfo() (info Info, ok bool)
 }
 
@@ -46,9 +50,9 @@ func OpenRegular(d interface {
 	return d.Open(name)
 }
 
-// WriteParts writes parts to f as one Write of their concatenation would, and does not retain them. It copies them into
-// one buffer unless f is a [GatherWriter]. After an error an unknown number of their bytes has been written. It is not
-// safe for concurrent use with other writes to f.
+// WriteParts writes parts to f as one Write of their concatenation would, and does not retain them.
+// It copies them into one buffer unless f is a [GatherWriter]. After an error an unknown number of
+// their bytes has been written. It is not safe for concurrent use with other writes to f.
 func WriteParts(f File, parts [][]byte) error {
 	if g, ok := f.(GatherWriter); ok {
 		return g.WriteParts(parts)
@@ -75,19 +79,20 @@ func write(f File, p []byte) error {
 	return err
 }
 
-// Reserve asks for disk space for length bytes of f from offset from, which makes later writes there cheaper, and
-// reports whether it was reserved. The file's size stays. A false result is no error: f is no [Reserver], the file
-// system does not support it, or the disk is full; writes work as before. Truncating f to its own size returns unused
-// space. It is safe for concurrent use.
+// Reserve asks for disk space for length bytes of f from offset from, which makes later writes
+// there cheaper, and reports whether it was reserved. The file's size stays. A false result is no
+// error: f is no [Reserver], the file system does not support it, or the disk is full; writes work
+// as before. Truncating f to its own size returns unused space. It is safe for concurrent use.
 func Reserve(f File, from, length int64) bool {
 	r, ok := f.(Reserver)
 	return ok && length > 0 && r.Reserve(from, length) == nil
 }
 
-// WriteBack asks for the bytes of f from offset from up to offset to to be written to disk in the background, so that
-// a later Sync has less to do, and reports whether that was started. It makes nothing durable, and errors of the disk
-// are reported by Sync. A false result is no error: f is no [WriteBacker] or the range is empty. It may block while
-// the disk's queue is full, and is safe for concurrent use.
+// WriteBack asks for the bytes of f from offset from up to offset to to be written to disk in the
+// background, so that a later Sync has less to do, and reports whether that was started. It makes
+// nothing durable, and errors of the disk are reported by Sync. A false result is no error: f is no
+// [WriteBacker] or the range is empty. It may block while the disk's queue is full, and is safe for
+// concurrent use.
 func WriteBack(f File, from, to int64) bool {
 	w, ok := f.(WriteBacker)
 	return ok && from < to && w.WriteBack(from, to) == nil

@@ -9,11 +9,11 @@ import (
 	"syscall"
 )
 
-// OS returns a portable file system over [os.Root], which uses no system call that package os lacks, file locks
-// excepted. It holds no state and is safe for concurrent use.
+// OS returns a portable file system over [os.Root], which uses no system call that package os
+// lacks, file locks excepted. It holds no state and is safe for concurrent use.
 //
-// Names are resolved part by part, and each file that was opened is compared with the one that was seen before, so
-// that a symlink put in its place meanwhile is not followed.
+// Names are resolved part by part, and each file that was opened is compared with the one that was
+// seen before, so that a symlink put in its place meanwhile is not followed.
 //
 // It keeps the promises of [FS], [Dir] and [File] with these limits:
 //
@@ -41,8 +41,8 @@ func (osFS) OpenDir(path string) (Dir, error) {
 
 func (o osFS) MakeDir(path string, perm fs.FileMode) (Dir, error) { return MakeDirs(o, path, perm) }
 
-// MakeDirs implements [FS].MakeDir for other packages, over system.OpenDir and [Dir].MakeDir. path is one of the
-// operating system.
+// MakeDirs implements [FS].MakeDir for other packages, over system.OpenDir and [Dir].MakeDir. path
+// is one of the operating system.
 func MakeDirs(system FS, path string, perm fs.FileMode) (Dir, error) {
 	above, missing, err := existing(path)
 	if err != nil {
@@ -104,8 +104,9 @@ func confirmIn(system FS, parent string) error {
 	return errors.Join(confirm(dir), dir.Close())
 }
 
-// confirm makes a name found in d durable, because the process that made it may have been killed before it synced d. A
-// file system that does not sync directories, or not for this user, is no error. A failing disk is.
+// confirm makes a name found in d durable, because the process that made it may have been killed
+// before it synced d. A file system that does not sync directories, or not for this user, is no
+// error. A failing disk is.
 func confirm(d Dir) error {
 	if err := d.Sync(); errors.Is(err, syscall.EIO) {
 		return err

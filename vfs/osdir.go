@@ -11,7 +11,8 @@ import (
 	"syscall"
 )
 
-// osDir is a directory that is open twice: as a root, to resolve names in, and as a file, to sync, list and compare it.
+// osDir is a directory that is open twice: as a root, to resolve names in, and as a file, to sync,
+// list and compare it.
 type osDir struct {
 	root   *os.Root
 	handle *os.File
@@ -28,7 +29,8 @@ func (d *osDir) Close() error {
 	return errors.Join(err, d.root.Close())
 }
 
-// swaps is how often a name may change its kind between looking and opening before that is an error.
+// swaps is how often a name may change its kind between looking and opening before that is an
+// error.
 const swaps = 8
 
 // errSwapped says that someone exchanges files faster than they can be opened.
@@ -65,7 +67,8 @@ func (d *osDir) child(op, whole, name string) (*osDir, error) {
 	return nil, &fs.PathError{Op: op, Path: whole, Err: errSwapped}
 }
 
-// parent resolves all parts of name but the last, which it returns. done closes the directories opened for it.
+// parent resolves all parts of name but the last, which it returns. done closes the directories
+// opened for it.
 func (d *osDir) parent(op, name string) (dir *osDir, last string, done func(), err error) {
 	if err := CheckName(op, name, false); err != nil {
 		return nil, "", nil, err
@@ -120,9 +123,9 @@ func (d *osDir) openFile(name string, flag int, perm fs.FileMode) (*osFile, erro
 	return &osFile{File: f, name: last}, nil
 }
 
-// openLast opens the regular file last of this directory. It looks first and opens only a regular file, because opening
-// a device can do things; then it compares, because the name may have been exchanged meanwhile. openFlags keeps a FIFO
-// that was put in the way from blocking.
+// openLast opens the regular file last of this directory. It looks first and opens only a regular
+// file, because opening a device can do things; then it compares, because the name may have been
+// exchanged meanwhile. openFlags keeps a FIFO that was put in the way from blocking.
 func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.File, error) {
 	for range swaps {
 		seen, err := d.root.Lstat(last)
@@ -161,7 +164,8 @@ func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.Fil
 	return nil, &fs.PathError{Op: "open", Path: name, Err: errSwapped}
 }
 
-// verify returns f when it is the file that was seen, and nil when the name was exchanged. Only then is it truncated.
+// verify returns f when it is the file that was seen, and nil when the name was exchanged. Only
+// then is it truncated.
 func (d *osDir) verify(f *os.File, seen fs.FileInfo, flag int) (*os.File, error) {
 	got, err := f.Stat()
 	if err != nil {

@@ -49,8 +49,8 @@ func bare(err error) error {
 	return err
 }
 
-// renameBetween renames by the root within one directory. Between two, it renames by their paths, which must still lead
-// to the open directories.
+// renameBetween renames by the root within one directory. Between two, it renames by their paths,
+// which must still lead to the open directories.
 func renameBetween(from *osDir, oldName string, into *osDir, newName string) error {
 	if sameDir(from, into) {
 		return from.root.Rename(oldName, newName)
@@ -61,9 +61,9 @@ func renameBetween(from *osDir, oldName string, into *osDir, newName string) err
 	return os.Rename(filepath.Join(from.path, oldName), filepath.Join(into.path, newName))
 }
 
-// linkAndRemove makes the new name a hard link and removes the old one, so that an existing file is never replaced. A
-// crash in between leaves both names. Directories cannot be linked: one is renamed after checking that the new name is
-// free.
+// linkAndRemove makes the new name a hard link and removes the old one, so that an existing file is
+// never replaced. A crash in between leaves both names. Directories cannot be linked: one is
+// renamed after checking that the new name is free.
 func linkAndRemove(from *osDir, oldName string, into *osDir, newName string) error {
 	same := sameDir(from, into)
 	if !same {

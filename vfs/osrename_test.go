@@ -53,7 +53,8 @@ func TestRenameWays(t *testing.T) {
 	}
 }
 
-// TestRenameByPathChecksThePath moves a directory away after it was opened and puts another in its place.
+// TestRenameByPathChecksThePath moves a directory away after it was opened and puts another in its
+// place.
 func TestRenameByPathChecksThePath(t *testing.T) {
 	from, outer := openTemp(t), t.TempDir()
 	path := filepath.Join(outer, "to")

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestInABubble writes and reads a file of the operating system in the virtual time of testing/synctest.
+// TestInABubble writes and reads a file of the operating system in the virtual time of
+// testing/synctest.
 func TestInABubble(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

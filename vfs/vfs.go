@@ -10,11 +10,12 @@
 //	...
 //	err = dir.Sync() // from here on the name is durable
 //
-// Names are relative to an open directory and never lead through a symlink. Sync and rename are explicit.
+// Names are relative to an open directory and never lead through a symlink. Sync and rename are
+// explicit.
 //
-// [OS] is the portable implementation; its documentation states its limits. Package vfstest has a conformance suite for
-// implementations, and a file system in memory that loses unsynced data in the worst order, so that tests see the state after a
-// power loss. Both run under testing/synctest.
+// [OS] is the portable implementation; its documentation states its limits. Package vfstest has a
+// conformance suite for implementations, and a file system in memory that loses unsynced data in
+// the worst order, so that tests see the state after a power loss. Both run under testing/synctest.
 package vfs
 
 import (
@@ -24,62 +25,66 @@ import (
 	"time"
 )
 
-// ErrLocked is returned if another process holds the lock; the error's text names the file and, where known, the holder.
+// ErrLocked is returned if another process holds the lock; the error's text names the file and,
+// where known, the holder.
 var ErrLocked = errors.New("vfs: locked by another process")
 
-// ErrNotRegular is returned for a symlink, directory, FIFO, socket or device where a regular file is wanted. The error's
-// text names the kind.
+// ErrNotRegular is returned for a symlink, directory, FIFO, socket or device where a regular file
+// is wanted. The error's text names the kind.
 var ErrNotRegular = errors.New("vfs: not a regular file")
 
 // FS opens directories. Paths are in the form of the operating system.
 type FS interface {
-	// OpenDir opens an existing directory. The path itself may lead through symlinks: it is the user's.
-	// Everything beneath may not.
+	// OpenDir opens an existing directory. The path itself may lead through symlinks: it is the
+	// user's. Everything beneath may not.
 	OpenDir(path string) (Dir, error)
-	// MakeDir opens a directory, and makes it and its missing parents with perm. They are durable when it
-	// returns.
+	// MakeDir opens a directory, and makes it and its missing parents with perm. They are durable
+	// when it returns.
 	MakeDir(path string, perm fs.FileMode) (Dir, error)
 }
 
-// Dir is an open directory. Names are relative to it, with slashes, never absolute and never leading out
-// ("..") of it. A Dir is safe for concurrent use.
+// Dir is an open directory. Names are relative to it, with slashes, never absolute and never
+// leading out ("..") of it. A Dir is safe for concurrent use.
 type Dir interface {
 	Path() string // as it was opened; for messages only
-	// Open opens a regular file to read, without following a symlink in any part of name and without blocking
-	// on a FIFO: else ErrNotRegular.
+	// Open opens a regular file to read, without following a symlink in any part of name and
+	// without blocking on a FIFO: else ErrNotRegular.
 	Open(name string) (File, error)
-	// OpenFile opens a regular file with the os.O_ flags; a file that it makes has perm and is durable in the
-	// directory only after Sync of the directory.
+	// OpenFile opens a regular file with the os.O_ flags; a file that it makes has perm and is
+	// durable in the directory only after Sync of the directory.
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	Stat(name string) (Info, error) // of the name itself, symlinks not followed
-	// Entries lists the directory name ("." for itself) without any order. An entry that is deleted meanwhile is left out.
+	// Entries lists the directory name ("." for itself) without any order. An entry that is deleted
+	// meanwhile is left out.
 	Entries(name string) ([]Entry, error)
-	// Rename moves oldName to newName beneath to (which may be the same Dir), replacing it; durable only
-	// after Sync of both. It is refused across file systems.
+	// Rename moves oldName to newName beneath to (which may be the same Dir), replacing it; durable
+	// only after Sync of both. It is refused across file systems.
 	Rename(oldName string, to Dir, newName string) error
-	// RenameNew is like Rename but never replaces: an existing newName is fs.ErrExist. Without an atomic system call, a
-	// crash may leave both names.
+	// RenameNew is like Rename but never replaces: an existing newName is fs.ErrExist. Without an
+	// atomic system call, a crash may leave both names.
 	RenameNew(oldName string, to Dir, newName string) error
 	Remove(name string) error
 	MakeDir(name string, perm fs.FileMode) (Dir, error) // like FS.MakeDir, beneath
 	OpenDir(name string) (Dir, error)
 	// Sync makes names that were made, renamed or removed in the directory itself durable.
 	Sync() error
-	// Lock takes an exclusive lock named name (a file that it makes and leaves), held until the result is
-	// closed or the process ends, however it ends. If another holds it, Lock returns ErrLocked at once, and
-	// errors.ErrUnsupported if the system has no such locks. text names this holder: it is written into the file and is
-	// part of the error of a refused Lock.
+	// Lock takes an exclusive lock named name (a file that it makes and leaves), held until the
+	// result is closed or the process ends, however it ends. If another holds it, Lock returns
+	// ErrLocked at once, and errors.ErrUnsupported if the system has no such locks. text names this
+	// holder: it is written into the file and is part of the error of a refused Lock.
 	Lock(name, text string) (io.Closer, error)
 	Close() error
 }
 
 // Linker is implemented by a Dir that can read symlinks.
 type Linker interface {
-	// ReadLink returns the text of the symlink name. Its parts before the last must not be symlinks.
+	// ReadLink returns the text of the symlink name. Its parts before the last must not be
+	// symlinks.
 	ReadLink(name string) (string, error)
 }
 
-// File is an open regular file. Read, Write and Seek share one offset; ReadAt may be called concurrently.
+// File is an open regular file. Read, Write and Seek share one offset; ReadAt may be called
+// concurrently.
 type File interface {
 	io.Reader
 	io.ReaderAt
@@ -88,8 +93,8 @@ type File interface {
 	io.Closer
 	Stat() (Info, error)
 	Truncate(size int64) error
-	// Sync makes the file's bytes and length durable. After an error, the writes since the last Sync may be lost:
-	// close the file and trust only its synced bytes.
+	// Sync makes the file's bytes and length durable. After an error, the writes since the last
+	// Sync may be lost: close the file and trust only its synced bytes.
 	Sync() error
 }
 

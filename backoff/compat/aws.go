@@ -10,11 +10,12 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// AWS is the ExponentialJitterBackoff of aws-sdk-go-v2 v1.47 in its legacy mode: U[0, 1) * 2^attempt seconds, attempt
-// from 1. [AWSDefaults] has the settings of retry.NewStandard.
+// AWS is the ExponentialJitterBackoff of aws-sdk-go-v2 v1.47 in its legacy mode: U[0, 1) *
+// 2^attempt seconds, attempt from 1. [AWSDefaults] has the settings of retry.NewStandard.
 //
-// Quirks: from the first attempt above log2(Max in seconds) on it waits exactly Max, without jitter: with 20 s from the
-// fifth. The wait before that goes up to 2^attempt seconds, at most Max. A Max of 0 or less is always waited in full.
+// Quirks: from the first attempt above log2(Max in seconds) on it waits exactly Max, without
+// jitter: with 20 s from the fifth. The wait before that goes up to 2^attempt seconds, at most Max.
+// A Max of 0 or less is always waited in full.
 type AWS struct {
 	Max    time.Duration
 	Compat bool // whether a negative Max gives negative waits, as in the original
@@ -23,7 +24,8 @@ type AWS struct {
 // AWSDefaults returns the settings of retry.NewStandard: at most 20 s.
 func AWSDefaults() AWS { return AWS{Max: 20 * time.Second} }
 
-// Delay returns the wait after any attempt, also a negative one; random is in [0, 1). The SDK begins at attempt 1.
+// Delay returns the wait after any attempt, also a negative one; random is in [0, 1). The SDK
+// begins at attempt 1.
 func (p AWS) Delay(attempt int, random float64) time.Duration {
 	if most := math.Log2(float64(p.Max) / float64(time.Second)); !(most > math.Inf(-1)) || attempt > int(most) {
 		return clamp(p.Max, p.Compat)
@@ -49,8 +51,8 @@ func (p AWS) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original takes everything.
 func (p AWS) Validate() error { return nil }
 
-// AWS2026 is the same policy under AWS_NEW_RETRIES_2026: U[0, 1) * min(x * 2^n, Max) with x = Base, or 1 s where the
-// error was a throttle. The cap comes before the jitter, which is right.
+// AWS2026 is the same policy under AWS_NEW_RETRIES_2026: U[0, 1) * min(x * 2^n, Max) with x = Base,
+// or 1 s where the error was a throttle. The cap comes before the jitter, which is right.
 type AWS2026 struct {
 	Base      time.Duration // 0 means 50 ms, as in the SDK
 	Max       time.Duration // 0 waits 0

@@ -10,12 +10,14 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Cenkalti is the ExponentialBackOff of github.com/cenkalti/backoff v7 (v4 and v5 alike): an interval that grows by
-// Multiplier up to Max, and a wait uniform in the interval -Randomization to +Randomization of itself.
+// Cenkalti is the ExponentialBackOff of github.com/cenkalti/backoff v7 (v4 and v5 alike): an
+// interval that grows by Multiplier up to Max, and a wait uniform in the interval -Randomization to
+// +Randomization of itself.
 //
-// Quirks: the jitter comes after the cap, so that waits go up to (1+Randomization) Max; an Initial above Max is waited
-// once; a Multiplier below 1 shrinks the interval, and at 0 it starts over; a Randomization above 1 gives negative
-// waits (with Compat; else 0), of which -1 ns reads as Stop in the original. There is no limit of attempts or of time.
+// Quirks: the jitter comes after the cap, so that waits go up to (1+Randomization) Max; an Initial
+// above Max is waited once; a Multiplier below 1 shrinks the interval, and at 0 it starts over; a
+// Randomization above 1 gives negative waits (with Compat; else 0), of which -1 ns reads as Stop in
+// the original. There is no limit of attempts or of time.
 //
 // [CenkaltiDefaults] has the settings of NewExponentialBackOff.
 type Cenkalti struct {
@@ -26,7 +28,8 @@ type Cenkalti struct {
 	Compat        bool
 }
 
-// CenkaltiDefaults returns the settings of NewExponentialBackOff: 500 ms, times 1.5, 50 % around, at most 60 s.
+// CenkaltiDefaults returns the settings of NewExponentialBackOff: 500 ms, times 1.5, 50 % around,
+// at most 60 s.
 func CenkaltiDefaults() Cenkalti {
 	return Cenkalti{500 * time.Millisecond, time.Minute, 1.5, .5, false}
 }
@@ -97,7 +100,8 @@ func (p Cenkalti) Bounds(n int) (lowest, mean, highest time.Duration) {
 // largest is the highest float below 1, the largest possible draw.
 const largest = 1 - 1.0/(1<<53)
 
-// wraps reports that a range of floats is not all within an int64, so that with Compat its draws may be anything.
+// wraps reports that a range of floats is not all within an int64, so that with Compat its draws
+// may be anything.
 func wraps(low, high float64) bool {
 	return !(low >= math.MinInt64 && high < math.MaxInt64 && high >= math.MinInt64 && low < math.MaxInt64)
 }

@@ -1,20 +1,24 @@
-// Package compat holds the backoff policies of other libraries, one file each, exact to the quirk: the same values,
-// the same distribution, the same ends and the same refusals, compared with values taken from the libraries themselves.
+// Package compat holds the backoff policies of other libraries, one file each, exact to the quirk:
+// the same values, the same distribution, the same ends and the same refusals, compared with values
+// taken from the libraries themselves.
 //
-// They are for moving a program over without changing how it waits. A new program is better served by package backoff,
-// whose policies stay within their cap and keep their jitter there. The doc comment of each port lists the faults of
-// the original. Where the original overflows or returns a negative wait, the port saturates, unless Compat asks for the
-// original's value. With Compat a wait may be negative; time.Sleep and timers take that as 0, a hot loop.
+// They are for moving a program over without changing how it waits. A new program is better served
+// by package backoff, whose policies stay within their cap and keep their jitter there. The doc
+// comment of each port lists the faults of the original. Where the original overflows or returns a
+// negative wait, the port saturates, unless Compat asks for the original's value. With Compat a
+// wait may be negative; time.Sleep and timers take that as 0, a hot loop.
 //
-// Every policy is a struct of its settings, an immutable value and a backoff.Policy: safe for concurrent use, with the
-// state outside and the randomness from a rand.Source. A field counts as it is: zero means zero, unless its comment says
-// that the original takes it for a default or for no limit ([Jpillora], AWS2026.Base, KubernetesWait.Cap). Functions
-// with names that end in Defaults ([FlumeDefaults], [CenkaltiDefaults], ...) return the settings of the original when
+// Every policy is a struct of its settings, an immutable value and a backoff.Policy: safe for
+// concurrent use, with the state outside and the randomness from a rand.Source. A field counts as
+// it is: zero means zero, unless its comment says that the original takes it for a default or for
+// no limit ([Jpillora], AWS2026.Base, KubernetesWait.Cap). Functions with names that end in
+// Defaults ([FlumeDefaults], [CenkaltiDefaults], ...) return the settings of the original when
 // nothing is configured.
 //
-// Validate gives the original's error; a policy that the original would refuse to make gives up at once. Bounds holds
-// every wait that Next can give. Next counts steps from 0; a port whose original can be asked about any int, also a
-// negative one, has a method for that (Delay, Decide, Sleep). [Counter] and [KubernetesItems] change with each call.
+// Validate gives the original's error; a policy that the original would refuse to make gives up at
+// once. Bounds holds every wait that Next can give. Next counts steps from 0; a port whose original
+// can be asked about any int, also a negative one, has a method for that (Delay, Decide, Sleep).
+// [Counter] and [KubernetesItems] change with each call.
 //
 // [Parse] reads a policy from text, those of package backoff included.
 package compat
@@ -39,8 +43,8 @@ func bits64(src rand.Source) uint64 {
 	return src.Uint64()
 }
 
-// below returns an integer uniform in [0, n), n above 0, by Lemire's multiplication. The rejection is bounded, so that
-// a source that is stuck cannot hang the caller.
+// below returns an integer uniform in [0, n), n above 0, by Lemire's multiplication. The rejection
+// is bounded, so that a source that is stuck cannot hang the caller.
 func below(src rand.Source, n uint64) uint64 {
 	hi, lo := bits.Mul64(bits64(src), n)
 	if lo >= n {
@@ -56,7 +60,8 @@ func below(src rand.Source, n uint64) uint64 {
 	return hi
 }
 
-// javaLong converts as Java's (long) does: NaN is 0, and values out of range become the nearest end.
+// javaLong converts as Java's (long) does: NaN is 0, and values out of range become the nearest
+// end.
 func javaLong(x float64) int64 {
 	switch {
 	case x != x:
@@ -69,8 +74,8 @@ func javaLong(x float64) int64 {
 	return int64(x)
 }
 
-// amd64Long converts as Go does on amd64, where NaN and values out of range become the lowest int64. In Go that depends on
-// the platform; the ports give this everywhere.
+// amd64Long converts as Go does on amd64, where NaN and values out of range become the lowest
+// int64. In Go that depends on the platform; the ports give this everywhere.
 func amd64Long(x float64) int64 {
 	if x != x || x >= math.MaxInt64 || x < math.MinInt64 {
 		return math.MinInt64
@@ -87,8 +92,8 @@ func javaRound(x float64) int64 {
 	return javaLong(whole)
 }
 
-// javaMillis converts to a long of milliseconds. The ends of a Duration stand for the ends of a long, which counts
-// further than a Duration does.
+// javaMillis converts to a long of milliseconds. The ends of a Duration stand for the ends of a
+// long, which counts further than a Duration does.
 func javaMillis(d time.Duration) int64 {
 	if d == math.MaxInt64 || d == math.MinInt64 {
 		return int64(d)
@@ -187,7 +192,8 @@ func clamp(d time.Duration, compat bool) time.Duration {
 	return max(d, 0)
 }
 
-// repeat applies f to x n times. It stops early where the value stays, is NaN, or alternates between two.
+// repeat applies f to x n times. It stops early where the value stays, is NaN, or alternates
+// between two.
 func repeat[T int64 | float64](x T, n uint32, f func(T) T) T {
 	before := x
 	for i := range min(n, maxIterations) {
@@ -222,6 +228,6 @@ func name(names []string, value int) string {
 	return fmt.Sprintf("unknown value %d", value)
 }
 
-// maxIterations bounds the ports that have to repeat a rounding step by step to be exact; beyond, they stay where they
-// are. No setting in use needs more than a few hundred.
+// maxIterations bounds the ports that have to repeat a rounding step by step to be exact; beyond,
+// they stay where they are. No setting in use needs more than a few hundred.
 const maxIterations = 1 << 16

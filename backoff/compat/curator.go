@@ -16,15 +16,17 @@ import (
 // CuratorMaxSleep is the cap of a Curator that is made without one: 2^31-1 ms.
 const CuratorMaxSleep = math.MaxInt32 * time.Millisecond
 
-// CuratorMaxRetries is the limit that Curator's ExponentialBackoffRetry pins its own to, with a line in the log.
+// CuratorMaxRetries is the limit that Curator's ExponentialBackoffRetry pins its own to, with a
+// line in the log.
 const CuratorMaxRetries = 29
 
 // Curator is ExponentialBackoffRetry and BoundedExponentialBackoffRetry of curator-client 5.9: base * max(1, r) with r
 // an integer uniform in [0, 2^(n+1) - 1], at most MaxSleep.
 //
-// Quirks: the first wait is always exactly Base, and never is one 0; Base is twice as likely as any other; the cap comes
-// after the draw, so that the draws pile up on it; MaxRetries above 29 counts as 29. Asked for a step beyond, the
-// original shifts an int out of its range: step 30 throws, 31 waits Base, and so on (Sleep with Compat).
+// Quirks: the first wait is always exactly Base, and never is one 0; Base is twice as likely as any
+// other; the cap comes after the draw, so that the draws pile up on it; MaxRetries above 29 counts
+// as 29. Asked for a step beyond, the original shifts an int out of its range: step 30 throws, 31
+// waits Base, and so on (Sleep with Compat).
 type Curator struct {
 	Base       time.Duration // whole milliseconds
 	MaxSleep   time.Duration // CuratorMaxSleep where the original is made without one
@@ -48,8 +50,9 @@ func javaBound(bound int32) (uint64, error) {
 	return uint64(bound), nil
 }
 
-// Sleep is the original's getSleepTimeMs: the wait after retryCount retries, whether or not they are used up. The error
-// is that of a retryCount that the original's shift does not survive (30, 62, -2, ...), with Compat only.
+// Sleep is the original's getSleepTimeMs: the wait after retryCount retries, whether or not they
+// are used up. The error is that of a retryCount that the original's shift does not survive (30,
+// 62, -2, ...), with Compat only.
 func (p Curator) Sleep(retryCount int, src rand.Source) (time.Duration, error) {
 	choices, err := p.choices(retryCount)
 	if err != nil {
@@ -109,7 +112,8 @@ func curatorBounds(base, limit time.Duration, choices uint64) (lowest, mean, hig
 // Validate implements backoff.Validator: the original takes everything.
 func (p Curator) Validate() error { return nil }
 
-// CuratorFixed is RetryNTimes, RetryOneTime (MaxRetries 1) and RetryForever of Curator: the same wait each time.
+// CuratorFixed is RetryNTimes, RetryOneTime (MaxRetries 1) and RetryForever of Curator: the same
+// wait each time.
 type CuratorFixed struct {
 	Sleep      time.Duration
 	MaxRetries int  // retries
@@ -117,8 +121,8 @@ type CuratorFixed struct {
 	Compat     bool // whether a negative Sleep gives negative waits, as in the original
 }
 
-// Decide reports whether the original retries after retryCount retries, also a negative number of them, and its
-// sleep before that.
+// Decide reports whether the original retries after retryCount retries, also a negative number of
+// them, and its sleep before that.
 func (p CuratorFixed) Decide(retryCount int) (slept time.Duration, retry bool) {
 	if p.Validate() != nil || !p.Forever && retryCount >= p.MaxRetries {
 		return 0, false
@@ -151,15 +155,16 @@ func (p CuratorFixed) Validate() error {
 
 // CuratorUntilElapsed is RetryUntilElapsed of Curator: the same wait until MaxElapsed.
 //
-// Quirk: it waits first and refuses afterwards, by an elapsed time taken before the wait, so that it overshoots by a
-// wait that nobody uses. Next, for which the waits are the elapsed time, leaves that one out; Decide returns it.
+// Quirk: it waits first and refuses afterwards, by an elapsed time taken before the wait, so that
+// it overshoots by a wait that nobody uses. Next, for which the waits are the elapsed time, leaves
+// that one out; Decide returns it.
 type CuratorUntilElapsed struct {
 	MaxElapsed, Sleep time.Duration
 	Compat            bool // whether a negative Sleep gives negative waits, as in the original
 }
 
-// Decide reports whether the original retries after retryCount retries and elapsed, and its sleep before it
-// returns: the duration and the number of sleeps.
+// Decide reports whether the original retries after retryCount retries and elapsed, and its sleep
+// before it returns: the duration and the number of sleeps.
 func (p CuratorUntilElapsed) Decide(
 	retryCount int, elapsed time.Duration,
 ) (retry bool, slept time.Duration, sleeps int) {
@@ -190,9 +195,9 @@ func (p CuratorUntilElapsed) Validate() error { return nil }
 // curatorRetryable are the KeeperException codes that Curator's policies retry.
 var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMOVED", "SESSIONEXPIRED"}
 
-// CuratorRetryable reports whether Curator's policies retry a KeeperException of that code (CONNECTIONLOSS, ...).
-// sessionFailed asks SessionFailedRetryPolicy, which refuses SESSIONEXPIRED. For UNKNOWNSESSION ZooKeeper has a code
-// but no exception.
+// CuratorRetryable reports whether Curator's policies retry a KeeperException of that code
+// (CONNECTIONLOSS, ...). sessionFailed asks SessionFailedRetryPolicy, which refuses SESSIONEXPIRED.
+// For UNKNOWNSESSION ZooKeeper has a code but no exception.
 func CuratorRetryable(code string, sessionFailed bool) (bool, error) {
 	if code == "UNKNOWNSESSION" {
 		//lint:ignore ST1005 the original's text

@@ -10,12 +10,14 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Flume is the wait of Apache Flume 1.11's SpoolDirectorySource when its channel is full or throws: 250 ms, doubling,
-// at most Max, and from the start again after a commit (begin with a new State then). It never gives up.
+// Flume is the wait of Apache Flume 1.11's SpoolDirectorySource when its channel is full or throws:
+// 250 ms, doubling, at most Max, and from the start again after a commit (begin with a new State
+// then). It never gives up.
 //
-// Quirks: Max is not applied to the first wait, so a Max of 100 ms waits 250 ms once; with Off the source spins. The
-// doubling is of an int of milliseconds: with a Max near 2^31 it wraps to -100663296 ms, a hot loop (Compat only).
-// [FlumeDefaults] has the settings of a source that configures none.
+// Quirks: Max is not applied to the first wait, so a Max of 100 ms waits 250 ms once; with Off the
+// source spins. The doubling is of an int of milliseconds: with a Max near 2^31 it wraps to
+// -100663296 ms, a hot loop (Compat only). [FlumeDefaults] has the settings of a source that
+// configures none.
 type Flume struct {
 	Max    time.Duration // maxBackoff, whole milliseconds; 0 waits 250 ms once and then 0
 	Off    bool          // backoff = false: wait 0
@@ -53,11 +55,12 @@ func (p Flume) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original takes everything.
 func (p Flume) Validate() error { return nil }
 
-// FlumePenalty is how long Flume's FailoverSinkProcessor leaves a failed sink alone: 1 s * 2^f after f failures in a
-// row, f from 1, at most Max.
+// FlumePenalty is how long Flume's FailoverSinkProcessor leaves a failed sink alone: 1 s * 2^f
+// after f failures in a row, f from 1, at most Max.
 //
-// Quirk: the arithmetic is that of an int of milliseconds (Compat only): from the 22nd failure on the penalty is
-// negative or 0, so that the sink is tried without pause, and from the 32nd on it starts over at 1 s.
+// Quirk: the arithmetic is that of an int of milliseconds (Compat only): from the 22nd failure on
+// the penalty is negative or 0, so that the sink is tried without pause, and from the 32nd on it
+// starts over at 1 s.
 type FlumePenalty struct {
 	Max    time.Duration // maxpenalty; 0 waits 0
 	Compat bool
@@ -90,8 +93,9 @@ func (p FlumePenalty) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original takes everything.
 func (p FlumePenalty) Validate() error { return nil }
 
-// FlumeOrder is the penalty of Flume's OrderSelector (load-balancing sinks with backoff): 1 s * 2^f, at most Max, with f
-// counting failures up to 16. f starts over when the failure before is at least an hour and its penalty ago.
+// FlumeOrder is the penalty of Flume's OrderSelector (load-balancing sinks with backoff): 1 s *
+// 2^f, at most Max, with f counting failures up to 16. f starts over when the failure before is at
+// least an hour and its penalty ago.
 type FlumeOrder struct {
 	Max    time.Duration // maxTimeOut; 0 waits 0
 	Compat bool          // whether a negative Max gives negative waits, as in the original
@@ -104,8 +108,8 @@ func (p FlumeOrder) penalty(f uint32) time.Duration {
 	return clamp(min(time.Second<<f, p.Max), p.Compat)
 }
 
-// Failed returns the penalty after a failure that came gap after the one before; the gap of the first does not matter.
-// The state keeps f in Step.
+// Failed returns the penalty after a failure that came gap after the one before; the gap of the
+// first does not matter. The state keeps f in Step.
 func (p FlumeOrder) Failed(s backoff.State, gap time.Duration) (time.Duration, backoff.State) {
 	f := min(s.Step, 16)
 	if s.N > 0 && gap < plus(p.penalty(f), time.Hour) {
@@ -151,20 +155,20 @@ func (o FlumeOutcome) String() string {
 	return name([]string{"ready", "backoff", "delivery exception", "exception"}, int(o))
 }
 
-// FlumeRunner is the wait between turns of Flume's PollableSourceRunner, or with Sink of its SinkRunner: the number of
-// BACKOFFs in a row times Increment, at most Max.
+// FlumeRunner is the wait between turns of Flume's PollableSourceRunner, or with Sink of its
+// SinkRunner: the number of BACKOFFs in a row times Increment, at most Max.
 //
-// Quirks: of a source an EventDeliveryException waits 0, a hot loop; of a sink every exception waits Max. Neither
-// counts. A negative Increment waits Max, because Thread.sleep throws at it; a negative Max ends the original's runner,
-// and waits 0 here.
+// Quirks: of a source an EventDeliveryException waits 0, a hot loop; of a sink every exception
+// waits Max. Neither counts. A negative Increment waits Max, because Thread.sleep throws at it; a
+// negative Max ends the original's runner, and waits 0 here.
 type FlumeRunner struct {
 	Increment time.Duration // 0 waits 0
 	Max       time.Duration // 0 waits 0
 	Sink      bool
 }
 
-// FlumeRunnerDefaults returns the settings of both runners: 1 s more for each BACKOFF, at most 5 s. Those of a sink
-// cannot be configured.
+// FlumeRunnerDefaults returns the settings of both runners: 1 s more for each BACKOFF, at most 5 s.
+// Those of a sink cannot be configured.
 func FlumeRunnerDefaults() FlumeRunner {
 	return FlumeRunner{Increment: time.Second, Max: 5 * time.Second}
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// The doubling of Flume 1.11 wraps with a maxBackoff near 2^31, and TimeUnit.sleep returns at once from a negative wait.
+// The doubling of Flume 1.11 wraps with a maxBackoff near 2^31, and TimeUnit.sleep returns at once
+// from a negative wait.
 func TestFlumeDoesNotOverflow(t *testing.T) {
 	for _, limit := range []time.Duration{math.MaxInt32 * time.Millisecond, 1 << 31 * time.Millisecond, math.MaxInt64} {
 		last := time.Duration(0)

@@ -9,10 +9,12 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// GRPC is the connection backoff of grpc-go v1.85: base * multiplier^n, at most Max, times 1 +- Jitter.
+// GRPC is the connection backoff of grpc-go v1.85: base * multiplier^n, at most Max, times 1 +-
+// Jitter.
 //
-// Quirks: the first wait is Base exactly, above Max too, and has no jitter; the jitter comes after the cap, so that
-// waits go up to (1+Jitter) Max. Beyond an int64, or with a NaN, it wraps (Compat only).
+// Quirks: the first wait is Base exactly, above Max too, and has no jitter; the jitter comes after
+// the cap, so that waits go up to (1+Jitter) Max. Beyond an int64, or with a NaN, it wraps (Compat
+// only).
 //
 // [GRPCDefaults] has the settings of the connection-backoff specification.
 type GRPC struct {
@@ -23,8 +25,8 @@ type GRPC struct {
 	Compat     bool
 }
 
-// GRPCDefaults returns backoff.DefaultConfig of grpc-go, the settings of the connection-backoff specification: 1 s,
-// times 1.6, 20 % around, at most 120 s.
+// GRPCDefaults returns backoff.DefaultConfig of grpc-go, the settings of the connection-backoff
+// specification: 1 s, times 1.6, 20 % around, at most 120 s.
 func GRPCDefaults() GRPC { return GRPC{time.Second, 1.6, .2, 2 * time.Minute, false} }
 
 func (p GRPC) interval(n uint32) float64 {
@@ -41,7 +43,8 @@ func (p GRPC) interval(n uint32) float64 {
 	return x
 }
 
-// Delay returns the wait after any number of retries; random is in [0, 1). A negative number is jittered, 0 is not.
+// Delay returns the wait after any number of retries; random is in [0, 1). A negative number is
+// jittered, 0 is not.
 func (p GRPC) Delay(retries int, random float64) time.Duration {
 	if retries == 0 {
 		return clamp(p.Base, p.Compat)

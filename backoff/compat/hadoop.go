@@ -13,12 +13,14 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Hadoop is a RetryPolicy of hadoop-common 3.4: it decides by the failure, the number of retries, and the number of
-// failovers to another server. Every one is a backoff.Policy too, which asks for an IOException of an idempotent call.
+// Hadoop is a RetryPolicy of hadoop-common 3.4: it decides by the failure, the number of retries,
+// and the number of failovers to another server. Every one is a backoff.Policy too, which asks for
+// an IOException of an idempotent call.
 //
-// The family: [HadoopTryOnce], [HadoopForever], [HadoopFixedCount], [HadoopFixedForever], [HadoopFixedTime],
-// [HadoopProportional], [HadoopExponential], [HadoopMultipleLinearRandom], [HadoopFailover], [HadoopByException],
-// [HadoopByRemoteException], [HadoopOtherThanRemoteAndSASL]. [HadoopMultiple] joins the decisions of several failures.
+// The family: [HadoopTryOnce], [HadoopForever], [HadoopFixedCount], [HadoopFixedForever],
+// [HadoopFixedTime], [HadoopProportional], [HadoopExponential], [HadoopMultipleLinearRandom],
+// [HadoopFailover], [HadoopByException], [HadoopByRemoteException], [HadoopOtherThanRemoteAndSASL].
+// [HadoopMultiple] joins the decisions of several failures.
 type Hadoop interface {
 	backoff.Policy
 	backoff.Validator
@@ -31,7 +33,8 @@ type HadoopFailure struct {
 	Err       JavaError
 	Retries   int // earlier retries of the call, failovers included
 	Failovers int // earlier failovers
-	// Idempotent: the call may be made twice, or the server makes sure that it takes effect at most once.
+	// Idempotent: the call may be made twice, or the server makes sure that it takes effect at most
+	// once.
 	Idempotent bool
 }
 
@@ -55,8 +58,9 @@ type HadoopDecision struct {
 	Reason string
 }
 
-// HadoopMultiple joins the decisions for a call that failed in several ways at once, as RetryInvocationHandler does: fail
-// only if every one does, else the first failover, else retry; after the longest delay.
+// HadoopMultiple joins the decisions for a call that failed in several ways at once, as
+// RetryInvocationHandler does: fail only if every one does, else the first failover, else retry;
+// after the longest delay.
 func HadoopMultiple(decisions ...HadoopDecision) HadoopDecision {
 	var all HadoopDecision
 	for i, d := range decisions {
@@ -108,7 +112,8 @@ func (u JavaUnit) String() string {
 	return fmt.Sprintf("unknown unit of %d ns", int64(u))
 }
 
-// delay is unit.toMillis(n) as a Duration: below a millisecond it truncates, beyond an int64 it saturates.
+// delay is unit.toMillis(n) as a Duration: below a millisecond it truncates, beyond an int64 it
+// saturates.
 func (u JavaUnit) delay(n int64) time.Duration {
 	if u < JavaMilliseconds {
 		return millis(n / int64(JavaMilliseconds/max(u, 1)))
@@ -178,8 +183,8 @@ const (
 	hadoopExponential
 )
 
-// HadoopFixedCount is retryUpToMaximumCountWithFixedSleep. The delay is computed in unit and then truncated to whole
-// milliseconds.
+// HadoopFixedCount is retryUpToMaximumCountWithFixedSleep. The delay is computed in unit and then
+// truncated to whole milliseconds.
 func HadoopFixedCount(maxRetries int, sleep int64, unit JavaUnit) HadoopLimited {
 	return HadoopLimited{rule: hadoopFixed, maxRetries: int64(maxRetries), sleep: sleep, unit: unit}
 }
@@ -207,11 +212,13 @@ func HadoopProportional(maxRetries int, sleep int64, unit JavaUnit) HadoopLimite
 	return HadoopLimited{rule: hadoopProportional, maxRetries: int64(maxRetries), sleep: sleep, unit: unit}
 }
 
-// HadoopExponential is exponentialBackoffRetry: (long)(sleep * 2^(retries+1) * U[0.5, 1.5)), with maxRetries 0 to 62.
+// HadoopExponential is exponentialBackoffRetry: (long)(sleep * 2^(retries+1) * U[0.5, 1.5)), with
+// maxRetries 0 to 62.
 //
-// Quirks: there is no cap, and the first delay is 2 sleep on average; it is truncated in unit, so that with 1 s the
-// first delay is 1 s or 2 s and nothing else. sleep * 2^(retries+1) wraps (Compat only): from retry 53 on with a sleep of
-// 1000 the delays are negative, positive garbage or 0, each a hot loop or a wait of years.
+// Quirks: there is no cap, and the first delay is 2 sleep on average; it is truncated in unit, so
+// that with 1 s the first delay is 1 s or 2 s and nothing else. sleep * 2^(retries+1) wraps (Compat
+// only): from retry 53 on with a sleep of 1000 the delays are negative, positive garbage or 0, each
+// a hot loop or a wait of years.
 func HadoopExponential(maxRetries int, sleep int64, unit JavaUnit) HadoopLimited {
 	return HadoopLimited{rule: hadoopExponential, maxRetries: int64(maxRetries), sleep: sleep, unit: unit}
 }
@@ -247,8 +254,8 @@ func (p HadoopLimited) delay(retries int, src rand.Source) time.Duration {
 	return p.unit.delay(p.sleep)
 }
 
-// hadoopTime is calculateExponentialTime: (long)(min(t * (1L << k), cap) * (u + 0.5)); the shift takes k mod 64 and the
-// product may wrap before the min.
+// hadoopTime is calculateExponentialTime: (long)(min(t * (1L << k), cap) * (u + 0.5)); the shift
+// takes k mod 64 and the product may wrap before the min.
 func hadoopTime(t int64, k int, limit int64, compat bool, u float64) int64 {
 	var x int64
 	switch {

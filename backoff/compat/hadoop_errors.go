@@ -11,7 +11,8 @@ type JavaError struct {
 	Cause  *JavaError // nil: none
 }
 
-// ParseJavaError reads "IOException", "IOException caused by SaslException" (any depth) and "remote StandbyException".
+// ParseJavaError reads "IOException", "IOException caused by SaslException" (any depth) and "remote
+// StandbyException".
 func ParseJavaError(text string) JavaError {
 	first, rest, caused := strings.Cut(text, " caused by ")
 	e := JavaError{Class: first}
@@ -25,8 +26,8 @@ func ParseJavaError(text string) JavaError {
 	return e
 }
 
-// javaSubclasses are the public exceptions of the JDK and of hadoop-common 3.4 that the policies may be asked about, by
-// their superclass.
+// javaSubclasses are the public exceptions of the JDK and of hadoop-common 3.4 that the policies
+// may be asked about, by their superclass.
 var javaSubclasses = map[string]string{
 	"AccessControlException":     "AuthorizationException",
 	"AsynchronousCloseException": "ClosedByInterruptException",
@@ -72,8 +73,8 @@ var javaSubclasses = map[string]string{
 	"ZipException":           "JarException",
 }
 
-// javaParents is the superclass of each class in javaSubclasses. A class that is not here is no IOException, unless its
-// name ends so.
+// javaParents is the superclass of each class in javaSubclasses. A class that is not here is no
+// IOException, unless its name ends so.
 var javaParents = func() map[string]string {
 	parents := map[string]string{}
 	for parent, classes := range javaSubclasses {

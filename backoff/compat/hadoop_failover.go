@@ -12,12 +12,14 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// HadoopFailover is failoverOnNetworkException: on a failure of the network it goes over to another server, after a
-// delay of its own, within a limit of failovers and one of retries; other failures are decided by Fallback.
+// HadoopFailover is failoverOnNetworkException: on a failure of the network it goes over to another
+// server, after a delay of its own, within a limit of failovers and one of retries; other failures
+// are decided by Fallback.
 //
-// Quirks: the first failover waits 0 and the second 2 Delay on average; the delay is cut to MaxDelay before the jitter,
-// so that it goes up to 1.5 MaxDelay; the shift wraps at 64 and the product before (Compat only). MaxRetries counts
-// retries less failovers. A remote AccessControlException is no refusal, but a matter for Fallback.
+// Quirks: the first failover waits 0 and the second 2 Delay on average; the delay is cut to
+// MaxDelay before the jitter, so that it goes up to 1.5 MaxDelay; the shift wraps at 64 and the
+// product before (Compat only). MaxRetries counts retries less failovers. A remote
+// AccessControlException is no refusal, but a matter for Fallback.
 type HadoopFailover struct {
 	Fallback       Hadoop // nil means HadoopTryOnce
 	MaxFailovers   int
@@ -42,7 +44,8 @@ func (p HadoopFailover) sleep(times int, u float64) time.Duration {
 	return millis(hadoopTime(p.DelayMillis, times, p.MaxDelayMillis, p.Compat, u))
 }
 
-// failovers are the classes that mean that the call did not reach a server, or one that does not serve.
+// failovers are the classes that mean that the call did not reach a server, or one that does not
+// serve.
 var failovers = []string{
 	"ConnectException", "EOFException", "NoRouteToHostException", "UnknownHostException", "StandbyException",
 	"ConnectTimeoutException",
@@ -57,7 +60,8 @@ func (e JavaError) failsOver() bool {
 	return e.Remote == "StandbyException" || e.Remote == "ObserverRetryOnActiveException"
 }
 
-// beyondRetries reports whether the retries less the failovers are above MaxRetries, in the original's int.
+// beyondRetries reports whether the retries less the failovers are above MaxRetries, in the
+// original's int.
 func (p HadoopFailover) beyondRetries(f HadoopFailure) bool {
 	if p.Compat {
 		return int64(int32(f.Retries)-int32(f.Failovers)) > int64(p.MaxRetries)
@@ -125,18 +129,20 @@ type HadoopByClass struct {
 
 // HadoopByException looks up the class of the exception.
 //
-// Quirk: only that very class, no subclass and no cause; a RemoteException is one whatever it carries.
+// Quirk: only that very class, no subclass and no cause; a RemoteException is one whatever it
+// carries.
 func HadoopByException(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string { return e.Class }, fallback, policies}
 }
 
-// HadoopByRemoteException looks up the class that a RemoteException carries; every other exception takes the default.
+// HadoopByRemoteException looks up the class that a RemoteException carries; every other exception
+// takes the default.
 func HadoopByRemoteException(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string { return e.Remote }, fallback, policies}
 }
 
-// HadoopOtherThanRemoteAndSASL looks up the class of an exception that is no RemoteException and has no SaslException
-// among its causes; those take the default.
+// HadoopOtherThanRemoteAndSASL looks up the class of an exception that is no RemoteException and
+// has no SaslException among its causes; those take the default.
 func HadoopOtherThanRemoteAndSASL(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string {
 		if e.isA("RemoteException") || e.anyIsA("SaslException") {

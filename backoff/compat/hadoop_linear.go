@@ -24,19 +24,20 @@ type HadoopPair struct {
 // HadoopLinear is MultipleLinearRandomRetry: see [HadoopMultipleLinearRandom].
 type HadoopLinear struct{ pairs *[]HadoopPair }
 
-// HadoopMultipleLinearRandom retries with the sleep of each pair in turn, rounded to milliseconds after a draw of U[0.5,
-// 1.5) of it.
+// HadoopMultipleLinearRandom retries with the sleep of each pair in turn, rounded to milliseconds
+// after a draw of U[0.5, 1.5) of it.
 //
-// Quirk: the first pair serves one retry more than it says, so "10000,6,60000,10" gives 7 retries of 10 s and 10 of
-// 60 s.
+// Quirk: the first pair serves one retry more than it says, so "10000,6,60000,10" gives 7 retries
+// of 10 s and 10 of 60 s.
 func HadoopMultipleLinearRandom(pairs ...HadoopPair) HadoopLinear {
 	own := slices.Clone(pairs)
 	return HadoopLinear{&own}
 }
 
-// ParseHadoopMultipleLinearRandom reads "sleep1,retries1,sleep2,retries2,...", sleeps in milliseconds; nil: the text is
-// not of that form, for which the original logs and returns null. Spaces around numbers, a plus sign and commas at the
-// end are taken; 0, negative and odd counts of numbers are not.
+// ParseHadoopMultipleLinearRandom reads "sleep1,retries1,sleep2,retries2,...", sleeps in
+// milliseconds; nil: the text is not of that form, for which the original logs and returns null.
+// Spaces around numbers, a plus sign and commas at the end are taken; 0, negative and odd counts of
+// numbers are not.
 func ParseHadoopMultipleLinearRandom(text string) *HadoopLinear {
 	elements := strings.Split(text, ",")
 	if text != "" { // Java's split leaves out empty elements at the end, unless the whole text is empty

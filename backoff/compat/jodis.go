@@ -10,12 +10,13 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Jodis is BoundedExponentialBackoffRetryUntilElapsed of jodis 0.5: base * max(1, r) with r an integer uniform in
-// [0, 2^min(30, n+1) - 1], at most MaxSleep, and cut so that the last sleep ends exactly at MaxElapsed. [JodisDefaults]
-// has the settings of RoundRobinJedisPool.
+// Jodis is BoundedExponentialBackoffRetryUntilElapsed of jodis 0.5: base * max(1, r) with r an
+// integer uniform in [0, 2^min(30, n+1) - 1], at most MaxSleep, and cut so that the last sleep ends
+// exactly at MaxElapsed. [JodisDefaults] has the settings of RoundRobinJedisPool.
 //
-// Quirks: the first wait is always exactly Base; the cap comes after the draw, so that the draws pile up on it. An
-// elapsed time below 0 makes the time that is left wrap to a negative wait (Compat only).
+// Quirks: the first wait is always exactly Base; the cap comes after the draw, so that the draws
+// pile up on it. An elapsed time below 0 makes the time that is left wrap to a negative wait
+// (Compat only).
 type Jodis struct {
 	Base       time.Duration // whole milliseconds
 	MaxSleep   time.Duration // 0 waits 0
@@ -23,13 +24,15 @@ type Jodis struct {
 	Compat     bool
 }
 
-// JodisDefaults returns the settings of RoundRobinJedisPool: 100 ms, at most 30 s, no limit of time.
+// JodisDefaults returns the settings of RoundRobinJedisPool: 100 ms, at most 30 s, no limit of
+// time.
 func JodisDefaults() Jodis {
 	return Jodis{Base: 100 * time.Millisecond, MaxSleep: 30 * time.Second, MaxElapsed: -1}
 }
 
-// Decide returns the wait after retryCount retries and elapsed; false: the time is up, and nothing is slept. With
-// Compat it is false too for a retryCount that makes the original throw (-2, -34, ...).
+// Decide returns the wait after retryCount retries and elapsed; false: the time is up, and nothing
+// is slept. With Compat it is false too for a retryCount that makes the original throw (-2, -34,
+// ...).
 func (p Jodis) Decide(retryCount int, elapsed time.Duration, src rand.Source) (time.Duration, bool) {
 	limit := int64(math.MaxInt64)
 	if p.MaxElapsed >= 0 {
@@ -65,8 +68,8 @@ func (p Jodis) Next(s backoff.State, src rand.Source) (time.Duration, backoff.St
 	return d, s.After(d), true
 }
 
-// Bounds implements backoff.Bounder. It knows no elapsed time, so it ignores the cut by MaxElapsed: then the lowest
-// is 0.
+// Bounds implements backoff.Bounder. It knows no elapsed time, so it ignores the cut by MaxElapsed:
+// then the lowest is 0.
 func (p Jodis) Bounds(n int) (lowest, mean, highest time.Duration) {
 	choices, err := p.choices(count(step(n)))
 	if err != nil || p.MaxElapsed == 0 {

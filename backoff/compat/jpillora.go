@@ -12,9 +12,10 @@ import (
 
 // Jpillora is the policy of github.com/jpillora/backoff v1.1.0: min * factor^n, at most max.
 //
-// Quirks: a field of 0 or less means its default; Min at or above Max means always Max; with Jitter the wait is uniform
-// between Min and the interval and only then cut to Max, so that the first wait is always exactly Min and the draws pile
-// up on Max (22 % at n = 7 of the defaults, 90 % at n = 10); a NaN counts as Min, as on amd64.
+// Quirks: a field of 0 or less means its default; Min at or above Max means always Max; with Jitter
+// the wait is uniform between Min and the interval and only then cut to Max, so that the first wait
+// is always exactly Min and the draws pile up on Max (22 % at n = 7 of the defaults, 90 % at n =
+// 10); a NaN counts as Min, as on amd64.
 type Jpillora struct {
 	Min    time.Duration // 0 or less means 100 ms
 	Max    time.Duration // 0 or less means 10 s
@@ -22,8 +23,8 @@ type Jpillora struct {
 	Jitter bool
 }
 
-// ForAttempt returns the wait for any attempt, which may be negative or have a fraction; random is in [0, 1) and only
-// used with Jitter.
+// ForAttempt returns the wait for any attempt, which may be negative or have a fraction; random is
+// in [0, 1) and only used with Jitter.
 func (p Jpillora) ForAttempt(attempt, random float64) time.Duration {
 	low, high, factor := p.settings()
 	if low >= high {
@@ -55,8 +56,9 @@ func (p Jpillora) settings() (low, high time.Duration, factor float64) {
 	return low, high, factor
 }
 
-// Next implements backoff.Policy. It draws as math/rand (version 1) does, so over rand.NewSource(42) of that package it
-// gives the waits of the original after rand.Seed(42), bit for bit.
+// Next implements backoff.Policy. It draws as math/rand (version 1) does, so over
+// rand.NewSource(42) of that package it gives the waits of the original after rand.Seed(42), bit
+// for bit.
 func (p Jpillora) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
 	random := 0.0
 	if p.Jitter {
@@ -85,12 +87,13 @@ func (p Jpillora) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original takes everything.
 func (p Jpillora) Validate() error { return nil }
 
-// Backoff is [Counter] under the name that github.com/jpillora/backoff gives it, so that a program moves over by its
-// import alone.
+// Backoff is [Counter] under the name that github.com/jpillora/backoff gives it, so that a program
+// moves over by its import alone.
 type Backoff = Counter
 
-// Counter is the Backoff of github.com/jpillora/backoff: settings and a counter in one. Duration, Attempt and Reset may
-// be called by any number of goroutines; the fields are set before the first call. The quirks are those of [Jpillora].
+// Counter is the Backoff of github.com/jpillora/backoff: settings and a counter in one. Duration,
+// Attempt and Reset may be called by any number of goroutines; the fields are set before the first
+// call. The quirks are those of [Jpillora].
 //
 //	b := &compat.Counter{Min: 100 * time.Millisecond, Max: 10 * time.Second, Factor: 2, Jitter: true}
 type Counter struct {
@@ -101,9 +104,9 @@ type Counter struct {
 	Min    time.Duration // 0 or less means 100 ms
 	Max    time.Duration // 0 or less means 10 s
 
-	// Rand draws the jitter; nil means the global functions of math/rand, as in the original. Give it
-	// rand.New(rand.NewSource(42)) for the waits of the original after rand.Seed(42), which Go has made a no-op. A Rand
-	// is not safe for concurrent use.
+	// Rand draws the jitter; nil means the global functions of math/rand, as in the original. Give
+	// it rand.New(rand.NewSource(42)) for the waits of the original after rand.Seed(42), which Go
+	// has made a no-op. A Rand is not safe for concurrent use.
 	Rand *v1.Rand
 }
 
@@ -130,7 +133,8 @@ func (b *Counter) Reset() { atomic.StoreUint64(&b.attempt, 0) }
 // Attempt returns the counter.
 func (b *Counter) Attempt() float64 { return float64(atomic.LoadUint64(&b.attempt)) }
 
-// Copy returns a Counter with the same settings that starts at 0. A plain copy of the struct would keep the counter.
+// Copy returns a Counter with the same settings that starts at 0. A plain copy of the struct would
+// keep the counter.
 func (b *Counter) Copy() *Counter {
 	return &Counter{Factor: b.Factor, Jitter: b.Jitter, Min: b.Min, Max: b.Max, Rand: b.Rand}
 }

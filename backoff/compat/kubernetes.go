@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// KubernetesWait is wait.Backoff of k8s.io/apimachinery v0.37, one wait a Step: Duration * Factor^n for as long as
-// there are Steps, then the same wait for ever.
+// KubernetesWait is wait.Backoff of k8s.io/apimachinery v0.37, one wait a Step: Duration * Factor^n
+// for as long as there are Steps, then the same wait for ever.
 //
-// Quirks: the jitter, U[0, 1) * Jitter of the wait, comes on top of Cap; a Duration above Cap is waited once; where the
-// interval reaches Cap, Steps falls to 0, which ends ExponentialBackoff early (Loop). Without a Cap it overflows to the
-// lowest int64, a hot loop (Compat only).
+// Quirks: the jitter, U[0, 1) * Jitter of the wait, comes on top of Cap; a Duration above Cap is
+// waited once; where the interval reaches Cap, Steps falls to 0, which ends ExponentialBackoff
+// early (Loop). Without a Cap it overflows to the lowest int64, a hot loop (Compat only).
 type KubernetesWait struct {
 	Duration time.Duration
 	Factor   float64 // 0 means 1
@@ -99,8 +99,9 @@ func (p KubernetesWait) Bounds(n int) (lowest, mean, highest time.Duration) {
 // Validate implements backoff.Validator: the original takes everything.
 func (p KubernetesWait) Validate() error { return nil }
 
-// Loop returns the waits of ExponentialBackoff between the calls of its condition: it ends with Steps, and early where the
-// interval reaches the cap, because the original then counts no steps any more.
+// Loop returns the waits of ExponentialBackoff between the calls of its condition: it ends with
+// Steps, and early where the interval reaches the cap, because the original then counts no steps
+// any more.
 func (p KubernetesWait) Loop() KubernetesLoop { return KubernetesLoop{p} }
 
 // KubernetesLoop is ExponentialBackoff of apimachinery: see [KubernetesWait.Loop].
@@ -118,7 +119,8 @@ func (p KubernetesLoop) Next(s backoff.State, src rand.Source) (time.Duration, b
 	return d, s.After(d), true
 }
 
-// Wasted returns the wait of the original after its last call, without jitter: 0 unless the cap has ended the loop.
+// Wasted returns the wait of the original after its last call, without jitter: 0 unless the cap has
+// ended the loop.
 func (p KubernetesLoop) Wasted() time.Duration {
 	d := p.wait.Duration
 	for range min(max(p.wait.Steps-1, 0), maxIterations) {

@@ -9,19 +9,22 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// KubernetesExponential is the wait of client-go's ItemExponentialFailureRateLimiter: base * 2^n, at most Max.
+// KubernetesExponential is the wait of client-go's ItemExponentialFailureRateLimiter: base * 2^n,
+// at most Max.
 //
 // [KubernetesExponentialDefaults] has the settings of DefaultTypedControllerRateLimiter.
 //
-// Quirks: the original lets 2^63 pass its comparison of floats and converts it to the lowest int64 (base 1 ns, n = 63),
-// and with a Base of 0 it does so from n = 1024 on, where 0 times infinity is no number (both Compat only).
+// Quirks: the original lets 2^63 pass its comparison of floats and converts it to the lowest int64
+// (base 1 ns, n = 63), and with a Base of 0 it does so from n = 1024 on, where 0 times infinity is
+// no number (both Compat only).
 type KubernetesExponential struct {
 	Base   time.Duration // 0 waits 0
 	Max    time.Duration // 0 waits 0
 	Compat bool
 }
 
-// KubernetesExponentialDefaults returns the settings of DefaultTypedControllerRateLimiter: 5 ms, at most 1000 s.
+// KubernetesExponentialDefaults returns the settings of DefaultTypedControllerRateLimiter: 5 ms, at
+// most 1000 s.
 func KubernetesExponentialDefaults() KubernetesExponential {
 	return KubernetesExponential{Base: 5 * time.Millisecond, Max: 1000 * time.Second}
 }
@@ -52,7 +55,8 @@ func (p KubernetesExponential) Bounds(n int) (lowest, mean, highest time.Duratio
 // Validate implements backoff.Validator: the original takes everything.
 func (p KubernetesExponential) Validate() error { return nil }
 
-// KubernetesFastSlow is the wait of client-go's ItemFastSlowRateLimiter: Fast for the first MaxFast failures, then Slow.
+// KubernetesFastSlow is the wait of client-go's ItemFastSlowRateLimiter: Fast for the first MaxFast
+// failures, then Slow.
 type KubernetesFastSlow struct {
 	Fast, Slow time.Duration
 	MaxFast    int
@@ -78,8 +82,8 @@ func (p KubernetesFastSlow) Bounds(n int) (lowest, mean, highest time.Duration) 
 // Validate implements backoff.Validator: the original takes everything.
 func (p KubernetesFastSlow) Validate() error { return nil }
 
-// KubernetesItems counts failures for each item, as the rate limiters of client-go's work queues do. It is safe for
-// concurrent use.
+// KubernetesItems counts failures for each item, as the rate limiters of client-go's work queues
+// do. It is safe for concurrent use.
 //
 // Quirk: an item is remembered until Forget, however many there are. MaxItems bounds them here.
 type KubernetesItems[K comparable] struct {
@@ -129,12 +133,13 @@ func (l *KubernetesItems[K]) NumRequeues(item K) int {
 	return int(l.states[item].N)
 }
 
-// KubernetesFlow is the wait of an item in client-go's flowcontrol.Backoff: the wait before, doubled, plus U[0, 1) *
-// Jitter of it, at most Max; the first is Initial plus its jitter.
+// KubernetesFlow is the wait of an item in client-go's flowcontrol.Backoff: the wait before,
+// doubled, plus U[0, 1) * Jitter of it, at most Max; the first is Initial plus its jitter.
 //
-// Quirks: the jitter compounds, for the next wait grows from the draw; the first is not cut to Max. A failure that
-// comes more than 2 Max after the one before counts as the first. With a Max above half of the largest int64 that 2 Max
-// wraps and every failure counts as the first, and the doubling wraps too (Compat only).
+// Quirks: the jitter compounds, for the next wait grows from the draw; the first is not cut to Max.
+// A failure that comes more than 2 Max after the one before counts as the first. With a Max above
+// half of the largest int64 that 2 Max wraps and every failure counts as the first, and the
+// doubling wraps too (Compat only).
 type KubernetesFlow struct {
 	Initial, Max time.Duration
 	Jitter       float64 // 0 or less means none
@@ -185,8 +190,8 @@ func (p KubernetesFlow) Next(s backoff.State, src rand.Source) (time.Duration, b
 	return d, s, true
 }
 
-// Bounds implements backoff.Bounder, for failures of which none is forgotten. The mean follows that of the wait before,
-// and is too high where a part of the draws is cut to Max.
+// Bounds implements backoff.Bounder, for failures of which none is forgotten. The mean follows that
+// of the wait before, and is too high where a part of the draws is cut to Max.
 func (p KubernetesFlow) Bounds(n int) (lowest, mean, highest time.Duration) {
 	end := float64(max(p.Initial, p.Max)) * (2 + max(p.Jitter, 0)) // no sum is above
 	if p.Compat && (p.Initial < 0 || p.Max < 0 || !(end < math.MaxInt64)) {

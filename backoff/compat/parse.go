@@ -16,16 +16,16 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Parse reads a policy from text: those of package backoff as [backoff.Parse] does, combinations included, and those of
-// this package, which [Specs] lists. A key is a field of the policy's struct and has its unit and meaning: MaxSleep is
-// max_sleep. One that is left out has the default that Specs shows, if there is one. Compat is off, so that no wait is
-// negative.
+// Parse reads a policy from text: those of package backoff as [backoff.Parse] does, combinations
+// included, and those of this package, which [Specs] lists. A key is a field of the policy's struct
+// and has its unit and meaning: MaxSleep is max_sleep. One that is left out has the default that
+// Specs shows, if there is one. Compat is off, so that no wait is negative.
 //
 // The text of the policy's String method is read as the same policy.
 func Parse(spec string) (backoff.Policy, error) { return backoff.ParseWith(spec, readers) }
 
-// specs are the policies that Parse reads, with all keys in the order of the fields. Of a key that has to be given the
-// value is a sample; the others are at their defaults.
+// specs are the policies that Parse reads, with all keys in the order of the fields. Of a key that
+// has to be given the value is a sample; the others are at their defaults.
 var specs = []string{
 	"akka slot=10ms ceiling=10 stay_at_ceiling=false",
 	"aws max=20s",
@@ -58,13 +58,15 @@ var specs = []string{
 	"sethvargo shape=exponential base=1s wrappers=none",
 }
 
-// Specs returns a text for each policy of this package that [Parse] reads, with all of its keys. The values are the
-// defaults; base of curator and sethvargo, sleep, max_elapsed, max_time, pairs, min and max of pekko, max_retries of
-// hadoop_exponential, hadoop_fixed_count and hadoop_proportional, and fast, slow, max_fast, initial, max, duration and
-// steps of kubernetes have none and must be given.
+// Specs returns a text for each policy of this package that [Parse] reads, with all of its keys.
+// The values are the defaults; base of curator and sethvargo, sleep, max_elapsed, max_time, pairs,
+// min and max of pekko, max_retries of hadoop_exponential, hadoop_fixed_count and
+// hadoop_proportional, and fast, slow, max_fast, initial, max, duration and steps of kubernetes
+// have none and must be given.
 //
-// pairs are milliseconds and retries in turn. wrappers are those around the backoff, innermost first, such as
-// jitter:250ms,capped:30s; the others are jitter_percent:10, full_jitter, max_retries:5 and max_duration:1m.
+// pairs are milliseconds and retries in turn. wrappers are those around the backoff, innermost
+// first, such as jitter:250ms,capped:30s; the others are jitter_percent:10, full_jitter,
+// max_retries:5 and max_duration:1m.
 func Specs() []string { return slices.Clone(specs) }
 
 var readers = map[string]func(*backoff.Settings) backoff.Policy{
@@ -132,8 +134,8 @@ func read[P port](defaults P) func(*backoff.Settings) backoff.Policy {
 	return readAs(defaults, func(p P) (port, error) { return p, nil })
 }
 
-// readAs makes a reader that sets the fields of a T from the keys of the same names and makes a policy of it. A
-// duration, int or string without a default must be given.
+// readAs makes a reader that sets the fields of a T from the keys of the same names and makes a
+// policy of it. A duration, int or string without a default must be given.
 func readAs[T any](defaults T, policyOf func(T) (port, error)) func(*backoff.Settings) backoff.Policy {
 	return func(settings *backoff.Settings) backoff.Policy {
 		values := defaults

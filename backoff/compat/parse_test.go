@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// TestSpecs parses each text that Specs lists. A key that has a default can be left out, and the policy stays the same.
+// TestSpecs parses each text that Specs lists. A key that has a default can be left out, and the
+// policy stays the same.
 func TestSpecs(t *testing.T) {
 	names := map[string]bool{}
 	for _, spec := range Specs() {

@@ -11,15 +11,18 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Pekko is BackoffSupervisor.calculateDelay of Apache Pekko 1.1 (and Akka): min * 2^n, at most Max, times 1 + U[0, 1) *
-// RandomFactor. The supervisor's other rules (resets, limits) are in package supervise.
+// Pekko is BackoffSupervisor.calculateDelay of Apache Pekko 1.1 (and Akka): min * 2^n, at most Max,
+// times 1 + U[0, 1) * RandomFactor. The supervisor's other rules (resets, limits) are in package
+// supervise.
 //
-// Quirks: the jitter comes after the cap, so that waits go up to (1+RandomFactor) Max; of all the formulas this jitter
-// is the narrowest, too narrow to part a crowd. Once Min * 2^n is beyond an int64 of nanoseconds the original throws
-// inside, catches, and waits exactly Max without jitter, until 2^n is beyond a float64 and the jitter is back (3 s: n =
-// 32 to 992). That loss is an overflow: only with Compat.
+// Quirks: the jitter comes after the cap, so that waits go up to (1+RandomFactor) Max; of all the
+// formulas this jitter is the narrowest, too narrow to part a crowd. Once Min * 2^n is beyond an
+// int64 of nanoseconds the original throws inside, catches, and waits exactly Max without jitter,
+// until 2^n is beyond a float64 and the jitter is back (3 s: n = 32 to 992). That loss is an
+// overflow: only with Compat.
 //
-// BackoffSupervisor refuses settings out of range, and so does Next. calculateDelay takes any, and so does Delay.
+// BackoffSupervisor refuses settings out of range, and so does Next. calculateDelay takes any, and
+// so does Delay.
 type Pekko struct {
 	Min          time.Duration // above 0
 	Max          time.Duration // Min or more
@@ -60,7 +63,8 @@ func (p Pekko) interval(restartCount int) (d time.Duration, jittered bool) {
 	return p.Max, false
 }
 
-// Delay is calculateDelay(restartCount, Min, Max, RandomFactor), for any settings and counts; random is in [0, 1).
+// Delay is calculateDelay(restartCount, Min, Max, RandomFactor), for any settings and counts;
+// random is in [0, 1).
 func (p Pekko) Delay(restartCount int, random float64) time.Duration {
 	d, jittered := p.interval(restartCount)
 	if jittered {

@@ -60,8 +60,8 @@ func every(a, b int64, x, y float64, n int, compat bool) map[string]backoff.Poli
 	}
 }
 
-// FuzzPolicies asks each policy of any settings at any state: no panic, nothing outside Bounds, and without Compat no
-// negative wait.
+// FuzzPolicies asks each policy of any settings at any state: no panic, nothing outside Bounds, and
+// without Compat no negative wait.
 func FuzzPolicies(f *testing.F) {
 	for _, a := range []int64{0, 1, -1, 1e9, math.MaxInt64, math.MinInt64, 1 << 62} {
 		for _, x := range []float64{0, 1, 1.5, 2, -1, .3, math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, 1e-320, 1 + 1e-9} {

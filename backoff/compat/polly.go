@@ -26,8 +26,8 @@ func (t PollyType) String() string {
 	return name([]string{"constant", "linear", "exponential"}, int(t))
 }
 
-// Polly is the retry strategy of Polly v8. With Jitter the constant and the linear delay are drawn from 75 to 125 % of
-// themselves, and the exponential one is [backoff.DecorrelatedV2].
+// Polly is the retry strategy of Polly v8. With Jitter the constant and the linear delay are drawn
+// from 75 to 125 % of themselves, and the exponential one is [backoff.DecorrelatedV2].
 //
 // Quirk: Max comes after the draw, so that the draws pile up on it.
 //
@@ -40,7 +40,8 @@ type Polly struct {
 	MaxRetries int // 1 or more
 }
 
-// PollyDefaults returns the settings of RetryStrategyOptions: three retries, 2 s each time, without jitter.
+// PollyDefaults returns the settings of RetryStrategyOptions: three retries, 2 s each time, without
+// jitter.
 func PollyDefaults() Polly { return Polly{Delay: 2 * time.Second, MaxRetries: 3} }
 
 func (p Polly) settings() (delay, limit time.Duration, retries uint32) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestVectorsRefuses shows that TestVectors can fail: it runs it again over a folder of wrong cases, each of which has to
-// be refused, and of right ones beside them, which have to pass.
+// TestVectorsRefuses shows that TestVectors can fail: it runs it again over a folder of wrong
+// cases, each of which has to be refused, and of right ones beside them, which have to pass.
 func TestVectorsRefuses(t *testing.T) {
 	type object = map[string]any
 	flume := object{"max_backoff_ns": 4 * time.Second, "backoff": true, "outcomes": []string{"full", "full"}}

@@ -11,13 +11,15 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Resilience4j is an IntervalFunction of resilience4j 2.3: the interval is multiplied and truncated to whole
-// milliseconds step by step, drawn from -Randomization to +Randomization of itself, and then cut to Max. A Multiplier of
-// 1 is of, or ofRandomized. [Resilience4jDefaults] has the settings of ofExponentialBackoff.
+// Resilience4j is an IntervalFunction of resilience4j 2.3: the interval is multiplied and truncated
+// to whole milliseconds step by step, drawn from -Randomization to +Randomization of itself, and
+// then cut to Max. A Multiplier of 1 is of, or ofRandomized. [Resilience4jDefaults] has the
+// settings of ofExponentialBackoff.
 //
-// Quirks: an interval of 1 ms times 1.5 stays 1 ms for ever; a Multiplier below 1 shrinks it to 0; the cap comes after
-// the jitter, so that the draws pile up on it and at last all lie there; a drawn wait is at least 1 ms, or 0 with a
-// Randomization of NaN. Beyond an int64 of milliseconds it saturates, as Java's conversion does.
+// Quirks: an interval of 1 ms times 1.5 stays 1 ms for ever; a Multiplier below 1 shrinks it to 0;
+// the cap comes after the jitter, so that the draws pile up on it and at last all lie there; a
+// drawn wait is at least 1 ms, or 0 with a Randomization of NaN. Beyond an int64 of milliseconds it
+// saturates, as Java's conversion does.
 type Resilience4j struct {
 	Initial       time.Duration // 1 ms or more; whole milliseconds count; the largest stands for Java's largest long
 	Multiplier    float64
@@ -28,14 +30,15 @@ type Resilience4j struct {
 	Compat        bool // whether a negative Multiplier gives negative waits, as in the original
 }
 
-// Resilience4jDefaults returns the settings of IntervalFunction.ofExponentialBackoff(): 500 ms, times 1.5, no cap.
-// Randomization is that of ofExponentialRandomBackoff(), 0.5, and counts with Random.
+// Resilience4jDefaults returns the settings of IntervalFunction.ofExponentialBackoff(): 500 ms,
+// times 1.5, no cap. Randomization is that of ofExponentialRandomBackoff(), 0.5, and counts with
+// Random.
 func Resilience4jDefaults() Resilience4j {
 	return Resilience4j{Initial: 500 * time.Millisecond, Multiplier: 1.5, Randomization: .5}
 }
 
-// Delay returns the wait after any attempt, from 1; random is in [0, 1). It refuses what Validate refuses, and an
-// attempt below 1.
+// Delay returns the wait after any attempt, from 1; random is in [0, 1). It refuses what Validate
+// refuses, and an attempt below 1.
 func (p Resilience4j) Delay(attempt int, random float64) (time.Duration, error) {
 	err := p.Validate()
 	// The constructors with a Max check Initial only when they are called with an attempt.

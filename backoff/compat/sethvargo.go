@@ -15,8 +15,8 @@ import (
 // SethvargoShape is how the wait grows before any wrapper.
 type SethvargoShape uint8
 
-// The shapes of github.com/sethvargo/go-retry. Its documentation says that Fibonacci waits 1, 1, 2, 3, 5; it
-// really waits 1, 2, 3, 5, 8.
+// The shapes of github.com/sethvargo/go-retry. Its documentation says that Fibonacci waits 1, 1, 2,
+// 3, 5; it really waits 1, 2, 3, 5, 8.
 const (
 	SethvargoConstant SethvargoShape = iota
 	SethvargoExponential
@@ -28,9 +28,9 @@ func (s SethvargoShape) String() string {
 	return name([]string{"constant", "exponential", "fibonacci"}, int(s))
 }
 
-// SethvargoWrapper is one wrapper around a backoff, made by [SethvargoJitter], [SethvargoJitterPercent],
-// [SethvargoFullJitter], [SethvargoCapped], [SethvargoMaxRetries] or [SethvargoMaxDuration]. The zero value changes
-// nothing.
+// SethvargoWrapper is one wrapper around a backoff, made by [SethvargoJitter],
+// [SethvargoJitterPercent], [SethvargoFullJitter], [SethvargoCapped], [SethvargoMaxRetries] or
+// [SethvargoMaxDuration]. The zero value changes nothing.
 type SethvargoWrapper struct {
 	kind    sethvargoKind
 	d       time.Duration // of a jitter, a cap or a maximum
@@ -50,8 +50,8 @@ const (
 	sethvargoDuration
 )
 
-// SethvargoJitter is WithJitter: U[-d, d) nanoseconds more, at least 0, so that a wide one piles up on 0. A d of 0 or
-// less changes nothing.
+// SethvargoJitter is WithJitter: U[-d, d) nanoseconds more, at least 0, so that a wide one piles up
+// on 0. A d of 0 or less changes nothing.
 func SethvargoJitter(d time.Duration) SethvargoWrapper {
 	if d <= 0 {
 		return SethvargoWrapper{}
@@ -59,8 +59,8 @@ func SethvargoJitter(d time.Duration) SethvargoWrapper {
 	return SethvargoWrapper{kind: sethvargoJitter, d: d}
 }
 
-// SethvargoJitterPercent is WithJitterPercent: times 1 - U{-percent, ..., percent-1} %, whole percents. Above 100
-// counts as 100; 0 changes nothing.
+// SethvargoJitterPercent is WithJitterPercent: times 1 - U{-percent, ..., percent-1} %, whole
+// percents. Above 100 counts as 100; 0 changes nothing.
 func SethvargoJitterPercent(percent uint64) SethvargoWrapper {
 	if percent == 0 {
 		return SethvargoWrapper{}
@@ -81,8 +81,8 @@ func SethvargoMaxRetries(retries uint64) SethvargoWrapper {
 	return SethvargoWrapper{kind: sethvargoRetries, retries: retries}
 }
 
-// SethvargoMaxDuration is WithMaxDuration: gives up after limit, and cuts the last wait to the time that is left. Zero
-// or less allows no retry.
+// SethvargoMaxDuration is WithMaxDuration: gives up after limit, and cuts the last wait to the time
+// that is left. Zero or less allows no retry.
 func SethvargoMaxDuration(limit time.Duration) SethvargoWrapper {
 	return SethvargoWrapper{kind: sethvargoDuration, d: limit}
 }
@@ -92,12 +92,12 @@ func (w SethvargoWrapper) ended(s backoff.State) bool {
 	return w.kind == sethvargoRetries && uint64(s.N) >= w.retries || w.kind == sethvargoDuration && s.Slept >= w.d
 }
 
-// Sethvargo is a backoff of github.com/sethvargo/go-retry v0.5 with its wrappers, innermost first. It saturates at the
-// largest Duration, as the original does.
+// Sethvargo is a backoff of github.com/sethvargo/go-retry v0.5 with its wrappers, innermost first.
+// It saturates at the largest Duration, as the original does.
 //
-// Quirks: the order of the wrappers decides: a cap around a jitter gathers draws on it, a jitter around a cap exceeds
-// it. MaxDuration counts in the original from the construction, the operation's time included; here it counts the
-// waits, State.Slept.
+// Quirks: the order of the wrappers decides: a cap around a jitter gathers draws on it, a jitter
+// around a cap exceeds it. MaxDuration counts in the original from the construction, the
+// operation's time included; here it counts the waits, State.Slept.
 type Sethvargo struct {
 	Shape    SethvargoShape
 	Base     time.Duration // above 0
@@ -165,8 +165,9 @@ func percent(d time.Duration, top int64) time.Duration {
 	return duration(float64(float64(d)*(1-float64(top)/100)), false)
 }
 
-// Bounds implements backoff.Bounder. The mean is that of 2000 evenly spaced draws where there is one jitter, and taken
-// wrapper by wrapper where there are more. The cut by MaxDuration is not counted: it depends on the waits before.
+// Bounds implements backoff.Bounder. The mean is that of 2000 evenly spaced draws where there is
+// one jitter, and taken wrapper by wrapper where there are more. The cut by MaxDuration is not
+// counted: it depends on the waits before.
 func (p Sethvargo) Bounds(n int) (lowest, mean, highest time.Duration) {
 	k := step(n)
 	start := backoff.State{N: k}

@@ -225,7 +225,8 @@ func checkHadoopDecision(t *testing.T, c vectors.Case, d vectors.Decision) {
 	}
 }
 
-// hadoop makes the policy of a case, or of one that another holds; settings may stand in a decision's input.
+// hadoop makes the policy of a case, or of one that another holds; settings may stand in a
+// decision's input.
 func hadoop(t *testing.T, name string, p, input vectors.Object) Hadoop {
 	t.Helper()
 	unit := JavaMilliseconds

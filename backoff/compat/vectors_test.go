@@ -12,7 +12,8 @@ import (
 
 func at(n int) backoff.State { return backoff.State{N: uint32(n)} }
 
-// handlers has the function that checks the cases of each policy; every file of handlers adds its own.
+// handlers has the function that checks the cases of each policy; every file of handlers adds its
+// own.
 type handlers = map[string]func(*testing.T, vectors.Case)
 
 func TestVectors(t *testing.T) {
@@ -149,7 +150,8 @@ var jodisVectors = handlers{"jodis": func(t *testing.T, c vectors.Case) {
 	}
 }}
 
-// checkDelay compares a decision's delay: exactly, or as draws within the extremes that the library was seen to give.
+// checkDelay compares a decision's delay: exactly, or as draws within the extremes that the library
+// was seen to give.
 func checkDelay(t *testing.T, d vectors.Decision, decide func(src vectors.Rand) (time.Duration, bool), want bool) {
 	t.Helper()
 	src := vectors.Source(vectors.Case{Name: d.Input.String()}, 0)
@@ -170,7 +172,8 @@ func checkDelay(t *testing.T, d vectors.Decision, decide func(src vectors.Rand) 
 	if !want && !random {
 		return
 	}
-	// The extremes of two samples of 3000 lie within 1 % of the range of each other but for once in 10^13.
+	// The extremes of two samples of 3000 lie within 1 % of the range of each other but for once in
+	// 10^13.
 	slack := 0.0
 	if random && d.Output.Int(t, "samples") > 0 {
 		slack = (float64(highest)-float64(lowest))*0.01 + 1

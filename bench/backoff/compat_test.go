@@ -1,7 +1,8 @@
 package main
 
-// These tests compare the ports in backoff/compat with the libraries themselves, at random settings: zero, negative, near
-// the ends of the range, not a number. A failure prints the settings.
+// These tests compare the ports in backoff/compat with the libraries themselves, at random
+// settings: zero, negative, near the ends of the range, not a number. A failure prints the
+// settings.
 
 import (
 	"math"
@@ -43,7 +44,7 @@ func (r points) duration() time.Duration {
 	case 6:
 		return time.Duration(r.IntN(100)) * time.Second
 	}
-	return time.Duration(r.Int64N(1<<r.IntN(63) + 0))
+	return time.Duration(r.Int64N(1 << r.IntN(63)))
 }
 
 func (r points) float() float64 {
@@ -90,12 +91,24 @@ func TestJpillora(t *testing.T) {
 	}
 }
 
+// cenkalti returns the library's policy and the port with the same settings.
+func (r points) cenkalti(randomization float64) (*cenkalti.ExponentialBackOff, compat.Cenkalti) {
+	p := compat.Cenkalti{
+		Initial: r.duration(), Max: r.duration(), Multiplier: r.float(), Randomization: randomization,
+		Compat: true,
+	}
+	b := &cenkalti.ExponentialBackOff{
+		InitialInterval: p.Initial, MaxInterval: p.Max, Multiplier: p.Multiplier,
+		RandomizationFactor: p.Randomization,
+	}
+	b.Reset()
+	return b, p
+}
+
 func TestCenkalti(t *testing.T) {
 	r := newPoints(t)
 	for range draws {
-		b := &cenkalti.ExponentialBackOff{InitialInterval: r.duration(), MaxInterval: r.duration(), Multiplier: r.float()}
-		b.Reset()
-		p := compat.Cenkalti{Initial: b.InitialInterval, Max: b.MaxInterval, Multiplier: b.Multiplier, Compat: true}
+		b, p := r.cenkalti(0)
 		var s backoff.State
 		for n := range 1 + r.IntN(70) {
 			want := b.NextBackOff()
@@ -107,9 +120,7 @@ func TestCenkalti(t *testing.T) {
 		}
 	}
 	for range draws {
-		b := &cenkalti.ExponentialBackOff{InitialInterval: r.duration(), MaxInterval: r.duration(), Multiplier: r.float(), RandomizationFactor: r.float()}
-		b.Reset()
-		p := compat.Cenkalti{Initial: b.InitialInterval, Max: b.MaxInterval, Multiplier: b.Multiplier, Randomization: b.RandomizationFactor, Compat: true}
+		b, p := r.cenkalti(r.float())
 		for n := range 1 + r.IntN(70) {
 			low, _, high := p.Bounds(n)
 			if d := b.NextBackOff(); d < low || d > high {
@@ -150,13 +161,16 @@ func TestSethvargo(t *testing.T) {
 			switch r.IntN(3) {
 			case 0:
 				d := r.duration()
-				b, p.Wrappers = sethvargo.WithCappedDuration(d, b), append(p.Wrappers, compat.SethvargoCapped(d))
+				b = sethvargo.WithCappedDuration(d, b)
+				p.Wrappers = append(p.Wrappers, compat.SethvargoCapped(d))
 			case 1:
 				k := uint64(r.IntN(90))
-				b, p.Wrappers = sethvargo.WithMaxRetries(k, b), append(p.Wrappers, compat.SethvargoMaxRetries(k))
+				b = sethvargo.WithMaxRetries(k, b)
+				p.Wrappers = append(p.Wrappers, compat.SethvargoMaxRetries(k))
 			case 2:
 				if r.IntN(8) == 0 {
-					b, p.Wrappers = sethvargo.WithJitterPercent(0, b), append(p.Wrappers, compat.SethvargoJitterPercent(0))
+					b = sethvargo.WithJitterPercent(0, b)
+					p.Wrappers = append(p.Wrappers, compat.SethvargoJitterPercent(0))
 				}
 			}
 		}

@@ -16,8 +16,14 @@ var questions = []question{
 			{lib: "sethvargo", bench: nextSethvargo},
 		},
 	},
-	{name: "DoSuccess", about: "a call that succeeds at once, context.Background()", target: .5, answers: does(false, false), floor: mostOfFloor},
-	{name: "DoSuccessCancellable", about: "the same with a context that can be cancelled", target: .5, answers: does(false, true), floor: mostOfFloor},
+	{
+		name: "DoSuccess", about: "a call that succeeds at once, context.Background()",
+		target: .5, floor: mostOfFloor, answers: does(false, false),
+	},
+	{
+		name: "DoSuccessCancellable", about: "the same with a context that can be cancelled",
+		target: .5, floor: mostOfFloor, answers: does(false, true),
+	},
 	{
 		name: "DoRetry", about: "one failure, a wait of 0, a success, context.Background()",
 		target: .3, allocs: 1, answers: does(true, false),

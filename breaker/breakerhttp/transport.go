@@ -2,8 +2,8 @@
 //
 //	client := &http.Client{Transport: &breakerhttp.Transport{}}
 //
-// After five failures in a row, or when half of ten seconds' requests failed, requests to that host fail at once with a
-// *breaker.OpenError, until a single one finds that the host is back.
+// After five failures in a row, or when half of ten seconds' requests failed, requests to that host
+// fail at once with a *breaker.OpenError, until a single one finds that the host is back.
 //
 // The package starts no goroutine and runs under testing/synctest.
 package breakerhttp
@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-io/penstock/internal/perhost"
 )
 
-// Transport is an http.RoundTripper with a breaker for each host. The zero value works. The fields must not change once
-// it is in use; it is safe for concurrent use.
+// Transport is an http.RoundTripper with a breaker for each host. The zero value works. The fields
+// must not change once it is in use; it is safe for concurrent use.
 type Transport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper
@@ -30,16 +30,19 @@ type Transport struct {
 	Breaker *breaker.Breaker
 	Options breaker.Options
 
-	// MaxHosts bounds the number of hosts with a breaker; the least recently used are forgotten. Zero means 1000.
+	// MaxHosts bounds the number of hosts with a breaker; the least recently used are forgotten.
+	// Zero means 1000.
 	MaxHosts int
 
-	// Judge returns the error with which a request counts for the breaker, nil for success. Nil means [Judge].
+	// Judge returns the error with which a request counts for the breaker, nil for success. Nil
+	// means [Judge].
 	Judge func(*http.Response, error) error
 
 	hosts perhost.Table[*breaker.Breaker]
 }
 
-// StatusError is the error with which a response counts that is a failure of its server. Clients do not see it.
+// StatusError is the error with which a response counts that is a failure of its server. Clients do
+// not see it.
 type StatusError struct {
 	Status int           // such as 503
 	Wait   time.Duration // the Retry-After of the response; zero if it has none
@@ -53,8 +56,9 @@ func (e *StatusError) Error() string {
 // RetryAfter returns Wait: a breaker that the response opens stays open for at least so long.
 func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 
-// Judge returns err if it is not nil, and a *[StatusError] for the statuses 500 and above but 501 and 505, which say
-// that the server is well. All others are successes: 429 too, with which a healthy server protects itself.
+// Judge returns err if it is not nil, and a *[StatusError] for the statuses 500 and above but 501
+// and 505, which say that the server is well. All others are successes: 429 too, with which a
+// healthy server protects itself.
 func Judge(resp *http.Response, err error) error {
 	switch {
 	case err != nil:
@@ -117,7 +121,8 @@ func (t *Transport) allow(req *http.Request) (breaker.Call, error) {
 	return b.Allow()
 }
 
-// State returns the state of the breaker for a host, such as "example.com:8080": closed if there is none yet.
+// State returns the state of the breaker for a host, such as "example.com:8080": closed if there is
+// none yet.
 func (t *Transport) State(host string) breaker.State {
 	b := t.Breaker
 	if b == nil {

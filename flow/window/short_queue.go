@@ -9,14 +9,15 @@ import (
 
 // waits estimates how long calls wait at a worker whose round trips vary, for [Queue.Short].
 //
-// A queue lengthens all round trips by the same time, so the short ones show it best: the mean would need six times the
-// samples if service times are exponential. Each round trip x counts with the weight e^(-x/width). A wait of w
-// multiplies every weight by e^(-w/width), so the mean weights with and without a queue give w:
+// A queue lengthens all round trips by the same time, so the short ones show it best: the mean
+// would need six times the samples if service times are exponential. Each round trip x counts with
+// the weight e^(-x/width). A wait of w multiplies every weight by e^(-w/width), so the mean weights
+// with and without a queue give w:
 //
 //	w = width * ln(drained / now)
 //
-// Times are shares of the base. The drained weight therefore holds for all speeds of the worker, and probes refine it
-// over minutes. Only the base has to follow when the speed changes.
+// Times are shares of the base. The drained weight therefore holds for all speeds of the worker,
+// and probes refine it over minutes. Only the base has to follow when the speed changes.
 type waits struct {
 	drained float64 // mean weight of round trips without a queue
 	n       float64 // samples in it, counted up to waitsMost
@@ -51,7 +52,8 @@ const (
 
 	networkRise = 0.02 // of the difference per round
 
-	// Calls in the network fluctuate by about their square root. That many wait to keep the worker busy.
+	// Calls in the network fluctuate by about their square root. That many wait to keep the worker
+	// busy.
 	shortTarget = 0.8
 	shortExtra  = 0.1
 	shortGain   = 0.4  // of the difference from the target, per round
@@ -60,8 +62,8 @@ const (
 	shortGrowth = 8    // by this part of itself
 	shortSlack  = 1.0  // square roots of the calls being served by which the two estimates of the queue may differ
 
-	// A mean round trip that changes by so much from one round to the next, more than the window did, is a change of the
-	// worker's speed.
+	// A mean round trip that changes by so much from one round to the next, more than the window
+	// did, is a change of the worker's speed.
 	speedJitter = 5    // standard errors, and
 	speedLeast  = 0.4  // of its logarithm
 	speedWait   = 0.15 // of the base, the least apparent wait at a worker that has become slower
@@ -114,8 +116,8 @@ func (d *delay) weighs() bool {
 	return d.base.short && d.base.waits.known() && !d.start && !d.base.calm()
 }
 
-// follow rescales the base if the worker's speed has changed, and reports whether it has. The queue is as it was, so
-// the base keeps its share of the mean round trip.
+// follow rescales the base if the worker's speed has changed, and reports whether it has. The queue
+// is as it was, so the base keeps its share of the mean round trip.
 func (d *delay) follow() bool {
 	w, mean := &d.base.waits, d.round.sum/float64(d.round.n)
 	if d.round.smoothed == 0 {
@@ -141,8 +143,8 @@ func (d *delay) follow() bool {
 	return true
 }
 
-// speedChanged reports whether the mean round trip of a round differs from that of the rounds before by more than
-// chance and the change of the window explain.
+// speedChanged reports whether the mean round trip of a round differs from that of the rounds
+// before by more than chance and the change of the window explain.
 func (d *delay) speedChanged(mean float64) bool {
 	change := math.Log(mean / d.round.smoothed)
 	grown := math.Log(d.round.ahead / float64(d.round.n) / d.inFlight)
@@ -158,8 +160,9 @@ func (d *delay) probeEnded(before float64) {
 	}
 }
 
-// weigh puts the queue and its target into the verdict. The mean round trip, which tells less in a short queue, bounds
-// the estimate where a worker slows down all calls instead of letting some wait.
+// weigh puts the queue and its target into the verdict. The mean round trip, which tells less in a
+// short queue, bounds the estimate where a worker slows down all calls instead of letting some
+// wait.
 func (d *delay) weigh(v *verdict) {
 	w := &d.base.waits
 	rate := d.inFlight / v.mean
@@ -169,8 +172,8 @@ func (d *delay) weigh(v *verdict) {
 	v.high = v.low
 }
 
-// approach moves the window towards its target. A round trip of a wide window is several rounds, so each is a part of
-// the way.
+// approach moves the window towards its target. A round trip of a wide window is several rounds, so
+// each is a part of the way.
 func (d *delay) approach(v *verdict) {
 	w := &d.base.waits
 	limit := max(1, shortStep*math.Sqrt(d.inFlight))

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestWaitsAreEstimated: the estimate follows the wait for all kinds of service times, and for all speeds of the worker.
+// TestWaitsAreEstimated: the estimate follows the wait for all kinds of service times, and for all
+// speeds of the worker.
 func TestWaitsAreEstimated(t *testing.T) {
 	for name, service := range map[string]func(*rand.Rand) float64{
 		"exponential": func(r *rand.Rand) float64 { return r.ExpFloat64() },

@@ -12,12 +12,14 @@ import (
 	"github.com/penstock-io/penstock/limit"
 )
 
-// Handler is an http.Handler that limits how many requests another one serves at once. Requests beyond the limit wait
-// in the limiter's queue. Those that are refused are answered with 503 Service Unavailable and a Retry-After in whole
-// seconds. Set Options.MaxWait to the longest wait that callers accept.
+// Handler is an http.Handler that limits how many requests another one serves at once. Requests
+// beyond the limit wait in the limiter's queue. Those that are refused are answered with 503
+// Service Unavailable and a Retry-After in whole seconds. Set Options.MaxWait to the longest wait
+// that callers accept.
 //
-// Requests that are open for long by design (event streams, WebSockets, long polls) tell nothing of the load and belong
-// beside the Handler, not behind it. The fields must not change once it is in use; it is safe for concurrent use.
+// Requests that are open for long by design (event streams, WebSockets, long polls) tell nothing of
+// the load and belong beside the Handler, not behind it. The fields must not change once it is in
+// use; it is safe for concurrent use.
 type Handler struct {
 	// Next serves the requests.
 	Next http.Handler
@@ -26,7 +28,8 @@ type Handler struct {
 	Limiter *limit.Limiter
 	Options limit.Options
 
-	// Priority returns the priority of a request, such as limit.High for health checks. Nil means limit.Normal for all.
+	// Priority returns the priority of a request, such as limit.High for health checks. Nil means
+	// limit.Normal for all.
 	Priority func(*http.Request) limit.Priority
 
 	once    sync.Once

@@ -2,13 +2,13 @@
 //
 //	client := &http.Client{Transport: &limithttp.Transport{}}
 //
-// This client has as many requests in flight to each host as the host serves well, and no more: further ones wait, in a
-// bounded queue, and fail at once if their deadline cannot be met.
+// This client has as many requests in flight to each host as the host serves well, and no more:
+// further ones wait, in a bounded queue, and fail at once if their deadline cannot be met.
 //
 //	http.ListenAndServe(addr, &limithttp.Handler{Next: mux})
 //
-// This server runs as many requests at once as it serves well. Some more wait; the rest are answered with 503 and a
-// Retry-After.
+// This server runs as many requests at once as it serves well. Some more wait; the rest are
+// answered with 503 and a Retry-After.
 //
 // The package starts no goroutine and runs under testing/synctest.
 package limithttp
@@ -23,20 +23,22 @@ import (
 	"github.com/penstock-io/penstock/limit"
 )
 
-// Transport is an http.RoundTripper that limits the requests in flight to each host. A request counts until its
-// response body has been read to the end or closed. The zero value works. The fields must not change once it is in
-// use; it is safe for concurrent use.
+// Transport is an http.RoundTripper that limits the requests in flight to each host. A request
+// counts until its response body has been read to the end or closed. The zero value works. The
+// fields must not change once it is in use; it is safe for concurrent use.
 //
 // A refused request fails with a *limit.RefusedError and has not been sent.
 type Transport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper
 
-	// Limiter limits the requests to all hosts together. Nil means a limiter for each host, made from Options.
+	// Limiter limits the requests to all hosts together. Nil means a limiter for each host, made
+	// from Options.
 	Limiter *limit.Limiter
 	Options limit.Options
 
-	// MaxHosts bounds the number of hosts with a limiter; the least recently used are forgotten. Zero means 1000.
+	// MaxHosts bounds the number of hosts with a limiter; the least recently used are forgotten.
+	// Zero means 1000.
 	MaxHosts int
 
 	// Priority returns the priority of a request. Nil means limit.Normal for all.
@@ -125,7 +127,8 @@ func (t *Transport) acquire(req *http.Request) (limit.Permit, error) {
 	return limiter.AcquirePriority(req.Context(), priority)
 }
 
-// Status returns a picture of the limiter for a host, such as "example.com:8080"; false if there is none yet.
+// Status returns a picture of the limiter for a host, such as "example.com:8080"; false if there is
+// none yet.
 func (t *Transport) Status(host string) (limit.Status, bool) {
 	limiter := t.Limiter
 	if limiter == nil {

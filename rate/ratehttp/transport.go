@@ -2,8 +2,9 @@
 //
 //	client := &http.Client{Transport: &ratehttp.Transport{}}
 //
-// This client follows the headers Retry-After, RateLimit, X-RateLimit-* and their relatives: where a host says that no
-// request is left, further ones wait until some are. Options adds a limit of the client's own.
+// This client follows the headers Retry-After, RateLimit, X-RateLimit-* and their relatives: where
+// a host says that no request is left, further ones wait until some are. Options adds a limit of
+// the client's own.
 //
 // The package starts no goroutine and runs under testing/synctest.
 package ratehttp
@@ -16,20 +17,24 @@ import (
 	"github.com/penstock-io/penstock/rate"
 )
 
-// Transport is an http.RoundTripper that waits before a request as long as the limit of its host demands. The zero
-// value works. The fields must not change once it is in use; it is safe for concurrent use.
+// Transport is an http.RoundTripper that waits before a request as long as the limit of its host
+// demands. The zero value works. The fields must not change once it is in use; it is safe for
+// concurrent use.
 //
-// It does not retry: a 429 is returned as it is, and the next request waits. A request that must not wait, because its
-// deadline is too soon or the queue is full, fails with a *rate.RefusedError and has not been sent.
+// It does not retry: a 429 is returned as it is, and the next request waits. A request that must
+// not wait, because its deadline is too soon or the queue is full, fails with a *rate.RefusedError
+// and has not been sent.
 type Transport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper
 
-	// Limiter limits the requests to all hosts together. Nil means a limiter for each host, made from Options.
+	// Limiter limits the requests to all hosts together. Nil means a limiter for each host, made
+	// from Options.
 	Limiter *rate.Limiter
 	Options rate.Options
 
-	// MaxHosts bounds the number of hosts with a limiter; the least recently used are forgotten. Zero means 1000.
+	// MaxHosts bounds the number of hosts with a limiter; the least recently used are forgotten.
+	// Zero means 1000.
 	MaxHosts int
 
 	hosts perhost.Table[*rate.Limiter]
@@ -59,8 +64,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Advice returns the rate limit that a response states, received at now; false if it states none. Retry-After counts
-// for 429 and 503 only: elsewhere it has other meanings.
+// Advice returns the rate limit that a response states, received at now; false if it states none.
+// Retry-After counts for 429 and 503 only: elsewhere it has other meanings.
 func Advice(resp *http.Response, now time.Time) (rate.Advice, bool) {
 	a, ok := rate.ParseHeaders(resp.Header, now)
 	if !ok || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
@@ -77,7 +82,8 @@ func (t *Transport) limiter(req *http.Request) (*rate.Limiter, error) {
 	return t.hosts.Get(perhost.Host(req), t.MaxHosts, func() (*rate.Limiter, error) { return rate.New(t.Options) })
 }
 
-// Status returns a picture of the limiter for a host, such as "example.com:8080"; false if there is none yet.
+// Status returns a picture of the limiter for a host, such as "example.com:8080"; false if there is
+// none yet.
 func (t *Transport) Status(host string) (rate.Status, bool) {
 	limiter := t.Limiter
 	if limiter == nil {
