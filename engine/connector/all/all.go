@@ -7,6 +7,7 @@ import (
 	execsink "github.com/penstock-io/penstock/engine/connector/exec"
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/connector/httpserver"
 	"github.com/penstock-io/penstock/engine/connector/mysql"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
@@ -31,6 +32,7 @@ func Components() []stream.Component {
 		table.Source(),
 		tail.Source(),
 		stdin.Source(),
+		httpserver.Source(),
 		parse.Component(),
 		where.Component(),
 		set.Component(),

@@ -40,6 +40,8 @@ const (
 var (
 	// ErrTooLarge is returned for data that alone exceeds the limit.
 	ErrTooLarge = errors.New("the data exceeds the memory of the source")
+	// ErrWithdrawn is returned to those that wait for withdrawn data.
+	ErrWithdrawn = errors.New("the data was withdrawn")
 	// ErrDraining is returned while all routes drain.
 	ErrDraining = errors.New("the source is draining")
 )

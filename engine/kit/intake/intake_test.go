@@ -221,6 +221,9 @@ func TestWithdraw(t *testing.T) {
 	if !two.Withdraw() || two.Withdraw() {
 		t.Error("could not withdraw, or twice")
 	}
+	if err := two.Wait(t.Context()); !errors.Is(err, intake.ErrWithdrawn) {
+		t.Errorf("Wait of withdrawn data = %v", err)
+	}
 	got, b3 := r.read()
 	if fmt.Sprint(got) != "[3]" || b3.Spans[0].From != b1.Spans[0].To {
 		t.Errorf("read %v at %v behind %v", got, b3.Spans[0].From, b1.Spans[0].To)

@@ -43,7 +43,8 @@ type Submission struct {
 	cost    int64
 	awaited bool          // a sender waits for it, so that a batch with it does not linger
 	from    int64         // its position, once a route has read it; guarded by in.mu
-	done    chan struct{} // closed when every route has settled it
+	done    chan struct{} // closed when every route has settled it, or it is withdrawn
+	gone    bool          // withdrawn; set before done is closed
 }
 
 func (s *Submission) to() int64 { return s.from + int64(len(s.records.data)) }
@@ -94,9 +95,15 @@ func (i *Intake) Add(ctx context.Context, records Records) error {
 }
 
 // Wait returns nil when every route has settled the data: delivered, dead-lettered or dropped. The
-// error is the cause with which ctx ended.
+// error is [ErrWithdrawn] or the cause with which ctx ended.
 func (s *Submission) Wait(ctx context.Context) error {
-	return s.in.await(ctx, s.done)
+	if err := s.in.await(ctx, s.done); err != nil {
+		return err
+	}
+	if s.gone {
+		return ErrWithdrawn
+	}
+	return nil
 }
 
 // Withdraw takes the data back if no route has read any of it, and reports whether it did.
@@ -110,6 +117,8 @@ func (s *Submission) Withdraw() bool {
 	}
 	i.queue = slices.Delete(i.queue, at, at+1)
 	i.gate.free(s.cost)
+	s.gone = true
+	close(s.done)
 	i.notify()
 	return true
 }

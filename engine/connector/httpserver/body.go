@@ -1,0 +1,196 @@
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+)
+
+// statusError is an error with the status that answers it.
+type statusError struct {
+	status int
+	err    error
+}
+
+// Error returns the reason.
+func (e *statusError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *statusError) Unwrap() error { return e.err }
+
+func failure(status int, format string, args ...any) error {
+	return &statusError{status, fmt.Errorf(format, args...)}
+}
+
+const (
+	// firstRead is how much is reserved for a body of unknown length.
+	firstRead = 64 << 10
+	// freeRatio is how much may come out of a body before its ratio counts.
+	freeRatio = 1 << 20
+	// leastRate is how many bytes a second a body must have after graceRead.
+	leastRate = 1 << 10
+	graceRead = 10 * time.Second
+	// maxWindow bounds the memory of a zstd decoder.
+	maxWindow = 8 << 20
+)
+
+// bodyReader reads one body within its limits.
+type bodyReader struct {
+	o        *Options
+	r        *nethttp.Request
+	conn     *nethttp.ResponseController
+	room     *intake.Reservation
+	begun    time.Time
+	until    time.Time // the request's deadline
+	received int64     // bytes that came over the connection
+}
+
+// Read implements io.Reader over the request's body: a client that is too slow is cut off.
+func (b *bodyReader) Read(p []byte) (int, error) {
+	end := b.begun.Add(graceRead + time.Duration(b.received/leastRate)*time.Second)
+	if end.After(b.until) {
+		end = b.until
+	}
+	_ = b.conn.SetReadDeadline(end) // both protocols support it
+	n, err := b.r.Body.Read(p)
+	b.received += int64(n)
+	return n, err
+}
+
+// initial returns how many bytes are reserved before the body is read.
+func (b *bodyReader) initial() int64 {
+	if n := b.r.ContentLength; n > 0 && (b.encoding() == "" || b.isSnappy()) {
+		return min(n+1, int64(b.o.MaxBody)+1) // for a line end
+	}
+	return firstRead
+}
+
+// read returns the decompressed body. Room is reserved before each byte of it is read.
+func (b *bodyReader) read(ctx context.Context) ([]byte, error) {
+	if b.isSnappy() {
+		block, err := b.readAll(ctx, b)
+		if err != nil {
+			return nil, err
+		}
+		return b.unsnappy(ctx, block)
+	}
+	plain, done, err := b.decompress()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return b.readAll(ctx, plain)
+}
+
+// readAll reads r, which is the body or comes out of it.
+func (b *bodyReader) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
+	most, reserved := int64(b.o.MaxBody), b.initial()
+	data := make([]byte, 0, reserved)
+	for {
+		if len(data) == cap(data) {
+			grown := min(2*reserved, most+2)
+			if err := b.room.Grow(ctx, grown-reserved); err != nil {
+				return nil, err
+			}
+			reserved = grown
+			data = append(make([]byte, 0, grown), data...)
+		}
+		n, err := r.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case int64(len(data)) > most:
+			return nil, failure(413, "the body has more than %v (max_body); send it in parts", b.o.MaxBody)
+		case len(data) > freeRatio && int64(len(data)) > b.received*int64(b.o.MaxRatio):
+			return nil, failure(413, "more than %d bytes come out of each compressed byte (max_ratio); send it in parts", b.o.MaxRatio)
+		case err == io.EOF:
+			return data, nil
+		case err != nil:
+			return nil, b.failed(err)
+		}
+	}
+}
+
+// isSnappy reports whether the body is one block of snappy, as Loki's clients send protobuf.
+func (b *bodyReader) isSnappy() bool {
+	encoding := b.encoding()
+	return encoding == "snappy" ||
+		encoding == "" && b.o.Format == Loki && !strings.HasPrefix(b.r.Header.Get("Content-Type"), typeJSON)
+}
+
+// unsnappy decompresses a block of snappy, whose beginning has the size of its content.
+func (b *bodyReader) unsnappy(ctx context.Context, block []byte) ([]byte, error) {
+	if len(block) == 0 {
+		return nil, nil
+	}
+	size, err := snappy.DecodedLen(block)
+	switch {
+	case err != nil:
+		return nil, failure(400, "the body cannot be decompressed as snappy: %w", err)
+	case int64(size) > int64(b.o.MaxBody):
+		return nil, failure(413, "the body has more than %v (max_body); send it in parts", b.o.MaxBody)
+	case size > freeRatio && size > len(block)*b.o.MaxRatio:
+		return nil, failure(413, "more than %d bytes come out of each compressed byte (max_ratio); send it in parts", b.o.MaxRatio)
+	}
+	if err := b.room.Grow(ctx, int64(size)); err != nil {
+		return nil, err
+	}
+	plain, err := snappy.Decode(nil, block)
+	if err != nil {
+		return nil, failure(400, "the body cannot be decompressed as snappy: %w", err)
+	}
+	return plain, nil
+}
+
+// failed returns the error of a read with its status.
+func (b *bodyReader) failed(err error) error {
+	var timeout interface{ Timeout() bool }
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return failure(408, "the body came too slowly: %d bytes in %v", b.received, time.Since(b.begun).Round(time.Second))
+	case b.r.Context().Err() != nil, errors.Is(err, io.ErrUnexpectedEOF) && b.encoding() == "":
+		return failure(400, "the body ended early, after %d bytes: %w", b.received, err)
+	}
+	return failure(400, "the body cannot be decompressed as %s: %w, after %d bytes of it", b.encoding(), err, b.received)
+}
+
+func (b *bodyReader) encoding() string {
+	encoding := strings.ToLower(strings.TrimSpace(b.r.Header.Get("Content-Encoding")))
+	if encoding == "identity" {
+		return ""
+	}
+	return encoding
+}
+
+// decompress returns a reader of the plain body, and the function that frees it.
+func (b *bodyReader) decompress() (plain io.Reader, done func(), err error) {
+	nothing := func() {}
+	switch encoding := b.encoding(); encoding {
+	case "":
+		return b, nothing, nil
+	case "gzip", "x-gzip":
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return nil, nil, b.failed(err)
+		}
+		return z, func() { _ = z.Close() }, nil
+	case "zstd":
+		z, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(uint64(b.o.MaxBody)+maxWindow))
+		if err != nil {
+			return nil, nil, b.failed(err)
+		}
+		return z, z.Close, nil
+	default:
+		return nil, nil, failure(415, "Content-Encoding %.40q is not supported; send gzip, zstd or none", encoding)
+	}
+}

@@ -1,0 +1,153 @@
+//penstock:pure
+
+package httpserver
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/penstock-io/penstock/engine/kit/json"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// bulkItem is the answer to one action of a _bulk request.
+type bulkItem struct {
+	action, index, id []byte // as they stand between their quotes
+	problem           string // "": the document was taken
+}
+
+// decodeBulk takes the documents of a _bulk request, with their _index and _id as members. An action
+// that cannot be taken fails alone; a body whose actions cannot be told from documents fails whole.
+func decodeBulk(_ string, body []byte, maxRecord int) (decoded, error) {
+	var d decoded
+	var s json.Scanner
+	var items []bulkItem
+	var record []byte
+	number := 0
+	next := func() (line []byte, more bool) {
+		for len(body) > 0 {
+			number++
+			line, body, _ = bytes.Cut(body, newline)
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				return line, true
+			}
+		}
+		return nil, false
+	}
+	for {
+		line, more := next()
+		if !more {
+			break
+		}
+		item, err := parseAction(&s, line)
+		if err != nil {
+			return decoded{}, fmt.Errorf("line %d is not an action: %w", number, err)
+		}
+		action := string(item.action)
+		if action == "delete" {
+			item.problem = "delete is not supported; send index or create"
+			items = append(items, item)
+			continue
+		}
+		document, more := next()
+		if !more {
+			return decoded{}, fmt.Errorf("line %d: the document of action %s is missing", number, action)
+		}
+		what, at := scanObject(&s, document)
+		switch {
+		case action == "update":
+			item.problem = "update is not supported; send index or create"
+		case len(document) > maxRecord:
+			item.problem = tooLong("line", number, len(document), maxRecord).Error()
+		case what != "":
+			item.problem = fmt.Sprintf("line %d is not a JSON object: %s, at byte %d", number, what, at+1)
+		default:
+			record = appendDocument(record[:0], &s, item, document)
+			d.records.Add(record)
+		}
+		items = append(items, item)
+	}
+	d.reply = reply{200, typeJSON, appendBulk(nil, items)}
+	return d, nil
+}
+
+// parseAction reads an action line, such as {"index":{"_index":"logs","_id":"1"}}.
+func parseAction(s *json.Scanner, line []byte) (item bulkItem, err error) {
+	s.Start(line, 0, len(line))
+	if !s.Next() {
+		what, at := s.Wrong()
+		if what == "" {
+			what = "the object is empty"
+		}
+		return item, fmt.Errorf("%s, at byte %d", what, at+1)
+	}
+	item.action = line[s.Key.Off : s.Key.Off+s.Key.Len]
+	meta := line[s.Value.Off : s.Value.Off+s.Value.Len]
+	switch string(item.action) {
+	case "index", "create", "update", "delete":
+	default:
+		return item, fmt.Errorf("%.40q is none of index, create, update, delete", item.action)
+	}
+	if s.Next() {
+		return item, fmt.Errorf("it has more than one member")
+	}
+	if what, at := s.Wrong(); what != "" {
+		return item, fmt.Errorf("%s, at byte %d", what, at+1)
+	}
+	for _, m := range []struct {
+		key string
+		to  *[]byte
+	}{{"_index", &item.index}, {"_id", &item.id}} {
+		if v, ok := s.Member(meta, m.key); ok && v.Kind == stream.Text {
+			*m.to = meta[v.Off : v.Off+v.Len]
+		}
+	}
+	return item, nil
+}
+
+// appendDocument appends a document with _index and _id of its action before its own members.
+func appendDocument(dst []byte, s *json.Scanner, item bulkItem, document []byte) []byte {
+	dst = append(dst, '{')
+	for _, m := range []struct {
+		key   string
+		value []byte
+	}{{"_index", item.index}, {"_id", item.id}} {
+		if _, own := s.Member(document, m.key); m.value != nil && !own {
+			dst = append(dst, `"`+m.key+`":"`...)
+			dst = append(append(dst, m.value...), '"', ',')
+		}
+	}
+	rest := bytes.TrimLeft(document[bytes.IndexByte(document, '{')+1:], " \t\r\n")
+	if rest[0] == '}' && dst[len(dst)-1] == ',' {
+		dst = dst[:len(dst)-1]
+	}
+	return append(dst, rest...)
+}
+
+// appendBulk appends the answer to a _bulk request.
+func appendBulk(dst []byte, items []bulkItem) []byte {
+	failed := false
+	for i := range items {
+		failed = failed || items[i].problem != ""
+	}
+	dst = append(dst, `{"took":0,"errors":`...)
+	dst = append(strconv.AppendBool(dst, failed), `,"items":[`...)
+	for i := range items {
+		item := &items[i]
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, `{"`...), item.action...), `":{"_index":`...)
+		dst = append(append(append(dst, '"'), item.index...), '"')
+		dst = append(append(append(dst, `,"_id":"`...), item.id...), '"')
+		if item.problem == "" {
+			dst = append(dst, `,"result":"created","status":201}}`...)
+			continue
+		}
+		dst = append(dst, `,"status":400,"error":{"type":"illegal_argument_exception","reason":`...)
+		dst = append(ndjson.AppendString(dst, item.problem), `}}}`...)
+	}
+	return append(dst, "]}\n"...)
+}

@@ -1,0 +1,208 @@
+//penstock:pure
+
+package httpserver
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/json"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// reply is the answer to a request.
+type reply struct {
+	status      int
+	contentType string
+	body        []byte
+}
+
+const (
+	typeJSON     = "application/json"
+	typeProtobuf = "application/x-protobuf"
+)
+
+// decoded are the records of a body, with the answer for when they are settled.
+type decoded struct {
+	records intake.Records
+	reply   reply
+}
+
+// decoder makes records of a body, which it may take over. An error is the client's fault.
+type decoder func(contentType string, body []byte, maxRecord int) (decoded, error)
+
+var decoders = map[string]decoder{
+	Lines: decodeLines, NDJSON: decodeNDJSON, JSONArray: decodeArray,
+	Bulk: decodeBulk, Loki: decodeLoki, OTLP: decodeOTLP,
+}
+
+// replyRecords is the answer of the formats without one of their own.
+func replyRecords(n int) reply {
+	return reply{200, typeJSON, fmt.Appendf(nil, "{\"records\":%d}\n", n)}
+}
+
+// tooLong is the error of a record of more than max_record.
+func tooLong(what string, number, size, most int) error {
+	return fmt.Errorf("%s %d has %d bytes, at most %d (max_record)", what, number, size, most)
+}
+
+// decodeLines takes each line as it is.
+func decodeLines(_ string, body []byte, maxRecord int) (decoded, error) {
+	if n := len(body); n > 0 && body[n-1] != '\n' {
+		body = append(body, '\n')
+	}
+	if err := checkLines(body, maxRecord); err != nil {
+		return decoded{}, err
+	}
+	d := decoded{records: intake.Lines(body)}
+	d.reply = replyRecords(d.records.Len())
+	return d, nil
+}
+
+// checkLines returns an error if a line is too long. It looks at the last line end of windows of the
+// longest line, so that short lines cost nothing.
+func checkLines(body []byte, most int) error {
+	for at := 0; len(body)-at > most; {
+		i := bytes.LastIndexByte(body[at:at+most+1], '\n')
+		if i < 0 {
+			end := bytes.IndexByte(body[at:], '\n')
+			return tooLong("line", bytes.Count(body[:at], newline)+1, end, most)
+		}
+		at += i + 1
+	}
+	return nil
+}
+
+var newline = []byte{'\n'}
+
+// decodeNDJSON takes a JSON object a line. Blank lines are skipped.
+func decodeNDJSON(_ string, body []byte, maxRecord int) (decoded, error) {
+	var d decoded
+	var s json.Scanner
+	number := 0
+	for line := range bytes.SplitSeq(body, newline) {
+		number++
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 {
+			continue
+		}
+		if len(line) > maxRecord {
+			return decoded{}, tooLong("line", number, len(line), maxRecord)
+		}
+		if what, at := scanObject(&s, line); what != "" {
+			return decoded{}, fmt.Errorf("line %d is not a JSON object: %s, at byte %d", number, what, at+1)
+		}
+		d.records.Add(line)
+	}
+	d.reply = replyRecords(d.records.Len())
+	return d, nil
+}
+
+// scanObject checks a JSON object and returns the first mistake, if there is one.
+func scanObject(s *json.Scanner, data []byte) (what string, at int) {
+	for s.Start(data, 0, len(data)); s.Next(); {
+		continue
+	}
+	return s.Wrong()
+}
+
+// decodeArray takes the objects of an array, or one object.
+func decodeArray(_ string, body []byte, maxRecord int) (decoded, error) {
+	var d decoded
+	var s json.Scanner
+	body = bytes.TrimSpace(body)
+	number := 0
+	add := func(object []byte) error {
+		number++
+		if len(object) > maxRecord {
+			return tooLong("element", number, len(object), maxRecord)
+		}
+		if what, at := scanObject(&s, object); what != "" {
+			return fmt.Errorf("element %d is not a JSON object: %s, at its byte %d", number, what, at+1)
+		}
+		d.records.Add(oneLine(object))
+		return nil
+	}
+	var err error
+	switch {
+	case len(body) == 0:
+	case body[0] == '[':
+		err = eachElement(body, add)
+	default:
+		err = add(body)
+	}
+	d.reply = replyRecords(d.records.Len())
+	return d, err
+}
+
+// eachElement calls f with each element of an array, unchecked: only brackets and strings are told
+// apart.
+func eachElement(array []byte, f func([]byte) error) error {
+	depth, start, quoted := 0, 1, false
+	for i := 0; i < len(array); i++ {
+		c := array[i]
+		if quoted {
+			switch c {
+			case '\\':
+				i++
+			case '"':
+				quoted = false
+			}
+			continue
+		}
+		switch c {
+		case '"':
+			quoted = true
+		case '[', '{':
+			depth++
+		case ']', '}', ',':
+			if c == ',' && depth > 1 {
+				continue
+			}
+			if c != ',' {
+				depth--
+			}
+			if depth > 1 || depth == 1 && c != ',' {
+				continue
+			}
+			element := bytes.TrimSpace(array[start:i])
+			last := depth == 0
+			if empty := len(element) == 0; !empty || !last || start > 1 {
+				if err := f(element); err != nil {
+					return err
+				}
+			}
+			start = i + 1
+			if last {
+				if rest := bytes.TrimSpace(array[start:]); len(rest) > 0 || c == '}' {
+					return fmt.Errorf("there is text behind the array, at byte %d", start+1)
+				}
+				return nil
+			}
+		}
+	}
+	return fmt.Errorf("the array is not closed at its end, byte %d", len(array))
+}
+
+// oneLine returns a valid JSON text without line ends, which may stand between its parts.
+func oneLine(text []byte) []byte {
+	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
+		return text
+	}
+	out := bytes.Clone(text)
+	for i, c := range out {
+		if c == '\n' || c == '\r' {
+			out[i] = ' '
+		}
+	}
+	return out
+}
+
+// schemaOf names fields of one type each.
+func schemaOf(t stream.FieldType, names ...string) (out []stream.SchemaField) {
+	for _, name := range names {
+		out = append(out, stream.SchemaField{Name: name, Type: t})
+	}
+	return out
+}

@@ -1,0 +1,358 @@
+package httpserver
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	nethttp "net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+)
+
+// StateHeader is the header of a 503: whether any of the request was taken.
+const StateHeader = "Penstock-State"
+
+// The values of [StateHeader].
+const (
+	stateUntaken = "untaken" // nothing was taken: send it again
+	stateUnknown = "unknown" // it may still be delivered: send it again with the same Idempotency-Key
+)
+
+// handler answers the requests of all paths.
+func (s *Server) handler() nethttp.Handler {
+	mux := nethttp.NewServeMux()
+	mux.HandleFunc("POST "+exact(s.o.path()), s.push)
+	mux.HandleFunc("PUT "+exact(s.o.path()), s.push)
+	if s.o.Format == Bulk {
+		if s.o.Path == "" {
+			mux.HandleFunc("POST /{index}/_bulk", s.push)
+		}
+		mux.HandleFunc("GET /{$}", s.about)
+	}
+	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		if s.o.Format == Bulk {
+			w.Header().Set("X-Elastic-Product", "Elasticsearch") // its clients refuse any other server
+		}
+		mux.ServeHTTP(w, r)
+		// The server reads a part of the body that was not read.
+		_ = nethttp.NewResponseController(w).SetReadDeadline(time.Now().Add(discardTime))
+	})
+}
+
+// discardTime is how long the rest of a refused body may take before the connection is closed.
+const discardTime = 2 * time.Second
+
+// exact makes a pattern match one path only.
+func exact(path string) string {
+	if strings.HasSuffix(path, "/") {
+		return path + "{$}"
+	}
+	return path
+}
+
+// about answers the question with which clients of Elasticsearch begin.
+func (s *Server) about(w nethttp.ResponseWriter, r *nethttp.Request) {
+	if _, ok := s.tenant(w, r); ok {
+		write(w, reply{200, typeJSON, []byte(`{"name":"penstock","version":{"number":"8.0.0"},"tagline":"You Know, for Search"}` + "\n")})
+	}
+}
+
+// push takes one request.
+func (s *Server) push(w nethttp.ResponseWriter, r *nethttp.Request) {
+	_ = nethttp.NewResponseController(w).SetWriteDeadline(time.Time{}) // that of the response before
+	s.host.Count("requests", 1)
+	tenant, ok := s.tenant(w, r)
+	if !ok {
+		return
+	}
+	key := r.Header.Get("Idempotency-Key")
+	if len(key) > maxKey {
+		s.refuse(w, failure(400, "the Idempotency-Key has %d bytes, at most %d", len(key), maxKey))
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(r.Context(), s.o.Deadline, errDeadline)
+	defer cancel()
+	d, hash, room, err := s.receive(ctx, w, r)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	defer room.Release()
+	answer, err := s.deliver(ctx, tenant, key, hash, d, room)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	write(w, answer)
+}
+
+var errDeadline = errors.New("the deadline has passed")
+
+// tenant returns the name of the client; "" if clients have none.
+func (s *Server) tenant(w nethttp.ResponseWriter, r *nethttp.Request) (string, bool) {
+	if s.ring.Empty() {
+		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+			return r.TLS.VerifiedChains[0][0].Subject.CommonName, true
+		}
+		return "", true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch strings.ToLower(scheme) {
+	case "basic":
+		_, token, _ = r.BasicAuth()
+	case "bearer", "apikey":
+	default:
+		token = ""
+	}
+	if name, ok := s.ring.Holder(strings.TrimSpace(token)); ok {
+		return name, true
+	}
+	s.host.Count("requests_unauthorized", 1)
+	w.Header().Set("WWW-Authenticate", `Bearer realm="penstock", Basic realm="penstock"`)
+	w.Header().Set("Connection", "close") // the body is not read
+	s.writeError(w, 401, errors.New("the token is missing or wrong; send Authorization: Bearer TOKEN"))
+	return "", false
+}
+
+// receive reads and decodes a body, after there is room for it.
+func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *nethttp.Request) (
+	d decoded, hash [sha256.Size]byte, room *intake.Reservation, err error,
+) {
+	if r.ContentLength > int64(s.o.MaxBody) {
+		return d, hash, nil, failure(413, "the body has %d bytes, at most %v (max_body); send it in parts", r.ContentLength, s.o.MaxBody)
+	}
+	b := &bodyReader{o: &s.o, r: r, conn: nethttp.NewResponseController(w)}
+	admission, cancel := context.WithTimeoutCause(ctx, s.o.Deadline/2, errFull)
+	defer cancel()
+	if room, err = s.Reserve(admission, b.initial()); err != nil {
+		return d, hash, nil, s.untaken(err)
+	}
+	b.room, b.begun = room, time.Now()
+	b.until, _ = ctx.Deadline()
+	body, err := b.read(ctx)
+	if err == nil {
+		_ = b.conn.SetReadDeadline(time.Time{}) // else the connection would count as broken at it
+		s.host.Count("bytes_received", b.received)
+		if r.Header.Get("Idempotency-Key") != "" {
+			hash = sha256.Sum256(body)
+		}
+		if d, err = s.decode(r.Header.Get("Content-Type"), body, int(s.o.MaxRecord)); err != nil {
+			err = failure(400, "%w", err)
+		}
+	}
+	if err != nil {
+		room.Release()
+		var status *statusError
+		if !errors.As(err, &status) {
+			err = s.untaken(err) // the deadline
+		}
+	}
+	return d, hash, room, err
+}
+
+var errFull = errors.New("the source is full")
+
+// untaken is the error of a request of which nothing was taken.
+func (s *Server) untaken(err error) error {
+	return &busyError{state: stateUntaken, after: s.retryAfter(), err: err}
+}
+
+// busyError is answered with 503.
+type busyError struct {
+	state string
+	after time.Duration
+	err   error
+}
+
+// Error returns the reason.
+func (e *busyError) Error() string { return e.err.Error() }
+
+// deliver hands records to the routes and waits until all have settled them.
+func (s *Server) deliver(
+	ctx context.Context, tenant, key string, hash [sha256.Size]byte, d decoded, room *intake.Reservation,
+) (reply, error) {
+	if key == "" || s.o.Idempotency == 0 {
+		sub, err := room.Submit(d.records, true)
+		if err != nil {
+			return reply{}, s.untaken(err)
+		}
+		return d.reply, s.settled(ctx, sub, d.records.Size())
+	}
+	name := strconv.Itoa(len(tenant)) + ":" + tenant + key
+	for {
+		entry, mine := s.keys.begin(name, hash, time.Now())
+		if mine {
+			return s.first(ctx, entry, d, room)
+		}
+		if entry.hash != hash {
+			return reply{}, failure(422, "the Idempotency-Key was used for another body; use a key of its own for each")
+		}
+		s.host.Count("requests_repeated", 1)
+		room.Release()
+		sub, err := entry.wait(ctx)
+		if err != nil {
+			return reply{}, &busyError{state: stateUnknown, after: s.retryAfter(), err: err}
+		}
+		if sub != nil {
+			err := sub.Wait(ctx)
+			if err == nil {
+				return entry.reply, nil
+			}
+			if !errors.Is(err, intake.ErrWithdrawn) {
+				return reply{}, &busyError{state: stateUnknown, after: s.retryAfter(), err: err}
+			}
+		}
+		// The one before has failed without a trace: this one takes its place.
+		if room, err = s.Reserve(ctx, int64(d.records.Size())); err != nil {
+			return reply{}, s.untaken(err)
+		}
+		defer room.Release()
+	}
+}
+
+// first submits the first request of a key.
+func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intake.Reservation) (reply, error) {
+	sub, err := room.Submit(d.records, true)
+	if err != nil {
+		s.keys.failed(entry)
+		return reply{}, s.untaken(err)
+	}
+	s.keys.submitted(entry, sub, d.reply)
+	err = s.settled(ctx, sub, d.records.Size())
+	if busy, ok := errors.AsType[*busyError](err); ok && busy.state == stateUntaken {
+		s.keys.failed(entry)
+	}
+	return d.reply, err
+}
+
+// settled waits until a submission is settled. At the end of ctx it is withdrawn if no route has read
+// any of it.
+func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) error {
+	if err := sub.Wait(ctx); err == nil {
+		s.drain.add(size, time.Now())
+		return nil
+	} else if sub.Withdraw() {
+		s.host.Count("requests_withdrawn", 1)
+		return s.untaken(err)
+	}
+	s.host.Count("requests_unknown", 1)
+	return &busyError{state: stateUnknown, after: s.retryAfter(), err: context.Cause(ctx)}
+}
+
+// refuse answers a request that was not delivered.
+func (s *Server) refuse(w nethttp.ResponseWriter, err error) {
+	if busy, ok := errors.AsType[*busyError](err); ok {
+		s.host.Count("requests_busy", 1)
+		w.Header().Set("Retry-After", strconv.Itoa(int(busy.after/time.Second)))
+		w.Header().Set(StateHeader, busy.state)
+		text := "not taken: %w; send it again after Retry-After"
+		if busy.state == stateUnknown {
+			text = "outcome unknown: %w; it may still be delivered: send it again with the same Idempotency-Key"
+		}
+		s.writeError(w, 503, fmt.Errorf(text, busy.err))
+		return
+	}
+	status := 400
+	if e, ok := errors.AsType[*statusError](err); ok {
+		status = e.status
+	}
+	s.host.Count("requests_refused", 1)
+	s.log.Debug("request refused", "status", status, "error", err)
+	if status == 408 || status == 413 {
+		w.Header().Set("Connection", "close") // the rest of the body is not read
+	}
+	s.writeError(w, status, err)
+}
+
+// writeError answers with the text of an error, in the form of the format.
+func (s *Server) writeError(w nethttp.ResponseWriter, status int, err error) {
+	text := err.Error()
+	switch s.o.Format {
+	case Bulk:
+		body := ndjson.AppendString([]byte(`{"error":{"type":"penstock","reason":`), text)
+		write(w, reply{status, typeJSON, fmt.Appendf(body, "},\"status\":%d}\n", status)})
+	case Loki:
+		write(w, reply{status, "text/plain; charset=utf-8", []byte(text + "\n")})
+	case OTLP:
+		body := ndjson.AppendString([]byte(`{"message":`), text)
+		write(w, reply{status, typeJSON, append(body, "}\n"...)})
+	default:
+		body := ndjson.AppendString([]byte(`{"error":`), text)
+		write(w, reply{status, typeJSON, append(body, "}\n"...)})
+	}
+}
+
+// writeTimeout is how long a client may take to read an answer.
+const writeTimeout = 30 * time.Second
+
+func write(w nethttp.ResponseWriter, r reply) {
+	_ = nethttp.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+	if r.contentType != "" {
+		w.Header().Set("Content-Type", r.contentType)
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(r.body)))
+	if r.status == nethttp.StatusNoContent {
+		w.Header().Del("Content-Length")
+	}
+	w.WriteHeader(r.status)
+	_, _ = w.Write(r.body) // a client that has gone asks again
+}
+
+// drainRate is how fast the routes settle data: a mean over the last seconds. It is safe for
+// concurrent use.
+type drainRate struct {
+	mu    sync.Mutex // guards what follows
+	bytes float64    // decayed to since
+	since time.Time
+}
+
+// drainMemory is the time over which the rate is a mean.
+const drainMemory = 10 * time.Second
+
+// decay brings the rate to a time. The caller holds d.mu.
+func (d *drainRate) decay(now time.Time) {
+	if past := now.Sub(d.since); past > 0 && !d.since.IsZero() {
+		d.bytes *= max(0, 1-float64(past)/float64(drainMemory))
+	}
+	d.since = now
+}
+
+func (d *drainRate) add(bytes int, now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.decay(now)
+	d.bytes += float64(bytes)
+}
+
+// perSecond returns bytes a second.
+func (d *drainRate) perSecond(now time.Time) float64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.decay(now)
+	return d.bytes / drainMemory.Seconds()
+}
+
+// The bounds of Retry-After.
+const (
+	leastRetry = time.Second
+	mostRetry  = time.Minute
+)
+
+// retryAfter returns when there may be room again: the time for the waiting data at the rate of the
+// last seconds, between leastRetry and mostRetry, with a jitter of a fifth.
+func (s *Server) retryAfter() time.Duration {
+	wait := float64(mostRetry) / 4 // nothing is known
+	if rate := s.drain.perSecond(time.Now()); rate > 0 {
+		wait = float64(s.Held()) / rate * float64(time.Second)
+	}
+	wait *= 0.8 + 0.4*rand.Float64()
+	return min(max(time.Duration(wait).Round(time.Second), leastRetry), mostRetry)
+}

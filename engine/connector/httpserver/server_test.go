@@ -1,0 +1,394 @@
+package httpserver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	nethttp "net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/connector/all"
+	"github.com/penstock-io/penstock/engine/connector/httpserver"
+	"github.com/penstock-io/penstock/engine/connector/memory"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// service is an engine with the source under test and a sink that keeps records as JSON lines.
+type service struct {
+	t      *testing.T
+	e      *engine.Engine
+	server *httpserver.Server
+	url    string
+	client *nethttp.Client
+	ended  chan error
+
+	mu      sync.Mutex // guards what follows
+	got     []string
+	deliver func(ctx context.Context, b *stream.Batch) error // nil takes everything
+}
+
+const patience = 30 * time.Second
+
+// run starts an engine whose source has the options given in YAML, beside a port of the system's.
+func run(t *testing.T, options string, more ...string) *service {
+	t.Helper()
+	s := &service{t: t, ended: make(chan error, 1), client: &nethttp.Client{Timeout: patience, Transport: &nethttp.Transport{}}}
+	source := httpserver.Source()
+	create := source.New
+	source.New = func(o any, h stream.Host) (any, error) {
+		v, err := create(o, h)
+		s.server, _ = v.(*httpserver.Server)
+		return v, err
+	}
+	sink := memory.NewSink(memory.SinkOptions{Workers: 4, Deliver: s.take})
+	text := fmt.Sprintf(`
+state: %q
+pipelines:
+  p:
+    source: {http_server: {listen: "127.0.0.1:0", %s}}
+    sink: memory
+    %s
+`, t.TempDir(), options, strings.Join(more, "\n    "))
+	cfg, err := engine.Parse([]byte(text), append(slices.DeleteFunc(all.Components(), func(c stream.Component) bool {
+		return c.Name == source.Name && c.Role == source.Role
+	}), source, sink.Component())...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.e, err = engine.New(cfg, engine.Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	stopped := make(chan struct{})
+	go func() {
+		s.ended <- s.e.Run(ctx)
+		close(stopped)
+	}()
+	t.Cleanup(func() { cancel(); <-stopped; s.client.CloseIdleConnections() })
+	bound, release := context.WithTimeout(t.Context(), patience)
+	defer release()
+	addr, err := s.server.Addr(bound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url = "http://" + addr.String()
+	return s
+}
+
+func (s *service) take(ctx context.Context, b *stream.Batch) error {
+	s.mu.Lock()
+	deliver := s.deliver
+	s.mu.Unlock()
+	if deliver != nil {
+		if err := deliver(ctx, b); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range b.AppendKept(nil) {
+		s.got = append(s.got, string(ndjson.AppendRecord(nil, b, i)))
+	}
+	return nil
+}
+
+// setDeliver changes the receiver.
+func (s *service) setDeliver(f func(context.Context, *stream.Batch) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deliver = f
+}
+
+// records returns what has arrived, sorted.
+func (s *service) records() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(slices.Values(s.got))
+}
+
+// answer is a response as a test looks at it.
+type answer struct {
+	status int
+	header nethttp.Header
+	body   string
+}
+
+// post sends a body; headers are NAME: VALUE.
+func (s *service) post(path string, body io.Reader, headers ...string) answer {
+	s.t.Helper()
+	a, err := s.try(path, body, headers...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return a
+}
+
+func (s *service) try(path string, body io.Reader, headers ...string) (answer, error) {
+	r, err := nethttp.NewRequest(nethttp.MethodPost, s.url+path, body)
+	if err != nil {
+		return answer{}, err
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	resp, err := s.client.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, string(text)}, err
+}
+
+// want checks an answer and the records that have arrived.
+func (s *service) want(a answer, status int, body string, records ...string) {
+	s.t.Helper()
+	if a.status != status || !strings.Contains(a.body, body) {
+		s.t.Errorf("answered %d %q, want %d with %q", a.status, a.body, status, body)
+	}
+	if got := s.records(); !slices.Equal(got, records) {
+		s.t.Errorf("arrived\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(records, "\n"))
+	}
+}
+
+func TestLines(t *testing.T) {
+	s := run(t, "format: lines")
+	s.want(s.post("/", strings.NewReader("a\nb\r\n\nlast")), 200, `{"records":4}`,
+		`{"message":""}`, `{"message":"a"}`, `{"message":"b"}`, `{"message":"last"}`)
+	s.want(s.post("/", nil), 200, `{"records":0}`, s.records()...)
+}
+
+// TestAnsweredWhenDelivered: an answer means that the record is at the receiver, though the receiver
+// is slow and the checkpoint rare.
+func TestAnsweredWhenDelivered(t *testing.T) {
+	s := run(t, "format: lines", "checkpoint: {sync: 1m}")
+	var group sync.WaitGroup
+	for client := range 8 {
+		group.Go(func() {
+			for i := range 20 {
+				text := fmt.Sprintf("client %d record %d", client, i)
+				a, err := s.try("/", strings.NewReader(text))
+				if err != nil || a.status != 200 {
+					t.Errorf("%s: %v %v", text, a, err)
+				}
+				if !slices.Contains(s.records(), fmt.Sprintf(`{"message":%q}`, text)) {
+					t.Errorf("%q was answered and has not arrived", text)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// TestDeadline: a request that no route has read is withdrawn, of another one the outcome is unknown,
+// and its result is kept under its key.
+func TestDeadline(t *testing.T) {
+	s := run(t, "format: lines, deadline: 400ms", "batch: {records: 1}", "flow: {timeout: 60s, abandon: 120s}")
+	open := make(chan struct{})
+	s.setDeliver(func(ctx context.Context, _ *stream.Batch) error {
+		select {
+		case <-open:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	stuck := s.post("/", strings.NewReader("stuck"), "Idempotency-Key: one")
+	s.want(stuck, 503, "outcome unknown")
+	if stuck.header.Get(httpserver.StateHeader) != "unknown" || stuck.header.Get("Retry-After") == "" {
+		t.Errorf("header %v", stuck.header)
+	}
+	// One route with four workers reads a few batches ahead; what is behind them is withdrawn.
+	untaken := 0
+	for i := range 40 {
+		a, err := s.try("/", strings.NewReader(fmt.Sprintf("later %d\n%s", i, strings.Repeat("x\n", 40))))
+		if err != nil || a.status != 503 {
+			t.Fatalf("%v %v", a, err)
+		}
+		if a.header.Get(httpserver.StateHeader) == "untaken" {
+			untaken++
+			break
+		}
+	}
+	if untaken == 0 {
+		t.Error("no request was withdrawn")
+	}
+	close(open)
+	if a := s.post("/", strings.NewReader("stuck"), "Idempotency-Key: one"); a.status != 200 {
+		t.Errorf("the repeated request was answered with %d %s", a.status, a.body)
+	}
+	again := s.post("/", strings.NewReader("another body"), "Idempotency-Key: one")
+	if again.status != 422 {
+		t.Errorf("another body under the same key was answered with %d", again.status)
+	}
+	count := 0
+	for _, r := range s.records() {
+		if r == `{"message":"stuck"}` {
+			count++
+		}
+	}
+	if count != 1 {
+		t.Errorf("the record with the key arrived %d times", count)
+	}
+}
+
+// TestDuplicatesJoin: requests with one key that come at the same time are delivered once.
+func TestDuplicatesJoin(t *testing.T) {
+	s := run(t, "format: lines")
+	gate := make(chan struct{})
+	s.setDeliver(func(context.Context, *stream.Batch) error {
+		<-gate
+		return nil
+	})
+	var group sync.WaitGroup
+	begun := make(chan struct{}, 10)
+	for range 10 {
+		group.Go(func() {
+			begun <- struct{}{}
+			if a, err := s.try("/", strings.NewReader("once"), "Idempotency-Key: k"); err != nil || a.status != 200 {
+				t.Errorf("%v %v", a, err)
+			}
+		})
+	}
+	for range 10 {
+		<-begun
+	}
+	close(gate)
+	group.Wait()
+	if got := s.records(); len(got) != 1 {
+		t.Errorf("%d records arrived, want 1", len(got))
+	}
+}
+
+// TestFull: requests wait for room, and are refused untaken where none comes.
+func TestFull(t *testing.T) {
+	s := run(t, "format: lines, memory: 8MiB, max_body: 4MiB, deadline: 300ms", "flow: {timeout: 60s, abandon: 120s}")
+	open := make(chan struct{})
+	s.setDeliver(func(context.Context, *stream.Batch) error {
+		<-open
+		return nil
+	})
+	body := bytes.Repeat([]byte(strings.Repeat("x", 1023)+"\n"), 3<<10)
+	untaken := 0
+	for range 6 {
+		a, err := s.try("/", bytes.NewReader(body))
+		if err != nil {
+			continue // the rest of a large body is not read
+		}
+		if a.status != 503 {
+			t.Fatalf("answered %d %s", a.status, a.body)
+		}
+		if a.header.Get(httpserver.StateHeader) == "untaken" {
+			untaken++
+		}
+	}
+	if held := s.server.Held(); held > 8<<20 {
+		t.Errorf("%d bytes are held", held)
+	}
+	if untaken == 0 {
+		t.Error("no request was refused")
+	}
+	close(open)
+	if a := s.post("/", strings.NewReader("small")); a.status != 200 {
+		t.Errorf("after the jam: %d %s", a.status, a.body)
+	}
+}
+
+// TestDeadLetterCounts: a record that the receiver refuses is a dead letter, and the request is done.
+func TestDeadLetterCounts(t *testing.T) {
+	s := run(t, "format: lines")
+	s.setDeliver(func(_ context.Context, b *stream.Batch) error {
+		for _, i := range b.AppendKept(nil) {
+			if string(b.Text(i)) == "bad" {
+				return &stream.Rejected{Err: errors.New("never")}
+			}
+		}
+		return nil
+	})
+	s.want(s.post("/", strings.NewReader("a\nbad\nb")), 200, `{"records":3}`, `{"message":"a"}`, `{"message":"b"}`)
+	if dead := s.e.Status().Routes[0].Dead; dead != 1 {
+		t.Errorf("%d dead letters", dead)
+	}
+}
+
+// TestDrain: a drain finishes requests in work and refuses new ones.
+func TestDrain(t *testing.T) {
+	s := run(t, "format: lines")
+	open, arrived := make(chan struct{}), make(chan struct{})
+	once := sync.OnceFunc(func() { close(arrived) })
+	s.setDeliver(func(context.Context, *stream.Batch) error {
+		once()
+		<-open
+		return nil
+	})
+	first := make(chan answer, 1)
+	go func() {
+		a, _ := s.try("/", strings.NewReader("first"))
+		first <- a
+	}()
+	<-arrived
+	s.e.Drain()
+	<-s.server.Draining()
+	if a := s.post("/", strings.NewReader("late")); a.status != 503 || a.header.Get(httpserver.StateHeader) != "untaken" {
+		t.Errorf("while draining: %d %v", a.status, a.header)
+	}
+	close(open)
+	if a := <-first; a.status != 200 {
+		t.Errorf("the request in work was answered with %d %s", a.status, a.body)
+	}
+	if err := <-s.ended; err != nil {
+		t.Error(err)
+	}
+	if got := s.records(); !slices.Equal(got, []string{`{"message":"first"}`}) {
+		t.Errorf("arrived %q", got)
+	}
+}
+
+func TestTokens(t *testing.T) {
+	s := run(t, "format: lines, tokens: {alpha: secret-of-alpha, beta: secret-of-beta}")
+	for _, c := range []struct {
+		header string
+		status int
+	}{
+		{"X: y", 401}, {"Authorization: Bearer secret-of-gamma", 401}, {"Authorization: Bearer ", 401},
+		{"Authorization: Bearer secret-of-alpha", 200}, {"Authorization: bearer secret-of-beta", 200},
+		{"Authorization: ApiKey secret-of-beta", 200}, {"Authorization: Basic dXNlcjpzZWNyZXQtb2YtYWxwaGE=", 200},
+	} {
+		a := s.post("/", strings.NewReader("x"), c.header)
+		if a.status != c.status {
+			t.Errorf("%s: %d %s, want %d", c.header, a.status, a.body, c.status)
+		}
+	}
+	// Keys are the client's own.
+	for _, client := range []string{"alpha", "beta"} {
+		a := s.post("/", strings.NewReader("of "+client), "Authorization: Bearer secret-of-"+client, "Idempotency-Key: same")
+		if a.status != 200 {
+			t.Errorf("%s: %d %s", client, a.status, a.body)
+		}
+	}
+}
+
+func TestOnceIsRefused(t *testing.T) {
+	text := `{state: ` + t.TempDir() + `, pipelines: {p: {source: {http_server: {listen: "127.0.0.1:0"}}, sink: drop}}}`
+	cfg, err := engine.Parse([]byte(text), all.Components()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(cfg, engine.Options{Once: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "without --once") {
+		t.Errorf("Run = %v", err)
+	}
+}

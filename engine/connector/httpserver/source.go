@@ -1,0 +1,157 @@
+// Package httpserver holds the source http_server, to which clients push records.
+//
+// A request is answered when every route has settled its records: delivered, dead-lettered or
+// dropped. No disk is involved; a receiver that is slow makes clients wait. Before the body is read,
+// room for it is reserved in memory. At the deadline a request that no route has read is withdrawn;
+// of any other one the client is told that its outcome is not known.
+//
+// The source owns its listener, which lives as long as the source; the intake owns the data.
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	nethttp "net/http"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/listen"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Source is the component http_server.
+func Source() stream.Component {
+	return stream.Component{
+		Role:    stream.SourceRole,
+		Name:    "http_server",
+		Options: func() any { return DefaultOptions() },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
+	}
+}
+
+// Server is the source.
+type Server struct {
+	*intake.Intake
+	o      Options
+	host   stream.Host
+	log    *slog.Logger
+	ring   *listen.Keyring
+	keys   *keys
+	drain  drainRate
+	decode decoder
+	server *nethttp.Server
+	bound  chan struct{} // closed when address is set
+	addr   net.Addr
+}
+
+// New returns a source that has not opened its port yet.
+func New(o Options, h stream.Host) (*Server, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	waiting, err := intake.New(intake.Options{
+		Name: "http " + o.Listen, MaxBytes: int64(o.Memory), Objects: o.Format != Lines, Refuse: true,
+	}, h)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		Intake: waiting, o: o, host: h, log: h.Log(), ring: listen.NewKeyring(o.Token, o.Tokens),
+		keys: newKeys(o.Idempotency), decode: decoders[o.Format], bound: make(chan struct{}),
+	}
+	s.server = s.newServer()
+	for _, name := range []string{
+		"requests", "bytes_received", "requests_refused", "requests_unauthorized", "requests_busy", "requests_withdrawn",
+		"requests_unknown", "requests_repeated",
+	} {
+		h.Count(name, 0)
+	}
+	h.Go("http_server/listen", s.serve)
+	h.Go("http_server/stop", s.stop)
+	return s, nil
+}
+
+// Open implements stream.Source.
+func (s *Server) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	if o.Once {
+		return nil, listen.ErrOnce
+	}
+	return s.Intake.Open(ctx, o)
+}
+
+// Addr waits for the port and returns its address.
+func (s *Server) Addr(ctx context.Context) (net.Addr, error) {
+	select {
+	case <-s.bound:
+		return s.addr, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// closeGrace is how long requests may take to be answered when the source stops.
+const closeGrace = time.Second
+
+// newServer returns the server that serve runs and stop ends.
+func (s *Server) newServer() *nethttp.Server {
+	return &nethttp.Server{
+		Handler: s.handler(), ReadHeaderTimeout: s.o.HeaderTime, IdleTimeout: s.o.IdleTime,
+		MaxHeaderBytes: int(s.o.MaxHeader), ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ConnState: func(c net.Conn, state nethttp.ConnState) {
+			setIdle(c, state == nethttp.StateIdle || state == nethttp.StateNew)
+		},
+		HTTP2: &nethttp.HTTP2Config{MaxConcurrentStreams: 100},
+	}
+}
+
+// serve answers requests until stop ends the server.
+func (s *Server) serve(ctx context.Context) error {
+	inner, err := net.Listen("tcp", s.o.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	limited := listen.Limit(inner, s.o.Connections)
+	defer func() { _ = limited.Close() }() // it is closed already, but after an error
+	s.server.BaseContext = func(net.Listener) context.Context { return ctx }
+	if s.o.TLS.On() {
+		if s.server.TLSConfig, err = s.o.TLS.Config(s.log, "h2", "http/1.1"); err != nil {
+			return err
+		}
+	}
+	s.addr = inner.Addr()
+	close(s.bound)
+	s.log.Info("listening", "address", s.addr.String(), "format", s.o.Format, "tls", s.o.TLS.On())
+	if s.o.TLS.On() {
+		err = s.server.ServeTLS(limited, "", "")
+	} else {
+		err = s.server.Serve(limited)
+	}
+	if errors.Is(err, nethttp.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// stop ends the server when ctx is done.
+func (s *Server) stop(ctx context.Context) error {
+	<-ctx.Done()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+	defer cancel()
+	if s.server.Shutdown(grace) != nil {
+		_ = s.server.Close() // clients see that they got no answer
+	}
+	return nil
+}
+
+// setIdle marks a connection of the listener, which TLS may stand on.
+func setIdle(c net.Conn, idle bool) {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
+		c = t.NetConn()
+	}
+	if l, ok := c.(*listen.Conn); ok {
+		l.SetIdle(idle)
+	}
+}

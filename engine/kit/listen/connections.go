@@ -1,0 +1,120 @@
+package listen
+
+import (
+	"container/list"
+	"net"
+	"sync"
+)
+
+// Listener bounds the connections of another listener. When there are as many as it allows, the one
+// that has been idle longest is closed for a new one; if none is idle, Accept waits.
+type Listener struct {
+	net.Listener
+	closed chan struct{}
+	once   sync.Once
+	room   chan struct{} // one token for each open connection
+	idled  chan struct{} // a connection has become idle
+
+	mu    sync.Mutex // guards what follows
+	idle  *list.List // of *Conn, the longest idle first
+	count int64      // connections closed for others
+}
+
+// Limit returns a listener of at most so many connections.
+func Limit(l net.Listener, most int) *Listener {
+	return &Listener{
+		Listener: l, room: make(chan struct{}, most), idled: make(chan struct{}, 1),
+		closed: make(chan struct{}), idle: list.New(),
+	}
+}
+
+// Conn is a connection of a [Listener].
+type Conn struct {
+	net.Conn
+	l    *Listener
+	once sync.Once
+	at   *list.Element // in the list of idle ones; guarded by the listener's mu
+}
+
+// Accept implements net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	for {
+		select {
+		case l.room <- struct{}{}:
+			return &Conn{Conn: c, l: l}, nil
+		default:
+		}
+		l.closeIdle()
+		select {
+		case l.room <- struct{}{}:
+			return &Conn{Conn: c, l: l}, nil
+		case <-l.idled:
+		case <-l.closed:
+			_ = c.Close() // nothing was read
+			return nil, net.ErrClosed
+		}
+	}
+}
+
+// closeIdle closes the connection that has been idle longest.
+func (l *Listener) closeIdle() {
+	l.mu.Lock()
+	front := l.idle.Front()
+	var c *Conn
+	if front != nil {
+		c = front.Value.(*Conn)
+		l.idle.Remove(front)
+		c.at = nil
+		l.count++
+	}
+	l.mu.Unlock()
+	if c != nil {
+		_ = c.Close() // it was idle: nothing is lost
+	}
+}
+
+// SetIdle marks the connection as one that may be closed for another one, or not.
+func (c *Conn) SetIdle(idle bool) {
+	l := c.l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case idle && c.at == nil:
+		c.at = l.idle.PushBack(c)
+		select {
+		case l.idled <- struct{}{}:
+		default:
+		}
+	case !idle && c.at != nil:
+		l.idle.Remove(c.at)
+		c.at = nil
+	}
+}
+
+// Evicted returns how many idle connections were closed for others, since the last call.
+func (l *Listener) Evicted() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.count
+	l.count = 0
+	return n
+}
+
+// Close implements net.Conn.
+func (c *Conn) Close() error {
+	c.once.Do(func() {
+		c.SetIdle(false)
+		<-c.l.room
+	})
+	return c.Conn.Close()
+}
+
+// Close implements net.Listener. Its connections stay open.
+func (l *Listener) Close() error {
+	l.once.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}

@@ -1,0 +1,64 @@
+// Package listen has the parts that sources with a listening socket share: the check of the address,
+// TLS with certificates that can be replaced while the source runs, tokens, and a bound on the
+// number of connections.
+package listen
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// CheckAddress checks a HOST:PORT under the key `listen`. Unless protected, the host must be
+// loopback; remedy names the options that would protect it.
+func CheckAddress(address string, protected bool, remedy string) error {
+	fail := func(format string, args ...any) error {
+		return &stream.OptionError{Key: "listen", Err: fmt.Errorf(format, args...)}
+	}
+	if address == "" {
+		return fail("is missing: write HOST:PORT, such as 127.0.0.1:8080")
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fail("%q is not HOST:PORT, such as 127.0.0.1:8080", address)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || strconv.FormatUint(n, 10) != port {
+		return fail("%q is not a port; write a number from 0 to 65535", port)
+	}
+	ip := net.ParseIP(host)
+	switch {
+	case host != "" && ip == nil && host != "localhost":
+		return fail("%q is not an IP address; a name could come to mean another machine", host)
+	case !protected && host != "localhost" && (ip == nil || !ip.IsLoopback()):
+		return fail("%s can be reached from other machines; %s, or listen on 127.0.0.1", address, remedy)
+	}
+	return nil
+}
+
+// Exclusive returns the claim of a listener for stream.ExclusiveUser; none if the system chooses the
+// port.
+func Exclusive(network, address string) []string {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil || port == "0" {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s port %s", network, port)}
+}
+
+// MaxConnections bounds an option `connections`.
+const MaxConnections = 100_000
+
+// CheckConnections checks an option `connections`.
+func CheckConnections(n int) error {
+	if n < 1 || n > MaxConnections {
+		err := fmt.Errorf("is %d, want 1 to %d", n, MaxConnections)
+		return &stream.OptionError{Key: "connections", Err: err}
+	}
+	return nil
+}
+
+// ErrOnce is the error of a source that listens in a finite run.
+var ErrOnce = errors.New("a listener has no end: run it without --once")

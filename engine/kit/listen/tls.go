@@ -1,0 +1,130 @@
+package listen
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// TLS are the certificates of a listener. The files are read again when they change.
+type TLS struct {
+	Cert     string `yaml:"cert" path:"true" doc:"PEM file of the certificate, with its chain"`
+	Key      string `yaml:"key" path:"true" doc:"PEM file of its key"`
+	ClientCA string `yaml:"client_ca" path:"true" doc:"PEM file of authorities; clients must have a certificate of one"`
+}
+
+// On reports whether the listener uses TLS.
+func (t *TLS) On() bool { return t.Cert != "" }
+
+// Check checks the options under the key `tls`. It reads the files.
+func (t *TLS) Check() error {
+	switch {
+	case *t == TLS{}:
+		return nil
+	case t.Cert == "":
+		return &stream.OptionError{Key: "tls.cert", Err: errors.New("is missing: a listener with TLS needs a certificate")}
+	case t.Key == "":
+		return &stream.OptionError{Key: "tls.key", Err: errors.New("is missing: name the key of tls.cert")}
+	}
+	_, err := t.load()
+	return err
+}
+
+// load reads the files.
+func (t *TLS) load() (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+	if err != nil {
+		return nil, &stream.OptionError{Key: "tls.cert", Err: err}
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}
+	if t.ClientCA == "" {
+		return c, nil
+	}
+	pem, err := os.ReadFile(t.ClientCA)
+	if err != nil {
+		return nil, &stream.OptionError{Key: "tls.client_ca", Err: err}
+	}
+	c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+	if !c.ClientCAs.AppendCertsFromPEM(pem) {
+		err := fmt.Errorf("%s holds no certificate in PEM", t.ClientCA)
+		return nil, &stream.OptionError{Key: "tls.client_ca", Err: err}
+	}
+	return c, nil
+}
+
+// lookEvery is how often the files are looked at, at most.
+const lookEvery = time.Second
+
+// certificates is a TLS configuration that follows its files. It is safe for concurrent use.
+type certificates struct {
+	files     *TLS
+	protocols []string
+	log       *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	config *tls.Config
+	stamps []stamp
+	looked time.Time
+}
+
+// stamp tells two states of a file apart.
+type stamp struct {
+	changed time.Time
+	size    int64
+}
+
+// Config returns the TLS configuration of a listener, with the protocols given. While changed files
+// cannot be used, the old certificates stay.
+func (t *TLS) Config(log *slog.Logger, protocols ...string) (*tls.Config, error) {
+	c := &certificates{files: t, protocols: protocols, log: log, looked: time.Now(), stamps: t.stamps()}
+	var err error
+	if c.config, err = t.load(); err != nil {
+		return nil, err
+	}
+	c.config.NextProtos = protocols
+	outer := c.config.Clone()
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current(), nil }
+	return outer, nil
+}
+
+func (t *TLS) stamps() (out []stamp) {
+	for _, path := range []string{t.Cert, t.Key, t.ClientCA} {
+		var s stamp
+		if info, err := os.Stat(path); err == nil {
+			s = stamp{info.ModTime(), info.Size()}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// current returns the configuration for a new connection.
+func (c *certificates) current() *tls.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.looked) < lookEvery {
+		return c.config
+	}
+	c.looked = time.Now()
+	stamps := c.files.stamps()
+	if slices.Equal(stamps, c.stamps) {
+		return c.config
+	}
+	c.stamps = stamps
+	config, err := c.files.load()
+	if err != nil {
+		c.log.Warn("changed certificates cannot be used; the old ones stay", "error", err)
+		return c.config
+	}
+	config.NextProtos = c.protocols
+	c.config = config
+	return config
+}
