@@ -208,7 +208,8 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 	}
 	limit := m.blame.streak(m.cfg.Breaker.Failures)
 	good := 1 - m.blame.observed()
-	enough := limit > 0 && (b.streak >= limit || b.n >= scoreAfter && m.blame.first >= scoreAfter && b.score < scoreLeast*good*good && m.blame.share() < badLeast)
+	poor := b.n >= scoreAfter && b.score < scoreLeast*good*good && m.blame.first >= scoreAfter && m.blame.share() < badLeast
+	enough := limit > 0 && (b.streak >= limit || poor)
 	sudden := m.tries.outbreak(m.now) && why != TimedOut && limit > 0
 	if why == Misconfigured || enough || sudden {
 		m.openBreaker(l, why)
