@@ -29,8 +29,10 @@ type breaker struct {
 
 // wary says whether the next failure of l opens its breaker.
 func (m *Machine) wary(l *lane) bool {
-	limit := m.blame.streak(m.cfg.Breaker.Failures)
-	return limit > 1 && l.br.streak == limit-1 && !l.br.shut()
+	if l.br.streak == 0 || l.br.shut() {
+		return false
+	}
+	return l.br.streak == m.blame.streak(m.cfg.Breaker.Failures)-1
 }
 
 func (b *breaker) shut() bool { return b.open || b.rest }
