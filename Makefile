@@ -76,6 +76,10 @@ workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying
 workers-short: ## The same, shortened.
 	cd engine && PENSTOCK_WORKERS=short go test -count=1 -timeout 10m -v -run TestUnequal ./internal/endtoend
 
+.PHONY: bad-data
+bad-data: ## Every family of bad data in the simulator, 20 seeds each (PENSTOCK_FAMILY="hang order=free" picks some): hours.
+	cd engine && PENSTOCK_FAMILIES=full go test -count=1 -timeout 12h -v -run TestFamilies ./internal/lab/flowsim
+
 .PHONY: agree
 agree: ## The real engine before twelve real servers against the simulator, as s01, s06 and s07, times divided by 4: two minutes.
 	cd engine && PENSTOCK_AGREE=full go test -count=1 -timeout 20m -v -run TestAgree ./internal/endtoend

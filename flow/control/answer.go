@@ -10,7 +10,7 @@ import (
 
 // answer takes the end of an attempt's Deliver.
 func (m *Machine) answer(e *Event, out []Command) []Command {
-	a := m.attempt(e.ID)
+	a := m.attempts.find(e.ID)
 	if a == nil || e.Outcome < Delivered || e.Outcome > Split {
 		return out
 	}
@@ -31,9 +31,10 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 	m.flyingCost -= a.cost
 	if a.apart {
 		l.outs.apart--
-	} else if !a.overdue {
+	} else if !a.overdue && !a.away {
 		m.unawait(a)
 	}
+	l.stuck.returned(a)
 	m.apart.spent(a, m.now)
 	if l.flying == 0 { // the sums are of floats
 		l.flyingCost, l.awaitedCost = 0, 0
@@ -99,9 +100,16 @@ func (m *Machine) measure(a *attempt, taken float64, r *Report, full bool) {
 	l.est.sample(seconds, a.cost)
 	l.outs.delivered = max(l.outs.delivered, a.sent)
 	l.outs.suspect(m.now, l.est.overdueSoon())
+	if l.stuck.delivered(l.outs.delivered, a.late) {
+		l.win.OnUndo(m.now)
+	}
+	suspects := l.outs.suspects
+	if l.stuck.sure() {
+		suspects = 0
+	}
 	sample := window.Sample{
 		Now: m.now, RoundTrip: rtt, Normal: toDuration(l.est.normal(seconds, a.cost)), Cost: a.cost, Mean: l.est.mean,
-		InFlightAtSend: a.ahead, Lost: a.lost, Suspects: l.outs.suspects, Done: l.est.delivered - a.progress,
+		InFlightAtSend: a.ahead, Lost: a.lost, Suspects: suspects, Done: l.est.delivered - a.progress,
 		Limited: a.limited, Late: a.late, Epoch: a.epoch,
 		Advert: window.Advert{
 			Valid: r.Epoch != 0, Credit: r.Credit, Taken: r.Taken, Batches: r.Batches, QueueLen: r.QueueLen, Wait: r.QueueWait,
@@ -145,7 +153,11 @@ func (m *Machine) timeout(a *attempt) {
 	l, it := a.lane, a.item
 	a.overdue = true
 	l.outs.drop(a)
-	m.unawait(a)
+	if !a.away {
+		m.unawait(a)
+	}
+	overtaken := a.sent < l.outs.delivered
+	l.stuck.overdue(a, overtaken)
 	l.stats.timedOut++
 	if l.br.trial == a {
 		l.br.trial = nil
@@ -154,10 +166,10 @@ func (m *Machine) timeout(a *attempt) {
 		return
 	}
 	window, breaker := m.faults(a, TimedOut)
-	if window {
+	if window && !overtaken {
 		l.win.OnTimeout(m.now, a.cost)
 		l.hear()
-		if a != l.br.probe && a != m.global.probe {
+		if a != l.br.probe && a != m.global.probe && !l.stuck.sure() {
 			l.est.double(m.now, a.sent) // a probe's wait is doubled by the breaker
 		}
 	}
@@ -216,7 +228,7 @@ func (m *Machine) conclude(a *attempt, out []Command) []Command {
 	}
 	out = m.refuse(it, out)
 	m.settleProbes(a)
-	m.freeAttempt(a)
+	m.attempts.remove(a)
 	m.release(it)
 	return out
 }
@@ -381,7 +393,7 @@ func (m *Machine) deliver(it *item, a *attempt, out []Command) []Command {
 		return out
 	}
 	m.purse.earn(a)
-	m.blame.acknowledge(it)
+	m.blame.acknowledge(it, a.late)
 	for _, f := range it.failures {
 		if i, found := m.laneIndex(f.lane); found {
 			m.lanes[i].doubts.wrong++

@@ -4,8 +4,8 @@ package control
 
 import "time"
 
-// attempt is one delivery of one item to one lane, from Start until its outcome is concluded. Attempts are
-// reused; the ID tells one use from the next.
+// attempt is one delivery of one item to one lane, from Start until its outcome is concluded.
+// Attempts are reused; the ID tells one use from the next.
 type attempt struct {
 	id       uint64
 	slot     uint32
@@ -14,6 +14,7 @@ type attempt struct {
 	lane     *lane
 	sent     time.Duration
 	deadline time.Duration
+	soon     time.Duration // before that, when it takes longer than nearly all do; 0: that has passed, or does not matter
 	cost     float64
 	ahead    float64 // cost in flight at the lane just after it was sent
 	progress float64 // cost that the lane had delivered when it was sent
@@ -37,6 +38,7 @@ type attempt struct {
 	listed         bool     // it is out and not overdue
 	suspect        bool     // later answers have overtaken it by long
 	lost           float64  // cost of the lane's suspects when it was sent
+	away           bool     // see stuck
 
 	// The group.
 	together   float64 // cost in flight in all lanes just after it was sent
@@ -53,39 +55,48 @@ type attempt struct {
 	held       []*item  // delivered pieces of its item, which settle when it is concluded
 }
 
-// slotBits is the part of an attempt's ID that finds its slot: 4 million attempts at once. The other 42 bits
-// count the attempts of the machine.
+// slotBits is the part of an attempt's ID that finds its slot: 4 million attempts at once. The
+// other 42 bits count the attempts of the machine.
 const slotBits = 22
 
-func (m *Machine) newAttempt() *attempt {
+// attempts holds the attempts that are out, and those to be used again.
+type attempts struct {
+	slots  []*attempt
+	free   []*attempt
+	serial uint64
+}
+
+// add returns a new attempt.
+func (t *attempts) add() *attempt {
 	var a *attempt
-	if n := len(m.freeAttempts); n > 0 {
-		a = m.freeAttempts[n-1]
-		m.freeAttempts = m.freeAttempts[:n-1]
+	if n := len(t.free); n > 0 {
+		a = t.free[n-1]
+		t.free = t.free[:n-1]
 		*a = attempt{slot: a.slot, held: a.held[:0]}
 	} else {
-		a = &attempt{slot: uint32(len(m.attempts))}
-		m.attempts = append(m.attempts, a)
+		a = &attempt{slot: uint32(len(t.slots))}
+		t.slots = append(t.slots, a)
 	}
-	m.serial++
-	a.id = m.serial<<slotBits | uint64(a.slot)
+	t.serial++
+	a.id = t.serial<<slotBits | uint64(a.slot)
 	a.at = -1
 	return a
 }
 
-// attempt finds the attempt with this ID; nil: there is none, or its answer has come.
-func (m *Machine) attempt(id uint64) *attempt {
+// find returns the attempt with this ID, and nil if there is none or its answer has come.
+func (t *attempts) find(id uint64) *attempt {
 	slot := id & (1<<slotBits - 1)
-	if slot >= uint64(len(m.attempts)) {
+	if slot >= uint64(len(t.slots)) {
 		return nil
 	}
-	if a := m.attempts[slot]; a.id == id && !a.answered && a.item != nil {
+	if a := t.slots[slot]; a.id == id && !a.answered && a.item != nil {
 		return a
 	}
 	return nil
 }
 
-func (m *Machine) freeAttempt(a *attempt) {
+// remove frees a, which is over.
+func (t *attempts) remove(a *attempt) {
 	a.id, a.item, a.lane, a.next, a.earlier, a.later = 0, nil, nil, nil, nil, nil
-	m.freeAttempts = append(m.freeAttempts, a)
+	t.free = append(t.free, a)
 }

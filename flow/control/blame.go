@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// blame separates bad data from bad workers by comparing first attempts with repeats: chance fails an item that has failed no
-// oftener than a fresh one, and bad data always fails. ADR 17 has the reasoning and the measurements.
+// blame separates bad data from bad workers by comparing first attempts with repeats: chance fails
+// an item that has failed no oftener than a fresh one, and bad data always fails. ADR 17 has the
+// reasoning and the measurements.
 //
-// With b, the share of bad data, and p, the chance that a worker fails good data, an item that has failed k times is bad with
-// odds of b/(1-b) to p^k. Example: b = 1 %, p = 5 %. One failure gives odds of 0.2, two give 4, three give 81.
+// With b, the share of bad data, and p, the chance that a worker fails good data, an item that has
+// failed k times is bad with odds of b/(1-b) to p^k. Example: b = 1 %, p = 5 %. One failure gives
+// odds of 0.2, two give 4, three give 81.
 //
-// The counts are those of the last 500 first attempts, or 100 repeats, or so. Only failures that are evidence count, see
-// [Machine.charge].
+// The counts are those of the last 500 first attempts, or 100 repeats, or so. Only failures that
+// are evidence count, see [Machine.charge].
 type blame struct {
 	first  float64 // first attempts
 	atOnce float64 // of them, delivered
@@ -60,8 +62,9 @@ func (b *blame) observeSecond(delivered bool) {
 	}
 }
 
-// chance returns the chance that an attempt of good data fails. Of F items that failed at once, good ones are those that the
-// second attempt delivers, and so many of them failed for each that did not. Until repeats fail, all is chance.
+// chance returns the chance that an attempt of good data fails. Of F items that failed at once,
+// good ones are those that the second attempt delivers, and so many of them failed for each that
+// did not. Until repeats fail, all is chance.
 func (b *blame) chance() float64 { return max(leastChance, b.observed()) }
 
 // observed is chance without its least value.
@@ -70,14 +73,15 @@ func (b *blame) observed() float64 {
 	return min(mostChance, delivered*(b.first-b.atOnce)/(b.atOnce+1))
 }
 
-// share returns the measured share of bad data, 0 to 1. It is 0 where chance explains all failures, and without data.
+// share returns the measured share of bad data, 0 to 1. It is 0 where chance explains all failures,
+// and without data.
 func (b *blame) share() float64 { return max(0, 1-(b.atOnce+1)/(b.first+1)/(1-b.chance())) }
 
 // failing is the share of first attempts that fails, of bad data or by chance.
 func (b *blame) failing() float64 { return (b.first - b.atOnce) / (b.first + 1) }
 
-// fault returns the probability that an item with so many failures is bad.
-// The last failure was at a lane that fails this share of good data.
+// fault returns the probability that an item with so many failures is bad. The last failure was at
+// a lane that fails this share of good data.
 func (b *blame) fault(failures int, share, atLane float64) float64 {
 	odds := b.odds(failures, share)
 	if p := b.chance(); failures > 0 && atLane > ownFault*p {
@@ -86,15 +90,16 @@ func (b *blame) fault(failures int, share, atLane float64) float64 {
 	return odds / (1 + odds)
 }
 
-// streak returns how many failures in a row of different items are more than bad data and chance make once in a million
-// items, and least at the least.
+// streak returns how many failures in a row of different items are more than bad data and chance
+// make once in a million items, and least at the least.
 func (b *blame) streak(least int) int {
 	if least <= 0 {
 		return least
 	}
 	q := b.failing()
 	q = max(q+streakErrors*math.Sqrt(q*(1-q)/(b.first+1)), 1/(b.first+2))
-	return max(least, int(min(mostStreak, math.Log(oneInAMillion)/math.Log(min(max(q, leastChance), 0.99)))))
+	n := math.Log(oneInAMillion) / math.Log(min(max(q, leastChance), 0.99))
+	return max(least, int(math.Ceil(min(mostStreak, n))))
 }
 
 // odds returns the odds that an item with so many failures is bad, if this share of the data is.
@@ -133,7 +138,8 @@ type failure struct {
 	at   time.Duration
 }
 
-// doubt is a failure that becomes evidence if its lane delivers another item that was sent early enough.
+// doubt is a failure that becomes evidence if its lane delivers another item that was sent early
+// enough.
 type doubt struct {
 	item  *item
 	seq   uint64
@@ -182,8 +188,9 @@ func (p *part) count(weight float64) bool {
 	return true
 }
 
-// faults takes in that a failed or became overdue, and reports whether that counts for the window and the breaker of its lane:
-// not where the data is to blame. For the breaker the first failure of an item counts, see [blame.streak].
+// faults takes in that a failed or became overdue, and reports whether that counts for the window
+// and the breaker of its lane: not where the data is to blame. For the breaker the first failure of
+// an item counts, see [blame.streak].
 func (m *Machine) faults(a *attempt, why Outcome) (window, breaker bool) {
 	evident := m.charge(a, why)
 	r, d := &a.item.account, &a.lane.doubts
@@ -201,21 +208,23 @@ func (m *Machine) faults(a *attempt, why Outcome) (window, breaker bool) {
 	}
 	weight := 1 - m.blame.fault(before, share, d.chance())
 	switch {
-	case before == 0 && (a.item.number == 1 || !a.lane.known || share < repeatLeast):
+	case before == 0 && (a.item.number == 1 || !a.lane.known || m.blame.failing() < repeatLeast):
 		weight = 1
 	case before == 0:
 		weight = repeatWeight
 	}
-	return d.window.count(1 - m.blame.fault(before+1, share, d.chance())), d.breaker.count(weight)
+	data := m.blame.fault(before+1, share, d.chance())
+	return d.window.count(1 - data), d.breaker.count(weight)
 }
 
-// charge takes in that a, which has just failed or become overdue, was not delivered, and reports whether that is evidence
-// against its item already.
+// charge takes in that a, which has just failed or become overdue, was not delivered, and reports
+// whether that is evidence against its item already.
 //
-// A failure is evidence against the item only if the same lane delivers another one that was sent after it, within two round
-// trips of its end; an overdue attempt must be overtaken by three. So an outage gives none, not even its first moments.
-// Failures at one lane within four round trips are one piece of evidence. Hedges, canceled attempts and Ordered lanes give none,
-// nor do deaths of workers, which have a count of their own.
+// A failure is evidence against the item only if the same lane delivers another one that was sent
+// after it, within two round trips of its end; an overdue attempt must be overtaken by three. So an
+// outage gives none, not even its first moments. Failures at one lane within four round trips are
+// one piece of evidence. Hedges, canceled attempts and Ordered lanes give none, nor do deaths of
+// workers, which have a count of their own.
 func (m *Machine) charge(a *attempt, why Outcome) (evident bool) {
 	it, l := a.item, a.lane
 	over := it.state == isDone || it.state == inHands && a.outcome != Split
@@ -229,8 +238,7 @@ func (m *Machine) charge(a *attempt, why Outcome) (evident bool) {
 	evident = l.outs.delivered > a.sent
 	if why == TimedOut {
 		need, rounds = overtaken, timeoutRounds
-		later := l.est.delivered - a.progress - (a.ahead - a.cost) // cost delivered that was sent after a
-		evident = later >= overtaken*a.cost-1e-6
+		evident = overtakenThrice(a)
 	}
 	switch {
 	case !l.known:
@@ -242,7 +250,14 @@ func (m *Machine) charge(a *attempt, why Outcome) (evident bool) {
 	return false
 }
 
-// settleDoubts turns the failures at the lane of a, which was delivered, into evidence, or drops them.
+// overtakenThrice reports whether three attempts that were sent after a have been delivered.
+func overtakenThrice(a *attempt) bool {
+	later := a.lane.est.delivered - a.progress - (a.ahead - a.cost) // cost of them
+	return later >= overtaken*a.cost-1e-6
+}
+
+// settleDoubts turns the failures at the lane of a, which was delivered, into evidence, or drops
+// them.
 func (m *Machine) settleDoubts(a *attempt) {
 	d := &a.lane.doubts
 	d.delivered()
@@ -266,7 +281,8 @@ func (m *Machine) settleDoubts(a *attempt) {
 	d.open = kept
 }
 
-// accuse adds a piece of evidence against it, and reports whether it is one. If that is enough the item is set apart.
+// accuse adds a piece of evidence against it, and reports whether it is one. If that is enough the
+// item is set apart.
 func (m *Machine) accuse(it *item, l *lane, first bool) bool {
 	r := &it.account
 	if first && !r.first {
@@ -295,7 +311,8 @@ func (m *Machine) accuse(it *item, l *lane, first bool) bool {
 	return true
 }
 
-// judge makes it a suspect if the evidence is enough. If it waits, it waits among the suspects from now on.
+// judge makes it a suspect if the evidence is enough. If it waits, it waits among the suspects from
+// now on.
 func (m *Machine) judge(it *item) {
 	r := &it.account
 	if r.suspect || r.failures == 0 || m.cfg.Poison.Failures < 0 || !m.blame.convicts(it, m.cfg.Poison.Failures, len(m.up)) {
@@ -313,8 +330,8 @@ func (m *Machine) judge(it *item) {
 	}
 }
 
-// convicts reports whether the evidence against it is enough to set it apart: at least this many failures, of two lanes if
-// there are so many.
+// convicts reports whether the evidence against it is enough to set it apart: at least this many
+// failures, of two lanes if there are so many.
 func (b *blame) convicts(it *item, least, lanesUp int) bool {
 	r := &it.account
 	least, share := max(2, least), max(b.share(), 1/(b.first+2))
@@ -337,9 +354,11 @@ func (b *blame) convicts(it *item, least, lanesUp int) bool {
 }
 
 // acknowledge takes in that it was delivered.
-func (b *blame) acknowledge(it *item) {
+func (b *blame) acknowledge(it *item, late bool) {
 	switch r := &it.account; {
 	case it.rank.width != 0: // a piece says nothing about first attempts
+	case it.number == 1 && r.first && late: // it had only taken long
+		b.atOnce++
 	case it.number == 1 && !r.first:
 		b.observeFirst(true)
 	case r.first && r.failures == 1:

@@ -29,8 +29,10 @@ type breaker struct {
 
 // wary says whether the next failure of l opens its breaker.
 func (m *Machine) wary(l *lane) bool {
-	limit := m.blame.streak(m.cfg.Breaker.Failures)
-	return limit > 1 && l.br.streak == limit-1 && !l.br.shut()
+	if l.br.streak == 0 || l.br.shut() {
+		return false
+	}
+	return l.br.streak == m.blame.streak(m.cfg.Breaker.Failures)-1
 }
 
 func (b *breaker) shut() bool { return b.open || b.rest }
@@ -208,7 +210,8 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 	}
 	limit := m.blame.streak(m.cfg.Breaker.Failures)
 	good := 1 - m.blame.observed()
-	enough := limit > 0 && (b.streak >= limit || b.n >= scoreAfter && m.blame.first >= scoreAfter && b.score < scoreLeast*good*good && m.blame.share() < badLeast)
+	poor := b.n >= scoreAfter && b.score < scoreLeast*good*good && m.blame.first >= scoreAfter && m.blame.share() < badLeast
+	enough := limit > 0 && (b.streak >= limit || poor)
 	sudden := m.tries.outbreak(m.now) && why != TimedOut && limit > 0
 	if why == Misconfigured || enough || sudden {
 		m.openBreaker(l, why)

@@ -56,7 +56,7 @@ func TestBreakerWaitsForKnowledge(t *testing.T) {
 
 func TestBreakerOpensAndProbes(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: time.Hour}, 1, 1)
-	w.deliver(100)
+	w.deliver(150)
 	for range 3 {
 		w.offer(1, 0)
 		w.answer(w.running()[0], control.Retryable, 0)
@@ -197,7 +197,7 @@ func TestMostFailButOthersDeliver(t *testing.T) {
 
 func TestLateAckHastensTheProbe(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: sec}, 3, 2)
-	w.deliver(100)
+	w.deliver(150)
 	w.fill()
 	w.pass(sec)
 	late := w.at(0)

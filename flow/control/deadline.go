@@ -22,7 +22,11 @@ func (d deadline) before(o deadline) bool {
 
 func (h *deadlines) push(a *attempt) {
 	*h = append(*h, deadline{})
-	h.up(len(*h)-1, deadline{a.deadline, a})
+	at := a.deadline
+	if a.soon > 0 {
+		at = min(at, a.soon)
+	}
+	h.up(len(*h)-1, deadline{at, a})
 }
 
 // removeAt takes the ith out. The hole goes down to a leaf, since the last one nearly always belongs there.

@@ -143,6 +143,15 @@ func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 	return min(d<<min(e.shift, maxShift), maxRTO)
 }
 
+// lighter is how much less than the smoothed round trip one is expected to take with this cost in flight, 0 to 1.
+func (e *estimator) lighter(ahead float64) float64 {
+	usual := e.expected(e.mean) * e.srtt
+	if e.rate == 0 || usual == 0 {
+		return 1
+	}
+	return min(1, (e.service+ahead/e.rate)/usual)
+}
+
 // double makes the timeout twice as long, once for all attempts that were sent before it was last doubled.
 func (e *estimator) double(now, sent time.Duration) {
 	if e.shift == 0 || sent > e.doubled {

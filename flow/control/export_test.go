@@ -3,7 +3,7 @@ package control
 // Overlooked is the oldest item that is blocked although its turn has come; 0: there is none.
 func (m *Machine) Overlooked() (seq uint64) {
 	blocked := 0
-	for it := m.oldest; it != nil; it = it.next {
+	for it := m.items.oldest; it != nil; it = it.next {
 		if !it.blocked {
 			continue
 		}

@@ -22,17 +22,14 @@ import (
 // the lanes, each of them has twice as much in flight and the sum does not change; round trips that rise all the same are
 // the lanes' own.
 type group struct {
-	win      window.Window // nil: the lanes are on their own
-	batches  bool          // its limit counts items, and no cost
-	prober   window.Prober // win, when it measures the drained round trip
-	mean     float64       // cost of an item
-	most     int           // items that may be in flight
-	unit     float64       // cost of one; 0: items are counted
-	full     float64       // cost in flight from which on there is no room for another, where items are not counted
-	since    time.Duration // what was sent before is not the window's
-	probing  bool
-	probeAt  time.Duration
-	probeEnd time.Duration
+	win     window.Window // nil: the lanes are on their own
+	batches bool          // its limit counts items, and no cost
+	drain   drain
+	mean    float64       // cost of an item
+	most    int           // items that may be in flight
+	unit    float64       // cost of one; 0: items are counted
+	full    float64       // cost in flight from which on there is no room for another, where items are not counted
+	since   time.Duration // what was sent before is not the window's
 
 	likeness likeness
 
@@ -137,7 +134,7 @@ func (g *group) bound(open int) {
 		return
 	}
 	limit := max(1, g.win.Limit())
-	if !g.probing {
+	if !g.drain.on {
 		limit = max(limit, min(float64(open), groupLeast))
 	}
 	g.most, g.unit = int(limit), g.mean
@@ -173,33 +170,16 @@ const groupMean = 0.02 // weight of the newest item's cost
 
 // probeGroup lets the group's window measure its drained round trip.
 func (m *Machine) probeGroup(limited bool) {
-	g := &m.group
-	if g.prober == nil {
+	d := &m.group.drain
+	if d.prober == nil || d.on && !d.over(m.now) {
 		return
 	}
-	if g.probing {
-		if g.prober.Probing() {
-			if m.now < g.probeEnd {
-				return
-			}
-			g.prober.EndProbe(m.now)
-		}
-		g.probing, g.probeAt = false, 0
+	if d.on {
+		d.end(m.now)
 	}
-	within := g.prober.ProbeWithin()
-	if within == 0 {
-		g.probeAt = 0
-		return
+	if d.due(m.now, m.jitter) && limited && m.group.phase <= wholePhase {
+		d.begin(m.now, m.meanRoundTrip())
 	}
-	if g.probeAt == 0 || g.probeAt > m.now+2*within {
-		g.probeAt = m.now + m.jitter(within, 0.75, 1.25)
-	}
-	if m.now < g.probeAt || !limited || g.phase > wholePhase {
-		return
-	}
-	g.probing = true
-	g.probeEnd = m.now + max(time.Second, probeRounds*m.meanRoundTrip())
-	g.prober.BeginProbe(m.now)
 }
 
 // meanRoundTrip of the lanes.
@@ -220,7 +200,7 @@ func (m *Machine) beginExperiment() {
 	g.want = m.now + groupLook
 	ready := 0
 	for _, l := range m.up {
-		if l.open && l.known && l.prober != nil && l.prober.ProbeWithin() > 0 && l.limit.rate == 0 {
+		if l.open && l.known && l.drain.prober != nil && l.drain.prober.ProbeWithin() > 0 && l.limit.rate == 0 {
 			ready++
 		}
 	}
@@ -372,7 +352,7 @@ func (m *Machine) regroup() {
 		return
 	}
 	g.win, g.since = m.cfg.Window.New(), m.now
-	g.prober, _ = g.win.(window.Prober)
+	g.drain.prober, _ = g.win.(window.Prober)
 	g.batches = g.win.Batches()
 	g.bound(m.open)
 	for _, l := range m.up {

@@ -74,39 +74,9 @@ func (m *Machine) observe(l *lane, normal time.Duration) {
 	l.tail.sample(normal.Seconds(), l.est.srtt*scale, l.est.rttvar*scale, m.cfg.Hedge.Least)
 }
 
-// remember puts it into the sequence before next; nil: at the end.
-func (m *Machine) remember(it, next *item) {
-	it.next = next
-	if next == nil {
-		it.prev, m.newest = m.newest, it
-	} else {
-		it.prev, next.prev = next.prev, it
-	}
-	if it.prev != nil {
-		it.prev.next = it
-	} else {
-		m.oldest = it
-	}
-}
-
-// drop takes it, which has settled or was replaced, out of the sequence.
-func (m *Machine) drop(it *item) {
-	if it.prev != nil {
-		it.prev.next = it.next
-	} else {
-		m.oldest = it.next
-	}
-	if it.next != nil {
-		it.next.prev = it.prev
-	} else {
-		m.newest = it.prev
-	}
-	it.prev, it.next = nil, nil
-}
-
 // held returns the attempt that holds the watermark if it may have a twin, and when.
 func (m *Machine) held() (a *attempt, at time.Duration) {
-	it := m.oldest
+	it := m.items.oldest
 	if m.cfg.Hedge.Share == 0 || m.binds || it == nil || it.state != inFlight || len(it.running) != 1 || it.number > 1 ||
 		it.keyed() || it.fate != undecided || it.account.suspect || it.account.piece || it.account.deaths > 0 {
 		return nil, 0

@@ -249,16 +249,16 @@ func TestIDsFindTheirAttempts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := m.newAttempt()
+	a := m.attempts.add()
 	a.item = &item{}
 	id := a.id
-	if m.attempt(id) != a {
+	if m.attempts.find(id) != a {
 		t.Fatal("an ID does not find its attempt")
 	}
-	m.freeAttempt(a)
-	b := m.newAttempt()
+	m.attempts.remove(a)
+	b := m.attempts.add()
 	b.item = &item{}
-	if b != a || b.id == id || m.attempt(id) != nil || m.attempt(b.id) != b || m.attempt(1<<63) != nil {
+	if b != a || b.id == id || m.attempts.find(id) != nil || m.attempts.find(b.id) != b || m.attempts.find(1<<63) != nil {
 		t.Errorf("IDs %d and %d of one slot are confused", id, b.id)
 	}
 }

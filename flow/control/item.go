@@ -165,8 +165,7 @@ func (m *Machine) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	if it.cost = min(e.Cost, maxCost); !(it.cost > 0) { // not a number is not above 0 either
 		it.cost = 1
 	}
-	m.live++
-	m.remember(it, next)
+	m.items.add(it, next)
 	m.unsent += it.bytes
 	if len(e.Keys) > 0 {
 		it.hash = uint64(e.Keys[0]) | 1<<63
@@ -179,8 +178,7 @@ func (m *Machine) newItem(seq uint64, r rank, next *item, e *Event) *item {
 func (m *Machine) finish(it *item) {
 	m.leave(it)
 	it.state = isDone
-	m.live--
-	m.drop(it)
+	m.items.remove(it)
 	if it.account.suspect {
 		m.suspects--
 	}

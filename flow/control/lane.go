@@ -17,7 +17,7 @@ type lane struct {
 	at      int // in Machine.up and Machine.cands; -1: it is down
 	limits  Limits
 	win     window.Window
-	prober  window.Prober  // win, when it measures the drained round trip; else nil
+	drain   drain
 	leased  window.Leased  // win, when its limit is a promise with an end; else nil
 	starter window.Starter // win, when it has a start-up; else nil
 	byCost  bool
@@ -48,19 +48,17 @@ type lane struct {
 	limit     limiter
 	br        breaker
 
-	probing   bool // the window is narrowed to measure the drained round trip
-	probeAt   time.Duration
-	probeEnds time.Duration
-
 	paused           bool           // half of the lanes are, in an experiment
 	seen             [2]observation // before it and in it
 	level, deviation float64        // mean round trip, seconds; the last one's relative difference from it
 
 	wantOrdered bool // Limits.Ordered as it was last given
 
-	run    orderedRun
-	doubts doubts
-	stats  laneStats
+	run      orderedRun
+	doubts   doubts
+	stuck    stuck
+	repeated bool // the last attempt was of an item sent before
+	stats    laneStats
 }
 
 // orderedRun is the run of an Ordered lane.
@@ -89,8 +87,8 @@ type said struct {
 func (l *lane) hear() {
 	s := &l.said
 	s.limit, s.epoch = max(1, l.win.Limit()), l.win.Epoch()
-	if l.prober != nil {
-		s.base = l.prober.Base()
+	if l.drain.prober != nil {
+		s.base = l.drain.prober.Base()
 	}
 	if l.starter != nil {
 		s.starting = l.starter.Starting()
@@ -108,7 +106,7 @@ func (m *Machine) laneUp(num int32, limits Limits) {
 	i, found := m.laneIndex(num)
 	if !found {
 		l := &lane{num: num, at: -1, win: m.cfg.Window.New()}
-		l.prober, _ = l.win.(window.Prober)
+		l.drain.prober, _ = l.win.(window.Prober)
 		l.leased, _ = l.win.(window.Leased)
 		l.starter, _ = l.win.(window.Starter)
 		l.byCost = !l.win.Batches()
@@ -250,7 +248,7 @@ func (m *Machine) seats(l *lane, n int) {
 	c := &m.cands[l.at]
 	c.Free, c.Full = places > 0, full
 	c.Heard, c.Used = l.heard, l.used
-	c.InFlight, c.Work = l.awaited, l.flyingCost
+	c.InFlight, c.Work = l.awaited, l.flyingCost-l.stuck.cost
 }
 
 // one counts what is so.
@@ -261,10 +259,15 @@ func one(is bool) int {
 	return 0
 }
 
-// patience is how long an attempt of this cost may take. In a start-up the window may have gone beyond what the worker
-// serves at once, by its own step: what waits there for that is not overdue.
-func (m *Machine) patience(l *lane, cost float64) time.Duration {
-	d := l.est.rto(cost, m.leastRTO())
+// patience is how long a, just sent, may take. In a start-up the window may have gone beyond the
+// worker's slots by its own step: items that wait for that are not overdue. Where attempts hang, round
+// trips may be few and old. There the time is scaled to the queue now, if that is shorter than it was.
+func (m *Machine) patience(l *lane, a *attempt) time.Duration {
+	least := m.leastRTO()
+	d := l.est.rto(a.cost, least)
+	if l.stuck.sure() && l.est.shift == 0 {
+		d = max(min(d, least), time.Duration(float64(d)*l.est.lighter(a.ahead)))
+	}
 	if l.said.starting {
 		d = min(startPatience*d, max(d, maxRTO))
 	}
@@ -283,7 +286,7 @@ func (l *lane) room(now time.Duration, n int) int {
 		n = min(n, l.limits.InFlight-l.flying)
 	}
 	if n > 0 && l.refuses.from > 0 {
-		n = min(n, l.refuses.room(now, l.flying-l.outs.suspects-l.outs.apart))
+		n = min(n, l.refuses.room(now, l.awaited-l.outs.suspects))
 	}
 	return max(n, 0)
 }
@@ -324,56 +327,32 @@ const peakDecay = 10.0
 // probe lets a window measure its drained round trip where that is due: at most one lane, or a tenth of them,
 // at a time, and only lanes that are used to their limit (others have drained samples for nothing).
 func (m *Machine) probe(l *lane, limited bool) {
-	p := l.prober
-	if p == nil || l.at < 0 {
+	d := &l.drain
+	if d.prober == nil || l.at < 0 || m.group.phase != noPhase || d.on && !d.over(m.now) {
 		return
 	}
-	if m.group.phase != noPhase {
-		return
-	}
-	if l.probing {
-		if p.Probing() && m.now < l.probeEnds {
-			return
-		}
-		m.endProbe(l)
-	}
-	within := p.ProbeWithin()
-	if within == 0 {
-		l.probeAt = 0
-		return
-	}
-	if l.probeAt == 0 || l.probeAt > m.now+2*within {
-		l.probeAt = m.now + m.jitter(within, 0.75, 1.25)
-	}
-	if m.now < l.probeAt || !limited || m.hold.crowd < busySource {
+	m.endProbe(l)
+	if !d.due(m.now, m.jitter) || !limited || m.hold.crowd < busySource {
 		return
 	}
 	if len(m.probes) >= max(1, len(m.up)/10) {
-		if oldest := m.probes[0]; m.now >= oldest.probeEnds {
+		if oldest := m.probes[0]; m.now >= oldest.drain.ends {
 			m.endProbe(oldest)
 			m.refresh(oldest)
 		}
 		return
 	}
 	m.probes = append(m.probes, l)
-	l.probing = true
-	l.probeEnds = m.now + max(time.Second, probeRounds*l.est.smoothed())
-	p.BeginProbe(m.now)
+	d.begin(m.now, l.est.smoothed())
 	l.hear()
 }
 
-// probeRounds bounds a drained probe in round trips of its lane.
-const probeRounds = 40
-
 func (m *Machine) endProbe(l *lane) {
-	if !l.probing {
+	if !l.drain.on {
 		return
 	}
-	l.probing, l.probeAt = false, 0
-	if l.prober.Probing() {
-		l.prober.EndProbe(m.now)
-		l.hear()
-	}
+	l.drain.end(m.now)
+	l.hear()
 	if i := slices.Index(m.probes, l); i >= 0 {
 		m.probes = slices.Delete(m.probes, i, i+1)
 	}

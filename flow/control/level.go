@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// level remembers how many attempts in flight a worker refuses: CUBIC's W_max and BBR's inflight_hi, for receivers that answer
-// an error where TCP's lose a packet.
+// level remembers how many attempts in flight a worker refuses: CUBIC's W_max and BBR's
+// inflight_hi, for receivers that answer an error where TCP's lose a packet.
 //
-// Errors also come by chance, at any level, and must not be taken for one. So each answer is kept with the number of
-// attempts that were in flight when it was sent, and a level is believed when Wald's sequential test says so: that from there
-// on at least half are refused, against the share that is refused below (Wald 1945). One attempt beyond it is sent now and
-// then: if that is refused, the next waits twice as long; if it is taken, the level rises, faster and faster, until the
-// window binds and the level is forgotten.
+// Errors also come by chance, at any level, and must not be taken for one. So each answer is kept
+// with the number of attempts that were in flight when it was sent, and a level is believed when
+// Wald's sequential test says so: that from there on at least half are refused, against the share
+// that is refused below (Wald 1945). One attempt beyond it is sent now and then: if that is
+// refused, the next waits twice as long; if it is taken, the level rises, faster and faster, until
+// the window binds and the level is forgotten.
 type level struct {
 	recent [levelRecent]outcomeAt
 	n      uint
@@ -42,7 +43,7 @@ const (
 	levelRefuses = 0.5 // of what chance would let pass is refused beyond a level, at least
 	levelSure    = 4.0 // logarithm of the odds
 	levelLeast   = 0.02
-	levelMost    = 0.5
+	levelMost    = 0.95
 	levelFew     = 32  // answers that the share which is refused by chance is a mean of, at least,
 	levelMany    = 128 // and at most
 	levelCut     = 3.0 // score from which a refusal narrows the window
@@ -70,7 +71,8 @@ func (v *level) within(window float64) {
 	}
 }
 
-// refused takes in a refusal. known: it was beyond a known level, or tells of one. lower: that is new.
+// refused takes in a refusal. known: it was beyond a known level, or tells of one. lower: that is
+// new.
 func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known, lower bool) {
 	speaks := refusedBeyond(v.byChance()) // as it stood before
 	v.add(a, false)
@@ -124,7 +126,8 @@ func (v *level) add(a *attempt, taken bool) {
 	v.calm = taken
 }
 
-// forget the level and the answers, as the worker begins anew. What chance does stays.
+// forget drops the level and the answers, since the worker starts over. The share that is refused by
+// chance stays.
 func (v *level) forget() { *v = level{chance: v.chance, seen: v.seen} }
 
 // distressed reports whether the worker refuses more than chance explains.
@@ -136,11 +139,12 @@ func (v *level) caution() float64 { return levelCaution * (v.byChance() - levelL
 
 func (v *level) byChance() float64 { return min(max(v.chance, levelLeast), levelMost) }
 
-// refusedBeyond is how far a refusal speaks for a level and against chance, as a logarithm. A delivery speaks for chance, by the
-// logarithm of levelRefuses.
+// refusedBeyond is how far a refusal speaks for a level and against chance, as a logarithm. A
+// delivery speaks for chance, by the logarithm of levelRefuses.
 func refusedBeyond(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
 
-// explained reports whether chance explains what was refused beyond the known level, now that more is known of chance.
+// explained reports whether chance explains what was refused beyond the known level, now that more
+// is known of chance.
 func (v *level) explained() bool {
 	return v.beyond*refusedBeyond(v.byChance()) < levelSure/2
 }

@@ -34,7 +34,7 @@ type Config struct {
 
 // Breaker says when a worker that fails is left alone and how it is tried again. The zero value means the defaults.
 type Breaker struct {
-	// Failures in a row that open it; 0 means 3; negative: only Misconfigured opens it.
+	// Failures in a row that open it, at least: bad data and chance can ask for more. 0 means 3; negative: only Misconfigured opens it.
 	Failures int
 	// Probe is how long it stays open before one probe item; nil: 0.5 s * 2^k with equal jitter, at most 1 s in
 	// the first minute of an outage and 30 s later.
@@ -89,19 +89,15 @@ type Machine struct {
 	overdue deadlines
 	hands   map[uint64]*item
 	keys    map[uint32]*keyState
-	keyed   int   // items with keys
-	live    int   // items not settled
-	oldest  *item // of those, which are linked in sequence
-	newest  *item
+	keyed   int // items with keys
+	items   sequence
 
-	attempts     []*attempt // by slot
-	freeAttempts []*attempt
-	freeItems    []*item
-	freeKeys     []*keyState
-	masked       []int    // candidates hidden while one item chooses
-	last         *attempt // started last
-	serial       uint64
-	runs         uint32 // of all Ordered lanes
+	attempts  attempts
+	freeItems []*item
+	freeKeys  []*keyState
+	masked    []int    // candidates hidden while one item chooses
+	last      *attempt // started last
+	runs      uint32   // of all Ordered lanes
 
 	// Bytes of items never sent; sent at least once and not settled; settled and not saved.
 	unsent, started, unsaved int64
@@ -111,8 +107,7 @@ type Machine struct {
 	hold       hold
 	replayShut bool // the replay bound holds the next item back
 	counts     counts
-	suspects   int  // items set apart
-	repeated   bool // the last attempt was of an item sent before
+	suspects   int // items set apart
 	blame      blame
 	apart      apart
 	retrying   retrying
@@ -221,7 +216,12 @@ func (m *Machine) excuse() {
 	for len(m.overdue) > 0 && m.overdue[0].at <= m.now && !m.overdue[0].a.excused {
 		a := m.overdue[0].a
 		m.overdue.removeAt(0)
-		a.excused = true
+		if a.deadline > m.now { // it only takes long
+			a.soon = 0
+			m.overdue.push(a)
+			continue
+		}
+		a.excused, a.soon = true, 0
 		a.deadline = m.now + late
 		m.overdue.push(a)
 	}
@@ -267,7 +267,7 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 		m.retrying.away.taken(m, &e)
 	}
 	out = m.dispatch(out)
-	if m.oldest != nil && m.cfg.Hedge.Share > 0 && !m.global.active {
+	if m.items.oldest != nil && m.cfg.Hedge.Share > 0 && !m.global.active {
 		out = m.hedge(out)
 	}
 	if m.cfg.Defer {
@@ -328,6 +328,12 @@ func (m *Machine) expire() {
 	for len(m.overdue) > 0 && m.overdue[0].at <= m.now {
 		a := m.overdue[0].a
 		m.overdue.removeAt(0)
+		if a.deadline > m.now {
+			a.soon = 0
+			m.overdue.push(a)
+			m.takesLong(a)
+			continue
+		}
 		if d := a.sent + m.leastRTO(); m.cfg.Timeout == 0 && d > m.now { // that the machine is busy shows only since
 			a.deadline = d
 			m.overdue.push(a)
@@ -426,4 +432,4 @@ func (u *uptime) at(now time.Duration) time.Duration {
 
 // Idle says whether every item has settled: nothing waits, is in flight, is being cut or buried. Attempts of
 // settled items may still be out.
-func (m *Machine) Idle() bool { return m.live == 0 }
+func (m *Machine) Idle() bool { return m.items.n == 0 }

@@ -187,6 +187,12 @@ func (w *model) obey(c control.Command) {
 	}
 }
 
+// hanging returns the attempts of a lane that are not overdue and take no place in its window.
+func (w *model) hanging(lane int32) int {
+	l, _ := w.m.Lane(lane)
+	return l.Hanging
+}
+
 func (w *model) start(c control.Command, it *modelItem) {
 	w.t.Helper()
 	l := w.lanes[c.Lane]
@@ -201,8 +207,8 @@ func (w *model) start(c control.Command, it *modelItem) {
 		w.fail("attempt %d is started twice", c.ID)
 	case l.limits.InFlight > 0 && l.out >= l.limits.InFlight:
 		w.fail("lane %d has %d in flight at a limit of %d", c.Lane, l.out, l.limits.InFlight)
-	case w.size > 0 && l.awaited >= w.size && c.Why != control.Apart:
-		w.fail("lane %d has %d in flight at a window of %d", c.Lane, l.awaited, w.size)
+	case w.size > 0 && l.awaited-w.hanging(c.Lane) >= w.size && c.Why != control.Apart:
+		w.fail("lane %d has %d in flight at a window of %d", c.Lane, l.awaited-w.hanging(c.Lane), w.size)
 	case c.Number != it.starts+1:
 		w.fail("start of item %d is number %d after %d", c.Seq, c.Number, it.starts)
 	case w.cfg.Timeout >= 0 && c.Expect <= w.now && c.Why != control.Apart:

@@ -70,7 +70,7 @@ func (m *Machine) consequence(a *attempt, out []Command) []Command {
 	}
 	m.purse.refund(a)
 	m.put(it, nil)
-	m.freeAttempt(a)
+	m.attempts.remove(a)
 	out = m.refuse(it, out)
 	m.release(it)
 	return out

@@ -34,9 +34,6 @@ func (m *Machine) sendWaiting(out []Command) []Command {
 		if firsts > 0 {
 			out = m.sendFirsts(out)
 		}
-		if m.repeated && m.owing.able.len() > 0 && m.fresh.able.len() > 0 {
-			out = m.sendFresh(out)
-		}
 		for sent := m.counts.sent - 1; sent != m.counts.sent && m.redo.able.len()+m.owing.able.len() > 0; {
 			sent = m.counts.sent // each start may let one of the same key follow
 			out = m.drain(&m.redo, maxScan, out)
@@ -59,17 +56,14 @@ func (m *Machine) sendWaiting(out []Command) []Command {
 	return out
 }
 
-// sendFresh starts one new item before those that failed, so that failing data takes at most every second place.
-func (m *Machine) sendFresh(out []Command) []Command {
+// freshFirst reports whether a new item goes before a failed one to a lane that took a failed one last.
+// So failing data takes at most every second place of each lane.
+func (m *Machine) freshFirst() bool {
+	if m.fresh.able.len() == 0 || m.mayHold() {
+		return false
+	}
 	it := m.fresh.able.at(0)
-	if it.keyed() || m.replayHolds(it) {
-		return out
-	}
-	if l, _ := m.choose(it); l != nil {
-		m.fresh.able.removeAt(0)
-		out = m.start(it, l, Turn, out)
-	}
-	return out
+	return !it.keyed() && !m.replayHolds(it)
 }
 
 // sendFirsts starts the items for which lanes are kept, wherever they stand in the send buffer.
@@ -235,6 +229,13 @@ func (m *Machine) chooseOther(it *item) (*lane, bool) {
 	for _, a := range it.running {
 		m.hide(a.lane.num)
 	}
+	if it.charged && m.freshFirst() {
+		for _, l := range m.up {
+			if l.repeated {
+				m.hide(l.num)
+			}
+		}
+	}
 	if len(m.masked) == m.free {
 		m.unhide()
 		return nil, false
@@ -311,13 +312,13 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	it.state, it.waited = inFlight, false
 	it.number++
 	m.counts.started(it.number)
-	a := m.newAttempt()
+	a := m.attempts.add()
 	m.last = a
 	a.item, a.lane, a.cost, a.sent = it, l, it.cost, m.now
 	if why == Turn && it.charged {
 		m.purse.pay(a, m.now)
 	}
-	m.repeated = it.number > 1 && why == Turn
+	l.repeated = it.number > 1 && why == Turn
 	it.charged, it.short = false, false
 	it.running = append(it.running, a)
 	m.retrying.remove(it)
@@ -329,7 +330,7 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	l.flyingCost += a.cost
 	l.used = m.now
 	m.flyingCost += a.cost
-	a.ahead, a.progress, a.epoch, a.together = l.flyingCost, l.est.delivered, l.said.epoch, m.flyingCost
+	a.ahead, a.progress, a.epoch, a.together = l.flyingCost-l.stuck.cost, l.est.delivered, l.said.epoch, m.flyingCost
 	c := Command{Kind: Start, Why: why, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
 	if l.limits.Ordered {
 		m.enlist(l, a)
@@ -342,6 +343,7 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 	if why == Apart {
 		a.apart = true
 		l.outs.apart++
+		l.stuck.leaves(a)
 		m.apart.running++
 		m.refresh(l)
 		return append(out, c)
@@ -358,7 +360,7 @@ func (m *Machine) occupy(a *attempt) (overdue time.Duration) {
 	m.awaited++
 	m.awaitedCost += a.cost
 	l.outs.add(a)
-	a.lost, a.level = l.outs.cost, l.flying-l.outs.suspects-l.outs.apart
+	a.lost, a.level = l.outs.cost, l.awaited-l.outs.suspects
 	l.refuses.started(a)
 	room := m.windowRoom(l)
 	a.limited = room <= 0
@@ -368,7 +370,11 @@ func (m *Machine) occupy(a *attempt) (overdue time.Duration) {
 	}
 	if m.cfg.Timeout >= 0 {
 		if a.deadline = m.now + m.cfg.Timeout; m.cfg.Timeout == 0 {
-			a.deadline = m.now + m.patience(l, a.cost)
+			a.deadline = m.now + m.patience(l, a)
+		}
+		a.soon = 0
+		if l.stuck.sure() {
+			a.soon = m.now + longAt(a, &l.est)
 		}
 		m.overdue.push(a)
 	}

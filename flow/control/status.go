@@ -41,6 +41,7 @@ type LaneStatus struct {
 	Window       float64      // limit now, in the window's unit
 	InFlight     int          // attempts not yet answered
 	InFlightCost float64      //
+	Hanging      int          // of them, those that gave up their places in the window before they are overdue
 	// Gate is what binds now: "window", "credit", "rate", "limit", "throttle", "breaker", "replay", "waiting",
 	// "order", "budget",
 	// "faster" (what waits is expected to be done sooner at a lane that is busy), or "none".
@@ -81,12 +82,12 @@ func (m *Machine) Status() Status {
 		Suspected:     m.global.active,
 		Lanes:         make([]LaneStatus, 0, len(m.lanes)),
 	}
-	for it := m.oldest; it != nil; it = it.next {
+	for it := m.items.oldest; it != nil; it = it.next {
 		if it.state == inFresh || it.account.retrying {
 			s.WaitingCost += it.cost
 		}
 	}
-	for _, a := range m.attempts {
+	for _, a := range m.attempts.slots {
 		if it := a.item; it != nil && it.state == inFlight && it.running[0] == a {
 			s.InFlight++
 			s.InFlightCost += it.cost
@@ -131,14 +132,14 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 	s := LaneStatus{
 		Lane: l.num, Up: l.at >= 0,
 		State: l.win.State(), Reason: l.win.Reason(), Window: l.win.Limit(),
-		InFlight: l.flying, InFlightCost: l.flyingCost,
+		InFlight: l.flying, InFlightCost: l.flyingCost, Hanging: l.stuck.early,
 		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.rto(l),
 		Delivered: l.stats.delivered, Failed: l.stats.failed, TimedOut: l.stats.timedOut,
 		ThrottledN: l.stats.throttled, Late: l.stats.late,
 		Rate: l.limit.paced(m.now), Streak: l.br.streak,
 	}
-	if l.prober != nil && l.prober.Base() > 0 {
-		s.Base = l.prober.Base()
+	if p := l.drain.prober; p != nil && p.Base() > 0 {
+		s.Base = p.Base()
 	}
 	if g := &m.group; g.win != nil {
 		s.Reason += fmt.Sprintf("; it shares what is behind it with the other lanes, which take %d together: %s", g.most, g.win.Reason())

@@ -4,11 +4,13 @@ package control
 
 import "time"
 
-// outs are the attempts of a lane that are out and not overdue, in the order in which they were sent.
+// outs are the attempts of a lane that are out and not overdue, in the order in which they were
+// sent.
 //
-// One that is out for longer than nearly all are, while attempts that were sent after it have been delivered, is a suspect:
-// it is probably lost (as in RACK, RFC 8985), long before its timeout says so. Nothing is sent again for that. But a window
-// does not grow while it leaves suspects behind, and what is lost does not count as being at the worker.
+// One that is out for longer than nearly all are, while attempts that were sent after it have been
+// delivered, is a suspect: it is probably lost (as in RACK, RFC 8985), long before its timeout says
+// so. Nothing is sent again for that. But a window does not grow while it leaves suspects behind,
+// and what is lost does not count as being at the worker.
 type outs struct {
 	first, last *attempt
 	firm        *attempt      // the first that is no suspect; nil: all are
@@ -73,7 +75,8 @@ func (o *outs) suspect(now time.Duration, limit time.Duration) {
 	}
 }
 
-// overdueSoon is the round trip that hardly any item of mean cost exceeds: RFC 6298's timeout without its floor.
+// overdueSoon is the round trip that hardly any item of mean cost exceeds: RFC 6298's timeout
+// without its floor.
 func (e *estimator) overdueSoon() time.Duration {
 	if e.srtt == 0 {
 		return initialRTO

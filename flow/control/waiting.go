@@ -66,7 +66,7 @@ func (m *Machine) unblock(it *item) {
 
 // unblockAll has all items looked at again.
 func (m *Machine) unblockAll() {
-	for it := m.oldest; it != nil && m.fresh.blocked+m.redo.blocked+m.owing.blocked > 0; it = it.next {
+	for it := m.items.oldest; it != nil && m.fresh.blocked+m.redo.blocked+m.owing.blocked > 0; it = it.next {
 		m.unblock(it)
 	}
 }

@@ -4,7 +4,7 @@ package control
 
 // withdraw takes the events Withdraw and Abort.
 func withdraw(m *Machine, e *Event, out []Command) []Command {
-	it := m.oldest
+	it := m.items.oldest
 	for it != nil && it.seq != e.Seq {
 		it = it.next
 	}

@@ -21,10 +21,9 @@ var largeTypes = map[string]size{
 	"engine/kit/follow.Reader":               {47, 180},
 	"engine/kit/follow.file":                 {43, 40},
 	"flow.loop":                              {41, 36},
-	"flow/control.Machine":                   {69, 148},
-	"flow/control.group":                     {31, 1},
+	"flow/control.Machine":                   {64, 144},
 	"flow/control.item":                      {31, 12},
-	"flow/control.lane":                      {53, 5},
+	"flow/control.lane":                      {52, 5},
 	"stream.Batch":                           {20, 53},
 }
 

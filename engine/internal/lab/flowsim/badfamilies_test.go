@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,46 +16,50 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// family is one scenario with bad data. Bad data costs its worker nothing, so an omniscient sender, which gives each bad
-// batch one attempt, delivers as much as one without bad data and without errors.
+// family is one scenario with bad data. Bad data costs its worker nothing, so an omniscient sender,
+// which gives each bad batch one attempt, delivers as much as one without bad data and without
+// errors.
 type family struct {
 	workers int
 	bad     float64 // share of the batches
 	kind    string  // how a bad batch fails, as in the scenario
 	chance  float64 // with which a worker fails anything
-	lanes   string  // what else is wrong with workers: "", "worker", "data", "outage"
+	trouble string  // further trouble: "", "worker" (one fails everything), "data" (one refuses bad data), "outage"
 	order   string  // "free", "key", "strict"
 	hedge   bool
 }
 
 func (f family) String() string {
-	return fmt.Sprintf("workers=%d,bad=%v,%s,chance=%v,lanes=%s,order=%s,hedge=%v", f.workers, f.bad, strings.ReplaceAll(f.kind, " ", ""),
-		f.chance, f.lanes, f.order, f.hedge)
+	return fmt.Sprintf("workers=%d,bad=%v,%s,chance=%v,trouble=%s,order=%s,hedge=%v", f.workers, f.bad,
+		strings.ReplaceAll(f.kind, " ", ""), f.chance, f.trouble, f.order, f.hedge)
 }
 
 // text returns the scenario, or that of the omniscient sender.
 func (f family) text(omniscient bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "duration: %v\nwarmup: 10s\nload: saturated\nservice: exponential\nnetwork: { rtt: 10ms }\n", f.duration())
-	fmt.Fprintf(&b, "workers: [ { rate: 50, slots: 2, count: %d } ]\n", f.workers)
+	duration := 40 * time.Second
+	if f.trouble == "outage" {
+		duration = 120 * time.Second
+	}
+	fmt.Fprintf(&b, "duration: %v\nwarmup: 10s\nload: saturated\nservice: exponential\nnetwork: { rtt: 10ms }\n", duration)
+	fmt.Fprintf(&b, "workers: [ { rate: 50, slots: 2, count: %d } ]\nbad: { %s", f.workers, f.kind)
+	if !omniscient {
+		fmt.Fprintf(&b, ", share: %v", f.bad)
+	}
+	if f.trouble == "data" {
+		b.WriteString(", lanes: [0]")
+	}
 	switch f.order {
 	case "key":
-		b.WriteString("keys: 100000\n")
+		b.WriteString(", keys: 100000")
 	case "strict":
-		b.WriteString("keys: 1\n")
+		b.WriteString(", keys: 1")
 	}
-	if f.bad > 0 && !omniscient {
-		fmt.Fprintf(&b, "bad: { share: %v, %s", f.bad, f.kind)
-		if f.lanes == "data" {
-			b.WriteString(", lanes: [0]")
-		}
-		b.WriteString(" }\n")
-	}
-	b.WriteString("events:\n  - { at: 0s, workers: all, rate: x1 }\n")
+	b.WriteString(" }\nevents:\n  - { at: 0s, workers: all, rate: x1 }\n")
 	if f.chance > 0 && !omniscient {
 		fmt.Fprintf(&b, "  - { at: 0s, workers: all, fail: { after: 5ms, share: %v } }\n", f.chance)
 	}
-	switch f.lanes {
+	switch f.trouble {
 	case "worker":
 		b.WriteString("  - { at: 0s, workers: [0], fail: { after: 5ms } }\n")
 	case "outage":
@@ -63,36 +68,30 @@ func (f family) text(omniscient bool) string {
 	return b.String()
 }
 
-func (f family) duration() time.Duration {
-	if f.lanes == "outage" {
-		return 120 * time.Second
-	}
-	return 40 * time.Second
-}
-
-// familyRun is what a run of a family shows.
+// familyRun is the result of one run.
 type familyRun struct {
 	s        *scenario.Scenario
 	seed     uint64
-	order    string
 	attempts map[uint64]int
 	failed   map[uint64]map[int32]time.Duration // by item and lane: the last failure there
 	running  map[uint64]control.Command
-	apart    map[uint64]int // attempts before an item was set apart
+	apart    map[uint64]bool
 	good     int
-	probes   int
-	early    int
+	probes   int // attempts at lanes whose breakers were open
+	early    int // attempts at a lane that failed the item, before its wait was over
+	settled  int
 	goodput  float64
 }
 
+const badRetry = 400 * time.Millisecond
+
 // play runs one seed.
 func (f family) play(t testing.TB, seed uint64, omniscient bool) *familyRun {
-	s := parse(t, f.text(omniscient))
 	r := &familyRun{
-		s: s, seed: seed, order: f.order, attempts: map[uint64]int{}, failed: map[uint64]map[int32]time.Duration{},
-		running: map[uint64]control.Command{}, apart: map[uint64]int{},
+		s: parse(t, f.text(omniscient)), seed: seed, attempts: map[uint64]int{}, failed: map[uint64]map[int32]time.Duration{},
+		running: map[uint64]control.Command{}, apart: map[uint64]bool{},
 	}
-	figures, err := flowsim.Run(s, find(t, "queue"), flowsim.Options{Seed: seed, Trace: r.see, Adjust: func(c *control.Config) {
+	figures, err := flowsim.Run(r.s, find(t, "queue"), flowsim.Options{Seed: seed, Trace: r.see, Adjust: func(c *control.Config) {
 		c.Retry = backoff.Fixed(badRetry)
 		c.Waiting.Cost = 1e6
 		if f.order == "strict" {
@@ -104,7 +103,6 @@ func (f family) play(t testing.TB, seed uint64, omniscient bool) *familyRun {
 	}})
 	if err != nil {
 		t.Error(err)
-		return r
 	}
 	r.goodput = figures[scenario.Goodput]
 	return r
@@ -127,6 +125,9 @@ func (r *familyRun) see(e *control.Event, do []control.Command) {
 		}
 	}
 	for _, c := range do {
+		if c.Kind == control.Settle {
+			r.settled++
+		}
 		if c.Kind != control.Start {
 			continue
 		}
@@ -134,8 +135,8 @@ func (r *familyRun) see(e *control.Event, do []control.Command) {
 		if at, ok := r.failed[c.Seq][c.Lane]; ok && e.Now < at+badRetry {
 			r.early++
 		}
-		if _, seen := r.apart[c.Seq]; c.Why == control.Apart && !seen {
-			r.apart[c.Seq] = r.attempts[c.Seq]
+		if c.Why == control.Apart {
+			r.apart[c.Seq] = true
 		}
 		if c.Why == control.Probe {
 			r.probes++
@@ -155,59 +156,102 @@ func (r *familyRun) accused() float64 {
 	return float64(wrong) / float64(max(1, r.good))
 }
 
-var familyKinds = []string{"after: 1ms", "after: 10s", "hang: true"}
+// familyFigures sums up the runs of a family.
+type familyFigures struct {
+	goodput float64 // median of its ratio to that of the omniscient sender
+	accused float64 // mean
+	probes  int     // in the run with most
+	early   int     // sum
+	settled int     // in the run with least
+}
 
-// TestFamilies prints.
-func TestFamilies(t *testing.T) {
-	seeds := 1
-	pick := os.Getenv("FAM")
-	if pick == "" {
-		t.Skip()
+func (f family) figures(t testing.TB, seeds int) familyFigures {
+	x := familyFigures{settled: 1 << 62}
+	var ratios []float64
+	for i := range seeds {
+		seed := uint64(i) + 1
+		best, r := f.play(t, seed, true), f.play(t, seed, false)
+		if best.goodput > 0 {
+			ratios = append(ratios, r.goodput/best.goodput)
+		}
+		x.accused += r.accused() / float64(seeds)
+		x.probes = max(x.probes, r.probes)
+		x.early += r.early
+		x.settled = min(x.settled, r.settled)
 	}
-	if n := os.Getenv("SEEDS"); n != "" {
-		fmt.Sscan(n, &seeds)
+	slices.Sort(ratios)
+	if len(ratios) > 0 {
+		x.goodput = ratios[len(ratios)/2]
 	}
-	var all []family
-	for _, w := range []int{1, 2, 12} {
-		for _, order := range []string{"free", "key"} {
-			for _, lanes := range []string{"", "worker", "data", "outage"} {
-				for _, kind := range familyKinds {
-					for _, chance := range []float64{0, 0.1, 0.3} {
-						for _, bad := range []float64{0, 0.01, 0.1, 0.5, 0.9, 1} {
-							f := family{w, bad, kind, chance, lanes, order, false}
-							ok := true
-							for word := range strings.SplitSeq(pick, " ") {
-								ok = ok && strings.Contains(f.String()+",", word)
+	return x
+}
+
+// families returns the families to run: all of them, or those without trouble and a sample of the
+// others.
+func families(whole bool) (all []family) {
+	for _, workers := range []int{1, 2, 12} {
+		for _, bad := range []float64{0, 0.01, 0.1, 0.5, 0.9, 1} {
+			for _, kind := range []string{"after: 1ms", "after: 10s", "hang: true"} {
+				for _, chance := range []float64{0, 0.1, 0.3} {
+					for _, trouble := range []string{"", "worker", "data", "outage"} {
+						for _, order := range []string{"free", "key", "strict"} {
+							if bad == 0 && kind != "after: 1ms" || workers == 1 && (trouble == "worker" || trouble == "data") {
+								continue
 							}
-							if ok && !(lanes != "" && w == 1) {
-								all = append(all, f)
-							}
+							all = append(all, family{workers, bad, kind, chance, trouble, order, false})
 						}
 					}
 				}
 			}
 		}
 	}
-	type line struct{ text string }
-	lines := make([]line, len(all))
-	var wg sync.WaitGroup
+	all = append(all, family{12, 0.01, "after: 1ms", 0.1, "", "free", true}, family{12, 0.1, "hang: true", 0, "", "free", true})
+	if pick := os.Getenv("PENSTOCK_FAMILY"); pick != "" {
+		return slices.DeleteFunc(all, func(f family) bool {
+			return slices.ContainsFunc(strings.Fields(pick), func(w string) bool { return !strings.Contains(f.String(), w) })
+		})
+	}
+	if whole {
+		return all
+	}
+	kept := all[:0]
+	for i, f := range all {
+		if i%29 == 0 || f.trouble == "" && f.order == "free" && f.chance == 0 && f.bad <= 0.5 {
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+// least returns the least goodput of a family, as a share of the omniscient sender's: within 5 %,
+// and 3 % more for the draw of a single seed. It is 0 where that is not reached yet, see ADR 17.
+func (f family) least(seeds int) float64 {
+	switch {
+	case f.order != "free" || f.trouble != "" || f.bad > 0.5 || f.kind != "after: 1ms" && f.bad > 0.01:
+		return 0
+	case seeds == 1:
+		return 0.92
+	}
+	return 0.95
+}
+
+// TestFamilies: bad data costs good data little. Good items are rarely set apart, bad data alone
+// opens no breaker, and nothing is sent before its time, however it fails and whatever else is
+// wrong. With PENSTOCK_FAMILIES=full, 20 seeds of each family.
+func TestFamilies(t *testing.T) {
+	whole, seeds := os.Getenv("PENSTOCK_FAMILIES") == "full", 1
+	if whole {
+		seeds = 20
+	}
+	fmt.Sscan(os.Getenv("PENSTOCK_SEEDS"), &seeds)
+	all := families(whole)
+	found := make([]familyFigures, len(all))
 	next := make(chan int)
+	var group sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
+		group.Go(func() {
 			for i := range next {
-				f := all[i]
-				var ratio, least, accused, maxProbes, early float64 = 0, 9, 0, 0, 0
-				for seed := range seeds {
-					ref := f.play(t, uint64(seed)+1, true)
-					r := f.play(t, uint64(seed)+1, false)
-					g := r.goodput / ref.goodput
-					ratio += g / float64(seeds)
-					least = min(least, g)
-					accused = max(accused, r.accused())
-					maxProbes = max(maxProbes, float64(r.probes))
-					early += float64(r.early)
-				}
-				lines[i].text = fmt.Sprintf("%-75s goodput %.3f least %.3f accused %.4f probes %.0f early %.0f", f, ratio, least, accused, maxProbes, early)
+				found[i] = all[i].figures(t, seeds)
 			}
 		})
 	}
@@ -215,8 +259,28 @@ func TestFamilies(t *testing.T) {
 		next <- i
 	}
 	close(next)
-	wg.Wait()
-	for _, l := range lines {
-		fmt.Println(l.text)
+	group.Wait()
+	for i, f := range all {
+		x := found[i]
+		t.Logf("%-75v goodput %.3f, accused %.4f, probes %d, early %d", f, x.goodput, x.accused, x.probes, x.early)
+		if least := f.least(seeds); x.goodput < least {
+			t.Errorf("%v: goodput is %.3f of the omniscient sender's, want at least %v", f, x.goodput, least)
+		}
+		most := 0.01
+		if f.bad > 0.1 {
+			most = 0.05
+		}
+		if x.accused > most {
+			t.Errorf("%v: %.2f %% of the good items were set apart, want at most %v %%", f, 100*x.accused, 100*most)
+		}
+		if x.early > 0 {
+			t.Errorf("%v: %d attempts came before their time", f, x.early)
+		}
+		if x.settled == 0 && f.bad <= 0.5 {
+			t.Errorf("%v: nothing was delivered", f)
+		}
+		if f.trouble == "" && f.order == "free" && f.bad <= 0.5 && f.kind == "after: 1ms" && x.probes > 3 {
+			t.Errorf("%v: %d probes, although only data is bad", f, x.probes)
+		}
 	}
 }

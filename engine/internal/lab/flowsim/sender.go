@@ -39,14 +39,16 @@ type sender struct {
 	joined  bool
 	items   []item // by sequence number, from 1
 	offered int
-	oldest  int // items before this one have settled
+	key     [1]uint32 // of the batch that is offered
+	oldest  int       // items before this one have settled
 	settled int
 	wakeAt  time.Duration
 	awake   bool
 	flying  map[uint64]*attempt
-	got     float64 // distinct cost after everybody has joined
-	windows []Sent  // by lane, if they want to know
-	atLane  []int   // in flight, kept for them
+	got     float64         // distinct cost after everybody has joined
+	windows []Sent          // by lane, if they want to know
+	atLane  []int           // in flight, kept for them
+	refused []control.Event // answers to Bisect and Bury that the machine is still to get
 }
 
 // plan adds a batch that is to be sent from now on.
@@ -76,9 +78,9 @@ func (x *sim) feed(d *sender) {
 // offer returns the event that offers the next batch of d.
 func (x *sim) offer(d *sender) control.Event {
 	e := control.Event{Kind: control.Offer, Seq: uint64(d.offered), Cost: d.items[d.offered-1].cost}
-	if n := x.s.Keys; n > 0 {
-		x.key[0] = uint32(x.keys.IntN(n))
-		e.Keys = x.key[:]
+	if n := x.s.Bad.Keys; n > 0 {
+		d.key[0] = uint32(x.costs.IntN(n))
+		e.Keys = d.key[:]
 	}
 	return e
 }
@@ -108,14 +110,14 @@ func (x *sim) step(d *sender, e control.Event) {
 		case control.Cancel:
 			x.cancel(d, c.ID)
 		case control.Bisect:
-			x.refused = append(x.refused, control.Event{Kind: control.Cut, Seq: c.Seq}) // nothing here can be cut
+			d.refused = append(d.refused, control.Event{Kind: control.Cut, Seq: c.Seq}) // nothing here can be cut
 		case control.Bury:
-			x.refused = append(x.refused, control.Event{Kind: control.Buried, Seq: c.Seq})
+			d.refused = append(d.refused, control.Event{Kind: control.Buried, Seq: c.Seq})
 		}
 	}
-	for len(x.refused) > 0 {
-		e := x.refused[0]
-		x.refused = x.refused[1:]
+	for len(d.refused) > 0 {
+		e := d.refused[0]
+		d.refused = d.refused[1:]
 		x.step(d, e)
 	}
 }

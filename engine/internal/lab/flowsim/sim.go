@@ -34,11 +34,9 @@ type sim struct {
 	senders []sender
 
 	arrivals, costs, net *rand.Rand
-	keys                 *rand.Rand
-	key                  [1]uint32 // of the batch that is offered
-	lambda               float64   // arrivals per second
-	turn                 int       // sender of the next batch
-	coming               int       // batches that a finite load still has
+	lambda               float64 // arrivals per second
+	turn                 int     // sender of the next batch
+	coming               int     // batches that a finite load still has
 
 	patience  fifo[*attempt] // by the time at which they are abandoned
 	patient   bool           // an event is scheduled for the first of them
@@ -46,7 +44,6 @@ type sim struct {
 	canceled  []*attempt
 	block     []attempt // attempts not yet used
 	cmds      []control.Command
-	refused   []control.Event // answers to Bisect and Bury that the machine is still to get
 	allJoined time.Duration
 	last      time.Duration // settle
 	fig       collector
@@ -80,7 +77,6 @@ const (
 	phaseStream
 	linkStream
 	sharedStream
-	keyStream
 	serviceStream = 1 << 20
 	errorStream   = 1 << 21
 )
@@ -109,7 +105,6 @@ func Run(s *scenario.Scenario, spec *Spec, o Options) (scenario.Figures, error) 
 		arrivals: kernel.Rand(o.Seed, arrivalStream),
 		costs:    kernel.Rand(o.Seed, costStream),
 		net:      kernel.Rand(o.Seed, netStream),
-		keys:     kernel.Rand(o.Seed, keyStream),
 		servers:  make([]server, len(s.Workers)),
 		senders:  make([]sender, s.Senders),
 	}

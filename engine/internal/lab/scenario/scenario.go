@@ -2,8 +2,9 @@
 
 // Package scenario holds flow-control scenarios: their files, and what each allows at best.
 //
-// A scenario is a file (see [Load]): workers, network, load, what goes wrong when, and bounds on the figures.
-// docs/scenarios/README.md describes the file. Package flowsim runs scenarios; this package runs nothing.
+// A scenario is a file (see [Load]): workers, network, load, what goes wrong when, and bounds on
+// the figures. docs/scenarios/README.md describes the file. Package flowsim runs scenarios; this
+// package runs nothing.
 package scenario
 
 import (
@@ -28,7 +29,6 @@ type Scenario struct {
 	Pauses   Pauses          `yaml:"pauses"`
 	Link     *Link           `yaml:"link"` // instead of workers
 	Bad      Bad             `yaml:"bad"`
-	Keys     int             `yaml:"keys" min:"1" max:"1000000"` // batches of one key keep their order; 0 means no order, 1 one order for all
 
 	Workers     []Worker
 	RTT, Jitter time.Duration // of the network; the jitter is the mean of an exponential extra
@@ -77,10 +77,11 @@ func (l *Workload) Finite() bool { return l.Batches > 0 }
 
 // Bad is data that no worker accepts. It takes none of a worker's service.
 type Bad struct {
-	Share float64       `yaml:"share" min:"0" max:"1"` // of the batches
-	After time.Duration `yaml:"after" max:"1h"`        // a worker answers with an error after that
-	Hang  bool          `yaml:"hang"`                  // or not at all
-	Lanes []int         `yaml:"lanes" min:"0"`         // the workers that refuse it; empty means all
+	Keys  int           `yaml:"keys" min:"1" max:"1000000"` // batches of a key keep their order
+	Share float64       `yaml:"share" min:"0" max:"1"`      // of the batches
+	After time.Duration `yaml:"after" max:"1h"`             // a worker answers with an error after that
+	Hang  bool          `yaml:"hang"`                       // or not at all
+	Lanes []int         `yaml:"lanes" min:"0"`              // that refuse it; empty means all
 }
 
 // Hits reports whether batch seq, counted from 1 for each sender, is bad in the run with this seed.

@@ -1,0 +1,50 @@
+//penstock:pure
+
+package control
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// drain is when a window is narrowed to measure the round trip of the drained worker.
+type drain struct {
+	prober window.Prober // nil if the window measures none
+	on     bool
+	at     time.Duration // the next may begin; 0: not planned
+	ends   time.Duration // at the latest
+}
+
+// probeRounds bounds a drained probe in round trips of its lane.
+const probeRounds = 40
+
+// over reports whether the probe under way has what it needs, or has taken too long.
+func (d *drain) over(now time.Duration) bool { return !d.prober.Probing() || now >= d.ends }
+
+// due reports whether a probe may begin now. The first call plans it, at a time that jitter draws.
+func (d *drain) due(now time.Duration, jitter func(d time.Duration, from, to float64) time.Duration) bool {
+	within := d.prober.ProbeWithin()
+	if within == 0 {
+		d.at = 0
+		return false
+	}
+	if d.at == 0 || d.at > now+2*within {
+		d.at = now + jitter(within, 0.75, 1.25)
+	}
+	return now >= d.at
+}
+
+// begin narrows the window.
+func (d *drain) begin(now, roundTrip time.Duration) {
+	d.on, d.ends = true, now+max(time.Second, probeRounds*roundTrip)
+	d.prober.BeginProbe(now)
+}
+
+// end widens the window again.
+func (d *drain) end(now time.Duration) {
+	d.on, d.at = false, 0
+	if d.prober.Probing() {
+		d.prober.EndProbe(now)
+	}
+}
