@@ -131,10 +131,15 @@ func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) 
 		if err != nil {
 			return "", fmt.Errorf("look at it as %q: %w", name, err)
 		}
-		if err := s.unchanged(e, info); err != nil {
-			return "", errors.Join(err, dir.RenameNew(name, s.dir, from))
+		err = s.unchanged(e, info)
+		if err == nil {
+			return name, nil
 		}
-		return name, nil
+		back := dir.RenameNew(name, s.dir, from)
+		if errors.Is(back, fs.ErrExist) && e.Is(info) {
+			return name, nil // it stays finished, and its readers see that it has grown
+		}
+		return "", errors.Join(err, back)
 	}
 	return "", fmt.Errorf("%d names beginning with %q are taken; clear them away", maxNumber, want)
 }

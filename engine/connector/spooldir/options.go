@@ -32,6 +32,9 @@ type Options struct {
 	Settle    time.Duration `yaml:"settle" doc:"a file counts as finished only when it has been quiet that long"`
 	follow.Reading
 	follow.Polling
+
+	Identity string `yaml:"identity" enum:"auto,content" doc:"auto: known by inode and content"`
+
 	Watch     time.Duration  `yaml:"watch" doc:"how long a finished file is looked at again, ever more rarely"`
 	OpenFiles int            `yaml:"open_files" doc:"files that are held open while they are written, at most"`
 	Forget    time.Duration  `yaml:"forget" doc:"the mark of a finished file is dropped when the file has been gone so long; 0: never"`
@@ -47,7 +50,8 @@ func Source() stream.Component {
 			return &Options{
 				Include: []string{"*"}, Exclude: []string{"*.tmp", "*.part", "*~"},
 				Order: "oldest", Finished: finishedRename, Suffix: ".done", Settle: time.Second,
-				Reading: follow.DefaultReading(), Polling: follow.DefaultPolling(), Watch: time.Hour, OpenFiles: 64, Forget: time.Hour,
+				Reading: follow.DefaultReading(), Polling: follow.DefaultPolling(), Identity: "auto",
+				Watch: time.Hour, OpenFiles: 64, Forget: time.Hour,
 			}
 		},
 		New: func(options any, h stream.Host) (any, error) {
@@ -82,6 +86,9 @@ func (o *Options) Validate() error {
 		return wrong("open_files", "is %d, want 1 or more", o.OpenFiles)
 	}
 	if err := o.Polling.Validate(); err != nil {
+		return err
+	}
+	if err := follow.CheckIdentity(o.Identity); err != nil {
 		return err
 	}
 	for _, g := range []struct {

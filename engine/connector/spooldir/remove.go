@@ -24,8 +24,10 @@ func asideName(p stream.Partition, name string) string {
 // file is renamed aside, checked there, and only then unlinked. Before that, remove opens it once for each reader that
 // may hold one more file, because no name will lead to what a writer may still add.
 func (s *source) remove(p stream.Partition, e *follow.Entry, name string, readers []*follow.Reader) (held []vfs.File, err error) {
-	aside := asideName(p, name)
-	if err := s.dir.RenameNew(name, s.dir, aside); err != nil {
+	aside, own := asideName(p, name), name
+	if name == aside {
+		own = p.Name // which it could not get back
+	} else if err := s.dir.RenameNew(name, s.dir, aside); err != nil {
 		return nil, err
 	}
 	info, err := s.dir.Stat(aside)
@@ -39,7 +41,13 @@ func (s *source) remove(p stream.Partition, e *follow.Entry, name string, reader
 		err = s.dir.Remove(aside)
 	}
 	if err != nil {
-		return nil, errors.Join(err, closeAll(held), s.putBack(aside, name))
+		back := s.putBack(aside, own)
+		if back == nil {
+			s.finisher.Moved(e, own)
+		} else if errors.Is(back, fs.ErrExist) && e.Is(info) {
+			s.finisher.Moved(e, aside) // readers read the rest under this name
+		}
+		return nil, errors.Join(err, closeAll(held), back)
 	}
 	return held, nil
 }

@@ -56,6 +56,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 	to := follow.Options{
 		ByName: o.Order == "name", Settle: o.Settle, PollMin: o.PollMin, PollMax: o.PollMax, Watch: o.Watch,
 		OpenFiles: o.OpenFiles, Keep: o.Finished == finishedKeep, Forget: o.Forget,
+		Identity: follow.Identities[o.Identity],
 	}
 	if err := o.Into(&to); err != nil {
 		return nil, err

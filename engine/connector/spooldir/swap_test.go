@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
 
@@ -19,6 +20,7 @@ import (
 type swapFS struct {
 	vfs.FS
 	before func(name string)
+	listed func() // called after each listing; may be nil
 	dev    uint64
 }
 
@@ -53,7 +55,11 @@ func (d swapDir) Open(name string) (vfs.File, error) {
 
 func (d swapDir) Entries(name string) ([]vfs.Entry, error) {
 	d.of.before(name)
-	return d.Dir.Entries(name)
+	entries, err := d.Dir.Entries(name)
+	if d.of.listed != nil {
+		d.of.listed()
+	}
+	return entries, err
 }
 
 func (d swapDir) Remove(name string) error {
@@ -142,6 +148,73 @@ func nameTaken(t *testing.T, dir, finished string, nth, swaps int) (none bool) {
 		}
 	}
 	return calls < nth
+}
+
+// A file that has grown since it was read is renamed, and gets its name back. A listing in
+// between does not have it: it is not gone, and only the rest of it is delivered.
+func TestListingWhileFileIsFinished(t *testing.T) {
+	for _, finished := range []string{"delete", "rename"} {
+		for _, taken := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, name taken: %v", finished, taken), func(t *testing.T) {
+				dir := t.TempDir()
+				synctest.Test(t, func(t *testing.T) { listedMeanwhile(t, dir, finished, taken) })
+			})
+		}
+	}
+}
+
+// listedMeanwhile lists the files while a.log has another name, under which it stays if taken is
+// set.
+func listedMeanwhile(t *testing.T, dir, finished string, taken bool) {
+	listed, listing := make(chan struct{}), false
+	files := &swapFS{FS: connectortest.FS()}
+	files.listed = func() {
+		if listing {
+			listing = false
+			close(listed)
+		}
+	}
+	files.before = func(name string) {
+		if listing && (strings.HasSuffix(name, ".done") || strings.HasPrefix(name, ".penstock-delete")) {
+			<-listed
+		}
+	}
+	w := newWorld(t, dir, files, func(o *spooldir.Options) { o.Finished, o.Settle = finished, time.Second })
+	path := put(t, dir, "a.log", "one\n")
+	w.finish = false
+	w.open(false)
+	defer w.close()
+	w.pump(5 * time.Second)
+	appendTo(t, path, "two\n")
+	listing = true
+	done := make(chan error)
+	for _, p := range w.pending {
+		go func() { done <- w.src.(stream.Finisher).Finish(t.Context(), p) }()
+	}
+	synctest.Wait() // a.log has another name now
+	want := []string{"a.log: one\ntwo\n"}
+	if taken {
+		put(t, dir, "a.log", "three\n")
+		want = append(want, "a.log: three\n")
+	}
+	w.pump(2 * time.Second)
+	if err := <-done; err == nil && !taken {
+		t.Error("a file that has grown was finished")
+	}
+	w.finish = true
+	w.pump(time.Minute)
+	got := w.texts()
+	for i := range got {
+		got[i] = strings.Replace(got[i], ".done", "", 1)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("delivered %q, want %q; the log:\n%s", got, want, w.host.Logged())
+	}
+	for _, name := range w.ls() {
+		if strings.HasPrefix(name, ".penstock-delete") || finished == "delete" {
+			t.Errorf("%s is left", name)
+		}
+	}
 }
 
 // A process that is killed between the two steps of a deletion leaves a hidden file. The next one deletes it, or puts

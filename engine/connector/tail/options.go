@@ -24,6 +24,9 @@ type Options struct {
 	DeletedMax    stream.Size   `yaml:"deleted_max" doc:"bytes on the disk that deleted files may hold until they are read"`
 	DeletedBeyond string        `yaml:"deleted_beyond" enum:"keep,drop,stop" doc:"if more: say so, give up the largest, or stop"`
 	follow.Polling
+
+	Identity string `yaml:"identity" enum:"auto,content" doc:"auto: known by inode and content"`
+
 	OpenFiles int            `yaml:"open_files" doc:"files that are held open at once, at most"`
 	Forget    time.Duration  `yaml:"forget" doc:"the mark of a file is dropped when it has been gone so long; 0: never"`
 	Meta      origin.Options `yaml:"meta" doc:"fields that say where a record comes from"`
@@ -41,7 +44,8 @@ func Source() stream.Component {
 				GoneWait:   time.Minute,
 				CopyWait:   10 * time.Second,
 				DeletedMax: 1 << 30, DeletedBeyond: "keep",
-				Polling: follow.DefaultPolling(), OpenFiles: 512, Forget: time.Hour,
+				Polling: follow.DefaultPolling(), Identity: "auto",
+				OpenFiles: 512, Forget: time.Hour,
 			}
 		},
 		New: func(options any, h stream.Host) (any, error) { return newSource(*options.(*Options), h) },
@@ -76,6 +80,9 @@ func (o *Options) Validate() error {
 		}
 	}
 	if err := o.Polling.Validate(); err != nil {
+		return err
+	}
+	if err := follow.CheckIdentity(o.Identity); err != nil {
 		return err
 	}
 	if err := o.Reading.Validate(); err != nil {

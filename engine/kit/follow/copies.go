@@ -52,9 +52,9 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 		case w != nil:
 		case !equal:
 			continue
-		case g.deleted() && f.holds(g.all()) >= g.all() && mayInherit(f, g):
+		case g.deleted() && f.holds(g.all()) >= g.all() && mayInherit(r.s, f, g):
 			w = r.bereave(g) // moved to another file system, or restored: only the old one's handle was left
-		case f.deletedNow() && mayInherit(g, f) && (f.info.Birth <= g.info.Birth || !g.info.Birth.known()):
+		case f.deletedNow() && mayInherit(r.s, g, f) && (f.info.Birth <= g.info.Birth || !g.info.Birth.known()):
 			r.s.log.Info("a deleted file is read in a copy of it", "file", f.label, "copy", g.label, "size", f.aside.twinTo)
 			r.count("files_rotated", 1)
 			r.startBehind(f, head, f.aside.twinTo)
@@ -195,7 +195,7 @@ func (r *Reader) equals(f, g *file, head []byte) bool {
 // inherit lets f lead on from a widow whose data it holds. Not every file that begins with the same bytes does: where
 // the old one's name was simply given to a new file of the same content, the new one is new.
 func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
-	if !w.displaced && !mayInherit(f, w) && !r.apart(f, w) {
+	if !w.displaced && !mayInherit(r.s, f, w) && !r.apart(f, w) {
 		return false, nil
 	}
 	return r.leadOn(f, w, head)
@@ -256,7 +256,7 @@ func (r *Reader) mayBe(f, w *file, head []byte) bool {
 		return true
 	}
 	id := r.s.idOf(w.entry)
-	if !w.displaced && !mayInherit(f, w) || f.view != nil || f.info.Size < w.info.Size || w.info.Size == 0 {
+	if !w.displaced && !mayInherit(r.s, f, w) || f.view != nil || f.info.Size < w.info.Size || w.info.Size == 0 {
 		return false
 	}
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
@@ -277,16 +277,18 @@ func (r *Reader) sameHead(f, w *file, head []byte) bool {
 // maybeRestored says whether f, under the name of w and with its content, may still turn out to be a restored copy: cp -p and
 // tar give a file its old time after its bytes.
 func (r *Reader) maybeRestored(f, w *file, head []byte) bool {
-	if w.displaced || mayInherit(f, w) || w.note.proof.At == 0 {
+	if w.displaced || mayInherit(r.s, f, w) || w.note.proof.At == 0 {
 		return false
 	}
 	ok, err := f.fits(w.note.proof, head, r.head[fileid.MaxHead:])
 	return ok && err == nil
 }
 
-// mayInherit says whether f may be what became of w, whose file is gone: it has another name, or was written before it was made,
-// as a copy that kept its time.
-func mayInherit(f, w *file) bool { return f.label != w.label || f.info.ModTime < f.info.Birth }
+// mayInherit reports whether f may be what became of w, whose file is gone: it has another name, or was
+// written before it was made, as a copy that kept its time. With ByContent its content alone counts.
+func mayInherit(s *Set, f, w *file) bool {
+	return f.label != w.label || f.info.ModTime < f.info.Birth || s.o.Identity == ByContent
+}
 
 // deleted says whether a file that is open has no name any more, as far as is known of it; a listing may still have to find that out.
 func (f *file) deleted() bool {

@@ -10,8 +10,8 @@ import (
 // firstBlockSize is how much is read of a file to recognise it, if nobody writes to it any more.
 const firstBlockSize = 16 << 10
 
-// filler fills batches. The first bytes of a complete file are read once, to recognise it and to fill a
-// batch: a small file costs one system call for both.
+// filler fills batches. The first bytes of a complete file are read once, to recognise it and to
+// fill a batch: a small file costs one system call for both.
 type filler struct {
 	lines.Filler
 	of    *file  // the file that block begins; nil: none

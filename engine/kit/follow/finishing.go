@@ -32,8 +32,8 @@ func (n Finisher) Do(finish func() error) error {
 	return finish()
 }
 
-// Lookup returns what is known of a partition, the name under which it was seen last, and whether it is over: finished, or not the
-// file's any more. It returns nil where no reader knows it.
+// Lookup returns what is known of a partition, the name under which it was seen last, and whether
+// it is over: finished, or not the file's any more. It returns nil where no reader knows it.
 func (n Finisher) Lookup(id string) (e *Entry, name string, over bool) {
 	s := n.s
 	s.mu.Lock()
@@ -44,14 +44,34 @@ func (n Finisher) Lookup(id string) (e *Entry, name string, over bool) {
 	return e, e.name, e.dead || e.done
 }
 
+// stillThere reports whether f, which the last listing lacks, is about to be finished and has its
+// name, or the name under which its source has put it: while it was listed it may have had the
+// name of a finished file, and got its own back.
+func stillThere(r *Reader, f *file) bool {
+	if f.entry == nil || !f.sealed || f.finished || f.dir == nil {
+		return false
+	}
+	r.s.finishing.Lock()
+	defer r.s.finishing.Unlock()
+	_, name := r.s.foundAt(f.entry)
+	info, err := f.dir.Stat(name)
+	if err != nil || !sameFile(statOf(info), f.info) {
+		return false
+	}
+	f.name, f.scan = name, r.scans
+	f.saw(statOf(info), r.s.now())
+	r.pace.soon()
+	return true
+}
+
 // Sealed is a file that every reader has read to its end.
 type Sealed struct {
 	Readers   []*Reader // the open ones
 	Untouched bool      // no change is known since
 }
 
-// Sealed returns an error unless every reader has read the file to its end and, where it grew, stored that the
-// rest was settled.
+// Sealed returns an error unless every reader has read the file to its end and, where it grew,
+// stored that the rest was settled.
 func (n Finisher) Sealed(e *Entry) (Sealed, error) {
 	s := n.s
 	s.mu.Lock()
@@ -72,8 +92,8 @@ func (n Finisher) Sealed(e *Entry) (Sealed, error) {
 	return out, nil
 }
 
-// Check returns an error unless every reader has read the file up to size. Otherwise its readers look at
-// it again.
+// Check returns an error unless every reader has read the file up to size. Otherwise its readers
+// look at it again.
 func (n Finisher) Check(e *Entry, size int64) error {
 	s := n.s
 	s.mu.Lock()
@@ -103,9 +123,14 @@ func touchedLocked(s *Set, e *Entry) {
 	s.wakeLocked()
 }
 
-// Awaiting returns the files that are about to be finished, by name, each as its readers have seen it.
-// A listing can leave them out: it was less than poll_max ago, or the run ends with the data that was
-// there at its start. Finishing a file notices changes.
+// Moved notes the name of a file that is not finished yet and could not get its own name back.
+func (n Finisher) Moved(e *Entry, name string) {
+	n.s.renamed(e, name)
+}
+
+// Awaiting returns the files that are about to be finished, by name, each as its readers have
+// seen it. A listing can leave them out: it was less than poll_max ago, or the run ends with the
+// data that was there at its start. Finishing a file notices changes.
 func (n Finisher) Awaiting() map[string]vfs.Info {
 	s := n.s
 	s.mu.Lock()
@@ -134,8 +159,8 @@ func (n Finisher) MayHold(r *Reader) bool {
 	return r.held+len(r.news) < min(maxHeld, s.open.get()/2)
 }
 
-// Tell notes that a file is finished, and tells the readers where it went: to name beneath dir, or, with dir nil, away; held
-// then has a handle for each reader, or nil.
+// Tell notes that a file is finished, and tells the readers where it went: to name beneath dir,
+// or, with dir nil, away; held then has a handle for each reader, or nil.
 func (n Finisher) Tell(e *Entry, dir Dir, name string, readers []*Reader, held []vfs.File) {
 	s := n.s
 	s.mu.Lock()

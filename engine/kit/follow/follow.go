@@ -56,6 +56,7 @@ type Options struct {
 	OpenFiles int           // files held open at once, at most
 	Keep      bool          // finished files stay where they are: a sealed one that was not changed need not be read again
 	Forget    time.Duration // how long a file has to be gone before its mark is dropped
+	Identity  Identity      // how a file of an earlier run is recognised
 
 	ByHead func(head []byte) lines.Framing // which framing a file has that begins so; nil: all have that of Rules
 	Packed Packed                          // how compressed files are read

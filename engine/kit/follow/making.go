@@ -4,7 +4,7 @@ package follow
 // that did. Where it has less than the id of w has hashed, that cannot be told: then a copy of a file that is gone is waited for, rather
 // than read a second time; what was rewritten in place may have any number of new files beside it.
 func (r *Reader) mayGrowInto(f, w *file, head []byte) bool {
-	if f.view != nil || f.orphan || f.info.Size >= w.cursor.Next || !mayInherit(f, w) || sameFile(f.info, w.info) {
+	if f.view != nil || f.orphan || f.info.Size >= w.cursor.Next || !mayInherit(r.s, f, w) || sameFile(f.info, w.info) {
 		return false
 	}
 	id := r.s.idOf(w.entry)

@@ -77,6 +77,9 @@ func (r *Reader) scan() {
 	if r.scans == r.first || r.rotated.away {
 		r.s.catalogue.renumber(r)
 	}
+	if r.scans == r.first && r.marked {
+		r.s.catalogue.relocate(r)
+	}
 	if r.grow != nil {
 		r.missRests()
 		r.s.catalogue.meetCarried(r, now)
@@ -177,6 +180,8 @@ func (r *Reader) displace(label string) {
 func (r *Reader) missing(f *file) {
 	key := keyOf(f.info)
 	switch {
+	case r.grow == nil && stillThere(r, f):
+		return
 	case f.entry == nil, f.sealed: // nothing of it was read, or all
 		if r.grow != nil && f.entry == nil {
 			if r.mournKnown(f); r.leadsOn(f) {
