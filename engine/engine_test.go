@@ -43,6 +43,12 @@ pipelines:
   table:
     source: {table: {sqlite: /db, table: t, order_by: [id]}}
     sink: drop
+  pipe:
+    source: stdin
+    sink: stdout
+  pushed:
+    source: {http_server: {listen: "127.0.0.1:9"}}
+    sink: drop
 `
 
 // TestUnchangedConfigIsEqual: whatever a component derives from its options, reading a config again makes equal

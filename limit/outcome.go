@@ -4,7 +4,6 @@ package limit
 
 import (
 	"fmt"
-	"log/slog"
 	"time"
 )
 
@@ -99,13 +98,3 @@ func (e *RefusedError) RetryAfter() time.Duration { return e.Wait }
 // Refused reports true: the call was not made. Breakers and limiters around this one ignore such an
 // error.
 func (e *RefusedError) Refused() bool { return true }
-
-// LogValue implements slog.LogValuer: a group of msg, reason and wait. The wait is left out if it
-// is not known.
-func (e *RefusedError) LogValue() slog.Value {
-	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.String("reason", e.Reason.String())}
-	if e.Wait > 0 {
-		attrs = append(attrs, slog.Duration("wait", e.Wait))
-	}
-	return slog.GroupValue(attrs...)
-}

@@ -36,6 +36,13 @@ var secretCases = map[string]struct {
 		`endpoints: ["https://127.0.0.1:1"], proxy: "http://me:MARK@127.0.0.1:1"`,
 		`endpoints: ["http://127.0.0.1:1"], headers: {X-Api-Key: MARK}, basic: {user: me, password: MARK}`,
 	}},
+	"http_server": {stream.SourceRole, map[string]string{
+		"token":  `listen: "127.0.0.1:0", token: %s`,
+		"tokens": `listen: "127.0.0.1:0", tokens: {client: %s}`,
+	}, []string{
+		`listen: "127.0.0.1:0", token: MARK`,
+		`listen: "127.0.0.1:0", tokens: {client: MARK}`,
+	}},
 	"postgres": {stream.SinkRole, map[string]string{"url": `table: t, url: %s`}, []string{
 		`table: t, url: "postgres://me:MARK@127.0.0.1:1/db?connect_timeout=1&password=MARK"`,
 		`table: t, url: "host=127.0.0.1 port=1 user=me password=MARK"`,

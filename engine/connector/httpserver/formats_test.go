@@ -107,7 +107,7 @@ func TestLokiJSON(t *testing.T) {
 	for body, want := range map[string]string{
 		`{}`: `no array "streams"`, `{"streams":[{}]}`: "stream 1 needs",
 		`{"streams":[{"stream":{},"values":[["x","y"]]}]}`: "entry 1 is not",
-		`{"streams":[{"stream":{},"values":[["1",2]]}]}`: "entry 1 is not",
+		`{"streams":[{"stream":{},"values":[["1",2]]}]}`:   "entry 1 is not",
 	} {
 		s.want(s.post("/loki/api/v1/push", strings.NewReader(body), "Content-Type: application/json"), 400, want, one, two)
 	}

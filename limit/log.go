@@ -1,0 +1,13 @@
+package limit
+
+import "log/slog"
+
+// LogValue implements slog.LogValuer: a group of msg, reason and wait. The wait is left out if it
+// is not known.
+func (e *RefusedError) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.String("msg", e.Error()), slog.String("reason", e.Reason.String())}
+	if e.Wait > 0 {
+		attrs = append(attrs, slog.Duration("wait", e.Wait))
+	}
+	return slog.GroupValue(attrs...)
+}
