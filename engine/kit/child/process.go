@@ -24,6 +24,8 @@ type Process struct {
 	stderr  *os.File
 	exited  chan struct{} // closed when the process and its group are dead
 
+	leftover int // bytes read after the deadline that its death set; of the goroutine that reads
+
 	mu     sync.Mutex // guards what follows; held while a signal is sent, so that none goes to a process that was reaped
 	killed error      // why; nil: it was not
 	reaped bool
@@ -88,7 +90,29 @@ func (p *Process) Await(ctx context.Context) {
 }
 
 // Read reads what the child writes to its standard output; io.EOF once it is dead and all was read.
-func (p *Process) Read(text []byte) (int, error) { return p.out.Read(text) }
+func (p *Process) Read(text []byte) (int, error) {
+	n, err := p.out.Read(text)
+	if !errors.Is(err, os.ErrDeadlineExceeded) || p.leftover >= maxLeftover {
+		return n, err
+	}
+	// The child is dead, and a process outside of its group holds the pipe, or this goroutine is late. A deadline that has
+	// passed hides bytes that are there.
+	if err := p.out.SetReadDeadline(time.Now().Add(leftoverWait)); err != nil {
+		return 0, err
+	}
+	n, err = p.out.Read(text)
+	p.leftover += n
+	return n, err
+}
+
+const (
+	leftoverWait = 10 * time.Millisecond
+	maxLeftover  = 1 << 20 // the largest capacity of a pipe
+)
+
+// UnreadOutput returns the bytes that the child has written to its standard output and that Read has not returned. ok is
+// false on systems that cannot tell.
+func (p *Process) UnreadOutput() (bytes int, ok bool) { return unreadBytes(p.out) }
 
 // CloseInput ends the child's standard input.
 func (p *Process) CloseInput() error { return p.in.Close() }

@@ -260,10 +260,21 @@ func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 	timer := time.NewTimer(t.o.Timeout)
 	defer timer.Stop()
 	complete := false
+	var last time.Time        // a line came
+	var longest time.Duration // between two lines of the answer
 	for {
 		select {
 		case <-t.came:
+			now := time.Now()
+			if !last.IsZero() {
+				longest = max(longest, now.Sub(last))
+			}
+			last = now
 		case <-timer.C:
+			if unread, known := t.p.UnreadOutput(); complete && known && unread > 0 {
+				timer.Reset(quiet) // a line too many, perhaps, which is about to be read
+				continue
+			}
 			if lines, ok := t.release(complete); ok {
 				return lines, nil
 			}
@@ -284,7 +295,7 @@ func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 		t.mu.Unlock()
 		switch {
 		case complete && quiet > 0:
-			timer.Reset(quiet)
+			timer.Reset(min(max(quiet, gapsOfQuiet*longest), t.o.Timeout))
 		case complete:
 			lines, _ := t.release(true)
 			return lines, nil
@@ -308,6 +319,10 @@ func (t *talk) release(complete bool) (lines [][]byte, ok bool) {
 // firstQuiet is how many times longer the first answer of a child is held back: what a program writes when it starts comes
 // together with it.
 const firstQuiet = 10
+
+// gapsOfQuiet: an answer is held back for at least this many times the longest pause between its lines, since a child that
+// paused within it may be pausing before a line too many.
+const gapsOfQuiet = 2
 
 // quietLocked is how long a complete answer is held back, to see whether another line follows. An answer of protocol ndjson
 // names its batch and needs no such wait.
