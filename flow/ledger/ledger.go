@@ -76,14 +76,19 @@ func New(watermark Position, settled []Range) (*Ledger, error) {
 			l.restored = append(l.restored, r)
 		}
 	}
-	slices.SortFunc(l.restored, func(a, b Range) int { return a.From.Compare(b.From) })
-	joined := l.restored[:0]
-	for _, r := range l.restored {
-		joined = join(joined, 0, r)
-	}
-	l.restored = joined
+	l.restored = Join(l.restored)
 	l.skip()
 	return l, nil
+}
+
+// Join sorts ranges and joins those that touch or overlap, in place.
+func Join(ranges []Range) []Range {
+	slices.SortFunc(ranges, func(a, b Range) int { return a.From.Compare(b.From) })
+	joined := ranges[:0]
+	for _, r := range ranges {
+		joined = join(joined, 0, r)
+	}
+	return joined
 }
 
 // join appends r, which begins no earlier than the last of dst[base:], or grows that one by r where they touch.

@@ -233,3 +233,14 @@ func BenchmarkSettle(b *testing.B) {
 		})
 	}
 }
+
+// TestJoin: ranges in any order become ascending ones that do not touch.
+func TestJoin(t *testing.T) {
+	got := Join([]Range{span(7, 9), span(1, 3), span(3, 4), span(8, 12), span(2, 3)})
+	if want := []Range{span(1, 4), span(7, 12)}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if got := Join(nil); len(got) != 0 {
+		t.Errorf("%v of nothing", got)
+	}
+}

@@ -3,8 +3,6 @@
 package pipeline
 
 import (
-	"slices"
-
 	"github.com/penstock-io/penstock/engine/internal/waiting"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -54,20 +52,4 @@ func (k *books) abandon(ranges []waiting.Range) error {
 		k.touch(p)
 	}
 	return nil
-}
-
-// joinRanges sorts ranges and joins those that touch.
-func joinRanges(ranges []stream.Range) []stream.Range {
-	slices.SortFunc(ranges, func(a, b stream.Range) int { return a.From.Compare(b.From) })
-	out := ranges[:1]
-	for _, r := range ranges[1:] {
-		last := &out[len(out)-1]
-		switch {
-		case r.From.Compare(last.To) > 0:
-			out = append(out, r)
-		case r.To.Compare(last.To) > 0:
-			last.To = r.To
-		}
-	}
-	return out
 }

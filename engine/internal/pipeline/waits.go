@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/engine/internal/waiting"
 	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/flow/ledger"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -150,7 +151,7 @@ func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 		m.Above, known = append(m.Above, r), true
 	}
 	if known && len(m.Above) > 1 {
-		m.Above = joinRanges(m.Above)
+		m.Above = ledger.Join(m.Above)
 	}
 	return m, known
 }

@@ -284,7 +284,10 @@ func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 		rows = append(rows, r)
 		return err
 	}))
-	return Fold(marks, rows), err
+	if err != nil {
+		return nil, err
+	}
+	return Fold(marks, rows)
 }
 
 func scanRow(scan func(dest ...any) error) (r Row, err error) {

@@ -15,6 +15,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/penstock-io/penstock/flow/ledger"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
@@ -36,7 +37,7 @@ type Row struct {
 // Fold returns what a route has settled: for each partition the mark, moved up over the rows that follow it without a hole,
 // and the rest of the rows above it, joined. A partition without a mark begins at the zero position, before everything.
 // The result is sorted by partition id.
-func Fold(marks []stream.Mark, rows []Row) []stream.Mark {
+func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
 	all := make(map[string]*stream.Mark, len(marks))
 	for _, m := range marks {
 		m.Above = slices.Clone(m.Above)
@@ -52,29 +53,15 @@ func Fold(marks []stream.Mark, rows []Row) []stream.Mark {
 	}
 	out := make([]stream.Mark, 0, len(all))
 	for _, id := range slices.Sorted(maps.Keys(all)) {
-		out = append(out, fold(*all[id]))
-	}
-	return out
-}
-
-func fold(m stream.Mark) stream.Mark {
-	slices.SortFunc(m.Above, func(a, b stream.Range) int { return a.From.Compare(b.From) })
-	var above []stream.Range
-	for _, r := range m.Above {
-		switch last := len(above) - 1; {
-		case r.To.Compare(m.Watermark) <= 0:
-		case r.From.Compare(m.Watermark) <= 0:
-			m.Watermark = r.To
-		case last >= 0 && r.From.Compare(above[last].To) <= 0:
-			if r.To.Compare(above[last].To) > 0 {
-				above[last].To = r.To
-			}
-		default:
-			above = append(above, r)
+		m := all[id]
+		l, err := ledger.New(m.Watermark, m.Above)
+		if err != nil {
+			return nil, fmt.Errorf("the ledger's rows of partition %s were changed by hand: %w", id, err)
 		}
+		m.Watermark, m.Above = l.Mark()
+		out = append(out, *m)
 	}
-	m.Above = above
-	return m
+	return out, nil
 }
 
 // Covering appends to dst the spans that cover anything: the others say only that a partition is sealed, and have no row.

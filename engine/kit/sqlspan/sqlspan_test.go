@@ -33,7 +33,10 @@ func TestFoldAgainstCells(t *testing.T) {
 		if watermark > 0 || round%2 == 0 {
 			marks = []stream.Mark{{Part: stream.Partition{ID: "p", Name: "n"}, Watermark: at(watermark)}}
 		}
-		got := Fold(marks, rows)
+		got, err := Fold(marks, rows)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if len(got) == 0 {
 			if len(rows)+len(marks) > 0 {
 				t.Fatalf("round %d: nothing", round)
@@ -91,5 +94,13 @@ func TestJudge(t *testing.T) {
 		if got := Judge(c.spans, c.stored, marks); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
+	}
+}
+
+// TestFoldRefusesNonsense: a row that ends before it begins, which no process writes, is an error.
+func TestFoldRefusesNonsense(t *testing.T) {
+	row := Row{"p", stream.Range{From: at(5), To: at(3)}}
+	if marks, err := Fold(nil, []Row{row}); err == nil {
+		t.Errorf("a row %v became %v", row.Range, marks)
 	}
 }
