@@ -72,7 +72,9 @@ func (w *waits) open(p *pipe) error {
 	}
 	n, records, size := w.store.Held()
 	if n == 0 && !able {
-		return w.close()
+		err := w.close()
+		w.store = nil
+		return err
 	}
 	if !able {
 		return final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order now, in which they have no place: deliver "+
@@ -325,9 +327,7 @@ func (w *waits) close() error {
 	if w == nil || w.store == nil {
 		return nil
 	}
-	err := errors.Join(w.store.Close(), w.dir.Close())
-	w.store = nil
-	return err
+	return errors.Join(w.store.Close(), w.dir.Close())
 }
 
 // Next implements flow.WaitStore: it reads the next batch that is due again, and has it processed.
