@@ -34,7 +34,7 @@ func (r Retry) RetryPolicy() (backoff.Policy, error) {
 
 // retryNode returns the value of the key `retry` in the form in which it is decoded: backoff as text, under its present name. It
 // is nil after an error.
-func (l *loader) retryNode(n *yaml.Node) *yaml.Node {
+func retryNode(l *loader, n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return n
 	}
@@ -51,7 +51,7 @@ func (l *loader) retryNode(n *yaml.Node) *yaml.Node {
 			key.Value = "backoff"
 		}
 		if key.Value == "backoff" && value.Kind != yaml.ScalarNode {
-			if value = l.tableNode(value); value == nil {
+			if value = tableNode(l, value); value == nil {
 				return nil
 			}
 		}
@@ -61,7 +61,7 @@ func (l *loader) retryNode(n *yaml.Node) *yaml.Node {
 }
 
 // tableNode makes {table: [15s, 1m]} the policy that it means.
-func (l *loader) tableNode(n *yaml.Node) *yaml.Node {
+func tableNode(l *loader, n *yaml.Node) *yaml.Node {
 	list := valueOf(n, backoffTable)
 	if n.Kind != yaml.MappingNode || len(n.Content) != 2 || list == nil || list.Kind != yaml.SequenceNode {
 		l.fail(n, "retry.backoff takes a policy as text, or a list of waits").Hint = "such as {table: [15s, 1m, 10m]}"

@@ -145,7 +145,7 @@ func (l *loader) route(name string, key *yaml.Node, keys map[string]*yaml.Node, 
 	} {
 		if v := keys[part.key]; v != nil {
 			if part.key == "retry" {
-				if v = l.retryNode(v); v == nil {
+				if v = retryNode(l, v); v == nil {
 					continue
 				}
 			}

@@ -67,6 +67,13 @@ func (s *flakyServer) tried(n int) (lines int, quiet time.Duration) {
 	return lines, time.Since(s.last)
 }
 
+// has reports whether the last of so many good lines has come.
+func (s *flakyServer) has(good int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken[fmt.Sprintf("good %d", good-1)] > 0
+}
+
 // TestKillWaiting kills the program while thousands of batches wait for a retry, once when all have failed once and once in the
 // middle of the second attempts. None is lost, none is sent before its time, and the attempts go on counting.
 func TestKillWaiting(t *testing.T) {
@@ -78,17 +85,7 @@ func TestKillWaiting(t *testing.T) {
 	http := httptest.NewServer(server)
 	defer http.Close()
 	dir := t.TempDir()
-	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
-state: ./state
-pipelines:
-  kill:
-    source: { tail: { include: ["./in/*.log"] } }
-    sink: { http: { endpoints: [%q], body: raw } }
-    batch: { records: 1, linger: 0s }
-    retry: { backoff: fixed, base: %v }
-    flow: { redeliver: 1, redeliver_rate: 1000 }
-    guard: { off: true }
-`, http.URL, wait))
+	config := waitingConfig(t, dir, http.URL, wait)
 	if err := os.Mkdir(filepath.Join(dir, "in"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +116,8 @@ pipelines:
 				once, _ := server.tried(1)
 				twice, _ := server.tried(2)
 				third, _ := server.tried(3)
-				t.Fatalf("%s: %d, %d and %d of %d bad lines were sent once, twice, three times\n%s", what, once, twice, third, bad, k.errs.String())
+				t.Fatalf("%s: %d, %d and %d of %d bad lines were sent once, twice, three times\n%s",
+					what, once, twice, third, bad, k.errs.String())
 			}
 			k.step()
 		}
@@ -135,35 +133,52 @@ pipelines:
 	k.kill()
 	k.start()
 	until("third attempts", func() bool { n, quiet := server.tried(3); return n == bad && quiet > 500*time.Millisecond })
+	k.feed = func() {}
+	until("the end", func() bool { return server.has(good) })
 	k.drain()
+	server.check(t, wait, k.most, good)
+	server.checkLetters(t, filepath.Join(dir, "state", "dead", "kill.main.ndjson"), (bad+19)/20, k.most)
+}
+
+// check checks that every line arrived, and none before its time. In flight at a kill are at most so many batches, whose answers
+// the program may not have noted.
+func (s *flakyServer) check(t *testing.T, wait time.Duration, inFlight, good int) {
+	t.Helper()
 	early, repeated := 0, 0
-	for line, at := range server.tries {
+	for line, at := range s.tries {
 		if len(at) > 3 {
-			repeated++ // the answer had not come when the program was killed
+			repeated++
 		}
 		for i := 1; i < len(at); i++ {
-			if gap := at[i].Sub(at[i-1]); gap < wait && i == 1 {
-				t.Errorf("%s: the second attempt came %v after the first, want at least %v: nothing was in flight at that kill", line, gap, wait)
-			} else if gap < wait {
+			gap := at[i].Sub(at[i-1])
+			switch {
+			case gap >= wait:
+			case i == 1: // nothing was in flight at the first kill
+				t.Errorf("%s: the second attempt came %v after the first, want at least %v", line, gap, wait)
+			default:
 				early++
-				t.Logf("%s: attempt %d came %v after the one before, want at least %v", line, i+1, at[i].Sub(at[i-1]), wait)
+				t.Logf("%s: attempt %d came %v after the one before, want at least %v", line, i+1, gap, wait)
 			}
 		}
-		if strings.HasPrefix(line, "bad") && server.taken[line] == 0 {
+		if strings.HasPrefix(line, "bad") && s.taken[line] == 0 {
 			t.Errorf("%q is lost", line)
 		}
 	}
 	for i := range good {
-		if server.taken[fmt.Sprintf("good %d", i)] == 0 {
+		if s.taken[fmt.Sprintf("good %d", i)] == 0 {
 			t.Errorf("good %d is lost", i)
 		}
 	}
-	// In flight at a kill are at most as many batches as the window holds; those are sent again at once.
-	if early > k.most || repeated > k.most {
-		t.Errorf("%d attempts came early, %d lines were sent once more; at most %d were in flight at the kills", early, repeated, k.most)
+	if early > inFlight || repeated > inFlight {
+		t.Errorf("%d attempts came early, %d lines were sent once more; at most %d were in flight at the kills", early, repeated, inFlight)
 	}
-	letters := 0
-	for line := range bytes.Lines(read(t, filepath.Join(dir, "state", "dead", "kill.main.ndjson"))) {
+}
+
+// checkLetters checks that the dead letters have the number of attempts that the server counted.
+func (s *flakyServer) checkLetters(t *testing.T, path string, want, inFlight int) {
+	t.Helper()
+	letters, uncounted := map[string]bool{}, 0
+	for line := range bytes.Lines(read(t, path)) {
 		var letter struct {
 			Record   string
 			Attempts int
@@ -171,14 +186,40 @@ pipelines:
 		if err := json.Unmarshal(line, &letter); err != nil {
 			t.Fatal(err)
 		}
-		if letters++; letter.Attempts != len(server.tries[letter.Record]) && repeated == 0 {
-			t.Errorf("%q became a dead letter after %d attempts, want %d", letter.Record, letter.Attempts, len(server.tries[letter.Record]))
+		letters[letter.Record] = true
+		tries := len(s.tries[letter.Record])
+		if letter.Attempts != tries {
+			uncounted++
+		}
+		if letter.Attempts < 2 || letter.Attempts > tries {
+			t.Errorf("%q became a dead letter after %d attempts, and was sent %d times", letter.Record, letter.Attempts, tries)
 		}
 	}
-	if want := (bad + 19) / 20; letters < want {
-		t.Errorf("%d dead letters, want %d", letters, want)
+	if uncounted > inFlight {
+		t.Errorf("of %d dead letters an attempt was not counted; at most %d were in flight at the kills", uncounted, inFlight)
+	}
+	if len(letters) != want {
+		t.Errorf("%d lines are dead letters, want %d", len(letters), want)
 	}
 }
+
+func waitingConfig(t *testing.T, dir, url string, wait time.Duration) string {
+	t.Helper()
+	return write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
+state: ./state
+pipelines:
+  kill:
+    source: { tail: { include: ["./in/*.log"] } }
+    sink: { http: { endpoints: [%q], body: raw } }
+    batch: { records: 1, linger: 0s }
+    retry: { backoff: fixed, base: %v }
+    flow: { redeliver: 1, redeliver_rate: 1000, max: %d }
+    guard: { off: true }
+`, url, wait, mostInFlight))
+}
+
+// mostInFlight is the largest window of the program that is killed.
+const mostInFlight = 32
 
 // killed is a program that is killed and started again.
 type killed struct {
@@ -222,7 +263,7 @@ func (k *killed) kill() {
 	if k.cmd == nil {
 		return
 	}
-	k.most += 64
+	k.most += mostInFlight
 	_ = k.cmd.Process.Kill()
 	<-k.ended
 	k.cmd = nil

@@ -77,8 +77,8 @@ func (w *waits) open(p *pipe) error {
 		return err
 	}
 	if !able {
-		return final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order now, in which they have no place: deliver "+
-			"them with the former configuration, or accept that they are lost and remove that directory", records, dir.Path()))
+		return final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order now, in which they have no place: "+
+			"deliver them with the former configuration, or accept that they are lost and remove that directory", records, dir.Path()))
 	}
 	if n > 0 {
 		w.host.log.Info("batches wait for a retry since an earlier run", "ranges", n, "records", records)
@@ -143,6 +143,7 @@ func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 		return m, known
 	}
 	for _, r := range w.store.Ranges(m.Part.ID) {
+		m.Waiting = true
 		if r.To.Compare(m.Watermark) <= 0 {
 			continue
 		}
