@@ -56,6 +56,14 @@ compare: ## Compile the programs of docs/coming-from-go.md beside those with oth
 crash: ## kill -9 of the real program, 200 times (KILLS=n) and as often for SQL: nothing lost, file and tables exact, HTTP repeats within the bound.
 	cd engine && PENSTOCK_KILLS=$${KILLS:-200} go test -count=1 -timeout 60m -v -run TestKill ./internal/endtoend
 
+.PHONY: waiting
+waiting: ## kill -9 of the real program with 10,000 batches that wait for a retry: none lost, none early, attempts go on counting.
+	cd engine && PENSTOCK_WAITING=full go test -count=1 -timeout 30m -v -run TestKillWaiting ./internal/endtoend
+
+.PHONY: waiting-short
+waiting-short: ## The same with 300; part of the tests.
+	cd engine && go test -count=1 -timeout 10m -v -run TestKillWaiting ./internal/endtoend
+
 .PHONY: crash-short
 crash-short: ## The same, 20 times.
 	cd engine && PENSTOCK_KILLS=20 go test -count=1 -timeout 10m -v -run TestKill ./internal/endtoend

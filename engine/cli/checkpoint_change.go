@@ -4,14 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
+	"github.com/penstock-io/penstock/engine/internal/waiting"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 func (p *program) checkpointVerify() *cobra.Command {
@@ -144,11 +148,11 @@ func (p *program) changeCheckpoint(w io.Writer, path string, c change) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return c.apply(w, store)
+	return c.apply(w, dir, store)
 }
 
 // apply changes both layers of the route.
-func (c *change) apply(w io.Writer, store *checkpoint.Store) error {
+func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error {
 	found := make(map[string][]stream.Mark)
 	var known []string
 	total := 0
@@ -186,11 +190,55 @@ func (c *change) apply(w io.Writer, store *checkpoint.Store) error {
 	if err := store.Sync(); err != nil {
 		return err
 	}
+	var waited int64
+	if c.set || !c.found { // after the marks: a crash between the two loses nothing
+		if waited, err = c.dropWaiting(dir, found); err != nil {
+			return err
+		}
+	}
 	if c.found && !c.set {
 		total = 0
 	}
+	if waited > 0 {
+		if _, err := fmt.Fprintf(w, "%s: %d records that waited for a retry are forgotten\n", c.route, waited); err != nil {
+			return err
+		}
+	}
 	_, err = fmt.Fprintf(w, "%s: %d marks changed; the checkpoint as it was is kept as %s\n", c.route, total, copied)
 	return err
+}
+
+// dropWaiting forgets the batches of the changed partitions that wait for a retry, and returns how many records they had.
+func (c *change) dropWaiting(state vfs.Dir, found map[string][]stream.Mark) (records int64, err error) {
+	name, route, _ := strings.Cut(c.route, "/")
+	dir, err := state.OpenDir(pipeline.WaitingDir(name, route))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	} else if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	store, err := waiting.Open(dir, waiting.Options{})
+	if err != nil && len(c.parts) == 0 && !c.set {
+		return 0, waiting.Remove(dir) // it is damaged, and none of it is needed
+	} else if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	var ids []string
+	if len(c.parts) > 0 || c.set {
+		for _, marks := range found {
+			for _, m := range marks {
+				ids = append(ids, m.Part.ID)
+			}
+		}
+		if len(ids) == 0 {
+			return 0, nil
+		}
+	}
+	records = store.Drop(ids...)
+	_, err = store.Sync()
+	return records, err
 }
 
 func (c *change) applyTo(store *checkpoint.Store, key string, marks []stream.Mark) error {

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/penstock-io/penstock/backoff"
-	"github.com/penstock-io/penstock/backoff/compat"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -186,8 +184,8 @@ func (c check) adaptiveWindow() {
 func (c check) retry() {
 	r := &c.route.Retry
 	c.retryEnd(r)
-	if r.Policy != "" {
-		c.retryPolicy(r.Policy)
+	if !isShape(r.Backoff) {
+		c.retryPolicy(r.Backoff)
 		return
 	}
 	if r.Base <= 0 {
@@ -219,24 +217,6 @@ func (c check) retryEnd(r *Retry) {
 	}
 	if n := r.Waiting.Records; n < 1 || n > maxWaiting {
 		c.wrong("retry", "waiting", "retry.waiting.records is %d; it may be 1 to %d", n, maxWaiting)
-	}
-}
-
-// retryPolicy checks a policy that is given as text. At its end the last wait repeats, so that an end is no fault.
-func (c check) retryPolicy(spec string) {
-	for _, key := range replacedByPolicy {
-		if c.given("retry", key) {
-			c.wrong("retry", key, "retry.%s has no effect beside retry.policy; take one of them out", key)
-		}
-	}
-	p, err := compat.Parse(spec)
-	if err != nil {
-		c.wrong("retry", "policy", "retry.policy: %v", err)
-		return
-	}
-	_, _, first := backoff.Bounds(p, 0)
-	if _, _, second := backoff.Bounds(p, 1); first == 0 && second == 0 {
-		c.wrong("retry", "policy", "retry.policy %q waits 0; a batch that was refused would be sent again without a pause", spec)
 	}
 }
 

@@ -141,16 +141,15 @@ type Flow struct {
 
 // Retry is how long a batch that was not delivered waits for its next attempt: the key `retry`.
 type Retry struct {
-	// Backoff is exponential or fixed. Default exponential.
-	Backoff string `yaml:"backoff" enum:"exponential,fixed" doc:"how the wait of a batch grows"`
+	// Backoff is exponential or fixed, which go by the next three fields, or a policy as `penstock backoff` takes it, instead of
+	// them. Default exponential.
+	Backoff string `yaml:"backoff" doc:"how the wait of a batch grows: exponential, fixed, or a policy as penstock backoff takes it"`
 	// Base is the first wait. It must be positive; default 250ms.
 	Base time.Duration `yaml:"base" doc:"first wait"`
 	// Max is the longest wait, at least Base. Default 30s, or Base if Backoff is fixed.
 	Max time.Duration `yaml:"max" doc:"longest wait"`
 	// Jitter is full (each wait is drawn from zero to its length) or none. Default full.
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"how each wait is drawn"`
-	// Policy is a policy as `penstock backoff` takes it, instead of the other keys. Empty means those.
-	Policy string `yaml:"policy" doc:"policy as penstock backoff takes it, instead of base, max, jitter and backoff"`
 	// Attempts is the number of failures after which a batch is exhausted. Only failures at workers that deliver other
 	// batches count. Zero, the default, means any number.
 	Attempts int `yaml:"attempts" doc:"failed attempts of a batch before it is exhausted, where its workers deliver others; 0: any number"`
@@ -159,7 +158,7 @@ type Retry struct {
 	MaxElapsed time.Duration `yaml:"max_elapsed" doc:"time after which a failing batch is exhausted, outages left out; 0: any time"`
 	// Exhausted is the fate of an exhausted batch: dead_letter, or keep to retry it still. Default keep.
 	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"what happens to an exhausted batch"`
-	// Waiting bounds the batches that wait for another attempt. They are held in memory.
+	// Waiting bounds the batches that wait for another attempt.
 	Waiting Waiting `yaml:"waiting" doc:"batches that may wait for another attempt; beyond that nothing is read"`
 }
 
@@ -168,12 +167,12 @@ type Waiting struct {
 	// Bytes is their size in source bytes, at least 1. Zero, the default, means that memory and checkpoint.replay bound
 	// them.
 	Bytes stream.Size `yaml:"bytes" doc:"bytes of the source; 0: only memory and checkpoint.replay bound them"`
-	// Records is the number of their records, 1 to 100000000. Default 100000.
+	// Records is the number of their records, 1 to 100000000. Default 2000000.
 	Records int `yaml:"records" doc:"records"`
 }
 
 // replacedByPolicy are the keys of Retry that have no effect beside its policy.
-var replacedByPolicy = []string{"backoff", "base", "max", "jitter"}
+var replacedByPolicy = []string{"base", "max", "jitter"}
 
 // DeadLetters is where refused records are kept: the key `dead_letters`.
 type DeadLetters struct {

@@ -136,7 +136,7 @@ func (s schemas) route(more object, required []string) object {
 		{"sink", ref("sink")},
 		{"batch", schemaOf(reflect.ValueOf(d.Batch), option{})},
 		{"flow", schemaOf(reflect.ValueOf(d.Flow), option{})},
-		{"retry", schemaOf(reflect.ValueOf(d.Retry), option{})},
+		{"retry", backoffSchema(schemaOf(reflect.ValueOf(d.Retry), option{}))},
 		{"dead_letters", schemaOf(reflect.ValueOf(d.DeadLetters), option{})},
 		{"guard", schemaOf(reflect.ValueOf(d.Guard), option{})},
 		{"checkpoint", schemaOf(reflect.ValueOf(d.Checkpoint), option{})},

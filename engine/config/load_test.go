@@ -54,7 +54,7 @@ func TestDefaults(t *testing.T) {
 		},
 		Retry: Retry{
 			Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second, Jitter: "full",
-			Exhausted: "keep", Waiting: Waiting{Records: 100_000},
+			Exhausted: "keep", Waiting: Waiting{Records: 2_000_000},
 		},
 		DeadLetters: DeadLetters{Dir: filepath.Join(dir, "state", "dead"), Max: 1 << 30},
 		Guard:       Guard{Share: 0.1, Records: 1000},
@@ -300,8 +300,8 @@ pipelines:
 	if again.Pipelines[1].Routes[0].Flow != f.Pipelines[1].Routes[0].Flow {
 		t.Errorf("flow %+v", again.Pipelines[1].Routes[0].Flow)
 	}
-	if got := again.Pipelines[1].Routes[0].Retry.Policy; got != "limit(pekko min=1s max=9s; 5)" {
-		t.Errorf("retry.policy %q", got)
+	if got := again.Pipelines[1].Routes[0].Retry.Backoff; got != "limit(pekko min=1s max=9s; 5)" {
+		t.Errorf("retry.backoff %q", got)
 	}
 }
 

@@ -138,8 +138,7 @@ func (r *Route) plan() *yaml.Node {
 // plan has the policy, or the keys that it replaces.
 func (r Retry) plan() *yaml.Node {
 	n := describe(reflect.ValueOf(r), false)
-	if r.Policy == "" {
-		remove(n, "policy")
+	if isShape(r.Backoff) {
 		return n
 	}
 	for _, key := range replacedByPolicy {

@@ -33,7 +33,7 @@ func DefaultRoute(name, state string) Route {
 			Redeliver: 0.1, RedeliverRate: 10, Poison: 3, Poisoned: "keep", TraceMax: 256 << 20,
 		},
 		Retry: Retry{Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second, Jitter: "full",
-			Exhausted: "keep", Waiting: Waiting{Records: 100_000}},
+			Exhausted: "keep", Waiting: Waiting{Records: 2_000_000}},
 		DeadLetters: DeadLetters{Dir: filepath.Join(state, "dead"), Max: 1 << 30},
 		Guard:       Guard{Share: 0.1, Records: 1000},
 		Checkpoint:  Checkpoint{Replay: 32 << 20, Sync: time.Second},
@@ -144,6 +144,11 @@ func (l *loader) route(name string, key *yaml.Node, keys map[string]*yaml.Node, 
 		{"guard", &r.Guard}, {"checkpoint", &r.Checkpoint}, {"memory", &r.Memory}, {"drain", &r.Drain},
 	} {
 		if v := keys[part.key]; v != nil {
+			if part.key == "retry" {
+				if v = retryNode(l, v); v == nil {
+					continue
+				}
+			}
 			l.decode(v, reflect.ValueOf(part.to).Elem(), option{name: part.key})
 		}
 	}

@@ -13,6 +13,8 @@ import (
 type settled struct {
 	mu    sync.Mutex // guards parts: a source may ask from any of its goroutines
 	parts map[string]*settledPart
+
+	waiting bool // marks say Waiting
 }
 
 type settledPart struct {
@@ -76,7 +78,9 @@ func (s *settled) options(once bool) stream.OpenOptions {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if p := s.parts[id]; p != nil {
-				return p.mark(), true
+				m := p.mark()
+				m.Waiting = s.waiting
+				return m, true
 			}
 			return stream.Mark{}, false
 		},

@@ -62,6 +62,7 @@ func Source(t *testing.T, c SourceCase) {
 		{"resumes after every batch", sourceResumes},
 		{"resumes with holes", sourceResumesWithHoles},
 		{"has nothing when all is settled", sourceAllSettled},
+		{"reads ranges again", sourceReadsRanges},
 		{"ends with its context", sourceEndsWithContext},
 		{"finishes and closes twice", sourceFinishes},
 	} {

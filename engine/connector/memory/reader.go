@@ -39,7 +39,9 @@ func (i *instance) Open(_ context.Context, o stream.OpenOptions) (stream.Reader,
 		// The route lost its checkpoint, or was not part of the pipeline when they were freed.
 		i.host.Log().Error("records lost: freed before the route came back", "route", o.Route, "bytes", lost)
 	}
-	r.progress.settled = max(r.progress.settled, r.at)
+	if !mark.Waiting { // else Commit tells how far all is settled
+		r.progress.settled = max(r.progress.settled, r.at)
+	}
 	r.progress.trim()
 	s.release()
 	return r, nil

@@ -111,9 +111,12 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	return err
 }
 
+// CanReadRanges implements stream.RangeReader.
+func (r *reader) CanReadRanges(id string) bool { return follow.CanReadRanges(r.Reader, id) }
+
 // ReadRanges implements stream.RangeReader.
-func (r *reader) ReadRanges(ctx context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
-	err := r.Reader.ReadRanges(ctx, b, p, ranges)
+func (r *reader) ReadRanges(_ context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
+	err := follow.ReadRanges(r.Reader, b, p, ranges)
 	if err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -117,9 +117,12 @@ func (s *source) notify(ctx context.Context) error {
 // ours says whether a change concerns a file that may be followed.
 func (s *source) ours(name string, _ bool) bool { return !hidden(filepath.Base(name)) }
 
+// CanReadRanges implements stream.RangeReader.
+func (r *reader) CanReadRanges(id string) bool { return follow.CanReadRanges(r.Reader, id) }
+
 // ReadRanges implements stream.RangeReader.
-func (r *reader) ReadRanges(ctx context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
-	err := r.Reader.ReadRanges(ctx, b, p, ranges)
+func (r *reader) ReadRanges(_ context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
+	err := follow.ReadRanges(r.Reader, b, p, ranges)
 	if err == nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()

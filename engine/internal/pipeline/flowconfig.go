@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/penstock-io/penstock/backoff"
-	"github.com/penstock-io/penstock/backoff/compat"
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/dispatch"
@@ -110,19 +108,6 @@ func durationOrAuto(s string) (time.Duration, error) {
 	return d, err
 }
 
-func retryPolicy(r config.Retry) (backoff.Policy, error) {
-	p := backoff.Exponential(r.Base, 2, r.Max)
-	switch {
-	case r.Policy != "":
-		return compat.Parse(r.Policy)
-	case r.Backoff == "fixed":
-		return backoff.Fixed(r.Base), nil
-	case r.Jitter == "none":
-		return p, nil
-	}
-	return p.Full(), nil
-}
-
 // controlConfig turns a route's flow:, retry: and checkpoint: into the machine's config.
 func controlConfig(c config.Route, lanes []stream.Lane) (control.Config, error) {
 	w, err := windowOf(c.Flow, lanes)
@@ -137,9 +122,9 @@ func controlConfig(c config.Route, lanes []stream.Lane) (control.Config, error) 
 	if err != nil {
 		return control.Config{}, fmt.Errorf("flow.timeout: %w", err)
 	}
-	retry, err := retryPolicy(c.Retry)
+	retry, err := c.Retry.RetryPolicy()
 	if err != nil {
-		return control.Config{}, fmt.Errorf("retry.policy: %w", err)
+		return control.Config{}, fmt.Errorf("retry.backoff: %w", err)
 	}
 	return control.Config{
 		Seed: uint64(time.Now().UnixNano()), Window: w, Dispatch: d, Timeout: timeout, Retry: retry,

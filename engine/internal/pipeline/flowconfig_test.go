@@ -14,13 +14,13 @@ func TestRetryPolicy(t *testing.T) {
 		retry config.Retry
 		want  string
 	}{
-		{config.Retry{Policy: "pekko min=1s max=9s", Backoff: "fixed", Base: time.Second}, "pekko min=1s max=9s"},
-		{config.Retry{Policy: "fibonacci unit=10ms max=1m0s"}, "fibonacci unit=10ms max=1m0s"},
+		{config.Retry{Backoff: "pekko min=1s max=9s", Base: time.Second}, "pekko min=1s max=9s"},
+		{config.Retry{Backoff: "fibonacci unit=10ms max=1m0s"}, "fibonacci unit=10ms max=1m0s"},
 		{config.Retry{Backoff: "fixed", Base: time.Second}, "fixed delay=1s"},
 		{config.Retry{Base: time.Second, Max: time.Minute, Jitter: "none"}, "exponential base=1s factor=2 max=1m0s"},
 		{config.Retry{Base: time.Second, Max: time.Minute, Jitter: "full"}, "exponential base=1s factor=2 max=1m0s jitter=full"},
 	} {
-		if p, err := retryPolicy(c.retry); err != nil || fmt.Sprint(p) != c.want {
+		if p, err := c.retry.RetryPolicy(); err != nil || fmt.Sprint(p) != c.want {
 			t.Errorf("%+v: %v, %v; want %s", c.retry, p, err, c.want)
 		}
 	}

@@ -58,7 +58,8 @@ func (m *memory) owe() {
 }
 
 func sameMark(a, b stream.Mark) bool {
-	return a.Part == b.Part && a.Watermark == b.Watermark && a.Finished == b.Finished && a.Waiting == b.Waiting && a.Note == b.Note && slices.Equal(a.Above, b.Above)
+	return a.Part == b.Part && a.Watermark == b.Watermark && a.Finished == b.Finished && a.Waiting == b.Waiting &&
+		a.Note == b.Note && slices.Equal(a.Above, b.Above)
 }
 
 // failed says that nothing can be saved any more before the log is opened anew.

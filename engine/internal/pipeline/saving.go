@@ -248,6 +248,9 @@ func (r *keeper) sync(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.waits.sync(); err != nil { // before the source finishes data that has just stopped waiting
+		return err
+	}
 	if err := r.memory.synced(); err != nil {
 		return &laterError{fmt.Errorf("checkpoint: %w", err)}
 	}

@@ -64,11 +64,16 @@ func (s *state) sourceDir(name string) (vfs.Dir, error) {
 
 // waitingDir opens the directory of a route's batches that wait, and creates it if it is missing.
 func (s *state) waitingDir(pipeline, route string) (vfs.Dir, error) {
-	dir, err := s.dir.MakeDir("waiting/"+fileName(pipeline)+"."+fileName(route), 0o700)
+	dir, err := s.dir.MakeDir(WaitingDir(pipeline, route), 0o700)
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", s.name, err)
 	}
 	return dir, nil
+}
+
+// WaitingDir returns the directory of a route's batches that wait, beneath the state directory.
+func WaitingDir(pipeline, route string) string {
+	return "waiting/" + fileName(pipeline) + "." + fileName(route)
 }
 
 // maxFileName bounds what fileName returns, in bytes: two of them and a dot fit into the name of a file.

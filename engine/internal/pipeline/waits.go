@@ -73,11 +73,13 @@ func (w *waits) open(p *pipe) error {
 	}
 	n, records, size := w.store.Held()
 	if n == 0 && !able {
-		return w.close()
+		err := w.close()
+		w.store = nil
+		return err
 	}
 	if !able {
-		return final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order now, in which they have no place: deliver "+
-			"them with the former configuration, or accept that they are lost and remove that directory", records, dir.Path()))
+		return final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order now, in which they have no place: "+
+			"deliver them with the former configuration, or accept that they are lost and remove that directory", records, dir.Path()))
 	}
 	if n > 0 {
 		w.host.log.Info("batches wait for a retry since an earlier run", "ranges", n, "records", records)
@@ -142,6 +144,7 @@ func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 		return m, known
 	}
 	for _, r := range w.store.Ranges(m.Part.ID) {
+		m.Waiting = true
 		if r.To.Compare(m.Watermark) <= 0 {
 			continue
 		}
@@ -326,9 +329,7 @@ func (w *waits) close() error {
 	if w == nil || w.store == nil {
 		return nil
 	}
-	err := errors.Join(w.store.Close(), w.dir.Close())
-	w.store = nil
-	return err
+	return errors.Join(w.store.Close(), w.dir.Close())
 }
 
 // Next implements flow.WaitStore: it reads the next batch that is due again, and has it processed.

@@ -124,14 +124,7 @@ func waitsHoldNoData(t *testing.T, processors int) {
 	fails.fails = func(line string, attempts int) bool { return strings.HasSuffix(line, "7") && attempts < 3 }
 	route := retrying(wait)
 	for range processors {
-		route.Processors = append(route.Processors, use(stream.ProcessorRole, fakeProcessor(func(b *stream.Batch) {
-			b.Split()
-			for i := range b.Records {
-				if strings.HasSuffix(string(b.Text(i)), "5") {
-					b.Drop(i)
-				}
-			}
-		})))
+		route.Processors = append(route.Processors, use(stream.ProcessorRole, dropping("5")))
 	}
 	var got []string
 	boots := 0
@@ -139,7 +132,8 @@ func waitsHoldNoData(t *testing.T, processors int) {
 		boots++ // else due times go by the real clock of the boot, which the test has not
 		sink := &fakeSink{workers: 2, deliver: fails.deliver}
 		route.Sink = use(stream.SinkRole, sink)
-		e := jobOf(t, m, Options{Once: once, Boot: fmt.Sprint("boot-", boots), Stall: 48 * time.Hour}, use(stream.SourceRole, source), route)
+		o := Options{Once: once, Boot: fmt.Sprint("boot-", boots), Stall: 48 * time.Hour}
+		e := jobOf(t, m, o, use(stream.SourceRole, source), route)
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		ended := make(chan error, 1)
@@ -186,15 +180,31 @@ func waitsHoldNoData(t *testing.T, processors int) {
 	if !slices.Equal(source.finished, []string{"fake"}) {
 		t.Errorf("finished %v, want the partition once", source.finished)
 	}
-	for line, at := range fails.at {
+	fails.check(t, wait)
+}
+
+// check checks the times and the numbers of the attempts. The second one may come without a wait, at another worker.
+func (f *refusals) check(t *testing.T, wait time.Duration) {
+	t.Helper()
+	for line, at := range f.at {
 		for i := range at {
-			if fails.number[line][i] != i+1 {
-				t.Fatalf("%s: attempts are counted %v", line, fails.number[line])
+			if f.number[line][i] != i+1 {
+				t.Fatalf("%s: attempts are counted %v", line, f.number[line])
 			}
-			// The first attempts may be without a wait, at another worker.
-			if i > 1 && at[i].Sub(at[i-1]) < wait {
-				t.Log(at, fails.number[line])
-				t.Fatalf("%s: attempt %d came %v after the one before, want at least %v", line, i+1, at[i].Sub(at[i-1]), wait)
+			if gap := at[i].Sub(at[max(0, i-1)]); i > 1 && gap < wait {
+				t.Fatalf("%s: attempt %d came %v after the one before, want at least %v", line, i+1, gap, wait)
+			}
+		}
+	}
+}
+
+// dropping drops the records that end so.
+func dropping(suffix string) fakeProcessor {
+	return func(b *stream.Batch) {
+		b.Split()
+		for i := range b.Records {
+			if strings.HasSuffix(string(b.Text(i)), suffix) {
+				b.Drop(i)
 			}
 		}
 	}
@@ -215,7 +225,8 @@ func accounted(t *testing.T, e *Engine, exact bool) {
 		return
 	}
 	status, _ := r.sender.sender.Status()
-	if n := int64(status.WaitingCost + status.InFlightCost); n > s.InFlight+s.Waiting || n < s.InFlight+s.Waiting-6 { // one batch at hand, and one that is read
+	const ahead = 6 // records of a batch at hand, and of one that is being read
+	if n := int64(status.WaitingCost + status.InFlightCost); n > s.InFlight+s.Waiting || n < s.InFlight+s.Waiting-ahead {
 		t.Errorf("the sender and the store account for %d records, the books for %d in flight and %d waiting", n, s.InFlight, s.Waiting)
 	}
 }

@@ -205,7 +205,7 @@ func (x *index) hold(i uint32) {
 	}
 }
 
-// leave takes an entry out of those that only the store holds, for good or because its due time changes.
+// leave takes an entry out of those that only the store holds.
 func (x *index) leave(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {

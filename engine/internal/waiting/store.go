@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +61,20 @@ func Exists(dir vfs.Dir) (bool, error) {
 	j := journal{dir: dir}
 	err := j.list()
 	return len(j.segments) > 0, err
+}
+
+// Remove removes all files of a store.
+func Remove(dir vfs.Dir) error {
+	j := journal{dir: dir}
+	if err := j.list(); err != nil {
+		return err
+	}
+	for len(j.segments) > 0 {
+		if err := j.dropOldest(); err != nil {
+			return err
+		}
+	}
+	return dir.Sync()
 }
 
 // Open opens the store in dir, which the caller closes. Everything that the journal has waits again, from now on. A journal
@@ -376,6 +391,24 @@ func (s *Store) moveOldest() error {
 		return err
 	}
 	return s.save()
+}
+
+// Drop removes all ranges of the partitions with these ids, or of every partition if there are none, and returns how many records
+// those had.
+func (s *Store) Drop(partitionIDs ...string) (records int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.x.all.records
+	for n, p := range s.x.parts {
+		if len(partitionIDs) > 0 && !slices.Contains(partitionIDs, p.part.ID) {
+			continue
+		}
+		for i, ok := p.order.get(cursor{}); ok; i, ok = p.order.get(cursor{}) {
+			s.x.settle = append(s.x.settle, done{uint32(n), s.x.at(i).rangeOf()})
+			s.x.kill(i)
+		}
+	}
+	return before - s.x.all.records
 }
 
 // Failed returns the error that poisoned the store; nil: it is in order.

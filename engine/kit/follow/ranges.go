@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,16 +12,17 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// CanReadRanges implements stream.RangeReader: compressed files are read from their beginnings only.
-func (r *Reader) CanReadRanges(partitionID string) bool {
+// CanReadRanges reports whether ranges of a partition can be read by themselves: not of compressed files, which are read from
+// their beginnings only. It is a reader's CanReadRanges.
+func CanReadRanges(r *Reader, partitionID string) bool {
 	r.attended.mu.Lock()
 	defer r.attended.mu.Unlock()
-	f := r.fileOf(partitionID)
+	f := fileOf(r, partitionID)
 	return f != nil && f.view == nil && (f.note == nil || f.note.proof.Packed == 0)
 }
 
 // fileOf returns the file of a partition, and nil if it is not known, or not known again yet.
-func (r *Reader) fileOf(partitionID string) *file {
+func fileOf(r *Reader, partitionID string) *file {
 	r.s.mu.Lock()
 	e := r.s.byID[partitionID]
 	var key fileid.Key
@@ -42,24 +42,24 @@ func (r *Reader) fileOf(partitionID string) *file {
 	return nil
 }
 
-// ReadRanges implements stream.RangeReader. It reads by a handle of its own where a name leads to the file.
-func (r *Reader) ReadRanges(_ context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
+// ReadRanges is a reader's ReadRanges. It reads by a handle of its own where a name leads to the file.
+func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	r.attended.mu.Lock()
 	defer r.attended.mu.Unlock()
-	f := r.fileOf(p.ID)
+	f := fileOf(r, p.ID)
 	if r.closed || f == nil || f.lost || f.part == nil || f.view != nil {
 		return stream.ErrRangeMissing
 	}
-	h, done, err := f.reopen()
+	h, done, err := reopen(f)
 	if err != nil {
 		return err
 	}
-	err = r.readRanges(b, f, h, ranges)
+	err = readRanges(r, b, f, h, ranges)
 	return errors.Join(err, done())
 }
 
 // reopen returns a handle of the file that the name leads to now, if that is still f, or the handle of f.
-func (f *file) reopen() (h vfs.File, done func() error, err error) {
+func reopen(f *file) (h vfs.File, done func() error, err error) {
 	if f.handle != nil {
 		return f.handle, func() error { return nil }, nil
 	}
@@ -82,7 +82,7 @@ func (f *file) reopen() (h vfs.File, done func() error, err error) {
 	return h, h.Close, nil
 }
 
-func (r *Reader) readRanges(b *stream.Batch, f *file, h vfs.File, ranges []stream.Range) error {
+func readRanges(r *Reader, b *stream.Batch, f *file, h vfs.File, ranges []stream.Range) error {
 	id := r.s.idOf(f.entry)
 	head := r.head[:id.Len]
 	n, err := h.ReadAt(head, 0)

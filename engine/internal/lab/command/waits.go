@@ -53,8 +53,8 @@ func newBackoffCommand() *cobra.Command {
 		Short: "Print and draw how long a policy waits",
 		Long: `Backoff prints, for each step of a policy, the lowest, the mean and the highest
 wait, one that was drawn, and what has been waited in all so far: the worst case
-before anything has failed. The policy is written as in the config's retry.policy,
-and ends where it gives up.
+before anything has failed. The policy is written as in the config's retry.backoff,
+and ends where it gives up; a config's retry repeats the last wait from there on.
 
     exponential base=250ms factor=2 max=30s jitter=full
     recommended latency=40ms max=2s

@@ -1,0 +1,131 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/backoff/compat"
+	"go.yaml.in/yaml/v4"
+)
+
+// policyKey is the former name of retry.backoff where that is a policy.
+const policyKey = "policy"
+
+// backoffTable is the key of a policy that is a list of waits.
+const backoffTable = "table"
+
+// isShape reports whether a backoff is the name of a shape, which goes by base, max and jitter.
+func isShape(text string) bool { return text == "exponential" || text == "fixed" }
+
+// RetryPolicy returns the policy by which batches wait.
+func (r Retry) RetryPolicy() (backoff.Policy, error) {
+	p := backoff.Exponential(r.Base, 2, r.Max)
+	switch {
+	case !isShape(r.Backoff) && r.Backoff != "":
+		return compat.Parse(r.Backoff)
+	case r.Backoff == "fixed":
+		return backoff.Fixed(r.Base), nil
+	case r.Jitter == "none":
+		return p, nil
+	}
+	return p.Full(), nil
+}
+
+// retryNode returns the value of the key `retry` in the form in which it is decoded: backoff as text, under its present name. It
+// is nil after an error.
+func retryNode(l *loader, n *yaml.Node) *yaml.Node {
+	if n.Kind != yaml.MappingNode {
+		return n
+	}
+	out := *n
+	out.Content = slices.Clone(n.Content)
+	policy, shape := valueOf(n, policyKey), valueOf(n, "backoff")
+	if policy != nil && shape != nil {
+		l.fail(policy, "retry.policy is the former name of retry.backoff, and both are given; take one of them out")
+		return nil
+	}
+	for i := 0; i+1 < len(out.Content); i += 2 {
+		key, value := *out.Content[i], out.Content[i+1]
+		if key.Value == policyKey {
+			key.Value = "backoff"
+		}
+		if key.Value == "backoff" && value.Kind != yaml.ScalarNode {
+			if value = tableNode(l, value); value == nil {
+				return nil
+			}
+		}
+		out.Content[i], out.Content[i+1] = &key, value
+	}
+	return &out
+}
+
+// tableNode makes {table: [15s, 1m]} the policy that it means.
+func tableNode(l *loader, n *yaml.Node) *yaml.Node {
+	list := valueOf(n, backoffTable)
+	if n.Kind != yaml.MappingNode || len(n.Content) != 2 || list == nil || list.Kind != yaml.SequenceNode {
+		l.fail(n, "retry.backoff takes a policy as text, or a list of waits").Hint = "such as {table: [15s, 1m, 10m]}"
+		return nil
+	}
+	var waits []string
+	for _, w := range list.Content {
+		if w.Kind != yaml.ScalarNode || strings.ContainsAny(w.Value, ", ;()") || w.Value == "" {
+			l.fail(w, "retry.backoff.table is a list of durations, and this is none").Hint = "such as 15s or 10m"
+			return nil
+		}
+		waits = append(waits, w.Value)
+	}
+	text := *n
+	text.Kind, text.Tag, text.Content = yaml.ScalarNode, "!!str", nil
+	text.Value = "table delays=" + strings.Join(waits, ",")
+	return &text
+}
+
+// backoffSchema is the schema of retry, with the forms that retryNode takes.
+func backoffSchema(retry object) object {
+	const doc = "exponential or fixed, by base, max and jitter; or a policy as penstock backoff takes it; or a table of waits"
+	durations := object{{"type", "array"}, {"items", object{{"type", "string"}}}, {"minItems", 1}}
+	table := object{
+		{"type", "object"}, {"properties", object{{backoffTable, durations}}}, {"required", []string{backoffTable}},
+		{"additionalProperties", false},
+	}
+	out := slices.Clone(retry)
+	for i := range out {
+		properties, ok := out[i].value.(object)
+		if out[i].key != "properties" || !ok {
+			continue
+		}
+		properties = slices.Clone(properties)
+		for k := range properties {
+			if properties[k].key == "backoff" {
+				properties[k].value = anyOf(object{{"type", "string"}}, table).with("description", doc).with("default", "exponential")
+			}
+		}
+		out[i].value = append(properties, member{policyKey, object{
+			{"type", "string"}, {"deprecated", true}, {"description", "former name of backoff"},
+		}})
+	}
+	return out
+}
+
+// retryPolicy checks a policy that is given as text. At its end the last wait repeats, so that an end is no fault.
+func (c check) retryPolicy(spec string) {
+	name := "backoff"
+	if c.given("retry", policyKey) {
+		name = policyKey
+	}
+	for _, key := range replacedByPolicy {
+		if c.given("retry", key) {
+			c.wrong("retry", key, "retry.%s has no effect beside retry.%s; take one of them out", key, name)
+		}
+	}
+	p, err := compat.Parse(spec)
+	if err != nil {
+		c.wrong("retry", name, "retry.%s: %v", name, err)
+		return
+	}
+	_, _, first := backoff.Bounds(p, 0)
+	if _, _, second := backoff.Bounds(p, 1); first == 0 && second == 0 {
+		c.wrong("retry", name, "retry.%s %q waits 0; a batch that was refused would be sent again without a pause", name, spec)
+	}
+}

@@ -1,0 +1,282 @@
+package endtoend
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// flakyServer takes batches of lines. A bad line fails its batch twice, then is taken; a hopeless one is refused the third time.
+type flakyServer struct {
+	mu    sync.Mutex // guards what follows
+	tries map[string][]time.Time
+	taken map[string]int
+	last  time.Time // of the last failure
+}
+
+func (s *flakyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the sender was killed
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := http.StatusOK
+	for line := range strings.Lines(string(body)) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "good") {
+			continue
+		}
+		s.tries[line] = append(s.tries[line], time.Now())
+		s.last = time.Now()
+		switch n := len(s.tries[line]); {
+		case n < 3:
+			status = http.StatusInternalServerError
+		case strings.HasPrefix(line, "hopeless"):
+			status = http.StatusBadRequest
+		}
+	}
+	if status == http.StatusOK {
+		for line := range strings.Lines(string(body)) {
+			s.taken[strings.TrimSpace(line)]++
+		}
+	}
+	w.WriteHeader(status)
+}
+
+// tried returns how many bad lines were sent at least n times, and for how long no bad one has come.
+func (s *flakyServer) tried(n int) (lines int, quiet time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tries := range s.tries {
+		if len(tries) >= n {
+			lines++
+		}
+	}
+	return lines, time.Since(s.last)
+}
+
+// has reports whether the last of so many good lines has come.
+func (s *flakyServer) has(good int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.taken[fmt.Sprintf("good %d", good-1)] > 0
+}
+
+// TestKillWaiting kills the program while thousands of batches wait for a retry, once when all have failed once and once in the
+// middle of the second attempts. None is lost, none is sent before its time, and the attempts go on counting.
+func TestKillWaiting(t *testing.T) {
+	bad, wait := 300, 4*time.Second
+	if os.Getenv("PENSTOCK_WAITING") == "full" {
+		bad, wait = 10_000, 20*time.Second
+	}
+	server := &flakyServer{tries: map[string][]time.Time{}, taken: map[string]int{}}
+	http := httptest.NewServer(server)
+	defer http.Close()
+	dir := t.TempDir()
+	config := waitingConfig(t, dir, http.URL, wait)
+	if err := os.Mkdir(filepath.Join(dir, "in"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.OpenFile(filepath.Join(dir, "in", "a.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	good := 0
+	for i := range bad {
+		kind := "bad"
+		if i%20 == 0 {
+			kind = "hopeless"
+		}
+		fmt.Fprintf(log, "%s %d\ngood %d\ngood %d\n", kind, i, good, good+1)
+		good += 2
+	}
+	k := &killed{t: t, config: config, feed: func() { // data that is delivered tells bad data from a bad worker
+		fmt.Fprintf(log, "good %d\n", good)
+		good++
+	}}
+	defer k.kill()
+	limit := time.Now().Add(time.Minute + 10*wait)
+	until := func(what string, done func() bool) {
+		t.Helper()
+		for !done() {
+			if time.Now().After(limit) {
+				once, _ := server.tried(1)
+				twice, _ := server.tried(2)
+				third, _ := server.tried(3)
+				t.Fatalf("%s: %d, %d and %d of %d bad lines were sent once, twice, three times\n%s",
+					what, once, twice, third, bad, k.errs.String())
+			}
+			k.step()
+		}
+	}
+	k.start()
+	until("first attempts", func() bool { n, quiet := server.tried(1); return n == bad && quiet > 500*time.Millisecond })
+	if n, _ := server.tried(2); n > bad/2 {
+		t.Logf("%d of %d had been sent twice before all had been sent: the machine is slow", n, bad)
+	}
+	k.kill()
+	k.start()
+	until("second attempts", func() bool { n, _ := server.tried(2); return n > bad/2 })
+	k.kill()
+	k.start()
+	until("third attempts", func() bool { n, quiet := server.tried(3); return n == bad && quiet > 500*time.Millisecond })
+	k.feed = func() {}
+	until("the end", func() bool { return server.has(good) })
+	k.drain()
+	server.check(t, wait, k.most, good)
+	server.checkLetters(t, filepath.Join(dir, "state", "dead", "kill.main.ndjson"), (bad+19)/20, k.most)
+}
+
+// check checks that every line arrived, and none before its time. In flight at a kill are at most so many batches, whose answers
+// the program may not have noted.
+func (s *flakyServer) check(t *testing.T, wait time.Duration, inFlight, good int) {
+	t.Helper()
+	early, repeated := 0, 0
+	for line, at := range s.tries {
+		if len(at) > 3 {
+			repeated++
+		}
+		for i := 1; i < len(at); i++ {
+			gap := at[i].Sub(at[i-1])
+			switch {
+			case gap >= wait:
+			case i == 1: // nothing was in flight at the first kill
+				t.Errorf("%s: the second attempt came %v after the first, want at least %v", line, gap, wait)
+			default:
+				early++
+				t.Logf("%s: attempt %d came %v after the one before, want at least %v", line, i+1, gap, wait)
+			}
+		}
+		if strings.HasPrefix(line, "bad") && s.taken[line] == 0 {
+			t.Errorf("%q is lost", line)
+		}
+	}
+	for i := range good {
+		if s.taken[fmt.Sprintf("good %d", i)] == 0 {
+			t.Errorf("good %d is lost", i)
+		}
+	}
+	if early > inFlight || repeated > inFlight {
+		t.Errorf("%d attempts came early, %d lines were sent once more; at most %d were in flight at the kills", early, repeated, inFlight)
+	}
+}
+
+// checkLetters checks that the dead letters have the number of attempts that the server counted.
+func (s *flakyServer) checkLetters(t *testing.T, path string, want, inFlight int) {
+	t.Helper()
+	letters, uncounted := map[string]bool{}, 0
+	for line := range bytes.Lines(read(t, path)) {
+		var letter struct {
+			Record   string
+			Attempts int
+		}
+		if err := json.Unmarshal(line, &letter); err != nil {
+			t.Fatal(err)
+		}
+		letters[letter.Record] = true
+		tries := len(s.tries[letter.Record])
+		if letter.Attempts != tries {
+			uncounted++
+		}
+		if letter.Attempts < 2 || letter.Attempts > tries {
+			t.Errorf("%q became a dead letter after %d attempts, and was sent %d times", letter.Record, letter.Attempts, tries)
+		}
+	}
+	if uncounted > inFlight {
+		t.Errorf("of %d dead letters an attempt was not counted; at most %d were in flight at the kills", uncounted, inFlight)
+	}
+	if len(letters) != want {
+		t.Errorf("%d lines are dead letters, want %d", len(letters), want)
+	}
+}
+
+func waitingConfig(t *testing.T, dir, url string, wait time.Duration) string {
+	t.Helper()
+	return write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
+state: ./state
+pipelines:
+  kill:
+    source: { tail: { include: ["./in/*.log"] } }
+    sink: { http: { endpoints: [%q], body: raw } }
+    batch: { records: 1, linger: 0s }
+    retry: { backoff: fixed, base: %v }
+    flow: { redeliver: 1, redeliver_rate: 1000, max: %d }
+    guard: { off: true }
+`, url, wait, mostInFlight))
+}
+
+// mostInFlight is the largest window of the program that is killed.
+const mostInFlight = 32
+
+// killed is a program that is killed and started again.
+type killed struct {
+	t      *testing.T
+	config string
+	feed   func()
+	cmd    *exec.Cmd
+	ended  chan error
+	errs   bytes.Buffer
+	most   int // batches that may have been in flight at the kills
+}
+
+func (k *killed) start() {
+	k.t.Helper()
+	bin, err := program()
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	k.cmd = exec.Command(bin, "run", k.config)
+	k.cmd.Stderr = &k.errs
+	if err := k.cmd.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	k.ended = make(chan error, 1)
+	go func() { k.ended <- k.cmd.Wait() }()
+}
+
+// step lets the program run for a moment.
+func (k *killed) step() {
+	k.t.Helper()
+	k.feed()
+	select {
+	case err := <-k.ended:
+		k.cmd = nil
+		k.t.Fatalf("the program ended by itself: %v\n%s", err, k.errs.String())
+	case <-time.After(5 * time.Millisecond):
+	}
+}
+
+func (k *killed) kill() {
+	if k.cmd == nil {
+		return
+	}
+	k.most += mostInFlight
+	_ = k.cmd.Process.Kill()
+	<-k.ended
+	k.cmd = nil
+}
+
+// drain ends the program as an operator does.
+func (k *killed) drain() {
+	k.t.Helper()
+	if err := k.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		k.t.Fatal(err)
+	}
+	if err := <-k.ended; err != nil {
+		k.t.Errorf("drain: %v\n%s", err, k.errs.String())
+	}
+	k.cmd = nil
+}
