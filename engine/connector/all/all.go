@@ -10,10 +10,12 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/httpserver"
 	"github.com/penstock-io/penstock/engine/connector/mysql"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
+	"github.com/penstock-io/penstock/engine/connector/socket"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 	"github.com/penstock-io/penstock/engine/connector/sqlite"
 	"github.com/penstock-io/penstock/engine/connector/stdin"
 	"github.com/penstock-io/penstock/engine/connector/stdout"
+	"github.com/penstock-io/penstock/engine/connector/syslog"
 	"github.com/penstock-io/penstock/engine/connector/table"
 	"github.com/penstock-io/penstock/engine/connector/tail"
 	"github.com/penstock-io/penstock/engine/processor/drop"
@@ -33,6 +35,8 @@ func Components() []stream.Component {
 		tail.Source(),
 		stdin.Source(),
 		httpserver.Source(),
+		socket.Source(),
+		syslog.Source(),
 		parse.Component(),
 		where.Component(),
 		set.Component(),

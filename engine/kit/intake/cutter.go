@@ -15,12 +15,18 @@ type Cutter struct {
 	long  int64
 }
 
-// minSpace is the least room for a read.
-const minSpace = 4 << 10
+// The least room for a read, and the most to which it grows by itself.
+const (
+	minSpace  = 4 << 10
+	mostSpace = 64 << 10
+)
 
 // NewCutter returns a cutter of records of at most max bytes that end with delim, for reads of
-// about size bytes.
+// about size bytes; 0 begins with little room, which grows with the reads.
 func NewCutter(max int, delim byte, size int) *Cutter {
+	if size <= 0 {
+		size = minSpace
+	}
 	return &Cutter{max: max, delim: delim, size: size}
 }
 
@@ -34,6 +40,9 @@ func (c *Cutter) Space() []byte {
 
 // Cut returns the records that end within the n bytes that were read into Space.
 func (c *Cutter) Cut(n int) Records {
+	if n >= c.size && c.size < mostSpace {
+		c.size *= 2 // the sender fills it
+	}
 	c.buf = c.buf[:len(c.buf)+n]
 	end := bytes.LastIndexByte(c.buf, c.delim) + 1
 	var out Records
@@ -103,6 +112,9 @@ func (c *Cutter) each(data []byte, out *Records) {
 	for len(data) > 0 {
 		end := bytes.IndexByte(data, c.delim)
 		record := data[:end]
+		if c.delim == '\n' {
+			record = bytes.TrimSuffix(record, []byte{'\r'})
+		}
 		for ; len(record) > c.max; record = record[c.max:] {
 			out.Add(record[:c.max])
 			c.long++

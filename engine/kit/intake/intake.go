@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/penstock-io/penstock/stream"
@@ -74,12 +75,34 @@ func New(o Options, h stream.Host) (*Intake, error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
-	return &Intake{
+	i := &Intake{
 		o: o, host: host, gate: gate{max: o.MaxBytes},
 		part:    stream.Partition{ID: partitionPrefix + rand.Text(), Name: o.Name},
 		routes:  make(map[string]*progress),
 		changed: make(chan struct{}), draining: make(chan struct{}),
-	}, nil
+	}
+	h.Go("intake/rest", i.reportRest)
+	return i, nil
+}
+
+// reportRest reports data that is lost when the source stops: a route had failed, or a drain took too
+// long. Senders that wait for an answer do not get one, so their data is not lost.
+func (i *Intake) reportRest(ctx context.Context) error {
+	<-ctx.Done()
+	i.mu.Lock()
+	var bytes, records int64
+	for _, s := range slices.Concat(i.log, i.queue) {
+		if !s.awaited {
+			bytes, records = bytes+int64(s.records.Size()), records+int64(s.records.Len())
+		}
+	}
+	i.mu.Unlock()
+	i.host.Count("records_lost", records)
+	if records > 0 {
+		const text = "%s: %d records (%d bytes) were received and not delivered by every route: they are lost"
+		i.host.Fault(fmt.Errorf(text, i.o.Name, records, bytes))
+	}
+	return nil
 }
 
 // Held returns how many bytes are reserved or held.

@@ -62,3 +62,25 @@ func CheckConnections(n int) error {
 
 // ErrOnce is the error of a source that listens in a finite run.
 var ErrOnce = errors.New("a listener has no end: run it without --once")
+
+// CheckSocket checks the options `listen`, `tls` and `insecure` of a source over a socket.
+func CheckSocket(network, address string, t *TLS, insecure bool) error {
+	if network != "tcp" && *t != (TLS{}) {
+		return &stream.OptionError{Key: "tls", Err: fmt.Errorf("belongs to network tcp, and this is %s", network)}
+	}
+	switch network {
+	case "unix", "unixgram":
+		if address == "" || len(address) > maxSocketPath || address[0] != '/' {
+			err := fmt.Errorf("is %q, want an absolute path of at most %d bytes", address, maxSocketPath)
+			return &stream.OptionError{Key: "listen", Err: err}
+		}
+		return nil
+	case "udp":
+		return CheckAddress(address, insecure, "set insecure: true, because UDP knows no tokens")
+	}
+	remedy := "set tls.cert, tls.key and tls.client_ca, or insecure: true"
+	return errors.Join(CheckAddress(address, insecure || t.On() && t.ClientCA != "", remedy), t.Check())
+}
+
+// maxSocketPath is what the least generous system allows.
+const maxSocketPath = 100

@@ -1,0 +1,104 @@
+package syslog
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+)
+
+const (
+	maxCountDigits = 7
+	readSize       = 4 << 10
+)
+
+// frames cuts a connection into messages (RFC 6587): a length in digits before a message, or a line
+// end behind it. Each message may have the other form than the one before.
+type frames struct {
+	max     int
+	message func(out *intake.Records, message []byte)
+	buf     []byte
+}
+
+// Space implements listen.Framer.
+func (f *frames) Space() []byte {
+	if cap(f.buf)-len(f.buf) < readSize {
+		f.buf = slices.Grow(f.buf, readSize)
+	}
+	return f.buf[len(f.buf):cap(f.buf)]
+}
+
+// Pending implements listen.Framer.
+func (f *frames) Pending() int { return len(f.buf) }
+
+// Frame implements listen.Framer.
+func (f *frames) Frame(n int) (out intake.Records, err error) {
+	f.buf = f.buf[:len(f.buf)+n]
+	rest := f.buf
+	for len(rest) > 0 && err == nil {
+		message, size, wrong := f.next(rest)
+		err = wrong
+		if size == 0 || err != nil {
+			break
+		}
+		if len(message) > 0 {
+			f.message(&out, message)
+		}
+		rest = rest[size:]
+	}
+	f.buf = f.buf[:copy(f.buf, rest)]
+	if len(f.buf) == 0 && cap(f.buf) > 4*readSize {
+		f.buf = nil // an idle connection holds little
+	}
+	return out, err
+}
+
+// next returns the first message and the size of its frame; 0 if it is not complete.
+func (f *frames) next(data []byte) (message []byte, size int, err error) {
+	if c := data[0]; c >= '1' && c <= '9' {
+		return f.counted(data)
+	}
+	end := bytes.IndexByte(data[:min(len(data), f.max+2)], '\n')
+	if end < 0 {
+		if len(data) > f.max+1 {
+			return nil, 0, fmt.Errorf("a message of more than %d bytes (max_record)", f.max)
+		}
+		return nil, 0, nil
+	}
+	return bytes.TrimRight(data[:end], "\r\x00"), end + 1, nil
+}
+
+// counted returns a message behind its length.
+func (f *frames) counted(data []byte) (message []byte, size int, err error) {
+	n := 0
+	for i, c := range data {
+		switch {
+		case c >= '0' && c <= '9' && i < maxCountDigits:
+			n = 10*n + int(c-'0')
+			continue
+		case c != ' ':
+			return nil, 0, fmt.Errorf("a length of a message that begins with %q", data[:i+1])
+		case n > f.max:
+			return nil, 0, fmt.Errorf("a message of %d bytes, at most %d (max_record)", n, f.max)
+		case len(data) < i+1+n:
+			return nil, 0, nil
+		}
+		return bytes.TrimRight(data[i+1:i+1+n], "\r\n\x00"), i + 1 + n, nil
+	}
+	return nil, 0, nil
+}
+
+// Rest implements listen.Framer: a last message without its line end. One that is shorter than its
+// length is kept as far as it came.
+func (f *frames) Rest() (out intake.Records) {
+	rest := f.buf
+	f.buf = nil
+	if i := bytes.IndexByte(rest, ' '); i > 0 && i <= maxCountDigits && rest[0] != '<' {
+		rest = rest[i+1:]
+	}
+	if rest = bytes.TrimRight(rest, "\r\n\x00"); len(rest) > 0 {
+		f.message(&out, rest)
+	}
+	return out
+}

@@ -1,0 +1,200 @@
+package listen
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+const (
+	maxDatagram = 64 << 10
+	// pendingBytes bounds datagrams between the socket and the intake. Further ones are dropped and
+	// counted, since nobody can be pushed back.
+	pendingBytes  = 4 << 20
+	receiveBuffer = 4 << 20
+	dropsEvery    = time.Second
+)
+
+// Datagrams receives datagrams, each of which is a record.
+type Datagrams struct {
+	Network, Address string
+	Intake           *intake.Intake
+	Host             stream.Host
+	// Record adds the record of a datagram from a peer to out.
+	Record func(out *intake.Records, datagram []byte, peer string)
+	// Bound, if not nil, is called with the address once the socket is open.
+	Bound func(net.Addr)
+
+	mu      sync.Mutex // guards what follows
+	pending []datagram
+	bytes   int
+	more    chan struct{} // has room for one: pending is not empty
+}
+
+type datagram struct {
+	data []byte
+	peer string
+}
+
+// Run receives datagrams until ctx is done.
+func (d *Datagrams) Run(ctx context.Context) error {
+	d.more = make(chan struct{}, 1)
+	c, err := net.ListenPacket(d.Network, d.Address)
+	if d.Network == "unixgram" && errors.Is(err, syscall.EADDRINUSE) && removeStale(d.Network, d.Address) {
+		c, err = net.ListenPacket(d.Network, d.Address)
+	}
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if b, ok := c.(interface{ SetReadBuffer(int) error }); ok {
+		_ = b.SetReadBuffer(receiveBuffer) // the system may allow less
+	}
+	if d.Bound != nil {
+		d.Bound(c.LocalAddr())
+	}
+	d.Host.Log().Info("listening", "network", d.Network, "address", c.LocalAddr().String())
+	group := supervise.NewGroup(ctx)
+	group.Go("receive", func(context.Context) error { return d.receive(c) })
+	group.Go("submit", d.submit)
+	group.Go("drops", func(ctx context.Context) error { return d.watchDrops(ctx, c.LocalAddr()) })
+	<-group.Context().Done()
+	closed := c.Close()
+	if d.Network == "unixgram" {
+		_ = os.Remove(d.Address) // net removes only sockets that are connected to
+	}
+	return errors.Join(group.Wait(), closed)
+}
+
+// receive reads datagrams until the socket is closed. It never waits for the intake.
+func (d *Datagrams) receive(c net.PacketConn) error {
+	buf := make([]byte, maxDatagram)
+	for {
+		n, from, err := c.ReadFrom(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			d.Host.Log().Warn("datagram not received", "error", err)
+			d.Host.Count("datagrams_failed", 1)
+			continue
+		}
+		peer := ""
+		if u, ok := from.(*net.UDPAddr); ok {
+			peer = u.IP.String()
+		}
+		d.keep(buf[:n], peer)
+	}
+}
+
+// keep copies a datagram, or counts it as dropped.
+func (d *Datagrams) keep(data []byte, peer string) {
+	d.mu.Lock()
+	full := d.bytes+len(data) > pendingBytes
+	if !full {
+		d.pending = append(d.pending, datagram{bytes.Clone(data), peer})
+		d.bytes += len(data) + intake.RecordOverhead
+	}
+	d.mu.Unlock()
+	if full {
+		d.Host.Count("datagrams_dropped", 1)
+		return
+	}
+	select {
+	case d.more <- struct{}{}:
+	default:
+	}
+}
+
+// submit hands datagrams to the intake. A drain delivers those that were received before.
+func (d *Datagrams) submit(ctx context.Context) error {
+	for {
+		if d.Intake.Accepting(ctx) != nil {
+			return nil
+		}
+		d.submitUntilDrain(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+func (d *Datagrams) submitUntilDrain(ctx context.Context) {
+	defer d.Intake.Producer()()
+	for {
+		draining := false
+		select {
+		case <-d.more:
+		case <-d.Intake.Draining():
+			draining = true
+		case <-ctx.Done():
+			return
+		}
+		d.mu.Lock()
+		pending := d.pending
+		d.pending, d.bytes = nil, 0
+		d.mu.Unlock()
+		var out intake.Records
+		for _, p := range pending {
+			d.Record(&out, p.data, p.peer)
+		}
+		if out.Len() > 0 && d.Intake.Add(ctx, out) != nil || draining {
+			return
+		}
+	}
+}
+
+// watchDrops counts the datagrams that the system has dropped because its buffer was full, where it
+// tells.
+func (d *Datagrams) watchDrops(ctx context.Context, local net.Addr) error {
+	u, ok := local.(*net.UDPAddr)
+	if !ok {
+		return nil
+	}
+	tick := time.NewTicker(dropsEvery)
+	defer tick.Stop()
+	before := int64(0)
+	for {
+		now := systemDrops(u.Port)
+		if now > before {
+			d.Host.Count("datagrams_dropped", now-before)
+			d.Host.Log().Warn("the system dropped datagrams: its receive buffer was full", "datagrams", now-before)
+			before = now
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// systemDrops returns how many datagrams Linux has dropped at a UDP port; 0 elsewhere.
+func systemDrops(port int) (drops int64) {
+	suffix := fmt.Sprintf(":%04X", port)
+	for _, path := range []string{"/proc/net/udp", "/proc/net/udp6"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			f := strings.Fields(line)
+			if len(f) >= 13 && strings.HasSuffix(f[1], suffix) {
+				n, _ := strconv.ParseInt(f[len(f)-1], 10, 64)
+				drops += n
+			}
+		}
+	}
+	return drops
+}

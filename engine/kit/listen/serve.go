@@ -1,0 +1,85 @@
+package listen
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Framer cuts the bytes of one connection into records. Of an error the connection is closed.
+type Framer interface {
+	// Space returns room for the next read.
+	Space() []byte
+	// Frame returns the records that end within the n bytes that were read into Space.
+	Frame(n int) (intake.Records, error)
+	// Rest returns the bytes behind the last record as one, when the connection has ended.
+	Rest() intake.Records
+	// Pending returns how many bytes have no end yet.
+	Pending() int
+}
+
+// handshakeTime is how long a connection with TLS may take for its first byte.
+const handshakeTime = 10 * time.Second
+
+// Pump hands the records of a connection to the intake until the connection ends, is idle for too
+// long, or the intake drains. A full intake stops the reads, and so the sender.
+func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Framer, idle time.Duration, h stream.Host) {
+	h.Count("connections", 1)
+	first := s.TLS != nil
+	for {
+		wait := idle
+		if first {
+			wait = handshakeTime
+		}
+		first = false
+		s.SetReadDeadline(c, time.Now().Add(wait))
+		evict(f.Pending() == 0)
+		n, err := c.Read(f.Space())
+		evict(false)
+		records, wrong := f.Frame(n)
+		if s.Intake.Add(ctx, records) != nil {
+			return // the source stops
+		}
+		switch {
+		case wrong != nil:
+			h.Count("connections_malformed", 1)
+			h.Log().Warn("connection closed: its data has another form", "peer", peerOf(c), "error", wrong)
+			return
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			_ = s.Intake.Add(ctx, f.Rest()) // it fails only when the source stops
+			return
+		default:
+			if rest := f.Pending(); rest > 0 {
+				h.Count("bytes_discarded", int64(rest))
+				h.Log().Warn("connection closed in the middle of a record", "peer", peerOf(c), "bytes", rest, "error", err)
+			}
+			if errors.Is(err, os.ErrDeadlineExceeded) && !s.Intake.IsDraining() {
+				h.Count("connections_timed_out", 1)
+			}
+			return
+		}
+	}
+}
+
+// peerOf returns the address of the other side without its port.
+func peerOf(c net.Conn) string {
+	if host, _, err := net.SplitHostPort(c.RemoteAddr().String()); err == nil {
+		return host
+	}
+	return ""
+}
+
+// Peer returns the address of the other side without its port; "" if it has none.
+func Peer(c net.Conn) string { return peerOf(c) }
+
+// Counters are the names that [Streams.Pump] and [Datagrams] count.
+var Counters = []string{
+	"connections", "connections_malformed", "connections_timed_out", "bytes_discarded", "datagrams_failed", "datagrams_dropped",
+}

@@ -1,0 +1,205 @@
+package listen
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// Streams accepts connections and hands them to Serve, each on a goroutine of its own.
+type Streams struct {
+	Network, Address string
+	Connections      int
+	TLS              *tls.Config // nil for none
+	Intake           *intake.Intake
+	Log              *slog.Logger
+	// Serve reads a connection until its end. While the intake drains, reads fail with
+	// [os.ErrDeadlineExceeded]. Evict is true while the connection may be closed for another one.
+	Serve func(ctx context.Context, c net.Conn, evict func(bool))
+	// Bound, if not nil, is called with the address once the socket is open.
+	Bound func(net.Addr)
+
+	mu    sync.Mutex // guards what follows
+	open  map[net.Conn]struct{}
+	drain bool
+}
+
+// Run accepts connections until ctx is done.
+func (s *Streams) Run(ctx context.Context) error {
+	s.open = make(map[net.Conn]struct{})
+	inner, err := s.listen()
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	limited := Limit(inner, s.Connections)
+	if s.Bound != nil {
+		s.Bound(inner.Addr())
+	}
+	s.Log.Info("listening", "network", s.Network, "address", inner.Addr().String(), "tls", s.TLS != nil)
+	group := supervise.NewGroup(context.WithoutCancel(ctx))
+	group.Go("accept", func(ctx context.Context) error { return s.accept(ctx, group, limited) })
+	for ctx.Err() == nil && group.Context().Err() == nil {
+		done := s.Intake.Producer()
+		select {
+		case <-s.Intake.Draining():
+			s.setDraining(true)
+			s.wait(ctx)
+			done()
+			if s.Intake.Accepting(ctx) == nil {
+				s.setDraining(false)
+			}
+		case <-group.Context().Done():
+			done()
+		case <-ctx.Done():
+			done()
+		}
+	}
+	closed := limited.Close()
+	group.Stop(nil)
+	s.closeAll()
+	return errors.Join(group.Wait(), ignoreClosed(closed))
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// listen opens the socket. A Unix socket that nobody listens on is replaced.
+func (s *Streams) listen() (net.Listener, error) {
+	l, err := net.Listen(s.Network, s.Address)
+	if s.Network != "unix" || !errors.Is(err, syscall.EADDRINUSE) || !removeStale(s.Network, s.Address) {
+		return l, err
+	}
+	return net.Listen(s.Network, s.Address)
+}
+
+// removeStale removes a Unix socket that nobody listens on.
+func removeStale(network, path string) bool {
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != fs.ModeSocket {
+		return false
+	}
+	c, err := net.Dial(network, path)
+	if err == nil {
+		_ = c.Close() // somebody listens
+		return false
+	}
+	return errors.Is(err, syscall.ECONNREFUSED) && os.Remove(path) == nil
+}
+
+// acceptPause follows a failure to accept that may pass, such as too many open files.
+const acceptPause = 100 * time.Millisecond
+
+func (s *Streams) accept(ctx context.Context, group *supervise.Group, l *Listener) error {
+	for {
+		c, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			s.Log.Warn("connection not accepted; it is tried again", "error", err)
+			select {
+			case <-time.After(acceptPause):
+				continue
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		limited := c.(*Conn)
+		if s.TLS != nil {
+			c = tls.Server(c, s.TLS)
+		}
+		s.add(c)
+		group.Go("connection", func(ctx context.Context) error {
+			defer s.remove(c)
+			s.Serve(ctx, c, limited.SetIdle)
+			return nil
+		})
+	}
+}
+
+func (s *Streams) add(c net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[c] = struct{}{}
+	if s.drain {
+		_ = c.SetReadDeadline(past)
+	}
+}
+
+// past is a deadline that ends a read at once.
+var past = time.Unix(1, 0)
+
+// remove closes a connection that has been served.
+func (s *Streams) remove(c net.Conn) {
+	_ = c.Close() // what came over it was read
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, c)
+}
+
+// SetReadDeadline sets the deadline of the next read, unless the intake drains.
+func (s *Streams) SetReadDeadline(c net.Conn, t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.drain {
+		t = past
+	}
+	_ = c.SetReadDeadline(t) // a connection that is closed fails at its read
+}
+
+// setDraining ends the reads of all connections, or of none.
+func (s *Streams) setDraining(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drain = on
+	for c := range s.open {
+		if on {
+			_ = c.SetReadDeadline(past)
+		}
+	}
+}
+
+// waitEvery is how often wait looks.
+const waitEvery = 10 * time.Millisecond
+
+// wait returns when every connection has been served.
+func (s *Streams) wait(ctx context.Context) {
+	tick := time.NewTicker(waitEvery)
+	defer tick.Stop()
+	for {
+		s.mu.Lock()
+		n := len(s.open)
+		s.mu.Unlock()
+		if n == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *Streams) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.open {
+		_ = c.Close() // its reader returns
+	}
+}
