@@ -203,8 +203,8 @@ bench-libs: export PENSTOCK_SUMMARY := $(CURDIR)/bench/out/libs.txt
 bench-libs: ## The libraries beside others in under 3 minutes: limiters at servers of 8 places in virtual time, then the cost of a call. Fails on a missed target.
 	@mkdir -p bench/out && rm -f $$PENSTOCK_SUMMARY
 	@failed=0; \
-	(cd bench/backoff && GOWORK=off go run . -rounds $${ROUNDS:-5} -check) || failed=1; \
-	(cd bench/libs && GOWORK=off go test -count=1 -v -benchtime $${BENCHTIME:-20ms} .) || failed=1; \
+	(cd bench/backoff && GOWORK=off go run . -rounds $${ROUNDS:-60} -benchtime $${BENCHTIME:-2ms} -check) || failed=1; \
+	(cd bench/libs && GOWORK=off go test -count=1 -v -benchtime $${BENCHTIME:-2ms} .) || failed=1; \
 	echo; echo "Summary:"; cat $$PENSTOCK_SUMMARY; exit $$failed
 
 .PHONY: bench-herd

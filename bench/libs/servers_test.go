@@ -256,7 +256,7 @@ const (
 	leastGoodput = 0.98
 )
 
-const seeds = 5
+const seeds = 8
 
 // mean runs a library with several seeds.
 func mean(t *testing.T, l library, clients int, delay serviceTime) (sum result) {

@@ -96,8 +96,8 @@ const (
 	// A short queue needs a base that is right within a few percent.
 	shortZone           = 0.12            // of the noise widens its dead zone,
 	shortWidth          = 16.0            // more in windows wider than this
-	shortProbeRound     = 12              // windows that a probe takes
-	shortProbeShare     = 0.86            // of the window that does not wait is left to a probe
+	shortProbeRound     = 8               // windows that a probe takes
+	shortProbeShare     = 0.88            // of the window that does not wait is left to a probe
 	shortProbeEvery     = 5 * time.Second // between probes, at least,
 	shortProbeDoublings = 2               // and up to this often doubled
 	shortRise           = 3               // standard errors of a probe's mean beyond which the worker has changed

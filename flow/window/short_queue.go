@@ -54,7 +54,7 @@ const (
 
 	// Calls in the network fluctuate by about their square root. That many wait to keep the worker
 	// busy.
-	shortTarget = 0.8
+	shortTarget = 0.7
 	shortExtra  = 0.1
 	shortGain   = 0.4  // of the difference from the target, per round
 	shortStep   = 0.25 // square roots of the window that a round changes at most, or a call
