@@ -41,6 +41,7 @@ func (r *sender) open() error {
 	if err != nil {
 		return err
 	}
+	c.Defer = r.waits.options() != nil // as flow.New sets it: the trace's header has it
 	traced, err := r.openTrace(c)
 	if err != nil {
 		return err
