@@ -125,6 +125,14 @@ func (c check) flow() {
 	if f.Poison == 0 && c.given("flow", "poisoned") {
 		c.wrong("flow", "poisoned", "flow.poisoned has no meaning with poison: 0, where no batch is ever to blame; take it out")
 	}
+	for _, l := range []struct {
+		key   string
+		limit Limit
+	}{{"limit", f.Limit}, {"worker_limit", f.WorkerLimit}} {
+		if l.limit.Concurrency < 0 {
+			c.wrong("flow", l.key, "flow.%s.concurrency is %d; it may be 1 or more batches, or 0 for no limit", l.key, l.limit.Concurrency)
+		}
+	}
 	if f.Redeliver < 0 || f.Redeliver > 1 {
 		c.wrong("flow", "redeliver",
 			"flow.redeliver is %v; it may be 0 (no bound) to 1 batches sent again for each that is delivered", f.Redeliver)

@@ -119,6 +119,9 @@ type Flow struct {
 	Redeliver float64 `yaml:"redeliver" doc:"batches that may be sent again in vain, for each that is delivered; 0: without bound"`
 	// RedeliverRate adds this many repeated attempts a second, 0.1 to 10000, regardless of deliveries. Default 10.
 	RedeliverRate float64 `yaml:"redeliver_rate" doc:"and so many a second, whatever is delivered"`
+	// Limit bounds the attempts at all workers together, and WorkerLimit those at each. Default: no limit.
+	Limit       Limit `yaml:"limit" doc:"bounds on all workers together, whatever windows allow"`
+	WorkerLimit Limit `yaml:"worker_limit" doc:"the same for each worker"`
 	// Hedge sends a second copy of the oldest batch to an idle worker, of at most 2 % of batches. Default false.
 	Hedge bool `yaml:"hedge" doc:"a second copy, to another worker, of the batch that holds the checkpoint back: of 2 % at most"`
 	// Shared pauses half of the workers now and then, to find out whether they share a bottleneck such as one database.

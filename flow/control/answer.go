@@ -35,6 +35,10 @@ func (m *Machine) answer(e *Event, out []Command) []Command {
 		m.unawait(a)
 	}
 	l.stuck.returned(a)
+	shut := m.shared.shut(m.now)
+	if l.gates.ended(a); shut && !m.shared.shut(m.now) {
+		m.refreshAll()
+	}
 	m.apart.spent(a, m.now)
 	if l.flying == 0 { // the sums are of floats
 		l.flyingCost, l.awaitedCost = 0, 0
@@ -312,14 +316,14 @@ func (m *Machine) throttle(a *attempt) {
 		m.recovered(l)
 	}
 	l.limit.refused(m.now, a.sent)
-	if m.now < l.closed {
+	if m.now < l.throttle.until {
 		return
 	}
 	after := m.jitter(min(a.after, maxThrottle), 1, 1.1)
 	if a.after <= 0 {
-		after = m.wait(&l.throttles, nil, 0)
+		after = m.wait(&l.throttle.outage, nil, 0)
 	}
-	l.closed = max(l.closed, m.now+min(after, maxThrottle))
+	l.throttle.until = max(l.throttle.until, m.now+min(after, maxThrottle))
 	m.dirty = true
 }
 
@@ -383,7 +387,7 @@ func (m *Machine) again(it *item, failed *lane) {
 
 // deliver settles it, once.
 func (m *Machine) deliver(it *item, a *attempt, out []Command) []Command {
-	a.lane.throttles = outage{}
+	a.lane.throttle.outage = outage{}
 	if it.state == isDone {
 		m.counts.duplicates++
 		return out

@@ -9,13 +9,14 @@ import "time"
 // take, so that a slow failure costs more than a quick one; at least one may always go. Half of them are chosen by least
 // evidence, so that a good item set apart by mistake is delivered soon; the other half by due time.
 type apart struct {
-	waiting [apartClasses]heap[*item] // by evidence; in each by due time
-	n       int
-	allowed float64 // seconds of attempts that may be spent
-	typical float64 // seconds that an attempt takes
-	running int
-	fewest  bool // the next is the one with least evidence
-	ended   []ended
+	waiting  [apartClasses]heap[*item] // by evidence; in each by due time
+	n        int
+	allowed  float64 // seconds of attempts that may be spent
+	typical  float64 // seconds that an attempt takes
+	running  int
+	fewest   bool // the next is the one with least evidence
+	ended    []ended
+	suspects int // items set apart that have not settled
 }
 
 const (
@@ -132,7 +133,7 @@ func (m *Machine) apartLane(it *item) (best *lane) {
 		return nil
 	}
 	for _, l := range m.up {
-		if !l.open || l.run.broken || l.run.first != nil || l.limit.shut(m.now) || l.paused || !l.within() ||
+		if !l.open || l.run.broken || l.run.first != nil || l.gates.shut(m.now) || l.paused || !l.within() ||
 			l.outs.apart >= apartALane || it.runsAt(l) || only != nil && only != l || m.binds && !m.bound(it, l) {
 			continue
 		}

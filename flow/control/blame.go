@@ -319,7 +319,7 @@ func (m *Machine) judge(it *item) {
 		return
 	}
 	r.suspect = true
-	m.suspects++
+	m.apart.suspects++
 	if it.state == inRedo || it.state == inDelay {
 		due := max(m.now, it.due)
 		if !it.waited {

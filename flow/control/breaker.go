@@ -321,7 +321,7 @@ func (m *Machine) refreshAll() {
 // which there is an item.
 func (m *Machine) scout() (best *lane, it *item) {
 	for _, l := range m.up {
-		if m.now < l.closed || l.run.broken || !l.within() || l.awaited > 0 || best != nil && l.used >= best.used {
+		if l.gates.shut(m.now) || l.run.broken || !l.within() || l.awaited > 0 || best != nil && l.used >= best.used {
 			continue
 		}
 		if found := m.probeItem(l); found != nil {

@@ -203,7 +203,7 @@ func (d *deferring) resume(m *Machine, it *item, h *History) {
 		return
 	}
 	r.suspect = true
-	m.suspects++
+	m.apart.suspects++
 	m.setApart(it, m.now)
 }
 

@@ -180,7 +180,7 @@ func (m *Machine) finish(it *item) {
 	it.state = isDone
 	m.items.remove(it)
 	if it.account.suspect {
-		m.suspects--
+		m.apart.suspects--
 	}
 	m.unlink(it)
 	m.release(it)

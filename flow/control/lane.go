@@ -43,10 +43,10 @@ type lane struct {
 	used     time.Duration
 	workerID uint32 // Report.Epoch
 
-	closed    time.Duration // throttled until; 0: not
-	throttles outage
-	limit     limiter
-	br        breaker
+	gates    gates // all that apply to it
+	throttle throttle
+	limit    limiter
+	br       breaker
 
 	paused           bool           // half of the lanes are, in an experiment
 	seen             [2]observation // before it and in it
@@ -110,6 +110,8 @@ func (m *Machine) laneUp(num int32, limits Limits) {
 		l.leased, _ = l.win.(window.Leased)
 		l.starter, _ = l.win.(window.Starter)
 		l.byCost = !l.win.Batches()
+		l.gates = append(m.cfg.LaneLimit.gates(), m.shared...)
+		l.gates = append(l.gates, &l.throttle, &l.limit)
 		l.hear()
 		m.lanes = slices.Insert(m.lanes, i, l)
 	}
@@ -213,14 +215,15 @@ func (m *Machine) changed(i int) {
 // seats does of that what a start at l can change, but for telling dispatch. n is what the window still takes.
 func (m *Machine) seats(l *lane, n int) {
 	places, ready, open, full := 0, false, false, false
+	gate, _ := l.gates.room(m.now)
 	switch {
-	case l.at < 0 || m.now < l.closed:
+	case l.at < 0 || l.throttle.room(m.now) == 0:
 	case l.br.shut():
-		ready = !m.global.active && !l.run.broken && !l.limit.shut(m.now) && !l.paused &&
+		ready = !m.global.active && !l.run.broken && gate > 0 && !l.paused &&
 			l.br.probe == nil && l.awaited == 0 && m.now >= l.br.until && l.within()
 	default:
 		open = true
-		if m.global.active || l.run.broken || l.limit.shut(m.now) || l.paused || l.run.first != nil {
+		if m.global.active || l.run.broken || gate == 0 || l.paused || l.run.first != nil {
 			break
 		}
 		places = l.room(m.now, n)
@@ -232,9 +235,9 @@ func (m *Machine) seats(l *lane, n int) {
 				places = 0
 			}
 		}
-		if l.limit.rate > 0 {
+		if gate < unlimited {
 			full = false
-			places = min(places, 1)
+			places = min(places, gate)
 		}
 	}
 	m.places += places - l.places

@@ -3,6 +3,7 @@
 package control
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -15,21 +16,23 @@ import (
 // Config of a machine. The zero value works: a linear window for each worker, least-completion dispatch,
 // timeouts by RFC 6298.
 type Config struct {
-	Seed     uint64           // of every random choice
-	Window   window.Algorithm // makes one window per worker; nil means window.Linear{}
-	Dispatch dispatch.Policy  // nil means dispatch.LeastCompletion{}
-	Timeout  time.Duration    // of an attempt until its worker counts as BUSY; 0 means RFC 6298 for each worker; negative: none
-	Retry    backoff.Policy   // how long an item waits before its next attempt; nil means full jitter from 250 ms to 30 s
-	Replay   int64            // bytes in flight, or settled and not yet Saved, at most; one item is always allowed; 0: no bound
-	Ahead    int              // new items that may wait for a lane without one being free for them; 0 means 64
-	Waiting  Waiting          // items that wait for another attempt
-	Defer    bool             // the owner keeps items that wait long: it knows Wait, Defer and Held
-	End      End              // when an item that keeps failing is given up
-	Shared   bool             // pause half of the lanes now and then, to find out whether they share a bottleneck
-	Breaker  Breaker
-	Budget   Budget // of failed attempts
-	Poison   Poison
-	Hedge    Hedge
+	Seed      uint64           // of every random choice
+	Window    window.Algorithm // makes one window per worker; nil means window.Linear{}
+	Dispatch  dispatch.Policy  // nil means dispatch.LeastCompletion{}
+	Timeout   time.Duration    // of an attempt until its worker counts as BUSY; 0 means RFC 6298 for each worker; negative: none
+	Retry     backoff.Policy   // how long an item waits before its next attempt; nil means full jitter from 250 ms to 30 s
+	Replay    int64            // bytes in flight, or settled and not yet Saved, at most; one item is always allowed; 0: no bound
+	Ahead     int              // new items that may wait for a lane without one being free for them; 0 means 64
+	Waiting   Waiting          // items that wait for another attempt
+	Defer     bool             // the owner keeps items that wait long: it knows Wait, Defer and Held
+	End       End              // when an item that keeps failing is given up
+	Limit     Limit            // of all lanes together
+	LaneLimit Limit            // of each lane
+	Shared    bool             // pause half of the lanes now and then, to find out whether they share a bottleneck
+	Breaker   Breaker
+	Budget    Budget // of failed attempts
+	Poison    Poison
+	Hedge     Hedge
 }
 
 // Breaker says when a worker that fails is left alone and how it is tried again. The zero value means the defaults.
@@ -102,12 +105,12 @@ type Machine struct {
 	// Bytes of items never sent; sent at least once and not settled; settled and not saved.
 	unsent, started, unsaved int64
 
+	shared     gates             // of all lanes
 	holder     dispatch.Holder   // chooser, if it is one
 	follower   dispatch.Follower // the same
 	hold       hold
 	replayShut bool // the replay bound holds the next item back
 	counts     counts
-	suspects   int // items set apart
 	blame      blame
 	apart      apart
 	retrying   retrying
@@ -156,12 +159,16 @@ func New(c Config) (*Machine, error) {
 	if c.Hedge, err = c.Hedge.withDefaults(); err != nil {
 		return nil, fmt.Errorf("flow control: %w", err)
 	}
+	if err = errors.Join(c.Limit.validate(), c.LaneLimit.validate()); err != nil {
+		return nil, fmt.Errorf("flow control: %w", err)
+	}
 	src := rand.NewPCG(c.Seed, seedStream)
 	m := &Machine{
 		cfg: c, src: src, rnd: rand.New(src),
 		chooser: c.Dispatch.New(src),
 		hands:   make(map[uint64]*item),
 		keys:    make(map[uint32]*keyState),
+		shared:  c.Limit.gates(),
 		purse:   purse{Budget: c.Budget, tokens: c.Budget.Burst},
 	}
 	_, m.peaks = c.Dispatch.(dispatch.PeakEWMA)
@@ -307,9 +314,10 @@ func (m *Machine) findGate() {
 		m.gate(m.group.ends)
 	}
 	for _, l := range m.up {
-		m.gate(l.closed)
-		if l.limit.rate > 0 {
-			m.gate(l.limit.next)
+		for _, g := range l.gates {
+			if at, ok := g.next(m.now); ok {
+				m.gate(at)
+			}
 		}
 		if l.br.shut() {
 			m.gate(l.br.until)

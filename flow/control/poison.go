@@ -69,7 +69,7 @@ func (m *Machine) acquit(it *item) bool {
 	it.poison, it.fate, it.state = false, undecided, inFlight
 	if r.suspect {
 		r.suspect = false
-		m.suspects--
+		m.apart.suspects--
 	}
 	m.counts.poisoned--
 	m.again(it, nil)

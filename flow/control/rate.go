@@ -12,11 +12,11 @@ import (
 // the constants of the AWS SDKs' adaptive mode), to just below what was refused. There it stays: only after a long while,
 // and each time that proves wrong after twice as long, it tries for more. Rates are in attempts a second.
 type limiter struct {
-	rate    float64 // 0: there is no limit
-	ceiling float64 // at which it was last refused
-	cut     time.Duration
-	retest  time.Duration // how long the ceiling is believed
-	next    time.Duration // when the next attempt may start
+	rate      float64 // 0: there is no limit
+	ceiling   float64 // at which it was last refused
+	cut       time.Duration
+	retest    time.Duration // how long the ceiling is believed
+	nextStart time.Duration // of an attempt
 
 	// What was delivered in the last second, in tenths.
 	counts [rateSlots + 1]uint16
@@ -99,7 +99,7 @@ func (r *limiter) refused(now, sent time.Duration) {
 func (r *limiter) suppose(now time.Duration, at float64) {
 	switch {
 	case r.rate > 0 && at < rateAlike*r.ceiling: // it was paced, and refused all the same
-		r.rate, r.ceiling, r.next = 0, 0, 0
+		r.rate, r.ceiling, r.nextStart = 0, 0, 0
 		return
 	case r.ceiling > 0:
 		r.retest = min(2*max(r.retest, rateRetest), rateLongest)
@@ -129,18 +129,18 @@ func (r *limiter) paced(now time.Duration) float64 {
 	return max(rateLeast, min(top+rateCubic*math.Pow(since-held, 3), rateAhead*max(r.measured(now), top)))
 }
 
-// started spaces the next attempt. There is no burst: what was not used is gone.
-func (r *limiter) started(now time.Duration) {
+// space keeps a distance to the next attempt. There is no burst: what was not used is gone.
+func (r *limiter) space(now time.Duration) {
 	p := r.paced(now)
 	if p <= 0 {
 		return
 	}
 	if p > rateForget*r.ceiling {
-		r.rate, r.ceiling, r.next = 0, 0, 0
+		r.rate, r.ceiling, r.nextStart = 0, 0, 0
 		return
 	}
-	r.next = max(r.next, now-time.Duration(float64(time.Second)/p)) + time.Duration(float64(time.Second)/p)
+	r.nextStart = max(r.nextStart, now-time.Duration(float64(time.Second)/p)) + time.Duration(float64(time.Second)/p)
 }
 
 // shut says whether the next attempt has to wait.
-func (r *limiter) shut(now time.Duration) bool { return r.rate > 0 && now < r.next }
+func (r *limiter) shut(now time.Duration) bool { return r.rate > 0 && now < r.nextStart }

@@ -158,7 +158,7 @@ func (m *Machine) choose(it *item) (l *lane, delay bool) {
 			if it.failedAt(l) && !it.waited {
 				return nil, true
 			}
-			if l.open && !l.run.broken && l.room(m.now, m.windowRoom(l)) > 0 {
+			if l.open && !l.run.broken && !l.gates.shut(m.now) && l.room(m.now, m.windowRoom(l)) > 0 {
 				return l, false
 			}
 			return nil, false
@@ -336,9 +336,9 @@ func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
 		m.enlist(l, a)
 		c.Run, c.Place = a.run, a.place
 	}
-	if l.limit.rate > 0 {
-		l.limit.started(m.now)
-		m.dirty = true
+	m.dirty = l.gates.started(m.now, a) || m.dirty
+	if m.shared.shut(m.now) {
+		m.refreshAll()
 	}
 	if why == Apart {
 		a.apart = true

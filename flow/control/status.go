@@ -42,9 +42,7 @@ type LaneStatus struct {
 	InFlight     int          // attempts not yet answered
 	InFlightCost float64      //
 	Hanging      int          // of them, those that gave up their places in the window before they are overdue
-	// Gate is what binds now: "window", "credit", "rate", "limit", "throttle", "breaker", "replay", "waiting",
-	// "order", "budget",
-	// "faster" (what waits is expected to be done sooner at a lane that is busy), or "none".
+	// Gate is the name of the gate that binds now, one of [Gates].
 	Gate       string
 	RoundTrip  time.Duration // smoothed
 	Base       time.Duration // drained
@@ -77,7 +75,7 @@ func (m *Machine) Status() Status {
 		Duplicates:    m.counts.duplicates,
 		ReplayBinding: m.replayBinds(),
 		Budget:        m.budgetStatus(),
-		Suspects:      m.suspects,
+		Suspects:      m.apart.suspects,
 		Poisoned:      m.counts.poisoned,
 		Suspected:     m.global.active,
 		Lanes:         make([]LaneStatus, 0, len(m.lanes)),
@@ -162,9 +160,9 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 	case m.global.active:
 		s.State, s.Until = window.Busy, m.global.until
 		s.Reason = "nothing is delivered anywhere: what is behind the workers is suspected, one item at a time is tried"
-	case m.now < l.closed:
-		s.State, s.Until = window.Throttled, l.closed
-		s.Reason = fmt.Sprintf("it asked to be left alone until %v", l.closed)
+	case l.throttle.room(m.now) == 0:
+		s.State, s.Until = window.Throttled, l.throttle.until
+		s.Reason = fmt.Sprintf("it asked to be left alone until %v", l.throttle.until)
 	}
 	return s
 }
@@ -187,36 +185,35 @@ func (b *breaker) reason() string {
 func (m *Machine) binding(l *lane) string {
 	switch {
 	case l.at < 0:
-		return "none"
+		return gateNone
 	case l.br.shut(), m.global.active:
-		return "breaker"
-	case m.now < l.closed:
-		return "throttle"
-	case l.limit.shut(m.now):
-		return "rate"
+		return gateBreaker
+	case l.gates.shut(m.now):
+		_, g := l.gates.room(m.now)
+		return g.name()
 	case l.run.broken, l.run.first != nil:
-		return "order"
+		return gateOrder
 	case !l.within():
-		return "limit"
+		return gateLimit
 	case l.room(m.now, m.windowRoom(l)) == 0:
 		if l.leased != nil {
 			return l.leased.Binding()
 		}
-		return "window"
+		return gateWindow
 	case m.groupFull():
-		return "window" // of all lanes together
+		return gateWindow // of all lanes together
 	case m.replayBinds():
-		return "replay"
+		return gateReplay
 	case m.retrying.full(&m.cfg.Waiting):
-		return "waiting"
+		return gateWaiting
 	case m.keyed > 0 && m.fresh.len() > 0:
-		return "order"
+		return gateOrder
 	case m.purse.short:
-		return "budget"
+		return gateBudget
 	case m.hold.on:
-		return "faster"
+		return gateFaster
 	}
-	return "none"
+	return gateNone
 }
 
 func (m *Machine) replayBinds() bool {

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/flow/control"
 )
 
 // collector turns a Status into metrics when it is scraped. No label comes from data: pipelines, routes and
@@ -117,9 +118,7 @@ var workerMetrics = []metric[status.Worker]{
 var (
 	healths = []string{"running", "draining", "finished", "stopped", "restarting"}
 	states  = []string{"UNKNOWN", "NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
-	gates   = []string{
-		"window", "credit", "rate", "limit", "throttle", "breaker", "replay", "waiting", "order", "budget", "faster", "memory", "none",
-	}
+	gates   = append(control.Gates(), "memory")
 
 	routeHealth = prometheus.NewDesc("penstock_route_health", "1 for the health that the route has.", append(perRoute, "health"), nil)
 	workerState = prometheus.NewDesc("penstock_worker_state", "1 for the state that the worker is in.", append(perWorker, "state"), nil)

@@ -26,7 +26,7 @@ var layers = []layer{
 	{"flow/window", []string{}},
 	{"flow/dispatch", []string{}},
 	{"flow/ledger", []string{}},
-	{"flow/control", []string{"backoff", "flow/window", "flow/dispatch"}},
+	{"flow/control", []string{"backoff", "rate", "flow/window", "flow/dispatch"}},
 	{"flow/checkpoint", []string{"flow/ledger", "vfs"}},
 	{"flow", []string{"backoff", "supervise", "flow/control", "flow/window", "flow/dispatch", "flow/ledger"}},
 	{"limit/limithttp", []string{"limit", "flow/window", "internal/perhost"}},

@@ -23,6 +23,8 @@ func (r *Route) Changes(w *Worker) []string {
 			"while it answers no 429 the rate grows back, to just below where it was refused; after a minute a little more is tried",
 			"a higher limit at the receiver; a Retry-After with its 429 makes the wait exact",
 		}
+	case "quota", "bytes", "concurrency":
+		return []string{"a larger `flow.limit` or `flow.worker_limit`"}
 	case "limit":
 		return []string{"more workers: connections of a SQL sink, children of an exec sink (`workers:`), endpoints of an http sink"}
 	case "throttle":

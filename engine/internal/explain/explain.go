@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/window"
 )
 
@@ -48,10 +49,8 @@ type Worker struct {
 	Misconfigured bool
 }
 
-// Gates are the words for what binds, in the order in which they are asked.
-var Gates = []string{
-	"breaker", "throttle", "rate", "order", "limit", "credit", "window", "replay", "waiting", "budget", "faster", "memory", "none",
-}
+// Gates are the names of the gates of a sender and of its route.
+var Gates = append(control.Gates(), "memory")
 
 // StateWords says what the worker's state means.
 func (w *Worker) StateWords() string {
@@ -88,6 +87,12 @@ func (r *Route) GateWords(w *Worker) string {
 		return fmt.Sprintf("%s in flight, as much as the worker has advertised that it will take", batches)
 	case "rate":
 		return fmt.Sprintf("since it answered 429 it is sent %s batches a second at most", figure(w.Rate))
+	case "quota":
+		return "it gets as many records a second as the configured limit allows"
+	case "bytes":
+		return "it gets as many bytes a second as the configured limit allows"
+	case "concurrency":
+		return "as many batches are in flight as the configured limit allows"
 	case "limit":
 		return fmt.Sprintf("%s in flight, and it takes no more at once whatever its window says", batches)
 	case "throttle":

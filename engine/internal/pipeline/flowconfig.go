@@ -87,6 +87,10 @@ func waitingOf(r config.Retry) control.Waiting {
 	return control.Waiting{Cost: float64(r.Waiting.Records), Bytes: int64(r.Waiting.Bytes)}
 }
 
+func limitOf(l config.Limit) control.Limit {
+	return control.Limit{Rate: float64(l.Rate), Bytes: float64(l.Bytes), Concurrency: l.Concurrency}
+}
+
 // hedgeShare is how many batches, of those sent, may go out a second time while the first is under way.
 const hedgeShare = 0.02
 
@@ -129,6 +133,7 @@ func controlConfig(c config.Route, lanes []stream.Lane) (control.Config, error) 
 	return control.Config{
 		Seed: uint64(time.Now().UnixNano()), Window: w, Dispatch: d, Timeout: timeout, Retry: retry,
 		Replay: int64(c.Checkpoint.Replay), Waiting: waitingOf(c.Retry), End: endOf(c.Retry), Shared: c.Flow.Shared,
+		Limit: limitOf(c.Flow.Limit), LaneLimit: limitOf(c.Flow.WorkerLimit),
 		Budget: budgetOf(c.Flow), Poison: poisonOf(c.Flow), Hedge: hedgeOf(c.Flow),
 	}, nil
 }

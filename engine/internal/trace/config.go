@@ -40,6 +40,8 @@ type header struct {
 	End      *end            `json:"end,omitempty"`
 	Poison   *poison         `json:"poison,omitempty"`
 	Hedge    *hedge          `json:"hedge,omitempty"`
+	Limit    *limit          `json:"limit,omitempty"`
+	Lane     *limit          `json:"lane_limit,omitempty"`
 }
 
 // budget is that of redeliveries.
@@ -66,6 +68,13 @@ type poison struct {
 	Deaths   int  `json:"deaths,omitempty"`
 	Failures int  `json:"failures,omitempty"`
 	Refuse   bool `json:"refuse,omitempty"`
+}
+
+// limit bounds the attempts of all lanes, or of each.
+type limit struct {
+	Rate        float64 `json:"rate,omitempty"`
+	Bytes       float64 `json:"bytes,omitempty"`
+	Concurrency int     `json:"concurrency,omitempty"`
 }
 
 // hedge is how many twins there are.
@@ -140,6 +149,12 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	if x := hedge(c.Hedge); x != (hedge{}) {
 		h.Hedge = &x
 	}
+	if x := limit(c.Limit); x != (limit{}) {
+		h.Limit = &x
+	}
+	if x := limit(c.LaneLimit); x != (limit{}) {
+		h.Lane = &x
+	}
 	if h.Retry, err = spec(c.Retry); err != nil {
 		return h, fmt.Errorf("trace: retry policy: %w", err)
 	}
@@ -210,6 +225,12 @@ func (h *header) config() (control.Config, error) {
 	}
 	if h.Hedge != nil {
 		c.Hedge = control.Hedge(*h.Hedge)
+	}
+	if h.Limit != nil {
+		c.Limit = control.Limit(*h.Limit)
+	}
+	if h.Lane != nil {
+		c.LaneLimit = control.Limit(*h.Lane)
 	}
 	if h.Version != Version {
 		return c, fmt.Errorf("is version %d, and this program knows %d", h.Version, Version)

@@ -80,6 +80,7 @@ func configs() map[string]control.Config {
 			Budget:  control.Budget{Share: 0.5, PerSecond: 2, Burst: 3},
 			Poison:  control.Poison{Deaths: 2, Failures: -1, Refuse: true},
 			Hedge:   control.Hedge{Share: 0.02},
+			Limit:   control.Limit{Rate: 1e6, Concurrency: 1000}, LaneLimit: control.Limit{Bytes: 1e9},
 		},
 		"compat": {Retry: otherLibrary("limit(pekko min=1ms max=1s; 9)")},
 		"band":   {Dispatch: dispatch.LeastCompletion{Band: 0.2}},

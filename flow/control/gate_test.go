@@ -1,0 +1,65 @@
+package control_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// saturate keeps the lanes of w saturated for d: each attempt takes 20 ms.
+func saturate(w *model, d time.Duration, bytes int64) (most int) {
+	for end := w.now + d; w.now < end; {
+		for w.offer(2, bytes) {
+		}
+		most = max(most, len(w.running()))
+		due := w.running()
+		w.pass(20 * ms)
+		for _, x := range due {
+			w.answer(x, control.Delivered, 0)
+		}
+	}
+	return most
+}
+
+// TestLimits: no more starts than a limit allows, of all lanes or of each; nearly as much does; and the
+// gate that binds is named.
+func TestLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		config control.Config
+		starts float64 // in 10 s
+		flying int
+		gate   string
+	}{
+		"rate":                  {control.Config{Limit: control.Limit{Rate: 100}}, 500, 0, "quota"},
+		"rate of each lane":     {control.Config{LaneLimit: control.Limit{Rate: 100}}, 1500, 0, "quota"},
+		"bytes":                 {control.Config{Limit: control.Limit{Bytes: 1000}}, 200, 0, "bytes"},
+		"concurrency":           {control.Config{Limit: control.Limit{Concurrency: 2}}, 1000, 2, "concurrency"},
+		"concurrency of a lane": {control.Config{LaneLimit: control.Limit{Concurrency: 1}}, 1500, 3, "concurrency"},
+		"the least": {control.Config{Limit: control.Limit{Rate: 1000, Concurrency: 3},
+			LaneLimit: control.Limit{Bytes: 500}}, 300, 3, "bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.config.Timeout = -1
+			w := newLanes(t, c.config, 4, 3)
+			most := saturate(w, 10*sec, 50)
+			if n := float64(w.m.Status().Attempts); n > 1.02*c.starts+9 || n < 0.95*c.starts {
+				t.Errorf("%v attempts in 10 s, want %v", n, c.starts)
+			}
+			if c.flying > 0 && most > c.flying {
+				t.Errorf("%d in flight at once, want at most %d", most, c.flying)
+			}
+			for w.offer(2, 50) {
+			}
+			if l := w.m.Status().Lanes[0]; l.Gate != c.gate {
+				t.Errorf("the gate is %q, want %q: %+v", l.Gate, c.gate, l)
+			}
+			w.drain()
+		})
+	}
+	for _, bad := range []control.Limit{{Rate: -1}, {Bytes: -1}, {Concurrency: -1}} {
+		if _, err := control.New(control.Config{LaneLimit: bad}); err == nil {
+			t.Errorf("New accepts %+v", bad)
+		}
+	}
+}
