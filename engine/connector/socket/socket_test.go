@@ -55,8 +55,8 @@ func run(t *testing.T, options string) *service {
 		}
 		return nil
 	}})
-	text := fmt.Sprintf("{state: %q, pipelines: {p: {source: {socket: {%s}}, sink: memory, batch: {linger: 1ms}, flow: {timeout: 60s, abandon: 120s}}}}",
-		t.TempDir(), options)
+	text := fmt.Sprintf("{state: %q, pipelines: {p: {source: {socket: {%s}}, sink: memory, batch: {linger: 1ms}, "+
+		"flow: {timeout: 60s, abandon: 120s}}}}", t.TempDir(), options)
 	cfg, err := engine.Parse([]byte(text), source, sink.Component())
 	if err != nil {
 		t.Fatal(err)
@@ -209,12 +209,15 @@ func TestDropsAreCounted(t *testing.T) {
 		}
 	}
 	close(s.hold)
-	deadline := time.Now().Add(patience)
+	tick, late := time.NewTicker(10*time.Millisecond), time.NewTimer(patience)
+	defer tick.Stop()
+	defer late.Stop()
 	for int64(len(s.got))+s.counter("datagrams_dropped") < sent {
-		if time.Now().After(deadline) {
+		select {
+		case <-tick.C:
+		case <-late.C:
 			t.Fatalf("%d arrived and %d were counted as dropped, of %d", len(s.got), s.counter("datagrams_dropped"), sent)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	if s.counter("datagrams_dropped") == 0 {
 		t.Error("nothing was dropped: the test shows nothing")

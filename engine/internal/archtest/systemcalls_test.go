@@ -36,6 +36,8 @@ var mayCallSystem = map[string]string{
 	"engine/kit/child/unread_linux.go":             "bytes that a pipe holds",
 	"engine/kit/follow/descriptors.go":             "names of errors",
 	"engine/kit/follow/descriptors_unix.go":        "the limit of open files",
+	"engine/kit/listen/datagrams.go":               "names of errors",
+	"engine/kit/listen/streams.go":                 "names of errors",
 }
 
 func TestSystemCallsHaveTheirPlace(t *testing.T) {

@@ -112,10 +112,12 @@ func (s *Streams) accept(ctx context.Context, group *supervise.Group, l *Listene
 		}
 		if err != nil {
 			s.Log.Warn("connection not accepted; it is tried again", "error", err)
+			timer := time.NewTimer(acceptPause)
 			select {
-			case <-time.After(acceptPause):
+			case <-timer.C:
 				continue
 			case <-ctx.Done():
+				timer.Stop()
 				return nil
 			}
 		}

@@ -1,0 +1,102 @@
+package listen_test
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/listen"
+)
+
+const patience = 20 * time.Second
+
+// accepted is a connection with its client's side.
+type accepted struct {
+	server *listen.Conn
+	client net.Conn
+}
+
+// closed waits until the server has closed the connection.
+func (a accepted) closed(t *testing.T) {
+	t.Helper()
+	_ = a.client.SetReadDeadline(time.Now().Add(patience))
+	if _, err := a.client.Read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the connection was not closed: %v", err)
+	}
+}
+
+// TestLimit: at the limit the connection that has been idle longest makes room; if none is idle,
+// Accept waits for one.
+func TestLimit(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := listen.Limit(inner, 2)
+	defer l.Close()
+	got := make(chan *listen.Conn)
+	go func() {
+		defer close(got)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			got <- c.(*listen.Conn)
+		}
+	}()
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", inner.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	a := accepted{client: dial()}
+	a.server = <-got
+	b := accepted{client: dial()}
+	b.server = <-got
+	b.server.SetIdle(true)
+	a.server.SetIdle(true)
+	c := accepted{client: dial()}
+	c.server = <-got // in place of b
+	b.closed(t)
+	a.server.SetIdle(false)
+	d := accepted{client: dial()}
+	select {
+	case <-got:
+		t.Fatal("more connections than the limit, though none is idle")
+	default:
+	}
+	c.server.SetIdle(true)
+	d.server = <-got
+	c.closed(t)
+	if n := l.Evicted(); n != 2 {
+		t.Errorf("%d connections were closed for others, want 2", n)
+	}
+	if err := a.server.Close(); err != nil {
+		t.Error(err)
+	}
+	e := accepted{client: dial()}
+	e.server = <-got // in place of a
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, open := <-got; open {
+		t.Error("a connection was accepted after Close")
+	}
+}
+
+func TestTokens(t *testing.T) {
+	k := listen.NewKeyring("", listen.Tokens{"alpha": "secret-a", "beta": "secret-b"})
+	for token, want := range map[string]string{"secret-a": "alpha", "secret-b": "beta", "": "", "secret-": "", "secret-aa": ""} {
+		if name, ok := k.Holder(token); name != want || ok != (want != "") {
+			t.Errorf("Holder(%q) = %q, %v", token, name, ok)
+		}
+	}
+	if !listen.NewKeyring("", nil).Empty() || k.Empty() {
+		t.Error("Empty is wrong")
+	}
+}
