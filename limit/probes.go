@@ -30,7 +30,7 @@ type probes struct {
 
 const (
 	probeBusy    = 16  // successes in a row that found the limit reached, before a probe may begin
-	probeLongest = 40  // round trips
+	probeLongest = 80  // round trips: a probe of a single call at a time takes 64
 	probeLate    = 0.1 // of the interval after which a probe that was due is left to the next time
 )
 

@@ -96,7 +96,8 @@ const (
 	// A short queue needs a base that is right within a few percent.
 	shortZone           = 0.12            // of the noise widens its dead zone,
 	shortWidth          = 16.0            // more in windows wider than this
-	shortProbeRound     = 8               // windows that a probe takes
+	shortProbeRound     = 8               // windows that a probe takes,
+	shortProbeLeast     = 64              // and this many samples at least
 	shortProbeShare     = 0.88            // of the window that does not wait is left to a probe
 	shortProbeEvery     = 5 * time.Second // between probes, at least,
 	shortProbeDoublings = 2               // and up to this often doubled
@@ -278,7 +279,7 @@ func (b *base) wanted() int {
 		return max(steadyLeast, int(min(b.narrow, probeSamples)))
 	}
 	if b.short {
-		return min(max(probeSamples, int(shortProbeRound*b.narrow)), probeMost)
+		return min(max(shortProbeLeast, int(shortProbeRound*b.narrow)), probeMost)
 	}
 	return min(max(probeSamples, int(probeRound*b.narrow)), probeMost)
 }
@@ -311,7 +312,9 @@ func (b *base) finish(now time.Duration) {
 		b.rescale(r)
 	} else {
 		b.value += probeWeight * (r - b.value)
-		b.waits.confirmed++
+		if b.weighed() && b.waits.known() {
+			b.waits.confirmed++
+		}
 	}
 	b.n = probeSamples
 	b.waits.endProbe()

@@ -58,8 +58,8 @@ const (
 	shortExtra  = 0.1
 	shortGain   = 0.4  // of the difference from the target, per round
 	shortStep   = 0.25 // square roots of the window that a round changes at most, or a call
-	shortEmpty  = 6    // rounds below the target by far before the window grows by more than one,
-	shortGrowth = 8    // by this part of itself
+	shortEmpty  = 4    // rounds below half of the target before the window grows by a call,
+	shortGrowth = 8    // or by this part of itself
 	shortSlack  = 1.0  // square roots of the calls being served by which the two estimates of the queue may differ
 
 	// A mean round trip that changes by so much from one round to the next, more than the window
@@ -179,7 +179,7 @@ func (d *delay) approach(v *verdict) {
 	limit := max(1, shortStep*math.Sqrt(d.inFlight))
 	gain := shortGain * min(1, mostRound/d.inFlight)
 	step := max(-limit, min(limit, gain*(v.low-v.queue)))
-	if w.empty++; v.queue >= 0 {
+	if w.empty++; v.queue >= v.low/2 {
 		w.empty = 0
 	}
 	if w.empty > shortEmpty {
