@@ -353,7 +353,7 @@ func (r *reader) Drain() {
 // Note implements stream.PartitionTracker. The data cannot be read again, so nothing has to recognize it.
 func (r *reader) Note(stream.Mark) string { return "" }
 
-// Forget implements stream.Forgetter: the partitions of earlier instances.
+// Forget implements stream.PartitionTracker: the partitions of earlier instances.
 func (r *reader) Forget() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
