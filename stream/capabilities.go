@@ -7,14 +7,17 @@ import (
 )
 
 // What a component may be able to do beyond its interface. The engine asks for these interfaces and no others; a component
-// that has the methods has the capability, unless it reports otherwise (Encodes, Finishes), because its options decide:
+// that has the methods has the capability, unless it reports otherwise (Encodes, Finishes, HasAssignments), because its options decide:
 //
 //	Sink    Encoder            encodes batches before they are dispatched
 //	        AppendSink         appends to something that has an end, and may sync later than it acknowledges
 //	        TransactionalSink  stores positions in the transaction of the data
+//	        PartitionLedger    and fences off other processes for each partition
 //	Source  Finisher           renames or deletes partitions that are delivered
 //	        Holder             keeps deleted data until all routes have read it
-//	Reader  Estimator          knows how much is left
+//	        AssignedSource     has partitions that a broker assigns and revokes, and stores positions there
+//	Reader  AssignedReader     knows which partitions it owns; that of an AssignedSource
+//	        Estimator          knows how much is left
 //	        InputReader        notices that its input changes while nothing reads it
 //	        PartitionTracker   recognizes partitions after a restart, and knows which are deleted
 //	        RangeReader        reads data again that waits for a retry

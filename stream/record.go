@@ -24,6 +24,8 @@ type Span struct {
 	Range
 	Bytes int  // how many bytes of [Batch.Data] belong to it, line ends included; the spans' bytes lie in order
 	Last  bool // sealed: nothing follows To in this partition
+
+	Assignment uint32 // of a partition that a broker has assigned, see [Assignments]; else 0
 }
 
 // State says what has become of a record while its batch was processed.

@@ -16,6 +16,9 @@ type Mark struct {
 	Finished  bool    // the source was told to finish it and did, or it was sealed and wholly settled
 	Note      string  // what the source asked to find here again: see Noter; "": nothing
 	Waiting   bool    // some of it waits for a retry, and is kept elsewhere: the partition is not finished
+
+	// Assignment numbers the assignment that settled it, in Commit of an AssignedReader; else 0.
+	Assignment uint32
 }
 
 // Source is data that can be read again. Every route opens a [Reader] of its own at its own place, so
@@ -40,6 +43,10 @@ type OpenOptions struct {
 	// State opens this route's own state directory, and creates it if missing, for state that the marks cannot hold. The
 	// source closes it. State that all routes share belongs in [SourceHost].State. nil if there is none, as in a test.
 	State func() (vfs.Dir, error)
+	// Assignments is for sources that tell of partitions that a broker assigns and revokes; nil
+	// unless the Source is an AssignedSource. Resume and Known then know of no partition: Assign
+	// returns where each begins.
+	Assignments Assignments
 	// Once makes Read return io.EOF when what is there now has been read.
 	Once bool
 	// Count adds n to a counter of what this route's reader met: a file that vanished, a row that came late. n may be 0, which shows

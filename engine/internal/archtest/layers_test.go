@@ -46,7 +46,8 @@ var layers = []layer{
 	{"internal/perhost", []string{}},
 	{"internal/kernel", []string{}},
 	{"stream", []string{"flow", "flow/ledger", "vfs"}},
-	{"stream/streamtest", []string{"stream", "supervise", "vfs"}},
+	{"stream/commitmeta", []string{"stream"}},
+	{"stream/streamtest", []string{"stream", "stream/commitmeta", "supervise", "vfs"}},
 	{".", libraries}, // the examples of the front page
 	{"engine/kit", append([]string{"stream", "engine/kit"}, libraries...)},
 	{"engine/connector/connectortest", append([]string{

@@ -79,6 +79,9 @@ func newRoute(s *slot) (*route, error) {
 	}
 	syncer, _ := r.sink.(stream.AppendSink)
 	ledgered, _ := r.sink.(stream.TransactionalSink)
+	if co.assigned, err = newAssignments(r, ledgered); err != nil {
+		return nil, err
+	}
 	r.letters = &letterWriter{core: co, ledgered: ledgered, refusers: make(map[*stream.Batch]refuser)}
 	r.processors = &processors{core: co, letters: r.letters, encoder: encoderOf(r.sink, len(c.Processors))}
 	r.keeper = &keeper{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, quarter: make(chan struct{}, 1)}
@@ -135,6 +138,9 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 	r.mu.Lock() // a snapshot may be taken meanwhile
 	r.books = newBooks(k.markOf)
 	r.books.ends = r.pipe.finisher == nil
+	if r.assigned != nil {
+		r.assigned.keepBooks(r.books)
+	}
 	r.started = time.Now()
 	r.mu.Unlock()
 	share := int64(r.cfg.Batch.Bytes)

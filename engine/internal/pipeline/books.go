@@ -28,7 +28,8 @@ type books struct {
 	remnant bool // the first batch resumes below settled ranges
 
 	counts       counts
-	unsavedBytes int64  // settled and not yet taken, of what a worker had: what a kill would repeat
+	unsavedBytes int64 // settled and not yet taken, of what a worker had: what a kill would repeat
+	assigned     *assigned
 	owed         counts // readRecords, readBytes: what an earlier route has read and not settled, and this one will read again
 }
 
@@ -55,13 +56,15 @@ type partition struct {
 	handed   bool // something of it was handed out in this run
 	dirty    bool
 	stood    time.Duration // since when, while it is pending: its watermark moved, or what is above it was read
+
+	assignment assignment // of a partition that a broker has assigned
 }
 
 // saving is what one checkpoint entry holds.
 type saving struct {
 	marks    []stream.Mark
 	places   map[string]string
-	bytes    int64
+	bytes    int64              // that need not count against the replay bound once it is written
 	finished []stream.Partition // sealed and wholly settled, not yet told to the source
 }
 
@@ -87,6 +90,11 @@ func (k *books) forgive() {
 
 // open takes what a reader has put into b into the accounts.
 func (k *books) open(b *stream.Batch) error {
+	if k.assigned != nil {
+		if err := k.accept(b); err != nil {
+			return err
+		}
+	}
 	records, bytes := int64(b.Origins), b.RawBytes()-int64(b.Added)
 	again := counts{readRecords: min(k.owed.readRecords, records), readBytes: min(k.owed.readBytes, bytes)}
 	k.owed.readRecords -= again.readRecords
@@ -198,7 +206,11 @@ type ending struct {
 
 // settle closes b's spans and counts its records: kept ones as delivered, or as dead when they were buried.
 func (k *books) settle(b *stream.Batch, end ending) (delivered, dead, dropped int64, err error) {
+	late := k.assigned != nil && k.settleAssigned(b, end)
 	for i := range b.Spans {
+		if late {
+			break
+		}
 		span := &b.Spans[i]
 		p := k.parts[span.Part.ID]
 		if p == nil && k.waiting != nil { // it waited, and its account was closed meanwhile
@@ -231,7 +243,7 @@ func (k *books) settle(b *stream.Batch, end ending) (delivered, dead, dropped in
 	}
 	k.counts.settledBatches++
 	k.counts.settledBytes += b.RawBytes()
-	if !end.unsent {
+	if !end.unsent && !late {
 		k.unsavedBytes += b.RawBytes()
 	}
 	if end.place != "" {
@@ -291,6 +303,13 @@ func tally(b *stream.Batch, buried bool) (delivered, dead, dropped int64) {
 func (k *books) take() saving {
 	s := saving{bytes: k.unsavedBytes}
 	k.unsavedBytes = 0
+	if k.assigned != nil {
+		if k.assigned.stores {
+			s.bytes = 0 // see stored
+		}
+		s.bytes += k.assigned.freed
+		k.assigned.freed = 0
+	}
 	for _, p := range k.dirty {
 		p.dirty = false
 		if k.done(p) && !p.finished {
@@ -322,7 +341,11 @@ func (k *books) marks() []stream.Mark {
 
 // restore takes back what take has given and nobody could write. What has settled since is newer.
 func (k *books) restore(s saving) {
-	k.unsavedBytes += s.bytes
+	if k.assigned != nil {
+		k.assigned.freed += s.bytes
+	} else {
+		k.unsavedBytes += s.bytes
+	}
 	for i := range s.marks {
 		if p := k.parts[s.marks[i].Part.ID]; p != nil {
 			k.touch(p)
@@ -344,6 +367,7 @@ func (k *books) mark(p *partition) stream.Mark {
 	watermark, above := p.ledger.Mark()
 	return stream.Mark{
 		Part: p.part, Watermark: watermark, Above: above, Finished: p.finished, Waiting: k.waits(p.part.ID),
+		Assignment: p.assignment.number,
 	}
 }
 

@@ -19,6 +19,7 @@ type core struct {
 	host     *host
 	failures *failures
 	manifest *manifest.Route // nil if there is none
+	assigned *assignments    // nil unless a broker assigns the source's partitions
 
 	started  time.Time    // set under mu, before the route's goroutines start
 	progress atomic.Int64 // when something last settled, in nanoseconds since started

@@ -82,7 +82,14 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span) erro
 			r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again", "again_in", e.Wait, "error", e.Err)
 		}
 	}
-	return retry.Do(ctx, func(ctx context.Context) error { return r.ledgered.Store(ctx, spans) }, o)
+	return retry.Do(ctx, func(ctx context.Context) error {
+		err := r.ledgered.Store(ctx, spans)
+		if err != nil && r.assigned.stale(spans) {
+			return nil // the next owner has the records
+		}
+		r.assigned.fenced(err)
+		return err
+	}, o)
 }
 
 // buryDead makes the records that processors or the reader buried dead letters, before the batch is sent.

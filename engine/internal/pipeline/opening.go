@@ -14,10 +14,10 @@ import (
 // answer. A finite run gives up where the route has not opened within its stall.
 func (r *route) begin(ctx context.Context, group *supervise.Group) (ready bool, err error) {
 	opening, end := context.WithCancelCause(ctx) // a sink may keep it: once all is open, only the route ends it
-	late := fmt.Errorf("it has not opened within %v", r.stall)
-	patience := time.NewTimer(r.stall)
+	late := fmt.Errorf("it has not opened within %v", r.slot.o.Stall)
+	patience := time.NewTimer(r.slot.o.Stall)
 	defer patience.Stop()
-	if !r.once || r.stall <= 0 {
+	if !r.once || r.slot.o.Stall <= 0 {
 		patience.Stop()
 	}
 	done := make(chan struct{})

@@ -157,7 +157,11 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 			b.Release()
 			continue
 		}
-		return r.opened(ctx, b)
+		j, err := r.opened(ctx, b)
+		if errors.Is(err, errNotAssigned) {
+			continue
+		}
+		return j, err
 	}
 	return nil, r.ahead
 }

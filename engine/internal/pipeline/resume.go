@@ -17,7 +17,7 @@ import (
 // may have been restored from a backup; but an empty ledger beside local progress is an error. Names and notes, which no ledger has, are
 // taken from the local state.
 func (r *keeper) load(ctx context.Context) error {
-	if r.ledgered == nil {
+	if r.ledgered == nil || r.assigned != nil {
 		return nil
 	}
 	marks, err := r.ledgered.Load(ctx)
@@ -112,6 +112,9 @@ func (s *resumed) forget(ids, idle []string) (had []string) {
 
 // markOf returns what this route had settled of a partition before this run.
 func (r *keeper) markOf(id string) (stream.Mark, bool) {
+	if r.assigned != nil {
+		return stream.Mark{}, false
+	}
 	if r.resumed != nil {
 		m, known := r.resumed.mark(id)
 		m.Part.ID = id
@@ -133,6 +136,9 @@ func (r *keeper) known() iter.Seq[stream.Mark] {
 		marks = slices.Values(r.resumed.all())
 	}
 	return func(yield func(stream.Mark) bool) {
+		if r.assigned != nil {
+			return
+		}
 		for m := range marks {
 			if !deadletter.IsPartition(m.Part.ID) && !yield(m) { // those of replayed dead letters are none of the source's
 				return

@@ -159,14 +159,21 @@ func (r *route) open(ctx context.Context) error {
 	if err := r.sender.open(); err != nil {
 		return err
 	}
-	source, err := r.pipe.source.Open(ctx, stream.OpenOptions{
+	opening := stream.OpenOptions{
 		Route: r.key, Resume: r.keeper.markOf, Known: r.keeper.known(), Linger: r.cfg.Batch.Linger, Once: r.once,
 		State: r.stateDir, Count: r.slot.met.Add,
-	})
+	}
+	if r.assigned != nil {
+		opening.Assignments = r.assigned
+	}
+	source, err := r.pipe.source.Open(ctx, opening)
 	if err != nil {
 		return fmt.Errorf("source %s: %w", r.source, err)
 	}
 	r.reader.reader, r.keeper.reader = source, source
+	if err := r.assigned.open(source); err != nil {
+		return fmt.Errorf("source %s: %w", r.source, err)
+	}
 	if settlerOf(r.keeper) != nil && r.keeper.some == nil {
 		r.keeper.some = make(chan struct{}, 1)
 	}
@@ -265,6 +272,7 @@ func (r *route) trouble() string {
 }
 
 func (r *route) close() error {
+	r.assigned.end()
 	var errs []error
 	if r.reader.reader != nil {
 		errs = append(errs, r.reader.reader.Close())

@@ -84,10 +84,14 @@ func (r *keeper) Run(ctx context.Context) error {
 			err = r.waits.save()
 			rest.Reset(writeRest)
 		case <-r.quarter:
+			if r.assigned != nil {
+				err = r.assigned.save(ctx, r.sync)
+				break
+			}
 			_, err = r.write()
 		case <-tick.C:
 			r.failures.reportDead(false)
-			if err = r.sync(ctx); err == nil {
+			if err = r.assigned.save(ctx, r.sync); err == nil {
 				state = backoff.State{}
 			}
 		}
@@ -115,7 +119,7 @@ const writeRest = 5 * time.Millisecond
 
 // writesSoon says whether a kill repeats what is not written, and a write is no more than an append to the log.
 func (r *keeper) writesSoon() bool {
-	return r.ledgered == nil && (r.syncer == nil || r.memory.layered())
+	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.memory.layered())
 }
 
 // saveBackoff paces what is tried again until the checkpoint could be saved and all be told: a write that goes well says nothing of a
@@ -168,10 +172,10 @@ func (r *keeper) restore(s saving, err error) error {
 func (r *keeper) lastSave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveBound)
 	defer cancel()
-	if err := r.sync(ctx); err != nil {
+	if err := r.assigned.save(ctx, r.sync); err != nil {
 		return err
 	}
-	if err := r.sync(ctx); err != nil { // the first one finished partitions; this one makes that known
+	if err := r.assigned.save(ctx, r.sync); err != nil { // the first one finished partitions; this one makes that known
 		return err
 	}
 	return r.pruneAll(ctx)
@@ -195,9 +199,16 @@ func (r *keeper) append(s saving) error {
 	if err := r.waits.save(); err != nil { // before the marks that depend on it
 		return r.restore(s, err)
 	}
-	r.note(s.marks)
-	if err := r.memory.save(s.marks, s.places); err != nil {
-		return r.restore(s, fmt.Errorf("checkpoint: %w", err))
+	marks := s.marks
+	if r.assigned != nil {
+		marks = nil // the source or the sink's ledger has them
+	} else {
+		r.note(marks)
+	}
+	if len(marks)+len(s.places) > 0 {
+		if err := r.memory.save(marks, s.places); err != nil {
+			return r.restore(s, fmt.Errorf("checkpoint: %w", err))
+		}
 	}
 	for _, m := range s.marks {
 		if r.untold == nil {
@@ -208,7 +219,7 @@ func (r *keeper) append(s saving) error {
 	if s.bytes > 0 {
 		r.saved(s.bytes)
 	}
-	if r.resumed == nil { // else marks are what the sink said at the start
+	if r.resumed == nil && r.assigned == nil { // else marks are what the sink said at the start
 		r.mu.Lock()
 		r.books.rest(s.marks)
 		r.mu.Unlock()
@@ -273,6 +284,10 @@ func (r *keeper) tell(ctx context.Context) error {
 		return nil
 	}
 	marks := slices.SortedFunc(maps.Values(r.untold), func(a, b stream.Mark) int { return strings.Compare(a.Part.ID, b.Part.ID) })
+	if marks = r.assigned.current(marks); len(marks) == 0 {
+		r.untold = nil
+		return nil
+	}
 	for i := range marks {
 		marks[i] = r.waits.limit(marks[i])
 	}
@@ -291,6 +306,7 @@ func (r *keeper) tell(ctx context.Context) error {
 	if err := r.reader.Commit(ctx, marks); err != nil {
 		return fmt.Errorf("source %s: commit: %w", r.source, err)
 	}
+	r.assigned.stored(marks)
 	if folded {
 		r.untold = nil
 	}
@@ -334,7 +350,7 @@ func (r *keeper) announce(met []stream.Mark, b *stream.Batch) {
 	for i := range b.Spans {
 		to[b.Spans[i].Part.ID] = b.Spans[i].To
 	}
-	if r.ledgered == nil || r.memory.layered() {
+	if r.ledgered == nil || r.assigned != nil || r.memory.layered() {
 		return
 	}
 	ahead := slices.Clone(met)

@@ -48,7 +48,7 @@ func (r *sender) open() error {
 	sender, err := flow.New(flow.Options[*stream.Batch]{
 		Control: c, MaxBytes: -1, Abandon: r.cfg.Flow.Abandon, Trace: traced,
 		Bisect: r.bisect, Bury: r.letters.bury, Settled: r.settled, Released: r.released, Failed: r.failed,
-		AwaitRepair: true, Waiting: r.waits.options(),
+		AwaitRepair: true, Waiting: r.waits.options(), Withdrawn: r.assigned.option(),
 	})
 	if err != nil {
 		return err
@@ -106,6 +106,10 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 
 // settled is called by the sender's loop, once for each batch or piece.
 func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
+	if s.Withdrawn {
+		r.assigned.withdraw(it.Value)
+		return
+	}
 	r.close1(it.Value, ending{lane: s.Lane, place: s.Place, buried: s.Buried})
 }
 
@@ -130,6 +134,7 @@ func (r *sender) close1(b *stream.Batch, end ending) {
 	}
 	unsaved := r.books.unsavedBytes
 	r.mu.Unlock()
+	r.assigned.settled()
 	if _, guarded := errors.AsType[*deadletter.GuardError](err); guarded {
 		err = final(err)
 	}
@@ -143,6 +148,7 @@ func (r *sender) close1(b *stream.Batch, end ending) {
 func (r *sender) failed(_ context.Context, it flow.Item[*stream.Batch], f flow.Failure) {
 	by := refuser{worker: f.Lane, attempts: f.Number} // should it be the last
 	r.letters.refused(by, it.Value)
+	r.assigned.fenced(f.Err)
 	if f.Died {
 		r.host.Count("worker_deaths", 1)
 	}
@@ -191,6 +197,7 @@ func (p producer) Next(ctx context.Context) (flow.Item[*stream.Batch], error) {
 			j.batch.Release()
 			return flow.Item[*stream.Batch]{}, j.err
 		case !p.r.nothingToSend(j.batch):
+			p.r.assigned.send(j.batch)
 			return p.r.item(j.batch, j.keys), nil
 		}
 		p.r.settleUnsent(j.batch)

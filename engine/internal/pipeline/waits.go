@@ -49,7 +49,7 @@ type missing struct {
 
 // open opens the store, if the route's batches may wait there.
 func (w *waits) open(p *pipe) error {
-	able := !allOrdered(w.sender.lanes()) && !w.keeper.memory.layered() && w.cfg.Flow.Order != "partition"
+	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.keeper.memory.layered() && w.cfg.Flow.Order != "partition"
 	dir, err := p.state.waitingDir(p.name, w.cfg.Name)
 	if err != nil {
 		return err

@@ -1,0 +1,253 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// TestSuspendedBeforeTake: a process is suspended while it takes a partition again, loses it, and
+// goes on. It then holds the newest epoch, and must not write into it. The true owner takes the
+// partition back.
+func TestSuspendedBeforeTake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := streamtest.NewStore()
+		takes, resume := 0, make(chan struct{})
+		g := newGroup(t, 1, func(n *node) any {
+			s := streamtest.NewStoreSink(store)
+			s.Before = func(context.Context, stream.Attempt) error { n.wait(); return nil }
+			if n.name == "a" {
+				s.BeforeTake = func(context.Context) error {
+					if takes++; takes == 2 {
+						<-resume
+					}
+					return nil
+				}
+			}
+			return s
+		})
+		a := g.start("a", vfstest.New())
+		g.until("the first owner has it", func() bool { return store.Epoch("p0") == 1 })
+		wakeA := a.hang()
+		for range 20 {
+			g.produce(0)
+		}
+		time.Sleep(time.Second)
+		store.Steal("p0")
+		wakeA() // its deliveries are fenced, and it takes the partition again
+		g.until("the first owner is suspended", func() bool { return takes == 2 })
+		g.cut = 3 // the next owner cuts batches otherwise
+		b := g.start("b", vfstest.New())
+		wakeB := b.hang()
+		g.broker.Freeze("a")
+		g.until("the next owner has it", func() bool { return g.broker.Owners()[0] == "b" && store.Epoch("p0") == 3 })
+		time.Sleep(time.Second)
+		close(resume)
+		time.Sleep(2 * time.Second)
+		if n := len(store.Rows()); n > 0 || store.Epoch("p0") != 4 {
+			t.Errorf("the suspended process wrote %d rows in epoch %d", n, store.Epoch("p0"))
+		}
+		wakeB()
+		g.until("all rows are there", func() bool { return len(store.Rows()) >= 20 })
+		if n := b.engine.Snapshot().Routes[0].Counters["partitions_taken_again"]; n == 0 {
+			t.Error("the true owner did not take the partition back")
+		}
+		g.broker.Thaw("a")
+		g.until("all is committed", func() bool { return g.broker.Lag() == 0 })
+		g.close()
+		if n := g.counts(store.Rows()); n > 0 || len(store.Mistakes()) > 0 {
+			t.Errorf("%d rows are there twice: %v", n, store.Mistakes())
+		}
+	})
+}
+
+// TestRevocationIsBounded: a worker that hangs does not hold a revocation up for longer than its
+// bound, and what it may still deliver is counted.
+func TestRevocationIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plain := &fakeSink{}
+		g := newGroup(t, 2, func(n *node) any {
+			return &sharedSink{fakeSink: plain, before: func(context.Context, stream.Attempt) error { n.wait(); return nil }}
+		})
+		g.route.Flow.Window, g.route.Flow.Size, g.route.Flow.Timeout = "fixed", 4, "1h"
+		a := g.start("a", vfstest.New())
+		g.until("the partitions are assigned", func() bool { return a.engine.Snapshot().Routes[0].Counters["partitions_assigned"] == 2 })
+		wake := a.hang()
+		for i := range 30 {
+			g.produce(i % 2)
+		}
+		time.Sleep(time.Second)
+		begin := time.Now()
+		g.start("b", vfstest.New())
+		g.until("a partition has moved", func() bool { return g.broker.Owners()[1] == "b" })
+		if took := time.Since(begin); took < stream.RevokeTimeout || took > stream.RevokeTimeout+time.Second {
+			t.Errorf("the revocation took %v", took)
+		}
+		wake()
+		g.until("all is committed", func() bool { return g.broker.Lag() == 0 })
+		late := a.engine.Snapshot().Routes[0].Counters["revoked_in_flight"]
+		g.close()
+		repeated := g.counts(plain.got)
+		if repeated == 0 || int64(repeated) > late {
+			t.Errorf("%d records were repeated, %d were said to be in flight", repeated, late)
+		}
+	})
+}
+
+// TestAssignIsGivenUp: the sink is down while partitions are assigned; a revocation does not wait
+// for it, and the next owner takes them once it is up.
+func TestAssignIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := streamtest.NewStore()
+		g := newGroup(t, 2, func(*node) any { return streamtest.NewStoreSink(store) })
+		store.SetDown(errors.New("connection refused"))
+		g.start("a", vfstest.New())
+		g.produce(0)
+		g.produce(1)
+		time.Sleep(time.Minute)
+		begin := time.Now()
+		g.start("b", vfstest.New())
+		g.until("a partition has moved", func() bool { return g.broker.Owners()[1] == "b" })
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("the revocation took %v", took)
+		}
+		store.SetDown(nil)
+		g.until("all is committed", func() bool { return g.broker.Lag() == 0 })
+		g.close()
+		if n := g.counts(store.Rows()); n > 0 {
+			t.Errorf("%d rows are there twice", n)
+		}
+	})
+}
+
+// TestPositionsDisagree: where the broker's position and the sink's ledger contradict each other
+// the partition is not read, the reason is reported, and the other partitions are delivered.
+func TestPositionsDisagree(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		disturb func(*group, *streamtest.Store)
+		want    string
+	}{
+		{"offset set back", func(g *group, _ *streamtest.Store) { g.broker.SetCommitted(0, 3) }, "was set to 3 by other software"},
+		{"ledger lost", func(_ *group, s *streamtest.Store) { s.Forget("p0") }, "the sink's ledger does not have the partition"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := streamtest.NewStore()
+				g := newGroup(t, 2, func(*node) any { return streamtest.NewStoreSink(store) })
+				first := g.start("a", vfstest.New())
+				for i := range 20 {
+					g.produce(i % 2)
+				}
+				g.until("all is committed", func() bool { return g.broker.Lag() == 0 })
+				g.leave(first)
+				c.disturb(g, store)
+				n := g.start("b", vfstest.New())
+				g.broker.Produce(0, "not to be read")
+				g.produce(1)
+				g.until("the other partition goes on", func() bool { return len(store.Rows()) == 21 })
+				time.Sleep(time.Minute)
+				faults := n.engine.pipelines()[0].routes()[0].route.host.faults.err()
+				if faults == nil || !strings.Contains(faults.Error(), c.want) {
+					t.Errorf("reported: %v, want %q", faults, c.want)
+				}
+				g.close()
+				if n := g.counts(store.Rows()); n > 0 {
+					t.Errorf("%d rows are there twice", n)
+				}
+			})
+		})
+	}
+}
+
+// TestMovedOffset: an offset that somebody sets where the sink has no ledger is where the next
+// assignment begins.
+func TestMovedOffset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plain := &fakeSink{}
+		g := newGroup(t, 1, func(*node) any { return plain })
+		for range 20 {
+			g.produce(0)
+		}
+		g.broker.SetCommitted(0, 12)
+		g.written = g.written[12:]
+		g.start("a", vfstest.New())
+		g.until("all is committed", func() bool { return g.broker.Lag() == 0 })
+		g.close()
+		if n := g.counts(plain.got); n > 0 {
+			t.Errorf("%d records were repeated", n)
+		}
+	})
+}
+
+// ledgeredFake is a sink with one ledger for the whole route.
+type ledgeredFake struct{ fakeSink }
+
+func (*ledgeredFake) Load(context.Context) ([]stream.Mark, error)  { return nil, nil }
+func (*ledgeredFake) LedgerName() string                           { return "fake" }
+func (*ledgeredFake) Prune(context.Context, []string) error        { return nil }
+func (*ledgeredFake) Store(context.Context, []stream.Span) error   { return nil }
+func (*ledgeredFake) Compact(context.Context, []stream.Mark) error { return nil }
+
+// TestOneLedgerForTheRoute: a sink whose ledger has one owner cannot stand behind partitions that
+// move.
+func TestOneLedgerForTheRoute(t *testing.T) {
+	route := config.DefaultRoute("r0", "/state")
+	route.Sink = use(stream.SinkRole, &ledgeredFake{})
+	source := config.Use{Component: stream.Component{Role: stream.SourceRole, Name: "broker", New: func(_ any, h stream.Host) (any, error) {
+		return streamtest.NewBrokerSource(streamtest.NewBroker(1), h, "a"), nil
+	}}}
+	_, err := New(&config.Config{State: "/state", Pipelines: []config.Pipeline{
+		{Name: "p", Source: source, Routes: []config.Route{route}},
+	}}, Options{FS: vfstest.New(), Log: slog.New(slog.DiscardHandler)})
+	if err == nil || !strings.Contains(err.Error(), "one ledger for the whole route") {
+		t.Errorf("New = %v", err)
+	}
+}
+
+// TestStuckPartitionOfOthers: while one partition's deliveries hang and it is lost, its attempts
+// are canceled at once, and the other partitions go on.
+func TestStuckPartitionOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plain := &fakeSink{}
+		var canceled atomic.Int32
+		g := newGroup(t, 2, func(n *node) any {
+			return &sharedSink{fakeSink: plain, before: func(ctx context.Context, a stream.Attempt) error {
+				if n.name == "a" && a.Value.Spans[0].Part.ID == "p1" {
+					<-ctx.Done()
+					canceled.Add(1)
+					return context.Cause(ctx)
+				}
+				return nil
+			}}
+		})
+		g.route.Flow.Window, g.route.Flow.Size, g.route.Flow.Timeout = "fixed", 4, "1h"
+		g.start("a", vfstest.New())
+		for i := range 10 {
+			g.produce(i % 2)
+		}
+		time.Sleep(time.Second)
+		g.start("b", vfstest.New())
+		time.Sleep(time.Second) // it has joined
+		g.broker.Expire("a")
+		time.Sleep(time.Second)
+		if n := canceled.Load(); n == 0 {
+			t.Error("the deliveries of a lost partition were not canceled")
+		}
+		g.until("all is committed", func() bool { return g.broker.Lag() == 0 })
+		g.close()
+		if n := g.counts(plain.got); n > 0 {
+			t.Errorf("%d records were repeated", n)
+		}
+	})
+}

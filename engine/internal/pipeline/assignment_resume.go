@@ -1,0 +1,70 @@
+//penstock:pure
+
+package pipeline
+
+import (
+	"fmt"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// takingOf asks the sink's ledger for the partition of an offer.
+func takingOf(o *stream.PartitionOffer, number uint32) stream.Taking {
+	return stream.Taking{
+		Assignment: number, Part: o.Part, Start: markOfOffer(o),
+		MustExist: o.Origin == stream.FromCommit && (o.Watermark.Num > 0 || len(o.Above) > 0),
+	}
+}
+
+func markOfOffer(o *stream.PartitionOffer) stream.Mark {
+	return stream.Mark{Part: o.Part, Watermark: o.Watermark, Above: o.Above}
+}
+
+// resumeAt decides where a partition resumes.
+//
+//	ledger            position in the source        resume at
+//	none              any                           the source's
+//	holds it          below the ledger's, not ours  nowhere: somebody has reset it
+//	holds it          any other                     the ledger's
+//	does not hold it  ours                          nowhere: the ledger was lost
+//	does not hold it  not ours, or none             the source's
+//
+// behind means that the ledger holds less than this software once committed, as after a restore
+// from a backup.
+func resumeAt(o *stream.PartitionOffer, taken *stream.Taken) (at stream.Mark, behind bool, err error) {
+	if taken == nil {
+		return markOfOffer(o), false, nil
+	}
+	at = taken.Mark
+	at.Part = o.Part
+	below := o.Watermark.Compare(at.Watermark) < 0
+	switch {
+	case !taken.Found && takingOf(o, 0).MustExist:
+		const lost = "partition %q is not read: %d was committed, but the sink's ledger does not have the partition; " +
+			"restore the ledger, or set the position with the broker's tools to deliver again from there"
+		return stream.Mark{}, false, fmt.Errorf(lost, o.Part.Name, o.Watermark.Num)
+	case taken.Found && o.Origin == stream.FromOthers && below:
+		const reset = "partition %q is not read: its position was set to %d by other software, but the sink's ledger " +
+			"has everything up to %d; set the position to %d to resume, or delete the partition from the ledger to deliver again"
+		return stream.Mark{}, false, fmt.Errorf(reset, o.Part.Name, o.Watermark.Num, at.Watermark.Num, at.Watermark.Num)
+	}
+	return at, taken.Found && o.Origin == stream.FromCommit && o.Watermark.Compare(at.Watermark) > 0, nil
+}
+
+// checkOffers refuses offers that a source must not make.
+func checkOffers(offers []stream.PartitionOffer) error {
+	seen := make(map[string]bool, len(offers))
+	for i := range offers {
+		o := &offers[i]
+		switch {
+		case o.Part.ID == "":
+			return fmt.Errorf("offer %d has no partition id", i)
+		case seen[o.Part.ID]:
+			return fmt.Errorf("partition %q is offered twice", o.Part.ID)
+		case o.Watermark.Key != "":
+			return fmt.Errorf("partition %q: its position may not have a key", o.Part.ID)
+		}
+		seen[o.Part.ID] = true
+	}
+	return nil
+}

@@ -1,0 +1,538 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/retry"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// assignments is the stream.Assignments of one route. The books have the accounts; this type
+// waits, asks and reports. It is safe for concurrent use. mu is taken before the mu of the route.
+type assignments struct {
+	r      *route
+	ledger stream.PartitionLedger // nil: positions are kept by the source alone
+
+	opened chan struct{} // closed once the reader is open
+	ended  chan struct{} // closed when the route's last save is over
+	saving chan struct{} // holds one: the owner of a save
+
+	mu      sync.Mutex // guards what follows
+	numbers uint32
+	taking  map[string]context.CancelCauseFunc // by partition, while Assign works on it
+	waiting map[string]chan struct{}           // by partition: closed when the sender has nothing of it any more
+	renewed map[uint32]bool                    // assignments that are being taken again after a FencedError
+}
+
+var (
+	errNotOwned   = errors.New("the broker has given the partition to another process")
+	errRouteEnded = errors.New("the route has ended")
+)
+
+// newAssignments returns nil if the source of the route has no assignments.
+func newAssignments(r *route, ledgered stream.TransactionalSink) (*assignments, error) {
+	s, ok := r.pipe.source.(stream.AssignedSource)
+	if !ok || !s.HasAssignments() {
+		return nil, nil
+	}
+	a := &assignments{
+		r: r, opened: make(chan struct{}), ended: make(chan struct{}), saving: make(chan struct{}, 1),
+		taking: make(map[string]context.CancelCauseFunc), waiting: make(map[string]chan struct{}), renewed: make(map[uint32]bool),
+	}
+	if ledgered == nil {
+		return a, nil
+	}
+	if a.ledger, ok = ledgered.(stream.PartitionLedger); !ok {
+		return nil, fmt.Errorf("sink %s keeps one ledger for the whole route, and the partitions of source %s move between processes, "+
+			"which would fence each other off; use a sink without a ledger, or one with a ledger for each partition",
+			r.cfg.Sink.Component.Name, r.pipe.cfg.Source.Component.Name)
+	}
+	return a, nil
+}
+
+// keepBooks adds assignments to the books of the route.
+func (a *assignments) keepBooks(k *books) {
+	k.assigned = &assigned{stores: a.ledger == nil, ended: make(map[uint32]*endedAssignment)}
+	k.resume = k.startOf
+}
+
+// open takes the reader that the source has opened.
+func (a *assignments) open(reader stream.Reader) error {
+	if a == nil {
+		return nil
+	}
+	if _, ok := reader.(stream.AssignedReader); !ok {
+		return fmt.Errorf("the source opened a %T, want a stream.AssignedReader", reader)
+	}
+	close(a.opened)
+	return nil
+}
+
+// end lets all calls return, since nothing of the route runs any more.
+func (a *assignments) end() {
+	if a == nil {
+		return
+	}
+	close(a.ended)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, cancel := range a.taking {
+		cancel(errRouteEnded)
+	}
+}
+
+// alive waits until the reader is open. The error means that there will be none, or that ctx is
+// done.
+func (a *assignments) alive(ctx context.Context) error {
+	select {
+	case <-a.ended:
+		return errRouteEnded
+	default:
+	}
+	select {
+	case <-a.opened:
+		return nil
+	case <-a.ended:
+		return errRouteEnded
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Assign implements stream.Assignments.
+func (a *assignments) Assign(ctx context.Context, offers []stream.PartitionOffer) ([]stream.Assignment, error) {
+	if err := checkOffers(offers); err != nil {
+		return nil, fmt.Errorf("assign: %w", err)
+	}
+	if err := a.alive(ctx); err != nil {
+		return nil, fmt.Errorf("assign: %w", err)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	first, err := a.beginTaking(offers, cancel)
+	if err != nil {
+		return nil, fmt.Errorf("assign: %w", err)
+	}
+	defer a.endTaking(offers)
+	taken, err := a.take(ctx, offers, first)
+	out := make([]stream.Assignment, len(offers))
+	for i := range offers {
+		out[i] = stream.Assignment{Number: first + uint32(i), Err: err}
+		if err == nil {
+			out[i].Mark, out[i].Err = a.begin(ctx, &offers[i], out[i].Number, taken[i])
+		}
+		if out[i].Err != nil && a.ledger != nil {
+			a.ledger.Release([]uint32{out[i].Number})
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("assign: %w", err)
+	}
+	return out, nil
+}
+
+// beginTaking returns the number of the first offer; those of the others follow.
+func (a *assignments) beginTaking(offers []stream.PartitionOffer, cancel context.CancelCauseFunc) (first uint32, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case <-a.ended:
+		return 0, errRouteEnded
+	default:
+	}
+	for i := range offers {
+		if a.taking[offers[i].Part.ID] != nil {
+			return 0, fmt.Errorf("partition %q is being assigned already", offers[i].Part.ID)
+		}
+	}
+	for i := range offers {
+		a.taking[offers[i].Part.ID] = cancel
+	}
+	first = a.numbers + 1
+	a.numbers += uint32(len(offers))
+	return first, nil
+}
+
+func (a *assignments) endTaking(offers []stream.PartitionOffer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range offers {
+		delete(a.taking, offers[i].Part.ID)
+	}
+}
+
+// takeBackoff paces Take while the sink cannot be reached.
+var takeBackoff = backoff.Exponential(250*time.Millisecond, 2, 5*time.Second).Full()
+
+// take fences off other owners in the sink's ledger, where there is one.
+func (a *assignments) take(ctx context.Context, offers []stream.PartitionOffer, first uint32) ([]*stream.Taken, error) {
+	out := make([]*stream.Taken, len(offers))
+	if a.ledger == nil {
+		return out, nil
+	}
+	asked := make([]stream.Taking, len(offers))
+	for i := range offers {
+		asked[i] = takingOf(&offers[i], first+uint32(i))
+	}
+	taken, err := a.takeAll(ctx, asked)
+	for i := range taken {
+		out[i] = &taken[i]
+	}
+	return out, err
+}
+
+func (a *assignments) takeAll(ctx context.Context, asked []stream.Taking) ([]stream.Taken, error) {
+	return retry.Value(ctx, func(ctx context.Context) ([]stream.Taken, error) {
+		taken, err := a.ledger.Take(ctx, asked)
+		if err == nil && len(taken) != len(asked) {
+			err = fmt.Errorf("sink %s: Take of %d partitions returned %d", a.r.cfg.Sink.Component.Name, len(asked), len(taken))
+		}
+		return taken, err
+	}, retry.Options{
+		Policy: takeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry },
+		OnEvent: func(_ context.Context, e retry.Event) {
+			if e.Kind == retry.AttemptFailed {
+				a.r.host.log.Warn("the sink cannot take partitions over yet; it is tried again", "again_in", e.Wait, "error", e.Err)
+			}
+		},
+	})
+}
+
+// begin opens the account of one partition, once the broker has confirmed that this process owns
+// it.
+func (a *assignments) begin(ctx context.Context, o *stream.PartitionOffer, number uint32, taken *stream.Taken) (stream.Mark, error) {
+	at, behind, err := resumeAt(o, taken)
+	if err != nil {
+		a.r.host.Fault(err)
+		return stream.Mark{}, err
+	}
+	if behind {
+		a.r.host.log.Warn("the sink holds less than was committed; what it lacks is delivered again", "partition", o.Part.Name,
+			"committed", o.Watermark.Num, "held", at.Watermark.Num)
+	}
+	if err := a.prove(ctx, o.Part.ID); err != nil {
+		return stream.Mark{}, fmt.Errorf("partition %q: %w", o.Part.Name, err)
+	}
+	a.r.mu.Lock()
+	err = a.r.books.assign(at, number, taken != nil && taken.Found)
+	a.r.mu.Unlock()
+	if err != nil {
+		a.r.host.Fault(err)
+		return stream.Mark{}, err
+	}
+	if a.ledger != nil {
+		a.ledger.Confirm([]uint32{number})
+	}
+	a.r.host.Count("partitions_assigned", 1)
+	return at, nil
+}
+
+// revocation is one partition of a running Revoke.
+type revocation struct {
+	id     string
+	number uint32
+	idle   chan struct{} // closed when the sender has nothing of it
+}
+
+// Revoke implements stream.Assignments.
+func (a *assignments) Revoke(ctx context.Context, partitionIDs []string) {
+	if a.alive(ctx) != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, stream.RevokeTimeout, errors.New("the time for a revocation is over"))
+	defer cancel()
+	revoked := a.beginRevoking(partitionIDs)
+	if len(revoked) == 0 {
+		return
+	}
+	a.r.sender.sender.Withdraw()
+	for _, v := range revoked {
+		select {
+		case <-v.idle:
+		case <-a.ended:
+			return // the last save of the route has committed it
+		case <-ctx.Done():
+		}
+	}
+	a.commitRevoked(ctx, revoked)
+}
+
+func (a *assignments) beginRevoking(ids []string) []revocation {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []revocation
+	for _, id := range ids {
+		a.r.mu.Lock()
+		number := a.r.books.revoke(id)
+		a.r.mu.Unlock()
+		if number != 0 {
+			v := revocation{id: id, number: number, idle: make(chan struct{})}
+			a.waiting[id] = v.idle
+			out = append(out, v)
+		}
+	}
+	a.wakeIdle(out)
+	return out
+}
+
+// wakeIdle ends the wait for those of which the sender has nothing. The caller holds a.mu.
+func (a *assignments) wakeIdle(revoked []revocation) {
+	for _, v := range revoked {
+		a.r.mu.Lock()
+		idle := a.r.books.idle(v.id, v.number)
+		a.r.mu.Unlock()
+		if idle && a.waiting[v.id] != nil {
+			close(a.waiting[v.id])
+			delete(a.waiting, v.id)
+		}
+	}
+}
+
+// commitRevoked saves what has settled of revoked partitions, and forgets them.
+func (a *assignments) commitRevoked(ctx context.Context, revoked []revocation) {
+	err := a.save(ctx, a.r.keeper.sync)
+	numbers := make([]uint32, 0, len(revoked))
+	for _, v := range revoked {
+		a.r.mu.Lock()
+		out, ok := a.r.books.end(v.id, v.number, false)
+		a.r.mu.Unlock()
+		if !ok {
+			continue // it was lost meanwhile
+		}
+		numbers = append(numbers, v.number)
+		a.r.host.Count("partitions_revoked", 1)
+		if out > 0 {
+			a.r.host.Count("revoked_in_flight", out)
+			a.r.host.log.Warn("a partition was revoked before its deliveries had ended; the next owner may repeat them",
+				"partition", v.id, "positions", out)
+		}
+	}
+	a.forget(revoked)
+	if a.ledger != nil {
+		a.ledger.Release(numbers)
+	}
+	if err != nil && len(numbers) > 0 {
+		a.r.host.log.Warn("the progress of revoked partitions could not be committed; their next owner may repeat deliveries",
+			"partitions", len(numbers), "error", err)
+	}
+}
+
+func (a *assignments) forget(revoked []revocation) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, v := range revoked {
+		if a.waiting[v.id] == v.idle {
+			delete(a.waiting, v.id)
+		}
+	}
+}
+
+// Lose implements stream.Assignments.
+func (a *assignments) Lose(partitionIDs []string) {
+	var numbers []uint32
+	cancels := false
+	for _, id := range partitionIDs {
+		a.r.mu.Lock()
+		number, c := a.r.books.lose(id)
+		a.r.mu.Unlock()
+		if number != 0 {
+			numbers = append(numbers, number)
+		}
+		cancels = cancels || c
+	}
+	if cancels {
+		a.r.sender.sender.Withdraw()
+	}
+	if len(numbers) == 0 {
+		return
+	}
+	if a.ledger != nil {
+		a.ledger.Release(numbers)
+	}
+	a.settled()
+	a.r.host.Count("partitions_lost", int64(len(numbers)))
+	a.r.host.log.Warn("the broker has given partitions to another process; their running deliveries are canceled",
+		"partitions", len(numbers))
+}
+
+// settled is called when batches have settled or were withdrawn: a revocation may wait for them.
+func (a *assignments) settled() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for id, idle := range a.waiting {
+		a.r.mu.Lock()
+		p := a.r.books.parts[id]
+		waits := p != nil && p.assignment.revoking && p.assignment.sent > 0
+		a.r.mu.Unlock()
+		if !waits {
+			close(idle)
+			delete(a.waiting, id)
+		}
+	}
+}
+
+// fenced sees to a delivery that failed because another process has taken its partition.
+func (a *assignments) fenced(err error) {
+	if a == nil || a.ledger == nil {
+		return
+	}
+	f, ok := errors.AsType[*stream.FencedError](err)
+	if !ok {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.renewed[f.Assignment] {
+		return
+	}
+	a.renewed[f.Assignment] = true
+	a.r.host.Go("partition ownership", func(ctx context.Context) error {
+		defer func() {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			delete(a.renewed, f.Assignment)
+		}()
+		a.renew(ctx, f)
+		return nil
+	})
+}
+
+// renew takes a partition again if this process still owns it: the other one has taken it late.
+// Else it is lost.
+func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
+	m := stream.Mark{Part: f.Part, Assignment: f.Assignment}
+	current := func() bool {
+		a.r.mu.Lock()
+		defer a.r.mu.Unlock()
+		return a.r.books.isCurrent(&m)
+	}
+	if !current() {
+		return
+	}
+	again := func() error {
+		if err := a.prove(ctx, f.Part.ID); err != nil {
+			return err
+		}
+		a.r.host.Count("partitions_taken_again", 1)
+		if _, err := a.takeAll(ctx, []stream.Taking{{Assignment: f.Assignment, Part: f.Part, MustExist: true}}); err != nil {
+			return err
+		}
+		return a.prove(ctx, f.Part.ID)
+	}
+	err := again()
+	switch {
+	case ctx.Err() != nil || !current():
+	case err != nil:
+		a.r.host.log.Warn("a partition is given up", "partition", f.Part.Name, "error", err)
+		a.Lose([]string{f.Part.ID})
+	default:
+		a.ledger.Confirm([]uint32{f.Assignment})
+	}
+}
+
+// prove asks the broker whether this process owns a partition, if the sink's ledger depends on it.
+func (a *assignments) prove(ctx context.Context, id string) error {
+	if a.ledger == nil {
+		return nil
+	}
+	owned, err := retry.Value(ctx, func(ctx context.Context) (bool, error) {
+		return a.r.reader.reader.(stream.AssignedReader).Owns(ctx, id)
+	}, retry.Options{Policy: takeBackoff, MaxElapsed: stream.RevokeTimeout})
+	if err == nil && !owned {
+		err = errNotOwned
+	}
+	return err
+}
+
+// option returns flow.Options.Withdrawn of the route's sender.
+func (a *assignments) option() func(it stream.Item) flow.Withdrawal {
+	if a == nil {
+		return nil
+	}
+	return func(it stream.Item) flow.Withdrawal {
+		a.r.mu.Lock()
+		defer a.r.mu.Unlock()
+		return a.r.books.withdrawal(it.Value)
+	}
+}
+
+// send notes that the sender gets b.
+func (a *assignments) send(b *stream.Batch) {
+	if a == nil {
+		return
+	}
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	a.r.books.addSent(b, 1)
+}
+
+// withdraw books a batch that the sender has withdrawn.
+func (a *assignments) withdraw(b *stream.Batch) {
+	a.r.mu.Lock()
+	a.r.books.withdraw(b)
+	a.r.mu.Unlock()
+	a.settled()
+}
+
+// save calls f, one call at a time: the route's checkpoint and a revocation may both save. Routes
+// without assignments have one goroutine that saves.
+func (a *assignments) save(ctx context.Context, f func(context.Context) error) error {
+	if a == nil {
+		return f(ctx)
+	}
+	select {
+	case a.saving <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-a.saving }()
+	return f(ctx)
+}
+
+// current leaves out marks of assignments that have ended.
+func (a *assignments) current(marks []stream.Mark) []stream.Mark {
+	if a == nil {
+		return marks
+	}
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	kept := marks[:0]
+	for i := range marks {
+		if a.r.books.isCurrent(&marks[i]) {
+			kept = append(kept, marks[i])
+		}
+	}
+	return kept
+}
+
+// stored takes marks as the reader has stored them.
+func (a *assignments) stored(marks []stream.Mark) {
+	if a == nil || a.ledger != nil {
+		return
+	}
+	a.r.mu.Lock()
+	bytes := a.r.books.stored(marks)
+	a.r.mu.Unlock()
+	if bytes > 0 {
+		a.r.sender.saved(bytes)
+	}
+}
+
+// stale reports whether the assignment of the spans has ended.
+func (a *assignments) stale(spans []stream.Span) bool {
+	if a == nil || len(spans) == 0 {
+		return false
+	}
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	return a.r.books.current(&spans[0]) == nil
+}

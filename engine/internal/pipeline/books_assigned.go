@@ -1,0 +1,254 @@
+//penstock:pure
+
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/flow/ledger"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// This file has the accounts of partitions that a broker assigns and revokes. Each assignment has
+// an account and a number of its own. A batch belongs to one assignment, and the account of a
+// later one knows nothing of it.
+
+// errNotAssigned means that a batch belongs to an assignment that has ended or ends: nobody needs
+// it here.
+var errNotAssigned = errors.New("the partition of the batch is no longer assigned")
+
+// assignment is the part of a partition's account that a broker's partition has.
+type assignment struct {
+	number   uint32 // 0: the partition is not a broker's
+	start    stream.Mark
+	revoking bool
+	sent     int64         // positions that the sender has and that have not settled
+	unstored []storedRange // settled, and not known to be in the broker's store; where positions are kept there
+}
+
+// storedRange is a settled range and the bytes that a kill repeats until it is stored.
+type storedRange struct {
+	stream.Range
+	bytes int64
+}
+
+// endedAssignment is one of which the sender still has batches.
+type endedAssignment struct {
+	id   string // of the partition
+	sent int64
+	lost bool
+}
+
+// assigned is the part of the books that exists for sources with assignments.
+type assigned struct {
+	stores bool  // the source stores the positions: settled bytes are saved once it has them
+	freed  int64 // bytes of batches that settled after their assignment had ended: nothing will save them
+	ended  map[uint32]*endedAssignment
+}
+
+// assign opens the account of an assignment. unsaid means that the source does not know m yet.
+func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
+	l, err := ledger.New(m.Watermark, m.Above)
+	if err != nil {
+		return fmt.Errorf("partition %q: its stored ranges: %w", m.Part.Name, err)
+	}
+	if k.parts[m.Part.ID] != nil {
+		return fmt.Errorf("partition %q is assigned already: the source must revoke or lose it first", m.Part.Name)
+	}
+	p := &partition{part: m.Part, ledger: l, keys: []string{m.Part.ID}, assignment: assignment{number: number, start: m}}
+	k.parts[m.Part.ID] = p
+	if unsaid {
+		k.touch(p)
+	}
+	return nil
+}
+
+// startOf returns where the current assignment of a partition began.
+func (k *books) startOf(id string) (stream.Mark, bool) {
+	p := k.parts[id]
+	if p == nil {
+		return stream.Mark{}, false
+	}
+	return p.assignment.start, true
+}
+
+// accept checks a batch of a source with assignments before it is opened.
+func (k *books) accept(b *stream.Batch) error {
+	number := b.Spans[0].Assignment
+	for i := range b.Spans {
+		s := &b.Spans[i]
+		switch {
+		case s.Assignment == 0:
+			return fmt.Errorf("partition %q: the source handed out a span without the number of its assignment", s.Part.Name)
+		case s.Assignment != number:
+			return fmt.Errorf("partition %q: the source handed out a batch of several assignments", s.Part.Name)
+		case s.To.Key != "":
+			return fmt.Errorf("partition %q: the position of a partition that is assigned may not have a key", s.Part.Name)
+		}
+	}
+	if p := k.current(&b.Spans[0]); p == nil || p.assignment.revoking {
+		return errNotAssigned
+	}
+	return nil
+}
+
+// current returns the account of the assignment to which s belongs; nil if that has ended.
+func (k *books) current(s *stream.Span) *partition {
+	if p := k.parts[s.Part.ID]; p != nil && p.assignment.number == s.Assignment {
+		return p
+	}
+	return nil
+}
+
+// addSent counts b as handed to the sender, or with sign -1 as no longer there.
+func (k *books) addSent(b *stream.Batch, sign int64) {
+	for i := range b.Spans {
+		s := &b.Spans[i]
+		if s.Assignment == 0 {
+			return
+		}
+		n := sign * (s.To.Num - s.From.Num)
+		if p := k.current(s); p != nil {
+			p.assignment.sent += n
+			continue
+		}
+		e := k.assigned.ended[s.Assignment]
+		if e == nil {
+			continue // the sender will withdraw it at once
+		}
+		if e.sent += n; e.sent <= 0 {
+			delete(k.assigned.ended, s.Assignment)
+		}
+	}
+}
+
+// withdrawal tells the sender whether b is to be withdrawn.
+func (k *books) withdrawal(b *stream.Batch) flow.Withdrawal {
+	s := &b.Spans[0]
+	if s.Assignment == 0 {
+		return flow.NotWithdrawn
+	}
+	if p := k.current(s); p != nil && !p.assignment.revoking {
+		return flow.NotWithdrawn
+	}
+	if e := k.assigned.ended[s.Assignment]; e != nil && e.lost {
+		return flow.CancelAttempts
+	}
+	return flow.StopSending
+}
+
+// withdraw takes a batch that the sender has withdrawn out of the accounts: the next owner reads
+// it.
+func (k *books) withdraw(b *stream.Batch) {
+	k.addSent(b, -1)
+	k.counts.readRecords -= int64(b.Origins)
+	k.counts.readBytes -= b.RawBytes() - int64(b.Added)
+}
+
+// settleAssigned books a settled batch of a source with assignments, apart from its ranges.
+func (k *books) settleAssigned(b *stream.Batch, end ending) (late bool) {
+	late = k.current(&b.Spans[0]) == nil
+	if end.unsent {
+		return late
+	}
+	k.addSent(b, -1)
+	last := &b.Spans[len(b.Spans)-1] // once it is stored, so are those before it
+	if p := k.current(last); p == nil {
+		k.assigned.freed += b.RawBytes()
+	} else if k.assigned.stores {
+		p.assignment.unstored = append(p.assignment.unstored, storedRange{last.Range, b.RawBytes()})
+	}
+	return late
+}
+
+// stored takes marks that the source has stored, and returns the bytes that a kill no longer
+// repeats.
+func (k *books) stored(marks []stream.Mark) (bytes int64) {
+	for i := range marks {
+		m := &marks[i]
+		p := k.parts[m.Part.ID]
+		if p == nil || p.assignment.number != m.Assignment {
+			continue
+		}
+		p.assignment.unstored = slices.DeleteFunc(p.assignment.unstored, func(r storedRange) bool {
+			if !covers(m, r.To) {
+				return false
+			}
+			bytes += r.bytes
+			return true
+		})
+	}
+	return bytes
+}
+
+// covers reports whether the position is settled in m.
+func covers(m *stream.Mark, p stream.Position) bool {
+	if p.Compare(m.Watermark) <= 0 {
+		return true
+	}
+	i, found := slices.BinarySearchFunc(m.Above, p, func(r stream.Range, p stream.Position) int { return r.To.Compare(p) })
+	return found || i < len(m.Above) && m.Above[i].From.Compare(p) < 0
+}
+
+// revoke begins the orderly end of an assignment and returns its number; 0 if there is none to
+// end.
+func (k *books) revoke(id string) uint32 {
+	p := k.parts[id]
+	if p == nil || p.assignment.revoking {
+		return 0
+	}
+	p.assignment.revoking = true
+	return p.assignment.number
+}
+
+// idle reports whether the sender has nothing of an assignment, or the assignment has ended.
+func (k *books) idle(id string, number uint32) bool {
+	p := k.parts[id]
+	return p == nil || p.assignment.number != number || p.assignment.sent == 0
+}
+
+// end closes the account of an assignment. out is how many positions of it a worker may still
+// deliver. ok is false if it has ended before.
+func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
+	p := k.parts[id]
+	if p == nil || p.assignment.number != number {
+		return 0, false
+	}
+	for _, r := range p.assignment.unstored {
+		k.assigned.freed += r.bytes
+	}
+	if p.assignment.sent > 0 {
+		k.assigned.ended[number] = &endedAssignment{id: id, sent: p.assignment.sent, lost: lost}
+	}
+	delete(k.parts, id)
+	delete(k.pending, p)
+	k.dirty = slices.DeleteFunc(k.dirty, func(q *partition) bool { return q == p })
+	return p.assignment.sent, true
+}
+
+// lose ends the assignment of a partition, and cancels those that have ended before and of which
+// the sender still has batches. It returns the number of the assignment that has ended by it; 0 if
+// there is none.
+func (k *books) lose(id string) (number uint32, cancels bool) {
+	for _, e := range k.assigned.ended {
+		if e.id == id {
+			e.lost, cancels = true, true
+		}
+	}
+	p := k.parts[id]
+	if p == nil {
+		return 0, cancels
+	}
+	number = p.assignment.number
+	k.end(id, number, true)
+	return number, true
+}
+
+// isCurrent reports whether m belongs to an assignment that has not ended.
+func (k *books) isCurrent(m *stream.Mark) bool {
+	p := k.parts[m.Part.ID]
+	return p != nil && p.assignment.number == m.Assignment
+}

@@ -1,0 +1,94 @@
+// Package commitmeta puts the ranges that are settled above a committed offset into the metadata
+// text that a broker stores beside the offset, such as Kafka's, and reads them back.
+//
+// The text also proves who committed: it holds a checksum over the partition's id and the offset.
+// A text of other software, or one that belongs to another offset, is recognised and not believed.
+// The form is described in docs/formats/commit-metadata.md. The package is pure and safe for
+// concurrent use.
+package commitmeta
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+	"math"
+	"strings"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// DefaultLimit is the length of text that a Kafka broker accepts by default
+// (offset.metadata.max.bytes).
+const DefaultLimit = 4096
+
+const (
+	magic       = "penstock1."
+	checksumLen = 4
+	maxText     = 1 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Encode returns the text for m, of at most limit bytes, and the ranges that it holds: the lowest
+// of m.Above, as many as fit. The committed offset is m.Watermark.Num. A limit below [MinLimit]
+// counts as MinLimit.
+func Encode(m stream.Mark, limit int) (text string, stored []stream.Range) {
+	room := base64.RawURLEncoding.DecodedLen(max(limit, MinLimit) - len(magic))
+	payload := make([]byte, checksumLen, room)
+	at := m.Watermark.Num
+	for _, r := range m.Above {
+		var pair [2 * binary.MaxVarintLen64]byte
+		n := binary.PutUvarint(pair[:], uint64(r.From.Num-at))
+		n += binary.PutUvarint(pair[n:], uint64(r.To.Num-r.From.Num))
+		if len(payload)+n > room {
+			break
+		}
+		payload = append(payload, pair[:n]...)
+		at = r.To.Num
+		stored = append(stored, r)
+	}
+	binary.BigEndian.PutUint32(payload, checksum(m.Part.ID, m.Watermark.Num, payload[checksumLen:]))
+	return magic + base64.RawURLEncoding.EncodeToString(payload), stored
+}
+
+// MinLimit is the length of a text without ranges.
+const MinLimit = len(magic) + 6
+
+// Decode returns the ranges that text holds, and whether Encode made it for this partition and
+// offset. Otherwise there are none.
+func Decode(text, partitionID string, offset int64) (above []stream.Range, own bool) {
+	coded, found := strings.CutPrefix(text, magic)
+	if !found || len(text) > maxText {
+		return nil, false
+	}
+	payload, err := base64.RawURLEncoding.Strict().DecodeString(coded)
+	if err != nil || len(payload) < checksumLen {
+		return nil, false
+	}
+	rest := payload[checksumLen:]
+	if binary.BigEndian.Uint32(payload) != checksum(partitionID, offset, rest) {
+		return nil, false
+	}
+	at := offset
+	for len(rest) > 0 {
+		var ends [2]int64
+		for i := range ends {
+			step, n := binary.Uvarint(rest)
+			if n <= 0 || step > uint64(math.MaxInt64-max(at, 0)) || i == 1 && step == 0 {
+				return nil, false
+			}
+			at += int64(step)
+			ends[i], rest = at, rest[n:]
+		}
+		above = append(above, stream.Range{From: stream.Position{Num: ends[0]}, To: stream.Position{Num: ends[1]}})
+	}
+	return above, true
+}
+
+func checksum(partitionID string, offset int64, payload []byte) uint32 {
+	var fixed [9]byte
+	binary.BigEndian.PutUint64(fixed[1:], uint64(offset))
+	sum := crc32.Update(0, castagnoli, []byte(partitionID))
+	sum = crc32.Update(sum, castagnoli, fixed[:])
+	return crc32.Update(sum, castagnoli, payload)
+}

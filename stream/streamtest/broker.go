@@ -1,0 +1,373 @@
+package streamtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Broker is a broker in memory: one topic and one consumer group. It outlives the engines of a
+// test, so that engines can be killed, cut off and started again around it. Sources of it come
+// from NewBrokerSource. It has no clock: a member's session ends when the test says so. It is safe
+// for concurrent use.
+//
+// Rebalancing is cooperative: a partition is revoked, its owner acknowledges that, and then it is
+// assigned again. Like a Kafka broker, it accepts commits of any living member for any partition;
+// a commit by a member that does not own the partition, or that lowers an offset, is a mistake of
+// the source, which Mistakes returns.
+type Broker struct {
+	mu       sync.Mutex // guards what follows
+	parts    []*brokerPartition
+	sessions map[string]*session // the group's members, by name
+	cut      map[string]bool     // members of which no call comes through any more
+	frozen   map[string]bool     // members that are told nothing
+	changed  chan struct{}       // closed and replaced at each change
+	mistakes []string
+	moves    int
+}
+
+type brokerPartition struct {
+	id       string
+	records  []brokerRecord // by offset
+	offset   int64          // committed
+	metadata string
+	stored   bool
+	owner    *session // nil: nobody
+	revoking bool     // the owner was asked to let it go
+}
+
+type brokerRecord struct {
+	value string
+	gap   bool // an offset without a record: compacted, aborted or a control record
+}
+
+// session is one membership in the group. A member that joins again has another one.
+type session struct {
+	b      *Broker
+	name   string
+	gone   chan struct{} // closed when the member is out of the group
+	events []groupEvent
+}
+
+// groupEvent asks a member to take partitions or to let them go.
+type groupEvent struct {
+	assigned, revoked []string
+}
+
+var (
+	errUnknownMember = errors.New("streamtest: the broker does not know this member: its session has ended")
+	errCutOff        = errors.New("streamtest: the connection to the broker is cut")
+)
+
+// NewBroker returns a broker with so many empty partitions, named p0, p1 and so on.
+func NewBroker(partitions int) *Broker {
+	b := &Broker{
+		sessions: make(map[string]*session), changed: make(chan struct{}),
+		cut: make(map[string]bool), frozen: make(map[string]bool),
+	}
+	for i := range partitions {
+		b.parts = append(b.parts, &brokerPartition{id: fmt.Sprintf("p%d", i)})
+	}
+	return b
+}
+
+// Produce appends a record to a partition.
+func (b *Broker) Produce(partition int, value string) {
+	b.produce(partition, brokerRecord{value: value})
+}
+
+// ProduceGap appends an offset without a record.
+func (b *Broker) ProduceGap(partition int) { b.produce(partition, brokerRecord{gap: true}) }
+
+func (b *Broker) produce(partition int, r brokerRecord) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.parts[partition].records = append(b.parts[partition].records, r)
+	b.wake()
+}
+
+// wake lets those look again that wait for a change. The caller holds mu.
+func (b *Broker) wake() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// Committed returns the committed offset of a partition and the text beside it.
+func (b *Broker) Committed(partition int) (offset int64, metadata string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.parts[partition].offset, b.parts[partition].metadata
+}
+
+// SetCommitted sets the offset of a partition as a tool of the broker does, without metadata.
+func (b *Broker) SetCommitted(partition int, offset int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.parts[partition]
+	p.offset, p.metadata, p.stored = offset, "", true
+}
+
+// Lag returns how many offsets lie above the committed ones, in all partitions.
+func (b *Broker) Lag() (lag int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.parts {
+		lag += int64(len(p.records)) - p.offset
+	}
+	return lag
+}
+
+// Owners returns the names of the members that own the partitions; "" for one that nobody owns.
+func (b *Broker) Owners() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]string, len(b.parts))
+	for i, p := range b.parts {
+		if p.owner != nil {
+			out[i] = p.owner.name
+		}
+	}
+	return out
+}
+
+// Moves returns how often a partition was assigned.
+func (b *Broker) Moves() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.moves
+}
+
+// Mistakes returns what sources must not do and did.
+func (b *Broker) Mistakes() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.mistakes)
+}
+
+// Expire ends the session of a member, as a missed heartbeat does, and gives its partitions to the
+// others. The member finds out when it next calls, and joins again.
+func (b *Broker) Expire(member string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.sessions[member]; s != nil {
+		b.drop(s)
+	}
+}
+
+// Cut is Expire, and no call of the member comes through any more: its process was killed, or its
+// network was cut. A process that takes its place joins under a name of its own.
+func (b *Broker) Cut(member string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cut[member] = true
+	if s := b.sessions[member]; s != nil {
+		b.drop(s)
+	}
+}
+
+// Freeze ends the session of a member, which is not told: the part of the process that listens is
+// suspended until Thaw. What the member asks is answered.
+func (b *Broker) Freeze(member string) {
+	b.mu.Lock()
+	b.frozen[member] = true
+	b.mu.Unlock()
+	b.Expire(member)
+}
+
+// Thaw ends a Freeze.
+func (b *Broker) Thaw(member string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.frozen, member)
+	b.wake()
+}
+
+// drop takes a member out of the group. The caller holds mu.
+func (b *Broker) drop(s *session) {
+	if b.sessions[s.name] == s {
+		delete(b.sessions, s.name)
+		if !b.cut[s.name] && !b.frozen[s.name] {
+			close(s.gone)
+		}
+	}
+	for _, p := range b.parts {
+		if p.owner == s {
+			p.owner, p.revoking = nil, false
+		}
+	}
+	b.rebalance()
+}
+
+// rebalance gives each partition to the member that is to have it, or asks the owner to let it go
+// first. The caller holds mu.
+func (b *Broker) rebalance() {
+	names := slices.Sorted(maps.Keys(b.sessions))
+	for i, p := range b.parts {
+		var target *session
+		if len(names) > 0 {
+			target = b.sessions[names[i%len(names)]]
+		}
+		switch {
+		case p.owner == target || p.revoking:
+		case p.owner != nil:
+			p.revoking = true
+			p.owner.events = append(p.owner.events, groupEvent{revoked: []string{p.id}})
+		default:
+			p.owner = target
+			b.moves++
+			target.events = append(target.events, groupEvent{assigned: []string{p.id}})
+		}
+	}
+	b.wake()
+}
+
+// join makes a session for a member, which ends an earlier one of the same name.
+func (b *Broker) join(name string) *session {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if old := b.sessions[name]; old != nil {
+		b.drop(old)
+	}
+	s := &session{b: b, name: name, gone: make(chan struct{})}
+	if !b.cut[name] {
+		b.sessions[name] = s
+		b.rebalance()
+	}
+	return s
+}
+
+// check returns why a call of the session fails. The caller holds mu.
+func (s *session) check() error {
+	switch {
+	case s.b.cut[s.name]:
+		return errCutOff
+	case s.b.sessions[s.name] != s:
+		return errUnknownMember
+	}
+	return nil
+}
+
+// next waits for the broker to ask for something. A session that is cut waits until ctx is done.
+func (s *session) next(ctx context.Context) (groupEvent, error) {
+	for {
+		s.b.mu.Lock()
+		err, changed, frozen := s.check(), s.b.changed, s.b.frozen[s.name]
+		if err == nil && !frozen && len(s.events) > 0 {
+			e := s.events[0]
+			s.events = s.events[1:]
+			s.b.mu.Unlock()
+			return e, nil
+		}
+		s.b.mu.Unlock()
+		if errors.Is(err, errUnknownMember) && !frozen {
+			return groupEvent{}, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return groupEvent{}, context.Cause(ctx)
+		}
+	}
+}
+
+// release lets partitions go after they were revoked.
+func (s *session) release(ids []string) {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	if s.check() != nil {
+		return
+	}
+	for _, p := range s.b.parts {
+		if p.owner == s && slices.Contains(ids, p.id) {
+			p.owner, p.revoking = nil, false
+		}
+	}
+	s.b.rebalance()
+}
+
+// leave gives everything back.
+func (s *session) leave() {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	if s.check() == nil {
+		s.b.drop(s)
+	}
+}
+
+// owns is a heartbeat that tells whether the member still has a partition.
+func (s *session) owns(id string) (bool, error) {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	if err := s.check(); errors.Is(err, errUnknownMember) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	return s.b.partition(id).owner == s, nil
+}
+
+func (b *Broker) partition(id string) *brokerPartition {
+	for _, p := range b.parts {
+		if p.id == id {
+			return p
+		}
+	}
+	panic("streamtest: BUG: no partition " + id)
+}
+
+// offsetCommit is the position of one partition as it is stored.
+type offsetCommit struct {
+	id       string
+	offset   int64
+	metadata string
+}
+
+// commit stores positions.
+func (s *session) commit(list []offsetCommit) error {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	if err := s.check(); err != nil {
+		return err
+	}
+	for _, c := range list {
+		p := s.b.partition(c.id)
+		if p.owner != s {
+			s.b.mistakes = append(s.b.mistakes, fmt.Sprintf("%s commits %s, which it does not own", s.name, c.id))
+		}
+		if p.stored && c.offset < p.offset {
+			s.b.mistakes = append(s.b.mistakes, fmt.Sprintf("%s lowers %s from %d to %d", s.name, c.id, p.offset, c.offset))
+		}
+		p.offset, p.metadata, p.stored = c.offset, c.metadata, true
+	}
+	s.b.wake()
+	return nil
+}
+
+// position returns what is stored of a partition.
+func (s *session) position(id string) (c offsetCommit, stored bool, err error) {
+	s.b.mu.Lock()
+	defer s.b.mu.Unlock()
+	if err := s.check(); err != nil {
+		return c, false, err
+	}
+	p := s.b.partition(id)
+	return offsetCommit{id: id, offset: p.offset, metadata: p.metadata}, p.stored, nil
+}
+
+// fetch returns the records from an offset on.
+func (b *Broker) fetch(id string, from int64) []brokerRecord {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.partition(id)
+	return p.records[min(from, int64(len(p.records))):]
+}
+
+// change returns a channel that is closed at the next change.
+func (b *Broker) change() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.changed
+}
