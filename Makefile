@@ -226,12 +226,12 @@ changelog: ## The files of changes/ as a section of CHANGELOG.md.
 	@changes/join
 
 .PHONY: examples
-examples: ## Build and run the examples that are modules of their own: a program with the engine inside, and a binary with one more sink.
+examples: ## Build and run the examples that are modules of their own: a program with the engine inside, and binaries with more components.
 	@.ci/examples
 
 .PHONY: examples-tidy
 examples-tidy: ## Bring their go.mod and go.sum up to date.
-	for name in embed own-binary; do GOWORK=off go -C examples/$$name mod tidy; done
+	for name in embed own-binary own-connector; do GOWORK=off go -C examples/$$name mod tidy; done
 
 .PHONY: quickstart
 quickstart: ## The README's main command twice: all delivered, then nothing new; the checkout stays clean.

@@ -1,0 +1,192 @@
+package redislist
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/redis/go-redis/v9"
+)
+
+// Source returns the source's line in the list of components.
+func Source() stream.Component {
+	return stream.Component{
+		Role: stream.SourceRole, Name: "redis_list",
+		Options: func() any { return new(Options) },
+		New: func(o any, h stream.Host) (any, error) {
+			options := o.(*Options)
+			client, err := options.client()
+			routes := h.(stream.SourceHost).Routes
+			return &source{key: options.Key, client: client, routes: routes, settled: make(map[string]int64)}, err
+		},
+	}
+}
+
+// source reads a list from its head, and removes records when every route has settled them.
+//
+// A position is how many records were ever in front of it. The hash KEY:penstock holds how many were
+// removed (base), so that positions stay the same while the list shrinks.
+type source struct {
+	key    string
+	client *redis.Client
+	routes func() []string
+
+	mu      sync.Mutex       // guards settled
+	settled map[string]int64 // by route
+}
+
+// meta is the key of the hash.
+func (s *source) meta() string { return s.key + ":penstock" }
+
+// Open implements stream.Source.
+func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	addr := s.client.Options().Addr
+	if err := s.client.HSetNX(ctx, s.meta(), "id", rand.Text()).Err(); err != nil {
+		return nil, fmt.Errorf("redis %s: %w", addr, err)
+	}
+	id, err := s.client.HGet(ctx, s.meta(), "id").Result()
+	if err != nil {
+		return nil, fmt.Errorf("redis %s: %w", addr, err)
+	}
+	r := &reader{s: s, once: o.Once, route: o.Route}
+	r.part = &stream.Partition{ID: "redis-" + id, Name: addr + "/" + s.key}
+	if m, known := o.Resume(r.part.ID); known {
+		r.next, r.above = m.Watermark.Num, m.Above
+	}
+	return r, nil
+}
+
+// reader reads for one route.
+type reader struct {
+	s     *source
+	part  *stream.Partition
+	route string
+	once  bool
+	next  int64          // position behind the last record that was read
+	above []stream.Range // settled before, ahead of next
+}
+
+// poll is how often an empty list is looked at.
+const poll = 100 * time.Millisecond
+
+// Read implements stream.Reader.
+func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
+	timer := time.NewTimer(poll)
+	defer timer.Stop()
+	for {
+		if err := r.fill(ctx, b); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				return cause
+			}
+			return err
+		}
+		switch {
+		case len(b.Spans) > 0:
+			return nil
+		case r.once:
+			return io.EOF
+		}
+		timer.Reset(poll)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// peek returns base and the records from a position on, as they were at one moment.
+var peek = redis.NewScript(`
+local base = tonumber(redis.call('HGET', KEYS[2], 'base') or 0)
+local from = math.max(tonumber(ARGV[1]) - base, 0)
+return {base, redis.call('LRANGE', KEYS[1], from, from + ARGV[2] - 1)}`)
+
+// chunk bounds the records of one command.
+const chunk = 256
+
+// fill reads one batch, up to the next range that was settled.
+func (r *reader) fill(ctx context.Context, b *stream.Batch) error {
+	for len(r.above) > 0 && r.above[0].From.Num <= r.next {
+		r.next = max(r.next, r.above[0].To.Num)
+		r.above = r.above[1:]
+	}
+	from := r.next
+	for {
+		n := min(int64(chunk), int64(b.Limits().Records-b.Origins))
+		if len(r.above) > 0 {
+			n = min(n, r.above[0].From.Num-r.next)
+		}
+		if n <= 0 || b.Full() {
+			break
+		}
+		got, err := peek.Run(ctx, r.s.client, []string{r.s.key, r.s.meta()}, r.next, n).Slice()
+		if err != nil {
+			return err
+		}
+		base, values := got[0].(int64), got[1].([]any)
+		if len(values) == 0 {
+			break
+		}
+		r.next = max(r.next, base) // records in front of base are gone: another program has removed them
+		for _, v := range values {
+			if b.Full() {
+				break
+			}
+			r.add(b, v.(string))
+		}
+	}
+	if b.Origins > 0 {
+		span := stream.Span{Part: r.part, Bytes: len(b.Data)}
+		span.From.Num, span.To.Num = from, r.next
+		b.Spans = append(b.Spans, span)
+	}
+	return nil
+}
+
+// add appends one record, and the line end that every record in a batch has.
+func (r *reader) add(b *stream.Batch, text string) {
+	r.next++
+	b.Records = append(b.Records, stream.Record{
+		Off: uint32(len(b.Data)), Len: uint32(len(text)), Origin: stream.Position{Num: r.next},
+	})
+	b.Data = append(append(b.Data, text...), '\n')
+	b.Origins++
+	b.Added++
+}
+
+// trim removes the records in front of a position.
+var trim = redis.NewScript(`
+local base = tonumber(redis.call('HGET', KEYS[2], 'base') or 0)
+local to = tonumber(ARGV[1])
+if to > base then
+  redis.call('LTRIM', KEYS[1], to - base, -1)
+  redis.call('HSET', KEYS[2], 'base', ARGV[1])
+end`)
+
+// Commit implements stream.Reader: records that every route has settled are removed.
+func (r *reader) Commit(ctx context.Context, marks []stream.Mark) error {
+	s := r.s
+	s.mu.Lock()
+	for _, m := range marks {
+		if m.Part.ID == r.part.ID {
+			s.settled[r.route] = max(s.settled[r.route], m.Watermark.Num)
+		}
+	}
+	to := s.settled[r.route]
+	for _, route := range s.routes() {
+		to = min(to, s.settled[route]) // 0 for a route that has not committed yet
+	}
+	s.mu.Unlock()
+	err := trim.Run(ctx, s.client, []string{s.key, s.meta()}, to).Err()
+	if err == redis.Nil {
+		return nil // the script returns nothing
+	}
+	return err
+}
+
+// Close implements stream.Reader.
+func (r *reader) Close() error { return nil }
