@@ -31,7 +31,8 @@ const (
 	warmUp  = 20 * time.Second
 )
 
-// library makes limiters. acquire blocks until a call may run and returns the function that ends it.
+// library makes limiters. acquire blocks until a call may run and returns the function that ends
+// it.
 type library struct {
 	name string
 	ours bool
@@ -209,10 +210,11 @@ func slowing(since time.Duration, random *rand.Rand) time.Duration {
 	return d
 }
 
-// TestServers prints how each library does at servers with 8 places, as means of some seeds: goodput as a share of the
-// best constant limit's, calls that wait at the server, and the 99th percentile of the round trip. At each server the
-// peer with the fewest calls waiting is the best of those that reach 0.98 of the goodput. Package limit is to keep at
-// most half as many waiting, at 0.98 of that peer's goodput.
+// TestServers prints how each library does at servers with 8 places, as means of some seeds:
+// goodput as a share of the best constant limit's, calls that wait at the server, and the 99th
+// percentile of the round trip. At each server the peer with the fewest calls waiting is the best
+// of those that reach 0.98 of the goodput. Package limit is to keep at most half as many waiting,
+// at 0.98 of that peer's goodput.
 func TestServers(t *testing.T) {
 	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	defer out.Flush()
