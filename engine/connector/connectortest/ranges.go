@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sourceReadsRanges checks a source whose reader is a [stream.RangeReader]: what Read handed out comes
-// again with the same ids and texts, span by span, in any order, while nothing of it is finished; in
-// the same process, and in another one whose marks have passed over all of it.
+// sourceReadsRanges checks a reader that is a [stream.RangeReader]: each span comes again with
+// the same ids and texts. That holds in any order, before the partition is finished. It also holds in
+// another process, after its marks have passed over all of it.
 func sourceReadsRanges(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)
