@@ -30,7 +30,7 @@ type source struct {
 	h        stream.Host
 	log      *slog.Logger
 	names    names
-	set      *follow.Set
+	set      *follow.Catalogue
 	finisher follow.Finisher
 
 	// syncing is held while the directory is synced or closed. It is taken before mu.
