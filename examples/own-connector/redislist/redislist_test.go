@@ -89,7 +89,8 @@ func TestRoutes(t *testing.T) {
 	s := made[stream.Source](t, Source(), o, h)
 	settle := func(route string, to int64) {
 		t.Helper()
-		r, err := s.Open(t.Context(), stream.OpenOptions{Route: route, Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false }})
+		fresh := func(string) (stream.Mark, bool) { return stream.Mark{}, false }
+		r, err := s.Open(t.Context(), stream.OpenOptions{Route: route, Resume: fresh})
 		if err != nil {
 			t.Fatal(err)
 		}
