@@ -105,6 +105,8 @@ type StoreSink struct {
 	After func(ctx context.Context, a stream.Attempt) error
 	// BeforeTake, if not nil, is called by Take.
 	BeforeTake func(ctx context.Context) error
+	// AfterTake, if not nil, is called by Take when its epochs have begun.
+	AfterTake func(ctx context.Context)
 
 	mu    sync.Mutex // guards taken
 	taken map[uint32]*ownership
@@ -154,6 +156,14 @@ func (s *StoreSink) Take(ctx context.Context, parts []stream.Taking) ([]stream.T
 			return nil, err
 		}
 	}
+	out, err := s.take(parts)
+	if err == nil && s.AfterTake != nil {
+		s.AfterTake(ctx)
+	}
+	return out, err
+}
+
+func (s *StoreSink) take(parts []stream.Taking) ([]stream.Taken, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.store.mu.Lock()

@@ -33,11 +33,12 @@ func TestSuspendedBeforeTake(t *testing.T) {
 					}
 					return nil
 				}
+				s.AfterTake = func(context.Context) { time.Sleep(30 * time.Second) } // deliveries are tried meanwhile
 			}
 			return s
 		})
 		a := g.start("a", vfstest.New())
-		g.until("the first owner has it", func() bool { return store.Epoch("p0") == 1 })
+		g.until("the first owner has it", func() bool { return a.engine.Snapshot().Routes[0].Counters["partitions_assigned"] == 1 })
 		wakeA := a.hang()
 		for range 20 {
 			g.produce(0)
@@ -53,7 +54,7 @@ func TestSuspendedBeforeTake(t *testing.T) {
 		g.until("the next owner has it", func() bool { return g.broker.Owners()[0] == "b" && store.Epoch("p0") == 3 })
 		time.Sleep(time.Second)
 		close(resume)
-		time.Sleep(2 * time.Second)
+		time.Sleep(29 * time.Second)
 		if n := len(store.Rows()); n > 0 || store.Epoch("p0") != 4 {
 			t.Errorf("the suspended process wrote %d rows in epoch %d", n, store.Epoch("p0"))
 		}
