@@ -128,7 +128,11 @@ func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration) tim
 func (m *Machine) succeeded(l *lane, a *attempt) {
 	b := &l.br
 	m.tries.chance *= 1 - 1/chanceOf
-	if a.sent >= b.began { // and not after the last failure: failures come sooner than deliveries
+	since := b.began // and not the last failure: failures come back sooner than deliveries
+	if l.doubts.chance() > ownFault*m.blame.chance() {
+		since = b.failed // unless it is this lane that fails
+	}
+	if a.sent >= since {
 		if b.streak > 0 || b.shut() {
 			m.tries.chance++
 		}
