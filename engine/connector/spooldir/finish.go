@@ -44,8 +44,8 @@ func (s *source) finish(p stream.Partition) error {
 	case e == nil:
 		return s.finishUnknown(p)
 	}
-	untouched, err := s.finisher.Sealed(e)
-	if err == nil && !untouched {
+	sealed, err := s.finisher.Sealed(e)
+	if err == nil && !sealed.Untouched {
 		var info vfs.Info
 		if info, err = s.dir.Stat(name); errors.Is(err, fs.ErrNotExist) || err == nil && !e.Is(info) {
 			return s.recoverAside(p, name) // it was taken away, or the name was given to another file
@@ -54,7 +54,7 @@ func (s *source) finish(p stream.Partition) error {
 		}
 	}
 	if err == nil {
-		err = s.finishKnown(p, e, name)
+		err = s.finishKnown(p, e, name, sealed)
 		if errors.Is(err, fs.ErrNotExist) && s.gone(name) {
 			return s.recoverAside(p, name)
 		}
@@ -91,9 +91,9 @@ func (s *source) finishUnknown(p stream.Partition) error {
 
 // finishKnown finishes the file under its name. Once it has another name, it is compared with the file that
 // was read. If it differs, it gets its name back.
-func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) error {
+func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string, sealed follow.Sealed) error {
 	dir, to := follow.Dir(s.dir), name
-	var held vfs.File
+	var held []vfs.File
 	var err error
 	switch s.o.Finished {
 	case finishedRename:
@@ -103,7 +103,7 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) e
 		to, err = s.move(e, name)
 	case finishedDelete:
 		dir = nil
-		held, err = s.remove(p, e, name)
+		held, err = s.remove(p, e, name, sealed.Readers)
 	}
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) e
 	s.mu.Lock()
 	s.unsync = true
 	s.mu.Unlock()
-	s.finisher.Tell(e, dir, to, held)
+	s.finisher.Tell(e, dir, to, sealed.Readers, held)
 	s.log.Debug("a file is finished", "file", name, "finished", s.o.Finished, "to", to)
 	s.h.Count("files_finished", 1)
 	return nil

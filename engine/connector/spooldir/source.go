@@ -30,7 +30,7 @@ type source struct {
 	h        stream.Host
 	log      *slog.Logger
 	names    names
-	set      *follow.Catalogue
+	set      *follow.Set
 	finisher follow.Finisher
 
 	// syncing is held while the directory is synced or closed. It is taken before mu.

@@ -28,7 +28,7 @@ type source struct {
 	h     stream.Host
 	log   *slog.Logger
 	place *place
-	set   *follow.Catalogue
+	set   *follow.Set
 
 	mu    sync.Mutex // guards users
 	users int        // open readers, and the goroutine that lists the files

@@ -18,6 +18,8 @@ const (
 var largeTypes = map[string]size{
 	"engine/config.loader":                   {13, 59},
 	"engine/internal/pipeline.RouteSnapshot": {32, 2},
+	"engine/kit/follow.Reader":               {47, 180},
+	"engine/kit/follow.file":                 {43, 40},
 	"flow.loop":                              {41, 36},
 	"flow/control.Machine":                   {64, 144},
 	"flow/control.item":                      {31, 12},

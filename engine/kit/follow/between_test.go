@@ -3,6 +3,7 @@ package follow_test
 import (
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,9 +31,9 @@ func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
 	})
 }
 
-// While a route looks at a copy that is being made, the copy is made whole, and its original is emptied. The routes have read all of
-// the original, the end of it a moment ago.
-func TestCopyIsMadeWholeWhileItIsLookedAt(t *testing.T) {
+// While a route looks at a copy that is being made, the copy is made whole, its original is emptied, and the other route reads on in the
+// copy. The first one has read all of the original, the end of it a moment ago.
+func TestCopyIsReadOnByAnotherRouteWhileItIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
 		d.put(t, "a.log", three[:12])
@@ -44,6 +45,7 @@ func TestCopyIsMadeWholeWhileItIsLookedAt(t *testing.T) {
 				d.hook = nil
 				d.put(t, "a.log.1", three[15:])
 				d.empty(t, "a.log")
+				b.run(t, time.Second)
 			}
 		}
 		a.run(t, time.Second)
@@ -76,14 +78,18 @@ func TestMissedFileIsReadLate(t *testing.T) {
 	})
 }
 
-// A file is deleted after it was listed together with its copy. Both routes have read the file, and go on in the copy.
+// A file is deleted after the first route has listed it together with its copy, and the second one reads on in the copy before the first
+// one comes to it. The first one has read the file, and its handle of it is good for nothing more.
 func TestDeletedAfterItWasListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
 		d.put(t, "a.log", three)
 		turns(t, 1, 2*time.Second, a, b)
 		d.put(t, "a.log.1", three)
-		d.then = func() { d.delete(t, "a.log") }
+		d.then = func() {
+			d.delete(t, "a.log")
+			b.run(t, time.Second)
+		}
 		turns(t, 40, time.Second, a, b)
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
 		if strings.Contains(d.log.String(), "before anything of it was read") {
@@ -95,7 +101,7 @@ func TestDeletedAfterItWasListed(t *testing.T) {
 // A file was renamed to what is not listed while nothing ran, and is found there. Then it is moved: its copy is read on, and the handle of
 // the deleted file is not.
 func TestFileBesideIsMoved(t *testing.T) {
-	for name, gap := range map[string]time.Duration{"at once": 0, "slowly": 2 * time.Second} {
+	for name, gap := range map[string]time.Duration{"at once": 0, "slowly": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, a, b := earlierRun(t)
@@ -131,7 +137,7 @@ func TestRewrittenCopiedAndDeleted(t *testing.T) {
 				d.put(t, "a.log.1", "4 four\n")
 				d.put(t, "a.log", late)
 				d.delete(t, "a.log")
-				turns(t, 1, 2*time.Second, a, b)
+				turns(t, 1, time.Second, a, b)
 				d.put(t, "a.log.1", "6 six\n")
 				turns(t, 40, time.Second, a, b)
 				want := []string{"1 one", "2 two", "3 three", "4 four", strings.TrimSpace(late), "6 six"}
@@ -142,7 +148,41 @@ func TestRewrittenCopiedAndDeleted(t *testing.T) {
 	}
 }
 
-// A file is copied and deleted when it has been listed. What is known of its names is old: that it is deleted is seen at that moment.
+// A file was renamed to what is not listed while nothing ran, and copied. One route goes on in the copy, because it cannot open the file,
+// while the other one is about to go on in the file. Nothing comes again, and what is written to the copy once the file is deleted comes
+// to both.
+func TestRoutesGoOnInFileAndCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := earlierRun(t)
+		d.hidden = "old"
+		d.rename(t, "a.log", "a.old")
+		d.put(t, "a.log.1", three)
+		a2, b2 := d.restarted(t, a, b)
+		d.hook = func(name string) {
+			if name == "a.old" {
+				d.hook = nil
+				d.shut = func(name string) error {
+					if name == "a.old" {
+						return syscall.EMFILE
+					}
+					return nil
+				}
+				a2.run(t, 100*time.Millisecond)
+				d.shut = nil
+			}
+		}
+		b2.run(t, time.Second)
+		d.delete(t, "a.old")
+		d.put(t, "a.log.1", "4 four\n")
+		a2.run(t, 10*time.Second)
+		turns(t, 40, time.Second, b2, a2)
+		wantLines(t, d, a2, b2, "4 four")
+		d.wantNoLoss(t)
+	})
+}
+
+// A file is copied and deleted when a route has listed it, and another route goes on in the copy before the first one reads. What the first
+// one knows of the file's names is old: that it is deleted is seen at that moment.
 func TestDeletedSinceTheListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -152,6 +192,7 @@ func TestDeletedSinceTheListing(t *testing.T) {
 		d.then = func() {
 			d.put(t, "a.log.1", three+"4 four\n")
 			d.delete(t, "a.log")
+			a.run(t, time.Millisecond) // for as long what a listing saw is good
 		}
 		turns(t, 40, time.Second, b, a)
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")

@@ -1,10 +1,7 @@
 package follow
 
 import (
-	"cmp"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
@@ -12,403 +9,339 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Entry is the identity of a file, for all routes. Its fields are guarded by identities.mu, but for file.
+// Entry is a file that has an id. Its fields are the set's.
 type Entry struct {
-	id     fileid.ID // with the inode in which the data lies now
-	given  fileid.Key
-	others []fileid.ID // the same with other inodes, where routes have stored that the data lies
-	text   string      // of the id that was given; the partition's id
-	name   string      // beneath its directory, where it was seen last
-	phase  phase
-	done   bool // renamed, moved or deleted by its source; name is where it went
-	refs   int  // cursors that have it as their partition
+	id    fileid.ID  // as its file is found now: where a copy took the data over, the copy's device, inode and birth
+	given fileid.Key // where it was found when this process met it
+	text  string     // of the id that was given
+	name  string     // beneath its directory, where it was seen last
+	refs  int        // readers that know it
+	dead  bool       // what it named is gone, although the inode may live on
+	done  bool       // renamed, moved or deleted; name is where it went
+
 	sealed []sealing
-	file   *file // that holds its data or waits for it, nil: none was met; guarded by Catalogue.mu
 }
 
-// phase is what an identity is good for.
-type phase uint8
-
-const (
-	known     phase = iota // a file with this inode and head is the one
-	displaced              // other data stands in the inode; only its bytes tell where its data lies now
-	over                   // it is read to its end or lost: no file is taken for it again
-)
-
-// sealing is where one route has sealed a file.
+// sealing is where one reader has sealed a file.
 type sealing struct {
-	r  *Reader // nil: it was closed
-	at int64   // bytes of the file
-	to int64   // where its positions end: the same, unless it is compressed
+	r  *Reader
+	at int64 // bytes of the file
+	to int64 // where its positions end: the same, unless it is compressed
 
 	seen stat          // as the file was then; zero if it was changed since
 	when time.Duration // of the last look at it
 }
 
+// knownID is an id that a route has stored.
+type knownID struct {
+	id   fileid.ID // where the data lies now
+	text string
+}
+
 // generation is the lowest one that no id of an inode and birth has had.
 type generation struct{ birth, next int64 }
 
-// identities are the ids of a source's files, once for all routes. Its methods are safe for concurrent use.
-type identities struct {
-	mu    sync.Mutex
-	byID  map[string]*Entry
-	byKey map[fileid.Key][]*Entry // those that are known, by where their data lies
-	gens  map[fileid.Key]generation
-	past  map[string]bool // the ids of those that are over, until their progress is dropped
-}
-
-func newIdentities() identities {
-	return identities{
-		byID: make(map[string]*Entry), byKey: make(map[fileid.Key][]*Entry),
-		gens: make(map[fileid.Key]generation), past: make(map[string]bool),
-	}
-}
-
-// byGen orders the identities of an inode, the newest first.
-func byGen(a, b *Entry) int {
-	return cmp.Or(cmp.Compare(b.id.Gen, a.id.Gen), strings.Compare(a.text, b.text))
-}
-
-// find returns the identities that a file can be known by, the newest first.
-func (s *identities) find(f fileid.File) []*Entry {
+// find finds the entry of a file: among what r's route has stored, the files that readers know already, and what
+// other routes have stored. It is nil for a file that nobody knows. The entry is r's until it calls release.
+func (s *Set) find(r *Reader, f fileid.File, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []*Entry
-	for _, e := range s.byKey[f.Key()] {
-		if e.liesAt(func(id fileid.ID) bool { return id.Match(f) }) {
-			out = append(out, e)
-		}
+	e := s.findLocked(r, f)
+	if e != nil {
+		e.refs++
+		e.name = name
 	}
-	slices.SortStableFunc(out, byGen)
-	return out
+	return e
 }
 
-// at returns the known identities of an inode that a stat can be of, in order.
-func (s *identities) at(i stat) []*Entry {
+// give gives a file that nobody knows a new id. It is nil where another route has given the file one since find: two ids of one file
+// would be two files to whoever looks for it next. The entry is r's until it calls release.
+func (s *Set) give(r *Reader, f fileid.File, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var out []*Entry
-	for _, e := range s.byKey[keyOf(i)] {
-		if e.liesAt(func(id fileid.ID) bool { return isOf(id, i) }) {
-			out = append(out, e)
-		}
+	if s.findLocked(r, f) != nil {
+		return nil
 	}
-	slices.SortStableFunc(out, byGen)
-	return out
+	return s.giveLocked(f, name)
 }
 
-// give gives a file a new id.
-func (s *identities) give(f fileid.File, name string) *Entry {
+// giveOwn gives a file a new id, even where other routes know it by another one: they stand elsewhere in it.
+func (s *Set) giveOwn(f fileid.File, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	gen := int64(0)
-	for _, e := range s.byKey[f.Key()] {
-		if e.id.Birth == f.Birth {
-			gen = max(gen, int64(e.id.Gen)+1)
-		}
-	}
-	if g := s.gens[f.Key()]; g.birth == f.Birth {
-		gen = max(gen, g.next)
-	}
+	return s.giveLocked(f, name)
+}
+
+func (s *Set) giveLocked(f fileid.File, name string) *Entry {
+	gen := s.nextGenLocked(f)
 	id := fileid.New(f, func(id fileid.ID) bool { return int64(id.Gen) < gen })
-	e := s.addLocked(id, id.String())
+	e := s.entryLocked(id, id.String())
+	e.refs++
 	e.name = name
 	return e
 }
 
-func (s *identities) addLocked(id fileid.ID, text string) *Entry {
+func (s *Set) findLocked(r *Reader, f fileid.File) *Entry {
+	for _, k := range r.known[f.Key()] {
+		if k.id.Match(f) {
+			return s.entryLocked(k.id, k.text)
+		}
+	}
+	if e := s.byKey[f.Key()]; e != nil && !e.dead && e.id.Match(f) && !r.past[e.text] {
+		return e
+	}
+	for _, o := range s.readers {
+		for _, k := range o.storedLocked(f.Key()) {
+			if k.id.Match(f) && !r.past[k.text] {
+				return s.entryLocked(k.id, k.text)
+			}
+		}
+	}
+	return nil
+}
+
+// entryLocked is the entry of an id whose file was found.
+func (s *Set) entryLocked(id fileid.ID, text string) *Entry {
+	e := s.knowLocked(id, text)
+	s.byKey[e.id.Key()] = e
+	return e
+}
+
+func (s *Set) knowLocked(id fileid.ID, text string) *Entry {
 	e := s.byID[text]
 	if e == nil {
 		e = &Entry{id: id, given: id.Key(), text: text}
 		s.byID[text] = e
-		s.byKey[id.Key()] = append(s.byKey[id.Key()], e)
 	}
 	return e
 }
 
-// store returns the identity of a stored progress; nil if it is over. moved is where its data lies now, given where it was
-// when it got its id.
-func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.past[text] {
-		return nil
-	}
-	if given.Key() != moved.Key() {
-		if g := s.gens[given.Key()]; given.Birth >= g.birth {
-			s.gaveLocked(given)
+// nextGenLocked is the lowest generation that no id of this inode and birth has had.
+func (s *Set) nextGenLocked(f fileid.File) (gen int64) {
+	above := func(id fileid.ID) {
+		if id.Birth == f.Birth {
+			gen = max(gen, int64(id.Gen)+1)
 		}
 	}
-	e := s.byID[text]
-	if e == nil {
-		e = s.addLocked(moved, text)
-		e.name = name
+	if e := s.byKey[f.Key()]; e != nil {
+		above(e.id)
 	}
-	if e.file == nil && e.phase == known && !e.liesAt(func(id fileid.ID) bool { return id == moved }) {
-		if !e.liesAt(func(id fileid.ID) bool { return id.Key() == moved.Key() }) {
-			s.byKey[moved.Key()] = append(s.byKey[moved.Key()], e)
+	if g := s.gens[f.Key()]; g.birth == f.Birth {
+		gen = max(gen, g.next)
+	}
+	for _, o := range s.readers {
+		for _, k := range o.storedLocked(f.Key()) {
+			above(k.id)
 		}
-		e.others = append(e.others, moved)
-	}
-	return e
-}
-
-// liesAt reports whether a condition holds for the id with one of the inodes in which the data may lie.
-func (e *Entry) liesAt(is func(fileid.ID) bool) bool {
-	return is(e.id) || slices.ContainsFunc(e.others, is)
-}
-
-// unmet returns the identities of which no file was met, in order.
-func (s *identities) unmet() []*Entry {
-	return slices.DeleteFunc(s.unmetOrAwaited(), func(e *Entry) bool { return e.file != nil })
-}
-
-// unmetOrAwaited is unmet, and returns those of which the file waits, too.
-func (s *identities) unmetOrAwaited() []*Entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []*Entry
-	for _, e := range s.byID {
-		if (e.file == nil || e.file.state == awaiting) && e.phase == known && !e.done && len(e.sealed) == 0 {
-			out = append(out, e)
+		for _, k := range o.dead[f.Key()] {
+			above(k.id)
 		}
 	}
-	slices.SortFunc(out, func(a, b *Entry) int { return strings.Compare(a.text, b.text) })
-	return out
+	return gen
 }
 
-// displace notes that other data stands in the inode of e.
-func (s *identities) displace(e *Entry) {
+// kill says that what e named stands no longer at a place, where a reader has found other data: no file there is taken for it any
+// more. Where another route has seen already in which copy the data lives on, e is that copy's now, and lives.
+func (s *Set) kill(e *Entry, at stat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.phase == known {
-		e.phase = displaced
+	if !isOf(e.id, at) {
+		return
 	}
-	s.unkeyLocked(e)
+	s.killLocked(e)
+	for _, r := range s.readers {
+		r.disownLocked(e)
+	}
 }
 
-func (s *identities) unkeyLocked(e *Entry) {
+func (s *Set) killLocked(e *Entry) {
+	e.dead = true
 	s.gaveLocked(e.id)
-	for _, id := range append(e.others, e.id) {
-		key := id.Key()
-		if list := slices.DeleteFunc(s.byKey[key], func(o *Entry) bool { return o == e }); len(list) > 0 {
-			s.byKey[key] = list
-		} else {
-			delete(s.byKey, key)
-		}
-	}
-	e.others = nil
 }
 
-// gaveLocked notes an id that is not given again, although no file may be found by it any more.
-func (s *identities) gaveLocked(id fileid.ID) {
+// gaveLocked notes an id that is not given again, although no file may be found by it any more where it was given.
+func (s *Set) gaveLocked(id fileid.ID) {
 	key := id.Key()
 	if g := s.gens[key]; g.birth != id.Birth || g.next <= int64(id.Gen) {
 		s.gens[key] = generation{id.Birth, int64(id.Gen) + 1}
 	}
 }
 
-// end notes that e is over.
-func (s *identities) end(e *Entry) {
+// gave is gaveLocked for a stored id whose data lies elsewhere now. What is known of the inode as it is now stays.
+func (s *Set) gave(id fileid.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.phase = over
-	s.past[e.text] = true
-	s.unkeyLocked(e)
-}
-
-// forget drops what is known of an id whose progress is dropped. It reports whether no route has it any more.
-func (s *identities) forget(text string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.past, text)
-	if e := s.byID[text]; e != nil && e.phase == over && e.refs == 0 {
-		delete(s.byID, text)
+	if g := s.gens[id.Key()]; id.Birth >= g.birth {
+		s.gaveLocked(id)
 	}
 }
 
-// drop removes an identity of which no file was met.
-func (s *identities) drop(e *Entry) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e.refs == 0 && s.byID[e.text] == e {
-		delete(s.byID, e.text)
-		s.unkeyLocked(e)
+// disownLocked moves what the route has stored of e to what is gone.
+func (r *Reader) disownLocked(e *Entry) {
+	for _, key := range []fileid.Key{e.id.Key(), e.given} {
+		list := r.known[key]
+		at := slices.IndexFunc(list, func(k knownID) bool { return k.text == e.text })
+		if at >= 0 {
+			r.dead[key] = append(r.dead[key], list[at])
+			r.known[key] = slices.Delete(list, at, at+1)
+			return
+		}
 	}
 }
 
-// move notes that the data of e lies in another file now.
-func (s *identities) move(e *Entry, to fileid.File, name string) {
+// end says that r has done with e for good: it takes no file for it any more. The readers of other routes may still have handles of
+// it; after the last one nobody does.
+func (s *Set) end(r *Reader, e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.unkeyLocked(e)
-	e.phase = known
-	e.id.Dev, e.id.Ino, e.id.Birth, e.id.ModTime = to.Dev, to.Ino, to.Birth, 0
-	e.name = name
-	s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
-}
-
-// moveDevice notes that the file system of e has another device number.
-func (s *identities) moveDevice(e *Entry, dev uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.unkeyLocked(e)
-	e.id.Dev = dev
-	s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
-}
-
-// settle notes in which of several inodes the data of e lies.
-func (s *identities) settle(e *Entry, i stat) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(e.others) == 0 {
-		return
+	r.past[e.text] = true
+	r.disownLocked(e)
+	same := func(k knownID) bool { return k.text == e.text }
+	if key := e.id.Key(); !slices.ContainsFunc(r.dead[key], same) && !slices.ContainsFunc(r.dead[e.given], same) {
+		r.dead[key] = append(r.dead[key], knownID{id: e.id, text: e.text})
 	}
-	id := e.id
-	if k := slices.IndexFunc(e.others, func(id fileid.ID) bool { return isOf(id, i) }); k >= 0 && !isOf(id, i) {
-		id = e.others[k]
+	if e.refs <= 1 && !slices.ContainsFunc(s.readers, func(o *Reader) bool { return o.knowsLocked(e) }) {
+		s.killLocked(e)
 	}
-	s.unkeyLocked(e)
-	e.id = id
-	s.byKey[id.Key()] = append(s.byKey[id.Key()], e)
 }
 
-// idOf returns the id of e with the inode in which its data lies.
-func (s *identities) idOf(e *Entry) fileid.ID {
+// endDead ends what another file's arrival in e's inode had left of e: all of e was read elsewhere.
+func endDead(r *Reader, e *Entry) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	for _, key := range []fileid.Key{e.id.Key(), e.given} {
+		r.dead[key] = slices.DeleteFunc(r.dead[key], func(k knownID) bool {
+			if k.text == e.text {
+				r.s.gaveLocked(k.id)
+			}
+			return k.text == e.text
+		})
+		if len(r.dead[key]) == 0 {
+			delete(r.dead, key)
+		}
+	}
+}
+
+// knowsLocked says whether the route has stored e and it is not gone.
+func (r *Reader) knowsLocked(e *Entry) bool {
+	same := func(k knownID) bool { return k.text == e.text }
+	return slices.ContainsFunc(r.known[e.id.Key()], same) || slices.ContainsFunc(r.known[e.given], same)
+}
+
+// movedOn says whether another route has found e's data in a copy elsewhere.
+func (s *Set) movedOn(e *Entry, from stat) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !e.dead && !isOf(e.id, from)
+}
+
+// idOf is the id of e with the place where its file is found now, which another route may change at any time.
+func (s *Set) idOf(e *Entry) fileid.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return e.id
 }
 
-func (s *identities) phaseOf(e *Entry) phase {
+// placeOf is idOf, and says whether that is another place than where this process has met e first.
+func (s *Set) placeOf(e *Entry) (id fileid.ID, moved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return e.phase
+	return e.id, e.id.Key() != e.given
 }
 
-// get returns the identity with a text, nil if there is none.
-func (s *identities) get(text string) *Entry {
+// foundAt is idOf and the name under which the file was seen last.
+func (s *Set) foundAt(e *Entry) (fileid.ID, string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.byID[text]
+	return e.id, e.name
 }
 
-// isOver reports whether an id is over and its progress was not dropped.
-func (s *identities) isOver(text string) bool {
+// standsAt says whether e's file is the one at a place still: it was neither rewritten nor found in a copy elsewhere.
+func (s *Set) standsAt(e *Entry, at stat) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.past[text]
+	return !e.dead && isOf(e.id, at)
 }
 
-// ref notes one more cursor of e. What closed readers have sealed is sealed again by the next ones.
-func (s *identities) ref(e *Entry) {
+func (s *Set) isDead(e *Entry) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byID[e.text] == nil {
-		s.byID[e.text] = e
-		if e.phase == known {
-			s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
-		}
-	}
-	before := len(e.sealed)
-	e.sealed = slices.DeleteFunc(e.sealed, func(at sealing) bool { return at.r == nil })
-	e.refs += 1 - (before - len(e.sealed))
+	return e.dead
 }
 
-// close forgets the files of all identities, and those that were not met.
-func (s *identities) close() {
-	for _, e := range s.unmet() {
-		s.drop(e)
-	}
+// forget gives back what find or give gave.
+func (s *Set) forget(r *Reader, e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, e := range s.byID {
-		e.file = nil
-	}
-}
-
-// unref notes that r has no cursor of e any more. keep is set if r was closed: what it has sealed can still be finished.
-func (s *identities) unref(e *Entry, r *Reader, keep bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if keep {
-		for i, at := range e.sealed {
-			if at.r == r {
-				e.sealed[i].r = nil
-				return
-			}
-		}
-	}
-	e.unseal(r)
+	s.unsealLocked(r, e)
 	if e.refs--; e.refs > 0 {
 		return
 	}
 	if s.byID[e.text] == e {
 		delete(s.byID, e.text)
 	}
-	if e.phase == known {
-		s.unkeyLocked(e)
+	if s.byKey[e.id.Key()] == e && !e.dead {
+		delete(s.byKey, e.id.Key())
 	}
 }
 
-func (e *Entry) unseal(r *Reader) {
-	e.sealed = slices.DeleteFunc(e.sealed, func(at sealing) bool { return at.r == r })
-}
-
-// noteSealed notes that a route has handed out all of a file.
-func (s *identities) noteSealed(cur *cursor) {
+func (s *Set) noteSealed(r *Reader, f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	cur.entry.unseal(cur.r)
-	cur.entry.sealed = append(cur.entry.sealed, sealing{
-		r: cur.r, at: cur.last, to: cur.pos.Next, seen: cur.f.info, when: cur.f.looked,
+	s.unsealLocked(r, f.entry)
+	f.entry.sealed = append(f.entry.sealed, sealing{
+		r: r, at: f.last, to: f.cursor.Next, seen: f.info, when: f.looked,
 	})
 }
 
-// noteGrown notes that a sealed file has more.
-func (s *identities) noteGrown(cur *cursor) {
+func (s *Set) noteGrown(r *Reader, f *file) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	cur.entry.unseal(cur.r)
-	cur.r.saved[cur.entry.text] = 0
+	s.unsealLocked(r, f.entry)
+	r.saved[f.entry.text] = 0
 }
 
-// noteDone notes that an earlier run has finished the file.
-func (s *identities) noteDone(e *Entry) {
+func (s *Set) unsealLocked(r *Reader, e *Entry) {
+	e.sealed = slices.DeleteFunc(e.sealed, func(at sealing) bool { return at.r == r })
+}
+
+// markDone says that the file was finished in an earlier run.
+func (s *Set) markDone(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.done = true
 }
 
-func (s *identities) noteName(e *Entry, name string) {
+func (s *Set) renamed(e *Entry, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.name = name
 }
 
-func (s *identities) nameOf(e *Entry) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return e.name
-}
-
-// Is reports whether a stat can be of e's file.
+// Is says whether a stat can be of e's file.
 func (e *Entry) Is(info vfs.Info) bool { return IsOf(e.id, info) }
 
-// placeOf returns the id of a stored progress as it was given, and with the inode in which its data lies now.
-func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
+// knownOf indexes the marks of a route by where their files were seen last.
+func (r *Reader) knownOf(m stream.Mark) {
+	if k, ok := r.placed(m); ok {
+		r.known[k.id.Key()] = append(r.known[k.id.Key()], k)
+	}
+}
+
+// placed is the id of a mark, with the place where its data lies now; false: the mark is of no file.
+func (r *Reader) placed(m stream.Mark) (knownID, bool) {
 	id, err := fileid.Parse(m.Part.ID)
 	if err != nil {
-		c.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition", m.Part.ID, "error", err)
-		return id, id, false
+		r.s.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition", m.Part.ID, "error", err)
+		return knownID{}, false
 	}
 	proof, err := fileid.ParseProof(m.Note)
 	if err != nil {
-		c.log.Warn("the checkpoint has a note that cannot be read; the file is known by its id alone", "file", m.Part.Name, "error", err)
+		r.s.log.Warn("the checkpoint has a note that says nothing; the file is known by its id alone", "file", m.Part.Name, "error", err)
 	}
-	now = id
 	if proof.Moved != (fileid.Key{}) {
-		now.Dev, now.Ino, now.Birth = proof.Moved.Dev, proof.Moved.Ino, proof.MovedBirth
+		r.s.gave(id)
+		id.Dev, id.Ino, id.Birth = proof.Moved.Dev, proof.Moved.Ino, proof.MovedBirth
 	}
-	return id, now, true
+	return knownID{id: id, text: m.Part.ID}, true
 }

@@ -1,14 +1,4 @@
 package follow
 
-// HasEnded reports whether the catalogue has given up what a partition was, although the progress that says so may not be
-// stored yet.
-func (r *Reader) HasEnded(id string) bool { return r.c.ids.isOver(id) }
-
-// BeginRun and EndRun are the beginning and the end of Run, without its listings.
-func (c *Catalogue) BeginRun() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.running = true
-}
-
-func (c *Catalogue) EndRun() { c.stop() }
+// HasEnded says whether the reader has given up what a partition was, although the mark that says so may not be stored yet.
+func (r *Reader) HasEnded(id string) bool { return r.past[id] }

@@ -57,6 +57,10 @@ func TestMetAfterAnotherRouteFoundIt(t *testing.T) {
 		stop(t, a, b)
 
 		a2, b2 := d.restarted(t, a, b)
+		d.hook = func(string) { // the second one has listed the files, and looks at this one
+			d.hook = nil
+			b2.run(t, time.Second)
+		}
 		turns(t, 10, 2*time.Second, b2, a2)
 		wantLines(t, d, a2, b2)
 		if log := d.log.String(); strings.Contains(log, "rewritten") {
@@ -74,9 +78,9 @@ func TestHalfMadeCopyOfGoneFile(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, a, b := twoRoutes(t, follow.Growing{})
 				d.put(t, "a.log", three[:6])
-				turns(t, 1, 2*time.Second, a, b)
+				turns(t, 1, time.Second, a, b)
 				d.put(t, "a.log", three[6:])
-				turns(t, 1, 2*time.Second, a, b)
+				turns(t, 1, time.Second, a, b)
 				stop(t, a, b)
 				d.put(t, "a.log.1", three[:made])
 				d.delete(t, "a.log")
@@ -221,6 +225,10 @@ func TestMovedSinceItWasListed(t *testing.T) {
 		d.then = func() {
 			d.put(t, "a.log.1", three+"4 four\n")
 			d.delete(t, "a.log")
+			a.run(t, time.Millisecond)
+			if log := d.log.String(); !strings.Contains(log, "leads on") {
+				t.Errorf("the other route has not found the copy; the log:\n%s", log)
+			}
 		}
 		b.run(t, time.Second)
 		turns(t, 20, time.Second, a, b)
@@ -243,12 +251,17 @@ func TestDoneWithWhereverItIsFound(t *testing.T) {
 		d.hook = func(name string) { // the first route is about to find it in a.log.1, and then has no time for more
 			if name == "a.log.1" {
 				d.hook = nil
+				b2.run(t, time.Second)
 				d.put(t, "a.log.2", three+"4 four\n")
 				d.delete(t, "a.log.1")
+				b2.run(t, time.Second)
 				d.put(t, "a.log", "5 five\n") // which may be the beginning of a copy, so that the second one looks where its file is
 			}
 		}
 		turns(t, 1, time.Second, a2, b2)
+		if log := d.log.String(); !strings.Contains(log, "is a copy of one that was rotated") {
+			t.Errorf("no route follows a copy as a file of its own; the log:\n%s", log)
+		}
 		a2.run(t, time.Second)
 		d.put(t, "a.log.3", three+"4 four\n")
 		d.delete(t, "a.log.2")

@@ -22,7 +22,7 @@ func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 		turns(t, 1, time.Second, a, b)
 		d.copyTruncate(t, "a.log", "a.log.1", func() {
 			d.put(t, "a.log", "4 read by the second\n")
-			b.run(t, 2*time.Second)
+			b.run(t, time.Second)
 		})
 		a.run(t, 2*time.Second) // before the second one has met the copy
 		d.put(t, "a.log", "5 five\n")
@@ -113,6 +113,45 @@ func TestCopyInAUsedInode(t *testing.T) {
 			wantLines(t, d, a2, b2, "4 four")
 		})
 	}
+}
+
+// As TestRouteRewrittenBeforeItLooks, and the first route finds that out between the second one's listing and its first look: at that
+// moment the second one has no mark of a.log, nor any file that was rewritten.
+func TestRouteRewrittenAfterItsListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		d.put(t, "b.log", "0 to be deleted\n")
+		turns(t, 1, 2*time.Second, a, b)
+		stop(t, a, b)
+		d.copyTruncate(t, "a.log", "a.log.1", func() {})
+		d.age(t, "a.log.1")
+		d.put(t, "a.log", "4 four\n")
+		d.delete(t, "b.log")
+		s := d.set(follow.Growing{})
+		resumed := func() {}
+		a2 := newRoute(t, s, a.marks)
+		b2 := &route{ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+		b2.Reader = s.Open(stream.OpenOptions{
+			Known: maps.Values(b.marks), Resume: func(id string) (stream.Mark, bool) {
+				m, ok := b.marks[id]
+				if m.Part.Name == "b.log" {
+					resumed()
+				}
+				return m, ok
+			},
+		})
+		t.Cleanup(func() { _ = b2.Close() })
+		goOn := func() {}
+		resumed = func() { // the second route makes out what has become of b.log, which is gone
+			resumed = func() {}
+			goOn = d.meetsCopy(t, a2)
+		}
+		b2.run(t, 10*time.Second)
+		goOn()
+		a2.run(t, 10*time.Second)
+		wantLines(t, d, a2, b2, "4 four")
+	})
 }
 
 // A route that is started later, and finds its mark of a rewritten file, knows the file as it is now by the id that the other route has

@@ -217,14 +217,15 @@ func (w *rotator) move(i int) {
 
 // rotating is one run of two rotators and two routes, of which each call of the system may find the files changed.
 type rotating struct {
-	t       *testing.T
-	rnd     *rand.Rand
-	d       *folder
-	set     *follow.Catalogue
-	routes  []*route
-	writers []*rotator
-	acts    int           // that the writers may still do
-	ends    time.Duration // a nanosecond for each time that something was to end
+	t         *testing.T
+	rnd       *rand.Rand
+	d         *folder
+	routes    []*route
+	writers   []*rotator
+	reading   int // the route that reads
+	acts      int // that the writers may still do
+	inAnother bool
+	ends      time.Duration // a nanosecond for each time that something was to end
 }
 
 func (s *rotating) have(who int) int {
@@ -254,9 +255,14 @@ func (s *rotating) step() {
 	if s.acts <= 0 {
 		return
 	}
-	if s.rnd.IntN(10) == 0 {
+	switch n := s.rnd.IntN(100); {
+	case n < 10:
 		s.acts--
 		s.writers[s.rnd.IntN(len(s.writers))].act()
+	case n == 10 && !s.inAnother && len(s.routes) > 1:
+		s.inAnother = true
+		s.routes[1-s.reading].run(s.t, s.about(time.Duration(s.rnd.IntN(300))*time.Millisecond))
+		s.inAnother = false
 	}
 }
 
@@ -268,18 +274,17 @@ func (s *rotating) turn() {
 		time.Sleep(30 * time.Second)
 	case n == 1:
 		s.restart()
-	case n == 2:
-		s.reopen(s.rnd.IntN(len(s.routes)))
 	case n < 8: // one batch
-		r := s.routes[s.rnd.IntN(len(s.routes))]
+		s.reading = s.rnd.IntN(len(s.routes))
 		ctx, cancel := context.WithTimeout(s.t.Context(), s.about(100*time.Millisecond))
 		defer cancel()
 		b := stream.NewBatch(stream.BatchLimits{Bytes: 32 << s.rnd.IntN(5)})
-		if r.Read(ctx, b) == nil {
+		if r := s.routes[s.reading]; r.Read(ctx, b) == nil {
 			r.deliver(b)
 		}
 	default:
-		s.routes[s.rnd.IntN(len(s.routes))].run(s.t, s.about(time.Duration(1+s.rnd.IntN(1000))*time.Millisecond))
+		s.reading = s.rnd.IntN(len(s.routes))
+		s.routes[s.reading].run(s.t, s.about(time.Duration(1+s.rnd.IntN(1000))*time.Millisecond))
 	}
 }
 
@@ -299,43 +304,21 @@ func (s *rotating) about(d time.Duration) time.Duration {
 // restart ends the process and begins the next one.
 func (s *rotating) restart() {
 	s.writers[0].say("restart")
-	stop(s.t, s.routes...)
-	s.set.EndRun()
-	s.set = s.d.set(follow.Growing{})
-	s.set.BeginRun()
-	for i := range s.routes {
-		s.open(i)
-	}
-}
-
-// reopen ends a route and starts it again, while the other one goes on.
-func (s *rotating) reopen(i int) {
-	s.writers[0].say("route %d starts again", i)
-	stop(s.t, s.routes[i])
-	s.open(i)
-}
-
-func (s *rotating) open(i int) {
-	next := &route{ids: make(map[string]string), marks: make(map[string]stream.Mark)}
-	if r := s.routes[i]; r != nil {
+	set := s.d.set(follow.Growing{})
+	for i, r := range s.routes {
+		stop(s.t, r)
+		next := newRoute(s.t, set, r.marks)
 		next.lines, next.trace = r.lines, r.trace
 		maps.Copy(next.marks, r.marks)
+		s.routes[i] = next
 	}
-	o := knows(next.marks)
-	o.Route = fmt.Sprint(i)
-	next.Reader = s.set.Open(o)
-	s.t.Cleanup(func() { _ = next.Close() })
-	s.routes[i] = next
 }
 
 // rotations is the run of a seed, which says all that happens in it.
 func rotations(t *testing.T, seed uint64) *rotating {
 	d := &folder{Dir: newDisk(seed), hidden: "old", level: slog.LevelDebug}
 	set := d.set(follow.Growing{})
-	set.BeginRun()
-	s := &rotating{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), d: d, set: set, routes: make([]*route, 2)}
-	s.open(0)
-	s.open(1)
+	s := &rotating{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), d: d, routes: []*route{newRoute(t, set, nil), newRoute(t, set, nil)}}
 	for who := range 2 {
 		s.writers = append(s.writers, &rotator{
 			d: d, disk: d.Dir.(*disk), rnd: s.rnd, who: who, have: s.have, wait: s.wait, name: fmt.Sprintf("w%d.log", who),
@@ -354,7 +337,6 @@ func rotations(t *testing.T, seed uint64) *rotating {
 			r.run(t, s.about(time.Second))
 		}
 	}
-	t.Cleanup(func() { s.set.EndRun() })
 	return s
 }
 

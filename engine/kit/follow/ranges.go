@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -14,42 +15,51 @@ import (
 // CanReadRanges reports whether ranges of a partition can be read by themselves: not of compressed files, which are read from
 // their beginnings only. It is a reader's CanReadRanges.
 func CanReadRanges(r *Reader, partitionID string) bool {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	cur := r.cursorOf(partitionID)
-	return cur != nil && cur.f.view == nil && cur.note.proof.Packed == 0
+	r.attended.mu.Lock()
+	defer r.attended.mu.Unlock()
+	f := fileOf(r, partitionID)
+	return f != nil && f.view == nil && (f.note == nil || f.note.proof.Packed == 0)
 }
 
-// cursorOf returns the route's cursor of a partition, nil if its data is not there, or not recognised yet.
-func (r *Reader) cursorOf(partitionID string) *cursor {
-	e := r.c.ids.get(partitionID)
-	if e == nil || e.file == nil || e.file.state == awaiting || e.file.state == ended {
+// fileOf returns the file of a partition, and nil if it is not known, or not known again yet.
+func fileOf(r *Reader, partitionID string) *file {
+	r.s.mu.Lock()
+	e := r.s.byID[partitionID]
+	var key fileid.Key
+	if e != nil {
+		key = e.id.Key()
+	}
+	r.s.mu.Unlock()
+	if e == nil {
 		return nil
 	}
-	if cur := e.file.by(r); cur != nil && cur.entry == e {
-		return cur
+	if f := r.rotated.byEntry[e]; f != nil {
+		return f
+	}
+	if f := r.byKey[key]; f != nil && f.entry == e {
+		return f
 	}
 	return nil
 }
 
-// ReadRanges is a reader's ReadRanges. It reads by a handle of its own if a name leads to the file.
+// ReadRanges is a reader's ReadRanges. It reads by a handle of its own where a name leads to the file.
 func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
-	r.c.mu.Lock()
-	defer r.c.mu.Unlock()
-	cur := r.cursorOf(p.ID)
-	if r.attendance == gone || cur == nil || cur.f.view != nil {
+	r.attended.mu.Lock()
+	defer r.attended.mu.Unlock()
+	f := fileOf(r, p.ID)
+	if r.closed || f == nil || f.lost || f.part == nil || f.view != nil {
 		return stream.ErrRangeMissing
 	}
-	h, done, err := cur.f.reopen()
+	h, done, err := reopen(f)
 	if err != nil {
 		return err
 	}
-	err = cur.readRanges(b, h, ranges)
+	err = readRanges(r, b, f, h, ranges)
 	return errors.Join(err, done())
 }
 
 // reopen returns a handle of the file that the name leads to now, if that is still f, or the handle of f.
-func (f *file) reopen() (h vfs.File, done func() error, err error) {
+func reopen(f *file) (h vfs.File, done func() error, err error) {
 	if f.handle != nil {
 		return f.handle, func() error { return nil }, nil
 	}
@@ -72,10 +82,9 @@ func (f *file) reopen() (h vfs.File, done func() error, err error) {
 	return h, h.Close, nil
 }
 
-func (cur *cursor) readRanges(b *stream.Batch, h vfs.File, ranges []stream.Range) error {
-	c, f := cur.r.c, cur.f
-	id := c.ids.idOf(cur.entry)
-	head := c.head[:id.Len]
+func readRanges(r *Reader, b *stream.Batch, f *file, h vfs.File, ranges []stream.Range) error {
+	id := r.s.idOf(f.entry)
+	head := r.head[:id.Len]
 	n, err := h.ReadAt(head, 0)
 	if n < len(head) && err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -83,25 +92,25 @@ func (cur *cursor) readRanges(b *stream.Batch, h vfs.File, ranges []stream.Range
 	if !id.MatchHead(head[:n]) { // it was rewritten: the next listing finds that out
 		return stream.ErrRangeMissing
 	}
-	filler := lines.Filler{Rules: c.o.Rules}
-	file := lines.File{ReaderAt: h, Part: cur.part, Flush: true}
+	filler := lines.Filler{Rules: r.s.o.Rules}
+	file := lines.File{ReaderAt: h, Part: f.part, Flush: true}
 	if f.aside != nil {
 		file.Framing = f.aside.framing
 	}
-	if file.Framing == nil && c.o.ByHead != nil {
-		file.Framing = c.o.ByHead(head[:min(n, markSize)])
+	if file.Framing == nil && r.s.o.ByHead != nil {
+		file.Framing = r.s.o.ByHead(head[:min(n, markSize)])
 	}
 	for _, rg := range ranges {
-		at := lines.Cursor{Next: rg.From.Num}
-		for file.Size = rg.To.Num; at.Next < rg.To.Num; {
-			before := at.Next
-			_, err := filler.Fill(b, &at, file)
+		c := lines.Cursor{Next: rg.From.Num}
+		for file.Size = rg.To.Num; c.Next < rg.To.Num; {
+			before := c.Next
+			_, err := filler.Fill(b, &c, file)
 			switch {
 			case errors.Is(err, io.ErrUnexpectedEOF):
 				return stream.ErrRangeMissing
 			case err != nil:
 				return err
-			case at.Next == before:
+			case c.Next == before:
 				return fmt.Errorf("no record begins at byte %d of %s", before, f.label)
 			}
 		}

@@ -263,10 +263,10 @@ func twoRoutes(t *testing.T, growing follow.Growing) (d *folder, a, b *route) {
 }
 
 // set is a process that follows the folder.
-func (d *folder) set(growing follow.Growing) *follow.Catalogue { return d.setOf(growing, 10) }
+func (d *folder) set(growing follow.Growing) *follow.Set { return d.setOf(growing, 10) }
 
 // setOf is set for so many files that are open at once.
-func (d *folder) setOf(growing follow.Growing, open int) *follow.Catalogue {
+func (d *folder) setOf(growing follow.Growing, open int) *follow.Set {
 	growing.GoneWait, growing.CopyWait, growing.DeletedMax = 20*time.Second, 5*time.Second, 1<<20
 	return follow.New(d, follow.Options{
 		Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond, PollMax: time.Second, OpenFiles: open,
@@ -275,7 +275,7 @@ func (d *folder) setOf(growing follow.Growing, open int) *follow.Catalogue {
 }
 
 // newRoute opens a route that has stored marks.
-func newRoute(t *testing.T, s *follow.Catalogue, stored map[string]stream.Mark) *route {
+func newRoute(t *testing.T, s *follow.Set, stored map[string]stream.Mark) *route {
 	r := &route{ids: make(map[string]string), marks: make(map[string]stream.Mark)}
 	r.Reader = s.Open(knows(stored))
 	t.Cleanup(func() { _ = r.Close() })
@@ -293,6 +293,29 @@ func knows(stored map[string]stream.Mark) stream.OpenOptions {
 			}
 		},
 		Resume: func(id string) (stream.Mark, bool) { m, ok := stored[id]; return m, ok },
+	}
+}
+
+// meetsCopy lets a route run until it has seen a.log, and meets the copy a.log.1. There it stays until goOn is called, which returns when
+// its time is over.
+func (d *folder) meetsCopy(t *testing.T, r *route) (goOn func()) {
+	t.Helper()
+	atCopy, on, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	d.hook = func(name string) {
+		if name == "a.log.1" {
+			d.hook = nil
+			close(atCopy)
+			<-on
+		}
+	}
+	go func() {
+		defer close(done)
+		r.run(t, 10*time.Second)
+	}()
+	<-atCopy
+	return func() {
+		close(on)
+		<-done
 	}
 }
 

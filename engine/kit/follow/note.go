@@ -7,11 +7,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxEarlier bounds the positions that are kept of one file for progress that is not saved yet; more are thinned out, and
-// progress is then saved with the proof of a position before it.
+// maxEarlier bounds the places that are kept of one file for marks that are not saved yet; more are thinned out, and
+// a mark is then saved with the proof of a place before it.
 const maxEarlier = 64
 
-// notes are the proofs that a route's checkpoint stores, by partition. The reader writes, the checkpoint's goroutine reads.
+// notes are the proofs that a reader's checkpoint wants, by partition. The reader writes, the checkpoint's goroutine asks.
 type notes struct {
 	mu   sync.Mutex // guards what the notes hold, but for suffix
 	byID map[string]*note
@@ -20,7 +20,7 @@ type notes struct {
 // note is what was read of one file.
 type note struct {
 	proof   fileid.Proof   // at the cursor
-	earlier []fileid.Proof // at the positions before it, ascending, that may still become a watermark
+	earlier []fileid.Proof // at the places before it, ascending, that may still become a watermark
 	suffix  []byte         // the bytes before proof.At, as far as they are known; the reader's own
 }
 
@@ -66,18 +66,8 @@ func (n *notes) grow(t *note, head []byte) {
 	t.proof = t.proof.WithHead(head)
 }
 
-// move notes where the data of a partition lies now.
-func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	t.proof.Moved, t.proof.MovedBirth, t.proof.ModTime, t.proof.Packed = fileid.Key{}, 0, 0, 0
-	if elsewhere {
-		t.proof.Moved, t.proof.MovedBirth = to.Key(), to.Birth
-	}
-}
-
-// at returns the proof for a watermark: that of the last position at or before it, or of the first position if there is
-// none: what stands before that was read, too.
+// at is the proof for a watermark: that of the last place at or before it, or of the first place where there is none: what stands
+// before that was read, too.
 func (n *notes) at(id string, watermark int64) fileid.Proof {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,7 +85,10 @@ func (n *notes) at(id string, watermark int64) fileid.Proof {
 	}
 	for len(t.earlier) > 0 && t.earlier[0].At <= watermark {
 		out = t.earlier[0]
-		if len(t.earlier) == 1 || t.earlier[1].At > watermark {
+		if len(t.earlier) > 1 && t.earlier[1].At > watermark {
+			break
+		}
+		if len(t.earlier) == 1 {
 			break
 		}
 		t.earlier = t.earlier[1:]
@@ -104,27 +97,27 @@ func (n *notes) at(id string, watermark int64) fileid.Proof {
 	return out
 }
 
-// Note implements stream.PartitionTracker.
+// Note implements stream.Noter.
 func (r *Reader) Note(m stream.Mark) string { return r.notes.at(m.Part.ID, m.Watermark.Num).String() }
 
-// remember notes what the last Fill has handed out, from the position before on. What it handed out ends b's data, unless a
-// line end was added, a record was cut or a range was skipped: then nothing is known of the bytes before the cursor.
-func (cur *cursor) remember(b *stream.Batch, before int64) {
-	r, n := cur.r, len(b.Spans)
-	if cur.pos.Next == before || n == 0 || b.Spans[n-1].Part.ID != cur.part.ID {
-		cur.stamp()
+// remember notes what the last Fill has handed out of f, from the place before on. What it handed out ends b's data, unless a line end
+// was added, a record was cut or a range was skipped: then nothing is known of the bytes before the cursor.
+func (r *Reader) remember(b *stream.Batch, f *file, before int64) {
+	n := len(b.Spans)
+	if f.cursor.Next == before || n == 0 || b.Spans[n-1].Part.ID != f.part.ID {
+		f.stamp()
 		return
 	}
 	s := &b.Spans[n-1]
-	size := cur.pos.Next - before
-	head, tail, written := r.filler.Seen(before, cur.pos.Next)
-	if plain := written || s.To.Num-s.From.Num == int64(s.Bytes) && s.To.Num == cur.pos.Next && s.From.Num <= before; plain {
+	size := f.cursor.Next - before
+	head, tail, written := r.filler.Seen(before, f.cursor.Next)
+	if plain := written || s.To.Num-s.From.Num == int64(s.Bytes) && s.To.Num == f.cursor.Next && s.From.Num <= before; plain {
 		fresh := tail
 		if !written {
 			fresh = b.Data[len(b.Data)-int(size):]
 			head = fresh
 		}
-		t := cur.note
+		t := f.note
 		if t.proof.At != before || len(fresh) >= fileid.MaxBefore {
 			t.suffix = t.suffix[:0]
 		}
@@ -132,17 +125,17 @@ func (cur *cursor) remember(b *stream.Batch, before int64) {
 		if over := len(t.suffix) - fileid.MaxBefore; over > 0 {
 			t.suffix = t.suffix[:copy(t.suffix, t.suffix[over:])]
 		}
-		proof := t.proof.WithPlace(cur.pos.Next, t.suffix)
+		proof := t.proof.WithPlace(f.cursor.Next, t.suffix)
 		if before == 0 && s.From.Num == 0 {
 			proof = proof.WithHead(head)
 		}
-		if cur.atEnd() {
-			proof.ModTime = int64(cur.f.info.ModTime)
-			if cur.view() != nil {
-				proof.Packed = cur.f.info.Size
+		if f.atEnd() {
+			proof.ModTime = int64(f.info.ModTime)
+			if f.view != nil {
+				proof.Packed = f.info.Size
 			}
 		}
 		r.notes.set(t, proof)
 	}
-	cur.stamp()
+	f.stamp()
 }
