@@ -22,13 +22,14 @@ import (
 func TestSuspendedBeforeTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
-		takes, resume := 0, make(chan struct{})
+		var takes atomic.Int32
+		resume := make(chan struct{})
 		g := newGroup(t, 1, func(n *node) any {
 			s := streamtest.NewStoreSink(store)
 			s.Before = func(context.Context, stream.Attempt) error { n.wait(); return nil }
 			if n.name == "a" {
 				s.BeforeTake = func(context.Context) error {
-					if takes++; takes == 2 {
+					if takes.Add(1) == 2 {
 						<-resume
 					}
 					return nil
@@ -46,7 +47,7 @@ func TestSuspendedBeforeTake(t *testing.T) {
 		time.Sleep(time.Second)
 		store.Steal("p0")
 		wakeA() // its deliveries are fenced, and it takes the partition again
-		g.until("the first owner is suspended", func() bool { return takes == 2 })
+		g.until("the first owner is suspended", func() bool { return takes.Load() == 2 })
 		g.cut = 3 // the next owner cuts batches otherwise
 		b := g.start("b", vfstest.New())
 		wakeB := b.hang()

@@ -398,7 +398,9 @@ func TestRangesSurvive(t *testing.T) {
 					g.produce(0)
 				}
 				time.Sleep(5 * time.Second)
+				plain.mu.Lock()
 				before := len(plain.got)
+				plain.mu.Unlock()
 				offset, metadata := g.broker.Committed(0)
 				if offset != 0 || metadata == "" || before < 15 {
 					t.Fatalf("%d records were delivered, %d is committed with %q", before, offset, metadata)
