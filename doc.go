@@ -1,7 +1,8 @@
-// Package penstock is the front page of a module that delivers data at the pace its receivers can bear, and loses none of it.
+// Package penstock is the front page of a module that delivers data at the pace its receivers can
+// bear, and loses none of it.
 //
-// The package itself holds no code. Each library in the module works alone, needs nothing but the standard library, and is
-// safe to use in any Go program:
+// The package itself holds no code. Each library in the module works alone, needs nothing but the
+// standard library, and is safe to use in any Go program:
 //
 //   - [github.com/penstock-io/penstock/backoff]: how long to wait before the next attempt.
 //   - [github.com/penstock-io/penstock/retry]: whether to make another attempt.
@@ -12,12 +13,14 @@
 //   - [github.com/penstock-io/penstock/flow]: how much to send at once, to which worker, and what has been settled.
 //   - [github.com/penstock-io/penstock/fileid]: whether a file is the one that was read before.
 //
-// The engine is a program and a package of its own, in the module github.com/penstock-io/penstock/engine. It moves records
-// from files and tables into files, HTTP services, databases and programs, as one YAML file says:
+// The engine is a program and a package of its own, in the module
+// github.com/penstock-io/penstock/engine. It moves records from files and tables into files, HTTP
+// services, databases and programs, as one YAML file says:
 //
 //	go run github.com/penstock-io/penstock/engine/cmd/penstock run penstock.yaml
 //
 // Package [github.com/penstock-io/penstock/engine] runs the same pipelines inside a Go program.
 //
-// Sources, processors and sinks implement the interfaces of [github.com/penstock-io/penstock/stream].
+// Sources, processors and sinks implement the interfaces of
+// [github.com/penstock-io/penstock/stream].
 package penstock

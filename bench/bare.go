@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// limitsName is the workload that measures what the machine does by itself, with penstock nowhere near.
+// limitsName is the workload that measures what the machine does by itself, with penstock nowhere
+// near.
 const limitsName = "limits"
 
 // bareRounds is how often each is measured; the median counts.
@@ -87,8 +88,8 @@ func (e *env) zcatPiped(in load.Input) (measure, error) {
 	return piped(part, "zcat", packed)
 }
 
-// piped runs a program of the system whose output goes through a pipe, as it would to whatever works on it. The time and the
-// work of both ends count.
+// piped runs a program of the system whose output goes through a pipe, as it would to whatever
+// works on it. The time and the work of both ends count.
 func piped(in load.Input, program, path string) (measure, error) {
 	at, err := exec.LookPath(program)
 	if err != nil {

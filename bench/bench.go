@@ -102,8 +102,8 @@ func names() (all []string) {
 	return all
 }
 
-// unmeasured leaves out the workloads of which the file of results holds a line that is not older than -newer: where a run was
-// interrupted, the next one goes on behind it.
+// unmeasured leaves out the workloads of which the file of results holds a line that is not older
+// than -newer: where a run was interrupted, the next one goes on behind it.
 func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 	if o.newer <= 0 || o.into == "" {
 		return chosen, nil
@@ -187,7 +187,8 @@ func (e *env) say(format string, args ...any) {
 	}
 }
 
-// share sets how long the first of the workloads left may take: its part of what is left of -within.
+// share sets how long the first of the workloads left may take: its part of what is left of
+// -within.
 func (e *env) share(left []workload) {
 	if e.within > 0 {
 		all := 0.0

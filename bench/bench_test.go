@@ -48,7 +48,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The gate over lines as they were printed: of penstock as it was, and of the same behind a script that waits 0.3 s before it starts it.
+// The gate over lines as they were printed: of penstock as it was, and of the same behind a script
+// that waits 0.3 s before it starts it.
 func TestJudgeLines(t *testing.T) {
 	ratios := func(kept result.Kept) string {
 		path := filepath.Join(t.TempDir(), "ratios.json")
@@ -125,7 +126,8 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-// Every workload that guards a promise of speed has a ratio in ratios.json: without one, the gate would never measure it.
+// Every workload that guards a promise of speed has a ratio in ratios.json: without one, the gate
+// would never measure it.
 func TestRatiosAreKept(t *testing.T) {
 	all, err := result.ReadRatios("ratios.json")
 	if err != nil {

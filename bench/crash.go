@@ -17,8 +17,8 @@ const (
 	progressEvery = 5 * time.Millisecond
 )
 
-// crash is how a job is killed: progress is what has arrived so far; the kill comes at a random moment between the two delays
-// after the first progress of each start.
+// crash is how a job is killed: progress is what has arrived so far; the kill comes at a random
+// moment between the two delays after the first progress of each start.
 type crash struct {
 	progress func() int64
 	after    [2]time.Duration
@@ -31,7 +31,8 @@ func between(low, high time.Duration) [2]time.Duration {
 	return [2]time.Duration{low * time.Millisecond, high * time.Millisecond}
 }
 
-// killed runs a job, kills it again and again, lets it run to its end, and says what all of it took.
+// killed runs a job, kills it again and again, lets it run to its end, and says what all of it
+// took.
 func (c crash) killed(j *job, in load.Input) (measure, error) {
 	total := of(measure{}.Run, in)
 	if err := c.kill(j, &total); err != nil {
@@ -42,11 +43,12 @@ func (c crash) killed(j *job, in load.Input) (measure, error) {
 	return total, err
 }
 
-// doublings is how often a job that was over too soon is begun anew at most, with twice the input each time.
+// doublings is how often a job that was over too soon is begun anew at most, with twice the input
+// each time.
 const doublings = 2
 
-// longEnough runs jobs that are killed over as much as it takes on this machine: they are timed for one where the input just lasts. What
-// one that was over too soon has lost or repeated counts.
+// longEnough runs jobs that are killed over as much as it takes on this machine: they are timed for
+// one where the input just lasts. What one that was over too soon has lost or repeated counts.
 func longEnough(most map[string]float64, run func(*env, load.Input) (measure, error)) func(*env, load.Input) (measure, error) {
 	repeats, bounded := most["repeated"]
 	return func(e *env, in load.Input) (measure, error) {
@@ -63,7 +65,8 @@ func longEnough(most map[string]float64, run func(*env, load.Input) (measure, er
 	}
 }
 
-// kill starts a job and kills it, again and again, or until it has finished, and adds what that took to total.
+// kill starts a job and kills it, again and again, or until it has finished, and adds what that
+// took to total.
 func (c crash) kill(j *job, total *measure) error {
 	rnd := rand.New(rand.NewPCG(c.seed, 0))
 	for range kills {
@@ -128,7 +131,8 @@ func withReplay(records int) string {
 	return fmt.Sprintf("    batch: { records: %d }\n    checkpoint: { replay: %s }\n", records, replay)
 }
 
-// killedIntoHTTP kills penstock while it posts batches of 500 records to a receiver that takes about 24 MB/s.
+// killedIntoHTTP kills penstock while it posts batches of 500 records to a receiver that takes
+// about 24 MB/s.
 func (e *env) killedIntoHTTP(in load.Input) (measure, error) {
 	rec, err := receiver.Start(receiver.Behaviour{Records: in.Records, Delay: 20 * time.Millisecond, Slots: 4})
 	if err != nil {
@@ -167,7 +171,8 @@ func arrived(rec *receiver.Receiver) func() int64 {
 	}
 }
 
-// writtenMeanwhile is written at 8 MB/s, about as long as the kills take, to a receiver that answers after 100 ms.
+// writtenMeanwhile is written at 8 MB/s, about as long as the kills take, to a receiver that
+// answers after 100 ms.
 var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14, behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
 
 // killedLive kills penstock, with nothing set, while it is at the end of a file that is written.

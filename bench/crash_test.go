@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/bench/load"
 )
 
-// A job that is over before all kills is begun anew with twice the input, a few times; one that failed, lost or repeated something is not.
+// A job that is over before all kills is begun anew with twice the input, a few times; one that
+// failed, lost or repeated something is not.
 func TestLongEnough(t *testing.T) {
 	failed := errors.New("failed")
 	for _, tt := range []struct {

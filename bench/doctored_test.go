@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// doctored are outputs of a program that is not as good as it says: what becomes of the numbered lines of its input.
+// doctored are outputs of a program that is not as good as it says: what becomes of the numbered
+// lines of its input.
 var doctored = []struct {
 	name           string
 	change         func(lines [][]byte) [][]byte
@@ -143,7 +144,8 @@ func TestDoctoredJSON(t *testing.T) {
 	}
 }
 
-// A record that comes twice where nothing failed misses a target, as one does that is lost; a job that is done before the last kill, too.
+// A record that comes twice where nothing failed misses a target, as one does that is lost; a job
+// that is done before the last kill, too.
 func TestTargetsOfCounts(t *testing.T) {
 	for _, w := range workloads {
 		if w.name == limitsName {
@@ -159,7 +161,8 @@ func TestTargetsOfCounts(t *testing.T) {
 	}
 }
 
-// The limit is not always the one that is measured first, and rivals are measured once before it counts, as penstock is.
+// The limit is not always the one that is measured first, and rivals are measured once before it
+// counts, as penstock is.
 func TestOrderOfRounds(t *testing.T) {
 	for _, c := range []struct {
 		figures bool

@@ -62,8 +62,8 @@ func (e *env) closeOnSignal() {
 	}()
 }
 
-// close stops what still runs and removes the scratch folder. Where the run was interrupted that is being done, and close does not
-// return: what an interrupted workload has to say is not told.
+// close stops what still runs and removes the scratch folder. Where the run was interrupted that is
+// being done, and close does not return: what an interrupted workload has to say is not told.
 func (e *env) close() error {
 	if proc.Ending() {
 		select {}
@@ -71,7 +71,8 @@ func (e *env) close() error {
 	return e.cleanUp()
 }
 
-// removals is how often the scratch folder is removed at most: a workload that is being interrupted may yet make files.
+// removals is how often the scratch folder is removed at most: a workload that is being interrupted
+// may yet make files.
 const removals = 5
 
 func (e *env) cleanUp() (err error) {

@@ -31,8 +31,9 @@ func (e *env) copied(in load.Input, limit string) (measure, error) {
 	return e.limit(in, limit, to)
 }
 
-// warm writes as much as the input and removes it, so that the pages which a run is about to fill are the machine's own: a
-// hypervisor takes unused memory away, and getting it back costs up to three times as much as the copy.
+// warm writes as much as the input and removes it, so that the pages which a run is about to fill
+// are the machine's own: a hypervisor takes unused memory away, and getting it back costs up to
+// three times as much as the copy.
 func (e *env) warm(in load.Input) error {
 	to := filepath.Join(e.dir, "warm")
 	_, err := e.limit(in, "copy", to)
@@ -57,7 +58,8 @@ func (e *env) intoFile(in load.Input, config string) (measure, error) {
 	return m, m.compare(in, j.path("out.log"))
 }
 
-// compare holds a file against the input, byte for byte; where they differ, it says which records are missing or there twice.
+// compare holds a file against the input, byte for byte; where they differ, it says which records
+// are missing or there twice.
 func (m *measure) compare(in load.Input, out string) error {
 	at, same, err := firstDifference(in.Path, out)
 	if err != nil || same {

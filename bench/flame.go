@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// flame makes the graph of a profile, prints the functions that took most, and returns the shares of its parts.
+// flame makes the graph of a profile, prints the functions that took most, and returns the shares
+// of its parts.
 func flame(name, program, out string) ([]result.Share, error) {
 	file := filepath.Join(out, name+".pprof")
 	traces, err := proc.Do("go", "tool", "pprof", "-traces", program, file)
@@ -39,7 +40,8 @@ func flame(name, program, out string) ([]result.Share, error) {
 	return shares(stacks), err
 }
 
-// parseTraces reads what `pprof -traces` prints: blocks of a value and a leaf, then its callers, between lines of dashes.
+// parseTraces reads what `pprof -traces` prints: blocks of a value and a leaf, then its callers,
+// between lines of dashes.
 func parseTraces(text []byte) (all []plot.Stack, err error) {
 	for block := range bytes.SplitSeq(text, []byte("-----------+")) {
 		var s plot.Stack
@@ -92,8 +94,8 @@ var runtimes = []struct{ function, part string }{
 // systemCalls are how the functions begin that enter the kernel.
 var systemCalls = []string{"internal/runtime/syscall", "syscall.RawSyscall", "runtime.futex", "runtime.epoll", "runtime.usleep"}
 
-// part is who had a stack's time spent: the kernel with the call, a part of the runtime, else the innermost package that is neither the
-// runtime's nor of the standard library.
+// part is who had a stack's time spent: the kernel with the call, a part of the runtime, else the
+// innermost package that is neither the runtime's nor of the standard library.
 func part(functions []string) string {
 	leaf := functions[len(functions)-1]
 	for _, call := range systemCalls {
@@ -142,7 +144,8 @@ func kernelCall(functions []string) string {
 	return "other calls"
 }
 
-// keptProfiles is where the graphs that docs/performance.md shows are kept, and keptShares where the page finds what they say.
+// keptProfiles is where the graphs that docs/performance.md shows are kept, and keptShares where
+// the page finds what they say.
 const (
 	keptProfiles = "../docs/plots/profile"
 	keptShares   = "profiles.json"

@@ -52,7 +52,8 @@ const (
 	manyBytes = 1e10    // from here on the disk is asked first
 )
 
-// A run that takes less than steady CPU seconds differs much from the next one by its start alone: the median is of more.
+// A run that takes less than steady CPU seconds differs much from the next one by its start alone:
+// the median is of more.
 const (
 	fewRounds, manyRounds = 3, 11
 	steady                = 0.3
@@ -143,10 +144,12 @@ func (e *env) roomFor(n int64) bool {
 	return syscall.Statfs(e.dir, &disk) == nil && int64(disk.Bavail)*int64(disk.Bsize) > n
 }
 
-// smallest is the least cost that is told, in CPU seconds: below it a run is no different from one with a line.
+// smallest is the least cost that is told, in CPU seconds: below it a run is no different from one
+// with a line.
 const smallest = 0.001
 
-// above is the CPU time of a run beyond that of one with a single line, the median of which is measured once.
+// above is the CPU time of a run beyond that of one with a single line, the median of which is
+// measured once.
 func (e *env) above(m measure) (float64, error) {
 	e.lastCPU = m.CPU
 	if e.startup == 0 {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Who presses Ctrl-C while penstock runs finds neither the scratch folder nor a process afterwards, and is not told what the workload
-// makes of a penstock that was killed.
+// Who presses Ctrl-C while penstock runs finds neither the scratch folder nor a process afterwards,
+// and is not told what the workload makes of a penstock that was killed.
 func TestInterrupted(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

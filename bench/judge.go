@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// judgeLines is the gate without a measurement: judge -ratios FILE -machine NAME LINES..., where LINES are files of what -json printed.
+// judgeLines is the gate without a measurement: judge -ratios FILE -machine NAME LINES..., where
+// LINES are files of what -json printed.
 func judgeLines(args []string) error {
 	flags := flag.NewFlagSet("judge", flag.ContinueOnError)
 	o := options{gate: true}

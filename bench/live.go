@@ -50,7 +50,8 @@ func feedMain(args []string) error {
 
 const fromTail = `{ tail: { include: ["./spool/*.log"], start: beginning } }`
 
-// growing is the source for files that grow: tail where this penstock has it, else spool_dir, which reads what is appended, too.
+// growing is the source for files that grow: tail where this penstock has it, else spool_dir, which
+// reads what is appended, too.
 func (e *env) growing() (name, yaml string) {
 	out, err := exec.Command(e.penstock, "schema").Output()
 	if err == nil && strings.Contains(string(out), `"tail"`) {
@@ -59,8 +60,8 @@ func (e *env) growing() (name, yaml string) {
 	return "spool_dir", "{ spool_dir: { path: ./spool, finished: keep } }"
 }
 
-// run starts penstock, then the writer, waits until everything has arrived, and stops penstock. Its time is that from the
-// writer's start to the last new record.
+// run starts penstock, then the writer, waits until everything has arrived, and stops penstock. Its
+// time is that from the writer's start to the last new record.
 func (l live) run(e *env) (m measure, err error) { return l.with(e, l.drive) }
 
 // with makes the job and its receiver, and drives them.
@@ -146,7 +147,8 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 	return m, nil
 }
 
-// arriveAll waits until the writer has ended and everything has arrived, stops penstock, and says what it took and when all was written.
+// arriveAll waits until the writer has ended and everything has arrived, stops penstock, and says
+// what it took and when all was written.
 func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver, in load.Input) (r proc.Run, written time.Time, err error) {
 	_, err = feeder.Wait()
 	written = time.Now()

@@ -1,8 +1,9 @@
-// Command bench measures penstock against physical limits, and against other programs where they are at hand, in one run:
-// interleaved rounds of whole processes, every ratio printed, the median quoted.
+// Command bench measures penstock against physical limits, and against other programs where they
+// are at hand, in one run: interleaved rounds of whole processes, every ratio printed, the median
+// quoted.
 //
-// It is a module of its own, outside go.work, so that the tests of the project fetch no rivals. It needs only Go and the penstock
-// binary: `make bench` from the top of the project.
+// It is a module of its own, outside go.work, so that the tests of the project fetch no rivals. It
+// needs only Go and the penstock binary: `make bench` from the top of the project.
 package main
 
 import (
@@ -39,7 +40,8 @@ type options struct {
 	rivals   rivalFlags
 }
 
-// parts are what this program is besides the harness: processes that the harness starts, and what is made of its results.
+// parts are what this program is besides the harness: processes that the harness starts, and what
+// is made of its results.
 var parts = map[string]func(args []string) error{
 	"limit":   limit.Main,
 	"receive": receiver.Main,

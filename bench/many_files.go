@@ -13,7 +13,8 @@ import (
 // smallFilesCount is the number of files of the workload files.
 var smallFilesCount = quickOrFull{50_000, 100_000}
 
-// smallFiles is the workload of many small files: opening and remembering a file costs more than reading it.
+// smallFiles is the workload of many small files: opening and remembering a file costs more than
+// reading it.
 var smallFiles = []workload{{
 	name: "files", about: "spool_dir of 50,000 files of 10 lines (100,000 in the full run) -> drop", kind: load.Combined,
 	size: smallFilesCount, pairs: quickOrFull{1, 3}, want: wants{ofLimit: .33, rssMiB: 200},
@@ -37,7 +38,8 @@ pipelines:
 	},
 }}
 
-// folderOfSmallFiles makes the input of the workload files, once: each file has 10 lines and is an hour old.
+// folderOfSmallFiles makes the input of the workload files, once: each file has 10 lines and is an
+// hour old.
 func (e *env) folderOfSmallFiles() (load.Input, error) {
 	const linesEach = 10
 	n := smallFilesCount.of(e.full)

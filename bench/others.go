@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// busy is processor time at one moment: of the whole machine, and of this harness with all it has waited for.
+// busy is processor time at one moment: of the whole machine, and of this harness with all it has
+// waited for.
 type busy struct {
 	at         time.Time
 	all, ours  float64 // seconds
@@ -49,8 +50,8 @@ func busyNow() busy {
 	return b
 }
 
-// othersSince is how many cores programs that are none of ours took since then, on average. A database server that runs beside the
-// harness is one of them.
+// othersSince is how many cores programs that are none of ours took since then, on average. A
+// database server that runs beside the harness is one of them.
 func (b busy) othersSince() float64 {
 	now := busyNow()
 	seconds := now.at.Sub(b.at).Seconds()

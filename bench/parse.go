@@ -91,11 +91,12 @@ func (e *env) matchedByGo(in load.Input) (measure, error) {
 	return e.limit(part, "regexp", pattern)
 }
 
-// checkedLines is how many of the lines are held against what they have to be: all that differ in more than their mark.
+// checkedLines is how many of the lines are held against what they have to be: all that differ in
+// more than their mark.
 const checkedLines = 20_000
 
-// changedAsAsked says whether the output's lines are the input's, the added member behind and the dropped one gone, keys in
-// their order and every value byte for byte.
+// changedAsAsked says whether the output's lines are the input's, the added member behind and the
+// dropped one gone, keys in their order and every value byte for byte.
 func changedAsAsked(in, out string) error {
 	fin, err := os.Open(in)
 	if err != nil {

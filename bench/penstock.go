@@ -43,7 +43,8 @@ type job struct {
 	config string
 }
 
-// job makes a fresh folder with the input in its spool directory. The config's paths start at the folder.
+// job makes a fresh folder with the input in its spool directory. The config's paths start at the
+// folder.
 func (e *env) job(in load.Input, config string) (*job, error) {
 	dir := filepath.Join(e.dir, "run")
 	if err := os.RemoveAll(dir); err != nil {
@@ -118,7 +119,8 @@ func parseSummary(out []byte) (summary, error) {
 	return last.Pipelines[0], nil
 }
 
-// once runs penstock over the input into a sink that cannot be looked into: what penstock says it delivered counts.
+// once runs penstock over the input into a sink that cannot be looked into: what penstock says it
+// delivered counts.
 func (e *env) once(in load.Input, config string) (measure, error) {
 	j, err := e.job(in, config)
 	if err != nil {

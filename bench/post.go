@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// toHTTP is a config that posts raw bodies to endpoints, each a worker; more is YAML of the pipeline.
+// toHTTP is a config that posts raw bodies to endpoints, each a worker; more is YAML of the
+// pipeline.
 func toHTTP(urls []string, more string) string {
 	return fromSpool + fmt.Sprintf("    sink: { http: { endpoints: [%s], body: raw } }\n%s", strings.Join(urls, ", "), more)
 }
@@ -41,7 +42,8 @@ func (m *measure) ask(rec *receiver.Receiver) error {
 	return nil
 }
 
-// resent takes over how many batches penstock sent again: what a receiver got twice without a kill is among them.
+// resent takes over how many batches penstock sent again: what a receiver got twice without a kill
+// is among them.
 func (m *measure) resent(s summary) { m.figures["redelivered"] = float64(s.Redelivered) }
 
 func (m *measure) see(s receiver.Stats) {
@@ -105,9 +107,9 @@ func (s slow) bound(in load.Input) measure {
 	return m
 }
 
-// slowly runs penstock against it, with requests of slowRecords and no flow control tuned: batch.bytes only gives way to
-// batch.records. How much of the requests' bound was used says what the flow control did, how much of the records' bound what the user
-// gets.
+// slowly runs penstock against it, with requests of slowRecords and no flow control tuned:
+// batch.bytes only gives way to batch.records. How much of the requests' bound was used says what
+// the flow control did, how much of the records' bound what the user gets.
 func (e *env) slowly(in load.Input, s slow) (measure, error) {
 	m, err := e.intoReceiver(in, s.behaviour(), 1, slowBatches)
 	if err == nil {

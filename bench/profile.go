@@ -197,7 +197,8 @@ func (e *env) profileLive(l live, head string, rec *receiver.Receiver, seconds i
 // filesAhead is how many files may wait in the spool directory.
 const filesAhead = 2
 
-// feedUntil puts copies of the input into the spool directory, so that there is always work, until done.
+// feedUntil puts copies of the input into the spool directory, so that there is always work, until
+// done.
 func (j *job) feedUntil(in load.Input, done <-chan error) error {
 	for n := 0; ; {
 		waiting, err := filepath.Glob(j.path("spool/*.log"))

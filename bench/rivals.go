@@ -111,8 +111,9 @@ func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure,
 	})
 }
 
-// rivalIntoFile knows by the records in the file that the work is done: programs write envelopes of their own. It looks for them once
-// there is as much as has to be: to read along all the time would take of the cores that the program is measured on.
+// rivalIntoFile knows by the records in the file that the work is done: programs write envelopes of
+// their own. It looks for them once there is as much as has to be: to read along all the time would
+// take of the cores that the program is measured on.
 func (e *env) rivalIntoFile(p rival.Program, j rival.Job, in load.Input) (measure, error) {
 	if err := e.warm(in); err != nil {
 		return measure{}, err

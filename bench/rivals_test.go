@@ -42,7 +42,8 @@ const generated = `case $1 in generate) for i in 1 2 3 4 5 6 7 8; do
 done;; esac
 `
 
-// fakeVector does as it reads in its config, by the harness's own limits: it copies, posts, or reads and drops.
+// fakeVector does as it reads in its config, by the harness's own limits: it copies, posts, or
+// reads and drops.
 const fakeVector = `[ "$1" = --version ] && { echo fake 1; exit; }
 in=$(sed -n 's/.*include: \["\([^"]*\)"\].*/\1/p' "$3")
 out=$(sed -n 's/.* path: "\([^"]*\)".*/\1/p' "$3")
@@ -54,7 +55,8 @@ else cat <&3 >/dev/null; fi
 exec sleep 60
 `
 
-// A rival given by its path is measured on each workload for which there is a config, by what arrived.
+// A rival given by its path is measured on each workload for which there is a config, by what
+// arrived.
 func TestRivalByPath(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -94,7 +96,8 @@ func TestRivalByPath(t *testing.T) {
 	}
 }
 
-// A rival that ends before its time, or that is not there, or of which nobody knows a config, is no measurement.
+// A rival that ends before its time, or that is not there, or of which nobody knows a config, is no
+// measurement.
 func TestRivalThatFails(t *testing.T) {
 	given := rivalFlags{"vector": script(t, "vector", "echo no such option; exit 3\n")}
 	e, err := newEnv(options{penstock: script(t, "penstock", generated), rivals: given, dir: t.TempDir(), json: true})
@@ -123,7 +126,8 @@ func TestRivalThatFails(t *testing.T) {
 	}
 }
 
-// Each rival of the issue has a config for what it can do, which names what it reads and where it goes.
+// Each rival of the issue has a config for what it can do, which names what it reads and where it
+// goes.
 func TestConfigs(t *testing.T) {
 	all := strings.Join(rival.Names(), " ")
 	for _, name := range strings.Fields("rsyslog syslog-ng fluent-bit vector otelcol telegraf logstash loggie flume") {

@@ -26,7 +26,8 @@ type series struct {
 	failed map[string]error // rivals that could not do it, tried once
 }
 
-// rivalRounds is how many of the rounds the rivals take part in: they are slower, and their runs differ less.
+// rivalRounds is how many of the rounds the rivals take part in: they are slower, and their runs
+// differ less.
 const rivalRounds = 3
 
 // warmFrom is how many rounds there have to be for one more before them that does not count.
@@ -54,8 +55,8 @@ func (s *series) run() error {
 	return nil
 }
 
-// round measures the limit and each contender; round -1 does not count. Every second round goes the other way round, so that nobody
-// is always the one behind another.
+// round measures the limit and each contender; round -1 does not count. Every second round goes the
+// other way round, so that nobody is always the one behind another.
 func (s *series) round(n int) (err error) {
 	begun := busyNow()
 	defer func() {
@@ -91,7 +92,8 @@ func (s *series) round(n int) (err error) {
 	return nil
 }
 
-// takesPart says whether a rival is measured in a round. The one before the first warms it, too: its program has to be read once.
+// takesPart says whether a rival is measured in a round. The one before the first warms it, too:
+// its program has to be read once.
 func (s *series) takesPart(name string, n int) bool {
 	return s.failed[name] == nil && n < rivalRounds && (n < 1 || !s.e.figures)
 }

@@ -77,7 +77,8 @@ func (m *measure) countRows(path string) error {
 // server is a PostgreSQL that a recipe started in the scratch folder.
 type server struct{ recipes, dir, url string }
 
-// recipes is the folder of the scripts that start and stop it: that of PENSTOCK_RECIPES, else the harness's own.
+// recipes is the folder of the scripts that start and stop it: that of PENSTOCK_RECIPES, else the
+// harness's own.
 func recipes() (string, error) { return filepath.Abs(cmp.Or(os.Getenv("PENSTOCK_RECIPES"), "recipes")) }
 
 // noPostgres says why there is none, or "".
@@ -182,7 +183,8 @@ func (e *env) intoPostgres(in load.Input) (measure, error) {
 	return m, s.count(&m)
 }
 
-// postgresJob is penstock's job into a fresh table; the ledger is new each time, for the server remembers.
+// postgresJob is penstock's job into a fresh table; the ledger is new each time, for the server
+// remembers.
 func (e *env) postgresJob(in load.Input) (*job, *server, error) {
 	config, err := e.intoTable()
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// workload is one question: how much of a limit does a program reach, and what does it take for that?
+// workload is one question: how much of a limit does a program reach, and what does it take for
+// that?
 type workload struct {
 	name, about           string
 	limitName, limitAbout string // "" where there is none
@@ -132,7 +133,8 @@ var (
 	slow500 = slow{500 * time.Millisecond, 40}
 )
 
-// atLeast is how long a slow receiver is fed when there is time: what its start takes is part of the result.
+// atLeast is how long a slow receiver is fed when there is time: what its start takes is part of
+// the result.
 const atLeast = 20 * time.Second
 
 func slowly(name, about string, s slow, during time.Duration, target, inFlight float64) workload {
@@ -159,7 +161,8 @@ var flaky = receiver.Behaviour{Delay: 10 * time.Millisecond, Slots: 4}
 
 const phase = 5 * time.Second
 
-// flakyLive is written at 8 MB/s and ends soon after a failing phase: the second, or in the full run the third.
+// flakyLive is written at 8 MB/s and ends soon after a failing phase: the second, or in the full
+// run the third.
 func (e *env) flakyLive() live {
 	l := live{files: 1, rate: 8e6, seconds: 21.5, behaves: receiver.Behaviour{Phase: phase}}
 	if e.full {
@@ -201,7 +204,8 @@ func crashed(name, about string, size quickOrFull, most map[string]float64, run 
 
 var withinBound = map[string]float64{"repeated_of_bound": 1}
 
-// atTheReceiver is a quarter more than what killedLive's receiver holds unanswered at five kills, 8 MB/s for 100 ms each: 16,000 records.
+// atTheReceiver is a quarter more than what killedLive's receiver holds unanswered at five kills, 8
+// MB/s for 100 ms each: 16,000 records.
 var atTheReceiver = map[string]float64{"repeated": 20_000}
 
 var exact = map[string]float64{"repeated": 0}

@@ -51,8 +51,8 @@ pipelines:
     sink: drop
 `
 
-// TestUnchangedConfigIsEqual: whatever a component derives from its options, reading a config again makes equal
-// routes, so that Apply restarts none.
+// TestUnchangedConfigIsEqual: whatever a component derives from its options, reading a config again
+// makes equal routes, so that Apply restarts none.
 func TestUnchangedConfigIsEqual(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/penstock.yaml")
 	files = slices.DeleteFunc(files, func(path string) bool {

@@ -9,11 +9,12 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// MaxTies is the maximum number of rows that share one position. They travel in one batch, regardless of [PackOptions].
+// MaxTies is the maximum number of rows that share one position. They travel in one batch,
+// regardless of [PackOptions].
 const MaxTies = 1 << 16
 
-// sieve skips the settled rows of a Book, and checks that the positions of the others do not decrease. The
-// goroutine that reads owns it.
+// sieve skips the settled rows of a Book, and checks that the positions of the others do not
+// decrease. The goroutine that reads owns it.
 type sieve struct {
 	watermark ledger.Position
 	ahead     []ledger.Range // settled before the restart, not yet passed; ascending
@@ -95,7 +96,8 @@ type pieces struct {
 	bytes int64 // of what has settled where another row of the same position has not: it is in no mark yet
 }
 
-// begin puts a batch into the ledger, in read order. newest is where the row stands that was read last.
+// begin puts a batch into the ledger, in read order. newest is where the row stands that was read
+// last.
 func (a *account[R]) begin(it Item[[]R], newest ledger.Position) (end ledger.Position, err error) {
 	if a.broken != nil {
 		return end, a.broken
@@ -103,7 +105,8 @@ func (a *account[R]) begin(it Item[[]R], newest ledger.Position) (end ledger.Pos
 	first, end := a.at(it.Value[0]), a.at(it.Value[len(it.Value)-1])
 	limit, ahead := a.ledger.Limit()
 	for ; ahead && first.Compare(limit) > 0; limit, ahead = a.ledger.Limit() {
-		// No row is left of a stretch that was not settled before the restart: there is nothing to wait for.
+		// No row is left of a stretch that was not settled before the restart: there is nothing to wait
+		// for.
 		none := ledger.Range{From: a.ledger.Next(), To: limit}
 		if err := a.ledger.Open(none); err != nil {
 			return end, err
@@ -226,8 +229,8 @@ func (a *account[R]) close(e *entry[R]) {
 	}
 }
 
-// take returns the mark that is to be saved and how many bytes have settled with it since the one before; false: there is
-// nothing new. The ranges are appended to dst.
+// take returns the mark that is to be saved and how many bytes have settled with it since the one
+// before; false: there is nothing new. The ranges are appended to dst.
 func (a *account[R]) take(dst []ledger.Range) (watermark ledger.Position, above []ledger.Range, bytes int64, ok bool) {
 	if !a.dirty || a.broken != nil {
 		return ledger.Position{}, dst, 0, false
@@ -237,7 +240,8 @@ func (a *account[R]) take(dst []ledger.Range) (watermark ledger.Position, above 
 	return watermark, above, bytes, true
 }
 
-// due says whether what has settled should be saved now, lest it keep what comes next from being sent.
+// due says whether what has settled should be saved now, lest it keep what comes next from being
+// sent.
 func (a *account[R]) due(replay int64) bool {
 	return a.unsaved > 0 && (a.unsaved >= replay/4 || a.unsaved+a.largest > replay)
 }

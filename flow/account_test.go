@@ -31,7 +31,8 @@ func numBatch(from, to int64) Item[[]int64] {
 	return it
 }
 
-// TestAccountForgets: a batch that hangs keeps those behind it from being forgotten by the watermark, but not by the account.
+// TestAccountForgets: a batch that hangs keeps those behind it from being forgotten by the
+// watermark, but not by the account.
 func TestAccountForgets(t *testing.T) {
 	a := numAccount(t)
 	for n := range int64(100_000) {
@@ -59,7 +60,8 @@ func TestAccountForgets(t *testing.T) {
 	}
 }
 
-// TestAccountPiecesBeforeGap: a batch reaches to what was settled before the restart, also when it settles in pieces.
+// TestAccountPiecesBeforeGap: a batch reaches to what was settled before the restart, also when it
+// settles in pieces.
 func TestAccountPiecesBeforeGap(t *testing.T) {
 	l, err := ledger.New(num(12), []ledger.Range{{From: num(20), To: num(30)}})
 	if err != nil {
@@ -79,7 +81,8 @@ func TestAccountPiecesBeforeGap(t *testing.T) {
 	}
 }
 
-// TestAccountStrangePieces: pieces that are not what they were made of are told of, and settle nothing that is still to come.
+// TestAccountStrangePieces: pieces that are not what they were made of are told of, and settle
+// nothing that is still to come.
 func TestAccountStrangePieces(t *testing.T) {
 	rows := func(list ...int64) Item[[]int64] { return Item[[]int64]{Value: list} }
 	for _, pieces := range [][]Item[[]int64]{
@@ -128,7 +131,8 @@ func TestBookPiece(t *testing.T) {
 	}
 }
 
-// TestBookLedgerFull: with as many batches open as the ledger takes, the rows wait until one settles.
+// TestBookLedgerFull: with as many batches open as the ledger takes, the rows wait until one
+// settles.
 func TestBookLedgerFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mustBook(t, one(&memory{}, gladly))
@@ -189,7 +193,8 @@ func TestBookAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkSettleThroughBook is the Sender's benchmark of the settle path, with a Book that saves nowhere.
+// BenchmarkSettleThroughBook is the Sender's benchmark of the settle path, with a Book that saves
+// nowhere.
 func BenchmarkSettleThroughBook(b *testing.B) {
 	const batches = 10_000
 	for _, size := range []int{1, 100} {

@@ -43,8 +43,9 @@ func (e *Split[T]) diedAt() int {
 	return e.Died - 1
 }
 
-// typed returns the outermost of the outcome types in err's tree, in the order of errors.As; nil: there is
-// none. errors.As itself would prefer the type that is asked for first to the one that wraps the other.
+// typed returns the outermost of the outcome types in err's tree, in the order of errors.As; nil:
+// there is none. errors.As itself would prefer the type that is asked for first to the one that
+// wraps the other.
 func typed[T any](err error) error {
 	for err != nil {
 		switch e := err.(type) {

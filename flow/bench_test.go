@@ -73,8 +73,8 @@ func BenchmarkSettleThroughHundredWorkers(b *testing.B) {
 	}
 }
 
-// TestAllocationsAnItem measures what one more item costs: the context of its attempt (the context and its
-// cancel), and nothing else.
+// TestAllocationsAnItem measures what one more item costs: the context of its attempt (the context
+// and its cancel), and nothing else.
 func TestAllocationsAnItem(t *testing.T) {
 	const few, many = 500, 3_000
 	run := func(n int) float64 {

@@ -11,15 +11,16 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Checkpoint stores progress durably: the watermark, up to which every row is settled, and the settled ranges above it, as
-// returned by [ledger.Ledger.Mark]. Package [github.com/penstock-io/penstock/flow/checkpoint] has one in a file; its Encode
-// and Decode help to write one for a database. A Book calls its Checkpoint from one goroutine at a time.
+// Checkpoint stores progress durably: the watermark, up to which every row is settled, and the
+// settled ranges above it, as returned by [ledger.Ledger.Mark]. Package
+// [github.com/penstock-io/penstock/flow/checkpoint] has one in a file; its Encode and Decode help
+// to write one for a database. A Book calls its Checkpoint from one goroutine at a time.
 type Checkpoint interface {
-	// Load returns the progress saved last, or the zero position if none ever was. A failure to read must be returned as
-	// an error, never as the zero position.
+	// Load returns the progress saved last, or the zero position if none ever was. A failure to read
+	// must be returned as an error, never as the zero position.
 	Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range, err error)
-	// Save replaces the progress and returns when it is durable. A crash at any time leaves either the old or the new
-	// progress. Save must not retain above. ctx ends after a minute.
+	// Save replaces the progress and returns when it is durable. A crash at any time leaves either the
+	// old or the new progress. Save must not retain above. ctx ends after a minute.
 	Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error
 }
 
@@ -36,38 +37,43 @@ const saveBound = time.Minute
 type BookOptions[R any] struct {
 	Checkpoint Checkpoint // stores the progress; required
 
-	// At returns the position of a row, such as its time, key or offset. Positions never decrease from row to row and are
-	// greater than the zero Position. At most MaxTies rows may share one; they travel in one batch. At is called several
-	// times per row, by several goroutines at once, and must always return the same.
+	// At returns the position of a row, such as its time, key or offset. Positions never decrease from
+	// row to row and are greater than the zero Position. At most MaxTies rows may share one; they
+	// travel in one batch. At is called several times per row, by several goroutines at once, and must
+	// always return the same.
 	At func(row R) ledger.Position
-	// Unique makes two rows with the same position an error. If it is false, a full batch waits up to Pack.Linger for the
-	// next row, which may belong to it.
+	// Unique makes two rows with the same position an error. If it is false, a full batch waits up to
+	// Pack.Linger for the next row, which may belong to it.
 	Unique bool
 
 	// Pack bounds the batches.
 	Pack PackOptions[R]
 
-	// Replay bounds the rows that are in flight, or settled and not yet saved: the most that a crash repeats. It counts
-	// bytes if Pack.BytesOf is set, else rows. One batch is always allowed. Zero means 32 MiB, or 100,000 rows.
+	// Replay bounds the rows that are in flight, or settled and not yet saved: the most that a crash
+	// repeats. It counts bytes if Pack.BytesOf is set, else rows. One batch is always allowed. Zero
+	// means 32 MiB, or 100,000 rows.
 	Replay int64
-	// Save is the longest time until a settled row is saved. A quarter of Replay is saved earlier. Zero means 1 s.
+	// Save is the longest time until a settled row is saved. A quarter of Replay is saved earlier.
+	// Zero means 1 s.
 	Save time.Duration
 
-	// Sender configures the Book's sender: lanes, windows, Bury, Failed. Its Settled may be nil; it is called on the loop
-	// after the Book has recorded the batch or piece. A nil Bisect halves a refused batch until the refused row is found.
-	// If Pack.BytesOf is nil, MaxBytes counts rows. Control.Replay must be 0: use the Replay above.
+	// Sender configures the Book's sender: lanes, windows, Bury, Failed. Its Settled may be nil; it is
+	// called on the loop after the Book has recorded the batch or piece. A nil Bisect halves a refused
+	// batch until the refused row is found. If Pack.BytesOf is nil, MaxBytes counts rows.
+	// Control.Replay must be 0: use the Replay above.
 	Sender Options[[]R]
 }
 
-// Book delivers rows in batches to many workers, and stores in a [Checkpoint] which of them are settled. A program that
-// crashes resumes from the same Checkpoint.
+// Book delivers rows in batches to many workers, and stores in a [Checkpoint] which of them are
+// settled. A program that crashes resumes from the same Checkpoint.
 //
-// No row is lost: the saved progress contains a row only after a worker has delivered it or Bury has stored it. A crash
-// repeats at most BookOptions.Replay. Rows that were settled and saved are not delivered again, even if rows before them
-// were not. (As with any Sender, a Worker that reports a failure after it has delivered also causes a repeat.)
+// No row is lost: the saved progress contains a row only after a worker has delivered it or Bury
+// has stored it. A crash repeats at most BookOptions.Replay. Rows that were settled and saved are
+// not delivered again, even if rows before them were not. (As with any Sender, a Worker that
+// reports a failure after it has delivered also causes a repeat.)
 //
-// A Book is one partition of rows. Its methods are safe for concurrent use. It needs no Close; the Checkpoint belongs to
-// the caller.
+// A Book is one partition of rows. Its methods are safe for concurrent use. It needs no Close; the
+// Checkpoint belongs to the caller.
 type Book[R any] struct {
 	o      BookOptions[R]
 	sender *Sender[[]R]
@@ -85,8 +91,8 @@ type Book[R any] struct {
 	started bool
 }
 
-// OpenBook loads the progress and returns a Book that resumes from it. It starts nothing. The error names an invalid option,
-// or wraps that of Checkpoint.Load.
+// OpenBook loads the progress and returns a Book that resumes from it. It starts nothing. The error
+// names an invalid option, or wraps that of Checkpoint.Load.
 func OpenBook[R any](ctx context.Context, o BookOptions[R]) (*Book[R], error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -154,18 +160,21 @@ func (o *BookOptions[R]) complete() (err error) {
 	return nil
 }
 
-// Run delivers the rows of next until io.EOF, and returns nil when all are settled and saved. It may be called once.
+// Run delivers the rows of next until io.EOF, and returns nil when all are settled and saved. It
+// may be called once.
 //
-// next returns the rows in the order of their positions, at the latest from the watermark of [Book.Mark] on. Run skips rows
-// that were settled before the restart, so next may begin earlier and ignore the ranges. It is called by one goroutine at a
-// time, when there is room, and must return ctx's error soon after ctx is done. If Pack.Linger is set, next is called again
-// after that, so it must not drop a row. A row with an invalid position (see BookOptions.At) ends Run at once, and nothing
-// is saved any more: the next run returns to that row.
+// next returns the rows in the order of their positions, at the latest from the watermark of
+// [Book.Mark] on. Run skips rows that were settled before the restart, so next may begin earlier
+// and ignore the ranges. It is called by one goroutine at a time, when there is room, and must
+// return ctx's error soon after ctx is done. If Pack.Linger is set, next is called again after
+// that, so it must not drop a row. A row with an invalid position (see BookOptions.At) ends Run at
+// once, and nothing is saved any more: the next run returns to that row.
 //
-// When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After an error of next, the
-// batches in flight are finished first. If a Save fails, Run returns its error, and the rows settled since the last Save
-// are repeated by the next run; a Checkpoint with temporary failures should retry itself (package retry). A panic in an
-// option that runs on the loop is not caught, and nothing is saved after it.
+// When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After
+// an error of next, the batches in flight are finished first. If a Save fails, Run returns its
+// error, and the rows settled since the last Save are repeated by the next run; a Checkpoint with
+// temporary failures should retry itself (package retry). A panic in an option that runs on the
+// loop is not caught, and nothing is saved after it.
 func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, error)) error {
 	if next == nil {
 		return errors.New("flow: book: there is no function that gives the rows")
@@ -200,7 +209,8 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	return err
 }
 
-// keep saves the progress after BookOptions.Save, or a quarter of Replay. It ends with its context; Run saves the rest.
+// keep saves the progress after BookOptions.Save, or a quarter of Replay. It ends with its context;
+// Run saves the rest.
 func (b *Book[R]) keep(ctx context.Context) error {
 	tick := time.NewTicker(b.o.Save)
 	defer tick.Stop()
@@ -295,8 +305,8 @@ func (b *Book[R]) read(ctx context.Context) (R, error) {
 	}
 }
 
-// breakOff ends the run at once for a row with an invalid position. Nothing is saved any more: a watermark behind the row
-// would make the next run skip it in silence.
+// breakOff ends the run at once for a row with an invalid position. Nothing is saved any more: a
+// watermark behind the row would make the next run skip it in silence.
 func (b *Book[R]) breakOff(err error) error {
 	err = fmt.Errorf("flow: book: %w", err)
 	b.mu.Lock()
@@ -351,8 +361,8 @@ func (b *Book[R]) halve(it Item[[]R], _ error) []Item[[]R] {
 	return []Item[[]R]{b.Piece(it.Value[: n/2 : n/2]), b.Piece(it.Value[n/2:])}
 }
 
-// Piece returns the item of some rows of a batch, for a [Split] or for Options.Bisect. Its cost and bytes are computed as in
-// Pack.
+// Piece returns the item of some rows of a batch, for a [Split] or for Options.Bisect. Its cost and
+// bytes are computed as in Pack.
 func (b *Book[R]) Piece(rows []R) Item[[]R] {
 	it := Item[[]R]{Value: rows, Cost: float64(len(rows))}
 	if b.o.Pack.CostOf != nil {
@@ -367,8 +377,8 @@ func (b *Book[R]) Piece(rows []R) Item[[]R] {
 	return it
 }
 
-// Mark returns the progress: as loaded before Run, and then the current one, which is saved later. Read rows from the
-// watermark on. The ranges belong to the caller.
+// Mark returns the progress: as loaded before Run, and then the current one, which is saved later.
+// Read rows from the watermark on. The ranges belong to the caller.
 func (b *Book[R]) Mark() (watermark ledger.Position, above []ledger.Range) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

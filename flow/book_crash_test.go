@@ -57,8 +57,9 @@ type wreck struct {
 	world *bookWorld
 }
 
-// TestBookCrashesAtEveryCall: a crash after each call of the file system that may have changed something, which loses what was not
-// synced. What is left resumes, loses no row, and repeats no more than the bound.
+// TestBookCrashesAtEveryCall: a crash after each call of the file system that may have changed
+// something, which loses what was not synced. What is left resumes, loses no row, and repeats no
+// more than the bound.
 func TestBookCrashesAtEveryCall(t *testing.T) {
 	resumed := 0
 	for seed := range uint64(3) {
@@ -103,7 +104,8 @@ const childKey = "PENSTOCK_BOOK_CHILD"
 
 const childRows, childReplay = 8000, 300 // more rows than all lives before the last can deliver
 
-// TestBookChild is that program: it delivers rows to its standard output, which has them for good, by eight workers.
+// TestBookChild is that program: it delivers rows to its standard output, which has them for good,
+// by eight workers.
 func TestBookChild(t *testing.T) {
 	path := os.Getenv(childKey)
 	if path == "" {
@@ -144,7 +146,8 @@ func TestBookChild(t *testing.T) {
 	}
 }
 
-// TestBookKilled: kill -9 of a real process, at another place each time, until one life comes to the end.
+// TestBookKilled: kill -9 of a real process, at another place each time, until one life comes to
+// the end.
 func TestBookKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a process for each kill")

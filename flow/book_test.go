@@ -134,8 +134,8 @@ func TestBookRefuses(t *testing.T) {
 	}
 }
 
-// TestBookPassesOver: what a mark counts as settled is not sent again, wherever the reader begins and whatever has vanished from
-// the table meanwhile, and no batch reaches across it.
+// TestBookPassesOver: what a mark counts as settled is not sent again, wherever the reader begins
+// and whatever has vanished from the table meanwhile, and no batch reaches across it.
 func TestBookPassesOver(t *testing.T) {
 	above := []ledger.Range{{From: num(20), To: num(30)}, {From: num(40), To: num(50)}}
 	for _, c := range []struct {
@@ -181,7 +181,8 @@ func TestBookPassesOver(t *testing.T) {
 	}
 }
 
-// TestBookRefusesRows: a row that stands where none may ends the run, and is in no mark: the next run tells of it, too.
+// TestBookRefusesRows: a row that stands where none may ends the run, and is in no mark: the next
+// run tells of it, too.
 func TestBookRefusesRows(t *testing.T) {
 	many := make([]int64, MaxTies+1)
 	for i := range many {
@@ -244,8 +245,8 @@ func TestBookTies(t *testing.T) {
 	}
 }
 
-// TestBookLooksAhead: a full batch waits for the row behind it, for Linger at most; where rows are unique it does not. A row
-// that comes too late for its batch is told of.
+// TestBookLooksAhead: a full batch waits for the row behind it, for Linger at most; where rows are
+// unique it does not. A row that comes too late for its batch is told of.
 func TestBookLooksAhead(t *testing.T) {
 	for _, c := range []struct {
 		unique bool
@@ -278,8 +279,8 @@ func TestBookLooksAhead(t *testing.T) {
 	}
 }
 
-// TestBookReplay: what is in flight, or settled and not saved, never exceeds the bound, and where that fills up nobody waits for the
-// time of the next save.
+// TestBookReplay: what is in flight, or settled and not saved, never exceeds the bound, and where
+// that fills up nobody waits for the time of the next save.
 func TestBookReplay(t *testing.T) {
 	for _, rows := range []int{1, 7, 10, 25, 30, 38, 39, 40} {
 		synctest.Test(t, func(t *testing.T) {
@@ -296,7 +297,8 @@ func TestBookReplay(t *testing.T) {
 				return nil
 			})
 			o.Replay, o.Save, o.Pack.Rows = replay, time.Hour, rows
-			// Now and then a small one, after which a large one finds no room, and a quarter of the bound has not settled.
+			// Now and then a small one, after which a large one finds no room, and a quarter of the bound
+			// has not settled.
 			o.Pack.Cut = func(last, _ int64) bool { return last%43 == 5 }
 			o.Sender.Control = control.Config{Window: window.Fixed{Size: 100}}
 			m.save = func(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
@@ -320,7 +322,8 @@ func TestBookReplay(t *testing.T) {
 	}
 }
 
-// TestBookSaves: what has settled waits for Save at most, nothing is saved when nothing is new, and the end is saved at once.
+// TestBookSaves: what has settled waits for Save at most, nothing is saved when nothing is new, and
+// the end is saved at once.
 func TestBookSaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
@@ -343,7 +346,8 @@ func TestBookSaves(t *testing.T) {
 	})
 }
 
-// TestBookEnds: however a run ends, what had settled is saved, unless saving is what failed; and the reason comes back.
+// TestBookEnds: however a run ends, what had settled is saved, unless saving is what failed; and
+// the reason comes back.
 func TestBookEnds(t *testing.T) {
 	broken, full, stopped := errors.New("connection lost"), errors.New("disk full"), errors.New("stopped")
 	for _, c := range []struct {

@@ -26,7 +26,8 @@ type entryRow struct {
 
 func (r entryRow) place() ledger.Position { return ledger.Position{Num: r.at} }
 
-// table makes n rows in the order of their positions; about every tie-th shares the one before it. 0: none does.
+// table makes n rows in the order of their positions; about every tie-th shares the one before it.
+// 0: none does.
 func table(rnd *rand.Rand, n, tie int) []entryRow {
 	rows := make([]entryRow, n)
 	at := int64(0)
@@ -64,8 +65,8 @@ func inMark(p, watermark ledger.Position, above []ledger.Range) bool {
 // errCrash is what a life of a bookWorld is ended with.
 var errCrash = errors.New("crash")
 
-// bookWorld is a table, workers of every mood, a file system that forgets, and lives of a program that crash. It holds
-// every Save and Load against what the workers have really had.
+// bookWorld is a table, workers of every mood, a file system that forgets, and lives of a program
+// that crash. It holds every Save and Load against what the workers have really had.
 type bookWorld struct {
 	t      *testing.T
 	name   string // to find it again
@@ -120,8 +121,8 @@ func (w *bookWorld) mustHave(what string, watermark ledger.Position, above []led
 	}
 }
 
-// mustResume checks what a new life loads: nothing that was saved is missing, nothing is there that nobody had, and what the life
-// before has begun and is not in it is within the replay bound.
+// mustResume checks what a new life loads: nothing that was saved is missing, nothing is there that
+// nobody had, and what the life before has begun and is not in it is within the replay bound.
 func (w *bookWorld) mustResume(watermark ledger.Position, above []ledger.Range) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -321,7 +322,8 @@ func (w *bookWorld) mustResumeAtEnd() {
 	}
 }
 
-// TestBookAtRandom: lives that crash in every way, one after the other, over random tables, batches, bounds and workers.
+// TestBookAtRandom: lives that crash in every way, one after the other, over random tables,
+// batches, bounds and workers.
 func TestBookAtRandom(t *testing.T) {
 	crashed := map[string]int{}
 	for seed := range uint64(200) {

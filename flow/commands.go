@@ -90,8 +90,8 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	l.forget(ln)
 }
 
-// split passes on the answer e with the pieces of err, which replace h. If h was settled or replaced before, its pieces
-// are dropped.
+// split passes on the answer e with the pieces of err, which replace h. If h was settled or
+// replaced before, its pieces are dropped.
 func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 	s := typed[T](err).(*Split[T])
 	all := slices.Concat(s.Done, s.Rest, s.Refused)
@@ -127,7 +127,8 @@ func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 	})
 }
 
-// replace replaces h by items, its pieces. A worker died of the one at index fatal, of none if that is -1.
+// replace replaces h by items, its pieces. A worker died of the one at index fatal, of none if that
+// is -1.
 func (l *loop[T]) replace(h *held[T], items []Item[T], fatal int, outcome func(i int, piece *held[T]) control.Outcome) {
 	l.items.finish(h)
 	var wrong error

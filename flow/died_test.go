@@ -38,8 +38,8 @@ func dies(way string, deaths map[string]int) WorkerFunc[string] {
 	}
 }
 
-// TestDied: what kills workers is cut down to the one that does it, which is buried with the reason; all else is
-// delivered.
+// TestDied: what kills workers is cut down to the one that does it, which is buried with the
+// reason; all else is delivered.
 func TestDied(t *testing.T) {
 	for way, want := range map[string]map[string]int{
 		"error": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3}, // the first tells that it cannot be cut

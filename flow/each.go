@@ -8,14 +8,14 @@ import (
 	"iter"
 )
 
-// Each delivers every value of seq to one of the lanes, at the pace that each lane can bear, and returns nil when all
-// are delivered. The lanes are names, such as URLs; deliver gets the name of its lane and is called by several
-// goroutines at a time. Which lane gets how many values is found by measurement: a slow lane gets fewer, one that fails
-// is left alone and probed.
+// Each delivers every value of seq to one of the lanes, at the pace that each lane can bear, and
+// returns nil when all are delivered. The lanes are names, such as URLs; deliver gets the name of
+// its lane and is called by several goroutines at a time. Which lane gets how many values is found
+// by measurement: a slow lane gets fewer, one that fails is left alone and probed.
 //
-// The error of deliver is the outcome, as for [Worker]; see [HTTPOutcome]. A value whose delivery failed is sent again
-// after a delay, perhaps to another lane, for as long as it takes, so deliver may see a value twice. Its ctx ends when
-// an attempt takes longer than [DefaultAbandon].
+// The error of deliver is the outcome, as for [Worker]; see [HTTPOutcome]. A value whose delivery
+// failed is sent again after a delay, perhaps to another lane, for as long as it takes, so deliver
+// may see a value twice. Its ctx ends when an attempt takes longer than [DefaultAbandon].
 //
 // Each returns early, after all calls of deliver have returned, if
 //   - ctx ends: the error wraps its cause and the last failure of deliver,
@@ -23,9 +23,9 @@ import (
 //   - every lane is misconfigured: the error wraps a *Misconfigured,
 //   - deliver or seq panics: the error is a *PanicError.
 //
-// The values not yet delivered are then lost to the caller: to dead-letter rejected values, to log failures or to
-// resume after a crash use [New] or [OpenBook]. seq runs on a goroutine of its own. Each cannot interrupt it: a seq
-// that waits for data must watch ctx itself.
+// The values not yet delivered are then lost to the caller: to dead-letter rejected values, to log
+// failures or to resume after a crash use [New] or [OpenBook]. seq runs on a goroutine of its own.
+// Each cannot interrupt it: a seq that waits for data must watch ctx itself.
 func Each[T any](ctx context.Context, seq iter.Seq[T], lanes []string,
 	deliver func(ctx context.Context, lane string, value T) error) error {
 	switch {

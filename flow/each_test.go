@@ -59,7 +59,8 @@ func TestEach(t *testing.T) {
 	})
 }
 
-// Each returns early for what more attempts cannot mend, and leaves no goroutine behind: the bubble would not end.
+// Each returns early for what more attempts cannot mend, and leaves no goroutine behind: the bubble
+// would not end.
 func TestEachEndsEarly(t *testing.T) {
 	deny := func(context.Context, string, int) error { return &Misconfigured{Err: errors.New("401")} }
 	for name, c := range map[string]struct {
@@ -143,7 +144,8 @@ func TestOptionsThatMayBeLeftOut(t *testing.T) {
 	})
 }
 
-// Run returns the reason when every lane is misconfigured, and not before; with AwaitRepair it waits for a repair.
+// Run returns the reason when every lane is misconfigured, and not before; with AwaitRepair it
+// waits for a repair.
 func TestAllLanesMisconfigured(t *testing.T) {
 	for _, c := range []struct {
 		broken string // lanes that are misconfigured, until the repair after a minute

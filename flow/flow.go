@@ -1,4 +1,5 @@
-// Package flow delivers items to many parallel, unequal, failing workers, at the pace that each of them can bear.
+// Package flow delivers items to many parallel, unequal, failing workers, at the pace that each of
+// them can bear.
 //
 //	err := flow.Each(ctx, slices.Values(lines), urls, func(ctx context.Context, url, line string) error {
 //		resp, err := post(ctx, url, line)
@@ -9,22 +10,25 @@
 //		return flow.HTTPOutcome(resp)
 //	})
 //
-// [Each] delivers the values of an iterator to lanes: a fast lane gets more of them, a failing one is probed until it
-// works again. [HTTPOutcome] turns a response into an outcome.
+// [Each] delivers the values of an iterator to lanes: a fast lane gets more of them, a failing one
+// is probed until it works again. [HTTPOutcome] turns a response into an outcome.
 //
-// A [Sender] has all options. It pulls items from a [Producer] when there is room, and passes them to [Worker]s as
-// attempts. One pure machine, [control.Machine], makes all decisions: windows, dispatch, timeouts and retries. The Sender
-// feeds it events and carries out its commands. It does not know records, files or positions.
+// A [Sender] has all options. It pulls items from a [Producer] when there is room, and passes them
+// to [Worker]s as attempts. One pure machine, [control.Machine], makes all decisions: windows,
+// dispatch, timeouts and retries. The Sender feeds it events and carries out its commands. It does
+// not know records, files or positions.
 //
-// A [Book] is a Sender that resumes after a crash. It packs rows into batches, tracks the settled ones by their positions,
-// and saves these in a [Checkpoint], such as a file of [github.com/penstock-io/penstock/flow/checkpoint].
-// Programs with another kind of position use a Sender, and keep what Options.Settled reports in a ledger
+// A [Book] is a Sender that resumes after a crash. It packs rows into batches, tracks the settled
+// ones by their positions, and saves these in a [Checkpoint], such as a file of
+// [github.com/penstock-io/penstock/flow/checkpoint]. Programs with another kind of position use a
+// Sender, and keep what Options.Settled reports in a ledger
 // ([github.com/penstock-io/penstock/flow/ledger]).
 //
 // A [Receiver] is the other side: a server that advertises to its senders how much it accepts.
 //
-// Delivery is at least once: an item is settled when a worker has delivered it or when it has been dead-lettered, never
-// by count or age. The package needs no real time: everything runs under testing/synctest.
+// Delivery is at least once: an item is settled when a worker has delivered it or when it has been
+// dead-lettered, never by count or age. The package needs no real time: everything runs under
+// testing/synctest.
 package flow
 
 import (
@@ -34,7 +38,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// Item is a unit that is delivered and settled as a whole. The Sender owns it from Next until Options.Released.
+// Item is a unit that is delivered and settled as a whole. The Sender owns it from Next until
+// Options.Released.
 type Item[T any] struct {
 	Value T        // passed to the worker
 	Cost  float64  // in window units, such as records; 0 means 1. One item is always allowed, regardless of its cost
@@ -48,13 +53,13 @@ type Attempt[T any] struct {
 	ID     uint64 // unique in the Sender
 	Number int    // of this item, from 1
 
-	// On Ordered lanes, Place counts from 0 within a Run and is the order of effect; Run only grows in a Sender. After
-	// a failed attempt, all later ones of its Run must fail, too. When all have returned, the next Run starts with the
-	// failed item.
+	// On Ordered lanes, Place counts from 0 within a Run and is the order of effect; Run only grows in
+	// a Sender. After a failed attempt, all later ones of its Run must fail, too. When all have
+	// returned, the next Run starts with the failed item.
 	Run, Place uint32
 
-	// Expect is when the attempt is overdue: the worker then counts as BUSY and another one is tried. The context lives
-	// on until Options.Abandon. Zero means never.
+	// Expect is when the attempt is overdue: the worker then counts as BUSY and another one is tried.
+	// The context lives on until Options.Abandon. Zero means never.
 	Expect time.Time
 }
 
@@ -66,13 +71,14 @@ type Limits = control.Limits
 
 // Worker is one lane of delivery: an endpoint, a connection, a child process, a remote node.
 type Worker[T any] interface {
-	// Deliver returns when the receiver has stored the value, and does not use it afterwards, not even in a goroutine
-	// of net/http: it waits for the body's Close. Up to Limits.InFlight goroutines call it at once, in no particular
-	// order (on Ordered lanes, Place gives the order). ctx ends at Options.Abandon and when the Sender stops; Deliver
-	// then returns soon.
+	// Deliver returns when the receiver has stored the value, and does not use it afterwards, not even
+	// in a goroutine of net/http: it waits for the body's Close. Up to Limits.InFlight goroutines call
+	// it at once, in no particular order (on Ordered lanes, Place gives the order). ctx ends at
+	// Options.Abandon and when the Sender stops; Deliver then returns soon.
 	//
-	// The error is the outcome, wrapped or not: nil is delivered; *Throttled, *Rejected, *Misconfigured, *Split and
-	// *Died are described there. A panic counts as *Died. After any other error the item is tried again.
+	// The error is the outcome, wrapped or not: nil is delivered; *Throttled, *Rejected,
+	// *Misconfigured, *Split and *Died are described there. A panic counts as *Died. After any other
+	// error the item is tried again.
 	Deliver(ctx context.Context, a Attempt[T]) (Report, error)
 }
 
@@ -82,17 +88,20 @@ type Lane[T any] struct {
 	Worker Worker[T]
 	Limits Limits // zero means none but the window
 
-	// Prompt means that Deliver never waits for a network, disk, timer or contended lock. It is then called on the
-	// goroutine that runs the event loop, one call at a time, which saves two switches between goroutines. All other
-	// lanes stand still meanwhile, and no context ends the call. It must not call runtime.Goexit.
+	// Prompt means that Deliver never waits for a network, disk, timer or contended lock. It is then
+	// called on the goroutine that runs the event loop, one call at a time, which saves two switches
+	// between goroutines. All other lanes stand still meanwhile, and no context ends the call. It must
+	// not call runtime.Goexit.
 	Prompt bool
 }
 
-// Producer returns the items. The Sender asks for one at a time, and always for one more than it has room for.
+// Producer returns the items. The Sender asks for one at a time, and always for one more than it
+// has room for.
 type Producer[T any] interface {
-	// Next blocks until there is an item, the data ends or ctx is done. The error io.EOF ends the data: the items in
-	// flight are finished, then Run returns nil. Any other error stops the Sender when the items in flight have
-	// settled. Next is called on a goroutine of its own, one call at a time.
+	// Next blocks until there is an item, the data ends or ctx is done. The error io.EOF ends the
+	// data: the items in flight are finished, then Run returns nil. Any other error stops the Sender
+	// when the items in flight have settled. Next is called on a goroutine of its own, one call at a
+	// time.
 	Next(ctx context.Context) (Item[T], error)
 }
 
@@ -102,7 +111,8 @@ type Settlement struct {
 	Lane     string // that delivered it; "" if Buried
 	Place    string // Report.Place of the delivering attempt
 	Buried   bool   // dead-lettered: Options.Bury has stored it
-	// Withdrawn means that the item was not delivered and will not be; see Options.Withdrawn. Its Bytes need no Saved.
+	// Withdrawn means that the item was not delivered and will not be; see Options.Withdrawn. Its
+	// Bytes need no Saved.
 	Withdrawn bool
 }
 
@@ -127,49 +137,55 @@ type Failure struct {
 	Died    bool            // the worker died of the item, or of the piece that a Split names
 }
 
-// Options configures a Sender. Lanes are required, but may be set later by SetLanes. The functions said to be called on
-// the loop are called one at a time, by the goroutine of Run or by one that has just returned from Next, Deliver or
-// Bury. They must not block. A panic in one of them comes out of Run as a *PanicError.
+// Options configures a Sender. Lanes are required, but may be set later by SetLanes. The functions
+// said to be called on the loop are called one at a time, by the goroutine of Run or by one that
+// has just returned from Next, Deliver or Bury. They must not block. A panic in one of them comes
+// out of Run as a *PanicError.
 type Options[T any] struct {
 	// Lanes are the workers. Their names must be unique.
 	Lanes []Lane[T]
-	// Control configures window, dispatch, timeouts, breaker, budget and replay bound. A nil Window means
-	// window.Queue{}.
+	// Control configures window, dispatch, timeouts, breaker, budget and replay bound. A nil Window
+	// means window.Queue{}.
 	Control control.Config
-	// MaxBytes bounds the Bytes of unsettled items: no item is added after the one that reaches it. Zero means 32 MiB.
-	// A negative value means that the producer bounds them.
+	// MaxBytes bounds the Bytes of unsettled items: no item is added after the one that reaches it.
+	// Zero means 32 MiB. A negative value means that the producer bounds them.
 	MaxBytes int64
 	// Abandon bounds an attempt: then its context ends. Zero means 60 s.
 	Abandon time.Duration
-	// AwaitRepair makes Run continue while every lane is misconfigured: each is probed from time to time until one is
-	// repaired. False means that Run returns the reason as soon as the last attempt of every lane was Misconfigured.
+	// AwaitRepair makes Run continue while every lane is misconfigured: each is probed from time to
+	// time until one is repaired. False means that Run returns the reason as soon as the last attempt
+	// of every lane was Misconfigured.
 	AwaitRepair bool
 
-	// Bisect cuts a refused item into pieces that replace it, in order. Fewer than two pieces, or a nil Bisect, mean
-	// that it cannot be cut and is dead-lettered whole. It is called on the loop, never while an attempt of the item
-	// runs.
+	// Bisect cuts a refused item into pieces that replace it, in order. Fewer than two pieces, or a
+	// nil Bisect, mean that it cannot be cut and is dead-lettered whole. It is called on the loop,
+	// never while an attempt of the item runs.
 	Bisect func(it Item[T], refusal error) []Item[T]
-	// Bury stores a refused item durably as a dead letter before it returns nil; an error stops the Sender. It is
-	// called on a goroutine of its own, one call at a time. Nil means that a refusal stops the Sender. Items of which
-	// workers die, or that Control.Poison would refuse, are then tried for ever.
+	// Bury stores a refused item durably as a dead letter before it returns nil; an error stops the
+	// Sender. It is called on a goroutine of its own, one call at a time. Nil means that a refusal
+	// stops the Sender. Items of which workers die, or that Control.Poison would refuse, are then
+	// tried for ever.
 	Bury func(ctx context.Context, it Item[T], refusal error) error
-	// Waiting, if not nil, keeps items that wait long for their next attempt. It belongs to one Sender.
+	// Waiting, if not nil, keeps items that wait long for their next attempt. It belongs to one
+	// Sender.
 	Waiting WaitStore[T]
 	// Settled, if not nil, is called on the loop once for each item.
 	Settled func(it Item[T], s Settlement)
-	// Failed, if not nil, is called on the loop for each attempt that did not deliver, except those that the Sender
-	// itself ended. ctx is derived from that of Run. This is the only place that shows the error of an attempt that
-	// will be tried again; LogTo logs it.
+	// Failed, if not nil, is called on the loop for each attempt that did not deliver, except those
+	// that the Sender itself ended. ctx is derived from that of Run. This is the only place that shows
+	// the error of an attempt that will be tried again; LogTo logs it.
 	Failed func(ctx context.Context, it Item[T], f Failure)
-	// Withdrawn, if not nil, reports whether an item is not to be sent any more, because somebody else will send it. It is
-	// called on the loop, for each new item and, after Sender.Withdraw, for all that have not settled. It may change from a
-	// lesser Withdrawal to a greater one. A withdrawn item settles when no attempt of it runs: as delivered if one has
-	// delivered it, else with Settlement.Withdrawn.
+	// Withdrawn, if not nil, reports whether an item is not to be sent any more, because somebody else
+	// will send it. It is called on the loop, for each new item and, after Sender.Withdraw, for all
+	// that have not settled. It may change from a lesser Withdrawal to a greater one. A withdrawn item
+	// settles when no attempt of it runs: as delivered if one has delivered it, else with
+	// Settlement.Withdrawn.
 	Withdrawn func(it Item[T]) Withdrawal
-	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split, when it has been settled
-	// or replaced and no attempt of it runs, and for those left when Run ends. Its memory may then be reused.
+	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split, when it
+	// has been settled or replaced and no attempt of it runs, and for those left when Run ends. Its
+	// memory may then be reused.
 	Released func(it Item[T])
-	// Trace, if not nil, is called on the loop with each event and the machine's commands, before they are carried out.
-	// Both are valid only during the call.
+	// Trace, if not nil, is called on the loop with each event and the machine's commands, before they
+	// are carried out. Both are valid only during the call.
 	Trace func(e *control.Event, do []control.Command)
 }

@@ -17,11 +17,13 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// stretch is the value of the fuzzer's items: records lo to hi-1. Its memory is used again after Released, and
-// overwritten: a worker that reads it too late is found out, by itself or by the race detector.
+// stretch is the value of the fuzzer's items: records lo to hi-1. Its memory is used again after
+// Released, and overwritten: a worker that reads it too late is found out, by itself or by the race
+// detector.
 type stretch struct{ lo, hi int }
 
-// world is one run of the fuzzer. Everything in it follows from the seed and from who asks, never from when.
+// world is one run of the fuzzer. Everything in it follows from the seed and from who asks, never
+// from when.
 type world struct {
 	t       *testing.T
 	seed    uint64
@@ -136,8 +138,9 @@ func (w *world) bisect(it Item[*stretch], _ error) []Item[*stretch] {
 	return []Item[*stretch]{w.item(lo, mid), w.item(mid, hi)}
 }
 
-// worker behaves badly in every way that it may: it is slow, fails, panics, hangs, throttles, refuses, splits,
-// and delivers after it was told to stop. From the eighth try of a stretch on it does its best.
+// worker behaves badly in every way that it may: it is slow, fails, panics, hangs, throttles,
+// refuses, splits, and delivers after it was told to stop. From the eighth try of a stretch on it
+// does its best.
 func (w *world) worker(lane int) WorkerFunc[*stretch] {
 	return func(ctx context.Context, a Attempt[*stretch]) (Report, error) {
 		lo, hi := a.Value.lo, a.Value.hi
@@ -216,8 +219,8 @@ func (w *world) die(lo, hi int) {
 	w.deaths[[2]int{lo, hi}]++
 }
 
-// mayBury says whether a stretch may be buried for this reason: it is bad and was refused, or is one record of which three
-// workers have died.
+// mayBury says whether a stretch may be buried for this reason: it is bad and was refused, or is
+// one record of which three workers have died.
 func (w *world) mayBury(lo, hi int, refusal error) bool {
 	if errors.Is(refusal, errRefused) && w.anyBad(lo, hi) {
 		return true

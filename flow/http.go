@@ -11,7 +11,8 @@ import (
 // maxRetryAfter caps Retry-After: beyond it, asking again is cheap.
 const maxRetryAfter = time.Hour
 
-// HTTPOutcome returns the outcome of an HTTP request as a Worker reports it, by the status of the response:
+// HTTPOutcome returns the outcome of an HTTP request as a Worker reports it, by the status of the
+// response:
 //
 //	2xx                       nil: delivered
 //	429; 503 with Retry-After *Throttled, for as long as Retry-After says, at most an hour
@@ -19,8 +20,9 @@ const maxRetryAfter = time.Hour
 //	400, 413, 422             *Rejected: this value will never be accepted
 //	all others                *Misconfigured, such as 401, 403, 404, 405 and redirects: the fault is the lane's
 //
-// A receiver that answers 409 to a value which it has already stored needs a check of its own before. HTTPOutcome does
-// not read the body; the caller closes it, and drains it if connections are to be reused.
+// A receiver that answers 409 to a value which it has already stored needs a check of its own
+// before. HTTPOutcome does not read the body; the caller closes it, and drains it if connections
+// are to be reused.
 func HTTPOutcome(resp *http.Response) error {
 	code := resp.StatusCode
 	if code >= 200 && code < 300 {
@@ -52,7 +54,8 @@ func statusError(resp *http.Response) error {
 	return fmt.Errorf("%s %s: %s", method, resp.Request.URL.Redacted(), status)
 }
 
-// delayUntil reads Retry-After, in seconds or as a date. It returns 0 if the value is invalid or has passed.
+// delayUntil reads Retry-After, in seconds or as a date. It returns 0 if the value is invalid or
+// has passed.
 func delayUntil(retryAfter string, now time.Time) time.Duration {
 	if retryAfter != "" && strings.Trim(retryAfter, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(retryAfter, 10, 64)

@@ -47,8 +47,8 @@ type store[T any] struct {
 // maxFreeItems bounds the memory kept for coming items.
 const maxFreeItems = 1024
 
-// add takes an item, the next in sequence. One whose cost or size means nothing is held all the same, with the
-// least that means something, and comes with an error.
+// add takes an item, the next in sequence. One whose cost or size means nothing is held all the
+// same, with the least that means something, and comes with an error.
 func (s *store[T]) add(it Item[T]) (*held[T], error) {
 	var h *held[T]
 	if n := len(s.free); n > 0 {

@@ -67,8 +67,9 @@ func idle[T any]() ProducerFunc[T] {
 	}
 }
 
-// diary notes what a Sender does to items of type T, with the time since its start, and checks each promise of Options
-// that holds whatever happens: settled at most once, released exactly once and not while an attempt runs.
+// diary notes what a Sender does to items of type T, with the time since its start, and checks each
+// promise of Options that holds whatever happens: settled at most once, released exactly once and
+// not while an attempt runs.
 type diary[T comparable] struct {
 	t     testing.TB
 	start time.Time

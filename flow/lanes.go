@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// All goroutines of a Sender start in this file: one for the producer, one for Options.Bury, two for
-// Options.Waiting, and a runner for each
-// attempt in flight. Run owns them: it ends them by their context or channel, and waits for them.
+// All goroutines of a Sender start in this file: one for the producer, one for Options.Bury, two
+// for Options.Waiting, and a runner for each attempt in flight. Run owns them: it ends them by
+// their context or channel, and waits for them.
 
 // maxIdleRunners bounds the runners that wait for their next attempt; others end.
 const maxIdleRunners = 1024
@@ -27,7 +27,8 @@ type lane[T any] struct {
 	again   *Lane[T] // Ordered: becomes this when its attempts have returned, so that they keep one order
 }
 
-// attempt is one call of Deliver. The loop owns it, except that the runner does between its start and its return.
+// attempt is one call of Deliver. The loop owns it, except that the runner does between its start
+// and its return.
 type attempt[T any] struct {
 	Attempt[T]
 	item   *held[T]
@@ -60,8 +61,9 @@ type crew[T any] struct {
 	idle    []*runner[T]
 }
 
-// deliver hands a to an idle runner, the last used first, or to a new one. The last used runner may be the one that
-// runs the loop now: it takes a when it is done with that, without a switch between goroutines.
+// deliver hands a to an idle runner, the last used first, or to a new one. The last used runner may
+// be the one that runs the loop now: it takes a when it is done with that, without a switch between
+// goroutines.
 func (c *crew[T]) deliver(a *attempt[T], l *loop[T]) {
 	if n := len(c.idle); n > 0 {
 		r := c.idle[n-1]
@@ -112,7 +114,8 @@ func (c *crew[T]) run(r *runner[T], l *loop[T]) {
 	}
 }
 
-// deliver runs the attempt and reports its result, even if the worker panics or calls runtime.Goexit.
+// deliver runs the attempt and reports its result, even if the worker panics or calls
+// runtime.Goexit.
 func (a *attempt[T]) deliver(box *mailbox[T]) {
 	returned := false
 	defer func() {

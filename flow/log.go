@@ -8,11 +8,11 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// LogTo returns a hook for [Options.Failed] that logs every failed attempt to l, with the context of Run. Nil means
-// slog.Default() at the time of the failure.
+// LogTo returns a hook for [Options.Failed] that logs every failed attempt to l, with the context
+// of Run. Nil means slog.Default() at the time of the failure.
 //
-// The level is Error for a misconfigured lane, Debug for a throttled attempt, and Warn for all others. The attributes
-// are lane, attempt, outcome, died (if true) and err.
+// The level is Error for a misconfigured lane, Debug for a throttled attempt, and Warn for all
+// others. The attributes are lane, attempt, outcome, died (if true) and err.
 func LogTo[T any](l *slog.Logger) func(ctx context.Context, it Item[T], f Failure) {
 	return func(ctx context.Context, _ Item[T], f Failure) {
 		to, level := l, slog.LevelWarn

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// loop is the event loop of one Run: it feeds events to the machine and carries out its commands. It decides nothing. Its
-// fields belong to the goroutine that runs it (turning.go), except box, base, the channels and the atomics.
+// loop is the event loop of one Run: it feeds events to the machine and carries out its commands.
+// It decides nothing. Its fields belong to the goroutine that runs it (turning.go), except box,
+// base, the channels and the atomics.
 type loop[T any] struct {
 	s    *Sender[T]
 	o    *Options[T]
@@ -61,7 +62,8 @@ func newLoop[T any](s *Sender[T]) *loop[T] {
 	return l
 }
 
-// run runs the loop until everything has settled, or until the Sender stops and no attempt runs any more.
+// run runs the loop until everything has settled, or until the Sender stops and no attempt runs any
+// more.
 func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	l.base, l.cancel = context.WithCancelCause(ctx)
 	defer l.dismiss() // also when a callback panics
@@ -134,8 +136,8 @@ func (l *loop[T]) turn() {
 	l.items.away.pull(l)
 }
 
-// pull passes the producer's next item to the machine if there is room, and requests the one after it, so that it is at
-// hand when the next attempt returns.
+// pull passes the producer's next item to the machine if there is room, and requests the one after
+// it, so that it is at hand when the next attempt returns.
 func (l *loop[T]) pull() {
 	if l.hasAhead && !l.stopping && l.room() {
 		it := l.ahead
@@ -169,7 +171,8 @@ func (l *loop[T]) offer(it Item[T], past History) {
 	l.step(control.Event{Kind: control.Offer, Seq: h.seq, Cost: h.Cost, Bytes: h.Bytes, Keys: h.keys, History: past})
 }
 
-// expire ends the attempts that have taken too long, and passes a Tick to the machine if one is due.
+// expire ends the attempts that have taken too long, and passes a Tick to the machine if one is
+// due.
 func (l *loop[T]) expire() {
 	if l.stopping {
 		return
@@ -290,7 +293,8 @@ func (l *loop[T]) stop(cause error) {
 	l.flush()
 }
 
-// ended reports whether the loop is over: no attempt runs, and everything has settled or the Sender stops.
+// ended reports whether the loop is over: no attempt runs, and everything has settled or the Sender
+// stops.
 func (l *loop[T]) ended() bool {
 	if !l.stopping && !l.drained {
 		if !l.produced || l.hasAhead || l.items.open > 0 || !l.items.away.done() {

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// mailbox is how everybody else talks to the loop, which takes everything at once. It is bounded by what it
-// can hold: an answer for each running attempt, one item of the producer's, one burial, and the newest lanes.
+// mailbox is how everybody else talks to the loop, which takes everything at once. It is bounded by
+// what it can hold: an answer for each running attempt, one item of the producer's, one burial, and
+// the newest lanes.
 type mailbox[T any] struct {
 	start time.Time
 	wake  chan struct{} // holds one: there is mail, and whoever put it does not turn
@@ -42,7 +43,8 @@ func (b *mailbox[T]) ring() {
 	}
 }
 
-// answer puts an attempt that has returned, stamped here so that the round trip does not hold the loop's delay.
+// answer puts an attempt that has returned, stamped here so that the round trip does not hold the
+// loop's delay.
 func (b *mailbox[T]) answer(a *attempt[T]) {
 	b.mu.Lock()
 	a.at = time.Since(b.start)

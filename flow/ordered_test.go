@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// appender is an Ordered lane's receiver: Delivers run at once and take effect in the order of Place. Once one
-// of a Run has failed, the rest of it fails. It checks the rules as a file sink would have to trust them.
+// appender is an Ordered lane's receiver: Delivers run at once and take effect in the order of
+// Place. Once one of a Run has failed, the rest of it fails. It checks the rules as a file sink
+// would have to trust them.
 type appender struct {
 	t     *testing.T
 	fails func(a Attempt[int]) bool
@@ -120,8 +121,8 @@ func TestOrderedLane(t *testing.T) {
 	}
 }
 
-// An Ordered lane that leaves the list and comes back while its Delivers still run goes on with what runs: the
-// file is one, whoever holds its handle.
+// An Ordered lane that leaves the list and comes back while its Delivers still run goes on with
+// what runs: the file is one, whoever holds its handle.
 func TestOrderedLaneFlaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newAppender(t, func(Attempt[int]) bool { return false })

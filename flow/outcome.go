@@ -9,35 +9,38 @@ import (
 // ErrAbandoned is the cause if an attempt's context ends at Options.Abandon.
 var ErrAbandoned = errors.New("flow: attempt abandoned, it took too long")
 
-// ErrSuperseded is the cause if an attempt's context ends because another attempt has settled its item.
+// ErrSuperseded is the cause if an attempt's context ends because another attempt has settled its
+// item.
 var ErrSuperseded = errors.New("flow: attempt abandoned, another one has settled the item")
 
-// ErrWithdrawn is the cause if an attempt's context ends because its item was withdrawn with CancelAttempts.
+// ErrWithdrawn is the cause if an attempt's context ends because its item was withdrawn with
+// CancelAttempts.
 var ErrWithdrawn = errors.New("flow: attempt abandoned, its item was withdrawn")
 
-// Throttled means that the worker is alive but full: it gets nothing until After has passed. It counts neither as a
-// failure nor as a measurement of the round trip.
+// Throttled means that the worker is alive but full: it gets nothing until After has passed. It
+// counts neither as a failure nor as a measurement of the round trip.
 type Throttled struct {
 	After time.Duration // from now; 0 if the worker did not say
 	Err   error         // the cause; may be nil
 }
 
-// Rejected means that no worker will ever accept this value: it is bisected until the refused part is found, which is
-// dead-lettered.
+// Rejected means that no worker will ever accept this value: it is bisected until the refused part
+// is found, which is dead-lettered.
 type Rejected struct{ Err error }
 
-// Misconfigured means that the fault is the lane's (401, 403, 404, no such table): its breaker opens and the item goes
-// to another lane. Nothing is settled or dead-lettered. If every lane is misconfigured, Run returns
-// (Options.AwaitRepair).
+// Misconfigured means that the fault is the lane's (401, 403, 404, no such table): its breaker
+// opens and the item goes to another lane. Nothing is settled or dead-lettered. If every lane is
+// misconfigured, Run returns (Options.AwaitRepair).
 type Misconfigured struct{ Err error }
 
-// Died means that the worker died, or hung and had to be killed, perhaps because of the value. Return it only for the
-// value that may be to blame, not for others that the worker had. The value is tried again; one of which several
-// workers have died is refused ([control.Poison]): it is bisected, and the part that kills workers is dead-lettered. A
-// panic in Deliver means the same.
+// Died means that the worker died, or hung and had to be killed, perhaps because of the value.
+// Return it only for the value that may be to blame, not for others that the worker had. The value
+// is tried again; one of which several workers have died is refused ([control.Poison]): it is
+// bisected, and the part that kills workers is dead-lettered. A panic in Deliver means the same.
 type Died struct{ Err error }
 
-// Split means that a value was settled in part. Done, Rest and Refused together are exactly the value.
+// Split means that a value was settled in part. Done, Rest and Refused together are exactly the
+// value.
 type Split[T any] struct {
 	Done    []Item[T] // delivered; Settled is called for each
 	Rest    []Item[T] // replaces the item, in order, and is tried again
@@ -82,8 +85,9 @@ func (e *Split[T]) Error() string {
 // Unwrap returns the cause.
 func (e *Split[T]) Unwrap() error { return e.Err }
 
-// PanicError is a panic or a call of runtime.Goexit in a worker, producer or callback. That of a worker is the outcome
-// of its attempt, that of a producer or of Bury stops the Sender, and that of a callback on the loop comes out of Run.
+// PanicError is a panic or a call of runtime.Goexit in a worker, producer or callback. That of a
+// worker is the outcome of its attempt, that of a producer or of Bury stops the Sender, and that of
+// a callback on the loop comes out of Run.
 type PanicError struct {
 	Where string // such as `worker "a"`; "callback" for one on the loop
 	Value any    // the panic value; nil for runtime.Goexit

@@ -14,22 +14,24 @@ const DefaultPackRows = 1000
 // maxPackRows bounds a batch if nothing else does.
 const maxPackRows = 1 << 24
 
-// PackOptions bounds the batches of rows. The zero value packs 1000 rows of cost 1, and waits for them.
+// PackOptions bounds the batches of rows. The zero value packs 1000 rows of cost 1, and waits for
+// them.
 type PackOptions[R any] struct {
 	// Rows bounds the rows of a batch. Zero means 1000.
 	Rows int
-	// Cost bounds the cost of a batch, in the units of CostOf. Zero means no bound. A single row is always allowed.
+	// Cost bounds the cost of a batch, in the units of CostOf. Zero means no bound. A single row is
+	// always allowed.
 	Cost float64
-	// Linger bounds the time from the first row of a batch until the batch is delivered. Zero means no bound: a batch
-	// waits until it is full or the rows end.
+	// Linger bounds the time from the first row of a batch until the batch is delivered. Zero means no
+	// bound: a batch waits until it is full or the rows end.
 	Linger time.Duration
 
 	// CostOf returns the cost of a row, more than 0. Nil means 1 for each.
 	CostOf func(R) float64
 	// BytesOf returns the bytes of a row, 0 or more, for Options.MaxBytes. Nil means 0 for each.
 	BytesOf func(R) int64
-	// Cut reports whether a batch must end between two successive rows: because another partition begins, or because the
-	// rows between them were settled before a restart. Nil means never.
+	// Cut reports whether a batch must end between two successive rows: because another partition
+	// begins, or because the rows between them were settled before a restart. Nil means never.
 	Cut func(last, next R) bool
 }
 
@@ -37,8 +39,8 @@ type PackOptions[R any] struct {
 type packer[R any] struct {
 	o    PackOptions[R]
 	read func(context.Context) (R, error)
-	// join, if not nil, reports whether the last row read must be in the same batch as the one before it, regardless of the
-	// bounds. So a full batch waits for the next row.
+	// join, if not nil, reports whether the last row read must be in the same batch as the one before
+	// it, regardless of the bounds. So a full batch waits for the next row.
 	join func() bool
 
 	begun []R // rows of the batch that is not yet complete
@@ -50,12 +52,14 @@ type packer[R any] struct {
 	err   error // of read, after its rows
 }
 
-// Pack returns a Producer that packs the rows of next into batches. A Sender delivers, retries and settles a batch as one
-// item. Its Value has the rows in their order, its Cost and Bytes are their sums, and its memory is not reused.
+// Pack returns a Producer that packs the rows of next into batches. A Sender delivers, retries and
+// settles a batch as one item. Its Value has the rows in their order, its Cost and Bytes are their
+// sums, and its memory is not reused.
 //
-// next is called by one goroutine at a time, and ends the rows with io.EOF. Rows before an error are delivered before the
-// error is returned. If Linger is set, next must return ctx's error soon after ctx is done, and must not drop a row then: the
-// next call returns it. The error of Pack names an invalid option.
+// next is called by one goroutine at a time, and ends the rows with io.EOF. Rows before an error
+// are delivered before the error is returned. If Linger is set, next must return ctx's error soon
+// after ctx is done, and must not drop a row then: the next call returns it. The error of Pack
+// names an invalid option.
 func Pack[R any](o PackOptions[R], next func(ctx context.Context) (R, error)) (Producer[[]R], error) {
 	if next == nil {
 		return nil, errors.New("flow: pack: there is no function that gives the rows")
@@ -121,7 +125,8 @@ func (p *packer[R]) Next(ctx context.Context) (Item[[]R], error) {
 	return p.batch(), nil
 }
 
-// take puts the row that waits into the batch, if it belongs there, and says whether more may be read for it.
+// take puts the row that waits into the batch, if it belongs there, and says whether more may be
+// read for it.
 func (p *packer[R]) take() bool {
 	if p.waits {
 		cost, n := 1.0, len(p.begun)

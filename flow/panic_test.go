@@ -64,7 +64,8 @@ func TestPanicOfProducerAndBury(t *testing.T) {
 	})
 }
 
-// A callback that panics panics out of Run, which leaves no goroutine behind: the bubble would not end.
+// A callback that panics panics out of Run, which leaves no goroutine behind: the bubble would not
+// end.
 func TestPanicOfCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: takes[int](0)}, Lane[int]{Name: "b", Worker: hangs[int]()})

@@ -23,7 +23,8 @@ func goroutine() string {
 	return ""
 }
 
-// A prompt worker and the callbacks of what it delivers are called by the goroutine that came with the item: nobody is woken.
+// A prompt worker and the callbacks of what it delivers are called by the goroutine that came with
+// the item: nobody is woken.
 func TestPromptIsCalledInTheTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
@@ -56,7 +57,8 @@ func TestPromptIsCalledInTheTurn(t *testing.T) {
 	})
 }
 
-// What a prompt worker returns counts as that of any other: it is tried again, another lane gets it, a panic is a failure.
+// What a prompt worker returns counts as that of any other: it is tried again, another lane gets
+// it, a panic is a failure.
 func TestPromptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
@@ -102,7 +104,8 @@ func TestGoexitInCallback(t *testing.T) {
 	})
 }
 
-// The producer is asked for one item more than there is room for, and not for two; that one is released when the Sender stops.
+// The producer is asked for one item more than there is room for, and not for two; that one is
+// released when the Sender stops.
 func TestOneItemAtHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())

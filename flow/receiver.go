@@ -20,13 +20,14 @@ const (
 	SenderHeader = "Penstock-Sender" // of a request
 )
 
-// Receiver advertises a worker's window to its senders: how much each of them may have in flight, so that a short queue
-// forms at the worker, but no long one. Wrap the handler of an HTTP server with [Receiver.Handler], or call Begin and
-// the functions that it returns around each batch. The methods are safe for concurrent use, and start no goroutine.
+// Receiver advertises a worker's window to its senders: how much each of them may have in flight,
+// so that a short queue forms at the worker, but no long one. Wrap the handler of an HTTP server
+// with [Receiver.Handler], or call Begin and the functions that it returns around each batch. The
+// methods are safe for concurrent use, and start no goroutine.
 //
-// The zero value serves as many batches at once as the program has threads, runtime.GOMAXPROCS(0), which suits a
-// handler that computes. Set Slots for one that mostly waits for a disk or another server: to the number of batches at
-// which its throughput stops growing.
+// The zero value serves as many batches at once as the program has threads, runtime.GOMAXPROCS(0),
+// which suits a handler that computes. Set Slots for one that mostly waits for a disk or another
+// server: to the number of batches at which its throughput stops growing.
 type Receiver struct {
 	Slots int     // batches that the worker serves at once; 0 means runtime.GOMAXPROCS(0)
 	Max   float64 // batches that all senders together may have in flight; 0 means 1000
@@ -54,10 +55,10 @@ func (g Grant) String() string {
 		g.Epoch, g.Credit, g.Taken, g.QueueLen, g.Slots, g.QueueWait.Microseconds(), g.Service.Microseconds(), unit)
 }
 
-// Begin records the arrival of a batch of this cost from a sender; a cost of 0 means 1. Call serve when its service
-// begins, which is at once if batches never wait, and done when it has been served. The result of done is sent with the
-// answer. Only the first call of each counts. network is the network's round trip as measured by the sender; 0 if
-// unknown.
+// Begin records the arrival of a batch of this cost from a sender; a cost of 0 means 1. Call serve
+// when its service begins, which is at once if batches never wait, and done when it has been
+// served. The result of done is sent with the answer. Only the first call of each counts. network
+// is the network's round trip as measured by the sender; 0 if unknown.
 func (r *Receiver) Begin(sender string, cost float64, network time.Duration) (serve func(), done func() Grant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,8 +120,8 @@ func (r *Receiver) slots() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Handler lets next serve Slots requests at once, in the order of their arrival, and advertises the window with each
-// answer. A request has cost 1.
+// Handler lets next serve Slots requests at once, in the order of their arrival, and advertises the
+// window with each answer. A request has cost 1.
 func (r *Receiver) Handler(next http.Handler) http.Handler {
 	slots := make(chan struct{}, r.slots())
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -175,8 +176,8 @@ func (g *granted) Write(b []byte) (int, error) {
 // Unwrap returns the wrapped writer, for http.ResponseController.
 func (g *granted) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
-// parseSender reads [SenderHeader]: a name, and the network's round trip as measured by the sender. Without a name the
-// sender is identified by its address.
+// parseSender reads [SenderHeader]: a name, and the network's round trip as measured by the sender.
+// Without a name the sender is identified by its address.
 func parseSender(req *http.Request) (name string, network time.Duration) {
 	for i, part := range strings.Split(req.Header.Get(SenderHeader), ";") {
 		part = strings.TrimSpace(part)
@@ -194,8 +195,8 @@ func parseSender(req *http.Request) (name string, network time.Duration) {
 	return name, network
 }
 
-// ParseGrant parses the value of [CreditHeader]. It reports false if the value is no grant. Unknown members, and
-// members whose value is not a number, are skipped; missing ones are 0.
+// ParseGrant parses the value of [CreditHeader]. It reports false if the value is no grant. Unknown
+// members, and members whose value is not a number, are skipped; missing ones are 0.
 func ParseGrant(value string) (Report, bool) {
 	var r Report
 	for part := range strings.SplitSeq(value, ";") {

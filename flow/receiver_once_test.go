@@ -29,7 +29,8 @@ func TestReceiverCountsOnce(t *testing.T) {
 	}
 }
 
-// TestReceiverEarlyHints: an interim answer is no answer; the batch counts as served with the one behind it.
+// TestReceiverEarlyHints: an interim answer is no answer; the batch counts as served with the one
+// behind it.
 func TestReceiverEarlyHints(t *testing.T) {
 	inside := make(chan struct{})
 	finish := make(chan struct{})

@@ -2,7 +2,8 @@ package flow
 
 import "github.com/penstock-io/penstock/flow/control"
 
-// roster holds the lanes by number. A number is free again when its lane is down and has no attempt running.
+// roster holds the lanes by number. A number is free again when its lane is down and has no attempt
+// running.
 type roster[T any] struct {
 	byNumber []*lane[T] // nil: free
 }
@@ -29,7 +30,8 @@ func (r *roster[T]) add(l Lane[T]) *lane[T] {
 	return ln
 }
 
-// relane replaces the lanes by list: first the missing ones go down, then the others go up in the order of list.
+// relane replaces the lanes by list: first the missing ones go down, then the others go up in the
+// order of list.
 func (l *loop[T]) relane(list []Lane[T]) {
 	stays := make(map[string]bool, len(list))
 	for i := range list {
@@ -71,7 +73,8 @@ func (l *loop[T]) raise(ln *lane[T]) {
 	l.step(control.Event{Kind: control.LaneUp, Lane: ln.number, Limits: ln.Limits})
 }
 
-// forget frees the number of a lane that is down and has no attempt running. A lane that waited for that comes back.
+// forget frees the number of a lane that is down and has no attempt running. A lane that waited for
+// that comes back.
 func (l *loop[T]) forget(ln *lane[T]) {
 	if ln.up || ln.running > 0 {
 		return

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// place is where the search can go on: after v, which follows parent, or in a process that a crash has just begun.
+// place is where the search can go on: after v, which follows parent, or in a process that a crash
+// has just begun.
 type place struct {
 	parent *place // nil: the process has begun
 	v      move
@@ -68,9 +69,10 @@ type tally struct {
 	all                   bool // there are no others
 }
 
-// search visits the states with so many batches, and no more than most of them. It walks on from each new state by one move,
-// drawn with seed, and comes back for the others later, in any order: so that where there are more states than most, those that
-// are visited are near the beginning and near the end alike.
+// search visits the states with so many batches, and no more than most of them. It walks on from
+// each new state by one move, drawn with seed, and comes back for the others later, in any order:
+// so that where there are more states than most, those that are visited are near the beginning and
+// near the end alike.
 func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tally) {
 	seen := make(map[string]struct{}, most)
 	rnd := rand.New(rand.NewPCG(seed, uint64(batches)))
@@ -124,9 +126,9 @@ const (
 	leastHedged = 5_000
 )
 
-// TestEveryState searches for a plain machine, and for one that sends twins and whose budget allows one redelivery in vain every
-// 200 ms. States are told apart by what can be seen of machine, ledger and checkpoint, but for the time. With one batch and two,
-// it visits all that there are.
+// TestEveryState searches for a plain machine, and for one that sends twins and whose budget allows
+// one redelivery in vain every 200 ms. States are told apart by what can be seen of machine, ledger
+// and checkpoint, but for the time. With one batch and two, it visits all that there are.
 func TestEveryState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a search of 100,000 states is not short")

@@ -90,10 +90,11 @@ func checkLanes[T any](lanes []Lane[T]) error {
 	return nil
 }
 
-// Run pulls items from p until io.EOF and returns nil when all have settled. When ctx is done it ends the contexts of
-// the attempts in flight, waits for their Delivers and returns context.Cause(ctx). It also stops if p fails, if an item
-// is refused and there is no Options.Bury, if Bury fails, and if every lane is misconfigured (see Options.AwaitRepair);
-// the error wraps the reason. Run may be called once.
+// Run pulls items from p until io.EOF and returns nil when all have settled. When ctx is done it
+// ends the contexts of the attempts in flight, waits for their Delivers and returns
+// context.Cause(ctx). It also stops if p fails, if an item is refused and there is no Options.Bury,
+// if Bury fails, and if every lane is misconfigured (see Options.AwaitRepair); the error wraps the
+// reason. Run may be called once.
 func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	s.mu.Lock()
 	again := s.started
@@ -105,10 +106,11 @@ func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	return newLoop(s).run(ctx, p)
 }
 
-// SetLanes replaces the lanes by name. A lane whose name stays keeps its Worker and its measurements and gets the new
-// Limits. A new lane is added; a missing one gets no further attempts. An Ordered lane that was missing comes back when
-// its running attempts have returned. SetLanes returns before the change takes effect, and has no effect after Run. An
-// error means that l is invalid and nothing was changed.
+// SetLanes replaces the lanes by name. A lane whose name stays keeps its Worker and its
+// measurements and gets the new Limits. A new lane is added; a missing one gets no further
+// attempts. An Ordered lane that was missing comes back when its running attempts have returned.
+// SetLanes returns before the change takes effect, and has no effect after Run. An error means that
+// l is invalid and nothing was changed.
 func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	if err := checkLanes(l); err != nil {
 		return err
@@ -117,14 +119,16 @@ func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	return nil
 }
 
-// Withdraw has Options.Withdrawn decide about every item that has not settled. It returns before that has happened.
+// Withdraw has Options.Withdrawn decide about every item that has not settled. It returns before
+// that has happened.
 func (s *Sender[T]) Withdraw() { s.box.putWithdraw() }
 
-// Saved reports that n bytes of settled items have been saved in the checkpoint, which makes room in Config.Replay.
+// Saved reports that n bytes of settled items have been saved in the checkpoint, which makes room
+// in Config.Replay.
 func (s *Sender[T]) Saved(n int64) { s.box.putSaved(n) }
 
-// Status returns a snapshot of the sender, and the names of the lanes by LaneStatus.Lane. Callbacks of Options may call
-// it.
+// Status returns a snapshot of the sender, and the names of the lanes by LaneStatus.Lane. Callbacks
+// of Options may call it.
 func (s *Sender[T]) Status() (control.Status, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,8 +16,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// The same of the Sender as metamorphic_test.go has of its machine, with real goroutines in a bubble's time. There what happens
-// at one instant has no fixed order, so that shares are compared and not attempts.
+// The same of the Sender as metamorphic_test.go has of its machine, with real goroutines in a
+// bubble's time. There what happens at one instant has no fixed order, so that shares are compared
+// and not attempts.
 
 // paced is a worker that serves one item at a time.
 type paced struct {
@@ -88,7 +89,8 @@ type played struct {
 	took   time.Duration
 }
 
-// play sends n items, one every so often; 0: as fast as they are taken. Worker i is the lane at order[i].
+// play sends n items, one every so often; 0: as fast as they are taken. Worker i is the lane at
+// order[i].
 func play(t *testing.T, c control.Config, workers []*paced, order []int, n int, every time.Duration) (r played) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,8 +149,9 @@ var (
 	}
 )
 
-// TestSenderWorseIsNotChosenMore: a worker whose network or service became slower, or that fails, gets no larger share. Peak EWMA
-// does not see errors, and hash sends an item again to the worker that failed it.
+// TestSenderWorseIsNotChosenMore: a worker whose network or service became slower, or that fails,
+// gets no larger share. Peak EWMA does not see errors, and hash sends an item again to the worker
+// that failed it.
 func TestSenderWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(p *paced){
 		"network": func(p *paced) { p.network *= 3 },
@@ -176,7 +179,8 @@ func TestSenderWorseIsNotChosenMore(t *testing.T) {
 	}
 }
 
-// TestSenderPermuted: workers that change their lanes keep their shares. Hash binds items to lanes, and is left out.
+// TestSenderPermuted: workers that change their lanes keep their shares. Hash binds items to lanes,
+// and is left out.
 func TestSenderPermuted(t *testing.T) {
 	for _, win := range windows {
 		for _, p := range policies {
@@ -226,11 +230,13 @@ func (p *plays) like(q *plays) bool {
 	return math.Abs(k-float64(p.k)) <= 0.3 && math.Abs(width-widthQ) <= 0.2*widthQ
 }
 
-// TestSenderScaled: what takes three times as long everywhere takes three times as long altogether, and its windows are about the same.
-// That they are the same to the last answer is for the machine to show: here what answers at one instant comes in any order. So
-// items come a little faster than they can be delivered, each at an instant of its own. A start-up still ends early or late as the first
-// answers happen to come, in one play of seventy or so (queue, aimd): where two plays differ, the middle ones of five count. The window of
-// rates, which is an experiment, is left out with round robin, where either end is as frequent.
+// TestSenderScaled: what takes three times as long everywhere takes three times as long altogether,
+// and its windows are about the same. That they are the same to the last answer is for the machine
+// to show: here what answers at one instant comes in any order. So items come a little faster than
+// they can be delivered, each at an instant of its own. A start-up still ends early or late as the
+// first answers happen to come, in one play of seventy or so (queue, aimd): where two plays differ,
+// the middle ones of five count. The window of rates, which is an experiment, is left out with
+// round robin, where either end is as frequent.
 func TestSenderScaled(t *testing.T) {
 	for _, win := range windows {
 		for _, p := range policies {

@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// The world of the search in search_test.go: a machine and its ledger with up to six batches, three workers and two attempts of
-// each that go wrong, whatever is answered in whatever order, with a checkpoint at any moment and one crash.
+// The world of the search in search_test.go: a machine and its ledger with up to six batches, three
+// workers and two attempts of each that go wrong, whatever is answered in whatever order, with a
+// checkpoint at any moment and one crash.
 const (
 	searchWorkers = 3
 	searchWrong   = 2 // attempts of a batch that may come back undelivered or overdue, in each life of the process
@@ -106,7 +107,8 @@ func (s *searched) boot() {
 	}
 }
 
-// meet lets each worker answer once, since a worker that is not known gets no twin and its attempts have none.
+// meet lets each worker answer once, since a worker that is not known gets no twin and its attempts
+// have none.
 func (s *searched) meet() {
 	for i := range searchWorkers {
 		s.out = s.m.Step(control.Event{Kind: control.Offer, Seq: uint64(i) + 1, Cost: 1, Bytes: 10}, s.out[:0])
@@ -193,7 +195,8 @@ func (s *searched) started(c control.Command, b int, known bool) {
 	s.tries = append(s.tries, x)
 }
 
-// check holds the ledger against what the workers have. On the way to a state it need not: that was done when the way was new.
+// check holds the ledger against what the workers have. On the way to a state it need not: that was
+// done when the way was new.
 func (s *searched) check() {
 	if s.known {
 		return

@@ -82,7 +82,8 @@ func TestLateAckSettles(t *testing.T) {
 	})
 }
 
-// An item is given back as soon as the last attempt of it returns, which may be long after its settle.
+// An item is given back as soon as the last attempt of it returns, which may be long after its
+// settle.
 func TestReleasedByTheLastAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)

@@ -5,15 +5,18 @@ import (
 	"runtime"
 )
 
-// Who has something for the loop puts it into the mailbox and turns the loop itself, where nobody does: a runner that has its answer, and
-// is idle from there on, takes the next attempt at once, and nobody has to be woken. Who finds somebody turning goes on its way: that one
-// turns once more. The technique is flat combining (Hendler, Incze, Shavit, Tzafrir: Flat combining and the
+// Who has something for the loop puts it into the mailbox and turns the loop itself, where nobody
+// does: a runner that has its answer, and is idle from there on, takes the next attempt at once,
+// and nobody has to be woken. Who finds somebody turning goes on its way: that one turns once more.
+// The technique is flat combining (Hendler, Incze, Shavit, Tzafrir: Flat combining and the
 // synchronization-parallelism tradeoff, SPAA 2010).
 
-// turnsAtOnce is how many turns another goroutine than that of Run makes before it goes back to what it is for.
+// turnsAtOnce is how many turns another goroutine than that of Run makes before it goes back to
+// what it is for.
 const turnsAtOnce = 8
 
-// attend sees to it that what the caller has put into the mailbox is taken. It may call the callbacks of Options.
+// attend sees to it that what the caller has put into the mailbox is taken. It may call the
+// callbacks of Options.
 func (l *loop[T]) attend() {
 	if l.turns.Add(1) > 1 {
 		return
@@ -31,8 +34,8 @@ func (l *loop[T]) attend() {
 	returned = true
 }
 
-// turnOn turns until there is no more mail: then others may turn. Else it has turned most times or everything is done, and the caller still
-// is the one that turns.
+// turnOn turns until there is no more mail: then others may turn. Else it has turned most times or
+// everything is done, and the caller still is the one that turns.
 func (l *loop[T]) turnOn(most int) (still bool) {
 	for range most {
 		n := l.turns.Load()
@@ -48,7 +51,8 @@ func (l *loop[T]) turnOn(most int) (still bool) {
 	return true
 }
 
-// keepOn turns on the goroutine of Run, which has nothing else to do, and says whether everything is done.
+// keepOn turns on the goroutine of Run, which has nothing else to do, and says whether everything
+// is done.
 func (l *loop[T]) keepOn() (over bool) {
 	returned := false
 	defer func() {

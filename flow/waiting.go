@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// History is what an item that waits has behind it: its attempts, and the state of its retry policy.
+// History is what an item that waits has behind it: its attempts, and the state of its retry
+// policy.
 type History = control.History
 
 // Wait is the wait of an item for its next attempt.
@@ -21,26 +22,31 @@ type Wait struct {
 	History History
 }
 
-// WaitStore keeps items that wait long for their next attempt: outside of the Sender, and perhaps across restarts. The Sender
-// counts them towards Control.Waiting. An item is in the store until it is settled (Options.Settled), or waits again.
+// WaitStore keeps items that wait long for their next attempt: outside of the Sender, and perhaps
+// across restarts. The Sender counts them towards Control.Waiting. An item is in the store until it
+// is settled (Options.Settled), or waits again.
 //
 // All methods but Next are called on the loop, and must not block.
 type WaitStore[T any] interface {
-	// Note records that an item waits, so that a restart need not begin its wait again. The Sender still holds it.
+	// Note records that an item waits, so that a restart need not begin its wait again. The Sender
+	// still holds it.
 	Note(it Item[T], w Wait)
-	// Take takes over an item that waits, and reports whether it has. The Sender then releases the item. It offers every wait
-	// of a second or more to Note first and, a moment later, to Take.
+	// Take takes over an item that waits, and reports whether it has. The Sender then releases the
+	// item. It offers every wait of a second or more to Note first and, a moment later, to Take.
 	Take(it Item[T], w Wait) bool
-	// Next blocks until an item that was taken is due and returns it with its history. suspect chooses between the items whose
-	// History says Suspect and the others; there may be one call for each at the same time, on goroutines of their own. io.EOF
-	// means that the Sender is to end without the items that are still held. Any other error stops the Sender. When ctx is
-	// done, Next returns its error soon and has taken nothing out.
+	// Next blocks until an item that was taken is due and returns it with its history. suspect chooses
+	// between the items whose History says Suspect and the others; there may be one call for each at
+	// the same time, on goroutines of their own. io.EOF means that the Sender is to end without the
+	// items that are still held. Any other error stops the Sender. When ctx is done, Next returns its
+	// error soon and has taken nothing out.
 	Next(ctx context.Context, suspect bool) (Item[T], History, error)
-	// Held returns the number of the items that Next has not returned yet, and the sums of their Cost and Bytes.
+	// Held returns the number of the items that Next has not returned yet, and the sums of their Cost
+	// and Bytes.
 	Held() (n int, cost float64, bytes int64)
 }
 
-// numReturns is the number of goroutines that call WaitStore.Next: one for suspects, one for the others.
+// numReturns is the number of goroutines that call WaitStore.Next: one for suspects, one for the
+// others.
 const numReturns = 2
 
 // away is the loop's part in the items that a WaitStore keeps.
@@ -64,7 +70,8 @@ type returned[T any] struct {
 	come    bool
 }
 
-// begin starts the goroutines that wait for the items of the store, and tells the machine what it holds.
+// begin starts the goroutines that wait for the items of the store, and tells the machine what it
+// holds.
 func (w *away[T]) begin(l *loop[T]) {
 	if l.o.Waiting == nil {
 		return
@@ -167,7 +174,8 @@ func (w *away[T]) returned(l *loop[T], i int, r *returned[T]) {
 	}
 }
 
-// done reports whether nothing is to come back any more. It ends the requests first: one of them may have an item in hand.
+// done reports whether nothing is to come back any more. It ends the requests first: one of them
+// may have an item in hand.
 func (w *away[T]) done() bool {
 	if w.n > 0 && !w.ended {
 		return false

@@ -98,7 +98,8 @@ func (s *shelf) Next(ctx context.Context, suspect bool) (Item[int], History, err
 	}
 }
 
-// TestWaitStore: an item that waits leaves the sender, comes back when it is due, not before, and its attempts go on counting.
+// TestWaitStore: an item that waits leaves the sender, comes back when it is due, not before, and
+// its attempts go on counting.
 func TestWaitStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wait = 20 * time.Second
@@ -153,7 +154,8 @@ func TestWaitStore(t *testing.T) {
 	})
 }
 
-// TestWaitStoreBound: Control.Waiting counts the items of the store, also those that it holds from the start.
+// TestWaitStoreBound: Control.Waiting counts the items of the store, also those that it holds from
+// the start.
 func TestWaitStoreBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := newDiary[int](t), newShelf()

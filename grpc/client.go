@@ -13,22 +13,24 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// Client intercepts the calls of a client. Nil fields are left out; the zero value does nothing. The order of the layers
-// is retry, breaker, limit: a waiting retry holds no permit, and an open breaker refuses before a call queues. A breaker
-// and a limiter serve one target each.
+// Client intercepts the calls of a client. Nil fields are left out; the zero value does nothing.
+// The order of the layers is retry, breaker, limit: a waiting retry holds no permit, and an open
+// breaker refuses before a call queues. A breaker and a limiter serve one target each.
 //
 // The fields must not change once in use. Then a Client is safe for concurrent use.
 type Client struct {
-	// Retry are the settings of retries. A nil Classify, and its answer Undecided, mean: retry Unavailable,
-	// ResourceExhausted if the server says when to come back, and, if the method is idempotent, Unknown,
-	// DeadlineExceeded, Aborted and Internal.
+	// Retry are the settings of retries. A nil Classify, and its answer Undecided, mean: retry
+	// Unavailable, ResourceExhausted if the server says when to come back, and, if the method is
+	// idempotent, Unknown, DeadlineExceeded, Aborted and Internal.
 	Retry *retry.Options
-	// Idempotent reports whether a method, such as "/package.Service/Method", may run twice. Nil means none may.
+	// Idempotent reports whether a method, such as "/package.Service/Method", may run twice. Nil means
+	// none may.
 	Idempotent func(method string) bool
-	// Breaker refuses calls while the server fails: with Unknown, DeadlineExceeded, Internal, Unavailable or DataLoss.
+	// Breaker refuses calls while the server fails: with Unknown, DeadlineExceeded, Internal,
+	// Unavailable or DataLoss.
 	Breaker *breaker.Breaker
-	// Limit limits the calls in flight. A stream holds its permit until it ends, and its duration counts as round trip:
-	// give long streams a limiter of their own, such as limit.Fixed.
+	// Limit limits the calls in flight. A stream holds its permit until it ends, and its duration
+	// counts as round trip: give long streams a limiter of their own, such as limit.Fixed.
 	Limit *limit.Limiter
 }
 
@@ -53,8 +55,8 @@ func (c Client) InterceptUnary(
 	})
 }
 
-// InterceptStream is a grpc.StreamClientInterceptor. It retries the opening of a stream only: messages are not sent
-// again.
+// InterceptStream is a grpc.StreamClientInterceptor. It retries the opening of a stream only:
+// messages are not sent again.
 func (c Client) InterceptStream(
 	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer,
 	opts ...grpc.CallOption,

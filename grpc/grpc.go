@@ -1,5 +1,5 @@
-// Package penstockgrpc has interceptors for grpc-go with the retries, circuit breakers and concurrency limits of
-// Penstock.
+// Package penstockgrpc has interceptors for grpc-go with the retries, circuit breakers and
+// concurrency limits of Penstock.
 //
 //	breaker, err := breaker.New(breaker.Options{})
 //	...
@@ -13,7 +13,8 @@
 //	server := grpc.NewServer(penstockgrpc.Server{Limit: limiter}.ServerOptions()...)
 //
 // A call that is refused has the status ResourceExhausted (limit) or Unavailable (breaker), with a
-// google.rpc.RetryInfo that clients follow. errors.As finds the *limit.RefusedError or *breaker.OpenError behind it.
+// google.rpc.RetryInfo that clients follow. errors.As finds the *limit.RefusedError or
+// *breaker.OpenError behind it.
 //
 // Package penstockconnect is the same for connect.
 package penstockgrpc
@@ -42,7 +43,8 @@ func (e *statusError) Unwrap() error { return e.error }
 // GRPCStatus implements the interface that package status looks for.
 func (e *statusError) GRPCStatus() *status.Status { return e.status }
 
-// withStatus gives refusals and ends of contexts a status. Other errors, such as those of handlers, are not changed.
+// withStatus gives refusals and ends of contexts a status. Other errors, such as those of handlers,
+// are not changed.
 func withStatus(err error) error {
 	if err == nil || hasStatus(err) {
 		return err

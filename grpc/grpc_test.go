@@ -91,7 +91,8 @@ func fixedBreaker(t *testing.T, failures int) *breaker.Breaker {
 	return b
 }
 
-// TestRetry: codes decide about retries, and methods that are not idempotent are not repeated if they may have run.
+// TestRetry: codes decide about retries, and methods that are not idempotent are not repeated if
+// they may have run.
 func TestRetry(t *testing.T) {
 	for _, c := range []struct {
 		code       codes.Code
@@ -134,7 +135,8 @@ func TestRetrySucceeds(t *testing.T) {
 	}
 }
 
-// TestBreaker: a client's breaker opens for failures of the server, and not for refusals of requests.
+// TestBreaker: a client's breaker opens for failures of the server, and not for refusals of
+// requests.
 func TestBreaker(t *testing.T) {
 	s := &service{unary: func(_ context.Context, call int) error {
 		if call <= 5 {
@@ -157,8 +159,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestServerSheds: a server beyond its limit refuses with ResourceExhausted and says when to come back, and a client
-// with retries follows that.
+// TestServerSheds: a server beyond its limit refuses with ResourceExhausted and says when to come
+// back, and a client with retries follows that.
 func TestServerSheds(t *testing.T) {
 	first, release := make(chan struct{}), make(chan struct{})
 	s := &service{unary: func(_ context.Context, call int) error {
@@ -209,7 +211,8 @@ func TestServerSheds(t *testing.T) {
 	}
 }
 
-// TestServerBreaker: a breaker in the server refuses once its handlers fail. An error without a status keeps its code.
+// TestServerBreaker: a breaker in the server refuses once its handlers fail. An error without a
+// status keeps its code.
 func TestServerBreaker(t *testing.T) {
 	s := &service{unary: func(context.Context, int) error { return errors.New("database is down") }}
 	client := start(t, s, penstockgrpc.Server{Breaker: fixedBreaker(t, 2)}, penstockgrpc.Client{})

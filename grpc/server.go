@@ -10,12 +10,13 @@ import (
 	"github.com/penstock-io/penstock/limit"
 )
 
-// Server intercepts the calls to a server. Nil fields are left out; the zero value does nothing. The fields must not
-// change once in use. Then a Server is safe for concurrent use.
+// Server intercepts the calls to a server. Nil fields are left out; the zero value does nothing.
+// The fields must not change once in use. Then a Server is safe for concurrent use.
 type Server struct {
 	// Breaker refuses calls while the handlers fail, for example because a database is down.
 	Breaker *breaker.Breaker
-	// Limit limits the calls that are handled at once. A stream holds its permit until its handler returns.
+	// Limit limits the calls that are handled at once. A stream holds its permit until its handler
+	// returns.
 	Limit *limit.Limiter
 }
 

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// TestSleep: a sleep lasts as long as it should, and ends early with the cause of its context's end.
+// TestSleep: a sleep lasts as long as it should, and ends early with the cause of its context's
+// end.
 func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()

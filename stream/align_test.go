@@ -14,8 +14,9 @@ func place(b *stream.Batch) int64 {
 	return int64(uintptr(unsafe.Pointer(&next[0])) & 4095)
 }
 
-// TestAlign: what is read at an offset stands in its page of memory where it stands in its page of the file, in the same arena again and
-// again; an arena that was outgrown is not lost, and none of it costs an allocation.
+// TestAlign: what is read at an offset stands in its page of memory where it stands in its page of
+// the file, in the same arena again and again; an arena that was outgrown is not lost, and none of
+// it costs an allocation.
 func TestAlign(t *testing.T) {
 	const size = 256 << 10
 	p := &stream.Pool{}
@@ -63,8 +64,8 @@ func TestAlign(t *testing.T) {
 	b.Release()
 }
 
-// TestAlignPoisons: Poison reaches the bytes before those that Align begins with, and Release keeps an aligned arena from one batch to
-// the next without mixing them.
+// TestAlignPoisons: Poison reaches the bytes before those that Align begins with, and Release keeps
+// an aligned arena from one batch to the next without mixing them.
 func TestAlignPoisons(t *testing.T) {
 	p := &stream.Pool{Poison: true}
 	b := p.Get(stream.BatchLimits{})

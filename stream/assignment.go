@@ -104,10 +104,10 @@ type Assignment struct {
 	Err error
 }
 
-// PartitionLedger is an optional part of a [TransactionalSink] sink whose ledger can have several owners:
-// each partition is fenced on its own. With an [AssignedSource] the engine calls Take in place of
-// Load. A process that is cut off and still delivers cannot commit, because its epoch is not the
-// newest.
+// PartitionLedger is an optional part of a [TransactionalSink] sink whose ledger can have several
+// owners: each partition is fenced on its own. With an [AssignedSource] the engine calls Take in
+// place of Load. A process that is cut off and still delivers cannot commit, because its epoch is
+// not the newest.
 //
 // Deliver and Store look at [Span].Assignment. They return a [FencedError] for an assignment that
 // was not taken and confirmed, or was released, or whose epoch another process has passed.

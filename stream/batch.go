@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// Batch is records that travel and settle together. It has one owner while it is filled and processed; from
-// dispatch on it is read-only and counted by reference: who reads it holds it by Retain.
+// Batch is records that travel and settle together. It has one owner while it is filled and
+// processed; from dispatch on it is read-only and counted by reference: who reads it holds it by
+// Retain.
 type Batch struct {
 	Data    []byte   // arena: first the spans' raw bytes, whole records with their line ends; behind them what processors wrote
 	Spans   []Span   // what it covers, in order
@@ -96,9 +97,9 @@ func (b *Batch) rawBounds() (lo, hi uint32) {
 	return 0, hi
 }
 
-// Whole returns the batch's raw bytes, line ends included, and true when they are exactly its records:
-// nothing was dropped, buried, added or parsed. The bytes are shared: read-only, and only while the batch is
-// held.
+// Whole returns the batch's raw bytes, line ends included, and true when they are exactly its
+// records: nothing was dropped, buried, added or parsed. The bytes are shared: read-only, and only
+// while the batch is held.
 func (b *Batch) Whole() ([]byte, bool) {
 	if b.changed {
 		return nil, false
@@ -107,7 +108,8 @@ func (b *Batch) Whole() ([]byte, bool) {
 	return b.Data[lo:hi:hi], true
 }
 
-// AppendRaw appends each kept record and a line end to dst: with its own line end (CR kept) where it has one.
+// AppendRaw appends each kept record and a line end to dst: with its own line end (CR kept) where
+// it has one.
 func (b *Batch) AppendRaw(dst []byte) []byte {
 	if whole, ok := b.Whole(); ok {
 		return append(dst, whole...)
@@ -168,14 +170,15 @@ func (b *Batch) Bury(i int, reason error) {
 // Reason returns why record i was buried.
 func (b *Batch) Reason(i int) error { return b.reasons[i] }
 
-// Parsed tells that records were given fields, so that their raw bytes are not the whole truth any more.
+// Parsed tells that records were given fields, so that their raw bytes are not the whole truth any
+// more.
 func (b *Batch) Parsed() { b.changed = true }
 
 // Untouched says whether every record is as it was read: none dropped, buried, added or parsed.
 func (b *Batch) Untouched() bool { return !b.changed }
 
-// AppendKept appends to dst the indexes in Records of those that go to the sink, ascending, as Pick takes them. A batch that was not
-// split is split.
+// AppendKept appends to dst the indexes in Records of those that go to the sink, ascending, as Pick
+// takes them. A batch that was not split is split.
 func (b *Batch) AppendKept(dst []int) []int {
 	b.Split()
 	for i := range b.Records {
@@ -203,20 +206,24 @@ func (b *Batch) Kept() int {
 	return n
 }
 
-// Encode sets Payload to what e makes of the batch, in memory that is used again. It belongs to the batch's one owner.
+// Encode sets Payload to what e makes of the batch, in memory that is used again. It belongs to the
+// batch's one owner.
 func (b *Batch) Encode(e Encoder) (err error) {
 	b.Payload, err = e.Encode(b.spare[:0], b)
 	return err
 }
 
-// page is how far apart in memory and in a file two bytes are that a processor takes for neighbours when it copies.
+// page is how far apart in memory and in a file two bytes are that a processor takes for neighbours
+// when it copies.
 const page = 4096
 
-// Align gives an empty batch room for n bytes, the first of which stands in its page of memory where the byte at offset off stands in
-// its page of the file. Who is about to read much of a file at off calls it: the kernel copies between the file's pages and the arena
-// by one instruction, rep movsb, which takes three to four times as long on an AMD Zen 3 where the target is 1 to 31 bytes further on in
-// its page than the source (glibc's bug 30994; measured here from file to file). It assumes that large memory begins at a page, as
-// Go's does; where it does not, nothing but time is lost. A batch that is not empty stays as it is.
+// Align gives an empty batch room for n bytes, the first of which stands in its page of memory
+// where the byte at offset off stands in its page of the file. Who is about to read much of a file
+// at off calls it: the kernel copies between the file's pages and the arena by one instruction, rep
+// movsb, which takes three to four times as long on an AMD Zen 3 where the target is 1 to 31 bytes
+// further on in its page than the source (glibc's bug 30994; measured here from file to file). It
+// assumes that large memory begins at a page, as Go's does; where it does not, nothing but time is
+// lost. A batch that is not empty stays as it is.
 func (b *Batch) Align(off int64, n int) {
 	if len(b.Data) > 0 {
 		return
@@ -265,13 +272,14 @@ func (b *Batch) Release() {
 	}
 }
 
-// Pool keeps the arenas of released batches, the last used first, because it is still in the processor's
-// cache. It is safe for concurrent use.
+// Pool keeps the arenas of released batches, the last used first, because it is still in the
+// processor's cache. It is safe for concurrent use.
 type Pool struct {
-	// Freed, when set, is called with each batch whose last reference was given back, before its memory is reused.
+	// Freed, when set, is called with each batch whose last reference was given back, before its
+	// memory is reused.
 	Freed func(b *Batch)
-	// Poison overwrites released arenas with 0xDB, so that who reads a batch after its last Release is found
-	// out. For tests.
+	// Poison overwrites released arenas with 0xDB, so that who reads a batch after its last Release is
+	// found out. For tests.
 	Poison bool
 	// Keep is how many arenas are kept; more are left to the garbage collector. 0 means 16.
 	Keep int
@@ -298,8 +306,9 @@ func (p *Pool) Get(l BatchLimits) *Batch {
 	return b
 }
 
-// overgrown is how many times its limit an arena may be and still be kept, when it was not full at least by half: one huge record
-// must not hold its memory for ever, but where all are huge making it anew costs more than all else.
+// overgrown is how many times its limit an arena may be and still be kept, when it was not full at
+// least by half: one huge record must not hold its memory for ever, but where all are huge making
+// it anew costs more than all else.
 const overgrown = 4
 
 func (p *Pool) put(b *Batch) {

@@ -186,8 +186,8 @@ func TestPoolReusesWithoutAllocation(t *testing.T) {
 	}
 }
 
-// FuzzPieces cuts and picks at random and holds the result against the lines themselves: nothing is lost, nothing is twice, the
-// spans tile, the raw bytes are the lines'.
+// FuzzPieces cuts and picks at random and holds the result against the lines themselves: nothing is
+// lost, nothing is twice, the spans tile, the raw bytes are the lines'.
 func FuzzPieces(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n|d|\n\ne"), uint64(1))
 	f.Add([]byte("|||x\r\ny|"), uint64(2))
@@ -255,7 +255,8 @@ func pickAtRandom(b *stream.Batch, rnd *rand.Rand) (pieces []*stream.Batch) {
 	return pieces
 }
 
-// checkTiles holds the pieces' spans, sorted, against the whole's, and their origins and raw bytes against its sums.
+// checkTiles holds the pieces' spans, sorted, against the whole's, and their origins and raw bytes
+// against its sums.
 func checkTiles(t *testing.T, b *stream.Batch, pieces []*stream.Batch) {
 	t.Helper()
 	if len(pieces) == 0 {
@@ -306,7 +307,8 @@ func checkRaw(t *testing.T, p *stream.Batch) {
 	}
 }
 
-// Expand gives each record as many more as asked for, behind it, with ids of their own, also beside records of the same origin.
+// Expand gives each record as many more as asked for, behind it, with ids of their own, also beside
+// records of the same origin.
 func TestExpand(t *testing.T) {
 	b := stream.NewBatch(stream.BatchLimits{})
 	part := &stream.Partition{ID: "p"}

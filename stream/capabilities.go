@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// What a component may be able to do beyond its interface. The engine asks for these interfaces and no others; a component
-// that has the methods has the capability, unless it reports otherwise (Encodes, Finishes, HasAssignments), because its options decide:
+// What a component may be able to do beyond its interface. The engine asks for these interfaces and
+// no others; a component that has the methods has the capability, unless it reports otherwise
+// (Encodes, Finishes, HasAssignments), because its options decide:
 //
 //	Sink    Encoder            encodes batches before they are dispatched
 //	        AppendSink         appends to something that has an end, and may sync later than it acknowledges
@@ -26,14 +27,15 @@ import (
 //	options Shaper, Preferred, EnvironmentUser
 //	errors  Grouped
 
-// Encoder is a [Sink] that encodes batches in the processor pool, before dispatch, so that a redelivery costs no second
-// encoding and the measured round trip is the receiver's. Pieces of a batch (Cut, Pick) have no Payload: Deliver encodes them
-// itself.
+// Encoder is a [Sink] that encodes batches in the processor pool, before dispatch, so that a
+// redelivery costs no second encoding and the measured round trip is the receiver's. Pieces of a
+// batch (Cut, Pick) have no Payload: Deliver encodes them itself.
 type Encoder interface {
 	// Encodes reports which batches Encode changes. It is called once, before Open.
 	Encodes() Encoding
-	// Encode appends to dst what Deliver will send, and returns it; the engine keeps it in Batch.Payload. Nil means that
-	// Deliver sends the batch's own bytes. It is called by several goroutines at once.
+	// Encode appends to dst what Deliver will send, and returns it; the engine keeps it in
+	// Batch.Payload. Nil means that Deliver sends the batch's own bytes. It is called by several
+	// goroutines at once.
 	Encode(dst []byte, b *Batch) ([]byte, error)
 }
 
@@ -49,72 +51,80 @@ const (
 
 // AppendSink is a [Sink] with one ordered lane that appends, as to a file.
 type AppendSink interface {
-	// StartPlace returns, after Open, where the lane starts, such as the size of a file that held something. If that is not
-	// SinkOptions.Place, it is saved in the checkpoint before the first Deliver: after a kill, delivered data must not be taken
-	// for data that was there before.
+	// StartPlace returns, after Open, where the lane starts, such as the size of a file that held
+	// something. If that is not SinkOptions.Place, it is saved in the checkpoint before the first
+	// Deliver: after a kill, delivered data must not be taken for data that was there before.
 	StartPlace() string
-	// Sync returns when everything that was delivered is durable (`fsync: interval`), by an earlier instance too, up to
-	// SinkOptions.Place. It is called before a partition is finished and at drain.
+	// Sync returns when everything that was delivered is durable (`fsync: interval`), by an earlier
+	// instance too, up to SinkOptions.Place. It is called before a partition is finished and at drain.
 	Sync(ctx context.Context) error
 }
 
-// TransactionalSink is a [Sink] that stores Batch.Spans in the transaction of the data. It gets batches of which no record is
-// left, too, to store their spans.
+// TransactionalSink is a [Sink] that stores Batch.Spans in the transaction of the data. It gets
+// batches of which no record is left, too, to store their spans.
 type TransactionalSink interface {
-	// Load fences off every earlier process, then returns the progress of all partitions. It is authoritative: a partition that
-	// it lacks starts from the beginning. If it returns nothing although the local state shows progress, the route stops.
+	// Load fences off every earlier process, then returns the progress of all partitions. It is
+	// authoritative: a partition that it lacks starts from the beginning. If it returns nothing
+	// although the local state shows progress, the route stops.
 	Load(ctx context.Context) ([]Mark, error)
-	// LedgerName returns where the ledger is, such as the table and the rows in it, for messages. It is called after Load.
+	// LedgerName returns where the ledger is, such as the table and the rows in it, for messages. It
+	// is called after Load.
 	LedgerName() string
-	// Store stores spans without data: their records are durable dead letters. It is called by another goroutine than
-	// Deliver, and retried with backoff.
+	// Store stores spans without data: their records are durable dead letters. It is called by another
+	// goroutine than Deliver, and retried with backoff.
 	Store(ctx context.Context, spans []Span) error
-	// Compact may fold what lies at or below the watermarks of m. It is called by the checkpoint's goroutine.
+	// Compact may fold what lies at or below the watermarks of m. It is called by the checkpoint's
+	// goroutine.
 	Compact(ctx context.Context, m []Mark) error
-	// Prune deletes, in one transaction, what the ledger holds of deleted partitions, at most a few hundred. Nothing of them
-	// was delivered or stored since Load: else a late transaction would find no trace of what it repeats. It is called by the
-	// checkpoint's goroutine, and again for the same partitions after an error.
+	// Prune deletes, in one transaction, what the ledger holds of deleted partitions, at most a few
+	// hundred. Nothing of them was delivered or stored since Load: else a late transaction would find
+	// no trace of what it repeats. It is called by the checkpoint's goroutine, and again for the same
+	// partitions after an error.
 	Prune(ctx context.Context, partitionIDs []string) error
 }
 
 // Finisher is a [Source] that does something with partitions that are delivered.
 type Finisher interface {
-	// Finishes reports whether there is anything to do, with these options. It is called once, before Open.
+	// Finishes reports whether there is anything to do, with these options. It is called once, before
+	// Open.
 	Finishes() bool
-	// Finish is called when all routes have settled every record of the sealed partition p, its sinks have synced and the
-	// checkpoint is synced: now the file may be renamed or deleted. It may be called again for the same p after a crash. An
-	// error is logged, and Finish is retried with backoff.
+	// Finish is called when all routes have settled every record of the sealed partition p, its sinks
+	// have synced and the checkpoint is synced: now the file may be renamed or deleted. It may be
+	// called again for the same p after a crash. An error is logged, and Finish is retried with
+	// backoff.
 	Finish(ctx context.Context, p Partition) error
 }
 
 // Estimator is a [Reader] that knows how much there is, for progress and time left.
 type Estimator interface {
-	// Left returns how many bytes are there and not read yet. It is called between two calls of Read, by the same goroutine, a
-	// few times a second.
+	// Left returns how many bytes are there and not read yet. It is called between two calls of Read,
+	// by the same goroutine, a few times a second.
 	Left() int64
 }
 
-// InputReader is a [Reader] that can tell whether its input changes while nothing reads it. A route that was stopped because of
-// its input starts again when the value of Input changes.
+// InputReader is a [Reader] that can tell whether its input changes while nothing reads it. A route
+// that was stopped because of its input starts again when the value of Input changes.
 type InputReader interface {
-	// Input returns a number that changes with the input: files that appear, grow, change or disappear. It is called every few
-	// seconds, and not during Read.
+	// Input returns a number that changes with the input: files that appear, grow, change or
+	// disappear. It is called every few seconds, and not during Read.
 	Input() (uint64, error)
 }
 
 // MaxNote is how many bytes a [Mark]'s Note may have at most.
 const MaxNote = 256
 
-// PartitionTracker is a [Reader] that recognizes its partitions after a restart, and knows which of them are deleted, so that
-// the state grows with what exists and not with all that ever did. Its methods are called by the checkpoint's goroutine, beside
-// Read, and must not wait.
+// PartitionTracker is a [Reader] that recognizes its partitions after a restart, and knows which of
+// them are deleted, so that the state grows with what exists and not with all that ever did. Its
+// methods are called by the checkpoint's goroutine, beside Read, and must not wait.
 type PartitionTracker interface {
-	// Note returns metadata to save with m, whose Part and Watermark are set: printable text of at most MaxNote bytes, such as
-	// a hash of the bytes before the watermark; "" for none. It is called before m is written. Before a batch of a partition
-	// without a mark goes to a [TransactionalSink], it is called between two Reads, too.
+	// Note returns metadata to save with m, whose Part and Watermark are set: printable text of at
+	// most MaxNote bytes, such as a hash of the bytes before the watermark; "" for none. It is called
+	// before m is written. Before a batch of a partition without a mark goes to a [TransactionalSink],
+	// it is called between two Reads, too.
 	Note(m Mark) string
-	// Forget returns the ids of partitions that are deleted: nothing of them will be handed out again, and later data under
-	// their names has other ids. Their marks are dropped when everything read of them is settled. Each id is returned once.
+	// Forget returns the ids of partitions that are deleted: nothing of them will be handed out again,
+	// and later data under their names has other ids. Their marks are dropped when everything read of
+	// them is settled. Each id is returned once.
 	Forget() []string
 }
 
@@ -136,16 +146,18 @@ type DrainingReader interface {
 	Drain()
 }
 
-// RangeReader is a [Reader] that can read data again, in any order, until it is settled. A route whose reader
-// has it keeps batches that wait long for a retry by their place alone, without their data.
+// RangeReader is a [Reader] that can read data again, in any order, until it is settled. A route
+// whose reader has it keeps batches that wait long for a retry by their place alone, without their
+// data.
 type RangeReader interface {
 	// CanReadRanges reports whether ReadRanges can read this partition.
 	CanReadRanges(partitionID string) bool
-	// ReadRanges appends to b the records of ranges, ascending, of one partition, and a span or more for each. Read has handed
-	// them out, in this run or an earlier one, and b has room for them. It is called on other goroutines, beside Read, and must
-	// not wait for new data. The error is [ErrRangeMissing] if it does not find the data: now, since it does not yet know the
-	// partition again after a restart, or ever. An error that wraps [ErrRangeGone] means that it never will. What is in b after
-	// an error is not used.
+	// ReadRanges appends to b the records of ranges, ascending, of one partition, and a span or more
+	// for each. Read has handed them out, in this run or an earlier one, and b has room for them. It
+	// is called on other goroutines, beside Read, and must not wait for new data. The error is
+	// [ErrRangeMissing] if it does not find the data: now, since it does not yet know the partition
+	// again after a restart, or ever. An error that wraps [ErrRangeGone] means that it never will.
+	// What is in b after an error is not used.
 	ReadRanges(ctx context.Context, b *Batch, p Partition, ranges []Range) error
 }
 

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// CheckEnums checks the options that take one of several words, which their tag `enum` lists. options
-// is a pointer to a struct as [Component].Options returns it; structs that it embeds are checked with
-// it. An empty text is an error too, unless its key is among optional. The error is an [OptionError],
-// or joins one for each wrong option. Configs are checked as they are read; call it in the method
-// Validate, for options that are set in Go.
+// CheckEnums checks the options that take one of several words, which their tag `enum` lists.
+// options is a pointer to a struct as [Component].Options returns it; structs that it embeds are
+// checked with it. An empty text is an error too, unless its key is among optional. The error is an
+// [OptionError], or joins one for each wrong option. Configs are checked as they are read; call it
+// in the method Validate, for options that are set in Go.
 func CheckEnums(options any, optional ...string) error {
 	v := reflect.ValueOf(options).Elem()
 	var errs []error

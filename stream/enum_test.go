@@ -18,7 +18,8 @@ type choices struct {
 	Words []string
 }
 
-// TestCheckEnums: every wrong option is named with its words, those of embedded structs too; only optional ones may be empty.
+// TestCheckEnums: every wrong option is named with its words, those of embedded structs too; only
+// optional ones may be empty.
 func TestCheckEnums(t *testing.T) {
 	o := choices{reading: reading{Start: "end"}, Mode: "upsert"}
 	if err := CheckEnums(&o, "other"); err != nil {

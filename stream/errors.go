@@ -19,8 +19,9 @@ func (e *ReopenError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *ReopenError) Unwrap() error { return e.Err }
 
-// RefusedError gives the reason of each record that a worker has refused, by its id ([Batch.AppendRecordID]). A sink puts it
-// into the Err of a [Split] whose Refused records have reasons of their own: their dead letters then hold them.
+// RefusedError gives the reason of each record that a worker has refused, by its id
+// ([Batch.AppendRecordID]). A sink puts it into the Err of a [Split] whose Refused records have
+// reasons of their own: their dead letters then hold them.
 type RefusedError struct {
 	Reasons map[string]error
 }

@@ -10,12 +10,13 @@ import (
 // Masked stands for a secret in a message.
 const Masked = "***"
 
-// MaskURLs returns text with the secrets of its URLs masked: user and password, and every value of a query, also in a URL that does
-// not parse. It masks too much rather than too little. Masked text does not change when it is masked again. A value that is a
-// reference to a variable, such as ${TOKEN}, stays.
+// MaskURLs returns text with the secrets of its URLs masked: user and password, and every value of
+// a query, also in a URL that does not parse. It masks too much rather than too little. Masked text
+// does not change when it is masked again. A value that is a reference to a variable, such as
+// ${TOKEN}, stays.
 //
-// Messages about URLs, such as errors of net/http and net/url, pass through MaskURLs before they are shown. The engine does so with
-// errors of components, log lines, status and dead letters.
+// Messages about URLs, such as errors of net/http and net/url, pass through MaskURLs before they
+// are shown. The engine does so with errors of components, log lines, status and dead letters.
 func MaskURLs(text string) string {
 	at := strings.Index(text, "://")
 	if at < 0 {
@@ -46,7 +47,8 @@ func openQuote(text string) byte {
 
 const schemeLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-"
 
-// urlEnd returns where the URL whose rest text is ends: at the quote that encloses it, else at a space or quote.
+// urlEnd returns where the URL whose rest text is ends: at the quote that encloses it, else at a
+// space or quote.
 func urlEnd(text string, quote byte) int {
 	stop := " \t\r\n\"'`<>\\"
 	if quote != 0 {
@@ -58,14 +60,14 @@ func urlEnd(text string, quote byte) int {
 	return len(text)
 }
 
-// hostForm is the part of a URL between user and path: names, addresses or variables, with their ports. Text that is not of this
-// form may be a user and a password without a host.
+// hostForm is the part of a URL between user and path: names, addresses or variables, with their
+// ports. Text that is not of this form may be a user and a password without a host.
 var hostForm = regexp.MustCompile(`^` + oneHost + `(,` + oneHost + `)*[\])},;:.]*$`)
 
 const oneHost = `([\pL\pN._-]|%25|\$\{[^}]*\}|\[[0-9A-Fa-f:.%]*\]|\*\*\*)*(:([0-9]*|port|\$\{[^}]*\}))?`
 
-// maskURL appends a URL, text[:end] behind its scheme, to b, and returns the length of what it has appended or masked. A password that
-// holds a space or a quote may end behind end.
+// maskURL appends a URL, text[:end] behind its scheme, to b, and returns the length of what it has
+// appended or masked. A password that holds a space or a quote may end behind end.
 func maskURL(b *strings.Builder, text string, end int) int {
 	authority := end
 	if i := strings.IndexAny(text[:end], "/?#"); i >= 0 {
@@ -99,7 +101,8 @@ func maskURL(b *strings.Builder, text string, end int) int {
 	return max(from, 0) + maskQuery(b, text[:end])
 }
 
-// maskQuery appends a URL behind its user to b, with the values of its query masked, and returns its length.
+// maskQuery appends a URL behind its user to b, with the values of its query masked, and returns
+// its length.
 func maskQuery(b *strings.Builder, text string) int {
 	i := strings.IndexAny(text, "?#")
 	if i < 0 {
@@ -123,7 +126,8 @@ func maskQuery(b *strings.Builder, text string) int {
 
 var variableForm = regexp.MustCompile(`^\$\{[A-Za-z_][A-Za-z0-9_]*\}[\])}.,:]*$`)
 
-// maskParameter appends one parameter of a query with the separator before it. Text without a name is a value.
+// maskParameter appends one parameter of a query with the separator before it. Text without a name
+// is a value.
 func maskParameter(b *strings.Builder, text string) {
 	separator, name, value := text[:1], "", text[1:]
 	if i := strings.IndexByte(value, '='); i >= 0 {

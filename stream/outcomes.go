@@ -2,8 +2,8 @@ package stream
 
 import "github.com/penstock-io/penstock/flow"
 
-// Aliases for the types of package flow with which a worker reports an attempt, so that a connector imports this
-// package alone. errors.As finds an outcome under either name.
+// Aliases for the types of package flow with which a worker reports an attempt, so that a connector
+// imports this package alone. errors.As finds an outcome under either name.
 type (
 	// Item is a batch with its cost and size in the sender's units; see [flow.Item].
 	Item = flow.Item[*Batch]
@@ -17,12 +17,13 @@ type (
 	Rejected = flow.Rejected
 	// Misconfigured means that the worker is wrong, not the data; see [flow.Misconfigured].
 	Misconfigured = flow.Misconfigured
-	// Died means that the worker died, or had to be killed, perhaps because of the batch; see [flow.Died]. A [Split] names the
-	// piece in its field Died.
+	// Died means that the worker died, or had to be killed, perhaps because of the batch; see
+	// [flow.Died]. A [Split] names the piece in its field Died.
 	Died = flow.Died
 )
 
-// ErrAbandoned is the cause with which the context of an attempt ends when it took too long; see [flow.ErrAbandoned].
+// ErrAbandoned is the cause with which the context of an attempt ends when it took too long; see
+// [flow.ErrAbandoned].
 var ErrAbandoned = flow.ErrAbandoned
 
 // Headers of an advertised window; see docs/formats/advertised-window.md.
@@ -31,5 +32,6 @@ const (
 	SenderHeader = flow.SenderHeader // of a request
 )
 
-// ParseGrant reads the value of [CreditHeader] and reports whether it is valid; see [flow.ParseGrant].
+// ParseGrant reads the value of [CreditHeader] and reports whether it is valid; see
+// [flow.ParseGrant].
 func ParseGrant(value string) (Report, bool) { return flow.ParseGrant(value) }

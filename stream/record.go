@@ -8,7 +8,8 @@ type Position = ledger.Position
 // Range is the half-open stretch (From, To] of one partition; see [ledger.Range].
 type Range = ledger.Range
 
-// Partition is an ordered stretch of a source with positions of its own: a file, a table, a topic partition.
+// Partition is an ordered stretch of a source with positions of its own: a file, a table, a topic
+// partition.
 type Partition struct {
 	// ID is given at first sight, stays the same while the data grows, and is never reused for other
 	// data. Printable ASCII without space, comma, semicolon, '@' and '"'; at most 200 bytes.
@@ -17,8 +18,8 @@ type Partition struct {
 	Name string
 }
 
-// Span is what a batch covers of one partition. The spans of a partition tile it: each From is the To
-// before it, settled ranges skipped.
+// Span is what a batch covers of one partition. The spans of a partition tile it: each From is the
+// To before it, settled ranges skipped.
 type Span struct {
 	Part *Partition
 	Range

@@ -2,7 +2,8 @@ package stream
 
 import "maps"
 
-// Savepoint is the state of a [Batch] to which [Batch.RollbackTo] returns it. It belongs to the batch's one owner.
+// Savepoint is the state of a [Batch] to which [Batch.RollbackTo] returns it. It belongs to the
+// batch's one owner.
 type Savepoint struct {
 	data, spans, names, types, fields, records, origins, added int
 
@@ -21,8 +22,8 @@ func (b *Batch) Savepoint() (s Savepoint) {
 	return s
 }
 
-// SavepointBefore returns the state of b before record i was appended, if each record since then is an origin whose text and
-// fields were appended with it.
+// SavepointBefore returns the state of b before record i was appended, if each record since then is
+// an origin whose text and fields were appended with it.
 func SavepointBefore(b *Batch, i int) (s Savepoint) {
 	s.measure(b)
 	r := &b.Records[i]
@@ -31,8 +32,8 @@ func SavepointBefore(b *Batch, i int) (s Savepoint) {
 	return s
 }
 
-// Copy sets s to the state of b, for an owner that may change everything but the bytes of the arena before it rolls back.
-// Records and fields are copied, into the memory of s.
+// Copy sets s to the state of b, for an owner that may change everything but the bytes of the arena
+// before it rolls back. Records and fields are copied, into the memory of s.
 func (s *Savepoint) Copy(b *Batch) {
 	s.measure(b)
 	s.copied, s.reasons = true, nil

@@ -68,8 +68,8 @@ func same(a, b picture) bool {
 		(len(a.Reasons) == 0 && len(b.Reasons) == 0 || reflect.DeepEqual(a.Reasons, b.Reasons))
 }
 
-// TestSavepoint: what a reader has appended since is taken back, an extended span too; with SavepointBefore the last of the
-// records.
+// TestSavepoint: what a reader has appended since is taken back, an extended span too; with
+// SavepointBefore the last of the records.
 func TestSavepoint(t *testing.T) {
 	part := &Partition{ID: "p"}
 	b := NewBatch(BatchLimits{})

@@ -19,8 +19,8 @@ var sizeUnits = []struct {
 	{"B", 1},
 }
 
-// ParseSize reads a size. It accepts a non-negative number, with a fraction where there is a unit, and one of B, kB, MB,
-// GB, TB, KiB, MiB, GiB, TiB.
+// ParseSize reads a size. It accepts a non-negative number, with a fraction where there is a unit,
+// and one of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB.
 func ParseSize(s string) (Size, error) {
 	text, unit := strings.TrimSpace(s), int64(1)
 	for _, u := range sizeUnits {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Split fills Records: one for each line of each span, its text without LF or CRLF. A reader whose records
-// are no lines fills Records itself. Split does nothing when they are there.
+// Split fills Records: one for each line of each span, its text without LF or CRLF. A reader whose
+// records are no lines fills Records itself. Split does nothing when they are there.
 func (b *Batch) Split() {
 	if len(b.Records) > 0 {
 		return
@@ -20,9 +20,9 @@ func (b *Batch) Split() {
 	}
 }
 
-// splitSpan appends the lines of span s, whose bytes begin at off, and returns where they end. A line's
-// position is the source offset just behind it; the last one's is the span's end, because a line end that the
-// file lacks was added.
+// splitSpan appends the lines of span s, whose bytes begin at off, and returns where they end. A
+// line's position is the source offset just behind it; the last one's is the span's end, because a
+// line end that the file lacks was added.
 func (b *Batch) splitSpan(s, off uint32) uint32 {
 	span := &b.Spans[s]
 	end := off + uint32(span.Bytes)
@@ -49,9 +49,9 @@ func (b *Batch) splitSpan(s, off uint32) uint32 {
 	return end
 }
 
-// Expand puts extra[i] empty records behind record i, for each i, and returns the new index of each old record. The new records
-// have the origin of record i and numbers of their own; fill them in. Its cost grows with the records of the result, however
-// many records are expanded.
+// Expand puts extra[i] empty records behind record i, for each i, and returns the new index of each
+// old record. The new records have the origin of record i and numbers of their own; fill them in.
+// Its cost grows with the records of the result, however many records are expanded.
 func (b *Batch) Expand(extra []int) (index []int) {
 	total := len(b.Records)
 	for _, n := range extra {
@@ -84,8 +84,9 @@ func (b *Batch) Expand(extra []int) (index []int) {
 	return index
 }
 
-// CanReadAgain reports whether reading the spans of b again gives its records as they were sent: no record is a dead letter, and b
-// is no piece of a batch in which one source record became several, since a piece may have a part of those.
+// CanReadAgain reports whether reading the spans of b again gives its records as they were sent: no
+// record is a dead letter, and b is no piece of a batch in which one source record became several,
+// since a piece may have a part of those.
 func CanReadAgain(b *Batch) bool {
 	for i := range b.Records {
 		if b.Records[i].State == Dead || b.parent != nil && b.Records[i].Sub > 0 {
@@ -100,8 +101,8 @@ func (b *Batch) sameOrigin(i, j int) bool {
 	return b.Records[i].Span == b.Records[j].Span && b.Records[i].Origin == b.Records[j].Origin
 }
 
-// Middle returns an index that halves the kept records, for Cut: the start of an origin, with kept records on
-// both sides; 0 when they cannot be cut.
+// Middle returns an index that halves the kept records, for Cut: the start of an origin, with kept
+// records on both sides; 0 when they cannot be cut.
 func (b *Batch) Middle() int {
 	b.Split()
 	kept, half := b.Kept(), 0
@@ -120,9 +121,9 @@ func (b *Batch) Middle() int {
 	return best
 }
 
-// Cut returns records i to j-1 as a batch of their own, which shares the arena and holds b until its last
-// Release. Neither end may be inside an origin. Cuts that tile the records tile the spans: a span without
-// records goes to the piece on its left, or to the first. It calls Split.
+// Cut returns records i to j-1 as a batch of their own, which shares the arena and holds b until
+// its last Release. Neither end may be inside an origin. Cuts that tile the records tile the spans:
+// a span without records goes to the piece on its left, or to the first. It calls Split.
 func (b *Batch) Cut(i, j int) *Batch {
 	b.Split()
 	if i < 0 || j > len(b.Records) || i >= j || i > 0 && b.sameOrigin(i-1, i) || j < len(b.Records) && b.sameOrigin(j-1, j) {
@@ -137,9 +138,9 @@ func (b *Batch) Cut(i, j int) *Batch {
 	return p
 }
 
-// Pick returns the given records, ascending, as a batch of their own; its spans are exactly theirs. Records
-// that are not kept, and spans without records, go with the kept record before them, or with the first: picks
-// that share out the kept records tile b. It calls Split.
+// Pick returns the given records, ascending, as a batch of their own; its spans are exactly theirs.
+// Records that are not kept, and spans without records, go with the kept record before them, or
+// with the first: picks that share out the kept records tile b. It calls Split.
 func (b *Batch) Pick(index []int) *Batch {
 	b.Split()
 	p := b.piece()
@@ -170,8 +171,8 @@ func (b *Batch) Pick(index []int) *Batch {
 	return p
 }
 
-// stretchStart is the first record that goes with kept record k: k itself, or the leading ones that are not
-// kept when k is the first kept.
+// stretchStart is the first record that goes with kept record k: k itself, or the leading ones that
+// are not kept when k is the first kept.
 func (b *Batch) stretchStart(k int) int {
 	for i := k - 1; i >= 0; i-- {
 		if b.Records[i].State == Kept {
@@ -218,7 +219,8 @@ func (b *Batch) countOrigins() int {
 	return n
 }
 
-// rawOf returns where the raw bytes of records i to j-1 lie; meaningless, and unused, once records were added.
+// rawOf returns where the raw bytes of records i to j-1 lie; meaningless, and unused, once records
+// were added.
 func (b *Batch) rawOf(i, j int) (lo, hi uint32) {
 	lo, hi = b.rawBounds()
 	if i > 0 {
@@ -233,7 +235,8 @@ func (b *Batch) rawOf(i, j int) (lo, hi uint32) {
 // cover gives b the spans of records i to j-1 of whole.
 func (b *Batch) cover(whole *Batch, i, j int) { b.coverFrom(whole, i, j, 0) }
 
-// coverFrom appends the spans of records i to j-1 of whole, which are records base and following of b, and renumbers their Span.
+// coverFrom appends the spans of records i to j-1 of whole, which are records base and following of
+// b, and renumbers their Span.
 func (b *Batch) coverFrom(whole *Batch, i, j, base int) {
 	first, last := int(whole.Records[i].Span), int(whole.Records[j-1].Span)
 	if i == 0 {

@@ -1,7 +1,7 @@
 //penstock:pure
 
-// Package wire reads small binary records, such as entries of a state file, that may be torn, damaged or forged. Write them
-// with the Append functions of encoding/binary.
+// Package wire reads small binary records, such as entries of a state file, that may be torn,
+// damaged or forged. Write them with the Append functions of encoding/binary.
 //
 //	r := wire.Reader{Rest: entry}
 //	id, size := r.Text(), r.Uvarint()
@@ -12,8 +12,8 @@ package wire
 
 import "encoding/binary"
 
-// Reader takes values off the front of Rest. After a value that is not there whole, Bad is set, Rest is empty, and every
-// further value is zero: check once, at the end.
+// Reader takes values off the front of Rest. After a value that is not there whole, Bad is set,
+// Rest is empty, and every further value is zero: check once, at the end.
 type Reader struct {
 	Rest []byte
 	Bad  bool

@@ -20,8 +20,8 @@ const CuratorMaxSleep = math.MaxInt32 * time.Millisecond
 // line in the log.
 const CuratorMaxRetries = 29
 
-// Curator is ExponentialBackoffRetry and BoundedExponentialBackoffRetry of curator-client 5.9: base * max(1, r) with r
-// an integer uniform in [0, 2^(n+1) - 1], at most MaxSleep.
+// Curator is ExponentialBackoffRetry and BoundedExponentialBackoffRetry of curator-client 5.9: base
+// * max(1, r) with r an integer uniform in [0, 2^(n+1) - 1], at most MaxSleep.
 //
 // Quirks: the first wait is always exactly Base, and never is one 0; Base is twice as likely as any
 // other; the cap comes after the draw, so that the draws pile up on it; MaxRetries above 29 counts

@@ -18,10 +18,11 @@ import (
 
 var errFailed = errors.New("failed")
 
-// Every library is called in its fastest form that can be used again and again, each in a loop of its own, so that
-// nothing but the call is timed. The operation of a success does nothing.
+// Every library is called in its fastest form that can be used again and again, each in a loop of
+// its own, so that nothing but the call is timed. The operation of a success does nothing.
 
-// parent is the caller's context: one that never ends, or one that can be cancelled, as programs mostly have.
+// parent is the caller's context: one that never ends, or one that can be cancelled, as programs
+// mostly have.
 func parent(cancellable bool) (context.Context, context.CancelFunc) {
 	if cancellable {
 		return context.WithCancel(context.Background())
@@ -63,9 +64,9 @@ func ours(again, cancellable bool) func(*testing.B) {
 
 type floorKey struct{}
 
-// floor is a call with the two checks that retry.Do makes before its first attempt: that the context lives, and whether
-// the call is made within an attempt of another, whose number, key and target must not be taken for its own. No peer
-// makes the second.
+// floor is a call with the two checks that retry.Do makes before its first attempt: that the
+// context lives, and whether the call is made within an attempt of another, whose number, key and
+// target must not be taken for its own. No peer makes the second.
 //
 //go:noinline
 func floor(ctx context.Context, op func(context.Context) error) error {
@@ -128,8 +129,9 @@ func ofCenkalti(again, cancellable bool) func(*testing.B) {
 	}
 }
 
-// ofSethvargo makes its backoff for each call if fresh is set, as a program has to: the waits and the limit of retries
-// are used up by the calls. Without, there is no limit and no wait at all, which shows what its Do costs alone.
+// ofSethvargo makes its backoff for each call if fresh is set, as a program has to: the waits and
+// the limit of retries are used up by the calls. Without, there is no limit and no wait at all,
+// which shows what its Do costs alone.
 func ofSethvargo(again, cancellable, fresh bool) func(*testing.B) {
 	return func(b *testing.B) {
 		ctx, cancel := parent(cancellable)

@@ -1,10 +1,11 @@
-// Command backoff measures packages backoff and retry against other libraries, all in one run: what the next wait costs, a
-// call that succeeds, and a call with one retry that waits for nothing.
+// Command backoff measures packages backoff and retry against other libraries, all in one run: what
+// the next wait costs, a call that succeeds, and a call with one retry that waits for nothing.
 //
-// The rounds are interleaved: each runs every library once and begins with another one, so that a busy neighbour hits
-// all alike. It writes a line of Go's benchmark format for each run, which benchstat reads, and prints the ratios that
-// the project promises: ours to the fastest of the others, each by its best round, as a neighbour can only slow things
-// down; the medians stand beside them. It is a module of its own, so that the rivals enter no other.
+// The rounds are interleaved: each runs every library once and begins with another one, so that a
+// busy neighbour hits all alike. It writes a line of Go's benchmark format for each run, which
+// benchstat reads, and prints the ratios that the project promises: ours to the fastest of the
+// others, each by its best round, as a neighbour can only slow things down; the medians stand
+// beside them. It is a module of its own, so that the rivals enter no other.
 package main
 
 import (
@@ -96,7 +97,8 @@ func run(rounds int, length, out, only string, check bool) (err error) {
 	return nil
 }
 
-// measure runs the rounds of q and prints their figures. It reports whether ours held the target, and a line that says so.
+// measure runs the rounds of q and prints their figures. It reports whether ours held the target,
+// and a line that says so.
 func (q question) measure(lines io.Writer, rounds int) (held bool, summary string) {
 	times, allocs := make([][]float64, len(q.answers)), make([]int64, len(q.answers))
 	for round := range rounds {

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// The settings of all: 100 ms, growing to 10 s, jittered as the library does it. A sequence begins anew after steps
-// waits, or the cap would be all that is timed. sethvargo's cannot be begun anew without allocating, so that it runs
-// on: at the cap it is fastest.
+// The settings of all: 100 ms, growing to 10 s, jittered as the library does it. A sequence begins
+// anew after steps waits, or the cap would be all that is timed. sethvargo's cannot be begun anew
+// without allocating, so that it runs on: at the cap it is fastest.
 const (
 	first = 100 * time.Millisecond
 	limit = 10 * time.Second

@@ -34,7 +34,8 @@ var questions = []question{
 	},
 }
 
-// mostOfFloor is how many times the floor's time a success may take if it misses its target of the fastest rival.
+// mostOfFloor is how many times the floor's time a success may take if it misses its target of the
+// fastest rival.
 const mostOfFloor = 1.25
 
 func does(again, cancellable bool) []answer {

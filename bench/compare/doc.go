@@ -1,7 +1,9 @@
-// Package compare holds programs written with Penstock's libraries beside the same programs written with others, for
-// docs/coming-from-go.md. It is a module of its own, so that the others enter no other.
+// Package compare holds programs written with Penstock's libraries beside the same programs written
+// with others, for docs/coming-from-go.md. It is a module of its own, so that the others enter no
+// other.
 //
-// The declarations of a program begin with ours or theirs and the program's name. TestLines compares their lines.
+// The declarations of a program begin with ours or theirs and the program's name. TestLines
+// compares their lines.
 package compare
 
 import (

@@ -19,7 +19,8 @@ var update = flag.Bool("update", false, "write the programs into the page")
 // program is the place of a program in the page: a marker, and what TestDocument wrote behind it.
 var program = regexp.MustCompile("(?s)<!-- program (\\w+) -->\n(?:```diff\n.*?```\n)?")
 
-// TestDocument compares the programs that docs/coming-from-go.md shows with those that are compiled here.
+// TestDocument compares the programs that docs/coming-from-go.md shows with those that are compiled
+// here.
 func TestDocument(t *testing.T) {
 	const page = "../../docs/coming-from-go.md"
 	before, err := os.ReadFile(page)

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// oursHedge loads a user with a second request beside a slow one, within a budget and behind a breaker.
+// oursHedge loads a user with a second request beside a slow one, within a budget and behind a
+// breaker.
 func oursHedge() func(context.Context) (user, error) {
 	guard, err := breaker.New(breaker.Options{})
 	budget := retry.InFlight(0.2, 3)

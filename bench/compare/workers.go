@@ -48,7 +48,8 @@ func post(ctx context.Context, url string, body []byte) (*http.Response, error) 
 	return http.DefaultClient.Do(req)
 }
 
-// oursWorkers posts the lines of a file to five servers, each at its own pace, and resumes where it was.
+// oursWorkers posts the lines of a file to five servers, each at its own pace, and resumes where it
+// was.
 func oursWorkers(ctx context.Context, file io.Reader, urls [5]string) error {
 	saved, err := checkpoint.Open("progress")
 	if err != nil {
@@ -84,7 +85,8 @@ func oursWorkersPost(url string) flow.WorkerFunc[[]line] {
 	}
 }
 
-// theirsWorkers is the same with errgroup, cenkalti/backoff and a file. Each server gets the same share of the lines.
+// theirsWorkers is the same with errgroup, cenkalti/backoff and a file. Each server gets the same
+// share of the lines.
 func theirsWorkers(ctx context.Context, file io.Reader, urls [5]string) error {
 	progress := theirsWorkersProgress{done: make(map[int64]bool)}
 	if saved, err := os.ReadFile("progress"); err == nil {

@@ -1,5 +1,6 @@
-// Package limit does what the machine can do at best: the bare work of each workload, with nothing around it, in a process of
-// its own. It keeps no position, survives nothing and retries nothing; that is what makes it a limit.
+// Package limit does what the machine can do at best: the bare work of each workload, with nothing
+// around it, in a process of its own. It keeps no position, survives nothing and retries nothing;
+// that is what makes it a limit.
 package limit
 
 import (

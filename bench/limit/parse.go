@@ -8,7 +8,8 @@ import (
 	"regexp"
 )
 
-// encodingJSON parses each line into a map, adds a member, drops one and writes it again, in one goroutine.
+// encodingJSON parses each line into a map, adds a member, drops one and writes it again, in one
+// goroutine.
 func encodingJSON(from, to string) error {
 	out, err := os.Create(to)
 	if err != nil {
@@ -39,7 +40,8 @@ func encodingJSON(from, to string) error {
 	return out.Close()
 }
 
-// matchLines matches each line with an expression and finds where its groups lie, in one goroutine; it writes nothing.
+// matchLines matches each line with an expression and finds where its groups lie, in one goroutine;
+// it writes nothing.
 func matchLines(from, pattern string) error {
 	re, err := regexp.Compile(pattern)
 	if err != nil {

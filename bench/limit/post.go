@@ -13,7 +13,8 @@ import (
 // tailRoom is how much longer than readSize a body may get so that it ends with a line.
 const tailRoom = 64 << 10
 
-// writeBuffer is what penstock's own sink gives a connection: net/http's 4 KiB make more calls of the kernel.
+// writeBuffer is what penstock's own sink gives a connection: net/http's 4 KiB make more calls of
+// the kernel.
 const writeBuffer = 64 << 10
 
 // bodies cuts a file into bodies of readSize and what is missing of a line.

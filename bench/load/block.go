@@ -32,8 +32,8 @@ type Block struct {
 	timed bool
 }
 
-// NewBlock takes lines from the program's generator, or for Real from the files of PENSTOCK_DATA. Where timed, the marks carry
-// the time of writing.
+// NewBlock takes lines from the program's generator, or for Real from the files of PENSTOCK_DATA.
+// Where timed, the marks carry the time of writing.
 func NewBlock(program string, kind Kind, timed bool) (*Block, error) {
 	lines, err := source(program, kind)
 	if err != nil {
@@ -98,8 +98,8 @@ func (b *Block) Lines() int { return len(b.ends) }
 // Bytes is how long the lines are.
 func (b *Block) Bytes() int64 { return int64(len(b.text)) }
 
-// Number writes the marks of the lines from one to another, first being the number of the first, and returns their text, which
-// is valid until the next call.
+// Number writes the marks of the lines from one to another, first being the number of the first,
+// and returns their text, which is valid until the next call.
 func (b *Block) Number(from, to int, first int64, now time.Time) []byte {
 	for i := from; i < to; i++ {
 		put(b.text[b.holes[i]:][:numberWidth], uint64(first)+uint64(i-from))
@@ -129,7 +129,8 @@ type Input struct {
 	Kind           Kind
 }
 
-// Write makes a file of at least size bytes, whole blocks but for the last, and sees to it that it is old and in the page cache.
+// Write makes a file of at least size bytes, whole blocks but for the last, and sees to it that it
+// is old and in the page cache.
 func (b *Block) Write(path string, kind Kind, size int64) (Input, error) {
 	in := Input{Path: path, Kind: kind}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

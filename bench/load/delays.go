@@ -39,7 +39,8 @@ func lowest(slot int) uint64 {
 	return uint64(slot-octave<<stepBits) << octave
 }
 
-// Quantile is the duration that a share q of those counted do not exceed, but for the width of a step; 0 where none was.
+// Quantile is the duration that a share q of those counted do not exceed, but for the width of a
+// step; 0 where none was.
 func (d *Delays) Quantile(q float64) time.Duration {
 	left := max(1, int64(math.Ceil(q*float64(d.total.Load()))))
 	for i := range d.counts {

@@ -18,7 +18,8 @@ type Feed struct {
 // feedEvery is how often what is due is written.
 const feedEvery = 10 * time.Millisecond
 
-// Run appends numbered lines to the files in turn, as the clock says, and returns when the last is written.
+// Run appends numbered lines to the files in turn, as the clock says, and returns when the last is
+// written.
 func (f Feed) Run(b *Block) error {
 	files := make([]*os.File, f.Files)
 	for i := range files {

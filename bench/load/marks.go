@@ -1,5 +1,6 @@
-// Package load makes what the workloads read: log lines that carry a number each, as a file or live, and it counts, of what
-// arrived, which numbers are missing and which came twice. It knows no program that is measured.
+// Package load makes what the workloads read: log lines that carry a number each, as a file or
+// live, and it counts, of what arrived, which numbers are missing and which came twice. It knows no
+// program that is measured.
 package load
 
 import (
@@ -10,9 +11,10 @@ import (
 	"time"
 )
 
-// Every line holds one mark, ~000000123456~, its number; a live line's mark goes on with the time at which it was written, in
-// microseconds since 1970: ~000000123456~0001763736000123~. A tilde is in no generated line, is escaped by no format that a
-// program writes, and is found at the speed of memchr.
+// Every line holds one mark, ~000000123456~, its number; a live line's mark goes on with the time
+// at which it was written, in microseconds since 1970: ~000000123456~0001763736000123~. A tilde is
+// in no generated line, is escaped by no format that a program writes, and is found at the speed of
+// memchr.
 const (
 	tilde       = '~'
 	numberWidth = 12
@@ -118,5 +120,6 @@ func (m *Marks) Repeated() int64 { return m.repeated.Load() }
 // Unknown is how many numbers were none of the expected.
 func (m *Marks) Unknown() int64 { return m.unknown.Load() }
 
-// Delay is the given quantile of the times from writing a line to its arrival; 0 where lines carry no time.
+// Delay is the given quantile of the times from writing a line to its arrival; 0 where lines carry
+// no time.
 func (m *Marks) Delay(quantile float64) time.Duration { return m.delays.Quantile(quantile) }

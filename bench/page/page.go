@@ -1,4 +1,5 @@
-// Package page writes docs/performance.md and its figure from files of results. It measures nothing.
+// Package page writes docs/performance.md and its figure from files of results. It measures
+// nothing.
 package page
 
 import (
@@ -40,7 +41,8 @@ var files embed.FS
 
 const ours = "penstock"
 
-// disturbed is how many cores other programs may take before a target that is missed says more of them than of penstock.
+// disturbed is how many cores other programs may take before a target that is missed says more of
+// them than of penstock.
 const disturbed = 0.3
 
 // Main writes the page: page -out FILE -plots DIR RESULTS...
@@ -250,7 +252,8 @@ func (v *view) run(r result.Run) int {
 	return len(v.Runs)
 }
 
-// compare makes the table of all programs: of each its share of the limit, measured here or else elsewhere.
+// compare makes the table of all programs: of each its share of the limit, measured here or else
+// elsewhere.
 func (v *view) compare(entries []result.Entry, abouts []About) {
 	v.Programs = programs(entries)
 	for _, p := range v.Programs {

@@ -23,7 +23,8 @@ type node struct {
 
 const flameWidth, flameRow, flameLetter = 1240.0, 17.0, 6.3
 
-// Flame draws stacks as a flame graph that hangs from the top: the width of a box is the share of the time spent in it and below.
+// Flame draws stacks as a flame graph that hangs from the top: the width of a box is the share of
+// the time spent in it and below.
 func Flame(title, subtitle string, stacks []Stack) string {
 	root := &node{name: "all", below: map[string]*node{}}
 	deepest := 0
@@ -46,7 +47,8 @@ func Flame(title, subtitle string, stacks []Stack) string {
 	return p.end()
 }
 
-// draw draws the function with its left upper corner at x, y, and what it called beneath it, the widest first.
+// draw draws the function with its left upper corner at x, y, and what it called beneath it, the
+// widest first.
 func (n *node) draw(p *page, x, y, width, total float64) {
 	if width < 0.4 {
 		return

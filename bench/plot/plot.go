@@ -1,5 +1,6 @@
-// Package plot draws the figures of docs/performance.md as SVG, in the look of the project's other plots (engine/internal/lab/plot,
-// which another module may not import): bars of shares, curves of growth, flame graphs. The same data give the same bytes.
+// Package plot draws the figures of docs/performance.md as SVG, in the look of the project's other
+// plots (engine/internal/lab/plot, which another module may not import): bars of shares, curves of
+// growth, flame graphs. The same data give the same bytes.
 package plot
 
 import (
@@ -104,7 +105,8 @@ const (
 	groupHead, barFoot = 48.0, 22.0
 )
 
-// Bars draws groups in two columns, each group along a scale of its own from 0 to its largest value.
+// Bars draws groups in two columns, each group along a scale of its own from 0 to its largest
+// value.
 func Bars(title, subtitle string, groups []Group) string {
 	column := barLeft + barWidth + barRight
 	heights, at := [2]float64{70, 70}, make([][2]float64, len(groups))

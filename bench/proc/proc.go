@@ -1,5 +1,5 @@
-// Package proc runs other programs and says what they took: wall time, processor time, peak memory. It ends what it started and
-// nothing else.
+// Package proc runs other programs and says what they took: wall time, processor time, peak memory.
+// It ends what it started and nothing else.
 package proc
 
 import (
@@ -48,8 +48,8 @@ var ErrEnding = errors.New("interrupted: nothing is started any more")
 // Ending says that the harness was told to end.
 func Ending() bool { return ending.Load() }
 
-// KillAll kills what has been started and runs, when the harness itself is told to end. From then on nothing is started: who waited
-// for one that is killed here would start the next.
+// KillAll kills what has been started and runs, when the harness itself is told to end. From then
+// on nothing is started: who waited for one that is killed here would start the next.
 func KillAll() {
 	ending.Store(true)
 	running.Range(func(p, _ any) bool {
@@ -58,8 +58,8 @@ func KillAll() {
 	})
 }
 
-// peakEvery is how often the peak of memory is looked at; the kernel keeps it, so that only a peak in the last moments of a
-// process is missed.
+// peakEvery is how often the peak of memory is looked at; the kernel keeps it, so that only a peak
+// in the last moments of a process is missed.
 const peakEvery = 20 * time.Millisecond
 
 // Start starts a program in a folder; "" is the current one.
@@ -102,8 +102,8 @@ func Start(dir, name string, args ...string) (*Process, error) {
 	return p, nil
 }
 
-// resident reads the peak of the process's own image: what wait4 tells begins with the memory of the harness, from which the
-// process was forked.
+// resident reads the peak of the process's own image: what wait4 tells begins with the memory of
+// the harness, from which the process was forked.
 func (p *Process) resident() (mib float64, ok bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
@@ -148,8 +148,8 @@ func (p *Process) Kill() {
 	<-p.ended
 }
 
-// Stop asks it to end, kills it when it does not within patience, and returns what it took. How it ended is no error: programs
-// answer SIGTERM in several ways.
+// Stop asks it to end, kills it when it does not within patience, and returns what it took. How it
+// ended is no error: programs answer SIGTERM in several ways.
 func (p *Process) Stop(patience time.Duration) (Run, error) {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {

@@ -68,8 +68,8 @@ func (r *Receiver) Stats() (s Stats, err error) {
 // pollEvery is how often Await asks.
 const pollEvery = 50 * time.Millisecond
 
-// Await waits until it has n different records, at most patience after the last new one, or until gone is closed; then it says
-// what it saw.
+// Await waits until it has n different records, at most patience after the last new one, or until
+// gone is closed; then it says what it saw.
 func (r *Receiver) Await(n int64, patience time.Duration, gone <-chan struct{}) (Stats, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()

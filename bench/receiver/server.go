@@ -1,6 +1,6 @@
-// Package receiver is an HTTP receiver in a process of its own, and the harness's handle on it. It counts which numbered lines
-// it took, and misbehaves as it is told: slowly, with few at once, or healthy and failing in turn. It counts nothing of a request
-// that it refuses.
+// Package receiver is an HTTP receiver in a process of its own, and the harness's handle on it. It
+// counts which numbered lines it took, and misbehaves as it is told: slowly, with few at once, or
+// healthy and failing in turn. It counts nothing of a request that it refuses.
 package receiver
 
 import (
@@ -127,9 +127,10 @@ func places(n int) chan time.Time {
 	return free
 }
 
-// serve takes as long as a request takes, for a place among those served at once. Who asked may be gone: what a receiver has read
-// it works on. A request that waits for its place begins when the one before it was to end, not when the sleep returned: each is
-// a millisecond late, and the receiver would serve some hundredths fewer requests than it is said to.
+// serve takes as long as a request takes, for a place among those served at once. Who asked may be
+// gone: what a receiver has read it works on. A request that waits for its place begins when the
+// one before it was to end, not when the sleep returned: each is a millisecond late, and the
+// receiver would serve some hundredths fewer requests than it is said to.
 func (s *server) serve() {
 	begins := time.Now()
 	if s.slots != nil {
@@ -146,7 +147,8 @@ func (s *server) serve() {
 	}
 }
 
-// healthy answers for a failing phase: with 503, or in every second one with nothing until the phase ends.
+// healthy answers for a failing phase: with 503, or in every second one with nothing until the
+// phase ends.
 func (s *server) healthy(w http.ResponseWriter, r *http.Request) bool {
 	if s.Phase == 0 {
 		return true

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestServesAtItsRate: places that always have someone waiting serve as many as they should although every sleep is late; one that
-// was idle begins when somebody comes.
+// TestServesAtItsRate: places that always have someone waiting serve as many as they should
+// although every sleep is late; one that was idle begins when somebody comes.
 func TestServesAtItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const atOnce, each, late = 4, 50 * time.Millisecond, 3 * time.Millisecond

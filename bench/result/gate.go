@@ -8,14 +8,16 @@ import (
 	"slices"
 )
 
-// fall is how much of a kept ratio may be gone before the gate closes: machines differ, and so do moments on one.
+// fall is how much of a kept ratio may be gone before the gate closes: machines differ, and so do
+// moments on one.
 const fall = 0.20
 
 // Kept are ratios of penstock against the limits, by workload.
 type Kept map[string]float64
 
-// Ratios are those that the repository remembers, by machine: a program of four threads beside one of a single thread, or one that waits
-// for the disk, is another multiple of it on another processor.
+// Ratios are those that the repository remembers, by machine: a program of four threads beside one
+// of a single thread, or one that waits for the disk, is another multiple of it on another
+// processor.
 type Ratios map[string]Kept
 
 // ReadRatios reads them.
@@ -31,8 +33,8 @@ func ReadRatios(path string) (Ratios, error) {
 	return r, nil
 }
 
-// Of returns what holds for a machine: the ratios that were kept on it, and for the workloads of which it has none, which are named, the
-// lowest of the other machines.
+// Of returns what holds for a machine: the ratios that were kept on it, and for the workloads of
+// which it has none, which are named, the lowest of the other machines.
 func (r Ratios) Of(machine string) (kept Kept, others []string) {
 	kept = Kept{}
 	for _, k := range r {
@@ -74,7 +76,8 @@ func (r Ratios) Write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// Fallen says which of the lines are more than 20 % below what is kept, and which kept ones were not measured.
+// Fallen says which of the lines are more than 20 % below what is kept, and which kept ones were
+// not measured.
 func (k Kept) Fallen(lines []Line) (fallen []string) {
 	now := map[string]float64{}
 	for _, l := range lines {

@@ -1,5 +1,5 @@
-// Package result holds what a measurement says of one program on one workload, its form as a line of JSON, and what is kept of
-// earlier ones: the ratios that may not fall.
+// Package result holds what a measurement says of one program on one workload, its form as a line
+// of JSON, and what is kept of earlier ones: the ratios that may not fall.
 package result
 
 import (
@@ -62,8 +62,8 @@ func (l Line) Spread() (low, high float64) {
 // Write writes the line as JSON.
 func (l Line) Write(w io.Writer) error { return json.NewEncoder(w).Encode(l) }
 
-// Replace puts entries into a file, one a line, each in the place of what the file had of its workload and program, else at the end.
-// Who is interrupted leaves the file as it was.
+// Replace puts entries into a file, one a line, each in the place of what the file had of its
+// workload and program, else at the end. Who is interrupted leaves the file as it was.
 func Replace(path string, entries []Entry) error {
 	all, err := Read(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -81,8 +81,8 @@ func Replace(path string, entries []Entry) error {
 	return os.Rename(path+".new", path)
 }
 
-// Read reads files of entries. Of several lines of the same program and workload the last counts; the order is that of their
-// first.
+// Read reads files of entries. Of several lines of the same program and workload the last counts;
+// the order is that of their first.
 func Read(paths ...string) (all []Entry, err error) {
 	for _, path := range paths {
 		f, err := os.Open(path)

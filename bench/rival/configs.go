@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// programs are the rivals. Their settings follow their makers' documents and what was measured to be quickest; for w3 those under
-// which a record counts as read only when the receiver has it, as far as the program can do that.
+// programs are the rivals. Their settings follow their makers' documents and what was measured to
+// be quickest; for w3 those under which a record counts as read only when the receiver has it, as
+// far as the program can do that.
 var programs = []Program{
 	{Name: "rsyslog", Part: 8, parts: map[string]int64{"w3": 64}, names: []string{"rsyslogd"}, probe: []string{"-v"}, files: rsyslog,
 		args: []string{"-n", "-i", "{dir}/pid", "-f", "{dir}/rsyslog.conf"}},

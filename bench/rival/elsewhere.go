@@ -1,7 +1,8 @@
 package rival
 
-// Share is what a rival reached of the limit that a workload has here, measured elsewhere: on two machines of two virtual cores
-// (vector on the second), with five access log lines to three of JSON, medians of four rounds, that machine's own limit beside it.
+// Share is what a rival reached of the limit that a workload has here, measured elsewhere: on two
+// machines of two virtual cores (vector on the second), with five access log lines to three of
+// JSON, medians of four rounds, that machine's own limit beside it.
 type Share struct {
 	Program string
 	OfLimit float64
@@ -9,8 +10,8 @@ type Share struct {
 	Setting string
 }
 
-// Elsewhere are the shares by workload, the quickest setting of each program under which it loses nothing when it is killed,
-// where there is one.
+// Elsewhere are the shares by workload, the quickest setting of each program under which it loses
+// nothing when it is killed, where there is one.
 var Elsewhere = map[string][]Share{
 	"w1": {
 		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"}, {"syslog-ng", .015, 136, "3.38"},
@@ -49,7 +50,8 @@ var Elsewhere = map[string][]Share{
 	"w5_500ms": {{"vector", .31, 6.2, "adaptive"}},
 }
 
-// Fault is what a rival made of kills or of a failing receiver, measured elsewhere: lost / repeated records.
+// Fault is what a rival made of kills or of a failing receiver, measured elsewhere: lost / repeated
+// records.
 type Fault struct {
 	Program, Setting string
 	Killed           string // kill -9 five times into HTTP, with the whole file there
@@ -57,7 +59,8 @@ type Fault struct {
 	Flaky            string // a receiver that is 5 s healthy and 5 s failing, with seconds of drain
 }
 
-// Faults are those of the settings under which a program loses least, and of its defaults where they differ.
+// Faults are those of the settings under which a program loses least, and of its defaults where
+// they differ.
 var Faults = []Fault{
 	{"syslog-ng", "flow-control", "0 / 5.8k-9.0k", "0 / 16k", "0 / 0, 0.2 s"},
 	{"syslog-ng", "disk-buffer, reliable", "0 / 1", "0 / 16k-17k", ""},

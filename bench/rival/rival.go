@@ -1,5 +1,6 @@
-// Package rival runs other programs on the same work: it finds them, writes their configs at the best settings for the same
-// guarantee that we know, and sees by itself when they are done. It installs nothing and holds no rival.
+// Package rival runs other programs on the same work: it finds them, writes their configs at the
+// best settings for the same guarantee that we know, and sees by itself when they are done. It
+// installs nothing and holds no rival.
 package rival
 
 import (
@@ -23,7 +24,8 @@ type Job struct {
 	URL      string // the receiver
 }
 
-// Rolled is the folder within Job.Dir where a program that chooses the names of its files itself writes them.
+// Rolled is the folder within Job.Dir where a program that chooses the names of its files itself
+// writes them.
 const Rolled = "rolled"
 
 // Written is the file that a program writes: Out, or one that it named itself.
@@ -40,7 +42,8 @@ type Program struct {
 	Part  int64            // it gets one in so many of the input's bytes, so that a run lasts seconds: its start counts
 	parts map[string]int64 // in place of Part, by workload
 	names []string
-	// files are the configs of a job by name, and args what starts the program with them; nil: it does not do this work.
+	// files are the configs of a job by name, and args what starts the program with them; nil: it does
+	// not do this work.
 	files func(Job) map[string]string
 	args  []string // with {dir} for the job's folder
 	// probe asks for the version.
@@ -119,8 +122,8 @@ func (p Program) Version() string {
 	return first
 }
 
-// Run does the job: it starts the program, waits until done says so, and ends it. The time is that until done. It gives up when
-// nothing has moved for patience; progress is whatever grows.
+// Run does the job: it starts the program, waits until done says so, and ends it. The time is that
+// until done. It gives up when nothing has moved for patience; progress is whatever grows.
 func (p Program) Run(j Job, patience time.Duration, watch func(pid int) (progress int64, done bool, err error)) (proc.Run, error) {
 	for name, text := range p.files(j) {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(j.Dir, name)), 0o755); err != nil {
@@ -178,7 +181,8 @@ const (
 	stopPatience = 10 * time.Second
 )
 
-// ReadTo says how far a process has read a file, from what the kernel tells of its descriptors; 0 where it has it not open.
+// ReadTo says how far a process has read a file, from what the kernel tells of its descriptors; 0
+// where it has it not open.
 func ReadTo(pid int, path string) (at int64) {
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {

@@ -214,8 +214,9 @@ func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string
 	return b.String()
 }
 
-// layer splits the name under which a route is kept. What a sink has taken and not yet synced is kept apart, together with the
-// boot of the operating system until whose end it holds; docs/adr/0004-two-layers-of-checkpoint.md.
+// layer splits the name under which a route is kept. What a sink has taken and not yet synced is
+// kept apart, together with the boot of the operating system until whose end it holds;
+// docs/adr/0004-two-layers-of-checkpoint.md.
 func layer(kept string) (route, boot string) {
 	route, boot, _ = strings.Cut(kept, checkpoint.BootMark)
 	return route, boot

@@ -208,7 +208,8 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	return err
 }
 
-// dropWaiting forgets the batches of the changed partitions that wait for a retry, and returns how many records they had.
+// dropWaiting forgets the batches of the changed partitions that wait for a retry, and returns how
+// many records they had.
 func (c *change) dropWaiting(state vfs.Dir, found map[string][]stream.Mark) (records int64, err error) {
 	name, route, _ := strings.Cut(c.route, "/")
 	dir, err := state.OpenDir(pipeline.WaitingDir(name, route))

@@ -83,7 +83,8 @@ func TestCheckpointShowDamage(t *testing.T) {
 	}
 }
 
-// Marks are changed by hand: reset and set, by id or name, in both layers, with a copy kept; and what cannot be meant is refused.
+// Marks are changed by hand: reset and set, by id or name, in both layers, with a copy kept; and
+// what cannot be meant is refused.
 func TestCheckpointChange(t *testing.T) {
 	inFolder(t)
 	saved(t, "state")

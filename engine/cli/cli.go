@@ -1,5 +1,5 @@
-// Package cli is the penstock command line as a library. A binary with components of its own calls [Main] and has
-// every command; one with commands of its own runs a [Program].
+// Package cli is the penstock command line as a library. A binary with components of its own calls
+// [Main] and has every command; one with commands of its own runs a [Program].
 //
 // Each command has a file. Nothing here decides about delivery: package engine does that.
 package cli
@@ -22,19 +22,20 @@ import (
 // started approximates the start of the process: the `seconds` of a run count from here.
 var started = time.Now()
 
-// Main runs the command line in os.Args with the given components and exits the process. It is short for
-// Program{Components: components}.Main().
+// Main runs the command line in os.Args with the given components and exits the process. It is
+// short for Program{Components: components}.Main().
 func Main(components ...stream.Component) { Program{Components: components}.Main() }
 
-// Program is a penstock command line. It may be copied; its methods may be called once, since a [cobra.Command] keeps
-// the state of its last run.
+// Program is a penstock command line. It may be copied; its methods may be called once, since a
+// [cobra.Command] keeps the state of its last run.
 type Program struct {
-	// Components are the sources, processors and sinks that a config may name. engine/connector/all lists the built-in
-	// ones.
+	// Components are the sources, processors and sinks that a config may name. engine/connector/all
+	// lists the built-in ones.
 	Components []stream.Component
 
-	// Commands are added to the built-in commands. A command that returns a [UsageError] ends the process with exit
-	// code 2, any other error with exit code 1. Their names must differ from those of the built-in commands.
+	// Commands are added to the built-in commands. A command that returns a [UsageError] ends the
+	// process with exit code 2, any other error with exit code 1. Their names must differ from those
+	// of the built-in commands.
 	Commands []*cobra.Command
 }
 
@@ -46,15 +47,16 @@ func (p Program) Main() {
 	os.Exit(p.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
-// Run runs one command line, without the program's name, and returns the exit code: 0 if the work is done, 1 if it could not
-// be finished, 2 if the command line or the config is wrong. An error is printed on stderr. While the run command is running,
-// the process's SIGINT, SIGTERM and SIGHUP drain it. A stderr that blocks or breaks does not stop a run: lines are dropped.
+// Run runs one command line, without the program's name, and returns the exit code: 0 if the work
+// is done, 1 if it could not be finished, 2 if the command line or the config is wrong. An error is
+// printed on stderr. While the run command is running, the process's SIGINT, SIGTERM and SIGHUP
+// drain it. A stderr that blocks or breaks does not stop a run: lines are dropped.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return p.program().execute(ctx, args, stdin, stdout, stderr)
 }
 
-// Command returns the root of the command tree, to list commands and flags, for example in documentation or tests.
-// [Program.Run] runs it.
+// Command returns the root of the command tree, to list commands and flags, for example in
+// documentation or tests. [Program.Run] runs it.
 func (p Program) Command() *cobra.Command { return p.program().root() }
 
 func (p Program) program() *program {
@@ -81,8 +83,9 @@ func (p Program) program() *program {
 	}
 }
 
-// keepPipes keeps the process alive when the reader of its stdout or stderr ends: a write returns an error instead of raising SIGPIPE. It
-// holds until the process ends, for the exit code. Child processes are not affected.
+// keepPipes keeps the process alive when the reader of its stdout or stderr ends: a write returns
+// an error instead of raising SIGPIPE. It holds until the process ends, for the exit code. Child
+// processes are not affected.
 var keepPipes = sync.OnceFunc(func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) })
 
 func isHangup(s os.Signal) bool { return s == syscall.SIGHUP }

@@ -25,7 +25,8 @@ type console struct {
 	interrupted bool // a signal has come
 }
 
-// newConsole returns the console of a command. With draws, progress is drawn if stderr is a terminal.
+// newConsole returns the console of a command. With draws, progress is drawn if stderr is a
+// terminal.
 func newConsole(stderr io.Writer, format, level string, draws bool) (*console, error) {
 	c := &console{w: stderr, json: format == "json"}
 	if draws && !c.json {
@@ -71,8 +72,8 @@ func (c *console) progress(s engine.Status) {
 	}
 }
 
-// finish calls write, which writes the summary to stdout. After a signal it does not wait longer than flushTimeout for a stdout that
-// blocks.
+// finish calls write, which writes the summary to stdout. After a signal it does not wait longer
+// than flushTimeout for a stdout that blocks.
 func (c *console) finish(write func() error) error {
 	if !c.interrupted {
 		return write()
@@ -92,7 +93,8 @@ func (c *console) finish(write func() error) error {
 	}
 }
 
-// wantsJSON reports whether args ask for JSON on stderr. It also works for a command line that is otherwise wrong.
+// wantsJSON reports whether args ask for JSON on stderr. It also works for a command line that is
+// otherwise wrong.
 func wantsJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]

@@ -362,7 +362,8 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 }
 
 // escaped writes what data holds so that no terminal obeys it: control bytes, invisible and
-// direction-changing characters and bytes that are no UTF-8 as Go escapes them, and a backslash as two.
+// direction-changing characters and bytes that are no UTF-8 as Go escapes them, and a backslash as
+// two.
 func escaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {

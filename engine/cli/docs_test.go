@@ -18,8 +18,8 @@ func page(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestDocsNameEveryField: other programs rely on docs/cli.md. The flags are checked in cmd/penstock, whose program has all
-// commands.
+// TestDocsNameEveryField: other programs rely on docs/cli.md. The flags are checked in
+// cmd/penstock, whose program has all commands.
 func TestDocsNameEveryField(t *testing.T) {
 	text := page(t, "cli.md")
 	for _, v := range []any{
@@ -48,7 +48,8 @@ func TestDocsExampleLoads(t *testing.T) {
 	}
 }
 
-// TestDocsNameEveryKey: docs/configuration.md has each key of a route with the default that the loader gives it.
+// TestDocsNameEveryKey: docs/configuration.md has each key of a route with the default that the
+// loader gives it.
 func TestDocsNameEveryKey(t *testing.T) {
 	text := page(t, "configuration.md")
 	route := config.DefaultRoute("main", "state")

@@ -25,7 +25,8 @@ const (
 	exitUsage      = 2 // a wrong command line or config; nothing was started
 )
 
-// program is the command line with what it needs of the outside, so that a test can stand in for it.
+// program is the command line with what it needs of the outside, so that a test can stand in for
+// it.
 type program struct {
 	components []stream.Component
 	commands   []*cobra.Command
@@ -65,7 +66,8 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 	return exitCode(err)
 }
 
-// strayed says that help is asked for a command that does not exist: cobra would give that of the command above it.
+// strayed says that help is asked for a command that does not exist: cobra would give that of the
+// command above it.
 func strayed(root *cobra.Command, args []string) error {
 	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
 		return nil

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// explainedWorker is a line of `explain --json`; docs/cli.md documents it, and its names are stable.
+// explainedWorker is a line of `explain --json`; docs/cli.md documents it, and its names are
+// stable.
 type explainedWorker struct {
 	Route         string             `json:"route"`
 	At            float64            `json:"at_seconds"` // since the start
@@ -201,7 +202,8 @@ func explainOneText(out io.Writer, s *explain.Story) error {
 	return err
 }
 
-// sharesText gives the gates by how long each bound, the longest first, without those of less than a percent.
+// sharesText gives the gates by how long each bound, the longest first, without those of less than
+// a percent.
 func sharesText(shares map[string]time.Duration) string {
 	var gates []string
 	var all time.Duration

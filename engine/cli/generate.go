@@ -92,7 +92,8 @@ func (f generateFlags) run(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// paced writes the lines that are due by the clock every paceEvery, so that a slow writer does not make the rate drift.
+// paced writes the lines that are due by the clock every paceEvery, so that a slow writer does not
+// make the rate drift.
 func paced(ctx context.Context, w io.Writer, g *generate.Generator, lines, perSecond int64) error {
 	begun := time.Now()
 	tick := time.NewTicker(paceEvery)

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 )
 
-// carry makes a checkpoint beside the config of what Flume has kept of how far it had come, and adds to the notes what is to be said
-// of that. It returns how many files it is about.
+// carry makes a checkpoint beside the config of what Flume has kept of how far it had come, and
+// adds to the notes what is to be said of that. It returns how many files it is about.
 func (f importFlags) carry(r *flume.Result) (files int, err error) {
 	if len(r.Progress) == 0 {
 		return 0, nil

@@ -11,8 +11,9 @@ import (
 	"testing"
 )
 
-// spoolMeta writes .flumespool-main.meta as Flume 1.11's DurablePositionTracker does: an Avro data file whose metadata names the spooled
-// file, and a block of one record for each position it has noted.
+// spoolMeta writes .flumespool-main.meta as Flume 1.11's DurablePositionTracker does: an Avro data
+// file whose metadata names the spooled file, and a block of one record for each position it has
+// noted.
 func spoolMeta(file string, offsets ...int64) string {
 	const schema = `{"type":"record","name":"TransferStateFileMeta","namespace":"org.apache.flume.serialization",` +
 		`"fields":[{"name":"offset","type":"long"}]}`
@@ -73,8 +74,8 @@ const (
 	sinkOfAgent = "a.channels.c.type = memory\na.sinks.k.type = file_roll\na.sinks.k.sink.directory = out\na.sinks.k.channel = c\n"
 )
 
-// TestImportTaildir: each file goes on where the position file says, also under another name; nothing is lost, and what comes twice
-// is said.
+// TestImportTaildir: each file goes on where the position file says, also under another name;
+// nothing is lost, and what comes twice is said.
 func TestImportTaildir(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()
@@ -115,8 +116,9 @@ func TestImportTaildir(t *testing.T) {
 	}
 }
 
-// TestImportSpool: a directory that Flume 1.11 was in the middle of: finished files are left alone, by their suffix or by the markers
-// in trackerDir, and the one in work goes on behind the last batch that Flume noted.
+// TestImportSpool: a directory that Flume 1.11 was in the middle of: finished files are left alone,
+// by their suffix or by the markers in trackerDir, and the one in work goes on behind the last
+// batch that Flume noted.
 func TestImportSpool(t *testing.T) {
 	for _, policy := range []string{"rename", "tracker_dir"} {
 		t.Run(policy, func(t *testing.T) {
@@ -148,7 +150,8 @@ func TestImportSpool(t *testing.T) {
 	}
 }
 
-// TestImportDamaged: what Flume kept cannot be read, as after a full disk: everything is delivered, and it is said that it comes twice.
+// TestImportDamaged: what Flume kept cannot be read, as after a full disk: everything is delivered,
+// and it is said that it comes twice.
 func TestImportDamaged(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()

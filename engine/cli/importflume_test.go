@@ -19,8 +19,8 @@ a1.sinks.k.sink.directory = out
 a1.sinks.k.channel = c
 `
 
-// TestImportFlume: what is made of an agent is valid, and the agent's half-done directory goes on: what Flume had
-// finished is not read again, the rest is delivered.
+// TestImportFlume: what is made of an agent is valid, and the agent's half-done directory goes on:
+// what Flume had finished is not read again, the rest is delivered.
 func TestImportFlume(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write := func(name, text string) {

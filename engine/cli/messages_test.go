@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/osfs"
 )
 
-// TestMessages runs the broken configs and inputs of testdata/messages.txt with the real components, in a folder with an empty
-// spool and a few things in the wrong place; each gets exactly the message that is written there. What is wrong with configs
-// alone is in package config. A case is its title, a line of ----, the config, a line of ----, and what was said.
+// TestMessages runs the broken configs and inputs of testdata/messages.txt with the real
+// components, in a folder with an empty spool and a few things in the wrong place; each gets
+// exactly the message that is written there. What is wrong with configs alone is in package config.
+// A case is its title, a line of ----, the config, a line of ----, and what was said.
 func TestMessages(t *testing.T) {
 	script := testdata(t, "messages.txt")
 	text, err := os.ReadFile(script)
@@ -65,7 +66,8 @@ func said(t *testing.T, config string) string {
 
 var processID = regexp.MustCompile(`process \d+`)
 
-// wrongFolder has an empty spool, a file that is no folder, a folder that is no file, and a state directory that is in use.
+// wrongFolder has an empty spool, a file that is no folder, a folder that is no file, and a state
+// directory that is in use.
 func wrongFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -15,9 +15,10 @@ const (
 	flushTimeout = 2 * time.Second // for what is queued when the command ends
 )
 
-// output queues what is written to a stream that may block, such as the pipe of a log reader that hangs or a terminal after Ctrl-S, so
-// that a write never waits. What does not fit into the queue is dropped, whole writes at a time; the next write that fits is preceded by
-// a line with the number of dropped writes. It is safe for concurrent use.
+// output queues what is written to a stream that may block, such as the pipe of a log reader that
+// hangs or a terminal after Ctrl-S, so that a write never waits. What does not fit into the queue
+// is dropped, whole writes at a time; the next write that fits is preceded by a line with the
+// number of dropped writes. It is safe for concurrent use.
 type output struct {
 	w     io.Writer
 	group *supervise.Group

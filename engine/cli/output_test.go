@@ -24,8 +24,8 @@ func (w *stuckWriter) Write(p []byte) (int, error) {
 	return w.text.Write(p)
 }
 
-// TestOutputNeverBlocks writes more than the queue holds to a stuck stream: no write waits, the first lines are kept in order, and the
-// line after the gap counts the lines that are missing.
+// TestOutputNeverBlocks writes more than the queue holds to a stuck stream: no write waits, the
+// first lines are kept in order, and the line after the gap counts the lines that are missing.
 func TestOutputNeverBlocks(t *testing.T) {
 	w := new(stuckWriter)
 	w.gate.Lock()
@@ -59,7 +59,8 @@ func TestOutputNeverBlocks(t *testing.T) {
 	}
 }
 
-// TestBlockedStderr drains a run whose stderr is stuck from the start, and its exit code is that of a drained run.
+// TestBlockedStderr drains a run whose stderr is stuck from the start, and its exit code is that of
+// a drained run.
 func TestBlockedStderr(t *testing.T) {
 	inFolder(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -102,7 +103,8 @@ func TestBrokenStderr(t *testing.T) {
 	}
 }
 
-// TestOnlyJSON: with --log-format json every line is JSON, also those of a wrong config or command line.
+// TestOnlyJSON: with --log-format json every line is JSON, also those of a wrong config or command
+// line.
 func TestOnlyJSON(t *testing.T) {
 	inFolder(t)
 	for _, args := range [][]string{

@@ -17,7 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write testdata")
 
-// fakeEngine stands in for the pipelines: it runs until it is drained, cancelled or, with once, at once at its end.
+// fakeEngine stands in for the pipelines: it runs until it is drained, cancelled or, with once, at
+// once at its end.
 type fakeEngine struct {
 	once    bool
 	err     error // what Run returns when it was not cancelled
@@ -129,7 +130,8 @@ func golden(t *testing.T, path, got string) {
 	}
 }
 
-// testdata is the absolute path of a file in testdata, to be taken before the test changes its folder.
+// testdata is the absolute path of a file in testdata, to be taken before the test changes its
+// folder.
 func testdata(t *testing.T, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("testdata", name))

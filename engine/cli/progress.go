@@ -19,7 +19,8 @@ const (
 	rateOver    = 10 * time.Second       // the speed shown is that of the last so long
 )
 
-// progressView turns pictures of an engine into lines. It remembers the pictures of the last seconds, for the speed.
+// progressView turns pictures of an engine into lines. It remembers the pictures of the last
+// seconds, for the speed.
 type progressView struct {
 	past []sighting
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// TestProgressView: share, speed and time left are those of the figures; a source that does not tell what is left has no bar.
+// TestProgressView: share, speed and time left are those of the figures; a source that does not
+// tell what is left has no bar.
 func TestProgressView(t *testing.T) {
 	at := func(elapsed time.Duration, delivered, left int64) engine.Status {
 		return engine.Status{Seconds: elapsed.Seconds(), Routes: []status.Route{{
@@ -46,7 +47,8 @@ func TestProgressView(t *testing.T) {
 	}
 }
 
-// TestDemoPicture: it fits a terminal of 80 columns, of which the last stays free, whatever it shows.
+// TestDemoPicture: it fits a terminal of 80 columns, of which the last stays free, whatever it
+// shows.
 func TestDemoPicture(t *testing.T) {
 	d := &play{fast: demo.NewReceiver(time.Second, nil), began: time.Now(), act: "the fast receiver was revived"}
 	worker := status.Worker{
@@ -64,8 +66,8 @@ func TestDemoPicture(t *testing.T) {
 	}
 }
 
-// TestScreen: what is written stands above what is drawn, lines are cut to the width, and everything drawn is erased before it is
-// drawn anew.
+// TestScreen: what is written stands above what is drawn, lines are cut to the width, and
+// everything drawn is erased before it is drawn anew.
 func TestScreen(t *testing.T) {
 	var out strings.Builder
 	s := &screen{w: &out, width: func() int { return 10 }}

@@ -43,7 +43,8 @@ func TestQuickstartData(t *testing.T) {
 	}
 }
 
-// TestQuickstart runs a copy of it as the README does: everything once, then nothing, then only a new file.
+// TestQuickstart runs a copy of it as the README does: everything once, then nothing, then only a
+// new file.
 func TestQuickstart(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"penstock.yaml", "spool"} {

@@ -81,8 +81,9 @@ func (p *program) reload(cmd *cobra.Command, target string, f reloadFlags) error
 	return err
 }
 
-// watchedConfig reports when the file of a running config has changed. A change is reported when two looks in a row
-// have seen the same new content, so that a half-written file is not loaded. It is not safe for concurrent use.
+// watchedConfig reports when the file of a running config has changed. A change is reported when
+// two looks in a row have seen the same new content, so that a half-written file is not loaded. It
+// is not safe for concurrent use.
 type watchedConfig struct {
 	path    string
 	applied [sha256.Size]byte // of the content that was last reported, or of the start
@@ -108,7 +109,8 @@ func (w *watchedConfig) changed() bool {
 	return true
 }
 
-// sum returns the hash of the file's content, or zero if it cannot be read: it may be about to be replaced.
+// sum returns the hash of the file's content, or zero if it cannot be read: it may be about to be
+// replaced.
 func (w *watchedConfig) sum() (sum [sha256.Size]byte) {
 	f, err := os.Open(w.path)
 	if err != nil {

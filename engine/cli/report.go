@@ -69,7 +69,8 @@ func writeResult(w io.Writer, v any) error {
 	return nil
 }
 
-// summary is what a person reads at the end of a run; "" for one that failed before it had read anything.
+// summary is what a person reads at the end of a run; "" for one that failed before it had read
+// anything.
 func summary(s engine.Status, err error) string {
 	rows := [][]string{{
 		"pipeline", "route", "records read", "bytes read", "delivered", "dead", "dropped", "waiting", "redelivered", "seconds", "MB/s",

@@ -210,8 +210,9 @@ type driven struct {
 	watch bool // reload the config when it changes
 }
 
-// drive runs e until it ends. The first signal drains it, the second stops it at once, and drive does not wait longer than p.stopping for
-// an engine that hangs. A further SIGHUP is no second signal: a terminal that closes may send several.
+// drive runs e until it ends. The first signal drains it, the second stops it at once, and drive
+// does not wait longer than p.stopping for an engine that hangs. A further SIGHUP is no second
+// signal: a terminal that closes may send several.
 func (p *program) drive(ctx context.Context, e runner, d driven, con *console) error {
 	signals, stop := p.notify()
 	defer stop()
@@ -273,7 +274,8 @@ func (p *program) drive(ctx context.Context, e runner, d driven, con *console) e
 	}
 }
 
-// finalError is what the end of a run means: interrupted finite work is not done, unless it was just finished.
+// finalError is what the end of a run means: interrupted finite work is not done, unless it was
+// just finished.
 func finalError(ctx context.Context, err error, interrupted bool, e runner) error {
 	if errors.Is(context.Cause(ctx), errStoppedAtOnce) {
 		return errStoppedAtOnce

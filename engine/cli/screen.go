@@ -10,8 +10,8 @@ import (
 	"golang.org/x/term"
 )
 
-// screen redraws a few lines at the end of a terminal; what is written to it meanwhile, such as logs, stands above them. It is safe
-// for concurrent use.
+// screen redraws a few lines at the end of a terminal; what is written to it meanwhile, such as
+// logs, stands above them. It is safe for concurrent use.
 type screen struct {
 	width func() int
 
@@ -50,7 +50,8 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// write reports whether text was taken. A blocked terminal refuses it; one that has gone is no reason to stop.
+// write reports whether text was taken. A blocked terminal refuses it; one that has gone is no
+// reason to stop.
 func (s *screen) write(text string) bool {
 	if out, ok := s.w.(*output); ok {
 		return out.offer([]byte(text))
@@ -59,8 +60,8 @@ func (s *screen) write(text string) bool {
 	return true
 }
 
-// draw puts lines in the place of those drawn before. A line that is wider than the terminal is cut, since a wrapped one could
-// not be erased.
+// draw puts lines in the place of those drawn before. A line that is wider than the terminal is
+// cut, since a wrapped one could not be erased.
 func (s *screen) draw(lines []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

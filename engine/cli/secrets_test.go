@@ -67,8 +67,9 @@ var wrongForms = []string{
 	`"http://h/?apikey=%s", nosuch: 1`, `"${NOSUCH}%s"`, `"%s${"`, `"%s\x01"`, "|\n        %s\n    ", `"socks5://me:%s@"`,
 }
 
-// TestSecretsAreNotShown gives every component with secret options secrets of the right and of the wrong form, validates and runs the
-// configs, and looks for the secrets in all that was printed or written.
+// TestSecretsAreNotShown gives every component with secret options secrets of the right and of the
+// wrong form, validates and runs the configs, and looks for the secrets in all that was printed or
+// written.
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Run("every component", everySecretHasACase)
 	for name, c := range secretCases {
@@ -136,7 +137,8 @@ func configOf(role stream.Role, name, options string) string {
 	return "pipelines:\n  a:\n    source: {" + source + "}\n    sink: {" + sink + "}\n"
 }
 
-// checkSecrets runs a command with the config and fails the test if the marker is in its output or in a file that it wrote.
+// checkSecrets runs a command with the config and fails the test if the marker is in its output or
+// in a file that it wrote.
 func checkSecrets(t *testing.T, text string, args ...string) {
 	t.Helper()
 	t.Chdir(t.TempDir())

@@ -21,7 +21,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// tokenVariable is the environment variable from which `status` takes the token where it is given an address.
+// tokenVariable is the environment variable from which `status` takes the token where it is given
+// an address.
 const tokenVariable = "PENSTOCK_ADMIN_TOKEN"
 
 type statusFlags struct {

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// statusTree is what a process keeps running, a line for each part. Lines are cut to width characters; 0: they are not.
+// statusTree is what a process keeps running, a line for each part. Lines are cut to width
+// characters; 0: they are not.
 func statusTree(s *status.Status, width int) string {
 	if s.Tree == nil {
 		return statusHead(s) + "this process is of a version that does not tell what it keeps running\n"

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// TestStatusTree: every part stands on a line of its own, its columns beneath each other, and on a terminal no line is wider.
+// TestStatusTree: every part stands on a line of its own, its columns beneath each other, and on a
+// terminal no line is wider.
 func TestStatusTree(t *testing.T) {
 	began := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := &status.Status{Version: 1, PID: 7, Program: "devel", Seconds: 61, Ready: true, Tree: &status.Child{
@@ -43,7 +44,8 @@ penstock    running   1m1s         -
 	}
 }
 
-// TestExplainParts: explain says of a route's parts what the tree shows, for one worker only of those of its name.
+// TestExplainParts: explain says of a route's parts what the tree shows, for one worker only of
+// those of its name.
 func TestExplainParts(t *testing.T) {
 	route := status.Child{Name: "main", State: "running", Restarts: 1, Seconds: 90, Reason: "sink x: gone", Children: []status.Child{
 		{Name: "sender", State: "running", Children: []status.Child{{Name: "worker-1", State: "BUSY"}}},

@@ -8,15 +8,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Admin is the address at which metrics, health and status are served, with its settings: the key `admin`, whose value
-// is an address alone, off, or a mapping.
+// Admin is the address at which metrics, health and status are served, with its settings: the key
+// `admin`, whose value is an address alone, off, or a mapping.
 type Admin struct {
-	// Address is host:port; port 0 takes a free one. Empty or AdminOff serves nothing. Without a token the host must
-	// be localhost or a loopback address.
+	// Address is host:port; port 0 takes a free one. Empty or AdminOff serves nothing. Without a token
+	// the host must be localhost or a loopback address.
 	Address string `yaml:"address" required:"true" doc:"host:port, such as 127.0.0.1:7070; off: nowhere"`
 	// Token is asked for as a bearer token. Empty means none.
 	Token string `yaml:"token" secret:"true" doc:"asked for as a bearer token; needed where others than this machine can connect"`
-	// Hosts are further values of the Host header that are accepted. With a token and no hosts, any is.
+	// Hosts are further values of the Host header that are accepted. With a token and no hosts, any
+	// is.
 	Hosts []string `yaml:"hosts" doc:"names besides localhost under which it may be asked"`
 	// Pprof serves /debug/pprof.
 	Pprof bool `yaml:"pprof" doc:"serve /debug/pprof, too"`
@@ -42,7 +43,8 @@ func (a *Admin) Check() error {
 	return CheckAddress(a.Address, a.Token != "")
 }
 
-// CheckAddress returns an error if address is not host:port, or if it is not a loopback address and there is no token.
+// CheckAddress returns an error if address is not host:port, or if it is not a loopback address and
+// there is no token.
 func CheckAddress(address string, token bool) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 	maxGuardRecords    = 100_000 // as many as the guard remembers
 )
 
-// check looks at one route for values and combinations that cannot work. Parts are keys of a route, such as flow; the
-// key of a part that is one value, such as memory, is "".
+// check looks at one route for values and combinations that cannot work. Parts are keys of a route,
+// such as flow; the key of a part that is one value, such as memory, is "".
 type check struct {
 	route *Route
 	given func(part, key string) bool                        // reports whether the config sets it

@@ -1,10 +1,12 @@
 // Package config holds the configuration of an engine and reads it from YAML.
 //
-// [Load] and [Parse] decode a file and refuse a wrong one with file, line, column, an excerpt and a hint, before
-// anything starts. A config may also be built in Go: begin each route with [DefaultRoute] and call [Config.Validate].
-// [Config.Plan] prints a config with all defaults, [JSONSchema] describes it to an editor.
+// [Load] and [Parse] decode a file and refuse a wrong one with file, line, column, an excerpt and a
+// hint, before anything starts. A config may also be built in Go: begin each route with
+// [DefaultRoute] and call [Config.Validate]. [Config.Plan] prints a config with all defaults,
+// [JSONSchema] describes it to an editor.
 //
-// The package opens nothing but the config and the files that ${file:...} names, and creates nothing.
+// The package opens nothing but the config and the files that ${file:...} names, and creates
+// nothing.
 package config
 
 import (
@@ -14,8 +16,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Config is a whole configuration. Load and Parse return it with all defaults set and all paths resolved: changing
-// State afterwards does not move the dead letters, whose directory each route has.
+// Config is a whole configuration. Load and Parse return it with all defaults set and all paths
+// resolved: changing State afterwards does not move the dead letters, whose directory each route
+// has.
 type Config struct {
 	Path      string     // file it was read from, as given to Load or Parse; empty if built in Go
 	State     string     // directory of checkpoints and dead letters, created if missing; must not be empty
@@ -24,8 +27,8 @@ type Config struct {
 	Tests     []Test     // of processors; `penstock test` runs them, an engine ignores them
 }
 
-// Pipeline is a source and the routes that read it. Checkpoints and metrics are named after it: renaming a pipeline or
-// route resets its checkpoint.
+// Pipeline is a source and the routes that read it. Checkpoints and metrics are named after it:
+// renaming a pipeline or route resets its checkpoint.
 type Pipeline struct {
 	Name   string // 1 to 64 of a-z, 0-9, - and _
 	Source Use
@@ -33,8 +36,8 @@ type Pipeline struct {
 	Where  Place   // of its name; zero if built in Go
 }
 
-// Route is the way from a source to a sink, with a position of its own. The zero value of an option is not its
-// default: begin with [DefaultRoute].
+// Route is the way from a source to a sink, with a position of its own. The zero value of an option
+// is not its default: begin with [DefaultRoute].
 type Route struct {
 	Name        string // 1 to 64 of a-z, 0-9, - and _
 	Processors  []Use  // in the order in which they run; may be empty
@@ -50,8 +53,8 @@ type Route struct {
 	Where       Place         // of its name; zero if built in Go
 }
 
-// FromEnvironment returns the settings of sink and processors that come from the environment, such as a proxy. See
-// [stream.EnvironmentUser].
+// FromEnvironment returns the settings of sink and processors that come from the environment, such
+// as a proxy. See [stream.EnvironmentUser].
 func (r *Route) FromEnvironment() []string {
 	var all []string
 	for _, u := range append(slices.Clone(r.Processors), r.Sink) {
@@ -79,8 +82,8 @@ type Place struct {
 
 // Batch limits a batch: the key `batch`. A batch ends at whichever limit it reaches first.
 type Batch struct {
-	// Bytes is 1B to 1GiB. A batch of a file ends at the first record end at or after a multiple of it. Default
-	// 256KiB, or what the sink prefers.
+	// Bytes is 1B to 1GiB. A batch of a file ends at the first record end at or after a multiple of
+	// it. Default 256KiB, or what the sink prefers.
 	Bytes stream.Size `yaml:"bytes" doc:"a batch of a file ends at the first record end at or after a multiple of this"`
 	// Records is 1 to 16777216. Default 5000, or what the sink prefers.
 	Records int `yaml:"records" doc:"records in a batch, at most"`
@@ -92,60 +95,67 @@ type Batch struct {
 type Flow struct {
 	// Window is the algorithm that limits the in-flight batches of each worker. Default auto.
 	Window string `yaml:"window" enum:"auto,queue,linear,aimd,credit,fixed" doc:"limit of batches in flight to each worker"`
-	// Size is the limit of a fixed window, 1 to 1000 batches. It is set if and only if Window is fixed.
+	// Size is the limit of a fixed window, 1 to 1000 batches. It is set if and only if Window is
+	// fixed.
 	Size int `yaml:"size" doc:"of a fixed window, in batches"`
 	// Initial is where an adaptive window starts, 1 to Max batches. Default 1.
 	Initial int `yaml:"initial" doc:"of a window that adapts, in batches"`
 	// Max bounds an adaptive window, 1 to 1000 batches. Default 1000.
 	Max int `yaml:"max" doc:"of a window that adapts, in batches"`
-	// Threshold is the round trip beyond which a linear window shrinks: "auto" or a duration such as "200ms". Default
-	// auto.
+	// Threshold is the round trip beyond which a linear window shrinks: "auto" or a duration such as
+	// "200ms". Default auto.
 	Threshold string `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
 	// Step is how often a linear window changes. Default per_round.
 	Step string `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window takes a step"`
 	// Dispatch chooses the worker of the next batch. Default least_completion.
 	Dispatch string `yaml:"dispatch" enum:"least_completion,round_robin,hash" doc:"how the worker of a batch is chosen"`
-	// Timeout is the round trip after which a batch is sent to another worker as well: "auto" or a duration shorter
-	// than Abandon. Default auto.
+	// Timeout is the round trip after which a batch is sent to another worker as well: "auto" or a
+	// duration shorter than Abandon. Default auto.
 	Timeout string `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	// Abandon bounds one attempt. It must be positive; default 1m.
 	Abandon time.Duration `yaml:"abandon" doc:"hard end of a delivery"`
 
-	// TieBand makes least_completion choose at random among workers that are slower than the best by at most this
-	// share, 0 to 1. Default 0: always the best.
+	// TieBand makes least_completion choose at random among workers that are slower than the best by
+	// at most this share, 0 to 1. Default 0: always the best.
 	TieBand float64 `yaml:"tie_band" doc:"of least_completion: chance decides among workers that take this share longer"`
-	// Redeliver is the number of repeated attempts allowed for each delivered batch, 0 to 1; 0 means no limit. Default
+	// Redeliver is the number of repeated attempts allowed for each delivered batch, 0 to 1; 0 means
+	// no limit. Default
 	// 0.1.
 	Redeliver float64 `yaml:"redeliver" doc:"batches that may be sent again in vain, for each that is delivered; 0: without bound"`
-	// RedeliverRate adds this many repeated attempts a second, 0.1 to 10000, regardless of deliveries. Default 10.
+	// RedeliverRate adds this many repeated attempts a second, 0.1 to 10000, regardless of deliveries.
+	// Default 10.
 	RedeliverRate float64 `yaml:"redeliver_rate" doc:"and so many a second, whatever is delivered"`
-	// Limit bounds the attempts at all workers together, and WorkerLimit those at each. Default: no limit.
+	// Limit bounds the attempts at all workers together, and WorkerLimit those at each. Default: no
+	// limit.
 	Limit       Limit `yaml:"limit" doc:"bounds on all workers together, whatever windows allow"`
 	WorkerLimit Limit `yaml:"worker_limit" doc:"the same for each worker"`
-	// Hedge sends a second copy of the oldest batch to an idle worker, of at most 2 % of batches. Default false.
+	// Hedge sends a second copy of the oldest batch to an idle worker, of at most 2 % of batches.
+	// Default false.
 	Hedge bool `yaml:"hedge" doc:"a second copy, to another worker, of the batch that holds the checkpoint back: of 2 % at most"`
-	// Shared pauses half of the workers now and then, to find out whether they share a bottleneck such as one database.
-	// If they do, one window limits all of them together. Default false.
+	// Shared pauses half of the workers now and then, to find out whether they share a bottleneck such
+	// as one database. If they do, one window limits all of them together. Default false.
 	Shared bool `yaml:"shared" doc:"find out by pausing workers whether they share a bottleneck, which then gets one window"`
-	// Poison is the number of workers, up to 100, that a batch may kill, or fail alone, until it is held responsible;
-	// 0 means never. Default 3.
+	// Poison is the number of workers, up to 100, that a batch may kill, or fail alone, until it is
+	// held responsible; 0 means never. Default 3.
 	Poison int `yaml:"poison" doc:"workers that may die of a batch before it is cut; 0: any number, and no suspects"`
 	// Poisoned is the fate of a batch that workers fail without dying. Default keep: it is retried.
 	Poisoned string `yaml:"poisoned" enum:"keep,dead_letter" doc:"what becomes of one that workers fail, and do not die of"`
 
-	// Order is none, or partition to deliver each partition in order. Empty, the default, means the sink's own.
+	// Order is none, or partition to deliver each partition in order. Empty, the default, means the
+	// sink's own.
 	Order string `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
 
 	// Trace is the file that records the decisions of flow control. Empty, the default, means none.
 	Trace string `yaml:"trace" path:"true" alone:"true" doc:"file for what the flow's machine is told and does"`
-	// TraceMax ends the trace after this many bytes, at least 64KiB; delivery continues. Default 256MiB.
+	// TraceMax ends the trace after this many bytes, at least 64KiB; delivery continues. Default
+	// 256MiB.
 	TraceMax stream.Size `yaml:"trace_max" doc:"bytes of the trace, at most; then it ends, and delivery goes on"`
 }
 
 // Retry is how long a batch that was not delivered waits for its next attempt: the key `retry`.
 type Retry struct {
-	// Backoff is exponential or fixed, which go by the next three fields, or a policy as `penstock backoff` takes it, instead of
-	// them. Default exponential.
+	// Backoff is exponential or fixed, which go by the next three fields, or a policy as `penstock
+	// backoff` takes it, instead of them. Default exponential.
 	Backoff string `yaml:"backoff" doc:"how the wait of a batch grows: exponential, fixed, or a policy as penstock backoff takes it"`
 	// Base is the first wait. It must be positive; default 250ms.
 	Base time.Duration `yaml:"base" doc:"first wait"`
@@ -153,13 +163,14 @@ type Retry struct {
 	Max time.Duration `yaml:"max" doc:"longest wait"`
 	// Jitter is full (each wait is drawn from zero to its length) or none. Default full.
 	Jitter string `yaml:"jitter" enum:"full,none" doc:"how each wait is drawn"`
-	// Attempts is the number of failures after which a batch is exhausted. Only failures at workers that deliver other
-	// batches count. Zero, the default, means any number.
+	// Attempts is the number of failures after which a batch is exhausted. Only failures at workers
+	// that deliver other batches count. Zero, the default, means any number.
 	Attempts int `yaml:"attempts" doc:"failed attempts of a batch before it is exhausted, where its workers deliver others; 0: any number"`
-	// MaxElapsed is how long after its first such failure a batch is exhausted, without the time in which no worker
-	// was open. Zero, the default, means any time.
+	// MaxElapsed is how long after its first such failure a batch is exhausted, without the time in
+	// which no worker was open. Zero, the default, means any time.
 	MaxElapsed time.Duration `yaml:"max_elapsed" doc:"time after which a failing batch is exhausted, outages left out; 0: any time"`
-	// Exhausted is the fate of an exhausted batch: dead_letter, or keep to retry it still. Default keep.
+	// Exhausted is the fate of an exhausted batch: dead_letter, or keep to retry it still. Default
+	// keep.
 	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"what happens to an exhausted batch"`
 	// Waiting bounds the batches that wait for another attempt.
 	Waiting Waiting `yaml:"waiting" doc:"batches that may wait for another attempt; beyond that nothing is read"`
@@ -167,8 +178,8 @@ type Retry struct {
 
 // Waiting bounds the batches that wait for another attempt: the key `retry.waiting`.
 type Waiting struct {
-	// Bytes is their size in source bytes, at least 1. Zero, the default, means that memory and checkpoint.replay bound
-	// them.
+	// Bytes is their size in source bytes, at least 1. Zero, the default, means that memory and
+	// checkpoint.replay bound them.
 	Bytes stream.Size `yaml:"bytes" doc:"bytes of the source; 0: only memory and checkpoint.replay bound them"`
 	// Records is the number of their records, 1 to 100000000. Default 2000000.
 	Records int `yaml:"records" doc:"records"`
@@ -179,10 +190,11 @@ var replacedByPolicy = []string{"base", "max", "jitter"}
 
 // DeadLetters is where refused records are kept: the key `dead_letters`.
 type DeadLetters struct {
-	// Dir is the directory of the dead letters, created if missing. Default: "dead" in the state directory.
+	// Dir is the directory of the dead letters, created if missing. Default: "dead" in the state
+	// directory.
 	Dir string `yaml:"dir" path:"true" doc:"folder of the dead letters; default: dead beneath state"`
-	// Max bounds the dead letters of the route in bytes, at least 1. A full file stops the route: nothing is dropped.
-	// Default 1GiB.
+	// Max bounds the dead letters of the route in bytes, at least 1. A full file stops the route:
+	// nothing is dropped. Default 1GiB.
 	Max stream.Size `yaml:"max" doc:"bytes at most; full: the route stops, nothing is dropped"`
 }
 
@@ -190,8 +202,8 @@ type DeadLetters struct {
 type Guard struct {
 	// Share is the share of dead records that is borne, 0 to 1. Default 0.1.
 	Share float64 `yaml:"share" doc:"share of dead records that is borne, 0 to 1"`
-	// Records is the number of records that are judged at least, 1 to 100000. The start of a run is judged by a tenth of it if no
-	// record was delivered, after 10 s by a hundredth. Default 1000.
+	// Records is the number of records that are judged at least, 1 to 100000. The start of a run is
+	// judged by a tenth of it if no record was delivered, after 10 s by a hundredth. Default 1000.
 	Records int `yaml:"records" doc:"records that are judged at least; a tenth of it if none was delivered"`
 	// Off disables the guard. Default false.
 	Off bool `yaml:"off" doc:"no guard: a wrong pattern or token may turn all input into dead letters"`
@@ -199,8 +211,8 @@ type Guard struct {
 
 // Checkpoint is how often progress is saved: the key `checkpoint`.
 type Checkpoint struct {
-	// Replay bounds the source bytes that a kill repeats, at least Batch.Bytes: those in flight plus those settled
-	// since the last write. Default 32MiB.
+	// Replay bounds the source bytes that a kill repeats, at least Batch.Bytes: those in flight plus
+	// those settled since the last write. Default 32MiB.
 	Replay stream.Size `yaml:"replay" doc:"what a kill repeats at most: bytes in flight, or settled and not yet written"`
 	// Sync is how often progress is made durable against power loss, up to 1h. Default 1s.
 	Sync time.Duration `yaml:"sync" doc:"how often what was written is made durable against power loss"`

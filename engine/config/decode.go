@@ -26,8 +26,8 @@ type option struct {
 	min, max   string // of a number or a duration, inclusive; "" where there is no bound
 }
 
-// expression is implemented by types that hold an expression, so that ` #` within one is never taken for a comment. It is
-// matched by its method, since a connector cannot import this package.
+// expression is implemented by types that hold an expression, so that ` #` within one is never
+// taken for a comment. It is matched by its method, since a connector cannot import this package.
 type expression interface{ Expression() }
 
 var (
@@ -69,7 +69,8 @@ func joinKey(prefix, key string) string {
 	return prefix + "." + key
 }
 
-// fieldsOf gives the settable fields of a struct by key, those of embedded structs included, in order.
+// fieldsOf gives the settable fields of a struct by key, those of embedded structs included, in
+// order.
 func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructField) {
 	fields = map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -81,7 +82,8 @@ func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructFi
 	return keys, fields
 }
 
-// decode reads a node into v, which holds the default. It notes what is wrong and returns false, going on with the rest.
+// decode reads a node into v, which holds the default. It notes what is wrong and returns false,
+// going on with the rest.
 func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 	t := v.Type()
 	if isNull(n) && (t.Kind() != reflect.Struct || t == sizeType) {
@@ -170,8 +172,8 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	return len(l.errs) == before
 }
 
-// listField returns the field of a struct that is tagged `yaml:",list"`, if there is one: such a struct may be written as the
-// list that is this field's value.
+// listField returns the field of a struct that is tagged `yaml:",list"`, if there is one: such a
+// struct may be written as the list that is this field's value.
 func listField(t reflect.Type) (reflect.StructField, bool) {
 	for _, f := range reflect.VisibleFields(t) {
 		if f.Tag.Get("yaml") == ",list" {

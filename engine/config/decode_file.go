@@ -12,9 +12,10 @@ type Kind struct {
 	Least string // what such a file has at least, for the message about an empty one
 }
 
-// DecodeFile reads a YAML file of another kind than a config into v, a pointer to a struct that holds the defaults. The
-// struct's tags and its Validate method mean what they mean for the options of a component, whose name is the kind's noun.
-// An error is an *[Error], or [Errors] where several independent things are wrong.
+// DecodeFile reads a YAML file of another kind than a config into v, a pointer to a struct that
+// holds the defaults. The struct's tags and its Validate method mean what they mean for the options
+// of a component, whose name is the kind's noun. An error is an *[Error], or [Errors] where several
+// independent things are wrong.
 func DecodeFile(path string, k Kind, v any) error {
 	l := newLoader(path, LoadOptions{Env: os.LookupEnv})
 	l.kind = k

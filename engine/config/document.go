@@ -60,7 +60,8 @@ func (l *loader) failAt(line, column int, format string, args ...any) *Error {
 	return e
 }
 
-// leastHidden is the shortest secret that is looked for in messages: a shorter one is in every second word.
+// leastHidden is the shortest secret that is looked for in messages: a shorter one is in every
+// second word.
 const leastHidden = 4
 
 // hide keeps a value out of messages: what a component says of its options may quote them.
@@ -70,7 +71,8 @@ func (l *loader) hide(value string) {
 	}
 }
 
-// hideSecrets hides what stands beneath secret keys, word by word, for the lines of an excerpt break a text differently.
+// hideSecrets hides what stands beneath secret keys, word by word, for the lines of an excerpt
+// break a text differently.
 func (l *loader) hideSecrets(n *yaml.Node, secret bool) {
 	if n.Kind == yaml.ScalarNode && secret && !strings.Contains(n.Value, "${") {
 		for _, word := range strings.Fields(n.Value) {
@@ -153,7 +155,8 @@ func cause(err error) error {
 	return err
 }
 
-// parse turns text into the tree of its one document, aliases followed, or nil after an error was noted.
+// parse turns text into the tree of its one document, aliases followed, or nil after an error was
+// noted.
 func (l *loader) parse(text []byte) *yaml.Node {
 	if len(text) > maxConfigBytes {
 		l.failAt(0, 0, "is larger than %v; a %s is written by hand, this is something else", stream.Size(maxConfigBytes), l.kind.Noun)
@@ -213,8 +216,8 @@ func (l *loader) isText(text []byte) bool {
 	return true
 }
 
-// tidy follows aliases and merge keys, and refuses what YAML allows and a config must not have: tags, keys given twice, keys
-// that are not text. open are the anchors within which it stands.
+// tidy follows aliases and merge keys, and refuses what YAML allows and a config must not have:
+// tags, keys given twice, keys that are not text. open are the anchors within which it stands.
 func (l *loader) tidy(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	if l.nodes++; l.nodes == maxNodes+1 {
 		l.fail(n, "more than %d values, aliases followed; a %s is written by hand, this is something else", maxNodes, l.kind.Noun)
@@ -253,7 +256,8 @@ func (l *loader) follow(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	return l.tidy(n.Alias, open)
 }
 
-// pairs returns the keys and values of a mapping; what a merge key brings comes last and never replaces.
+// pairs returns the keys and values of a mapping; what a merge key brings comes last and never
+// replaces.
 func (l *loader) pairs(n *yaml.Node, open []*yaml.Node) []*yaml.Node {
 	out := make([]*yaml.Node, 0, len(n.Content))
 	seen := map[string]*yaml.Node{}

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// Equal reports whether r and other configure the same route: name, components, and every option, secrets included. It
-// ignores places. Constructors cannot be compared: two components with the same role and name count as the same.
+// Equal reports whether r and other configure the same route: name, components, and every option,
+// secrets included. It ignores places. Constructors cannot be compared: two components with the
+// same role and name count as the same.
 func (r *Route) Equal(other *Route) bool {
 	return r.Name == other.Name && r.Sink.Equal(other.Sink) &&
 		slices.EqualFunc(r.Processors, other.Processors, Use.Equal) &&
@@ -16,7 +17,8 @@ func (r *Route) Equal(other *Route) bool {
 		r.Memory == other.Memory && r.Drain == other.Drain
 }
 
-// Equal reports whether u and other are the same component with the same options, as [Route.Equal] does.
+// Equal reports whether u and other are the same component with the same options, as [Route.Equal]
+// does.
 func (u Use) Equal(other Use) bool {
 	return u.Component.Role == other.Component.Role && u.Component.Name == other.Component.Name &&
 		sameValue(reflect.ValueOf(u.Options), reflect.ValueOf(other.Options))
@@ -27,9 +29,9 @@ func (a *Admin) Equal(other *Admin) bool {
 	return a.On() == other.On() && (!a.On() || sameValue(reflect.ValueOf(*a), reflect.ValueOf(*other)))
 }
 
-// sameValue reports whether two options are equal. An option that is written as text is compared as text, and of a
-// struct only the fields that a config can set are compared, since the others hold what was derived from them: two
-// compilations of one expression are not deeply equal.
+// sameValue reports whether two options are equal. An option that is written as text is compared as
+// text, and of a struct only the fields that a config can set are compared, since the others hold
+// what was derived from them: two compilations of one expression are not deeply equal.
 func sameValue(a, b reflect.Value) bool {
 	if !a.IsValid() || !b.IsValid() {
 		return a.IsValid() == b.IsValid()

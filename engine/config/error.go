@@ -34,7 +34,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errors are the independent mistakes in a config, in order of place. errors.As finds the first *Error in it.
+// Errors are the independent mistakes in a config, in order of place. errors.As finds the first
+// *Error in it.
 type Errors []*Error
 
 // Error returns the first 20, separated by empty lines, and the number of the others.
@@ -62,7 +63,8 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
-// joined returns nil, the one *Error, or Errors sorted by place without repeats (an alias is decoded where it is used).
+// joined returns nil, the one *Error, or Errors sorted by place without repeats (an alias is
+// decoded where it is used).
 func (es Errors) joined() error {
 	slices.SortStableFunc(es, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Place.Column, b.Place.Column))

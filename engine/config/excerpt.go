@@ -12,11 +12,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// excerptWidth is how many characters of a line an excerpt shows; of a longer one the part around the caret.
+// excerptWidth is how many characters of a line an excerpt shows; of a longer one the part around
+// the caret.
 const excerptWidth = 100
 
-// excerpt shows the line, one before and one after, and a caret below the column; lines and columns count from 1, columns in
-// characters. The lines are masked ones: a report ends up in logs.
+// excerpt shows the line, one before and one after, and a caret below the column; lines and columns
+// count from 1, columns in characters. The lines are masked ones: a report ends up in logs.
 func excerpt(lines []string, line, column int) string {
 	if line < 1 || line > len(lines) {
 		return ""
@@ -41,7 +42,8 @@ func excerpt(lines []string, line, column int) string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// window cuts excerptWidth characters out of a line and replaces those that a terminal would not show as one character.
+// window cuts excerptWidth characters out of a line and replaces those that a terminal would not
+// show as one character.
 func window(line string, from int) string {
 	r := []rune(line)
 	to := min(from+excerptWidth, len(r))
@@ -63,8 +65,9 @@ var (
 	bareUser  = regexp.MustCompile("[^\\s\"'`\\[\\](){},/@:]+:[^\\s\"'`@/]+@") // of a URL that lacks its scheme
 )
 
-// masked returns the lines without what stands behind secret keys, in their line and indented beneath it, and without the secrets of
-// URLs. It rather hides too much: what it gets is what nobody could parse.
+// masked returns the lines without what stands behind secret keys, in their line and indented
+// beneath it, and without the secrets of URLs. It rather hides too much: what it gets is what
+// nobody could parse.
 func masked(lines []string, secrets map[string]bool) []string {
 	out := make([]string, len(lines))
 	within := -1 // indentation of the secret key beneath which this line stands
@@ -86,7 +89,8 @@ func masked(lines []string, secrets map[string]bool) []string {
 	return out
 }
 
-// maskLine masks the values of one line, and says whether there was a secret key in it. A variable stays: its name is no secret.
+// maskLine masks the values of one line, and says whether there was a secret key in it. A variable
+// stays: its name is no secret.
 func maskLine(line string, secrets map[string]bool) (string, bool) {
 	found := false
 	for at := 0; ; {

@@ -15,8 +15,9 @@ import (
 // maxIncluded is how large a file that ${file:...} names may be: it holds a token, not data.
 const maxIncluded = 64 << 10
 
-// expand replaces ${VAR}, ${VAR:-default} and ${file:/path} in a value; $${ stands for ${, and a $ elsewhere for itself. It runs
-// after parsing, so what it brings in is never YAML. fromFile says that a file was read: messages do not show such a value.
+// expand replaces ${VAR}, ${VAR:-default} and ${file:/path} in a value; $${ stands for ${, and a $
+// elsewhere for itself. It runs after parsing, so what it brings in is never YAML. fromFile says
+// that a file was read: messages do not show such a value.
 func (l *loader) expand(n *yaml.Node) (text string, fromFile, ok bool) {
 	var b strings.Builder
 	rest := n.Value

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// FuzzLoad: any text is a config or gets errors whose places lie within it; nothing panics, nothing is unbounded, and
-// what a plan says is a config again.
+// FuzzLoad: any text is a config or gets errors whose places lie within it; nothing panics, nothing
+// is unbounded, and what a plan says is a config again.
 func FuzzLoad(f *testing.F) {
 	scripts, err := filepath.Glob("testdata/messages/*.txt")
 	if err != nil || len(scripts) == 0 {

@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// JSONSchema is the JSON Schema (draft 2020-12) of configs that name these components, made from the tags of the option
-// structs: what editors complete and check. It knows names, types and values; what Validate and combinations refuse, only
-// Load does.
+// JSONSchema is the JSON Schema (draft 2020-12) of configs that name these components, made from
+// the tags of the option structs: what editors complete and check. It knows names, types and
+// values; what Validate and combinations refuse, only Load does.
 func JSONSchema(components []stream.Component) ([]byte, error) {
 	s := schemas{components}
 	var out bytes.Buffer

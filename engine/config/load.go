@@ -21,9 +21,10 @@ type LoadOptions struct {
 	Env func(name string) (value string, ok bool)
 }
 
-// Load reads the config file at path. It returns all of it or an error, which is an [*Error], or [Errors] if several
-// independent things are wrong. It opens the config and the files that ${file:...} names, and creates nothing.
-// Relative paths in the config are resolved against its directory.
+// Load reads the config file at path. It returns all of it or an error, which is an [*Error], or
+// [Errors] if several independent things are wrong. It opens the config and the files that
+// ${file:...} names, and creates nothing. Relative paths in the config are resolved against its
+// directory.
 func Load(path string, o LoadOptions) (*Config, error) {
 	l := newLoader(path, o)
 	text := l.read()
@@ -33,8 +34,9 @@ func Load(path string, o LoadOptions) (*Config, error) {
 	return l.load(text)
 }
 
-// Parse is Load for a config in memory of at most 1 MiB. name stands for the file in errors; relative paths are
-// resolved against its directory, which for a name without a slash is the working directory.
+// Parse is Load for a config in memory of at most 1 MiB. name stands for the file in errors;
+// relative paths are resolved against its directory, which for a name without a slash is the
+// working directory.
 func Parse(name string, text []byte, o LoadOptions) (*Config, error) {
 	return newLoader(name, o).load(text)
 }
@@ -136,8 +138,8 @@ func (l *loader) pipelines(n *yaml.Node, f *Config) {
 	}
 }
 
-// keys gives the values of a mapping by key, after refusing unknown ones; meant are the known keys that those probably
-// stand for, which nobody needs to be told are missing.
+// keys gives the values of a mapping by key, after refusing unknown ones; meant are the known keys
+// that those probably stand for, which nobody needs to be told are missing.
 func (l *loader) keys(n *yaml.Node, of string, known []string) (out map[string]*yaml.Node, meant map[string]bool) {
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {

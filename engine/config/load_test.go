@@ -305,7 +305,8 @@ pipelines:
 	}
 }
 
-// TestOutsidersOptions: a struct that the loader cannot decode is a bug of its component, said at once.
+// TestOutsidersOptions: a struct that the loader cannot decode is a bug of its component, said at
+// once.
 func TestOutsidersOptions(t *testing.T) {
 	defer func() {
 		if v := recover(); v == nil || !strings.Contains(v.(string), "config: BUG: ") {

@@ -13,8 +13,9 @@ var update = flag.Bool("update", false, "write the messages that came out into t
 // leastMessages is how many broken configs the scripts must hold.
 const leastMessages = 40
 
-// TestMessages reads the scripts in testdata/messages: broken configs with the exact message that each gets. A script is cases
-// apart by a line of ====; a case is its title, a line of ----, the config, a line of ----, and the message.
+// TestMessages reads the scripts in testdata/messages: broken configs with the exact message that
+// each gets. A script is cases apart by a line of ====; a case is its title, a line of ----, the
+// config, a line of ----, and the message.
 func TestMessages(t *testing.T) {
 	scripts, err := filepath.Glob(absolute(t, "testdata/messages/*.txt"))
 	if err != nil || len(scripts) == 0 {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the name that word was most likely meant to be: at most a third of its letters may be wrong. It
-// returns the empty string if there is none.
+// Nearest returns the name that word was most likely meant to be: at most a third of its letters
+// may be wrong. It returns the empty string if there is none.
 func Nearest(word string, names []string) string {
 	best, least := "", max(len(word)/3, 1)+1
 	for _, name := range names {
@@ -25,8 +25,8 @@ func Nearest(word string, names []string) string {
 
 func plainName(s string) string { return strings.NewReplacer("_", "", "-", "", " ", "").Replace(s) }
 
-// distance is the optimal string alignment distance in bytes: insert, delete, replace, or swap of two neighbours
-// (Damerau 1964).
+// distance is the optimal string alignment distance in bytes: insert, delete, replace, or swap of
+// two neighbours (Damerau 1964).
 func distance(a, b string) int {
 	const longest = 64
 	if len(a) > longest || len(b) > longest {

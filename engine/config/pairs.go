@@ -7,9 +7,10 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A slice of structs whose first field is tagged `yaml:",key"` and whose second `yaml:",value"` is a mapping that keeps its
-// order: `set: {b: 1, a: 2}`. A further field Where of type Place gets the place of the key; any others are unexported. Where
-// the elements also read a text, it may be a list of texts instead: `columns: [b, a]`.
+// A slice of structs whose first field is tagged `yaml:",key"` and whose second `yaml:",value"` is
+// a mapping that keeps its order: `set: {b: 1, a: 2}`. A further field Where of type Place gets the
+// place of the key; any others are unexported. Where the elements also read a text, it may be a
+// list of texts instead: `columns: [b, a]`.
 
 // isPairs says whether t is such a slice.
 func isPairs(t reflect.Type) bool {
@@ -46,7 +47,8 @@ func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 	return ok
 }
 
-// describePairs gives them as they would be written: as a list where that is allowed, since a value may be left out there.
+// describePairs gives them as they would be written: as a list where that is allowed, since a value
+// may be left out there.
 func describePairs(v reflect.Value, secret bool) *yaml.Node {
 	if isTexts(v.Type()) {
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}

@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Plan returns the config as YAML, as it was understood: every pipeline and route with all options, defaults included,
-// paths resolved and secrets masked. Apart from the secrets it is a config again.
+// Plan returns the config as YAML, as it was understood: every pipeline and route with all options,
+// defaults included, paths resolved and secrets masked. Apart from the secrets it is a config
+// again.
 func (c *Config) Plan() []byte {
 	root := mapping("state", c.State)
 	add(root, "admin", c.Admin.plan())

@@ -32,8 +32,8 @@ func (r Retry) RetryPolicy() (backoff.Policy, error) {
 	return p.Full(), nil
 }
 
-// retryNode returns the value of the key `retry` in the form in which it is decoded: backoff as text, under its present name. It
-// is nil after an error.
+// retryNode returns the value of the key `retry` in the form in which it is decoded: backoff as
+// text, under its present name. It is nil after an error.
 func retryNode(l *loader, n *yaml.Node) *yaml.Node {
 	if n.Kind != yaml.MappingNode {
 		return n
@@ -108,7 +108,8 @@ func backoffSchema(retry object) object {
 	return out
 }
 
-// retryPolicy checks a policy that is given as text. At its end the last wait repeats, so that an end is no fault.
+// retryPolicy checks a policy that is given as text. At its end the last wait repeats, so that an
+// end is no fault.
 func (c check) retryPolicy(spec string) {
 	name := "backoff"
 	if c.given("retry", policyKey) {

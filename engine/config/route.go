@@ -21,8 +21,8 @@ var (
 	pipelineKeys = append([]string{"source", "routes"}, routeKeys...)
 )
 
-// DefaultRoute returns a route with the default of every option and no sink. Its dead letters are in the directory
-// "dead" below state.
+// DefaultRoute returns a route with the default of every option and no sink. Its dead letters are
+// in the directory "dead" below state.
 func DefaultRoute(name, state string) Route {
 	return Route{
 		Name:  name,
@@ -178,7 +178,8 @@ func checkRead(l *loader, r *Route, at *yaml.Node, keys map[string]*yaml.Node) {
 	}.all()
 }
 
-// preferredInMemory is how many of a sink's preferred batches fit the memory of a route that does not say how much.
+// preferredInMemory is how many of a sink's preferred batches fit the memory of a route that does
+// not say how much.
 const preferredInMemory = 16
 
 // prefer takes a sink's wish for the default.
@@ -192,7 +193,8 @@ func (r *Route) prefer(b stream.BatchLimits) {
 	}
 }
 
-// yield makes a batch that is only a sink's wish fit the bounds that the config says: a few of it have to.
+// yield makes a batch that is only a sink's wish fit the bounds that the config says: a few of it
+// have to.
 func (r *Route) yield() {
 	bound := min(r.Checkpoint.Replay, r.Memory)
 	r.Batch.Bytes = max(1, min(r.Batch.Bytes, max(bound/8, min(bound, stream.Size(stream.DefaultBatchLimits.Bytes)))))
@@ -212,8 +214,8 @@ func (l *loader) processors(n *yaml.Node, what string) []Use {
 	return out
 }
 
-// shape hands the schema of the records from each processor to the next, and to the sink. Behind one whose options are
-// wrong nothing is known, and so nothing else is said.
+// shape hands the schema of the records from each processor to the next, and to the sink. Behind
+// one whose options are wrong nothing is known, and so nothing else is said.
 func (l *loader) shape(r *Route) {
 	schema := stream.UnparsedSchema()
 	all := append(slices.Clone(r.Processors), r.Sink)

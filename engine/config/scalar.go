@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// decodeScalar reads text into v by the type of v, never by what the text looks like: a password "0123" stays text.
+// decodeScalar reads text into v by the type of v, never by what the text looks like: a password
+// "0123" stays text.
 func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.ScalarNode {
 		e := l.fail(n, "%s wants %s, and this is %s", o.name, wanted(v.Type()), article(kindName(n)))
@@ -119,7 +120,8 @@ func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	return true
 }
 
-// show gives a value as a message may show it: never a secret, nor what a file or a variable held, for that often is one.
+// show gives a value as a message may show it: never a secret, nor what a file or a variable held,
+// for that often is one.
 func show(n *yaml.Node, text string, hidden bool) string {
 	switch {
 	case text != n.Value || hidden && strings.Contains(n.Value, "${"):

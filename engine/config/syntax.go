@@ -126,7 +126,8 @@ func (l *loader) tagged(n *yaml.Node) {
 	}
 }
 
-// cut returns what was written for a plain scalar behind which a comment starts, comment included, or "".
+// cut returns what was written for a plain scalar behind which a comment starts, comment included,
+// or "".
 func (l *loader) cut(n *yaml.Node) string {
 	const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	if n.Kind != yaml.ScalarNode || n.Style&quotes != 0 || !strings.HasPrefix(n.LineComment, "#") {
@@ -139,8 +140,9 @@ func (l *loader) cut(n *yaml.Node) string {
 	return strings.TrimRight(rest, " ")
 }
 
-// checkCut refuses a value that a ` #` cut short: always where an expression is wanted, elsewhere only where the rest is
-// plainly broken, for comments behind values are as common as they are harmless.
+// checkCut refuses a value that a ` #` cut short: always where an expression is wanted, elsewhere
+// only where the rest is plainly broken, for comments behind values are as common as they are
+// harmless.
 func (l *loader) checkCut(n *yaml.Node, expression, secret bool) {
 	whole := l.cut(n)
 	if whole == "" {
@@ -189,7 +191,8 @@ func unbalanced(s string) bool {
 // quoted gives the single-quoted YAML form of a text.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// plainRest is the value that starts a rest of line: up to a comment, or up to what ends it within brackets.
+// plainRest is the value that starts a rest of line: up to a comment, or up to what ends it within
+// brackets.
 func plainRest(rest string) string {
 	if i := strings.Index(rest, " #"); i >= 0 {
 		rest = rest[:i]

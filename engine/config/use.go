@@ -182,7 +182,8 @@ func (l *loader) optionsOf(u Use, key, options *yaml.Node) bool {
 	return false
 }
 
-// flatten gives the errors that were joined in err, an OptionError around several included once for each.
+// flatten gives the errors that were joined in err, an OptionError around several included once for
+// each.
 func flatten(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error
@@ -194,7 +195,8 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// invalid notes what Validate said, at the value that it names, or at the deepest key above it that was written.
+// invalid notes what Validate said, at the value that it names, or at the deepest key above it that
+// was written.
 func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	oe, ok := err.(*stream.OptionError)
 	if !ok {
@@ -233,8 +235,8 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	}
 }
 
-// columnsTo is how many columns behind the start of a text of one line its nth character stands; 0 where it is written otherwise
-// than it reads: with escapes, variables, or in several lines.
+// columnsTo is how many columns behind the start of a text of one line its nth character stands; 0
+// where it is written otherwise than it reads: with escapes, variables, or in several lines.
 func (l *loader) columnsTo(n *yaml.Node, nth int) int {
 	if nth <= 0 || n.Kind != yaml.ScalarNode {
 		return 0

@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Validate checks a config that was built or changed in Go. It applies the rules of [Load] and runs the Validate
-// method of options that were not read from a file; a config that Load returned is valid. An error is an [*Error], or
-// [Errors] if several independent things are wrong.
+// Validate checks a config that was built or changed in Go. It applies the rules of [Load] and runs
+// the Validate method of options that were not read from a file; a config that Load returned is
+// valid. An error is an [*Error], or [Errors] if several independent things are wrong.
 func (c *Config) Validate() error {
 	v := validation{places: map[string]bool{}}
 	if c.State == "" {

@@ -27,7 +27,8 @@ func built() *Config {
 	}}}
 }
 
-// TestValidate: a config built in Go is refused for what a file would be, with the name of the pipeline and route.
+// TestValidate: a config built in Go is refused for what a file would be, with the name of the
+// pipeline and route.
 func TestValidate(t *testing.T) {
 	if err := built().Validate(); err != nil {
 		t.Fatalf("the config that the others are made from: %v", err)
@@ -87,7 +88,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateShowsThePlace: a loaded config that was changed in Go still says where the route stands.
+// TestValidateShowsThePlace: a loaded config that was changed in Go still says where the route
+// stands.
 func TestValidateShowsThePlace(t *testing.T) {
 	c, dir := mustLoad(t, minimal)
 	c.Pipelines[0].Routes[0].Memory = 1

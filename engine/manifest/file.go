@@ -57,8 +57,8 @@ type Range struct {
 	To   string `json:"to"`
 }
 
-// File is a manifest file that is not written yet. It is created before the run, so that a wrong path fails early;
-// Write puts it in place as a whole.
+// File is a manifest file that is not written yet. It is created before the run, so that a wrong
+// path fails early; Write puts it in place as a whole.
 type File struct {
 	path string
 	part *os.File

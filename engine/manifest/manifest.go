@@ -1,9 +1,10 @@
-// Package manifest records what a finite run has read of each partition, with a hash of the bytes, and how it was
-// settled. It is evidence of a delivery: docs/formats/manifest.md describes the file.
+// Package manifest records what a finite run has read of each partition, with a hash of the bytes,
+// and how it was settled. It is evidence of a delivery: docs/formats/manifest.md describes the
+// file.
 //
-// A program sets a [Book] as engine.Options.Manifest. The engine reports each batch to it when it is read and when it
-// settles. After the run the program collects the partitions of each route in a [Manifest] and writes it as a [File].
-// A Book keeps counts and hashes, never records.
+// A program sets a [Book] as engine.Options.Manifest. The engine reports each batch to it when it
+// is read and when it settles. After the run the program collects the partitions of each route in a
+// [Manifest] and writes it as a [File]. A Book keeps counts and hashes, never records.
 package manifest
 
 import (
@@ -72,8 +73,9 @@ func (r *Route) Read(b *stream.Batch) {
 	}
 }
 
-// hash adds a span's bytes and returns how many of them the source has: of a file, a line end may have been added
-// behind the last record. Where positions are no byte offsets, or bytes were added elsewhere, there is no hash.
+// hash adds a span's bytes and returns how many of them the source has: of a file, a line end may
+// have been added behind the last record. Where positions are no byte offsets, or bytes were added
+// elsewhere, there is no hash.
 func (p *partition) hash(text []byte, span *stream.Span) int64 {
 	n := span.To.Num - span.From.Num
 	if span.To.Key != "" || n != int64(len(text)) && n != int64(len(text))-1 {
@@ -115,8 +117,8 @@ func origins(b *stream.Batch) []int {
 	return out
 }
 
-// Settled records a batch, or a piece of one, that was delivered or, if buried, whose kept records were dead-lettered.
-// The engine calls it.
+// Settled records a batch, or a piece of one, that was delivered or, if buried, whose kept records
+// were dead-lettered. The engine calls it.
 func (r *Route) Settled(b *stream.Batch, buried bool) {
 	r.book.mu.Lock()
 	defer r.book.mu.Unlock()
@@ -148,7 +150,8 @@ func (p *partition) settle(n int64, delivered, dead bool) {
 	}
 }
 
-// Partitions returns the accounts of a route's partitions, in the order in which they were first read.
+// Partitions returns the accounts of a route's partitions, in the order in which they were first
+// read.
 func (b *Book) Partitions(pipeline, name string) []Partition {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,7 +1,7 @@
 //penstock:pure
 
-// Package status is the picture of a running engine: what engine.Status returns, the admin address serves as
-// /api/v1/status, and `penstock status --json` prints.
+// Package status is the picture of a running engine: what engine.Status returns, the admin address
+// serves as /api/v1/status, and `penstock status --json` prints.
 //
 // The types hold data only. Names of JSON fields are stable; fields may be added.
 package status
@@ -37,8 +37,8 @@ type Reload struct {
 	Error   string    `json:"error,omitempty"` // why not; the earlier configuration runs
 }
 
-// Source is the source of a pipeline with the counters it keeps for all routes together. Those for one route are in
-// Route.SourceCounters.
+// Source is the source of a pipeline with the counters it keeps for all routes together. Those for
+// one route are in Route.SourceCounters.
 type Source struct {
 	Pipeline string           `json:"pipeline"`
 	Name     string           `json:"source"` // the component
@@ -55,8 +55,8 @@ type Held struct {
 	Route  string  `json:"route,omitempty"`  // a route that has not read the oldest
 }
 
-// Child is a node of the supervision tree: the process, a pipeline, a route, a goroutine or a child process; or a
-// worker of a route, whose State is that of flow control.
+// Child is a node of the supervision tree: the process, a pipeline, a route, a goroutine or a child
+// process; or a worker of a route, whose State is that of flow control.
 type Child struct {
 	Name     string    `json:"name"`
 	State    string    `json:"state"`                  // idle, waiting, running, stopping, stuck, done; of a worker: Worker.State
@@ -83,7 +83,8 @@ func (c *Child) Find(path ...string) *Child {
 	return c
 }
 
-// Route is one route. ReadRecords is always the sum of Delivered, Dead, Dropped, InFlight and Waiting.
+// Route is one route. ReadRecords is always the sum of Delivered, Dead, Dropped, InFlight and
+// Waiting.
 type Route struct {
 	Pipeline   string   `json:"pipeline"`
 	Name       string   `json:"route"`
@@ -155,7 +156,8 @@ type Worker struct {
 const (
 	// StallAfter is how long a route with waiting data may settle nothing and still be ready.
 	StallAfter = time.Minute
-	// LeastFree is how many bytes must be free on the disk of the state directory: less counts as a full disk.
+	// LeastFree is how many bytes must be free on the disk of the state directory: less counts as a
+	// full disk.
 	LeastFree = 16 << 20
 )
 

@@ -1,6 +1,7 @@
-// Command backoffsender-http500 is the scene of R. Roestenburg's BackOffSender (Akka): a child that crashes when an HTTP
-// server answers 500, a caller that waits for its answer, and ten messages behind it. The server fails eight times in a
-// row; everybody gets an answer, and nothing is sent twice but the message that was in hand.
+// Command backoffsender-http500 is the scene of R. Roestenburg's BackOffSender (Akka): a child that
+// crashes when an HTTP server answers 500, a caller that waits for its answer, and ten messages
+// behind it. The server fails eight times in a row; everybody gets an answer, and nothing is sent
+// twice but the message that was in hand.
 package main
 
 import (

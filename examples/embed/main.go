@@ -1,4 +1,5 @@
-// Command embed runs a pipeline of the engine inside a program: from records that the program pushes to a sink of its own.
+// Command embed runs a pipeline of the engine inside a program: from records that the program
+// pushes to a sink of its own.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Command ethernet shows the truncated binary exponential backoff of IEEE 802.3 on three stations that all want to
-// send: who collides waits 0 to 2^k-1 slots, k the number of its collisions, at most 10.
+// Command ethernet shows the truncated binary exponential backoff of IEEE 802.3 on three stations
+// that all want to send: who collides waits 0 to 2^k-1 slots, k the number of its collisions, at
+// most 10.
 package main
 
 import (

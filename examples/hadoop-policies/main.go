@@ -1,6 +1,7 @@
-// Command hadoop-policies prints the waits of Hadoop's RetryPolicies, ported in backoff/compat, and then shows the same
-// behavior for a client of two name nodes with package retry: the kind of the error decides, a failover to the other
-// node is immediate, and a wait follows only when both have failed.
+// Command hadoop-policies prints the waits of Hadoop's RetryPolicies, ported in backoff/compat, and
+// then shows the same behavior for a client of two name nodes with package retry: the kind of the
+// error decides, a failover to the other node is immediate, and a wait follows only when both have
+// failed.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Command idle-app is an app that fetches news in the background: the longer nobody looks at what it has fetched, the
-// more rarely it asks, and as soon as somebody looks it asks often again. A day passes in no time.
+// Command idle-app is an app that fetches news in the background: the longer nobody looks at what
+// it has fetched, the more rarely it asks, and as soon as somebody looks it asks often again. A day
+// passes in no time.
 package main
 
 import (

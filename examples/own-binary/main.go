@@ -1,4 +1,5 @@
-// Command own-binary is penstock with one more sink, shout, which prints records in upper case. It has every command.
+// Command own-binary is penstock with one more sink, shout, which prints records in upper case. It
+// has every command.
 package main
 
 import (

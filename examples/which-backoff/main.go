@@ -1,6 +1,7 @@
-// Command which-backoff compares what policies do to one client when a service is away for a moment, for seconds and
-// for minutes: how many attempts are wasted, and how late the client notices that the service is back. What they do to
-// the service when a hundred clients come back at once is in docs/which-backoff.md.
+// Command which-backoff compares what policies do to one client when a service is away for a
+// moment, for seconds and for minutes: how many attempts are wasted, and how late the client
+// notices that the service is back. What they do to the service when a hundred clients come back at
+// once is in docs/which-backoff.md.
 package main
 
 import (
@@ -47,8 +48,8 @@ func main() {
 	}
 }
 
-// outage returns how many attempts fail on average while the service is away, and how long after its return the first
-// one succeeds. The client begins at a random moment of the first second.
+// outage returns how many attempts fail on average while the service is away, and how long after
+// its return the first one succeeds. The client begins at a random moment of the first second.
 func outage(p backoff.Policy, away time.Duration) (wasted float64, late time.Duration) {
 	src := rand.NewPCG(1, 2)
 	rng := rand.New(src)

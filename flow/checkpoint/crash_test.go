@@ -77,8 +77,9 @@ func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem) int {
 	return 0
 }
 
-// TestEveryCrash: whatever call a crash comes after, and whatever it leaves of what was not synced, the mark is the last one that
-// was saved, or the one that was being saved. The program that comes next, and crashes in turn, loses nothing either.
+// TestEveryCrash: whatever call a crash comes after, and whatever it leaves of what was not synced,
+// the mark is the last one that was saved, or the one that was being saved. The program that comes
+// next, and crashes in turn, loses nothing either.
 func TestEveryCrash(t *testing.T) {
 	crashes, second := 0, 0
 	for seed := range uint64(3) {
@@ -110,8 +111,8 @@ func TestEveryCrash(t *testing.T) {
 	}
 }
 
-// TestEveryFault: whatever call fails, once or from then on, and whatever crash follows, no mark that was saved is lost, and an
-// error is told. Once the fault is over a new File goes on.
+// TestEveryFault: whatever call fails, once or from then on, and whatever crash follows, no mark
+// that was saved is lost, and an error is told. Once the fault is over a new File goes on.
 func TestEveryFault(t *testing.T) {
 	struck := 0
 	for _, op := range []vfstest.Op{
@@ -155,7 +156,8 @@ func TestEveryFault(t *testing.T) {
 	}
 }
 
-// TestSaveGoesOn: a File whose Save failed saves later, with a new file, but not where the folder could not be synced.
+// TestSaveGoesOn: a File whose Save failed saves later, with a new file, but not where the folder
+// could not be synced.
 func TestSaveGoesOn(t *testing.T) {
 	for _, c := range []struct {
 		fault vfstest.Fault
@@ -185,8 +187,8 @@ func TestSaveGoesOn(t *testing.T) {
 	}
 }
 
-// TestLoadMakesDurable: a program was killed between the rename and the sync of the folder; what the next one has loaded, and goes
-// on from, a power loss does not take back.
+// TestLoadMakesDurable: a program was killed between the rename and the sync of the folder; what
+// the next one has loaded, and goes on from, a power loss does not take back.
 func TestLoadMakesDurable(t *testing.T) {
 	m := vfstest.New()
 	for name, g := range map[string]int{"/state/mark": 0, "/state/mark.new": 1} {

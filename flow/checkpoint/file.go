@@ -1,11 +1,14 @@
-// Package checkpoint keeps one mark in a file, so that a crash resumes there: the watermark of a ledger and the settled ranges
-// above it. It is the checkpoint of a [github.com/penstock-io/penstock/flow.Book].
+// Package checkpoint keeps one mark in a file, so that a crash resumes there: the watermark of a
+// ledger and the settled ranges above it. It is the checkpoint of a
+// [github.com/penstock-io/penstock/flow.Book].
 //
-// A [File] belongs to the one program that has it open. It is replaced whole by every Save, durably, so that a crash at any
-// moment leaves the last mark that was saved or the one that was being saved. docs/formats/mark.md draws its lines.
+// A [File] belongs to the one program that has it open. It is replaced whole by every Save,
+// durably, so that a crash at any moment leaves the last mark that was saved or the one that was
+// being saved. docs/formats/mark.md draws its lines.
 //
-// It never decides what is settled or when to save, never takes a file that it cannot read for an empty one, and starts
-// no goroutine. What has many partitions wants a log instead, as the engine keeps one.
+// It never decides what is settled or when to save, never takes a file that it cannot read for an
+// empty one, and starts no goroutine. What has many partitions wants a log instead, as the engine
+// keeps one.
 package checkpoint
 
 import (
@@ -43,9 +46,10 @@ type File struct {
 	closed bool
 }
 
-// Open opens the checkpoint at path, whose folder must exist; the file need not. It locks it against other programs, by a
-// file with .lock behind its name, until Close or the end of the process, however that ends: a second Open is refused
-// (vfs.ErrLocked). Where the system has no locks, nothing keeps a second one off.
+// Open opens the checkpoint at path, whose folder must exist; the file need not. It locks it
+// against other programs, by a file with .lock behind its name, until Close or the end of the
+// process, however that ends: a second Open is refused (vfs.ErrLocked). Where the system has no
+// locks, nothing keeps a second one off.
 func Open(path string) (*File, error) { return OpenIn(vfs.OS(), path) }
 
 // OpenIn is Open in another file system, such as that of a test.
@@ -68,8 +72,9 @@ func OpenIn(system vfs.FS, path string) (*File, error) {
 	return &File{dir: dir, name: name, lock: lock}, nil
 }
 
-// Load returns the mark that was saved last, and the zero position without ranges where none ever was. What it returns is durable.
-// An error leaves the file as it is: it is damaged, or a newer program's, or could not be read.
+// Load returns the mark that was saved last, and the zero position without ranges where none ever
+// was. What it returns is durable. An error leaves the file as it is: it is damaged, or a newer
+// program's, or could not be read.
 func (f *File) Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -81,8 +86,8 @@ func (f *File) Load(ctx context.Context) (watermark ledger.Position, above []led
 		return watermark, nil, nil
 	}
 	if err == nil {
-		// Who renamed it may have been killed before he had synced the folder. What resumes from here must not be thrown back
-		// behind it by a power loss.
+		// Who renamed it may have been killed before he had synced the folder. What resumes from here
+		// must not be thrown back behind it by a power loss.
 		err = f.dir.Sync()
 	}
 	if err != nil {
@@ -109,10 +114,11 @@ func (f *File) read() ([]byte, error) {
 	return io.ReadAll(io.LimitReader(file, maxSize+1))
 }
 
-// Save replaces the mark: it writes a new file beside the old one, syncs it, renames it over the old one and syncs the
-// folder. When it returns nil, a power loss keeps the mark. After an error the mark before it is still there, or this one is, and Save
-// may be called again; but where the folder could not be synced, nobody knows which one a power loss would leave, and every
-// later call returns that error. above must be as [ledger.Ledger.Mark] gives it; it is not kept.
+// Save replaces the mark: it writes a new file beside the old one, syncs it, renames it over the
+// old one and syncs the folder. When it returns nil, a power loss keeps the mark. After an error
+// the mark before it is still there, or this one is, and Save may be called again; but where the
+// folder could not be synced, nobody knows which one a power loss would leave, and every later call
+// returns that error. above must be as [ledger.Ledger.Mark] gives it; it is not kept.
 func (f *File) Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,8 +151,8 @@ func (f *File) replace(text []byte) error {
 	return nil
 }
 
-// write makes the file name, durable but for its name. One that an earlier Save left is thrown away first, not written over:
-// what the system could not sync of it would be.
+// write makes the file name, durable but for its name. One that an earlier Save left is thrown away
+// first, not written over: what the system could not sync of it would be.
 func (f *File) write(name string, text []byte) error {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	file, err := f.dir.OpenFile(name, flags, fileMode)

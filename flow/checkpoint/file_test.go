@@ -106,7 +106,8 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// TestLoadRefuses: what cannot be read is never taken for nothing, is told with the remedy, and stays as it is.
+// TestLoadRefuses: what cannot be read is never taken for nothing, is told with the remedy, and
+// stays as it is.
 func TestLoadRefuses(t *testing.T) {
 	good := goldens[1].text
 	for _, c := range []struct{ name, text, want string }{

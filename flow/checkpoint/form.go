@@ -35,9 +35,10 @@ var errNewer = errors.New("written by a newer penstock")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns a mark as the text that a [File] holds, checksum included: for who keeps it somewhere else, as in a column of a
-// database. The ranges must be as [ledger.Ledger.Mark] gives them, ascending, disjoint, beyond the watermark and never
-// touching; else the error says which is not.
+// Encode returns a mark as the text that a [File] holds, checksum included: for who keeps it
+// somewhere else, as in a column of a database. The ranges must be as [ledger.Ledger.Mark] gives
+// them, ascending, disjoint, beyond the watermark and never touching; else the error says which is
+// not.
 func Encode(watermark ledger.Position, above []ledger.Range) ([]byte, error) {
 	if err := check(watermark, above); err != nil {
 		return nil, err
@@ -49,8 +50,8 @@ func Encode(watermark ledger.Position, above []ledger.Range) ([]byte, error) {
 	return text, nil
 }
 
-// Decode reads what [Encode] returned. An error says why text is not a whole mark that this program can read; then nothing may be
-// resumed from it.
+// Decode reads what [Encode] returned. An error says why text is not a whole mark that this program
+// can read; then nothing may be resumed from it.
 func Decode(text []byte) (watermark ledger.Position, above []ledger.Range, err error) {
 	return decode(text, version)
 }

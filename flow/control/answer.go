@@ -87,7 +87,8 @@ func (m *Machine) restarted(l *lane, r *Report) {
 	l.workerID = r.Epoch
 }
 
-// measure feeds estimator and window with a delivery. taken is the cost that was delivered or rejected.
+// measure feeds estimator and window with a delivery. taken is the cost that was delivered or
+// rejected.
 func (m *Machine) measure(a *attempt, taken float64, r *Report, full bool) {
 	l := a.lane
 	rtt := m.now - a.sent
@@ -151,8 +152,8 @@ func (m *Machine) unawait(a *attempt) {
 	m.awaitedCost -= a.cost
 }
 
-// timeout takes an attempt as overdue: its worker is BUSY, and another one is tried, unless the order of keys
-// forbids it while the attempt runs.
+// timeout takes an attempt as overdue: its worker is BUSY, and another one is tried, unless the
+// order of keys forbids it while the attempt runs.
 func (m *Machine) timeout(a *attempt) {
 	l, it := a.lane, a.item
 	a.overdue = true
@@ -290,8 +291,8 @@ func failureOf(o Outcome) Outcome {
 	return o
 }
 
-// refusal takes in a retryable answer: it tells of the level above which the worker refuses, or of one in distress, or
-// it came by chance.
+// refusal takes in a retryable answer: it tells of the level above which the worker refuses, or of
+// one in distress, or it came by chance.
 func (m *Machine) refusal(l *lane, a *attempt) {
 	known, lower := l.refuses.refused(m.now, a, l.est.smoothed())
 	switch {
@@ -330,8 +331,8 @@ func (m *Machine) throttle(a *attempt) {
 // maxThrottle bounds how long a worker may close its gate at once.
 const maxThrottle = 5 * time.Minute
 
-// put returns it to the send buffer after an attempt that did not deliver it, if nothing else of it is
-// awaited. failed is the lane that it should keep away from; nil: none.
+// put returns it to the send buffer after an attempt that did not deliver it, if nothing else of it
+// is awaited. failed is the lane that it should keep away from; nil: none.
 func (m *Machine) put(it *item, failed *lane) {
 	if failed != nil && it.state == inFlight && it.awaited() && !it.failedAt(failed) {
 		it.tried = append(it.tried, failed.num) // a twin is out
@@ -409,8 +410,8 @@ func (m *Machine) deliver(it *item, a *attempt, out []Command) []Command {
 	return out
 }
 
-// recall cancels what else runs of the item of a, as a has settled it. Attempts that are overdue go on, since their late
-// answers tell how long their workers take; so does the one whose twin a is.
+// recall cancels what else runs of the item of a, as a has settled it. Attempts that are overdue go
+// on, since their late answers tell how long their workers take; so does the one whose twin a is.
 func (m *Machine) recall(a *attempt, out []Command) []Command {
 	for _, o := range a.item.running {
 		if o != a && !a.twin && !o.overdue && !o.ordered && !o.canceled {

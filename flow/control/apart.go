@@ -4,10 +4,11 @@ package control
 
 import "time"
 
-// apart holds the suspects: items that fail although their workers deliver others. Each waits as Config.Retry says before
-// each attempt, and its attempts take no place in a window. Together they take at most 5 % of the time that all attempts
-// take, so that a slow failure costs more than a quick one; at least one may always go. Half of them are chosen by least
-// evidence, so that a good item set apart by mistake is delivered soon; the other half by due time.
+// apart holds the suspects: items that fail although their workers deliver others. Each waits as
+// Config.Retry says before each attempt, and its attempts take no place in a window. Together they
+// take at most 5 % of the time that all attempts take, so that a slow failure costs more than a
+// quick one; at least one may always go. Half of them are chosen by least evidence, so that a good
+// item set apart by mistake is delivered soon; the other half by due time.
 type apart struct {
 	waiting  [apartClasses]heap[*item] // by evidence; in each by due time
 	n        int
@@ -51,7 +52,8 @@ func (q *apart) next(now time.Duration) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// pick returns the one that has waited longest of those due, or, if fewest, one with least evidence; nil: none is due.
+// pick returns the one that has waited longest of those due, or, if fewest, one with least
+// evidence; nil: none is due.
 func (q *apart) pick(now time.Duration, fewest bool) (it *item) {
 	for i := range q.waiting {
 		s := q.waiting[i].s
@@ -65,12 +67,14 @@ func (q *apart) pick(now time.Duration, fewest bool) (it *item) {
 	return it
 }
 
-// affords reports whether one more may go beside those that are out. idle: no other item needs the workers.
+// affords reports whether one more may go beside those that are out. idle: no other item needs the
+// workers.
 func (q *apart) affords(idle bool) bool {
 	return q.allowed-float64(q.running)*q.typical >= 0 || q.running == 0 && idle
 }
 
-// spent takes in how long an attempt took that has ended. At a lane with a rate it took at least its share of that.
+// spent takes in how long an attempt took that has ended. At a lane with a rate it took at least
+// its share of that.
 func (q *apart) spent(a *attempt, now time.Duration) {
 	seconds := (now - a.sent).Seconds()
 	if rate := a.lane.limit.paced(now); rate > 0 {
@@ -126,7 +130,8 @@ func (m *Machine) sendApart(out []Command) []Command {
 	return out
 }
 
-// apartLane returns the lane for an attempt of a suspect: one that has not failed it, if there is one; nil: none has room.
+// apartLane returns the lane for an attempt of a suspect: one that has not failed it, if there is
+// one; nil: none has room.
 func (m *Machine) apartLane(it *item) (best *lane) {
 	only, ok := it.turn()
 	if !ok {

@@ -117,7 +117,8 @@ func BenchmarkAckHeld(b *testing.B) {
 	}
 }
 
-// BenchmarkAckBlocked is the same by how many items wait behind others of their key: of four keys, before 12 lanes.
+// BenchmarkAckBlocked is the same by how many items wait behind others of their key: of four keys,
+// before 12 lanes.
 func BenchmarkAckBlocked(b *testing.B) {
 	for _, ordered := range []bool{false, true} {
 		for _, waiting := range []int{64, 1_000, 10_000, 100_000} {

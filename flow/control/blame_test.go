@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// TestOneBadItemStopsNoOthers: at one worker, an item that always fails is set apart, opens no breaker and holds nothing back,
-// and the last items after it are delivered although the breaker was opened by it meanwhile.
+// TestOneBadItemStopsNoOthers: at one worker, an item that always fails is set apart, opens no
+// breaker and holds nothing back, and the last items after it are delivered although the breaker
+// was opened by it meanwhile.
 func TestOneBadItemStopsNoOthers(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms)}, 2, 1)
 	turn := func(offer bool) {
@@ -46,7 +47,8 @@ func TestOneBadItemStopsNoOthers(t *testing.T) {
 	w.drain()
 }
 
-// TestProbesKeepWaits: the one item there is, which waits 15 s between attempts, is not what a breaker probes with earlier.
+// TestProbesKeepWaits: the one item there is, which waits 15 s between attempts, is not what a
+// breaker probes with earlier.
 func TestProbesKeepWaits(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(15 * sec)}, 2, 1)
 	w.offer(1, 10)
@@ -62,7 +64,8 @@ func TestProbesKeepWaits(t *testing.T) {
 	w.drain()
 }
 
-// TestWaitingDoesNotStopReading: items that wait for another attempt are bounded by Waiting alone, and named as the gate.
+// TestWaitingDoesNotStopReading: items that wait for another attempt are bounded by Waiting alone,
+// and named as the gate.
 func TestWaitingDoesNotStopReading(t *testing.T) {
 	w := newLanes(t, control.Config{
 		Timeout: -1, Retry: backoff.Fixed(300 * sec), Budget: control.Budget{Share: -1}, Waiting: control.Waiting{Cost: 500},
@@ -90,7 +93,8 @@ func TestWaitingDoesNotStopReading(t *testing.T) {
 	}
 }
 
-// TestPartialAnswerIsARoundTrip: a worker that refuses one record of each item is measured as if it had taken all.
+// TestPartialAnswerIsARoundTrip: a worker that refuses one record of each item is measured as if it
+// had taken all.
 func TestPartialAnswerIsARoundTrip(t *testing.T) {
 	for _, partial := range []bool{false, true} {
 		w := newModel(t, control.Config{Timeout: -1, Window: window.Queue{}}, 0)
@@ -114,8 +118,8 @@ func TestPartialAnswerIsARoundTrip(t *testing.T) {
 	}
 }
 
-// TestEnd: an item that fails at a worker which delivers others is buried whole after as many failures as End allows; while the
-// worker is down, nothing counts.
+// TestEnd: an item that fails at a worker which delivers others is buried whole after as many
+// failures as End allows; while the worker is down, nothing counts.
 func TestEnd(t *testing.T) {
 	for _, end := range []control.End{{Attempts: 5}, {Elapsed: 2 * sec}} {
 		w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms), End: end}, 2, 1)

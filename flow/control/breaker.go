@@ -37,7 +37,8 @@ func (m *Machine) wary(l *lane) bool {
 
 func (b *breaker) shut() bool { return b.open || b.rest }
 
-// outage times the tries during one: 0.5 s * 2^k with equal jitter, at most 1 s in the first minute and 30 s later.
+// outage times the tries during one: 0.5 s * 2^k with equal jitter, at most 1 s in the first minute
+// and 30 s later.
 type outage struct {
 	active bool
 	since  time.Duration
@@ -63,8 +64,9 @@ const (
 	earlyFor   = time.Minute
 )
 
-// tries is the timetable of the lanes that are left alone while others deliver. They take turns, at intervals that
-// double: what the tries cost does not grow with the number of lanes, and the first that is back lets all be tried at once.
+// tries is the timetable of the lanes that are left alone while others deliver. They take turns, at
+// intervals that double: what the tries cost does not grow with the number of lanes, and the first
+// that is back lets all be tried at once.
 type tries struct {
 	until  time.Duration // lanes may be failing of what has opened a breaker
 	since  time.Duration
@@ -73,11 +75,12 @@ type tries struct {
 	chance float64 // failures of late that a success at the same lane followed
 }
 
-// outbreak says whether a lane that fails now is likely to fail of what has just opened another's breaker. Where errors
-// come by chance it is not.
+// outbreak says whether a lane that fails now is likely to fail of what has just opened another's
+// breaker. Where errors come by chance it is not.
 func (t *tries) outbreak(now time.Duration) bool { return now < t.until && t.chance < 0.5 }
 
-// turn is the time of a lane's next try, 30 s away at most. One whose first failure is an event of its own begins the timetable anew.
+// turn is the time of a lane's next try, 30 s away at most. One whose first failure is an event of
+// its own begins the timetable anew.
 func (m *Machine) turn(why Outcome, first bool) time.Duration {
 	t := &m.tries
 	if first && (m.opened <= 1 || !m.tries.outbreak(m.now)) {
@@ -168,8 +171,8 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 	if b.streak == 0 {
 		b.since = m.counts.delivered
 	}
-	// The nacks of one round trip count once. What is overdue while others were delivered is no sign that the worker
-	// is gone.
+	// The nacks of one round trip count once. What is overdue while others were delivered is no sign
+	// that the worker is gone.
 	event := a.sent >= b.failed
 	if why == TimedOut {
 		event = l.est.delivered == a.progress
@@ -225,9 +228,9 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 	}
 }
 
-// openBreaker leaves l alone. At most half of the lanes are open: where more fail and none delivers, what is
-// behind them is suspected, and all are left alone but for one probe; where others deliver, l rests for
-// moments only.
+// openBreaker leaves l alone. At most half of the lanes are open: where more fail and none
+// delivers, what is behind them is suspected, and all are left alone but for one probe; where
+// others deliver, l rests for moments only.
 func (m *Machine) openBreaker(l *lane, why Outcome) {
 	b := &l.br
 	most := time.Duration(0)
@@ -321,8 +324,8 @@ func (m *Machine) refreshAll() {
 	}
 }
 
-// scout picks the probe of the global backoff: the lane that was sent nothing for the longest among those for
-// which there is an item.
+// scout picks the probe of the global backoff: the lane that was sent nothing for the longest among
+// those for which there is an item.
 func (m *Machine) scout() (best *lane, it *item) {
 	for _, l := range m.up {
 		if l.gates.shut(m.now) || l.run.broken || !l.within() || l.awaited > 0 || best != nil && l.used >= best.used {

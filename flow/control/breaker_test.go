@@ -37,7 +37,8 @@ func (w *model) deliver(n int) {
 	}
 }
 
-// TestBreakerWaitsForKnowledge: while nothing is known, three failures may be bad data, and open no breaker.
+// TestBreakerWaitsForKnowledge: while nothing is known, three failures may be bad data, and open no
+// breaker.
 func TestBreakerWaitsForKnowledge(t *testing.T) {
 	for known, want := range map[int]int{0: 20, 10: 6, 100: 3} {
 		w := newLanes(t, control.Config{Timeout: time.Hour}, 1, 1)
@@ -170,7 +171,8 @@ func TestAtMostHalfAreOpen(t *testing.T) {
 	w.drain()
 }
 
-// TestMostFailButOthersDeliver: with seven of ten lanes failing, the three that work are not held back.
+// TestMostFailButOthersDeliver: with seven of ten lanes failing, the three that work are not held
+// back.
 func TestMostFailButOthersDeliver(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: time.Hour}, 1, 10)
 	good := 0

@@ -8,15 +8,17 @@ import (
 	"time"
 )
 
-// Budget bounds what is sent again in vain, so that the failure of some workers does not multiply the load of the others.
-// It is a bucket of tokens: an attempt of an item that a worker has failed, or left overdue, takes one; every delivery puts
-// Share of one into it, every second PerSecond; and an attempt that was paid for and delivers gives its token back, as in
-// the AWS SDKs' retry quota, so that what waited during an outage goes out quickly when it is over. Where the bucket is
-// empty such items wait, and new ones go before them: nothing is dropped. What a receiver's own
+// Budget bounds what is sent again in vain, so that the failure of some workers does not multiply
+// the load of the others. It is a bucket of tokens: an attempt of an item that a worker has failed,
+// or left overdue, takes one; every delivery puts Share of one into it, every second PerSecond; and
+// an attempt that was paid for and delivers gives its token back, as in the AWS SDKs' retry quota,
+// so that what waited during an outage goes out quickly when it is over. Where the bucket is empty
+// such items wait, and new ones go before them: nothing is dropped. What a receiver's own
 // Retry-After sends again, probes and hedges cost nothing here: they have bounds of their own.
 //
-// In any stretch of t seconds with n deliveries, at most Burst + Share*n + PerSecond*t attempts of that kind were, or still
-// are, in vain. The zero value means the defaults, which are gRPC's (A6) and Finagle's.
+// In any stretch of t seconds with n deliveries, at most Burst + Share*n + PerSecond*t attempts of
+// that kind were, or still are, in vain. The zero value means the defaults, which are gRPC's (A6)
+// and Finagle's.
 type Budget struct {
 	Share     float64 // tokens for a delivery; 0 means 0.1; negative: there is no budget
 	PerSecond float64 // tokens a second, above 0; 0 means 10

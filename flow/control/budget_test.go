@@ -54,7 +54,8 @@ func TestBudgetRefuses(t *testing.T) {
 	}
 }
 
-// spent makes a sender of four lanes whose budget was spent by so many items as it allows at once, and offers one more.
+// spent makes a sender of four lanes whose budget was spent by so many items as it allows at once,
+// and offers one more.
 func spent(t *testing.T, b control.Budget) *model {
 	w := newLanes(t, control.Config{
 		Timeout: -1, Budget: b, Retry: backoff.Fixed(0), Breaker: control.Breaker{Failures: -1},
@@ -68,8 +69,8 @@ func spent(t *testing.T, b control.Budget) *model {
 	return w
 }
 
-// TestBudgetHolds: with an empty bucket a failed item waits for the next second's token, whatever lanes are free, and
-// what is new goes on. The status says so.
+// TestBudgetHolds: with an empty bucket a failed item waits for the next second's token, whatever
+// lanes are free, and what is new goes on. The status says so.
 func TestBudgetHolds(t *testing.T) {
 	w := spent(t, control.Budget{Burst: 2, PerSecond: 4})
 	if n := len(w.running()); n != 2 {
@@ -93,7 +94,8 @@ func TestBudgetHolds(t *testing.T) {
 	w.drain()
 }
 
-// TestBudgetGivesBack: a redelivery that delivers gives its token back, and a delivery earns its share.
+// TestBudgetGivesBack: a redelivery that delivers gives its token back, and a delivery earns its
+// share.
 func TestBudgetGivesBack(t *testing.T) {
 	w := spent(t, control.Budget{Burst: 2, PerSecond: 0.001, Share: 0.25})
 	w.answer(w.only(1), control.Delivered, 0)
@@ -124,8 +126,8 @@ func TestBudgetTakesNothingForAThrottle(t *testing.T) {
 	w.drain()
 }
 
-// TestBudgetEndsNoOutage: after an outage in which everything in flight was lost, all of it is delivered within seconds,
-// though it is many times the budget: what delivers gives its token back.
+// TestBudgetEndsNoOutage: after an outage in which everything in flight was lost, all of it is
+// delivered within seconds, though it is many times the budget: what delivers gives its token back.
 func TestBudgetEndsNoOutage(t *testing.T) {
 	const items = 2000
 	rnd := rand.New(rand.NewPCG(1, 1))

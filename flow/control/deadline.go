@@ -4,9 +4,9 @@ package control
 
 import "time"
 
-// deadlines is a heap of the attempts that can become overdue, the first of them at 0. Each attempt knows its index, so
-// that any can be removed. It is asked at every delivery, so that it keeps the times beside each other and has four
-// children to a node.
+// deadlines is a heap of the attempts that can become overdue, the first of them at 0. Each attempt
+// knows its index, so that any can be removed. It is asked at every delivery, so that it keeps the
+// times beside each other and has four children to a node.
 type deadlines []deadline
 
 type deadline struct {
@@ -29,7 +29,8 @@ func (h *deadlines) push(a *attempt) {
 	h.up(len(*h)-1, deadline{at, a})
 }
 
-// removeAt takes the ith out. The hole goes down to a leaf, since the last one nearly always belongs there.
+// removeAt takes the ith out. The hole goes down to a leaf, since the last one nearly always
+// belongs there.
 func (h *deadlines) removeAt(i int) {
 	s := *h
 	n := len(s) - 1

@@ -23,7 +23,8 @@ type History struct {
 //	  |------ Wait -------|------ Defer, Held -------|------ Offer with its History
 //
 // An item stays for that moment because evidence against it comes with later deliveries of the lane
-// that failed it. Items with keys, and those of which an attempt still runs, stay until they are due.
+// that failed it. Items with keys, and those of which an attempt still runs, stay until they are
+// due.
 type deferring struct {
 	queue    []deferral // at never decreases
 	head     int
@@ -94,8 +95,8 @@ func (d *deferring) note(m *Machine, it *item) {
 	d.queue = append(d.queue, deferral{it, it.seq, at})
 }
 
-// waitsNow reports whether an item that has failed is to wait at once, not only when it would be its turn again: every lane has
-// failed it, and its wait is to be told to the owner soon.
+// waitsNow reports whether an item that has failed is to wait at once, not only when it would be
+// its turn again: every lane has failed it, and its wait is to be told to the owner soon.
 func (d *deferring) waitsNow(m *Machine, it *item) bool {
 	if !m.cfg.Defer || it.keyed() || len(it.tried) < len(m.up) {
 		return false

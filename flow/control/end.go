@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// End is when an item that keeps failing is given up: it is buried whole, or cut first where Poison.Refuse allows that. Only
-// evidence against the item counts (see [Machine.charge]), so an outage ends nothing. The zero value means never.
+// End is when an item that keeps failing is given up: it is buried whole, or cut first where
+// Poison.Refuse allows that. Only evidence against the item counts (see [Machine.charge]), so an
+// outage ends nothing. The zero value means never.
 type End struct {
 	Attempts int           // failures that are evidence; 0: any number
 	Elapsed  time.Duration // since the first of them, without the time in which no lane was open; 0: any time
@@ -21,7 +22,8 @@ func (e End) validate() error {
 	return nil
 }
 
-// reached reports whether an item with this account is to be given up. Its newest failure is evidence.
+// reached reports whether an item with this account is to be given up. Its newest failure is
+// evidence.
 func (e *End) reached(r *account, uptime time.Duration) bool {
 	return e.Attempts > 0 && r.failures >= e.Attempts || e.Elapsed > 0 && uptime-r.since >= e.Elapsed
 }

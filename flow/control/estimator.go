@@ -6,10 +6,11 @@ import "time"
 
 // estimator learns one lane's round trip, timeout and rate. Times are in seconds.
 //
-// The round trip is fitted as a + b*cost, and everything else is kept relative to the fit, so that items of
-// different size can be compared (research/flowcontrol 2.4). The timeout is that of RFC 6298 on the relative
-// round trip: srtt + 4 rttvar. Where the fit moves, srtt and rttvar are rescaled, so that for items of equal
-// cost the timeout is RFC 6298's on the plain round trip, exactly.
+// The round trip is fitted as a + b*cost, and everything else is kept relative to the fit, so that
+// items of different size can be compared (research/flowcontrol 2.4). The timeout is that of RFC
+// 6298 on the relative round trip: srtt + 4 rttvar. Where the fit moves, srtt and rttvar are
+// rescaled, so that for items of equal cost the timeout is RFC 6298's on the plain round trip,
+// exactly.
 type estimator struct {
 	n, c, r, cc, cr float64 // decayed sums: samples, cost, round trip, cost^2, cost*round trip
 	a, b            float64
@@ -103,8 +104,9 @@ func (e *estimator) normal(rtt, cost float64) float64 {
 	return rtt * e.expected(e.mean) / x
 }
 
-// progress updates rate and service from an attempt that was delivered in time: ahead is the cost in flight
-// when it was sent, itself included, and done what the lane delivered from then on, itself included.
+// progress updates rate and service from an attempt that was delivered in time: ahead is the cost
+// in flight when it was sent, itself included, and done what the lane delivered from then on,
+// itself included.
 func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) {
 	weight := rateWeight
 	if now-e.sampled > staleSample {
@@ -133,7 +135,8 @@ func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) 
 	e.service += weight * (s - e.service)
 }
 
-// rto is the timeout of an item of this cost, and least the shortest one of a worker whose round trip is known.
+// rto is the timeout of an item of this cost, and least the shortest one of a worker whose round
+// trip is known.
 func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 	d := initialRTO
 	if e.srtt > 0 {
@@ -143,7 +146,8 @@ func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 	return min(d<<min(e.shift, maxShift), maxRTO)
 }
 
-// lighter is how much less than the smoothed round trip one is expected to take with this cost in flight, 0 to 1.
+// lighter is how much less than the smoothed round trip one is expected to take with this cost in
+// flight, 0 to 1.
 func (e *estimator) lighter(ahead float64) float64 {
 	usual := e.expected(e.mean) * e.srtt
 	if e.rate == 0 || usual == 0 {
@@ -152,7 +156,8 @@ func (e *estimator) lighter(ahead float64) float64 {
 	return min(1, (e.service+ahead/e.rate)/usual)
 }
 
-// double makes the timeout twice as long, once for all attempts that were sent before it was last doubled.
+// double makes the timeout twice as long, once for all attempts that were sent before it was last
+// doubled.
 func (e *estimator) double(now, sent time.Duration) {
 	if e.shift == 0 || sent > e.doubled {
 		e.shift = min(e.shift+1, maxShift)
@@ -160,8 +165,9 @@ func (e *estimator) double(now, sent time.Duration) {
 	}
 }
 
-// spurious takes in that a timeout was wrong: its answer has come. The tail of the round trip is longer than the RFC
-// supposes, and a timeout that stays too short sends everything of the tail twice.
+// spurious takes in that a timeout was wrong: its answer has come. The tail of the round trip is
+// longer than the RFC supposes, and a timeout that stays too short sends everything of the tail
+// twice.
 func (e *estimator) spurious() { e.patience = min(max(1, e.patience)*patienceStep, patienceMost) }
 
 // inTime lets the timeout come back to the RFC's.

@@ -2,15 +2,15 @@
 
 // Package control is the whole sender as one pure machine: event in, commands out.
 //
-// A [Machine] decides everything that a sender decides: how much may be in flight to each worker (package
-// window), who gets the next item (package dispatch), when an attempt has timed out, what is sent again and
-// when, which breaker is open, what the replay bound allows, which keys and ordered lanes hold what back.
-// flow.Sender, the simulator, the fuzzers, the model checker and --replay only feed it events and carry out
-// its commands, so what is tested is what ships.
+// A [Machine] decides everything that a sender decides: how much may be in flight to each worker
+// (package window), who gets the next item (package dispatch), when an attempt has timed out, what
+// is sent again and when, which breaker is open, what the replay bound allows, which keys and
+// ordered lanes hold what back. flow.Sender, the simulator, the fuzzers, the model checker and
+// --replay only feed it events and carry out its commands, so what is tested is what ships.
 //
-// It never reads a clock, a random source of its own or a map's order, starts nothing, locks nothing and does
-// no I/O. A machine is not safe for concurrent use: its owner calls it from one goroutine. The same seed and
-// the same events give the same commands, bit for bit on one GOARCH.
+// It never reads a clock, a random source of its own or a map's order, starts nothing, locks
+// nothing and does no I/O. A machine is not safe for concurrent use: its owner calls it from one
+// goroutine. The same seed and the same events give the same commands, bit for bit on one GOARCH.
 package control
 
 import "time"
@@ -22,12 +22,13 @@ type Kind uint8
 const (
 	// Offer: a new item, the next in sequence. Seq, Cost, Bytes, Keys; History if it was deferred.
 	Offer Kind = iota + 1
-	// Answer: the Deliver of attempt ID has returned. Outcome, After, Report. With Outcome Split, Cost is that of the parts
-	// that were delivered or rejected, and Pieces Piece events follow at once; Pieces is 0, and none follow, where the item
-	// was settled before or is being cut or buried. An ID that does not run, or was answered before, is ignored.
+	// Answer: the Deliver of attempt ID has returned. Outcome, After, Report. With Outcome Split, Cost
+	// is that of the parts that were delivered or rejected, and Pieces Piece events follow at once;
+	// Pieces is 0, and none follow, where the item was settled before or is being cut or buried. An ID
+	// that does not run, or was answered before, is ignored.
 	Answer
-	// Tick: nothing happened, time passed (see Machine.Wake). Attempts become overdue on a Tick only, so an
-	// owner that has answers at hand steps them before it.
+	// Tick: nothing happened, time passed (see Machine.Wake). Attempts become overdue on a Tick only,
+	// so an owner that has answers at hand steps them before it.
 	Tick
 	// LaneUp: lane Lane exists with Limits; again for a lane that is up: its limits have changed.
 	LaneUp
@@ -35,12 +36,13 @@ const (
 	LaneDown
 	// Saved: Bytes that had settled are now in the checkpoint.
 	Saved
-	// Cut: the answer to Bisect{Seq}: Pieces Piece events follow at once; fewer than two: it cannot be cut,
-	// none follow, and a Bury command answers.
+	// Cut: the answer to Bisect{Seq}: Pieces Piece events follow at once; fewer than two: it cannot be
+	// cut, none follow, and a Bury command answers.
 	Cut
-	// Piece: item Seq, greater than any before, stands in the place of Parent, behind the pieces before it. Cost,
-	// Bytes, Keys; Outcome is Retryable (to be sent), Delivered or Rejected (to be buried). The pieces tile
-	// Parent, which is gone, without a Settle of its own, when the last has come.
+	// Piece: item Seq, greater than any before, stands in the place of Parent, behind the pieces
+	// before it. Cost, Bytes, Keys; Outcome is Retryable (to be sent), Delivered or Rejected (to be
+	// buried). The pieces tile Parent, which is gone, without a Settle of its own, when the last has
+	// come.
 	Piece
 	// Buried: the answer to Bury{Seq}: it is durable.
 	Buried
@@ -94,7 +96,8 @@ type Limits struct {
 	Ordered  bool // Delivers take effect, and settle, in the order of Attempt.Place within a Run
 }
 
-// Report is what a worker says of itself with an answer; the zero value is a third party that says nothing.
+// Report is what a worker says of itself with an answer; the zero value is a third party that says
+// nothing.
 type Report struct {
 	Epoch              uint32 // of the worker's process: another one means it restarted and has forgotten what it held
 	Credit             uint64 // absolute, cumulative cost that the worker will have taken at most; 0 with Epoch 0: it advertises none
@@ -102,8 +105,8 @@ type Report struct {
 	Batches            bool   // Credit, Taken and QueueLen count items, whatever they cost
 	QueueLen, Slots    int    // cost waiting in the worker; its parallel servers
 	QueueWait, Service time.Duration
-	// Place is where an Ordered lane's receiver stands after this item (file and length); it is saved in the
-	// same checkpoint entry as the item's settle.
+	// Place is where an Ordered lane's receiver stands after this item (file and length); it is saved
+	// in the same checkpoint entry as the item's settle.
 	Place string
 }
 

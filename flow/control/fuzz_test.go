@@ -136,7 +136,8 @@ func randomTape(seed uint64, n int) *tape {
 	return &tape{b}
 }
 
-// TestMachineAtRandom runs the fuzzer's property over fixed seeds, longer tapes than the fuzzer likes.
+// TestMachineAtRandom runs the fuzzer's property over fixed seeds, longer tapes than the fuzzer
+// likes.
 func TestMachineAtRandom(t *testing.T) {
 	hedged, withdrawn := uint64(0), uint64(0)
 	for seed := range uint64(400) {

@@ -22,8 +22,8 @@ func saturate(w *model, d time.Duration, bytes int64) (most int) {
 	return most
 }
 
-// TestLimits: no more starts than a limit allows, of all lanes or of each; nearly as much does; and the
-// gate that binds is named.
+// TestLimits: no more starts than a limit allows, of all lanes or of each; nearly as much does; and
+// the gate that binds is named.
 func TestLimits(t *testing.T) {
 	for name, c := range map[string]struct {
 		config control.Config

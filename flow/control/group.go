@@ -9,18 +9,20 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// group finds out, with Config.Shared, whether the lanes share what is behind them, such as one database behind twelve endpoints, and if so
-// bounds what is in flight to all of them together, by one more window of the same algorithm.
+// group finds out, with Config.Shared, whether the lanes share what is behind them, such as one
+// database behind twelve endpoints, and if so bounds what is in flight to all of them together, by
+// one more window of the same algorithm.
 //
-// Each lane's own window keeps a few batches queued there, so that twelve keep twelve times as many; and no lane can
-// measure its drained round trip, because the others do not drain.
+// Each lane's own window keeps a few batches queued there, so that twelve keep twelve times as
+// many; and no lane can measure its drained round trip, because the others do not drain.
 //
-// Whether they share is found out by an experiment, not by correlation, which a common load makes too: half of the lanes
-// pause for a few round trips, then the other half. Where each lane is on its own, the round trips of those that go on stay
-// as they are; where all share, they fall with what all have in flight. The measure is the elasticity: the logarithm of
-// the one change over that of the other, 0 on one's own and 1 in one queue. A group is tested in the same way: with half of
-// the lanes, each of them has twice as much in flight and the sum does not change; round trips that rise all the same are
-// the lanes' own.
+// Whether they share is found out by an experiment, not by correlation, which a common load makes
+// too: half of the lanes pause for a few round trips, then the other half. Where each lane is on
+// its own, the round trips of those that go on stay as they are; where all share, they fall with
+// what all have in flight. The measure is the elasticity: the logarithm of the one change over that
+// of the other, 0 on one's own and 1 in one queue. A group is tested in the same way: with half of
+// the lanes, each of them has twice as much in flight and the sum does not change; round trips that
+// rise all the same are the lanes' own.
 type group struct {
 	win     window.Window // nil: the lanes are on their own
 	batches bool          // its limit counts items, and no cost
@@ -59,8 +61,9 @@ const (
 )
 
 const (
-	// groupSamples end a phase: the round trip of a busy server varies by about its mean and each sample resembles its
-	// neighbours, so that with fewer, lanes on their own would be taken for a group.
+	// groupSamples end a phase: the round trip of a busy server varies by about its mean and each
+	// sample resembles its neighbours, so that with fewer, lanes on their own would be taken for a
+	// group.
 	groupSamples = 128
 	// Batches in flight, if there are so many lanes: they idle no server that is near.
 	groupLeast   = 10
@@ -144,8 +147,8 @@ func (g *group) bound(open int) {
 	g.full = (float64(g.most) - 1 + 1e-6) * g.unit
 }
 
-// grouped takes in a delivery that came in time, after rtt seconds; s is its lane's sample, and made the group's. full says
-// whether no lane had room before it.
+// grouped takes in a delivery that came in time, after rtt seconds; s is its lane's sample, and
+// made the group's. full says whether no lane had room before it.
 func (m *Machine) grouped(a *attempt, s *window.Sample, rtt float64, full bool) {
 	g := &m.group
 	if g.mean == 0 {
@@ -291,7 +294,8 @@ func (m *Machine) pauseHalf(p phase) {
 	m.refreshAll()
 }
 
-// compare adds the change of each lane that went on. Its weight is that of the difference of two means.
+// compare adds the change of each lane that went on. Its weight is that of the difference of two
+// means.
 func (m *Machine) compare() {
 	g := &m.group
 	for _, l := range m.up {
@@ -311,7 +315,8 @@ func (m *Machine) compare() {
 	}
 }
 
-// endExperiment. more: what it has shown asks for another one, or for what is not: a group, or none.
+// endExperiment. more: what it has shown asks for another one, or for what is not: a group, or
+// none.
 func (m *Machine) endExperiment(more bool) {
 	g := &m.group
 	paused := g.phase > wholePhase

@@ -20,7 +20,8 @@ func machine(t *testing.T, lanes int) *Machine {
 	return m
 }
 
-// TestExperimentEndsByTheClock: lanes that pause for an experiment go on when its time is up, though nothing answers.
+// TestExperimentEndsByTheClock: lanes that pause for an experiment go on when its time is up,
+// though nothing answers.
 func TestExperimentEndsByTheClock(t *testing.T) {
 	m := machine(t, 4)
 	m.group.began = m.now
@@ -39,7 +40,8 @@ func TestExperimentEndsByTheClock(t *testing.T) {
 	}
 }
 
-// TestElasticity: round trips that fall with what all have in flight have an elasticity of 1, those that stay 0.
+// TestElasticity: round trips that fall with what all have in flight have an elasticity of 1, those
+// that stay 0.
 func TestElasticity(t *testing.T) {
 	for _, c := range []struct{ before, after, want float64 }{{0.8, 0.4, 1}, {0.8, 0.8, 0}, {0.8, 0.4 * math.Sqrt2, 0.5}} {
 		m := machine(t, 2)
@@ -58,7 +60,8 @@ func TestElasticity(t *testing.T) {
 	}
 }
 
-// TestGroupBoundsTheSum: what all lanes have in flight together is bounded, and one is always allowed.
+// TestGroupBoundsTheSum: what all lanes have in flight together is bounded, and one is always
+// allowed.
 func TestGroupBoundsTheSum(t *testing.T) {
 	m := machine(t, 4)
 	m.regroup()
@@ -83,7 +86,8 @@ func TestGroupBoundsTheSum(t *testing.T) {
 	}
 }
 
-// TestTurns: lanes that failed together take turns at intervals that double up to 6 s; an event of its own begins anew.
+// TestTurns: lanes that failed together take turns at intervals that double up to 6 s; an event of
+// its own begins anew.
 func TestTurns(t *testing.T) {
 	m := machine(t, 12)
 	m.opened = 6
@@ -109,7 +113,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestOutbreak: a first error opens a breaker where another has just opened, unless errors come by chance.
+// TestOutbreak: a first error opens a breaker where another has just opened, unless errors come by
+// chance.
 func TestOutbreak(t *testing.T) {
 	for _, chance := range []float64{0, 1} {
 		m := machine(t, 12)

@@ -9,14 +9,15 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// Hedge sends the item that holds the watermark, the oldest that has not settled, a second time when its attempt takes
-// longer than nearly all at its worker do, and longer than twice what another worker is expected to need: that one gets the
-// twin (Dean and Barroso, The Tail at Scale, 2013). Both may deliver: only where a receiver takes a second copy without harm
-// is that worth while, so the zero value means none. An item with keys, a suspect, what was sent again already, and attempts
-// at Ordered lanes have no twin, and nothing has while nothing is delivered anywhere.
+// Hedge sends the item that holds the watermark, the oldest that has not settled, a second time
+// when its attempt takes longer than nearly all at its worker do, and longer than twice what
+// another worker is expected to need: that one gets the twin (Dean and Barroso, The Tail at Scale,
+// 2013). Both may deliver: only where a receiver takes a second copy without harm is that worth
+// while, so the zero value means none. An item with keys, a suspect, what was sent again already,
+// and attempts at Ordered lanes have no twin, and nothing has while nothing is delivered anywhere.
 //
-// The twin's delivery settles the item, and the first attempt runs on, since its end tells how long its worker takes; the
-// first's delivery cancels the twin.
+// The twin's delivery settles the item, and the first attempt runs on, since its end tells how long
+// its worker takes; the first's delivery cancels the twin.
 type Hedge struct {
 	Share float64 // twins for each other attempt, at most, 0 to 1; 0: none. The engine uses 0.02
 	Least int     // round trips of a worker that must be known before its attempts may have twins; 0 means 20
@@ -43,9 +44,9 @@ const (
 	tailStart   = 4 // as RFC 6298's timeout
 )
 
-// tail follows a quantile of the round trips at a lane, in seconds for an item of mean cost: it rises by a quarter for each
-// that is longer, and falls by a hundredth of that for each other, so that it stays where one in a hundred is longer (Robbins
-// and Monro 1951, of the logarithm).
+// tail follows a quantile of the round trips at a lane, in seconds for an item of mean cost: it
+// rises by a quarter for each that is longer, and falls by a hundredth of that for each other, so
+// that it stays where one in a hundred is longer (Robbins and Monro 1951, of the logarithm).
 type tail struct {
 	at float64
 	n  int

@@ -42,7 +42,8 @@ func TestHedgeRefuses(t *testing.T) {
 	}
 }
 
-// warm makes a sender of so many lanes that have all answered often enough in 20 to 40 ms, with nothing in flight.
+// warm makes a sender of so many lanes that have all answered often enough in 20 to 40 ms, with
+// nothing in flight.
 func warm(t *testing.T, cfg control.Config, lanes int) *model {
 	cfg.Retry = backoff.Fixed(10 * ms)
 	w := newLanes(t, cfg, 4, lanes)
@@ -66,8 +67,9 @@ func (w *model) warm(n int) {
 	}
 }
 
-// TestHedge: an attempt that takes longer than nearly all, of the item that holds the watermark, gets a twin at another
-// lane. Whoever delivers settles it, once; the twin's delivery lets the first run, the first's cancels the twin.
+// TestHedge: an attempt that takes longer than nearly all, of the item that holds the watermark,
+// gets a twin at another lane. Whoever delivers settles it, once; the twin's delivery lets the
+// first run, the first's cancels the twin.
 func TestHedge(t *testing.T) {
 	for _, winner := range []string{"twin", "first", "neither"} {
 		t.Run(winner, func(t *testing.T) {
@@ -165,7 +167,8 @@ func TestNoHedge(t *testing.T) {
 	}
 }
 
-// TestNoHedgeInAnOutage: while nothing is delivered anywhere, only the probe of the global backoff is sent.
+// TestNoHedgeInAnOutage: while nothing is delivered anywhere, only the probe of the global backoff
+// is sent.
 func TestNoHedgeInAnOutage(t *testing.T) {
 	w := warm(t, control.Config{Hedge: control.Hedge{Share: 1}, Timeout: sec}, 4)
 	for w.m.Room() && w.offer(1, 10) {

@@ -82,7 +82,8 @@ func (p *pair) at(lane int32) int {
 	return n
 }
 
-// next is the attempt that is answered next, if all lanes but silent answer: each serves one at a time.
+// next is the attempt that is answered next, if all lanes but silent answer: each serves one at a
+// time.
 func (p *pair) next(silent int32) (first try, at time.Duration) {
 	for _, a := range p.out {
 		due := a.sent + fastTrip
@@ -163,8 +164,8 @@ func TestHeldForTheFaster(t *testing.T) {
 	}
 }
 
-// TestHeldNoLongerThanTheSlowerNeeds: the fast lane stops answering, and what waits is sent before the slow one would have
-// been done with it.
+// TestHeldNoLongerThanTheSlowerNeeds: the fast lane stops answering, and what waits is sent before
+// the slow one would have been done with it.
 func TestHeldNoLongerThanTheSlowerNeeds(t *testing.T) {
 	p := newPair(t, control.Config{Timeout: time.Minute})
 	p.held()
@@ -189,7 +190,8 @@ func TestHeldNoLongerThanTheSlowerNeeds(t *testing.T) {
 	}
 }
 
-// TestHeldAndTheFastLaneGoes: what waits for a lane that goes, fails or is throttled is sent at once.
+// TestHeldAndTheFastLaneGoes: what waits for a lane that goes, fails or is throttled is sent at
+// once.
 func TestHeldAndTheFastLaneGoes(t *testing.T) {
 	for name, end := range map[string]func(p *pair){
 		"down": func(p *pair) { p.step(control.Event{Kind: control.LaneDown, Lane: 0}) },
@@ -220,7 +222,8 @@ func TestHeldAndTheFastLaneGoes(t *testing.T) {
 	}
 }
 
-// TestManyAreNotHeld: where enough wait the slow lane is used up too; what is asked for ahead is bounded.
+// TestManyAreNotHeld: where enough wait the slow lane is used up too; what is asked for ahead is
+// bounded.
 func TestManyAreNotHeld(t *testing.T) {
 	p := newPair(t, control.Config{Ahead: 16})
 	n := 0
@@ -248,7 +251,8 @@ func TestManyAreNotHeld(t *testing.T) {
 	p.held()
 }
 
-// TestReplayBoundHoldsNothing: where the replay bound keeps the machine from asking, it cannot know how many wait.
+// TestReplayBoundHoldsNothing: where the replay bound keeps the machine from asking, it cannot know
+// how many wait.
 func TestReplayBoundHoldsNothing(t *testing.T) {
 	p := newPair(t, control.Config{Replay: 50})
 	for p.m.Room() {

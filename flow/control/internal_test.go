@@ -70,8 +70,8 @@ func TestTimeoutDoubles(t *testing.T) {
 	}
 }
 
-// TestSizeNormalised: with round trips of 10 ms + 1 ms a unit, an item of 100 units gets its own timeout, and
-// normalising takes the size out.
+// TestSizeNormalised: with round trips of 10 ms + 1 ms a unit, an item of 100 units gets its own
+// timeout, and normalising takes the size out.
 func TestSizeNormalised(t *testing.T) {
 	var e estimator
 	rnd := rand.New(rand.NewPCG(5, 6))
@@ -204,7 +204,8 @@ func TestDeadlinesAgainstSorting(t *testing.T) {
 		func(x, y *attempt) bool { return x.deadline < y.deadline || x.deadline == y.deadline && x.id < y.id })
 }
 
-// againstSorting pushes and removes at random, up to most elements, and compares the first with that of a sorted list.
+// againstSorting pushes and removes at random, up to most elements, and compares the first with
+// that of a sorted list.
 func againstSorting[E comparable](t *testing.T, most int, make func(int, time.Duration) E, push func(E), remove func(int),
 	first func() (E, int), at func(E) int, before func(E, E) bool) {
 	t.Helper()
@@ -243,7 +244,8 @@ func againstSorting[E comparable](t *testing.T, most int, make func(int, time.Du
 	}
 }
 
-// TestIDsFindTheirAttempts: an ID of an attempt that is over finds nothing, though its slot is used again.
+// TestIDsFindTheirAttempts: an ID of an attempt that is over finds nothing, though its slot is used
+// again.
 func TestIDsFindTheirAttempts(t *testing.T) {
 	m, err := New(Config{})
 	if err != nil {

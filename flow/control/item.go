@@ -36,7 +36,8 @@ const (
 	withdrawn             // it settles undelivered
 )
 
-// item is one item from Offer or Piece until it has settled and no attempt of it runs. Items are reused.
+// item is one item from Offer or Piece until it has settled and no attempt of it runs. Items are
+// reused.
 type item struct {
 	seq   uint64
 	rank  rank
@@ -80,7 +81,8 @@ type past struct {
 	retry backoff.State
 }
 
-// rank orders items by their place in the sequence of Offers; pieces share out the place of their parent.
+// rank orders items by their place in the sequence of Offers; pieces share out the place of their
+// parent.
 type rank struct {
 	root       uint64 // Seq of the item that was offered
 	low, width uint64 // its part of the root's place; width 0 stands for 2^64
@@ -151,7 +153,8 @@ func (it *item) drop(a *attempt) {
 // maxCost of an item keeps sums of costs finite.
 const maxCost = 1e12
 
-// newItem takes an item from the free list and puts it into the sequence before next; nil: at the end.
+// newItem takes an item from the free list and puts it into the sequence before next; nil: at the
+// end.
 func (m *Machine) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	var it *item
 	if n := len(m.freeItems); n > 0 {

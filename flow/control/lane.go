@@ -74,7 +74,8 @@ type orderedRun struct {
 // concluded reports whether every attempt of the run has been.
 func (r *orderedRun) concluded() bool { return r.oldest == nil }
 
-// said is what a window says until it is told something again: a delivery has no time to ask it again and again.
+// said is what a window says until it is told something again: a delivery has no time to ask it
+// again and again.
 type said struct {
 	limit    float64       // at least 1
 	base     time.Duration // 0: it does not measure, or does not know yet
@@ -190,7 +191,8 @@ func (m *Machine) laneIndex(num int32) (int, bool) {
 	return slices.BinarySearchFunc(m.lanes, num, func(l *lane, n int32) int { return int(l.num) - int(n) })
 }
 
-// refresh brings the machine's view of l up to date: how many items it may take, and what dispatch sees.
+// refresh brings the machine's view of l up to date: how many items it may take, and what dispatch
+// sees.
 func (m *Machine) refresh(l *lane) {
 	m.seats(l, m.windowRoom(l))
 	if l.at < 0 {
@@ -205,14 +207,16 @@ func (m *Machine) refresh(l *lane) {
 	m.changed(l.at)
 }
 
-// changed tells dispatch, if it wants to know, that the ith candidate has changed; below 0: any of them may have.
+// changed tells dispatch, if it wants to know, that the ith candidate has changed; below 0: any of
+// them may have.
 func (m *Machine) changed(i int) {
 	if m.follower != nil {
 		m.follower.Changed(i, m.cands)
 	}
 }
 
-// seats does of that what a start at l can change, but for telling dispatch. n is what the window still takes.
+// seats does of that what a start at l can change, but for telling dispatch. n is what the window
+// still takes.
 func (m *Machine) seats(l *lane, n int) {
 	places, ready, open, full := 0, false, false, false
 	gate, _ := l.gates.room(m.now)
@@ -263,8 +267,9 @@ func one(is bool) int {
 }
 
 // patience is how long a, just sent, may take. In a start-up the window may have gone beyond the
-// worker's slots by its own step: items that wait for that are not overdue. Where attempts hang, round
-// trips may be few and old. There the time is scaled to the queue now, if that is shorter than it was.
+// worker's slots by its own step: items that wait for that are not overdue. Where attempts hang,
+// round trips may be few and old. There the time is scaled to the queue now, if that is shorter
+// than it was.
 func (m *Machine) patience(l *lane, a *attempt) time.Duration {
 	least := m.leastRTO()
 	d := l.est.rto(a.cost, least)
@@ -327,8 +332,9 @@ func (l *lane) note(now time.Duration, rtt float64) {
 // peakDecay is Finagle's, in seconds.
 const peakDecay = 10.0
 
-// probe lets a window measure its drained round trip where that is due: at most one lane, or a tenth of them,
-// at a time, and only lanes that are used to their limit (others have drained samples for nothing).
+// probe lets a window measure its drained round trip where that is due: at most one lane, or a
+// tenth of them, at a time, and only lanes that are used to their limit (others have drained
+// samples for nothing).
 func (m *Machine) probe(l *lane, limited bool) {
 	d := &l.drain
 	if d.prober == nil || l.at < 0 || m.group.phase != noPhase || d.on && !d.over(m.now) {

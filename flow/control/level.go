@@ -126,8 +126,8 @@ func (v *level) add(a *attempt, taken bool) {
 	v.calm = taken
 }
 
-// forget drops the level and the answers, since the worker starts over. The share that is refused by
-// chance stays.
+// forget drops the level and the answers, since the worker starts over. The share that is refused
+// by chance stays.
 func (v *level) forget() { *v = level{chance: v.chance, seen: v.seen} }
 
 // distressed reports whether the worker refuses more than chance explains.

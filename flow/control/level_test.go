@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestLevelIsFound: a worker that refuses what is beyond a number of attempts is known for it after a burst, for any number.
+// TestLevelIsFound: a worker that refuses what is beyond a number of attempts is known for it after
+// a burst, for any number.
 func TestLevelIsFound(t *testing.T) {
 	for _, limit := range []int{2, 3, 8, 20, 60} {
 		var v level
@@ -56,7 +57,8 @@ func TestChanceIsNoLevel(t *testing.T) {
 	}
 }
 
-// TestLevelIsTriedRarely: a try that is refused makes the next wait twice as long, one that is taken lets the level rise.
+// TestLevelIsTriedRarely: a try that is refused makes the next wait twice as long, one that is
+// taken lets the level rise.
 func TestLevelIsTriedRarely(t *testing.T) {
 	v := level{from: 6, wait: levelWait}
 	now := time.Duration(0)

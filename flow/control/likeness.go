@@ -4,8 +4,9 @@ package control
 
 import "math"
 
-// likeness is how much the round trips of the lanes go up and down together: in one queue they do, but a common change of
-// load makes that too. It costs nothing, and an experiment is made only where it says something else than what is.
+// likeness is how much the round trips of the lanes go up and down together: in one queue they do,
+// but a common change of load makes that too. It costs nothing, and an experiment is made only
+// where it says something else than what is.
 type likeness struct {
 	deviations float64 // sum of lane.deviation
 	n          int     // samples of the block
@@ -23,7 +24,8 @@ const (
 	alikeBlocks  = 2 // in a row
 )
 
-// alike takes in a round trip of a lane, and says whether it seems that the lanes share what is behind them.
+// alike takes in a round trip of a lane, and says whether it seems that the lanes share what is
+// behind them.
 func (m *Machine) alike(l *lane, rtt float64) bool {
 	k := &m.group.likeness
 	if l.level == 0 {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Config of a machine. The zero value works: a linear window for each worker, least-completion dispatch,
-// timeouts by RFC 6298.
+// Config of a machine. The zero value works: a linear window for each worker, least-completion
+// dispatch, timeouts by RFC 6298.
 type Config struct {
 	Seed      uint64           // of every random choice
 	Window    window.Algorithm // makes one window per worker; nil means window.Linear{}
@@ -35,12 +35,14 @@ type Config struct {
 	Hedge     Hedge
 }
 
-// Breaker says when a worker that fails is left alone and how it is tried again. The zero value means the defaults.
+// Breaker says when a worker that fails is left alone and how it is tried again. The zero value
+// means the defaults.
 type Breaker struct {
-	// Failures in a row that open it, at least: bad data and chance can ask for more. 0 means 3; negative: only Misconfigured opens it.
+	// Failures in a row that open it, at least: bad data and chance can ask for more. 0 means 3;
+	// negative: only Misconfigured opens it.
 	Failures int
-	// Probe is how long it stays open before one probe item; nil: 0.5 s * 2^k with equal jitter, at most 1 s in
-	// the first minute of an outage and 30 s later.
+	// Probe is how long it stays open before one probe item; nil: 0.5 s * 2^k with equal jitter, at
+	// most 1 s in the first minute of an outage and 30 s later.
 	Probe backoff.Policy
 }
 
@@ -178,18 +180,21 @@ func New(c Config) (*Machine, error) {
 	return m, nil
 }
 
-// A Tick that comes late says that this process was held up: by others on its machine, a garbage collection, suspension.
+// A Tick that comes late says that this process was held up: by others on its machine, a garbage
+// collection, suspension.
 const (
 	// lateTick is from when on answers may be waiting behind.
 	lateTick = time.Millisecond
-	// heldUp is from when on every round trip under way is longer by that, which says nothing of the workers.
+	// heldUp is from when on every round trip under way is longer by that, which says nothing of the
+	// workers.
 	heldUp = 50 * time.Millisecond
-	// heldUpFor is for how long after a late Tick the machine that this process runs on is taken to be busy, perhaps with the workers
-	// on it: short round trips grow all at once there.
+	// heldUpFor is for how long after a late Tick the machine that this process runs on is taken to be
+	// busy, perhaps with the workers on it: short round trips grow all at once there.
 	heldUpFor = time.Minute
 )
 
-// The shortest timeout of a worker whose round trip is known: that of Linux, and not the RFC's second; and on a busy machine.
+// The shortest timeout of a worker whose round trip is known: that of Linux, and not the RFC's
+// second; and on a busy machine.
 const (
 	leastRTO     = 200 * time.Millisecond
 	leastBusyRTO = 800 * time.Millisecond
@@ -203,8 +208,9 @@ func (m *Machine) leastRTO() time.Duration {
 	return leastRTO
 }
 
-// excuse gives attempts that became overdue while the process was held up as long again, once and a second at most, since their
-// answers may be waiting behind; and discards the rounds under way where that was long.
+// excuse gives attempts that became overdue while the process was held up as long again, once and a
+// second at most, since their answers may be waiting behind; and discards the rounds under way
+// where that was long.
 func (m *Machine) excuse() {
 	at, ok := m.Wake()
 	if !ok || m.now-at < lateTick {
@@ -234,8 +240,8 @@ func (m *Machine) excuse() {
 	}
 }
 
-// Step takes one event and appends what is to be done to out. Attempts become overdue on Tick only, so that
-// answers which have already come are taken before.
+// Step takes one event and appends what is to be done to out. Attempts become overdue on Tick only,
+// so that answers which have already come are taken before.
 func (m *Machine) Step(e Event, out []Command) []Command {
 	m.noteDry(e.Kind)
 	m.now = max(m.now, e.Now)
@@ -392,10 +398,11 @@ func (m *Machine) replayFull() bool {
 	return held > 0 && held >= m.cfg.Replay
 }
 
-// Room reports whether an Offer is welcome now: a lane would take it, or, where keys or hash dispatch bind items to lanes or
-// items wait for a faster lane, fewer than Config.Ahead wait; and the replay bound leaves room. Items that wait for another
-// attempt are bounded by Config.Waiting alone. While no lane is open there is room for one item, so that a probe can take one
-// that never failed.
+// Room reports whether an Offer is welcome now: a lane would take it, or, where keys or hash
+// dispatch bind items to lanes or items wait for a faster lane, fewer than Config.Ahead wait; and
+// the replay bound leaves room. Items that wait for another attempt are bounded by Config.Waiting
+// alone. While no lane is open there is room for one item, so that a probe can take one that never
+// failed.
 func (m *Machine) Room() bool {
 	fresh := m.fresh.len()
 	if m.replayFull() {
@@ -438,6 +445,6 @@ func (u *uptime) at(now time.Duration) time.Duration {
 	return u.total
 }
 
-// Idle says whether every item has settled: nothing waits, is in flight, is being cut or buried. Attempts of
-// settled items may still be out.
+// Idle says whether every item has settled: nothing waits, is in flight, is being cut or buried.
+// Attempts of settled items may still be out.
 func (m *Machine) Idle() bool { return m.items.n == 0 }

@@ -100,8 +100,8 @@ func TestTimeoutGoesToAnotherLane(t *testing.T) {
 	}
 }
 
-// TestOverdueAttemptIsNotCanceled: when the second attempt delivers, the first is let run, since its late ack
-// tells how long the worker really takes.
+// TestOverdueAttemptIsNotCanceled: when the second attempt delivers, the first is let run, since
+// its late ack tells how long the worker really takes.
 func TestOverdueAttemptIsNotCanceled(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: sec}, 1, 2)
 	w.offer(1, 10)

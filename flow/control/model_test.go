@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// model is a naive sender around a machine: it answers as it is told, knows everything from the commands that
-// it was given, and complains about each that breaks a promise of the package.
+// model is a naive sender around a machine: it answers as it is told, knows everything from the
+// commands that it was given, and complains about each that breaks a promise of the package.
 type model struct {
 	t         *testing.T
 	cfg       control.Config

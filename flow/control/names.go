@@ -9,7 +9,8 @@ func (k Kind) String() string {
 	return nameOf(int(k), "offer", "answer", "tick", "lane up", "lane down", "saved", "cut", "piece", "buried", "withdraw", "abort")
 }
 
-// String returns the name, such as "timed out". The zero Outcome, which LaneStatus.Fault uses for no fault, is "none".
+// String returns the name, such as "timed out". The zero Outcome, which LaneStatus.Fault uses for
+// no fault, is "none".
 func (o Outcome) String() string {
 	if o == 0 {
 		return "none"

@@ -32,7 +32,8 @@ func TestKeysOnPlainLanes(t *testing.T) {
 	w.drain()
 }
 
-// TestBlockedItemsHideNoOther: however many items wait behind one of their key, one of another key goes.
+// TestBlockedItemsHideNoOther: however many items wait behind one of their key, one of another key
+// goes.
 func TestBlockedItemsHideNoOther(t *testing.T) {
 	w := newLanes(t, control.Config{Ahead: 5000}, 4, 2)
 	for range 3000 {
@@ -68,7 +69,8 @@ func TestRunOnAnOrderedLane(t *testing.T) {
 	if len(w.out) != 2 || w.out[0].Seq != 1 || w.out[1].Seq != 2 {
 		t.Fatalf("got %+v, want items 1 and 2 settled", w.out)
 	}
-	// The third fails, so the fourth fails too; nothing starts in between; then both come in a new run.
+	// The third fails, so the fourth fails too; nothing starts in between; then both come in a new
+	// run.
 	w.answer(tries[2], control.Retryable, 0)
 	w.offer(1, 1, 8)
 	if x := w.only(5); x.lane == tries[0].lane {
@@ -84,7 +86,8 @@ func TestRunOnAnOrderedLane(t *testing.T) {
 	w.drain()
 }
 
-// TestNextRunBeginsWithTheFailedItem: with one lane, a later item of another key does not come before it.
+// TestNextRunBeginsWithTheFailedItem: with one lane, a later item of another key does not come
+// before it.
 func TestNextRunBeginsWithTheFailedItem(t *testing.T) {
 	w := ordered(t, 1)
 	w.offer(1, 1, 1)

@@ -21,9 +21,9 @@ func (m *Machine) enlist(l *lane, a *attempt) {
 	l.run.newest = a
 }
 
-// inOrder concludes the attempts of the run that have been answered, up to the first that has not. Once one
-// has failed, all behind it have failed too, whatever they say: the receiver refuses them, and what it took
-// in spite of that is sent again, in order.
+// inOrder concludes the attempts of the run that have been answered, up to the first that has not.
+// Once one has failed, all behind it have failed too, whatever they say: the receiver refuses them,
+// and what it took in spite of that is sent again, in order.
 func (m *Machine) inOrder(l *lane, out []Command) []Command {
 	for l.run.oldest != nil && l.run.oldest.answered {
 		a := l.run.oldest
@@ -59,8 +59,8 @@ func (m *Machine) newRun(l *lane) {
 	l.run.num, l.run.place = m.runs, 0
 }
 
-// consequence puts back an item that failed because one before it in the run did: no fault of its own or of
-// the lane's.
+// consequence puts back an item that failed because one before it in the run did: no fault of its
+// own or of the lane's.
 func (m *Machine) consequence(a *attempt, out []Command) []Command {
 	it := a.item
 	m.land(a)

@@ -19,7 +19,8 @@ func alone(t *testing.T) *loop {
 	return l
 }
 
-// stall lets the attempt that is out take d, with a Tick as often as the machine wants one, each late by so much.
+// stall lets the attempt that is out take d, with a Tick as often as the machine wants one, each
+// late by so much.
 func (l *loop) stall(d, late time.Duration) {
 	end := l.now + d
 	for {
@@ -35,9 +36,10 @@ func (l *loop) stall(d, late time.Duration) {
 
 func (l *loop) timedOut() uint64 { return l.m.Status().Lanes[0].TimedOut }
 
-// TestLeastTimeout: on a busy machine, where Ticks come late and a worker that mostly answers in 2 ms takes 300 now and then, no batch is
-// sent twice, also not the one during which a Tick is late for the first time. It is 200 ms where Ticks are on time, and again a minute
-// after the last late one.
+// TestLeastTimeout: on a busy machine, where Ticks come late and a worker that mostly answers in 2
+// ms takes 300 now and then, no batch is sent twice, also not the one during which a Tick is late
+// for the first time. It is 200 ms where Ticks are on time, and again a minute after the last late
+// one.
 func TestLeastTimeout(t *testing.T) {
 	for _, c := range []struct {
 		late  time.Duration

@@ -63,7 +63,8 @@ func (m *Machine) buried(e *Event, out []Command) []Command {
 	return out
 }
 
-// expectPieces makes the item of a attempt that was settled in part ready for the pieces that follow.
+// expectPieces makes the item of a attempt that was settled in part ready for the pieces that
+// follow.
 func (m *Machine) expectPieces(a *attempt, n uint32) {
 	it := a.item
 	if n == 0 || it.state == isDone || it.state == inHands {
@@ -140,8 +141,8 @@ func (m *Machine) settlePiece(it *item, out []Command) []Command {
 	return out
 }
 
-// settlePieces settles the delivered pieces of an attempt that is being concluded; those still to come settle
-// as they come.
+// settlePieces settles the delivered pieces of an attempt that is being concluded; those still to
+// come settle as they come.
 func (m *Machine) settlePieces(a *attempt, out []Command) []Command {
 	for _, it := range a.held {
 		out = m.settlePiece(it, out)

@@ -6,13 +6,15 @@ import "fmt"
 
 // Poison decides when an item, and not the workers, is to blame. The zero value means the defaults.
 //
-// An item of which Deaths workers have died is refused as if a worker had rejected it: it is cut, and cut again, and the part
-// that kills alone is buried. A piece of it is cut at the first death, because one of the pieces will kill again; but an item
-// that cannot be cut is buried only after Deaths deaths of its own: a death beside other records proves nothing.
+// An item of which Deaths workers have died is refused as if a worker had rejected it: it is cut,
+// and cut again, and the part that kills alone is buried. A piece of it is cut at the first death,
+// because one of the pieces will kill again; but an item that cannot be cut is buried only after
+// Deaths deaths of its own: a death beside other records proves nothing.
 //
-// An item that fails although its workers deliver others is a suspect, see [Machine.charge] and ADR 17. A suspect waits as
-// Config.Retry says before each further attempt, counts against no worker's window or breaker, is not hedged, and leaves the
-// workers to the others but for 5 % of their time. With Refuse it is refused. Otherwise Config.End decides.
+// An item that fails although its workers deliver others is a suspect, see [Machine.charge] and ADR
+// 17. A suspect waits as Config.Retry says before each further attempt, counts against no worker's
+// window or breaker, is not hedged, and leaves the workers to the others but for 5 % of their time.
+// With Refuse it is refused. Otherwise Config.End decides.
 type Poison struct {
 	Deaths   int  // 0 means 3; negative: deaths are failures like others
 	Failures int  // evidence that it takes at least; 0 means 2; negative: there are no suspects
@@ -38,7 +40,8 @@ func (p Poison) withDefaults() (Poison, error) {
 	return p, nil
 }
 
-// deadly takes in that a worker has died of the item of a, if it has, and reports whether the item is to be refused for it.
+// deadly takes in that a worker has died of the item of a, if it has, and reports whether the item
+// is to be refused for it.
 func (m *Machine) deadly(a *attempt) bool {
 	it, limit := a.item, m.cfg.Poison.Deaths
 	if !a.died || limit <= 0 || it.state == isDone || it.state == inHands || a.canceled {
@@ -55,7 +58,8 @@ func (m *Machine) convict(it *item, out []Command) []Command {
 	return m.reject(it, out)
 }
 
-// acquit lets a piece of a poisoned item that cannot be cut go on, if it has not failed or killed often enough alone.
+// acquit lets a piece of a poisoned item that cannot be cut go on, if it has not failed or killed
+// often enough alone.
 func (m *Machine) acquit(it *item) bool {
 	r := &it.account
 	if !it.poison || !r.piece || r.whole || r.ended {

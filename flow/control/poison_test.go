@@ -32,8 +32,8 @@ func TestPoisonRefuses(t *testing.T) {
 	}
 }
 
-// TestDeathsCutAndBury: an item that has killed three workers is cut, its piece at the first death, and what cannot be cut
-// is buried when it has killed three alone.
+// TestDeathsCutAndBury: an item that has killed three workers is cut, its piece at the first death,
+// and what cannot be cut is buried when it has killed three alone.
 func TestDeathsCutAndBury(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms), Breaker: control.Breaker{Failures: -1}}, 10, 5)
 	w.offer(4, 40)
@@ -74,7 +74,8 @@ func TestDeathsCutAndBury(t *testing.T) {
 	}
 }
 
-// feud makes a sender of four lanes at which item 1 fails, again and again, while others are delivered or not.
+// feud makes a sender of four lanes at which item 1 fails, again and again, while others are
+// delivered or not.
 func feud(t *testing.T, cfg control.Config, othersDeliver bool, rounds int) *model {
 	cfg.Timeout, cfg.Retry = -1, backoff.Exponential(100*ms, 2, sec)
 	w := newLanes(t, cfg, 10, 4)
@@ -98,8 +99,8 @@ func feud(t *testing.T, cfg control.Config, othersDeliver bool, rounds int) *mod
 	return w
 }
 
-// TestSuspect: an item that every worker fails, while they deliver others, is kept apart: it opens no breaker, waits longer
-// and longer, and is never given up.
+// TestSuspect: an item that every worker fails, while they deliver others, is kept apart: it opens
+// no breaker, waits longer and longer, and is never given up.
 func TestSuspect(t *testing.T) {
 	w := feud(t, control.Config{}, true, 200)
 	s := w.m.Status()
@@ -120,7 +121,8 @@ func TestSuspect(t *testing.T) {
 	}
 }
 
-// TestOutageMakesNoSuspect: while nobody delivers, no item is to blame, however many workers fail it.
+// TestOutageMakesNoSuspect: while nobody delivers, no item is to blame, however many workers fail
+// it.
 func TestOutageMakesNoSuspect(t *testing.T) {
 	w := feud(t, control.Config{Poison: control.Poison{Refuse: true}}, false, 400)
 	if s := w.m.Status(); s.Suspects != 0 || s.Poisoned != 0 || len(w.asked) > 0 {
@@ -159,7 +161,8 @@ func TestFewLanes(t *testing.T) {
 	w.drain()
 }
 
-// TestOverloadMakesFewSuspects: while every worker fails a third of its attempts by chance, hardly any item is to blame.
+// TestOverloadMakesFewSuspects: while every worker fails a third of its attempts by chance, hardly
+// any item is to blame.
 func TestOverloadMakesFewSuspects(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 3))
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(20 * ms), Breaker: control.Breaker{Failures: -1}}, 10, 4)
@@ -187,7 +190,8 @@ func TestOverloadMakesFewSuspects(t *testing.T) {
 	w.drain()
 }
 
-// TestSuspectAloneIsProbed: where only suspects are left and the workers are left alone, they are what is tried.
+// TestSuspectAloneIsProbed: where only suspects are left and the workers are left alone, they are
+// what is tried.
 func TestSuspectAloneIsProbed(t *testing.T) {
 	w := feud(t, control.Config{Breaker: control.Breaker{Failures: 1, Probe: backoff.Fixed(100 * ms)}}, true, 100)
 	for range 400 {

@@ -44,8 +44,9 @@ func (m *Machine) sendScout(out []Command) []Command {
 	return out
 }
 
-// probeItem finds an item for a probe of l: one that never failed, else the one with the least evidence against it of those
-// that are due. It starts the waits that failed items still owe, so that they can be probed with later.
+// probeItem finds an item for a probe of l: one that never failed, else the one with the least
+// evidence against it of those that are due. It starts the waits that failed items still owe, so
+// that they can be probed with later.
 func (m *Machine) probeItem(l *lane) (best *item) {
 	if it := l.run.first; it != nil {
 		if only, ok := it.turn(); ok && (only == nil || only == l) {

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// limiter paces a lane whose worker has answered that it takes no more than so many a second (429). It remembers the
-// rate at which it was refused: the rate falls to 0.7 of what was delivered and grows back as CUBIC does (RFC 9438, with
-// the constants of the AWS SDKs' adaptive mode), to just below what was refused. There it stays: only after a long while,
-// and each time that proves wrong after twice as long, it tries for more. Rates are in attempts a second.
+// limiter paces a lane whose worker has answered that it takes no more than so many a second (429).
+// It remembers the rate at which it was refused: the rate falls to 0.7 of what was delivered and
+// grows back as CUBIC does (RFC 9438, with the constants of the AWS SDKs' adaptive mode), to just
+// below what was refused. There it stays: only after a long while, and each time that proves wrong
+// after twice as long, it tries for more. Rates are in attempts a second.
 type limiter struct {
 	rate      float64 // 0: there is no limit
 	ceiling   float64 // at which it was last refused
@@ -72,8 +73,8 @@ func (r *limiter) measured(now time.Duration) float64 {
 	return sum - part*oldest
 }
 
-// refused takes in a 429 for an attempt that was sent then. Refusals of attempts that were sent before the last cut
-// say nothing new.
+// refused takes in a 429 for an attempt that was sent then. Refusals of attempts that were sent
+// before the last cut say nothing new.
 func (r *limiter) refused(now, sent time.Duration) {
 	if r.rate > 0 && sent < r.cut {
 		return
@@ -94,8 +95,9 @@ func (r *limiter) refused(now, sent time.Duration) {
 	r.rate = rateBeta * at
 }
 
-// suppose takes in that a worker which delivered so many in a second then refused everything, and soon after took
-// batches again: it says nothing of a rate, but counts by the second. What was refused has left its count by then.
+// suppose takes in that a worker which delivered so many in a second then refused everything, and
+// soon after took batches again: it says nothing of a rate, but counts by the second. What was
+// refused has left its count by then.
 func (r *limiter) suppose(now time.Duration, at float64) {
 	switch {
 	case r.rate > 0 && at < rateAlike*r.ceiling: // it was paced, and refused all the same

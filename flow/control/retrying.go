@@ -4,8 +4,8 @@ package control
 
 import "fmt"
 
-// Waiting bounds the items that wait for another attempt. They do not stop the machine from asking for new ones below that.
-// The zero value means the defaults.
+// Waiting bounds the items that wait for another attempt. They do not stop the machine from asking
+// for new ones below that. The zero value means the defaults.
 type Waiting struct {
 	Cost  float64 // sum of Cost, such as records; 0 means 100,000; negative: no bound
 	Bytes int64   // 0: no bound but Config.Replay and the owner's

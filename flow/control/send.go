@@ -4,8 +4,8 @@ package control
 
 import "time"
 
-// dispatch starts what can be started: probes of lanes that are to be tried again, then items sent before, oldest first, then
-// new ones, then suspects.
+// dispatch starts what can be started: probes of lanes that are to be tried again, then items sent
+// before, oldest first, then new ones, then suspects.
 func (m *Machine) dispatch(out []Command) []Command {
 	m.replayShut, m.purse.short, m.hold.on = false, false, false
 	if len(m.apart.ended) > 0 {
@@ -56,8 +56,8 @@ func (m *Machine) sendWaiting(out []Command) []Command {
 	return out
 }
 
-// freshFirst reports whether a new item goes before a failed one to a lane that took a failed one last.
-// So failing data takes at most every second place of each lane.
+// freshFirst reports whether a new item goes before a failed one to a lane that took a failed one
+// last. So failing data takes at most every second place of each lane.
 func (m *Machine) freshFirst() bool {
 	if m.fresh.able.len() == 0 || m.mayHold() {
 		return false
@@ -85,7 +85,8 @@ func (m *Machine) sendFirsts(out []Command) []Command {
 	return out
 }
 
-// maxScan bounds the items that are passed over in the send buffer at one step because they wait for a lane.
+// maxScan bounds the items that are passed over in the send buffer at one step because they wait
+// for a lane.
 const maxScan = 64
 
 // drain starts items of q in order, passing over up to most that must wait for a lane.
@@ -131,7 +132,8 @@ func (m *Machine) replayHolds(it *item) bool {
 	return m.replayShut
 }
 
-// choose picks the lane of the next attempt of it; nil: it waits for one or for the budget, or, if delay, for its retry policy.
+// choose picks the lane of the next attempt of it; nil: it waits for one or for the budget, or, if
+// delay, for its retry policy.
 func (m *Machine) choose(it *item) (l *lane, delay bool) {
 	if it.charged && m.broke() {
 		return nil, false
@@ -171,8 +173,8 @@ func (m *Machine) choose(it *item) (l *lane, delay bool) {
 	return m.chooseOther(it)
 }
 
-// mayReturn says whether an item whose attempt at l did not deliver has no better lane: one that is open and
-// has not failed it.
+// mayReturn says whether an item whose attempt at l did not deliver has no better lane: one that is
+// open and has not failed it.
 func (m *Machine) mayReturn(it *item, l *lane) bool {
 	switch {
 	case m.binds:
@@ -200,8 +202,8 @@ func (m *Machine) chooseBound(it *item) (*lane, bool) {
 	return l, false
 }
 
-// chooseOther steers the item away from the lanes that failed it while any other is open, and always from
-// those where it still runs.
+// chooseOther steers the item away from the lanes that failed it while any other is open, and
+// always from those where it still runs.
 func (m *Machine) chooseOther(it *item) (*lane, bool) {
 	// Counting is enough nearly always: more lanes are open than have failed it or run it.
 	other := m.open > len(it.tried)+len(it.running)
@@ -281,7 +283,8 @@ func (m *Machine) delay(it *item) {
 	m.retrying.away.note(m, it)
 }
 
-// retryWait draws how long it waits before its next attempt. A policy that gives up repeats its last wait.
+// retryWait draws how long it waits before its next attempt. A policy that gives up repeats its
+// last wait.
 func (m *Machine) retryWait(it *item) time.Duration {
 	d, next, ok := m.cfg.Retry.Next(it.retry, m.src)
 	if !ok {

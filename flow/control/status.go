@@ -58,8 +58,8 @@ type LaneStatus struct {
 	Streak     int // failures since the last delivery, one for each round trip
 }
 
-// Status of the machine and of each lane that is up or still has attempts in flight, in the order of lane
-// numbers. It allocates; it is for people and metrics.
+// Status of the machine and of each lane that is up or still has attempts in flight, in the order
+// of lane numbers. It allocates; it is for people and metrics.
 func (m *Machine) Status() Status {
 	s := Status{
 		Waiting:       m.fresh.len() + m.retrying.n + m.retrying.away.held.n,

@@ -6,11 +6,12 @@ import "slices"
 
 // queue is a part of the send buffer: the items in one state, inFresh or inRedo.
 //
-// An item whose turn was seen not to have come is blocked: it is in no buffer, and nobody looks at it until what it waits for
-// has changed. Only three things can let its turn come, and each of them unblocks whom it may concern, in a step of its own:
-// the item before it, of one of its keys, starts at an Ordered lane or goes (flies, unlink); nothing of a key is in flight
-// any more (flies); a lane that still has some of a key in flight comes up again (laneUp). So an answer looks at few items
-// for each of its keys, however many wait behind them.
+// An item whose turn was seen not to have come is blocked: it is in no buffer, and nobody looks at
+// it until what it waits for has changed. Only three things can let its turn come, and each of them
+// unblocks whom it may concern, in a step of its own: the item before it, of one of its keys,
+// starts at an Ordered lane or goes (flies, unlink); nothing of a key is in flight any more
+// (flies); a lane that still has some of a key in flight comes up again (laneUp). So an answer
+// looks at few items for each of its keys, however many wait behind them.
 type queue struct {
 	able    buffer // those whose turn may have come
 	blocked int    // how many others there are
@@ -35,7 +36,8 @@ func (q *queue) block(i int) {
 	q.blocked++
 }
 
-// queueOf returns the queue of one that waits for a lane. Items that take a token of the budget have a queue of their own.
+// queueOf returns the queue of one that waits for a lane. Items that take a token of the budget
+// have a queue of their own.
 func (m *Machine) queueOf(it *item) *queue {
 	switch {
 	case it.state == inFresh:
@@ -71,8 +73,8 @@ func (m *Machine) unblockAll() {
 	}
 }
 
-// buffer is a sorted queue of items. Taking from the front and adding at the end cost nothing; the rest is a
-// binary search and a move of pointers, on the shorter side of the place.
+// buffer is a sorted queue of items. Taking from the front and adding at the end cost nothing; the
+// rest is a binary search and a move of pointers, on the shorter side of the place.
 type buffer struct {
 	s    []*item
 	head int

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestBand: chance decides among the lanes within the band above the best, evenly, and never takes one beyond it.
+// TestBand: chance decides among the lanes within the band above the best, evenly, and never takes
+// one beyond it.
 func TestBand(t *testing.T) {
 	lanes := []Candidate{
 		{Lane: 0, Free: true, Known: true, Mean: 1, Rate: 100, Service: 100 * ms},
@@ -33,7 +34,8 @@ func TestBand(t *testing.T) {
 	}
 }
 
-// TestBandOff: without a band chance has no say where no two lanes are alike, so that the choice permutes with the lanes.
+// TestBandOff: without a band chance has no say where no two lanes are alike, so that the choice
+// permutes with the lanes.
 func TestBandOff(t *testing.T) {
 	rnd := rand.New(source(7))
 	for range 300 {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// LeastInFlight gives an item to the free lane with the fewest attempts in flight; ties go to chance. It knows
-// nothing of how fast a lane is, and is here for comparison.
+// LeastInFlight gives an item to the free lane with the fewest attempts in flight; ties go to
+// chance. It knows nothing of how fast a lane is, and is here for comparison.
 type LeastInFlight struct{}
 
 // Name returns "least_in_flight".
@@ -36,8 +36,9 @@ func (l *leastInFlight) Choose(_ time.Duration, _ float64, _ uint64, c []Candida
 	return best
 }
 
-// TwoChoices draws two free lanes and takes the one with fewer attempts in flight (Mitzenmacher 2001). It is here for
-// comparison: with unequal workers it is not even stable under every load that they could bear (arXiv 2004.00538).
+// TwoChoices draws two free lanes and takes the one with fewer attempts in flight (Mitzenmacher
+// 2001). It is here for comparison: with unequal workers it is not even stable under every load
+// that they could bear (arXiv 2004.00538).
 type TwoChoices struct{}
 
 // Name returns "two_choices".
@@ -75,9 +76,9 @@ func (t *twoChoices) Choose(_ time.Duration, _ float64, _ uint64, c []Candidate)
 	return first
 }
 
-// PeakEWMA gives an item to the free lane with the least peak-sensitive mean round trip times what is in flight there,
-// as Finagle does: the mean jumps to a round trip above it and decays over 10 s. It is here for comparison: a lane that
-// answers errors fast attracts nearly everything.
+// PeakEWMA gives an item to the free lane with the least peak-sensitive mean round trip times what
+// is in flight there, as Finagle does: the mean jumps to a round trip above it and decays over 10
+// s. It is here for comparison: a lane that answers errors fast attracts nearly everything.
 type PeakEWMA struct{}
 
 // Name returns "peak_ewma".

@@ -3,8 +3,8 @@
 // Package dispatch chooses which worker gets the next item.
 //
 // A [Chooser] sees every lane that may take the item now and picks one. It is pure and not safe for
-// concurrent use; its owner is the machine in package control. One [Policy] makes one Chooser for each
-// machine.
+// concurrent use; its owner is the machine in package control. One [Policy] makes one Chooser for
+// each machine.
 package dispatch
 
 import (
@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Candidate is a lane as a chooser sees it. The slice holds all lanes that are up, in the order of their
-// numbers; those with Free false cannot take the item now.
+// Candidate is a lane as a chooser sees it. The slice holds all lanes that are up, in the order of
+// their numbers; those with Free false cannot take the item now.
 type Candidate struct {
 	Lane     int32
 	Free     bool          // gate open, room in the window, not excluded for this item
@@ -38,16 +38,18 @@ type Policy interface {
 	New(src rand.Source) Chooser
 }
 
-// Follower is a Chooser that keeps what it has computed of the candidates, once it is told of every change.
+// Follower is a Chooser that keeps what it has computed of the candidates, once it is told of every
+// change.
 type Follower interface {
 	Chooser
-	// Changed says that the ith candidate of c is another than at the last Choose; below 0: any of them may be.
+	// Changed says that the ith candidate of c is another than at the last Choose; below 0: any of
+	// them may be.
 	Changed(i int, c []Candidate)
 }
 
 // Chooser picks a lane.
 type Chooser interface {
-	// Choose returns the index in c of the lane that gets an item of this cost and key, or -1: it waits. key
-	// is a hash of the item's first key, or of its sequence number where it has none.
+	// Choose returns the index in c of the lane that gets an item of this cost and key, or -1: it
+	// waits. key is a hash of the item's first key, or of its sequence number where it has none.
 	Choose(now time.Duration, cost float64, key uint64, c []Candidate) int
 }

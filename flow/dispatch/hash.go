@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Hash binds each key to one lane, whether that lane is free or not: what system D replaced, and what keeps
-// all items of a key at one worker. The lane is the one with the highest hash of key and lane (rendezvous
-// hashing, Thaler and Ravishankar 1998), so that a lane that comes or goes moves its own keys only.
+// Hash binds each key to one lane, whether that lane is free or not: what system D replaced, and
+// what keeps all items of a key at one worker. The lane is the one with the highest hash of key and
+// lane (rendezvous hashing, Thaler and Ravishankar 1998), so that a lane that comes or goes moves
+// its own keys only.
 type Hash struct{}
 
 // Name returns "hash".
@@ -20,8 +21,9 @@ func (Hash) New(rand.Source) Chooser { return hash{} }
 
 type hash struct{}
 
-// Binding marks a chooser whose lane for an item is fixed: the machine does not steer the item to another lane
-// after a failure, and looks for others further back in the queue while the bound lane is full.
+// Binding marks a chooser whose lane for an item is fixed: the machine does not steer the item to
+// another lane after a failure, and looks for others further back in the queue while the bound lane
+// is full.
 type Binding interface {
 	Chooser
 	Binds()

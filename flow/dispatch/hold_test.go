@@ -84,8 +84,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceMetamorphic: what makes the lane that is chosen worse lets more wait for the others; what makes a busy lane worse
-// lets fewer. Time in other units changes nothing.
+// TestPlaceMetamorphic: what makes the lane that is chosen worse lets more wait for the others;
+// what makes a busy lane worse lets fewer. Time in other units changes nothing.
 func TestPlaceMetamorphic(t *testing.T) {
 	rnd := rand.New(source(7))
 	held := 0

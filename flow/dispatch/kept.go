@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// kept are the expectations of all lanes for an item of one cost. Between two items only few lanes change, and mostly all
-// items cost the same: what is left of the scan is a comparison for each lane.
+// kept are the expectations of all lanes for an item of one cost. Between two items only few lanes
+// change, and mostly all items cost the same: what is left of the scan is a comparison for each
+// lane.
 type kept struct {
 	told   bool          // of every change
 	cost   float64       // of the last item
@@ -45,7 +46,8 @@ func (k *kept) keep(i int, c *Candidate) {
 	}
 }
 
-// keeps says whether the expectations for this cost are kept, and fills them in at the second item of the same cost.
+// keeps says whether the expectations for this cost are kept, and fills them in at the second item
+// of the same cost.
 func (l *leastCompletion) keeps(now time.Duration, cost float64, c []Candidate) bool {
 	k := &l.kept
 	if !k.told {
@@ -82,8 +84,9 @@ func (l *leastCompletion) recall(now time.Duration, cost float64, c []Candidate)
 	return s
 }
 
-// scan takes the best from i on, up to the first that has to be looked at or is as good as the best before it. Nothing is
-// called in it: this is what most of the time goes to where there are many lanes.
+// scan takes the best from i on, up to the first that has to be looked at or is as good as the best
+// before it. Nothing is called in it: this is what most of the time goes to where there are many
+// lanes.
 func (s *survey) scan(expect []float64, i int) int {
 	best, least, limit := s.best, s.least, s.limit
 	for ; i < len(expect); i++ {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestKeptChoosesTheSame: a chooser that is told of every change picks what one picks that is told nothing, also by chance.
+// TestKeptChoosesTheSame: a chooser that is told of every change picks what one picks that is told
+// nothing, also by chance.
 func TestKeptChoosesTheSame(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 1))

@@ -13,18 +13,20 @@ import (
 //
 //	service + (work + cost - mean cost)/rate + penalty
 //
-// service is the drained round trip of an item of mean cost, work what is in flight there before it, and the penalty the
-// largest expectation of any free lane times the lane's share of failures. All lanes are scanned: choosing the
-// better of two at random is not even stable where workers are unequal (arXiv 2004.00538). Ties go to the
-// faster lane, then to chance.
+// service is the drained round trip of an item of mean cost, work what is in flight there before
+// it, and the penalty the largest expectation of any free lane times the lane's share of failures.
+// All lanes are scanned: choosing the better of two at random is not even stable where workers are
+// unequal (arXiv 2004.00538). Ties go to the faster lane, then to chance.
 //
-// With a Band above 0, chance decides among all lanes that are expected to take no more than that longer than the best:
-// several senders that share the workers, each of which knows only what it has in flight itself, then do not all pick the
-// same one (Mitzenmacher, How useful is old information?, 2000).
+// With a Band above 0, chance decides among all lanes that are expected to take no more than that
+// longer than the best: several senders that share the workers, each of which knows only what it
+// has in flight itself, then do not all pick the same one (Mitzenmacher, How useful is old
+// information?, 2000).
 //
-// A lane that was not used for max(1 s, 20 round trips) gets one item, so that one that was slow once is
-// measured again. A lane that has never answered is expected to take the median time, not the best (it would
-// be flooded) and not the worst (it would never be learned), and gets one item until it has answered.
+// A lane that was not used for max(1 s, 20 round trips) gets one item, so that one that was slow
+// once is measured again. A lane that has never answered is expected to take the median time, not
+// the best (it would be flooded) and not the worst (it would never be learned), and gets one item
+// until it has answered.
 type LeastCompletion struct {
 	Band float64 // relative width of a tie, 0 to 1, such as 0.1; 0: exact ties only
 }
@@ -98,8 +100,8 @@ func (l *leastCompletion) learn(s *survey, cost float64, c []Candidate) {
 	}
 }
 
-// penalise compares the lanes that fail with the best of those that do not. Only one that would be better without its
-// penalty can be with it, so that mostly there is nothing to compare.
+// penalise compares the lanes that fail with the best of those that do not. Only one that would be
+// better without its penalty can be with it, so that mostly there is nothing to compare.
 func (l *leastCompletion) penalise(s *survey, cost float64, c []Candidate) {
 	if l.band == 0 && (len(l.failing) == 0 || s.best >= 0 && l.leastFailing(cost, c) > s.least) {
 		return
@@ -148,8 +150,9 @@ type survey struct {
 	unknown     bool          // a free lane is
 }
 
-// survey finds the best of the free lanes that are known and do not fail, with its expectation, and those that fail. Most
-// lanes have nothing but more work than the best so far, which needs neither a division nor a call.
+// survey finds the best of the free lanes that are known and do not fail, with its expectation, and
+// those that fail. Most lanes have nothing but more work than the best so far, which needs neither
+// a division nor a call.
 func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate) survey {
 	s := survey{best: -1, limit: math.Inf(1), stale: -1, longest: staleAfter}
 	l.failing = l.failing[:0]
@@ -197,7 +200,8 @@ func (l *leastCompletion) complete(s *survey, cost float64, c []Candidate) {
 	}
 }
 
-// better takes lane i, with this expectation, as the best if it is, with an even chance for each that is as good.
+// better takes lane i, with this expectation, as the best if it is, with an even chance for each
+// that is as good.
 func (l *leastCompletion) better(s *survey, i int, e float64, c []Candidate) {
 	if s.best >= 0 {
 		if d := e - s.least; d > tie*s.least {

@@ -144,7 +144,8 @@ func FuzzLedger(f *testing.F) {
 	f.Fuzz(play)
 }
 
-// TestAgainstModel plays long random programs, so that every run of the tests searches beyond the corpus.
+// TestAgainstModel plays long random programs, so that every run of the tests searches beyond the
+// corpus.
 func TestAgainstModel(t *testing.T) {
 	const seed = 20261121
 	src := rand.NewChaCha8([32]byte{seed & 0xff, seed >> 8 & 0xff, seed >> 16 & 0xff})

@@ -1,12 +1,12 @@
 //penstock:pure
 
-// Package ledger knows what is settled of one partition on one route: a watermark, below which everything is,
-// and the ranges above it that are too.
+// Package ledger knows what is settled of one partition on one route: a watermark, below which
+// everything is, and the ranges above it that are too.
 //
-// It is the cumulative ack of the Storm system (acks 1, 3, 4 record 1; then ack 2 records 4) with the
-// selective acks kept, so that after a crash only the holes are sent again. A Ledger is pure and not safe for
-// concurrent use: its owner, the route's control loop, calls it. It never reads meaning into a position and
-// never forgets a settle.
+// It is the cumulative ack of the Storm system (acks 1, 3, 4 record 1; then ack 2 records 4) with
+// the selective acks kept, so that after a crash only the holes are sent again. A Ledger is pure
+// and not safe for concurrent use: its owner, the route's control loop, calls it. It never reads
+// meaning into a position and never forgets a settle.
 package ledger
 
 import (
@@ -17,15 +17,15 @@ import (
 	"strings"
 )
 
-// MaxOpen is how many ranges may be open at once. It bounds the memory of a ledger whose first range settles late: at
-// most four times as many entries of 56 bytes.
+// MaxOpen is how many ranges may be open at once. It bounds the memory of a ledger whose first
+// range settles late: at most four times as many entries of 56 bytes.
 const MaxOpen = 1 << 16
 
 // ErrFull says that MaxOpen ranges are open: open the range again when some have settled (Room).
 var ErrFull = errors.New("ledger: too many ranges are open")
 
-// Position is a source's own mark of an item, ordered by Num, then Key. Only the source reads meaning into it. The zero
-// value lies before every item.
+// Position is a source's own mark of an item, ordered by Num, then Key. Only the source reads
+// meaning into it. The zero value lies before every item.
 type Position struct {
 	Num int64  // byte offset, topic offset, stream sequence, row number
 	Key string // order-preserving encoding of a keyset (SQL); "" elsewhere
@@ -62,9 +62,9 @@ type Ledger struct {
 	restored  []Range  // settled before the restart, beyond tail and not yet met; ascending, disjoint, never touching
 }
 
-// New returns a ledger that resumes at a mark: everything up to watermark and the ranges in settled are taken
-// as settled. The ranges may come in any order, touch and overlap; empty ones are left out. One that ends
-// before it begins is an error. settled is not kept.
+// New returns a ledger that resumes at a mark: everything up to watermark and the ranges in settled
+// are taken as settled. The ranges may come in any order, touch and overlap; empty ones are left
+// out. One that ends before it begins is an error. settled is not kept.
 func New(watermark Position, settled []Range) (*Ledger, error) {
 	l := &Ledger{watermark: watermark, tail: watermark}
 	for _, r := range settled {
@@ -91,7 +91,8 @@ func Join(ranges []Range) []Range {
 	return joined
 }
 
-// join appends r, which begins no earlier than the last of dst[base:], or grows that one by r where they touch.
+// join appends r, which begins no earlier than the last of dst[base:], or grows that one by r where
+// they touch.
 func join(dst []Range, base int, r Range) []Range {
 	if n := len(dst); n > base && r.From.Compare(dst[n-1].To) <= 0 {
 		if r.To.Compare(dst[n-1].To) > 0 {
@@ -102,10 +103,10 @@ func join(dst []Range, base int, r Range) []Range {
 	return append(dst, r)
 }
 
-// Open adds the next range in read order. r.From must be Next: the end of the range before, or, where a range
-// that was settled before the restart begins there, the end of that one. r must not reach into such a range
-// either: a reader cuts there. An empty range (From is To) changes nothing. An error changes nothing; ErrFull
-// says that it would be right later.
+// Open adds the next range in read order. r.From must be Next: the end of the range before, or,
+// where a range that was settled before the restart begins there, the end of that one. r must not
+// reach into such a range either: a reader cuts there. An empty range (From is To) changes nothing.
+// An error changes nothing; ErrFull says that it would be right later.
 func (l *Ledger) Open(r Range) error {
 	if c := r.From.Compare(l.tail); c != 0 {
 		if c > 0 {
@@ -160,10 +161,10 @@ func (l *Ledger) advance() {
 	}
 }
 
-// Settle marks r as settled and says whether any of it was not so before. Ranges come in any order, and may
-// be any tiling of what was opened: pieces of an opened range, or stretches of several. A range that reaches
-// beyond what was opened, or is empty, settles nothing. It takes O(log n) for n open ranges, and O(k) for k
-// pieces of the one that it cuts.
+// Settle marks r as settled and says whether any of it was not so before. Ranges come in any order,
+// and may be any tiling of what was opened: pieces of an opened range, or stretches of several. A
+// range that reaches beyond what was opened, or is empty, settles nothing. It takes O(log n) for n
+// open ranges, and O(k) for k pieces of the one that it cuts.
 func (l *Ledger) Settle(r Range) bool {
 	if r.To.Compare(l.tail) > 0 || r.From.Compare(r.To) >= 0 || r.To.Compare(l.watermark) <= 0 {
 		return false
@@ -209,10 +210,12 @@ func (l *Ledger) begin(i int) Position {
 	return l.open.at(i - 1).to
 }
 
-// Mark returns the watermark and the settled ranges above it: ascending, disjoint, never touching. New takes it back.
+// Mark returns the watermark and the settled ranges above it: ascending, disjoint, never touching.
+// New takes it back.
 func (l *Ledger) Mark() (watermark Position, above []Range) { return l.AppendMark(nil) }
 
-// AppendMark is Mark into memory of the caller's: it appends the ranges to dst and joins none of them to what dst held.
+// AppendMark is Mark into memory of the caller's: it appends the ranges to dst and joins none of
+// them to what dst held.
 func (l *Ledger) AppendMark(dst []Range) (watermark Position, above []Range) {
 	base, begin := len(dst), l.watermark
 	for i := range l.open.n {
@@ -234,8 +237,8 @@ func (l *Ledger) Watermark() Position { return l.watermark }
 // Next is where the next range must begin.
 func (l *Ledger) Next() Position { return l.tail }
 
-// Limit is how far the next range may reach: there a range begins that was settled before the restart. false:
-// none is ahead.
+// Limit is how far the next range may reach: there a range begins that was settled before the
+// restart. false: none is ahead.
 func (l *Ledger) Limit() (end Position, ok bool) {
 	if len(l.restored) == 0 {
 		return Position{}, false
@@ -249,6 +252,7 @@ func (l *Ledger) Pending() int { return l.pending }
 // Room says whether another range may be opened: fewer than MaxOpen are pending.
 func (l *Ledger) Room() bool { return l.pending < MaxOpen }
 
-// Span is the distance in Num from the watermark to the end of what was opened: bytes, where positions are byte offsets.
-// What lies in it and is not in the ranges of Mark is what a crash now would send again.
+// Span is the distance in Num from the watermark to the end of what was opened: bytes, where
+// positions are byte offsets. What lies in it and is not in the ranges of Mark is what a crash now
+// would send again.
 func (l *Ledger) Span() int64 { return l.tail.Num - l.watermark.Num }

@@ -11,10 +11,11 @@ type entry struct {
 	settled bool
 }
 
-// settle adds piece, which lies in the entry, and says whether any of it is new. begin is where the entry begins.
+// settle adds piece, which lies in the entry, and says whether any of it is new. begin is where the
+// entry begins.
 func (e *entry) settle(piece Range, begin Position) bool {
-	// The first part that ends at or behind the piece's begin, and the first that begins behind its end: what
-	// lies between touches the piece and becomes one with it.
+	// The first part that ends at or behind the piece's begin, and the first that begins behind its
+	// end: what lies between touches the piece and becomes one with it.
 	i, _ := slices.BinarySearchFunc(e.parts, piece.From, func(p Range, at Position) int { return p.To.Compare(at) })
 	j := i
 	for j < len(e.parts) && e.parts[j].From.Compare(piece.To) <= 0 {
@@ -77,8 +78,9 @@ func (r *ring) pop() {
 	r.n--
 }
 
-// grow makes room: neighbours that are settled become one; where that frees less than half, the ring doubles.
-// So the ring holds at most four entries for each one that is not settled, and a push costs O(1) on average.
+// grow makes room: neighbours that are settled become one; where that frees less than half, the
+// ring doubles. So the ring holds at most four entries for each one that is not settled, and a push
+// costs O(1) on average.
 func (r *ring) grow() {
 	kept := make([]entry, 0, max(4, len(r.buf)*2))
 	for i := range r.n {

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// Credit is the window for workers that say how much they will take (Receiver of package flow, or anything that sends
-// the same header). The worker advertises an absolute, cumulative amount of cost: an advertisement that is lost or comes
-// twice changes nothing. It holds for a lease of 2 s, or three round trips; then one batch at a time is sent until
-// the worker speaks again, so that a lost last word cannot stop the flow. Whatever is advertised, the window is never
-// above twice that of [Queue], which runs beside it: a worker that promises too much is not flooded. A worker
-// that advertises nothing gets Queue's window. The zero value works.
+// Credit is the window for workers that say how much they will take (Receiver of package flow, or
+// anything that sends the same header). The worker advertises an absolute, cumulative amount of
+// cost: an advertisement that is lost or comes twice changes nothing. It holds for a lease of 2 s,
+// or three round trips; then one batch at a time is sent until the worker speaks again, so that a
+// lost last word cannot stop the flow. Whatever is advertised, the window is never above twice that
+// of [Queue], which runs beside it: a worker that promises too much is not flooded. A worker that
+// advertises nothing gets Queue's window. The zero value works.
 type Credit struct {
 	Max int // batches; 0 means 1000
 }
@@ -43,8 +44,8 @@ const (
 // Leased is a Window whose limit is a promise of its worker with an end.
 type Leased interface {
 	Window
-	// LeaseEnds is when the promise ends, since the sender's start; 0: there is none. After it one batch at a time is
-	// to be sent.
+	// LeaseEnds is when the promise ends, since the sender's start; 0: there is none. After it one
+	// batch at a time is to be sent.
 	LeaseEnds() time.Duration
 	Binding() string // "credit" or "window": which of the two is less
 }
@@ -66,7 +67,8 @@ type gap struct {
 	samples int
 }
 
-// observe takes in a difference, and returns the least of them when there are enough, else 0. A negative one is enough.
+// observe takes in a difference, and returns the least of them when there are enough, else 0. A
+// negative one is enough.
 func (g *gap) observe(more float64) float64 {
 	if g.samples == 0 || more < g.least {
 		g.least = more
@@ -124,8 +126,8 @@ func (c *credit) OnSample(s Sample) {
 	c.queueWindow.OnSample(s)
 }
 
-// reconcile makes up for answers that never came: the worker counts them, we do not. Answers on their way are counted
-// by the worker only, too, but not at every moment.
+// reconcile makes up for answers that never came: the worker counts them, we do not. Answers on
+// their way are counted by the worker only, too, but not at every moment.
 func (c *credit) reconcile(taken float64) {
 	if taken == 0 {
 		return

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestCreditUnits: a receiver that takes 40 in flight gets windows of 40 batches if it counts batches of 20 records, and of 2
-// if it counts records.
+// TestCreditUnits: a receiver that takes 40 in flight gets windows of 40 batches if it counts
+// batches of 20 records, and of 2 if it counts records.
 func TestCreditUnits(t *testing.T) {
 	for _, c := range []struct {
 		batches bool

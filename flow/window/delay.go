@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// delay is what the windows share that judge by the round trip: the round, the drained round trip, the start-up
-// and the figures of the last verdict. w is in batches, times are in seconds.
+// delay is what the windows share that judge by the round trip: the round, the drained round trip,
+// the start-up and the figures of the last verdict. w is in batches, times are in seconds.
 type delay struct {
 	w, top   float64
 	start    bool // see startup
@@ -49,7 +49,8 @@ const (
 	leastRound = 8
 	mostRound  = 64
 
-	// pause is a gap between two samples after which a round begins anew: a suspended machine, a load that stopped.
+	// pause is a gap between two samples after which a round begins anew: a suspended machine, a load
+	// that stopped.
 	pause = 10 * time.Second
 )
 
@@ -153,7 +154,8 @@ func (d *delay) sample(s *Sample) bool {
 	return float64(d.round.n) >= d.need
 }
 
-// suspicious says whether so much is overtaken by later answers that the worker may drop what is beyond some level.
+// suspicious says whether so much is overtaken by later answers that the worker may drop what is
+// beyond some level.
 func (d *delay) suspicious() bool {
 	share := suspectNoisy
 	if d.base.calm() {
@@ -177,8 +179,8 @@ func (d *delay) judge() *verdict {
 	v.mean = d.round.smooth()
 	d.base.fall(v.mean, d.round.jitter())
 	v.base = d.base.value
-	// What was in flight when the round's batches were sent is what made their round trips: in the start-up, and
-	// where the window is not used up, that is less than the window.
+	// What was in flight when the round's batches were sent is what made their round trips: in the
+	// start-up, and where the window is not used up, that is less than the window.
 	d.inFlight = d.round.ahead / float64(d.round.n)
 	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(), d.base.zone(d.inFlight))
 	switch {
@@ -196,9 +198,10 @@ func (d *delay) judge() *verdict {
 	return v
 }
 
-// grow widens the window by a batch, and by more each round while next to nothing queues behind it: the worker has
-// become faster than the window's steps. Where round trips hardly vary, what was sent into the window as it was before says
-// nothing of the next step, and a step that only made the queue longer by itself is taken back and rests.
+// grow widens the window by a batch, and by more each round while next to nothing queues behind it:
+// the worker has become faster than the window's steps. Where round trips hardly vary, what was
+// sent into the window as it was before says nothing of the next step, and a step that only made
+// the queue longer by itself is taken back and rests.
 func (d *delay) grow(v *verdict, now time.Duration) {
 	if d.suspicious() {
 		return
@@ -242,8 +245,9 @@ func (d *delay) vain(v *verdict, now time.Duration) bool {
 	return true
 }
 
-// busy narrows the window by a batch for each failure, in a round to share of itself at most: where a receiver refuses
-// what is beyond its limit, what is left is that limit. A timeout narrows it to share at once.
+// busy narrows the window by a batch for each failure, in a round to share of itself at most: where
+// a receiver refuses what is beyond its limit, what is left is that limit. A timeout narrows it to
+// share at once.
 func (d *delay) busy(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy

@@ -34,7 +34,8 @@ func (r *round) add(s *Sample, x float64) {
 	}
 }
 
-// used says whether the window was the limit for half of the round at least: one that was not is not to grow (RFC 7661).
+// used says whether the window was the limit for half of the round at least: one that was not is
+// not to grow (RFC 7661).
 func (r *round) used() bool { return 2*r.limited >= r.n }
 
 // rate is how many a second were delivered in the round.
@@ -105,8 +106,9 @@ const (
 	shortFall           = 4               // standard errors of a round's mean below the base beyond which it has
 )
 
-// queue estimates what w batches in flight keep waiting at their worker, and the dead zone in which it should stand.
-// noise scales the zone from what a worker without any variation needs to square-root staffing.
+// queue estimates what w batches in flight keep waiting at their worker, and the dead zone in which
+// it should stand. noise scales the zone from what a worker without any variation needs to
+// square-root staffing.
 func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	share := 1.0
 	if mean > 0 {
@@ -122,9 +124,10 @@ func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 
 // base is the mean round trip at a drained worker, in seconds.
 //
-// It is a mean and no minimum: one lucky sample as the base starves workers that serve in parallel. It never
-// expires by age: an undrained replacement would take in the queue that the window built, and ratchet upward.
-// It falls toward any mean below it and rises by drained samples and probes only.
+// It is a mean and no minimum: one lucky sample as the base starves workers that serve in parallel.
+// It never expires by age: an undrained replacement would take in the queue that the window built,
+// and ratchet upward. It falls toward any mean below it and rises by drained samples and probes
+// only.
 type base struct {
 	value   float64
 	n       int     // drained samples in it, counted up to probeSamples
@@ -146,9 +149,10 @@ type base struct {
 	done    float64       // and what has been delivered from then on, in batches
 }
 
-// sample takes in s, whose normalised round trip is x seconds, where it tells of the drained worker; true: it is no sample
-// for a verdict. In a start-up little is known of it, and that has to be right: what was alone at the worker when it was sent, was
-// overtaken and is late, waited; what came back before all else tells how the worker varies.
+// sample takes in s, whose normalised round trip is x seconds, where it tells of the drained
+// worker; true: it is no sample for a verdict. In a start-up little is known of it, and that has to
+// be right: what was alone at the worker when it was sent, was overtaken and is late, waited; what
+// came back before all else tells how the worker varies.
 func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x
@@ -217,8 +221,8 @@ func (b *base) probe(s *Sample, x float64) {
 // weighed reports whether the probe's round trips count for the drained weight.
 func (b *base) weighed() bool { return b.short && b.settled && !b.quiet }
 
-// spans reports whether the probe measures all attempts that were sent within part of a round trip. The first few that
-// come back, which it measures elsewhere, are the short ones of a wide window.
+// spans reports whether the probe measures all attempts that were sent within part of a round trip.
+// The first few that come back, which it measures elsewhere, are the short ones of a wide window.
 func (b *base) spans() bool { return b.quiet && b.narrow > probeSamples }
 
 const (
@@ -244,8 +248,8 @@ func (b *base) deviation() float64 {
 	return math.Sqrt(b.square) / b.value
 }
 
-// noise is how much the round trips of the drained worker vary, from 0, where nothing need be queued to keep it busy,
-// to nearly 1, from a deviation of a quarter of the round trip on.
+// noise is how much the round trips of the drained worker vary, from 0, where nothing need be
+// queued to keep it busy, to nearly 1, from a deviation of a quarter of the round trip on.
 func (b *base) noise() float64 {
 	if b.seen < 2 || b.value <= 0 {
 		return 1
@@ -253,8 +257,8 @@ func (b *base) noise() float64 {
 	return min(noisiest, noisy*math.Sqrt(b.square)/b.value)
 }
 
-// zone is the noise that widens the dead zone of the queue of a window of w batches. In a wide window an error of a
-// percent in the base is many batches, so its zone stays wide.
+// zone is the noise that widens the dead zone of the queue of a window of w batches. In a wide
+// window an error of a percent in the base is many batches, so its zone stays wide.
 func (b *base) zone(w float64) float64 {
 	if b.short {
 		return min(1, shortZone*max(1, w/shortWidth)) * b.noise()
@@ -297,8 +301,8 @@ func (b *base) told(x float64) {
 	b.value += max(1/float64(b.n), varyWeight) * (x - b.value)
 }
 
-// finish takes in the mean of the probe. Where round trips vary it is taken from how many came back in the time, by
-// Little's law: those that came back first are the short ones.
+// finish takes in the mean of the probe. Where round trips vary it is taken from how many came back
+// in the time, by Little's law: those that came back first are the short ones.
 func (b *base) finish(now time.Duration) {
 	r := b.sum / float64(b.probed)
 	if !b.quiet && b.done > 0 && now > b.since {
@@ -321,8 +325,8 @@ func (b *base) finish(now time.Duration) {
 	b.end()
 }
 
-// fall lets the base follow a mean that is below it by more than chance: it would follow every low one else, and end up
-// as a minimum. jitter is the standard error of a round's mean, as a share.
+// fall lets the base follow a mean that is below it by more than chance: it would follow every low
+// one else, and end up as a minimum. jitter is the standard error of a round's mean, as a share.
 func (b *base) fall(mean, jitter float64) {
 	if b.short && !b.waits.known() && !b.spoken && mean*(1+shortFall*jitter) < b.value {
 		b.value = mean

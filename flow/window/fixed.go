@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Fixed is a window of constant size, in batches: the baseline of tests and comparisons, and the right choice
-// where the receiver's limit is known.
+// Fixed is a window of constant size, in batches: the baseline of tests and comparisons, and the
+// right choice where the receiver's limit is known.
 type Fixed struct {
 	Size int // batches in flight, 1 to 100000; 0 means 4
 }

@@ -16,15 +16,17 @@ const (
 	PerAck               // on every ack: the article's letter, which doubles per round trip while all is well
 )
 
-// Linear is the window of the flow control that was built over Storm (DESIGN.md, system D): an ack within the
-// threshold is NORMAL and widens the window by one batch, one beyond it is SLOW and narrows it by one, a
-// timeout or a nack is BUSY and narrows it by one at once. The zero value works.
+// Linear is the window of the flow control that was built over Storm (DESIGN.md, system D): an ack
+// within the threshold is NORMAL and widens the window by one batch, one beyond it is SLOW and
+// narrows it by one, a timeout or a nack is BUSY and narrows it by one at once. The zero value
+// works.
 //
-// Without a Threshold the verdict is taken on the queue that the window holds at its worker. By Little's law
-// a window W whose mean round trip is m, at a worker that answers after base when drained, keeps
-// q = W (1 - base/m) batches waiting. q below lo = max(2, 1.5 sqrt(BDP)) is NORMAL, above hi = max(3, 3 sqrt(BDP))
-// SLOW, between them the window holds; BDP = W base/m. The dead zone grows with the measured jitter
-// (research: Vegas's queue estimate, square-root staffing, and the starvation theorem of SIGCOMM 2022).
+// Without a Threshold the verdict is taken on the queue that the window holds at its worker. By
+// Little's law a window W whose mean round trip is m, at a worker that answers after base when
+// drained, keeps q = W (1 - base/m) batches waiting. q below lo = max(2, 1.5 sqrt(BDP)) is NORMAL,
+// above hi = max(3, 3 sqrt(BDP)) SLOW, between them the window holds; BDP = W base/m. The dead zone
+// grows with the measured jitter (research: Vegas's queue estimate, square-root staffing, and the
+// starvation theorem of SIGCOMM 2022).
 type Linear struct {
 	Initial   int           // batches; 0 means 1
 	Max       int           // batches; 0 means 1000

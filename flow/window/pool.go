@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// Pool is the worker's side of [Credit]: how much a worker lets its senders have in flight, together and each. It is to
-// keep a little waiting at the worker, enough that it hardly idles while answers and new batches cross the network
-// and no more: every round of completions the mean of what waited is held against two marks, and the pool grows or shrinks
-// by a batch, far above by a fifth. Half-way between the marks a server with exponential times is busy for 99 % of the time,
-// by mean value analysis of the closed loop: about 0.9 batches wait where the network holds next to none, 2.6 where it holds
-// one, 5.6 where it holds seven. Each sender seen in the last 5 s has an even share. It is pure, and not safe for concurrent
-// use. The zero value works.
+// Pool is the worker's side of [Credit]: how much a worker lets its senders have in flight,
+// together and each. It is to keep a little waiting at the worker, enough that it hardly idles
+// while answers and new batches cross the network and no more: every round of completions the mean
+// of what waited is held against two marks, and the pool grows or shrinks by a batch, far above by
+// a fifth. Half-way between the marks a server with exponential times is busy for 99 % of the time,
+// by mean value analysis of the closed loop: about 0.9 batches wait where the network holds next to
+// none, 2.6 where it holds one, 5.6 where it holds seven. Each sender seen in the last 5 s has an
+// even share. It is pure, and not safe for concurrent use. The zero value works.
 type Pool struct {
 	Max float64 // batches that all senders together may have in flight; 0 means 1000
 
@@ -52,8 +53,9 @@ const (
 	poolMost   = 4096             // senders that are told apart; further ones get the least
 )
 
-// Done takes in that a batch of this cost was served for a sender, with so much cost still waiting, and returns what
-// to tell that sender. network is the sender's own measure of its round trip without the worker's share; 0: it does not say.
+// Done takes in that a batch of this cost was served for a sender, with so much cost still waiting,
+// and returns what to tell that sender. network is the sender's own measure of its round trip
+// without the worker's share; 0: it does not say.
 func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64, network time.Duration) Advert {
 	if p.senders == nil {
 		p.senders = make(map[uint64]*poolSender)
@@ -81,9 +83,10 @@ func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64, net
 	return Advert{Valid: true, Credit: uint64(math.Ceil(s.taken + share - 1e-6)), Taken: uint64(s.taken), QueueLen: int(waiting)}
 }
 
-// complete takes a completion into the round. What waited through a pause, of the worker's garbage collector for one, says
-// nothing of the pool: it waited for the worker to go on, and before the answers to it have crossed the network the queue is
-// longer than it would be. Of two pauses without a round between them the second is how the worker is now.
+// complete takes a completion into the round. What waited through a pause, of the worker's garbage
+// collector for one, says nothing of the pool: it waited for the worker to go on, and before the
+// answers to it have crossed the network the queue is longer than it would be. Of two pauses
+// without a round between them the second is how the worker is now.
 func (p *Pool) complete(now time.Duration, waiting float64) {
 	gap := now - p.last
 	p.last = now

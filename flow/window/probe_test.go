@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestProbesOfWideWindowsAreUnbiased: a worker that never queues answers after 100 ms on average. However many probes
-// there are, they must not take the quick answers, which come back first, for the average.
+// TestProbesOfWideWindowsAreUnbiased: a worker that never queues answers after 100 ms on average.
+// However many probes there are, they must not take the quick answers, which come back first, for
+// the average.
 func TestProbesOfWideWindowsAreUnbiased(t *testing.T) {
 	for _, deviation := range []float64{0.02, 0.05, 0.1} {
 		for seed := range uint64(5) {

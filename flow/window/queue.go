@@ -7,21 +7,24 @@ import (
 	"time"
 )
 
-// Queue is the window for receivers that say nothing of themselves: it holds a few batches queued at its worker,
-// neither none (the worker would idle) nor many (they would only wait). The zero value works.
+// Queue is the window for receivers that say nothing of themselves: it holds a few batches queued
+// at its worker, neither none (the worker would idle) nor many (they would only wait). The zero
+// value works.
 //
-// The queue is estimated from the round trip as in TCP Vegas, q = W (1 - base/mean), against the mean round trip of
-// the drained worker instead of the least; it is to stay between about 1.5 and 3 sqrt(BDP), which is square-root
-// staffing for workers that serve in parallel. Below that the window grows by one batch a round, above it shrinks by
-// one, far above by up to a quarter. It starts at one batch and at least doubles per round trip until the worker is full.
-// A window is counted in cost, a batch of the worker's mean cost as one.
+// The queue is estimated from the round trip as in TCP Vegas, q = W (1 - base/mean), against the
+// mean round trip of the drained worker instead of the least; it is to stay between about 1.5 and 3
+// sqrt(BDP), which is square-root staffing for workers that serve in parallel. Below that the
+// window grows by one batch a round, above it shrinks by one, far above by up to a quarter. It
+// starts at one batch and at least doubles per round trip until the worker is full. A window is
+// counted in cost, a batch of the worker's mean cost as one.
 type Queue struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000
 
-	// Short keeps the queue just long enough that a worker whose round trips vary seldom idles: about the square root of
-	// the batches that are in the network. It costs 1 to 3 percent of the goodput and needs thousands of batches per
-	// minute, because a probe of about a hundred batches drains the queue every 5 to 20 s. Package limit sets it.
+	// Short keeps the queue just long enough that a worker whose round trips vary seldom idles: about
+	// the square root of the batches that are in the network. It costs 1 to 3 percent of the goodput
+	// and needs thousands of batches per minute, because a probe of about a hundred batches drains the
+	// queue every 5 to 20 s. Package limit sets it.
 	Short bool
 }
 
@@ -91,10 +94,10 @@ func (q *queueWindow) OnSample(s Sample) {
 func (q *queueWindow) OnTimeout(now time.Duration, _ float64) { q.busy(now, timedOut, queueCut) }
 func (q *queueWindow) OnNack(now time.Duration, _ float64)    { q.busy(now, nacked, queueCut) }
 
-// AIMD is the window for receivers that are shared with senders that we know nothing of: one batch more a round while
-// the worker is not full, a fifth less where it is or where something fails, once a round. Only multiplicative
-// decrease comes to a fair share (Chiu and Jain 1989). What counts as full is what it is for [Queue]. The zero value
-// works.
+// AIMD is the window for receivers that are shared with senders that we know nothing of: one batch
+// more a round while the worker is not full, a fifth less where it is or where something fails,
+// once a round. Only multiplicative decrease comes to a fair share (Chiu and Jain 1989). What
+// counts as full is what it is for [Queue]. The zero value works.
 type AIMD struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000

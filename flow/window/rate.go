@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Rate is the window of BBR's model: what the worker delivers a second times its drained round trip, a quarter more,
-// and two batches. The rate is the second highest of the last ten rounds, because the highest of few exponential
-// service times is far above their mean. It is experimental: see [Queue]. The zero value works.
+// Rate is the window of BBR's model: what the worker delivers a second times its drained round
+// trip, a quarter more, and two batches. The rate is the second highest of the last ten rounds,
+// because the highest of few exponential service times is far above their mean. It is experimental:
+// see [Queue]. The zero value works.
 type Rate struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000

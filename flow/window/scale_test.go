@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestScaleOfTime: a world in which everything takes k times as long has the same windows. Powers of two keep the
-// arithmetic exact.
+// TestScaleOfTime: a world in which everything takes k times as long has the same windows. Powers
+// of two keep the arithmetic exact.
 func TestScaleOfTime(t *testing.T) {
 	for _, a := range []Algorithm{Linear{}, Queue{}, Queue{Short: true}, AIMD{}, Rate{}} {
 		var want []float64
@@ -51,7 +51,8 @@ func extremes(v []float64) (low, high float64) {
 	return low, high
 }
 
-// TestCreditCounts: what is granted is absolute, answers may be lost, and a liar is held to twice what its round trips bear out.
+// TestCreditCounts: what is granted is absolute, answers may be lost, and a liar is held to twice
+// what its round trips bear out.
 func TestCreditCounts(t *testing.T) {
 	w := Credit{}.New().(*credit)
 	now := time.Duration(0)
@@ -122,7 +123,8 @@ func TestPoolSharesEvenly(t *testing.T) {
 	}
 }
 
-// closed is a worker with exponential service times that one sender keeps as full as its pool allows, in virtual time.
+// closed is a worker with exponential service times that one sender keeps as full as its pool
+// allows, in virtual time.
 type closed struct {
 	pool    Pool
 	rnd     *rand.Rand
@@ -131,8 +133,8 @@ type closed struct {
 	waiting int
 }
 
-// run serves n batches of this mean time, over a network of this round trip, and returns the share of the time in which it was
-// busy.
+// run serves n batches of this mean time, over a network of this round trip, and returns the share
+// of the time in which it was busy.
 func (c *closed) run(n int, mean, network time.Duration) float64 {
 	began, busy := c.now, time.Duration(0)
 	credit, sent := uint64(4), uint64(0)
@@ -164,8 +166,9 @@ func (c *closed) come() {
 	}
 }
 
-// TestPoolKeepsBusy: a worker is busy for 98 % of the time, whatever its network, with a pool that is little larger than a
-// fixed window would have to be for 99 %: 2, 5, 9 and 14 batches, by mean value analysis.
+// TestPoolKeepsBusy: a worker is busy for 98 % of the time, whatever its network, with a pool that
+// is little larger than a fixed window would have to be for 99 %: 2, 5, 9 and 14 batches, by mean
+// value analysis.
 func TestPoolKeepsBusy(t *testing.T) {
 	for _, v := range []struct {
 		network time.Duration // beside a mean service time of 10 ms
@@ -181,8 +184,8 @@ func TestPoolKeepsBusy(t *testing.T) {
 	}
 }
 
-// TestPoolForgetsPause: what has waited through a pause does not narrow the pool, but a worker that has become slower
-// for good is believed, however much slower.
+// TestPoolForgetsPause: what has waited through a pause does not narrow the pool, but a worker that
+// has become slower for good is believed, however much slower.
 func TestPoolForgetsPause(t *testing.T) {
 	var p Pool
 	now := time.Duration(0)

@@ -9,16 +9,18 @@ import (
 
 // startup is how a window finds its worker's level when it begins, or begins anew.
 //
-// It goes from one batch to two, which tell whether the worker's pace varies and whether it serves two at once. Where the
-// pace varies, every ack of a full window widens it by one, which doubles it per round trip, until a round shows a queue
-// (RFC 5681). Where it does not, a round trip that is longer than the base is no chance: as long as none is, the window goes
-// to 12 (RFC 6928 begins with ten), to 32, and on by half of itself a round trip, and where some are but little queues, a quarter more
-// (the conservative slow start of HyStart++, RFC 9406). It ends with the first few round trips that show a queue, and does not
-// wait for those behind them: the level is what the worker delivered while a batch was out, at the most, times the base
-// round trip (as in BBR).
+// It goes from one batch to two, which tell whether the worker's pace varies and whether it serves
+// two at once. Where the pace varies, every ack of a full window widens it by one, which doubles it
+// per round trip, until a round shows a queue (RFC 5681). Where it does not, a round trip that is
+// longer than the base is no chance: as long as none is, the window goes to 12 (RFC 6928 begins
+// with ten), to 32, and on by half of itself a round trip, and where some are but little queues, a
+// quarter more (the conservative slow start of HyStart++, RFC 9406). It ends with the first few
+// round trips that show a queue, and does not wait for those behind them: the level is what the
+// worker delivered while a batch was out, at the most, times the base round trip (as in BBR).
 //
-// A machine that stops for a moment makes all that is out late, and so does a worker that shares itself among all that it has: where more
-// comes back in a second than before although all of it is late, the worker is not full yet, and the window goes on by a quarter.
+// A machine that stops for a moment makes all that is out late, and so does a worker that shares
+// itself among all that it has: where more comes back in a second than before although all of it is
+// late, the worker is not full yet, and the window goes on by a quarter.
 type startup struct {
 	fastest float64 // deliveries per second of the fastest round
 	flat    int     // rounds that were hardly faster
@@ -60,7 +62,8 @@ const (
 // Starting says whether the window is in its start-up.
 func (d *delay) Starting() bool { return d.start }
 
-// starting takes in a sample of the start-up, whose normalised round trip is x seconds; true: the round has ended.
+// starting takes in a sample of the start-up, whose normalised round trip is x seconds; true: the
+// round has ended.
 func (d *delay) starting(s *Sample, x float64) bool {
 	if s.Limited && d.w < 2 {
 		d.w = min(2, d.top)
@@ -79,7 +82,8 @@ func (d *delay) starting(s *Sample, x float64) bool {
 	return d.complete()
 }
 
-// delayed takes in how late a sample of a worker is whose pace does not vary; true: the worker is full.
+// delayed takes in how late a sample of a worker is whose pace does not vary; true: the worker is
+// full.
 func (d *delay) delayed(s *Sample, x float64) bool {
 	u, base := &d.startup, d.base.value
 	u.pace = max(u.pace, s.pace())
@@ -108,18 +112,20 @@ func (u *startup) full(w float64) bool {
 	return u.queued > 0 && float64(u.queued) >= min(startQueued, w/4)
 }
 
-// more says whether a worker from which so many batches come back in x seconds, a little late, is faster than it was seen to be before.
+// more says whether a worker from which so many batches come back in x seconds, a little late, is
+// faster than it was seen to be before.
 func (u *startup) more(batches, base, x float64) bool {
 	return u.before > 0 && x <= base*(1+startFar) && batches > startMore*u.before*x
 }
 
-// chance says whether that few of n round trips were slow that it was by chance: one, too, where what was sent with more in flight was not.
+// chance says whether that few of n round trips were slow that it was by chance: one, too, where
+// what was sent with more in flight was not.
 func (u *startup) chance(n int) bool {
 	return startChance*u.far <= n && (startChance*u.slow <= n || u.slow == 1 && u.slowAt < u.fineAt)
 }
 
-// complete says whether a round trip of the start-up is over: as much has come back as the window holds. Where the pace varies, the
-// verdict needs more of what was sent since.
+// complete says whether a round trip of the start-up is over: as much has come back as the window
+// holds. Where the pace varies, the verdict needs more of what was sent since.
 func (d *delay) complete() bool {
 	early := float64(d.startup.early)
 	if !d.base.calm() {
@@ -132,9 +138,9 @@ func (d *delay) complete() bool {
 	return d.round.n > 0 && float64(d.round.n)+early >= math.Floor(d.need)
 }
 
-// sentBefore takes in an answer to what was sent before the window was widened; true: the round has ended. It has a place in the round
-// trip since then. Where the pace does not vary, what comes soon came with the answer that widened the window, and what is sent in its
-// place has that place.
+// sentBefore takes in an answer to what was sent before the window was widened; true: the round has
+// ended. It has a place in the round trip since then. Where the pace does not vary, what comes soon
+// came with the answer that widened the window, and what is sent in its place has that place.
 func (d *delay) sentBefore(s *Sample) bool {
 	if !d.start || !d.base.calm() {
 		d.startup.early++
@@ -157,8 +163,8 @@ func (d *delay) count(s *Sample) {
 	}
 }
 
-// started takes in the verdict of a round of the start-up. It ends when the worker is full, and what was queued meanwhile
-// is given up at once.
+// started takes in the verdict of a round of the start-up. It ends when the worker is full, and
+// what was queued meanwhile is given up at once.
 func (d *delay) started(v *verdict, now time.Duration) {
 	u := &d.startup
 	calm := d.base.calm()
@@ -209,8 +215,8 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 		if u.most <= startFew || (now-d.since).Seconds() < (1+startSame)*d.base.value {
 			return bdp + low
 		}
-		// It serves several at once, whose answers come in bursts: until what is sent for them is there, more than low has to wait.
-		// A round trip may touch two bursts.
+		// It serves several at once, whose answers come in bursts: until what is sent for them is there,
+		// more than low has to wait. A round trip may touch two bursts.
 		_, most := zone(u.most)
 		return min(bdp+(low+high)/2, u.most+most)
 	}

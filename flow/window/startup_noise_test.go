@@ -30,7 +30,8 @@ func newWorker(slots int, base time.Duration) *worker {
 	return &worker{w: Queue{}.New(), base: base, free: make([]time.Duration, slots), late: func(int) time.Duration { return 0 }}
 }
 
-// answer fills the window, and takes in the next answer; it returns that of which batch, counted as they were served, it is.
+// answer fills the window, and takes in the next answer; it returns that of which batch, counted as
+// they were served, it is.
 func (k *worker) answer() {
 	for len(k.fly) < int(k.w.Limit()) {
 		place := 0
@@ -63,8 +64,8 @@ func (k *worker) answer() {
 	})
 }
 
-// widths are the windows of the start-up, up to the first that holds so many, and how many batches were not sent meanwhile that a window of
-// that many would have let through.
+// widths are the windows of the start-up, up to the first that holds so many, and how many batches
+// were not sent meanwhile that a window of that many would have let through.
 func (k *worker) widths(upTo int) (path []int, lost float64) {
 	for i := 0; i < 4096; i++ {
 		if n := int(k.w.Limit()); len(path) == 0 || path[len(path)-1] != n {
@@ -78,7 +79,8 @@ func (k *worker) widths(upTo int) (path []int, lost float64) {
 	return path, float64(upTo)*k.now.Seconds()/k.base.Seconds() - k.delivered
 }
 
-// TestStartUpSteps: a worker that serves 40 at once is found in four round trips, in whatever order its answers come.
+// TestStartUpSteps: a worker that serves 40 at once is found in four round trips, in whatever order
+// its answers come.
 func TestStartUpSteps(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -91,7 +93,8 @@ func TestStartUpSteps(t *testing.T) {
 	}
 }
 
-// TestStartUpOneLate: an answer that is late by chance, one among those of its round trip, changes no step.
+// TestStartUpOneLate: an answer that is late by chance, one among those of its round trip, changes
+// no step.
 func TestStartUpOneLate(t *testing.T) {
 	for _, c := range []struct{ first, last int }{{4, 14}, {16, 46}} { // of the round trips of 12 and 32
 		for one := c.first; one <= c.last; one++ {
@@ -109,7 +112,8 @@ func TestStartUpOneLate(t *testing.T) {
 	}
 }
 
-// TestStartUpStall: a machine that stops for some milliseconds while answers come back does not end the start-up.
+// TestStartUpStall: a machine that stops for some milliseconds while answers come back does not end
+// the start-up.
 func TestStartUpStall(t *testing.T) {
 	for _, trips := range []float64{2, 3, 4, 5} {
 		k := newWorker(40, 50*ms)
@@ -128,8 +132,8 @@ func TestStartUpStall(t *testing.T) {
 	}
 }
 
-// TestStartUpQueueIsNoStall: what waits for a place ends the start-up, at the places. (One that waits alone may come behind the
-// round trip.)
+// TestStartUpQueueIsNoStall: what waits for a place ends the start-up, at the places. (One that
+// waits alone may come behind the round trip.)
 func TestStartUpQueueIsNoStall(t *testing.T) {
 	for _, slots := range []int{3, 8, 11, 15, 20, 27, 31} {
 		for seed := range uint64(10) {
@@ -151,8 +155,9 @@ func TestStartUpQueueIsNoStall(t *testing.T) {
 	}
 }
 
-// TestOvertakenIsNotDrained: what was alone when it was sent, and came back behind what was sent after it, waited for that; what came
-// back first did not. A worker that serves one at a time is known to be calm, and keeps its base.
+// TestOvertakenIsNotDrained: what was alone when it was sent, and came back behind what was sent
+// after it, waited for that; what came back first did not. A worker that serves one at a time is
+// known to be calm, and keeps its base.
 func TestOvertakenIsNotDrained(t *testing.T) {
 	w := Queue{}.New().(*queueWindow)
 	w.OnSample(Sample{Now: 50 * ms, RoundTrip: 50 * ms, Cost: 1, InFlightAtSend: 1, Done: 1, Limited: true, Epoch: w.Epoch()})

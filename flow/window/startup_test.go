@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestStartUpFindsTheSlots closes the loop over workers that serve so many at once, each in 50 ms: the start-up ends near
-// that, quickly, and was never far beyond it.
+// TestStartUpFindsTheSlots closes the loop over workers that serve so many at once, each in 50 ms:
+// the start-up ends near that, quickly, and was never far beyond it.
 func TestStartUpFindsTheSlots(t *testing.T) {
 	for _, slots := range []int{1, 2, 5, 12, 20, 40, 100} {
 		w := Queue{}.New().(*queueWindow)

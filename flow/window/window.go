@@ -2,9 +2,9 @@
 
 // Package window limits what is in flight to one worker.
 //
-// A [Window] is told what is sent and what comes back, and says how much may be in flight. It is pure: time
-// comes in as an argument; it is not safe for concurrent use; its owner is the machine in package control.
-// One [Algorithm] makes one Window for each worker.
+// A [Window] is told what is sent and what comes back, and says how much may be in flight. It is
+// pure: time comes in as an argument; it is not safe for concurrent use; its owner is the machine
+// in package control. One [Algorithm] makes one Window for each worker.
 package window
 
 import "time"
@@ -97,7 +97,8 @@ func (s *Sample) present() float64 {
 	return s.ahead() * max(s.Cost, s.InFlightAtSend-s.Lost) / s.InFlightAtSend
 }
 
-// pace is how many batches of mean cost a second the worker delivered while it was out; 0: not known.
+// pace is how many batches of mean cost a second the worker delivered while it was out; 0: not
+// known.
 func (s *Sample) pace() float64 {
 	switch {
 	case s.Done <= 0 || s.RoundTrip <= 0:
@@ -127,8 +128,8 @@ func (s *Sample) first() bool     { return s.Done > 0 && !s.overtaken() }
 
 // Window is the limit of one worker.
 type Window interface {
-	// Limit is the most that may be in flight now, at least 1, in batches. Each counts as one if Batches is true, else
-	// as its cost divided by its worker's mean cost.
+	// Limit is the most that may be in flight now, at least 1, in batches. Each counts as one if
+	// Batches is true, else as its cost divided by its worker's mean cost.
 	Limit() float64
 	Batches() bool
 	OnSample(s Sample)                         // delivered
@@ -141,13 +142,15 @@ type Window interface {
 	Epoch() uint32  // changes when samples sent before must not be judged by the state after
 }
 
-// Discarder is a Window that can discard the current round, because this process was delayed and not its worker.
+// Discarder is a Window that can discard the current round, because this process was delayed and
+// not its worker.
 type Discarder interface {
 	Window
 	Discard(now time.Duration) // starts a new round
 }
 
-// Starter is a Window with a start-up phase, in which it grows faster than round trips show the effect.
+// Starter is a Window with a start-up phase, in which it grows faster than round trips show the
+// effect.
 type Starter interface {
 	Window
 	Starting() bool // reports whether it is in its start-up phase
@@ -155,12 +158,12 @@ type Starter interface {
 	Refused(now time.Duration, level float64)
 }
 
-// Prober is a Window that measures its worker's round trip without a queue from time to time, by a drained probe. Its owner
-// starts the probes: with jitter, and for few workers at once.
+// Prober is a Window that measures its worker's round trip without a queue from time to time, by a
+// drained probe. Its owner starts the probes: with jitter, and for few workers at once.
 type Prober interface {
 	Window
-	// ProbeWithin returns the wanted time from the last probe, or from the first sample, to the next probe. Zero means
-	// that none is wanted. It is shorter while the base round trip is provisional.
+	// ProbeWithin returns the wanted time from the last probe, or from the first sample, to the next
+	// probe. Zero means that none is wanted. It is shorter while the base round trip is provisional.
 	ProbeWithin() time.Duration
 	BeginProbe(now time.Duration) // narrows the window until enough samples have come back
 	EndProbe(now time.Duration)   // ends a probe early

@@ -93,8 +93,8 @@ func TestQueueEstimate(t *testing.T) {
 	}
 }
 
-// TestAutoThresholdFindsItsPlace closes the loop over a worker that serves one item in 10 ms behind a network
-// of 10 ms: the window must settle where a few wait, and not creep.
+// TestAutoThresholdFindsItsPlace closes the loop over a worker that serves one item in 10 ms behind
+// a network of 10 ms: the window must settle where a few wait, and not creep.
 func TestAutoThresholdFindsItsPlace(t *testing.T) {
 	w := Linear{}.New()
 	rtt := func() time.Duration { return max(20*ms, time.Duration(w.Limit())*10*ms) }

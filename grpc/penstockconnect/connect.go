@@ -1,5 +1,5 @@
-// Package penstockconnect has an interceptor for connect with the retries, circuit breakers and concurrency limits of
-// Penstock.
+// Package penstockconnect has an interceptor for connect with the retries, circuit breakers and
+// concurrency limits of Penstock.
 //
 //	guard := &penstockconnect.Interceptor{Retry: &retry.Options{}, Breaker: breaker, Limit: limiter}
 //	client := pingv1connect.NewPingServiceClient(httpClient, url, connect.WithInterceptors(guard))
@@ -9,8 +9,9 @@
 //	mux.Handle(pingv1connect.NewPingServiceHandler(service,
 //		connect.WithInterceptors(&penstockconnect.Interceptor{Limit: limiter})))
 //
-// A call that is refused has the code resource_exhausted (limit) or unavailable (breaker), with a google.rpc.RetryInfo
-// that clients follow. errors.As finds the *limit.RefusedError or *breaker.OpenError behind it.
+// A call that is refused has the code resource_exhausted (limit) or unavailable (breaker), with a
+// google.rpc.RetryInfo that clients follow. errors.As finds the *limit.RefusedError or
+// *breaker.OpenError behind it.
 package penstockconnect
 
 import (
@@ -30,19 +31,22 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// Interceptor implements connect.Interceptor for clients and handlers. Nil fields are left out; the zero value does
-// nothing. The order of the layers is retry, breaker, limit. A client's breaker and limiter serve one target each.
+// Interceptor implements connect.Interceptor for clients and handlers. Nil fields are left out; the
+// zero value does nothing. The order of the layers is retry, breaker, limit. A client's breaker and
+// limiter serve one target each.
 //
 // The fields must not change once in use. Then an Interceptor is safe for concurrent use.
 type Interceptor struct {
-	// Retry are the settings of the retries of a client's unary calls. A nil Classify, and its answer Undecided, mean:
-	// retry unavailable, resource_exhausted if the server says when to come back, and, if the procedure's schema
-	// declares it idempotent, unknown, deadline_exceeded, aborted and internal. Handlers do not use it.
+	// Retry are the settings of the retries of a client's unary calls. A nil Classify, and its answer
+	// Undecided, mean: retry unavailable, resource_exhausted if the server says when to come back,
+	// and, if the procedure's schema declares it idempotent, unknown, deadline_exceeded, aborted and
+	// internal. Handlers do not use it.
 	Retry *retry.Options
-	// Breaker refuses calls while they fail with unknown, deadline_exceeded, internal, unavailable or data_loss.
+	// Breaker refuses calls while they fail with unknown, deadline_exceeded, internal, unavailable or
+	// data_loss.
 	Breaker *breaker.Breaker
-	// Limit limits the calls in flight. A stream holds its permit until it ends or is closed, and its duration counts as round trip:
-	// give long streams a limiter of their own, such as limit.Fixed.
+	// Limit limits the calls in flight. A stream holds its permit until it ends or is closed, and its
+	// duration counts as round trip: give long streams a limiter of their own, such as limit.Fixed.
 	Limit *limit.Limiter
 }
 
@@ -106,7 +110,8 @@ func (i *Interceptor) retry(ctx context.Context, spec connect.Spec, call func(co
 	}, o))
 }
 
-// withCode gives refusals and ends of contexts a code. Other errors, such as those of handlers, are not changed.
+// withCode gives refusals and ends of contexts a code. Other errors, such as those of handlers, are
+// not changed.
 func withCode(err error) error {
 	if err == nil {
 		return nil

@@ -30,7 +30,8 @@ const (
 	stream = "/test.Service/Stream"
 )
 
-// start runs a real server in this process and returns clients of its unary and its streaming procedure.
+// start runs a real server in this process and returns clients of its unary and its streaming
+// procedure.
 func start(
 	t *testing.T, handle func(call int64) error, atServer, atClient *penstockconnect.Interceptor,
 	opts ...connect.ClientOption,
@@ -91,7 +92,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestShedAndRetry: a server beyond its limit says when to come back, and a client with retries follows that.
+// TestShedAndRetry: a server beyond its limit says when to come back, and a client with retries
+// follows that.
 func TestShedAndRetry(t *testing.T) {
 	first, release := make(chan struct{}), make(chan struct{})
 	limiter, err := limit.New(limit.Options{Window: window.Fixed{Size: 1}, MaxWaiting: -1})

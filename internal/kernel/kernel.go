@@ -1,10 +1,10 @@
 //penstock:pure
 
-// Package kernel is the discrete-event kernel of every simulator: a virtual clock, a heap of events, and seeded
-// randomness.
+// Package kernel is the discrete-event kernel of every simulator: a virtual clock, a heap of
+// events, and seeded randomness.
 //
-// A simulator owns its kernel and defines what an event is. The kernel calls nothing: the simulator takes event after event
-// and acts on it. It is not safe for concurrent use.
+// A simulator owns its kernel and defines what an event is. The kernel calls nothing: the simulator
+// takes event after event and acts on it. It is not safe for concurrent use.
 package kernel
 
 import (
@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Kernel holds the future events of one run and its clock, which starts at 0. The zero Kernel is ready for use.
+// Kernel holds the future events of one run and its clock, which starts at 0. The zero Kernel is
+// ready for use.
 type Kernel[E any] struct {
 	now       time.Duration
 	scheduled uint64
@@ -35,13 +36,15 @@ func (e *entry[E]) before(o *entry[E]) bool {
 // Now returns the time of the event that Next returned last.
 func (k *Kernel[E]) Now() time.Duration { return k.now }
 
-// At schedules e for a time that is not before Now. Events of one instant happen in the order of their scheduling.
+// At schedules e for a time that is not before Now. Events of one instant happen in the order of
+// their scheduling.
 func (k *Kernel[E]) At(at time.Duration, e E) { k.push(at, 0, e) }
 
 // After schedules e for d after Now, as At does.
 func (k *Kernel[E]) After(d time.Duration, e E) { k.push(k.now+d, 0, e) }
 
-// AtEnd schedules e behind every event of its instant that At schedules, at whatever time that happens.
+// AtEnd schedules e behind every event of its instant that At schedules, at whatever time that
+// happens.
 func (k *Kernel[E]) AtEnd(at time.Duration, e E) { k.push(at, 1<<63, e) }
 
 // Due returns the time of the next event. It reports false if there is none.
@@ -52,8 +55,8 @@ func (k *Kernel[E]) Due() (time.Duration, bool) {
 	return k.heap[0].at, true
 }
 
-// Next removes the next event and advances the clock to it. If there is none up to and including the time until, Next reports
-// false and the clock stays.
+// Next removes the next event and advances the clock to it. If there is none up to and including
+// the time until, Next reports false and the clock stays.
 func (k *Kernel[E]) Next(until time.Duration) (e E, ok bool) {
 	if len(k.heap) == 0 || k.heap[0].at > until {
 		return e, false
@@ -109,6 +112,6 @@ func (k *Kernel[E]) pop() entry[E] {
 	return first
 }
 
-// Rand returns random stream number stream of the run with the given seed. Parts of a simulation that have a stream each draw
-// the same values whatever the other parts draw.
+// Rand returns random stream number stream of the run with the given seed. Parts of a simulation
+// that have a stream each draw the same values whatever the other parts draw.
 func Rand(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }

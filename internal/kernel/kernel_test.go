@@ -15,7 +15,8 @@ type event struct {
 	order int
 }
 
-// TestOrder: events come by time, then those of At before those of AtEnd, then in the order of their scheduling.
+// TestOrder: events come by time, then those of At before those of AtEnd, then in the order of
+// their scheduling.
 func TestOrder(t *testing.T) {
 	var k kernel.Kernel[event]
 	rnd := kernel.Rand(1, 2)

@@ -1,4 +1,5 @@
-// Package perhost keeps one value, such as a limiter, for each host that an http.RoundTripper talks to.
+// Package perhost keeps one value, such as a limiter, for each host that an http.RoundTripper talks
+// to.
 package perhost
 
 import (
@@ -7,8 +8,8 @@ import (
 	"sync"
 )
 
-// Table maps hosts to values and forgets the least recently used beyond a maximum. It is safe for concurrent use. The
-// zero value is an empty table.
+// Table maps hosts to values and forgets the least recently used beyond a maximum. It is safe for
+// concurrent use. The zero value is an empty table.
 type Table[T any] struct {
 	mu      sync.Mutex
 	entries map[string]*list.Element // of recent
@@ -42,8 +43,8 @@ func (t *Table[T]) Find(host string) (T, bool) {
 	return zero, false
 }
 
-// Get returns the value for a host, made by create if there is none. Zero most means DefaultMax, a value below 1 counts
-// as 1. An error of create is returned and nothing kept.
+// Get returns the value for a host, made by create if there is none. Zero most means DefaultMax, a
+// value below 1 counts as 1. An error of create is returned and nothing kept.
 func (t *Table[T]) Get(host string, most int, create func() (T, error)) (T, error) {
 	if most == 0 {
 		most = DefaultMax

@@ -1,6 +1,7 @@
-// Package vectors reads golden vectors, what real libraries wait and decide, and compares draws with them. It is
-// shared by the tests of the libraries, and imported by nothing else. It knows the form and which package tests which policy
-// (table.go); it knows no policy. The vectors themselves are in the folder golden, whose README has the form.
+// Package vectors reads golden vectors, what real libraries wait and decide, and compares draws
+// with them. It is shared by the tests of the libraries, and imported by nothing else. It knows the
+// form and which package tests which policy (table.go); it knows no policy. The vectors themselves
+// are in the folder golden, whose README has the form.
 package vectors
 
 import (

@@ -9,19 +9,20 @@ import (
 	"time"
 )
 
-// deviations is how many standard errors a figure may be off. Beyond 6.5 of a normal distribution lie 8e-11, so with
-// the 10,000 comparisons of a run a right policy is refused with a probability below 1e-6; the seeds being fixed, it
-// is refused always or never.
+// deviations is how many standard errors a figure may be off. Beyond 6.5 of a normal distribution
+// lie 8e-11, so with the 10,000 comparisons of a run a right policy is refused with a probability
+// below 1e-6; the seeds being fixed, it is refused always or never.
 const deviations = 6.5
 
-// beyond is how many of our draws may lie outside the library's extremes: of two samples of sizes S and N from one
-// distribution k of ours are beyond all of theirs with a probability of (N/(N+S))^k, here at most 1e-9.
+// beyond is how many of our draws may lie outside the library's extremes: of two samples of sizes S
+// and N from one distribution k of ours are beyond all of theirs with a probability of (N/(N+S))^k,
+// here at most 1e-9.
 func beyond(theirs, ours int) int {
 	return int(math.Ceil(math.Log(1e-9)/math.Log(float64(ours)/float64(ours+theirs)))) + 1
 }
 
-// Sample is a step's distribution with draws of our own: same support, mean, deviation, quantiles, atoms, and
-// correlation with the step before.
+// Sample is a step's distribution with draws of our own: same support, mean, deviation, quantiles,
+// atoms, and correlation with the step before.
 type Sample struct {
 	samples int
 	step    Step
@@ -57,8 +58,8 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 		t.Errorf("n = %d: of %d draws %d are below the library's lowest, %d ns, and %d above its highest, %d ns; want at most %d",
 			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
 	}
-	// A draw far outside is refused even alone, at an end where the draws lie close: where few of them make the tail (a cap
-	// that takes nearly all), the library's own extreme is chance.
+	// A draw far outside is refused even alone, at an end where the draws lie close: where few of them
+	// make the tail (a cap that takes nearly all), the library's own extreme is chance.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
 	dense := func(key string, end Nanos) bool {
@@ -70,7 +71,8 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 	}
 }
 
-// checkMoments compares mean and deviation, unless they were cut: of saturated values neither means anything.
+// checkMoments compares mean and deviation, unless they were cut: of saturated values neither means
+// anything.
 func (s Sample) checkMoments(t *testing.T) {
 	t.Helper()
 	if cut(s.step.Min) || cut(s.step.Max) {
@@ -79,7 +81,8 @@ func (s Sample) checkMoments(t *testing.T) {
 	mean, m2, m4 := moments(s.ours)
 	n, m := float64(len(s.ours)), float64(s.samples)
 	sd, want := math.Sqrt(m2), float64(s.step.Deviation)
-	// Of a long thin tail our draws may hold nearly nothing, and show too small a spread. The library's is a better guide.
+	// Of a long thin tail our draws may hold nearly nothing, and show too small a spread. The
+	// library's is a better guide.
 	scale := 1.0
 	if sd > 0 {
 		scale = max(1, want/sd)
@@ -88,7 +91,8 @@ func (s Sample) checkMoments(t *testing.T) {
 	if off := deviations*math.Sqrt(m2/n+want*want/m) + 1; math.Abs(mean-float64(s.step.Mean)) > off {
 		t.Errorf("n = %d: mean %.0f ns, want %d within %.0f", s.step.N, mean, s.step.Mean, off)
 	}
-	// The variance of a sample variance is (m4 - m2^2)/n; half of it relatively is that of the deviation.
+	// The variance of a sample variance is (m4 - m2^2)/n; half of it relatively is that of the
+	// deviation.
 	if off := deviations*math.Sqrt(max(m4-m2*m2, 0)*(1/n+1/m))/(2*sd*scale) + 1 + sd*50/n; math.Abs(sd-want) > off {
 		t.Errorf("n = %d: deviation %.0f ns, want %.0f within %.0f", s.step.N, sd, want, off)
 	}
@@ -108,8 +112,8 @@ func moments(list []time.Duration) (mean, m2, m4 float64) {
 	return mean, m2, m4
 }
 
-// checkQuantiles asks how many of our draws lie below each of the library's quantiles; that needs no density and is
-// right for atoms too.
+// checkQuantiles asks how many of our draws lie below each of the library's quantiles; that needs
+// no density and is right for atoms too.
 func (s Sample) checkQuantiles(t *testing.T, sorted []time.Duration) {
 	t.Helper()
 	for key, value := range s.step.Quantiles {
@@ -137,14 +141,16 @@ func share(sorted []time.Duration, v time.Duration) (below, upTo int) {
 	return below, upTo
 }
 
-// sameShare reports that two shares may be of one probability; 1/n more for what a step of the counts is.
+// sameShare reports that two shares may be of one probability; 1/n more for what a step of the
+// counts is.
 func sameShare(a, b float64, n, m int) bool {
 	p := (a*float64(n) + b*float64(m)) / (float64(n) + float64(m))
 	off := deviations*math.Sqrt(p*(1-p)*(1/float64(n)+1/float64(m))) + 8/float64(n)
 	return math.Abs(a-b) <= off
 }
 
-// checkAtoms compares the values that took more than 0.5 % of the draws; those near that share come and go.
+// checkAtoms compares the values that took more than 0.5 % of the draws; those near that share come
+// and go.
 func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 	t.Helper()
 	listed := map[time.Duration]float64{}
@@ -171,8 +177,8 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 	}
 }
 
-// checkCorrelation compares Pearson's correlation with the step before. Its error comes from its influence function,
-// so that it holds for skewed steps too.
+// checkCorrelation compares Pearson's correlation with the step before. Its error comes from its
+// influence function, so that it holds for skewed steps too.
 func (s Sample) checkCorrelation(t *testing.T) {
 	t.Helper()
 	if s.step.Corr == nil || len(s.before) != len(s.ours) {

@@ -14,7 +14,8 @@ type Subject struct {
 	Err error // from the construction or the validation; nil: none
 	// At is the wait at step n, asked on its own; ok false: it gives up or refuses.
 	At func(n int, src rand.Source) (d time.Duration, ok bool)
-	// Walk begins a sequence from a fresh state; each call of what it returns is the next wait. nil: At is enough.
+	// Walk begins a sequence from a fresh state; each call of what it returns is the next wait. nil:
+	// At is enough.
 	Walk func(src rand.Source) func() (d time.Duration, ok bool)
 	// Bounds is checked to hold every draw and the library's extremes; nil: not known.
 	Bounds func(n int) (lowest, mean, highest time.Duration)
@@ -67,7 +68,8 @@ func Check(t *testing.T, c Case, s Subject) {
 	}
 }
 
-// checkError wants an error whose text is the library's without its class. Java says null where there is no text.
+// checkError wants an error whose text is the library's without its class. Java says null where
+// there is no text.
 func checkError(t *testing.T, want string, err error) {
 	t.Helper()
 	_, text, _ := strings.Cut(want, ": ")
@@ -109,7 +111,8 @@ func checkExact(t *testing.T, c Case, s Subject) {
 	}
 }
 
-// draws returns how many draws of our own stand against the library's. Fewer only make the comparison less sharp.
+// draws returns how many draws of our own stand against the library's. Fewer only make the
+// comparison less sharp.
 func draws() int {
 	if testing.Short() {
 		return 4000

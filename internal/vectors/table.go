@@ -16,7 +16,8 @@ const (
 	Retry   = "retry"
 )
 
-// owners says which package tests a policy. A policy that is not here belongs to nobody, and Compat's test fails.
+// owners says which package tests a policy. A policy that is not here belongs to nobody, and
+// Compat's test fails.
 var owners = map[string]string{
 	"fibonacci":   Backoff,
 	"exponential": Backoff,
@@ -99,8 +100,9 @@ func Dir(t testing.TB) string {
 	}
 }
 
-// Run runs one subtest for each case in Dir that belongs to pkg, with the handler of its policy. A policy
-// without an owner fails Compat's test, one without a handler its owner's; so does a setting that no handler read.
+// Run runs one subtest for each case in Dir that belongs to pkg, with the handler of its policy. A
+// policy without an owner fails Compat's test, one without a handler its owner's; so does a setting
+// that no handler read.
 func Run(t *testing.T, pkg string, handlers map[string]func(*testing.T, Case)) {
 	for _, policy := range slices.Sorted(maps.Keys(owners)) {
 		if owned := owners[policy] == pkg; owned != (handlers[policy] != nil) {

@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Lines returns a batch of lines as a reader leaves it, not yet split: of the file a.log, from its start.
+// Lines returns a batch of lines as a reader leaves it, not yet split: of the file a.log, from its
+// start.
 func Lines(lines ...string) *stream.Batch { return Text(strings.Join(lines, "\n") + "\n") }
 
 // Text is Lines of a text, whose last line ends.
@@ -24,8 +25,9 @@ func Text(text string) *stream.Batch {
 	return b
 }
 
-// Rows makes batches of parsed records, value by value, in whatever kind and form a test wants: of one partition, p, in which each
-// record is one position further than the one before. The zero value begins at its start.
+// Rows makes batches of parsed records, value by value, in whatever kind and form a test wants: of
+// one partition, p, in which each record is one position further than the one before. The zero
+// value begins at its start.
 type Rows struct {
 	Next int64 // the position of the last record so far
 
@@ -60,7 +62,8 @@ func (r *Rows) end() {
 	}
 }
 
-// Batch returns the batch of what was begun since the last one. A record without fields counts as not parsed.
+// Batch returns the batch of what was begun since the last one. A record without fields counts as
+// not parsed.
 func (r *Rows) Batch() *stream.Batch {
 	r.end()
 	b := r.b

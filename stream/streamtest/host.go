@@ -1,8 +1,10 @@
-// Package streamtest holds fakes for tests of sources, processors and sinks: a [Host] that logs to the test, [Quiet]
-// for synctest bubbles, and batches made from text ([Lines], [Text]) or value by value ([Rows]).
+// Package streamtest holds fakes for tests of sources, processors and sinks: a [Host] that logs to
+// the test, [Quiet] for synctest bubbles, and batches made from text ([Lines], [Text]) or value by
+// value ([Rows]).
 //
-// It imports the contract and the standard library, so that a connector's tests need nothing of the engine. The suite
-// that every connector passes is engine/connector/connectortest. The package is for tests only.
+// It imports the contract and the standard library, so that a connector's tests need nothing of the
+// engine. The suite that every connector passes is engine/connector/connectortest. The package is
+// for tests only.
 package streamtest
 
 import (
@@ -24,8 +26,8 @@ const patience = 20 * time.Second
 // errProcessEnded is the cause with which a Host's goroutines are told to stop.
 var errProcessEnded = errors.New("streamtest: the process ends")
 
-// Host is a [stream.SourceHost] for tests of any component. Goroutines start at once, also those that New asks for. It
-// is safe for concurrent use.
+// Host is a [stream.SourceHost] for tests of any component. Goroutines start at once, also those
+// that New asks for. It is safe for concurrent use.
 type Host struct {
 	files vfs.FS
 	log   *slog.Logger
@@ -40,8 +42,9 @@ type Host struct {
 	dir   vfs.Dir    // nil until State opens it
 }
 
-// NewHost returns a host over [vfs.OS], whose log goes to the test's. When the test ends, the host's
-// goroutines are stopped and waited for; an error of one of them that the test has not taken by Stop fails the test.
+// NewHost returns a host over [vfs.OS], whose log goes to the test's. When the test ends, the
+// host's goroutines are stopped and waited for; an error of one of them that the test has not taken
+// by Stop fails the test.
 func NewHost(t testing.TB) *Host { return NewHostOn(t, vfs.OS()) }
 
 // NewHostOn is NewHost over the file system given.
@@ -78,7 +81,8 @@ func (h *Host) FS() vfs.FS { return h.files }
 // Go implements stream.Host.
 func (h *Host) Go(name string, run func(context.Context) error) { h.group.Go(name, run) }
 
-// State implements stream.SourceHost. Without UseState the directory is a temporary one of this host.
+// State implements stream.SourceHost. Without UseState the directory is a temporary one of this
+// host.
 func (h *Host) State() (vfs.Dir, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,8 +96,8 @@ func (h *Host) State() (vfs.Dir, error) {
 	return h.dir, nil
 }
 
-// UseState makes State open the directory at path of the host's file system, as the next process over the same state
-// does. It must precede the first State.
+// UseState makes State open the directory at path of the host's file system, as the next process
+// over the same state does. It must precede the first State.
 func (h *Host) UseState(path string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,8 +113,9 @@ func (h *Host) Fault(err error) {
 // Failed is done once a goroutine of the connector has failed or Stop was called.
 func (h *Host) Failed() <-chan struct{} { return h.group.Context().Done() }
 
-// Stop ends the context of the connector's goroutines, as the end of a route or of the process does, waits for them and
-// closes the state directory. It returns the first error of a goroutine, and may be called again.
+// Stop ends the context of the connector's goroutines, as the end of a route or of the process
+// does, waits for them and closes the state directory. It returns the first error of a goroutine,
+// and may be called again.
 func (h *Host) Stop() error {
 	h.mu.Lock()
 	h.taken = true

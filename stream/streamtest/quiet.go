@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Quiet is a stream.Host for a synctest bubble, in which a goroutine that watches files would stop time: it runs only what the
-// test wants. It keeps what is logged and counted, and is safe for concurrent use.
+// Quiet is a stream.Host for a synctest bubble, in which a goroutine that watches files would stop
+// time: it runs only what the test wants. It keeps what is logged and counted, and is safe for
+// concurrent use.
 type Quiet struct {
 	files vfs.FS
 	log   *slog.Logger
@@ -28,8 +29,8 @@ type Quiet struct {
 	lines  strings.Builder // of the log, from Info on
 }
 
-// NewQuiet returns a host over a file system, of whose goroutines only those run that runs says yes to. The log goes to also, too;
-// nil: to nobody else.
+// NewQuiet returns a host over a file system, of whose goroutines only those run that runs says yes
+// to. The log goes to also, too; nil: to nobody else.
 func NewQuiet(files vfs.FS, also io.Writer, runs func(name string) bool) *Quiet {
 	h := &Quiet{files: files, runs: runs}
 	var w io.Writer = logLines{h}
@@ -65,7 +66,8 @@ func (h *Quiet) Go(name string, run func(context.Context) error) {
 	h.group.Go(func() { _ = run(ctx) })
 }
 
-// Stop ends the context of all goroutines and waits for them, as the end of a process does. Go may be called after it.
+// Stop ends the context of all goroutines and waits for them, as the end of a process does. Go may
+// be called after it.
 func (h *Quiet) Stop() {
 	h.mu.Lock()
 	if h.cancel != nil {

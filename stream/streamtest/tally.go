@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// tally keeps what a component counts and reports. Its zero value is ready, and it is safe for concurrent use.
+// tally keeps what a component counts and reports. Its zero value is ready, and it is safe for
+// concurrent use.
 type tally struct {
 	mu     sync.Mutex // guards what follows
 	counts map[string]int64
@@ -45,7 +46,8 @@ func (t *tally) Faults() []error {
 // Route is the name of the one route that a host has until SetRoutes.
 const Route = "test/main"
 
-// routes are those of a host. The zero value is the one route [Route]; it is safe for concurrent use.
+// routes are those of a host. The zero value is the one route [Route]; it is safe for concurrent
+// use.
 type routes struct {
 	mu    sync.Mutex // guards what follows
 	set   bool

@@ -63,8 +63,8 @@ type Fault struct {
 	seen, struck int
 }
 
-// Fail arms a fault. A failed call does nothing, but for a write (Short) and a sync, which loses for good what was not
-// synced: it stays visible, and no later sync saves it, as Linux does.
+// Fail arms a fault. A failed call does nothing, but for a write (Short) and a sync, which loses
+// for good what was not synced: it stays visible, and no later sync saves it, as Linux does.
 func (m *Mem) Fail(f Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,8 +108,8 @@ func (m *Mem) Calls() []Call {
 	return append([]Call(nil), m.calls...)
 }
 
-// call does one call under the lock, unless a fault hits it: do sees the fault and may do a part; its error, or else the
-// fault's, is the call's.
+// call does one call under the lock, unless a fault hits it: do sees the fault and may do a part;
+// its error, or else the fault's, is the call's.
 func (m *Mem) call(op Op, path string, changes bool, do func(c *Call, f *Fault) error) error {
 	return m.callWith(op, path, changes, func(c *Call, f *Fault) error {
 		if f != nil {

@@ -19,12 +19,14 @@ import (
 type Harness struct {
 	FS   vfs.FS
 	Root string // an empty directory in it
-	// Symlink and FIFO plant what the calls of vfs cannot, by a path beneath Root; nil where the system has none.
+	// Symlink and FIFO plant what the calls of vfs cannot, by a path beneath Root; nil where the
+	// system has none.
 	Symlink func(target, path string) error
 	FIFO    func(path string) error
 }
 
-// TestFS checks that a file system keeps the promises of vfs that do not need a crash. make is called for each subtest.
+// TestFS checks that a file system keeps the promises of vfs that do not need a crash. make is
+// called for each subtest.
 func TestFS(t *testing.T, make func(t *testing.T) Harness) {
 	for _, test := range []struct {
 		name string

@@ -17,15 +17,17 @@ const (
 	DataAll    Data = "kept"   // all of them: only the process died
 	DataNone   Data = "lost"   // none
 	DataPrefix Data = "prefix" // of each file, a prefix of its writes, the last one cut anywhere
-	// Of each file, all but a part of the page that was written last: half of the new bytes in it, then old ones or zeros.
+	// Of each file, all but a part of the page that was written last: half of the new bytes in it,
+	// then old ones or zeros.
 	DataTorn Data = "torn"
 )
 
-// Names says what of the names that were made, renamed or removed since the directory's sync a crash leaves.
+// Names says what of the names that were made, renamed or removed since the directory's sync a
+// crash leaves.
 type Names string
 
-// What a crash leaves of names. A rename in one directory is left whole or not at all; of one between two directories, the
-// new name may be left beside the old one, but never neither.
+// What a crash leaves of names. A rename in one directory is left whole or not at all; of one
+// between two directories, the new name may be left beside the old one, but never neither.
 const (
 	NamesAll  Names = "kept"
 	NamesNone Names = "lost"
@@ -46,17 +48,19 @@ func (c Crash) String() string {
 	return fmt.Sprintf("crash after %v; data %s, names %s, seed %d", c.Call, c.Data, c.Names, c.Seed)
 }
 
-// Crashes runs the workload on an empty file system, once, and yields after each call that may have changed something the
-// file systems that a crash at this moment can leave: one as after a kill of the process, and those of every
-// combination of [Data] and [Names] that makes a difference under seed. The loop body runs inside the call, so it sees
-// the workload's variables as they were at the crash. The workload must make its calls on its own goroutine, and
-// the body must not use what the workload may have locked. A break lets the workload run to its end.
+// Crashes runs the workload on an empty file system, once, and yields after each call that may have
+// changed something the file systems that a crash at this moment can leave: one as after a kill of
+// the process, and those of every combination of [Data] and [Names] that makes a difference under
+// seed. The loop body runs inside the call, so it sees the workload's variables as they were at the
+// crash. The workload must make its calls on its own goroutine, and the body must not use what the
+// workload may have locked. A break lets the workload run to its end.
 func Crashes(t testing.TB, seed uint64, workload func(vfs.FS)) iter.Seq[Crash] {
 	t.Helper()
 	return CrashesFrom(t, seed, New(), func(m *Mem) { workload(m) })
 }
 
-// CrashesFrom is [Crashes] on a file system that holds something already, such as one that a crash left.
+// CrashesFrom is [Crashes] on a file system that holds something already, such as one that a crash
+// left.
 func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Seq[Crash] {
 	t.Helper()
 	return func(yield func(Crash) bool) {
@@ -76,8 +80,9 @@ func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Se
 	}
 }
 
-// Watch makes after be told of each call that may have changed something, on the goroutine that made it, when the call is done and
-// before it returns: for workloads of several goroutines, which then take their crashes by [Mem.Crash]. nil ends it.
+// Watch makes after be told of each call that may have changed something, on the goroutine that
+// made it, when the call is done and before it returns: for workloads of several goroutines, which
+// then take their crashes by [Mem.Crash]. nil ends it.
 func (m *Mem) Watch(after func(Call)) { m.watch(after) }
 
 func (m *Mem) watch(after func(Call)) {
@@ -112,7 +117,8 @@ func (m *Mem) crashes(c Call, seed uint64) iter.Seq[Crash] {
 	}
 }
 
-// unsynced says whether any file has bytes that are not on the disk, a removed or renamed one included.
+// unsynced says whether any file has bytes that are not on the disk, a removed or renamed one
+// included.
 func (m *Mem) unsynced() bool {
 	found := false
 	m.walk(func(n *node) { found = found || len(n.writes) > 0 })
@@ -144,7 +150,8 @@ func (m *Mem) walk(visit func(*node)) {
 	}
 }
 
-// Crash returns what a crash now would leave. The Mem itself goes on. It may be called while others use the Mem.
+// Crash returns what a crash now would leave. The Mem itself goes on. It may be called while others
+// use the Mem.
 func (m *Mem) Crash(data Data, names Names, seed uint64) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestLinux checks a file system of Linux against devices, permissions, other processes, and names that are replaced
-// while they are opened. Its tests run in directories of their own beneath the test's temporary directory. It starts
-// the test binary again for the test that calls it.
+// TestLinux checks a file system of Linux against devices, permissions, other processes, and names
+// that are replaced while they are opened. Its tests run in directories of their own beneath the
+// test's temporary directory. It starts the test binary again for the test that calls it.
 func TestLinux(t *testing.T, system vfs.FS) {
 	for _, test := range []struct {
 		name string
@@ -140,8 +140,8 @@ func testVanishingEntries(t *testing.T, system vfs.FS) {
 	}
 }
 
-// testReplacedNames opens names that somebody exchanges for symlinks, FIFOs and directories all the time: what is
-// opened is a regular file of this directory, or nothing.
+// testReplacedNames opens names that somebody exchanges for symlinks, FIFOs and directories all the
+// time: what is opened is a regular file of this directory, or nothing.
 func testReplacedNames(t *testing.T, system vfs.FS) {
 	d, root := openTemp(t, system)
 	outside := t.TempDir()

@@ -1,10 +1,10 @@
-// Package vfstest is a file system in memory that loses what was not synced, in the worst order, and a suite that every
-// implementation of vfs passes.
+// Package vfstest is a file system in memory that loses what was not synced, in the worst order,
+// and a suite that every implementation of vfs passes.
 //
-// [Mem] keeps two states of every file and directory: what a reader sees, and what is on the disk. [Crashes] runs a
-// workload and hands out, after each call that changes anything, clones as a power loss at that moment could leave
-// them. [Mem.Fail] makes the n-th call of a kind fail. The tests own it; it never touches a real file, and the same seed
-// gives the same clones.
+// [Mem] keeps two states of every file and directory: what a reader sees, and what is on the disk.
+// [Crashes] runs a workload and hands out, after each call that changes anything, clones as a power
+// loss at that moment could leave them. [Mem.Fail] makes the n-th call of a kind fail. The tests
+// own it; it never touches a real file, and the same seed gives the same clones.
 package vfstest
 
 import (
@@ -20,12 +20,15 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Mem is a file system in memory. Its root is "/", and a relative path starts there. It is safe for concurrent use.
+// Mem is a file system in memory. Its root is "/", and a relative path starts there. It is safe for
+// concurrent use.
 //
-// Every call through vfs is recorded ([Mem.Calls]) and may fail ([Mem.Fail]). The methods that Mem has beside OpenDir and
-// MakeDir are the hand of somebody else: they are not recorded, do not fail, and what they do is durable at once.
+// Every call through vfs is recorded ([Mem.Calls]) and may fail ([Mem.Fail]). The methods that Mem
+// has beside OpenDir and MakeDir are the hand of somebody else: they are not recorded, do not fail,
+// and what they do is durable at once.
 //
-// Of permissions it knows the owner's, as a user who is not root. It has no limit of space but a fault.
+// Of permissions it knows the owner's, as a user who is not root. It has no limit of space but a
+// fault.
 type Mem struct {
 	mu      sync.Mutex // guards all that follows, and every node
 	root    *node
@@ -49,8 +52,8 @@ func New() *Mem {
 	return m
 }
 
-// SetClock makes now the clock for times of change and birth; nil is a clock of the Mem's own that goes on by a
-// millisecond with each reading.
+// SetClock makes now the clock for times of change and birth; nil is a clock of the Mem's own that
+// goes on by a millisecond with each reading.
 func (m *Mem) SetClock(now func() time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,8 +181,8 @@ func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// WriteFile puts data into a file, durably, and makes it and its directories where they are missing. A file that exists keeps its
-// inode.
+// WriteFile puts data into a file, durably, and makes it and its directories where they are
+// missing. A file that exists keeps its inode.
 func (m *Mem) WriteFile(name string, data []byte) error {
 	return m.outside(name, func(at *node, last string) error {
 		n := at.seen[last]

@@ -104,8 +104,8 @@ func (n *node) truncate(size int) {
 	n.writes = append(n.writes, write{size: size})
 }
 
-// sync brings what was written since the last one to the disk. When it fails, the system forgets that there is
-// anything to bring: what was written stays visible, and no later sync saves it.
+// sync brings what was written since the last one to the disk. When it fails, the system forgets
+// that there is anything to bring: what was written stays visible, and no later sync saves it.
 func (n *node) sync(failed bool) {
 	if !failed {
 		for i := range n.writes {
@@ -117,7 +117,8 @@ func (n *node) sync(failed bool) {
 
 // nameOp is one change of directories that was not synced.
 type nameOp struct {
-	// One directory's, or those of a rename between two: the name that is made, then the one that goes.
+	// One directory's, or those of a rename between two: the name that is made, then the one that
+	// goes.
 	changes []change
 }
 
@@ -149,8 +150,9 @@ func (m *Mem) note(changes ...change) {
 	m.names = append(m.names, &nameOp{changes: changes})
 }
 
-// syncNames makes what happened in a directory durable. A rename out of it brings the new name with it: no file system
-// that keeps a journal loses both. When it fails, what happened is forgotten, as with a file.
+// syncNames makes what happened in a directory durable. A rename out of it brings the new name with
+// it: no file system that keeps a journal loses both. When it fails, what happened is forgotten, as
+// with a file.
 func (m *Mem) syncNames(d *node, failed bool) {
 	kept := m.names[:0]
 	for _, op := range m.names {

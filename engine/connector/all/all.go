@@ -1,5 +1,6 @@
-// Package all is the one visible list of what the binary contains: no component registers itself. A program that embeds
-// penstock may take this list, a part of it, or add lines of its own, which look the same.
+// Package all is the one visible list of what the binary contains: no component registers itself. A
+// program that embeds penstock may take this list, a part of it, or add lines of its own, which
+// look the same.
 package all
 
 import (
@@ -27,7 +28,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Components returns the built-in components in a new slice, in the order in which the reference lists them.
+// Components returns the built-in components in a new slice, in the order in which the reference
+// lists them.
 func Components() []stream.Component {
 	return []stream.Component{
 		spooldir.Source(),

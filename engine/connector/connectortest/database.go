@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// OpenSQLite opens the database file at path, which is made where it is missing, for a test to look at beside the connector. It
-// waits up to 10 s for a lock, and is closed when the test ends.
+// OpenSQLite opens the database file at path, which is made where it is missing, for a test to look
+// at beside the connector. It waits up to 10 s for a lock, and is closed when the test ends.
 func OpenSQLite(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	return OpenDatabase(t, "sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)")
 }
 
-// OpenDatabase opens a database for a test to look at beside the connector; its driver is the test's to import. It is closed when
-// the test ends.
+// OpenDatabase opens a database for a test to look at beside the connector; its driver is the
+// test's to import. It is closed when the test ends.
 func OpenDatabase(t testing.TB, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)

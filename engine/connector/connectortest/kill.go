@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkCancelled ends contexts before and while Delivers run. What failed is delivered again in the next run; with
-// exactly once, what a failed run left behind must not stay.
+// sinkCancelled ends contexts before and while Delivers run. What failed is delivered again in the
+// next run; with exactly once, what a failed run left behind must not stay.
 func sinkCancelled(t *testing.T, c SinkCase) {
 	const rounds, seed = 12, 4
 	r := c.Start(t)
@@ -46,8 +46,9 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), !c.ExactlyOnce, texts(0, next))
 }
 
-// again moves next behind what was delivered, and says whether something was not. On an ordered lane nothing behind a
-// failure may have been delivered; elsewhere the whole round comes again, which repeats.
+// again moves next behind what was delivered, and says whether something was not. On an ordered
+// lane nothing behind a failure may have been delivered; elsewhere the whole round comes again,
+// which repeats.
 func (l *life) again(all []attempt, next *int) bool {
 	l.t.Helper()
 	failed := -1
@@ -69,8 +70,8 @@ func (l *life) again(all []attempt, next *int) bool {
 	return true
 }
 
-// sinkKilled ends the process after every batch, with a checkpoint that holds everything or lags one batch behind, and
-// goes on in the next process from there.
+// sinkKilled ends the process after every batch, with a checkpoint that holds everything or lags
+// one batch behind, and goes on in the next process from there.
 func sinkKilled(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	place := ""

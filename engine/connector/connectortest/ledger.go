@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkKeepsLedger holds what a TransactionalSink says it has against what was delivered: with batches dropped whole, spans
-// stored without data, marks folded, the process ended after every step, and an earlier process that goes on delivering.
+// sinkKeepsLedger holds what a TransactionalSink says it has against what was delivered: with
+// batches dropped whole, spans stored without data, marks folded, the process ended after every
+// step, and an earlier process that goes on delivering.
 func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	first := live(t, r, "")
@@ -62,7 +63,8 @@ func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	check(t, r, false, false, sinkFenced(t, r, told))
 }
 
-// sinkFenced lets an earlier process deliver after a later one has loaded, and returns what the receiver then has to hold.
+// sinkFenced lets an earlier process deliver after a later one has loaded, and returns what the
+// receiver then has to hold.
 func sinkFenced(t *testing.T, r Receiver, told *settled) []string {
 	before := r.Received(t)
 	early := live(t, r, "")

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sourceReadsRanges checks a reader that is a [stream.RangeReader]: each span comes again with
-// the same ids and texts. That holds in any order, before the partition is finished. It also holds in
+// sourceReadsRanges checks a reader that is a [stream.RangeReader]: each span comes again with the
+// same ids and texts. That holds in any order, before the partition is finished. It also holds in
 // another process, after its marks have passed over all of it.
 func sourceReadsRanges(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())

@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// Server is a real server that a recipe starts: PENSTOCK_RECIPES names the folder of recipes, each NAME/start.sh DIR PORT.
+// Server is a real server that a recipe starts: PENSTOCK_RECIPES names the folder of recipes, each
+// NAME/start.sh DIR PORT.
 type Server struct {
 	URL string
 
@@ -19,8 +20,9 @@ type Server struct {
 	port      string
 }
 
-// StartServer starts the server of a recipe on a free port, with data of its own, and stops it when the test ends. It skips
-// the test where PENSTOCK_RECIPES is not set, or where the program, whose name is given, is not installed.
+// StartServer starts the server of a recipe on a free port, with data of its own, and stops it when
+// the test ends. It skips the test where PENSTOCK_RECIPES is not set, or where the program, whose
+// name is given, is not installed.
 func StartServer(t testing.TB, name, program string) *Server {
 	t.Helper()
 	s := newServer(t, name, program)
@@ -34,15 +36,16 @@ func StartServer(t testing.TB, name, program string) *Server {
 	return s
 }
 
-// Shared is one server for all tests of a package that only need one: the first that asks starts it. TestMain calls Run. The
-// zero value is not usable: Name and Program are as for [StartServer].
+// Shared is one server for all tests of a package that only need one: the first that asks starts
+// it. TestMain calls Run. The zero value is not usable: Name and Program are as for [StartServer].
 type Shared struct {
 	Name, Program string
 
 	server *Server // nil: nobody has asked
 }
 
-// Get returns the server, or skips the test as StartServer does. It is not for tests that run at the same time.
+// Get returns the server, or skips the test as StartServer does. It is not for tests that run at
+// the same time.
 func (s *Shared) Get(t testing.TB) *Server {
 	t.Helper()
 	if s.server == nil {

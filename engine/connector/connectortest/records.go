@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// Outcomes says what became of each record of b, which has been split: its fields as NDJSON, "dropped", or "dead: " and the reason.
+// Outcomes says what became of each record of b, which has been split: its fields as NDJSON,
+// "dropped", or "dead: " and the reason.
 func Outcomes(b *stream.Batch) (all []string) {
 	for i := range b.Records {
 		switch b.Records[i].State {
@@ -24,7 +25,8 @@ func Outcomes(b *stream.Batch) (all []string) {
 	return all
 }
 
-// Records returns a batch whose records have the members of the JSON objects given as fields; a line that is none stays unparsed.
+// Records returns a batch whose records have the members of the JSON objects given as fields; a
+// line that is none stays unparsed.
 func Records(t testing.TB, lines ...string) *stream.Batch {
 	t.Helper()
 	b := streamtest.Lines(lines...)

@@ -14,8 +14,8 @@ import (
 // tooLate is how long a Read may go on after its context has ended.
 const tooLate = 5 * time.Second
 
-// sourceResumes ends the process after each batch of a full run, everything before settled, and checks that the next one
-// reads exactly the rest.
+// sourceResumes ends the process after each batch of a full run, everything before settled, and
+// checks that the next one reads exactly the rest.
 func sourceResumes(t *testing.T, c SourceCase) {
 	full := readAll(t, c, newSettled())
 	for cut := range len(full) + 1 {
@@ -101,8 +101,8 @@ func sourceAllSettled(t *testing.T, c SourceCase) {
 	}
 }
 
-// sourceEndsWithContext reads without Once until nothing more is there, and ends the context of the Read that waits;
-// then that of a Read which has not begun.
+// sourceEndsWithContext reads without Once until nothing more is there, and ends the context of the
+// Read that waits; then that of a Read which has not begun.
 func sourceEndsWithContext(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(false)

@@ -8,8 +8,9 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// settled is a naive ledger: for each partition the stretches that were settled, from which it makes marks. The suite
-// keeps its own, so that a mistake in flow/ledger cannot hide one in a source.
+// settled is a naive ledger: for each partition the stretches that were settled, from which it
+// makes marks. The suite keeps its own, so that a mistake in flow/ledger cannot hide one in a
+// source.
 type settled struct {
 	mu    sync.Mutex // guards parts: a source may ask from any of its goroutines
 	parts map[string]*settledPart

@@ -27,17 +27,20 @@ type SinkCase struct {
 type Receiver struct {
 	// New makes the sink anew over the same receiver, as a new process does.
 	New func(t *testing.T, h *streamtest.Host) stream.Sink
-	// Received returns the text of each record that the receiver holds, in its order. nil: it keeps nothing.
+	// Received returns the text of each record that the receiver holds, in its order. nil: it keeps
+	// nothing.
 	Received func(t *testing.T) []string
 }
 
-// Sink runs the suite over a sink. It checks that Open gives lanes with names of their own; that what is delivered, on all
-// lanes and by as many goroutines at once as their limits allow (at most 16), in any order of arrival, is held by the
-// receiver once, on ordered lanes in the order of places, though each arena is poisoned after its last Deliver; that pieces
-// deliver exactly their kept records, and batches of none do no harm; that a Deliver whose context ends returns soon, and
-// after it the next run takes everything; that a process that ends after any batch, with the checkpoint up to date or one
-// batch behind, loses nothing in the next one and, if the case says so, doubles nothing; that a ledger tells
-// what was delivered, and drops what it is told to drop; that Close may be called twice.
+// Sink runs the suite over a sink. It checks that Open gives lanes with names of their own; that
+// what is delivered, on all lanes and by as many goroutines at once as their limits allow (at most
+// 16), in any order of arrival, is held by the receiver once, on ordered lanes in the order of
+// places, though each arena is poisoned after its last Deliver; that pieces deliver exactly their
+// kept records, and batches of none do no harm; that a Deliver whose context ends returns soon, and
+// after it the next run takes everything; that a process that ends after any batch, with the
+// checkpoint up to date or one batch behind, loses nothing in the next one and, if the case says
+// so, doubles nothing; that a ledger tells what was delivered, and drops what it is told to drop;
+// that Close may be called twice.
 func Sink(t *testing.T, c SinkCase) {
 	t.Helper()
 	for _, check := range []struct {
@@ -194,8 +197,9 @@ func (l *life) atOnce() int {
 	return most
 }
 
-// deliver runs one Deliver for each batch, at most atOnce a lane and in that many goroutines, started in the order
-// given by starts (indexes of batches; nil: in order), as one run on ordered lanes. It releases the batches.
+// deliver runs one Deliver for each batch, at most atOnce a lane and in that many goroutines,
+// started in the order given by starts (indexes of batches; nil: in order), as one run on ordered
+// lanes. It releases the batches.
 func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []int) []attempt {
 	l.t.Helper()
 	all := make([]attempt, len(batches))
@@ -248,7 +252,8 @@ func (l *life) must(batches ...*stream.Batch) {
 	}
 }
 
-// check compares what the receiver holds with want: in order on one ordered lane, and with repeats where they are allowed.
+// check compares what the receiver holds with want: in order on one ordered lane, and with repeats
+// where they are allowed.
 func check(t *testing.T, r Receiver, ordered, repeats bool, want []string) {
 	t.Helper()
 	if r.Received == nil {
@@ -299,7 +304,8 @@ func sinkDelivers(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), false, texts(0, rounds*each))
 }
 
-// sinkReversed starts as many Delivers as may run at once with the last place first, then in random orders.
+// sinkReversed starts as many Delivers as may run at once with the last place first, then in random
+// orders.
 func sinkReversed(t *testing.T, c SinkCase) {
 	const rounds, seed = 8, 2
 	r := c.Start(t)
@@ -325,7 +331,8 @@ func sinkReversed(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), false, texts(0, rounds*each))
 }
 
-// sinkPieces delivers batches cut and picked apart, with records dropped and buried, and some with nothing left.
+// sinkPieces delivers batches cut and picked apart, with records dropped and buried, and some with
+// nothing left.
 func sinkPieces(t *testing.T, c SinkCase) {
 	const seed = 3
 	r := c.Start(t)

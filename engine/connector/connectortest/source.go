@@ -1,9 +1,11 @@
-// Package connectortest is the suite that every source and every sink passes, ours and an outsider's.
+// Package connectortest is the suite that every source and every sink passes, ours and an
+// outsider's.
 //
-// [Sink] and [Source] run a connector through what the engine may do to it: arenas poisoned after the last Release,
-// several Delivers at once, contexts that end, processes that end between two calls and begin again from the place that
-// they reported last. A connector's test gives a case that says how to make it and how to see what it did; the suite
-// owns the batches, the goroutines and the host ([streamtest.Host]).
+// [Sink] and [Source] run a connector through what the engine may do to it: arenas poisoned after
+// the last Release, several Delivers at once, contexts that end, processes that end between two
+// calls and begin again from the place that they reported last. A connector's test gives a case
+// that says how to make it and how to see what it did; the suite owns the batches, the goroutines
+// and the host ([streamtest.Host]).
 //
 // The package is for tests only. It never looks inside a connector.
 package connectortest
@@ -28,25 +30,28 @@ const patience = 20 * time.Second
 
 // SourceCase says how to make a source over data that is already there, and what it has to read.
 type SourceCase struct {
-	// New makes the source anew over the same data, as a new process does; the suite calls it many times. h is that
-	// process's host, stopped when the process ends. The data must not change between calls, but by Finish.
+	// New makes the source anew over the same data, as a new process does; the suite calls it many
+	// times. h is that process's host, stopped when the process ends. The data must not change between
+	// calls, but by Finish.
 	New func(t *testing.T, h *streamtest.Host) stream.Source
-	// Want is the text of every record, without line ends: for each partition, in any order of the partitions, its
-	// records in order. Equal texts may occur.
+	// Want is the text of every record, without line ends: for each partition, in any order of the
+	// partitions, its records in order. Equal texts may occur.
 	Want [][]string
-	// Limits of the batches. The zero value means 512 bytes and 7 records: small, so that there are many cuts. Choose
-	// Want so that a few dozen batches come out.
+	// Limits of the batches. The zero value means 512 bytes and 7 records: small, so that there are
+	// many cuts. Choose Want so that a few dozen batches come out.
 	Limits stream.BatchLimits
-	// Reset puts the data back before each check, for sources whose Finish changes it; nil: nothing is to be done.
+	// Reset puts the data back before each check, for sources whose Finish changes it; nil: nothing is
+	// to be done.
 	Reset func(t *testing.T)
 }
 
-// Source runs the suite over a source that can be read again. It checks that with Once every record comes once, each
-// partition's in order, in spans that tile, then io.EOF; that a second reader cuts at the same places and gives the
-// same ids, also beside the first; that a new process resumes after every batch and with holes at random (seed printed
-// on failure), from marks where the settled ranges are skipped; that nothing comes when all is settled; that Read
-// returns soon with the cause when its context ends; that Commit, Finish and Close may be called as the contract says,
-// twice too. Arenas are poisoned when a batch is released.
+// Source runs the suite over a source that can be read again. It checks that with Once every record
+// comes once, each partition's in order, in spans that tile, then io.EOF; that a second reader cuts
+// at the same places and gives the same ids, also beside the first; that a new process resumes
+// after every batch and with holes at random (seed printed on failure), from marks where the
+// settled ranges are skipped; that nothing comes when all is settled; that Read returns soon with
+// the cause when its context ends; that Commit, Finish and Close may be called as the contract
+// says, twice too. Arenas are poisoned when a batch is released.
 func Source(t *testing.T, c SourceCase) {
 	t.Helper()
 	if c.Limits == (stream.BatchLimits{}) {

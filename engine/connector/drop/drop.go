@@ -1,5 +1,5 @@
-// Package drop holds the sink that takes everything and keeps nothing: for measuring what stands before it, and for
-// leaving a route out without removing it.
+// Package drop holds the sink that takes everything and keeps nothing: for measuring what stands
+// before it, and for leaving a route out without removing it.
 //
 // It owns nothing, touches no file and never fails.
 package drop

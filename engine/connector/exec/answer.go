@@ -105,8 +105,9 @@ func parseAnswer(line []byte) (answer, error) {
 	return a, nil
 }
 
-// report is what the child says of itself. Where it gives a credit and does not say since when, or of how much that it has
-// taken, epoch and taken are ours: which start of the child this is, and how much it has answered for since.
+// report is what the child says of itself. Where it gives a credit and does not say since when, or
+// of how much that it has taken, epoch and taken are ours: which start of the child this is, and
+// how much it has answered for since.
 func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,
@@ -120,7 +121,8 @@ func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	return r
 }
 
-// longest is how far retry_after and the times of a report count: what is longer is a mistake or for ever.
+// longest is how far retry_after and the times of a report count: what is longer is a mistake or
+// for ever.
 const longest = 24 * time.Hour
 
 func seconds(s float64) time.Duration {
@@ -130,8 +132,8 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s, longest.Seconds()) * float64(time.Second))
 }
 
-// outcome turns the answer about b into the outcome of its attempt. misuse is a mistake of the child, after which it is not
-// to be talked to.
+// outcome turns the answer about b into the outcome of its attempt. misuse is a mistake of the
+// child, after which it is not to be talked to.
 func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 	said := errors.New(or(a.Err, "the child gave no reason"))
 	if !a.Delivered {

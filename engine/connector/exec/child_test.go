@@ -47,11 +47,13 @@ func beChild(mode, file string) int {
 
 const exUsage = 64
 
-// ownFile is behind the name of the file to which this process appends, in the order in which the processes have begun to.
+// ownFile is behind the name of the file to which this process appends, in the order in which the
+// processes have begun to.
 var ownFile = sync.OnceValue(func() string { return fmt.Sprintf("-%d-%d", time.Now().UnixNano(), os.Getpid()) })
 
-// keep appends text to a file of this process's own beside file, durable against its death, in one write. A kill can cut that
-// short, and what another one appended would go on in the middle of a line.
+// keep appends text to a file of this process's own beside file, durable against its death, in one
+// write. A kill can cut that short, and what another one appended would go on in the middle of a
+// line.
 func keep(file string, text []byte) error {
 	f, err := os.OpenFile(file+ownFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -72,8 +74,8 @@ type childBatch struct {
 	Records []childRecord
 }
 
-// ndjsonChild keeps each batch's records and answers. A record of one batch that begins with a word of the tests makes it
-// do what that says.
+// ndjsonChild keeps each batch's records and answers. A record of one batch that begins with a word
+// of the tests makes it do what that says.
 func ndjsonChild(file string) int {
 	in := bufio.NewReader(os.Stdin)
 	for {

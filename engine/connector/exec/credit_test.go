@@ -20,8 +20,9 @@ import (
 // allowed is how many records the credit child wants to have at once.
 const allowed = 7
 
-// creditChild reads as fast as it can and answers slowly, with a credit of allowed records above what it has answered for. It
-// keeps what it had at once at each answer, and until that was about what it allows it waits longer for more.
+// creditChild reads as fast as it can and answers slowly, with a credit of allowed records above
+// what it has answered for. It keeps what it had at once at each answer, and until that was about
+// what it allows it waits longer for more.
 func creditChild(file string) int {
 	var mu sync.Mutex
 	var has, taken int
@@ -66,8 +67,9 @@ func creditChild(file string) int {
 	return 0
 }
 
-// TestCredit: however many batches come at once, a child is never sent more records than its credit allows, but one batch
-// where it has none; what it grants reaches flow, with which start of the child it is; and a new child is a new epoch.
+// TestCredit: however many batches come at once, a child is never sent more records than its credit
+// allows, but one batch where it has none; what it grants reaches flow, with which start of the
+// child it is; and a new child is a new epoch.
 func TestCredit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "most")
 	o := exec.DefaultOptions()

@@ -1,9 +1,11 @@
-// Package exec holds the sink that hands batches to child processes, in any language, each a worker.
+// Package exec holds the sink that hands batches to child processes, in any language, each a
+// worker.
 //
-// Three protocols: `lines` starts a process for each batch, with the records on its standard input; `ndjson` and `storm` keep
-// children running and talk to them. A child that dies is started again for as long as the route runs; what it had is
-// retryable and goes to the others at once. A child that hangs is killed with its process group when flow abandons the
-// attempt. The sink owns its children. It decides nothing about when to try again (flow does), gives nothing to a shell, and
+// Three protocols: `lines` starts a process for each batch, with the records on its standard input;
+// `ndjson` and `storm` keep children running and talk to them. A child that dies is started again
+// for as long as the route runs; what it had is retryable and goes to the others at once. A child
+// that hangs is killed with its process group when flow abandons the attempt. The sink owns its
+// children. It decides nothing about when to try again (flow does), gives nothing to a shell, and
 // believes no child that it has delivered what it has not answered for.
 package exec
 
@@ -51,8 +53,8 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// Open implements stream.Sink: one lane for each worker, named worker-1, worker-2, ... A program that cannot be started is
-// no error here: its workers are down, and say why.
+// Open implements stream.Sink: one lane for each worker, named worker-1, worker-2, ... A program
+// that cannot be started is no error here: its workers are down, and say why.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	names := make([]string, s.o.Workers)
 	for i := range names {
@@ -110,7 +112,8 @@ func (s *Sink) spec(worker string) child.Spec {
 	return spec
 }
 
-// Close implements stream.Sink. The children ended with the goroutines that the host has waited for.
+// Close implements stream.Sink. The children ended with the goroutines that the host has waited
+// for.
 func (s *Sink) Close() error {
 	if s.pids == "" {
 		return nil
@@ -123,8 +126,8 @@ func (s *Sink) Close() error {
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder: what a child reads of a batch. Raw lines of which nothing was changed are sent from
-// the batch's own bytes.
+// Encode implements stream.Encoder: what a child reads of a batch. Raw lines of which nothing was
+// changed are sent from the batch's own bytes.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	switch {
 	case s.o.Protocol == NDJSON:
@@ -141,7 +144,8 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// bodyOf returns what a child reads of b: its payload, its own bytes, or, for a piece, what is encoded into scratch.
+// bodyOf returns what a child reads of b: its payload, its own bytes, or, for a piece, what is
+// encoded into scratch.
 func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil
@@ -155,8 +159,8 @@ func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	return body, err
 }
 
-// down is the outcome of an attempt at a worker whose child does not run: a gate that is closed until it will be back; but a
-// program that cannot be started at all is the config's fault.
+// down is the outcome of an attempt at a worker whose child does not run: a gate that is closed
+// until it will be back; but a program that cannot be started at all is the config's fault.
 func down(err error) error {
 	e, ok := errors.AsType[*child.DownError](err)
 	if !ok {

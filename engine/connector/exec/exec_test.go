@@ -130,7 +130,8 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestRetryOfWholeBatch: an answer that delivers nothing is a failed attempt, not a part that goes back at once.
+// TestRetryOfWholeBatch: an answer that delivers nothing is a failed attempt, not a part that goes
+// back at once.
 func TestRetryOfWholeBatch(t *testing.T) {
 	o := exec.DefaultOptions()
 	o.Protocol = exec.NDJSON
@@ -142,7 +143,8 @@ func TestRetryOfWholeBatch(t *testing.T) {
 	}
 }
 
-// TestRecycledChildren: a child that ends with status 0 after each answer is replaced, and no batch is to blame.
+// TestRecycledChildren: a child that ends with status 0 after each answer is replaced, and no batch
+// is to blame.
 func TestRecycledChildren(t *testing.T) {
 	const serve = `IFS= read -r l || exit 1; id=${l#*:}; echo "{\"id\":${id%%,*},\"delivered\":true}"; `
 	for name, script := range map[string]string{"at once": serve + "exit 0", "later": serve + "sleep .01; exit 0"} {
@@ -163,7 +165,8 @@ func TestRecycledChildren(t *testing.T) {
 	}
 }
 
-// TestHang: a child that hangs is killed with its group when the attempt is abandoned, and may have died of its batch.
+// TestHang: a child that hangs is killed with its group when the attempt is abandoned, and may have
+// died of its batch.
 func TestHang(t *testing.T) {
 	for _, protocol := range []string{exec.Lines, exec.NDJSON} {
 		o := exec.DefaultOptions()
@@ -247,7 +250,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestDeathsOfChildren: the batch that the child was at is blamed, not the one behind it; and the next child delivers.
+// TestDeathsOfChildren: the batch that the child was at is blamed, not the one behind it; and the
+// next child delivers.
 func TestDeathsOfChildren(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "received")
 	o := exec.DefaultOptions()

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxAnswer bounds an answer's line, in bytes: one that refuses every record of a large batch, with reasons, fits.
+// maxAnswer bounds an answer's line, in bytes: one that refuses every record of a large batch, with
+// reasons, fits.
 const maxAnswer = 8 << 20
 
 // ndjsonLane hands batches to the child in a slot.
@@ -96,8 +97,9 @@ func (t *talk) take(line []byte) error {
 	return nil
 }
 
-// room waits until the child has credit for q. One that has nothing in hand gets it in any case: else nobody would hear when it
-// has room again. The caller has the turn. An error means that nothing was said.
+// room waits until the child has credit for q. One that has nothing in hand gets it in any case:
+// else nobody would hear when it has room again. The caller has the turn. An error means that
+// nothing was said.
 func (t *talk) room(ctx context.Context, q *asked) error {
 	for {
 		t.mu.Lock()
@@ -176,8 +178,8 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 // startPatience is how long an attempt waits for a child that is about to start again.
 const startPatience = time.Second
 
-// awaited waits for the first start of a child, and for one that is about to start again; where that takes longer flow knows
-// better what to do meanwhile.
+// awaited waits for the first start of a child, and for one that is about to start again; where
+// that takes longer flow knows better what to do meanwhile.
 func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, error) {
 	var none S
 	if ctx.Err() != nil {
@@ -259,7 +261,8 @@ func (t *talk) died(ctx context.Context, q *asked) error {
 	return t.err
 }
 
-// answered turns an answer into the outcome. A child that says what cannot be is killed, for this batch.
+// answered turns an answer into the outcome. A child that says what cannot be is killed, for this
+// batch.
 func (l *ndjsonLane) answered(t *talk, q *asked, b *stream.Batch, said answer) (stream.Report, error) {
 	outcome, misuse := said.outcome(b)
 	if misuse != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// boltInFlight is how many batches one bolt works on: while the last tuples of one are answered the next begins.
+// boltInFlight is how many batches one bolt works on: while the last tuples of one are answered the
+// next begins.
 const boltInFlight = 2
 
 // boltLane hands records, a tuple each, to the bolt in a slot.
@@ -33,7 +34,8 @@ func (s *Sink) newBolt(pipeline string) func(p *child.Process) *multilang.Bolt {
 	return func(p *child.Process) *multilang.Bolt { return multilang.NewBolt(p, o) }
 }
 
-// Deliver implements stream.Worker: every record must be acked. What the bolt emits has nowhere to go and is counted.
+// Deliver implements stream.Worker: every record must be acked. What the bolt emits has nowhere to
+// go and is counted.
 func (l *boltLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {

@@ -49,8 +49,8 @@ func say(m map[string]any) {
 	_, _ = io.WriteString(os.Stdout, string(text)+"\nend\n")
 }
 
-// stormChild is a bolt that keeps each tuple's text and acks it. What a text begins with makes it do other things; what it
-// fails the first time it acks the second.
+// stormChild is a bolt that keeps each tuple's text and acks it. What a text begins with makes it
+// do other things; what it fails the first time it acks the second.
 func stormChild(file string) int {
 	in := bufio.NewReader(os.Stdin)
 	m, ok := hear(in)
@@ -95,8 +95,8 @@ func storm(t *testing.T) (file string, o *exec.Options) {
 	return file, o
 }
 
-// TestStormSink: what is acked is delivered, what is failed is retryable, that record alone; what is emitted goes nowhere
-// and is counted.
+// TestStormSink: what is acked is delivered, what is failed is retryable, that record alone; what
+// is emitted goes nowhere and is counted.
 func TestStormSink(t *testing.T) {
 	file, o := storm(t)
 	h, lanes := opened(t, o)
@@ -128,8 +128,8 @@ func TestStormSink(t *testing.T) {
 	}
 }
 
-// TestStormDeaths: of a batch at which the bolt dies, what it had acked is delivered, the tuple that it was at is blamed, and
-// the others are sent again without blame; the next bolt takes them.
+// TestStormDeaths: of a batch at which the bolt dies, what it had acked is delivered, the tuple
+// that it was at is blamed, and the others are sent again without blame; the next bolt takes them.
 func TestStormDeaths(t *testing.T) {
 	file, o := storm(t)
 	_, lanes := opened(t, o)

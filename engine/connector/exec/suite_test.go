@@ -51,8 +51,8 @@ func newSink(t testing.TB, h *streamtest.Host, o *exec.Options) *exec.Sink {
 	return s
 }
 
-// received are the lines that the children have kept, each process's together. What follows the last line end of a file is of one
-// that was killed while it wrote, and so has acked none of it.
+// received are the lines that the children have kept, each process's together. What follows the
+// last line end of a file is of one that was killed while it wrote, and so has acked none of it.
 func received(t *testing.T, file string) []string {
 	t.Helper()
 	files, err := filepath.Glob(file + "-*")

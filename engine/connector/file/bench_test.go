@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// BenchmarkFile asks how much of a plain copy's speed is left, without and with fsync, for batches of 256 KiB of which 16
-// are in flight.
+// BenchmarkFile asks how much of a plain copy's speed is left, without and with fsync, for batches
+// of 256 KiB of which 16 are in flight.
 func BenchmarkFile(b *testing.B) {
 	const batchBytes, batches, atOnce = 256 << 10, 512, 16
 	batch := lines(batchBytes/128, 128)

@@ -11,12 +11,13 @@ import (
 )
 
 const (
-	// eagerBytes of which the disk knows nothing yet are given to it at once with fsync: interval too, beside the writes, so that
-	// it has worked all the while when the end asks for everything.
+	// eagerBytes of which the disk knows nothing yet are given to it at once with fsync: interval too,
+	// beside the writes, so that it has worked all the while when the end asks for everything.
 	eagerBytes = 32 << 20
 
-	// blockBytes is how much one call writes, up to a multiple of it: a file system that keeps large pages (ext4, XFS) then
-	// allots one for the call. At odd places it takes several small ones, which cost a fifth more.
+	// blockBytes is how much one call writes, up to a multiple of it: a file system that keeps large
+	// pages (ext4, XFS) then allots one for the call. At odd places it takes several small ones, which
+	// cost a fifth more.
 	blockBytes = 256 << 10
 )
 
@@ -41,8 +42,8 @@ func (l *lane) runWriter(ctx context.Context) error {
 	}
 }
 
-// writeReady writes what is ready, into as many files as it takes. The error is a ReopenError; any other one is the answer to
-// the group.
+// writeReady writes what is ready, into as many files as it takes. The error is a ReopenError; any
+// other one is the answer to the group.
 func (l *lane) writeReady(group []*delivery, broken error) error {
 	if len(group) == 0 {
 		return nil
@@ -100,7 +101,8 @@ func (l *lane) writeGroup(group []*delivery) error {
 	return nil
 }
 
-// write appends the group block by block, sets where each delivery ends, and returns where the last does.
+// write appends the group block by block, sets where each delivery ends, and returns where the last
+// does.
 func (l *lane) write(group []*delivery) (end int64, err error) {
 	l.mu.Lock()
 	f, from, id := l.file, l.length, l.id
@@ -171,7 +173,8 @@ func release(f vfs.File, length int64) error {
 	return nil
 }
 
-// runSyncer makes durable what was written, in one fsync for all that was written meanwhile, until ctx ends.
+// runSyncer makes durable what was written, in one fsync for all that was written meanwhile, until
+// ctx ends.
 func (l *lane) runSyncer(ctx context.Context) error {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -204,8 +207,9 @@ func (l *lane) syncNow() error {
 	return l.sync()
 }
 
-// syncAhead syncs with ack, for whoever waits. Without, it has the disk begin with what it does not know yet, and waits for none of it: a
-// sync beside the writes holds them up while the file system commits. Where the system can begin nothing, it syncs.
+// syncAhead syncs with ack, for whoever waits. Without, it has the disk begin with what it does not
+// know yet, and waits for none of it: a sync beside the writes holds them up while the file system
+// commits. Where the system can begin nothing, it syncs.
 func (l *lane) syncAhead() error {
 	if l.ack {
 		return l.syncNow()
@@ -251,8 +255,8 @@ func (l *lane) syncGroup() {
 	answer(group, nil)
 }
 
-// sync makes durable what was answered. After an error nothing is known of what was written since the last one, and it was
-// answered: no later call can mend that.
+// sync makes durable what was answered. After an error nothing is known of what was written since
+// the last one, and it was answered: no later call can mend that.
 func (l *lane) sync() error {
 	l.syncing <- struct{}{}
 	defer func() { <-l.syncing }()

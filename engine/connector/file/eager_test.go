@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestEager: with fsync: interval what has been written is given to the disk at each 32 MiB. A file system that can begin nothing, like
-// the one in memory, syncs then; with less nothing happens before the second is over.
+// TestEager: with fsync: interval what has been written is given to the disk at each 32 MiB. A file
+// system that can begin nothing, like the one in memory, syncs then; with less nothing happens
+// before the second is over.
 func TestEager(t *testing.T) {
 	const mega = 1 << 20
 	for _, c := range []struct {

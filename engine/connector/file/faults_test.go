@@ -60,7 +60,8 @@ func linesTo(n int) string {
 	return all.String()
 }
 
-// finish opens the sink over files at place, of which done lines were settled, delivers the rest, and checks the file.
+// finish opens the sink over files at place, of which done lines were settled, delivers the rest,
+// and checks the file.
 func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place string, done, total int) {
 	t.Helper()
 	h := streamtest.NewHostOn(t, files)
@@ -85,7 +86,8 @@ func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place
 	}
 }
 
-// TestCrashes: a power loss after any call, the worst kept or lost; with the places reported until then, the file is exact.
+// TestCrashes: a power loss after any call, the worst kept or lost; with the places reported until
+// then, the file is exact.
 func TestCrashes(t *testing.T) {
 	for name, o := range memOptions() {
 		t.Run(name, func(t *testing.T) { testCrashes(t, o) })
@@ -171,8 +173,8 @@ func testCrashesOfGroups(t *testing.T, o file.Options) {
 	}
 }
 
-// TestFaults: every kind of call fails at each of its calls, once; what failed is delivered again, and all is durable
-// once, in order.
+// TestFaults: every kind of call fails at each of its calls, once; what failed is delivered again,
+// and all is durable once, in order.
 func TestFaults(t *testing.T) {
 	for name, o := range memOptions() {
 		t.Run(name, func(t *testing.T) { testFaults(t, o) })
@@ -220,8 +222,8 @@ func testFaults(t *testing.T, o file.Options) {
 	}
 }
 
-// TestFailedIntervalSync: what was acked before it was durable cannot be delivered again, so that a failed sync is said, and
-// said again, and the route stops.
+// TestFailedIntervalSync: what was acked before it was durable cannot be delivered again, so that a
+// failed sync is said, and said again, and the route stops.
 func TestFailedIntervalSync(t *testing.T) {
 	files := vfstest.New()
 	h := streamtest.NewHostOn(t, files)

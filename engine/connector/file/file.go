@@ -1,13 +1,16 @@
-// Package file holds the sink that appends records to one file, or to one after the other, exactly once.
+// Package file holds the sink that appends records to one file, or to one after the other, exactly
+// once.
 //
-// The file has one lane, which is ordered: batches take effect in the order of their places. One goroutine writes what
-// is ready, a second makes it durable, so that while one fsync runs the next group is written; every batch is answered with
-// the file's identity and length after it ([flow.Report].Place), which the engine saves in the checkpoint entry of the
-// batch's settle. Open truncates to the place it is given, so that what a kill left unsettled is written once.
+// The file has one lane, which is ordered: batches take effect in the order of their places. One
+// goroutine writes what is ready, a second makes it durable, so that while one fsync runs the next
+// group is written; every batch is answered with the file's identity and length after it
+// ([flow.Report].Place), which the engine saves in the checkpoint entry of the batch's settle. Open
+// truncates to the place it is given, so that what a kill left unsettled is written once.
 //
-// The sink owns its file while it is open, held by a lock file beside it: who else writes into it loses what he wrote
-// at the next start. With rotate that holds for the numbered files beside it, too, until they are settled. It never retries
-// an fsync, and without rotate it never renames or removes a file.
+// The sink owns its file while it is open, held by a lock file beside it: who else writes into it
+// loses what he wrote at the next start. With rotate that holds for the numbered files beside it,
+// too, until they are settled. It never retries an fsync, and without rotate it never renames or
+// removes a file.
 package file
 
 import (
@@ -37,7 +40,8 @@ const (
 	SyncInterval = "interval" // at the latest a second later, and before the route ends
 )
 
-// inFlight is how many batches may be in hand at once: enough to write a group while another one is made durable.
+// inFlight is how many batches may be in hand at once: enough to write a group while another one is
+// made durable.
 const inFlight = 128
 
 // Options of the sink.
@@ -49,7 +53,8 @@ type Options struct {
 	Mode   string `yaml:"mode" doc:"permissions of files that it makes, in octal"`
 }
 
-// DefaultOptions write JSON lines, because they say what a record is in every case, and ack what is durable.
+// DefaultOptions write JSON lines, because they say what a record is in every case, and ack what is
+// durable.
 func DefaultOptions() *Options { return &Options{Format: NDJSON, Fsync: SyncAck, Mode: "0600"} }
 
 // mode is Mode as a number.
@@ -101,9 +106,10 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return &Sink{o: o, host: h}, nil
 }
 
-// Open locks the file and opens it, or makes it (0600, in folders that it makes with 0700). With o.Place it is truncated to
-// it; a file that is another one or shorter is refused. Without, an existing file is kept whole; where its last line
-// has no end it gets one, so that the first record does not grow together with it.
+// Open locks the file and opens it, or makes it (0600, in folders that it makes with 0700). With
+// o.Place it is truncated to it; a file that is another one or shorter is refused. Without, an
+// existing file is kept whole; where its last line has no end it gets one, so that the first record
+// does not grow together with it.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	defer func() {
 		if err != nil {
@@ -139,7 +145,8 @@ func (s *Sink) StartPlace() string { return s.start }
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. A raw batch of which nothing was changed is written from its own bytes.
+// Encode implements stream.Encoder. A raw batch of which nothing was changed is written from its
+// own bytes.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	if s.o.Format == NDJSON {
 		return ndjson.Append(dst, b), nil
@@ -150,8 +157,9 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// Sync implements stream.AppendSink: all that was delivered is durable when it returns nil. An error is for good: it is not
-// known what the disk holds of the last second, so that the route has to stop and say so.
+// Sync implements stream.AppendSink: all that was delivered is durable when it returns nil. An
+// error is for good: it is not known what the disk holds of the last second, so that the route has
+// to stop and say so.
 func (s *Sink) Sync(context.Context) error {
 	if s.lane == nil {
 		return nil

@@ -116,8 +116,8 @@ func TestRawBytes(t *testing.T) {
 	}
 }
 
-// TestFoundFile: without a checkpoint what is there is kept, and what a run that never settled added is cut off, given
-// the start that the engine saved.
+// TestFoundFile: without a checkpoint what is there is kept, and what a run that never settled
+// added is cut off, given the start that the engine saved.
 func TestFoundFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	if err := os.WriteFile(path, []byte("found, no line end"), 0o644); err != nil {
@@ -188,8 +188,9 @@ func TestRefused(t *testing.T) {
 	refuse("a directory", "", "not a regular file")
 }
 
-// TestReplacedWhileWritten: when another program takes the name from the file or cuts it, the sink asks to be opened again, and
-// the file that was written, wherever it is, holds exactly what was answered.
+// TestReplacedWhileWritten: when another program takes the name from the file or cuts it, the sink
+// asks to be opened again, and the file that was written, wherever it is, holds exactly what was
+// answered.
 func TestReplacedWhileWritten(t *testing.T) {
 	for _, fsync := range []string{"ack", "interval"} {
 		for name, do := range map[string]func(path string) error{
@@ -247,7 +248,8 @@ func TestReplacedWhileWritten(t *testing.T) {
 	}
 }
 
-// TestRenamedBetweenRuns: a file that has another name at the next start is cut to what the checkpoint says, and a new one begun.
+// TestRenamedBetweenRuns: a file that has another name at the next start is cut to what the
+// checkpoint says, and a new one begun.
 func TestRenamedBetweenRuns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	h := connectortest.NewHost(t)

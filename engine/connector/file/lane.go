@@ -16,7 +16,8 @@ import (
 
 var limits = stream.Limits{InFlight: inFlight, Ordered: true}
 
-// syncEvery is how often fsync: interval makes the file durable, and how often the file's name is looked at.
+// syncEvery is how often fsync: interval makes the file durable, and how often the file's name is
+// looked at.
 const syncEvery = time.Second
 
 var errStopped = errors.New("the sink was stopped")
@@ -91,7 +92,8 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{Place: d.at.String()}, nil
 }
 
-// bytesOf returns what is to be written for b: its payload, its own bytes, or what it encodes for a piece.
+// bytesOf returns what is to be written for b: its payload, its own bytes, or what it encodes for a
+// piece.
 func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 	data := b.Payload
 	if len(data) == 0 {
@@ -134,7 +136,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// leave fails the run when a Deliver whose turn has not come gives up: its place would never be filled.
+// leave fails the run when a Deliver whose turn has not come gives up: its place would never be
+// filled.
 func (l *lane) leave(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

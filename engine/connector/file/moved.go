@@ -98,8 +98,9 @@ func cutTo(f vfs.File, length int64) error {
 }
 
 // finishRenamed looks in dir for the file of the place want under another name, as logrotate leaves
-// it. It cuts the file to the length of want and reports whether there is one. Where the file system
-// keeps no birth times it finds none: an inode number alone may belong to somebody else's newer file.
+// it. It cuts the file to the length of want and reports whether there is one. Where the file
+// system keeps no birth times it finds none: an inode number alone may belong to somebody else's
+// newer file.
 func finishRenamed(dir vfs.Dir, want place) (found bool, err error) {
 	if want.birth == 0 {
 		return false, nil

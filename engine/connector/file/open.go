@@ -19,9 +19,10 @@ type wrongFileError struct{ what string }
 
 func (e *wrongFileError) Error() string { return e.what + "; " + remedy }
 
-// openAt opens the file beneath dir where saved, a place or "", says that it stands, and returns it with its offset at its
-// end; a file that rotates may have gone on since. A file that is gone is made again if nothing was delivered into it, or if
-// it is in dir under another name. All changes are durable then.
+// openAt opens the file beneath dir where saved, a place or "", says that it stands, and returns it
+// with its offset at its end; a file that rotates may have gone on since. A file that is gone is
+// made again if nothing was delivered into it, or if it is in dir under another name. All changes
+// are durable then.
 func openAt(dir vfs.Dir, name, saved string, rotates bool, mode fs.FileMode) (vfs.File, place, error) {
 	if saved == "" {
 		return openFound(dir, name, mode)

@@ -9,9 +9,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// place is where the file stands: which file it is, and its length. Written as "1 INODE BIRTH LENGTH", decimal, BIRTH in
-// nanoseconds since 1970 or 0 where the system does not tell; the leading 1 is the version of the form. The device is left
-// out: its number may change with a reboot.
+// place is where the file stands: which file it is, and its length. Written as "1 INODE BIRTH
+// LENGTH", decimal, BIRTH in nanoseconds since 1970 or 0 where the system does not tell; the
+// leading 1 is the version of the form. The device is left out: its number may change with a
+// reboot.
 type place struct {
 	inode  uint64
 	birth  int64

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestReservedRoom: a quick file has room allotted behind its end while it is written, and none after Close or a rotation.
+// TestReservedRoom: a quick file has room allotted behind its end while it is written, and none
+// after Close or a rotation.
 func TestReservedRoom(t *testing.T) {
 	const mega = 1 << 20
 	held := func(t *testing.T, path string) (length, bytes int64) {

@@ -16,8 +16,8 @@ import (
 // leastRotate keeps a wrong unit from making a file of every batch.
 const leastRotate = stream.Size(4 << 10)
 
-// Rotate says when the file is begun anew: out.log becomes out.log.1, the next time out.log.2, and so on; the highest number
-// is the newest. Nothing is ever removed.
+// Rotate says when the file is begun anew: out.log becomes out.log.1, the next time out.log.2, and
+// so on; the highest number is the newest. Nothing is ever removed.
 type Rotate struct {
 	Bytes stream.Size `yaml:"bytes" doc:"a batch that would make the file longer begins a new one; 0: never"`
 }
@@ -30,7 +30,8 @@ func (r Rotate) validate() error {
 	return nil
 }
 
-// fits returns how many deliveries of a group belong into the file as it is; 0: none, it has to be rotated first.
+// fits returns how many deliveries of a group belong into the file as it is; 0: none, it has to be
+// rotated first.
 func (l *lane) fits(group []*delivery) int {
 	limit := int64(l.sink.o.Rotate.Bytes)
 	if limit == 0 {
@@ -50,8 +51,9 @@ func (l *lane) fits(group []*delivery) int {
 	return len(group)
 }
 
-// rotate gives the file the next number and begins a new one. What it held is durable and answered before; the new name
-// is durable before anything is written to it, so that a place in the new file never comes back to no file.
+// rotate gives the file the next number and begins a new one. What it held is durable and answered
+// before; the new name is durable before anything is written to it, so that a place in the new file
+// never comes back to no file.
 func (l *lane) rotate() error {
 	if l.ack {
 		l.syncGroup()
@@ -141,9 +143,9 @@ func rotated(dir vfs.Dir, name string) ([]uint64, error) {
 	return numbers, nil
 }
 
-// unrotate takes back the rotations that the checkpoint does not know: the file where it stands gets its name again, and those
-// that were begun after it, which hold only what will be delivered again, are removed. It does nothing where no numbered
-// file is that file.
+// unrotate takes back the rotations that the checkpoint does not know: the file where it stands
+// gets its name again, and those that were begun after it, which hold only what will be delivered
+// again, are removed. It does nothing where no numbered file is that file.
 func unrotate(dir vfs.Dir, name string, want place) error {
 	is := func(name string) (bool, error) {
 		info, err := dir.Stat(name)

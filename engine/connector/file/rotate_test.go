@@ -27,8 +27,8 @@ func inOrder(t *testing.T, path string) (text string, lengths []int) {
 	return text + last, append(lengths, len(last))
 }
 
-// TestRotate: no file is longer than it may be, but for a batch that is; a start goes on with the numbers, and from each
-// place that was reported everything comes once.
+// TestRotate: no file is longer than it may be, but for a batch that is; a start goes on with the
+// numbers, and from each place that was reported everything comes once.
 func TestRotate(t *testing.T) {
 	for _, fsync := range []string{"ack", "interval"} {
 		t.Run(fsync, func(t *testing.T) {

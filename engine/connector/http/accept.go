@@ -32,8 +32,8 @@ func (o *Options) validateAccept() (err error) {
 	return nil
 }
 
-// judgeAcceptance says whether an answer counts as delivered, in place of a 2xx. A condition that cannot be decided, as when
-// the body is no JSON, is not met; the error says why.
+// judgeAcceptance says whether an answer counts as delivered, in place of a 2xx. A condition that
+// cannot be decided, as when the body is no JSON, is not met; the error says why.
 func judgeAcceptance(accept *expr.Program, status int, body []byte) (bool, error) {
 	b := stream.NewBatch(stream.BatchLimits{Bytes: len(body) + 3, Records: 1})
 	b.Data = append(strconv.AppendInt(b.Data, int64(status), 10), body...)

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// advert is what passes between a lane and a receiver that advertises its window (docs/formats/advertised-window.md).
+// advert is what passes between a lane and a receiver that advertises its window
+// (docs/formats/advertised-window.md).
 type advert struct {
 	sender  string
 	network atomic.Int64 // least round trip of late without the receiver's share, nanoseconds; 0: not known

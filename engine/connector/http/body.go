@@ -14,10 +14,12 @@ var (
 	errStalled  = errors.New("the receiver stopped reading after its response")
 )
 
-// body is the body of one request. net/http may go on reading it after RoundTrip has returned, on a goroutine of its own, if
-// the receiver responded early. After release nothing reads the data, so that it may be reused.
+// body is the body of one request. net/http may go on reading it after RoundTrip has returned, on a
+// goroutine of its own, if the receiver responded early. After release nothing reads the data, so
+// that it may be reused.
 //
-// A request has no GetBody, so net/http never sends it a second time by itself: every request on the wire is one Deliver.
+// A request has no GetBody, so net/http never sends it a second time by itself: every request on
+// the wire is one Deliver.
 type body struct {
 	wake chan struct{} // holds a value after Close and after a direct write has returned
 	sent chan error    // the result of writing the request; holds one value
@@ -65,8 +67,8 @@ func (b *body) notify() {
 	}
 }
 
-// recordSent records the result of writing the request. net/http calls it once for each connection that it tries; the first
-// result counts.
+// recordSent records the result of writing the request. net/http calls it once for each connection
+// that it tries; the first result counts.
 func (b *body) recordSent(err error) {
 	select {
 	case b.sent <- err:
@@ -74,8 +76,8 @@ func (b *body) recordSent(err error) {
 	}
 }
 
-// awaitSent waits until the whole request has been written and returns nil, or why it was not: a failed write, the end of ctx,
-// or no progress for stallPatience.
+// awaitSent waits until the whole request has been written and returns nil, or why it was not: a
+// failed write, the end of ctx, or no progress for stallPatience.
 func (b *body) awaitSent(ctx context.Context) error {
 	select {
 	case err := <-b.sent: // the usual case
@@ -107,8 +109,9 @@ func (b *body) progress() int {
 	return b.off
 }
 
-// release waits up to bodyPatience until net/http has closed the body, so that the connection can be kept. Then it breaks the
-// connection with cancel, and closes it under a direct write that is still running.
+// release waits up to bodyPatience until net/http has closed the body, so that the connection can
+// be kept. Then it breaks the connection with cancel, and closes it under a direct write that is
+// still running.
 func (b *body) release(cancel context.CancelFunc) {
 	if b.releaseIfClosed() {
 		return // the usual case: a receiver that responds has read everything
@@ -150,7 +153,8 @@ func (b *body) breakOff() {
 	}
 }
 
-// beginWrite returns up to most of the remaining bytes, for a direct write to c; endWrite must follow.
+// beginWrite returns up to most of the remaining bytes, for a direct write to c; endWrite must
+// follow.
 func (b *body) beginWrite(c net.Conn, most int64) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

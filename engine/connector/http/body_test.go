@@ -56,7 +56,8 @@ func TestBodyIsWrittenAtOnce(t *testing.T) {
 	}
 }
 
-// A write that hangs is ended when the request is over, before release returns: the memory may be used again then.
+// A write that hangs is ended when the request is over, before release returns: the memory may be
+// used again then.
 func TestHangingWriteIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe() // nobody reads

@@ -30,9 +30,9 @@ type bulkItem struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// bulkFates reads what became of each of n records. created: the documents have their records' ids and none was overwritten, so
-// that a conflict is a repetition. No fates and no error: all of them were taken. An error: the answer says nothing that can be
-// believed, and everything is sent again.
+// bulkFates reads what became of each of n records. created: the documents have their records' ids
+// and none was overwritten, so that a conflict is a repetition. No fates and no error: all of them
+// were taken. An error: the answer says nothing that can be believed, and everything is sent again.
 func bulkFates(text []byte, n int, created bool) ([]fate, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {
@@ -127,8 +127,8 @@ func (e *itemError) Group() (reason, detail string) {
 	return reason, e.reason
 }
 
-// rank orders outcomes: what was made from one source record shares the worst of them, because it settles
-// together. From toSend on it is sent again.
+// rank orders outcomes: what was made from one source record shares the worst of them, because it
+// settles together. From toSend on it is sent again.
 func rank(o control.Outcome) int {
 	switch o {
 	case control.Delivered:
@@ -145,9 +145,9 @@ func rank(o control.Outcome) int {
 
 const toSend = 2
 
-// settle turns the fates of b's kept records, in order, into the outcome of the attempt: nil where all were
-// taken, one outcome where all share it, else a Split of what was taken, what is to be sent again, and what
-// was refused, each record with its own reason.
+// settle turns the fates of b's kept records, in order, into the outcome of the attempt: nil where
+// all were taken, one outcome where all share it, else a Split of what was taken, what is to be
+// sent again, and what was refused, each record with its own reason.
 func settle(b *stream.Batch, fates []fate, where string) error {
 	if fates == nil {
 		return nil

@@ -6,7 +6,8 @@ import (
 	"net"
 )
 
-// firstWrite is the size of the buffer that a request's header shares with the beginning of its body, in bytes.
+// firstWrite is the size of the buffer that a request's header shares with the beginning of its
+// body, in bytes.
 const firstWrite = 16 << 10
 
 var (
@@ -14,9 +15,9 @@ var (
 	noBody    = []byte("\r\nContent-Length: 0\r\n")
 )
 
-// conn is a connection of net/http. In the clear it writes a request's body directly from its memory, with the header in front of it.
-// net/http would write the header by itself, which wakes the receiver for nothing, and copy the body in pieces of 32 KiB. Below TLS
-// it has no effect.
+// conn is a connection of net/http. In the clear it writes a request's body directly from its
+// memory, with the header in front of it. net/http would write the header by itself, which wakes
+// the receiver for nothing, and copy the body in pieces of 32 KiB. Below TLS it has no effect.
 //
 // One goroutine writes to it at a time.
 type conn struct {
@@ -24,7 +25,8 @@ type conn struct {
 	header []byte // a request's header that waits for its body
 }
 
-// Write implements io.Writer. The whole header of a request with a body is kept until ReadFrom, which follows.
+// Write implements io.Writer. The whole header of a request with a body is kept until ReadFrom,
+// which follows.
 func (c *conn) Write(p []byte) (int, error) {
 	if len(p) < firstWrite/2 && isHeader(p) {
 		c.header = append(c.header[:0], p...)
@@ -33,7 +35,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// isHeader reports whether p is the whole header of a request of the sink that has a body. A record of TLS never is.
+// isHeader reports whether p is the whole header of a request of the sink that has a body. A record
+// of TLS never is.
 func isHeader(p []byte) bool {
 	return (bytes.HasPrefix(p, []byte("POST ")) || bytes.HasPrefix(p, []byte("PUT ")) || bytes.HasPrefix(p, []byte("PATCH "))) &&
 		bytes.HasSuffix(p, headerEnd) && !bytes.Contains(p, noBody)

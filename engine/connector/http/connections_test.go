@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// talking is a server that reads whole requests from each connection and lets talk answer them, until talk returns false. It returns
-// the URL and counts the connections.
+// talking is a server that reads whole requests from each connection and lets talk answer them,
+// until talk returns false. It returns the URL and counts the connections.
 func talking(t *testing.T, talk func(c net.Conn, request int) bool) (url string, connections *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,8 +56,8 @@ func talking(t *testing.T, talk func(c net.Conn, request int) bool) (url string,
 	return "http://" + listener.Addr().String(), connections
 }
 
-// TestConnectionsAreKept: one connection serves request after request, but not after a response that ends it, nor after bytes that
-// belong to no request.
+// TestConnectionsAreKept: one connection serves request after request, but not after a response
+// that ends it, nor after bytes that belong to no request.
 func TestConnectionsAreKept(t *testing.T) {
 	const whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	const unasked = "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"
@@ -107,7 +107,8 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 }
 
-// TestEndlessHeaders: a header without an end, and interim responses without an end, are retryable errors.
+// TestEndlessHeaders: a header without an end, and interim responses without an end, are retryable
+// errors.
 func TestEndlessHeaders(t *testing.T) {
 	for _, response := range []string{
 		"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 70<<10) + "\r\n\r\n",
@@ -125,8 +126,8 @@ func TestEndlessHeaders(t *testing.T) {
 	}
 }
 
-// TestSlowReaders: what a receiver says while it still reads does not end the request: no answer that another one follows, none that it has
-// not said whole, and none that agrees.
+// TestSlowReaders: what a receiver says while it still reads does not end the request: no answer
+// that another one follows, none that it has not said whole, and none that agrees.
 func TestSlowReaders(t *testing.T) { ways(t, testSlowReaders) }
 
 func testSlowReaders(t *testing.T, w way) {

@@ -38,8 +38,8 @@ func otherAuthority(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// TestAuthoritiesAreReread: a change of tls.ca holds from the next request on, also for connections that were kept. A file that cannot be
-// used changes nothing.
+// TestAuthoritiesAreReread: a change of tls.ca holds from the next request on, also for connections
+// that were kept. A file that cannot be used changes nothing.
 func TestAuthoritiesAreReread(t *testing.T) {
 	for _, w := range []way{{name: "TLS", tls: true}, {name: "HTTP/2", tls: true}} {
 		t.Run(w.name, func(t *testing.T) {
@@ -93,10 +93,12 @@ func TestMissingAuthoritiesAreAnError(t *testing.T) {
 	}
 }
 
-// proxyChild is set in the process that TestProxyOfTheEnvironment starts; net/http reads the environment once in a process.
+// proxyChild is set in the process that TestProxyOfTheEnvironment starts; net/http reads the
+// environment once in a process.
 const proxyChild = "PENSTOCK_TEST_PROXY_CHILD"
 
-// TestProxyOfTheEnvironment: by default the proxy of the environment is used, never for a loopback address.
+// TestProxyOfTheEnvironment: by default the proxy of the environment is used, never for a loopback
+// address.
 func TestProxyOfTheEnvironment(t *testing.T) {
 	if os.Getenv(proxyChild) != "" {
 		testProxyInChild(t)

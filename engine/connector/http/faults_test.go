@@ -18,8 +18,8 @@ import (
 
 const big = 8 << 20 // bytes; more than the sockets between two processes hold
 
-// TestEarlyAnswer: a server answers before it has read the body, and reads on. Deliver returns, the arena is poisoned, and
-// none of the poison may reach the server.
+// TestEarlyAnswer: a server answers before it has read the body, and reads on. Deliver returns, the
+// arena is poisoned, and none of the poison may reach the server.
 func TestEarlyAnswer(t *testing.T) { ways(t, testEarlyAnswer) }
 
 func testEarlyAnswer(t *testing.T, w way) {
@@ -63,8 +63,9 @@ func testEarlyAnswer(t *testing.T, w way) {
 	}
 }
 
-// TestHangs: a server that reads nothing, one that reads all and never answers, one that answers half. Each time Deliver
-// returns soon after its context has ended, with its cause, and what it was called with may be reused.
+// TestHangs: a server that reads nothing, one that reads all and never answers, one that answers
+// half. Each time Deliver returns soon after its context has ended, with its cause, and what it was
+// called with may be reused.
 func TestHangs(t *testing.T) { ways(t, testHangs) }
 
 func testHangs(t *testing.T, w way) {
@@ -106,7 +107,8 @@ func testHangs(t *testing.T, w way) {
 	}
 }
 
-// TestCutAnswers: what breaks off is retryable, whatever its status said; none of the lane's faults is the data's.
+// TestCutAnswers: what breaks off is retryable, whatever its status said; none of the lane's faults
+// is the data's.
 func TestCutAnswers(t *testing.T) { ways(t, testCutAnswers) }
 
 func testCutAnswers(t *testing.T, w way) {
@@ -159,7 +161,8 @@ func testLongAnswer(t *testing.T, w way) {
 	}
 }
 
-// TestStaleConnection: a server that closes kept connections, unannounced, costs at most a try: what is sent again is whole.
+// TestStaleConnection: a server that closes kept connections, unannounced, costs at most a try:
+// what is sent again is whole.
 func TestStaleConnection(t *testing.T) { ways(t, testStaleConnection) }
 
 func testStaleConnection(t *testing.T, w way) {
@@ -193,8 +196,8 @@ func testStaleConnection(t *testing.T, w way) {
 	}
 }
 
-// TestOneWriteARequest: head and body of a small request come in one segment. The receiver is not woken by a head that it can do
-// nothing with.
+// TestOneWriteARequest: head and body of a small request come in one segment. The receiver is not
+// woken by a head that it can do nothing with.
 func TestOneWriteARequest(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -16,7 +16,8 @@ var contentTypes = map[string]string{
 	ElasticsearchBulk: "application/x-ndjson", Loki: "application/json", ClickHouse: "text/plain",
 }
 
-// appendBody appends the body of a request for the kept records of b; now is the time of records that have none.
+// appendBody appends the body of a request for the kept records of b; now is the time of records
+// that have none.
 func (o *Options) appendBody(dst []byte, b *stream.Batch, now time.Time) []byte {
 	switch o.Body {
 	case NDJSON, ClickHouse:
@@ -48,7 +49,8 @@ func appendArray(dst []byte, b *stream.Batch) []byte {
 	return append(dst, ']', '\n')
 }
 
-// append appends an action line and a document for each record. The id is what lets the store find a repetition.
+// append appends an action line and a document for each record. The id is what lets the store find
+// a repetition.
 func (e *ElasticsearchOptions) append(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	for i := range b.Records {
@@ -85,7 +87,8 @@ func (e *ElasticsearchOptions) id(b *stream.Batch, i int) ([]byte, bool) {
 	return b.AppendRecordID(nil, i), true
 }
 
-// fieldOf returns the last field of that name of record i, which is the one that readers of JSON take.
+// fieldOf returns the last field of that name of record i, which is the one that readers of JSON
+// take.
 func fieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 	r := &b.Records[i]
 	fields := b.Fields[r.Field : r.Field+r.NumFields]

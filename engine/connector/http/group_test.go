@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestReasonsCanBeGrouped: two refusals of a kind have one reason, whatever the receiver says of each record.
+// TestReasonsCanBeGrouped: two refusals of a kind have one reason, whatever the receiver says of
+// each record.
 func TestReasonsCanBeGrouped(t *testing.T) {
 	refusals := func(i int) []error {
 		status := StatusError{Method: "POST", Endpoint: "http://h/", Status: 422, Answer: fmt.Appendf(nil, "error at byte %d", i)}

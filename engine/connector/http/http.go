@@ -1,11 +1,12 @@
-// Package http holds the sink that sends batches as HTTP requests, each endpoint a worker: to receivers of
-// JSON lines, arrays or plain records, and to stores with a form of their own (Elasticsearch, Loki,
-// ClickHouse).
+// Package http holds the sink that sends batches as HTTP requests, each endpoint a worker: to
+// receivers of JSON lines, arrays or plain records, and to stores with a form of their own
+// (Elasticsearch, Loki, ClickHouse).
 //
-// A batch is one request; what its answer means is decided in outcome.go, and for each record of a bulk in bulk.go. With
-// idempotency_key every request names its batch, the same after a crash, so that a receiver can tell a repetition. The sink owns
-// its connections, which are net/http's. It follows no redirect, repeats no request (flow decides when to try again), and
-// shows no password and no query of an endpoint to anybody.
+// A batch is one request; what its answer means is decided in outcome.go, and for each record of a
+// bulk in bulk.go. With idempotency_key every request names its batch, the same after a crash, so
+// that a receiver can tell a repetition. The sink owns its connections, which are net/http's. It
+// follows no redirect, repeats no request (flow decides when to try again), and shows no password
+// and no query of an endpoint to anybody.
 package http
 
 import (
@@ -73,8 +74,8 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// Open implements stream.Sink: one lane for each endpoint, named by its URL without user, password and query. It
-// connects to none: an endpoint that is down now is a worker that is down.
+// Open implements stream.Sink: one lane for each endpoint, named by its URL without user, password
+// and query. It connects to none: an endpoint that is down now is a worker that is down.
 //
 // It reads the files of certificates and token.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
@@ -107,8 +108,8 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// Encode implements stream.Encoder: the request's body. A raw batch of which nothing was changed is sent
-// from its own bytes, if it is not compressed.
+// Encode implements stream.Encoder: the request's body. A raw batch of which nothing was changed is
+// sent from its own bytes, if it is not compressed.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	if s.o.key != nil {
 		b.Split() // for Deliver, which only reads
@@ -148,8 +149,8 @@ func (s *Sink) Encodes() stream.Encoding {
 
 func (s *Sink) plain(dst []byte, b *stream.Batch) []byte { return s.o.appendBody(dst, b, time.Now()) }
 
-// bodyOf returns the body of a request for b: its payload, its own bytes, or, for a piece, what is encoded
-// into scratch.
+// bodyOf returns the body of a request for b: its payload, its own bytes, or, for a piece, what is
+// encoded into scratch.
 func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil

@@ -33,7 +33,8 @@ func lines(pool *stream.Pool, n, width int) *stream.Batch {
 	return b
 }
 
-// rawTo returns the one lane of a sink that posts raw to endpoint, with what change makes of its options.
+// rawTo returns the one lane of a sink that posts raw to endpoint, with what change makes of its
+// options.
 func rawTo(t testing.TB, endpoint string, change func(*http.Options)) stream.Lane {
 	t.Helper()
 	return openRaw(t, connectortest.NewHost(t), endpoint, change)
@@ -170,7 +171,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestCertificates: a certificate that nobody vouches for, and a server that speaks no TLS, are the endpoint's fault.
+// TestCertificates: a certificate that nobody vouches for, and a server that speaks no TLS, are the
+// endpoint's fault.
 func TestCertificates(t *testing.T) {
 	secure := httptest.NewUnstartedServer(nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {
 		t.Error("a request came through an unverified certificate")

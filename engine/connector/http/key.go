@@ -36,9 +36,10 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 
 var errNoKey = errors.New("the value is null or empty, and would tell no records apart")
 
-// keyOf is the key of a request for b: the batch's id, or what the expression says. Of one record that is its value; of several,
-// and where no header could hold the value, it is a hash of all. A record without a value is refused, since the receiver
-// would take it for a repetition of the last such one.
+// keyOf is the key of a request for b: the batch's id, or what the expression says. Of one record
+// that is its value; of several, and where no header could hold the value, it is a hash of all. A
+// record without a value is refused, since the receiver would take it for a repetition of the last
+// such one.
 func (s *Sink) keyOf(b *stream.Batch) (string, error) {
 	if s.o.key == nil {
 		return b.ID(), nil

@@ -22,8 +22,8 @@ const (
 	headerSpans     = "Penstock-Spans"
 	headerSpanCount = "Penstock-Span-Count"
 
-	// maxSpans is how long Penstock-Spans may be, in bytes: servers refuse long headers. Where it would be longer, only their
-	// number is sent; the key names the spans all the same.
+	// maxSpans is how long Penstock-Spans may be, in bytes: servers refuse long headers. Where it
+	// would be longer, only their number is sent; the key names the spans all the same.
 	maxSpans = 4 << 10
 
 	maxAnswer     = 64 << 10               // bytes of an answer that are read; a connection with more to come is closed
@@ -100,7 +100,8 @@ type answer struct {
 	unsent     error  // why the request was not written completely, if the response may acknowledge the batch
 }
 
-// send makes one request, with the idempotency key, if any. When it returns, nothing reads data any more.
+// send makes one request, with the idempotency key, if any. When it returns, nothing reads data any
+// more.
 func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte, key string) (out answer, err error) {
 	req := &nethttp.Request{
 		Method: l.sink.o.Method, URL: l.target(key), Host: l.endpoint.target.Host, Header: l.headers.Clone(),
@@ -162,8 +163,8 @@ func (l *lane) identify(h nethttp.Header, b *stream.Batch, key string) {
 	}
 }
 
-// faultOf says what a request without an answer means: a certificate or protocol that does not fit is the endpoint's fault
-// and will not pass by itself; all else may.
+// faultOf says what a request without an answer means: a certificate or protocol that does not fit
+// is the endpoint's fault and will not pass by itself; all else may.
 func faultOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -177,7 +178,8 @@ func faultOf(ctx context.Context, err error) error {
 	return err
 }
 
-// readAnswer reads an answer to its end, or to its bound, and returns at most so many bytes of its beginning.
+// readAnswer reads an answer to its end, or to its bound, and returns at most so many bytes of its
+// beginning.
 func readAnswer(r io.Reader, most int) (text []byte, cut error) {
 	text, cut = io.ReadAll(io.LimitReader(r, int64(most)))
 	if cut != nil || len(text) < most {

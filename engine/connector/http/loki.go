@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// append appends {"streams":[{"stream":{labels},"values":[["nanoseconds","line"],...]},...]}: a stream for each set of labels,
-// in the order of their first records.
+// append appends {"streams":[{"stream":{labels},"values":[["nanoseconds","line"],...]},...]}: a
+// stream for each set of labels, in the order of their first records.
 func (l *LokiOptions) append(dst []byte, b *stream.Batch, now time.Time) []byte {
 	b.Split()
 	streams := make(map[string][]int)
@@ -56,8 +56,8 @@ func (l *LokiOptions) append(dst []byte, b *stream.Batch, now time.Time) []byte 
 	return append(dst, `]}`...)
 }
 
-// appendLabels appends the labels of record i as a JSON object, in the order of their names, those of fields behind. A field
-// that is missing or empty is no label: Loki knows no empty one.
+// appendLabels appends the labels of record i as a JSON object, in the order of their names, those
+// of fields behind. A field that is missing or empty is no label: Loki knows no empty one.
 func (l *LokiOptions) appendLabels(dst []byte, b *stream.Batch, i int) []byte {
 	dst = append(dst, '{')
 	first := true
@@ -102,8 +102,9 @@ func (l *LokiOptions) timeOf(b *stream.Batch, i int, now time.Time) time.Time {
 // timeForms are tried in turn.
 var timeForms = []string{time.RFC3339Nano, "02/Jan/2006:15:04:05 -0700", "2006-01-02 15:04:05.999999999Z07:00", "2006-01-02 15:04:05"}
 
-// readTime reads a record's time: RFC 3339, Apache's, or a Unix time, whose unit (seconds, milliseconds, micro- or nanoseconds)
-// its size tells: as seconds all of them would lie thousands of years ahead.
+// readTime reads a record's time: RFC 3339, Apache's, or a Unix time, whose unit (seconds,
+// milliseconds, micro- or nanoseconds) its size tells: as seconds all of them would lie thousands
+// of years ahead.
 func readTime(text string) (time.Time, bool) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
 		switch {

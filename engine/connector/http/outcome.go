@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// maxRetryAfter caps what a receiver may ask for: beyond it, asking again costs less than believing.
+// maxRetryAfter caps what a receiver may ask for: beyond it, asking again costs less than
+// believing.
 const maxRetryAfter = time.Hour
 
 // verdict is what an answer means.
@@ -19,8 +20,8 @@ type verdict struct {
 	after   time.Duration // Throttled
 }
 
-// judge says what a status means. keyed: the request carried our idempotency key. retryAfter is the header as
-// it came, now the time at which it came.
+// judge says what a status means. keyed: the request carried our idempotency key. retryAfter is the
+// header as it came, now the time at which it came.
 //
 //	2xx                          delivered
 //	408, 425, 5xx                retryable
@@ -45,8 +46,8 @@ func judge(status int, keyed bool, retryAfter string, now time.Time) verdict {
 	return verdict{outcome: control.Misconfigured}
 }
 
-// exceptions are what ClickHouse says of itself, by code: it answers with 500 to much that is the data's
-// fault or the config's. The codes are those of its src/Common/ErrorCodes.cpp.
+// exceptions are what ClickHouse says of itself, by code: it answers with 500 to much that is the
+// data's fault or the config's. The codes are those of its src/Common/ErrorCodes.cpp.
 var exceptions = map[int]control.Outcome{
 	6: control.Rejected, 26: control.Rejected, 27: control.Rejected, 38: control.Rejected, 41: control.Rejected, // cannot parse
 	53: control.Rejected, 69: control.Rejected, 70: control.Rejected, 72: control.Rejected, // wrong type, out of bound, cannot convert
@@ -59,8 +60,8 @@ var exceptions = map[int]control.Outcome{
 	202: control.Throttled, 241: control.Throttled, 252: control.Throttled, 439: control.Throttled, // too many queries or parts, no memory
 }
 
-// judgeException gives an exception of ClickHouse precedence over the status: also behind a 200, where it was
-// too late for another one, and of which the text then tells.
+// judgeException gives an exception of ClickHouse precedence over the status: also behind a 200,
+// where it was too late for another one, and of which the text then tells.
 func judgeException(v verdict, code int, text []byte) verdict {
 	if code == 0 && v.outcome == control.Delivered && strings.HasPrefix(string(text), "Code: ") {
 		number, _, _ := strings.Cut(string(text[len("Code: "):]), ".")
@@ -78,8 +79,8 @@ func judgeException(v verdict, code int, text []byte) verdict {
 	return v
 }
 
-// after2xx gives what `accept` says precedence over a status that is, or is not, 2xx: what it takes is delivered, and what would be
-// delivered without it is sent again.
+// after2xx gives what `accept` says precedence over a status that is, or is not, 2xx: what it takes
+// is delivered, and what would be delivered without it is sent again.
 func (v verdict) after2xx(accepted bool) verdict {
 	switch {
 	case accepted:

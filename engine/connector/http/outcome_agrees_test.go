@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// The library's flow.HTTPOutcome and the sink judge every status alike, where the sink has no idempotency key.
+// The library's flow.HTTPOutcome and the sink judge every status alike, where the sink has no
+// idempotency key.
 func TestLibraryJudgesAlike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()

@@ -17,7 +17,8 @@ const (
 	proxyEnv  = "environment"
 )
 
-// proxy returns the function that gives net/http the proxy of a request; nil if there is none for any request.
+// proxy returns the function that gives net/http the proxy of a request; nil if there is none for
+// any request.
 func (o *Options) proxy() (func(*nethttp.Request) (*url.URL, error), error) {
 	switch o.Proxy {
 	case proxyNone:
@@ -35,7 +36,8 @@ func (o *Options) proxy() (func(*nethttp.Request) (*url.URL, error), error) {
 	return nethttp.ProxyURL(u), nil
 }
 
-// checkVariable returns an error if the first variable that is set holds no proxy: net/http would use none, silently.
+// checkVariable returns an error if the first variable that is set holds no proxy: net/http would
+// use none, silently.
 func checkVariable(names ...string) error {
 	for _, name := range names {
 		value := os.Getenv(name)

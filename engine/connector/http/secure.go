@@ -27,7 +27,8 @@ type TLS struct {
 	ServerName string `yaml:"server_name" doc:"name that the receiver's certificate must have, in place of the URL's host"`
 }
 
-// config reads the files. Our own certificate is read for each handshake, so that it can be replaced while we run.
+// config reads the files. Our own certificate is read for each handshake, so that it can be
+// replaced while we run.
 func (t *TLS) config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	var err error
@@ -62,7 +63,8 @@ func (t *TLS) authorities() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// trust is the sink's TLS configuration, which follows changes of tls.ca. It is safe for concurrent use.
+// trust is the sink's TLS configuration, which follows changes of tls.ca. It is safe for concurrent
+// use.
 type trust struct {
 	options *TLS
 	log     *slog.Logger
@@ -82,7 +84,8 @@ func newTrust(o *TLS, log *slog.Logger) (*trust, error) {
 	return t, err
 }
 
-// current returns the configuration, a new one if tls.ca has changed. While the new file cannot be used the old configuration stays.
+// current returns the configuration, a new one if tls.ca has changed. While the new file cannot be
+// used the old configuration stays.
 func (t *trust) current() *tls.Config {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,8 +116,8 @@ func (t *trust) current() *tls.Config {
 // maxToken bounds a token's file.
 const maxToken = 64 << 10
 
-// token is what stands in Authorization. One that comes from a file is read again when the receiver refuses
-// it. It is safe for concurrent use.
+// token is what stands in Authorization. One that comes from a file is read again when the receiver
+// refuses it. It is safe for concurrent use.
 type token struct {
 	file string // "": it never changes
 

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// ElasticsearchOptions are those of `body: elasticsearch_bulk`, for Elasticsearch, OpenSearch and what speaks
-// as they do.
+// ElasticsearchOptions are those of `body: elasticsearch_bulk`, for Elasticsearch, OpenSearch and
+// what speaks as they do.
 type ElasticsearchOptions struct {
 	Index   string `yaml:"index" doc:"index or data stream; without it the endpoint's path names it, as in /logs/_bulk"`
 	Action  string `yaml:"action" enum:"create,index" doc:"create never overwrites a document; index does"`
@@ -51,7 +51,8 @@ func wrongOption(key, format string, args ...any) error {
 	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
-// validateStore checks the options of the body's store, and refuses those of another one: they would do nothing.
+// validateStore checks the options of the body's store, and refuses those of another one: they
+// would do nothing.
 func (o *Options) validateStore() error {
 	e, l, c := &o.Elasticsearch, &o.Loki, &o.ClickHouse
 	switch {
@@ -129,8 +130,8 @@ func labelOf(field string) string {
 	return string(name)
 }
 
-// aim adds to an endpoint's URL what its store wants: the path, where it has none, and the query. What the
-// URL already says stays.
+// aim adds to an endpoint's URL what its store wants: the path, where it has none, and the query.
+// What the URL already says stays.
 func (o *Options) aim(u *url.URL) {
 	q := u.Query()
 	put := func(key, value string) {

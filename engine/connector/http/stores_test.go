@@ -125,8 +125,8 @@ func TestStoreForms(t *testing.T) {
 	}
 }
 
-// TestBulkAnswers: what an answer says of each item settles the batch, in part where need be; an answer that
-// cannot be believed settles nothing.
+// TestBulkAnswers: what an answer says of each item settles the batch, in part where need be; an
+// answer that cannot be believed settles nothing.
 func TestBulkAnswers(t *testing.T) {
 	item := func(status int) string {
 		return fmt.Sprintf(`{"create":{"status":%d,"error":{"type":"t%d","reason":"r"}}}`, status, status)
@@ -299,8 +299,9 @@ func (a *authority) file(name, kind string, der []byte) string {
 	return path
 }
 
-// TestTLS: only a receiver whom the authority vouches for is talked to, by the name that is expected, and one
-// that wants our certificate gets it; each fault is misconfigured, never retried for ever in silence.
+// TestTLS: only a receiver whom the authority vouches for is talked to, by the name that is
+// expected, and one that wants our certificate gets it; each fault is misconfigured, never retried
+// for ever in silence.
 func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	serverCert, serverKey, _, _ := a.issue("receiver.test", false)
@@ -384,7 +385,8 @@ func TestStoreOptions(t *testing.T) {
 	}
 }
 
-// FuzzBulkAnswer: whatever a store answers, the records are settled in part at most, and every one of them once.
+// FuzzBulkAnswer: whatever a store answers, the records are settled in part at most, and every one
+// of them once.
 func FuzzBulkAnswer(f *testing.F) {
 	f.Add([]byte(`{"errors":true,"items":[{"create":{"status":201}},{"create":{"status":400,"error":"x"}},{"create":{"status":429}}]}`))
 	f.Add([]byte(`{"errors":true,"items":[{},{"a":{},"b":{}},null]}`))

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// current returns the transport, a new one if tls.ca has changed. The old one's connections end with their requests.
+// current returns the transport, a new one if tls.ca has changed. The old one's connections end
+// with their requests.
 func (l *lane) current() *nethttp.Transport {
 	trusted := l.sink.trust.current()
 	l.mu.Lock()
@@ -49,8 +50,8 @@ func newTransport(s *Sink, secure *tls.Config) *nethttp.Transport {
 	}
 }
 
-// roundTrip makes a request with net/http, which returns a response even if the request is still being written, or if writing it
-// has failed.
+// roundTrip makes a request with net/http, which returns a response even if the request is still
+// being written, or if writing it has failed.
 func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte, begun time.Time) (answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -73,7 +74,8 @@ func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 		}
 		return out, nil
 	}
-	// HTTP/2 waits first: while a request waits for flow control, the end of ctx does not end reads of its response.
+	// HTTP/2 waits first: while a request waits for flow control, the end of ctx does not end reads of
+	// its response.
 	unsent := body.awaitSent(ctx)
 	if unsent == errStalled || unsent != nil && ctx.Err() != nil {
 		return answer{}, unsentError(res.StatusCode, unsent)

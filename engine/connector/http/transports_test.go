@@ -41,10 +41,12 @@ func ways(t *testing.T, test func(t *testing.T, w way)) {
 	}
 }
 
-// socketBuffer bounds the socket buffers of receivers and proxies, so that a receiver that does not read stops the sender soon.
+// socketBuffer bounds the socket buffers of receivers and proxies, so that a receiver that does not
+// read stops the sender soon.
 const socketBuffer = 64 << 10
 
-// certified returns the certificate of httptest's servers, valid for 127.0.0.1, and the path of a PEM file that holds it.
+// certified returns the certificate of httptest's servers, valid for 127.0.0.1, and the path of a
+// PEM file that holds it.
 var certified = sync.OnceValues(func() (tls.Certificate, []byte) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
@@ -87,8 +89,8 @@ func shrink(c net.Conn) {
 	}
 }
 
-// serving accepts one connection after the other, runs talk on each after it has read the header of a request, and closes it. It returns
-// the URL; at the end of the test it waits for talk.
+// serving accepts one connection after the other, runs talk on each after it has read the header of
+// a request, and closes it. It returns the URL; at the end of the test it waits for talk.
 func (w way) serving(t *testing.T, talk func(header *nethttp.Request, c net.Conn, rest *bufio.Reader)) string {
 	t.Helper()
 	listener := listen(t)
@@ -127,7 +129,8 @@ func (w way) url(address net.Addr) string {
 	return "http://" + address.String()
 }
 
-// lane returns the lane to url. In the clear, a proxy is the receiver itself; with TLS it is a tunnel to it.
+// lane returns the lane to url. In the clear, a proxy is the receiver itself; with TLS it is a
+// tunnel to it.
 func (w way) lane(t *testing.T, url string) stream.Lane {
 	t.Helper()
 	return rawTo(t, url, func(o *http.Options) { w.set(t, o, url) })

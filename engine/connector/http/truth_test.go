@@ -23,7 +23,8 @@ import (
 
 const twoHundred = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-// TestResponseToPartOfARequest: a response that reports success is no delivery if the request was not written completely.
+// TestResponseToPartOfARequest: a response that reports success is no delivery if the request was
+// not written completely.
 func TestResponseToPartOfARequest(t *testing.T) {
 	part := func(r io.Reader) { _, _ = io.CopyN(io.Discard, r, 2<<20) }
 	type talk func(c net.Conn, r *bufio.Reader, over <-chan struct{})
@@ -157,8 +158,8 @@ func (a *arrivals) arrive(key string) bool {
 	return !a.broken[key] || a.byKey[key] > 1
 }
 
-// TestEveryRequestIsAnAttempt: a request that is lost with a kept connection is not repeated inside Deliver. Each Deliver sends one
-// request, over every transport, and the counter says so.
+// TestEveryRequestIsAnAttempt: a request that is lost with a kept connection is not repeated inside
+// Deliver. Each Deliver sends one request, over every transport, and the counter says so.
 func TestEveryRequestIsAnAttempt(t *testing.T) {
 	for _, w := range append(slices.Clone(allWays), way{name: "HTTP/2", tls: true}) {
 		t.Run(w.name, func(t *testing.T) {
@@ -207,8 +208,8 @@ func TestEveryRequestIsAnAttempt(t *testing.T) {
 	}
 }
 
-// TestStaleConnectionIsAnAttempt: a receiver that reads a request on a kept connection and closes it has seen that request once, with
-// and without an idempotency key.
+// TestStaleConnectionIsAnAttempt: a receiver that reads a request on a kept connection and closes
+// it has seen that request once, with and without an idempotency key.
 func TestStaleConnectionIsAnAttempt(t *testing.T) {
 	ways(t, func(t *testing.T, w way) {
 		for _, key := range []expr.Text{http.DefaultOptions().IdempotencyKey, "false"} {

@@ -18,8 +18,9 @@ type bulkItem struct {
 	problem           string // "": the document was taken
 }
 
-// decodeBulk takes the documents of a _bulk request, with their _index and _id as members. An action
-// that cannot be taken fails alone; a body whose actions cannot be told from documents fails whole.
+// decodeBulk takes the documents of a _bulk request, with their _index and _id as members. An
+// action that cannot be taken fails alone; a body whose actions cannot be told from documents fails
+// whole.
 func decodeBulk(_ string, body []byte, maxRecord int) (decoded, error) {
 	var d decoded
 	var s json.Scanner

@@ -60,8 +60,8 @@ func decodeLines(_ string, body []byte, maxRecord int) (decoded, error) {
 	return d, nil
 }
 
-// checkLines returns an error if a line is too long. It looks at the last line end of windows of the
-// longest line, so that short lines cost nothing.
+// checkLines returns an error if a line is too long. It looks at the last line end of windows of
+// the longest line, so that short lines cost nothing.
 func checkLines(body []byte, most int) error {
 	for at := 0; len(body)-at > most; {
 		i := bytes.LastIndexByte(body[at:at+most+1], '\n')

@@ -233,8 +233,8 @@ func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intak
 	return d.reply, err
 }
 
-// settled waits until a submission is settled. At the end of ctx it is withdrawn if no route has read
-// any of it.
+// settled waits until a submission is settled. At the end of ctx it is withdrawn if no route has
+// read any of it.
 func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) error {
 	if err := sub.Wait(ctx); err == nil {
 		s.drain.add(size, time.Now())

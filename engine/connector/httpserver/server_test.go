@@ -168,8 +168,8 @@ func TestLines(t *testing.T) {
 	s.want(s.post("/", nil), 200, `{"records":0}`, s.records()...)
 }
 
-// TestAnsweredWhenDelivered: an answer means that the record is at the receiver, though the receiver
-// is slow and the checkpoint rare.
+// TestAnsweredWhenDelivered: an answer means that the record is at the receiver, though the
+// receiver is slow and the checkpoint rare.
 func TestAnsweredWhenDelivered(t *testing.T) {
 	s := run(t, "format: lines", "checkpoint: {sync: 1m}")
 	var group sync.WaitGroup
@@ -190,8 +190,8 @@ func TestAnsweredWhenDelivered(t *testing.T) {
 	group.Wait()
 }
 
-// TestDeadline: a request that no route has read is withdrawn, of another one the outcome is unknown,
-// and its result is kept under its key.
+// TestDeadline: a request that no route has read is withdrawn, of another one the outcome is
+// unknown, and its result is kept under its key.
 func TestDeadline(t *testing.T) {
 	s := run(t, "format: lines, deadline: 400ms", "batch: {records: 1}", "flow: {timeout: 60s, abandon: 120s}")
 	open := make(chan struct{})
@@ -304,7 +304,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestDeadLetterCounts: a record that the receiver refuses is a dead letter, and the request is done.
+// TestDeadLetterCounts: a record that the receiver refuses is a dead letter, and the request is
+// done.
 func TestDeadLetterCounts(t *testing.T) {
 	s := run(t, "format: lines")
 	s.setDeliver(func(_ context.Context, b *stream.Batch) error {

@@ -1,9 +1,9 @@
 // Package httpserver holds the source http_server, to which clients push records.
 //
 // A request is answered when every route has settled its records: delivered, dead-lettered or
-// dropped. No disk is involved; a receiver that is slow makes clients wait. Before the body is read,
-// room for it is reserved in memory. At the deadline a request that no route has read is withdrawn;
-// of any other one the client is told that its outcome is not known.
+// dropped. No disk is involved; a receiver that is slow makes clients wait. Before the body is
+// read, room for it is reserved in memory. At the deadline a request that no route has read is
+// withdrawn; of any other one the client is told that its outcome is not known.
 //
 // The source owns its listener, which lives as long as the source; the intake owns the data.
 package httpserver

@@ -7,15 +7,16 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// recordOverhead is how many bytes a record counts beside its text, and chunkBytes how large a chunk grows at most,
-// unless one record is larger.
+// recordOverhead is how many bytes a record counts beside its text, and chunkBytes how large a
+// chunk grows at most, unless one record is larger.
 const (
 	recordOverhead = 8
 	chunkBytes     = 64 << 10
 )
 
-// buffer holds records at positions: a record's position is the number of bytes, with a line end for each record, up to
-// its own line end, since the source was created. It is not safe for concurrent use.
+// buffer holds records at positions: a record's position is the number of bytes, with a line end
+// for each record, up to its own line end, since the source was created. It is not safe for
+// concurrent use.
 type buffer struct {
 	chunks    []chunk // ascending, without gaps
 	start     int64   // position before the first record
@@ -74,8 +75,9 @@ func (b *buffer) free(upTo int64) bool {
 	return n > 0
 }
 
-// read appends the records between from and until to batch, until it is full, and their ends in batch.Data to ends. It
-// returns the position of the last one, and whether there may be a record among them that is not one line.
+// read appends the records between from and until to batch, until it is full, and their ends in
+// batch.Data to ends. It returns the position of the last one, and whether there may be a record
+// among them that is not one line.
 func (b *buffer) read(batch *stream.Batch, from, until int64, ends []int) (to int64, _ []int, odd bool) {
 	i, found := slices.BinarySearchFunc(b.chunks, from, func(c chunk, at int64) int {
 		switch {

@@ -91,8 +91,9 @@ func (a *arrivals) has(text string) bool {
 	return a.counts[text] > 0
 }
 
-// TestEmbedded pushes from several goroutines through a small source into two routes, one of which keeps failing. Send
-// returns only when both have the record. The next process starts with a source of its own over the same state.
+// TestEmbedded pushes from several goroutines through a small source into two routes, one of which
+// keeps failing. Send returns only when both have the record. The next process starts with a source
+// of its own over the same state.
 func TestEmbedded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := vfstest.New()

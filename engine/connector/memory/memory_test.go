@@ -189,8 +189,8 @@ func TestPushErrors(t *testing.T) {
 	})
 }
 
-// TestRestartCutsAgain reads in batches that the arrival of the records has cut. A reader that takes over from any
-// position cuts at the same places, though everything is there by then.
+// TestRestartCutsAgain reads in batches that the arrival of the records has cut. A reader that
+// takes over from any position cuts at the same places, though everything is there by then.
 func TestRestartCutsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t, memory.SourceOptions{}, "p/a")
@@ -220,8 +220,8 @@ func TestRestartCutsAgain(t *testing.T) {
 	})
 }
 
-// TestFreedRecordsAreCovered opens routes below the first record that is left: one that joins, and one whose checkpoint
-// has gone back.
+// TestFreedRecordsAreCovered opens routes below the first record that is left: one that joins, and
+// one whose checkpoint has gone back.
 func TestFreedRecordsAreCovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t, memory.SourceOptions{}, "p/a")

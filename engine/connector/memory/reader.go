@@ -114,7 +114,8 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// fill appends to b what is there. full reports that nothing may be added to b, ended that nothing follows.
+// fill appends to b what is there. full reports that nothing may be added to b, ended that nothing
+// follows.
 func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{}) {
 	s := r.source
 	s.mu.Lock()
@@ -176,7 +177,8 @@ func (r *reader) skip() {
 	}
 }
 
-// extend puts the records that fill has appended behind the first size bytes of b.Data into the batch's span.
+// extend puts the records that fill has appended behind the first size bytes of b.Data into the
+// batch's span.
 func (r *reader) extend(b *stream.Batch, size int, odd bool) {
 	if odd && size > 0 {
 		b.Split() // those before are lines

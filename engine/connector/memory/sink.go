@@ -12,25 +12,26 @@ import (
 
 // SinkOptions are options of a [Sink].
 type SinkOptions struct {
-	// Name is the sink's key in a config. Empty means "memory". Sinks that one engine uses side by side and that
-	// deliver to different functions need names of their own.
+	// Name is the sink's key in a config. Empty means "memory". Sinks that one engine uses side by
+	// side and that deliver to different functions need names of their own.
 	Name string
-	// Deliver takes a batch. Its return value is the outcome, as of [stream.Worker]: nil is delivered, a
-	// *[stream.Rejected] makes dead letters, any other error is retried with backoff. The batch is read-only, its
-	// Records are filled, and it must not be used after Deliver has returned. nil means that [Sink.Records] takes the
-	// records.
+	// Deliver takes a batch. Its return value is the outcome, as of [stream.Worker]: nil is delivered,
+	// a *[stream.Rejected] makes dead letters, any other error is retried with backoff. The batch is
+	// read-only, its Records are filled, and it must not be used after Deliver has returned. nil means
+	// that [Sink.Records] takes the records.
 	Deliver func(ctx context.Context, b *stream.Batch) error
-	// Workers is how many batches of a route are delivered at once. Zero means 1, which keeps the order in which the
-	// records were read unless a batch is delivered again.
+	// Workers is how many batches of a route are delivered at once. Zero means 1, which keeps the
+	// order in which the records were read unless a batch is delivered again.
 	Workers int
 }
 
-// Sink hands batches to a function, or records to a loop over [Sink.Records]. Its methods are safe for concurrent use.
-// Routes that name it deliver to it side by side.
+// Sink hands batches to a function, or records to a loop over [Sink.Records]. Its methods are safe
+// for concurrent use. Routes that name it deliver to it side by side.
 //
-// A sink holds no queue: at most Workers batches of each route are on their way, and a function or loop that is slow
-// slows the route down. Delivery is at least once: what was taken may come again if the process ends before the
-// route has saved that, or if Deliver or the loop takes longer than `flow.timeout`.
+// A sink holds no queue: at most Workers batches of each route are on their way, and a function or
+// loop that is slow slows the route down. Delivery is at least once: what was taken may come again
+// if the process ends before the route has saved that, or if Deliver or the loop takes longer than
+// `flow.timeout`.
 type Sink struct {
 	o     SinkOptions
 	ready chan chan *handover // from loops that want a batch
@@ -56,19 +57,20 @@ func (s *Sink) Component() stream.Component {
 
 // Record is one record that a sink hands out.
 type Record struct {
-	// ID identifies the record: its partition and position. A record that is delivered again has the same ID.
+	// ID identifies the record: its partition and position. A record that is delivered again has the
+	// same ID.
 	ID string
-	// Data is the record's text as it was read or, where a processor has parsed it, a JSON object. It belongs to the
-	// caller.
+	// Data is the record's text as it was read or, where a processor has parsed it, a JSON object. It
+	// belongs to the caller.
 	Data []byte
 }
 
-// Records returns the records as they are delivered, until ctx is done. Several loops share them. A batch counts as
-// delivered when the loop asks for the record after its last one; a loop that is left before that gives the whole batch
-// back, to be delivered again.
+// Records returns the records as they are delivered, until ctx is done. Several loops share them. A
+// batch counts as delivered when the loop asks for the record after its last one; a loop that is
+// left before that gives the whole batch back, to be delivered again.
 //
-// While nobody loops, the routes wait: that is backpressure, not a failure. Records is for sinks without a Deliver
-// function; with one the loop gets nothing.
+// While nobody loops, the routes wait: that is backpressure, not a failure. Records is for sinks
+// without a Deliver function; with one the loop gets nothing.
 func (s *Sink) Records(ctx context.Context) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		for ctx.Err() == nil {
@@ -121,14 +123,15 @@ func (r *route) Close() error { return nil }
 // Encodes implements stream.Encoder.
 func (r *route) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. It encodes nothing, but fills Records while the batch has one owner.
+// Encode implements stream.Encoder. It encodes nothing, but fills Records while the batch has one
+// owner.
 func (r *route) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	return nil, nil
 }
 
-// loopWait is how long Deliver waits for a loop before it says that there is none: short of a timeout, which would
-// count as a failure of the worker.
+// loopWait is how long Deliver waits for a loop before it says that there is none: short of a
+// timeout, which would count as a failure of the worker.
 const loopWait = 50 * time.Millisecond
 
 var errNoLoop = errors.New("memory sink: nobody loops over Records")

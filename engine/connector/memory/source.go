@@ -15,12 +15,13 @@ import (
 
 // SourceOptions are options of a [Source].
 type SourceOptions struct {
-	// Name is the source's key in a config. Empty means "memory". Sources of several pipelines of one engine need names
-	// of their own.
+	// Name is the source's key in a config. Empty means "memory". Sources of several pipelines of one
+	// engine need names of their own.
 	Name string
-	// MaxBytes bounds the records that are held, each with 9 bytes more than its length. Push blocks at this limit.
-	// Records are freed when all routes have saved that they are settled, about once in `checkpoint.sync`, so the limit
-	// also bounds the throughput: MaxBytes in each such interval. Zero means 64 MiB.
+	// MaxBytes bounds the records that are held, each with 9 bytes more than its length. Push blocks
+	// at this limit. Records are freed when all routes have saved that they are settled, about once in
+	// `checkpoint.sync`, so the limit also bounds the throughput: MaxBytes in each such interval. Zero
+	// means 64 MiB.
 	MaxBytes int64
 }
 
@@ -36,8 +37,8 @@ var (
 
 // Source is a source into which a program pushes records. Its methods are safe for concurrent use.
 //
-// Records have one order, that of the pushes, and each route reads all of them. A route that joins later starts with
-// the oldest record that is still held.
+// Records have one order, that of the pushes, and each route reads all of them. A route that joins
+// later starts with the oldest record that is still held.
 type Source struct {
 	name string
 	max  int64
@@ -76,8 +77,8 @@ func NewSource(o SourceOptions) *Source {
 	return s
 }
 
-// partitionPrefix begins the id of a source's partition. The rest is random: positions of another process mean other
-// data.
+// partitionPrefix begins the id of a source's partition. The rest is random: positions of another
+// process mean other data.
 const partitionPrefix = "memory-"
 
 // Component returns the source's line in an engine's list of components. It has no options.
@@ -95,16 +96,16 @@ func (s *Source) Component() stream.Component {
 	}
 }
 
-// Push adds records, all or none, and returns when the source holds them: it copies them. It blocks while the source is
-// full, until ctx is done; it also blocks while no engine runs. The error is [ErrClosed], [ErrTooLarge] or the cause of
-// ctx's end.
+// Push adds records, all or none, and returns when the source holds them: it copies them. It blocks
+// while the source is full, until ctx is done; it also blocks while no engine runs. The error is
+// [ErrClosed], [ErrTooLarge] or the cause of ctx's end.
 func (s *Source) Push(ctx context.Context, records ...[]byte) error {
 	_, err := s.push(ctx, records)
 	return err
 }
 
-// Send is Push that also waits until every route has settled the records, as [Source.Settled] does. If it fails while
-// it waits, the records stay in the source and may still be delivered.
+// Send is Push that also waits until every route has settled the records, as [Source.Settled] does.
+// If it fails while it waits, the records stay in the source and may still be delivered.
 func (s *Source) Send(ctx context.Context, records ...[]byte) error {
 	to, err := s.push(ctx, records)
 	if err != nil {
@@ -113,9 +114,10 @@ func (s *Source) Send(ctx context.Context, records ...[]byte) error {
 	return s.waitSettled(ctx, to)
 }
 
-// Settled returns when every route has settled all records that were pushed before the call: delivered, dead-lettered
-// or dropped, and saved as such. That takes up to `checkpoint.sync` longer than the deliveries. It never returns nil
-// while a route has stopped permanently with records unread. The error is the cause of ctx's end.
+// Settled returns when every route has settled all records that were pushed before the call:
+// delivered, dead-lettered or dropped, and saved as such. That takes up to `checkpoint.sync` longer
+// than the deliveries. It never returns nil while a route has stopped permanently with records
+// unread. The error is the cause of ctx's end.
 func (s *Source) Settled(ctx context.Context) error {
 	s.mu.Lock()
 	to := s.buffer.end
@@ -123,8 +125,8 @@ func (s *Source) Settled(ctx context.Context) error {
 	return s.waitSettled(ctx, to)
 }
 
-// Close ends the source: Push fails, and each route ends when it has read and settled everything. It may be called
-// twice.
+// Close ends the source: Push fails, and each route ends when it has read and settled everything.
+// It may be called twice.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +231,8 @@ func (s *Source) attach(host stream.SourceHost, route string) (*progress, error)
 	return p, nil
 }
 
-// release frees what every route of the pipeline has settled, and drops the progress of routes that have left it.
+// release frees what every route of the pipeline has settled, and drops the progress of routes that
+// have left it.
 func (s *Source) release() {
 	if s.host == nil {
 		return

@@ -13,14 +13,16 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// statementBytes is how long an INSERT grows before the next one begins: far below the least max_allowed_packet that servers
-// come with (1 MiB on old ones, 16 MiB on those of today), and long enough to cost little.
+// statementBytes is how long an INSERT grows before the next one begins: far below the least
+// max_allowed_packet that servers come with (1 MiB on old ones, 16 MiB on those of today), and long
+// enough to cost little.
 const statementBytes = 512 << 10
 
 // encoder lays batches out as INSERT statements, each with its length before it.
 type encoder struct{ rows sqltable.Rows }
 
-// append appends the kept records of b, whose records are filled, and returns those that are refused.
+// append appends the kept records of b, whose records are filled, and returns those that are
+// refused.
 func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)
@@ -98,7 +100,8 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string) (hea
 
 var byteMark = []byte(`\x`)
 
-// appendLiteral appends a cell as SQL, under a sql_mode in which a backslash is a character like others.
+// appendLiteral appends a cell as SQL, under a sql_mode in which a backslash is a character like
+// others.
 func appendLiteral(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	switch {
 	case cell == nil:
@@ -133,7 +136,8 @@ func isMoment(decl string) bool {
 	return strings.HasPrefix(decl, "timestamp") || strings.HasPrefix(decl, "datetime")
 }
 
-// withoutUTC takes off what says that a time is UTC, which the session is, and which servers before MySQL 8.0.19 do not read.
+// withoutUTC takes off what says that a time is UTC, which the session is, and which servers before
+// MySQL 8.0.19 do not read.
 func withoutUTC(cell []byte) []byte {
 	for _, zone := range []string{"+00:00", "+00", "Z"} {
 		if rest, ok := bytes.CutSuffix(cell, []byte(zone)); ok {

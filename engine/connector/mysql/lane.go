@@ -28,7 +28,8 @@ func (s server) Connect(ctx context.Context) (*connection, error) {
 	if c.Conn, err = sqldriver.Direct(opened); err != nil {
 		return nil, err
 	}
-	// each statement of a transaction sees what was committed before it: a mark that was raised meanwhile
+	// each statement of a transaction sees what was committed before it: a mark that was raised
+	// meanwhile
 	if _, err := c.exec(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}

@@ -6,8 +6,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 )
 
-// dialectOf is the SQL of the ledger's tables, which stand in the data's schema; docs/formats/sql-tables.md. To raise the epoch waits
-// for the transactions that share its row: those of an earlier process commit before, or never.
+// dialectOf is the SQL of the ledger's tables, which stand in the data's schema;
+// docs/formats/sql-tables.md. To raise the epoch waits for the transactions that share its row:
+// those of an earlier process commit before, or never.
 func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s", s.name.Beside(sqlspan.MarksTable)),

@@ -1,12 +1,14 @@
-// Package mysql holds the sink that writes records into a table of MySQL or MariaDB, exactly once, over several connections.
+// Package mysql holds the sink that writes records into a table of MySQL or MariaDB, exactly once,
+// over several connections.
 //
-// Each connection is a lane. A batch is one transaction: it reads the route's epoch, which it locks for sharing, stores its span
-// rows, which are unique, looks at the partitions' marks, and inserts the data (docs/formats/sql-tables.md). So a batch
-// that comes a second time, over whichever connection, waits for the first one's end and is found in the ledger; and a
-// transaction of a process that was fenced off commits nothing.
+// Each connection is a lane. A batch is one transaction: it reads the route's epoch, which it locks
+// for sharing, stores its span rows, which are unique, looks at the partitions' marks, and inserts
+// the data (docs/formats/sql-tables.md). So a batch that comes a second time, over whichever
+// connection, waits for the first one's end and is found in the ledger; and a transaction of a
+// process that was fenced off commits nothing.
 //
-// The sink owns its connections and starts no pool. It never alters a table that exists. Names come from the config, and values
-// stand in SQL as literals that can hold nothing else.
+// The sink owns its connections and starts no pool. It never alters a table that exists. Names come
+// from the config, and values stand in SQL as literals that can hold nothing else.
 package mysql
 
 import (
@@ -31,10 +33,12 @@ type Options struct {
 	Workers int `yaml:"workers" doc:"connections, each a lane, 1 to 100; default 4, in mode upsert 1, which keeps the order"`
 }
 
-// DefaultOptions append over four connections, and keep fields that have no column in a JSON column.
+// DefaultOptions append over four connections, and keep fields that have no column in a JSON
+// column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
-// What MySQL can hold. Its DECIMAL has 65 digits; 30 may stand behind the point, and so 30 are taken before it.
+// What MySQL can hold. Its DECIMAL has 65 digits; 30 may stand behind the point, and so 30 are
+// taken before it.
 var dialect = sqltable.Dialect{
 	MaxName: 64, MaxColumns: 500, FoldCase: true, UTF8: true, NumberLimit: 30, TypeOf: typeOf, Standard: standard,
 }
@@ -100,8 +104,8 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// session makes names stand in double quotes and values in single ones with nothing escaped, errors of what would be cut, times
-// UTC, and a vanished client's locks go after a minute.
+// session makes names stand in double quotes and values in single ones with nothing escaped, errors
+// of what would be cut, times UTC, and a vanished client's locks go after a minute.
 var session = map[string]string{
 	"sql_mode": "'STRICT_ALL_TABLES,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION'", "time_zone": "'+00:00'",
 	"wait_timeout": "60", "innodb_lock_wait_timeout": "5", "autocommit": "1",

@@ -70,8 +70,8 @@ func refused(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// vanishes: where the table goes while all lanes are in a transaction, each of them has its batch tried again, and the table is made;
-// where the ledger's goes, each of them says so.
+// vanishes: where the table goes while all lanes are in a transaction, each of them has its batch
+// tried again, and the table is made; where the ledger's goes, each of them says so.
 func vanishes(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	lanes := opened(t, d.options("t"))

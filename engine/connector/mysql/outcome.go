@@ -23,7 +23,8 @@ func numberOf(err error) uint16 {
 	return 0
 }
 
-// said says whether the server has answered, so that the connection is in order, or the error is one of our own.
+// said says whether the server has answered, so that the connection is in order, or the error is
+// one of our own.
 func said(err error) bool {
 	if numberOf(err) != 0 {
 		return true
@@ -33,9 +34,11 @@ func said(err error) bool {
 }
 
 // outcome makes of an error what Deliver returns, by the server's number
-// (https://mariadb.com/kb/en/mariadb-error-code-reference/, https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html):
-// what the row's values or the table's constraints bring about is rejected, what the config or the rights do is misconfigured, all
-// else is tried again: connection, deadlock, lock waits, resources, shutdown, a read-only server.
+// (https://mariadb.com/kb/en/mariadb-error-code-reference/,
+// https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html): what the row's values
+// or the table's constraints bring about is rejected, what the config or the rights do is
+// misconfigured, all else is tried again: connection, deadlock, lock waits, resources, shutdown, a
+// read-only server.
 func outcome(err error) error {
 	if err == nil || sqlspan.Ends(err) != nil {
 		return err

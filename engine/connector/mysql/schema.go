@@ -48,7 +48,8 @@ const (
 	keyVarchar = 255
 )
 
-// standard is the column for a type that a source declares. A numeric without a precision keeps its digits as text.
+// standard is the column for a type that a source declares. A numeric without a precision keeps its
+// digits as text.
 func standard(decl string) (sqltable.Column, bool) {
 	word, args, _ := strings.Cut(strings.TrimSuffix(decl, ")"), "(")
 	c := sqltable.Column{Type: sqltable.Other}
@@ -128,7 +129,8 @@ func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.C
 	return columns, err
 }
 
-// find settles the columns where the table is there or the config lists them; else the first batch does.
+// find settles the columns where the table is there or the config lists them; else the first batch
+// does.
 func (s *Sink) find(ctx context.Context, c *connection) error {
 	there, err := s.columns(ctx, c)
 	if err != nil {
@@ -139,8 +141,8 @@ func (s *Sink) find(ctx context.Context, c *connection) error {
 	return err
 }
 
-// Prepare implements sqlspan.Writer: it makes the table where it is not there; one lane at a time. MySQL ends a transaction before it
-// makes a table.
+// Prepare implements sqlspan.Writer: it makes the table where it is not there; one lane at a time.
+// MySQL ends a transaction before it makes a table.
 func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) error {
 	s := w.sink
 	return s.Table.Once(ctx, func() error {
@@ -151,8 +153,9 @@ func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) er
 	})
 }
 
-// vanished lets a table that is gone be made again: for every lane that meets it the batch is to be tried again, as in PostgreSQL. A
-// missing table of another name, such as the ledger's or one that a trigger needs, nobody here makes.
+// vanished lets a table that is gone be made again: for every lane that meets it the batch is to be
+// tried again, as in PostgreSQL. A missing table of another name, such as the ledger's or one that
+// a trigger needs, nobody here makes.
 func (s *Sink) vanished(err error) error {
 	switch numberOf(err) {
 	case noSuchTable:
@@ -166,8 +169,8 @@ func (s *Sink) vanished(err error) error {
 	return err
 }
 
-// names says whether the server's words, such as Table 'schema.table' doesn't exist, name the data's table. Some servers keep names in
-// lower case.
+// names says whether the server's words, such as Table 'schema.table' doesn't exist, name the
+// data's table. Some servers keep names in lower case.
 func (s *Sink) names(err error) bool {
 	name := "." + s.name.Table + "'"
 	if s.name.Schema != "" {

@@ -15,9 +15,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// BenchmarkAgainstCopy prints, for seven interleaved pairs, how fast the sink with its four connections is beside psql's \copy
-// of the same rows into the same table; the median is to be 1.5 at least. The sink's side includes finding and encoding the
-// rows, psql's its own start, which is 20 ms. Each lane encodes into memory that it has used before, as the engine's pool has batches do.
+// BenchmarkAgainstCopy prints, for seven interleaved pairs, how fast the sink with its four
+// connections is beside psql's \copy of the same rows into the same table; the median is to be 1.5
+// at least. The sink's side includes finding and encoding the rows, psql's its own start, which is
+// 20 ms. Each lane encodes into memory that it has used before, as the engine's pool has batches
+// do.
 func BenchmarkAgainstCopy(b *testing.B) {
 	const pairs, batches, rows = 7, 30, 10_000
 	server := server.Get(b)

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// The binary form of COPY (https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format"): the server reads it in
-// half of the time that it takes for text. It is used where every column is of a type that is written here.
+// The binary form of COPY (https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format"):
+// the server reads it in half of the time that it takes for text. It is used where every column is
+// of a type that is written here.
 var (
 	binaryHeader  = []byte("PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00")
 	binaryTrailer = []byte{0xFF, 0xFF}
@@ -75,9 +76,9 @@ func integer(text []byte) (n uint64) {
 // numericBase is what a digit of numeric counts to: four decimal digits each.
 const numericBase = 4
 
-// appendNumeric appends a number as numeric_recv of the server reads it: how many digits to the base 10000, the weight of the
-// first one, the sign, how many decimal digits stand behind the point, then the digits. text is a number as
-// sqltable lets it pass.
+// appendNumeric appends a number as numeric_recv of the server reads it: how many digits to the
+// base 10000, the weight of the first one, the sign, how many decimal digits stand behind the
+// point, then the digits. text is a number as sqltable lets it pass.
 func appendNumeric(dst, text []byte) []byte {
 	sign := uint16(0)
 	if text[0] == '-' {

@@ -25,8 +25,9 @@ const (
 // copyDone ends the rows.
 var copyDone = []byte{'c', 0, 0, 0, 4}
 
-// copyIn sends rows, which lie in memory, by COPY, and returns when the server has taken or refused them and nothing reads them any
-// more. Where the connection is the system's own it takes them from where they are: the driver would copy them into messages first.
+// copyIn sends rows, which lie in memory, by COPY, and returns when the server has taken or refused
+// them and nothing reads them any more. Where the connection is the system's own it takes them from
+// where they are: the driver would copy them into messages first.
 func (c *conn) copyIn(ctx context.Context, sql string, rows []byte) error {
 	socket := c.PgConn().Conn()
 	switch socket.(type) {
@@ -96,8 +97,9 @@ func (c *conn) listen(ctx context.Context, said *answer) error {
 	}
 }
 
-// sendFrames writes rows as messages, and the end of them. Where the server takes nothing it may be waiting for its own words to be read: a
-// trigger that warns of each row says more than a socket holds.
+// sendFrames writes rows as messages, and the end of them. Where the server takes nothing it may be
+// waiting for its own words to be read: a trigger that warns of each row says more than a socket
+// holds.
 func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, said *answer) error {
 	c.heads, c.parts = c.heads[:0], c.parts[:0]
 	for at := 0; at < len(rows); at += frame {
@@ -128,8 +130,9 @@ func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, sai
 	return socket.SetWriteDeadline(time.Time{})
 }
 
-// breakOff closes a connection of which nobody knows what the server has read: it undoes the transaction when it finds it closed. Where
-// it was given up, ctx is over, the server is told so: it may wait for a lock, and would look for the client only after that.
+// breakOff closes a connection of which nobody knows what the server has read: it undoes the
+// transaction when it finds it closed. Where it was given up, ctx is over, the server is told so:
+// it may wait for a lock, and would look for the client only after that.
 func (c *conn) breakOff(ctx context.Context, socket net.Conn) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()

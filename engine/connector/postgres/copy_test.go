@@ -44,8 +44,8 @@ func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	return s
 }
 
-// TestCopy: rows arrive through either way of sending them, and a Deliver that is given up while the server takes no more of them
-// returns, after which the same batch is delivered, once.
+// TestCopy: rows arrive through either way of sending them, and a Deliver that is given up while
+// the server takes no more of them returns, after which the same batch is delivered, once.
 func TestCopy(t *testing.T) {
 	const rows, sum = "12", "SELECT count(*)::text FROM lines WHERE length(message) = 1 << 20"
 	errEnough := errors.New("enough")
@@ -88,7 +88,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestCopyRefused: the server refuses a row in the middle of what was sent, and the connection goes on.
+// TestCopyRefused: the server refuses a row in the middle of what was sent, and the connection goes
+// on.
 func TestCopyRefused(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text CHECK (message <> 'no'), _extra json)")
@@ -106,8 +107,9 @@ func TestCopyRefused(t *testing.T) {
 	}
 }
 
-// TestCopyWarned: a trigger that warns of each row says more than the sockets between hold, so that the server takes no more rows before
-// its words are read. The rows arrive all the same, or are refused, and the connection goes on.
+// TestCopyWarned: a trigger that warns of each row says more than the sockets between hold, so that
+// the server takes no more rows before its words are read. The rows arrive all the same, or are
+// refused, and the connection goes on.
 func TestCopyWarned(t *testing.T) {
 	const rows, bound = 16_000, 20 * time.Second
 	d := fresh(t, server.Get(t))
@@ -144,8 +146,9 @@ func TestCopyWarned(t *testing.T) {
 	}
 }
 
-// TestFoldedMeanwhile: an attempt whose answer came late has settled the batch, and its row goes into the mark just while another attempt
-// looks whether the batch was delivered. It is not written again.
+// TestFoldedMeanwhile: an attempt whose answer came late has settled the batch, and its row goes
+// into the mark just while another attempt looks whether the batch was delivered. It is not written
+// again.
 func TestFoldedMeanwhile(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text)")

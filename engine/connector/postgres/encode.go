@@ -10,12 +10,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// encoder lays batches out as COPY takes them: in its binary form where the columns allow, else in its text form
-// (https://www.postgresql.org/docs/current/sql-copy.html), which carries every type as it was written.
+// encoder lays batches out as COPY takes them: in its binary form where the columns allow, else in
+// its text form (https://www.postgresql.org/docs/current/sql-copy.html), which carries every type
+// as it was written.
 type encoder struct{ rows sqltable.Rows }
 
-// append appends the kept records of b, whose records are filled, and returns those that are refused. In mode upsert a row
-// begins with its number in the batch.
+// append appends the kept records of b, whose records are filled, and returns those that are
+// refused. In mode upsert a row begins with its number in the batch.
 func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)
@@ -61,7 +62,8 @@ func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltab
 	return dst, refusals
 }
 
-// binarySize is about how much space the rows of b need, so that it is not found out by copying them again and again.
+// binarySize is about how much space the rows of b need, so that it is not found out by copying
+// them again and again.
 func binarySize(t *sqltable.Table, b *stream.Batch) int {
 	row := 2 + 8
 	for i := range t.Columns {
@@ -121,8 +123,8 @@ func appendEscaped(dst, cell []byte) []byte {
 	return append(dst, cell[start:]...)
 }
 
-// lent is a reader over bytes that can be taken back: the driver may go on reading in a goroutine of its own after it has
-// returned an error.
+// lent is a reader over bytes that can be taken back: the driver may go on reading in a goroutine
+// of its own after it has returned an error.
 type lent struct {
 	mu   sync.Mutex // guards rest
 	rest []byte

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Disguise makes the connections that are still to come be of a kind which the sink does not know, as encrypted ones are.
+// Disguise makes the connections that are still to come be of a kind which the sink does not know,
+// as encrypted ones are.
 func Disguise(s *Sink) {
 	dial := s.config.DialFunc
 	s.config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {

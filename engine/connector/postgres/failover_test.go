@@ -32,8 +32,8 @@ func (h *warningHost) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReadOnlySession loads the ledger over a session that began read-only, as on a standby. When new sessions may write, Load succeeds:
-// it does not keep the old one.
+// TestReadOnlySession loads the ledger over a session that began read-only, as on a standby. When
+// new sessions may write, Load succeeds: it does not keep the old one.
 func TestReadOnlySession(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE ROLE failover LOGIN SUPERUSER")

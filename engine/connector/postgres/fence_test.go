@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// wire is a proxy before the server that can hold back what a client sends from a word on, as a network does whose packets
-// come late, and cut everything.
+// wire is a proxy before the server that can hold back what a client sends from a word on, as a
+// network does whose packets come late, and cut everything.
 type wire struct {
 	listener net.Listener
 	server   string
@@ -127,8 +127,9 @@ func (w *wire) cut() {
 	w.conns = nil
 }
 
-// TestLateCommit kills a process whose COMMIT is still on its way, lets the next one load and deliver, and only then lets
-// the old bytes pass: whatever the server makes of them, the batch is there once.
+// TestLateCommit kills a process whose COMMIT is still on its way, lets the next one load and
+// deliver, and only then lets the old bytes pass: whatever the server makes of them, the batch is
+// there once.
 func TestLateCommit(t *testing.T) {
 	server := server.Get(t)
 	for _, word := range []string{"COMMIT\x00", "FROM STDIN", "penstock_spans"} {
@@ -183,7 +184,8 @@ func TestLateCommit(t *testing.T) {
 	}
 }
 
-// TestTwoAttemptsAtOnce: what is overdue on one connection is sent on another one, and is written once, also after folding.
+// TestTwoAttemptsAtOnce: what is overdue on one connection is sent on another one, and is written
+// once, also after folding.
 func TestTwoAttemptsAtOnce(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text, _extra json)")

@@ -28,7 +28,8 @@ type server struct{ sink *Sink }
 // undoBound bounds the rollback of a failed transaction and the farewell to a connection.
 const undoBound = 2 * time.Second
 
-// session makes the server end what a vanished client has left behind, so that a fence does not wait for it for ever.
+// session makes the server end what a vanished client has left behind, so that a fence does not
+// wait for it for ever.
 const session = `SET idle_in_transaction_session_timeout = '60s'; SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10;
 	SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET datestyle = 'ISO'`
 
@@ -44,7 +45,8 @@ func (s server) Connect(ctx context.Context) (*conn, error) {
 	return &conn{Conn: c}, nil
 }
 
-// Restore implements sqlspan.Server. A session that a failover has left on the wrong server, or that the server ends, is closed.
+// Restore implements sqlspan.Server. A session that a failover has left on the wrong server, or
+// that the server ends, is closed.
 func (s server) Restore(ctx context.Context, c *conn, err error) bool {
 	switch {
 	case c.IsClosed():
@@ -145,7 +147,8 @@ func (c *conn) Commit(ctx context.Context) error {
 	return err
 }
 
-// Enter implements sqlspan.Writer. It is one round trip, in which the table's columns are looked at where data is to follow.
+// Enter implements sqlspan.Writer. It is one round trip, in which the table's columns are looked at
+// where data is to follow.
 func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span, data bool) (sqlspan.Presence, error) {
 	s := w.sink
 	if !data {

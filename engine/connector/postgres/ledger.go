@@ -21,7 +21,8 @@ const evictFenced = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 	AND (classid::bigint << 32 | objid::bigint) = $1 AND pid <> pg_backend_pid()`
 
-// dialectOf is the SQL of the ledger's tables, which stand in the data's schema; docs/formats/sql-tables.md.
+// dialectOf is the SQL of the ledger's tables, which stand in the data's schema;
+// docs/formats/sql-tables.md.
 func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 	sum := sha256.Sum256([]byte("penstock ledger " + s.name.Schema + "." + ledger))
 	s.fence = int64(binary.BigEndian.Uint64(sum[:]))
@@ -61,8 +62,9 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 // fenceWait is for transactions of earlier processes to end, before their connections are ended.
 const fenceWait = "2s"
 
-// Load implements stream.TransactionalSink. It waits for a server that is not there yet. The lanes connect meanwhile, and know
-// their statements soon after: their first batches would wait 30 ms for that.
+// Load implements stream.TransactionalSink. It waits for a server that is not there yet. The lanes
+// connect meanwhile, and know their statements soon after: their first batches would wait 30 ms for
+// that.
 func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 	begun := false
 	marks, err := s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) {

@@ -36,13 +36,15 @@ func outcome(err error) error {
 	return err
 }
 
-// collided says that somebody else made the same table or type at the same moment, which IF NOT EXISTS does not prevent.
+// collided says that somebody else made the same table or type at the same moment, which IF NOT
+// EXISTS does not prevent.
 func collided(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == "42P07" || e.Code == "42710" || e.Code == "23505")
 }
 
-// described is what a dead letter says: the server's words without the row, which Detail and Where repeat.
+// described is what a dead letter says: the server's words without the row, which Detail and Where
+// repeat.
 func described(e *pgconn.PgError) error {
 	text := fmt.Sprintf("%s (SQLSTATE %s)", e.Message, e.Code)
 	for _, part := range []struct{ what, name string }{{"column", e.ColumnName}, {"constraint", e.ConstraintName}} {
@@ -59,8 +61,9 @@ func waited(err error) bool {
 	return ok && e.Code == "55P03"
 }
 
-// ofSession reports whether err is a fault of the session, which another one may not have: a read-only transaction (25006: a standby, or a
-// server that was one when the session began), a shutdown (57P0x), a connection exception (08xxx).
+// ofSession reports whether err is a fault of the session, which another one may not have: a
+// read-only transaction (25006: a standby, or a server that was one when the session began), a
+// shutdown (57P0x), a connection exception (08xxx).
 func ofSession(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == "25006" || strings.HasPrefix(e.Code, "57P0") || strings.HasPrefix(e.Code, "08"))

@@ -18,9 +18,9 @@ const (
 // roomFor is what a row may need beside its texts.
 func roomFor(places []sqltable.Place) int { return blindCopy + cellMost*(len(places)+2) }
 
-// putPlaced puts the row of a record whose values stand in places at the start of dst, which has room for it, straight from the arena.
-// It returns how many bytes that are; 0: only sqltable.Rows can lay it out, or refuse it. A row begins with number where that is
-// not negative.
+// putPlaced puts the row of a record whose values stand in places at the start of dst, which has
+// room for it, straight from the arena. It returns how many bytes that are; 0: only sqltable.Rows
+// can lay it out, or refuse it. A row begins with number where that is not negative.
 func putPlaced(dst []byte, places []sqltable.Place, fields []stream.Field, data []byte, number int) int {
 	binary.BigEndian.PutUint16(dst, uint16(len(places)))
 	at := 2
@@ -77,7 +77,8 @@ func putWord(dst []byte, at int, value uint64) int {
 
 const eight = 8
 
-// shortInteger reads data[off:off+n], where that is 1 to 8 digits and not the end of the arena, by three multiplications
+// shortInteger reads data[off:off+n], where that is 1 to 8 digits and not the end of the arena, by
+// three multiplications
 // (https://kholdstare.github.io/technical/2020/05/26/faster-integer-parsing.html).
 func shortInteger(data []byte, off, n int) (value uint64, ok bool) {
 	if n == 0 || n > eight || off+eight > len(data) {

@@ -54,7 +54,8 @@ func sinkOf(t testing.TB, set func(o *Options)) *Sink {
 	return s
 }
 
-// texts are those of the fields: short and long ones, numbers of every length, and what is no text of the database.
+// texts are those of the fields: short and long ones, numbers of every length, and what is no text
+// of the database.
 var texts = []string{
 	"", "-", "a", "GET", "fifteen bytes..", "sixteen bytes...", "seventeen bytes..", "thirty-two bytes, not one more..",
 	"longer than any text that is copied in words: Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1)", "ä", "\x00", "\xff",
@@ -62,7 +63,8 @@ var texts = []string{
 	"00", "1234567:", "12 4", "true", "{}",
 }
 
-// randomBatch has records with fields in several orders, of which most repeat the record before them.
+// randomBatch has records with fields in several orders, of which most repeat the record before
+// them.
 func randomBatch(random *rand.Rand) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{})
 	b.Names = []string{"text", "count", "other", "amount", "more", "unknown", "_extra"}
@@ -106,7 +108,8 @@ func randomBatch(random *rand.Rand) *stream.Batch {
 	return b
 }
 
-// TestPlacedRowsAreLaidRows: what is written straight from the arena is what Rows lays out, and so is what is refused.
+// TestPlacedRowsAreLaidRows: what is written straight from the arena is what Rows lays out, and so
+// is what is refused.
 func TestPlacedRowsAreLaidRows(t *testing.T) {
 	const seed, batches = 9, 3000
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -1,11 +1,13 @@
-// Package postgres holds the sink that writes records into a table of PostgreSQL, exactly once, over several connections.
+// Package postgres holds the sink that writes records into a table of PostgreSQL, exactly once,
+// over several connections.
 //
-// Each connection is a lane. A batch is one transaction: its span rows, unique, then a look at the partition's mark and at the
-// route's epoch, then the data by COPY (docs/formats/sql-tables.md). So a batch that comes a second time, over whichever
-// connection, waits for the first one's end and is found in the ledger; and a transaction of a process that was fenced off
-// commits nothing.
+// Each connection is a lane. A batch is one transaction: its span rows, unique, then a look at the
+// partition's mark and at the route's epoch, then the data by COPY (docs/formats/sql-tables.md). So
+// a batch that comes a second time, over whichever connection, waits for the first one's end and is
+// found in the ledger; and a transaction of a process that was fenced off commits nothing.
 //
-// The sink owns its connections and starts no pool. It never alters a table that exists, and never makes SQL of data.
+// The sink owns its connections and starts no pool. It never alters a table that exists, and never
+// makes SQL of data.
 package postgres
 
 import (
@@ -31,11 +33,12 @@ type Options struct {
 	Workers int `yaml:"workers" doc:"connections, each a lane, 1 to 100; default 4, fewer beside a server on this machine, in upsert 1"`
 }
 
-// DefaultOptions append over several connections, and keep fields that have no column in a JSON column.
+// DefaultOptions append over several connections, and keep fields that have no column in a JSON
+// column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
-// What PostgreSQL can hold (https://www.postgresql.org/docs/current/limits.html). A table that is made from records stays well
-// below its limit of columns, and numbers below those of numeric.
+// What PostgreSQL can hold (https://www.postgresql.org/docs/current/limits.html). A table that is
+// made from records stays well below its limit of columns, and numbers below those of numeric.
 var dialect = sqltable.Dialect{
 	MaxName: 63, MaxColumns: 500, NoNUL: true, UTF8: true, NumberLimit: 16_000,
 	Reserved: []string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}, TypeOf: typeOf,
@@ -130,9 +133,9 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	return err
 }
 
-// leastBeside is how many connections there are by default to a server on this machine, however few its processors are: one copies
-// while the other waits for its commit. More than processors only wait for each other at the end of the table, which costs the
-// server a sixth more for each byte.
+// leastBeside is how many connections there are by default to a server on this machine, however few
+// its processors are: one copies while the other waits for its commit. More than processors only
+// wait for each other at the end of the table, which costs the server a sixth more for each byte.
 const leastBeside = 2
 
 // onThisMachine says whether a host, or folder of a Unix socket, is this machine's own.

@@ -148,7 +148,8 @@ func TestValuesFindTheirColumn(t *testing.T) {
 	}
 }
 
-// settle delivers b as the engine does, bisecting what is rejected, and returns the reasons of what was refused by message.
+// settle delivers b as the engine does, bisecting what is rejected, and returns the reasons of what
+// was refused by message.
 func (s *opened) settle(t testing.TB, b *stream.Batch, refused map[string]string) {
 	t.Helper()
 	err := s.deliver(t, b)
@@ -190,7 +191,8 @@ func note(b *stream.Batch, reason error, refused map[string]string) {
 	}
 }
 
-// TestRefusedRows: the rows that database or table refuse are found, the others are written once, and the ledger has all.
+// TestRefusedRows: the rows that database or table refuse are found, the others are written once,
+// and the ledger has all.
 func TestRefusedRows(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, `CREATE TABLE orders (id text PRIMARY KEY, n bigint CHECK (n < 90), day date, at serial)`)

@@ -17,7 +17,8 @@ import (
 // errEnd is what a whole payload ends with.
 var errEnd = io.EOF
 
-// declared are the words for the types. json, not jsonb: it keeps digits, order and repeated keys as they were written.
+// declared are the words for the types. json, not jsonb: it keeps digits, order and repeated keys
+// as they were written.
 var declared = map[sqltable.Type]string{
 	sqltable.Text: "text", sqltable.Integer: "bigint", sqltable.Number: "numeric", sqltable.Float: "double precision",
 	sqltable.Bool: "boolean", sqltable.JSON: "json",
@@ -52,8 +53,8 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) stri
 	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
 }
 
-// The staging table of an upsert: one for each connection, emptied by every commit. rowColumn tells which of two rows of a
-// key came later.
+// The staging table of an upsert: one for each connection, emptied by every commit. rowColumn tells
+// which of two rows of a key came later.
 const (
 	stageName = `pg_temp."penstock_stage"`
 	rowColumn = `"penstock_row"`
@@ -76,15 +77,16 @@ func copySQL(table string, columns []sqltable.Column, numbered bool) string {
 	return fmt.Sprintf("COPY %s (%s) FROM STDIN%s", table, names, form)
 }
 
-// mergeSQL moves what is staged into the table: of each key the last row, in the order of keys, so that two connections
-// which meet on the same keys lock them in the same order.
+// mergeSQL moves what is staged into the table: of each key the last row, in the order of keys, so
+// that two connections which meet on the same keys lock them in the same order.
 func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
 	keys, names := sqltable.QuoteAll(key), sqltable.NamesOf(columns)
 	last := fmt.Sprintf("SELECT DISTINCT ON (%s) * FROM %s ORDER BY %s,%s DESC", keys, stageName, keys, rowColumn)
 	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM (%s) AS last %s", name, names, names, last, sqltable.OnConflict(columns, key))
 }
 
-// find settles the columns where the table is there or the config lists them; else the first batch does.
+// find settles the columns where the table is there or the config lists them; else the first batch
+// does.
 func (s *Sink) find(ctx context.Context, c *conn) error {
 	var there []sqltable.Column
 	if err := c.Run(ctx, s.readColumns(&there)); err != nil {
@@ -106,7 +108,8 @@ func (s *Sink) readColumns(columns *[]sqltable.Column) *sqlspan.Statement {
 	}}
 }
 
-// checkColumns holds the table against what its rows are written for: the binary form of one type is nonsense in another.
+// checkColumns holds the table against what its rows are written for: the binary form of one type
+// is nonsense in another.
 func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	if len(there) == 0 {
 		s.Table.Found(false)
@@ -144,7 +147,8 @@ func (w *writer) Prepare(ctx context.Context, c *conn, b *stream.Batch) error {
 	return nil
 }
 
-// makeTable makes the table where it is not there; one lane at a time, because PostgreSQL lets two of them collide.
+// makeTable makes the table where it is not there; one lane at a time, because PostgreSQL lets two
+// of them collide.
 func (s *Sink) makeTable(ctx context.Context, c *pgx.Conn, columns []sqltable.Column) error {
 	return s.Table.Once(ctx, func() error {
 		_, err := c.Exec(ctx, createSQL(s.name, columns, s.o.Key))

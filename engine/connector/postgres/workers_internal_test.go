@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestDefaultWorkers: beside a server on this machine there are no more connections than processors, unless the config says so.
+// TestDefaultWorkers: beside a server on this machine there are no more connections than
+// processors, unless the config says so.
 func TestDefaultWorkers(t *testing.T) {
 	beside := func(processors int) int { return min(4, max(2, processors)) }
 	for _, c := range []struct {

@@ -31,8 +31,9 @@ func (d unmountedDir) Stat(name string) (vfs.Info, error) {
 	return info, err
 }
 
-// TestNotMounted: an empty directory that lies on another device than its files did is one on which nothing is mounted: the marks of its
-// files are kept, however long. Those of files that were deleted from a directory are not.
+// TestNotMounted: an empty directory that lies on another device than its files did is one on which
+// nothing is mounted: the marks of its files are kept, however long. Those of files that were
+// deleted from a directory are not.
 func TestNotMounted(t *testing.T) {
 	for _, c := range []struct {
 		name   string

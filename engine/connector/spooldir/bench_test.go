@@ -74,8 +74,8 @@ func count(b testing.TB, path string, buf []byte) (lines int) {
 	}
 }
 
-// BenchmarkReadRatio says how near spool_dir comes to a loop that reads and counts with the same read size: 1 is as fast. It runs
-// pairs side by side and reports the median of their ratios.
+// BenchmarkReadRatio says how near spool_dir comes to a loop that reads and counts with the same
+// read size: 1 is as fast. It runs pairs side by side and reports the median of their ratios.
 func BenchmarkReadRatio(b *testing.B) {
 	dir := b.TempDir()
 	text := logLines(256 << 20)

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 )
 
-// copyAll copies a directory as cp -a does, or, without times, as cp -r does. The copies have other inodes and birth
-// times, and, once they are listed through a swapFS, another device.
+// copyAll copies a directory as cp -a does, or, without times, as cp -r does. The copies have other
+// inodes and birth times, and, once they are listed through a swapFS, another device.
 func copyAll(t *testing.T, from, to, flag string) {
 	t.Helper()
 	if out, err := exec.Command("cp", flag, from+"/.", to).CombinedOutput(); err != nil {
@@ -25,8 +25,9 @@ func copyAll(t *testing.T, from, to, flag string) {
 	}
 }
 
-// A spool directory is copied to another machine, twice, with its state: files that were delivered do not come again, one
-// of which half was delivered is read on, and new ones are read. A file that was written again under its old name is new.
+// A spool directory is copied to another machine, twice, with its state: files that were delivered
+// do not come again, one of which half was delivered is read on, and new ones are read. A file that
+// was written again under its old name is new.
 func TestCopiedDirectory(t *testing.T) {
 	for _, c := range []struct {
 		name, identity, flag string

@@ -196,7 +196,8 @@ func TestNameUsedAgain(t *testing.T) {
 	})
 }
 
-// A file that is put back under its old name unchanged is known: it is finished again, not delivered again.
+// A file that is put back under its old name unchanged is known: it is finished again, not
+// delivered again.
 func TestPutBack(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		path := put(t, w.dir, "a.log", "first\n")
@@ -256,7 +257,8 @@ func TestRewrittenInPlace(t *testing.T) {
 	}
 }
 
-// Bytes that are not UTF-8 (Flume dies, again at every restart), NUL, CRLF, and a last record without a line end.
+// Bytes that are not UTF-8 (Flume dies, again at every restart), NUL, CRLF, and a last record
+// without a line end.
 func TestAnyBytes(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		all := make([]byte, 256)

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 )
 
-// Three routes together may hold open half of the files that the process may open, which is logged once, at the start.
+// Three routes together may hold open half of the files that the process may open, which is logged
+// once, at the start.
 func TestOpenFilesBeyondTheProcessLimit(t *testing.T) {
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {

@@ -74,7 +74,8 @@ func TestOnceWithUnreadable(t *testing.T) {
 	})
 }
 
-// The rename is refused (Flume dies): what is delivered stays delivered, the file is finished later.
+// The rename is refused (Flume dies): what is delivered stays delivered, the file is finished
+// later.
 func TestRenameRefused(t *testing.T) {
 	for _, finished := range []string{"rename", "delete"} {
 		faulty(t, func(o *spooldir.Options) { o.Finished = finished }, func(t *testing.T, m *vfstest.Mem, w *world) {
@@ -116,7 +117,8 @@ func TestListingFails(t *testing.T) {
 	})
 }
 
-// After a power loss at any moment, over any of the renames and deletions: nothing is lost, nothing comes twice that was settled.
+// After a power loss at any moment, over any of the renames and deletions: nothing is lost, nothing
+// comes twice that was settled.
 func TestPowerLoss(t *testing.T) {
 	for _, finished := range []string{"rename", "delete"} {
 		synctest.Test(t, func(t *testing.T) {

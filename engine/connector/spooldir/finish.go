@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// syncSpacing is the least time between two syncs of the directory, because one takes as long as thousands of renames. It is done
-	// beside the work, and at Close: after a power loss before it a file may only have its old name again, and is
-	// recognised by its id.
+	// syncSpacing is the least time between two syncs of the directory, because one takes as long as
+	// thousands of renames. It is done beside the work, and at Close: after a power loss before it a
+	// file may only have its old name again, and is recognised by its id.
 	syncSpacing = time.Second
 	// maxNumber is how many names are tried where a finished file's name is taken.
 	maxNumber = 100_000
 )
 
-// Finishes implements stream.Finisher. Without, a file whose end is settled is finished at once, and has no second entry in the
-// checkpoint.
+// Finishes implements stream.Finisher. Without, a file whose end is settled is finished at once,
+// and has no second entry in the checkpoint.
 func (s *source) Finishes() bool { return s.o.Finished != finishedKeep }
 
-// Finish implements stream.Finisher: it renames, deletes or moves the file, if it is still the one that was read and holds not
-// a byte more.
+// Finish implements stream.Finisher: it renames, deletes or moves the file, if it is still the one
+// that was read and holds not a byte more.
 func (s *source) Finish(ctx context.Context, p stream.Partition) error {
 	if err := s.acquire(); err != nil {
 		return err
@@ -89,8 +89,8 @@ func (s *source) finishUnknown(p stream.Partition) error {
 	return fmt.Errorf("finish %q: no reader has met the file in this run; it is finished after that", p.Name)
 }
 
-// finishKnown finishes the file under its name. Once it has another name, it is compared with the file that
-// was read. If it differs, it gets its name back.
+// finishKnown finishes the file under its name. Once it has another name, it is compared with the
+// file that was read. If it differs, it gets its name back.
 func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string, sealed follow.Sealed) error {
 	dir, to := follow.Dir(s.dir), name
 	var held []vfs.File
@@ -117,7 +117,8 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string, s
 	return nil
 }
 
-// rename gives the file a name that no file has, and makes sure that it was this file and has not grown.
+// rename gives the file a name that no file has, and makes sure that it was this file and has not
+// grown.
 func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) (string, error) {
 	for n := range maxNumber {
 		name := numbered(want, n)

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// meta gives records fields of where they come from; a pattern that begins with a slash is held against the whole path.
+// meta gives records fields of where they come from; a pattern that begins with a slash is held
+// against the whole path.
 func TestMeta(t *testing.T) {
 	bubble(t, func(o *spooldir.Options) {
 		o.Recursive = true

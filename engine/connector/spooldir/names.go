@@ -23,10 +23,12 @@ func (n names) wanted(name string) bool {
 	return !hidden(base) && !n.done(base) && match(n.include, name, base) && !match(n.exclude, name, base)
 }
 
-// hidden says whether a name is nobody's business: the lock file, what rsync and editors have in work.
+// hidden says whether a name is nobody's business: the lock file, what rsync and editors have in
+// work.
 func hidden(base string) bool { return strings.HasPrefix(base, ".") }
 
-// done says whether a name is that of a finished file: it ends with the suffix, or the suffix, a dot and a number.
+// done says whether a name is that of a finished file: it ends with the suffix, or the suffix, a
+// dot and a number.
 func (n names) done(base string) bool {
 	if n.suffix == "" {
 		return false
@@ -55,7 +57,8 @@ func match(globs []string, name, base string) bool {
 	return false
 }
 
-// numbered is the nth name to try where a file may not replace another one: name, name.1, name.2 and so on.
+// numbered is the nth name to try where a file may not replace another one: name, name.1, name.2
+// and so on.
 func numbered(name string, n int) string {
 	if n == 0 {
 		return name

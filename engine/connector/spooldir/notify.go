@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// watchLocked starts what runs beside the readers: the syncs, and the watcher that wakes readers before their next poll.
-// Polling is the truth: a watcher that cannot be had, that misses events or dies costs only time. once: what is there now was
-// listed, nobody waits for more, and to end a watcher takes Linux 15 ms.
+// watchLocked starts what runs beside the readers: the syncs, and the watcher that wakes readers
+// before their next poll. Polling is the truth: a watcher that cannot be had, that misses events or
+// dies costs only time. once: what is there now was listed, nobody waits for more, and to end a
+// watcher takes Linux 15 ms.
 func (s *source) watchLocked(once bool) {
 	stop := make(chan struct{})
 	s.stop = stop

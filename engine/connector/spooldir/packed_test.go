@@ -144,8 +144,8 @@ func TestPackedKept(t *testing.T) {
 	})
 }
 
-// Files that are damaged, cut off or bombs deliver what is whole before, are left where they are, are named by a run
-// that is to end, and hold up nobody.
+// Files that are damaged, cut off or bombs deliver what is whole before, are left where they are,
+// are named by a run that is to end, and hold up nobody.
 func TestPackedBroken(t *testing.T) {
 	text := string(logLines(400_000))
 	long := strings.Repeat(strings.Repeat("x", 9_999)+"\n", 7_000)

@@ -13,16 +13,16 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// asideName returns the hidden name that a file has while it is being deleted. It depends on the partition alone, so
-// that the next process finds it.
+// asideName returns the hidden name that a file has while it is being deleted. It depends on the
+// partition alone, so that the next process finds it.
 func asideName(p stream.Partition, name string) string {
 	sum := sha256.Sum256([]byte(p.ID))
 	return path.Join(path.Dir(name), ".penstock-delete-"+hex.EncodeToString(sum[:8]))
 }
 
-// remove deletes the file of e. A file that took the name meanwhile is not deleted: the
-// file is renamed aside, checked there, and only then unlinked. Before that, remove opens it once for each reader that
-// may hold one more file, because no name will lead to what a writer may still add.
+// remove deletes the file of e. A file that took the name meanwhile is not deleted: the file is
+// renamed aside, checked there, and only then unlinked. Before that, remove opens it once for each
+// reader that may hold one more file, because no name will lead to what a writer may still add.
 func (s *source) remove(p stream.Partition, e *follow.Entry, name string, readers []*follow.Reader) (held []vfs.File, err error) {
 	aside, own := asideName(p, name), name
 	if name == aside {
@@ -65,8 +65,8 @@ func (s *source) open(name string, readers []*follow.Reader) (held []vfs.File, e
 	return held, nil
 }
 
-// putBack gives a file that was renamed aside its name again, unless another file has it; then a later Finish tries
-// again.
+// putBack gives a file that was renamed aside its name again, unless another file has it; then a
+// later Finish tries again.
 func (s *source) putBack(aside, name string) error {
 	if err := s.dir.RenameNew(aside, s.dir, name); err != nil {
 		return fmt.Errorf("put %q back to its name %q: %w", aside, name, err)
@@ -74,8 +74,8 @@ func (s *source) putBack(aside, name string) error {
 	return nil
 }
 
-// recoverAside puts back a file that a process renamed aside and did not delete. It is called where the name does not
-// lead to the partition's file.
+// recoverAside puts back a file that a process renamed aside and did not delete. It is called where
+// the name does not lead to the partition's file.
 func (s *source) recoverAside(p stream.Partition, name string) error {
 	if s.o.Finished != finishedDelete {
 		return nil

@@ -29,7 +29,8 @@ func dataFiles(t testing.TB) []string {
 	return names
 }
 
-// spoolData puts the real logs into a directory and returns what of each has to be delivered, by name.
+// spoolData puts the real logs into a directory and returns what of each has to be delivered, by
+// name.
 func spoolData(t testing.TB) (dir string, want map[string][]byte) {
 	t.Helper()
 	dir, want = t.TempDir(), make(map[string][]byte)
@@ -108,8 +109,8 @@ func readAll(t *testing.T, h *host, dir string, limits stream.BatchLimits, marks
 	}
 }
 
-// Killed after any batch, with any of the batches before it settled: every line comes exactly once more or was settled, and every
-// batch of one file ends where a batch of the first run ended.
+// Killed after any batch, with any of the batches before it settled: every line comes exactly once
+// more or was settled, and every batch of one file ends where a batch of the first run ended.
 func TestResumeAnywhere(t *testing.T) {
 	dir, _ := spoolData(t)
 	const seed = 20261121

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// Two routes read independently under the same ids; a file is finished when both have sealed it at its size.
+// Two routes read independently under the same ids; a file is finished when both have sealed it at
+// its size.
 func TestTwoRoutes(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		path := put(t, w.dir, "a.log", "one\n")
@@ -78,7 +79,8 @@ func (w *world) finishAllNow(t *testing.T, want string) {
 	}
 }
 
-// With Once: what is young is waited for, what appears meanwhile is read, what is still written at the end is left.
+// With Once: what is young is waited for, what appears meanwhile is read, what is still written at
+// the end is left.
 func TestOnce(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		write(t, filepath.Join(w.dir, "young.log"), "young, no line end")
@@ -125,7 +127,8 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// A finished file that grew while nothing ran is found at the next start, where the checkpoint remembers it.
+// A finished file that grew while nothing ran is found at the next start, where the checkpoint
+// remembers it.
 func TestGrownWhileDown(t *testing.T) {
 	for _, finished := range []string{"rename", "move", "keep"} {
 		moved := t.TempDir()

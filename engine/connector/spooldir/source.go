@@ -1,9 +1,11 @@
 // Package spooldir reads the files that are put into a directory: the source spool_dir.
 //
-// It lists the directory and renames, deletes or moves each file when it has been quiet and everything in it is settled. What
-// lies between, reading many files as batches and knowing each again, is engine/kit/follow. Its owner is the engine, which
-// opens one reader a route. It never follows a symlink, never changes what a file holds, never renames over another file,
-// and hides nothing: a file that grows, shrinks, vanishes or is replaced is read as far as it can be, and reported.
+// It lists the directory and renames, deletes or moves each file when it has been quiet and
+// everything in it is settled. What lies between, reading many files as batches and knowing each
+// again, is engine/kit/follow. Its owner is the engine, which opens one reader a route. It never
+// follows a symlink, never changes what a file holds, never renames over another file, and hides
+// nothing: a file that grows, shrinks, vanishes or is replaced is read as far as it can be, and
+// reported.
 package spooldir
 
 import (
@@ -201,7 +203,8 @@ func (s *source) openMoved() (err error) {
 	return nil
 }
 
-// done gives back what acquire took; the last user syncs and closes the directory and gives up the lock.
+// done gives back what acquire took; the last user syncs and closes the directory and gives up the
+// lock.
 func (s *source) done() error {
 	s.mu.Lock()
 	if s.users > 1 {

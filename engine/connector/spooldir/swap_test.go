@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// swapFS calls before ahead of each call that names a file beneath a directory. Device numbers are shifted by dev.
+// swapFS calls before ahead of each call that names a file beneath a directory. Device numbers are
+// shifted by dev.
 type swapFS struct {
 	vfs.FS
 	before func(name string)
@@ -83,8 +84,8 @@ func (d swapDir) RenameNew(from string, to vfs.Dir, name string) error {
 	return d.Dir.RenameNew(from, to.(swapDir).Dir, name)
 }
 
-// A writer renames another file onto the name of one that is being finished, before each of the calls by which that is
-// done: the new file is read, and nothing but the old one is deleted.
+// A writer renames another file onto the name of one that is being finished, before each of the
+// calls by which that is done: the new file is read, and nothing but the old one is deleted.
 func TestNameTakenWhileFileIsFinished(t *testing.T) {
 	for _, finished := range []string{"delete", "rename"} {
 		for swaps := 1; swaps <= 2; swaps++ {
@@ -99,8 +100,8 @@ func TestNameTakenWhileFileIsFinished(t *testing.T) {
 	}
 }
 
-// nameTaken swaps the file before the nth call of Finish and reports whether there was no such call. With two swaps the
-// name is taken once more before the next call.
+// nameTaken swaps the file before the nth call of Finish and reports whether there was no such
+// call. With two swaps the name is taken once more before the next call.
 func nameTaken(t *testing.T, dir, finished string, nth, swaps int) (none bool) {
 	calls, counting := 0, false
 	want := []string{"a.log: 0\n"}
@@ -217,8 +218,8 @@ func listedMeanwhile(t *testing.T, dir, finished string, taken bool) {
 	}
 }
 
-// A process that is killed between the two steps of a deletion leaves a hidden file. The next one deletes it, or puts
-// it back if it is another file.
+// A process that is killed between the two steps of a deletion leaves a hidden file. The next one
+// deletes it, or puts it back if it is another file.
 func TestDeletionInterrupted(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		bubble(t, func(o *spooldir.Options) { o.Finished = "delete" }, func(t *testing.T, w *world) {
@@ -253,7 +254,8 @@ func TestDeletionInterrupted(t *testing.T) {
 	}
 }
 
-// A file system that is mounted again under another device number holds the same files: nothing is delivered twice.
+// A file system that is mounted again under another device number holds the same files: nothing is
+// delivered twice.
 func TestNewDeviceNumber(t *testing.T) {
 	for _, finished := range []string{"keep", "rename"} {
 		dir := t.TempDir()

@@ -73,7 +73,8 @@ func (s *store) options(once bool) stream.OpenOptions {
 	}
 }
 
-// world is one route over one directory: a reader, and an engine that settles whatever comes at once.
+// world is one route over one directory: a reader, and an engine that settles whatever comes at
+// once.
 type world struct {
 	t       testing.TB
 	dir     string
@@ -232,7 +233,8 @@ func (w *world) finishAll() {
 	}
 }
 
-// texts are what was delivered of each partition, in the order in which they began, under the last name of each.
+// texts are what was delivered of each partition, in the order in which they began, under the last
+// name of each.
 func (w *world) texts() []string {
 	var out []string
 	for _, id := range w.store.order {

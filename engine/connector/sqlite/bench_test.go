@@ -30,7 +30,8 @@ func accessRow(i int) []string {
 	}
 }
 
-// parsed makes batch n of such rows, as the parser leaves them; plain: unparsed lines of the same text.
+// parsed makes batch n of such rows, as the parser leaves them; plain: unparsed lines of the same
+// text.
 func parsed(n int, plain bool) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{Bytes: 16 << 20, Records: rowsPerBatch})
 	b.Names = append(b.Names, benchFields...)
@@ -69,8 +70,9 @@ func parsed(n int, plain bool) *stream.Batch {
 	return b
 }
 
-// BenchmarkAgainstInsertLoop prints, for seven interleaved pairs, how fast the sink is beside a bare loop of prepared inserts
-// with the same batch and the same synchronous; the median is to be 0.9 at least.
+// BenchmarkAgainstInsertLoop prints, for seven interleaved pairs, how fast the sink is beside a
+// bare loop of prepared inserts with the same batch and the same synchronous; the median is to be
+// 0.9 at least.
 func BenchmarkAgainstInsertLoop(b *testing.B) {
 	const pairs, batches = 7, 5
 	for _, plain := range []bool{false, true} {

@@ -53,7 +53,8 @@ type server struct {
 // Connect implements sqlspan.Server.
 func (s *server) Connect(context.Context) (*connection, error) { return connect(s.dsn) }
 
-// Restore implements sqlspan.Server. A connection whose file can no longer be trusted is replaced before the next use.
+// Restore implements sqlspan.Server. A connection whose file can no longer be trusted is replaced
+// before the next use.
 func (s *server) Restore(_ context.Context, c *connection, err error) bool {
 	sound := !broken(err)
 	if sound && c.Open() {
@@ -90,8 +91,8 @@ func connect(dsn string) (*connection, error) {
 	}, nil
 }
 
-// forever is the context of single statements: they are short, and one that was broken off would leave a transaction in doubt.
-// SQLite's own busy_timeout bounds their waits.
+// forever is the context of single statements: they are short, and one that was broken off would
+// leave a transaction in doubt. SQLite's own busy_timeout bounds their waits.
 func forever() context.Context { return context.Background() }
 
 func (c *connection) exec(sql string, args ...driver.Value) (affected int64, err error) {

@@ -47,8 +47,8 @@ type inserting struct {
 	refusals []sqltable.Refusal
 }
 
-// write writes every kept record of b. The records that are refused come back together, so that one look at a batch finds
-// them all; the caller has to undo what was written then.
+// write writes every kept record of b. The records that are refused come back together, so that one
+// look at a batch finds them all; the caller has to undo what was written then.
 func (w *inserting) write(b *stream.Batch) error {
 	w.waiting, w.refusals = w.waiting[:0], w.refusals[:0]
 	if b.Kept() == 0 {

@@ -64,7 +64,8 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 	return err
 }
 
-// leave fails the run when a Deliver whose turn has not come gives up: its place would never be filled.
+// leave fails the run when a Deliver whose turn has not come gives up: its place would never be
+// filled.
 func (l *lane) leave(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,8 +74,8 @@ func (l *lane) leave(a stream.Attempt, cause error) {
 	}
 }
 
-// failLocked answers all that was not taken by the writer. Its error has none of the outcomes' types: what failed one batch
-// says nothing of the others.
+// failLocked answers all that was not taken by the writer. Its error has none of the outcomes'
+// types: what failed one batch says nothing of the others.
 func (l *lane) failLocked(cause error) {
 	err := fmt.Errorf("an earlier batch was not written: %v", cause)
 	l.order.Fail(err, func(d *delivery) { d.done <- err })
@@ -131,7 +132,8 @@ func (l *lane) run(ctx context.Context) error {
 	}
 }
 
-// write writes a group in one transaction and says how many of it are durable; err is that of the next one.
+// write writes a group in one transaction and says how many of it are durable; err is that of the
+// next one.
 func (l *lane) write(ctx context.Context, group []*delivery) (written int, err error) {
 	var failed error // of a batch; those before it are committed
 	made := false
@@ -163,7 +165,8 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 	return written, failed
 }
 
-// one writes a batch and its spans, or nothing of it. failed is what the batch is answered with; err ends the transaction.
+// one writes a batch and its spans, or nothing of it. failed is what the batch is answered with;
+// err ends the transaction.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err

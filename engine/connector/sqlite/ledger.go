@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// dialectOf is the SQL of the ledger's tables; docs/formats/sql-tables.md. SQLite has one writer at a time, which needs no other fence
-// than the epoch.
+// dialectOf is the SQL of the ledger's tables; docs/formats/sql-tables.md. SQLite has one writer at
+// a time, which needs no other fence than the epoch.
 func (s *Sink) dialectOf(string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s in %q", sqlspan.MarksTable, s.o.Path),

@@ -18,8 +18,8 @@ func codeOf(err error) int {
 	return 0
 }
 
-// broken says whether the connection must not be used again: a failed read or write, above all a failed fsync, is never
-// retried on the same handle.
+// broken says whether the connection must not be used again: a failed read or write, above all a
+// failed fsync, is never retried on the same handle.
 func broken(err error) bool {
 	switch codeOf(err) & 0xFF {
 	case codes.SQLITE_IOERR, codes.SQLITE_CORRUPT, codes.SQLITE_NOTADB, codes.SQLITE_CANTOPEN, codes.SQLITE_NOMEM,
@@ -41,8 +41,8 @@ func refusesRow(err error) bool {
 // noTransaction says that SQLite had ended the transaction by itself.
 func noTransaction(err error) bool { return strings.Contains(err.Error(), "no transaction is active") }
 
-// outcome makes of an error of the database what Deliver returns: the file's fault is misconfigured, what may pass is tried
-// again (busy, full disk, failed I/O).
+// outcome makes of an error of the database what Deliver returns: the file's fault is
+// misconfigured, what may pass is tried again (busy, full disk, failed I/O).
 func outcome(err error) error {
 	switch codeOf(err) & 0xFF {
 	case codes.SQLITE_ERROR, codes.SQLITE_PERM, codes.SQLITE_READONLY, codes.SQLITE_CANTOPEN, codes.SQLITE_NOTADB, codes.SQLITE_CORRUPT,

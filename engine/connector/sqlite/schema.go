@@ -10,14 +10,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// declared are the words for the types. Number has none, so that SQLite converts nothing: a number that neither an integer nor
-// a float holds exactly stays the text that it was.
+// declared are the words for the types. Number has none, so that SQLite converts nothing: a number
+// that neither an integer nor a float holds exactly stays the text that it was.
 var declared = map[sqltable.Type]string{
 	sqltable.Text: "TEXT", sqltable.Integer: "INTEGER", sqltable.Number: "", sqltable.Float: "REAL",
 	sqltable.Bool: "BOOLEAN", sqltable.JSON: "TEXT", sqltable.Bytes: "BLOB",
 }
 
-// standard is the column for a type that a source declares. A numeric keeps its digits in a column without a type.
+// standard is the column for a type that a source declares. A numeric keeps its digits in a column
+// without a type.
 func standard(decl string) (sqltable.Column, bool) {
 	word, _, _ := strings.Cut(decl, "(")
 	c := sqltable.Column{Type: sqltable.Text}
@@ -79,7 +80,8 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// find settles the columns where the table exists or the config lists them; else the first batch does.
+// find settles the columns where the table exists or the config lists them; else the first batch
+// does.
 func (s *Sink) find(c *connection) error {
 	there, err := c.columnsOf(s.name)
 	if err == nil {

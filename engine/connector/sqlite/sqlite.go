@@ -1,11 +1,12 @@
 // Package sqlite holds the sink that writes records into a table of a SQLite file, exactly once.
 //
-// The file has one lane, which is ordered. One goroutine takes what is ready and writes it in one transaction, each batch
-// with its span rows (docs/formats/sql-tables.md), durable before it is answered: write-ahead log, synchronous = FULL. So a
-// batch that comes a second time, after a crash or a lost answer, is found in the ledger and not written again.
+// The file has one lane, which is ordered. One goroutine takes what is ready and writes it in one
+// transaction, each batch with its span rows (docs/formats/sql-tables.md), durable before it is
+// answered: write-ahead log, synchronous = FULL. So a batch that comes a second time, after a crash
+// or a lost answer, is found in the ledger and not written again.
 //
-// The sink owns its connection; other programs may read the file, and write to it for moments, meanwhile. It never alters a
-// table that exists, and never makes SQL of data.
+// The sink owns its connection; other programs may read the file, and write to it for moments,
+// meanwhile. It never alters a table that exists, and never makes SQL of data.
 package sqlite
 
 import (
@@ -27,7 +28,8 @@ type Options struct {
 // DefaultOptions append, and keep fields that have no column in a JSON column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
-// What SQLite can hold. Its limit of columns is 2000; a table that is made from records stays well below.
+// What SQLite can hold. Its limit of columns is 2000; a table that is made from records stays well
+// below.
 var dialect = sqltable.Dialect{MaxName: 1000, MaxColumns: 500, FoldCase: true, TypeOf: typeOf, Standard: standard}
 
 // Validate says which option is wrong.
@@ -48,7 +50,8 @@ func Component() stream.Component {
 	}
 }
 
-// inFlight is how many batches may be in hand at once: enough that while one transaction is written the next is at hand.
+// inFlight is how many batches may be in hand at once: enough that while one transaction is written
+// the next is at hand.
 const inFlight = 32
 
 var limits = stream.Limits{InFlight: inFlight, Ordered: true}
@@ -98,8 +101,8 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder: it finds the batch's records, and from the first batch the table's columns, where the
-// writer would have to do it. It writes nothing.
+// Encode implements stream.Encoder: it finds the batch's records, and from the first batch the
+// table's columns, where the writer would have to do it. It writes nothing.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	s.shape.For(b)

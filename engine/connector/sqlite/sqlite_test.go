@@ -108,7 +108,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestRefusedRows: all that are refused are found in one look, by reason; nothing of the batch is written until then.
+// TestRefusedRows: all that are refused are found in one look, by reason; nothing of the batch is
+// written until then.
 func TestRefusedRows(t *testing.T) {
 	o := options(t, "orders")
 	o.OnNewField = "dead_letter"

@@ -60,8 +60,8 @@ func To(w io.Writer) stream.Component {
 	}
 }
 
-// remembered is the number of written batches that are known again: more than can be on their way to
-// one lane.
+// remembered is the number of written batches that are known again: more than can be on their way
+// to one lane.
 const remembered = 64
 
 // sink is one run of a route.
@@ -115,7 +115,8 @@ func (s *sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// Deliver implements stream.Worker. It returns when the batch is written, even if ctx ends during the write.
+// Deliver implements stream.Worker. It returns when the batch is written, even if ctx ends during
+// the write.
 func (s *sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	id := a.Value.ID()
 	s.mu.Lock()
@@ -141,7 +142,8 @@ func (s *sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{}, nil
 }
 
-// bytesOf returns what is written for b: its payload, its own bytes, or, of a piece, what it encodes.
+// bytesOf returns what is written for b: its payload, its own bytes, or, of a piece, what it
+// encodes.
 func (s *sink) bytesOf(b *stream.Batch) []byte {
 	data := b.Payload
 	if len(data) == 0 {

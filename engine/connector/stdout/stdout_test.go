@@ -73,7 +73,8 @@ func open(t *testing.T, s stream.Sink) {
 	}
 }
 
-// TestWritesOnce: a batch that is delivered again, because its write outlasted a timeout, is not written again.
+// TestWritesOnce: a batch that is delivered again, because its write outlasted a timeout, is not
+// written again.
 func TestWritesOnce(t *testing.T) {
 	var out buffer
 	s := newSink(t, &out, stdout.NDJSON, streamtest.NewHost(t))

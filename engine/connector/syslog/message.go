@@ -48,8 +48,8 @@ func newParser(zone *time.Location, now func() time.Time) *parser {
 	}
 }
 
-// parse returns the record of a message, until the next call, and whether the message had one of the
-// two forms. Of any other one the whole text is the message.
+// parse returns the record of a message, until the next call, and whether the message had one of
+// the two forms. Of any other one the whole text is the message.
 func (p *parser) parse(text []byte, peer string) (record []byte, ok bool) {
 	var base golang.Base
 	var data map[string]map[string]string
@@ -96,8 +96,8 @@ func hasPriority(text []byte) bool {
 	return err == nil && n < 192
 }
 
-// fixYear moves a time without a year that lies more than a day ahead to the year before: a message of
-// December that arrives in January.
+// fixYear moves a time without a year that lies more than a day ahead to the year before: a message
+// of December that arrives in January.
 func (p *parser) fixYear(t *time.Time) {
 	if t != nil && t.After(p.now().Add(24*time.Hour)) {
 		*t = t.AddDate(-1, 0, 0)

@@ -1,5 +1,5 @@
-// Package syslog holds the source that receives syslog messages over UDP, TCP, TLS or a Unix socket:
-// RFC 5424 and RFC 3164, with octet counting or line ends.
+// Package syslog holds the source that receives syslog messages over UDP, TCP, TLS or a Unix
+// socket: RFC 5424 and RFC 3164, with octet counting or line ends.
 //
 // A message that has neither form is kept whole. The protocol has no acknowledgement: the limits of
 // package socket hold.

@@ -182,8 +182,8 @@ func refused(t *testing.T, kind string, fresh func(t *testing.T) world) {
 	}
 }
 
-// stops are what stops a reader that runs: what it has then handed out is right, and nothing more is. A new reader goes on behind
-// it, or says what is wrong.
+// stops are what stops a reader that runs: what it has then handed out is right, and nothing more
+// is. A new reader goes on behind it, or says what is wrong.
 var stops = []struct {
 	name, make string
 	set        func(o *table.Options)

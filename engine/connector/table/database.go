@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// database is one database as one reader uses it: by one goroutine at a time. It connects when it has to, and anew after a
-// failure. What is an error of the moment only, transient says.
+// database is one database as one reader uses it: by one goroutine at a time. It connects when it
+// has to, and anew after a failure. What is an error of the moment only, transient says.
 type database interface {
 	// describe looks at a table, view or query.
 	describe(ctx context.Context, of subject) (*relation, error)
@@ -18,7 +18,8 @@ type database interface {
 	observe(ctx context.Context, r *relation, q rowQuery) (observation, error)
 	// unplaced says whether a view or query has a row in which a column of order_by is NULL.
 	unplaced(ctx context.Context, r *relation) (bool, error)
-	// passed says what of the observations lies behind: how many of them, in order, nothing can precede any more.
+	// passed says what of the observations lies behind: how many of them, in order, nothing can
+	// precede any more.
 	passed(ctx context.Context, r *relation, waiting []observation) (int, error)
 	// rows gives the rows of q to f, in order.
 	rows(ctx context.Context, r *relation, q rowQuery, f *filling) error
@@ -66,7 +67,8 @@ type rowQuery struct {
 // stripe bounds the first column of order_by: from (included) to below to.
 type stripe struct{ from, to keyValue }
 
-// observation is the last row that could be seen at a moment, and what could then still write rows before it.
+// observation is the last row that could be seen at a moment, and what could then still write rows
+// before it.
 type observation struct {
 	last    string        // its key; "": there was none
 	at      time.Duration // the reader's clock

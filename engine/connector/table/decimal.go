@@ -23,10 +23,11 @@ const (
 	numNaN           = 0x60
 )
 
-// appendNumber encodes a decimal number by its value: 1.10 and 1.1 are one. Behind the first byte stands how many digits it
-// has before its point (4 bytes, for a negative number the complement), then its digits without zeros at either end, each
-// plus 1, then an end that lies below (for a negative number above) every digit. text is digits with an optional
-// sign, point and exponent, or one of Infinity, -Infinity, NaN.
+// appendNumber encodes a decimal number by its value: 1.10 and 1.1 are one. Behind the first byte
+// stands how many digits it has before its point (4 bytes, for a negative number the complement),
+// then its digits without zeros at either end, each plus 1, then an end that lies below (for a
+// negative number above) every digit. text is digits with an optional sign, point and exponent, or
+// one of Infinity, -Infinity, NaN.
 func appendNumber(dst []byte, text string) []byte {
 	switch text {
 	case nan:
@@ -66,7 +67,8 @@ func appendNumber(dst []byte, text string) []byte {
 	return append(dst, flip)
 }
 
-// cutNumber gives the digits of an encoded number at the start of s, without an exponent, and what stands behind it.
+// cutNumber gives the digits of an encoded number at the start of s, without an exponent, and what
+// stands behind it.
 func cutNumber(s string) (digits, rest string, ok bool) {
 	if s == "" {
 		return "", s, false

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fetcher is one connection to the database, with what was read over it last. While it is at work, it and its partition belong to
-// the goroutine that has taken it; else to the one that calls Read.
+// fetcher is one connection to the database, with what was read over it last. While it is at work,
+// it and its partition belong to the goroutine that has taken it; else to the one that calls Read.
 type fetcher struct {
 	db      database
 	batch   *stream.Batch // lends its memory only; Read exchanges it for that of the route's batch
@@ -97,8 +97,8 @@ func (c *crew) dismiss() {
 
 var errClosed = fmt.Errorf("the reader was closed: %w", context.Canceled)
 
-// step looks behind the end of the partition, where it was read to it, and reads what is there. What has to be known of it after a
-// crash is durable when it returns.
+// step looks behind the end of the partition, where it was read to it, and reads what is there.
+// What has to be known of it after a crash is durable when it returns.
 func (f *fetcher) step(ctx context.Context, r *reader) {
 	p := f.part
 	f.err = f.read(ctx, r, p)

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// meeting lets who comes pass only together with so many others, and counts the most that were there at once.
+// meeting lets who comes pass only together with so many others, and counts the most that were
+// there at once.
 type meeting struct {
 	mu      sync.Mutex // guards what follows
 	want    int        // 1: everybody passes alone
@@ -164,8 +165,8 @@ func readTo(t *testing.T, r stream.Reader, rows int) (got map[string]int, order 
 	return got, order, nil
 }
 
-// TestReadsAtATime: as many partitions are read at a time as there are connections, and never more. Nobody passes alone: a reader
-// that takes turns would wait for ever.
+// TestReadsAtATime: as many partitions are read at a time as there are connections, and never more.
+// Nobody passes alone: a reader that takes turns would wait for ever.
 func TestReadsAtATime(t *testing.T) {
 	for _, c := range []struct{ connections, tables, together int }{{3, 6, 3}, {1, 4, 1}, {4, 2, 2}} {
 		m := &meeting{want: c.together}
@@ -185,7 +186,8 @@ func TestReadsAtATime(t *testing.T) {
 	}
 }
 
-// TestFiniteOrder: a finite run gives its batches in the same order, whichever connection is faster.
+// TestFiniteOrder: a finite run gives its batches in the same order, whichever connection is
+// faster.
 func TestFiniteOrder(t *testing.T) {
 	var first []string
 	for range 20 {
@@ -203,7 +205,8 @@ func TestFiniteOrder(t *testing.T) {
 	}
 }
 
-// TestSlowPartition: a table that does not answer stops no other one, and closing does not wait for it.
+// TestSlowPartition: a table that does not answer stops no other one, and closing does not wait for
+// it.
 func TestSlowPartition(t *testing.T) {
 	d := &numbers{rowsOf: 40, meeting: &meeting{want: 1}, block: "t1"}
 	r := numbered(t, d, 2, 3, false)
@@ -247,8 +250,8 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestTurns: the end is looked at rarely while nothing comes, at once where something was, and never in a hurry while other
-// transactions are waited for.
+// TestTurns: the end is looked at rarely while nothing comes, at once where something was, and
+// never in a hurry while other transactions are waited for.
 func TestTurns(t *testing.T) {
 	pace := pacing(5 * time.Second)
 	var at turn

@@ -4,13 +4,15 @@ package table
 
 import "time"
 
-// horizon is up to where a partition may be read: rows further on may still be preceded by some whose transactions are open.
-// It takes observations of the last row; each counts when nothing can precede it any more.
+// horizon is up to where a partition may be read: rows further on may still be preceded by some
+// whose transactions are open. It takes observations of the last row; each counts when nothing can
+// precede it any more.
 type horizon struct {
 	waiting []observation // ascending by last and at
 }
 
-// maxWaiting bounds the observations that wait. When there are as many, the newest takes the place of the one before it.
+// maxWaiting bounds the observations that wait. When there are as many, the newest takes the place
+// of the one before it.
 const maxWaiting = 64
 
 // see adds an observation.
@@ -31,8 +33,8 @@ func (h *horizon) see(o observation) {
 	h.waiting = append(h.waiting, o)
 }
 
-// pass takes the first n observations as passed, but for those younger than lag, and returns the last row of the newest that counts;
-// "": none does yet.
+// pass takes the first n observations as passed, but for those younger than lag, and returns the
+// last row of the newest that counts; "": none does yet.
 func (h *horizon) pass(n int, now, lag time.Duration) (last string) {
 	for n > 0 && len(h.waiting) > 0 && now-h.waiting[0].at >= lag {
 		last = h.waiting[0].last

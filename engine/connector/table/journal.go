@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// journal is the file in which a partition's memory lies: the keys that were seen near its end, and the rows that were found
-// late. What it says was said before the rows were handed out. docs/formats/table-seen.md describes it.
+// journal is the file in which a partition's memory lies: the keys that were seen near its end, and
+// the rows that were found late. What it says was said before the rows were handed out.
+// docs/formats/table-seen.md describes it.
 type journal struct {
 	dir  vfs.Dir
 	name string
@@ -50,8 +51,8 @@ type memory struct {
 	forgotten int64       // the highest number that was forgotten, because its row is settled
 }
 
-// openJournal reads the journal of a partition into m; known is false where there is none. What a kill left half written at its
-// end is cut off: the rows that it speaks of were not handed out.
+// openJournal reads the journal of a partition into m; known is false where there is none. What a
+// kill left half written at its end is cut off: the rows that it speaks of were not handed out.
 func openJournal(dir vfs.Dir, id string, m *memory) (j *journal, known bool, err error) {
 	sum := sha256.Sum256([]byte(id))
 	j = &journal{dir: dir, id: id, name: hex.EncodeToString(sum[:16]) + ".seen"}
@@ -221,7 +222,8 @@ func appendFound(dst []byte, d discovery) []byte {
 	return appendEntry(dst, entryFound, numbers, []byte(d.key))
 }
 
-// write makes entries durable; the file is written anew from m when it has grown much. After an error the journal is of no use.
+// write makes entries durable; the file is written anew from m when it has grown much. After an
+// error the journal is of no use.
 func (j *journal) write(m *memory, entries []byte) error {
 	if j.f == nil || j.size+int64(len(entries)) > j.bare+journalSlack {
 		return j.rewrite(m)

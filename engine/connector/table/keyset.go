@@ -37,8 +37,9 @@ type keyValue struct {
 // maxKeyBytes bounds an encoded keyset, so that it fits the primary key of every sink's ledger.
 const maxKeyBytes = 1000
 
-// keyset encodes the values of order_by so that the order of the encodings, byte by byte, is the order of the rows. It begins
-// with four bytes made of the columns' names and kinds: a mark that was made for another order is recognised.
+// keyset encodes the values of order_by so that the order of the encodings, byte by byte, is the
+// order of the rows. It begins with four bytes made of the columns' names and kinds: a mark that
+// was made for another order is recognised.
 type keyset struct {
 	names  []string
 	kinds  []keyKind
@@ -83,7 +84,8 @@ func appendFloat(dst []byte, f float64) []byte {
 	return binary.BigEndian.AppendUint64(dst, bits)
 }
 
-// appendText ends a text with 0 1; a byte 0 within it is 0 255, so that a text comes before every longer one that it begins.
+// appendText ends a text with 0 1; a byte 0 within it is 0 255, so that a text comes before every
+// longer one that it begins.
 func appendText[T []byte | string](dst []byte, s T) []byte {
 	for i := range len(s) {
 		if dst = append(dst, s[i]); s[i] == 0 {
@@ -113,7 +115,8 @@ func appendAny(dst []byte, v keyValue) []byte {
 	return appendNumber(append(dst, classNumber), strconv.FormatInt(v.n, 10))
 }
 
-// floatDigits are the exact digits of a float: two floats that differ have different ones, and integers meet theirs.
+// floatDigits are the exact digits of a float: two floats that differ have different ones, and
+// integers meet theirs.
 func floatDigits(f float64) string {
 	switch {
 	case math.IsInf(f, 1):

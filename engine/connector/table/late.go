@@ -35,7 +35,8 @@ const (
 	rescanLeast = time.Second
 )
 
-// open begins from what was settled of the partition (main) and of its late rows (own), and from the journal.
+// open begins from what was settled of the partition (main) and of its late rows (own), and from
+// the journal.
 func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark, most int) (known bool, err error) {
 	l.memory.seen.max = most
 	if o.State != nil {
@@ -273,7 +274,8 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 	return nil
 }
 
-// stretch hands out the numbers up to to as one span. A row that is gone by now leaves its number empty.
+// stretch hands out the numbers up to to as one span. A row that is gone by now leaves its number
+// empty.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch, f *filling, to int64) error {
 	from, data := l.handed, len(b.Data)
 	span := uint32(len(b.Spans))

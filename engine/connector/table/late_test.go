@@ -51,7 +51,8 @@ func (l *life) open() stream.Reader {
 	return r
 }
 
-// settle notes a batch as settled, out of order where other batches are not: in ranges above the mark.
+// settle notes a batch as settled, out of order where other batches are not: in ranges above the
+// mark.
 func (l *life) settle(spans []stream.Span, texts []string) {
 	for _, s := range spans {
 		m := l.marks[s.Part.ID]
@@ -108,8 +109,8 @@ func (l *life) exactlyOnce(rows int) {
 	}
 }
 
-// TestLate: rows that commit behind the place that was read are found, once, through kills at random after which some batches
-// were settled and others not.
+// TestLate: rows that commit behind the place that was read are found, once, through kills at
+// random after which some batches were settled and others not.
 func TestLate(t *testing.T) {
 	const seed, rounds = 3, 40
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -151,7 +152,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// pastRow: a row that is written behind the place that was read is found, whatever the database tells of its transactions.
+// pastRow: a row that is written behind the place that was read is found, whatever the database
+// tells of its transactions.
 func pastRow(t *testing.T, w world) {
 	execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (at, id))")
 	execute(t, w.db, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
@@ -191,8 +193,8 @@ func TestLateBound(t *testing.T) {
 	}
 }
 
-// TestLateInBulk: a transaction that brings many more late rows than are remembered, together in one place, loses none, and a
-// crash in the middle of them repeats none.
+// TestLateInBulk: a transaction that brings many more late rows than are remembered, together in
+// one place, loses none, and a crash in the middle of them repeats none.
 func TestLateInBulk(t *testing.T) {
 	const rescan, bulk, more = 20, 250, 100
 	w := sqliteWorld(t)
@@ -223,7 +225,8 @@ func TestLateInBulk(t *testing.T) {
 	l.exactlyOnce(100 + 2*bulk + more)
 }
 
-// TestLostMemory: without its journal the source repeats nothing, and finds from there on what comes late.
+// TestLostMemory: without its journal the source repeats nothing, and finds from there on what
+// comes late.
 func TestLostMemory(t *testing.T) {
 	w := sqliteWorld(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
@@ -251,8 +254,8 @@ func TestLostMemory(t *testing.T) {
 	}
 }
 
-// horizon: PostgreSQL tells of open transactions: what they may still write before the last row is waited for, and then
-// comes in its place.
+// horizon: PostgreSQL tells of open transactions: what they may still write before the last row is
+// waited for, and then comes in its place.
 func horizon(t *testing.T, server *connectortest.Server) {
 	w := postgresWorld(t, server)
 	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY, note text)")

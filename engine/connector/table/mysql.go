@@ -19,7 +19,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// mysqlServer reads MySQL or MariaDB over the driver itself, in its text protocol: values come as the server writes them.
+// mysqlServer reads MySQL or MariaDB over the driver itself, in its text protocol: values come as
+// the server writes them.
 type mysqlServer struct {
 	connector driver.Connector
 	database  string
@@ -52,8 +53,8 @@ func (d *mysqlServer) close() error {
 	return nil
 }
 
-// query gives the rows of a statement to row until it returns false; values are valid until the next one. A connection that has
-// failed, or was left in the middle of an answer, is made anew.
+// query gives the rows of a statement to row until it returns false; values are valid until the
+// next one. A connection that has failed, or was left in the middle of an answer, is made anew.
 func (d *mysqlServer) query(
 	ctx context.Context, head func(driver.Rows) error, row func(v []driver.Value) (bool, error), sql string, args ...driver.Value,
 ) (err error) {
@@ -244,7 +245,8 @@ func mysqlColumns(rows driver.Rows, n int) ([]column, error) {
 	return columns, nil
 }
 
-// mysqlStandard are the types in PostgreSQL's words. A TIMESTAMP is a moment, a DATETIME is not; a TIME may have more than 24 hours.
+// mysqlStandard are the types in PostgreSQL's words. A TIMESTAMP is a moment, a DATETIME is not; a
+// TIME may have more than 24 hours.
 var mysqlStandard = map[string]string{
 	"tinyint": "smallint", "smallint": "smallint", "mediumint": "integer", "int": "integer", "bigint": "bigint", "year": "integer",
 	"unsigned tinyint": "smallint", "unsigned smallint": "integer", "unsigned mediumint": "integer", "unsigned int": "bigint",
@@ -254,7 +256,8 @@ var mysqlStandard = map[string]string{
 	"blob": "bytea", "tinyblob": "bytea", "mediumblob": "bytea", "longblob": "bytea",
 }
 
-// describeMySQL says what values of a column are, and whether it can order rows. Times are ordered as the text that they are.
+// describeMySQL says what values of a column are, and whether it can order rows. Times are ordered
+// as the text that they are.
 func describeMySQL(c *column) {
 	word, digits, _ := strings.Cut(c.decl, "(")
 	c.standard = mysqlStandard[word]

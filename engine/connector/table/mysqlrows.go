@@ -15,8 +15,8 @@ func mysqlKey(r *relation, suffix string) string {
 	return r.ordered(", ", func(c *column) string { return "q." + tick(c.name) + suffix })
 }
 
-// mysqlList writes what is selected: the columns, and behind them those of order_by, and each FLOAT once more as a double, because
-// the server writes only six digits of it.
+// mysqlList writes what is selected: the columns, and behind them those of order_by, and each FLOAT
+// once more as a double, because the server writes only six digits of it.
 func mysqlList(r *relation) (list string, floats []int) {
 	list = "q.*, " + mysqlKey(r, "")
 	for i, c := range r.columns {
@@ -28,8 +28,8 @@ func mysqlList(r *relation) (list string, floats []int) {
 	return list, floats
 }
 
-// mysqlWhere writes the condition of q. A comparison of rows would keep MySQL from its index: it is spelled out, with one of
-// the first column alone before it.
+// mysqlWhere writes the condition of q. A comparison of rows would keep MySQL from its index: it is
+// spelled out, with one of the first column alone before it.
 func mysqlWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err error) {
 	sql = " FROM " + r.from + " AS q WHERE 1 = 1"
 	for _, b := range []struct{ first, strict, last, key string }{
@@ -148,7 +148,8 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 	return d.described(err, r)
 }
 
-// sameColumns holds the columns of an answer against those that were there at the start. more are behind them.
+// sameColumns holds the columns of an answer against those that were there at the start. more are
+// behind them.
 func (d *mysqlServer) sameColumns(r *relation, rows driver.Rows, more int) error {
 	now, err := mysqlColumns(rows, len(rows.Columns())-more)
 	if err != nil {

@@ -136,7 +136,8 @@ func checkURL(text string) error {
 	return errors.New("it is not a URL of PostgreSQL; write postgres://user@host:5432/database")
 }
 
-// Shape implements stream.Shaper: records have the table's columns as fields, which are known when it is opened.
+// Shape implements stream.Shaper: records have the table's columns as fields, which are known when
+// it is opened.
 func (o *Options) Shape(stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Open: true, OnError: "dead_letter"}, nil
 }

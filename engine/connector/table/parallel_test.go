@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// away puts a server further away: what passes through it comes so much later, each way. It returns the address that is there.
+// away puts a server further away: what passes through it comes so much later, each way. It returns
+// the address that is there.
 func away(t *testing.T, server string, delay time.Duration) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -79,7 +80,8 @@ func carry(to, from net.Conn, delay time.Duration) {
 	reading.Wait()
 }
 
-// parallel: two partitions of a table on a server that is far away are read nearly twice as fast as one after the other.
+// parallel: two partitions of a table on a server that is far away are read nearly twice as fast as
+// one after the other.
 func parallel(t *testing.T, server *connectortest.Server) {
 	const rows, batch = 3000, 100
 	db := openPostgres(t, server.URL)

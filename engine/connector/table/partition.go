@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// partition is a table, or a stripe of one, as one reader reads it. It belongs to the fetcher that is at work on it, else to the
-// goroutine that calls Read.
+// partition is a table, or a stripe of one, as one reader reads it. It belongs to the fetcher that
+// is at work on it, else to the goroutine that calls Read.
 type partition struct {
 	part     stream.Partition
 	relation *relation // its own
@@ -89,8 +89,8 @@ func (p *partition) fill(ctx context.Context, db database, b *stream.Batch, f *f
 }
 
 // watchEnd is called where no rows are remembered and there are none behind pos. A table that ends
-// before pos and grows there again reuses its keys: that is an error. A finite run, which looks once,
-// only warns.
+// before pos and grows there again reuses its keys: that is an error. A finite run, which looks
+// once, only warns.
 func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error {
 	if p.late != nil || p.pos == "" || r.s.o.ReusedKeys == ignoreReuse {
 		return nil

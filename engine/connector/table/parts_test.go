@@ -133,7 +133,8 @@ func TestWideRows(t *testing.T) {
 	}
 }
 
-// FuzzJournal: whatever stands in the file of what is remembered, opening ends, and the partition is read.
+// FuzzJournal: whatever stands in the file of what is remembered, opening ends, and the partition
+// is read.
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte("PENSTOCK-SEEN-1\n"))
 	f.Add([]byte("PENSTOCK-SEEN-1\n\x02\x00\x00\x00abcdPt"))

@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// postgres reads over the driver's lowest layer: values come as the text that the server writes, keys in their binary form.
+// postgres reads over the driver's lowest layer: values come as the text that the server writes,
+// keys in their binary form.
 type postgres struct {
 	config *pgconn.Config
 	conn   *pgconn.PgConn // nil: there is none
@@ -173,7 +174,8 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 	return r, d.sequences(ctx, r)
 }
 
-// constraints asks which columns may be NULL, how texts are compared, and which columns are unique together.
+// constraints asks which columns may be NULL, how texts are compared, and which columns are unique
+// together.
 func (d *postgres) constraints(ctx context.Context, r *relation) error {
 	err := d.ask(ctx, func(v [][]byte) error {
 		for i := range r.columns {
@@ -335,7 +337,8 @@ func binaryKey(id uint32, b []byte) (v keyValue, ok bool) {
 	return v, false
 }
 
-// argument is a value of a key in the binary form of its type; numeric, which has a long one, as text.
+// argument is a value of a key in the binary form of its type; numeric, which has a long one, as
+// text.
 func argument(id uint32, v keyValue) (value []byte, format int16) {
 	switch id {
 	case oidInt2:

@@ -223,9 +223,10 @@ func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery, each func(
 	return errors.Join(err, wrong)
 }
 
-// observe implements database: the last row as a snapshot sees it, the first transaction id that the snapshot does not know, and
-// then who holds the table's lock for writing. A row that was written before the last one, and not seen, is of a transaction that
-// had an id below that, or held the lock: an INSERT takes it before it takes a value of a sequence.
+// observe implements database: the last row as a snapshot sees it, the first transaction id that
+// the snapshot does not know, and then who holds the table's lock for writing. A row that was
+// written before the last one, and not seen, is of a transaction that had an id below that, or held
+// the lock: an INSERT takes it before it takes a value of a sequence.
 func (d *postgres) observe(ctx context.Context, r *relation, q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {
 		return o, err

@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// reader hands out the rows of the tables to one route. The goroutine that calls Read gives each partition that has something, or
-// has to be looked at again, to a free fetcher in turn, and hands out what comes of it.
+// reader hands out the rows of the tables to one route. The goroutine that calls Read gives each
+// partition that has something, or has to be looked at again, to a free fetcher in turn, and hands
+// out what comes of it.
 type reader struct {
 	s       *source
 	o       stream.OpenOptions
@@ -120,7 +121,8 @@ func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	return nil
 }
 
-// next is the next partition in turn that has something to hand out, or whose end has to be looked at; nil: there is none.
+// next is the next partition in turn that has something to hand out, or whose end has to be looked
+// at; nil: there is none.
 func (r *reader) next(now time.Duration) *partition {
 	for k := range r.parts {
 		i := (r.turn + k) % len(r.parts)
@@ -132,8 +134,9 @@ func (r *reader) next(now time.Duration) *partition {
 	return nil
 }
 
-// listAt is when it is to be looked whether there are new partitions: at once where the ends of all have been reached, else after
-// `poll`. false: never; with Once those are read that were there when it was opened.
+// listAt is when it is to be looked whether there are new partitions: at once where the ends of all
+// have been reached, else after `poll`. false: never; with Once those are read that were there when
+// it was opened.
 func (r *reader) listAt() (time.Duration, bool) {
 	at := r.listing.due
 	if len(r.busy) > 0 || slices.ContainsFunc(r.parts, (*partition).ready) { // which none may ask that is at work
@@ -161,8 +164,8 @@ func (r *reader) discover(ctx context.Context, now time.Duration) error {
 	return r.survive(r.free[len(r.free)-1].db, err)
 }
 
-// await returns what came of the work of a fetcher; nil where something has to be looked at first, or all has ended. A finite run
-// has an order that does not depend on who was faster.
+// await returns what came of the work of a fetcher; nil where something has to be looked at first,
+// or all has ended. A finite run has an order that does not depend on who was faster.
 func (r *reader) await(ctx context.Context) (*fetcher, error) {
 	for {
 		for i, f := range r.busy {
@@ -231,7 +234,8 @@ func (r *reader) ended() bool {
 	return r.o.Once && !slices.ContainsFunc(r.parts, func(p *partition) bool { return !p.done })
 }
 
-// survive returns the errors that end the reader. After others nothing is asked for a while; a finite run gives up in the end.
+// survive returns the errors that end the reader. After others nothing is asked for a while; a
+// finite run gives up in the end.
 func (r *reader) survive(db database, err error) error {
 	if err == nil {
 		r.failed, r.failing = backoff.State{}, 0
@@ -274,7 +278,8 @@ func (r *reader) until() (d time.Duration, ok bool) {
 	return max(0, at-now, r.hold-now), true
 }
 
-// rest waits, when nothing is at work, until something is due or the database says that there is something new.
+// rest waits, when nothing is at work, until something is due or the database says that there is
+// something new.
 func (r *reader) rest(ctx context.Context) error {
 	d, ok := r.until()
 	if !ok {
@@ -299,7 +304,8 @@ func (r *reader) rest(ctx context.Context) error {
 	return nil
 }
 
-// look finds out what came late before the place up to which a partition was read, and then what is new behind it.
+// look finds out what came late before the place up to which a partition was read, and then what is
+// new behind it.
 func (r *reader) look(ctx context.Context, db database, p *partition) error {
 	if l := p.late; l != nil && r.now() >= l.next && !(r.o.Once && l.last) {
 		began := r.now()

@@ -62,7 +62,8 @@ func (r *relation) mayReuse() bool {
 	return r.reuse.why != "" && len(r.keys.names) == 1 && r.keys.names[0] == r.reuse.column
 }
 
-// orderBy settles the order: the columns given, or the primary key. Its errors are the ones that users see.
+// orderBy settles the order: the columns given, or the primary key. Its errors are the ones that
+// users see.
 func (r *relation) orderBy(names []string, zone string) error {
 	if len(names) == 0 {
 		switch {
@@ -128,7 +129,8 @@ func (r *relation) types() []string {
 	return out
 }
 
-// changed says how the columns differ from those that were there when the reader was opened; nil: they do not.
+// changed says how the columns differ from those that were there when the reader was opened; nil:
+// they do not.
 func (r *relation) changed(now []column) error {
 	find := func(all []column, name string) int {
 		return slices.IndexFunc(all, func(c column) bool { return c.name == name })
@@ -180,7 +182,8 @@ func (r *relation) names() []string {
 	return out
 }
 
-// partitionID makes an id of a name: letters, digits and - _ . stand as they are, other bytes as % and two hexadecimal digits.
+// partitionID makes an id of a name: letters, digits and - _ . stand as they are, other bytes as %
+// and two hexadecimal digits.
 func partitionID(name string) string {
 	const hexDigits = "0123456789ABCDEF"
 	var out strings.Builder

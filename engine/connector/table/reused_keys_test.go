@@ -351,8 +351,8 @@ func TestQueue(t *testing.T) {
 	l.exactlyOnce(all)
 }
 
-// TestReuseWithoutMemory: with rescan: 0 a table that is seen to shrink and then grows again below the
-// place up to which it was read stops the route. Keys that go on do not.
+// TestReuseWithoutMemory: with rescan: 0 a table that is seen to shrink and then grows again below
+// the place up to which it was read stops the route. Keys that go on do not.
 func TestReuseWithoutMemory(t *testing.T) {
 	for _, c := range []struct {
 		make string

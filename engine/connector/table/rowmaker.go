@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// rowMaker makes records of rows. A record's text is the row as a JSON object on one line, which is what dead letters and raw
-// formats show; its fields are the columns, their values exactly those of the database. Where a value stands in the
-// text as it is, the field points there; else to a copy behind all texts.
+// rowMaker makes records of rows. A record's text is the row as a JSON object on one line, which is
+// what dead letters and raw formats show; its fields are the columns, their values exactly those of
+// the database. Where a value stands in the text as it is, the field points there; else to a copy
+// behind all texts.
 type rowMaker struct {
 	names   []string
 	labels  [][]byte // `{"id":`, `,"at":`
@@ -39,7 +40,8 @@ func newRowMaker(r *relation) rowMaker {
 	return m
 }
 
-// begin makes rows go to b, which is empty and takes rows of this relation only: a name stands once in a batch.
+// begin makes rows go to b, which is empty and takes rows of this relation only: a name stands once
+// in a batch.
 func (m *rowMaker) begin(b *stream.Batch) {
 	m.batch = b
 	b.Names = append(b.Names[:0], m.names...)
@@ -197,7 +199,8 @@ func (m *rowMaker) end(span uint32) *stream.Record {
 // size is how many bytes the batch holds with what will be put behind its texts.
 func (m *rowMaker) size() int { return len(m.batch.Data) + len(m.side) }
 
-// finish puts the values that stand apart behind the texts. It is called once, when the batch is done.
+// finish puts the values that stand apart behind the texts. It is called once, when the batch is
+// done.
 func (m *rowMaker) finish() {
 	base := uint32(len(m.batch.Data))
 	for _, f := range m.moved {

@@ -19,7 +19,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// sqliteFile reads a SQLite file. No statement stays open between two calls: an open one would keep writers out.
+// sqliteFile reads a SQLite file. No statement stays open between two calls: an open one would keep
+// writers out.
 type sqliteFile struct {
 	path string
 	conn sqldriver.Conn // nil: there is none
@@ -59,7 +60,8 @@ func (d *sqliteFile) open() error {
 	return err
 }
 
-// query gives the rows of a statement to row until it returns false; values are valid until the next one.
+// query gives the rows of a statement to row until it returns false; values are valid until the
+// next one.
 func (d *sqliteFile) query(ctx context.Context, row func(v []driver.Value) (bool, error), sql string, args ...driver.Value) (err error) {
 	if err := d.open(); err != nil {
 		return err
@@ -79,7 +81,8 @@ func (d *sqliteFile) transient(err error) bool {
 	return false
 }
 
-// explained says what a user can do about an error of a statement that reads r. SQLite has one code for all that is wrong in one.
+// explained says what a user can do about an error of a statement that reads r. SQLite has one code
+// for all that is wrong in one.
 func (d *sqliteFile) explained(err error, r *relation) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || d.transient(err) {
@@ -154,8 +157,9 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 	return r, nil
 }
 
-// constraints finds what is unique. A single INTEGER PRIMARY KEY is the row's own number, which is never NULL; the columns of
-// other primary keys may be, in SQLite, unless the table has no row numbers.
+// constraints finds what is unique. A single INTEGER PRIMARY KEY is the row's own number, which is
+// never NULL; the columns of other primary keys may be, in SQLite, unless the table has no row
+// numbers.
 func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string, primary []string) error {
 	at := func(n string) *column {
 		i := slices.IndexFunc(r.columns, func(c column) bool { return c.name == n })
@@ -240,8 +244,8 @@ func (d *sqliteFile) describeQuery(ctx context.Context, r *relation) error {
 	return errors.Join(err, rows.Close())
 }
 
-// describeSQLite says what a column of a declared type is, after https://sqlite.org/datatype3.html, section 3.1. Every column can
-// order rows: SQLite knows an order of all values.
+// describeSQLite says what a column of a declared type is, after https://sqlite.org/datatype3.html,
+// section 3.1. Every column can order rows: SQLite knows an order of all values.
 func describeSQLite(name, decl string, nullable bool) column {
 	c := column{name: name, decl: decl, key: keyAny, nullable: nullable}
 	d := strings.ToUpper(decl)

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sqliteNames are the columns as they are selected: the + takes the declared type away, by which the driver would make times of texts.
+// sqliteNames are the columns as they are selected: the + takes the declared type away, by which
+// the driver would make times of texts.
 func sqliteNames(r *relation, only []int) string {
 	parts := make([]string, len(only))
 	for i, c := range only {
@@ -23,7 +24,8 @@ func sqliteNames(r *relation, only []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// sqliteKey writes the columns of order_by. A COLLATE where none is needed would keep SQLite from its indexes.
+// sqliteKey writes the columns of order_by. A COLLATE where none is needed would keep SQLite from
+// its indexes.
 func sqliteKey(r *relation, suffix string) string {
 	return r.ordered(", ", func(c *column) string { return "q." + sqltable.Quote(c.name) + c.collate + suffix })
 }
@@ -64,7 +66,8 @@ func sqliteArgument(v keyValue) driver.Value {
 	return v.s
 }
 
-// observe implements database. SQLite has one writer at a time: what is not seen here was not begun before.
+// observe implements database. SQLite has one writer at a time: what is not seen here was not begun
+// before.
 func (d *sqliteFile) observe(ctx context.Context, r *relation, q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {
 		return o, err
@@ -226,8 +229,9 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 	return scratch
 }
 
-// appendReal appends the shortest digits that give the float back; always ones that say that it is none of the integers, and without
-// an exponent where plain: as a decimal that a sink keeps as a float because it prints so.
+// appendReal appends the shortest digits that give the float back; always ones that say that it is
+// none of the integers, and without an exponent where plain: as a decimal that a sink keeps as a
+// float because it prints so.
 func appendReal(dst []byte, f float64, plain bool) []byte {
 	switch {
 	case math.IsInf(f, 1):

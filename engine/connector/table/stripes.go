@@ -92,7 +92,8 @@ func floorDiv(n, by int64) int64 {
 	return q
 }
 
-// otherSplit refuses to begin anew where a table was read in other partitions: everything would come again.
+// otherSplit refuses to begin anew where a table was read in other partitions: everything would
+// come again.
 func (r *reader) otherSplit(name string) error {
 	if r.o.Known == nil {
 		return nil

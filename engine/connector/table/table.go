@@ -1,13 +1,16 @@
-// Package table reads the rows of tables, views and queries: the source table, for SQLite, PostgreSQL and MySQL or MariaDB.
+// Package table reads the rows of tables, views and queries: the source table, for SQLite,
+// PostgreSQL and MySQL or MariaDB.
 //
-// Rows come in the order of columns that are unique together, in pages, each an index scan from the place of the last. A row's
-// place is the encoding of these columns' values (Position.Key), whose order byte by byte is the order of the rows; so rows of one
-// time that fall on both sides of a page edge are neither lost nor repeated. After the end it follows: it asks ever more
-// rarely while nothing comes, or is woken. Rows of transactions that commit late are waited for where the database tells
-// of them, or for a lag, and else found by looking through the last rows again: those are a partition of their own.
+// Rows come in the order of columns that are unique together, in pages, each an index scan from the
+// place of the last. A row's place is the encoding of these columns' values (Position.Key), whose
+// order byte by byte is the order of the rows; so rows of one time that fall on both sides of a
+// page edge are neither lost nor repeated. After the end it follows: it asks ever more rarely while
+// nothing comes, or is woken. Rows of transactions that commit late are waited for where the
+// database tells of them, or for a lag, and else found by looking through the last rows again:
+// those are a partition of their own.
 //
-// Its owner is the engine, which opens one reader a route. It never writes to the database, never reads a row that is not
-// committed, and never goes past one that it cannot place.
+// Its owner is the engine, which opens one reader a route. It never writes to the database, never
+// reads a row that is not committed, and never goes past one that it cannot place.
 package table
 
 import (

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// turn is when something is to be looked at again: a partition behind whose end nothing was, or the list of the tables.
+// turn is when something is to be looked at again: a partition behind whose end nothing was, or the
+// list of the tables.
 type turn struct {
 	due      time.Duration // the reader's clock
 	interval time.Duration // between the last looks in vain; 0: the last one was not
@@ -29,8 +30,8 @@ func pacing(poll time.Duration) backoff.Adaptive {
 // found makes it due at once: where something was, more may follow.
 func (t *turn) found() { *t = turn{} }
 
-// nothing makes it due later than the last time. waiting: a row was seen that does not count yet; left is how long it lacks of the
-// lag, 0 when other transactions have to end first.
+// nothing makes it due later than the last time. waiting: a row was seen that does not count yet;
+// left is how long it lacks of the lag, 0 when other transactions have to end first.
 func (t *turn) nothing(now time.Duration, pace backoff.Adaptive, waiting bool, left time.Duration) {
 	t.interval = pace.Next(t.interval, false)
 	d := t.interval

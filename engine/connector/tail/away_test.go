@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// elsewhere is a file system in which folders themselves may lie on another device than their files do.
+// elsewhere is a file system in which folders themselves may lie on another device than their files
+// do.
 type elsewhere struct {
 	vfs.FS
 	on bool
@@ -111,8 +112,9 @@ func (a *awayWorld) check() {
 
 const long = 3 * time.Minute // than copy_wait and forget
 
-// TestFolderAway: a folder that is not there is no folder whose files are gone, for however long, before the start or after it: when it
-// comes, what was read of its files is not read again, whatever was done to them meanwhile.
+// TestFolderAway: a folder that is not there is no folder whose files are gone, for however long,
+// before the start or after it: when it comes, what was read of its files is not read again,
+// whatever was done to them meanwhile.
 func TestFolderAway(t *testing.T) {
 
 	for _, c := range []struct {
@@ -191,7 +193,8 @@ func TestFolderAway(t *testing.T) {
 	}
 }
 
-// TestFolderEmptied: a folder of which all files were deleted is no folder that is away: nobody waits for them, nor is any mark kept.
+// TestFolderEmptied: a folder of which all files were deleted is no folder that is away: nobody
+// waits for them, nor is any mark kept.
 func TestFolderEmptied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAwayWorld(t)
@@ -208,7 +211,8 @@ func TestFolderEmptied(t *testing.T) {
 	})
 }
 
-// TestFolderAwayOnce: a run that ends does not wait for a folder, and keeps what was read of its files for the next one.
+// TestFolderAwayOnce: a run that ends does not wait for a folder, and keeps what was read of its
+// files for the next one.
 func TestFolderAwayOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAwayWorld(t)

@@ -110,7 +110,8 @@ func renameCases() []rotation {
 	return inner
 }
 
-// copyCases: copied away and truncated. Nothing is written between the copy and the truncation: that exists nowhere.
+// copyCases: copied away and truncated. Nothing is written between the copy and the truncation:
+// that exists nowhere.
 func copyCases() []rotation {
 	turn := both(cp("a.log", "a.log.1"), cut("a.log"))
 	inner := []rotation{
@@ -151,8 +152,9 @@ func copyCases() []rotation {
 	)
 }
 
-// neverSeen leaves out the schedules under which a file leaves the glob before any process has seen it: the config does not name it.
-// Nor has a process that was killed before it saved for the first time.
+// neverSeen leaves out the schedules under which a file leaves the glob before any process has seen
+// it: the config does not name it. Nor has a process that was killed before it saved for the first
+// time.
 func neverSeen(s schedule) bool {
 	return s.at == 0 && (s.kind == "down from" || s.kind == "unsaved after")
 }
@@ -160,7 +162,8 @@ func neverSeen(s schedule) bool {
 // head is longer than what an id hashes.
 var head = strings.Repeat("a head that many files have in common ", 40)
 
-// unreadRewrites leaves out the schedules under which a rewrite destroys lines that nobody has read: those exist nowhere.
+// unreadRewrites leaves out the schedules under which a rewrite destroys lines that nobody has
+// read: those exist nowhere.
 func unreadRewrites(s schedule) bool {
 	return s.kind == "down from" || s.kind == "down during" || s.kind == "midway after" || s.kind == "unsaved after" || s.kind == "before"
 }
@@ -186,13 +189,14 @@ func goneCases() []rotation {
 	}
 }
 
-// unsavedGone leaves out the schedules under which lines are deleted before anybody has read them, or saved that he has: they exist
-// nowhere.
+// unsavedGone leaves out the schedules under which lines are deleted before anybody has read them,
+// or saved that he has: they exist nowhere.
 func unsavedGone(s schedule) bool {
 	return s.kind != "never" && s.kind != "read, then before" || s.kind == "read, then before" && s.at == 0
 }
 
-// whileGone leaves out what a process cannot know that did not run, or was killed, while only a handle led to the file.
+// whileGone leaves out what a process cannot know that did not run, or was killed, while only a
+// handle led to the file.
 func whileGone(s schedule) bool {
 	return s.kind != "never" && (s.at > 0 || s.kind != "before" && s.kind != "down during" && s.kind != "read, then before")
 }
@@ -246,8 +250,9 @@ func identityCases() []rotation {
 	}
 }
 
-// harnessCases are those of vector-test-harness that concern files, with their traps mended: the copy is within reach of the glob,
-// the truncated file regrows past the old offset before a look, and every line is counted, not the last one alone.
+// harnessCases are those of vector-test-harness that concern files, with their traps mended: the
+// copy is within reach of the glob, the truncated file regrows past the old offset before a look,
+// and every line is counted, not the last one alone.
 func harnessCases() []rotation {
 	text := func(name, line string) func(w *writer) { return func(w *writer) { w.text(name, line+"\n", line) } }
 	return []rotation{

@@ -62,7 +62,8 @@ func (f fewFile) Close() error {
 	return f.File.Close()
 }
 
-// A route that is down holds the files that it has not read, also deleted ones. One that was removed holds none.
+// A route that is down holds the files that it has not read, also deleted ones. One that was
+// removed holds none.
 func TestRemovedRouteHoldsNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

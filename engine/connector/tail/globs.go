@@ -62,7 +62,8 @@ func one(pattern, name string) bool {
 	return match(pattern, name)
 }
 
-// match is path.Match, quick where the pattern is an ending: each listing asks it several times for each file.
+// match is path.Match, quick where the pattern is an ending: each listing asks it several times for
+// each file.
 func match(pattern, name string) bool {
 	if end, ok := strings.CutPrefix(pattern, "*"); ok && !special(end) && !strings.Contains(name, "/") {
 		return strings.HasSuffix(name, end)
@@ -73,7 +74,8 @@ func match(pattern, name string) bool {
 
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 
-// excluded says whether a file is left alone: by its name, or by its whole path where the pattern has a slash.
+// excluded says whether a file is left alone: by its name, or by its whole path where the pattern
+// has a slash.
 func excluded(patterns []string, label string) bool {
 	base := path.Base(label)
 	return slices.ContainsFunc(patterns, func(g string) bool {

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Deleted files that no route has read count once for the source. It is said when they hold half of deleted_max, and
-// when they hold more than that, which file is the oldest, and which route holds it.
+// Deleted files that no route has read count once for the source. It is said when they hold half of
+// deleted_max, and when they hold more than that, which file is the oldest, and which route holds
+// it.
 func TestDeletedFilesCountOncePerSource(t *testing.T) {
 	const size = 34 * 20
 	var most stream.Size = size * 3 / 2
@@ -39,7 +40,7 @@ func TestDeletedFilesCountOncePerSource(t *testing.T) {
 			}
 			held := p.source.(stream.Holder).Held()
 			age := held.Age.Round(10 * time.Second)
-			held.Age = 0
+			held.Age, held.Route = 0, strings.TrimSuffix(held.Route, "+") // both routes hold it
 			if want := (stream.Held{Files: n + 1, Bytes: int64(n+1) * size, Oldest: w.path("0.log"), Route: "main"}); held != want {
 				t.Errorf("held is %+v, want %+v", held, want)
 			}

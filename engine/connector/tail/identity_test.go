@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// A file was written again under its own name with the same beginning, as by a restore that does not keep times: that is
-// a new file, and with identity: content the old one.
+// A file was written again under its own name with the same beginning, as by a restore that does
+// not keep times: that is a new file, and with identity: content the old one.
 func TestIdentity(t *testing.T) {
 	for _, identity := range []string{"auto", "content"} {
 		t.Run(identity, func(t *testing.T) {

@@ -13,11 +13,13 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// The real form of the table of rotations: the program itself follows real files into real SQLite and to a real HTTP server, and is
-// killed with SIGKILL. A sweep is every case at once under one schedule: one process with a pipeline for each, so that a kill and
-// a start cost no more for 81 cases than for one.
+// The real form of the table of rotations: the program itself follows real files into real SQLite
+// and to a real HTTP server, and is killed with SIGKILL. A sweep is every case at once under one
+// schedule: one process with a pipeline for each, so that a kill and a start cost no more for 81
+// cases than for one.
 
-// sweeps are the schedules of the whole table, or a sample: killed before, between and after every step of every case.
+// sweeps are the schedules of the whole table, or a sample: killed before, between and after every
+// step of every case.
 func sweeps(cases []rotation, full bool) []schedule {
 	if !full {
 		return []schedule{{"read, then before", everywhere}, {"midway after", everywhere}}
@@ -42,8 +44,8 @@ func (c rotation) takes(s schedule) bool {
 	return true
 }
 
-// PENSTOCK_ROTATION_KILL=full (make rotation-kill) is the whole table, sample (CI) two sweeps of it; else the cases of
-// vector-test-harness alone are swept.
+// PENSTOCK_ROTATION_KILL=full (make rotation-kill) is the whole table, sample (CI) two sweeps of
+// it; else the cases of vector-test-harness alone are swept.
 func TestRotationKilled(t *testing.T) {
 	cases, how, atOnce := harnessCases(), os.Getenv("PENSTOCK_ROTATION_KILL"), 2
 	if how != "" {
@@ -92,8 +94,8 @@ func (s schedule) String() string {
 	return fmt.Sprintf("%s step %d", s.kind, s.at)
 }
 
-// The waits of the real form, in real time. A file without name, or a copy, is given up only after longer than steps take on a machine
-// that does much else; but where lines come only then.
+// The waits of the real form, in real time. A file without name, or a copy, is given up only after
+// longer than steps take on a machine that does much else; but where lines come only then.
 const (
 	killLongWait = 2 * time.Minute
 	killGoneWait = 4 * time.Second
@@ -198,7 +200,8 @@ func (v *sweep) after(i int, here bool) {
 	}
 }
 
-// compare holds both receivers against the ledger: the table has each line once, the server has none missing.
+// compare holds both receivers against the ledger: the table has each line once, the server has
+// none missing.
 func (c *subject) compare(t *testing.T) {
 	got := c.rows(t)
 	for _, line := range c.w.maybe { // written and gone at once: it may have been seen

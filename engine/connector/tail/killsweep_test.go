@@ -174,7 +174,8 @@ func (v *sweep) pause(d time.Duration) {
 	}
 }
 
-// unsaved asks the program what a kill would repeat now; false: it does not answer, or not all of its routes run yet.
+// unsaved asks the program what a kill would repeat now; false: it does not answer, or not all of
+// its routes run yet.
 func (v *sweep) unsaved() (bytes int64, ok bool) {
 	res, err := http.Get("http://" + v.admin + "/api/v1/status")
 	if err != nil {
@@ -201,8 +202,9 @@ func (v *sweep) unsaved() (bytes int64, ok bool) {
 	return bytes, true
 }
 
-// ring writes a line to every bell. When it comes out, the program has listed the files after whatever was done to them before: however
-// slow the machine is, it has seen what a step did, also one that brings no line.
+// ring writes a line to every bell. When it comes out, the program has listed the files after
+// whatever was done to them before: however slow the machine is, it has seen what a step did, also
+// one that brings no line.
 func (v *sweep) ring() string {
 	v.t.Helper()
 	v.rings++
@@ -225,8 +227,8 @@ func (v *sweep) ring() string {
 // bellRings begins the lines of bells, and no other ones.
 const bellRings = "ring "
 
-// settle lets the process run until both receivers of every case have the ledger and what was just written to the bell, and the checkpoint
-// says so; or until nothing has come for stuck.
+// settle lets the process run until both receivers of every case have the ledger and what was just
+// written to the bell, and the checkpoint says so; or until nothing has come for stuck.
 func (v *sweep) settle(stuck time.Duration) {
 	v.t.Helper()
 	ring, begun := v.ring(), time.Now()
@@ -282,7 +284,8 @@ func (c *subject) receive(r *http.Request) {
 	}
 }
 
-// progress counts what has come, and says whether the bell's line has come to both receivers, and whether all others have.
+// progress counts what has come, and says whether the bell's line has come to both receivers, and
+// whether all others have.
 func (c *subject) progress(ring string) (n int, heard, complete bool) {
 	missing := c.missing()
 	c.mu.Lock()

@@ -115,7 +115,8 @@ func gz2(from, to string) func(*writer) {
 	return both(func(w *writer) { w.pack(from, to, os.O_APPEND) }, rm(from))
 }
 
-// A damaged file delivers what stands before the damage, is reported once, holds up nobody, and a sound copy in its place is read on.
+// A damaged file delivers what stands before the damage, is reported once, holds up nobody, and a
+// sound copy in its place is read on.
 func TestDamagedFile(t *testing.T) {
 	bubble(t, func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }, func(t *testing.T, p *world) {
 		w := newWriter(t, p.dir, time.Now())

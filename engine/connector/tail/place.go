@@ -75,8 +75,9 @@ func (p *place) List(found func(follow.Sight), refused func(label, why string)) 
 	return nil
 }
 
-// renew opens the roots, or opens anew what their paths lead to now. The lock is held until all are open: to the reader of another
-// route a root that is not open yet would be a folder without files, and all that it knows of them would be gone.
+// renew opens the roots, or opens anew what their paths lead to now. The lock is held until all are
+// open: to the reader of another route a root that is not open yet would be a folder without files,
+// and all that it knows of them would be gone.
 func (p *place) renew(refused func(label, why string)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -55,8 +55,8 @@ func (f mountedFile) Stat() (vfs.Info, error) {
 	return info, err
 }
 
-// A file system that is mounted again under another device number holds the same files: nothing comes twice, what was not
-// read is read, and rotations while nothing ran are followed.
+// A file system that is mounted again under another device number holds the same files: nothing
+// comes twice, what was not read is read, and rotations while nothing ran are followed.
 func TestNewDeviceNumber(t *testing.T) {
 	for routes := 1; routes <= 2; routes++ {
 		dir, base := t.TempDir(), time.Now().Add(time.Hour)

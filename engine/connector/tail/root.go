@@ -19,7 +19,8 @@ const (
 	maxLinks = 16
 )
 
-// root is a folder beneath which globs are matched. The folder may not be there yet, vanish, and come again.
+// root is a folder beneath which globs are matched. The folder may not be there yet, vanish, and
+// come again.
 type root struct {
 	files vfs.FS
 	path  string // as the config has it, with slashes
@@ -102,7 +103,8 @@ func (r *root) Stat(name string) (vfs.Info, error) {
 
 func (r *root) label(name string) string { return path.Join(r.path, name) }
 
-// linked is the folder of a file to which a symlink leads. It is opened for each call: there may be thousands.
+// linked is the folder of a file to which a symlink leads. It is opened for each call: there may be
+// thousands.
 type linked struct {
 	files vfs.FS
 	path  string // in the form of the system

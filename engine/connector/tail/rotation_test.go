@@ -29,9 +29,10 @@ type schedule struct {
 	at   int // before this step, or around it
 }
 
-// schedules are: never; before each step at once, and after it has been read; with the process down during each step; with it down from a
-// step on to the end; and killed in the middle of reading what a step has made. At last, killed at every step.
-// Without full, each step gets two of them, other ones in each case.
+// schedules are: never; before each step at once, and after it has been read; with the process down
+// during each step; with it down from a step on to the end; and killed in the middle of reading
+// what a step has made. At last, killed at every step. Without full, each step gets two of them,
+// other ones in each case.
 func schedules(steps, nth int, full bool) []schedule {
 	kinds := []string{"before", "read, then before", "down during", "down from", "midway after", "unsaved after"}
 	all := []schedule{{kind: "never"}}
@@ -147,8 +148,9 @@ func rotations() []rotation {
 	return slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases(), packCases())
 }
 
-// Every case comes out exactly once into a receiver that forgets what was not saved, and at least once into one that does not,
-// wherever the process is killed. PENSTOCK_ROTATION=full (make rotation) tries every schedule of each case, else it is every third.
+// Every case comes out exactly once into a receiver that forgets what was not saved, and at least
+// once into one that does not, wherever the process is killed. PENSTOCK_ROTATION=full (make
+// rotation) tries every schedule of each case, else it is every third.
 func TestRotation(t *testing.T) {
 	cases := rotations()
 	if len(cases) < 60 {

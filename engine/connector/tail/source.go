@@ -1,10 +1,11 @@
 // Package tail follows files that grow and are rotated: the source tail.
 //
-// It finds files by globs, also those that appear late; reads what is added; and follows each file through its rotation:
-// renamed within the globs or out of them, copied away and truncated, deleted while it is open, and all of that also
-// while nothing ran. What lies between, reading many files as batches and knowing each again, is engine/kit/follow. Its owner
-// is the engine, which opens one reader a route. It never writes to a folder or file, never splits a record that has no
-// end yet (but for partial_wait), and hides nothing: what was lost, and where, is said.
+// It finds files by globs, also those that appear late; reads what is added; and follows each file
+// through its rotation: renamed within the globs or out of them, copied away and truncated, deleted
+// while it is open, and all of that also while nothing ran. What lies between, reading many files
+// as batches and knowing each again, is engine/kit/follow. Its owner is the engine, which opens one
+// reader a route. It never writes to a folder or file, never splits a record that has no end yet
+// (but for partial_wait), and hides nothing: what was lost, and where, is said.
 package tail
 
 import (

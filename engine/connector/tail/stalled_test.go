@@ -70,8 +70,8 @@ func (o outage) options(to *tail.Options) {
 	to.GoneWait = 20 * time.Second
 }
 
-// A receiver that is down for longer than several rotations loses nothing: files are found and held open whether or not
-// the route reads, restarts meanwhile, or has not read anything yet.
+// A receiver that is down for longer than several rotations loses nothing: files are found and held
+// open whether or not the route reads, restarts meanwhile, or has not read anything yet.
 func TestRotationsWhileRouteIsStalled(t *testing.T) {
 	for _, o := range outages {
 		for _, how := range []string{"stalled", "restarted", "from the start", "not open yet"} {
@@ -132,7 +132,8 @@ func (o outage) run(t *testing.T, dir string, base time.Time, how string, routes
 	}
 }
 
-// A deleted file that was read to its end, and of which nothing was delivered when its route restarts, is read again.
+// A deleted file that was read to its end, and of which nothing was delivered when its route
+// restarts, is read again.
 func TestRestartBeforeDeletedFileIsSaved(t *testing.T) {
 	bubble(t, func(o *tail.Options) { o.GoneWait = 5 * time.Second }, func(t *testing.T, p *world) {
 		w := newWriter(t, p.dir, time.Now())

@@ -23,8 +23,9 @@ func newHost() *streamtest.Quiet {
 	return streamtest.NewQuiet(connectortest.FS(), nil, func(name string) bool { return name != "tail/notify" })
 }
 
-// world is a process that tails a folder, what its checkpoint holds, and two receivers: one that forgets what was not saved, as a
-// file or a table does, and one that keeps whatever it was sent, as an HTTP server does.
+// world is a process that tails a folder, what its checkpoint holds, and two receivers: one that
+// forgets what was not saved, as a file or a table does, and one that keeps whatever it was sent,
+// as an HTTP server does.
 type world struct {
 	t      *testing.T
 	dir    string

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// writer writes and rotates files as daemons and logrotate do, and keeps a ledger of its own of every line that has to come out once.
-// It knows nothing of the source.
+// writer writes and rotates files as daemons and logrotate do, and keeps a ledger of its own of
+// every line that has to come out once. It knows nothing of the source.
 type writer struct {
 	t      testing.TB
 	dir    string
@@ -148,7 +148,8 @@ func (w *writer) release(as string) {
 	delete(w.open, as)
 }
 
-// disown takes the last n lines out of the ledger: they are about to be gone, whether somebody has seen them or not.
+// disown takes the last n lines out of the ledger: they are about to be gone, whether somebody has
+// seen them or not.
 func (w *writer) disown(n int) {
 	at := len(w.ledger) - n
 	w.maybe = append(w.maybe, w.ledger[at:]...)

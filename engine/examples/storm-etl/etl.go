@@ -70,7 +70,8 @@ func (s *spout) Next(ctx context.Context) (out flow.Item[*tuple], err error) {
 	return flow.Item[*tuple]{Value: &tuple{span, it.Value, time.Now()}, Cost: it.Cost}, s.book.Open(span)
 }
 
-// settled moves the mark, and writes it after every tenth tuple: a crash repeats what was in flight, and nine tuples at most.
+// settled moves the mark, and writes it after every tenth tuple: a crash repeats what was in
+// flight, and nine tuples at most.
 func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +82,8 @@ func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	}
 }
 
-// runNew is the article's algorithm: a window for each bolt, acks, and the checkpoint in the records' own time.
+// runNew is the article's algorithm: a window for each bolt, acks, and the checkpoint in the
+// records' own time.
 func runNew(ctx context.Context, w *world) (err error) {
 	s := &spout{w: w}
 	if s.read, err = w.load(); err != nil {

@@ -1,9 +1,11 @@
-// Storm-etl is the story of the flow control that was built over Storm, as one program: a table of a day's log records is parsed,
-// enriched and stored by twelve unequal bolts; at noon the lights go out.
+// Storm-etl is the story of the flow control that was built over Storm, as one program: a table of
+// a day's log records is parsed, enriched and stored by twelve unequal bolts; at noon the lights go
+// out.
 //
-// Without an argument it runs the day twice, each time as a process of its own that is killed when half of the rows are stored and
-// started again: once with windows, acks and a checkpoint in the records' own time (etl.go), once as it was before, by hash, without
-// acks, and from the start of the day after the crash. It prints what came of it and draws run.svg.
+// Without an argument it runs the day twice, each time as a process of its own that is killed when
+// half of the rows are stored and started again: once with windows, acks and a checkpoint in the
+// records' own time (etl.go), once as it was before, by hash, without acks, and from the start of
+// the day after the crash. It prints what came of it and draws run.svg.
 package main
 
 import (
@@ -112,7 +114,8 @@ func (s settings) twice(name string) (o outcome, err error) {
 	return o, o.measure(dir, s.rows, start)
 }
 
-// child runs an algorithm as a process, and kills it when so many rows are stored; 0: it runs to its end.
+// child runs an algorithm as a process, and kills it when so many rows are stored; 0: it runs to
+// its end.
 func (s settings) child(name, dir string, noon int) (killed time.Time, err error) {
 	cmd := exec.Command(os.Args[0], "-rows", fmt.Sprint(s.rows), "-tuple", fmt.Sprint(s.tuple), "-speed", fmt.Sprint(s.speed),
 		"-dir", s.dir, name, dir)

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// handler is the twelve bolts behind HTTP, for the day on the engine (penstock.yaml): each takes records that were parsed and
-// enriched, as JSON lines, and answers when they are stored.
+// handler is the twelve bolts behind HTTP, for the day on the engine (penstock.yaml): each takes
+// records that were parsed and enriched, as JSON lines, and answers when they are stored.
 func handler(w *world) http.Handler {
 	mux := http.NewServeMux()
 	had := &keys{of: make(map[string]*answered)}

@@ -33,7 +33,8 @@ type row struct {
 	gaps   int // in the table before it, of rows that were stored by an earlier life
 }
 
-// place is a row's: its own time, and its number among those of one time, as text that is ordered as numbers are.
+// place is a row's: its own time, and its number among those of one time, as text that is ordered
+// as numbers are.
 func (r row) place() ledger.Position {
 	return ledger.Position{Num: r.rt, Key: fmt.Sprintf("%016x", r.id)}
 }
@@ -104,7 +105,8 @@ func (s *source) page(ctx context.Context, from, limit ledger.Position, size int
 	return out, rows.Err()
 }
 
-// bolt parses and enriches rows, and stores them. It serves one tuple at a time, in a time that is drawn anew for each.
+// bolt parses and enriches rows, and stores them. It serves one tuple at a time, in a time that is
+// drawn anew for each.
 type bolt struct {
 	name string
 	w    *world
@@ -136,7 +138,8 @@ func (b *bolt) serve(ctx context.Context, parsed []any, t *tuple) error {
 	return b.w.store(parsed, t)
 }
 
-// world is what both algorithms run in: the day's logs, twelve unequal bolts, and the database that they store into.
+// world is what both algorithms run in: the day's logs, twelve unequal bolts, and the database that
+// they store into.
 type world struct {
 	dir         string
 	rows, tuple int

@@ -180,7 +180,8 @@ func TestStatusForm(t *testing.T) {
 	}
 }
 
-// TestListen: Run ends with its context, Close frees the port and may be called twice, and a taken port is said so.
+// TestListen: Run ends with its context, Close frees the port and may be called twice, and a taken
+// port is said so.
 func TestListen(t *testing.T) {
 	o := Options{Address: "127.0.0.1:0", Status: picture, Log: slog.New(slog.DiscardHandler)}
 	s, err := Listen(o)

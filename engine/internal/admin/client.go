@@ -30,8 +30,8 @@ func Ask(ctx context.Context, address, token string) (*status.Status, error) {
 	return &s, nil
 }
 
-// Reload makes the process that listens at address, host:port, reload its configuration, and returns the result. An
-// error means that the outcome is unknown or that there is no such process.
+// Reload makes the process that listens at address, host:port, reload its configuration, and
+// returns the result. An error means that the outcome is unknown or that there is no such process.
 func Reload(ctx context.Context, address, token string) (*status.Reload, error) {
 	var r status.Reload
 	if _, err := call(ctx, http.MethodPost, address, apiReload, token, &r); err != nil {

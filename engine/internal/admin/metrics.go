@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// collector turns a Status into metrics when it is scraped. No label comes from data: pipelines, routes and
-// workers are the config's, states and names of counters the code's.
+// collector turns a Status into metrics when it is scraped. No label comes from data: pipelines,
+// routes and workers are the config's, states and names of counters the code's.
 type collector struct {
 	status func() status.Status
 }

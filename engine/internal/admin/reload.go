@@ -17,8 +17,8 @@ const (
 	reloadTimeout = 10 * time.Minute
 )
 
-// reload reloads the configuration and responds when that is done: 200, or 422 with the reason. A client that gives up
-// does not stop the reload.
+// reload reloads the configuration and responds when that is done: 200, or 422 with the reason. A
+// client that gives up does not stop the reload.
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTimeout + answer)) // tests have no deadlines
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), reloadTimeout)

@@ -53,7 +53,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestReloadClient: a reload outlives a client that gives up, and its result can be told from an unknown one.
+// TestReloadClient: a reload outlives a client that gives up, and its result can be told from an
+// unknown one.
 func TestReloadClient(t *testing.T) {
 	entered, release := make(chan context.Context, 1), make(chan struct{})
 	fails := error(nil)

@@ -1,9 +1,11 @@
-// Package admin shows a running process to people and programs over HTTP: metrics, health, status, and profiles where asked for.
+// Package admin shows a running process to people and programs over HTTP: metrics, health, status,
+// and profiles where asked for.
 //
-// A [Server] belongs to the engine, which provides its status. The only change that a request can make is a reload of the
-// configuration. The server listens on loopback unless a token is set. It refuses requests for other hosts, so that a page
-// in a browser cannot read it through DNS rebinding, and changes that another site's page asks for. It never shows a record,
-// an option's value or a secret.
+// A [Server] belongs to the engine, which provides its status. The only change that a request can
+// make is a reload of the configuration. The server listens on loopback unless a token is set. It
+// refuses requests for other hosts, so that a page in a browser cannot read it through DNS
+// rebinding, and changes that another site's page asks for. It never shows a record, an option's
+// value or a secret.
 package admin
 
 import (

@@ -87,8 +87,8 @@ func hasHeading(text, anchor string) bool {
 	return false
 }
 
-// TestCommandsExist: what a page says to type names make targets, packages and tests that exist. What follows the word
-// penstock is checked beside the program, in engine/cli.
+// TestCommandsExist: what a page says to type names make targets, packages and tests that exist.
+// What follows the word penstock is checked beside the program, in engine/cli.
 func TestCommandsExist(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
 	if err != nil {

@@ -13,11 +13,13 @@ type layer struct {
 	imports []string
 }
 
-// alone reports whether the row is for the one package at the top of a module, and not for the folders below it.
+// alone reports whether the row is for the one package at the top of a module, and not for the
+// folders below it.
 func (l layer) alone() bool { return l.dir == "." || l.dir == "engine" }
 
-// layers says which packages of the project each may import: its own row, longest prefix first. "std" rows
-// import none. The engine's packages may import whatever their row names and everything that those may.
+// layers says which packages of the project each may import: its own row, longest prefix first.
+// "std" rows import none. The engine's packages may import whatever their row names and everything
+// that those may.
 var layers = []layer{
 	{"backoff/compat", []string{"backoff"}},
 	{"backoff", nil},
@@ -59,7 +61,8 @@ var layers = []layer{
 	{"engine/config", []string{"stream", "backoff", "backoff/compat"}},
 	{"engine/status", []string{}},
 	{"engine/manifest", []string{"stream"}},
-	// No connector, processor, cli or web: an embedder's program contains only the components that it lists.
+	// No connector, processor, cli or web: an embedder's program contains only the components that it
+	// lists.
 	{"engine", append([]string{"stream", "vfs", "engine/internal/pipeline"}, engineData...)},
 	{"engine/internal/prose", nil},
 	{"engine/internal", append(append([]string{"stream", "engine/internal"}, engineData...), libraries...)},
@@ -80,8 +83,8 @@ var layers = []layer{
 	{"engine/cmd", []string{"engine/cli", "engine/connector/all", "engine/internal/lab/command"}},
 }
 
-// engineData are the data types of package engine's API. They are packages of their own because the engine's internals, which
-// package engine imports, use them.
+// engineData are the data types of package engine's API. They are packages of their own because the
+// engine's internals, which package engine imports, use them.
 var engineData = []string{"engine/config", "engine/status", "engine/manifest"}
 
 var libraries = []string{
@@ -97,7 +100,8 @@ var testSupport = []string{
 	"engine/internal/lab/scenario",
 }
 
-// named are packages that a row allows only by their own name or one beneath it, not by that of a folder above them.
+// named are packages that a row allows only by their own name or one beneath it, not by that of a
+// folder above them.
 var named = []string{"engine/connector/connectortest", "engine/internal/lab"}
 
 func row(dir string) (string, []string, bool) {
@@ -152,7 +156,8 @@ func allows(own string, allowed []string, f *file, rel string) bool {
 // within reports whether dir is the given folder or beneath it.
 func within(dir, folder string) bool { return dir == folder || strings.HasPrefix(dir, folder+"/") }
 
-// TestConnectorsHaveNoPrivileges: a connector or processor imports nothing that an outsider could not.
+// TestConnectorsHaveNoPrivileges: a connector or processor imports nothing that an outsider could
+// not.
 func TestConnectorsHaveNoPrivileges(t *testing.T) {
 	for _, f := range all(t) {
 		if !f.under("engine/connector", "engine/processor", "engine/kit") {
@@ -169,7 +174,8 @@ func TestConnectorsHaveNoPrivileges(t *testing.T) {
 	}
 }
 
-// TestEmbeddersPayForWhatTheyList: package engine contains no connector, no processor, and nothing of the command line.
+// TestEmbeddersPayForWhatTheyList: package engine contains no connector, no processor, and nothing
+// of the command line.
 func TestEmbeddersPayForWhatTheyList(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", ".")
 	cmd.Dir = top + "/engine"

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// impureImports are packages that a pure file may not import: goroutines' tools, contexts, logs, I/O.
+// impureImports are packages that a pure file may not import: goroutines' tools, contexts, logs,
+// I/O.
 var impureImports = []string{
 	"context", "log", "log/slog", "os", "net", "net/http", "io/fs", "path/filepath",
 	"sync", "sync/atomic", "runtime", "testing",

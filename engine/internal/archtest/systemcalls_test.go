@@ -11,7 +11,8 @@ var mayImportUnsafe = map[string]string{
 	"engine/kit/lines/lines_test.go": "reads the alignment of a buffer",
 }
 
-// mayCallSystem lists the files that may import syscall or golang.org/x/sys, and why. Tests and package osfs may too.
+// mayCallSystem lists the files that may import syscall or golang.org/x/sys, and why. Tests and
+// package osfs may too.
 var mayCallSystem = map[string]string{
 	"vfs/os.go":                                    "names of errors",
 	"vfs/osdir.go":                                 "names of errors",

@@ -13,8 +13,8 @@ const (
 	maxMethods = 40
 )
 
-// largeTypes lists the types above a limit, each with its fields and methods. An entry may shrink and must go once its type
-// is within the limits.
+// largeTypes lists the types above a limit, each with its fields and methods. An entry may shrink
+// and must go once its type is within the limits.
 var largeTypes = map[string]size{
 	"engine/config.loader":                   {13, 59},
 	"engine/internal/pipeline.RouteSnapshot": {32, 2},
@@ -41,9 +41,10 @@ type typeDecl struct {
 	methods int
 }
 
-// TestTypesAreSmall bounds the fields and methods of each type. Fields count through embedded structs, and through members
-// whose type is an unexported struct of the same package without methods: such a struct only moves fields out of sight. A
-// struct without methods is plain data and may have any number of fields.
+// TestTypesAreSmall bounds the fields and methods of each type. Fields count through embedded
+// structs, and through members whose type is an unexported struct of the same package without
+// methods: such a struct only moves fields out of sight. A struct without methods is plain data and
+// may have any number of fields.
 func TestTypesAreSmall(t *testing.T) {
 	packages := map[string]map[string]*typeDecl{}
 	for _, f := range all(t) {
@@ -103,8 +104,8 @@ func collectTypes(f *file, types map[string]*typeDecl) {
 	}
 }
 
-// countFields counts the fields of d, see [TestTypesAreSmall]. outer holds the types being counted, so that a type that
-// contains itself by pointer counts once.
+// countFields counts the fields of d, see [TestTypesAreSmall]. outer holds the types being counted,
+// so that a type that contains itself by pointer counts once.
 func countFields(d *typeDecl, types map[string]*typeDecl, outer []*typeDecl) (n int) {
 	if d.fields == nil || slices.Contains(outer, d) {
 		return 0
@@ -127,7 +128,8 @@ func countFields(d *typeDecl, types map[string]*typeDecl, outer []*typeDecl) (n 
 	return n
 }
 
-// isValue reports whether a field of type e holds a struct itself, not a reference to one or a collection of them.
+// isValue reports whether a field of type e holds a struct itself, not a reference to one or a
+// collection of them.
 func isValue(e ast.Expr) bool {
 	switch e.(type) {
 	case *ast.Ident, *ast.IndexExpr, *ast.IndexListExpr:
@@ -136,7 +138,8 @@ func isValue(e ast.Expr) bool {
 	return false
 }
 
-// baseName returns the name of the type that e is, points to or instantiates; "" if it has none in this package.
+// baseName returns the name of the type that e is, points to or instantiates; "" if it has none in
+// this package.
 func baseName(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -18,7 +18,8 @@ type promise struct {
 	begun  int // said at most
 }
 
-// run takes steps on a fresh or existing store and keeps the promise up to date. It ends at the first error.
+// run takes steps on a fresh or existing store and keeps the promise up to date. It ends at the
+// first error.
 func (p *promise) run(m *vfstest.Mem, list []step, every int) error {
 	dir, err := m.MakeDir("/state", 0o700)
 	if err != nil {
@@ -113,8 +114,8 @@ func TestCrashWhileRecovering(t *testing.T) {
 	}
 }
 
-// TestFaultAtEveryCall makes the nth call of any kind fail, once or from then on, until no call is left: whatever
-// the store then says, what it had promised is there after a crash and after none.
+// TestFaultAtEveryCall makes the nth call of any kind fail, once or from then on, until no call is
+// left: whatever the store then says, what it had promised is there after a crash and after none.
 func TestFaultAtEveryCall(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 60)), 12)
 	for _, lasting := range []bool{false, true} {

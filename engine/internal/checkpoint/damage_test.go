@@ -155,7 +155,8 @@ func TestAHoleBehindGoodBytes(t *testing.T) {
 	}
 }
 
-// TestBytesOfAnotherPlace puts an entry that is whole where another stood: the checksum knows its place and generation.
+// TestBytesOfAnotherPlace puts an entry that is whole where another stood: the checksum knows its
+// place and generation.
 func TestBytesOfAnotherPlace(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 6)), 1)
 	list = append(list, list[0], list[0], list[0])

@@ -9,10 +9,12 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// errEntry says that a frame whose checksum is right does not say anything: written by a bug, or forged.
+// errEntry says that a frame whose checksum is right does not say anything: written by a bug, or
+// forged.
 var errEntry = errors.New("an entry with a right checksum makes no sense")
 
-// cursor reads a payload. Once bad it stays bad and yields zeros, so that a decoder checks once, at its end.
+// cursor reads a payload. Once bad it stays bad and yields zeros, so that a decoder checks once, at
+// its end.
 type cursor struct{ wire.Reader }
 
 func cursorOver(payload []byte) *cursor {
@@ -21,7 +23,8 @@ func cursorOver(payload []byte) *cursor {
 	return c
 }
 
-// count reads how many things follow that take at least size bytes each; more than can be there is bad.
+// count reads how many things follow that take at least size bytes each; more than can be there is
+// bad.
 func (c *cursor) count(size int) int {
 	n := c.Uvarint()
 	if n > uint64(len(c.Rest)/size) {
@@ -59,7 +62,8 @@ func (c *cursor) position(prev stream.Position, keys bool) stream.Position {
 	return p
 }
 
-// decodeEntry reads the payload of an entry into e, whose slices it uses again. Numbers are checked against st.
+// decodeEntry reads the payload of an entry into e, whose slices it uses again. Numbers are checked
+// against st.
 func (st *state) decodeEntry(payload []byte, e *entry) error {
 	c := cursorOver(payload)
 	e.marks, e.places, e.key = e.marks[:0], e.places[:0], ""

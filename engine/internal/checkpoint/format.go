@@ -40,8 +40,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// entry is what one Append says, with routes, partitions and lanes as the numbers that the file gave them; 0 defines a
-// new one, which takes the next number.
+// entry is what one Append says, with routes, partitions and lanes as the numbers that the file
+// gave them; 0 defines a new one, which takes the next number.
 type entry struct {
 	route  int
 	key    string // of a new route
@@ -91,8 +91,8 @@ func parseHeader(b []byte) (version uint16, generation uint64, err error) {
 	return binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint64(b[12:]), nil
 }
 
-// summer computes the checksums of frames. They cover the file's generation and the frame's place in it, so that bytes of
-// another generation, or bytes that moved, are not taken for an entry.
+// summer computes the checksums of frames. They cover the file's generation and the frame's place
+// in it, so that bytes of another generation, or bytes that moved, are not taken for an entry.
 type summer struct{ where [20]byte } // a field, because what crc32 is given escapes to the heap
 
 func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
@@ -199,7 +199,8 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	return dst
 }
 
-// appendPosition appends p by its distance from the position before it. The difference wraps, so every number fits.
+// appendPosition appends p by its distance from the position before it. The difference wraps, so
+// every number fits.
 func appendPosition(dst []byte, prev, p stream.Position, keys bool) ([]byte, stream.Position) {
 	dst = binary.AppendVarint(dst, p.Num-prev.Num)
 	if keys {
@@ -230,7 +231,8 @@ func appendForget(dst []byte, f *forget) []byte {
 	return dst
 }
 
-// appendEnd appends what closes a snapshot: how much it held, so that one that lost frames is found out.
+// appendEnd appends what closes a snapshot: how much it held, so that one that lost frames is found
+// out.
 func appendEnd(dst []byte, marks, places int) []byte {
 	dst = append(dst, kindEnd)
 	dst = binary.AppendUvarint(dst, uint64(marks))

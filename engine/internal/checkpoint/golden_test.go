@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// golden is the file that docs/formats/checkpoint.md takes apart, golden1 what format 1 made of it. They must be read for ever.
+// golden is the file that docs/formats/checkpoint.md takes apart, golden1 what format 1 made of it.
+// They must be read for ever.
 const golden = `
 50 53 54 4b 43 4b 50 54  02 00 00 00 01 00 00 00
 00 00 00 00 1c 62 02 9c  03 00 00 00 db 69 3e 36

@@ -14,8 +14,8 @@ import (
 // readBuffer is how many bytes are read at once.
 const readBuffer = 256 << 10
 
-// scanWork bounds the checksums that the search for entries behind a bad one may compute, in bytes. Beyond it the file is
-// called damaged, which is the careful answer.
+// scanWork bounds the checksums that the search for entries behind a bad one may compute, in bytes.
+// Beyond it the file is called damaged, which is the careful answer.
 const scanWork = 64 << 20
 
 // errVersion says that a newer program wrote the file.
@@ -35,8 +35,8 @@ type loaded struct {
 	torn       bool // nothing behind the bad frame is an entry: it is the last one, unfinished
 }
 
-// load reads a file to its end or to the first frame that is not good. The error is one of reading, of the header or of the
-// version; damage behind the header is in the result.
+// load reads a file to its end or to the first frame that is not good. The error is one of reading,
+// of the header or of the version; damage behind the header is in the result.
 func load(f vfs.File, newest uint16) (*loaded, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -133,7 +133,8 @@ func (l *loaded) apply(payload []byte, e *entry) error {
 	return nil
 }
 
-// last says whether no good frame lies behind the bad one. The bad one's length cannot be trusted, so every place is tried.
+// last says whether no good frame lies behind the bad one. The bad one's length cannot be trusted,
+// so every place is tried.
 func (l *loaded) last(f vfs.File) (bool, error) {
 	rest := make([]byte, l.size-l.good)
 	if _, err := io.ReadFull(io.NewSectionReader(f, l.good, l.size-l.good), rest); err != nil {

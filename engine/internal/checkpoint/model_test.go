@@ -99,7 +99,8 @@ func (st *step) onModel(m *model) {
 	m.append(st.route, st.marks, st.places)
 }
 
-// steps makes n steps: few partitions, so that they change often, and numbers that are hard to keep.
+// steps makes n steps: few partitions, so that they change often, and numbers that are hard to
+// keep.
 func steps(rng *rand.Rand, n int) []step {
 	list := make([]step, n)
 	for i := range list {
@@ -172,7 +173,8 @@ func memory(t testing.TB, log []byte) (*vfstest.Mem, vfs.Dir) {
 	return m, stateDir(t, m)
 }
 
-// written is a log of some steps, with what it held and how long it was after each; index 0 is the empty one.
+// written is a log of some steps, with what it held and how long it was after each; index 0 is the
+// empty one.
 type written struct {
 	log   []byte
 	held  []string

@@ -11,11 +11,11 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Open opens the checkpoint in dir, or makes one where there is none, and says in the Report what it found. An unfinished
-// last entry is left out. Where an entry before others is damaged, the file is copied to Name.damaged-N, and the store
-// resumes from what stands before the damage: what that had not yet settled is delivered again. A file whose
-// header or snapshot is damaged, or that a newer program wrote, is refused and left as it is. The caller holds the
-// lock of the directory.
+// Open opens the checkpoint in dir, or makes one where there is none, and says in the Report what
+// it found. An unfinished last entry is left out. Where an entry before others is damaged, the file
+// is copied to Name.damaged-N, and the store resumes from what stands before the damage: what that
+// had not yet settled is delivered again. A file whose header or snapshot is damaged, or that a
+// newer program wrote, is refused and left as it is. The caller holds the lock of the directory.
 func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 	s := &Store{dir: dir, options: o}
 	f, err := dir.OpenFile(Name, os.O_RDWR|os.O_APPEND, fileMode)
@@ -53,7 +53,8 @@ func (s *Store) create() (*Store, *Report, error) {
 	return s, &Report{File: s.path(), Fresh: true}, nil
 }
 
-// renew brings the log of l into order: a new one when it holds more than a snapshot, copies of what would be lost.
+// renew brings the log of l into order: a new one when it holds more than a snapshot, copies of
+// what would be lost.
 func (s *Store) renew(l *loaded, report *Report) error {
 	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
 		s.synced = 0 // of an earlier process: it may have been killed before it synced
@@ -125,8 +126,8 @@ type RouteSnapshot struct {
 	Places map[string]string // lane name -> place
 }
 
-// Read reads the checkpoint in dir without lock and without changing anything, also while a Store has it open. An error says
-// that there is none (fs.ErrNotExist) or that Open would refuse it.
+// Read reads the checkpoint in dir without lock and without changing anything, also while a Store
+// has it open. An error says that there is none (fs.ErrNotExist) or that Open would refuse it.
 func Read(dir vfs.Dir) (*Snapshot, *Report, error) {
 	path := filepath.Join(dir.Path(), Name)
 	f, err := dir.Open(Name)

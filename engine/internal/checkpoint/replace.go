@@ -20,10 +20,10 @@ const (
 	asideMost = 99
 )
 
-// replace writes the state as a new log beside the old one, syncs it, renames it over the old one and syncs the
-// directory, so that at every moment one of the two is there whole. After an error the old log goes on and nothing is lost.
-// Once renamed, the new log is the log, and no error is returned: a directory that cannot be synced poisons the
-// store. It needs syncing and writing.
+// replace writes the state as a new log beside the old one, syncs it, renames it over the old one
+// and syncs the directory, so that at every moment one of the two is there whole. After an error
+// the old log goes on and nothing is lost. Once renamed, the new log is the log, and no error is
+// returned: a directory that cannot be synced poisons the store. It needs syncing and writing.
 func (s *Store) replace() error {
 	next, size, err := s.writeNew()
 	if err == nil {
@@ -58,7 +58,8 @@ func (s *Store) warn(err error) {
 	}
 }
 
-// writeNew writes header and snapshot of the next generation and syncs them. The file is returned open also with an error.
+// writeNew writes header and snapshot of the next generation and syncs them. The file is returned
+// open also with an error.
 func (s *Store) writeNew() (vfs.File, int64, error) {
 	f, err := s.dir.OpenFile(newName, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND, fileMode)
 	if err != nil {
@@ -95,7 +96,8 @@ type snapshotWriter struct {
 	err        error
 }
 
-// route writes what a route holds, in frames of about snapshotFrame. number is what the first one will give it.
+// route writes what a route holds, in frames of about snapshotFrame. number is what the first one
+// will give it.
 func (w *snapshotWriter) route(r *route, number int) {
 	e := entry{key: r.key}
 	size := int64(0)
@@ -140,7 +142,8 @@ func (w *snapshotWriter) flush() {
 	w.buf = w.buf[:0]
 }
 
-// Backup copies the log as it is to a file beside it, durably, and returns that one's name: for who changes marks by hand.
+// Backup copies the log as it is to a file beside it, durably, and returns that one's name: for who
+// changes marks by hand.
 func (s *Store) Backup() (string, error) {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -156,8 +159,8 @@ func (s *Store) Backup() (string, error) {
 	return name, nil
 }
 
-// setAside copies a file under the first name that is free, durably. The file itself stays where it is, so that there is no
-// moment without one.
+// setAside copies a file under the first name that is free, durably. The file itself stays where it
+// is, so that there is no moment without one.
 func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, error) {
 	for n := 1; n <= asideMost; n++ {
 		name := names(n)

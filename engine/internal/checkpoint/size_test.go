@@ -12,7 +12,8 @@ import (
 
 const manyMarks = 100_000
 
-// manyFiles are marks as spool_dir makes them: ids of device, inode, birth and head, names of paths.
+// manyFiles are marks as spool_dir makes them: ids of device, inode, birth and head, names of
+// paths.
 func manyFiles(n int) []stream.Mark {
 	rng := rand.New(rand.NewPCG(seed, 70))
 	marks := make([]stream.Mark, n)
@@ -30,7 +31,8 @@ func manyFiles(n int) []stream.Mark {
 	return marks
 }
 
-// TestSizeUnderChurn updates 100,000 partitions again and again: an update costs under 64 bytes, and the log stays bounded.
+// TestSizeUnderChurn updates 100,000 partitions again and again: an update costs under 64 bytes,
+// and the log stays bounded.
 func TestSizeUnderChurn(t *testing.T) {
 	dir, err := osfs.New().OpenDir(t.TempDir())
 	must(t, err)

@@ -98,7 +98,8 @@ func (r *route) lane(op *placeOp) *lane {
 	return l
 }
 
-// set makes one mark so. A partition that is defined again (twice in one Append) takes a number more, and is the same.
+// set makes one mark so. A partition that is defined again (twice in one Append) takes a number
+// more, and is the same.
 func (st *state) set(r *route, op *markOp) {
 	var p *part
 	if op.part > 0 {
@@ -150,7 +151,8 @@ func (st *state) forget(f *forget) {
 	}
 }
 
-// renumber gives everything the numbers that a snapshot of the state defines, and lets go of what is in none.
+// renumber gives everything the numbers that a snapshot of the state defines, and lets go of what
+// is in none.
 func (st *state) renumber() {
 	st.routes = st.alive()
 	clear(st.byKey)

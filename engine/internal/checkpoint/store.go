@@ -1,14 +1,14 @@
-// Package checkpoint keeps what each route has settled, so that a restart resumes there: watermark and ranges
-// of each partition, and the place of each ordered lane.
+// Package checkpoint keeps what each route has settled, so that a restart resumes there: watermark
+// and ranges of each partition, and the place of each ordered lane.
 //
-// It is an append-only, checksummed log in the state directory, owned by the one [Store] that has it open. An
-// Append is one entry, which a crash leaves whole or not at all; the entries that survive are a prefix, in
-// order. A snapshot is written at the start and when the log has grown to a multiple of what is alive.
-// docs/formats/checkpoint.md draws the bytes.
+// It is an append-only, checksummed log in the state directory, owned by the one [Store] that has
+// it open. An Append is one entry, which a crash leaves whole or not at all; the entries that
+// survive are a prefix, in order. A snapshot is written at the start and when the log has grown to
+// a multiple of what is alive. docs/formats/checkpoint.md draws the bytes.
 //
-// It decides nothing about what is settled (that is flow/ledger) or when it is saved (the pipeline), reads no
-// clock, starts no goroutine, and never replaces a file that it cannot read by an empty one. Who opens a
-// Store holds the lock of the state directory.
+// It decides nothing about what is settled (that is flow/ledger) or when it is saved (the
+// pipeline), reads no clock, starts no goroutine, and never replaces a file that it cannot read by
+// an empty one. Who opens a Store holds the lock of the state directory.
 package checkpoint
 
 import (
@@ -27,9 +27,9 @@ import (
 // Name is the file in the state directory.
 const Name = "checkpoint.log"
 
-// BootMark stands, with the id of a boot of the operating system behind it, at the end of a route's key whose
-// marks are worth something only until the next boot: they were saved before the sink had synced. See
-// docs/adr/0004-two-layers-of-checkpoint.md.
+// BootMark stands, with the id of a boot of the operating system behind it, at the end of a route's
+// key whose marks are worth something only until the next boot: they were saved before the sink had
+// synced. See docs/adr/0004-two-layers-of-checkpoint.md.
 const BootMark = "@boot="
 
 // ErrClosed is returned by a Store after Close.
@@ -37,20 +37,21 @@ var ErrClosed = errors.New("checkpoint: closed")
 
 // Options tune a Store; the zero value is right for use.
 type Options struct {
-	// Factor is how many times the size of what is alive the log may be before a new one is written; 0 means
+	// Factor is how many times the size of what is alive the log may be before a new one is written; 0
+	// means
 	// 2. What is not alive is at most 16 MiB in any case.
 	Factor int
 	// Slack is how many bytes that are not alive the log may have in any case; 0 means 1 MiB.
 	Slack int64
-	// Warn is told what went wrong without harm: a new log that could not be written while the old one goes on. nil:
-	// nobody is. It is called while the log is locked: it must not call the Store.
+	// Warn is told what went wrong without harm: a new log that could not be written while the old one
+	// goes on. nil: nobody is. It is called while the log is locked: it must not call the Store.
 	Warn func(error)
 
 	version uint16 // what a later program would write; tests of migration
 }
 
-// Store is an open checkpoint. Its methods are safe for concurrent use; Append does not wait for a Sync that
-// is under way, unless the log is being replaced.
+// Store is an open checkpoint. Its methods are safe for concurrent use; Append does not wait for a
+// Sync that is under way, unless the log is being replaced.
 type Store struct {
 	dir     vfs.Dir
 	options Options
@@ -73,9 +74,10 @@ type Store struct {
 	st *state
 }
 
-// Append saves marks and places of a route as one entry: when it returns nil, a kill of the process loses
-// none of it, and only a power loss may, until Sync. A lane's place of "" forgets the lane. After an error
-// nothing was saved, and Append may be called again, unless the store is poisoned. marks are not kept.
+// Append saves marks and places of a route as one entry: when it returns nil, a kill of the process
+// loses none of it, and only a power loss may, until Sync. A lane's place of "" forgets the lane.
+// After an error nothing was saved, and Append may be called again, unless the store is poisoned.
+// marks are not kept.
 func (s *Store) Append(route string, marks []stream.Mark, places map[string]string) error {
 	if len(marks) == 0 && len(places) == 0 {
 		return nil
@@ -137,7 +139,8 @@ func (s *Store) describe(key string, marks []stream.Mark, places map[string]stri
 	}
 }
 
-// Forget drops partitions of a route, which will not be asked for again. Those that it does not know are left out.
+// Forget drops partitions of a route, which will not be asked for again. Those that it does not
+// know are left out.
 func (s *Store) Forget(route string, partitionIDs []string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -171,8 +174,8 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 	return nil
 }
 
-// write appends one frame to the log by one write. What a failed write left is cut off again; if even that
-// fails, what the file holds is unknown, and the store is poisoned.
+// write appends one frame to the log by one write. What a failed write left is cut off again; if
+// even that fails, what the file holds is unknown, and the store is poisoned.
 func (s *Store) write(frame []byte) error {
 	if err := s.sums.seal(frame, s.generation, s.size); err != nil {
 		return err
@@ -202,8 +205,8 @@ func (s *Store) trim() {
 	}
 }
 
-// Sync makes durable what was appended before. An error poisons the store, because nobody knows then what the disk
-// has: every later call returns it, and the next Open will tell.
+// Sync makes durable what was appended before. An error poisons the store, because nobody knows
+// then what the disk has: every later call returns it, and the next Open will tell.
 func (s *Store) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -256,7 +259,8 @@ func (s *Store) slack() int64 {
 	return 1 << 20
 }
 
-// garbageMost is how many bytes that are not alive a log may have, unless Slack is more: nearly a million marks.
+// garbageMost is how many bytes that are not alive a log may have, unless Slack is more: nearly a
+// million marks.
 const garbageMost = 16 << 20
 
 // bound is the length beyond which the log is replaced. It needs writing.
@@ -270,7 +274,8 @@ func (s *Store) bound() int64 {
 
 func (s *Store) path() string { return filepath.Join(s.dir.Path(), Name) }
 
-// Size returns how many bytes a snapshot of what is alive would take at most, and how many the log has.
+// Size returns how many bytes a snapshot of what is alive would take at most, and how many the log
+// has.
 func (s *Store) Size() (live, file int64) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -291,15 +296,16 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Failed is what poisoned the store, or ErrClosed: nothing can be saved in it any more. nil: it is in order.
+// Failed is what poisoned the store, or ErrClosed: nothing can be saved in it any more. nil: it is
+// in order.
 func (s *Store) Failed() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.usable()
 }
 
-// Marks yields the marks of a route as they are when each is reached, in the order in which the partitions
-// were first seen. It holds no lock while it yields.
+// Marks yields the marks of a route as they are when each is reached, in the order in which the
+// partitions were first seen. It holds no lock while it yields.
 func (s *Store) Marks(route string) iter.Seq[stream.Mark] {
 	return func(yield func(stream.Mark) bool) {
 		s.mu.RLock()

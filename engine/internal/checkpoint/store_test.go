@@ -18,7 +18,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestRoundTrip takes the same steps on stores that are opened anew, replaced and left alone, and on the model.
+// TestRoundTrip takes the same steps on stores that are opened anew, replaced and left alone, and
+// on the model.
 func TestRoundTrip(t *testing.T) {
 	for s := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, s))
@@ -95,7 +96,8 @@ func TestMarkAndMarks(t *testing.T) {
 	}
 }
 
-// TestTwiceInOneAppend says something of a partition twice at once: the last word counts, before and after it is known.
+// TestTwiceInOneAppend says something of a partition twice at once: the last word counts, before
+// and after it is known.
 func TestTwiceInOneAppend(t *testing.T) {
 	dir := stateDir(t, vfstest.New())
 	store, _ := mustOpen(t, dir, Options{})

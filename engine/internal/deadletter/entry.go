@@ -58,7 +58,8 @@ type Entries struct {
 // NewEntries reads from r.
 func NewEntries(r io.Reader) *Entries { return &Entries{r: bufio.NewReaderSize(r, 256<<10)} }
 
-// Next returns the next letter; io.EOF: there is none. A last line without an end is still being written, and is none.
+// Next returns the next letter; io.EOF: there is none. A last line without an end is still being
+// written, and is none.
 func (s *Entries) Next() (*Entry, error) {
 	for {
 		text, err := s.r.ReadBytes('\n')
@@ -80,8 +81,8 @@ func (s *Entries) Next() (*Entry, error) {
 // partitionPrefix begins the ids of the partitions that letters are when they are replayed.
 const partitionPrefix = "letter."
 
-// PartitionOf is the id of the partition that a letter is when it is replayed: each is one of its own, so that the checkpoint
-// says of every single one whether it was delivered.
+// PartitionOf is the id of the partition that a letter is when it is replayed: each is one of its
+// own, so that the checkpoint says of every single one whether it was delivered.
 func PartitionOf(letterID string) string {
 	sum := sha256.Sum256([]byte(letterID))
 	return partitionPrefix + hex.EncodeToString(sum[:16])

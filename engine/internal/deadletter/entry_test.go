@@ -24,7 +24,8 @@ func written(t testing.TB, letters ...Letter) []byte {
 	return buf.Bytes()
 }
 
-// TestEntries: what was written comes back byte for byte; what is no letter, or has no end yet, is passed over.
+// TestEntries: what was written comes back byte for byte; what is no letter, or has no end yet, is
+// passed over.
 func TestEntries(t *testing.T) {
 	text := written(t, Letter{ID: "a@1", Reason: "no", Record: []byte("x\xff\x00y")}, Letter{ID: "a@2", Record: []byte(`"quoted"`)})
 	text = append([]byte("not JSON\n{\"version\":2,\"id\":\"later\"}\n\n"), text...)
@@ -81,7 +82,8 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// TestSource: each letter is a record of a partition of its own; those that are settled, doubled or not meant are left out.
+// TestSource: each letter is a record of a partition of its own; those that are settled, doubled or
+// not meant are left out.
 func TestSource(t *testing.T) {
 	dir := t.TempDir()
 	d, err := osfs.New().OpenDir(dir)

@@ -12,12 +12,13 @@ const (
 	guardMemory   = 100_000          // records; beyond it, older ones count half, again and again
 )
 
-// Guard stops a route that turns too much of its input into dead letters, as a wrong token or pattern does: more than Share of at least
-// Records records, or everything that a run began with. The start is judged when Records/10 records are dead and none is delivered, or
-// Records/100 after 10 s; so a few bad records at the start condemn nobody. It is not safe for concurrent use.
+// Guard stops a route that turns too much of its input into dead letters, as a wrong token or
+// pattern does: more than Share of at least Records records, or everything that a run began with.
+// The start is judged when Records/10 records are dead and none is delivered, or Records/100 after
+// 10 s; so a few bad records at the start condemn nobody. It is not safe for concurrent use.
 //
-// The share is that of the run so far; of a long run it is that of the last 100,000 to 200,000 records or so, so that a stream that was
-// good for a year is stopped within minutes as well.
+// The share is that of the run so far; of a long run it is that of the last 100,000 to 200,000
+// records or so, so that a stream that was good for a year is stopped within minutes as well.
 type Guard struct {
 	Share   float64 // of dead records that is borne, 0 to 1
 	Records int64   // judged at least
@@ -30,11 +31,12 @@ type Guard struct {
 	stopped         error
 }
 
-// Start has the guard judge the start of a run. It is not called for one that resumes where another was killed: what a kill has left of a
-// batch may be its refused records alone.
+// Start has the guard judge the start of a run. It is not called for one that resumes where another
+// was killed: what a kill has left of a batch may be its refused records alone.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
-// Observe counts settled records. Dropped ones count for nothing. An error, the same from then on, stops the route; it is a *GuardError.
+// Observe counts settled records. Dropped ones count for nothing. An error, the same from then on,
+// stops the route; it is a *GuardError.
 func (g *Guard) Observe(now time.Time, delivered, dead int64) error {
 	if g.stopped != nil || g.Off {
 		return g.stopped

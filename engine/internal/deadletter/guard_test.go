@@ -72,7 +72,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardOptions: the thresholds are those of the options, and a guard that is off judges nothing.
+// TestGuardOptions: the thresholds are those of the options, and a guard that is off judges
+// nothing.
 func TestGuardOptions(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {

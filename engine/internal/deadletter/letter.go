@@ -13,7 +13,8 @@ import (
 // Version of the lines' form; docs/formats/dead-letters.md.
 const Version = 1
 
-// line is a letter as it is written, in this order: the id stands early, so that it is found without the record.
+// line is a letter as it is written, in this order: the id stands early, so that it is found
+// without the record.
 type line struct {
 	Version      int       `json:"version"`
 	ID           string    `json:"id"`
@@ -31,8 +32,8 @@ type line struct {
 	RecordBase64 []byte    `json:"record_base64,omitempty"`
 }
 
-// writeLine writes the letter as one line to a JSON encoder. A record that is not UTF-8 is written in base64, so that
-// every byte of it comes back.
+// writeLine writes the letter as one line to a JSON encoder. A record that is not UTF-8 is written
+// in base64, so that every byte of it comes back.
 func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
 	out := line{
 		Version: Version, ID: l.ID, Time: now.UTC(), Pipeline: o.Pipeline, Route: o.Route, Reason: l.Reason, Detail: l.Detail,
@@ -48,8 +49,9 @@ func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
 	return to.Encode(&out)
 }
 
-// FileName is the name of a route's file in the folder of dead letters: pipeline, a dot, route, a dot and ndjson. Of both names
-// letters, digits, - and _ stand as they are, other bytes as % and two hexadecimal digits, so that no two routes share one.
+// FileName is the name of a route's file in the folder of dead letters: pipeline, a dot, route, a
+// dot and ndjson. Of both names letters, digits, - and _ stand as they are, other bytes as % and
+// two hexadecimal digits, so that no two routes share one.
 func FileName(pipeline, route string) string {
 	dst := appendName(nil, pipeline)
 	dst = appendName(append(dst, '.'), route)

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// tailBytes of the file are read at Open for the ids of letters that a kill may let come again: twice the default replay
-	// bound, because a letter is longer than its record.
+	// tailBytes of the file are read at Open for the ids of letters that a kill may let come again:
+	// twice the default replay bound, because a letter is longer than its record.
 	tailBytes = 64 << 20
 	// maxKnown ids are kept, the newest.
 	maxKnown = 1 << 19
@@ -61,9 +61,10 @@ func (r *recentIDs) add(id idHash) {
 	r.set[id] = struct{}{}
 }
 
-// repair removes what a kill or a power loss left half written at the end of f, learns the ids of its tail, and leaves the
-// offset at the end, which it returns. A line without an end is cut off: no Append had returned. Whole lines at the end that
-// are no letters are none of ours, or were damaged: they are moved into a file of their own, so that nothing is lost.
+// repair removes what a kill or a power loss left half written at the end of f, learns the ids of
+// its tail, and leaves the offset at the end, which it returns. A line without an end is cut off:
+// no Append had returned. Whole lines at the end that are no letters are none of ours, or were
+// damaged: they are moved into a file of their own, so that nothing is lost.
 func (s *Store) repair(f vfs.File) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -13,9 +13,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Source reads the letters of a file as records, each a partition of its own, so that they can be delivered again by the route from
-// which they come, with its ledger and its checkpoint. It implements stream.Source. It reads what the file holds when it is
-// opened: letters that the replay makes are not of it.
+// Source reads the letters of a file as records, each a partition of its own, so that they can be
+// delivered again by the route from which they come, with its ledger and its checkpoint. It
+// implements stream.Source. It reads what the file holds when it is opened: letters that the replay
+// makes are not of it.
 type Source struct {
 	FS     vfs.FS
 	Path   string // of the file

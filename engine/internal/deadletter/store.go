@@ -1,9 +1,10 @@
-// Package deadletter keeps the records that will never be delivered, with the reason, in a file that people and programs
-// can read (docs/formats/dead-letters.md), and stops a route that makes too many of them.
+// Package deadletter keeps the records that will never be delivered, with the reason, in a file
+// that people and programs can read (docs/formats/dead-letters.md), and stops a route that makes
+// too many of them.
 //
-// A [Store] is one route's file, opened by the pipeline before the route runs. What Append has taken is durable when it
-// returns; a letter is written once, a kill between two calls included. It never drops a letter: full is an error. A
-// [Guard] is pure and counts.
+// A [Store] is one route's file, opened by the pipeline before the route runs. What Append has
+// taken is durable when it returns; a letter is written once, a kill between two calls included. It
+// never drops a letter: full is an error. A [Guard] is pure and counts.
 package deadletter
 
 import (
@@ -24,7 +25,8 @@ import (
 // DefaultMaxBytes bounds a route's dead letters where its options do not.
 const DefaultMaxBytes = 1 << 30
 
-// ErrFull says that the letters do not fit the bound; the error's text names the file and the option.
+// ErrFull says that the letters do not fit the bound; the error's text names the file and the
+// option.
 var ErrFull = errors.New("dead letters are full")
 
 // errClosed says that a Store was used after Close.
@@ -63,8 +65,9 @@ type Store struct {
 	over  bool
 }
 
-// Open opens, and makes where missing (0600), the file of a route beneath dir, which the Store owns and closes from then
-// on, also when Open fails. A line that a kill cut off is removed; it was never acknowledged.
+// Open opens, and makes where missing (0600), the file of a route beneath dir, which the Store owns
+// and closes from then on, also when Open fails. A line that a kill cut off is removed; it was
+// never acknowledged.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
@@ -81,7 +84,8 @@ func (s *Store) path() string { return filepath.Join(s.dir.Path(), s.name) }
 // Path names the file, for messages.
 func (s *Store) Path() string { return s.path() }
 
-// SetAside names the file into which Open moved an end of the store that it could not read, for a warning; "" as a rule.
+// SetAside names the file into which Open moved an end of the store that it could not read, for a
+// warning; "" as a rule.
 func (s *Store) SetAside() string { return s.aside }
 
 func (s *Store) open() error {
@@ -103,8 +107,9 @@ func (s *Store) open() error {
 	return nil
 }
 
-// Append writes the letters that were not written before, in order, and returns when they are durable; all of them, or,
-// with an error, none. ErrFull: they do not fit, and the route has to stop. It waits for other Appends, at most until ctx is done.
+// Append writes the letters that were not written before, in order, and returns when they are
+// durable; all of them, or, with an error, none. ErrFull: they do not fit, and the route has to
+// stop. It waits for other Appends, at most until ctx is done.
 func (s *Store) Append(ctx context.Context, letters []Letter) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -155,8 +160,8 @@ func (s *Store) append(letters []Letter) error {
 	return nil
 }
 
-// write makes buf durable at the end of what is. After an error the handle is not trusted any more: the next write opens
-// the file again and cuts it back.
+// write makes buf durable at the end of what is. After an error the handle is not trusted any more:
+// the next write opens the file again and cuts it back.
 func (s *Store) write() (err error) {
 	if s.file == nil {
 		if err := s.reopen(); err != nil {

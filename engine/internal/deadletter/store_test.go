@@ -131,8 +131,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestCrashes: after a power loss at any moment every letter whose Append had returned is there, and what is appended again
-// stands once.
+// TestCrashes: after a power loss at any moment every letter whose Append had returned is there,
+// and what is appended again stands once.
 func TestCrashes(t *testing.T) {
 	const total = 36
 	acked, crashes := 0, 0
@@ -173,7 +173,8 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestFaults: each call fails once, at each of its calls. An Append that failed has left nothing; tried again, it does.
+// TestFaults: each call fails once, at each of its calls. An Append that failed has left nothing;
+// tried again, it does.
 func TestFaults(t *testing.T) {
 	for _, fault := range []vfstest.Fault{
 		{Op: vfstest.OpWrite, Err: syscall.ENOSPC, Short: 100},
@@ -209,7 +210,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestDamaged: lines that are none of ours are set aside, a torn one is cut off, and letters before them stay.
+// TestDamaged: lines that are none of ours are set aside, a torn one is cut off, and letters before
+// them stay.
 func TestDamaged(t *testing.T) {
 	files := vfstest.New()
 	s := open(t, files, 0)

@@ -1,5 +1,6 @@
-// Package demo holds what `penstock demo` delivers to: HTTP receivers on loopback that are slow, die and come back, and count what
-// they have taken, so that "lost 0" is measured where the data arrives.
+// Package demo holds what `penstock demo` delivers to: HTTP receivers on loopback that are slow,
+// die and come back, and count what they have taken, so that "lost 0" is measured where the data
+// arrives.
 //
 // A [Receiver] belongs to the demo. It keeps a count of every record and nothing else.
 package demo
@@ -22,8 +23,8 @@ import (
 // atOnce is how many requests a receiver serves at the same time; the others queue.
 const atOnce = 4
 
-// Tally is the store behind the receivers: it takes a request once, by its Idempotency-Key, and counts how often it has taken
-// each record. It is safe for concurrent use.
+// Tally is the store behind the receivers: it takes a request once, by its Idempotency-Key, and
+// counts how often it has taken each record. It is safe for concurrent use.
 type Tally struct {
 	mu    sync.Mutex          // guards what follows
 	keys  map[string]struct{} // of the requests that were taken

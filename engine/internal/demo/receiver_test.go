@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestReceiver: it counts what it has answered, and nothing of what it was killed in; revived, it is where it was.
+// TestReceiver: it counts what it has answered, and nothing of what it was killed in; revived, it
+// is where it was.
 func TestReceiver(t *testing.T) {
 	tally := NewTally(4)
 	r := NewReceiver(200*time.Millisecond, tally)

@@ -18,8 +18,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// agreement says by how much the times of a scenario are divided: 4 in the full form, of which figures are quoted; more in CI. With 20
-// the chance of the few thousand service times alone took goodput from 0.97 to 1.02.
+// agreement says by how much the times of a scenario are divided: 4 in the full form, of which
+// figures are quoted; more in CI. With 20 the chance of the few thousand service times alone took
+// goodput from 0.97 to 1.02.
 func agreement(t *testing.T) (divisor time.Duration, full bool) {
 	t.Helper()
 	switch os.Getenv("PENSTOCK_AGREE") {
@@ -36,12 +37,12 @@ const (
 	agreeWithin = 0.05 // of the optimum: by how much real and simulated goodput may differ
 	agreeBad    = 0.01 // of the attempts may go into the worker that fails
 	agreeSeeds  = 5    // of the simulation, whose median counts
-	// In the short form an event lasts so shortly that what was in flight when it began is a larger share: there the real share may
-	// be above the simulated one by agreeBad.
+	// In the short form an event lasts so shortly that what was in flight when it began is a larger
+	// share: there the real share may be above the simulated one by agreeBad.
 )
 
-// TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole: the real engine before twelve real HTTP servers does what the
-// simulator says it will.
+// TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole: the real engine before twelve real HTTP
+// servers does what the simulator says it will.
 func TestAgreeSaturated(t *testing.T) { agree(t, "s01-saturated", "queue", "linear") }
 
 func TestAgreeHang(t *testing.T) { agree(t, "s06-hang", "queue") }
@@ -79,8 +80,8 @@ func agree(t *testing.T, name string, algorithms ...string) {
 	}
 }
 
-// scaled is a scenario of docs/scenarios with its times divided: those of the run and its events. How fast workers and network
-// are stays as it is.
+// scaled is a scenario of docs/scenarios with its times divided: those of the run and its events.
+// How fast workers and network are stays as it is.
 func scaled(t *testing.T, name string, divisor time.Duration) *scenario.Scenario {
 	t.Helper()
 	s, err := scenario.Load(filepath.Join("../../../docs/scenarios", name+".yaml"))

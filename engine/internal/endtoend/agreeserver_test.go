@@ -14,9 +14,10 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// world is a scenario of the simulator as real HTTP servers on loopback. Everything in it happens at absolute times: a server
-// knows when each batch will have been served and by when its answer must be there, and only waits for that. So a late timer
-// delays one answer and not all behind it, as in the simulator, where nothing is late.
+// world is a scenario of the simulator as real HTTP servers on loopback. Everything in it happens
+// at absolute times: a server knows when each batch will have been served and by when its answer
+// must be there, and only waits for that. So a late timer delays one answer and not all behind it,
+// as in the simulator, where nothing is late.
 type world struct {
 	t     *testing.T
 	s     *scenario.Scenario

@@ -10,16 +10,16 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// arrivalsOptions are the options of a source as an outsider would write it: batches of one record each, as a
-// Poisson process.
+// arrivalsOptions are the options of a source as an outsider would write it: batches of one record
+// each, as a Poisson process.
 type arrivalsOptions struct {
 	Count int64   `yaml:"count" doc:"batches in all"`
 	Rate  float64 `yaml:"rate" doc:"batches per second; 0: as fast as they are asked for"`
 	Seed  int64   `yaml:"seed" doc:"of the gaps"`
 }
 
-// arrivals is that source. A record is "number planned", planned in nanoseconds: when it should have been
-// sent, so that a late sender cannot hide waiting.
+// arrivals is that source. A record is "number planned", planned in nanoseconds: when it should
+// have been sent, so that a late sender cannot hide waiting.
 var arrivals = stream.Component{
 	Role: stream.SourceRole, Name: "arrivals",
 	Options: func() any { return &arrivalsOptions{} },

@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// bulkServer speaks as Elasticsearch does to _bulk, and takes, refuses, throttles and fails the items of one bulk at random; now
-// and then it takes an item and says that it failed.
+// bulkServer speaks as Elasticsearch does to _bulk, and takes, refuses, throttles and fails the
+// items of one bulk at random; now and then it takes an item and says that it failed.
 type bulkServer struct {
 	*httptest.Server
 	t *testing.T
@@ -111,8 +111,8 @@ func (s *bulkServer) item(action, doc []byte) int {
 	return 201
 }
 
-// TestBulkInPart: of a store that settles its bulks in part, each record ends exactly once in the store or the dead letters, with
-// its own reason.
+// TestBulkInPart: of a store that settles its bulks in part, each record ends exactly once in the
+// store or the dead letters, with its own reason.
 func TestBulkInPart(t *testing.T) {
 	random := seeded(t)
 	servers := []*bulkServer{newBulkServer(t, random), newBulkServer(t, random)}

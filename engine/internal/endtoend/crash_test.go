@@ -30,8 +30,8 @@ func kills(t *testing.T) int {
 
 const killsPerJob = 5
 
-// TestKillFile kills the program while it writes a file, again and again, and holds the file against the
-// input: exactly once.
+// TestKillFile kills the program while it writes a file, again and again, and holds the file
+// against the input: exactly once.
 func TestKillFile(t *testing.T) {
 	rnd := seeded(t)
 	for left, job := kills(t)/2, 0; left > 0; job++ {
@@ -74,8 +74,8 @@ pipelines:
 	}
 }
 
-// TestKillHTTP kills the program while it posts to a server that keeps a ledger of record ids: nothing lost,
-// and each kill repeats at most the bound.
+// TestKillHTTP kills the program while it posts to a server that keeps a ledger of record ids:
+// nothing lost, and each kill repeats at most the bound.
 func TestKillHTTP(t *testing.T) {
 	rnd := seeded(t)
 	left := kills(t) - kills(t)/2
@@ -110,8 +110,8 @@ pipelines:
 	}
 }
 
-// killAt starts the program, kills it when progress has passed a random share of what is left of the work,
-// and says whether it struck between 5 and 95 % of the whole.
+// killAt starts the program, kills it when progress has passed a random share of what is left of
+// the work, and says whether it struck between 5 and 95 % of the whole.
 func killAt(t *testing.T, config string, rnd *rand.Rand, total int64, progress func() int64) bool {
 	t.Helper()
 	bin, err := program()
@@ -161,7 +161,8 @@ func size(files []spooled) (n int64) {
 	return n
 }
 
-// spool fills dir/spool with generated files of about total bytes, and with the real logs where there are some.
+// spool fills dir/spool with generated files of about total bytes, and with the real logs where
+// there are some.
 func spool(t *testing.T, dir string, rnd *rand.Rand, total int) (files []spooled) {
 	t.Helper()
 	for i := range 3 {

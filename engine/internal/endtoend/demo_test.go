@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestDemo: what a newcomer sees first ends with nothing lost and nothing taken twice, though a receiver died in between.
+// TestDemo: what a newcomer sees first ends with nothing lost and nothing taken twice, though a
+// receiver died in between.
 func TestDemo(t *testing.T) {
 	t.Parallel() // its play lasts 20 s, in which it does little
 	bin, err := program()

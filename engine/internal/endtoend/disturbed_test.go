@@ -8,8 +8,8 @@ import (
 // tries is how often a measurement is made again because others used the machine.
 const tries = 3
 
-// undisturbed runs a measurement that returns what it missed ("" if nothing). Where it missed while the machine kept even a bare timer
-// waiting, it says nothing about penstock and is made again.
+// undisturbed runs a measurement that returns what it missed ("" if nothing). Where it missed while
+// the machine kept even a bare timer waiting, it says nothing about penstock and is made again.
 func undisturbed(t *testing.T, measure func(t *testing.T) (missed string)) {
 	t.Helper()
 	for try := 1; ; try++ {

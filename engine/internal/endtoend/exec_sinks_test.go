@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// stormShell is a bolt of Storm's multilang protocol as a shell's script: it keeps what it gets, fails each tuple whose number
-// ends in 777 once, emits one for each that it acks, and answers heartbeats.
+// stormShell is a bolt of Storm's multilang protocol as a shell's script: it keeps what it gets,
+// fails each tuple whose number ends in 777 once, emits one for each that it acks, and answers
+// heartbeats.
 const stormShell = `
 say() { printf '%s\nend\n' "$1"; }
 hear() { IFS= read -r message && IFS= read -r end; }
@@ -23,8 +24,8 @@ while hear; do
   say '{"command":"ack","id":"'$id'"}'
 done`
 
-// creditPython is a worker that reads as fast as it can, answers slowly, and writes down the most records that it ever had at
-// once. With an argument above 0 it grants so many records.
+// creditPython is a worker that reads as fast as it can, answers slowly, and writes down the most
+// records that it ever had at once. With an argument above 0 it grants so many records.
 const creditPython = `
 import json, queue, sys, threading, time
 allowed = int(sys.argv[1])
@@ -53,8 +54,8 @@ while (batch := batches.get()) is not None:
     print(json.dumps(answer), flush=True)
 `
 
-// TestCreditOfChild: a worker that advertises a small credit never has more than it, also when its children are killed;
-// the same one without a credit has more.
+// TestCreditOfChild: a worker that advertises a small credit never has more than it, also when its
+// children are killed; the same one without a credit has more.
 func TestCreditOfChild(t *testing.T) {
 	python(t)
 	needChildren(t)

@@ -33,8 +33,8 @@ func python(t *testing.T) {
 	}
 }
 
-// killing runs the program on a config to its end and kills, with kill -9, a child of it each time that
-// progress has moved on by step, at most most times. It returns how many it has killed.
+// killing runs the program on a config to its end and kills, with kill -9, a child of it each time
+// that progress has moved on by step, at most most times. It returns how many it has killed.
 func killing(t *testing.T, config string, progress func() int64, step int64, most int) (killed int) {
 	t.Helper()
 	cmd, out, errs, err := started(t, config)
@@ -102,8 +102,9 @@ func sizeOf(path string) int64 {
 
 var words = regexp.MustCompile(`[a-z]+`)
 
-// TestBoltCountsWords: a bolt that speaks Storm's protocol counts the words of a real log, and is killed
-// again and again meanwhile. The file that the counts go to, exactly once, has each word as often as the log.
+// TestBoltCountsWords: a bolt that speaks Storm's protocol counts the words of a real log, and is
+// killed again and again meanwhile. The file that the counts go to, exactly once, has each word as
+// often as the log.
 func TestBoltCountsWords(t *testing.T) {
 	python(t)
 	needChildren(t)
@@ -155,8 +156,9 @@ pipelines:
 	}
 }
 
-// TestWorkersKilled: children of a sink are killed while they work. Every record is delivered at least once,
-// what was acked before the death is not repeated without need, and none is a dead letter.
+// TestWorkersKilled: children of a sink are killed while they work. Every record is delivered at
+// least once, what was acked before the death is not repeated without need, and none is a dead
+// letter.
 func TestWorkersKilled(t *testing.T) {
 	needChildren(t)
 	for _, c := range []struct{ name, worker, options string }{
@@ -211,8 +213,8 @@ pipelines:
 	}
 }
 
-// TestPoisonKillsChildren: records that kill the child are dead letters, all others are delivered, whatever
-// the protocol.
+// TestPoisonKillsChildren: records that kill the child are dead letters, all others are delivered,
+// whatever the protocol.
 func TestPoisonKillsChildren(t *testing.T) {
 	for _, c := range []struct{ name, worker, config string }{
 		{

@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// fileCalls are the system calls that concern one file. Those that list a directory are printed apart: one of them
-// returns hundreds of names.
+// fileCalls are the system calls that concern one file. Those that list a directory are printed
+// apart: one of them returns hundreds of names.
 var fileCalls = []string{
 	"open", "openat", "openat2", "stat", "fstat", "lstat", "newfstatat", "statx", "fcntl", "epoll_ctl", "read", "readv", "pread64",
 	"preadv", "close", "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "readlinkat",
@@ -25,8 +25,8 @@ var fileCalls = []string{
 // maxFileCalls bounds the system calls for each small file, whatever becomes of it.
 const maxFileCalls = 8
 
-// TestFileCalls counts the system calls for each of many small files, with strace. It subtracts a run over
-// fewer files: so start and end of the program do not count.
+// TestFileCalls counts the system calls for each of many small files, with strace. It subtracts a
+// run over fewer files: so start and end of the program do not count.
 func TestFileCalls(t *testing.T) {
 	s := filesScale()
 	if !s.timed {
@@ -65,7 +65,8 @@ func TestFileCalls(t *testing.T) {
 	}
 }
 
-// systemCalls runs the program over n files under strace and returns how often it made each system call.
+// systemCalls runs the program over n files under strace and returns how often it made each system
+// call.
 func systemCalls(t *testing.T, source string, n int) map[string]int {
 	t.Helper()
 	bin, err := program()
@@ -87,7 +88,8 @@ func systemCalls(t *testing.T, source string, n int) map[string]int {
 	return calls
 }
 
-// parseStrace reads the table that strace -c writes: shares, seconds, usecs/call, calls, perhaps errors, and names.
+// parseStrace reads the table that strace -c writes: shares, seconds, usecs/call, calls, perhaps
+// errors, and names.
 func parseStrace(text []byte) (map[string]int, error) {
 	calls := make(map[string]int)
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {

@@ -14,7 +14,8 @@ import (
 // churnWait is how long a running program is given to forget files that are gone.
 const churnWait = 2 * time.Minute
 
-// TestChurnedFiles: what the state holds grows with the files that are there, not with those that have been there.
+// TestChurnedFiles: what the state holds grows with the files that are there, not with those that
+// have been there.
 func TestChurnedFiles(t *testing.T) {
 	s := filesScale()
 	n := s.files / 2

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestIdleFiles: a process that has nothing to do over many files uses at most a tenth of one processor, and a little, to look at them.
+// TestIdleFiles: a process that has nothing to do over many files uses at most a tenth of one
+// processor, and a little, to look at them.
 func TestIdleFiles(t *testing.T) {
 	s := filesScale()
 	if !s.timed {

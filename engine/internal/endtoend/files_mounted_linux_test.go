@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestMountedAgain mounts a file system several times, each time with another device number, as after a
-// reboot. Files that were read do not come again, and rotations in between are followed.
+// TestMountedAgain mounts a file system several times, each time with another device number, as
+// after a reboot. Files that were read do not come again, and rotations in between are followed.
 func TestMountedAgain(t *testing.T) {
 	disk := newLoopDisk(t)
 	dir := filepath.Dir(disk.at)
@@ -138,7 +138,8 @@ func run(name string, args ...string) error {
 	return nil
 }
 
-// tryMount mounts the image by a loop device that this test has not used. Those that it has used stay taken.
+// tryMount mounts the image by a loop device that this test has not used. Those that it has used
+// stay taken.
 func (d *loopDisk) tryMount() error {
 	if n := len(d.used); n > 0 { // the device that was used last is not used again; somebody else may have it by now
 		_ = run("losetup", "-r", d.used[n-1], d.image)

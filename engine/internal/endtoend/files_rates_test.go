@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestRenamedFiles: files of 5 kB go through spool_dir, each renamed after it was delivered, at a multiple of find and cat.
+// TestRenamedFiles: files of 5 kB go through spool_dir, each renamed after it was delivered, at a
+// multiple of find and cat.
 func TestRenamedFiles(t *testing.T) {
 	s := filesScale()
 	dir := t.TempDir()

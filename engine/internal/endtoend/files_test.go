@@ -21,7 +21,8 @@ type scale struct {
 	full   bool // the bounds are those of docs/files.md; else relative ones, from which the start of the program is taken off
 }
 
-// filesScale is small with every go test, and short or full for `make files-short` and `make files`.
+// filesScale is small with every go test, and short or full for `make files-short` and `make
+// files`.
 func filesScale() scale {
 	switch os.Getenv("PENSTOCK_FILES") {
 	case "full":
@@ -94,7 +95,8 @@ func catTime(t *testing.T, dir string) time.Duration {
 	return time.Since(begun)
 }
 
-// timed is one run of the program to its end: what it said, how long it took from start to exit, and the MiB it held at most.
+// timed is one run of the program to its end: what it said, how long it took from start to exit,
+// and the MiB it held at most.
 func timed(t *testing.T, config string) (runResult, time.Duration, float64) {
 	t.Helper()
 	begun := time.Now()
@@ -138,7 +140,8 @@ pipelines: { many: { source: { %s }, sink: drop } }
 `, name, source))
 }
 
-// TestManyFiles: a first pass over many small files, and a restart that finds nothing new, cost in time and memory what docs/files.md says.
+// TestManyFiles: a first pass over many small files, and a restart that finds nothing new, cost in
+// time and memory what docs/files.md says.
 func TestManyFiles(t *testing.T) {
 	s := filesScale()
 	dir := t.TempDir()

@@ -57,7 +57,8 @@ func (f *forgets) remove(names ...string) {
 	}
 }
 
-// has fails the test where the ledger has other than so many marks, or the table other than so many lines that begin with what.
+// has fails the test where the ledger has other than so many marks, or the table other than so many
+// lines that begin with what.
 func (f *forgets) has(when string, marks int64, lines map[string]int64) {
 	f.t.Helper()
 	if n := number(f.db, "SELECT count(*) FROM penstock_marks"); n != marks {
@@ -73,9 +74,10 @@ func (f *forgets) has(when string, marks int64, lines map[string]int64) {
 	}
 }
 
-// TestLedgerForgets: the ledger in a database holds marks of the files that are there, and of those that went in the run that read them,
-// until the next one. Whatever comes in place of what was forgotten is delivered: a file that gets its inode right after, one that begins
-// with the same bytes, and a copy of it from a backup, which nobody can tell from a new file any more.
+// TestLedgerForgets: the ledger in a database holds marks of the files that are there, and of those
+// that went in the run that read them, until the next one. Whatever comes in place of what was
+// forgotten is delivered: a file that gets its inode right after, one that begins with the same
+// bytes, and a copy of it from a backup, which nobody can tell from a new file any more.
 func TestLedgerForgets(t *testing.T) {
 	f := newForgets(t)
 	for _, name := range []string{"a.log", "b.log", "c.log"} {
@@ -119,8 +121,9 @@ func killAfter(t *testing.T, config string, rnd *rand.Rand) {
 	}
 }
 
-// TestLedgerForgetsKilled: the same while the program is killed at any moment of the runs that forget: no line is lost or comes twice, and
-// a run that is not killed leaves marks of what is there alone.
+// TestLedgerForgetsKilled: the same while the program is killed at any moment of the runs that
+// forget: no line is lost or comes twice, and a run that is not killed leaves marks of what is
+// there alone.
 func TestLedgerForgetsKilled(t *testing.T) {
 	rnd := seeded(t)
 	f := newForgets(t)
@@ -143,8 +146,8 @@ func TestLedgerForgetsKilled(t *testing.T) {
 	}
 }
 
-// TestLedgerKeepsAway: marks of files whose folder is renamed away, for several runs, are kept, by the state and by the ledger: when the
-// folder comes back, only what was added comes.
+// TestLedgerKeepsAway: marks of files whose folder is renamed away, for several runs, are kept, by
+// the state and by the ledger: when the folder comes back, only what was added comes.
 func TestLedgerKeepsAway(t *testing.T) {
 	f := newForgets(t)
 	f.write("a.log", "a")

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestFraming: records that are not lines go through the real program, from both sources of files, and arrive as they were.
+// TestFraming: records that are not lines go through the real program, from both sources of files,
+// and arrive as they were.
 func TestFraming(t *testing.T) {
 	trace := "10:00 ERROR checkout\njava.lang.IllegalStateException: none\n\tat shop.Cart.take(Cart.java:41)\nCaused by: x\n\t... 2 more"
 	for _, c := range []struct {

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// TestGuardAndInput runs the program without an end over a log whose pattern is wrong. One bad first line does not stop it. Hundreds do,
-// until the input changes; then it starts again by itself, and delivers what is good.
+// TestGuardAndInput runs the program without an end over a log whose pattern is wrong. One bad
+// first line does not stop it. Hundreds do, until the input changes; then it starts again by
+// itself, and delivers what is good.
 func TestGuardAndInput(t *testing.T) {
 	bin, err := program()
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// flakyServer takes batches of lines. A bad line fails its batch twice, then is taken; a hopeless one is refused the third time.
+// flakyServer takes batches of lines. A bad line fails its batch twice, then is taken; a hopeless
+// one is refused the third time.
 type flakyServer struct {
 	mu    sync.Mutex // guards what follows
 	tries map[string][]time.Time
@@ -55,7 +56,8 @@ func (s *flakyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// tried returns how many bad lines were sent at least n times, and for how long no bad one has come.
+// tried returns how many bad lines were sent at least n times, and for how long no bad one has
+// come.
 func (s *flakyServer) tried(n int) (lines int, quiet time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +76,9 @@ func (s *flakyServer) has(good int) bool {
 	return s.taken[fmt.Sprintf("good %d", good-1)] > 0
 }
 
-// TestKillWaiting kills the program while thousands of batches wait for a retry, once when all have failed once and once in the
-// middle of the second attempts. None is lost, none is sent before its time, and the attempts go on counting.
+// TestKillWaiting kills the program while thousands of batches wait for a retry, once when all have
+// failed once and once in the middle of the second attempts. None is lost, none is sent before its
+// time, and the attempts go on counting.
 func TestKillWaiting(t *testing.T) {
 	bad, wait := 300, 4*time.Second
 	if os.Getenv("PENSTOCK_WAITING") == "full" {
@@ -140,8 +143,8 @@ func TestKillWaiting(t *testing.T) {
 	server.checkLetters(t, filepath.Join(dir, "state", "dead", "kill.main.ndjson"), (bad+19)/20, k.most)
 }
 
-// check checks that every line arrived, and none before its time. In flight at a kill are at most so many batches, whose answers
-// the program may not have noted.
+// check checks that every line arrived, and none before its time. In flight at a kill are at most
+// so many batches, whose answers the program may not have noted.
 func (s *flakyServer) check(t *testing.T, wait time.Duration, inFlight, good int) {
 	t.Helper()
 	early, repeated := 0, 0

@@ -39,8 +39,8 @@ func openPostgres(t testing.TB, url string) *sql.DB {
 	return db
 }
 
-// TestKillPostgres kills the program while four connections write a table, and holds the table and the dead letters
-// against the input: each record once.
+// TestKillPostgres kills the program while four connections write a table, and holds the table and
+// the dead letters against the input: each record once.
 func TestKillPostgres(t *testing.T) {
 	server := connectortest.StartServer(t, "postgres", "psql")
 	db := openPostgres(t, server.URL)
@@ -70,8 +70,8 @@ func TestKillPostgres(t *testing.T) {
 	}
 }
 
-// TestKillPostgresServer kills the server, and cuts single connections, while the program writes: it goes on by itself, and
-// every record is there once.
+// TestKillPostgresServer kills the server, and cuts single connections, while the program writes:
+// it goes on by itself, and every record is there once.
 func TestKillPostgresServer(t *testing.T) {
 	server := connectortest.StartServer(t, "postgres", "psql")
 	db := openPostgres(t, server.URL)
@@ -130,7 +130,8 @@ func cut(db *sql.DB, rnd *rand.Rand) int {
 		WHERE application_name LIKE 'penstock %' ORDER BY random() LIMIT 1) AS one`))
 }
 
-// textOnly gives what PostgreSQL stores of the input: its real logs may hold bytes that are no UTF-8.
+// textOnly gives what PostgreSQL stores of the input: its real logs may hold bytes that are no
+// UTF-8.
 func textOnly(input []spooled) []spooled {
 	for i := range input {
 		input[i].text = replaced(input[i].text)

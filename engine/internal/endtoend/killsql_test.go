@@ -18,11 +18,12 @@ import (
 // killsOfSQL is how many of the kills each database takes.
 func killsOfSQL(t *testing.T) int { return max(1, kills(t)/2) }
 
-// refusing makes a table that refuses a few records of each generated file: those have to be dead letters.
+// refusing makes a table that refuses a few records of each generated file: those have to be dead
+// letters.
 const refusing = `CREATE TABLE %s (message text CHECK (message NOT LIKE '%%line 1_7 %%' OR length(message) < 20), _extra text)`
 
-// TestKillSQLite kills the program while it writes a table, again and again, and holds the table and the dead letters against
-// the input: each record once.
+// TestKillSQLite kills the program while it writes a table, again and again, and holds the table
+// and the dead letters against the input: each record once.
 func TestKillSQLite(t *testing.T) {
 	rnd := seeded(t)
 	for left, job := killsOfSQL(t), 0; left > 0; job++ {
@@ -59,7 +60,8 @@ pipelines:
 	}
 }
 
-// number is the one number that a query gives; 0 where it fails, as it does while the table is not there.
+// number is the one number that a query gives; 0 where it fails, as it does while the table is not
+// there.
 func number(db *sql.DB, query string) (n int64) {
 	if db.QueryRow(query).Scan(&n) != nil {
 		return 0
@@ -83,7 +85,8 @@ func lettered(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// sameLines holds the texts of a query and those given against the lines of the input: each once, none more.
+// sameLines holds the texts of a query and those given against the lines of the input: each once,
+// none more.
 func sameLines(db *sql.DB, query string, more []string, input []spooled) error {
 	rows, err := db.Query(query)
 	if err != nil {

@@ -21,11 +21,12 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// The kill tests of tables: the program copies two tables, and follows, while writers insert, change and delete rows in
-// transactions that commit late and out of order, at equal times; it is killed again and again, and so is the server.
-// Rows of `events` are only added, and appended to the target: each has to be there once; they are read in partitions of five
-// seconds, some at a time. Rows of `items` are changed, too,
-// which moves them up, and deleted: the target has every row as it is, and may keep deleted ones (docs/sources-table.md).
+// The kill tests of tables: the program copies two tables, and follows, while writers insert,
+// change and delete rows in transactions that commit late and out of order, at equal times; it is
+// killed again and again, and so is the server. Rows of `events` are only added, and appended to
+// the target: each has to be there once; they are read in partitions of five seconds, some at a
+// time. Rows of `items` are changed, too, which moves them up, and deleted: the target has every
+// row as it is, and may keep deleted ones (docs/sources-table.md).
 
 // arena is a database for a kill test.
 type arena struct {
@@ -183,7 +184,8 @@ func checkCopies(t *testing.T, a arena, w *writers) {
 	}
 }
 
-// killFollowing starts the program, and kills it when it has delivered something; false: it had not within a bound.
+// killFollowing starts the program, and kills it when it has delivered something; false: it had not
+// within a bound.
 func killFollowing(t *testing.T, a arena, config string, rnd *rand.Rand, restart bool) bool {
 	t.Helper()
 	bin, err := program()
@@ -281,8 +283,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// transaction writes some rows of one time, which is that of its beginning, or lies in the past; one in four commits late, one in
-// ten not at all.
+// transaction writes some rows of one time, which is that of its beginning, or lies in the past;
+// one in four commits late, one in ten not at all.
 func (w *writers) transaction(ctx context.Context, rnd *rand.Rand) error {
 	at := time.Now().UnixMilli() / 10 // coarse: many rows share one
 	if rnd.IntN(10) == 0 {

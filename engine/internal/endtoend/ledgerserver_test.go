@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// ledgerServer is an HTTP receiver that keeps every record by its id: the partition and the offset behind it.
+// ledgerServer is an HTTP receiver that keeps every record by its id: the partition and the offset
+// behind it.
 type ledgerServer struct {
 	*httptest.Server
 	t *testing.T
@@ -106,8 +107,8 @@ func (s *ledgerServer) seenBytes() int64 {
 	return s.bytes
 }
 
-// check holds what came against the files: every line of each, and of each generation no more repeated than
-// the bound.
+// check holds what came against the files: every line of each, and of each generation no more
+// repeated than the bound.
 func (s *ledgerServer) check(t *testing.T, files []spooled, bound int64) {
 	t.Helper()
 	s.mu.Lock()

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestStateDirectoryDeleted deletes, or replaces, the state directory of a running program: it stops and names the directory.
+// TestStateDirectoryDeleted deletes, or replaces, the state directory of a running program: it
+// stops and names the directory.
 func TestStateDirectoryDeleted(t *testing.T) {
 	bin, err := program()
 	if err != nil {
@@ -50,8 +51,9 @@ func TestStateDirectoryDeleted(t *testing.T) {
 	}
 }
 
-// TestLedgerLost empties and drops the ledger of a table behind the program's back. It does not deliver everything again until the
-// command from its error message was given; a ledger that only lags behind is followed.
+// TestLedgerLost empties and drops the ledger of a table behind the program's back. It does not
+// deliver everything again until the command from its error message was given; a ledger that only
+// lags behind is followed.
 func TestLedgerLost(t *testing.T) {
 	bin, err := program()
 	if err != nil {

@@ -25,8 +25,9 @@ type manifestFile struct {
 	}
 }
 
-// TestManifest: the manifest of a run names every file with the counts and the hash that the files have, computed here from the
-// files themselves; of a file that has grown, the second run's names what was added alone.
+// TestManifest: the manifest of a run names every file with the counts and the hash that the files
+// have, computed here from the files themselves; of a file that has grown, the second run's names
+// what was added alone.
 func TestManifest(t *testing.T) {
 	dir := t.TempDir()
 	spool := filepath.Join(dir, "spool")

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestOutputRotated renames the output of sink file under the running program every now and then, as logrotate does, and kills
-// the program in between. Every line is in exactly one of the files.
+// TestOutputRotated renames the output of sink file under the running program every now and then,
+// as logrotate does, and kills the program in between. Every line is in exactly one of the files.
 func TestOutputRotated(t *testing.T) {
 	const spooled, lines, rotateEach, killEach = 150, 200, 30, 45
 	for _, create := range []bool{false, true} {
@@ -79,7 +79,8 @@ pipelines:
 	}
 }
 
-// TestOutputAccepted: a replaced output stops the route with the command that accepts it, and that command works.
+// TestOutputAccepted: a replaced output stops the route with the command that accepts it, and that
+// command works.
 func TestOutputAccepted(t *testing.T) {
 	dir := t.TempDir()
 	config := write(t, filepath.Join(dir, "penstock.yaml"), `

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestRealLogsEach sends each real log through spool_dir -> file, raw: byte for byte, a missing last line end added.
+// TestRealLogsEach sends each real log through spool_dir -> file, raw: byte for byte, a missing
+// last line end added.
 func TestRealLogsEach(t *testing.T) {
 	for _, log := range realLogs(t) {
 		t.Run(filepath.Base(log), func(t *testing.T) {
@@ -31,8 +32,8 @@ func TestRealLogsEach(t *testing.T) {
 	}
 }
 
-// TestRealLogsTogether sends all of them at once, in small batches: every line once, each file's in order,
-// nothing new the second time.
+// TestRealLogsTogether sends all of them at once, in small batches: every line once, each file's in
+// order, nothing new the second time.
 func TestRealLogsTogether(t *testing.T) {
 	dir := t.TempDir()
 	var want [][]byte
@@ -66,7 +67,8 @@ pipelines:
 `, finished, batch)
 }
 
-// interleaved says whether out is a merge of the files' lines: each file's in its order, each line once.
+// interleaved says whether out is a merge of the files' lines: each file's in its order, each line
+// once.
 func interleaved(out []byte, files [][]byte) error {
 	rest := slices.Clone(files)
 	last := 0

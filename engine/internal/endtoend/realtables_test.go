@@ -38,8 +38,8 @@ func figuresOfTable(t *testing.T, db *sql.DB, table string) figures {
 	return f
 }
 
-// realTable sends the real access log into a table and holds the table's figures against the log's, which an expression of the
-// test has read.
+// realTable sends the real access log into a table and holds the table's figures against the log's,
+// which an expression of the test has read.
 func realTable(t *testing.T, sink string, open func(dir string) *sql.DB) {
 	t.Helper()
 	data := os.Getenv("PENSTOCK_DATA")

@@ -21,7 +21,8 @@ type figures struct {
 	hosts   int
 }
 
-// combinedLine takes an access log line apart in another way than the parser: by one expression, from both ends.
+// combinedLine takes an access log line apart in another way than the parser: by one expression,
+// from both ends.
 var combinedLine = regexp.MustCompile(`^(\S+) .*\] "[^"]*" (\d{3}) (\d+|-) "[^"]*" "[^"]*"?$`)
 
 // figuresOfLog reads them from the log.
@@ -215,7 +216,8 @@ func TestUnparsedRecords(t *testing.T) {
 	}
 }
 
-// TestWrongParserIsStopped: a format that fits no line stops the route before a hundredth of a large file is dead.
+// TestWrongParserIsStopped: a format that fits no line stops the route before a hundredth of a
+// large file is dead.
 func TestWrongParserIsStopped(t *testing.T) {
 	const lines = 500_000
 	dir := t.TempDir()

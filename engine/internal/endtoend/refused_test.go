@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestEveryRecordRefused runs the program against receivers that refuse every record. It exits with an error each time, however few
-// the records are.
+// TestEveryRecordRefused runs the program against receivers that refuse every record. It exits with
+// an error each time, however few the records are.
 func TestEveryRecordRefused(t *testing.T) {
 	const table = `CREATE TABLE refused (message text CHECK (message LIKE 'never%'))`
 	sinks := map[string]func(t *testing.T, dir string) string{

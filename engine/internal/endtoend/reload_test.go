@@ -27,7 +27,8 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// reloadable writes a config with three routes from one tail source into SQLite. The version is that of route c.
+// reloadable writes a config with three routes from one tail source into SQLite. The version is
+// that of route c.
 func reloadable(t *testing.T, dir, address string, version int) string {
 	t.Helper()
 	var routes strings.Builder
@@ -49,8 +50,9 @@ pipelines:
 %s`, address, routes.String()))
 }
 
-// TestReload reloads a config 20 times while lines arrive. The unchanged routes are not restarted, and every line is in
-// every table once. An invalid config changes nothing, and all three places say why.
+// TestReload reloads a config 20 times while lines arrive. The unchanged routes are not restarted,
+// and every line is in every table once. An invalid config changes nothing, and all three places
+// say why.
 func TestReload(t *testing.T) {
 	bin, err := program()
 	if err != nil {
@@ -178,7 +180,8 @@ func exitOf(err error) int {
 	return 0
 }
 
-// countRows returns the number of distinct lines in a table, or -1 if a line is there twice or the table cannot be read.
+// countRows returns the number of distinct lines in a table, or -1 if a line is there twice or the
+// table cannot be read.
 func countRows(t *testing.T, path string) int {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// relocatedFS shows the directory now as if it were still at was, on the device and with the inodes and birth times that
-// its files had there. Other files beneath it are on that device, too.
+// relocatedFS shows the directory now as if it were still at was, on the device and with the inodes
+// and birth times that its files had there. Other files beneath it are on that device, too.
 type relocatedFS struct {
 	vfs.FS
 	was, now string

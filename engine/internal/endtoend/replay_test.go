@@ -77,8 +77,9 @@ func deadLetters(t *testing.T, args ...string) (lines []string, last deadLast) {
 	return lines[:len(lines)-1], last
 }
 
-// TestReplay: dead letters are delivered by a replay, each once, also where replays are killed (which may repeat what
-// checkpoint.replay allows); a filter takes its letters alone; a second replay sends none; the route's own source goes on as before.
+// TestReplay: dead letters are delivered by a replay, each once, also where replays are killed
+// (which may repeat what checkpoint.replay allows); a filter takes its letters alone; a second
+// replay sends none; the route's own source goes on as before.
 func TestReplay(t *testing.T) {
 	random := seeded(t)
 	server := newPickyServer(t)

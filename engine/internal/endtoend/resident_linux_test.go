@@ -8,11 +8,13 @@ import (
 	"time"
 )
 
-// residentEvery is how often a process is asked what it has held at most, which is then at most that old when it ends.
+// residentEvery is how often a process is asked what it has held at most, which is then at most
+// that old when it ends.
 const residentEvery = 20 * time.Millisecond
 
-// watchResident returns a function that ends the watch and says how many MiB the process held at most. What the system says of one that
-// has ended would not do: it counts what the test itself held before the process was it.
+// watchResident returns a function that ends the watch and says how many MiB the process held at
+// most. What the system says of one that has ended would not do: it counts what the test itself
+// held before the process was it.
 func watchResident(pid int) func() float64 {
 	stop, most := make(chan struct{}), make(chan float64)
 	go func() {

@@ -98,8 +98,8 @@ pipelines:
 %s`, sink, more))
 }
 
-// TestStuckStderr runs the program with a stderr that nobody reads, or that is closed: everything is delivered, the exit code is true,
-// and one signal drains it.
+// TestStuckStderr runs the program with a stderr that nobody reads, or that is closed: everything
+// is delivered, the exit code is true, and one signal drains it.
 func TestStuckStderr(t *testing.T) {
 	bin, err := program()
 	if err != nil {

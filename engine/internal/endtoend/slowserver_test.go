@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// slowServer is a real HTTP server on loopback that serves one batch at a time, first come first served, in
-// exponential time.
+// slowServer is a real HTTP server on loopback that serves one batch at a time, first come first
+// served, in exponential time.
 type slowServer struct {
 	t     *testing.T
 	rate  float64 // batches per second

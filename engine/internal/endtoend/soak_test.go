@@ -22,7 +22,8 @@ import (
 // soakReplay is what a kill may repeat at the HTTP receiver of each pipeline.
 const soakReplay = 256 << 10
 
-// soakProcess is the variable that numbers the processes, and which the servers find in each request's path.
+// soakProcess is the variable that numbers the processes, and which the servers find in each
+// request's path.
 const soakProcess = "SOAK_PROCESS"
 
 // soak is one program, its writers and its receivers.
@@ -46,8 +47,8 @@ type soak struct {
 	steady  [soakTailers + soakSpoolers]atomic.Int64
 }
 
-// soakPosts are the HTTP routes. The log files are read by a pipeline of three routes, one of them into a table, and by
-// one of a single route; the spool directory is read by one of two.
+// soakPosts are the HTTP routes. The log files are read by a pipeline of three routes, one of them
+// into a table, and by one of a single route; the spool directory is read by one of two.
 var soakPosts = [...]struct {
 	pipeline, route string
 	of              int  // index of the tables with the same lines
@@ -63,10 +64,11 @@ type soakSample struct {
 	upTo [soakTailers + soakSpoolers]int
 }
 
-// TestSoak writes, rotates in four ways, truncates, compresses, deletes and kills at random, while the program follows log files and
-// empties a spool directory, by pipelines of one, two and three routes: into SQLite, which has to have every line once, and over HTTP,
-// where none may be missing and a kill repeats no more than checkpoint.replay. The HTTP receivers are down for longer than several
-// rotations. PENSTOCK_SOAK is how many seconds, PENSTOCK_SEED replays a schedule.
+// TestSoak writes, rotates in four ways, truncates, compresses, deletes and kills at random, while
+// the program follows log files and empties a spool directory, by pipelines of one, two and three
+// routes: into SQLite, which has to have every line once, and over HTTP, where none may be missing
+// and a kill repeats no more than checkpoint.replay. The HTTP receivers are down for longer than
+// several rotations. PENSTOCK_SOAK is how many seconds, PENSTOCK_SEED replays a schedule.
 func TestSoak(t *testing.T) {
 	seconds, seed := 4, rand.Uint64()
 	for name, set := range map[string]func(n uint64){
@@ -307,11 +309,13 @@ func (s *soak) kill(drain bool) {
 	}
 }
 
-// savedAfter is how long after its delivery a line's mark is surely saved, by a process that lives on.
+// savedAfter is how long after its delivery a line's mark is surely saved, by a process that lives
+// on.
 const savedAfter = time.Second
 
-// sample notes what is delivered, and what a process has lived long enough after. What the server has from an earlier process does not
-// count: that one may have been killed before it saved it, and this one may be long in coming to it.
+// sample notes what is delivered, and what a process has lived long enough after. What the server
+// has from an earlier process does not count: that one may have been killed before it saved it, and
+// this one may be long in coming to it.
 func (s *soak) sample() {
 	if s.cmd == nil {
 		return
@@ -359,11 +363,13 @@ func (s *soak) follow(ctx context.Context, d time.Duration) {
 // stuck is how long nothing may come while something is missing.
 const stuck = 30 * time.Second
 
-// quiet is how long nothing may come until the program counts as done: longer than copy_wait and an answer take. What kills have left
-// is then repeated; a drain before would leave it to the next start.
+// quiet is how long nothing may come until the program counts as done: longer than copy_wait and an
+// answer take. What kills have left is then repeated; a drain before would leave it to the next
+// start.
 const quiet = 5 * time.Second
 
-// finish waits until all receivers have everything, drains the program and lets it look once more: nothing is left.
+// finish waits until all receivers have everything, drains the program and lets it look once more:
+// nothing is left.
 func (s *soak) finish(ctx context.Context) {
 	for last, most := time.Now(), int64(-1); ; {
 		all := true
@@ -442,8 +448,8 @@ func (s *soak) check() {
 	}
 }
 
-// checkRepeats holds what came again against what the end of a process may repeat: checkpoint.replay where it was killed, nothing where
-// it was drained.
+// checkRepeats holds what came again against what the end of a process may repeat:
+// checkpoint.replay where it was killed, nothing where it was drained.
 func (s *soak) checkRepeats(name string, server *soakServer, lines int64) {
 	repeats, twice := server.repeats()
 	if twice > 0 {

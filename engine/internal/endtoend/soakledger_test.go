@@ -22,8 +22,9 @@ import (
 	"time"
 )
 
-// What the receivers of a soak hold, against what its writers have written. A line is "SCRAMBLED wWHO NUMBER PADDING": it differs
-// from every other one from its first byte on, as lines that begin with a time do, and its number counts the lines of its writer.
+// What the receivers of a soak hold, against what its writers have written. A line is "SCRAMBLED
+// wWHO NUMBER PADDING": it differs from every other one from its first byte on, as lines that begin
+// with a time do, and its number counts the lines of its writer.
 
 // soakLine makes line number n of a writer.
 func soakLine(dst []byte, who, n, padding int) []byte {
@@ -161,8 +162,9 @@ func (s *soakTable) look() error {
 	return rows.Err()
 }
 
-// soakServer is an HTTP receiver: it keeps what it is sent, and counts what it is sent again. The last part of a request's path is the
-// number of the process that sent it: what a killed process has sent may be read after the next one was started.
+// soakServer is an HTTP receiver: it keeps what it is sent, and counts what it is sent again. The
+// last part of a request's path is the number of the process that sent it: what a killed process
+// has sent may be read after the next one was started.
 type soakServer struct {
 	tally
 	down atomic.Bool // every request is answered 503
@@ -174,10 +176,11 @@ type soakServer struct {
 	tops  map[int32]*[soakTailers + soakSpoolers]int // by the process, behind the last line that it has sent
 }
 
-// soakRepeats is what one process had delivered, and a later one delivered again, whichever of them: the next one may be killed before it
-// comes to that, and one after it then repeats what several kills have left. It counts for the end of the process that had delivered it,
-// since at that moment it was in flight, or settled and not saved. A line that each of three processes has sent counts for the ends
-// of the first two.
+// soakRepeats is what one process had delivered, and a later one delivered again, whichever of
+// them: the next one may be killed before it comes to that, and one after it then repeats what
+// several kills have left. It counts for the end of the process that had delivered it, since at
+// that moment it was in flight, or settled and not saved. A line that each of three processes has
+// sent counts for the ends of the first two.
 type soakRepeats struct {
 	process int32
 	bytes   int64
@@ -201,8 +204,8 @@ func newSoakServer() *soakServer {
 	}
 }
 
-// soakAnswer is how long an answer takes at most once everything is received, half of it on average: most of what a kill repeats is what
-// a receiver has and had not acknowledged.
+// soakAnswer is how long an answer takes at most once everything is received, half of it on
+// average: most of what a kill repeats is what a receiver has and had not acknowledged.
 const soakAnswer = 400 * time.Millisecond
 
 // ServeHTTP implements http.Handler.
@@ -272,7 +275,8 @@ func (s *soakServer) newest(process int32, who int) int {
 	return s.tops[process][who]
 }
 
-// repeats are what the end of a process has repeated, the most of them first, and the bytes that came twice from one process.
+// repeats are what the end of a process has repeated, the most of them first, and the bytes that
+// came twice from one process.
 func (s *soakServer) repeats() (list []*soakRepeats, twice int64) {
 	s.again.Lock()
 	defer s.again.Unlock()
@@ -281,7 +285,8 @@ func (s *soakServer) repeats() (list []*soakRepeats, twice int64) {
 	return list, s.twice
 }
 
-// TestSoakRepeats: what comes again counts for the process whose end left it unsaved, not for the last one before it comes.
+// TestSoakRepeats: what comes again counts for the process whose end left it unsaved, not for the
+// last one before it comes.
 func TestSoakRepeats(t *testing.T) {
 	s := newSoakServer()
 	send := func(process, first, lines int) {
@@ -318,8 +323,9 @@ func TestSoakRepeats(t *testing.T) {
 	}
 }
 
-// TestSoakSamples: a line counts as surely saved a while after the process that lives on has delivered it, not because one that was killed
-// has: a file may be renamed to what the globs do not have only when every route can know it.
+// TestSoakSamples: a line counts as surely saved a while after the process that lives on has
+// delivered it, not because one that was killed has: a file may be renamed to what the globs do not
+// have only when every route can know it.
 func TestSoakSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &soak{t: t, cmd: &exec.Cmd{}, process: 1}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The schedule of a soak: who does what when. It is a function of the seed and of nothing else, so that a seed replays it; what comes of
-// it still depends on the machine's timing.
+// The schedule of a soak: who does what when. It is a function of the seed and of nothing else, so
+// that a seed replays it; what comes of it still depends on the machine's timing.
 
 // act is what happens in one step.
 type act string

@@ -15,9 +15,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// soakWriter writes and rotates the files of one name as a daemon and logrotate do. It knows nothing of the program, but that it
-// does not destroy what no receiver has: truncation and deletion wait for that, or are left out, which is counted. Nor does it
-// rename a file to what the globs do not have before the program can know it: the config would never have named it.
+// soakWriter writes and rotates the files of one name as a daemon and logrotate do. It knows
+// nothing of the program, but that it does not destroy what no receiver has: truncation and
+// deletion wait for that, or are left out, which is counted. Nor does it rename a file to what the
+// globs do not have before the program can know it: the config would never have named it.
 type soakWriter struct {
 	who       int
 	dir       string
@@ -67,7 +68,8 @@ func (w *soakWriter) lines(n int) []byte {
 	return text
 }
 
-// run carries out the writer's steps, each at its time or as soon after it as the one before allows.
+// run carries out the writer's steps, each at its time or as soon after it as the one before
+// allows.
 func (w *soakWriter) run(ctx context.Context, begun time.Time, steps []soakStep) error {
 	for _, s := range steps {
 		if !soakWait(ctx, time.Until(begun.Add(s.At))) {
@@ -130,7 +132,8 @@ func (w *soakWriter) write(text []byte) (err error) {
 	return err
 }
 
-// rotate turns to a new file. Nothing is written between copy and truncation: those lines would exist nowhere.
+// rotate turns to a new file. Nothing is written between copy and truncation: those lines would
+// exist nowhere.
 func (w *soakWriter) rotate(late int) error {
 	if w.file == nil {
 		return nil
@@ -225,8 +228,8 @@ func (w *soakWriter) truncate(ctx context.Context) error {
 	return w.file.Truncate(0)
 }
 
-// compress makes an archive of the oldest rotated file. Where the program does not read archives, the file stays until it is
-// delivered.
+// compress makes an archive of the oldest rotated file. Where the program does not read archives,
+// the file stays until it is delivered.
 func (w *soakWriter) compress(gz bool) error {
 	for i := range w.rotated {
 		f := &w.rotated[i]
@@ -255,7 +258,8 @@ func (w *soakWriter) compress(gz bool) error {
 	return nil
 }
 
-// soakPack compresses as gzip and zstd do: under another name, which no glob has, and renamed when it is whole.
+// soakPack compresses as gzip and zstd do: under another name, which no glob has, and renamed when
+// it is whole.
 func soakPack(from, to string, gz bool) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -310,7 +314,8 @@ func (w *soakWriter) delete() error {
 	return nil
 }
 
-// settlePause is longer than settle in the soak's config: a file counts as finished, and then grows.
+// settlePause is longer than settle in the soak's config: a file counts as finished, and then
+// grows.
 const settlePause = 450 * time.Millisecond
 
 // spool puts a whole file into the directory.

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// BenchmarkRecords prints, for seven interleaved pairs, how fast the program is beside a loop on one thread that reads the same
-// file and looks for line ends with bytes.IndexByte: spool_dir -> parse combined -> drop is to reach 0.2 of it, and
+// BenchmarkRecords prints, for seven interleaved pairs, how fast the program is beside a loop on
+// one thread that reads the same file and looks for line ends with bytes.IndexByte: spool_dir ->
+// parse combined -> drop is to reach 0.2 of it, and
 // 0.08 with its records encoded as JSON lines too. The program's side is a whole run: start, checkpoint and all.
 func BenchmarkRecords(b *testing.B) {
 	dir := b.TempDir()

@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// TestHeldFiles deletes a file while the receivers of both routes are down. Metrics and status show it once.
+// TestHeldFiles deletes a file while the receivers of both routes are down. Metrics and status show
+// it once.
 func TestHeldFiles(t *testing.T) {
 	open := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// TestSourceCounters: a file that is deleted before anything of it was read is counted for its route, in the metrics, in both forms of the
-// status, and in the summary at the end; the counters are there from the start.
+// TestSourceCounters: a file that is deleted before anything of it was read is counted for its
+// route, in the metrics, in both forms of the status, and in the summary at the end; the counters
+// are there from the start.
 func TestSourceCounters(t *testing.T) {
 	open := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -126,9 +126,9 @@ func scrape(t *testing.T, url string) func(name string) float64 {
 	}
 }
 
-// TestStatusOfAProcess: a running process tells metrics that add up, whether it is ready, and what each
-// worker does; a wrong token makes it not ready, settles nothing, and it heals when the receiver takes the
-// token again.
+// TestStatusOfAProcess: a running process tells metrics that add up, whether it is ready, and what
+// each worker does; a wrong token makes it not ready, settles nothing, and it heals when the
+// receiver takes the token again.
 func TestStatusOfAProcess(t *testing.T) {
 	var refuse atomic.Bool
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -200,7 +200,8 @@ func programOf(t *testing.T) string {
 	return bin
 }
 
-// addsUp scrapes until so many records were delivered; in every scrape what was read is the sum of what became of it.
+// addsUp scrapes until so many records were delivered; in every scrape what was read is the sum of
+// what became of it.
 func addsUp(t *testing.T, url string, records float64) {
 	t.Helper()
 	for done := false; !done; {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestStrayLines runs the program with children of protocol lines that write a line too many. Either every record arrives
-// with its own text, or the exit status says that something went wrong.
+// TestStrayLines runs the program with children of protocol lines that write a line too many.
+// Either every record arrives with its own text, or the exit status says that something went wrong.
 func TestStrayLines(t *testing.T) {
 	const echo = `while IFS= read -r l; do echo "$l"; done`
 	for _, c := range []struct {

@@ -107,7 +107,8 @@ var typedRows = []string{
 		2]', '[]', '{}', '1.2.3.0/24')`,
 }
 
-// TestTableTypesKept copies a table of every type between two tables of PostgreSQL, of which the second one is made.
+// TestTableTypesKept copies a table of every type between two tables of PostgreSQL, of which the
+// second one is made.
 func TestTableTypesKept(t *testing.T) {
 	server := connectortest.StartServer(t, "postgres", "psql")
 	pg := postgresSide(t, server)
@@ -129,7 +130,8 @@ func TestTableTypesKept(t *testing.T) {
 	}
 }
 
-// TestTableTypesAcross copies between PostgreSQL and SQLite and back: what both can hold comes back as it was.
+// TestTableTypesAcross copies between PostgreSQL and SQLite and back: what both can hold comes back
+// as it was.
 func TestTableTypesAcross(t *testing.T) {
 	server := connectortest.StartServer(t, "postgres", "psql")
 	pg, lite := postgresSide(t, server), sqliteSide(t, t.TempDir())

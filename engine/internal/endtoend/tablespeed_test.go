@@ -28,7 +28,8 @@ const benchRow = `%[1]s, '10.0.' || (%[1]s %% 250) || '.7', 200 + %[1]s %% 5, 10
 	'/presentations/logstash-monitorama-2013/images/' || %[1]s || '.png',
 	'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36'`
 
-// pairs runs bare and ours in turn, once to warm up and then seven times, and reports the median of how fast ours is beside bare.
+// pairs runs bare and ours in turn, once to warm up and then seven times, and reports the median of
+// how fast ours is beside bare.
 func pairs(b *testing.B, unit string, bare, ours func() time.Duration) {
 	const count = 7
 	for b.Loop() {
@@ -46,7 +47,8 @@ func pairs(b *testing.B, unit string, bare, ours func() time.Duration) {
 	}
 }
 
-// copied runs the program over a config whose state is new, and checks that it has delivered so many records.
+// copied runs the program over a config whose state is new, and checks that it has delivered so
+// many records.
 func copied(b *testing.B, config string, records int64) time.Duration {
 	b.Helper()
 	if err := os.RemoveAll(filepath.Join(filepath.Dir(config), "state")); err != nil {
@@ -61,8 +63,9 @@ func copied(b *testing.B, config string, records int64) time.Duration {
 	return took
 }
 
-// BenchmarkTablePostgres is a table of PostgreSQL copied into another one of the same server, beside psql's COPY TO through a pipe
-// into psql's COPY FROM; the median is to be 0.5 at least. The program's side is a whole run, its ledger and all.
+// BenchmarkTablePostgres is a table of PostgreSQL copied into another one of the same server,
+// beside psql's COPY TO through a pipe into psql's COPY FROM; the median is to be 0.5 at least. The
+// program's side is a whole run, its ledger and all.
 func BenchmarkTablePostgres(b *testing.B) {
 	server := connectortest.StartServer(b, "postgres", "psql")
 	db := openPostgres(b, server.URL)
@@ -106,8 +109,9 @@ pipelines:
 `, from, to))
 }
 
-// BenchmarkTableSQLite is a table of a SQLite file copied into another file, beside a bare loop through the same driver that reads
-// rows and inserts them with the same batch and synchronous; the median is to be 0.5 at least.
+// BenchmarkTableSQLite is a table of a SQLite file copied into another file, beside a bare loop
+// through the same driver that reads rows and inserts them with the same batch and synchronous; the
+// median is to be 0.5 at least.
 func BenchmarkTableSQLite(b *testing.B) {
 	dir := b.TempDir()
 	source := filepath.Join(dir, "source.db")
@@ -134,7 +138,8 @@ func BenchmarkTableSQLite(b *testing.B) {
 		func() time.Duration { renew(); return copied(b, config, tableRows) })
 }
 
-// bareLoop copies src to dst, 10,000 rows a transaction, as a program does that has nothing else to do.
+// bareLoop copies src to dst, 10,000 rows a transaction, as a program does that has nothing else to
+// do.
 func bareLoop(b *testing.B, source, target string) time.Duration {
 	b.Helper()
 	open := func(path string) driver.Conn {

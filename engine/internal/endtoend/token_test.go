@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestWrongTokenHeals: a token that is refused stops its own route and no other, settles nothing and buries nothing, and once
-// the file holds the right one, all arrives without a restart.
+// TestWrongTokenHeals: a token that is refused stops its own route and no other, settles nothing
+// and buries nothing, and once the file holds the right one, all arrives without a restart.
 func TestWrongTokenHeals(t *testing.T) {
 	const records = 3000
 	dir := t.TempDir()

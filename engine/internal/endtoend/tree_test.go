@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// childAt is the child at a path of names beneath c; the last name may be the beginning of one. nil: there is none.
+// childAt is the child at a path of names beneath c; the last name may be the beginning of one.
+// nil: there is none.
 func childAt(c *status.Child, path ...string) *status.Child {
 	for _, name := range path {
 		var found *status.Child
@@ -46,8 +47,9 @@ func kill9(t *testing.T, c *status.Child) {
 	}
 }
 
-// TestTreeOfProcess: the tree of a running process has the children of a sink and of a processor with their processes. One
-// that is killed is started again, and the tree says so; a route whose folder is missing waits, and goes on when it is there.
+// TestTreeOfProcess: the tree of a running process has the children of a sink and of a processor
+// with their processes. One that is killed is started again, and the tree says so; a route whose
+// folder is missing waits, and goes on when it is there.
 func TestTreeOfProcess(t *testing.T) {
 	python(t)
 	dir := t.TempDir()

@@ -19,8 +19,8 @@ import (
 // rates are the workers of shared/scenarios/s01-saturated.yaml, in batches per second: 655 in all.
 var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 
-// length says how long the runs are: PENSTOCK_WORKERS=full is what the figures are quoted from, short is for
-// CI; skipped elsewhere.
+// length says how long the runs are: PENSTOCK_WORKERS=full is what the figures are quoted from,
+// short is for CI; skipped elsewhere.
 func length(t *testing.T, full, short time.Duration) time.Duration {
 	t.Helper()
 	switch os.Getenv("PENSTOCK_WORKERS") {
@@ -47,7 +47,8 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// start runs a pipeline from the arrivals source to the fleet and returns it with a function that waits for its end.
+// start runs a pipeline from the arrivals source to the fleet and returns it with a function that
+// waits for its end.
 func (f *fleet) start(t *testing.T, count int64, rate float64, flow string) (*engine.Engine, func() error) {
 	t.Helper()
 	var urls []string
@@ -92,7 +93,8 @@ func at(t *testing.T, when time.Time) {
 	}
 }
 
-// TestUnequalGoodput: twelve unequal workers, endless backlog, one hangs, one dies and comes back: at least
+// TestUnequalGoodput: twelve unequal workers, endless backlog, one hangs, one dies and comes back:
+// at least
 // 0.9 of what those alive can take, at most 1 % of the attempts into the dead one, and everything arrives.
 func TestUnequalGoodput(t *testing.T) {
 	run := length(t, 30*time.Second, 12*time.Second)
@@ -170,7 +172,8 @@ func TestUnequalTail(t *testing.T) {
 	})
 }
 
-// TestUnequalBeforeAndAfter is the article: hash dispatch with a fixed window against this, for the same finite job.
+// TestUnequalBeforeAndAfter is the article: hash dispatch with a fixed window against this, for the
+// same finite job.
 func TestUnequalBeforeAndAfter(t *testing.T) {
 	run := length(t, 3*time.Second, time.Second)
 	count := int64(655 * run.Seconds())

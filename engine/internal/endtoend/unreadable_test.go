@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestUnreadable runs the program once with fewer and fewer file descriptors. It either delivers everything, or exits with an error:
-// never with 0 and nothing delivered.
+// TestUnreadable runs the program once with fewer and fewer file descriptors. It either delivers
+// everything, or exits with an error: never with 0 and nothing delivered.
 func TestUnreadable(t *testing.T) {
 	for name, source := range map[string]string{
 		"spool_dir": "spool_dir: { path: ./in, settle: 10ms, finished: keep, recursive: true }",
@@ -51,7 +51,8 @@ pipelines:
 	}
 }
 
-// TestFolderVanishes deletes the directory of a running program: the process is no longer ready, and names the directory.
+// TestFolderVanishes deletes the directory of a running program: the process is no longer ready,
+// and names the directory.
 func TestFolderVanishes(t *testing.T) {
 	bin, err := program()
 	if err != nil {

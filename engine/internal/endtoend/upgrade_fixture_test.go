@@ -20,8 +20,8 @@ import (
 // blockedLine is in lines that the HTTP receiver of the fixture does not answer for.
 const blockedLine = " blocked "
 
-// TestWriteUpgradeFixture writes testdata/upgrade with the program that PENSTOCK_BEFORE names. The fixture in the
-// repository was written by commit a477cea.
+// TestWriteUpgradeFixture writes testdata/upgrade with the program that PENSTOCK_BEFORE names. The
+// fixture in the repository was written by commit a477cea.
 func TestWriteUpgradeFixture(t *testing.T) {
 	bin := os.Getenv("PENSTOCK_BEFORE")
 	if bin == "" {
@@ -73,7 +73,8 @@ func (f *fixture) path(parts ...string) string {
 	return filepath.Join(append([]string{upgradeRoot}, parts...)...)
 }
 
-// lines returns n lines of a pipeline. blocked is the index of one that the HTTP receiver does not answer for, or -1.
+// lines returns n lines of a pipeline. blocked is the index of one that the HTTP receiver does not
+// answer for, or -1.
 func (f *fixture) lines(pipeline string, n, blocked int) string {
 	var b strings.Builder
 	for i := range n {
@@ -142,7 +143,8 @@ func (f *fixture) delivered() {
 	f.settled()
 }
 
-// lag writes and rotates files while route late does not deliver, and route post lacks some batches.
+// lag writes and rotates files while route late does not deliver, and route post lacks some
+// batches.
 func (f *fixture) lag() {
 	f.receiver.mu.Lock()
 	f.receiver.hang = func(path string, lines []string) bool {

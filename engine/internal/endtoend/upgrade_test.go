@@ -23,8 +23,9 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// upgradeDir holds what the version before left when it was killed: its state, the tables of its SQL routes, the files
-// that it was reading, and what its HTTP receiver had. See upgrade_fixture_test.go.
+// upgradeDir holds what the version before left when it was killed: its state, the tables of its
+// SQL routes, the files that it was reading, and what its HTTP receiver had. See
+// upgrade_fixture_test.go.
 const upgradeDir = "testdata/upgrade"
 
 // upgradeRoot is the directory of the files in the fixture's state.
@@ -102,9 +103,10 @@ func (s *upgradeReceiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestUpgrade continues from the state of the version before without loss. SQL has each line exactly once, and HTTP gets
-// nothing again that the state knows as delivered. The state has two and three routes and positions in the middle of
-// files. Files were rotated, copied and compressed before and after the kill.
+// TestUpgrade continues from the state of the version before without loss. SQL has each line
+// exactly once, and HTTP gets nothing again that the state knows as delivered. The state has two
+// and three routes and positions in the middle of files. Files were rotated, copied and compressed
+// before and after the kill.
 func TestUpgrade(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("skipped: the state of the fixture has paths of unix")
@@ -193,7 +195,8 @@ func (u *upgrade) add(pipeline, path string, n int) {
 	appendText(u.t, path, text.String())
 }
 
-// run runs the engine until everything is delivered, and returns how many records each route has read.
+// run runs the engine until everything is delivered, and returns how many records each route has
+// read.
 func (u *upgrade) run() map[string]int64 {
 	u.t.Helper()
 	c, err := engine.Parse([]byte(upgradeConfig(u.work, u.url)), all.Components()...)

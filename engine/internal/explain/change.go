@@ -103,7 +103,8 @@ func (r *Route) windowChanges(w *Worker) []string {
 	}
 }
 
-// Named is an algorithm by its name, with its defaults: enough for words. nil: there is none of that name.
+// Named is an algorithm by its name, with its defaults: enough for words. nil: there is none of
+// that name.
 func Named(name string) window.Algorithm {
 	for _, a := range []window.Algorithm{
 		window.Linear{}, window.AIMD{}, window.Queue{}, window.Credit{}, window.Rate{}, window.Fixed{},

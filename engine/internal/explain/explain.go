@@ -1,11 +1,11 @@
 //penstock:pure
 
-// Package explain says in words why a worker is sent as much as it is sent: what its state means, which gate binds, and what
-// would change that.
+// Package explain says in words why a worker is sent as much as it is sent: what its state means,
+// which gate binds, and what would change that.
 //
-// It knows a [Route] with its [Worker]s as they were at one moment, from a trace ([FromTrace]) or from a running process; the
-// command `penstock explain` owns where they come from and how they are shown. The figures are those of the flow's machine; the
-// package measures and decides nothing.
+// It knows a [Route] with its [Worker]s as they were at one moment, from a trace ([FromTrace]) or
+// from a running process; the command `penstock explain` owns where they come from and how they are
+// shown. The figures are those of the flow's machine; the package measures and decides nothing.
 package explain
 
 import (

@@ -15,7 +15,8 @@ import (
 
 var states = []window.State{window.Unknown, window.Normal, window.Slow, window.Busy, window.Probing, window.Open, window.Throttled}
 
-// TestEveryWordIsExplained: no state, gate or algorithm is without words, and the pages name every gate.
+// TestEveryWordIsExplained: no state, gate or algorithm is without words, and the pages name every
+// gate.
 func TestEveryWordIsExplained(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operating.md")
 	if err != nil {

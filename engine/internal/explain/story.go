@@ -41,7 +41,8 @@ const MaxSteps = 12
 // Forever as FromTrace's moment means the end of the trace.
 const Forever = time.Duration(1<<63 - 1)
 
-// FromTrace plays a trace up to a moment. worker is the one whose steps are kept, by the trace's name for it; "": none.
+// FromTrace plays a trace up to a moment. worker is the one whose steps are kept, by the trace's
+// name for it; "": none.
 func FromTrace(p *trace.Player, at time.Duration, worker string) (*Story, error) {
 	s := &Story{
 		Route: Route{Window: p.Config.Window, Timeout: p.Config.Timeout, Replay: p.Config.Replay, Name: p.About.Route},
@@ -146,8 +147,8 @@ func (w *watcher) look(p *trace.Player) {
 	w.step(Step{At: now, State: l.State.String(), Reason: l.Reason, Window: l.Window})
 }
 
-// step adds a step, if it is one. A probe after which all is as before it is counted, not kept: a worker that is tried for an
-// hour would have no other steps.
+// step adds a step, if it is one. A probe after which all is as before it is counted, not kept: a
+// worker that is tried for an hour would have no other steps.
 func (w *watcher) step(x Step) {
 	steps := w.story.Steps
 	n := len(steps)

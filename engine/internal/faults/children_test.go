@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// A child is this test binary with the argument "child": a worker or a filter of protocol ndjson, in the folder of its
-// case. Its second argument is worker or filter, the third names the fault, the fourth is "always" or "once".
+// A child is this test binary with the argument "child": a worker or a filter of protocol ndjson,
+// in the folder of its case. Its second argument is worker or filter, the third names the fault,
+// the fourth is "always" or "once".
 
 // batchLine is what the program writes to a child.
 type batchLine struct {
@@ -21,7 +22,8 @@ type batchLine struct {
 	Records []map[string]any `json:"records"`
 }
 
-// childFault is a fault of a child. answer writes what the child answers to a batch; it may end the process.
+// childFault is a fault of a child. answer writes what the child answers to a batch; it may end the
+// process.
 type childFault struct {
 	name   string
 	worker effect

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// daemonCases watch a running process: /readyz tells the truth, and in every status read = delivered + in flight +
-// waiting + dead + dropped.
+// daemonCases watch a running process: /readyz tells the truth, and in every status read =
+// delivered + in flight + waiting + dead + dropped.
 func daemonCases() (table []faultCase) {
 	for _, x := range []struct {
 		name    string

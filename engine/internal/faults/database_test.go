@@ -36,7 +36,8 @@ func (r *rig) sqliteInsert(file string, lines []string) {
 	}
 }
 
-// storedRows counts the records in a column of a SQLite table. A database that was never made holds none.
+// storedRows counts the records in a column of a SQLite table. A database that was never made holds
+// none.
 func storedRows(file, query string) func(r *rig) tally {
 	return func(r *rig) (got tally) {
 		if r.read(file) == "" {

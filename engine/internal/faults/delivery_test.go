@@ -38,8 +38,9 @@ var (
 	sources = []source{spoolSource, tailSource, tableSource}
 )
 
-// delivery is the scenario of most cases. It runs the program once under a fault, then removes the fault and runs it
-// again until the source is empty, and compares the records of the source with those of the receiver.
+// delivery is the scenario of most cases. It runs the program once under a fault, then removes the
+// fault and runs it again until the source is empty, and compares the records of the source with
+// those of the receiver.
 type delivery struct {
 	source        source // zero: spoolSource
 	count         int    // records; 0: 2000
@@ -103,8 +104,8 @@ func (d *delivery) defaults() {
 	}
 }
 
-// config writes penstock.yaml. retry is short so that a fault costs little time; abandon and drain are short for the
-// same reason.
+// config writes penstock.yaml. retry is short so that a fault costs little time; abandon and drain
+// are short for the same reason.
 func (d *delivery) config(r *rig, url string) {
 	retry := "    retry: { base: 5ms, max: 100ms }\n    flow: { abandon: 1s }\n    drain: 3s\n"
 	for _, key := range []string{"retry", "flow", "drain"} {
@@ -176,8 +177,8 @@ func (d delivery) run(r *rig) {
 	}
 }
 
-// judge compares the receiver with the source after a run. A run with exit code 0, and the last run, leave no record
-// behind.
+// judge compares the receiver with the source after a run. A run with exit code 0, and the last
+// run, leave no record behind.
 func (d *delivery) judge(r *rig, server *receiver, code int, runs []summary, last bool) {
 	got := d.received(r, server)
 	dead := r.deadLetters()
@@ -255,8 +256,8 @@ func storedIn(pattern string) func(r *rig) tally {
 	}
 }
 
-// deadLetters asks the program for the records that are dead letters. It finds none where the state cannot be read: a
-// record that only lies there then counts as lost.
+// deadLetters asks the program for the records that are dead letters. It finds none where the state
+// cannot be read: a record that only lies there then counts as lost.
 func (r *rig) deadLetters() map[int]bool {
 	bin, err := program()
 	r.check(err)

@@ -2,7 +2,8 @@
 
 package faults
 
-// schedule reports whether the request, connection or batch with this number, from 0, meets the fault.
+// schedule reports whether the request, connection or batch with this number, from 0, meets the
+// fault.
 type schedule struct {
 	name   string
 	faulty func(n int) bool
@@ -27,7 +28,8 @@ const (
 	rejects               // every record is a dead letter: exit code 1
 )
 
-// as makes a case of the delivery. The effect and the schedule determine the exit code and what must hold.
+// as makes a case of the delivery. The effect and the schedule determine the exit code and what
+// must hold.
 func (d delivery) as(name string, e effect, when schedule) faultCase {
 	d.when = when
 	if d.stall == "" && (when.name != "always" || e == passes) {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// script is a shell worker that misbehaves. STORE stands for storing standard input, GOOD for a correct worker, and
-// ECHO for a correct filter.
+// script is a shell worker that misbehaves. STORE stands for storing standard input, GOOD for a
+// correct worker, and ECHO for a correct filter.
 type script struct {
 	name   string
 	text   string
@@ -21,7 +21,8 @@ const (
 	echoLines  = `while IFS= read -r l; do printf '%s\n' "$l"; done`
 )
 
-// badWorkers are workers of the sink exec with protocol lines. A batch has 200 KB, which is more than a pipe holds.
+// badWorkers are workers of the sink exec with protocol lines. A batch has 200 KB, which is more
+// than a pipe holds.
 var badWorkers = []script{
 	{"exits 0 without reading", `exit 0`, blocks},
 	{"closes its input and exits 0", `exec <&-; exit 0`, blocks},

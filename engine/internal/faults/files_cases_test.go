@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// disturbance is what happens to the files of a source. before is done before the run, during while it reads.
+// disturbance is what happens to the files of a source. before is done before the run, during while
+// it reads.
 type disturbance struct {
 	name   string
 	holds  string

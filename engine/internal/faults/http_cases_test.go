@@ -23,8 +23,8 @@ type badReply struct {
 	effect effect
 }
 
-// badReplies are the receivers' faults. A reply without discard has stored its records, whatever the client learns of
-// it.
+// badReplies are the receivers' faults. A reply without discard has stored its records, whatever
+// the client learns of it.
 var badReplies = []badReply{
 	{reply{name: "closes at once", atOnce: true, end: closeConn}, blocks},
 	{reply{name: "resets at once", atOnce: true, end: resetConn}, blocks},
@@ -101,7 +101,8 @@ var badReplies = []badReply{
 	{reply{name: "200 after the deadline", answer: answers("200 OK"), wait: 2 * time.Second}, blocks},
 }
 
-// httpCases crosses each bad reply with three schedules and both transports; the sources take turns.
+// httpCases crosses each bad reply with three schedules and both transports; the sources take
+// turns.
 func httpCases() (table []faultCase) {
 	for i, bad := range badReplies {
 		for j, when := range []schedule{firstThree, everyThird, always} {

@@ -95,7 +95,8 @@ func fileSizeCase(kilobytes int, sink string) faultCase {
 	}
 }
 
-// fullDiskCase puts a folder on a disk that is full after some kilobytes. It needs the rights to mount one.
+// fullDiskCase puts a folder on a disk that is full after some kilobytes. It needs the rights to
+// mount one.
 func fullDiskCase(kilobytes int, folder string) faultCase {
 	sink := map[string]string{"state": "http", "out": "file", "sqlite": "sqlite", "dead": "dead letters"}[folder]
 	if folder == "sqlite" {

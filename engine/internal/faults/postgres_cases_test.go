@@ -15,13 +15,14 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// postgres is the server that the cases share; each case has a database of its own. It is nil if the machine has none.
+// postgres is the server that the cases share; each case has a database of its own. It is nil if
+// the machine has none.
 var postgres *connectortest.Server
 
 var databases atomic.Int64
 
-// badWires are what can happen to a connection with PostgreSQL. The handshake takes about 400 bytes of the client and
-// 500 of the server, a batch about 8 KB of the client.
+// badWires are what can happen to a connection with PostgreSQL. The handshake takes about 400 bytes
+// of the client and 500 of the server, a batch about 8 KB of the client.
 var badWires = []struct {
 	wireFault
 	effect effect
@@ -48,8 +49,8 @@ var badWires = []struct {
 	{wireFault{name: "trickles the answers", answers: true, after: 500, drip: 5 * time.Millisecond}, passes},
 }
 
-// badServers are SQL statements that an administrator or a failover runs while rows are written; %s is the case's
-// database.
+// badServers are SQL statements that an administrator or a failover runs while rows are written; %s
+// is the case's database.
 var badServers = []struct {
 	name   string
 	every  time.Duration // 0: once, when the first rows are there
@@ -121,7 +122,8 @@ func serverAddress() string {
 	return address
 }
 
-// storedInTable counts the records in a PostgreSQL table by the column message, or line where the source is a table.
+// storedInTable counts the records in a PostgreSQL table by the column message, or line where the
+// source is a table.
 func storedInTable(db **sql.DB, column string) func(r *rig) tally {
 	return func(r *rig) (got tally) {
 		if err := rows(*db, "SELECT "+column+" FROM lines", &got); err != nil && !strings.Contains(err.Error(),

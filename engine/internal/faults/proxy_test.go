@@ -112,7 +112,8 @@ func (p *proxy) forward(client net.Conn, faulty bool) {
 	both.Wait()
 }
 
-// copy forwards one direction. Where it is the faulty one, the fault strikes after the bytes that pass first.
+// copy forwards one direction. Where it is the faulty one, the fault strikes after the bytes that
+// pass first.
 func (p *proxy) copy(to, from, client, server net.Conn, faulty bool) {
 	if !faulty {
 		_, err := io.Copy(to, from)

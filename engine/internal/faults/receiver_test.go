@@ -42,7 +42,8 @@ type reply struct {
 
 var accepts = reply{name: "accepts", answer: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"}
 
-// receiver is an HTTP server made of raw connections, so that it can break the protocol. It counts what it stores.
+// receiver is an HTTP server made of raw connections, so that it can break the protocol. It counts
+// what it stores.
 type receiver struct {
 	listener net.Listener
 	secure   *tls.Config // nil for plain HTTP
@@ -207,7 +208,8 @@ func (s *receiver) handle(raw, conn net.Conn, req *http.Request, rep reply) bool
 	return s.finish(raw, conn, rep)
 }
 
-// finish sends the answer and ends the connection as the reply says. It reports whether the connection stays open.
+// finish sends the answer and ends the connection as the reply says. It reports whether the
+// connection stays open.
 func (s *receiver) finish(raw, conn net.Conn, rep reply) bool {
 	if rep.wait > 0 && s.waits(rep.wait) {
 		return false
@@ -230,8 +232,8 @@ func (s *receiver) finish(raw, conn net.Conn, rep reply) bool {
 	return false
 }
 
-// waits pauses and reports whether the receiver was healed or stopped meanwhile. It reads nothing: what the client has
-// sent stays in the connection.
+// waits pauses and reports whether the receiver was healed or stopped meanwhile. It reads nothing:
+// what the client has sent stays in the connection.
 func (s *receiver) waits(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// record returns the line of record n. It contains its number and a checksum, so that a receiver can tell a damaged or
-// an invented record from a delivered one, in whatever format it arrives.
+// record returns the line of record n. It contains its number and a checksum, so that a receiver
+// can tell a damaged or an invented record from a delivered one, in whatever format it arrives.
 func record(n, size int) string {
 	body := fmt.Sprintf("r%06d:%s", n, strings.Repeat(string(rune('a'+n%26)), size))
 	return fmt.Sprintf("%s:%08x", body, crc32.ChecksumIEEE([]byte(body)))
@@ -48,7 +48,8 @@ func (t *tally) add(text string) {
 	}
 }
 
-// recordIn returns the number of the only record in a line. It reports false if there is none, a damaged one, or two.
+// recordIn returns the number of the only record in a line. It reports false if there is none, a
+// damaged one, or two.
 func recordIn(line string) (n int, ok bool) {
 	for i := 0; i+8 <= len(line); i++ {
 		if line[i] != 'r' || line[i+7] != ':' {
@@ -81,7 +82,8 @@ func (t *tally) lost(n int) (missing []int) {
 	return missing
 }
 
-// invented returns the numbers at or above n, which no source contained, and the number of invalid lines.
+// invented returns the numbers at or above n, which no source contained, and the number of invalid
+// lines.
 func (t *tally) invented(n int) (count int) {
 	for i := range t.copies {
 		if i >= n {

@@ -58,8 +58,8 @@ type interrupted struct {
 	make func() delivery
 }
 
-// interruptedSinks returns sinks in the states that matter to a stop. Each batch is 4 KiB, and a kill may repeat 64
-// KiB.
+// interruptedSinks returns sinks in the states that matter to a stop. Each batch is 4 KiB, and a
+// kill may repeat 64 KiB.
 var interruptedSinks = []interrupted{
 	{"file", func() delivery {
 		return delivery{sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"), exactlyOnce: true}

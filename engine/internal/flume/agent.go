@@ -21,7 +21,8 @@ type agent struct {
 	sources, channels, sinks, groups []*part
 }
 
-// agents sorts properties by agent, as Flume does: AGENT.sources = NAMES declares, AGENT.sources.NAME.KEY sets.
+// agents sorts properties by agent, as Flume does: AGENT.sources = NAMES declares,
+// AGENT.sources.NAME.KEY sets.
 func agents(all []property) map[string]*agent {
 	out := make(map[string]*agent)
 	for _, p := range all {

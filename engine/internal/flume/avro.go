@@ -15,9 +15,10 @@ const (
 	avroSync  = 16 // bytes of the marker behind each block
 )
 
-// spoolPosition reads the file in which a spooldir source keeps how far it has come in the file that it is in the middle of
-// (.flumespool-main.meta): an Avro data file of records with one long, offset, of which the last counts, and with the path
-// of the spooled file under the key "file" of its metadata. A block that was torn off at the end is left out.
+// spoolPosition reads the file in which a spooldir source keeps how far it has come in the file
+// that it is in the middle of (.flumespool-main.meta): an Avro data file of records with one long,
+// offset, of which the last counts, and with the path of the spooled file under the key "file" of
+// its metadata. A block that was torn off at the end is left out.
 func spoolPosition(b []byte) (file string, offset int64, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte(avroMagic))
 	if !ok {

@@ -44,8 +44,9 @@ type Carried struct {
 	Notes []Note
 }
 
-// Carry reads what Flume kept, and the files that it is about. Relative paths start at dir. Where Flume's word does not fit a file,
-// the file is left without a mark, or with an earlier one, so that nothing is lost, and a note says what comes twice.
+// Carry reads what Flume kept, and the files that it is about. Relative paths start at dir. Where
+// Flume's word does not fit a file, the file is left without a mark, or with an earlier one, so
+// that nothing is lost, and a note says what comes twice.
 func (p Progress) Carry(files vfs.FS, dir string) (Carried, error) {
 	c := &carrier{Progress: p, files: files, base: dir}
 	err := c.taildir()
@@ -108,7 +109,8 @@ type position struct {
 	File  string `json:"file"`
 }
 
-// taildir carries over a position file. Flume writes it every writePosInterval, 3 s, and when it stops.
+// taildir carries over a position file. Flume writes it every writePosInterval, 3 s, and when it
+// stops.
 func (c *carrier) taildir() error {
 	if c.Positions == "" {
 		return nil
@@ -241,7 +243,8 @@ func (c *carrier) spooldir() error {
 	return nil
 }
 
-// markers carries over the finished files of trackingPolicy tracker_dir: each has an empty file of its name and suffix.
+// markers carries over the finished files of trackingPolicy tracker_dir: each has an empty file of
+// its name and suffix.
 func (c *carrier) markers(dir vfs.Dir, tracker, beneath string, depth int) error {
 	t, err := c.files.OpenDir(filepath.Join(tracker, filepath.FromSlash(beneath)))
 	if errors.Is(err, fs.ErrNotExist) || depth > maxMarkerDeep {
@@ -278,8 +281,8 @@ func (c *carrier) markers(dir vfs.Dir, tracker, beneath string, depth int) error
 	return nil
 }
 
-// mark makes the mark of a file of which everything before at was delivered. It has to be behind a record's end: else it is moved back
-// to the one before.
+// mark makes the mark of a file of which everything before at was delivered. It has to be behind a
+// record's end: else it is moved back to the one before.
 func (c *carrier) mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
 	f, err := dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,10 +1,12 @@
-// Package flume turns the configuration of a Flume 1.11 agent into one of penstock: sources spooldir and TAILDIR, channels
-// memory and file, sinks http, file_roll and null, sink groups. It holds the reading of Java properties and the
-// tables of what stands for what. What cannot be carried over it names, and never guesses: a sink that does not exist
-// here leaves its route without one, so that `penstock validate` refuses it.
+// Package flume turns the configuration of a Flume 1.11 agent into one of penstock: sources
+// spooldir and TAILDIR, channels memory and file, sinks http, file_roll and null, sink groups. It
+// holds the reading of Java properties and the tables of what stands for what. What cannot be
+// carried over it names, and never guesses: a sink that does not exist here leaves its route
+// without one, so that `penstock validate` refuses it.
 //
-// Convert reads no file but what it is given. [Progress.Carry] reads how far Flume had come, position files and tracker directories, and
-// the files that those are about; it changes nothing. The command `penstock import flume` owns both.
+// Convert reads no file but what it is given. [Progress.Carry] reads how far Flume had come,
+// position files and tracker directories, and the files that those are about; it changes nothing.
+// The command `penstock import flume` owns both.
 //
 // Options and their defaults are those of the Flume 1.11.0 User Guide and its sources.
 package flume

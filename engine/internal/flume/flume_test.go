@@ -115,8 +115,8 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestGlobs holds globs against the expression itself over many names: they match what it matches, and, unless they say
-// that they are wider, nothing else.
+// TestGlobs holds globs against the expression itself over many names: they match what it matches,
+// and, unless they say that they are wider, nothing else.
 func TestGlobs(t *testing.T) {
 	names := []string{"", "a", "ab", "a.log", "b.log", "a.log.1", "a.log.22", "A.LOG", "x.tmp",
 		"access-20260101.log", "access-2026010.log", "a*b", "[x]", "a-b.out", "ü.log", "log"}

@@ -11,8 +11,8 @@ import (
 // maxGlobs is how many globs one pattern may become.
 const maxGlobs = 64
 
-// globs turns a regular expression over whole file names into globs. wider says that they match names that the expression
-// does not; ok is false where no globs come near it.
+// globs turns a regular expression over whole file names into globs. wider says that they match
+// names that the expression does not; ok is false where no globs come near it.
 func globs(pattern string) (list []string, wider, ok bool) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -90,7 +90,8 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	return nil, false
 }
 
-// repeated is exact for .* and .+; of anything else, a number of times, only the first ones can be said.
+// repeated is exact for .* and .+; of anything else, a number of times, only the first ones can be
+// said.
 func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	list, ok := c.of(re.Sub[0])
 	if !ok {

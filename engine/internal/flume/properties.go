@@ -18,8 +18,9 @@ type property struct {
 	line       int // where it begins, from 1
 }
 
-// readProperties reads text as java.util.Properties does: comments of # and !, a key that ends at =, : or white space,
-// lines that go on behind a backslash, escapes. A key that comes twice has the last value, as there.
+// readProperties reads text as java.util.Properties does: comments of # and !, a key that ends at
+// =, : or white space, lines that go on behind a backslash, escapes. A key that comes twice has the
+// last value, as there.
 func readProperties(text string) ([]property, error) {
 	var all []property
 	at := make(map[string]int)
@@ -86,7 +87,8 @@ func cutProperty(line string) (key, value string) {
 	return key, value
 }
 
-// unescape replaces the escapes of a properties file; a backslash before any other character is dropped.
+// unescape replaces the escapes of a properties file; a backslash before any other character is
+// dropped.
 func unescape(s string) (string, error) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, nil

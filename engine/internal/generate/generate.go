@@ -1,10 +1,11 @@
 //penstock:pure
 
-// Package generate makes log lines for trials: as a busy web shop would write them, and the same ones for the same seed on every
-// machine.
+// Package generate makes log lines for trials: as a busy web shop would write them, and the same
+// ones for the same seed on every machine.
 //
-// A [Generator] draws one request after the other and appends it in one of the [Formats]. It computes with integers only, reads
-// no clock (the lines' own time starts at a fixed instant) and writes nothing anywhere: its owner does.
+// A [Generator] draws one request after the other and appends it in one of the [Formats]. It
+// computes with integers only, reads no clock (the lines' own time starts at a fixed instant) and
+// writes nothing anywhere: its owner does.
 package generate
 
 import (
@@ -13,7 +14,8 @@ import (
 	"strings"
 )
 
-// Formats are the names that New takes: Apache's combined and common log formats, and nested JSON, one object a line.
+// Formats are the names that New takes: Apache's combined and common log formats, and nested JSON,
+// one object a line.
 var Formats = []string{"combined", "common", "json"}
 
 // Generator makes lines. It is not safe for concurrent use.

@@ -68,7 +68,8 @@ func TestLinesHaveTheirForm(t *testing.T) {
 	}
 }
 
-// TestTrafficIsMixed: a trial on the lines meets every kind of answer, in shares that a shop would have.
+// TestTrafficIsMixed: a trial on the lines meets every kind of answer, in shares that a shop would
+// have.
 func TestTrafficIsMixed(t *testing.T) {
 	const n = 50_000
 	statuses, users, hosts := map[string]int{}, 0, map[string]int{}

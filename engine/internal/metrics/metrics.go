@@ -1,4 +1,5 @@
-// Package metrics counts. A [Set] holds a component's counters by name; the engine owns the sets and shows them in status.
+// Package metrics counts. A [Set] holds a component's counters by name; the engine owns the sets
+// and shows them in status.
 //
 // It never makes a name from data, so a set is as large as the code that counts.
 package metrics

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor is a file descriptor that may be closed while calls use it: the last of them closes it, so that its number
-// is not reused under a call.
+// descriptor is a file descriptor that may be closed while calls use it: the last of them closes
+// it, so that its number is not reused under a call.
 type descriptor struct {
 	fd    int
 	state atomic.Int64 // closing, plus one user for each call in progress
@@ -38,7 +38,8 @@ func (d *descriptor) release() {
 	}
 }
 
-// close closes the descriptor, or leaves that to the last user. A second close returns fs.ErrClosed.
+// close closes the descriptor, or leaves that to the last user. A second close returns
+// fs.ErrClosed.
 func (d *descriptor) close() error {
 	switch before := d.state.Or(closing); {
 	case before&closing != 0:

@@ -229,8 +229,8 @@ func (d *dir) Sync() error {
 	return nil
 }
 
-// Lock implements vfs.Dir by flock(2), whose lock belongs to the open file: it ends with the process, and it excludes
-// other opens of the same process.
+// Lock implements vfs.Dir by flock(2), whose lock belongs to the open file: it ends with the
+// process, and it excludes other opens of the same process.
 func (d *dir) Lock(name, text string) (io.Closer, error) {
 	path := filepath.Join(d.path, name)
 	f, err := d.openFile(name, os.O_RDWR|os.O_CREATE, 0o600)

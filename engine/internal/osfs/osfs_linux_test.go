@@ -41,7 +41,8 @@ func create(t *testing.T, d vfs.Dir, name, text string) vfs.File {
 	return f
 }
 
-// TestReserve checks that the size stays, that the space is allocated, and that Truncate to the same size returns it.
+// TestReserve checks that the size stays, that the space is allocated, and that Truncate to the
+// same size returns it.
 func TestReserve(t *testing.T) {
 	d, root := open(t)
 	f := create(t, d, "f", "some bytes")
@@ -80,7 +81,8 @@ func TestWriteBack(t *testing.T) {
 	}
 }
 
-// OpenRegular refuses whatever has taken the name of the file that was seen, and neither follows nor waits.
+// OpenRegular refuses whatever has taken the name of the file that was seen, and neither follows
+// nor waits.
 func TestOpenRegular(t *testing.T) {
 	d, root := open(t)
 	create(t, d, "f", "some bytes")
@@ -127,8 +129,8 @@ func TestBirth(t *testing.T) {
 	}
 }
 
-// TestCloseDuringReads closes a file while other goroutines read it. Each read gets the file's bytes or fs.ErrClosed,
-// and never those of the file that takes over the descriptor's number.
+// TestCloseDuringReads closes a file while other goroutines read it. Each read gets the file's
+// bytes or fs.ErrClosed, and never those of the file that takes over the descriptor's number.
 func TestCloseDuringReads(t *testing.T) {
 	d, _ := open(t)
 	create(t, d, "mine", "mine")
@@ -181,8 +183,8 @@ func TestCloseDuringReads(t *testing.T) {
 	}
 }
 
-// TestDescriptorsAreClosed counts the descriptors of this process after operations on names of several parts, failing
-// ones included.
+// TestDescriptorsAreClosed counts the descriptors of this process after operations on names of
+// several parts, failing ones included.
 func TestDescriptorsAreClosed(t *testing.T) {
 	d, root := open(t)
 	count := func() int {

@@ -28,7 +28,8 @@ func (p place) close() {
 	_ = unix.Close(p.fd)
 }
 
-// locate resolves all parts of name but the last, without following symlinks. Errors are of the operation op.
+// locate resolves all parts of name but the last, without following symlinks. Errors are of the
+// operation op.
 func (d *dir) locate(op, name string) (place, error) {
 	if err := vfs.CheckName(op, name, false); err != nil {
 		return place{}, err
@@ -51,7 +52,8 @@ func (d *dir) locate(op, name string) (place, error) {
 	}
 }
 
-// openDirAt opens the directory part in dir. Errors are of the operation op on name, which has that part.
+// openDirAt opens the directory part in dir. Errors are of the operation op on name, which has that
+// part.
 func openDirAt(dir int, part string, flags int, op, name string) (int, error) {
 	fd, err := openAt(dir, part, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err == nil {
@@ -67,14 +69,16 @@ func openDirAt(dir int, part string, flags int, op, name string) (int, error) {
 	return 0, &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// swaps is how often openRegular looks again at a name whose file was replaced by one of another kind meanwhile.
+// swaps is how often openRegular looks again at a name whose file was replaced by one of another
+// kind meanwhile.
 const swaps = 8
 
 var errSwapped = errors.New("file was replaced repeatedly while it was being opened")
 
-// openRegular opens the regular file of name, whose place is p. It opens only what it has seen to be a regular file,
-// because opening a device can have effects, and checks the file that it got. O_NONBLOCK keeps a FIFO that takes the
-// name in between from blocking. got describes the file as it was opened; it is zero for a file that was created.
+// openRegular opens the regular file of name, whose place is p. It opens only what it has seen to
+// be a regular file, because opening a device can have effects, and checks the file that it got.
+// O_NONBLOCK keeps a FIFO that takes the name in between from blocking. got describes the file as
+// it was opened; it is zero for a file that was created.
 func (p place) openRegular(name string, flag int, perm fs.FileMode) (fd int, got vfs.Info, err error) {
 	const safely = unix.O_NOFOLLOW | unix.O_NONBLOCK
 	fail := func(err error) (int, vfs.Info, error) {
@@ -120,8 +124,9 @@ func (p place) openRegular(name string, flag int, perm fs.FileMode) (fd int, got
 	return fail(errSwapped)
 }
 
-// makeDir makes the directory part in dir if the name is free, and syncs dir. A name that exists is synced too,
-// because the process that made it may have been killed before it synced dir; there only a failing disk is an error.
+// makeDir makes the directory part in dir if the name is free, and syncs dir. A name that exists is
+// synced too, because the process that made it may have been killed before it synced dir; there
+// only a failing disk is an error.
 func makeDir(dir int, part string, perm fs.FileMode) error {
 	made := uninterrupted(func() error { return unix.Mkdirat(dir, part, uint32(perm.Perm())) })
 	if made != nil && !errors.Is(made, fs.ErrExist) {

@@ -61,9 +61,9 @@ func rename(from, into place, flags uint) error {
 	})
 }
 
-// linkAndRemove makes the new name a hard link and removes the old one, for file systems without RENAME_NOREPLACE. A
-// crash in between leaves both names. Directories cannot be linked: one is renamed after checking that the new name is
-// free.
+// linkAndRemove makes the new name a hard link and removes the old one, for file systems without
+// RENAME_NOREPLACE. A crash in between leaves both names. Directories cannot be linked: one is
+// renamed after checking that the new name is free.
 func linkAndRemove(from, into place) error {
 	info, err := statAt(from.fd, from.last, "")
 	if err != nil {

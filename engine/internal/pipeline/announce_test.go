@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// notedSource is a fakeSource whose reader has a word for each mark, and which keeps what it is told at Open.
+// notedSource is a fakeSource whose reader has a word for each mark, and which keeps what it is
+// told at Open.
 type notedSource struct {
 	*fakeSource
 	known []stream.Mark
@@ -56,7 +57,8 @@ func (notedReader) Forget() []string { return nil }
 
 func noteTo(at int64) string { return fmt.Sprintf("read to %d", at) }
 
-// hasAll says whether each record has arrived once, in any order. A sink with a ledger gets the end of the data as an empty batch, too.
+// hasAll says whether each record has arrived once, in any order. A sink with a ledger gets the end
+// of the data as an empty batch, too.
 func (s *fakeSink) hasAll(records []string) bool {
 	got := slices.DeleteFunc(slices.Clone(s.got), func(line string) bool { return line == "" })
 	return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(records)))
@@ -106,9 +108,10 @@ func killedBy(t *testing.T, m *vfstest.Mem, left vfstest.Data) (marks []stream.M
 	return marks
 }
 
-// TestFirstMarkIsSavedAhead: whenever a sink with a ledger of its own gets something of a partition, the checkpoint names it and says
-// what was read of it, once; so the run after a kill can tell which file the sink's watermark is of. For another sink, whose watermark
-// is the checkpoint's, nothing is written ahead.
+// TestFirstMarkIsSavedAhead: whenever a sink with a ledger of its own gets something of a
+// partition, the checkpoint names it and says what was read of it, once; so the run after a kill
+// can tell which file the sink's watermark is of. For another sink, whose watermark is the
+// checkpoint's, nothing is written ahead.
 func TestFirstMarkIsSavedAhead(t *testing.T) {
 	const size, records = 5, 20
 	for _, ledgered := range []bool{true, false} {
@@ -153,8 +156,9 @@ func TestFirstMarkIsSavedAhead(t *testing.T) {
 	}
 }
 
-// TestKilledBeforeTheFirstSave: the sink has committed, the process was killed before anything of that was saved. The source is told of
-// the partition with the sink's watermark, and with its name and note.
+// TestKilledBeforeTheFirstSave: the sink has committed, the process was killed before anything of
+// that was saved. The source is told of the partition with the sink's watermark, and with its name
+// and note.
 func TestKilledBeforeTheFirstSave(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()
@@ -186,7 +190,8 @@ func TestKilledBeforeTheFirstSave(t *testing.T) {
 	}
 }
 
-// TestFirstMarkNotSaved: a checkpoint that cannot be written for a moment holds nothing back; the mark is saved later.
+// TestFirstMarkNotSaved: a checkpoint that cannot be written for a moment holds nothing back; the
+// mark is saved later.
 func TestFirstMarkNotSaved(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()

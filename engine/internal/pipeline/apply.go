@@ -11,11 +11,12 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Apply changes the pipelines of a running engine to those of c: see engine.Engine.Apply. c has been validated.
+// Apply changes the pipelines of a running engine to those of c: see engine.Engine.Apply. c has
+// been validated.
 //
-// Whatever leaves is stopped before anything new starts, since both may write the same file or read the same
-// directory. A changed route keeps its place in the pipeline meanwhile, so that no partition is finished that its
-// successor has yet to settle.
+// Whatever leaves is stopped before anything new starts, since both may write the same file or read
+// the same directory. A changed route keeps its place in the pipeline meanwhile, so that no
+// partition is finished that its successor has yet to settle.
 func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 	e.apply.Lock()
 	defer e.apply.Unlock()
@@ -74,7 +75,8 @@ func (e *Engine) hasEnded(p *pipe) bool {
 	return e.ended[p]
 }
 
-// hold keeps the pipeline from ending while its routes change. It returns false if the pipeline is ending already.
+// hold keeps the pipeline from ending while its routes change. It returns false if the pipeline is
+// ending already.
 func (p *pipe) hold() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +114,8 @@ func (d *difference) release() {
 	}
 }
 
-// plan compares the config with the running pipelines and assembles what is new. It changes nothing that runs.
+// plan compares the config with the running pipelines and assembles what is new. It changes nothing
+// that runs.
 func (d *difference) plan(e *Engine, c *config.Config) error {
 	running := e.pipelines()
 	for _, pc := range c.Pipelines {
@@ -135,7 +138,8 @@ func (d *difference) plan(e *Engine, c *config.Config) error {
 	return nil
 }
 
-// pipeline returns the pipeline of a config: the running one, if only its routes differ, or a new one.
+// pipeline returns the pipeline of a config: the running one, if only its routes differ, or a new
+// one.
 func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, error) {
 	if old != nil && old.cfg.Source.Equal(c.Source) {
 		same, err := d.routes(e, old, c.Routes)
@@ -152,8 +156,8 @@ func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, e
 	return p, nil
 }
 
-// routes plans the routes of a running pipeline. It returns false if they change and the pipeline has ended: then it
-// is replaced as a whole.
+// routes plans the routes of a running pipeline. It returns false if they change and the pipeline
+// has ended: then it is replaced as a whole.
 func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, error) {
 	running := p.routes()
 	change := &changedPipe{pipe: p}
@@ -183,8 +187,8 @@ func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, er
 	return true, nil
 }
 
-// stop drains everything that leaves, side by side, and waits until it has ended. When ctx ends, what is still
-// draining is stopped at once.
+// stop drains everything that leaves, side by side, and waits until it has ended. When ctx ends,
+// what is still draining is stopped at once.
 func (d *difference) stop(ctx context.Context, e *Engine) error {
 	var ends []func() error
 	for _, p := range d.gone {
@@ -259,7 +263,8 @@ func (e *Engine) remove(ctx context.Context, p *pipe) error {
 	return nil
 }
 
-// removeChild stops a child. One that the supervisor does not have, as it was never started, is stopped.
+// removeChild stops a child. One that the supervisor does not have, as it was never started, is
+// stopped.
 func removeChild(ctx context.Context, tree *supervise.Supervisor, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeBound)
 	defer cancel()
@@ -319,7 +324,8 @@ func (d *difference) start(e *Engine) error {
 	return errors.Join(errs...)
 }
 
-// replace puts the routes in place and starts the new ones, now or with the next run of the pipeline.
+// replace puts the routes in place and starts the new ones, now or with the next run of the
+// pipeline.
 func (p *changedPipe) replace() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// applied is a running engine whose config changes. Sinks are known by pipeline, route and a version, which stands for
-// their options.
+// applied is a running engine whose config changes. Sinks are known by pipeline, route and a
+// version, which stands for their options.
 type applied struct {
 	t       *testing.T
 	e       *Engine
@@ -35,8 +35,8 @@ type appliedOptions struct {
 	Version string `yaml:"version"`
 }
 
-// config returns a config of words "pipeline/route=version"; the source of a pipeline has the options "version" after
-// @: "p@2/r=1".
+// config returns a config of words "pipeline/route=version"; the source of a pipeline has the
+// options "version" after @: "p@2/r=1".
 func (a *applied) config(words ...string) *config.Config {
 	c := &config.Config{State: "/state"}
 	for _, word := range words {
@@ -136,8 +136,9 @@ func (a *applied) stop() {
 	}
 }
 
-// TestApplyRoutes: a route that is unchanged is not restarted and misses nothing while others of its pipeline are
-// changed, added and removed, each line arrives at each route exactly once, and the source is not created again.
+// TestApplyRoutes: a route that is unchanged is not restarted and misses nothing while others of
+// its pipeline are changed, added and removed, each line arrives at each route exactly once, and
+// the source is not created again.
 func TestApplyRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lines = 1000
@@ -256,8 +257,8 @@ func TestApplyRefuses(t *testing.T) {
 	})
 }
 
-// TestApplyGivesUpDraining: when its context ends, a route that is still draining is stopped, and its batch is
-// delivered again by the next.
+// TestApplyGivesUpDraining: when its context ends, a route that is still draining is stopped, and
+// its batch is delivered again by the next.
 func TestApplyGivesUpDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 5, "p/r=1", "p/s=1")
@@ -280,7 +281,8 @@ func TestApplyGivesUpDraining(t *testing.T) {
 	})
 }
 
-// TestApplyWhileFailing: routes and pipelines that wait for a restart are replaced at once, and run.
+// TestApplyWhileFailing: routes and pipelines that wait for a restart are replaced at once, and
+// run.
 func TestApplyWhileFailing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 10, "p/r=1", "q/r=1")
@@ -337,8 +339,8 @@ func (s *hopeless) Open(ctx context.Context, o stream.OpenOptions) (stream.Reade
 	return s.fakeSource.Open(ctx, o)
 }
 
-// TestApplyKeepsFinishing: a partition is finished when the routes of the moment have settled it: not before the
-// successor of a changed route has, and without one that was removed.
+// TestApplyKeepsFinishing: a partition is finished when the routes of the moment have settled it:
+// not before the successor of a changed route has, and without one that was removed.
 func TestApplyKeepsFinishing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 1, "p/one=1", "p/two=1", "p/three=1")
@@ -367,8 +369,8 @@ func TestApplyKeepsFinishing(t *testing.T) {
 	})
 }
 
-// TestApplyRandom: after any sequence of changes, some of them given up early, every route of the last config has
-// everything, and routes that never changed have it once, in order.
+// TestApplyRandom: after any sequence of changes, some of them given up early, every route of the
+// last config has everything, and routes that never changed have it once, in order.
 func TestApplyRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -105,7 +105,8 @@ func newRoute(s *slot) (*route, error) {
 	return r, err
 }
 
-// encoderOf returns the sink as an Encoder; nil if it has nothing to encode behind so many processors.
+// encoderOf returns the sink as an Encoder; nil if it has nothing to encode behind so many
+// processors.
 func encoderOf(sink stream.Sink, processors int) stream.Encoder {
 	e, ok := sink.(stream.Encoder)
 	if !ok {

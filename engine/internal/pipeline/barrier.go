@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// barrier lets no route read before every route of its source has opened its reader, or has given up: a
-// source that gives a partition its id at first sight must have seen the marks of all routes by then. A route
-// whose sink takes long to open holds the others up for openBound at most.
+// barrier lets no route read before every route of its source has opened its reader, or has given
+// up: a source that gives a partition its id at first sight must have seen the marks of all routes
+// by then. A route whose sink takes long to open holds the others up for openBound at most.
 type barrier struct {
 	missing atomic.Int32
 	open    chan struct{} // closed by the last

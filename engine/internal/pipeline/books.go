@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// books are the accounts of one route: what was read, what became of it, and what of it the checkpoint does
-// not yet know. They are pure; the route's mutex guards them.
+// books are the accounts of one route: what was read, what became of it, and what of it the
+// checkpoint does not yet know. They are pure; the route's mutex guards them.
 type books struct {
 	parts  map[string]*partition
 	resume func(id string) (stream.Mark, bool) // what was settled before this run
@@ -74,14 +74,15 @@ func newBooks(resume func(string) (stream.Mark, bool)) *books {
 	}
 }
 
-// goOn makes these the books of the route that follows on one with the accounts c. What that one had read and not settled
-// goes on to count as read; it is not counted again when it is read again.
+// goOn makes these the books of the route that follows on one with the accounts c. What that one
+// had read and not settled goes on to count as read; it is not counted again when it is read again.
 func (k *books) goOn(c *counts) {
 	k.counts = *c
 	k.owed = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
 }
 
-// forgive is for the end of the data: what was owed and did not come is no longer there, so it was not read.
+// forgive is for the end of the data: what was owed and did not come is no longer there, so it was
+// not read.
 func (k *books) forgive() {
 	k.counts.readRecords -= k.owed.readRecords
 	k.counts.readBytes -= k.owed.readBytes
@@ -161,8 +162,8 @@ func (k *books) meet() []stream.Mark {
 	return marks
 }
 
-// fresh says whether nothing of b's partitions was settled before this run. What a kill has left of a batch may be its refused
-// records alone; so such a batch does not show that the config is wrong.
+// fresh says whether nothing of b's partitions was settled before this run. What a kill has left of
+// a batch may be its refused records alone; so such a batch does not show that the config is wrong.
 func (k *books) fresh(b *stream.Batch) bool {
 	for i := range b.Spans {
 		mark, _ := k.resume(b.Spans[i].Part.ID)
@@ -173,7 +174,8 @@ func (k *books) fresh(b *stream.Batch) bool {
 	return true
 }
 
-// resumesBelow notes whether anything above b, the first batch of a run, was settled before: then b may be what a kill has left of one.
+// resumesBelow notes whether anything above b, the first batch of a run, was settled before: then b
+// may be what a kill has left of one.
 func (k *books) resumesBelow(b *stream.Batch) {
 	k.remnant = slices.ContainsFunc(b.Spans, func(s stream.Span) bool {
 		mark, _ := k.resume(s.Part.ID)
@@ -181,8 +183,9 @@ func (k *books) resumesBelow(b *stream.Batch) {
 	})
 }
 
-// verdict returns the error of a finite run that delivered nothing and dead-lettered at least one record, however few they were. A run
-// that resumes below settled ranges may have been left nothing but refused records, and is not judged.
+// verdict returns the error of a finite run that delivered nothing and dead-lettered at least one
+// record, however few they were. A run that resumes below settled ranges may have been left nothing
+// but refused records, and is not judged.
 func (k *books) verdict() error {
 	if k.remnant || k.counts.delivered > 0 || k.counts.dead == 0 {
 		return nil
@@ -204,7 +207,8 @@ type ending struct {
 	unsent      bool // no worker had it. The sender, which holds the replay bound, has never heard of it: it must not hear that it is saved
 }
 
-// settle closes b's spans and counts its records: kept ones as delivered, or as dead when they were buried.
+// settle closes b's spans and counts its records: kept ones as delivered, or as dead when they were
+// buried.
 func (k *books) settle(b *stream.Batch, end ending) (delivered, dead, dropped int64, err error) {
 	late := k.assigned != nil && k.settleAssigned(b, end)
 	for i := range b.Spans {
@@ -262,7 +266,8 @@ func (k *books) settleRange(p *partition, r stream.Range) {
 	}
 }
 
-// watermarkAge is for how long the oldest watermark with unsettled data above it has stood; 0: there is none.
+// watermarkAge is for how long the oldest watermark with unsettled data above it has stood; 0:
+// there is none.
 func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
 	for p := range k.pending {
 		age = max(age, now-p.stood)
@@ -270,8 +275,8 @@ func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
 	return age
 }
 
-// tally counts the origins of b by what became of them: delivered if any record made from one was, else dead
-// if any is, else dropped.
+// tally counts the origins of b by what became of them: delivered if any record made from one was,
+// else dead if any is, else dropped.
 func tally(b *stream.Batch, buried bool) (delivered, dead, dropped int64) {
 	if len(b.Records) == 0 || b.Untouched() {
 		if buried {
@@ -298,8 +303,8 @@ func tally(b *stream.Batch, buried bool) (delivered, dead, dropped int64) {
 	return delivered, dead, dropped
 }
 
-// take returns what the checkpoint has to learn, and forgets it. What it returns must be given back by
-// restore when it was not written.
+// take returns what the checkpoint has to learn, and forgets it. What it returns must be given back
+// by restore when it was not written.
 func (k *books) take() saving {
 	s := saving{bytes: k.unsavedBytes}
 	k.unsavedBytes = 0

@@ -7,10 +7,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// budget bounds the memory of a route's batches. A batch is charged once before it is read, with what batches took of late, and
-// that is corrected, without waiting, to what it takes itself: so nobody who holds a share ever waits for another one, and
-// batches cannot wait for each other in a circle. What it holds goes beyond its total by what one batch takes more than it was
-// charged, for at most as long as that batch lives.
+// budget bounds the memory of a route's batches. A batch is charged once before it is read, with
+// what batches took of late, and that is corrected, without waiting, to what it takes itself: so
+// nobody who holds a share ever waits for another one, and batches cannot wait for each other in a
+// circle. What it holds goes beyond its total by what one batch takes more than it was charged, for
+// at most as long as that batch lives.
 type budget struct {
 	total int64
 
@@ -63,7 +64,8 @@ func (u *budget) charge(b *stream.Batch, bytes int64) {
 	u.taken[b] = bytes
 }
 
-// took corrects the charge of b to what it holds now. It does not wait, and belongs to b's one owner.
+// took corrects the charge of b to what it holds now. It does not wait, and belongs to b's one
+// owner.
 func (u *budget) took(b *stream.Batch) {
 	size := b.Size() + besides
 	u.mu.Lock()

@@ -34,7 +34,8 @@ func TestBudgetCountsWhatBatchesTake(t *testing.T) {
 	}
 }
 
-// Two batches always may exist, however large they are, and when they are gone the next one gets its place at once.
+// Two batches always may exist, however large they are, and when they are gone the next one gets
+// its place at once.
 func TestBudgetOfLargeBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newBudget(1<<20, 256<<10)
@@ -71,7 +72,8 @@ func TestBudgetOfLargeBatches(t *testing.T) {
 	})
 }
 
-// What was learned from small batches is corrected by the first large one, so that the total is passed by little.
+// What was learned from small batches is corrected by the first large one, so that the total is
+// passed by little.
 func TestBudgetLearns(t *testing.T) {
 	const total = 8 << 20
 	u := newBudget(total, 64<<10)

@@ -21,7 +21,8 @@ import (
 // poisoned is the text of a record that kills its worker.
 const poisoned = "poison"
 
-// killer panics at a batch that holds poison, after it has worked on it for half of its time; deaths counts.
+// killer panics at a batch that holds poison, after it has worked on it for half of its time;
+// deaths counts.
 func killer(perBatch time.Duration, deaths *atomic.Int64) func(context.Context, stream.Attempt) error {
 	return func(_ context.Context, a stream.Attempt) error {
 		time.Sleep(perBatch / 2)
@@ -48,8 +49,9 @@ func (s *oneEach) Open(ctx context.Context, o stream.SinkOptions) error {
 	return s.fakeSink.Open(ctx, o)
 }
 
-// TestPoison: one record in 10,000 panics its worker. All others are delivered once, each poison is a dead letter with the
-// stack after it has killed 3 workers alone, and the run takes at most 1/0.8 of the time that it takes without any.
+// TestPoison: one record in 10,000 panics its worker. All others are delivered once, each poison is
+// a dead letter with the stack after it has killed 3 workers alone, and the run takes at most 1/0.8
+// of the time that it takes without any.
 func TestPoison(t *testing.T) {
 	const records, each, perBatch, workers = 200_000, 10_000, time.Millisecond, 4
 	run := func(t *testing.T, poison bool) (took time.Duration, deaths int64) {
@@ -94,8 +96,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestDiedWithoutPanic: what a sink calls a death counts like a panic, runtime.Goexit too; other failures never do, however
-// often they come.
+// TestDiedWithoutPanic: what a sink calls a death counts like a panic, runtime.Goexit too; other
+// failures never do, however often they come.
 func TestDiedWithoutPanic(t *testing.T) {
 	for name, die := range map[string]func(){
 		"a Died": nil,
@@ -137,7 +139,8 @@ func TestDiedWithoutPanic(t *testing.T) {
 	}
 }
 
-// TestAllWorkersDie: where every batch kills, nothing is buried behind the guard's back: the route stops.
+// TestAllWorkersDie: where every batch kills, nothing is buried behind the guard's back: the route
+// stops.
 func TestAllWorkersDie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &fakeSink{workers: 2, deliver: func(context.Context, stream.Attempt) error { panic("always") }}
@@ -150,8 +153,8 @@ func TestAllWorkersDie(t *testing.T) {
 	})
 }
 
-// TestTree: while an engine runs its tree names the goroutines of each route and the workers; before and after, what became
-// of it.
+// TestTree: while an engine runs its tree names the goroutines of each route and the workers;
+// before and after, what became of it.
 func TestTree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

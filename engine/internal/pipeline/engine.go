@@ -1,5 +1,5 @@
-// Package pipeline assembles sources, processors and sinks into routes and runs them: source -> processors ->
-// workers, with ledger, checkpoint and dead letters. Package engine is its API.
+// Package pipeline assembles sources, processors and sinks into routes and runs them: source ->
+// processors -> workers, with ledger, checkpoint and dead letters. Package engine is its API.
 //
 // It owns what its routes hold (batches, goroutines, state) and decides nothing about flow: that is
 // flow/control. It never reads a record's content.
@@ -88,12 +88,13 @@ func New(f *config.Config, o Options) (*Engine, error) {
 
 const defaultStall = 5 * time.Minute
 
-// Run runs every route until the data ends (Once), Drain has finished, or ctx is done, which abandons what is
-// in flight (its checkpoint stays where it was). It locks the state directory. nil: all routes ended as they
-// should. It may be called once.
+// Run runs every route until the data ends (Once), Drain has finished, or ctx is done, which
+// abandons what is in flight (its checkpoint stays where it was). It locks the state directory.
+// nil: all routes ended as they should. It may be called once.
 //
-// What fails starts again, with growing waits: a route from its checkpoint, a pipeline with a new source, the admin pages.
-// With Once nothing does; and a route that the guard has stopped stays stopped.
+// What fails starts again, with growing waits: a route from its checkpoint, a pipeline with a new
+// source, the admin pages. With Once nothing does; and a route that the guard has stopped stays
+// stopped.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	now := time.Now()
 	if !e.started.CompareAndSwap(nil, &now) {
@@ -179,7 +180,8 @@ const (
 	pipelinesName = "pipelines"
 )
 
-// supervise runs the admin pages and, beside them, the pipelines; when those have ended the pages end, too.
+// supervise runs the admin pages and, beside them, the pipelines; when those have ended the pages
+// end, too.
 func (e *Engine) supervise(ctx context.Context, pages *pages) error {
 	children := []supervise.Child{{
 		Name: pipelinesName, Run: e.runPipes, Restart: supervise.Transient, Backoff: waitsOf(true), Significant: true,
@@ -247,7 +249,8 @@ func (e *Engine) pipeEvent(_ context.Context, event supervise.Event) {
 	e.endIfDone()
 }
 
-// endIfDone ends the pool when every pipeline has ended, unless Apply is changing them. The caller holds e.mu.
+// endIfDone ends the pool when every pipeline has ended, unless Apply is changing them. The caller
+// holds e.mu.
 func (e *Engine) endIfDone() {
 	if e.held || e.end == nil || slices.ContainsFunc(e.pipes, func(p *pipe) bool { return !e.ended[p] }) {
 		return
@@ -257,8 +260,8 @@ func (e *Engine) endIfDone() {
 	end(errAllEnded)
 }
 
-// Drain makes every route accept nothing more and finish what is in flight, each within its `drain:` bound;
-// Run then returns.
+// Drain makes every route accept nothing more and finish what is in flight, each within its
+// `drain:` bound; Run then returns.
 func (e *Engine) Drain() {
 	e.mu.Lock()
 	e.draining = true

@@ -25,9 +25,9 @@ func conserved(t *testing.T, s RouteSnapshot) {
 	}
 }
 
-// TestRoutesAreIndependent: two routes out of one source; one refuses to open. The other delivers everything,
-// processors drop and bury, every record is accounted for, and the source is not told to finish what one
-// route never had.
+// TestRoutesAreIndependent: two routes out of one source; one refuses to open. The other delivers
+// everything, processors drop and bury, every record is accounted for, and the source is not told
+// to finish what one route never had.
 func TestRoutesAreIndependent(t *testing.T) {
 	m := vfstest.New()
 	source := &fakeSource{lines: numbered(1000), size: 7}
@@ -70,8 +70,8 @@ func TestRoutesAreIndependent(t *testing.T) {
 	}
 }
 
-// TestResumeAndFinish: a run that is stopped in the middle is resumed where it was, and the source finishes
-// the partition once.
+// TestResumeAndFinish: a run that is stopped in the middle is resumed where it was, and the source
+// finishes the partition once.
 func TestResumeAndFinish(t *testing.T) {
 	m := vfstest.New()
 	source := &fakeSource{lines: numbered(500), size: 10}
@@ -156,7 +156,8 @@ func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// TestStallEndsAFiniteRun: a worker that never delivers ends a finite run after Stall, with what it said.
+// TestStallEndsAFiniteRun: a worker that never delivers ends a finite run after Stall, with what it
+// said.
 func TestStallEndsAFiniteRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &fakeSink{deliver: func(context.Context, stream.Attempt) error {
@@ -181,7 +182,8 @@ func TestStallEndsAFiniteRun(t *testing.T) {
 	})
 }
 
-// TestStallNamesTheProcessor: a processor that works on one batch for too long ends a finite run, which names it.
+// TestStallNamesTheProcessor: a processor that works on one batch for too long ends a finite run,
+// which names it.
 func TestStallNamesTheProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &steps{took: 10 * time.Minute, step: func(*stream.Batch, int) {}}
@@ -194,8 +196,8 @@ func TestStallNamesTheProcessor(t *testing.T) {
 	})
 }
 
-// TestRefusedRecordIsFound: one record that the receiver refuses is bisected out of its batch and buried with
-// who refused it; all others arrive.
+// TestRefusedRecordIsFound: one record that the receiver refuses is bisected out of its batch and
+// buried with who refused it; all others arrive.
 func TestRefusedRecordIsFound(t *testing.T) {
 	m := vfstest.New()
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
@@ -236,7 +238,8 @@ func TestGuardStopsARoute(t *testing.T) {
 	}
 }
 
-// TestGuardBearsALeftover: what a kill has left of a batch may be its refused record alone, which is no reason to stop.
+// TestGuardBearsALeftover: what a kill has left of a batch may be its refused record alone, which
+// is no reason to stop.
 func TestGuardBearsALeftover(t *testing.T) {
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
 		if bytes.Contains(a.Value.Data, []byte("line 100\n")) {

@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// failures remembers the last failure of each worker and processor and logs it: the first of its text at once, the same
-// again at most every failureEvery, with how many there were. A worker that fails fast must not fill the log.
+// failures remembers the last failure of each worker and processor and logs it: the first of its
+// text at once, the same again at most every failureEvery, with how many there were. A worker that
+// fails fast must not fill the log.
 type failures struct {
 	log *slog.Logger
 
@@ -36,8 +37,8 @@ const (
 	failureText  = 300 // bytes of an error that are compared and shown
 )
 
-// note takes a failure of one of the route's parts. due: it is to be logged, for it is new, or the same again for
-// failureEvery; times is how often it came since it last was.
+// note takes a failure of one of the route's parts. due: it is to be logged, for it is new, or the
+// same again for failureEvery; times is how often it came since it last was.
 func (f *failures) note(who, text string) (times int, due bool) {
 	now := time.Now()
 	f.mu.Lock()
@@ -75,7 +76,8 @@ func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 		"worker", e.Lane, "attempt", e.Number, "times", times, "error", text)
 }
 
-// buried counts new dead letters and logs them, at most every failureEvery. What it does not log, reportDead does.
+// buried counts new dead letters and logs them, at most every failureEvery. What it does not log,
+// reportDead does.
 func (f *failures) buried(letters []deadletter.Letter, path string) {
 	f.mu.Lock()
 	f.dead.more += len(letters)
@@ -85,8 +87,8 @@ func (f *failures) buried(letters []deadletter.Letter, path string) {
 	f.reportDead(false)
 }
 
-// reportDead logs the dead letters that were not logged yet, if failureEvery has passed since the last such line, or at the end of a
-// route. The letters themselves have the rest.
+// reportDead logs the dead letters that were not logged yet, if failureEvery has passed since the
+// last such line, or at the end of a route. The letters themselves have the rest.
 func (f *failures) reportDead(atEnd bool) {
 	now := time.Now()
 	f.mu.Lock()

@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// fakeSource hands out lines, in batches of size, as one partition. Without once it waits for more that never comes.
+// fakeSource hands out lines, in batches of size, as one partition. Without once it waits for more
+// that never comes.
 type fakeSource struct {
 	lines []string
 	size  int

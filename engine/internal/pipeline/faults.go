@@ -10,7 +10,8 @@ import (
 // maxFaults is how many different faults of a component are remembered; further ones are counted.
 const maxFaults = 8
 
-// faultLog remembers what a component has reported by stream.Host.Fault. It is safe for concurrent use.
+// faultLog remembers what a component has reported by stream.Host.Fault. It is safe for concurrent
+// use.
 type faultLog struct {
 	mu   sync.Mutex
 	errs []error

@@ -39,8 +39,8 @@ func (f *faults) strike(site string) error {
 	return nil
 }
 
-// faulty is a source and a sink that fail where they are told to. Its Commit checks that nothing counts as settled that has
-// not arrived.
+// faulty is a source and a sink that fail where they are told to. Its Commit checks that nothing
+// counts as settled that has not arrived.
 type faulty struct {
 	*fakeSource
 	sink   *fakeSink

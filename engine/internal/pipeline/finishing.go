@@ -48,8 +48,8 @@ func (p *pipe) routeFinished(r *slot, part stream.Partition) {
 	f.done[r] = true
 }
 
-// finish calls the source's Finish for each partition that every route has done with and returns those that
-// are finished for the route r.
+// finish calls the source's Finish for each partition that every route has done with and returns
+// those that are finished for the route r.
 func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	var out []stream.Partition
 	for _, f := range p.due(time.Now()) {

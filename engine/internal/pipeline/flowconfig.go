@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// windowOf returns the window of a route's workers. auto is queue; but ordered lanes with a limit of their
-// own (a file) get that limit at once: they group what is in flight into one fsync, so a round trip that
-// grows with the window says nothing about them.
+// windowOf returns the window of a route's workers. auto is queue; but ordered lanes with a limit
+// of their own (a file) get that limit at once: they group what is in flight into one fsync, so a
+// round trip that grows with the window says nothing about them.
 func windowOf(f config.Flow, lanes []stream.Lane) (window.Algorithm, error) {
 	var w window.Algorithm
 	switch f.Window {
@@ -91,7 +91,8 @@ func limitOf(l config.Limit) control.Limit {
 	return control.Limit{Rate: float64(l.Rate), Bytes: float64(l.Bytes), Concurrency: l.Concurrency}
 }
 
-// hedgeShare is how many batches, of those sent, may go out a second time while the first is under way.
+// hedgeShare is how many batches, of those sent, may go out a second time while the first is under
+// way.
 const hedgeShare = 0.02
 
 func hedgeOf(f config.Flow) control.Hedge {

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// reluctantLedger fails to fold its span rows once, and keeps the watermark up to which it has folded them.
+// reluctantLedger fails to fold its span rows once, and keeps the watermark up to which it has
+// folded them.
 type reluctantLedger struct {
 	ledgerSink
 	failed bool
@@ -31,7 +32,8 @@ func (s *reluctantLedger) Compact(_ context.Context, marks []stream.Mark) error 
 	return nil
 }
 
-// TestFoldingIsTriedAgain: span rows that a sink could not fold are folded with the next save, also if nothing more is settled.
+// TestFoldingIsTriedAgain: span rows that a sink could not fold are folded with the next save, also
+// if nothing more is settled.
 func TestFoldingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 20

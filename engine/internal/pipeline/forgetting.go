@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// note has the reader say what it wants to find again with each mark. A note that is too long is left out: it can only
-// save work or find a mistake.
+// note has the reader say what it wants to find again with each mark. A note that is too long is
+// left out: it can only save work or find a mistake.
 func (r *keeper) note(marks []stream.Mark) {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -48,10 +48,12 @@ func (r *keeper) forget() error {
 // pruneAtOnce is how many partitions a sink drops in one transaction.
 const pruneAtOnce = 200
 
-// prune has a sink with a ledger of its own drop what it holds of partitions that the checkpoint has forgotten, durably, before: else it
-// would hold less than the local state says. Only of those that Load returned and of which this run has handed out nothing: every
-// transaction with anything of them was fenced off by Load, so none can come late and find no trace of what it repeats. The others
-// are dropped in a later run. What a kill leaves is loaded, found to be gone and dropped then.
+// prune has a sink with a ledger of its own drop what it holds of partitions that the checkpoint
+// has forgotten, durably, before: else it would hold less than the local state says. Only of those
+// that Load returned and of which this run has handed out nothing: every transaction with anything
+// of them was fenced off by Load, so none can come late and find no trace of what it repeats. The
+// others are dropped in a later run. What a kill leaves is loaded, found to be gone and dropped
+// then.
 func (r *keeper) prune(ctx context.Context) error {
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handed) // it was put back meanwhile
@@ -85,8 +87,9 @@ func (r *keeper) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget drops partitions of which nothing is in work and nothing unsaved, and returns the others as later. Of idle ones, which are among
-// those that are forgotten now, nothing was handed out in this run.
+// forget drops partitions of which nothing is in work and nothing unsaved, and returns the others
+// as later. Of idle ones, which are among those that are forgotten now, nothing was handed out in
+// this run.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
@@ -109,8 +112,8 @@ func (k *books) handed(id string) bool { return k.parts[id] != nil && k.parts[id
 // keptAccounts is how many accounts of partitions stay open of which nothing is in work.
 const keptAccounts = 1024
 
-// rest closes the accounts of partitions of which nothing is in work and everything is saved: one that comes again is opened at its
-// mark. A hundred thousand files would hold as many ledgers else.
+// rest closes the accounts of partitions of which nothing is in work and everything is saved: one
+// that comes again is opened at its mark. A hundred thousand files would hold as many ledgers else.
 func (k *books) rest(saved []stream.Mark) {
 	for _, m := range saved {
 		if len(k.parts) <= keptAccounts {

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A partition that is gone is forgotten when nothing of it is in work and nothing unsaved; the seal of one that was
-// forgotten settles without a word.
+// A partition that is gone is forgotten when nothing of it is in work and nothing unsaved; the seal
+// of one that was forgotten settles without a word.
 func TestForget(t *testing.T) {
 	k := newBooks(unknown)
 	part := &stream.Partition{ID: "p", Name: "p.log"}
@@ -37,8 +37,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// Accounts of which everything is saved are closed when there are many, and opened again at their marks: nothing is lost by it, and
-// what is in work, or sealed and not yet finished, stays.
+// Accounts of which everything is saved are closed when there are many, and opened again at their
+// marks: nothing is lost by it, and what is in work, or sealed and not yet finished, stays.
 func TestAccountsRest(t *testing.T) {
 	marks := make(map[string]stream.Mark)
 	k := newBooks(func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok })

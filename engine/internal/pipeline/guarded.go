@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// guardPauses are the least waits after which a route that the guard has stopped starts again. They grow with each stop, so that a wrong
-// config turns a log that grows all the time into few dead letters.
+// guardPauses are the least waits after which a route that the guard has stopped starts again. They
+// grow with each stop, so that a wrong config turns a log that grows all the time into few dead
+// letters.
 var guardPauses = backoff.Exponential(time.Second, 4, 10*time.Minute)
 
 // guardForgets is how long a route must have run for its next pause to be the first one again.
@@ -20,8 +21,9 @@ const guardForgets = time.Hour
 // inputPoll is how often the input is compared after the pause.
 const inputPoll = 2 * time.Second
 
-// inputChanges waits, after the guard has stopped r with err, until the input of r is no longer that of the stop. It reports false if
-// something else stopped r, if the source cannot tell, in a finite run, or if r drains meanwhile.
+// inputChanges waits, after the guard has stopped r with err, until the input of r is no longer
+// that of the stop. It reports false if something else stopped r, if the source cannot tell, in a
+// finite run, or if r drains meanwhile.
 func (s *slot) inputChanges(ctx context.Context, r *route, err error, pause *backoff.State) bool {
 	if _, guarded := errors.AsType[*deadletter.GuardError](err); !guarded || s.o.Once {
 		return false

@@ -45,7 +45,8 @@ func (h *host) Go(name string, run func(context.Context) error) {
 	panic("penstock: BUG: Host.Go before the route runs: a sink or processor starts goroutines in Open or Process, not in New")
 }
 
-// stop ends the route with err, which is part of the route's result even if its goroutines end by themselves before they notice.
+// stop ends the route with err, which is part of the route's result even if its goroutines end by
+// themselves before they notice.
 func (h *host) stop(err error) {
 	h.cause.CompareAndSwap(nil, &err)
 	if g := h.group.Load(); g != nil {
@@ -61,7 +62,8 @@ func (h *host) stopped() error {
 	return nil
 }
 
-// scoped is the same host for one of several instances of a component: its goroutines end with that instance.
+// scoped is the same host for one of several instances of a component: its goroutines end with that
+// instance.
 func (h *host) scoped(g *supervise.Group) *host {
 	own := &host{log: h.log, fs: h.fs, counter: h.counter, faults: h.faults}
 	own.group.Store(g)

@@ -20,7 +20,8 @@ type inability struct {
 	since    time.Time // zero if a worker can deliver
 }
 
-// reached reports whether no worker of r could deliver for the time of grace, and no attempt is in flight that may prove otherwise.
+// reached reports whether no worker of r could deliver for the time of grace, and no attempt is in
+// flight that may prove otherwise.
 func (h *inability) reached(r *route) bool {
 	waiting := r.unsettled()
 	status, _ := r.sender.sender.Status()
@@ -42,7 +43,8 @@ func (h *inability) reached(r *route) bool {
 	return false
 }
 
-// unable reports whether a worker is misconfigured, or, if those count, fails every attempt. suspected means that all workers do.
+// unable reports whether a worker is misconfigured, or, if those count, fails every attempt.
+// suspected means that all workers do.
 func (h *inability) unable(l *control.LaneStatus, suspected bool) bool {
 	if l.Fault == control.Misconfigured {
 		return true

@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestNoWorkerCanDeliver: a drain and a finite run end soon, with the reason, if every worker is misconfigured; a drain also if every
-// worker fails every attempt. One worker that can deliver, or that comes back in time, is waited for.
+// TestNoWorkerCanDeliver: a drain and a finite run end soon, with the reason, if every worker is
+// misconfigured; a drain also if every worker fails every attempt. One worker that can deliver, or
+// that comes back in time, is waited for.
 func TestNoWorkerCanDeliver(t *testing.T) {
 	misconfigured := func(context.Context, stream.Attempt) error { return &flow.Misconfigured{Err: errors.New("401 token")} }
 	refused := func(context.Context, stream.Attempt) error { return errors.New("connection refused") }
@@ -68,7 +69,8 @@ func TestNoWorkerCanDeliver(t *testing.T) {
 	}
 }
 
-// TestWorkerComesBack: a finite run whose only worker is misconfigured for a moment delivers everything.
+// TestWorkerComesBack: a finite run whose only worker is misconfigured for a moment delivers
+// everything.
 func TestWorkerComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -48,8 +48,9 @@ func (r *letterWriter) take(b *stream.Batch) refuser {
 	return by
 }
 
-// bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and returns
-// when they are durable and, where the sink keeps a ledger, their spans are in it: else they would come again after a crash.
+// bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and
+// returns when they are durable and, where the sink keeps a ledger, their spans are in it: else
+// they would come again after a crash.
 func (r *letterWriter) bury(ctx context.Context, it flow.Item[*stream.Batch], refusal error) error {
 	if ctx.Err() != nil { // the guard may have stopped the route: not one record more
 		return context.Cause(ctx)
@@ -92,7 +93,8 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span) erro
 	}, o)
 }
 
-// buryDead makes the records that processors or the reader buried dead letters, before the batch is sent.
+// buryDead makes the records that processors or the reader buried dead letters, before the batch is
+// sent.
 func (r *letterWriter) buryDead(ctx context.Context, b *stream.Batch) error {
 	if b.Untouched() {
 		return nil

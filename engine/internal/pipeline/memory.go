@@ -12,12 +12,12 @@ import (
 
 // memory is one route's part of the checkpoint.
 //
-// Where the sink has acked what it has not made durable (`fsync: interval`), there are two layers, because
-// the kernel may write the checkpoint to disk before the sink's data. The upper one is saved often, is
-// believed only as long as the operating system has not restarted since, and so covers kill -9. The lower one
-// is saved after the sink has synced and covers a power loss. The upper is always at least as far as the
-// lower. Each is a route of its own in the store; the upper one's name ends in the boot's id. See
-// docs/adr/0004-two-layers-of-checkpoint.md.
+// Where the sink has acked what it has not made durable (`fsync: interval`), there are two layers,
+// because the kernel may write the checkpoint to disk before the sink's data. The upper one is
+// saved often, is believed only as long as the operating system has not restarted since, and so
+// covers kill -9. The lower one is saved after the sink has synced and covers a power loss. The
+// upper is always at least as far as the lower. Each is a route of its own in the store; the upper
+// one's name ends in the boot's id. See docs/adr/0004-two-layers-of-checkpoint.md.
 type memory struct {
 	store *checkpoint.Store
 	lower string
@@ -29,8 +29,9 @@ type memory struct {
 
 // newMemory returns the memory of a route. boot "" (the system does not tell) means one layer.
 //
-// What an earlier instance saved in the upper layer only, because it ended before its sink had synced, goes to the lower one
-// after this instance's first sync: a partition of which nothing comes any more would else stay behind there for good.
+// What an earlier instance saved in the upper layer only, because it ended before its sink had
+// synced, goes to the lower one after this instance's first sync: a partition of which nothing
+// comes any more would else stay behind there for good.
 func newMemory(store *checkpoint.Store, key string, lazy bool, boot string) *memory {
 	m := &memory{store: store, lower: key}
 	if lazy && boot != "" {
@@ -147,7 +148,8 @@ func (m *memory) marks() iter.Seq[stream.Mark] {
 	}
 }
 
-// strays are the lanes of other names that have a place in either layer, each with the place that forgets it.
+// strays are the lanes of other names that have a place in either layer, each with the place that
+// forgets it.
 func (m *memory) strays(name string) map[string]string {
 	strays := make(map[string]string)
 	for _, layer := range []string{m.lower, m.upper} {
@@ -160,7 +162,8 @@ func (m *memory) strays(name string) map[string]string {
 	return strays
 }
 
-// places are those of the upper layer, where it has any: what it has forgotten may still be in the lower one.
+// places are those of the upper layer, where it has any: what it has forgotten may still be in the
+// lower one.
 func (m *memory) places() map[string]string {
 	if m.layered() {
 		if places := m.store.Places(m.upper); len(places) > 0 {

@@ -22,8 +22,8 @@ func (s *deafSink) Open(ctx context.Context, _ stream.SinkOptions) error {
 	return fmt.Errorf("dial: %w", ctx.Err())
 }
 
-// TestDrainWhileOpening: a route that is still opening has nothing in flight, and so a drain ends it at once, and the routes that wait
-// for it.
+// TestDrainWhileOpening: a route that is still opening has nothing in flight, and so a drain ends
+// it at once, and the routes that wait for it.
 func TestDrainWhileOpening(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -41,7 +41,8 @@ func TestDrainWhileOpening(t *testing.T) {
 	}
 }
 
-// TestStallWhileOpening: a finite run does not wait for ever for a receiver that does not answer; the others deliver.
+// TestStallWhileOpening: a finite run does not wait for ever for a receiver that does not answer;
+// the others deliver.
 func TestStallWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good := &fakeSink{}
@@ -59,7 +60,8 @@ func TestStallWhileOpening(t *testing.T) {
 	})
 }
 
-// TestNotReadyWhileOpening: a route that has not opened within a minute is not ready, and the status says for how long.
+// TestNotReadyWhileOpening: a route that has not opened within a minute is not ready, and the
+// status says for how long.
 func TestNotReadyWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{lines: numbered(3), size: 1},

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// pipe is a source with its routes. A route that fails is started again by itself; when a goroutine of the source fails, the
-// source is made afresh and all routes start again.
+// pipe is a source with its routes. A route that fails is started again by itself; when a goroutine
+// of the source fails, the source is made afresh and all routes start again.
 type pipe struct {
 	name     string
 	cfg      config.Pipeline
@@ -54,8 +54,8 @@ var errAllEnded = errors.New("pipeline: every route has ended")
 // atOnce, as a supervisor's Shutdown, has its children stop side by side.
 const atOnce = time.Nanosecond
 
-// run runs the routes side by side until all have ended. The source's goroutines start before the first route and stop
-// after the last; a failure of one of them stops the routes.
+// run runs the routes side by side until all have ended. The source's goroutines start before the
+// first route and stop after the last; a failure of one of them stops the routes.
 func (p *pipe) run(ctx context.Context) error {
 	p.mu.Lock()
 	p.waits = false
@@ -145,7 +145,8 @@ func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
 	p.endIfDone()
 }
 
-// endIfDone ends the run when every route has ended, unless Apply is changing them. The caller holds p.mu.
+// endIfDone ends the run when every route has ended, unless Apply is changing them. The caller
+// holds p.mu.
 func (p *pipe) endIfDone() {
 	if p.held || p.tree == nil || slices.ContainsFunc(p.slots, func(s *slot) bool { return !p.over[s] }) {
 		return

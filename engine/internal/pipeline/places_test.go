@@ -28,8 +28,9 @@ func crashOut(t *testing.T, fsync, name string) *config.Config {
 	return f
 }
 
-// TestRenamedOutput: an output file that is renamed, in the config too, goes on where it was, at every start to come. The place
-// under its old name once came back at the second start, and the file was truncated to where it had stood then.
+// TestRenamedOutput: an output file that is renamed, in the config too, goes on where it was, at
+// every start to come. The place under its old name once came back at the second start, and the
+// file was truncated to where it had stood then.
 func TestRenamedOutput(t *testing.T) {
 	for _, fsync := range []string{"ack", "interval"} {
 		t.Run(fsync, func(t *testing.T) {
@@ -65,7 +66,8 @@ func TestRenamedOutput(t *testing.T) {
 	}
 }
 
-// TestStrayPlaces: the place of a lane of another name is forgotten in both layers, also where a kill has left it in one.
+// TestStrayPlaces: the place of a lane of another name is forgotten in both layers, also where a
+// kill has left it in one.
 func TestStrayPlaces(t *testing.T) {
 	m := vfstest.New()
 	dir, err := m.MakeDir("/state", 0o700)
@@ -94,8 +96,8 @@ func TestStrayPlaces(t *testing.T) {
 	}
 }
 
-// TestOwedToTheLowerLayer: what an instance saved and could not sync any more is in both layers after the next one's first sync,
-// though nothing of it is delivered again.
+// TestOwedToTheLowerLayer: what an instance saved and could not sync any more is in both layers
+// after the next one's first sync, though nothing of it is delivered again.
 func TestOwedToTheLowerLayer(t *testing.T) {
 	dir, err := vfstest.New().MakeDir("/state", 0o700)
 	if err != nil {
@@ -132,8 +134,8 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 	}
 }
 
-// TestOutputThatNeverWas: a first run that delivers nothing (a wrong path, say) leaves an empty file; without it, or under another
-// name, the next run begins anew.
+// TestOutputThatNeverWas: a first run that delivers nothing (a wrong path, say) leaves an empty
+// file; without it, or under another name, the next run begins anew.
 func TestOutputThatNeverWas(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/job/spool/.empty", nil); err != nil {
@@ -210,7 +212,8 @@ func (d *countDir) Close() error {
 	return d.Dir.Close()
 }
 
-// TestPrepareLeavesNothingOpen: where one route cannot be prepared, the others give back what they have opened.
+// TestPrepareLeavesNothingOpen: where one route cannot be prepared, the others give back what they
+// have opened.
 func TestPrepareLeavesNothingOpen(t *testing.T) {
 	counted := &countFS{FS: vfstest.New(), fail: "/full"}
 	e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{},

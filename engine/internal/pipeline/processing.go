@@ -45,12 +45,13 @@ func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 // maxProcessors bounds the goroutines and processor instances of one route.
 const maxProcessors = 64
 
-// jobsAtOnce bounds the jobs that are not processed yet: what fits into the two channels, and what the processors, the reader
-// and the producer have in hand, and the two that were read again. So nobody who gives a job back to again has to wait.
+// jobsAtOnce bounds the jobs that are not processed yet: what fits into the two channels, and what
+// the processors, the reader and the producer have in hand, and the two that were read again. So
+// nobody who gives a job back to again has to wait.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
-// Run runs the processors, supervised: each is made afresh when it has died, with instances of every step of its
-// own and the goroutines and children that those have started.
+// Run runs the processors, supervised: each is made afresh when it has died, with instances of
+// every step of its own and the goroutines and children that those have started.
 func (r *processors) Run(ctx context.Context) error {
 	children := make([]supervise.Child, processorCount())
 	for n := range children {
@@ -68,8 +69,9 @@ func (r *processors) Run(ctx context.Context) error {
 	return pool.Serve(ctx)
 }
 
-// fruitless is the wait of a processor that has died. It dies of what it was given, most likely, and what kills is cut down
-// until it is found: up to freeDeaths times without a record done it starts again at once, after that with growing waits.
+// fruitless is the wait of a processor that has died. It dies of what it was given, most likely,
+// and what kills is cut down until it is found: up to freeDeaths times without a record done it
+// starts again at once, after that with growing waits.
 type fruitless struct{ deaths atomic.Int32 }
 
 const freeDeaths = 16
@@ -160,7 +162,8 @@ type step struct {
 	began time.Time
 }
 
-// longestStep returns the step that has worked on its batch for the longest time, and false if no batch is being processed.
+// longestStep returns the step that has worked on its batch for the longest time, and false if no
+// batch is being processed.
 func (r *processors) longestStep() (longest step, ok bool) {
 	for n := range r.steps {
 		if s := r.steps[n].Load(); s != nil && (!ok || s.began.Before(longest.began)) {
@@ -170,7 +173,8 @@ func (r *processors) longestStep() (longest step, ok bool) {
 	return longest, ok
 }
 
-// work processes j, or as much of it as it survives: then it gives j back and returns what it died of.
+// work processes j, or as much of it as it survives: then it gives j back and returns what it died
+// of.
 func (p *processor) work(ctx context.Context, j *job) (died error) {
 	if j.saved == nil {
 		if p.saved == nil {

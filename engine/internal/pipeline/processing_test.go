@@ -53,9 +53,10 @@ func (p *instance) Process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// TestPoisonedProcessors: one record in 10,000 panics, or ends the goroutine of, the processor that it meets, after it has
-// changed some of the batch. It is a dead letter with the stack after three deaths alone, all others are processed exactly once,
-// with what is made of them, dropped or buried, and the run takes at most 1/0.8 of the time that it takes without any.
+// TestPoisonedProcessors: one record in 10,000 panics, or ends the goroutine of, the processor that
+// it meets, after it has changed some of the batch. It is a dead letter with the stack after three
+// deaths alone, all others are processed exactly once, with what is made of them, dropped or
+// buried, and the run takes at most 1/0.8 of the time that it takes without any.
 func TestPoisonedProcessors(t *testing.T) {
 	const records, each = 60_000, 10_000
 	for name, die := range map[string]func(){"panic": func() { panic("poisoned") }, "Goexit": runtime.Goexit} {
@@ -147,7 +148,8 @@ func accounts(t *testing.T, e *Engine, m *vfstest.Mem, sink *fakeSink, poison bo
 	}
 }
 
-// TestProcessorAlwaysPanics: nothing is delivered and nothing waits for ever: the first batch is dead, and the guard says so.
+// TestProcessorAlwaysPanics: nothing is delivered and nothing waits for ever: the first batch is
+// dead, and the guard says so.
 func TestProcessorAlwaysPanics(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short, as under the race detector: after hundreds of panics in a bubble its runtime fails a check of its own")
@@ -168,7 +170,8 @@ func TestProcessorAlwaysPanics(t *testing.T) {
 	})
 }
 
-// TestEncoderPanics: a record that the sink cannot encode is found like one that a processor dies of.
+// TestEncoderPanics: a record that the sink cannot encode is found like one that a processor dies
+// of.
 func TestEncoderPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &picky{fakeSink: &fakeSink{}}
@@ -199,7 +202,8 @@ func (*picky) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return dst, nil
 }
 
-// TestProcessorFails: an error of a processor is no death: the route ends, starts again, and goes on when it is mended.
+// TestProcessorFails: an error of a processor is no death: the route ends, starts again, and goes
+// on when it is mended.
 func TestProcessorFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// goneSource is a fakeSource that calls partitions gone once its end was read: all that it knew at Open, and the one that it read.
+// goneSource is a fakeSource that calls partitions gone once its end was read: all that it knew at
+// Open, and the one that it read.
 type goneSource struct {
 	*fakeSource
 	known []string
@@ -87,9 +88,10 @@ func heldParts(ids ...string) (marks []stream.Mark) {
 	return marks
 }
 
-// TestPrune: a sink with a ledger of its own drops what it holds of partitions that are gone, of those alone that it held at the start
-// and of which nothing was handed out since; not before the checkpoint has forgotten them for good, so that a crash at that moment
-// leaves nothing that the next run misses; at most so many at once; and again where it could not.
+// TestPrune: a sink with a ledger of its own drops what it holds of partitions that are gone, of
+// those alone that it held at the start and of which nothing was handed out since; not before the
+// checkpoint has forgotten them for good, so that a crash at that moment leaves nothing that the
+// next run misses; at most so many at once; and again where it could not.
 func TestPrune(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()
@@ -132,8 +134,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestPruneAfterKill: what a kill left between the two, forgotten in the checkpoint and held by the sink, the next run drops; and what was
-// handed out in the run in which it went.
+// TestPruneAfterKill: what a kill left between the two, forgotten in the checkpoint and held by the
+// sink, the next run drops; and what was handed out in the run in which it went.
 func TestPruneAfterKill(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()

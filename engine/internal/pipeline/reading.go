@@ -46,8 +46,8 @@ type line struct {
 	err   error     // why the reader ended, set before jobs is closed; io.EOF: the data ended
 }
 
-// job is one batch on its way from the reader through the processors to the sender. Its place in line.jobs
-// is the read order, whatever the order in which the processors finish.
+// job is one batch on its way from the reader through the processors to the sender. Its place in
+// line.jobs is the read order, whatever the order in which the processors finish.
 type job struct {
 	batch *stream.Batch
 	keys  []string
@@ -58,8 +58,8 @@ type job struct {
 	saved *stream.Savepoint // what the batch was before the processor that has it now; nil: none has had it
 }
 
-// scope is the context in which a route reads: it ends with the one it was begun in, and before that when the route accepts nothing more.
-// It is safe for concurrent use.
+// scope is the context in which a route reads: it ends with the one it was begun in, and before
+// that when the route accepts nothing more. It is safe for concurrent use.
 type scope struct {
 	mu     sync.Mutex // guards what follows
 	ctx    context.Context
@@ -92,9 +92,9 @@ func (s *scope) end(cause error) {
 	}
 }
 
-// Run fills batches for the processors until the data ends or the route drains, then closes the way to the sender. Its error
-// reaches the sender behind the last batch, so that what was read before it is still delivered. When ctx is done, what was read
-// stays with the garbage collector.
+// Run fills batches for the processors until the data ends or the route drains, then closes the way
+// to the sender. Its error reaches the sender behind the last batch, so that what was read before
+// it is still delivered. When ctx is done, what was read stays with the garbage collector.
 func (r *reader) Run(ctx context.Context) error {
 	defer close(r.line.jobs)
 	if r.waits.store == nil { // else the processors end with the route: what waits may come to them
@@ -131,8 +131,8 @@ func (r *reader) readSafely(ctx context.Context) (j *job, err error) {
 	return j, err
 }
 
-// readOne reads one batch and opens its spans. io.EOF: the data has ended, or the route accepts no more. A
-// batch that was read and then not sent stays opened and unsettled: it will be read again.
+// readOne reads one batch and opens its spans. io.EOF: the data has ended, or the route accepts no
+// more. A batch that was read and then not sent stays opened and unsettled: it will be read again.
 func (r *reader) readOne(ctx context.Context) (*job, error) {
 	for r.ahead == nil {
 		b := r.pool.Get(stream.BatchLimits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
@@ -179,7 +179,8 @@ func (r *reader) estimate() {
 	r.left.Store(e.Left())
 }
 
-// oneKey orders everything on a single ordered lane; a batch of a thousand small files need not name them all.
+// oneKey orders everything on a single ordered lane; a batch of a thousand small files need not
+// name them all.
 var oneKey = []string{"all"}
 
 // opened takes what was read into the books.

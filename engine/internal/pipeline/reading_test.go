@@ -41,8 +41,8 @@ func (r *mortalReader) Read(ctx context.Context, b *stream.Batch) error {
 	return r.fakeReader.Read(ctx, b)
 }
 
-// What a reader has read before it waits, or dies, is delivered without anything further, in order, however few batches the memory
-// has room for.
+// What a reader has read before it waits, or dies, is delivered without anything further, in order,
+// however few batches the memory has room for.
 func TestReadIsDelivered(t *testing.T) {
 	for _, lines := range []int{0, 1, 2, 3, 17} {
 		for _, dies := range []bool{false, true} {
@@ -95,7 +95,8 @@ func (s *promptSink) Open(_ context.Context, o stream.SinkOptions) error {
 	return nil
 }
 
-// A scope ends with the context that it was begun in, and when it is ended, whichever comes first; before it was begun, too.
+// A scope ends with the context that it was begun in, and when it is ended, whichever comes first;
+// before it was begun, too.
 func TestScope(t *testing.T) {
 	var s scope
 	outer, cancel := context.WithCancelCause(t.Context())

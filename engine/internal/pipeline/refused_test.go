@@ -36,7 +36,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// TestRefusalsAreLogged: the log has every refused record within failureEvery, although no further one is refused.
+// TestRefusalsAreLogged: the log has every refused record within failureEvery, although no further
+// one is refused.
 func TestRefusalsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedBuffer

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// errNoLoader is returned by Reload if the program gave the engine no way to load its configuration.
+// errNoLoader is returned by Reload if the program gave the engine no way to load its
+// configuration.
 var errNoLoader = errors.New("this program cannot load its configuration again: restart it to change the configuration")
 
 // Reload loads the configuration and applies it: see engine.Engine.Reload.

@@ -12,10 +12,10 @@ import (
 // replaySource is the name of the source of a replay.
 const replaySource = "dead_letters"
 
-// ReplayConfig returns a config with one route of c, whose source is the dead letters that match the filter, each
-// once. They pass through the route's own processors and sink, on its own checkpoint, which records each letter as
-// settled. A letter that is refused again becomes a new letter. Run it with Options.Once, while no other process has
-// the state directory.
+// ReplayConfig returns a config with one route of c, whose source is the dead letters that match
+// the filter, each once. They pass through the route's own processors and sink, on its own
+// checkpoint, which records each letter as settled. A letter that is refused again becomes a new
+// letter. Run it with Options.Once, while no other process has the state directory.
 func ReplayConfig(c config.Config, pipelineName, routeName string, filter deadletter.Filter) (config.Config, error) {
 	for _, p := range c.Pipelines {
 		for _, r := range p.Routes {

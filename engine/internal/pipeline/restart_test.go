@@ -24,9 +24,10 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestRestarts: whatever of a route or its source panics, ends its goroutine or returns an error, at the first calls or in the
-// middle of the work, everything arrives, nothing counts as settled that has not, the accounts are right at every moment, the
-// engine heals by itself, and the next run finds nothing left to do.
+// TestRestarts: whatever of a route or its source panics, ends its goroutine or returns an error,
+// at the first calls or in the middle of the work, everything arrives, nothing counts as settled
+// that has not, the accounts are right at every moment, the engine heals by itself, and the next
+// run finds nothing left to do.
 func TestRestarts(t *testing.T) {
 	hows := map[string]func() error{
 		"panic":  func() error { panic("struck") },
@@ -95,8 +96,8 @@ func struck(t *testing.T, f *faults) {
 	}
 }
 
-// TestRestartIsSeen: while a route waits for its restart its health, its reason and the tree say so; when it drains then, it
-// is not started again.
+// TestRestartIsSeen: while a route waits for its restart its health, its reason and the tree say
+// so; when it drains then, it is not started again.
 func TestRestartIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
@@ -143,7 +144,8 @@ func TestRestartIsSeen(t *testing.T) {
 	})
 }
 
-// TestDrainWhileWaiting: a route that waits for its restart when the engine drains ends at once, with why it had failed.
+// TestDrainWhileWaiting: a route that waits for its restart when the engine drains ends at once,
+// with why it had failed.
 func TestDrainWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faults{site: "source goroutine", at: []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, calls: make(map[string]int),
@@ -164,8 +166,8 @@ func TestDrainWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestOnceIsNotRestarted: a finite run ends with the first failure of a route, panics included, and the guard's stop is final
-// also in a run without an end.
+// TestOnceIsNotRestarted: a finite run ends with the first failure of a route, panics included, and
+// the guard's stop is final also in a run without an end.
 func TestOnceIsNotRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, site := range []string{"sink open", "read", "commit", "sink close"} {
@@ -192,9 +194,10 @@ func TestOnceIsNotRestarted(t *testing.T) {
 	})
 }
 
-// TestCheckpointFails: a checkpoint that cannot be written for a while is written later, and the route neither stops nor
-// delivers anything twice meanwhile; the bound of what a kill repeats holds. One that could not be synced is opened anew by a
-// route that starts again. Either way the next run finds nothing left to do.
+// TestCheckpointFails: a checkpoint that cannot be written for a while is written later, and the
+// route neither stops nor delivers anything twice meanwhile; the bound of what a kill repeats
+// holds. One that could not be synced is opened anew by a route that starts again. Either way the
+// next run finds nothing left to do.
 func TestCheckpointFails(t *testing.T) {
 	for op, starts := range map[vfstest.Op]int{vfstest.OpWrite: 1, vfstest.OpSync: 2} {
 		t.Run(string(op), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { failedCheckpoint(t, op, starts) }) })
@@ -245,7 +248,8 @@ func failedCheckpoint(t *testing.T, op vfstest.Op, starts int) {
 	}
 }
 
-// TestFencedRouteStaysStopped: a route whose ledger another process has taken over does not take it back.
+// TestFencedRouteStaysStopped: a route whose ledger another process has taken over does not take it
+// back.
 func TestFencedRouteStaysStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faults{site: "sink goroutine", at: []int{3}, calls: make(map[string]int), how: func() error {

@@ -13,9 +13,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// load asks a sink that keeps a ledger what it holds. That is the truth even if it is less than the local state says, since the database
-// may have been restored from a backup; but an empty ledger beside local progress is an error. Names and notes, which no ledger has, are
-// taken from the local state.
+// load asks a sink that keeps a ledger what it holds. That is the truth even if it is less than the
+// local state says, since the database may have been restored from a backup; but an empty ledger
+// beside local progress is an error. Names and notes, which no ledger has, are taken from the local
+// state.
 func (r *keeper) load(ctx context.Context) error {
 	if r.ledgered == nil || r.assigned != nil {
 		return nil
@@ -76,7 +77,8 @@ func (r *keeper) emptyLedger(lost amount) error {
 		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.stateName(), r.key)
 }
 
-// resumed are the marks with which a route began whose sink keeps a ledger. It is safe for concurrent use.
+// resumed are the marks with which a route began whose sink keeps a ledger. It is safe for
+// concurrent use.
 type resumed struct {
 	mu    sync.RWMutex // guards marks, of partitions that were not forgotten since
 	marks map[string]stream.Mark

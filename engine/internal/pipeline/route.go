@@ -17,10 +17,11 @@ import (
 // ErrDraining is the cause with which a reader's context ends when its route accepts nothing more.
 var ErrDraining = errors.New("pipeline: draining")
 
-// route is one processors-to-sink path out of a source, with everything that it owns while it runs. It runs once: what
-// starts after it has failed is another one, made afresh by its slot.
+// route is one processors-to-sink path out of a source, with everything that it owns while it runs.
+// It runs once: what starts after it has failed is another one, made afresh by its slot.
 //
-// A reader, processors, a sender and a keeper do its work, each in goroutines of its own; they share a core.
+// A reader, processors, a sender and a keeper do its work, each in goroutines of its own; they
+// share a core.
 type route struct {
 	*core
 	pipe  *pipe
@@ -70,7 +71,8 @@ func (r *route) run(ctx context.Context) error {
 	return err
 }
 
-// runAll runs the sender and all that it needs as one group: whatever of it fails ends the others, and the route.
+// runAll runs the sender and all that it needs as one group: whatever of it fails ends the others,
+// and the route.
 func (r *route) runAll(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	r.host.group.Store(group)
@@ -92,7 +94,8 @@ func (r *route) runAll(ctx context.Context) error {
 	return err
 }
 
-// send opens everything, starts the other goroutines and delivers until all is delivered, or until it cannot go on.
+// send opens everything, starts the other goroutines and delivers until all is delivered, or until
+// it cannot go on.
 func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	ready, err := r.begin(ctx, group)
 	if !ready {
@@ -192,7 +195,8 @@ func (r *route) drain() {
 	})
 }
 
-// watchDrain stops the reader when the route drains, and the route when that takes longer than its bound.
+// watchDrain stops the reader when the route drains, and the route when that takes longer than its
+// bound.
 func (r *route) watchDrain(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -44,16 +44,19 @@ type finishingPipe interface {
 	present() error
 	// stateName is the name of the state directory.
 	stateName() string
-	// finish tells that this route is done with partitions, and returns those that the source has finished.
+	// finish tells that this route is done with partitions, and returns those that the source has
+	// finished.
 	finish(ctx context.Context, parts []stream.Partition) []stream.Partition
 }
 
-// Run writes the checkpoint whenever a quarter of the replay bound has settled, and as soon as anything has, with rests, where that
-// is no more than an append; and it syncs it (and finishes partitions) at every interval. It ends with its context; lastSave does the rest.
+// Run writes the checkpoint whenever a quarter of the replay bound has settled, and as soon as
+// anything has, with rests, where that is no more than an append; and it syncs it (and finishes
+// partitions) at every interval. It ends with its context; lastSave does the rest.
 //
-// What can be written later (the disk is full, a broker does not answer) is tried again, with growing waits: nothing is lost
-// meanwhile, and the replay bound stops the deliveries. Any other failure ends the route, which starts again from the
-// checkpoint: a sink or a log that could not sync is not believed again.
+// What can be written later (the disk is full, a broker does not answer) is tried again, with
+// growing waits: nothing is lost meanwhile, and the replay bound stops the deliveries. Any other
+// failure ends the route, which starts again from the checkpoint: a sink or a log that could not
+// sync is not believed again.
 func (r *keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
@@ -113,21 +116,24 @@ func (r *keeper) Run(ctx context.Context) error {
 	}
 }
 
-// writeRest is how long a write of what has settled, short of a quarter of the replay bound, is followed by none: of more than the
-// batches in flight a kill repeats no more than what settles meanwhile. 200 appends a second are not to be seen in a profile.
+// writeRest is how long a write of what has settled, short of a quarter of the replay bound, is
+// followed by none: of more than the batches in flight a kill repeats no more than what settles
+// meanwhile. 200 appends a second are not to be seen in a profile.
 const writeRest = 5 * time.Millisecond
 
-// writesSoon says whether a kill repeats what is not written, and a write is no more than an append to the log.
+// writesSoon says whether a kill repeats what is not written, and a write is no more than an append
+// to the log.
 func (r *keeper) writesSoon() bool {
 	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.memory.layered())
 }
 
-// saveBackoff paces what is tried again until the checkpoint could be saved and all be told: a write that goes well says nothing of a
-// broker.
+// saveBackoff paces what is tried again until the checkpoint could be saved and all be told: a
+// write that goes well says nothing of a broker.
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
-// markRest is how much longer it rests for each mark that was written. A mark costs some microseconds and up to 200 bytes of the log: of a
-// thousand files that all grow that would be a quarter of a core and 15 MB/s; so it is a hundredth, and 1 MB/s.
+// markRest is how much longer it rests for each mark that was written. A mark costs some
+// microseconds and up to 200 bytes of the log: of a thousand files that all grow that would be a
+// quarter of a core and 15 MB/s; so it is a hundredth, and 1 MB/s.
 const markRest = 200 * time.Microsecond
 
 // A laterError is a failure to save that left everything as it was.
@@ -139,7 +145,8 @@ func (e *laterError) Error() string { return e.err.Error() }
 // Unwrap returns it.
 func (e *laterError) Unwrap() error { return e.err }
 
-// forgiveAfter is how long a reader must have found nothing until what an earlier route had read counts as gone.
+// forgiveAfter is how long a reader must have found nothing until what an earlier route had read
+// counts as gone.
 const forgiveAfter = 10 * time.Second
 
 // take takes what has settled out of the books.
@@ -166,9 +173,9 @@ func (r *keeper) restore(s saving, err error) error {
 	return &laterError{err}
 }
 
-// lastSave writes what has settled since the checkpoint's goroutine ended; it runs also when the route stops
-// with an error, because what was delivered should not be delivered again. Nothing is settled any more while
-// it runs.
+// lastSave writes what has settled since the checkpoint's goroutine ended; it runs also when the
+// route stops with an error, because what was delivered should not be delivered again. Nothing is
+// settled any more while it runs.
 func (r *keeper) lastSave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveBound)
 	defer cancel()
@@ -181,7 +188,8 @@ func (r *keeper) lastSave(ctx context.Context) error {
 	return r.pruneAll(ctx)
 }
 
-// lastSaveBound bounds the sink's sync and the source's finishing of partitions at the end of a run.
+// lastSaveBound bounds the sink's sync and the source's finishing of partitions at the end of a
+// run.
 const lastSaveBound = 30 * time.Second
 
 // write makes what has settled safe against kill -9. It returns of how many partitions that was.
@@ -234,8 +242,8 @@ func (r *keeper) syncSink(ctx context.Context) error {
 	return nil
 }
 
-// sync makes what has settled safe against a power loss: first the sink's data, then the checkpoint, then the
-// source is told.
+// sync makes what has settled safe against a power loss: first the sink's data, then the
+// checkpoint, then the source is told.
 func (r *keeper) sync(ctx context.Context) error {
 	if err := r.pipe.present(); err != nil {
 		return err
@@ -278,7 +286,8 @@ func (r *keeper) sync(ctx context.Context) error {
 	return r.forget()
 }
 
-// tell lets source and sink know what is durable here: all that was saved since they were told last, by write, too.
+// tell lets source and sink know what is durable here: all that was saved since they were told
+// last, by write, too.
 func (r *keeper) tell(ctx context.Context) error {
 	if len(r.untold) == 0 {
 		return nil
@@ -342,9 +351,10 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// announce saves marks of partitions that nobody had one of, before the sink gets anything of them. A kill may come between the sink's
-// commit and the first time that the checkpoint is saved: the sink then says how much of a file it has, and only the checkpoint
-// which file that was. What cannot be saved now, the checkpoint's goroutine saves, or reports.
+// announce saves marks of partitions that nobody had one of, before the sink gets anything of them.
+// A kill may come between the sink's commit and the first time that the checkpoint is saved: the
+// sink then says how much of a file it has, and only the checkpoint which file that was. What
+// cannot be saved now, the checkpoint's goroutine saves, or reports.
 func (r *keeper) announce(met []stream.Mark, b *stream.Batch) {
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
@@ -364,9 +374,9 @@ func (r *keeper) announce(met []stream.Mark, b *stream.Batch) {
 	_ = r.memory.save(met, nil)
 }
 
-// savePlace makes durable where the sink's ordered lane starts, before anything is delivered to it. saved is what the
-// checkpoint has. Places of lanes of other names are forgotten: the file may have been renamed, config and all, and a start to come
-// would truncate it to where it stood then.
+// savePlace makes durable where the sink's ordered lane starts, before anything is delivered to it.
+// saved is what the checkpoint has. Places of lanes of other names are forgotten: the file may have
+// been renamed, config and all, and a start to come would truncate it to where it stood then.
 func (r *keeper) savePlace(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil

@@ -120,7 +120,8 @@ func (r *sender) settleUnsent(b *stream.Batch) {
 	b.Release()
 }
 
-// close1 books one settled batch, and wakes the checkpoint: it writes at once when a quarter of the replay bound has settled, else soon.
+// close1 books one settled batch, and wakes the checkpoint: it writes at once when a quarter of the
+// replay bound has settled, else soon.
 func (r *sender) close1(b *stream.Batch, end ending) {
 	r.progress.Store(int64(r.now()))
 	if r.manifest != nil {
@@ -183,8 +184,9 @@ func (r *sender) bisect(it flow.Item[*stream.Batch], _ error) []flow.Item[*strea
 	return []flow.Item[*stream.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
 }
 
-// producer hands batches to the sender, in read order. Where nothing processes them it reads them itself: so a batch goes
-// from the source into a worker's hands, or to its end in a prompt one's, with nobody woken on its way.
+// producer hands batches to the sender, in read order. Where nothing processes them it reads them
+// itself: so a batch goes from the source into a worker's hands, or to its end in a prompt one's,
+// with nobody woken on its way.
 type producer struct{ r *sender }
 
 // Next implements flow.Producer.
@@ -209,6 +211,6 @@ func (r *sender) item(b *stream.Batch, keys []string) flow.Item[*stream.Batch] {
 	return flow.Item[*stream.Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes(), Keys: keys}
 }
 
-// nothingToSend says whether b needs no worker. A sink that keeps the spans itself gets empty batches too, to
-// store them.
+// nothingToSend says whether b needs no worker. A sink that keeps the spans itself gets empty
+// batches too, to store them.
 func (r *sender) nothingToSend(b *stream.Batch) bool { return !r.all && b.Kept() == 0 }

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// shown is the tree for the admin pages. Workers stand in it with the state and the reason that they have in routes.
+// shown is the tree for the admin pages. Workers stand in it with the state and the reason that
+// they have in routes.
 func (e *Engine) shown(now time.Time, routes []status.Route) *status.Child {
 	root := shownChild(e.Tree(), now)
 	for i := range routes {

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot returns for how long the operating system has been running, suspended or not; 0 if it does not tell.
+// sinceBoot returns for how long the operating system has been running, suspended or not; 0 if it
+// does not tell.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// slot is the place of a route in its pipeline. It makes the route afresh at each start, from the checkpoint, so that nothing
-// of one that has failed is left, and keeps what outlives a route: its accounts, its counters, why it failed.
+// slot is the place of a route in its pipeline. It makes the route afresh at each start, from the
+// checkpoint, so that nothing of one that has failed is left, and keeps what outlives a route: its
+// accounts, its counters, why it failed.
 type slot struct {
 	key      string // "pipeline/route"
 	pipe     *pipe
@@ -68,7 +69,8 @@ func (s *slot) renew() error {
 	return nil
 }
 
-// A finalError ends a route that a restart would not help: the guard, a drain that took too long, anything of a finite run.
+// A finalError ends a route that a restart would not help: the guard, a drain that took too long,
+// anything of a finite run.
 type finalError struct{ err error }
 
 func final(err error) error { return &finalError{err} }
@@ -79,7 +81,8 @@ func (e *finalError) Error() string { return e.err.Error() }
 // Unwrap returns why, and tells the supervisor not to start it again.
 func (e *finalError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
-// routeWaits are the waits before a route starts again, and, as one supervisor, those of a pipeline.
+// routeWaits are the waits before a route starts again, and, as one supervisor, those of a
+// pipeline.
 var routeWaits = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
 
 // child is the recipe of the slot's route. In a finite run it starts once.
@@ -89,7 +92,8 @@ func (s *slot) child() supervise.Child {
 	}
 }
 
-// routeShutdown is how long a route that is stopped may take: its attempts return, what had settled is saved.
+// routeShutdown is how long a route that is stopped may take: its attempts return, what had settled
+// is saved.
 const routeShutdown = lastSaveBound + 30*time.Second
 
 // waitsOf is no wait at all where a failure is the end.

@@ -14,7 +14,8 @@ type Snapshot struct {
 	Sources []SourceSnapshot // one a pipeline
 }
 
-// SourceSnapshot is a picture of what a source did for all of its routes at once, such as to finish files.
+// SourceSnapshot is a picture of what a source did for all of its routes at once, such as to finish
+// files.
 type SourceSnapshot struct {
 	Pipeline, Source string // Source is the component
 	Counters         map[string]int64
@@ -63,8 +64,8 @@ type WorkerSnapshot struct {
 	Misconfigured       bool
 }
 
-// Snapshot is a consistent picture of each route: ReadRecords = Delivered + Dead + Dropped + InFlight +
-// Waiting in every one.
+// Snapshot is a consistent picture of each route: ReadRecords = Delivered + Dead + Dropped +
+// InFlight + Waiting in every one.
 func (e *Engine) Snapshot() Snapshot {
 	s := Snapshot{Elapsed: e.elapsed()}
 	for _, p := range e.pipelines() {

@@ -14,8 +14,8 @@ import (
 //
 //	assembled --start--> running --stop--> stopped
 //
-// A goroutine that is asked for while assembled starts with start; while stopped it is refused. The state directory can
-// be opened while running.
+// A goroutine that is asked for while assembled starts with start; while stopped it is refused. The
+// state directory can be opened while running.
 type sourceHost struct {
 	*host
 	pipe  *pipe
@@ -42,8 +42,8 @@ type goroutine struct {
 	run  func(context.Context) error
 }
 
-// sourceShutdown bounds how long a source's goroutines may take to stop, and pipelineShutdown how long they and the
-// routes, which stop before them, may take together.
+// sourceShutdown bounds how long a source's goroutines may take to stop, and pipelineShutdown how
+// long they and the routes, which stop before them, may take together.
 const (
 	sourceShutdown   = 10 * time.Second
 	pipelineShutdown = routeShutdown + sourceShutdown + time.Second
@@ -107,8 +107,9 @@ func (h *sourceHost) Routes() []string {
 	return keys
 }
 
-// start starts the goroutines that the source has asked for. Those outlive ctx, of which only the values are used: they
-// end with stop. The first that fails ends the others and calls failed with its error.
+// start starts the goroutines that the source has asked for. Those outlive ctx, of which only the
+// values are used: they end with stop. The first that fails ends the others and calls failed with
+// its error.
 func (h *sourceHost) start(ctx context.Context, failed context.CancelCauseFunc) {
 	group := supervise.NewGroup(context.WithoutCancel(ctx))
 	h.watch = supervise.NewGroup(context.Background())
@@ -130,8 +131,8 @@ func (h *sourceHost) start(ctx context.Context, failed context.CancelCauseFunc) 
 	}
 }
 
-// stop stops the goroutines, waits for them and closes the state directory. It returns the first failure of a
-// goroutine. No route runs any more. It does nothing if the host is not running.
+// stop stops the goroutines, waits for them and closes the state directory. It returns the first
+// failure of a goroutine. No route runs any more. It does nothing if the host is not running.
 func (h *sourceHost) stop() error {
 	h.mu.Lock()
 	was := h.phase

@@ -22,7 +22,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// hosted is a source whose New asks for the goroutine fake/watch. It keeps a diary of its instances.
+// hosted is a source whose New asks for the goroutine fake/watch. It keeps a diary of its
+// instances.
 type hosted struct {
 	*fakeSource
 	watch func(ctx context.Context, h stream.SourceHost) error // nil waits for the end of ctx
@@ -241,7 +242,8 @@ func (d *closingDir) Close() error {
 	return d.Dir.Close()
 }
 
-// TestSourceStopsAfterRoutes covers both ways of stopping, with a directory that is in use to the end.
+// TestSourceStopsAfterRoutes covers both ways of stopping, with a directory that is in use to the
+// end.
 func TestSourceStopsAfterRoutes(t *testing.T) {
 	for _, way := range []string{"drain", "stop"} {
 		t.Run(way, func(t *testing.T) {
@@ -323,8 +325,8 @@ func countStarts(h stream.SourceHost) (n int, err error) {
 	return len(text) + 1, errors.Join(f.Sync(), f.Close(), dir.Sync())
 }
 
-// TestSourceStateSurvives runs a pipeline that restarts three times, and starts again from each state that a crash may
-// have left: what the source had synced is there.
+// TestSourceStateSurvives runs a pipeline that restarts three times, and starts again from each
+// state that a crash may have left: what the source had synced is there.
 func TestSourceStateSurvives(t *testing.T) {
 	type cut struct {
 		fs   *vfstest.Mem

@@ -15,7 +15,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// spreadSource hands out a line of each of its partitions every 20 ms, for ever. It is its own reader.
+// spreadSource hands out a line of each of its partitions every 20 ms, for ever. It is its own
+// reader.
 type spreadSource struct {
 	parts  []*stream.Partition
 	at     int64
@@ -73,9 +74,10 @@ func (s *spreadSource) Commit(context.Context, []stream.Mark) error {
 // Close implements stream.Reader.
 func (s *spreadSource) Close() error { return nil }
 
-// TestManyPartitionsAreWrittenRarely: what is written early of many partitions that all grow costs no more than what is written of a few,
-// and what nobody has been told yet does not grow with it, be it that there is no sync for an hour, or that the source refuses. It is
-// asked ever more rarely then, although what is written goes well.
+// TestManyPartitionsAreWrittenRarely: what is written early of many partitions that all grow costs
+// no more than what is written of a few, and what nobody has been told yet does not grow with it,
+// be it that there is no sync for an hour, or that the source refuses. It is asked ever more rarely
+// then, although what is written goes well.
 func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 	const parts, seconds, marks = 200, 20, 5200 // a second, at most
 	for name, test := range map[string]struct {

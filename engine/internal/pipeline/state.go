@@ -15,8 +15,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// state is the engine's checkpoint log. One that has failed for good (a sync that did not succeed) is opened anew for the next
-// route that starts: what the disk has of it counts then, as after a crash.
+// state is the engine's checkpoint log. One that has failed for good (a sync that did not succeed)
+// is opened anew for the next route that starts: what the disk has of it counts then, as after a
+// crash.
 type state struct {
 	dir  vfs.Dir
 	name string // of the directory, for people
@@ -76,12 +77,13 @@ func WaitingDir(pipeline, route string) string {
 	return "waiting/" + fileName(pipeline) + "." + fileName(route)
 }
 
-// maxFileName bounds what fileName returns, in bytes: two of them and a dot fit into the name of a file.
+// maxFileName bounds what fileName returns, in bytes: two of them and a dot fit into the name of a
+// file.
 const maxFileName = 100
 
-// fileName returns a file name for the name of a pipeline or route. Names that a config accepts stay as they are; of
-// others, which an embedder may use, all bytes but a-z, 0-9, - and _ are escaped as %XX. Different names have different
-// file names.
+// fileName returns a file name for the name of a pipeline or route. Names that a config accepts
+// stay as they are; of others, which an embedder may use, all bytes but a-z, 0-9, - and _ are
+// escaped as %XX. Different names have different file names.
 func fileName(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -101,8 +103,9 @@ func fileName(name string) string {
 	return b.String()
 }
 
-// present returns an error if the directory has been deleted or replaced, or the checkpoint in it, since it was opened: what is written
-// then is lost with the process. It is final, since only a new start makes a new checkpoint.
+// present returns an error if the directory has been deleted or replaced, or the checkpoint in it,
+// since it was opened: what is written then is lost with the process. It is final, since only a new
+// start makes a new checkpoint.
 func (s *state) present(files vfs.FS) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -87,8 +87,8 @@ func (s *RouteSnapshot) status() status.Route {
 	return out
 }
 
-// pages are the admin pages as a supervised child. Their port is opened before anything else, so that a wrong one is said at
-// once; where they have failed it is opened again.
+// pages are the admin pages as a supervised child. Their port is opened before anything else, so
+// that a wrong one is said at once; where they have failed it is opened again.
 type pages struct {
 	o      admin.Options
 	server *admin.Server // the port that is open; nil: open it

@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 )
 
-// reportStrays logs state that belongs to routes which the config does not have, and each route that starts from the beginning beside such
-// state: it may have been renamed. A replay, whose config has one route of several, reports nothing.
+// reportStrays logs state that belongs to routes which the config does not have, and each route
+// that starts from the beginning beside such state: it may have been renamed. A replay, whose
+// config has one route of several, reports nothing.
 func (e *Engine) reportStrays(store *checkpoint.Store) {
 	var configured, fresh, strays []string
 	for _, p := range e.pipelines() {

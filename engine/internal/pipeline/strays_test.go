@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestStrays: a start reports the state of routes that the config does not have, and the routes that start from the beginning beside it.
+// TestStrays: a start reports the state of routes that the config does not have, and the routes
+// that start from the beginning beside it.
 func TestStrays(t *testing.T) {
 	m := vfstest.New()
 	var log bytes.Buffer

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// openTrace begins the trace that flow.trace asks for; without one it returns nil. What it returns is flow.Options.Trace.
+// openTrace begins the trace that flow.trace asks for; without one it returns nil. What it returns
+// is flow.Options.Trace.
 func (r *sender) openTrace(c control.Config) (func(*control.Event, []control.Command), error) {
 	if r.cfg.Flow.Trace == "" {
 		return nil, nil

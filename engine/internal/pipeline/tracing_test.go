@@ -46,8 +46,8 @@ func moody(ctx context.Context, a stream.Attempt) error {
 	}
 }
 
-// TestTraceOfARun: with every algorithm and dispatch, what a real run writes is replayed bit for bit, names its workers, and
-// the run before stays beside it.
+// TestTraceOfARun: with every algorithm and dispatch, what a real run writes is replayed bit for
+// bit, names its workers, and the run before stays beside it.
 func TestTraceOfARun(t *testing.T) {
 	dispatches := []string{"least_completion", "round_robin", "hash"}
 	for i, name := range []string{"auto", "linear", "aimd", "credit", "queue", "fixed"} {
@@ -96,7 +96,8 @@ func replayed(t *testing.T, m *vfstest.Mem, e *Engine) {
 	}
 }
 
-// TestTraceStopsNobody: a trace that reaches its bound, or whose disk is full, ends; the data is delivered all the same.
+// TestTraceStopsNobody: a trace that reaches its bound, or whose disk is full, ends; the data is
+// delivered all the same.
 func TestTraceStopsNobody(t *testing.T) {
 	full := vfstest.Fault{Op: vfstest.OpWrite, Path: "/traces", Nth: 2, Lasting: true, Err: errors.New("disk full")}
 	for _, c := range []struct {
@@ -136,7 +137,8 @@ func TestTraceStopsNobody(t *testing.T) {
 	}
 }
 
-// TestTraceNeverTakesAnothersFile: what stands at its name and is no trace stays, and the route says so before it delivers.
+// TestTraceNeverTakesAnothersFile: what stands at its name and is no trace stays, and the route
+// says so before it delivers.
 func TestTraceNeverTakesAnothersFile(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/traces/access.log", []byte("GET /\n")); err != nil {

@@ -7,9 +7,9 @@ import (
 // senderName is the goroutine of a route beneath which its workers stand.
 const senderName = "sender"
 
-// Tree is what runs in the engine now: its pipelines, their routes and every goroutine of each by its name, with the children
-// of those, each with its restarts and the error of its last end. The parts are seen one after the other, not at one instant.
-// Draw it with String.
+// Tree is what runs in the engine now: its pipelines, their routes and every goroutine of each by
+// its name, with the children of those, each with its restarts and the error of its last end. The
+// parts are seen one after the other, not at one instant. Draw it with String.
 func (e *Engine) Tree() supervise.Status {
 	root := supervise.Status{Name: engineName, State: supervise.Idle}
 	if tree := e.tree.Load(); tree != nil {
@@ -30,7 +30,8 @@ func (e *Engine) Tree() supervise.Status {
 	return root
 }
 
-// fill puts the routes of p, and their workers, into the tree, also where the tree does not hold them: before and after a run.
+// fill puts the routes of p, and their workers, into the tree, also where the tree does not hold
+// them: before and after a run.
 func (e *Engine) fill(root *supervise.Status, p *pipe) {
 	node := childOf(root, p.name)
 	if node == nil {

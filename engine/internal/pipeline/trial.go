@@ -4,13 +4,15 @@ package pipeline
 
 import "github.com/penstock-io/penstock/stream"
 
-// mayKill is how many processors a batch, or in the end an origin, may kill before it is suspected, or buried.
+// mayKill is how many processors a batch, or in the end an origin, may kill before it is suspected,
+// or buried.
 const mayKill = 3
 
-// trial is what a batch has on its account at which processors have died. At first the next processor gets the whole batch
-// again. After mayKill deaths it is a suspect: it is processed stretch by stretch, from the back to the front so that records
-// that are added move nobody who is still to come, and a stretch that kills is cut in halves, until the origin is alone that
-// does it. After mayKill deaths alone it is to be buried.
+// trial is what a batch has on its account at which processors have died. At first the next
+// processor gets the whole batch again. After mayKill deaths it is a suspect: it is processed
+// stretch by stretch, from the back to the front so that records that are added move nobody who is
+// still to come, and a stretch that kills is cut in halves, until the origin is alone that does it.
+// After mayKill deaths alone it is to be buried.
 type trial struct {
 	deaths  int       // of those that had the whole batch
 	suspect bool      // from then on todo says what is left
@@ -32,8 +34,9 @@ func (t *trial) next() (stretch, bool) {
 // pop takes the stretch off that next has given.
 func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 
-// died books the death of a processor that had b, which is again what it was before. bury: the records of next are to be
-// buried, they alone have killed mayKill. hopeless: the batch kills who only finishes it.
+// died books the death of a processor that had b, which is again what it was before. bury: the
+// records of next are to be buried, they alone have killed mayKill. hopeless: the batch kills who
+// only finishes it.
 func (t *trial) died(b *stream.Batch) (bury, hopeless bool) {
 	if !t.suspect {
 		if t.deaths++; t.deaths < mayKill {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestTrial: whatever records kill, alone or as a whole origin, those and no others are buried, every other is done once, and
-// the deaths that it takes are few.
+// TestTrial: whatever records kill, alone or as a whole origin, those and no others are buried,
+// every other is done once, and the deaths that it takes are few.
 func TestTrial(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -41,7 +41,8 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// try is the trial of b, in which each stretch with an origin that kills dies. done is how often each origin was done.
+// try is the trial of b, in which each stretch with an origin that kills dies. done is how often
+// each origin was done.
 func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done map[stream.Position]int, deaths int) {
 	t.Helper()
 	var tr trial
@@ -88,7 +89,8 @@ func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done ma
 	return nil, 0
 }
 
-// TestTrialGivesUp: a batch that kills when all its records are done is given up after mayKill deaths.
+// TestTrialGivesUp: a batch that kills when all its records are done is given up after mayKill
+// deaths.
 func TestTrialGivesUp(t *testing.T) {
 	b := lines(&stream.Partition{ID: "p"}, 0, 4, false)
 	tr := trial{suspect: true}

@@ -35,8 +35,8 @@ func (encodingSink) Encodes() stream.Encoding { return stream.EncodeAll }
 // Encode implements stream.Encoder.
 func (encodingSink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return b.AppendRaw(dst), nil }
 
-// TestEveryRecordDead: a finite run whose records all became dead letters ends with an error for every kind of sink, however many
-// the records are, and whichever goroutine ends first.
+// TestEveryRecordDead: a finite run whose records all became dead letters ends with an error for
+// every kind of sink, however many the records are, and whichever goroutine ends first.
 func TestEveryRecordDead(t *testing.T) {
 	kinds := map[string]func() any{
 		"plain":       func() any { return refusingSink(1) },
@@ -60,7 +60,8 @@ func TestEveryRecordDead(t *testing.T) {
 	}
 }
 
-// TestStopCauseIsKept: the cause of a stop is the route's result even if all of its goroutines end without an error.
+// TestStopCauseIsKept: the cause of a stop is the route's result even if all of its goroutines end
+// without an error.
 func TestStopCauseIsKept(t *testing.T) {
 	for n := range 200 {
 		sink := &fakeSink{}

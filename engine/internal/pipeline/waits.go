@@ -16,14 +16,16 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// waits are the batches of a route that wait long for a retry: their places, which a store of their own keeps. Their data is
-// given back, and the source reads it again when they are due. It implements flow.WaitStore.
+// waits are the batches of a route that wait long for a retry: their places, which a store of their
+// own keeps. Their data is given back, and the source reads it again when they are due. It
+// implements flow.WaitStore.
 //
-// A range whose wait is durable in the store counts as settled in the ledger, so that the checkpoint passes over it. The mark
-// then says Waiting, the source is told no more than the place of the first range that waits, and the partition is not finished.
+// A range whose wait is durable in the store counts as settled in the ledger, so that the
+// checkpoint passes over it. The mark then says Waiting, the source is told no more than the place
+// of the first range that waits, and the partition is not finished.
 //
-// Without a store every batch waits in memory: a sink that keeps an order or has the place of its output in the checkpoint, or a
-// source that cannot read ranges.
+// Without a store every batch waits in memory: a sink that keeps an order or has the place of its
+// output in the checkpoint, or a source that cannot read ranges.
 type waits struct {
 	*core
 	letters *letterWriter
@@ -416,7 +418,8 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 }
 
 const (
-	// missingFor is how long data must not have been found, and the reader have found nothing either, until it counts as gone.
+	// missingFor is how long data must not have been found, and the reader have found nothing either,
+	// until it counts as gone.
 	missingFor = 10 * time.Second
 	// missingMost bounds the ranges of which it is remembered since when they are missing.
 	missingMost = 1 << 16

@@ -105,9 +105,10 @@ func retrying(wait time.Duration) config.Route {
 	return r
 }
 
-// TestWaitsHoldNoData: batches that wait long are read again when they are due, reading goes on meanwhile, the accounts hold at
-// every moment, restarts of the process neither lose a wait nor begin it again, attempts go on counting, and the source finishes
-// the partition only when nothing of it waits.
+// TestWaitsHoldNoData: batches that wait long are read again when they are due, reading goes on
+// meanwhile, the accounts hold at every moment, restarts of the process neither lose a wait nor
+// begin it again, attempts go on counting, and the source finishes the partition only when nothing
+// of it waits.
 func TestWaitsHoldNoData(t *testing.T) {
 	for _, processors := range []int{0, 1} {
 		t.Run(fmt.Sprint(processors, " processors"), func(t *testing.T) {
@@ -183,7 +184,8 @@ func waitsHoldNoData(t *testing.T, processors int) {
 	fails.check(t, wait)
 }
 
-// check checks the times and the numbers of the attempts. The second one may come without a wait, at another worker.
+// check checks the times and the numbers of the attempts. The second one may come without a wait,
+// at another worker.
 func (f *refusals) check(t *testing.T, wait time.Duration) {
 	t.Helper()
 	for line, at := range f.at {
@@ -210,8 +212,8 @@ func dropping(suffix string) fakeProcessor {
 	}
 }
 
-// accounted checks that the records that a route has read and not settled are those in flight, those that the store holds and,
-// with nothing else in work, no others.
+// accounted checks that the records that a route has read and not settled are those in flight,
+// those that the store holds and, with nothing else in work, no others.
 func accounted(t *testing.T, e *Engine, exact bool) {
 	t.Helper()
 	synctest.Wait()
@@ -231,7 +233,8 @@ func accounted(t *testing.T, e *Engine, exact bool) {
 	}
 }
 
-// TestWaitsOfLostData: records whose data is gone while they wait are taken out of the accounts and reported, and the route goes on.
+// TestWaitsOfLostData: records whose data is gone while they wait are taken out of the accounts and
+// reported, and the route goes on.
 func TestWaitsOfLostData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()
@@ -259,7 +262,8 @@ func TestWaitsOfLostData(t *testing.T) {
 	})
 }
 
-// TestDrainLeavesWaits: a drain does not wait for batches that are due later; the next run delivers them.
+// TestDrainLeavesWaits: a drain does not wait for batches that are due later; the next run delivers
+// them.
 func TestDrainLeavesWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

@@ -1,8 +1,8 @@
 //penstock:pure
 
-// Package prose counts signs of hard-to-read comments and docs: headless clauses, long sentences, wide lines and words that
-// this project does not use. CONTRIBUTING.md names the rules. A count is a suspect, not a verdict; CI only sees to it that no
-// package gets worse.
+// Package prose counts signs of hard-to-read comments and docs: headless clauses, long sentences,
+// wide lines and words that this project does not use. CONTRIBUTING.md names the rules. A count is
+// a suspect, not a verdict; CI only sees to it that no package gets worse.
 package prose
 
 import (

@@ -69,8 +69,8 @@ func counted(t *testing.T) map[string]*Counts {
 	return all
 }
 
-// TestRatchet fails if a package or page got worse: more clauses or banned words for its words, or more long sentences and wide
-// lines for its lines. -v prints the whole table.
+// TestRatchet fails if a package or page got worse: more clauses or banned words for its words, or
+// more long sentences and wide lines for its lines. -v prints the whole table.
 func TestRatchet(t *testing.T) {
 	now := counted(t)
 	if *update {
@@ -108,7 +108,8 @@ type kept struct {
 	Banned int `json:"banned,omitempty"`
 }
 
-// kept0 is the limit of packages and pages that are new: no banned word, few clauses, few long sentences.
+// kept0 is the limit of packages and pages that are new: no banned word, few clauses, few long
+// sentences.
 var kept0 = kept{Counts: Counts{Words: 10_000, Clauses: 15, Long: 30, Lines: 1000, Wide: 100}}
 
 // worse names what has got worse, or returns "". A count may grow with the text, but not faster.

@@ -11,7 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Text aligns the first left columns to the left and the others to the right. All rows have as many cells as the first.
+// Text aligns the first left columns to the left and the others to the right. All rows have as many
+// cells as the first.
 func Text(rows [][]string, left int) string {
 	return Columns(rows, strings.Repeat("l", left)+strings.Repeat("r", len(rows[0])-left))
 }

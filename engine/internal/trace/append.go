@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// appendLine writes an event with the commands that answered it, and the line's end. It is what json.Marshal would make of a
-// line, without its allocations: the engine does this between two decisions. name is that of the lane on LaneUp, where known.
+// appendLine writes an event with the commands that answered it, and the line's end. It is what
+// json.Marshal would make of a line, without its allocations: the engine does this between two
+// decisions. name is that of the lane on LaneUp, where known.
 func appendLine(b []byte, e *control.Event, do []control.Command, name string) []byte {
 	b = append(b, `{"now":`...)
 	b = strconv.AppendInt(b, int64(e.Now), 10)
@@ -142,7 +143,8 @@ func appendKind(b []byte, words []string, n int) []byte {
 	return strconv.AppendInt(b, int64(n), 10) // one that was added later than these words
 }
 
-// appendFloat writes the shortest text that reads back as v. What JSON has no word for becomes 0: no cost is such.
+// appendFloat writes the shortest text that reads back as v. What JSON has no word for becomes 0:
+// no cost is such.
 func appendFloat(b []byte, v float64) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return append(b, '0')

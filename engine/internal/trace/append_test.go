@@ -52,8 +52,8 @@ func fillValue(v reflect.Value, rnd *rand.Rand) {
 	}
 }
 
-// TestEveryFieldIsWritten: whatever an event or a command holds is there again when the line is read. A field that is added to
-// either and not to the format fails here.
+// TestEveryFieldIsWritten: whatever an event or a command holds is there again when the line is
+// read. A field that is added to either and not to the format fails here.
 func TestEveryFieldIsWritten(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 9))
 	var text []byte
@@ -87,8 +87,9 @@ func TestEveryFieldIsWritten(t *testing.T) {
 	}
 }
 
-// TestHeaderHoldsTheWholeConfig: whatever makes a machine behave otherwise is in the header. A field that is added to the
-// config and not to the header fails here: every replay of a machine that uses it would differ.
+// TestHeaderHoldsTheWholeConfig: whatever makes a machine behave otherwise is in the header. A
+// field that is added to the config and not to the header fails here: every replay of a machine
+// that uses it would differ.
 func TestHeaderHoldsTheWholeConfig(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var c control.Config

@@ -36,9 +36,10 @@ type Options struct {
 	Log   *slog.Logger // hears once why the trace ended early; nil: nobody does
 }
 
-// File is the trace of a machine that is at work. Event only appends to memory, and Run writes that out: the flow never waits
-// for the disk. Where the disk cannot keep up, or the bound is reached, the trace ends with a line that says so, and nothing
-// else changes. A trace cannot go on in a second file: a replay needs everything from the machine's first event.
+// File is the trace of a machine that is at work. Event only appends to memory, and Run writes that
+// out: the flow never waits for the disk. Where the disk cannot keep up, or the bound is reached,
+// the trace ends with a line that says so, and nothing else changes. A trace cannot go on in a
+// second file: a replay needs everything from the machine's first event.
 type File struct {
 	dir  vfs.Dir
 	file vfs.File
@@ -58,8 +59,9 @@ type File struct {
 	broken bool   // a write has failed
 }
 
-// Create begins a trace at path, 0600, of a machine made with c; missing folders are made (0700). The trace of the run
-// before becomes path.1. What stands there and is no trace is not touched: that is an error.
+// Create begins a trace at path, 0600, of a machine made with c; missing folders are made (0700).
+// The trace of the run before becomes path.1. What stands there and is no trace is not touched:
+// that is an error.
 func Create(disk vfs.FS, path string, c control.Config, o Options) (*File, error) {
 	first, err := head(&c, &o.About)
 	if err != nil {
@@ -121,7 +123,8 @@ func (t *File) ours(name string) error {
 	return closeErr
 }
 
-// Event notes an event and the commands that Machine.Step answered; name is that of the lane, on LaneUp. It never blocks.
+// Event notes an event and the commands that Machine.Step answered; name is that of the lane, on
+// LaneUp. It never blocks.
 func (t *File) Event(e *control.Event, do []control.Command, name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +170,8 @@ func (t *File) signal() {
 	}
 }
 
-// Run writes out what Event noted, until ctx is done. It always returns nil: a trace that cannot be written stops nothing.
+// Run writes out what Event noted, until ctx is done. It always returns nil: a trace that cannot be
+// written stops nothing.
 func (t *File) Run(ctx context.Context) error {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -204,7 +208,8 @@ func (t *File) write() {
 	}
 }
 
-// Close ends the trace, writes out the rest and closes the file. Run has returned. It may be called twice.
+// Close ends the trace, writes out the rest and closes the file. Run has returned. It may be called
+// twice.
 func (t *File) Close() error {
 	t.mu.Lock()
 	again := t.closed

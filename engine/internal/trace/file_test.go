@@ -20,7 +20,8 @@ func created(t *testing.T, m *vfstest.Mem, o Options) *File {
 	return f
 }
 
-// TestFileEndsWhenTheDiskIsBehind: nobody writes out, and Event neither blocks nor takes memory without bound.
+// TestFileEndsWhenTheDiskIsBehind: nobody writes out, and Event neither blocks nor takes memory
+// without bound.
 func TestFileEndsWhenTheDiskIsBehind(t *testing.T) {
 	m := vfstest.New()
 	var log bytes.Buffer

@@ -1,11 +1,13 @@
 //penstock:pure
 
-// Package trace writes what a flow machine was told and what it then did, and replays that bit for bit.
+// Package trace writes what a flow machine was told and what it then did, and replays that bit for
+// bit.
 //
-// A trace is JSON lines: a header with the machine's config, then one event a line with the commands that the machine
-// answered (docs/formats/trace.md). The simulator writes it with a [Writer], the engine (`flow: {trace: FILE}`) with a [File],
-// which never makes the flow wait; `penstock sim flow --replay` and `penstock explain` read it with a [Player]. The package
-// decides nothing about flow.
+// A trace is JSON lines: a header with the machine's config, then one event a line with the
+// commands that the machine answered (docs/formats/trace.md). The simulator writes it with a
+// [Writer], the engine (`flow: {trace: FILE}`) with a [File], which never makes the flow wait;
+// `penstock sim flow --replay` and `penstock explain` read it with a [Player]. The package decides
+// nothing about flow.
 package trace
 
 import (

@@ -15,7 +15,8 @@ import (
 // maxLine bounds a line of a trace.
 const maxLine = 16 << 20
 
-// Player plays a trace, event by event, to a machine of its own, and compares every command. It is not safe for concurrent use.
+// Player plays a trace, event by event, to a machine of its own, and compares every command. It is
+// not safe for concurrent use.
 type Player struct {
 	About    About
 	Config   control.Config
@@ -68,7 +69,8 @@ func (p *Player) Peek() (control.Event, bool) {
 	return e, err == nil
 }
 
-// Next plays one event. false: the trace has ended. An error is a DiffersError, or says in which line the trace is broken.
+// Next plays one event. false: the trace has ended. An error is a DiffersError, or says in which
+// line the trace is broken.
 func (p *Player) Next() (bool, error) {
 	if err := p.look(); err != nil || p.ahead == nil {
 		return false, err
@@ -185,8 +187,9 @@ func text(c []command) string {
 	return string(b)
 }
 
-// OtherProgram returns a clause to follow err, a *[DiffersError], if its trace was written by another version of the program
-// or on another architecture than the given ones. Otherwise it returns "".
+// OtherProgram returns a clause to follow err, a *[DiffersError], if its trace was written by
+// another version of the program or on another architecture than the given ones. Otherwise it
+// returns "".
 func OtherProgram(err error, program, arch string) string {
 	differs, ok := errors.AsType[*DiffersError](err)
 	if !ok {

@@ -18,15 +18,16 @@ type About struct {
 	Arch    string    // its GOARCH: a replay is exact on the same one
 }
 
-// Writer writes a trace. It is not safe for concurrent use: the machine's owner calls it. Its first error stays, and
-// what comes after it is not written; Close returns it.
+// Writer writes a trace. It is not safe for concurrent use: the machine's owner calls it. Its first
+// error stays, and what comes after it is not written; Close returns it.
 type Writer struct {
 	w    *bufio.Writer
 	line []byte
 	err  error
 }
 
-// NewWriter begins a trace of a machine made with c. It refuses a config that could not be read back.
+// NewWriter begins a trace of a machine made with c. It refuses a config that could not be read
+// back.
 func NewWriter(w io.Writer, c control.Config, a About) (*Writer, error) {
 	head, err := head(&c, &a)
 	if err != nil {

@@ -82,8 +82,8 @@ func expected(v config.Value) string {
 	return v.JSON()
 }
 
-// compare returns the fields in which two records differ, a line each; "" if they are equal. Numbers
-// are compared by value: 1.0 equals 1.
+// compare returns the fields in which two records differ, a line each; "" if they are equal.
+// Numbers are compared by value: 1.0 equals 1.
 func compare(want, got string) string {
 	w, wantIsObject := object(want)
 	g, gotIsObject := object(got)

@@ -234,8 +234,9 @@ func (x *index) kill(i uint32) {
 	x.free = append(x.free, i)
 }
 
-// cutOut removes r from the entries that overlap it, and reports whether any of them was handed over. Of one that is cut, the
-// rest stays as it is. With settled the removal is noted for the journal.
+// cutOut removes r from the entries that overlap it, and reports whether any of them was handed
+// over. Of one that is cut, the rest stays as it is. With settled the removal is noted for the
+// journal.
 func (x *index) cutOut(n uint32, r stream.Range, records int64, settled bool) (handed bool) {
 	p := x.parts[n]
 	if p.order.n == 0 {

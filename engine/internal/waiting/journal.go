@@ -20,9 +20,10 @@ const (
 
 func segmentName(n uint64) string { return fmt.Sprintf("waiting-%08d.log", n) }
 
-// journal is the files of a store: numbered segments, of which the last is written. Each names its partitions itself. What
-// still counts of the oldest is written again at the end before it is removed, so that the files stay in proportion to what
-// waits, and no save costs more than what changed and a part of one segment.
+// journal is the files of a store: numbered segments, of which the last is written. Each names its
+// partitions itself. What still counts of the oldest is written again at the end before it is
+// removed, so that the files stay in proportion to what waits, and no save costs more than what
+// changed and a part of one segment.
 type journal struct {
 	dir      vfs.Dir
 	segments []uint64 // ascending; the last is written, if f is open
@@ -174,8 +175,9 @@ func (j *journal) list() error {
 	return nil
 }
 
-// read passes each record of segment number i to apply, with the partitions that the segment has named before it. The last
-// segment may end with a frame that a crash has left unfinished: it is cut off.
+// read passes each record of segment number i to apply, with the partitions that the segment has
+// named before it. The last segment may end with a frame that a crash has left unfinished: it is
+// cut off.
 func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) error) error {
 	n, last := j.segments[i], i == len(j.segments)-1
 	f, err := j.dir.OpenFile(segmentName(n), os.O_RDWR, fileMode)
@@ -208,10 +210,12 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	return nil
 }
 
-// scanWork bounds the checksums that followed may compute, in bytes. Beyond it the file is called damaged.
+// scanWork bounds the checksums that followed may compute, in bytes. Beyond it the file is called
+// damaged.
 const scanWork = 64 << 20
 
-// followed reports whether a good frame lies behind the bad one at a place: then that one is not the last, unfinished one.
+// followed reports whether a good frame lies behind the bad one at a place: then that one is not
+// the last, unfinished one.
 func followed(f vfs.File, segment uint64, at int64) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 // blockSize is the number of entries in a block of an order, so that an insertion moves few.
 const blockSize = 512
 
-// order is the entries of one partition, by the start of their ranges, which do not overlap. No block is empty.
+// order is the entries of one partition, by the start of their ranges, which do not overlap. No
+// block is empty.
 type order struct {
 	blocks [][]uint32
 	n      int

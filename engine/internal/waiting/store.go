@@ -1,11 +1,14 @@
-// Package waiting keeps the ranges of a route that wait long for their next attempt: their places, their due times and their
-// histories, at most 100 bytes of memory each, but not their data, which the source reads again.
+// Package waiting keeps the ranges of a route that wait long for their next attempt: their places,
+// their due times and their histories, at most 100 bytes of memory each, but not their data, which
+// the source reads again.
 //
-// A [Store] has an index in memory and a journal of what changed, in segments in a directory of the route
-// (docs/formats/waiting.md). A range that is durable in the journal counts as settled in the checkpoint's ledger: a million
-// waiting batches leave no holes there. So the journal is as precious as the checkpoint, and one that is damaged is refused.
+// A [Store] has an index in memory and a journal of what changed, in segments in a directory of the
+// route (docs/formats/waiting.md). A range that is durable in the journal counts as settled in the
+// checkpoint's ledger: a million waiting batches leave no holes there. So the journal is as
+// precious as the checkpoint, and one that is damaged is refused.
 //
-// The store decides neither what waits nor for how long (package flow/control does), and reads no data.
+// The store decides neither what waits nor for how long (package flow/control does), and reads no
+// data.
 package waiting
 
 import (
@@ -25,8 +28,9 @@ import (
 
 // Options of a Store.
 type Options struct {
-	// Boot is the id of this run of the operating system, and SinceBoot its age, with the time it was suspended. Due times
-	// are taken by them where a restart finds the same boot, and by the wall clock elsewhere. Boot "" means neither is known.
+	// Boot is the id of this run of the operating system, and SinceBoot its age, with the time it was
+	// suspended. Due times are taken by them where a restart finds the same boot, and by the wall
+	// clock elsewhere. Boot "" means neither is known.
 	Boot      string
 	SinceBoot func() time.Duration
 }
@@ -77,8 +81,9 @@ func Remove(dir vfs.Dir) error {
 	return dir.Sync()
 }
 
-// Open opens the store in dir, which the caller closes. Everything that the journal has waits again, from now on. A journal
-// that is damaged, or that a newer program wrote, is refused, and left as it is.
+// Open opens the store in dir, which the caller closes. Everything that the journal has waits
+// again, from now on. A journal that is damaged, or that a newer program wrote, is refused, and
+// left as it is.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	s := &Store{o: o, start: time.Now(), j: journal{dir: dir}, x: newIndex(), changed: make(chan struct{})}
 	if err := s.j.list(); err != nil {
@@ -125,7 +130,8 @@ func (s *Store) replay(r *record, parts []stream.Partition, boot *string) {
 	}
 }
 
-// dueOf gives a due time by the store's clock. A clock that was set back does not make a wait longer than it was.
+// dueOf gives a due time by the store's clock. A clock that was set back does not make a wait
+// longer than it was.
 func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 	left := time.Duration(d.wall - time.Now().UnixNano())
 	if s.o.Boot != "" && boot == s.o.Boot && d.boot != 0 {
@@ -169,8 +175,9 @@ func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 	}
 }
 
-// Next blocks until ranges are due and returns those of one batch, with their history, at most so many records and bytes. The
-// ranges stay in the store: see flow.WaitStore. io.EOF means that the store was closed.
+// Next blocks until ranges are due and returns those of one batch, with their history, at most so
+// many records and bytes. The ranges stay in the store: see flow.WaitStore. io.EOF means that the
+// store was closed.
 func (s *Store) Next(ctx context.Context, suspect bool, records, bytes int64) ([]Range, flow.History, error) {
 	for {
 		s.mu.Lock()
@@ -246,7 +253,8 @@ func (s *Store) Stop() {
 	}
 }
 
-// Save writes what changed, safe against kill -9. After an error nothing was written, and it may be called again.
+// Save writes what changed, safe against kill -9. After an error nothing was written, and it may be
+// called again.
 func (s *Store) Save() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -285,7 +293,8 @@ func (s *Store) save() error {
 	return nil
 }
 
-// encode makes a frame of changes: first the ranges that wait no more, since a part of one may wait again. It needs mu.
+// encode makes a frame of changes: first the ranges that wait no more, since a part of one may wait
+// again. It needs mu.
 func (s *Store) encode(dirty []uint32, settle []done) []byte {
 	frame := make([]byte, frameHead, frameHead+64*(len(dirty)+len(settle)))
 	for i := range settle {
@@ -328,8 +337,8 @@ func (s *Store) name(frame []byte, n uint32) []byte {
 	return frame
 }
 
-// Sync writes what changed and makes it durable. It returns the ranges that were not durable before: from now on the
-// checkpoint may pass over them. An error of the disk poisons the store.
+// Sync writes what changed and makes it durable. It returns the ranges that were not durable
+// before: from now on the checkpoint may pass over them. An error of the disk poisons the store.
 func (s *Store) Sync() (handed []Range, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -393,8 +402,8 @@ func (s *Store) moveOldest() error {
 	return s.save()
 }
 
-// Drop removes all ranges of the partitions with these ids, or of every partition if there are none, and returns how many records
-// those had.
+// Drop removes all ranges of the partitions with these ids, or of every partition if there are
+// none, and returns how many records those had.
 func (s *Store) Drop(partitionIDs ...string) (records int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -55,7 +55,8 @@ func wait(after time.Duration, attempts uint32) flow.Wait {
 	}}
 }
 
-// cells is the naive store: for each position of each partition the history of the range that covers it, if one does.
+// cells is the naive store: for each position of each partition the history of the range that
+// covers it, if one does.
 type cells map[[2]int64]uint32
 
 // content reads a store cell by cell, and checks that its sums and orders agree with its ranges.
@@ -96,7 +97,8 @@ func content(t *testing.T, s *Store, parts int) cells {
 	return out
 }
 
-// TestAgainstCells plays random waits and settles, with restarts, against a store that is a map of positions.
+// TestAgainstCells plays random waits and settles, with restarts, against a store that is a map of
+// positions.
 func TestAgainstCells(t *testing.T) {
 	for seed := range uint64(8) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -147,7 +149,8 @@ func TestAgainstCells(t *testing.T) {
 	}
 }
 
-// TestRestartKeepsDueTimes: a range waits after a restart for as long as it had left, with its history.
+// TestRestartKeepsDueTimes: a range waits after a restart for as long as it had left, with its
+// history.
 func TestRestartKeepsDueTimes(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -178,8 +181,8 @@ func TestRestartKeepsDueTimes(t *testing.T) {
 	})
 }
 
-// TestClocks: due times go by the clock of the boot where it is the same, and by the wall clock elsewhere; a clock that was set
-// back makes no wait longer.
+// TestClocks: due times go by the clock of the boot where it is the same, and by the wall clock
+// elsewhere; a clock that was set back makes no wait longer.
 func TestClocks(t *testing.T) {
 	const hour = int64(time.Hour)
 	for _, c := range []struct {
@@ -206,7 +209,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestBatchStaysTogether: the ranges of one batch come back together, within the limits, and suspects by themselves.
+// TestBatchStaysTogether: the ranges of one batch come back together, within the limits, and
+// suspects by themselves.
 func TestBatchStaysTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := Open(dirOf(t, t.TempDir()), Options{})
@@ -286,8 +290,8 @@ func TestTornAndDamaged(t *testing.T) {
 	}
 }
 
-// TestFilesStayInProportion: ranges that wait again and again do not grow the files without end, and nothing is lost when the
-// oldest are removed.
+// TestFilesStayInProportion: ranges that wait again and again do not grow the files without end,
+// and nothing is lost when the oldest are removed.
 func TestFilesStayInProportion(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)

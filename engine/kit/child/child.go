@@ -1,10 +1,12 @@
-// Package child runs programs as child processes, for connectors and processors that hand their work to one.
+// Package child runs programs as child processes, for connectors and processors that hand their
+// work to one.
 //
-// A child gets no shell, an environment of listed names only, a process group of its own, which is killed as a whole, and
-// limits where the system offers them. What it writes to standard error goes to the log, so many lines a second at most.
-// [Run] owns one process from its start to its end: when it returns, the process and its group are gone and nothing reads or
-// writes its pipes. [Slot] is a place at which a supervisor keeps a process running. [ServeLines] is the loop of
-// all that talk in lines; what a line says is its caller's affair, or that of package multilang.
+// A child gets no shell, an environment of listed names only, a process group of its own, which is
+// killed as a whole, and limits where the system offers them. What it writes to standard error goes
+// to the log, so many lines a second at most. [Run] owns one process from its start to its end:
+// when it returns, the process and its group are gone and nothing reads or writes its pipes. [Slot]
+// is a place at which a supervisor keeps a process running. [ServeLines] is the loop of all that
+// talk in lines; what a line says is its caller's affair, or that of package multilang.
 package child
 
 import (
@@ -25,37 +27,41 @@ import (
 type Spec struct {
 	Command []string // program and arguments: a name is looked up in PATH, one with a slash is relative to Dir
 	Dir     string   // the working directory; "" means that of this process
-	// Env are the names of this process's variables that the child gets; those that are not set it does not get either.
+	// Env are the names of this process's variables that the child gets; those that are not set it
+	// does not get either.
 	Env []string
 	// Extra are values for names in Env that this process does not have; they win.
 	Extra map[string]string
 
 	Memory stream.Size   // bytes of address space of each process; 0: no limit. Linux
 	CPU    time.Duration // processor time of each process, rounded up to seconds; 0: no limit. Linux
-	// Grace is how long the child may take to end by itself, once its standard input has ended; 0 means 5 s, negative: it is
-	// killed at once.
+	// Grace is how long the child may take to end by itself, once its standard input has ended; 0
+	// means 5 s, negative: it is killed at once.
 	Grace time.Duration
 
-	// KeepInput keeps the read end of the child's standard input open in this process, for [Process.UnreadInput]. A child that
-	// closes its input then makes Write block until the child ends, instead of failing at once.
+	// KeepInput keeps the read end of the child's standard input open in this process, for
+	// [Process.UnreadInput]. A child that closes its input then makes Write block until the child
+	// ends, instead of failing at once.
 	KeepInput bool
 
-	// Log takes what the child writes to standard error; Attrs are put beside it. nil: it is thrown away.
+	// Log takes what the child writes to standard error; Attrs are put beside it. nil: it is thrown
+	// away.
 	Log   *slog.Logger
 	Attrs []any
 }
 
 const (
 	defaultGrace = 5 * time.Second
-	// lingering is how long what a dead child has left in its pipes may take to be read, where a process outside of its group
-	// still holds them.
+	// lingering is how long what a dead child has left in its pipes may take to be read, where a
+	// process outside of its group still holds them.
 	lingering = time.Second
 )
 
 func (s Spec) grace() time.Duration { return cmp.Or(s.Grace, defaultGrace) }
 
-// Validate says what cannot be run, before anything is started: an *stream.OptionError with the key command, env, memory
-// or cpu. It does not look whether the program is there: it may be by the time it is needed.
+// Validate says what cannot be run, before anything is started: an *stream.OptionError with the key
+// command, env, memory or cpu. It does not look whether the program is there: it may be by the time
+// it is needed.
 func (s Spec) Validate() error {
 	option := func(key, format string, args ...any) error {
 		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}

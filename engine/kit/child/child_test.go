@@ -105,8 +105,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestGroupDies: a hanging child is killed with what it has started, and Run returns soon, whoever still
-// holds its pipes.
+// TestGroupDies: a hanging child is killed with what it has started, and Run returns soon, whoever
+// still holds its pipes.
 func TestGroupDies(t *testing.T) {
 	enough := errors.New("enough")
 	for name, script := range map[string]string{
@@ -146,7 +146,8 @@ func TestGroupDies(t *testing.T) {
 	}
 }
 
-// dead says whether a process is gone, or a zombie that only waits to be reaped by who inherited it.
+// dead says whether a process is gone, or a zombie that only waits to be reaped by who inherited
+// it.
 func dead(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
@@ -170,7 +171,8 @@ func eventually(what func() bool) bool {
 	return true
 }
 
-// TestGrace: a child that ends when its input does is not killed; one that does not is, after its grace.
+// TestGrace: a child that ends when its input does is not killed; one that does not is, after its
+// grace.
 func TestGrace(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -189,7 +191,8 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestWriteToNobody: a write to a child that does not read ends with its context, one to a dead child at once.
+// TestWriteToNobody: a write to a child that does not read ends with its context, one to a dead
+// child at once.
 func TestWriteToNobody(t *testing.T) {
 	enough := errors.New("enough")
 	big := make([]byte, 4<<20)
@@ -212,7 +215,8 @@ func TestWriteToNobody(t *testing.T) {
 	})
 }
 
-// TestStandardError: lines go to the log, so many at most, none of them without a bound; the rest is counted.
+// TestStandardError: lines go to the log, so many at most, none of them without a bound; the rest
+// is counted.
 func TestStandardError(t *testing.T) {
 	var log bytes.Buffer
 	s := sh(`i=0; while [ $i -lt 5000 ]; do echo "line $i" >&2; i=$((i+1)); done
@@ -235,7 +239,8 @@ func TestStandardError(t *testing.T) {
 	}
 }
 
-// TestLimits: a process that takes more memory, or more processor time, than it may, does not get it.
+// TestLimits: a process that takes more memory, or more processor time, than it may, does not get
+// it.
 func TestLimits(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("skipped: limits of children need Linux")

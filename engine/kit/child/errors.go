@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// StartError is a program that could not be started: it is not there, may not be executed, or its folder is missing. It
-// will not pass by itself.
+// StartError is a program that could not be started: it is not there, may not be executed, or its
+// folder is missing. It will not pass by itself.
 type StartError struct {
 	Program string
 	Err     error
@@ -24,8 +24,9 @@ func (e *StartError) Unwrap() error { return e.Err }
 // ErrEnded means that a child in a [Slot] ended by itself, with status 0.
 var ErrEnded = errors.New("ended by itself, with status 0")
 
-// EndedCleanly reports whether err, with which a session of a [Slot] ended, means that the child ended by itself with status
-// 0 and broke no rule of its protocol. Programs that serve a limited number of requests end like this.
+// EndedCleanly reports whether err, with which a session of a [Slot] ended, means that the child
+// ended by itself with status 0 and broke no rule of its protocol. Programs that serve a limited
+// number of requests end like this.
 func EndedCleanly(err error) bool {
 	if exit, ok := errors.AsType[*ExitError](err); ok {
 		return exit.Code == 0 && exit.Talk == nil && errors.Is(exit.Killed, ErrNotReading)

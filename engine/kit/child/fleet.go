@@ -17,16 +17,18 @@ type Session interface {
 	comparable
 	// Serve reads what the child says until it ends or says what it may not; then it kills it.
 	Serve(ctx context.Context) error
-	// End is called after Serve has returned and the process and its group are gone: whoever waits for an answer is told err.
+	// End is called after Serve has returned and the process and its group are gone: whoever waits for
+	// an answer is told err.
 	End(err error)
-	// Did says whether the child has done anything since its start, and whether it has anything in hand now. It is called
-	// before End.
+	// Did says whether the child has done anything since its start, and whether it has anything in
+	// hand now. It is called before End.
 	Did() (worked, busy bool)
 }
 
-// Fleet keeps children running, each in a slot of its own, until its context ends. One that ends is started again: at once
-// if it has worked since its start, or if it died of what it had in hand, up to maxKilled times in a row: that may be the
-// fault of what it was given, and those who give it find out. Else after a wait that grows from FirstWait to LastWait.
+// Fleet keeps children running, each in a slot of its own, until its context ends. One that ends is
+// started again: at once if it has worked since its start, or if it died of what it had in hand, up
+// to maxKilled times in a row: that may be the fault of what it was given, and those who give it
+// find out. Else after a wait that grows from FirstWait to LastWait.
 type Fleet[S Session] struct {
 	o     FleetOptions[S]
 	slots []*Slot[S]
@@ -50,7 +52,8 @@ const (
 // maxKilled is how many deaths with work in hand are forgiven in a row.
 const maxKilled = 16
 
-// waits is the policy of one slot: the wait depends on what its last children did, which the supervisor does not know.
+// waits is the policy of one slot: the wait depends on what its last children did, which the
+// supervisor does not know.
 type waits[S Session] struct {
 	backoff.Policy
 	slot *Slot[S]
@@ -216,8 +219,8 @@ func (s *Slot[S]) look() (S, <-chan struct{}, error) {
 	return none, s.changed, &DownError{Slot: s.name, Next: wait, Ends: s.ends, Err: s.last}
 }
 
-// Await returns the talk with the child that runs, when there is one; a program that cannot be started is a *DownError at
-// once. ctx bounds the wait.
+// Await returns the talk with the child that runs, when there is one; a program that cannot be
+// started is a *DownError at once. ctx bounds the wait.
 func (s *Slot[S]) Await(ctx context.Context) (S, error) {
 	for {
 		session, changed, err := s.look()

@@ -37,8 +37,8 @@ func (e *echo) Serve(context.Context) error {
 func (e *echo) End(err error)            { e.ended <- err }
 func (e *echo) Did() (worked, busy bool) { return e.heard > 0, e.busy }
 
-// TestFleetWaits: a child that does nothing but end waits longer and longer; one that works, or dies of what it has in hand,
-// is back at once.
+// TestFleetWaits: a child that does nothing but end waits longer and longer; one that works, or
+// dies of what it has in hand, is back at once.
 func TestFleetWaits(t *testing.T) {
 	for _, c := range []struct {
 		name, script string

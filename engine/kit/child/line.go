@@ -16,8 +16,9 @@ const lineBuffer = 64 << 10
 // Quoted is the beginning of what a child wrote, for an error that quotes it.
 func Quoted(line []byte) []byte { return line[:min(len(line), QuotedMost)] }
 
-// ServeLines is a [Session] of lines: it gives take each line that p writes, as ReadLine returns it, until the child has ended, which
-// is no error here: how it died says more. A line that is too long, or that take refuses, ends the child.
+// ServeLines is a [Session] of lines: it gives take each line that p writes, as ReadLine returns
+// it, until the child has ended, which is no error here: how it died says more. A line that is too
+// long, or that take refuses, ends the child.
 func ServeLines(p *Process, most int, take func(line []byte) error) error {
 	in := bufio.NewReaderSize(p, lineBuffer)
 	for {
@@ -35,9 +36,10 @@ func ServeLines(p *Process, most int, take func(line []byte) error) error {
 	}
 }
 
-// ReadLine returns the next line that a child wrote, without its end ("\n" or "\r\n"), in memory of its own. io.EOF: there is none;
-// what follows the last end of a line is none either. One of more than most bytes, which has to be more than QuotedMost, is an
-// error with its beginning; the rest of it is not read.
+// ReadLine returns the next line that a child wrote, without its end ("\n" or "\r\n"), in memory of
+// its own. io.EOF: there is none; what follows the last end of a line is none either. One of more
+// than most bytes, which has to be more than QuotedMost, is an error with its beginning; the rest
+// of it is not read.
 func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {

@@ -16,8 +16,9 @@ const (
 	logPeriod  = time.Hour // of an account that was never used: longer than any burst takes to come back
 )
 
-// logWriter takes what a child writes to standard error: whole lines into the log, so many a second at most, with how many
-// were left out; and remembers the end. Write, flush and last may be called by several goroutines.
+// logWriter takes what a child writes to standard error: whole lines into the log, so many a second
+// at most, with how many were left out; and remembers the end. Write, flush and last may be called
+// by several goroutines.
 type logWriter struct {
 	log   *slog.Logger
 	attrs []any

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options are what the options of every component that runs a program have in common: they embed it.
+// Options are what the options of every component that runs a program have in common: they embed
+// it.
 type Options struct {
 	Command []string      `yaml:"command" required:"true" doc:"[PROGRAM, ARG...]; no shell reads it"`
 	Dir     string        `yaml:"dir" path:"true" doc:"the folder in which it runs; default: that of the config"`
@@ -33,8 +34,8 @@ func (o *Options) Validate() error {
 	return errors.Join(append(errs, o.Spec("").Validate())...)
 }
 
-// Spec is what is run as the worker of that name, which the program finds as PENSTOCK_WORKER where Env lists it. Its Log is
-// not set.
+// Spec is what is run as the worker of that name, which the program finds as PENSTOCK_WORKER where
+// Env lists it. Its Log is not set.
 func (o *Options) Spec(worker string) Spec {
 	grace := o.Grace
 	if grace == 0 {

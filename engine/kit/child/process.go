@@ -47,14 +47,16 @@ func (p *Process) Kill(cause error) {
 	killGroup(p.cmd.Process)
 }
 
-// writePatience is how long a write to a child that does not read blocks before its context is asked again.
+// writePatience is how long a write to a child that does not read blocks before its context is
+// asked again.
 const writePatience = 20 * time.Millisecond
 
 // ErrNotReading is the error of a write to a child that has closed its standard input or has ended.
 var ErrNotReading = errors.New("it no longer reads its standard input")
 
-// Write writes all of data to the child's standard input. It blocks while the child does not read. When ctx ends it returns
-// the cause; part of data may have been written. ErrNotReading means that the child will never read the rest.
+// Write writes all of data to the child's standard input. It blocks while the child does not read.
+// When ctx ends it returns the cause; part of data may have been written. ErrNotReading means that
+// the child will never read the rest.
 func (p *Process) Write(ctx context.Context, data []byte) error {
 	for {
 		select {
@@ -95,8 +97,8 @@ func (p *Process) Read(text []byte) (int, error) {
 	if !errors.Is(err, os.ErrDeadlineExceeded) || p.leftover >= maxLeftover {
 		return n, err
 	}
-	// The child is dead, and a process outside of its group holds the pipe, or this goroutine is late. A deadline that has
-	// passed hides bytes that are there.
+	// The child is dead, and a process outside of its group holds the pipe, or this goroutine is late.
+	// A deadline that has passed hides bytes that are there.
 	if err := p.out.SetReadDeadline(time.Now().Add(leftoverWait)); err != nil {
 		return 0, err
 	}
@@ -110,15 +112,15 @@ const (
 	maxLeftover  = 1 << 20 // the largest capacity of a pipe
 )
 
-// UnreadOutput returns the bytes that the child has written to its standard output and that Read has not returned. ok is
-// false on systems that cannot tell.
+// UnreadOutput returns the bytes that the child has written to its standard output and that Read
+// has not returned. ok is false on systems that cannot tell.
 func (p *Process) UnreadOutput() (bytes int, ok bool) { return unreadBytes(p.out) }
 
 // CloseInput ends the child's standard input.
 func (p *Process) CloseInput() error { return p.in.Close() }
 
-// UnreadInput returns the bytes on the child's standard input that it has not read. It needs Spec.KeepInput. ok is false on
-// systems that cannot tell.
+// UnreadInput returns the bytes on the child's standard input that it has not read. It needs
+// Spec.KeepInput. ok is false on systems that cannot tell.
 func (p *Process) UnreadInput() (bytes int, ok bool) {
 	if p.input == nil {
 		return 0, false
@@ -126,11 +128,13 @@ func (p *Process) UnreadInput() (bytes int, ok bool) {
 	return unreadBytes(p.input)
 }
 
-// Run starts a process, calls talk and returns when the process and its group are gone. When talk returns, or ctx ends,
-// the child's standard input is closed; it then has Grace to end by itself, after which its group is killed.
+// Run starts a process, calls talk and returns when the process and its group are gone. When talk
+// returns, or ctx ends, the child's standard input is closed; it then has Grace to end by itself,
+// after which its group is killed.
 //
-// The error says how it ended: *StartError, an error of talk, *ExitError; nil is an end with status 0. Where talk's error
-// only tells that the child is dead, what it died of is the better answer: it is part of an *ExitError then.
+// The error says how it ended: *StartError, an error of talk, *ExitError; nil is an end with status
+// 0. Where talk's error only tells that the child is dead, what it died of is the better answer: it
+// is part of an *ExitError then.
 func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process) error) error {
 	p, err := start(s)
 	if err != nil {
@@ -231,7 +235,8 @@ func (p *Process) wait() error {
 	return err
 }
 
-// end ends the child's input when the talk is over or ctx ends, and kills the child where that does not end it in time.
+// end ends the child's input when the talk is over or ctx ends, and kills the child where that does
+// not end it in time.
 func (p *Process) end(ctx context.Context, talked <-chan struct{}, grace time.Duration) {
 	cause := errSilent
 	select {

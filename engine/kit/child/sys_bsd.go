@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// attributes puts the child into a group of its own, so that it can be killed with all that it starts.
+// attributes puts the child into a group of its own, so that it can be killed with all that it
+// starts.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // limit tells that there are none.

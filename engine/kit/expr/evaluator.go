@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Evaluator runs one program over batches. It belongs to one goroutine and keeps only memory from batch to batch.
+// Evaluator runs one program over batches. It belongs to one goroutine and keeps only memory from
+// batch to batch.
 type Evaluator struct {
 	program *Program
 	batch   *stream.Batch
@@ -44,7 +45,8 @@ func NewEvaluator(p *Program) *Evaluator {
 	return e
 }
 
-// Begin sets the evaluator to a batch, whose Records are filled. Call it again when Names has grown.
+// Begin sets the evaluator to a batch, whose Records are filled. Call it again when Names has
+// grown.
 func (e *Evaluator) Begin(b *stream.Batch) {
 	e.batch, e.written = b, false
 	for s := range e.slots {
@@ -52,7 +54,8 @@ func (e *Evaluator) Begin(b *stream.Batch) {
 	}
 }
 
-// Holds says whether the condition is true for record i. The error says why it cannot be said, and names the field.
+// Holds says whether the condition is true for record i. The error says why it cannot be said, and
+// names the field.
 func (e *Evaluator) Holds(i int) (bool, error) {
 	if e.program.condition != nil {
 		return e.program.condition(e, i)
@@ -135,8 +138,9 @@ func start(b *stream.Batch, i int) int64 {
 	return b.Spans[r.Span].From.Num
 }
 
-// Field evaluates a value for record i and returns it as a field without a name. One that is a field of the record is returned
-// as it is, with its digits; what has to be written is written behind the raw bytes of the batch.
+// Field evaluates a value for record i and returns it as a field without a name. One that is a
+// field of the record is returned as it is, with its digits; what has to be written is written
+// behind the raw bytes of the batch.
 func (e *Evaluator) Field(i int) (stream.Field, error) {
 	if e.program.value == nil {
 		out, err := e.run(i)
@@ -190,7 +194,8 @@ func (e *Evaluator) put(k stream.Kind, s []byte) stream.Field {
 	return stream.Field{Kind: k, Off: off, Len: n}
 }
 
-// AppendText appends to dst what the value for record i is as text, nothing where it is null. It only reads the batch.
+// AppendText appends to dst what the value for record i is as text, nothing where it is null. It
+// only reads the batch.
 func (e *Evaluator) AppendText(dst []byte, i int) ([]byte, error) {
 	if e.program.value == nil {
 		out, err := e.run(i)

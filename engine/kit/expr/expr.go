@@ -1,11 +1,14 @@
-// Package expr evaluates expressions over the records of a batch: conditions and values of processors and connectors.
+// Package expr evaluates expressions over the records of a batch: conditions and values of
+// processors and connectors.
 //
-// The language is that of github.com/expr-lang/expr. A field is a name; one whose name is no word is `$env["user-agent"]`;
-// `meta.id`, `meta.file`, `meta.offset` and `meta.time` are the record's origin. Comparisons of fields with literals, joined by
-// and, or and not, run without the library's machine, and allocate nothing; everything else gets the values that it names.
+// The language is that of github.com/expr-lang/expr. A field is a name; one whose name is no word
+// is `$env["user-agent"]`; `meta.id`, `meta.file`, `meta.offset` and `meta.time` are the record's
+// origin. Comparisons of fields with literals, joined by and, or and not, run without the library's
+// machine, and allocate nothing; everything else gets the values that it names.
 //
-// A program is read-only and shared; an [Evaluator] belongs to one goroutine. The package owns neither batch nor record, and
-// changes neither, but that [Evaluator.Field] may write a value into the arena.
+// A program is read-only and shared; an [Evaluator] belongs to one goroutine. The package owns
+// neither batch nor record, and changes neither, but that [Evaluator.Field] may write a value into
+// the arena.
 package expr
 
 import (
@@ -120,7 +123,8 @@ func compile(text string, in stream.Schema, condition bool) (*Program, error) {
 	return p, p.assemble(condition)
 }
 
-// typed lets the library check types, against the schema, or, where that is open, what needs none; it returns the result's.
+// typed lets the library check types, against the schema, or, where that is open, what needs none;
+// it returns the result's.
 func typed(text string, in stream.Schema, names []string, condition bool) (stream.FieldType, error) {
 	env := types.Map{"meta": types.Map{
 		"id": types.String, "file": types.String, "offset": types.Int, "time": types.TypeOf(noTime),

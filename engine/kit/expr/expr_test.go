@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// records returns a batch whose records are the JSON objects given, parsed; a line that is none is not parsed.
+// records returns a batch whose records are the JSON objects given, parsed; a line that is none is
+// not parsed.
 func records(t testing.TB, lines ...string) *stream.Batch {
 	t.Helper()
 	b := stream.NewBatch(stream.BatchLimits{})
@@ -268,8 +269,8 @@ func FuzzQuick(f *testing.F) {
 			said := fmt.Sprint(err, wantErr)
 			if strings.Contains(said, "too large") ||
 				strings.Contains(said, "true or false") || strings.Contains(said, "not bool") || strings.Contains(text, "in") {
-				// The machine reads all fields before it begins, takes null for false but not within not, and finds no float
-				// among integers.
+				// The machine reads all fields before it begins, takes null for false but not within not, and
+				// finds no float among integers.
 				continue
 			}
 			if (err == nil) != (wantErr == nil) || err == nil && got != want {

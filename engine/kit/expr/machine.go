@@ -21,7 +21,8 @@ var functions = func() (out []string) {
 	return out
 }()
 
-// orders are the operators for which null is neither more nor less than anything, with what takes their place.
+// orders are the operators for which null is neither more nor less than anything, with what takes
+// their place.
 var orders = map[string]struct {
 	name string
 	less func(a, b any) bool

@@ -3,13 +3,13 @@
 // Package fieldname reads the names of fields in a config. It finds, sets, renames and removes the
 // fields and members in records.
 //
-// A name with dots means two things: the flat field of exactly that name, and the member at that path
-// of a field that is a JSON object. user.email is the field "user.email" and the member email of the
-// field user. A name in double quotes means the flat field alone. A reader of a name takes the flat
-// field if the record has it.
+// A name with dots means two things: the flat field of exactly that name, and the member at that
+// path of a field that is a JSON object. user.email is the field "user.email" and the member email
+// of the field user. A name in double quotes means the flat field alone. A reader of a name takes
+// the flat field if the record has it.
 //
-// The package owns nothing. It changes only the fields of the batch it is given, and never the bytes
-// of a value: a value that changes is written behind the batch's data.
+// The package owns nothing. It changes only the fields of the batch it is given, and never the
+// bytes of a value: a value that changes is written behind the batch's data.
 package fieldname
 
 import (

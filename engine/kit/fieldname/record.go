@@ -63,10 +63,10 @@ func (e *Editor) Put(b *stream.Batch, f *stream.Field, o *Object) {
 	f.Off, f.Len = b.AppendData(e.scratch)
 }
 
-// SetLast gives the match of a name in record i a value, f: the flat field if the record has it, or if
-// the name has no path; else the member. The fields of record i must be the last of the batch, as
-// [stream.Batch.OpenFields] leaves them. It fails if a value in the way is no object; the record is
-// then unchanged.
+// SetLast gives the match of a name in record i a value, f: the flat field if the record has it, or
+// if the name has no path; else the member. The fields of record i must be the last of the batch,
+// as [stream.Batch.OpenFields] leaves them. It fails if a value in the way is no object; the record
+// is then unchanged.
 func (e *Editor) SetLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	fields := b.FieldsOf(i)
 	for k := range fields {

@@ -17,7 +17,8 @@ const (
 	maxWatched = 10_000
 )
 
-// takeNews follows the files that the source has renamed, moved or deleted: their writers may go on.
+// takeNews follows the files that the source has renamed, moved or deleted: their writers may go
+// on.
 func (r *Reader) takeNews() {
 	r.s.finishing.Lock()
 	r.s.mu.Lock()
@@ -145,7 +146,8 @@ func (f *file) statFinished() (vfs.Info, error) {
 	return vfs.Info{}, fs.ErrNotExist
 }
 
-// findFinished looks, once at the start, for finished files to which more was written while nothing ran.
+// findFinished looks, once at the start, for finished files to which more was written while nothing
+// ran.
 func (r *Reader) findFinished() {
 	if !r.marked {
 		return

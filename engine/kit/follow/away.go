@@ -11,17 +11,20 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Rooted is an optional part of a Place that tells files that are gone from files whose folder is not there: one that is mounted late, or
-// was renamed for a while. What was read of those is kept, however long it takes.
+// Rooted is an optional part of a Place that tells files that are gone from files whose folder is
+// not there: one that is mounted late, or was renamed for a while. What was read of those is kept,
+// however long it takes.
 type Rooted interface {
-	// Away says whether the folder that held a file on a device is not there, by the file's label; see AwayBeneath.
+	// Away says whether the folder that held a file on a device is not there, by the file's label; see
+	// AwayBeneath.
 	Away(label string, dev uint64) bool
 }
 
-// AwayBeneath says whether folder, beneath the source's own dir, is not there but may come back: there is nothing in what is there of its
-// path, but maybe names that begin with a dot, such as a source's lock, and it lies on another device than dev. So looks the folder on
-// which a file system is to be mounted. One that cannot be looked at is away, too; one that was deleted from a folder with anything
-// in it is not, nor is one that was merely emptied.
+// AwayBeneath says whether folder, beneath the source's own dir, is not there but may come back:
+// there is nothing in what is there of its path, but maybe names that begin with a dot, such as a
+// source's lock, and it lies on another device than dev. So looks the folder on which a file system
+// is to be mounted. One that cannot be looked at is away, too; one that was deleted from a folder
+// with anything in it is not, nor is one that was merely emptied.
 func AwayBeneath(dir vfs.Dir, folder string, dev uint64) bool {
 	for {
 		info, err := dir.Stat(folder)
@@ -78,8 +81,9 @@ func (r *Reader) markAway(id string, key fileid.Key) bool {
 	return ok && r.isAway(m.Part.Name, key.Dev)
 }
 
-// heldAway looks whether the folders of what is waited for are there: until they are, nothing is given up. Files of earlier runs are
-// recognised before any other when a folder comes, as at the start.
+// heldAway looks whether the folders of what is waited for are there: until they are, nothing is
+// given up. Files of earlier runs are recognised before any other when a folder comes, as at the
+// start.
 func (r *Reader) heldAway() {
 	was := r.rotated.away
 	r.rotated.away = false

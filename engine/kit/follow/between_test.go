@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A copy is listed while it is being made. When it is looked at it is whole, and its original is emptied before the two are compared.
+// A copy is listed while it is being made. When it is looked at it is whole, and its original is
+// emptied before the two are compared.
 func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -31,8 +32,9 @@ func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
 	})
 }
 
-// While a route looks at a copy that is being made, the copy is made whole, its original is emptied, and the other route reads on in the
-// copy. The first one has read all of the original, the end of it a moment ago.
+// While a route looks at a copy that is being made, the copy is made whole, its original is
+// emptied, and the other route reads on in the copy. The first one has read all of the original,
+// the end of it a moment ago.
 func TestCopyIsReadOnByAnotherRouteWhileItIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -54,8 +56,9 @@ func TestCopyIsReadOnByAnotherRouteWhileItIsMade(t *testing.T) {
 	})
 }
 
-// The first listing has missed a file of an earlier run, which was being renamed. It is found all the same, as one that is not listed, and
-// the route has much else to send first. When gone_wait is over, it is not at its end: it has a name.
+// The first listing has missed a file of an earlier run, which was being renamed. It is found all
+// the same, as one that is not listed, and the route has much else to send first. When gone_wait is
+// over, it is not at its end: it has a name.
 func TestMissedFileIsReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)
@@ -78,8 +81,9 @@ func TestMissedFileIsReadLate(t *testing.T) {
 	})
 }
 
-// A file is deleted after the first route has listed it together with its copy, and the second one reads on in the copy before the first
-// one comes to it. The first one has read the file, and its handle of it is good for nothing more.
+// A file is deleted after the first route has listed it together with its copy, and the second one
+// reads on in the copy before the first one comes to it. The first one has read the file, and its
+// handle of it is good for nothing more.
 func TestDeletedAfterItWasListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -98,8 +102,8 @@ func TestDeletedAfterItWasListed(t *testing.T) {
 	})
 }
 
-// A file was renamed to what is not listed while nothing ran, and is found there. Then it is moved: its copy is read on, and the handle of
-// the deleted file is not.
+// A file was renamed to what is not listed while nothing ran, and is found there. Then it is moved:
+// its copy is read on, and the handle of the deleted file is not.
 func TestFileBesideIsMoved(t *testing.T) {
 	for name, gap := range map[string]time.Duration{"at once": 0, "slowly": 3 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -123,8 +127,9 @@ func TestFileBesideIsMoved(t *testing.T) {
 	}
 }
 
-// A file is emptied, written to, copied and deleted before its route looks again. The copy is read; the deleted file, which is still open
-// and holds the same, is its original, and what was written to it after the copy was made comes too.
+// A file is emptied, written to, copied and deleted before its route looks again. The copy is read;
+// the deleted file, which is still open and holds the same, is its original, and what was written
+// to it after the copy was made comes too.
 func TestRewrittenCopiedAndDeleted(t *testing.T) {
 	for name, late := range map[string]string{"the same": "", "with more in the original": "5 five\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -148,9 +153,9 @@ func TestRewrittenCopiedAndDeleted(t *testing.T) {
 	}
 }
 
-// A file was renamed to what is not listed while nothing ran, and copied. One route goes on in the copy, because it cannot open the file,
-// while the other one is about to go on in the file. Nothing comes again, and what is written to the copy once the file is deleted comes
-// to both.
+// A file was renamed to what is not listed while nothing ran, and copied. One route goes on in the
+// copy, because it cannot open the file, while the other one is about to go on in the file. Nothing
+// comes again, and what is written to the copy once the file is deleted comes to both.
 func TestRoutesGoOnInFileAndCopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -181,8 +186,9 @@ func TestRoutesGoOnInFileAndCopy(t *testing.T) {
 	})
 }
 
-// A file is copied and deleted when a route has listed it, and another route goes on in the copy before the first one reads. What the first
-// one knows of the file's names is old: that it is deleted is seen at that moment.
+// A file is copied and deleted when a route has listed it, and another route goes on in the copy
+// before the first one reads. What the first one knows of the file's names is old: that it is
+// deleted is seen at that moment.
 func TestDeletedSinceTheListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

@@ -16,7 +16,8 @@ type deletedFile struct {
 	since time.Duration // when it was missed
 }
 
-// deletedFiles are the deleted files of a source. The system frees their space when the last route has read them.
+// deletedFiles are the deleted files of a source. The system frees their space when the last route
+// has read them.
 type deletedFiles struct {
 	files  int
 	bytes  int64
@@ -47,7 +48,8 @@ const (
 	budgetOver
 )
 
-// keepBudget holds the bytes of the source's deleted files to their budget, a file of several routes counted once.
+// keepBudget holds the bytes of the source's deleted files to their budget, a file of several
+// routes counted once.
 func (c *catalogue) keepBudget(r *Reader) {
 	mine := make(map[fileid.Key]deletedFile)
 	var files []*file
@@ -95,8 +97,8 @@ func (c *catalogue) keepBudget(r *Reader) {
 	}
 }
 
-// publish notes the deleted files of r, and returns those of all readers and how much of the budget they use, now and
-// when publish was called last.
+// publish notes the deleted files of r, and returns those of all readers and how much of the budget
+// they use, now and when publish was called last.
 func (c *catalogue) publish(r *Reader, mine map[fileid.Key]deletedFile) (all deletedFiles, use, before budgetUse) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -130,8 +132,8 @@ func (c *catalogue) deletedLocked() (all deletedFiles) {
 	return all
 }
 
-// Held returns the deleted files that are kept until all routes have read them, as the last listings have
-// found them.
+// Held returns the deleted files that are kept until all routes have read them, as the last
+// listings have found them.
 func (s *Set) Held() stream.Held {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +146,8 @@ func (s *Set) Held() stream.Held {
 	}
 }
 
-// warnBudget reports the deleted files that are held, once each time that they reach half of the budget or exceed it.
+// warnBudget reports the deleted files that are held, once each time that they reach half of the
+// budget or exceed it.
 func (c *catalogue) warnBudget(r *Reader, all deletedFiles, use, before budgetUse) {
 	if use <= before {
 		return

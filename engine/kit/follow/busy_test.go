@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// The budget of calls: of a file that has grown, what is new is read together with the bytes before it, and the head. Only the first one of
-// a batch costs one more.
+// The budget of calls: of a file that has grown, what is new is read together with the bytes before
+// it, and the head. Only the first one of a batch costs one more.
 func TestReadsOfGrownFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, _ := twoRoutes(t, follow.Growing{})
@@ -36,8 +36,8 @@ func TestReadsOfGrownFile(t *testing.T) {
 	})
 }
 
-// While each listing finds something to be read nothing is watched; afterwards a change is noticed at once, as before. Here nothing else
-// than a notification has an idle reader list again.
+// While each listing finds something to be read nothing is watched; afterwards a change is noticed
+// at once, as before. Here nothing else than a notification has an idle reader list again.
 func TestNothingIsWatchedWhileBusy(t *testing.T) {
 	path := t.TempDir()
 	dir, err := connectortest.FS().OpenDir(path)

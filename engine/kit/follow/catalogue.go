@@ -14,9 +14,10 @@ import (
 // idleSpacing is scanSpacing for listings that only keep a reader current.
 const idleSpacing = 3 * scanSpacing
 
-// catalogue keeps readers current while their routes do not read: it lists the files for them, recognises each file
-// while it still has the name by which that is possible, and opens files before they disappear. So a rotation, deletion
-// or compression during an outage is followed as it happens.
+// catalogue keeps readers current while their routes do not read: it lists the files for them,
+// recognises each file while it still has the name by which that is possible, and opens files
+// before they disappear. So a rotation, deletion or compression during an outage is followed as it
+// happens.
 //
 //	reader   route                 listed by
 //	reading  calls Read            Read
@@ -59,9 +60,9 @@ func (a *attendance) wait() {
 	a.mu.Unlock()
 }
 
-// Run lists the files for the readers whose routes do not read, until ctx is done. While it runs, a closed reader's
-// files stay open for the next reader of the same route. Call it once per Set. It returns at once unless files may
-// grow.
+// Run lists the files for the readers whose routes do not read, until ctx is done. While it runs, a
+// closed reader's files stay open for the next reader of the same route. Call it once per Set. It
+// returns at once unless files may grow.
 func (s *Set) Run(ctx context.Context) error {
 	if s.o.Growing == nil {
 		return nil
@@ -102,8 +103,8 @@ func (c *catalogue) run(ctx context.Context) error {
 	}
 }
 
-// readers returns the readers of all routes. A route that has none yet gets one that counts as closed; the closed reader
-// of a route that the source no longer has is dropped.
+// readers returns the readers of all routes. A route that has none yet gets one that counts as
+// closed; the closed reader of a route that the source no longer has is dropped.
 func (c *catalogue) readers() []*Reader {
 	h, ok := c.s.h.(stream.SourceHost)
 	if !ok {
@@ -161,7 +162,8 @@ func (c *catalogue) attend(ctx context.Context, r *Reader, least time.Duration) 
 	}
 }
 
-// list lists the files for r, and returns the files to be looked at, and how often the route had read.
+// list lists the files for r, and returns the files to be looked at, and how often the route had
+// read.
 func (c *catalogue) list(r *Reader, least time.Duration) ([]*file, uint64) {
 	a := &r.attended
 	a.mu.Lock()
@@ -206,8 +208,8 @@ func (c *catalogue) glimpse(f *file) {
 	f.rare().glimpse = p
 }
 
-// shows reports whether f, which begins with head, holds the bytes that were seen in the widow w, of which nothing was
-// read, and is no older than they are.
+// shows reports whether f, which begins with head, holds the bytes that were seen in the widow w,
+// of which nothing was read, and is no older than they are.
 func shows(f, w *file, head []byte) bool {
 	p := w.aside.glimpse
 	if p.At == 0 || int64(f.info.ModTime) < p.ModTime {
@@ -218,7 +220,8 @@ func shows(f, w *file, head []byte) bool {
 	return ok && err == nil
 }
 
-// keep reports whether r, which its route has closed, is kept current for the next reader of the route.
+// keep reports whether r, which its route has closed, is kept current for the next reader of the
+// route.
 func (c *catalogue) keep(r *Reader) bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -284,7 +287,8 @@ func bare(f *file) *file {
 	return g
 }
 
-// meetCarried has r meet the files of the route's last reader, of which the listing lacks those without a name.
+// meetCarried has r meet the files of the route's last reader, of which the listing lacks those
+// without a name.
 func (c *catalogue) meetCarried(r *Reader, now time.Duration) {
 	for _, f := range r.attended.carried {
 		f.fromEnd = f.fromEnd && !r.marked

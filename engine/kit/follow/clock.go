@@ -10,11 +10,12 @@ const (
 	skewMax = 24 * time.Hour         // a larger one says that the two clocks have nothing in common
 )
 
-// clock says whether a file is quiet. A time of the last change is wall time, of the file system's clock; it is trusted only
-// as long as nobody steps a clock. What we have seen ourselves, on the monotonic clock, always is.
+// clock says whether a file is quiet. A time of the last change is wall time, of the file system's
+// clock; it is trusted only as long as nobody steps a clock. What we have seen ourselves, on the
+// monotonic clock, always is.
 //
-// A step before the start that lies between a file's last write and the first look cannot be seen; what the
-// writer then adds is found when the file is finished.
+// A step before the start that lies between a file's last write and the first look cannot be seen;
+// what the writer then adds is found when the file is finished.
 type clock struct {
 	settle  time.Duration
 	skew    time.Duration // of the file system's clock against ours
@@ -46,8 +47,9 @@ func (c *clock) look(mono time.Duration, wall int64) {
 	c.looked, c.offset = true, offset
 }
 
-// quietAt is the monotonic time at which a file will have been quiet for settle, if nothing happens, whose last change was at mtime, and
-// which we have seen unchanged since the monotonic time since. It is quiet where that is not after mono.
+// quietAt is the monotonic time at which a file will have been quiet for settle, if nothing
+// happens, whose last change was at mtime, and which we have seen unchanged since the monotonic
+// time since. It is quiet where that is not after mono.
 func (c *clock) quietAt(mono time.Duration, wall, mtime int64, since time.Duration) time.Duration {
 	seen := since + c.settle
 	if c.foreign || c.steps > 0 && mono-c.stepped < c.settle {

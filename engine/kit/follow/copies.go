@@ -9,12 +9,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// copied finds out whether f, which nobody knows, is a copy that a rotation made of a file that was read: copytruncate, or a move to
-// another file system. Then it is read on from where that one was read to. done says that it is one, or may be one and is
-// held back; read that there is something to be read of it now.
+// copied finds out whether f, which nobody knows, is a copy that a rotation made of a file that was
+// read: copytruncate, or a move to another file system. Then it is read on from where that one was
+// read to. done says that it is one, or may be one and is held back; read that there is something
+// to be read of it now.
 //
-// Two files with the same content are two files, as long as both are there. So a copy counts only when its original is gone or
-// was rewritten, and until then a file that equals another one of a related name is held back for CopyWait.
+// Two files with the same content are two files, as long as both are there. So a copy counts only
+// when its original is gone or was rewritten, and until then a file that equals another one of a
+// related name is held back for CopyWait.
 func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	if r.rotated.asking != nil {
 		return false, false
@@ -85,8 +87,8 @@ func (r *Reader) copied(f *file, head []byte) (done, read bool) {
 	return false, false
 }
 
-// untoldMost is how many listings a file is held back for at most when its time is over and one that it may be a copy of cannot be
-// looked at, because its name is gone since the last listing.
+// untoldMost is how many listings a file is held back for at most when its time is over and one
+// that it may be a copy of cannot be looked at, because its name is gone since the last listing.
 const untoldMost = 3
 
 // holdBack says whether f, which may be a copy, is looked at again later.
@@ -110,8 +112,9 @@ func (r *Reader) holdBack(f *file, untold bool) bool {
 	return r.scans < a.untold
 }
 
-// askAgain says whether to compare a file that is held back with others once more: it was changed, or a file was met, renamed, deleted or
-// emptied since, or it was not compared for as long as an idle reader waits at most, because not every change shows in a listing.
+// askAgain says whether to compare a file that is held back with others once more: it was changed,
+// or a file was met, renamed, deleted or emptied since, or it was not compared for as long as an
+// idle reader waits at most, because not every change shows in a listing.
 func (r *Reader) askAgain(f *file, now time.Duration) bool {
 	a := f.rare()
 	if a.unread > now {
@@ -125,10 +128,12 @@ func (r *Reader) askAgain(f *file, now time.Duration) bool {
 	return true
 }
 
-// standsNow says whether what was handed out of g stands in it at this moment. Where something else does, g is a widow.
+// standsNow says whether what was handed out of g stands in it at this moment. Where something else
+// does, g is a widow.
 func (r *Reader) standsNow(g *file) bool { return r.lookNow(g) && r.verify(g, false) }
 
-// sayNew reports that what may have been restored, without its old time, is read as a new file: better twice than not at all.
+// sayNew reports that what may have been restored, without its old time, is read as a new file:
+// better twice than not at all.
 func (r *Reader) sayNew(f *file) {
 	if f.aside == nil || !f.aside.restored {
 		return
@@ -139,8 +144,9 @@ func (r *Reader) sayNew(f *file) {
 	r.count("files_doubtful", 1)
 }
 
-// kin returns the files and widows of the names from which f's may have been made, the longest first, but for those of which something
-// else was read than f, which begins with head, begins with: widows of many rotations may be waiting.
+// kin returns the files and widows of the names from which f's may have been made, the longest
+// first, but for those of which something else was read than f, which begins with head, begins
+// with: widows of many rotations may be waiting.
 func (r *Reader) kin(f *file, head []byte) []*Entry {
 	var out []*Entry
 	r.riseKin(f.label)
@@ -159,7 +165,8 @@ func (r *Reader) kin(f *file, head []byte) []*Entry {
 	return out
 }
 
-// mayBegin says whether what was read of g may begin with head, or head with it, as far as that is known without a look at g.
+// mayBegin says whether what was read of g may begin with head, or head with it, as far as that is
+// known without a look at g.
 func (r *Reader) mayBegin(g *file, head []byte) bool {
 	if g.note == nil {
 		return true
@@ -171,7 +178,8 @@ func (r *Reader) mayBegin(g *file, head []byte) bool {
 	return len(head) < id.Len || id.MatchHead(head)
 }
 
-// equals says whether f is a copy of the beginning of g, as far as head and end tell, and notes how far.
+// equals says whether f is a copy of the beginning of g, as far as head and end tell, and notes how
+// far.
 func (r *Reader) equals(f, g *file, head []byte) bool {
 	k := min(f.holds(fileid.MaxHead), g.holds(fileid.MaxHead), fileid.MaxHead)
 	if k == 0 {
@@ -192,8 +200,9 @@ func (r *Reader) equals(f, g *file, head []byte) bool {
 	return true
 }
 
-// inherit lets f lead on from a widow whose data it holds. Not every file that begins with the same bytes does: where
-// the old one's name was simply given to a new file of the same content, the new one is new.
+// inherit lets f lead on from a widow whose data it holds. Not every file that begins with the same
+// bytes does: where the old one's name was simply given to a new file of the same content, the new
+// one is new.
 func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 	if !w.displaced && !mayInherit(r.s, f, w) && !r.apart(f, w) {
 		return false, nil
@@ -201,13 +210,14 @@ func (r *Reader) inherit(f, w *file, head []byte) (bool, error) {
 	return r.leadOn(f, w, head)
 }
 
-// apart says whether f is the very file that w was, which another route has found elsewhere: one of the two is a copy of the other, and
-// each route goes on where it is.
+// apart says whether f is the very file that w was, which another route has found elsewhere: one of
+// the two is a copy of the other, and each route goes on where it is.
 func (r *Reader) apart(f, w *file) bool {
 	return sameFile(f.info, w.info) && r.s.movedOn(w.entry, f.info)
 }
 
-// leadOn is inherit for a file that may be what became of w: as far as the proofs of what was read of w stand in it, it was read.
+// leadOn is inherit for a file that may be what became of w: as far as the proofs of what was read
+// of w stand in it, it was read.
 func (r *Reader) leadOn(f, w *file, head []byte) (bool, error) {
 	if a := f.aside; a != nil && a.twin == w.entry && a.twinTo < w.cursor.Next {
 		grown, err := r.grewAsCopy(f)
@@ -250,7 +260,8 @@ func (f *file) blank() bool {
 	return f.cursor.Next == 0 && len(f.cursor.Above) == 0 && f.note.proof.At == 0
 }
 
-// mayBe says whether f begins as the widow w did, of which nothing was read, and has all that was seen of it.
+// mayBe says whether f begins as the widow w did, of which nothing was read, and has all that was
+// seen of it.
 func (r *Reader) mayBe(f, w *file, head []byte) bool {
 	if shows(f, w, head) {
 		return true
@@ -262,8 +273,9 @@ func (r *Reader) mayBe(f, w *file, head []byte) bool {
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
 }
 
-// sameHead is for a widow of which only its id and, by a sink's ledger, its watermark are known, because the process was killed before
-// it saved a note: f holds that much, and begins with the bytes that the id has hashed, if those say enough.
+// sameHead is for a widow of which only its id and, by a sink's ledger, its watermark are known,
+// because the process was killed before it saved a note: f holds that much, and begins with the
+// bytes that the id has hashed, if those say enough.
 func (r *Reader) sameHead(f, w *file, head []byte) bool {
 	id := r.s.idOf(w.entry)
 	if w.cursor.Next == 0 || f.holds(w.cursor.Next) < w.cursor.Next || int64(id.Len) < min(w.cursor.Next, fileid.MaxBefore) {
@@ -274,8 +286,8 @@ func (r *Reader) sameHead(f, w *file, head []byte) bool {
 	return id.Match(seen)
 }
 
-// maybeRestored says whether f, under the name of w and with its content, may still turn out to be a restored copy: cp -p and
-// tar give a file its old time after its bytes.
+// maybeRestored says whether f, under the name of w and with its content, may still turn out to be
+// a restored copy: cp -p and tar give a file its old time after its bytes.
 func (r *Reader) maybeRestored(f, w *file, head []byte) bool {
 	if w.displaced || mayInherit(r.s, f, w) || w.note.proof.At == 0 {
 		return false
@@ -284,18 +296,21 @@ func (r *Reader) maybeRestored(f, w *file, head []byte) bool {
 	return ok && err == nil
 }
 
-// mayInherit reports whether f may be what became of w, whose file is gone: it has another name, or was
-// written before it was made, as a copy that kept its time. With ByContent its content alone counts.
+// mayInherit reports whether f may be what became of w, whose file is gone: it has another name, or
+// was written before it was made, as a copy that kept its time. With ByContent its content alone
+// counts.
 func mayInherit(s *Set, f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || s.o.Identity == ByContent
 }
 
-// deleted says whether a file that is open has no name any more, as far as is known of it; a listing may still have to find that out.
+// deleted says whether a file that is open has no name any more, as far as is known of it; a
+// listing may still have to find that out.
 func (f *file) deleted() bool {
 	return f.info.Links == 0 && (f.orphan && !f.beside || f.info.Ino != 0 && f.handle != nil)
 }
 
-// deletedNow is deleted as of this moment: what is known of a file that nobody writes to may be old.
+// deletedNow is deleted as of this moment: what is known of a file that nobody writes to may be
+// old.
 func (f *file) deletedNow() bool {
 	if f.handle != nil {
 		if info, err := f.handle.Stat(); err == nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// readAll calls Read under ctx, and then under the test's own for as long as something comes within d, and returns the lines.
+// readAll calls Read under ctx, and then under the test's own for as long as something comes within
+// d, and returns the lines.
 func readAll(t *testing.T, r *follow.Reader, ctx context.Context, d time.Duration) (first, rest []string) {
 	t.Helper()
 	for {
@@ -35,8 +36,8 @@ func readAll(t *testing.T, r *follow.Reader, ctx context.Context, d time.Duratio
 	}
 }
 
-// A Read whose ctx ends hands out what it has taken until then, because the reader stands behind it: at whatever point of the Read that
-// is, all lines come, and once.
+// A Read whose ctx ends hands out what it has taken until then, because the reader stands behind
+// it: at whatever point of the Read that is, all lines come, and once.
 func TestReadCutShort(t *testing.T) {
 	cut := errors.New("cut short")
 	for _, tt := range []struct {
@@ -82,7 +83,8 @@ func TestReadCutShort(t *testing.T) {
 	}
 }
 
-// A file that cannot be read for a while delays nothing that was taken before it, and loses nothing of its own.
+// A file that cannot be read for a while delays nothing that was taken before it, and loses nothing
+// of its own.
 func TestReadFailsAfterLinesWereTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := twoRoutes(t, follow.Growing{})
@@ -111,8 +113,9 @@ func TestReadFailsAfterLinesWereTaken(t *testing.T) {
 	})
 }
 
-// A copy is found that has less than was read of its original, and the batch in which the original is given up has no room for the copy,
-// as another file comes first. The next process does not take the copy for a new file.
+// A copy is found that has less than was read of its original, and the batch in which the original
+// is given up has no room for the copy, as another file comes first. The next process does not take
+// the copy for a new file.
 func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})

@@ -11,8 +11,8 @@ import (
 // minOpen is the least number of files that a reader may hold open because of the process's limit.
 const minOpen = 4
 
-// openLimit is how many files each reader of a Set holds open: open_files, or fewer where the process may not open as
-// many. It never grows. It is safe for concurrent use.
+// openLimit is how many files each reader of a Set holds open: open_files, or fewer where the
+// process may not open as many. It never grows. It is safe for concurrent use.
 type openLimit struct{ n atomic.Int64 }
 
 func (l *openLimit) get() int { return int(l.n.Load()) }
@@ -35,9 +35,9 @@ func outOfDescriptors(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// CheckLimit lowers the limit of open files so that all routes of the source together use at most half
-// of the descriptors of the process: sinks and directories need some, too. Run calls it where files may
-// grow; other sources call it when they start.
+// CheckLimit lowers the limit of open files so that all routes of the source together use at most
+// half of the descriptors of the process: sinks and directories need some, too. Run calls it where
+// files may grow; other sources call it when they start.
 func (s *Set) CheckLimit() {
 	c, routes := &s.catalogue, 1
 	if h, ok := c.s.h.(stream.SourceHost); ok {
@@ -53,8 +53,8 @@ func (s *Set) CheckLimit() {
 	}
 }
 
-// openFewer closes the files of r that were used longest ago until half of them are left, and has all readers hold open
-// no more than that. It reports whether it has closed any.
+// openFewer closes the files of r that were used longest ago until half of them are left, and has
+// all readers hold open no more than that. It reports whether it has closed any.
 func (c *catalogue) openFewer(r *Reader) bool {
 	before := len(r.open)
 	most := max(minOpen, before/2)

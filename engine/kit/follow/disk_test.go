@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// disk is a directory in memory, whose inodes are used again, and in which everything that a file system leaves open is decided by a seed:
-// the order of a listing, which inode a new file has, and how fine the times are at which files are made. Only one goroutine uses it.
+// disk is a directory in memory, whose inodes are used again, and in which everything that a file
+// system leaves open is decided by a seed: the order of a listing, which inode a new file has, and
+// how fine the times are at which files are made. Only one goroutine uses it.
 type disk struct {
 	vfs.Dir // nil: what is not below is not called
 	rnd     *rand.Rand
@@ -91,7 +92,8 @@ func (d *disk) free(n *inode) {
 	}
 }
 
-// waits says whether the route has stored a mark of what stands, or stood, in the inode that is not finished, nor about to be.
+// waits says whether the route has stored a mark of what stands, or stood, in the inode that is not
+// finished, nor about to be.
 func (r *route) waits(n *inode) bool {
 	for _, m := range r.marks {
 		id, err := fileid.Parse(m.Part.ID)

@@ -41,8 +41,9 @@ type knownID struct {
 // generation is the lowest one that no id of an inode and birth has had.
 type generation struct{ birth, next int64 }
 
-// find finds the entry of a file: among what r's route has stored, the files that readers know already, and what
-// other routes have stored. It is nil for a file that nobody knows. The entry is r's until it calls release.
+// find finds the entry of a file: among what r's route has stored, the files that readers know
+// already, and what other routes have stored. It is nil for a file that nobody knows. The entry is
+// r's until it calls release.
 func (s *Set) find(r *Reader, f fileid.File, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,8 +55,9 @@ func (s *Set) find(r *Reader, f fileid.File, name string) *Entry {
 	return e
 }
 
-// give gives a file that nobody knows a new id. It is nil where another route has given the file one since find: two ids of one file
-// would be two files to whoever looks for it next. The entry is r's until it calls release.
+// give gives a file that nobody knows a new id. It is nil where another route has given the file
+// one since find: two ids of one file would be two files to whoever looks for it next. The entry is
+// r's until it calls release.
 func (s *Set) give(r *Reader, f fileid.File, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +67,8 @@ func (s *Set) give(r *Reader, f fileid.File, name string) *Entry {
 	return s.giveLocked(f, name)
 }
 
-// giveOwn gives a file a new id, even where other routes know it by another one: they stand elsewhere in it.
+// giveOwn gives a file a new id, even where other routes know it by another one: they stand
+// elsewhere in it.
 func (s *Set) giveOwn(f fileid.File, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +143,9 @@ func (s *Set) nextGenLocked(f fileid.File) (gen int64) {
 	return gen
 }
 
-// kill says that what e named stands no longer at a place, where a reader has found other data: no file there is taken for it any
-// more. Where another route has seen already in which copy the data lives on, e is that copy's now, and lives.
+// kill says that what e named stands no longer at a place, where a reader has found other data: no
+// file there is taken for it any more. Where another route has seen already in which copy the data
+// lives on, e is that copy's now, and lives.
 func (s *Set) kill(e *Entry, at stat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,7 +163,8 @@ func (s *Set) killLocked(e *Entry) {
 	s.gaveLocked(e.id)
 }
 
-// gaveLocked notes an id that is not given again, although no file may be found by it any more where it was given.
+// gaveLocked notes an id that is not given again, although no file may be found by it any more
+// where it was given.
 func (s *Set) gaveLocked(id fileid.ID) {
 	key := id.Key()
 	if g := s.gens[key]; g.birth != id.Birth || g.next <= int64(id.Gen) {
@@ -167,7 +172,8 @@ func (s *Set) gaveLocked(id fileid.ID) {
 	}
 }
 
-// gave is gaveLocked for a stored id whose data lies elsewhere now. What is known of the inode as it is now stays.
+// gave is gaveLocked for a stored id whose data lies elsewhere now. What is known of the inode as
+// it is now stays.
 func (s *Set) gave(id fileid.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -189,8 +195,8 @@ func (r *Reader) disownLocked(e *Entry) {
 	}
 }
 
-// end says that r has done with e for good: it takes no file for it any more. The readers of other routes may still have handles of
-// it; after the last one nobody does.
+// end says that r has done with e for good: it takes no file for it any more. The readers of other
+// routes may still have handles of it; after the last one nobody does.
 func (s *Set) end(r *Reader, e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,7 +241,8 @@ func (s *Set) movedOn(e *Entry, from stat) bool {
 	return !e.dead && !isOf(e.id, from)
 }
 
-// idOf is the id of e with the place where its file is found now, which another route may change at any time.
+// idOf is the id of e with the place where its file is found now, which another route may change at
+// any time.
 func (s *Set) idOf(e *Entry) fileid.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +263,8 @@ func (s *Set) foundAt(e *Entry) (fileid.ID, string) {
 	return e.id, e.name
 }
 
-// standsAt says whether e's file is the one at a place still: it was neither rewritten nor found in a copy elsewhere.
+// standsAt says whether e's file is the one at a place still: it was neither rewritten nor found in
+// a copy elsewhere.
 func (s *Set) standsAt(e *Entry, at stat) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -328,7 +336,8 @@ func (r *Reader) knownOf(m stream.Mark) {
 	}
 }
 
-// placed is the id of a mark, with the place where its data lies now; false: the mark is of no file.
+// placed is the id of a mark, with the place where its data lies now; false: the mark is of no
+// file.
 func (r *Reader) placed(m stream.Mark) (knownID, bool) {
 	id, err := fileid.Parse(m.Part.ID)
 	if err != nil {

@@ -122,7 +122,8 @@ func (f *file) saw(i stat, now time.Duration) {
 	}
 }
 
-// seen is the file as fileid sees it. withTime is false for a file that we have followed: a later change then says nothing.
+// seen is the file as fileid sees it. withTime is false for a file that we have followed: a later
+// change then says nothing.
 func (f *file) seen(head []byte, withTime bool) fileid.File {
 	out := fileid.File{Dev: f.info.Dev, Ino: f.info.Ino, Size: f.holds(fileid.MaxHead), Head: head}
 	out.Birth = int64(f.info.Birth)
@@ -166,8 +167,9 @@ func (f *file) fits(p fileid.Proof, head, buf []byte) (bool, error) {
 	return p.Fits(head, before), nil
 }
 
-// unchanged says whether what was handed out still stands in the file: the head is that of the id, the bytes before the cursor
-// are those that were read. What more of the head is there now is noted.
+// unchanged says whether what was handed out still stands in the file: the head is that of the id,
+// the bytes before the cursor are those that were read. What more of the head is there now is
+// noted.
 func (f *file) unchanged(id fileid.ID, buf []byte, ns *notes) (bool, error) {
 	head, err := f.readHead(buf)
 	if err != nil {

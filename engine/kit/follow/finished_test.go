@@ -12,9 +12,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A file of which the second route had read nothing when it was emptied: that route read the copy as a file of its own, and gave the other
-// one up. The first one has found the copy to be what became of it. When the copy is copied again, and the process begins anew, the second
-// one goes on with what it had read as the copy.
+// A file of which the second route had read nothing when it was emptied: that route read the copy
+// as a file of its own, and gave the other one up. The first one has found the copy to be what
+// became of it. When the copy is copied again, and the process begins anew, the second one goes on
+// with what it had read as the copy.
 func TestGivenUpAndFoundByAnotherRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -43,7 +44,8 @@ func TestGivenUpAndFoundByAnotherRoute(t *testing.T) {
 	})
 }
 
-// What the second route meets only where the first one has found it after a move, its mark says to lie there: the next process looks there.
+// What the second route meets only where the first one has found it after a move, its mark says to
+// lie there: the next process looks there.
 func TestMetAfterAnotherRouteFoundIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -70,8 +72,8 @@ func TestMetAfterAnotherRouteFoundIt(t *testing.T) {
 	})
 }
 
-// A copy is half made when the file that it is a copy of is known to be gone: it is waited for, also where it has not even what the id of
-// that file has hashed.
+// A copy is half made when the file that it is a copy of is known to be gone: it is waited for,
+// also where it has not even what the id of that file has hashed.
 func TestHalfMadeCopyOfGoneFile(t *testing.T) {
 	for name, made := range map[string]int{"a little": 3, "more than the id": 8} {
 		t.Run(name, func(t *testing.T) {
@@ -95,8 +97,8 @@ func TestHalfMadeCopyOfGoneFile(t *testing.T) {
 	}
 }
 
-// A file that is waited for has another name between its listing in the folder and the look at it. It is looked for again, however late
-// that comes.
+// A file that is waited for has another name between its listing in the folder and the look at it.
+// It is looked for again, however late that comes.
 func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -122,8 +124,9 @@ func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 	})
 }
 
-// A copy out of the globs is half made when the file that it is a copy of is waited for, and grows while it is looked at: it is read on
-// from where the other one was read to, not from an earlier place of that one.
+// A copy out of the globs is half made when the file that it is a copy of is waited for, and grows
+// while it is looked at: it is read on from where the other one was read to, not from an earlier
+// place of that one.
 func TestHalfMadeCopyBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})
@@ -158,8 +161,8 @@ func TestHalfMadeCopyBeside(t *testing.T) {
 	})
 }
 
-// A copy that was deleted long ago, but is open, is found to be all that is left of a file only when there is a copy of it, too: that one
-// is looked at before the deleted one counts as ended.
+// A copy that was deleted long ago, but is open, is found to be all that is left of a file only
+// when there is a copy of it, too: that one is looked at before the deleted one counts as ended.
 func TestEndedWhenItIsMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -188,7 +191,8 @@ func TestEndedWhenItIsMet(t *testing.T) {
 	})
 }
 
-// A file is rewritten between the look that gave it its id and the reading: what is read then is another file's, which goes on.
+// A file is rewritten between the look that gave it its id and the reading: what is read then is
+// another file's, which goes on.
 func TestRewrittenWhenItIsMet(t *testing.T) {
 	for name, fromEnd := range map[string]bool{"read": false, "skipped": true} {
 		t.Run(name, func(t *testing.T) {
@@ -214,8 +218,9 @@ func TestRewrittenWhenItIsMet(t *testing.T) {
 	}
 }
 
-// A file is moved to another file system just after a route has listed it, and another route is first to find it in its copy. What the
-// first one knows of its links is a moment old: it is asked anew, and goes on in the copy instead of taking the file for a rewritten one.
+// A file is moved to another file system just after a route has listed it, and another route is
+// first to find it in its copy. What the first one knows of its links is a moment old: it is asked
+// anew, and goes on in the copy instead of taking the file for a rewritten one.
 func TestMovedSinceItWasListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -239,8 +244,9 @@ func TestMovedSinceItWasListed(t *testing.T) {
 	})
 }
 
-// Two routes find a file in two copies of it, each in another one, and one of them then follows its copy as a file of its own. The other
-// route finds the file in a further copy: that is not what the first one has done with.
+// Two routes find a file in two copies of it, each in another one, and one of them then follows its
+// copy as a file of its own. The other route finds the file in a further copy: that is not what the
+// first one has done with.
 func TestDoneWithWhereverItIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -271,8 +277,8 @@ func TestDoneWithWhereverItIsFound(t *testing.T) {
 	})
 }
 
-// The mark of a file that was gone and done with, but not forgotten when the process was killed, is forgotten by the next one at once, in
-// a run that ends with its data, too.
+// The mark of a file that was gone and done with, but not forgotten when the process was killed, is
+// forgotten by the next one at once, in a run that ends with its data, too.
 func TestKilledBeforeItForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -309,8 +315,8 @@ func TestKilledBeforeItForgot(t *testing.T) {
 	})
 }
 
-// With start: end it is kept, until the sweep: without any mark the next process would have its very first start, and begin at the end of
-// what was written meanwhile.
+// With start: end it is kept, until the sweep: without any mark the next process would have its
+// very first start, and begin at the end of what was written meanwhile.
 func TestKilledBeforeItForgotFromEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{FromEnd: true})

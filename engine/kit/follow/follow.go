@@ -1,11 +1,13 @@
-// Package follow reads many files as the batches of one reader, for the sources whose data are files in directories:
-// spool_dir, whose files are complete one day, and tail, whose files grow and are rotated.
+// Package follow reads many files as the batches of one reader, for the sources whose data are
+// files in directories: spool_dir, whose files are complete one day, and tail, whose files grow and
+// are rotated.
 //
-// It gives each file an identity that does not depend on its name (package fileid), cuts it into aligned batches
-// (package lines), notices files that grow, shrink, are rewritten, renamed, copied away or deleted, and seals those to which nothing
-// will be added. Its owner is a source, which says where files lie ([Place]) and what becomes of finished ones; a
-// [Set] is what the readers of all routes share, a [Reader] is one route's. It opens only what its Place names, changes
-// nothing in any directory, and hides nothing: what cannot be read to its end is reported.
+// It gives each file an identity that does not depend on its name (package fileid), cuts it into
+// aligned batches (package lines), notices files that grow, shrink, are rewritten, renamed, copied
+// away or deleted, and seals those to which nothing will be added. Its owner is a source, which
+// says where files lie ([Place]) and what becomes of finished ones; a [Set] is what the readers of
+// all routes share, a [Reader] is one route's. It opens only what its Place names, changes nothing
+// in any directory, and hides nothing: what cannot be read to its end is reported.
 package follow
 
 import (
@@ -35,13 +37,13 @@ type Dir interface {
 
 // Place is where a source's files lie. Readers of several routes call it at once.
 type Place interface {
-	// List calls found with each regular file that is to be read, and refused with each thing that is left alone, and why. An
-	// error: nothing is known, what was known stays.
+	// List calls found with each regular file that is to be read, and refused with each thing that is
+	// left alone, and why. An error: nothing is known, what was known stays.
 	List(found func(Sight), refused func(label, why string)) error
 	// Finished calls found with the files that the source has finished and that still have a name.
 	Finished(found func(Sight)) error
-	// Beside calls found with every regular file in the directory of a label, wanted or not. A directory that is
-	// gone has none.
+	// Beside calls found with every regular file in the directory of a label, wanted or not. A
+	// directory that is gone has none.
 	Beside(label string, found func(Sight)) error
 }
 
@@ -84,7 +86,8 @@ const (
 	StopDeleted               // the route stops
 )
 
-// Set is what the readers of all routes share: the place, and which id each file has. Its methods are safe for concurrent use.
+// Set is what the readers of all routes share: the place, and which id each file has. Its methods
+// are safe for concurrent use.
 type Set struct {
 	o     Options
 	place Place
@@ -92,7 +95,8 @@ type Set struct {
 	log   *slog.Logger
 	start time.Time // zero of the monotonic clock
 
-	// finishing is held from the change of a file's name by its source until the readers have been told. It is taken before mu.
+	// finishing is held from the change of a file's name by its source until the readers have been
+	// told. It is taken before mu.
 	finishing sync.Mutex
 
 	idle      chan struct{} // Watch: a listing has found nothing
@@ -119,7 +123,8 @@ func New(place Place, o Options, h stream.Host, log *slog.Logger) *Set {
 	return s
 }
 
-// Calibrate tells the set the time of the last change that the file system gave a file which was written just now.
+// Calibrate tells the set the time of the last change that the file system gave a file which was
+// written just now.
 func (s *Set) Calibrate(mtime time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The second route has read a line more of the original than the copy has when the first one takes the copy for the original's data.
-// The second one has read all of the copy, and goes on with what is new.
+// The second route has read a line more of the original than the copy has when the first one takes
+// the copy for the original's data. The second one has read all of the copy, and goes on with what
+// is new.
 func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -32,7 +33,8 @@ func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 	})
 }
 
-// A file is emptied, or rewritten, after it was looked at and before the copy that was made of it is compared with it.
+// A file is emptied, or rewritten, after it was looked at and before the copy that was made of it
+// is compared with it.
 func TestEmptiedWhileItIsCompared(t *testing.T) {
 	for name, fresh := range map[string]string{"emptied": "", "rewritten": "4 four is as long as what was there before\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +64,8 @@ func TestEmptiedWhileItIsCompared(t *testing.T) {
 	}
 }
 
-// A file that says too little to be told from many others is compared with more of them than may be open: it stays open itself.
+// A file that says too little to be told from many others is compared with more of them than may be
+// open: it stays open itself.
 func TestComparedWithMoreThanMayBeOpen(t *testing.T) {
 	for _, open := range []int{1, 2, 10} {
 		t.Run(fmt.Sprint(open, " open"), func(t *testing.T) {
@@ -96,8 +99,9 @@ func (d *folder) inodeMark(t *testing.T, name string) stream.Mark {
 	return stream.Mark{Part: stream.Partition{ID: id.String(), Name: "old.log"}, Watermark: stream.Position{Num: 4}}
 }
 
-// A file was copied away and emptied while nothing ran, and the copy has the inode of a file of which there is a mark still. Whichever of
-// the two is looked at first, the copy is known for what it is.
+// A file was copied away and emptied while nothing ran, and the copy has the inode of a file of
+// which there is a mark still. Whichever of the two is looked at first, the copy is known for what
+// it is.
 func TestCopyInAUsedInode(t *testing.T) {
 	for range 20 { // the order is that of a map
 		synctest.Test(t, func(t *testing.T) {
@@ -115,8 +119,9 @@ func TestCopyInAUsedInode(t *testing.T) {
 	}
 }
 
-// As TestRouteRewrittenBeforeItLooks, and the first route finds that out between the second one's listing and its first look: at that
-// moment the second one has no mark of a.log, nor any file that was rewritten.
+// As TestRouteRewrittenBeforeItLooks, and the first route finds that out between the second one's
+// listing and its first look: at that moment the second one has no mark of a.log, nor any file that
+// was rewritten.
 func TestRouteRewrittenAfterItsListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -154,8 +159,8 @@ func TestRouteRewrittenAfterItsListing(t *testing.T) {
 	})
 }
 
-// A route that is started later, and finds its mark of a rewritten file, knows the file as it is now by the id that the other route has
-// given it.
+// A route that is started later, and finds its mark of a rewritten file, knows the file as it is
+// now by the id that the other route has given it.
 func TestRewrittenFileHasOneID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -174,8 +179,9 @@ func TestRewrittenFileHasOneID(t *testing.T) {
 	})
 }
 
-// A rotation is half followed when the process is killed: what the emptied file holds now was saved, where the copy lies was not. At the
-// next start the file is as it was saved, which must not hide that something else stood there before, and waits for its copy.
+// A rotation is half followed when the process is killed: what the emptied file holds now was
+// saved, where the copy lies was not. At the next start the file is as it was saved, which must not
+// hide that something else stood there before, and waits for its copy.
 func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -196,7 +202,8 @@ func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
 	})
 }
 
-// However many rotations of long ago are waited for, of a name that begins as the copy's does, the copy is known.
+// However many rotations of long ago are waited for, of a name that begins as the copy's does, the
+// copy is known.
 func TestCopyAmongManyWidows(t *testing.T) {
 	for range 5 { // the order is that of a map
 		synctest.Test(t, func(t *testing.T) {
@@ -218,8 +225,9 @@ func TestCopyAmongManyWidows(t *testing.T) {
 	}
 }
 
-// A file was renamed to what is not listed while nothing ran, with lines that were not read, and there is still a mark of a file that had
-// its inode before: both are waited for, and it is the one of the two that it is.
+// A file was renamed to what is not listed while nothing ran, with lines that were not read, and
+// there is still a mark of a file that had its inode before: both are waited for, and it is the one
+// of the two that it is.
 func TestRenamedAwayInAUsedInode(t *testing.T) {
 	for range 20 { // the order is that of a map
 		synctest.Test(t, func(t *testing.T) {
@@ -239,8 +247,9 @@ func TestRenamedAwayInAUsedInode(t *testing.T) {
 	}
 }
 
-// A file that has not been written to for longer than gone_wait is moved to another file system, or compressed: the copy that takes its
-// place is known, because gone_wait begins when the name is gone.
+// A file that has not been written to for longer than gone_wait is moved to another file system, or
+// compressed: the copy that takes its place is known, because gone_wait begins when the name is
+// gone.
 func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

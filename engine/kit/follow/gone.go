@@ -11,13 +11,14 @@ import (
 // sweepMin is the least time between two sweeps.
 const sweepMin = time.Second
 
-// gone are the partitions whose marks may be dropped. The reader writes, the checkpoint's goroutine takes.
+// gone are the partitions whose marks may be dropped. The reader writes, the checkpoint's goroutine
+// takes.
 type gone struct {
 	mu   sync.Mutex // guards list
 	list []string
 
-	// ended are those whose last spans may be in the batch that Read is filling: the engine has not opened them yet, and would
-	// drop their marks first. The reader's own.
+	// ended are those whose last spans may be in the batch that Read is filling: the engine has not
+	// opened them yet, and would drop their marks first. The reader's own.
 	ended []string
 
 	missing map[string]time.Duration // since when a sweep has not found the file of a partition
@@ -50,7 +51,8 @@ func (r *Reader) Forget() []string {
 	return list
 }
 
-// sweep finds partitions whose files are gone for Forget: neither listed, nor finished and still there, nor held open.
+// sweep finds partitions whose files are gone for Forget: neither listed, nor finished and still
+// there, nor held open.
 func (r *Reader) sweep(now time.Duration) {
 	g := &r.gone
 	if r.s.o.Forget <= 0 || now-g.swept < max(sweepMin, r.s.o.Forget/4, 100*r.pace.took) {
@@ -105,7 +107,8 @@ func (r *Reader) sweep(now time.Duration) {
 	}
 }
 
-// placesOf is where the data of each partition lies that the route has stored or reads; but for what is waited for.
+// placesOf is where the data of each partition lies that the route has stored or reads; but for
+// what is waited for.
 func (r *Reader) placesOf() map[string]fileid.Key {
 	out := make(map[string]fileid.Key)
 	r.s.mu.Lock()

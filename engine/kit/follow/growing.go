@@ -11,11 +11,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// onceWait is how long a reader with Once waits at most for a file without name, instead of GoneWait.
+// onceWait is how long a reader with Once waits at most for a file without name, instead of
+// GoneWait.
 const onceWait = time.Second
 
-// endOfGrowing says whether a file that may grow for ever is at its end: its name is gone, and it has not changed for long; a listing since
-// then does not have it either.
+// endOfGrowing says whether a file that may grow for ever is at its end: its name is gone, and it
+// has not changed for long; a listing since then does not have it either.
 func (r *Reader) endOfGrowing(f *file) ending {
 	now := r.s.now()
 	if f.orphan {
@@ -91,7 +92,8 @@ func (r *Reader) endEmpty(f *file, now time.Duration) {
 	delete(r.byKey, keyOf(f.info))
 }
 
-// reach stats a file without name by its handle; one beside that was closed is opened again, or waited for if its name is gone.
+// reach stats a file without name by its handle; one beside that was closed is opened again, or
+// waited for if its name is gone.
 func (r *Reader) reach(f *file, now time.Duration) bool {
 	if f.handle == nil && (!r.openFile(f) || f.handle == nil) {
 		if f.trouble == nil {
@@ -116,7 +118,8 @@ func (r *Reader) reach(f *file, now time.Duration) bool {
 	return true
 }
 
-// recall recognises a file of an earlier run, all of which was read, by its stat alone, so that a start need not open every file.
+// recall recognises a file of an earlier run, all of which was read, by its stat alone, so that a
+// start need not open every file.
 func (r *Reader) recall(f *file) bool {
 	k, m, ok := r.recallable(f.info)
 	if !ok || r.grow == nil && !m.Finished || r.rotated.byText(r, k.text) {
@@ -130,7 +133,8 @@ func (r *Reader) recall(f *file) bool {
 	return true
 }
 
-// recallable finds what the route has stored of a file, if its stat alone proves that all of it was read.
+// recallable finds what the route has stored of a file, if its stat alone proves that all of it was
+// read.
 func (r *Reader) recallable(info stat) (knownID, stream.Mark, bool) {
 	if !info.Birth.known() {
 		return knownID{}, stream.Mark{}, false
@@ -167,8 +171,8 @@ func (r *Reader) wholeMark(text string, info stat) (stream.Mark, bool) {
 	return m, all && m.Watermark.Num == proof.At && proof.ModTime != 0 && proof.ModTime == int64(info.ModTime)
 }
 
-// know returns the entry of an id that the route has stored. What another route has found in its place stays. The entry is a reader's
-// until it calls forget.
+// know returns the entry of an id that the route has stored. What another route has found in its
+// place stays. The entry is a reader's until it calls forget.
 func (s *Set) know(k knownID, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,10 +191,12 @@ func (r *Reader) proofOf(m stream.Mark) fileid.Proof {
 	return proof
 }
 
-// skipping says whether the file's beginning is to be left out, because the route starts at its end or a copy of it was read.
+// skipping says whether the file's beginning is to be left out, because the route starts at its end
+// or a copy of it was read.
 func (f *file) skipping() bool { return f.skipTo > f.cursor.Next }
 
-// skip hands out a span without bytes: what it covers counts as settled. stay says that b has no room for it.
+// skip hands out a span without bytes: what it covers counts as settled. stay says that b has no
+// room for it.
 func (r *Reader) skip(b *stream.Batch, f *file) (stay, ok bool) {
 	if len(b.Spans) >= lines.MaxSpans {
 		return true, false
@@ -217,7 +223,8 @@ func (r *Reader) skip(b *stream.Batch, f *file) (stay, ok bool) {
 	return false, true
 }
 
-// lastLine is where the last line of a file begins that has no end yet, or its size: a start at the end must not split a record.
+// lastLine is where the last line of a file begins that has no end yet, or its size: a start at the
+// end must not split a record.
 func (f *file) lastLine(most int64, framing lines.Framing) (int64, error) {
 	const step = 4096
 	var buf [step]byte

@@ -11,7 +11,8 @@ import (
 // lookSpacing is how long a stat of a file's handle is good for, far from its end.
 const lookSpacing = 5 * time.Millisecond
 
-// look opens f, if need be, and stats it by its handle, unless what is known of it is good enough. false: not now.
+// look opens f, if need be, and stats it by its handle, unless what is known of it is good enough.
+// false: not now.
 func (r *Reader) look(f *file) bool {
 	if f.handle == nil || f.view != nil || r.s.now()-f.looked >= lookSpacing {
 		return r.lookNow(f)
@@ -57,7 +58,8 @@ func (r *Reader) lookNow(f *file) bool {
 	return true
 }
 
-// statHandle returns what is known of an open file. One that was opened just now may know it already.
+// statHandle returns what is known of an open file. One that was opened just now may know it
+// already.
 func statHandle(h vfs.File, fresh bool) (vfs.Info, error) {
 	if o, ok := h.(vfs.OpenStater); ok && fresh {
 		if info, ok := o.OpenInfo(); ok {
@@ -93,16 +95,17 @@ func (r *Reader) openFile(f *file) bool {
 	return true
 }
 
-// makeRoom closes the handles that were used longest ago when too many are open; those by which alone a file is reached
-// only when there are no others and open_files is reached.
+// makeRoom closes the handles that were used longest ago when too many are open; those by which
+// alone a file is reached only when there are no others and open_files is reached.
 func (r *Reader) makeRoom() {
 	for len(r.open) >= r.s.open.get() && closeOldest(r, len(r.open) >= r.s.o.OpenFiles) {
 		continue
 	}
 }
 
-// closeOldest closes the handle that was used longest ago and reports whether there was one to be closed. A file that
-// is reached by its handle alone is lost by that, and closed only if lose is set.
+// closeOldest closes the handle that was used longest ago and reports whether there was one to be
+// closed. A file that is reached by its handle alone is lost by that, and closed only if lose is
+// set.
 func closeOldest(r *Reader, lose bool) bool {
 	var oldest *file
 	for _, f := range r.open {

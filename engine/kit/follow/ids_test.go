@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
-// moveThrice moves a.log, which holds three, from name to name by copy and delete; a looks in between, and both after it.
+// moveThrice moves a.log, which holds three, from name to name by copy and delete; a looks in
+// between, and both after it.
 func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	t.Helper()
 	for _, move := range [][2]string{{"a.log", "a.log.1"}, {"a.log.1", "a.log.2"}, {"a.log.2", "a.log.3"}} {
@@ -20,8 +21,9 @@ func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	}
 }
 
-// The first route has read a file and goes on in its copy when the second one comes to the file, which is deleted and still open: it has no
-// id there any more, and the one that it had is the copy's. Moved again, it comes no second time.
+// The first route has read a file and goes on in its copy when the second one comes to the file,
+// which is deleted and still open: it has no id there any more, and the one that it had is the
+// copy's. Moved again, it comes no second time.
 func TestDeletedFileIsMetAfterItsDataMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -41,8 +43,9 @@ func TestDeletedFileIsMetAfterItsDataMoved(t *testing.T) {
 	})
 }
 
-// A file begins with the same line each time, as with a head of column names. Its data lives on in a copy, under the id that was made of
-// that line; what is written to the file itself afterwards, in the next process, is another file.
+// A file begins with the same line each time, as with a head of column names. Its data lives on in
+// a copy, under the id that was made of that line; what is written to the file itself afterwards,
+// in the next process, is another file.
 func TestIDOfMovedDataIsNotGivenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -70,8 +73,9 @@ func TestIDOfMovedDataIsNotGivenAgain(t *testing.T) {
 	})
 }
 
-// A route has given a file an id and could not read it when the other route sees that the file was moved. It reads the copy, knows it when
-// that is moved again, and does not say that anything was lost.
+// A route has given a file an id and could not read it when the other route sees that the file was
+// moved. It reads the copy, knows it when that is moved again, and does not say that anything was
+// lost.
 func TestMovedBeforeAnythingWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

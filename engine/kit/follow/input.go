@@ -5,7 +5,8 @@ import (
 	"hash/fnv"
 )
 
-// Input returns a hash over name, size and time of the last change of each file that is to be read, for stream.InputReader.
+// Input returns a hash over name, size and time of the last change of each file that is to be read,
+// for stream.InputReader.
 func Input(p Place) (uint64, error) {
 	var sum uint64 // of the files' hashes, since a listing has no order
 	err := p.List(func(f Sight) {

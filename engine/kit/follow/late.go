@@ -9,13 +9,15 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// lateMost is how long a file without name whose time is over waits for one that was looked at and whose data is not whole yet.
+// lateMost is how long a file without name whose time is over waits for one that was looked at and
+// whose data is not whole yet.
 const lateMost = 10 * packedWait
 
-// mayLead says whether one of the listed files may lead on from w, a widow or a file without name, whose time is over. A route that has
-// much to send comes late to the file that does: it was listed in time, but not looked at, and may have another name again. So it is
-// looked at now, by the name that this listing has; one that is being compressed, or is held back, is waited for. What is found to lead
-// on from w takes it over.
+// mayLead says whether one of the listed files may lead on from w, a widow or a file without name,
+// whose time is over. A route that has much to send comes late to the file that does: it was listed
+// in time, but not looked at, and may have another name again. So it is looked at now, by the name
+// that this listing has; one that is being compressed, or is held back, is waited for. What is
+// found to lead on from w takes it over.
 func (r *Reader) mayLead(w *file, now time.Duration) bool {
 	var list []*file
 	of, id := stem(w.label), r.s.idOf(w.entry)
@@ -41,14 +43,16 @@ func (r *Reader) mayLead(w *file, now time.Duration) bool {
 	return now < a.until
 }
 
-// unreadIn says whether the widow w is all by which the next process would know the file in which it was rewritten: nothing was handed out
-// of what stands there now, and what is written to it may come under a name that is not listed.
+// unreadIn says whether the widow w is all by which the next process would know the file in which
+// it was rewritten: nothing was handed out of what stands there now, and what is written to it may
+// come under a name that is not listed.
 func (r *Reader) unreadIn(w *file, id fileid.ID) bool {
 	f := r.byKey[id.Key()]
 	return w.displaced && f != nil && isOf(id, f.info) && f.cursor.Next == 0 && (f.orphan || f.info.Size > 0 || movedOrGrown(f))
 }
 
-// movedOrGrown says whether a file that was empty when it was listed has something in it by now, or another name.
+// movedOrGrown says whether a file that was empty when it was listed has something in it by now, or
+// another name.
 func movedOrGrown(f *file) bool {
 	if f.dir == nil {
 		return false
@@ -57,8 +61,9 @@ func movedOrGrown(f *file) bool {
 	return err != nil || seen.Size > 0 || !sameFile(statOf(seen), f.info)
 }
 
-// missed says whether the file without name f, whose time is over, may have a name that is listed: a listing misses a file that is renamed
-// while it is made. The one that follows has it, unless the name is none of those that are read.
+// missed says whether the file without name f, whose time is over, may have a name that is listed:
+// a listing misses a file that is renamed while it is made. The one that follows has it, unless the
+// name is none of those that are read.
 func (r *Reader) missed(f *file) bool {
 	if f.info.Links == 0 {
 		return false
@@ -91,8 +96,9 @@ type besideAs struct {
 	info  stat
 }
 
-// besideOf returns what stands in the directory of a label. That is good until the next listing, for a time in which it costs no more than
-// the listings may: files whose time is over come by the thousand where all of a directory are rotated at once.
+// besideOf returns what stands in the directory of a label. That is good until the next listing,
+// for a time in which it costs no more than the listings may: files whose time is over come by the
+// thousand where all of a directory are rotated at once.
 func (r *Reader) besideOf(label string) (map[fileid.Key]besideAs, error) {
 	dir, start := path.Dir(label), r.s.now()
 	if d, ok := r.rotated.beside[dir]; ok && d.scan == r.scans && start < d.at+scanSpacing*d.took {

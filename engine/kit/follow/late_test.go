@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A route that has much to send comes to the copy of a file long after it has listed it, when the time is over for which it waits for
-// what leads on from that file, and when the copy has another name again. It is known all the same, and nothing comes twice.
+// A route that has much to send comes to the copy of a file long after it has listed it, when the
+// time is over for which it waits for what leads on from that file, and when the copy has another
+// name again. It is known all the same, and nothing comes twice.
 func TestCopyIsLookedAtLate(t *testing.T) {
 	for _, moves := range []int{0, 1, 2} { // how often the copy is renamed meanwhile
 		t.Run(fmt.Sprint(moves, " renames"), func(t *testing.T) {
@@ -44,8 +45,9 @@ func TestCopyIsLookedAtLate(t *testing.T) {
 	}
 }
 
-// The first listing has missed a file of an earlier run, as it may while the file is renamed, and the route has much else to send. When it
-// has listed the file, and is about to give up waiting, it looks at it first.
+// The first listing has missed a file of an earlier run, as it may while the file is renamed, and
+// the route has much else to send. When it has listed the file, and is about to give up waiting, it
+// looks at it first.
 func TestRenamedFileIsLookedAtLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -73,8 +75,8 @@ func TestRenamedFileIsLookedAtLate(t *testing.T) {
 	})
 }
 
-// A route that has much to send has listed a file that it knows, and its copy, long before it comes to the copy. The file is deleted
-// meanwhile, and it was not open.
+// A route that has much to send has listed a file that it knows, and its copy, long before it comes
+// to the copy. The file is deleted meanwhile, and it was not open.
 func TestOriginalIsGoneWhenItsCopyIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)
@@ -97,8 +99,8 @@ func TestOriginalIsGoneWhenItsCopyIsLookedAt(t *testing.T) {
 	})
 }
 
-// A route that has much to send comes to the copy of a file that it held open, and that is deleted, when gone_wait is over. The end of the
-// file is not given up before its copy was looked at.
+// A route that has much to send comes to the copy of a file that it held open, and that is deleted,
+// when gone_wait is over. The end of the file is not given up before its copy was looked at.
 func TestDeletedFileEndsLate(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -143,8 +145,9 @@ func TestDeletedFileEndsLate(t *testing.T) {
 	}
 }
 
-// A file is renamed while each of two listings is made, so that neither has it, and the route has much else to send in between. When
-// gone_wait is over, it is not at its end: it has a name that is listed.
+// A file is renamed while each of two listings is made, so that neither has it, and the route has
+// much else to send in between. When gone_wait is over, it is not at its end: it has a name that is
+// listed.
 func TestRenamedInEachListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -164,8 +167,9 @@ func TestRenamedInEachListing(t *testing.T) {
 	})
 }
 
-// A file was emptied. When the time is over for which a route waits for what stood there, it was written to and renamed to what is not
-// listed, and the route has much else to send first. Then the process ends: by the old mark the next one knows the file, by nothing else.
+// A file was emptied. When the time is over for which a route waits for what stood there, it was
+// written to and renamed to what is not listed, and the route has much else to send first. Then the
+// process ends: by the old mark the next one knows the file, by nothing else.
 func TestRewrittenFileIsReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})
@@ -192,8 +196,9 @@ func TestRewrittenFileIsReadLate(t *testing.T) {
 	})
 }
 
-// All files of a directory are renamed at once to what is not listed. When their time is over each is looked for beside the listing, and
-// for all of them the directory is gone through a few times, not once for each.
+// All files of a directory are renamed at once to what is not listed. When their time is over each
+// is looked for beside the listing, and for all of them the directory is gone through a few times,
+// not once for each.
 func TestManyRenamedFilesEndTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const files, most = 100, 10

@@ -7,8 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sealLost hands out the seal of a file of which nothing more can be read. By its mark the copy that leads on from it is known until that
-// one has a mark of its own: so what was read of it is skipped in the copy first.
+// sealLost hands out the seal of a file of which nothing more can be read. By its mark the copy
+// that leads on from it is known until that one has a mark of its own: so what was read of it is
+// skipped in the copy first.
 func (r *Reader) sealLost(b *stream.Batch, f *file) (stay bool) {
 	if f.aside != nil && f.aside.copy != nil {
 		stay, ok := r.skipIn(b, f.aside.copy)
@@ -31,7 +32,8 @@ func (r *Reader) sealLost(b *stream.Batch, f *file) (stay bool) {
 	return false
 }
 
-// skipIn is skip for a file whose turn may not have come yet. ok says that there is nothing left to be skipped.
+// skipIn is skip for a file whose turn may not have come yet. ok says that there is nothing left to
+// be skipped.
 func (r *Reader) skipIn(b *stream.Batch, f *file) (stay, ok bool) {
 	there := func() bool { return f.skipping() && !f.lost && r.byKey[keyOf(f.info)] == f }
 	if there() && r.look(f) && r.verify(f, false) {
@@ -71,7 +73,8 @@ func (r *Reader) lose(f *file, why string) {
 	r.queue = append(r.queue, f)
 }
 
-// rewritten reports a file whose bytes were replaced, and how many of them were not read, as far as that was seen.
+// rewritten reports a file whose bytes were replaced, and how many of them were not read, as far as
+// that was seen.
 func (r *Reader) rewritten(w *file) {
 	r.count("files_replaced", 1)
 	lost := max(w.aside.shrunk, w.aside.glimpse.At) - w.cursor.Next

@@ -7,11 +7,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxEarlier bounds the places that are kept of one file for marks that are not saved yet; more are thinned out, and
-// a mark is then saved with the proof of a place before it.
+// maxEarlier bounds the places that are kept of one file for marks that are not saved yet; more are
+// thinned out, and a mark is then saved with the proof of a place before it.
 const maxEarlier = 64
 
-// notes are the proofs that a reader's checkpoint wants, by partition. The reader writes, the checkpoint's goroutine asks.
+// notes are the proofs that a reader's checkpoint wants, by partition. The reader writes, the
+// checkpoint's goroutine asks.
 type notes struct {
 	mu   sync.Mutex // guards what the notes hold, but for suffix
 	byID map[string]*note
@@ -66,8 +67,8 @@ func (n *notes) grow(t *note, head []byte) {
 	t.proof = t.proof.WithHead(head)
 }
 
-// at is the proof for a watermark: that of the last place at or before it, or of the first place where there is none: what stands
-// before that was read, too.
+// at is the proof for a watermark: that of the last place at or before it, or of the first place
+// where there is none: what stands before that was read, too.
 func (n *notes) at(id string, watermark int64) fileid.Proof {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -100,8 +101,9 @@ func (n *notes) at(id string, watermark int64) fileid.Proof {
 // Note implements stream.Noter.
 func (r *Reader) Note(m stream.Mark) string { return r.notes.at(m.Part.ID, m.Watermark.Num).String() }
 
-// remember notes what the last Fill has handed out of f, from the place before on. What it handed out ends b's data, unless a line end
-// was added, a record was cut or a range was skipped: then nothing is known of the bytes before the cursor.
+// remember notes what the last Fill has handed out of f, from the place before on. What it handed
+// out ends b's data, unless a line end was added, a record was cut or a range was skipped: then
+// nothing is known of the bytes before the cursor.
 func (r *Reader) remember(b *stream.Batch, f *file, before int64) {
 	n := len(b.Spans)
 	if f.cursor.Next == before || n == 0 || b.Spans[n-1].Part.ID != f.part.ID {

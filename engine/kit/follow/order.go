@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// What one file turns out to be may decide what another one is: a copy, a hard link, the file that was waited for. So wherever that is
-// found out for several, they come in an order that depends on them alone, and what happens can be told from what was there.
+// What one file turns out to be may decide what another one is: a copy, a hard link, the file that
+// was waited for. So wherever that is found out for several, they come in an order that depends on
+// them alone, and what happens can be told from what was there.
 
 // byLabel orders files, and those of one label by what they are.
 func byLabel(a, b *file) int {

@@ -6,15 +6,16 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// scanSpacing bounds the cost of listings: the wait before one is at least scanSpacing times the duration of the last
-// one.
+// scanSpacing bounds the cost of listings: the wait before one is at least scanSpacing times the
+// duration of the last one.
 const scanSpacing = 10
 
 const (
 	// wakeSpacing is the least wait between two listings.
 	wakeSpacing = 5 * time.Millisecond
-	// wakePerFile is added to it for each file that the last listing found to be read, up to wakeMost. A read costs
-	// several system calls however little a file grew, so many growing files are read in larger pieces, a little later.
+	// wakePerFile is added to it for each file that the last listing found to be read, up to wakeMost.
+	// A read costs several system calls however little a file grew, so many growing files are read in
+	// larger pieces, a little later.
 	wakePerFile = 200 * time.Microsecond
 	wakeMost    = 20 * time.Millisecond
 )
@@ -44,8 +45,8 @@ func (p *pace) spacing() time.Duration {
 	return max(wakeSpacing, 2*p.took, min(time.Duration(p.found)*wakePerFile, wakeMost))
 }
 
-// next returns when an idle reader lists again unless a notification comes. atEnd reports whether a reader with Once
-// has read everything, so that the next listing may end the run.
+// next returns when an idle reader lists again unless a notification comes. atEnd reports whether a
+// reader with Once has read everything, so that the next listing may end the run.
 func (p *pace) next(atEnd bool) time.Duration {
 	at := p.listed + max(p.idleFor, scanSpacing*p.took, p.spacing())
 	if p.due > 0 {
@@ -57,7 +58,8 @@ func (p *pace) next(atEnd bool) time.Duration {
 	return at
 }
 
-// record notes a listing that found files to be read. Listings that find none become rarer, from first to most.
+// record notes a listing that found files to be read. Listings that find none become rarer, from
+// first to most.
 func (p *pace) record(begun, ended time.Duration, found int, first, most time.Duration) {
 	p.listed, p.took, p.found = ended, ended-begun, found
 	if found > 0 {

@@ -38,17 +38,19 @@ func PackedAs(compression string, maxExpansion int) (Packed, error) {
 }
 
 const (
-	// packedWait is how long a compressed file that is followed must not have changed before it is read: who compresses writes to the
-	// end in one go, and what is there before holds half a record, or less.
+	// packedWait is how long a compressed file that is followed must not have changed before it is
+	// read: who compresses writes to the end in one go, and what is there before holds half a record,
+	// or less.
 	packedWait = time.Second
-	// packedAhead is how much more than a batch is decompressed, so that the record across its end mostly ends in it.
+	// packedAhead is how much more than a batch is decompressed, so that the record across its end
+	// mostly ends in it.
 	packedAhead = 64 << 10
 	// packedBack is how much is kept behind the place where a file is read.
 	packedBack = 512 << 10
 	// markSize is how much of a file says how its characters are written.
 	markSize = 4
-	// searchFrom is how much more than max_record a record has to have before its end is searched for, rather than
-	// its bytes be held.
+	// searchFrom is how much more than max_record a record has to have before its end is searched for,
+	// rather than its bytes be held.
 	searchFrom = 4 << 20
 )
 
@@ -60,7 +62,8 @@ func (f *file) data() io.ReaderAt {
 	return f.handle
 }
 
-// holds is how many bytes the file has: of a compressed one as many as are known for certain when at least to were asked for.
+// holds is how many bytes the file has: of a compressed one as many as are known for certain when
+// at least to were asked for.
 func (f *file) holds(to int64) int64 {
 	if f.view == nil {
 		return f.info.Size
@@ -83,7 +86,8 @@ func (f *file) known() (size int64, end bool) {
 	return f.info.Size, true
 }
 
-// partial says whether there is something behind the last record that was handed out, as far as is known.
+// partial says whether there is something behind the last record that was handed out, as far as is
+// known.
 func (f *file) partial() bool {
 	size, _ := f.known()
 	return f.cursor.Next < size
@@ -181,7 +185,8 @@ func (f *file) dropView() {
 	}
 }
 
-// rests says whether a compressed file has not changed for so long that it may be whole; if not, it is looked at again then.
+// rests says whether a compressed file has not changed for so long that it may be whole; if not, it
+// is looked at again then.
 func (r *Reader) rests(f *file) bool {
 	now := r.s.now()
 	at := f.since + packedWait
@@ -194,7 +199,8 @@ func (r *Reader) rests(f *file) bool {
 	return at <= now
 }
 
-// nothing says whether there is nothing to be read of a compressed file that has no id yet, and reports why.
+// nothing says whether there is nothing to be read of a compressed file that has no id yet, and
+// reports why.
 func (r *Reader) nothing(f *file, head []byte) bool {
 	switch {
 	case len(head) > 0:
@@ -210,11 +216,13 @@ func (r *Reader) nothing(f *file, head []byte) bool {
 	return true
 }
 
-// empty says whether nothing was in a compressed file that is followed, and it has not changed since.
+// empty says whether nothing was in a compressed file that is followed, and it has not changed
+// since.
 func (f *file) empty() bool { return f.view != nil && f.entry == nil && f.checked && !f.changed() }
 
-// fillFrom is Fill. The end of a compressed file is not known before it was decompressed: so long as b has room, more of it is.
-// before are the bytes that have to stand before what is read; nil: that is looked at apart.
+// fillFrom is Fill. The end of a compressed file is not known before it was decompressed: so long
+// as b has room, more of it is. before are the bytes that have to stand before what is read; nil:
+// that is looked at apart.
 func (r *Reader) fillFrom(b *stream.Batch, f *file, end ending, before []byte) (lines.Result, error) {
 	file := lines.File{
 		ReaderAt: r.filler.source(f), Part: f.part, Size: f.info.Size, Sealed: end.sealed, Flush: end.flush,
@@ -273,8 +281,8 @@ func (r *Reader) framingOf(f *file) error {
 	return nil
 }
 
-// broken says whether a compressed file cannot be read further than it was, and reports it, once for each state of it: it is left where
-// it is, and tried again when it has changed.
+// broken says whether a compressed file cannot be read further than it was, and reports it, once
+// for each state of it: it is left where it is, and tried again when it has changed.
 func (r *Reader) broken(f *file) bool {
 	if f.view == nil {
 		return false
@@ -317,7 +325,8 @@ func (r *Reader) troubled(f *file, now time.Duration) bool {
 	return false
 }
 
-// unfinished says whether f begins as the widow w does, but is compressed and does not end well: it is still being written.
+// unfinished says whether f begins as the widow w does, but is compressed and does not end well: it
+// is still being written.
 func (r *Reader) unfinished(f, w *file, head []byte) bool {
 	if f.view == nil || len(head) < w.note.proof.Head || !w.note.proof.FitsHead(head) {
 		return false

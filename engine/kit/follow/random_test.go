@@ -16,8 +16,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// rotator writes one log and rotates it, in steps between which a route may look at the files. It is the model: it knows which lines there
-// are, and does nothing that would destroy what no route has.
+// rotator writes one log and rotates it, in steps between which a route may look at the files. It
+// is the model: it knows which lines there are, and does nothing that would destroy what no route
+// has.
 type rotator struct {
 	d    *folder
 	disk *disk
@@ -131,12 +132,14 @@ func (w *rotator) begin() {
 	}
 }
 
-// rotate turns to a new file, in one of four ways. A file gets a name that is not listed only when each route has stored something by
-// which it knows the file, should the process end before it looks again: something of what stands in it was read, or what stood there
-// before it was emptied, and the route waits for that still. When it has given that up, the mark says that it is finished and is
-// forgotten: to the next process an emptied file of which nothing was read is what a new one is. All names of a file are made from the one
-// under which it was written: a copy that gets a name from elsewhere before anybody could see what it was made of is a file of its own,
-// since two files may well have one content.
+// rotate turns to a new file, in one of four ways. A file gets a name that is not listed only when
+// each route has stored something by which it knows the file, should the process end before it
+// looks again: something of what stands in it was read, or what stood there before it was emptied,
+// and the route waits for that still. When it has given that up, the mark says that it is finished
+// and is forgotten: to the next process an emptied file of which nothing was read is what a new one
+// is. All names of a file are made from the one under which it was written: a copy that gets a name
+// from elsewhere before anybody could see what it was made of is a file of its own, since two files
+// may well have one content.
 func (w *rotator) rotate() {
 	if w.begun == w.lines {
 		return
@@ -187,7 +190,8 @@ func (w *rotator) rotate() {
 	w.then(done)
 }
 
-// unknown says whether there is a route that could not know the file if it were renamed to a name that is not listed now.
+// unknown says whether there is a route that could not know the file if it were renamed to a name
+// that is not listed now.
 func (w *rotator) unknown() bool {
 	have := w.have(w.who)
 	return have <= w.begun || have <= w.emptied && !w.wait(w.disk.file(w.name))
@@ -201,8 +205,9 @@ func (w *rotator) copy(from, to string) {
 	w.todo = append([]func(){func() { w.add(to, string(data[cut:])) }}, w.todo...)
 }
 
-// move takes a rotated file to another file system and back: a copy, and the file is deleted. One that is not listed is known by what was
-// read of it, once its inode is gone: without that no route could know the copy.
+// move takes a rotated file to another file system and back: a copy, and the file is deleted. One
+// that is not listed is known by what was read of it, once its inode is gone: without that no route
+// could know the copy.
 func (w *rotator) move(i int) {
 	from := w.rotated[i].name
 	if strings.Contains(from, "old") && w.have(w.who) <= w.rotated[i].from {
@@ -215,7 +220,8 @@ func (w *rotator) move(i int) {
 	w.then(func() { w.remove(from) })
 }
 
-// rotating is one run of two rotators and two routes, of which each call of the system may find the files changed.
+// rotating is one run of two rotators and two routes, of which each call of the system may find the
+// files changed.
 type rotating struct {
 	t         *testing.T
 	rnd       *rand.Rand
@@ -294,8 +300,8 @@ func (s *rotating) rest() {
 	}
 }
 
-// about is d, and up to a millisecond more: it ends at no moment at which anything else happens, or the order of the two would be
-// open.
+// about is d, and up to a millisecond more: it ends at no moment at which anything else happens, or
+// the order of the two would be open.
 func (s *rotating) about(d time.Duration) time.Duration {
 	s.ends++
 	return time.Until(time.Now().Add(d + time.Millisecond).Truncate(time.Millisecond).Add(s.ends))
@@ -340,8 +346,8 @@ func rotations(t *testing.T, seed uint64) *rotating {
 	return s
 }
 
-// However files are rotated while they are looked at, and whenever a process ends, every line comes, and once. PENSTOCK_SEED is the first
-// seed, PENSTOCK_SEEDS how many there are.
+// However files are rotated while they are looked at, and whenever a process ends, every line
+// comes, and once. PENSTOCK_SEED is the first seed, PENSTOCK_SEEDS how many there are.
 func FuzzRotations(f *testing.F) {
 	for _, seed := range seeds(f, 40) {
 		f.Add(seed)
@@ -369,7 +375,8 @@ func FuzzRotations(f *testing.F) {
 	})
 }
 
-// A seed that is printed replays: what is done to the files, what is logged of them, and when each line comes.
+// A seed that is printed replays: what is done to the files, what is logged of them, and when each
+// line comes.
 func TestRotationsReplay(t *testing.T) {
 	for _, seed := range seeds(t, 5) {
 		var was string

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// CanReadRanges reports whether ranges of a partition can be read by themselves: not of compressed files, which are read from
-// their beginnings only. It is a reader's CanReadRanges.
+// CanReadRanges reports whether ranges of a partition can be read by themselves: not of compressed
+// files, which are read from their beginnings only. It is a reader's CanReadRanges.
 func CanReadRanges(r *Reader, partitionID string) bool {
 	r.attended.mu.Lock()
 	defer r.attended.mu.Unlock()
@@ -42,7 +42,8 @@ func fileOf(r *Reader, partitionID string) *file {
 	return nil
 }
 
-// ReadRanges is a reader's ReadRanges. It reads by a handle of its own where a name leads to the file.
+// ReadRanges is a reader's ReadRanges. It reads by a handle of its own where a name leads to the
+// file.
 func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	r.attended.mu.Lock()
 	defer r.attended.mu.Unlock()
@@ -58,7 +59,8 @@ func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.
 	return errors.Join(err, done())
 }
 
-// reopen returns a handle of the file that the name leads to now, if that is still f, or the handle of f.
+// reopen returns a handle of the file that the name leads to now, if that is still f, or the handle
+// of f.
 func reopen(f *file) (h vfs.File, done func() error, err error) {
 	if f.handle != nil {
 		return f.handle, func() error { return nil }, nil

@@ -163,7 +163,8 @@ func (r *Reader) read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// cutShort ends a Read whose ctx has ended: what was taken is handed out, because the next Read would go on behind it.
+// cutShort ends a Read whose ctx has ended: what was taken is handed out, because the next Read
+// would go on behind it.
 func (r *Reader) cutShort(b *stream.Batch, cause error) error {
 	if len(b.Spans) > 0 {
 		r.filler.Complete(b)
@@ -256,8 +257,8 @@ func (r *Reader) list() {
 	r.s.listed(r, found > 0)
 }
 
-// Commit implements stream.Reader: it keeps how far files that grew after their seal are settled, because only then may
-// they be finished.
+// Commit implements stream.Reader: it keeps how far files that grew after their seal are settled,
+// because only then may they be finished.
 func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.s.catalogue.release(r, marks)
 	r.s.mu.Lock()
@@ -274,7 +275,8 @@ func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	return nil
 }
 
-// Close implements stream.Reader. While [Set.Run] runs, the reader's files stay open for the next reader of the route.
+// Close implements stream.Reader. While [Set.Run] runs, the reader's files stay open for the next
+// reader of the route.
 func (r *Reader) Close() error {
 	if r.s.catalogue.keep(r) {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Reading are the keys by which a source says how its files are read. It is embedded in the options of each source.
+// Reading are the keys by which a source says how its files are read. It is embedded in the options
+// of each source.
 type Reading struct {
 	MaxRecord    stream.Size     `yaml:"max_record" doc:"a longer record is treated as long_record says"`
 	Framing      framing.Options `yaml:"framing" doc:"records that are not lines"`
@@ -63,7 +64,8 @@ func (o *Reading) text() framing.Text {
 	return framing.Text{Encoding: o.Encoding, DecodeError: o.DecodeError}
 }
 
-// Polling are the keys by which a source says how often it looks at its files. It is embedded in the options of each source.
+// Polling are the keys by which a source says how often it looks at its files. It is embedded in
+// the options of each source.
 type Polling struct {
 	PollMin time.Duration `yaml:"poll_min" doc:"how soon an idle source looks at its files again at first; the wait doubles"`
 	PollMax time.Duration `yaml:"poll_max" doc:"how soon an idle source looks at its files again at the latest"`

@@ -12,8 +12,8 @@ import (
 type Identity uint8
 
 const (
-	// ByInode recognises a file by device, inode, birth time and content. Content alone counts for a copy that kept
-	// the time of the last change.
+	// ByInode recognises a file by device, inode, birth time and content. Content alone counts for a
+	// copy that kept the time of the last change.
 	ByInode Identity = iota
 	// ByContent recognises a file by its name and content wherever its inode is not found.
 	ByContent

@@ -12,10 +12,11 @@ type born struct {
 	birth stamp
 }
 
-// renumber recognises the files of earlier runs whose file system has another device number now: it was mounted again, the
-// machine was restarted, or the files were copied with their file system. A stored id is moved to a listed file of the
-// same inode and birth time if no listed file is on the old device. The head and the proof are compared later, as those of
-// any other file. Files without a birth time are left alone: inode numbers alone say too little.
+// renumber recognises the files of earlier runs whose file system has another device number now: it
+// was mounted again, the machine was restarted, or the files were copied with their file system. A
+// stored id is moved to a listed file of the same inode and birth time if no listed file is on the
+// old device. The head and the proof are compared later, as those of any other file. Files without
+// a birth time are left alone: inode numbers alone say too little.
 func (c *catalogue) renumber(r *Reader) {
 	devices := make(map[uint64]bool)
 	files := make(map[born]*file)

@@ -8,11 +8,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A file rests when all of it was delivered and its mark says so: with finished: keep when it is finished, growing when it is not held
-// open. Until it is changed, renamed or gone, or a file turns up that may be a copy of it, its listing is all that is looked at; then
-// it is known again by its mark, as after a restart.
+// A file rests when all of it was delivered and its mark says so: with finished: keep when it is
+// finished, growing when it is not held open. Until it is changed, renamed or gone, or a file turns
+// up that may be a copy of it, its listing is all that is looked at; then it is known again by its
+// mark, as after a restart.
 
-// passed says whether a listed file rests and was not changed since. One that was changed is known again as by its mark.
+// passed says whether a listed file rests and was not changed since. One that was changed is known
+// again as by its mark.
 func (r *Reader) passed(s Sight, info stat) bool {
 	if !r.s.o.Keep && r.grow == nil {
 		return false
@@ -46,7 +48,8 @@ func (r *Reader) restsAlready(s Sight, info stat) bool {
 	return true
 }
 
-// alone says whether no other route reads the files: what routes tell each other of a file, they tell by its entry.
+// alone says whether no other route reads the files: what routes tell each other of a file, they
+// tell by its entry.
 func (r *Reader) alone() bool {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -85,8 +88,8 @@ func (r *Reader) mourn(d *rest) {
 	}
 }
 
-// missRests mourns what rested and was not listed any more, and recognises what was changed before any other file: a new one
-// may be a copy of it.
+// missRests mourns what rested and was not listed any more, and recognises what was changed before
+// any other file: a new one may be a copy of it.
 func (r *Reader) missRests() {
 	r.resting.each(func(d *rest) bool {
 		if d.scan != r.scans {
@@ -120,7 +123,8 @@ func (r *Reader) rise(d *rest) {
 	r.recall(f)
 }
 
-// riseKin makes files of what rests and has a name from which that of a new file may have been made.
+// riseKin makes files of what rests and has a name from which that of a new file may have been
+// made.
 func (r *Reader) riseKin(label string) {
 	base := path.Base(label)
 	var kin []rest
@@ -141,7 +145,8 @@ func (r *Reader) riseAll() {
 	r.woken = nil
 }
 
-// retire keeps of files that are delivered, and whose marks say so, no more than has to be known while they rest.
+// retire keeps of files that are delivered, and whose marks say so, no more than has to be known
+// while they rest.
 func (r *Reader) retire() {
 	if r.grow != nil {
 		r.retireIdle()
@@ -207,21 +212,24 @@ func (r *Reader) retireIdle() {
 	r.shut = kept
 }
 
-// isIdle says whether a growing file is one as any other, closed, and nothing of it is left to be read.
+// isIdle says whether a growing file is one as any other, closed, and nothing of it is left to be
+// read.
 func (r *Reader) isIdle(f *file) bool {
 	odd := f.orphan || f.beside || f.lost || f.finished || f.sealed || f.touch || f.queued || f.trouble != nil || f.dir == nil
 	return !odd && f.entry != nil && f.handle == nil && f.view == nil && !f.skipping() && !f.partial() && !f.changed() &&
 		f.drained == f.info.Size && r.byKey[keyOf(f.info)] == f && r.files[f.label] == f && r.rotated.byEntry[f.entry] == f
 }
 
-// savedWhole says whether the mark of an idle file says that all of it was delivered, so that its stat alone recalls it.
+// savedWhole says whether the mark of an idle file says that all of it was delivered, so that its
+// stat alone recalls it.
 func (r *Reader) savedWhole(f *file) bool {
 	e := f.entry
 	m, ok := r.wholeMark(e.text, f.info)
 	return ok && !m.Finished && m.Part.Name == f.label && e.id.Certain() && f.info.Birth.known() && isOf(e.id, f.info) && !r.s.isDead(e)
 }
 
-// hardLink refuses another name of a file that rests under one that was listed, too; else it wakes it under the new one.
+// hardLink refuses another name of a file that rests under one that was listed, too; else it wakes
+// it under the new one.
 func (r *Reader) hardLink(label string, key fileid.Key) bool {
 	d := r.resting.get(key)
 	if d == nil {

@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// rest is a file of which all was delivered, whose mark says so, and which was not changed since: all that has to be known of it.
+// rest is a file of which all was delivered, whose mark says so, and which was not changed since:
+// all that has to be known of it.
 type rest struct {
 	text       string // its id
 	label      string // growing: under which it was seen
@@ -24,8 +25,9 @@ type rest struct {
 // chunk is how many rests are allocated at once.
 const chunk = 4096
 
-// rests are the files that rest. A hundred thousand of them are what a spool directory with finished: keep holds, or a folder of
-// logs that nobody writes to; so they are kept without an allocation for each.
+// rests are the files that rest. A hundred thousand of them are what a spool directory with
+// finished: keep holds, or a folder of logs that nobody writes to; so they are kept without an
+// allocation for each.
 type rests struct {
 	chunks [][]rest
 	free   []int32
@@ -100,7 +102,8 @@ func (t *rests) remove(key fileid.Key) {
 	t.free = append(t.free, i)
 }
 
-// each calls found with every one until it returns false. found may remove the one that it is given.
+// each calls found with every one until it returns false. found may remove the one that it is
+// given.
 func (t *rests) each(found func(*rest) bool) {
 	for _, list := range t.chunks {
 		for i := range list {

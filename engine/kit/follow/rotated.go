@@ -14,9 +14,9 @@ import (
 // maxKin is how many files of one stem a new file is compared with.
 const maxKin = 32
 
-// rotated is what the reader of growing files keeps to follow them through rotations: a file is renamed, out of the glob,
-// too, or copied away and truncated. What it knew of a file whose name or content is gone is a widow: it waits for a
-// file that leads on from it.
+// rotated is what the reader of growing files keeps to follow them through rotations: a file is
+// renamed, out of the glob, too, or copied away and truncated. What it knew of a file whose name or
+// content is gone is a widow: it waits for a file that leads on from it.
 type rotated struct {
 	byEntry map[*Entry]*file   // files with an id
 	stems   map[string][]*file // the same, and widows, by the stems of their labels
@@ -125,7 +125,8 @@ func (r *Reader) wait(w *file) {
 	r.pace.soon()
 }
 
-// widowOf waits for a file that leads on from a mark of an earlier run. displaced: its inode lives on with other content.
+// widowOf waits for a file that leads on from a mark of an earlier run. displaced: its inode lives
+// on with other content.
 func (r *Reader) widowOf(e *Entry, m stream.Mark, displaced bool, why string) *file {
 	id, name := r.s.foundAt(e)
 	w := &file{
@@ -138,8 +139,8 @@ func (r *Reader) widowOf(e *Entry, m stream.Mark, displaced bool, why string) *f
 	return w
 }
 
-// unmet makes widows of what earlier runs have read and the first listing does not have, and of what another route has found
-// rewritten since. What they had done with is over.
+// unmet makes widows of what earlier runs have read and the first listing does not have, and of
+// what another route has found rewritten since. What they had done with is over.
 func (r *Reader) unmet() {
 	var list, rewritten []knownID
 	r.s.mu.Lock()
@@ -177,7 +178,8 @@ func (r *Reader) unmet() {
 	}
 }
 
-// unforgotten ends what an earlier run had done with, whose process was killed before it forgot the mark.
+// unforgotten ends what an earlier run had done with, whose process was killed before it forgot the
+// mark.
 func (r *Reader) unforgotten(k knownID, name string) {
 	e := r.s.know(k, name)
 	r.s.end(r, e)
@@ -185,7 +187,8 @@ func (r *Reader) unforgotten(k knownID, name string) {
 	r.gone.now(k.text)
 }
 
-// meetKnown recognises the files of earlier runs before any other: a new one may be a copy of one of them.
+// meetKnown recognises the files of earlier runs before any other: a new one may be a copy of one
+// of them.
 func (r *Reader) meetKnown() {
 	var known []*file
 	r.s.mu.Lock()
@@ -200,13 +203,16 @@ func (r *Reader) meetKnown() {
 	r.recognised(known)
 }
 
-// recogniseTries is how often a file of an earlier run is looked at that changes while it is being looked at.
+// recogniseTries is how often a file of an earlier run is looked at that changes while it is being
+// looked at.
 const recogniseTries = 3
 
-// recognised finds out which files of earlier runs these are. One that is none of them, because its inode was used again or it was
-// rewritten, is met when all of these are known: it may be a copy of one of them. One that is gone since it was listed is waited for
-// from now on, not from the next listing on: what it was copied to may have been listed already. One of which it cannot be told now
-// is looked at before any other in the next listing, and until then holds back what may be a copy of it.
+// recognised finds out which files of earlier runs these are. One that is none of them, because its
+// inode was used again or it was rewritten, is met when all of these are known: it may be a copy of
+// one of them. One that is gone since it was listed is waited for from now on, not from the next
+// listing on: what it was copied to may have been listed already. One of which it cannot be told
+// now is looked at before any other in the next listing, and until then holds back what may be a
+// copy of it.
 func (r *Reader) recognised(files []*file) {
 	r.rotated.meeting = true
 	defer func() { r.rotated.meeting = false }()
@@ -235,8 +241,8 @@ func (r *Reader) recognised(files []*file) {
 // isKnown says whether f has no id yet, and can be, by its stat, a file of an earlier run.
 func (r *Reader) isKnown(f *file) bool { return f.entry == nil && len(r.knownAs(f)) > 0 }
 
-// knownAs are the files of earlier runs that f can be by its stat, or could before another route found something else in it, and that
-// nobody waits for.
+// knownAs are the files of earlier runs that f can be by its stat, or could before another route
+// found something else in it, and that nobody waits for.
 func (r *Reader) knownAs(f *file) []knownID {
 	key := keyOf(f.info)
 	r.s.mu.Lock()
@@ -253,7 +259,8 @@ func (r *Reader) goneSinceListed(f *file) {
 	r.missing(f)
 }
 
-// mournKnown waits for what leads on from the files of earlier runs that f can have been, which has lost its name before it was looked at.
+// mournKnown waits for what leads on from the files of earlier runs that f can have been, which has
+// lost its name before it was looked at.
 func (r *Reader) mournKnown(f *file) {
 	for _, k := range r.knownAs(f) {
 		m, ok := r.resume(k.text)
@@ -269,7 +276,8 @@ func (r *Reader) mournKnown(f *file) {
 	}
 }
 
-// displaced makes widows of what an earlier run has read of this inode, if another head stands there now.
+// displaced makes widows of what an earlier run has read of this inode, if another head stands
+// there now.
 func (r *Reader) displaced(f *file, seen fileid.File) {
 	r.s.mu.Lock()
 	var gone []knownID
@@ -325,7 +333,8 @@ func (r *Reader) expire(now time.Duration) {
 	})
 }
 
-// isTwin says whether all of a file that was held back stands in the one that it equals, where it is read.
+// isTwin says whether all of a file that was held back stands in the one that it equals, where it
+// is read.
 func (f *file) isTwin() bool {
 	return f.aside != nil && f.aside.twin != nil && f.aside.twinTo >= f.info.Size
 }
@@ -336,9 +345,10 @@ func (r *Reader) unwait(w *file) {
 	delete(r.rotated.widows, w.entry)
 }
 
-// leadsOn keeps a file that has lost its name before anything of it was read: its inode may be found beside, and one that is open, because
-// it was rewritten in place, is read on by its handle. One that was empty when it was seen last may have been written to since. One that
-// is held back may be a copy, of which there may be another copy by now: only its name tells.
+// leadsOn keeps a file that has lost its name before anything of it was read: its inode may be
+// found beside, and one that is open, because it was rewritten in place, is read on by its handle.
+// One that was empty when it was seen last may have been written to since. One that is held back
+// may be a copy, of which there may be another copy by now: only its name tells.
 func (r *Reader) leadsOn(f *file) bool {
 	if f.orphan {
 		return false

@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
-// Two routes that meet a file at the same time know it by one id: with two, the one that is later at a copy of the file would take it for
-// what the other one follows, and read it from its beginning.
+// Two routes that meet a file at the same time know it by one id: with two, the one that is later
+// at a copy of the file would take it for what the other one follows, and read it from its
+// beginning.
 func TestTwoRoutesMeetAFileAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -43,7 +44,8 @@ func TestTwoRoutesMeetAFileAtOnce(t *testing.T) {
 	})
 }
 
-// What a route has not read yet begins for it where it would if it were alone, although the other route knows the file already.
+// What a route has not read yet begins for it where it would if it were alone, although the other
+// route knows the file already.
 func TestSecondRouteBeginsForItself(t *testing.T) {
 	t.Run("at the end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -74,8 +76,9 @@ func TestSecondRouteBeginsForItself(t *testing.T) {
 	})
 }
 
-// A file was rotated while nothing ran. The first route finds out that it was rewritten just before the second one looks, and is then
-// slower to find the copy: the second one knows from its own mark, which the first has put aside, what the copy is.
+// A file was rotated while nothing ran. The first route finds out that it was rewritten just before
+// the second one looks, and is then slower to find the copy: the second one knows from its own
+// mark, which the first has put aside, what the copy is.
 func TestRouteRewrittenBeforeItLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -92,8 +95,9 @@ func TestRouteRewrittenBeforeItLooks(t *testing.T) {
 	})
 }
 
-// As TestRouteRewrittenBeforeItLooks, and the second route cannot look: the file cannot be opened now, or has another name since it was
-// listed. It knows all the same, from the mark that the first one has put aside, that the copy may be one.
+// As TestRouteRewrittenBeforeItLooks, and the second route cannot look: the file cannot be opened
+// now, or has another name since it was listed. It knows all the same, from the mark that the first
+// one has put aside, that the copy may be one.
 func TestRouteRewrittenWhenItCannotLook(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -12,19 +12,20 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// Once: how often a file is tried that cannot be read, and how many times settle (but at least endgameMin) a file that is still
-// written is waited for.
+// Once: how often a file is tried that cannot be read, and how many times settle (but at least
+// endgameMin) a file that is still written is waited for.
 const (
 	onceTries     = 3
 	endgameSettle = 10
 	endgameMin    = 10 * time.Second
 )
 
-// listPatience is how long listings may fail, since the set was made or since the last one that did not, until the route has to stop; it
-// starts again with growing waits. With Once none may fail.
+// listPatience is how long listings may fail, since the set was made or since the last one that did
+// not, until the route has to stop; it starts again with growing waits. With Once none may fail.
 const listPatience = 10 * time.Second
 
-// scan lists the place, follows what has changed since the last listing, and queues what there is to do.
+// scan lists the place, follows what has changed since the last listing, and queues what there is
+// to do.
 func (r *Reader) scan() {
 	r.pace.due = 0
 	r.scans++
@@ -213,7 +214,8 @@ func (r *Reader) missing(f *file) {
 	}
 }
 
-// orphaned reports a file that is read on by its handle alone, unless that is how a rotation is meant to be.
+// orphaned reports a file that is read on by its handle alone, unless that is how a rotation is
+// meant to be.
 func (r *Reader) orphaned(f *file) {
 	if r.grow != nil {
 		r.s.log.Debug("a file has lost its name; it is read to its end", "file", f.label, "read", f.cursor.Next)

@@ -13,7 +13,8 @@ func (r *Reader) grew(f *file) {
 	r.s.noteGrown(r, f)
 }
 
-// replaced makes f a new file under the same name. What is left of the old one is its seal, unless a copy leads on from it.
+// replaced makes f a new file under the same name. What is left of the old one is its seal, unless
+// a copy leads on from it.
 func (r *Reader) replaced(f *file, what string) {
 	if f.finished { // it was delivered; what others do with it is their business
 		r.unwatch(f)
@@ -78,7 +79,8 @@ func (r *Reader) seal(f *file) {
 	}
 }
 
-// sawAll notes that what stands in the inode of widows by now was read to its end in f: it is not looked for there any more.
+// sawAll notes that what stands in the inode of widows by now was read to its end in f: it is not
+// looked for there any more.
 func (r *Reader) sawAll(f *file) {
 	for e, w := range r.rotated.widows {
 		if isOf(r.s.idOf(e), f.info) && (w.displaced || f.info.Birth.known()) {

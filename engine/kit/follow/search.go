@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// followRotated looks after files whose names are gone: it searches their directories for what leads on from them, gives up what
-// was not found, and keeps the budget of what deleted files hold.
+// followRotated looks after files whose names are gone: it searches their directories for what
+// leads on from them, gives up what was not found, and keeps the budget of what deleted files hold.
 func (r *Reader) followRotated(now time.Duration) {
 	if r.scans == r.first && r.marked {
 		r.unmet()
@@ -32,7 +32,8 @@ func (r *Reader) followRotated(now time.Duration) {
 	r.s.catalogue.keepBudget(r)
 }
 
-// searchBeside looks for files that lead on from widows and strays outside of the listing, in the same directories.
+// searchBeside looks for files that lead on from widows and strays outside of the listing, in the
+// same directories.
 func (r *Reader) searchBeside(waiting int) {
 	t := &r.rotated
 	t.untold = false
@@ -96,7 +97,8 @@ func (r *Reader) leadsOne(s Sight, same []*file) (found, told bool) {
 	return false, told
 }
 
-// is says whether a file outside of the listing is the one that is waited for, as far as a stat tells.
+// is says whether a file outside of the listing is the one that is waited for, as far as a stat
+// tells.
 func (f *file) is(r *Reader, s Sight) bool {
 	if f.entry == nil {
 		return sameFile(f.info, statOf(s.Info))
@@ -104,8 +106,9 @@ func (f *file) is(r *Reader, s Sight) bool {
 	return IsOf(r.s.idOf(f.entry), s.Info)
 }
 
-// leads follows a file outside of the listing if it leads on from a widow or stray: same, if its inode is that one's, or else the
-// widow that it is a copy of. told is false where that cannot be known now: it has another name since it was listed, or is being made.
+// leads follows a file outside of the listing if it leads on from a widow or stray: same, if its
+// inode is that one's, or else the widow that it is a copy of. told is false where that cannot be
+// known now: it has another name since it was listed, or is being made.
 func (r *Reader) leads(s Sight, same *file) (found, told bool) {
 	now := r.s.now()
 	f := &file{
@@ -172,8 +175,9 @@ func (r *Reader) leads(s Sight, same *file) (found, told bool) {
 	return true, true
 }
 
-// rewrittenAway follows a file outside of the listing that is, beyond doubt, the one that all of same wait for, and in which something
-// else stands than was read of it: it was emptied and written to before it was renamed, and this route has not looked in between.
+// rewrittenAway follows a file outside of the listing that is, beyond doubt, the one that all of
+// same wait for, and in which something else stands than was read of it: it was emptied and written
+// to before it was renamed, and this route has not looked in between.
 func (r *Reader) rewrittenAway(s Sight, same []*file) bool {
 	info := statOf(s.Info)
 	for _, w := range same {
@@ -208,7 +212,8 @@ func (r *Reader) rewrittenAway(s Sight, same []*file) bool {
 	return true
 }
 
-// goneFrom says whether what was read of w, which was the same file as f, stands in f no more. false: it does, or it cannot be told.
+// goneFrom says whether what was read of w, which was the same file as f, stands in f no more.
+// false: it does, or it cannot be told.
 func (r *Reader) goneFrom(f, w *file) bool {
 	if w.note.proof.At == 0 || w.note.proof.Packed > 0 || !r.look(f) {
 		return false

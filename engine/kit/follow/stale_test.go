@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// What a rotation does to a file of an earlier run after the first listing had it, and before it is looked at.
+// What a rotation does to a file of an earlier run after the first listing had it, and before it is
+// looked at.
 func TestRotatedAfterTheFirstListing(t *testing.T) {
 	const grown = "4 four\n"
 	for _, tt := range []struct {
@@ -113,7 +114,8 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 	}
 }
 
-// The first listing of a process fails: what has to be done once, with the first one, is done with the first that does not.
+// The first listing of a process fails: what has to be done once, with the first one, is done with
+// the first that does not.
 func TestFirstListingFails(t *testing.T) {
 	t.Run("what was rotated while nothing ran is recognised", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -145,8 +147,9 @@ func TestFirstListingFails(t *testing.T) {
 	})
 }
 
-// A backup is restored under its old name. As long as its time is not set to the old one, nothing tells it from a new file that begins as
-// the old one did: it is held back for copy_wait. If it is written to meanwhile, what is there is delivered twice and not lost, and said.
+// A backup is restored under its old name. As long as its time is not set to the old one, nothing
+// tells it from a new file that begins as the old one did: it is held back for copy_wait. If it is
+// written to meanwhile, what is there is delivered twice and not lost, and said.
 func TestRestoredBackupIsWrittenTo(t *testing.T) {
 	for _, tt := range []struct {
 		name string

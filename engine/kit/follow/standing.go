@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// provedLater says whether it is enough to look after reading whether what was handed out of a growing file still stands in it: stood
-// does so for all that is handed out, and to look before as well would cost as many calls of the system as the reading. Not so with
-// framing, which may stumble over bytes of another file, and not where more has to be known of the file before.
+// provedLater says whether it is enough to look after reading whether what was handed out of a
+// growing file still stands in it: stood does so for all that is handed out, and to look before as
+// well would cost as many calls of the system as the reading. Not so with framing, which may
+// stumble over bytes of another file, and not where more has to be known of the file before.
 func (r *Reader) provedLater(f *file, end ending) bool {
 	if r.grow == nil || !f.checked || f.entry == nil || f.sealed || f.view != nil || end.sealed || end.flush {
 		return false
@@ -24,8 +25,8 @@ func (r *Reader) provedLater(f *file, end ending) bool {
 	return at > 0 && proof.At == at && len(f.note.suffix) > 0 && int64(proof.Head) == min(at, fileid.MaxHead)
 }
 
-// fillStanding is fillFrom that takes nothing of a growing file in which what was handed out of it stands no more. false: nothing was
-// taken, and f is looked at again.
+// fillStanding is fillFrom that takes nothing of a growing file in which what was handed out of it
+// stands no more. false: nothing was taken, and f is looked at again.
 func (r *Reader) fillStanding(b *stream.Batch, f *file, end ending, later bool) (lines.Result, bool) {
 	before, undo := f.cursor, batchLen(b)
 	var behind []byte
@@ -57,12 +58,14 @@ func (r *Reader) fillStanding(b *stream.Batch, f *file, end ending, later bool) 
 	return res, true
 }
 
-// atOnce is how much of a growing file is read by one call together with the bytes before it. Where there is more, those are looked at when
-// it was read, which then costs little beside it: a file may be emptied and written anew in the middle of a long read.
+// atOnce is how much of a growing file is read by one call together with the bytes before it. Where
+// there is more, those are looked at when it was read, which then costs little beside it: a file
+// may be emptied and written anew in the middle of a long read.
 const atOnce = 64 << 10
 
-// stood says whether the file was not rewritten while the last Fill read it: what was read before the place before is still there. seen
-// says that Fill has found the bytes that end at that place; then only the head is left to be looked at. data is what Fill has added.
+// stood says whether the file was not rewritten while the last Fill read it: what was read before
+// the place before is still there. seen says that Fill has found the bytes that end at that place;
+// then only the head is left to be looked at. data is what Fill has added.
 func (r *Reader) stood(data []byte, f *file, before int64, seen bool) bool {
 	switch {
 	case f.note.proof.At != before || f.view != nil:
@@ -88,7 +91,8 @@ func (r *Reader) stood(data []byte, f *file, before int64, seen bool) bool {
 	return ok && err == nil
 }
 
-// began says whether a file of which something was handed out for the first time begins as it did when it got its id.
+// began says whether a file of which something was handed out for the first time begins as it did
+// when it got its id.
 func (r *Reader) began(data []byte, f *file) bool {
 	id := r.s.idOf(f.entry)
 	if id.MatchHead(data) {
@@ -104,10 +108,12 @@ func (r *Reader) doubt(f *file) {
 	r.pace.soon()
 }
 
-// oldStamp is how old the time of a file's last change has to be for a later change to show in it on every file system.
+// oldStamp is how old the time of a file's last change has to be for a later change to show in it
+// on every file system.
 const oldStamp = 5 * time.Second
 
-// untouched says whether a file that nobody has written to for long is as it was when its bytes were looked at.
+// untouched says whether a file that nobody has written to for long is as it was when its bytes
+// were looked at.
 func (r *Reader) untouched(f *file) bool {
 	if age := time.Now().UnixNano() - int64(f.info.ModTime); age < int64(oldStamp) {
 		return false

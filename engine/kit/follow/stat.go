@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stat is what a reader keeps of a vfs.Info, in less than half of its bytes: there may be a hundred thousand.
+// stat is what a reader keeps of a vfs.Info, in less than half of its bytes: there may be a hundred
+// thousand.
 type stat struct {
 	Size           int64
 	ModTime, Birth stamp

@@ -15,7 +15,8 @@ import (
 // unreadable says how long a file that could not be read is left alone.
 var unreadable = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second)
 
-// take hands out what b takes of f. stay says that b is complete and that f, which has more, stays first in the queue.
+// take hands out what b takes of f. stay says that b is complete and that f, which has more, stays
+// first in the queue.
 func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	if f.lost {
 		return r.sealLost(b, f)
@@ -62,8 +63,9 @@ func (r *Reader) take(b *stream.Batch, f *file) (stay bool) {
 	return false
 }
 
-// establish opens f, finds out which file it is and where it ends, and verifies that what was handed out stands in it.
-// later reports that this is left until f was read. ok is false if nothing can be read of f now.
+// establish opens f, finds out which file it is and where it ends, and verifies that what was
+// handed out stands in it. later reports that this is left until f was read. ok is false if nothing
+// can be read of f now.
 func (r *Reader) establish(f *file) (end ending, later, ok bool) {
 	if !r.look(f) {
 		return end, false, false
@@ -91,7 +93,8 @@ type ending struct {
 	at     time.Duration // when that may be so; 0: it will be noticed
 }
 
-// endOf says what is known of f's end; ok is false where a copy of it is read on in its place, or it had to be closed.
+// endOf says what is known of f's end; ok is false where a copy of it is read on in its place, or
+// it had to be closed.
 func (r *Reader) endOf(f *file) (end ending, ok bool) {
 	if r.grow == nil {
 		at, now := r.s.quietAt(f.info.ModTime, f.since)
@@ -106,7 +109,8 @@ func (r *Reader) endOf(f *file) (end ending, ok bool) {
 	return end, r.rotated.byEntry[e] == f && f.handle != nil
 }
 
-// identify finds out which file it is and where the route stands in it. false: there is nothing to be read.
+// identify finds out which file it is and where the route stands in it. false: there is nothing to
+// be read.
 func (r *Reader) identify(f *file) bool {
 	head, err := r.firstHead(f)
 	if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -159,14 +163,16 @@ func (r *Reader) identify(f *file) bool {
 	}
 }
 
-// knows says whether the route has read anything of e's file, or stored a mark of it; else only other routes know it.
+// knows says whether the route has read anything of e's file, or stored a mark of it; else only
+// other routes know it.
 func (r *Reader) knows(e *Entry) bool {
 	_, known := r.resume(e.text)
 	return known || r.rotated.byEntry[e] != nil || r.rotated.widows[e] != nil
 }
 
-// foundByOthers says whether the route had done with e's file for good before the start, and only other routes know that f holds its data:
-// this one may have read that as another file's, which comes first.
+// foundByOthers says whether the route had done with e's file for good before the start, and only
+// other routes know that f holds its data: this one may have read that as another file's, which
+// comes first.
 func (r *Reader) foundByOthers(f *file, e *Entry) bool {
 	m, _ := r.resume(e.text)
 	if r.grow == nil || !m.Finished || r.rotated.byEntry[e] != nil || r.rotated.widows[e] != nil {
@@ -177,8 +183,9 @@ func (r *Reader) foundByOthers(f *file, e *Entry) bool {
 	return !slices.ContainsFunc(r.known[keyOf(f.info)], func(k knownID) bool { return k.text == e.text })
 }
 
-// metFirst finds out where the route begins in a growing file that is new to it, whatever other routes know of it. done says that it is
-// not to be taken as a new one, read that there is something to be read of it now.
+// metFirst finds out where the route begins in a growing file that is new to it, whatever other
+// routes know of it. done says that it is not to be taken as a new one, read that there is
+// something to be read of it now.
 func (r *Reader) metFirst(f *file, head []byte) (done, read bool) {
 	switch {
 	case r.grow == nil:
@@ -194,8 +201,8 @@ func (r *Reader) metFirst(f *file, head []byte) (done, read bool) {
 	return f.fromEnd && !r.startAtEnd(f), false
 }
 
-// recognise makes f the file of e, which it seems to be by stat and head, if what the route has stored of e stands in it. false: it does
-// not, and e is not the file's any more.
+// recognise makes f the file of e, which it seems to be by stat and head, if what the route has
+// stored of e stands in it. false: it does not, and e is not the file's any more.
 func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	if g := r.rotated.byEntry[e]; g != nil && g != f { // another route has seen that the data moved
 		if w := r.rotated.widows[e]; w == nil {
@@ -250,8 +257,9 @@ func (r *Reader) recognise(f *file, e *Entry, head []byte) (bool, error) {
 	return false, nil
 }
 
-// meetApart meets a file where another route has seen the data of the widow w go, and in which it does not stand as this route has read
-// it. What this route knows of the data, it knows by another file, if at all.
+// meetApart meets a file where another route has seen the data of the widow w go, and in which it
+// does not stand as this route has read it. What this route knows of the data, it knows by another
+// file, if at all.
 func (r *Reader) meetApart(f, w *file, head []byte) {
 	if done, _ := r.metFirst(f, head); done {
 		return
@@ -263,8 +271,9 @@ func (r *Reader) meetApart(f, w *file, head []byte) {
 	r.attach(f, r.s.giveOwn(f.seen(head, true), f.name), stream.Mark{})
 }
 
-// proveAnew makes the proof of a file that grows, of which the checkpoint has none for where it stands: a sink's own ledger, which is
-// ahead of it, or a hand, has said how far that is. Without one nothing would lead on from it once it is copied away.
+// proveAnew makes the proof of a file that grows, of which the checkpoint has none for where it
+// stands: a sink's own ledger, which is ahead of it, or a hand, has said how far that is. Without
+// one nothing would lead on from it once it is copied away.
 func (r *Reader) proveAnew(f *file, head []byte) error {
 	at := f.cursor.Next
 	if r.grow == nil || f.entry == nil || f.view != nil || f.note.proof.At == at || at > f.info.Size {
@@ -314,8 +323,8 @@ func (r *Reader) resume(id string) (stream.Mark, bool) {
 // anew says what becomes of a file that is not the one that it was.
 const anew = "it is read anew, what was not read of the old one is gone"
 
-// verify finds out whether what was handed out of f still stands in it, unless that is looked at later. false: it is another file now,
-// or cannot be read.
+// verify finds out whether what was handed out of f still stands in it, unless that is looked at
+// later. false: it is another file now, or cannot be read.
 func (r *Reader) verify(f *file, later bool) bool {
 	switch {
 	case f.shorter():
@@ -352,7 +361,8 @@ func (r *Reader) stands(f *file) bool {
 	return true
 }
 
-// unreadNow deals with an error of reading: a file that has just become shorter is looked at again soon.
+// unreadNow deals with an error of reading: a file that has just become shorter is looked at again
+// soon.
 func (r *Reader) unreadNow(f *file, err error) {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		r.pace.soon()

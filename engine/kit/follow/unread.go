@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// unreadMost is how long a file is held back at most because one that it may be a copy of cannot be read: then it is read as a new one,
-// rather than never.
+// unreadMost is how long a file is held back at most because one that it may be a copy of cannot be
+// read: then it is read as a new one, rather than never.
 const unreadMost = 5 * time.Minute
 
-// unread are files of earlier runs that could not be read yet, or were changed at each look, by the stems of their labels: which files
-// they are is not known, nor which copies of them are.
+// unread are files of earlier runs that could not be read yet, or were changed at each look, by the
+// stems of their labels: which files they are is not known, nor which copies of them are.
 type unread map[string][]*file
 
-// noteUnread notes that f, which has just failed or was changed while it was read, may be a file of an earlier run.
+// noteUnread notes that f, which has just failed or was changed while it was read, may be a file of
+// an earlier run.
 func (r *Reader) noteUnread(f *file) {
 	if r.grow == nil || !r.isKnown(f) {
 		return
@@ -46,7 +47,8 @@ func (r *Reader) meetUnread() {
 	r.recognised(list)
 }
 
-// isUnread says whether u may be a file of an earlier run still. One that can be read is known to be none that was finished.
+// isUnread says whether u may be a file of an earlier run still. One that can be read is known to
+// be none that was finished.
 func (r *Reader) isUnread(u *file) bool {
 	return r.byKey[keyOf(u.info)] == u && u.entry == nil && slices.ContainsFunc(r.knownAs(u), func(k knownID) bool {
 		m, ok := r.resume(k.text)
@@ -54,8 +56,8 @@ func (r *Reader) isUnread(u *file) bool {
 	})
 }
 
-// unreadKin says whether f, which begins with head, may be a copy of a file of an earlier run that cannot be read now: it has a name that
-// may have been made from that one's, and begins as it did.
+// unreadKin says whether f, which begins with head, may be a copy of a file of an earlier run that
+// cannot be read now: it has a name that may have been made from that one's, and begins as it did.
 func (r *Reader) unreadKin(f *file, head []byte) bool {
 	base := path.Base(f.label)
 	for n := len(base); n > 0 && len(r.rotated.unread) > 0; n-- {

@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestUnreadAtTheStart: while a file of an earlier run cannot be opened or read, nobody knows whether another one is a copy of it. A copy
-// waits, and is read on where the run before was; what is no copy does not wait.
+// TestUnreadAtTheStart: while a file of an earlier run cannot be opened or read, nobody knows
+// whether another one is a copy of it. A copy waits, and is read on where the run before was; what
+// is no copy does not wait.
 func TestUnreadAtTheStart(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -60,8 +61,9 @@ func TestUnreadAtTheStart(t *testing.T) {
 	}
 }
 
-// A file that was copied away while nothing ran is emptied and written to at each look at it when the next process has begun. What it was
-// is not known before it stands still, nor is what the copy is, which the route comes to first.
+// A file that was copied away while nothing ran is emptied and written to at each look at it when
+// the next process has begun. What it was is not known before it stands still, nor is what the copy
+// is, which the route comes to first.
 func TestChangedAtEachLook(t *testing.T) {
 	for _, times := range []int{1, 3, 10} {
 		t.Run(fmt.Sprint(times, " times"), func(t *testing.T) {
@@ -100,8 +102,8 @@ func TestChangedAtEachLook(t *testing.T) {
 	}
 }
 
-// TestUnreadForLong: what may be a copy of a file that stays unreadable does not wait for ever, and the log says so. When the file can be
-// read, it is read on.
+// TestUnreadForLong: what may be a copy of a file that stays unreadable does not wait for ever, and
+// the log says so. When the file can be read, it is read on.
 func TestUnreadForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)
@@ -128,8 +130,9 @@ func TestUnreadForLong(t *testing.T) {
 	})
 }
 
-// A copy is held back when it loses its name. What was in it is read in its original, or under the name that it has now, and nothing is
-// said to be lost. A file of its own, of which nothing was read, is.
+// A copy is held back when it loses its name. What was in it is read in its original, or under the
+// name that it has now, and nothing is said to be lost. A file of its own, of which nothing was
+// read, is.
 func TestHeldBackAndGone(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
@@ -168,7 +171,8 @@ func TestHeldBackAndGone(t *testing.T) {
 	}
 }
 
-// A copy that is held back is compared again when something can have changed, and else once in poll_max: not at each turn of the reader.
+// A copy that is held back is compared again when something can have changed, and else once in
+// poll_max: not at each turn of the reader.
 func TestHeldBackIsLookedAtSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})

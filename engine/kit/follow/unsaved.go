@@ -2,16 +2,16 @@ package follow
 
 import "github.com/penstock-io/penstock/stream"
 
-// unsavedFile is a file without a name that was read to its end, whose last bytes are not in the checkpoint yet: if the
-// route restarts before they are, its next reader reads them again.
+// unsavedFile is a file without a name that was read to its end, whose last bytes are not in the
+// checkpoint yet: if the route restarts before they are, its next reader reads them again.
 type unsavedFile struct {
 	*file
 	end int64 // of what was handed out
 }
 
-// retain keeps f open, of which a reader has handed out everything and to which no name leads, until the checkpoint
-// says that it was delivered. f has no handle after that. It does nothing if no next reader would get the file, or too
-// many are retained.
+// retain keeps f open, of which a reader has handed out everything and to which no name leads,
+// until the checkpoint says that it was delivered. f has no handle after that. It does nothing if
+// no next reader would get the file, or too many are retained.
 func (c *catalogue) retain(r *Reader, f *file) {
 	if f.handle == nil {
 		return

@@ -12,17 +12,20 @@ const (
 	maxWatches = 512
 	// watchAgain is how often the list of directories is asked for anew.
 	watchAgain = 5 * time.Second
-	// eventsAtOnce is how many notifications are taken at once, those of wakeSpacing: files that grow all the time make one with each
-	// write, and to be woken for each costs more than to read what was written.
+	// eventsAtOnce is how many notifications are taken at once, those of wakeSpacing: files that grow
+	// all the time make one with each write, and to be woken for each costs more than to read what was
+	// written.
 	eventsAtOnce = 1024
-	// busyFor is how long each listing has to find something to be read before nothing is watched any more: who reads all the time lists
-	// by the clock, and a notification of each write would cost the writer and the reader something, and tell nobody anything.
+	// busyFor is how long each listing has to find something to be read before nothing is watched any
+	// more: who reads all the time lists by the clock, and a notification of each write would cost the
+	// writer and the reader something, and tell nobody anything.
 	busyFor = time.Second
 )
 
-// Watch wakes the readers at each change in the directories that dirs lists and that ours calls the source's, until ctx is done or
-// stop is closed. It is a hint: polling is the truth, on network mounts the only one. written says that a file's bytes
-// changed, not its name. Nothing is watched while all readers are busy.
+// Watch wakes the readers at each change in the directories that dirs lists and that ours calls the
+// source's, until ctx is done or stop is closed. It is a hint: polling is the truth, on network
+// mounts the only one. written says that a file's bytes changed, not its name. Nothing is watched
+// while all readers are busy.
 func (s *Set) Watch(ctx context.Context, stop <-chan struct{}, dirs func() []string, ours func(path string, written bool) bool) error {
 	for again := false; ; again = true {
 		if busy, err := s.watch(ctx, stop, dirs, ours, again); !busy {
@@ -40,8 +43,8 @@ func (s *Set) Watch(ctx context.Context, stop <-chan struct{}, dirs func() []str
 	}
 }
 
-// watch is Watch until all readers are busy, which it returns. again: they have been since an earlier call, and what has happened just
-// now is not known.
+// watch is Watch until all readers are busy, which it returns. again: they have been since an
+// earlier call, and what has happened just now is not known.
 func (s *Set) watch(
 	ctx context.Context, stop <-chan struct{}, dirs func() []string, ours func(path string, written bool) bool, again bool,
 ) (busy bool, err error) {
@@ -142,7 +145,8 @@ func changes(e fsnotify.Event, more <-chan fsnotify.Event, watched map[string]bo
 	}
 }
 
-// addWatches watches what is new in dirs and no longer what is not in it. It returns the last error.
+// addWatches watches what is new in dirs and no longer what is not in it. It returns the last
+// error.
 func addWatches(w *fsnotify.Watcher, watched map[string]bool, dirs []string) (err error) {
 	wanted := make(map[string]bool, len(dirs))
 	for _, dir := range dirs[:min(len(dirs), maxWatches)] {

@@ -296,8 +296,8 @@ func knows(stored map[string]stream.Mark) stream.OpenOptions {
 	}
 }
 
-// meetsCopy lets a route run until it has seen a.log, and meets the copy a.log.1. There it stays until goOn is called, which returns when
-// its time is over.
+// meetsCopy lets a route run until it has seen a.log, and meets the copy a.log.1. There it stays
+// until goOn is called, which returns when its time is over.
 func (d *folder) meetsCopy(t *testing.T, r *route) (goOn func()) {
 	t.Helper()
 	atCopy, on, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -355,7 +355,8 @@ func earlierRun(t *testing.T) (d *folder, a, b *route) {
 	return d, a, b
 }
 
-// restarted is the next process: one set, in which each route has stored what the one before it had.
+// restarted is the next process: one set, in which each route has stored what the one before it
+// had.
 func (d *folder) restarted(t *testing.T, a, b *route) (a2, b2 *route) {
 	t.Helper()
 	s := d.set(follow.Growing{})

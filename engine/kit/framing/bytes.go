@@ -42,8 +42,8 @@ func (delimitedLine) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{}
 }
 
-// csv ends a record behind a line end that stands outside of quotes (RFC 4180: a quote within is written twice, which
-// leaves and enters again).
+// csv ends a record behind a line end that stands outside of quotes (RFC 4180: a quote within is
+// written twice, which leaves and enters again).
 type csv struct{}
 
 // Exact implements lines.Framing.
@@ -71,15 +71,16 @@ func (csv) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{}
 }
 
-// values are JSON values one behind the other, or the objects of an array, whose brackets and commas stand in front of the records. What is
-// no JSON is found as whole values, too, and left to whoever parses it: a record ends where its brackets do.
+// values are JSON values one behind the other, or the objects of an array, whose brackets and
+// commas stand in front of the records. What is no JSON is found as whole values, too, and left to
+// whoever parses it: a record ends where its brackets do.
 type values struct{}
 
 // Exact implements lines.Framing.
 func (values) Exact() bool { return false }
 
-// Next implements lines.Framing. A record covers what stands in front of it, never what follows: where it ends does not depend on how much
-// of the file was there.
+// Next implements lines.Framing. A record covers what stands in front of it, never what follows:
+// where it ends does not depend on how much of the file was there.
 func (values) Next(data []byte, last bool) lines.Frame {
 	from := punctuation(data)
 	if from == len(data) {
@@ -95,8 +96,8 @@ func (values) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{Size: to, From: from, To: to}
 }
 
-// punctuation is how many bytes in front of the next value are white space, commas, and brackets of an array of objects. The bracket of
-// any other array begins a record.
+// punctuation is how many bytes in front of the next value are white space, commas, and brackets of
+// an array of objects. The bracket of any other array begins a record.
 func punctuation(data []byte) int {
 	at := 0
 	for ; at < len(data); at++ {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// encoded finds records in a file of another encoding than UTF-8, or of UTF-8 that is to be checked, and writes them as UTF-8. Positions
-// are the file's.
+// encoded finds records in a file of another encoding than UTF-8, or of UTF-8 that is to be
+// checked, and writes them as UTF-8. Positions are the file's.
 type encoded struct {
 	in    charset
 	inner lines.Framing // of the text
@@ -171,7 +171,8 @@ type Text struct {
 	DecodeError string // keep, replace, drop, dead_letter, fail
 }
 
-// Validate says which of the keys is wrong, also beside what a source does with long records, and beside the framing.
+// Validate says which of the keys is wrong, also beside what a source does with long records, and
+// beside the framing.
 func (t Text) Validate(o Options, longRecord string) error {
 	in, ok := charsets[t.Encoding]
 	if !ok {
@@ -195,8 +196,8 @@ func refused(key, format string, args ...any) error {
 	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
-// In returns the framing of files in an encoding, nil for lines of bytes as they are; and, where that depends on a file's first
-// bytes, which one each file has.
+// In returns the framing of files in an encoding, nil for lines of bytes as they are; and, where
+// that depends on a file's first bytes, which one each file has.
 func (o Options) In(t Text, maxRecord int) (framed lines.Framing, byHead func(head []byte) lines.Framing, err error) {
 	inner, err := o.New(maxRecord)
 	if err != nil {

@@ -28,7 +28,8 @@ var charsets = map[string]charset{
 // wide says whether a character takes units of two bytes.
 func (c charset) wide() bool { return c == utf16LE || c == utf16BE || c == utf16Mark }
 
-// of returns which one a file is in that begins with head. Without a mark utf-16 is big-endian (RFC 2781, 4.3).
+// of returns which one a file is in that begins with head. Without a mark utf-16 is big-endian (RFC
+// 2781, 4.3).
 func (c charset) of(head []byte) charset {
 	switch {
 	case c != utf16Mark:
@@ -45,7 +46,8 @@ var between80And9F = [32]rune{
 	0, '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', 0, 'ž', 'Ÿ',
 }
 
-// next returns the first character of data, which is not empty, and the bytes that it takes. ok is false where they are none.
+// next returns the first character of data, which is not empty, and the bytes that it takes. ok is
+// false where they are none.
 func (c charset) next(data []byte) (r rune, size int, ok bool) {
 	switch c {
 	case latin1:
@@ -96,7 +98,8 @@ const (
 // bads are the values of the key `decode_error`.
 var bads = map[string]bad{"keep": keepBad, "replace": replaceBad, "drop": dropBad, "dead_letter": buryBad, "fail": failBad}
 
-// decode appends data as UTF-8 to dst. at is where the first bytes are that are no character, -1 if there are none.
+// decode appends data as UTF-8 to dst. at is where the first bytes are that are no character, -1 if
+// there are none.
 func (c charset) decode(dst, data []byte, onBad bad) (out []byte, at int) {
 	at = -1
 	for i := 0; i < len(data); {
@@ -133,7 +136,8 @@ func plain(c charset, data []byte) int {
 	return len(data)
 }
 
-// whole is the length of the longest beginning of data that ends with a whole character, as far as can be told without what follows.
+// whole is the length of the longest beginning of data that ends with a whole character, as far as
+// can be told without what follows.
 func (c charset) whole(data []byte) int {
 	n := len(data)
 	switch {
@@ -163,7 +167,8 @@ func (c charset) mark(data []byte) int {
 	return 0
 }
 
-// lineEnd returns where the first line end at or after from is in data, which begins with a whole character; -1: there is none.
+// lineEnd returns where the first line end at or after from is in data, which begins with a whole
+// character; -1: there is none.
 func (c charset) lineEnd(data []byte, from int) int {
 	if !c.wide() {
 		if i := bytes.IndexByte(data[from:], '\n'); i >= 0 {

@@ -1,9 +1,9 @@
-// Package framing finds records in files whose records are not lines: ended by other bytes, several lines long, CSV with line ends
-// between quotes, JSON values one behind the other or in an array.
+// Package framing finds records in files whose records are not lines: ended by other bytes, several
+// lines long, CSV with line ends between quotes, JSON values one behind the other or in an array.
 //
-// Each framing is a value without state ([lines.Framing]): from a record's start it finds the same records, whatever was read
-// before, so that a restart goes on where the last run stood. The package reads nothing and keeps nothing; the sources that read
-// files own their framings.
+// Each framing is a value without state ([lines.Framing]): from a record's start it finds the same
+// records, whatever was read before, so that a restart goes on where the last run stood. The
+// package reads nothing and keeps nothing; the sources that read files own their framings.
 package framing
 
 import (
@@ -44,7 +44,8 @@ func Defaults() Options { return Options{By: ByLine, MaxLines: 1000, Wait: 5 * t
 // maxDelimiter bounds a delimiter; what is longer is a mistake.
 const maxDelimiter = 64
 
-// Validate says which key below `framing` is wrong, also beside what a source does with long records (`long_record`).
+// Validate says which key below `framing` is wrong, also beside what a source does with long
+// records (`long_record`).
 func (o Options) Validate(longRecord string) error {
 	if _, err := o.New(1); err != nil {
 		return err

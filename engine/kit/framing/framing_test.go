@@ -92,8 +92,8 @@ var cases = []struct {
 	{"json cut off", options("json", nil), `{"a":1}{"b":`, []string{`{"a":1}`, `{"b":`}},
 }
 
-// fill reads a file of text in growing steps into batches of a few bytes, and returns its records and ids. restart begins
-// anew at the end of a random batch, as after a kill.
+// fill reads a file of text in growing steps into batches of a few bytes, and returns its records
+// and ids. restart begins anew at the end of a random batch, as after a kill.
 func fill(t *testing.T, o framing.Options, text string, rng *rand.Rand) (records []string, ids []int64) {
 	t.Helper()
 	f, err := o.New(1 << 20)
@@ -144,7 +144,8 @@ func fill(t *testing.T, o framing.Options, text string, rng *rand.Rand) (records
 	return records, ids
 }
 
-// TestFramings: whatever of a file was there when it was looked at, and wherever batches end, the records are the same.
+// TestFramings: whatever of a file was there when it was looked at, and wherever batches end, the
+// records are the same.
 func TestFramings(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -250,8 +251,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// FuzzFramings: every byte of any file is covered once, by frames that follow each other, and a restart at any of their
-// ends finds the same ones.
+// FuzzFramings: every byte of any file is covered once, by frames that follow each other, and a
+// restart at any of their ends finds the same ones.
 func FuzzFramings(f *testing.F) {
 	for i, c := range cases {
 		f.Add(uint8(i), []byte(c.text))

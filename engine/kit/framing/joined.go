@@ -8,9 +8,10 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// joins finds the records of container logs: lines of which long ones were cut into pieces, those of several streams among each other.
-// From a line on until no stream has a piece that waits for more is one group: its records come from one origin, because no
-// position within it has a whole record on either side.
+// joins finds the records of container logs: lines of which long ones were cut into pieces, those
+// of several streams among each other. From a line on until no stream has a piece that waits for
+// more is one group: its records come from one origin, because no position within it has a whole
+// record on either side.
 type joins struct {
 	parse    func(line []byte) piece
 	most     int // lines of a group
@@ -83,7 +84,8 @@ func mark(open [][]byte, stream []byte, partial bool) [][]byte {
 	return open
 }
 
-// Write implements lines.Writer. A record of one piece is its line; one of several is the first one's line with the whole text.
+// Write implements lines.Writer. A record of one piece is its line; one of several is the first
+// one's line with the whole text.
 func (j joins) Write(dst []byte, ends []int, data []byte, frame lines.Frame) ([]byte, []int, error) {
 	group := data[:frame.Size]
 	if i := bytes.IndexByte(group, '\n'); i < 0 || i == len(group)-1 {
@@ -159,7 +161,8 @@ func (joins) LineStart(data []byte) int {
 	return -1
 }
 
-// criPiece: "2016-10-06T00:17:09.669794202Z stdout P what was written". Tags are separated by colons, the first one is P or F.
+// criPiece: "2016-10-06T00:17:09.669794202Z stdout P what was written". Tags are separated by
+// colons, the first one is P or F.
 func criPiece(line []byte) (p piece) {
 	time := bytes.IndexByte(line, ' ')
 	if time <= 0 {
@@ -187,8 +190,9 @@ func criPiece(line []byte) (p piece) {
 	return p
 }
 
-// dockerPiece: {"log":"what was written\n","stream":"stdout","time":"2016-10-06T00:17:09.669794202Z"}. A log without the line end is a
-// piece of which more follows.
+// dockerPiece: {"log":"what was
+// written\n","stream":"stdout","time":"2016-10-06T00:17:09.669794202Z"}. A log without the line end
+// is a piece of which more follows.
 func dockerPiece(line []byte) (p piece) {
 	at := skipSpace(line, 0)
 	if at >= len(line) || line[at] != '{' {

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// glue says whether line belongs to the record whose first line is first and whose last one so far is before. Lines come without their
-// ends.
+// glue says whether line belongs to the record whose first line is first and whose last one so far
+// is before. Lines come without their ends.
 type glue func(first, before, line []byte) bool
 
-// multiline joins lines. A record ends before the first line that does not belong to it, or, with closes, behind the first line
-// that matches last.
+// multiline joins lines. A record ends before the first line that does not belong to it, or, with
+// closes, behind the first line that matches last.
 type multiline struct {
 	belongs glue
 	closes  bool
@@ -77,8 +77,8 @@ func indented(line []byte) bool { return len(line) > 0 && (line[0] == ' ' || lin
 
 var javaThrowable = regexp.MustCompile(`^(\w+\.)+[A-Z][\w$]*(Exception|Error|Throwable)(: |$)`)
 
-// javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...", "\t... 3 more", and causes in
-// between.
+// javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...",
+// "\t... 3 more", and causes in between.
 func javaTrace(_, _, line []byte) bool {
 	return indented(line) || javaThrowable.Match(line) ||
 		bytes.HasPrefix(line, []byte("Caused by: ")) || bytes.HasPrefix(line, []byte("Suppressed: "))
@@ -90,7 +90,8 @@ var pythonBetween = [][]byte{
 	[]byte("The above exception was the direct cause of the following exception:"),
 }
 
-// pythonTrace: a traceback's header, its indented frames, the exception that follows them, and what links several.
+// pythonTrace: a traceback's header, its indented frames, the exception that follows them, and what
+// links several.
 func pythonTrace(_, before, line []byte) bool {
 	for _, p := range pythonBetween {
 		if bytes.HasPrefix(line, p) {

@@ -2,8 +2,8 @@
 
 // Package inorder puts what arrives at an ordered lane in any order into the order of effect.
 //
-// It holds one lane's [Order], which the lane owns and guards. It never calls a clock, starts nothing and keeps nothing of a
-// run that is over.
+// It holds one lane's [Order], which the lane owns and guards. It never calls a clock, starts
+// nothing and keeps nothing of a run that is over.
 package inorder
 
 import (
@@ -18,9 +18,9 @@ var (
 	errTwice  = errors.New("the place in the run was taken already")
 )
 
-// Order brings what arrives in any order into the order of effect: by place, dense from 0 in a run. Once one of a run has
-// failed, all of it that is not out yet fails, until the next run begins. Its zero value is ready; it is not
-// safe for concurrent use.
+// Order brings what arrives in any order into the order of effect: by place, dense from 0 in a run.
+// Once one of a run has failed, all of it that is not out yet fails, until the next run begins. Its
+// zero value is ready; it is not safe for concurrent use.
 type Order[T any] struct {
 	begun   bool
 	run     uint32
@@ -29,7 +29,8 @@ type Order[T any] struct {
 	waiting map[uint32]T // arrived before their turn
 }
 
-// Arrive takes v and calls out for each one whose turn has come. An error: v fails, and nothing was kept of it.
+// Arrive takes v and calls out for each one whose turn has come. An error: v fails, and nothing was
+// kept of it.
 func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	if !o.begun || int32(run-o.run) > 0 { // run numbers may wrap
 		if len(o.waiting) > 0 {

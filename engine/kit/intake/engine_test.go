@@ -43,7 +43,8 @@ func start(t *testing.T, text string, components ...stream.Component) (e *engine
 	return e, ended
 }
 
-// TestAnswersSoon: a sender does not wait for the checkpoint's interval, also where records are dropped or dead.
+// TestAnswersSoon: a sender does not wait for the checkpoint's interval, also where records are
+// dropped or dead.
 func TestAnswersSoon(t *testing.T) {
 	for _, sink := range []string{"memory", "file: {path: /out/records, format: raw}", "drop"} {
 		t.Run(sink, func(t *testing.T) {
@@ -84,7 +85,8 @@ pipelines:
 	}
 }
 
-// TestDrainDelivers: a drain delivers everything that was taken, over two routes of which one fails now and then.
+// TestDrainDelivers: a drain delivers everything that was taken, over two routes of which one fails
+// now and then.
 func TestDrainDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in *intake.Intake

@@ -53,7 +53,8 @@ func (i *Intake) Reserve(ctx context.Context, bytes int64) (*Reservation, error)
 	return r, nil
 }
 
-// Grow enlarges the reservation by bytes. It waits for room unless this reservation may overdraw the limit.
+// Grow enlarges the reservation by bytes. It waits for room unless this reservation may overdraw
+// the limit.
 func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	i := r.in
 	i.mu.Lock()

@@ -85,8 +85,8 @@ func New(o Options, h stream.Host) (*Intake, error) {
 	return i, nil
 }
 
-// reportRest reports data that is lost when the source stops: a route had failed, or a drain took too
-// long. Senders that wait for an answer do not get one, so their data is not lost.
+// reportRest reports data that is lost when the source stops: a route had failed, or a drain took
+// too long. Senders that wait for an answer do not get one, so their data is not lost.
 func (i *Intake) reportRest(ctx context.Context) error {
 	<-ctx.Done()
 	i.mu.Lock()

@@ -112,7 +112,8 @@ func settled(s *intake.Submission) bool {
 	return s.Wait(ctx) == nil
 }
 
-// TestSettledByEveryRoute: a submission ends when all routes have settled it, whatever the others before it do, and frees its bytes.
+// TestSettledByEveryRoute: a submission ends when all routes have settled it, whatever the others
+// before it do, and frees its bytes.
 func TestSettledByEveryRoute(t *testing.T) {
 	h := quiet()
 	h.SetRoutes("p/a", "p/b")
@@ -146,7 +147,8 @@ func TestSettledByEveryRoute(t *testing.T) {
 	}
 }
 
-// TestRestartReadsAgain: a route that opens again reads what it has not settled, cut at the same places.
+// TestRestartReadsAgain: a route that opens again reads what it has not settled, cut at the same
+// places.
 func TestRestartReadsAgain(t *testing.T) {
 	h := quiet()
 	in := newIntake(t, intake.Options{}, h)
@@ -177,7 +179,8 @@ func TestRestartReadsAgain(t *testing.T) {
 	}
 }
 
-// TestLateRoute: a route that joins later reads what is held; an empty span stands for what the others have settled.
+// TestLateRoute: a route that joins later reads what is held; an empty span stands for what the
+// others have settled.
 func TestLateRoute(t *testing.T) {
 	h := quiet()
 	in := newIntake(t, intake.Options{}, h)
@@ -362,7 +365,8 @@ func TestGrowing(t *testing.T) {
 	})
 }
 
-// TestDrain: a route that drains reads what is there; producers in hand count where data is not refused.
+// TestDrain: a route that drains reads what is there; producers in hand count where data is not
+// refused.
 func TestDrain(t *testing.T) {
 	for _, refuse := range []bool{true, false} {
 		t.Run(fmt.Sprintf("refuse %v", refuse), func(t *testing.T) {

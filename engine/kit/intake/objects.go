@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// objects makes the members of records that are JSON objects their fields. It belongs to one reader.
+// objects makes the members of records that are JSON objects their fields. It belongs to one
+// reader.
 type objects struct {
 	scan  json.Scanner
 	names map[string]uint32 // of the batch

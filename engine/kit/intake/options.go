@@ -31,7 +31,8 @@ func Delimiter(value string) byte {
 // MinMemory is the least value of an option `memory`: room for one read of short records.
 const MinMemory stream.Size = 8 << 20
 
-// CheckSizes checks the options `max_record` and `memory` of a source that cuts a stream into records.
+// CheckSizes checks the options `max_record` and `memory` of a source that cuts a stream into
+// records.
 func CheckSizes(maxRecord, memory stream.Size) error {
 	switch {
 	case memory < MinMemory:

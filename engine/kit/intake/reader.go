@@ -186,8 +186,8 @@ func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{
 	return len(b.Spans) > 0 && b.Full(), !more && r.isLast(), i.changed
 }
 
-// isLast reports whether nothing follows for this route. Data that producers have in hand belongs to
-// the routes that stay.
+// isLast reports whether nothing follows for this route. Data that producers have in hand belongs
+// to the routes that stay.
 func (r *reader) isLast() bool {
 	i := r.in
 	if i.ended {
@@ -350,7 +350,8 @@ func (r *reader) Drain() {
 	r.in.checkDraining()
 }
 
-// Note implements stream.PartitionTracker. The data cannot be read again, so nothing has to recognize it.
+// Note implements stream.PartitionTracker. The data cannot be read again, so nothing has to
+// recognize it.
 func (r *reader) Note(stream.Mark) string { return "" }
 
 // Forget implements stream.PartitionTracker: the partitions of earlier instances.

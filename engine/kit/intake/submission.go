@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// Records are records as a source has received them, to be submitted together. The zero value is empty.
+// Records are records as a source has received them, to be submitted together. The zero value is
+// empty.
 type Records struct {
 	data  []byte  // each record with a line end
 	ends  []int32 // of each record in data, behind its line end; nil if each line is a record
@@ -49,9 +50,9 @@ type Submission struct {
 
 func (s *Submission) to() int64 { return s.from + int64(len(s.records.data)) }
 
-// Submit hands records to the routes and ends the reservation, whether it covers them or not. awaited
-// means that a sender waits until they are settled, so that they are not held back to fill a batch.
-// The error is [ErrDraining] or [ErrTooLarge]; nothing was taken then.
+// Submit hands records to the routes and ends the reservation, whether it covers them or not.
+// awaited means that a sender waits until they are settled, so that they are not held back to fill
+// a batch. The error is [ErrDraining] or [ErrTooLarge]; nothing was taken then.
 func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error) {
 	i := r.in
 	if !records.odd {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// AppendUnescaped appends the text that stands between the quotes of a valid string, escapes taken out; one half of a
-// surrogate pair becomes U+FFFD.
+// AppendUnescaped appends the text that stands between the quotes of a valid string, escapes taken
+// out; one half of a surrogate pair becomes U+FFFD.
 func AppendUnescaped(dst, s []byte) []byte {
 	for i := 0; i < len(s); {
 		if s[i] != '\\' {
@@ -51,8 +51,8 @@ func AppendUnescaped(dst, s []byte) []byte {
 	return dst
 }
 
-// Member finds a member of the valid object raw by its key, unescaped. Of two with one key the last counts. It returns false
-// where raw is no object or has none. The value lies in raw.
+// Member finds a member of the valid object raw by its key, unescaped. Of two with one key the last
+// counts. It returns false where raw is no object or has none. The value lies in raw.
 func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 	var found Value
 	ok := false
@@ -68,8 +68,9 @@ func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 	return found, ok
 }
 
-// Decode returns what v, which lies in data, stands for: nil, a bool, a string, an int or, where it is none or does not fit,
-// a float64, a []any or a map[string]any. Only a number beyond float64 is an error.
+// Decode returns what v, which lies in data, stands for: nil, a bool, a string, an int or, where it
+// is none or does not fit, a float64, a []any or a map[string]any. Only a number beyond float64 is
+// an error.
 func Decode(data []byte, v Value) (any, error) {
 	raw := data[v.Off : v.Off+v.Len]
 	switch v.Kind {
@@ -128,8 +129,8 @@ func decodeArray(raw []byte) (any, error) {
 	return out, nil
 }
 
-// Number is a number as an int, or where it has a fraction or an exponent or does not fit as a float64. Beyond float64 it is
-// an error.
+// Number is a number as an int, or where it has a fraction or an exponent or does not fit as a
+// float64. Beyond float64 it is an error.
 func Number(text []byte) (any, error) {
 	if n, err := strconv.ParseInt(string(text), 10, 0); err == nil {
 		return int(n), nil

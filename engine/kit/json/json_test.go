@@ -164,7 +164,8 @@ func TestScanningAllocatesNothing(t *testing.T) {
 	}
 }
 
-// FuzzScanner holds the scanner to the standard library, which is as strict but for UTF-8 and depth.
+// FuzzScanner holds the scanner to the standard library, which is as strict but for UTF-8 and
+// depth.
 func FuzzScanner(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"a":1,"b":[1,2,{"c":null}],"d":"\ud83d\ude00"}`, `{"a":01}`, `{"a":"\ud800"}`, "{\"\xff\":1}",

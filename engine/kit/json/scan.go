@@ -1,11 +1,11 @@
 //penstock:pure
 
-// Package json reads JSON where it lies: it finds the members of an object and what they are, and leaves numbers, nested
-// values and the order of keys as they were written.
+// Package json reads JSON where it lies: it finds the members of an object and what they are, and
+// leaves numbers, nested values and the order of keys as they were written.
 //
-// It is strict (RFC 8259): no leading zeros, no raw control characters, UTF-8 only, nothing behind the value, no more than
-// [MaxDepth] levels. It owns nothing, allocates nothing but what it is asked to decode, and never writes JSON: that is
-// package ndjson.
+// It is strict (RFC 8259): no leading zeros, no raw control characters, UTF-8 only, nothing behind
+// the value, no more than [MaxDepth] levels. It owns nothing, allocates nothing but what it is
+// asked to decode, and never writes JSON: that is package ndjson.
 package json
 
 import (
@@ -21,15 +21,17 @@ const MaxDepth = 1000
 
 // Value is where one value lies in the bytes that were scanned, and what it is.
 type Value struct {
-	// Kind is Text for a string whose place is what stands between its quotes, Number, Bool, Null, or JSON for an array or
-	// object. A string that no UTF-8 text can be, since it has one half of a surrogate pair, is JSON, quotes included.
+	// Kind is Text for a string whose place is what stands between its quotes, Number, Bool, Null, or
+	// JSON for an array or object. A string that no UTF-8 text can be, since it has one half of a
+	// surrogate pair, is JSON, quotes included.
 	Kind stream.Kind
 	// Escaped says that a Text has escapes; [AppendUnescaped] takes them out.
 	Escaped  bool
 	Off, Len int
 }
 
-// Scanner goes through the members of one object. The zero value is ready for Start; it may be used again.
+// Scanner goes through the members of one object. The zero value is ready for Start; it may be used
+// again.
 type Scanner struct {
 	Key   Value // of the member that Next has found: a Text
 	Value Value
@@ -42,7 +44,8 @@ type Scanner struct {
 	open     [MaxDepth/64 + 1]uint64 // of each level that is open one bit: whether it is an object
 }
 
-// Start sets the scanner to the object that is data[off:off+n]. Values then lie in data. The bytes are only read.
+// Start sets the scanner to the object that is data[off:off+n]. Values then lie in data. The bytes
+// are only read.
 func (s *Scanner) Start(data []byte, off, n int) {
 	s.data, s.pos, s.end, s.begun = data, off, off+n, false
 	s.what = ""
@@ -90,7 +93,8 @@ func (s *Scanner) Next() bool {
 	return s.pos >= 0
 }
 
-// Wrong says what is wrong and at which byte of data, after Next has returned false; "": nothing is, the object has ended.
+// Wrong says what is wrong and at which byte of data, after Next has returned false; "": nothing
+// is, the object has ended.
 func (s *Scanner) Wrong() (what string, at int) { return s.what, s.at }
 
 func (s *Scanner) fail(what string, at int) bool {
@@ -207,7 +211,8 @@ const (
 	tops = 0x8080808080808080
 )
 
-// text scans the string whose quote stands at i, and returns the place behind its closing quote, or -1.
+// text scans the string whose quote stands at i, and returns the place behind its closing quote, or
+// -1.
 func (s *Scanner) text(i int, v *Value) int {
 	data, open := s.data, i
 	escaped, half := false, false
@@ -253,8 +258,8 @@ func (s *Scanner) text(i int, v *Value) int {
 	}
 }
 
-// escape checks the escape at i and returns its length, that of both where it is a pair of surrogates; alone says that it is
-// one half of a pair.
+// escape checks the escape at i and returns its length, that of both where it is a pair of
+// surrogates; alone says that it is one half of a pair.
 func (s *Scanner) escape(i int) (n int, alone bool) {
 	if i+1 >= s.end {
 		return s.failed("a string is not closed", i), false
@@ -298,7 +303,8 @@ func unit(b []byte) int {
 	return u
 }
 
-// nested checks the array or object at i and returns where it ends, or -1. It is no recursion: what is open is in bits.
+// nested checks the array or object at i and returns where it ends, or -1. It is no recursion: what
+// is open is in bits.
 func (s *Scanner) nested(i int) int {
 	var v Value
 	depth := 0

@@ -22,8 +22,8 @@ func (c *counting) ReadAt(p []byte, off int64) (int, error) {
 	return c.ReaderAt.ReadAt(p, off)
 }
 
-// What stood before the cursor is read together with what is behind it, by one call where the batch has room for it before its end; what
-// the batch holds stays as it is.
+// What stood before the cursor is read together with what is behind it, by one call where the batch
+// has room for it before its end; what the batch holds stays as it is.
 func TestFillBefore(t *testing.T) {
 	stood := strings.Repeat("stood there before\n", 10)
 	for _, c := range []struct {

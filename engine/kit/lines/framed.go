@@ -7,13 +7,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Framing finds records that are not lines. It keeps nothing between calls, so that a reader that resumes at a record's
-// start finds the records that the first reader found.
+// Framing finds records that are not lines. It keeps nothing between calls, so that a reader that
+// resumes at a record's start finds the records that the first reader found.
 type Framing interface {
-	// Next returns the first record of data, which begins at a record's start. last says that nothing follows data; then it
-	// returns a frame whenever there are bytes. A frame of size 0: the record's end is not there yet.
+	// Next returns the first record of data, which begins at a record's start. last says that nothing
+	// follows data; then it returns a frame whenever there are bytes. A frame of size 0: the record's
+	// end is not there yet.
 	Next(data []byte, last bool) Frame
-	// Exact says whether a record's text and a line end are what the file has; else a raw sink must not copy the file's bytes.
+	// Exact says whether a record's text and a line end are what the file has; else a raw sink must
+	// not copy the file's bytes.
 	Exact() bool
 }
 
@@ -24,17 +26,20 @@ type Frame struct {
 	None     bool // these bytes hold no record: punctuation of what is around them
 }
 
-// Writer is a Framing whose records are not bytes of the file as they stand there: they are decoded, or joined of pieces.
+// Writer is a Framing whose records are not bytes of the file as they stand there: they are
+// decoded, or joined of pieces.
 type Writer interface {
 	Framing
-	// Write appends the texts of the frame's records to dst, and where each of them ends in dst to ends. There is at least one; several
-	// come from one origin, whose position is the frame's end. data begins with the frame. A *TextError says that bytes are no text;
-	// the texts are appended all the same.
+	// Write appends the texts of the frame's records to dst, and where each of them ends in dst to
+	// ends. There is at least one; several come from one origin, whose position is the frame's end.
+	// data begins with the frame. A *TextError says that bytes are no text; the texts are appended all
+	// the same.
 	Write(dst []byte, ends []int, data []byte, frame Frame) ([]byte, []int, error)
-	// Whole returns how many of the first n bytes of data, which has more, make whole characters, but at least one of those: there a
-	// record is cut that is too long.
+	// Whole returns how many of the first n bytes of data, which has more, make whole characters, but
+	// at least one of those: there a record is cut that is too long.
 	Whole(data []byte, n int) int
-	// LineStart returns where the last line of data begins, which begins with a whole character, or -1 if no line ends in it.
+	// LineStart returns where the last line of data begins, which begins with a whole character, or -1
+	// if no line ends in it.
 	LineStart(data []byte) int
 }
 
@@ -128,7 +133,8 @@ func (l *Filler) framed(b *stream.Batch, c *Cursor, f File, end int64, closed bo
 	return full, nil
 }
 
-// frame is the framing's, cut where a record is longer than it may be: the rest is a record of its own.
+// frame is the framing's, cut where a record is longer than it may be: the rest is a record of its
+// own.
 func (l *Filler) frame(framing Framing, data []byte, last bool) Frame {
 	frame := framing.Next(data, last)
 	whole := func(n int) int {
@@ -148,7 +154,8 @@ func (l *Filler) frame(framing Framing, data []byte, last bool) Frame {
 	return frame
 }
 
-// maxAround is how much may stand around a record that has its full length: a line end, a delimiter, punctuation.
+// maxAround is how much may stand around a record that has its full length: a line end, a
+// delimiter, punctuation.
 const maxAround = 4096
 
 // give hands the records of a framed batch over.
@@ -233,8 +240,8 @@ const (
 	seenTail = 64
 )
 
-// Seen returns the first and the last bytes of the file between two places, if the last Fill read them and handed out others:
-// those that it decoded, or joined.
+// Seen returns the first and the last bytes of the file between two places, if the last Fill read
+// them and handed out others: those that it decoded, or joined.
 func (l *Filler) Seen(from, to int64) (head, tail []byte, ok bool) {
 	s := &l.seen
 	return s.head, s.tail, s.size > 0 && s.from == from && s.from+int64(s.size) == to

@@ -1,20 +1,23 @@
 // Package lines cuts a file of lines into aligned batches, without touching a record.
 //
-// It reads straight into a batch's arena, finds where the batch ends with a few vector instructions, and
-// counts line ends; what a line holds is no business of it. It is shared by the sources that read files. Who
-// calls it owns the file, knows how much of it is there and whether more will come; the package opens nothing,
-// waits for nothing and keeps nothing but the [Cursor] it is given.
+// It reads straight into a batch's arena, finds where the batch ends with a few vector
+// instructions, and counts line ends; what a line holds is no business of it. It is shared by the
+// sources that read files. Who calls it owns the file, knows how much of it is there and whether
+// more will come; the package opens nothing, waits for nothing and keeps nothing but the [Cursor]
+// it is given.
 //
 // # Where a batch ends
 //
-// At the first record end at or after a multiple of Limits.Bytes from the file's start, or after Limits.Records records since the
-// cut before, or where a settled range begins, or at the file's end. Where a batch comes to such a multiple with more of its records than
-// of its bytes used up, it is its records that fill it: then it goes on to the first record end at or after Limits.Bytes from the cut
-// before, or most batches of so many records would be full, and one at each multiple would not. All of these follow from the
-// place of the cut before and the bytes behind it alone, so that a reader that resumes at any cut cuts where the first reader
-// cut. (Where a file grew while it was read, a batch may also have ended at what was there; and what is there of a growing file is not
-// cut at a multiple if all of it fits, or a hundred files that grow a little would make two batches of each multiple.) Records keep
-// their ids in any case.
+// At the first record end at or after a multiple of Limits.Bytes from the file's start, or after
+// Limits.Records records since the cut before, or where a settled range begins, or at the file's
+// end. Where a batch comes to such a multiple with more of its records than of its bytes used up,
+// it is its records that fill it: then it goes on to the first record end at or after Limits.Bytes
+// from the cut before, or most batches of so many records would be full, and one at each multiple
+// would not. All of these follow from the place of the cut before and the bytes behind it alone, so
+// that a reader that resumes at any cut cuts where the first reader cut. (Where a file grew while
+// it was read, a batch may also have ended at what was there; and what is there of a growing file
+// is not cut at a multiple if all of it fits, or a hundred files that grow a little would make two
+// batches of each multiple.) Records keep their ids in any case.
 //
 // A batch takes further files only whole: a file that does not fit starts the next one.
 package lines
@@ -31,23 +34,28 @@ import (
 // MaxSpans is how many spans a batch of many small files carries at most.
 const MaxSpans = 4096
 
-// firstLook is how many bytes of a file are read at first for a batch that may take more: it may have all its records in them.
+// firstLook is how many bytes of a file are read at first for a batch that may take more: it may
+// have all its records in them.
 const firstLook = 512 << 10
 
 // readMax is how many bytes are asked of the file at once.
 const readMax = 1 << 20
 
-// alignFrom is how much of a file is read at least into an arena that is aligned for it: below, it would cost a page for nothing.
+// alignFrom is how much of a file is read at least into an arena that is aligned for it: below, it
+// would cost a page for nothing.
 const alignFrom = 64 << 10
 
 // Rules say what becomes of long records.
 type Rules struct {
-	// MaxRecord is how many bytes a record may have, its LF not counted; at least 1. A longer one is cut into pieces of that
-	// many bytes, each a record of its own, in a span of its own, with a line end added.
+	// MaxRecord is how many bytes a record may have, its LF not counted; at least 1. A longer one is
+	// cut into pieces of that many bytes, each a record of its own, in a span of its own, with a line
+	// end added.
 	MaxRecord int
-	// Bury makes a longer record one dead letter of its first MaxRecord bytes, whose span covers all of it.
+	// Bury makes a longer record one dead letter of its first MaxRecord bytes, whose span covers all
+	// of it.
 	Bury bool
-	// Framing finds records that are not lines; nil: they are. With it a record that is too long is always cut.
+	// Framing finds records that are not lines; nil: they are. With it a record that is too long is
+	// always cut.
 	Framing Framing
 }
 
@@ -80,15 +88,17 @@ type File struct {
 	Part   *stream.Partition
 	Size   int64 // bytes that are there; no more is read
 	Sealed bool  // nothing will follow Size: the last record ends there, with or without a line end
-	// Flush ends the last record at Size although more may follow, as a record of its own; Sealed does so anyway.
+	// Flush ends the last record at Size although more may follow, as a record of its own; Sealed does
+	// so anyway.
 	Flush bool
 	// Framing is this file's own; nil: that of the rules. Both are nil or none.
 	Framing Framing
-	// Growing lets a batch of other files take what is there of this one, if all of it fits, although it is not sealed.
+	// Growing lets a batch of other files take what is there of this one, if all of it fits, although
+	// it is not sealed.
 	Growing bool
-	// Before are bytes, at most MaxBefore, that have to stand just before Cursor.Next; nil: it is not looked. They are read together
-	// with what is behind them, and where others stand there Fill adds nothing and returns ErrOther. Nil with framing, and with
-	// settled ranges in the cursor.
+	// Before are bytes, at most MaxBefore, that have to stand just before Cursor.Next; nil: it is not
+	// looked. They are read together with what is behind them, and where others stand there Fill adds
+	// nothing and returns ErrOther. Nil with framing, and with settled ranges in the cursor.
 	Before []byte
 }
 
@@ -108,7 +118,8 @@ const (
 	NoRoom                // the batch holds other files, and this one does not fit whole; nothing was added
 )
 
-// Filler fills batches by its rules. Its owner is one reader; it keeps only what the batch in work needs.
+// Filler fills batches by its rules. Its owner is one reader; it keeps only what the batch in work
+// needs.
 type Filler struct {
 	Rules
 	buried  []buried
@@ -126,9 +137,10 @@ type buried struct {
 	size int64
 }
 
-// Fill appends records of f from c.Next on, and their spans, to b. A batch that is empty, or that holds only
-// the stretch of this file just before c.Next, takes what it can; one that holds other files takes only a whole sealed
-// file, or a seal without bytes. After an error (io.ErrUnexpectedEOF: f has less than Size bytes; ErrOther) b and c are as before.
+// Fill appends records of f from c.Next on, and their spans, to b. A batch that is empty, or that
+// holds only the stretch of this file just before c.Next, takes what it can; one that holds other
+// files takes only a whole sealed file, or a seal without bytes. After an error
+// (io.ErrUnexpectedEOF: f has less than Size bytes; ErrOther) b and c are as before.
 func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	data, spans, origins, added := len(b.Data), len(b.Spans), b.Origins, b.Added
 	graves, before := len(l.buried), *c
@@ -154,7 +166,8 @@ func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	return res, nil
 }
 
-// fits says whether a whole file may still be added to b, as far as that can be known before it is read.
+// fits says whether a whole file may still be added to b, as far as that can be known before it is
+// read.
 func fits(b *stream.Batch, c *Cursor, f File) bool {
 	if !f.Sealed && !f.Growing || b.Full() || len(b.Spans) >= MaxSpans {
 		return false
@@ -202,7 +215,8 @@ func seal(b *stream.Batch, c *Cursor, f File) {
 	b.Spans = append(b.Spans, stream.Span{Part: f.Part, Range: stream.Range{From: at, To: at}, Last: true})
 }
 
-// stretch hands out from c.Next up to end, or to where the batch is full. closed: the stretch is known to end there.
+// stretch hands out from c.Next up to end, or to where the batch is full. closed: the stretch is
+// known to end there.
 func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64, closed bool) (full bool, err error) {
 	limits, begun := b.Limits(), begunAt(b, c, f)
 	for c.Next < end {
@@ -250,8 +264,9 @@ func begunAt(b *stream.Batch, c *Cursor, f File) int64 {
 	return c.Next
 }
 
-// look reads from c.Next on, behind b.Data, until it sees where the batch ends, a record that is too long, or the end. It returns how
-// many bytes it has read and where among them the long record starts, or -1.
+// look reads from c.Next on, behind b.Data, until it sees where the batch ends, a record that is
+// too long, or the end. It returns how many bytes it has read and where among them the long record
+// starts, or -1.
 func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target, end int64) (d cut, have, long int, err error) {
 	base, room := len(b.Data), b.Limits().Records-b.Origins
 	slack := int64(min(b.Limits().Bytes/8, 4096) + 256) // the record that lies across the target mostly ends in it
@@ -304,7 +319,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target, end int64) (
 	return d, have, long, nil
 }
 
-// read makes the bytes of f from off on that stand in b.Data from base on want bytes long; have of them are there.
+// read makes the bytes of f from off on that stand in b.Data from base on want bytes long; have of
+// them are there.
 func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error) {
 	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
 	if have == 0 && len(f.Before) > 0 {
@@ -337,8 +353,9 @@ func (f *File) readFull(buf []byte, off int64) error {
 	return err
 }
 
-// readBehind reads data[base:] from off on, and what stands before it, by one call: into the place of the last bytes of data[:base],
-// which are put back. Where there are too few of those it takes two calls, the bytes before last.
+// readBehind reads data[base:] from off on, and what stands before it, by one call: into the place
+// of the last bytes of data[:base], which are put back. Where there are too few of those it takes
+// two calls, the bytes before last.
 func (f *File) readBehind(data []byte, base int, off int64) error {
 	n := len(f.Before)
 	if base < n {
@@ -369,8 +386,9 @@ func (f *File) behind(before []byte) error {
 	return nil
 }
 
-// add appends a span for the next size bytes of f, which stand in the arena as bytes, or lengthens the one before it. own: as
-// a span of its own, because the record in it ends where its bytes do not say.
+// add appends a span for the next size bytes of f, which stand in the arena as bytes, or lengthens
+// the one before it. own: as a span of its own, because the record in it ends where its bytes do
+// not say.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size

@@ -160,7 +160,8 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// Where records fill the batches, each is full but the last, wherever multiples of the bytes lie; where bytes do, each ends at a multiple.
+// Where records fill the batches, each is full but the last, wherever multiples of the bytes lie;
+// where bytes do, each ends at a multiple.
 func TestFillFull(t *testing.T) {
 	const n = 10_000
 	for _, c := range []struct {
@@ -235,7 +236,8 @@ func settle(rng *rand.Rand, cuts []int64) (m stream.Mark) {
 	return m
 }
 
-// A file that grows: whole records come as they are there, the rest when it is sealed, and nothing twice.
+// A file that grows: whole records come as they are there, the rest when it is sealed, and nothing
+// twice.
 func TestFillGrowing(t *testing.T) {
 	data := []byte("one\ntwo\r\nthree\na long record of forty bytes ..........\nlast")
 	for _, bury := range []bool{false, true} {
@@ -260,8 +262,8 @@ func TestFillGrowing(t *testing.T) {
 	}
 }
 
-// What is there of a growing file is not cut at a multiple of the limit if all of it fits, alone or behind others; more of it is, and so
-// is what is sealed.
+// What is there of a growing file is not cut at a multiple of the limit if all of it fits, alone or
+// behind others; more of it is, and so is what is sealed.
 func TestFillGrowingWhole(t *testing.T) {
 	data := bytes.Repeat([]byte("12345\n"), 10)
 	for _, c := range []struct {
@@ -374,7 +376,8 @@ func TestFillAllocations(t *testing.T) {
 	}
 }
 
-// TestFillAligned: a large batch of a file stands in its pages of memory as it stands in the file's.
+// TestFillAligned: a large batch of a file stands in its pages of memory as it stands in the
+// file's.
 func TestFillAligned(t *testing.T) {
 	data := bytes.Repeat([]byte("a line of some length\n"), 60_000)
 	for n, b := range drain(t, data, lines.Cursor{}, lines.Rules{MaxRecord: 1 << 20}, stream.BatchLimits{Records: 1 << 20}) {

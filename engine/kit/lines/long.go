@@ -31,8 +31,9 @@ func (e *LongRecordError) Group() (reason, detail string) {
 	return fmt.Sprintf("the record is longer than max_record (%d)", e.Max), e.Error()
 }
 
-// long hands out the record at c.Next, which has more than MaxRecord bytes, and whose first ones stand in the arena
-// behind b.Data: a piece of it, or all of it as a dead letter. more is false when its end is not there yet.
+// long hands out the record at c.Next, which has more than MaxRecord bytes, and whose first ones
+// stand in the arena behind b.Data: a piece of it, or all of it as a dead letter. more is false
+// when its end is not there yet.
 func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64, closed bool) (more bool, err error) {
 	base, size := len(b.Data), int64(l.MaxRecord)
 	next, added := size, 1
@@ -54,8 +55,8 @@ func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64, closed bool
 	return true, nil
 }
 
-// search returns where the record at c.Next ends, its LF not counted, or end when there is none before it. It
-// remembers how far it came, so that a record that grows is searched once.
+// search returns where the record at c.Next ends, its LF not counted, or end when there is none
+// before it. It remembers how far it came, so that a record that grows is searched once.
 func (l *Filler) search(b *stream.Batch, c *Cursor, f File, end int64) (stop int64, found bool, err error) {
 	kept := len(b.Data) + l.MaxRecord
 	at := max(c.searched, c.Next+int64(l.MaxRecord))
@@ -80,9 +81,9 @@ func (l *Filler) search(b *stream.Batch, c *Cursor, f File, end int64) (stop int
 	return end, false, nil
 }
 
-// Complete makes b ready to be handed out: with Framing it gets its records; those that are longer than MaxRecord become dead letters,
-// where the rules say so.
-// Call it once for each batch that was filled; the Filler then is ready for the next one.
+// Complete makes b ready to be handed out: with Framing it gets its records; those that are longer
+// than MaxRecord become dead letters, where the rules say so. Call it once for each batch that was
+// filled; the Filler then is ready for the next one.
 func (l *Filler) Complete(b *stream.Batch) {
 	l.give(b)
 	if len(l.buried) == 0 {

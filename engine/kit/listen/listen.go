@@ -1,6 +1,6 @@
-// Package listen has the parts that sources with a listening socket share: the check of the address,
-// TLS with certificates that can be replaced while the source runs, tokens, and a bound on the
-// number of connections.
+// Package listen has the parts that sources with a listening socket share: the check of the
+// address, TLS with certificates that can be replaced while the source runs, tokens, and a bound on
+// the number of connections.
 package listen
 
 import (
@@ -38,8 +38,8 @@ func CheckAddress(address string, protected bool, remedy string) error {
 	return nil
 }
 
-// Exclusive returns the claim of a listener for stream.ExclusiveUser; none if the system chooses the
-// port.
+// Exclusive returns the claim of a listener for stream.ExclusiveUser; none if the system chooses
+// the port.
 func Exclusive(network, address string) []string {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil || port == "0" {

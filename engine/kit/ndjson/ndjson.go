@@ -1,8 +1,9 @@
 // Package ndjson writes records as JSON lines, for the sinks that send or store JSON.
 //
-// A parsed record becomes an object of its fields, in order: names and text escaped, numbers and nested JSON as they were
-// written. A record that was not parsed becomes {"message":"..."}. The package owns nothing, keeps nothing between calls,
-// and allocates nothing but what the destination lacks. It never reorders fields, and never reads a number.
+// A parsed record becomes an object of its fields, in order: names and text escaped, numbers and
+// nested JSON as they were written. A record that was not parsed becomes {"message":"..."}. The
+// package owns nothing, keeps nothing between calls, and allocates nothing but what the destination
+// lacks. It never reorders fields, and never reads a number.
 package ndjson
 
 import (
@@ -14,10 +15,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Append appends each kept record of b and a line end to dst. b must be parsed or be made of plain records; it is only
-// read, but for [stream.Batch.Split], which a batch whose records nobody has asked for yet gets: the caller must own
-// such a batch, or hold it alone. JSON and Number fields are taken as they are: who fills them vouches that they are JSON.
-// They may hold line ends only where JSON allows white space; those become spaces, so that one record stays one line.
+// Append appends each kept record of b and a line end to dst. b must be parsed or be made of plain
+// records; it is only read, but for [stream.Batch.Split], which a batch whose records nobody has
+// asked for yet gets: the caller must own such a batch, or hold it alone. JSON and Number fields
+// are taken as they are: who fills them vouches that they are JSON. They may hold line ends only
+// where JSON allows white space; those become spaces, so that one record stays one line.
 func Append(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	var k keys
@@ -34,8 +36,8 @@ func AppendRecord(dst []byte, b *stream.Batch, i int) []byte {
 	return (*keys)(nil).appendRecord(dst, b, i)
 }
 
-// AppendValue appends a field's value, as it was written, in the form of its kind. An empty Number, Bool or JSON is null,
-// because an empty text is none of them.
+// AppendValue appends a field's value, as it was written, in the form of its kind. An empty Number,
+// Bool or JSON is null, because an empty text is none of them.
 func AppendValue(dst []byte, kind stream.Kind, value []byte) []byte {
 	switch {
 	case kind == stream.Text:
@@ -72,9 +74,9 @@ func AppendValue(dst []byte, kind stream.Kind, value []byte) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD, one for each; control
-// characters are escaped, DEL too, which terminals obey, and U+2028 and U+2029, which end a line for some readers. All
-// else stands as it is.
+// AppendString appends s as a JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD,
+// one for each; control characters are escaped, DEL too, which terminals obey, and U+2028 and
+// U+2029, which end a line for some readers. All else stands as it is.
 func AppendString[T []byte | string](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	from := len(dst)
@@ -114,7 +116,8 @@ func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 	return dst
 }
 
-// plain returns how many bytes at the start of s may stand in a JSON string as they are and are ASCII.
+// plain returns how many bytes at the start of s may stand in a JSON string as they are and are
+// ASCII.
 func plain(s []byte) int {
 	i := 0
 	for ; i+word <= len(s); i += word {

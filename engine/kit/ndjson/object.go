@@ -13,8 +13,9 @@ const (
 	keyBytes = 24 // of the longest key that is kept ready
 )
 
-// keys holds a batch's first names as they are written: a comma, the name escaped and in quotes, and a colon. A key is copied
-// as a whole, whatever its length, since what follows it overwrites the rest.
+// keys holds a batch's first names as they are written: a comma, the name escaped and in quotes,
+// and a colon. A key is copied as a whole, whatever its length, since what follows it overwrites
+// the rest.
 type keys [64]key
 
 type key struct {
@@ -74,8 +75,8 @@ func (k *keys) appendKey(dst []byte, b *stream.Batch, name uint32) []byte {
 	return dst[:at+key.n]
 }
 
-// appendText is AppendString for a text in an arena. It copies and looks in one go, a word at a time, past the text's end
-// where there is something to read.
+// appendText is AppendString for a text in an arena. It copies and looks in one go, a word at a
+// time, past the text's end where there is something to read.
 func appendText(dst, data []byte, off, n int) []byte {
 	if len(data)-off < n+word {
 		return AppendString(dst, data[off:off+n])
@@ -106,12 +107,13 @@ const (
 	tops = 0x8080808080808080
 )
 
-// special has the top bit of the lowest byte set that may not stand in a JSON string as it is or is not ASCII; bits above
-// that one mean nothing. 0: there is none.
+// special has the top bit of the lowest byte set that may not stand in a JSON string as it is or is
+// not ASCII; bits above that one mean nothing. 0: there is none.
 func special(w uint64) uint64 { return (control(w) | quoting(w)) & tops }
 
-// control is special for all but quotes and backslashes, before all bits but the top ones are taken out. Of a byte below
-// 0x80 the top bit is set by a difference that falls below 0 or a sum that reaches 0x80 (Hacker's Delight, section 6-1).
+// control is special for all but quotes and backslashes, before all bits but the top ones are taken
+// out. Of a byte below 0x80 the top bit is set by a difference that falls below 0 or a sum that
+// reaches 0x80 (Hacker's Delight, section 6-1).
 func control(w uint64) uint64 { return w | (w - ones*' ') | (w + ones) }
 
 // quoting is the same for quotes and backslashes, in bytes below 0x80.

@@ -12,9 +12,10 @@ import (
 // chunk is how many bytes quick copies together.
 const chunk = 4 * word
 
-// quick appends fields of record r, in order, as long as none needs an escape, and returns those that are left. Nearly all
-// records of nearly all logs are plain ASCII: that is found out once for the whole record, and what its fields hold of it is
-// then copied without another look, a chunk at a time, past its end; what follows overwrites that.
+// quick appends fields of record r, in order, as long as none needs an escape, and returns those
+// that are left. Nearly all records of nearly all logs are plain ASCII: that is found out once for
+// the whole record, and what its fields hold of it is then copied without another look, a chunk at
+// a time, past its end; what follows overwrites that.
 func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record, fields []stream.Field) ([]byte, []stream.Field) {
 	data := b.Data
 	first, end := r.Off, r.Off+r.Len
@@ -83,7 +84,8 @@ func uncontrolled(s []byte) bool {
 	return (seen|control(binary.LittleEndian.Uint64(s[len(s)-word:])))&tops == 0
 }
 
-// unquoted says whether the first n bytes of s, which are ASCII, hold no quote and no backslash; s has a word more.
+// unquoted says whether the first n bytes of s, which are ASCII, hold no quote and no backslash; s
+// has a word more.
 func unquoted(s []byte, n int) bool {
 	i := 0
 	for ; n-i >= word; i += word {

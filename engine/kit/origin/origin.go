@@ -1,8 +1,9 @@
-// Package origin gives the records of files fields that say where they come from: file, offset, host, and parts of the path that a
-// pattern names.
+// Package origin gives the records of files fields that say where they come from: file, offset,
+// host, and parts of the path that a pattern names.
 //
-// A source owns an [Adder] for each of its readers and has it add to every batch that it hands out. Without options it does nothing,
-// and costs nothing. It opens no file: all it knows is a partition's name.
+// A source owns an [Adder] for each of its readers and has it add to every batch that it hands out.
+// Without options it does nothing, and costs nothing. It opens no file: all it knows is a
+// partition's name.
 package origin
 
 import (
@@ -26,7 +27,8 @@ type Options struct {
 	Path   string `yaml:"path" doc:"pattern of paths whose {names} become fields: /var/log/{app}/{date}.log"`
 }
 
-// fields are the names of the fields, in the order in which records get them, but for those of the path.
+// fields are the names of the fields, in the order in which records get them, but for those of the
+// path.
 func (o Options) fields() (names []string) {
 	for _, n := range []string{o.File, o.Offset, o.Host} {
 		if n != "" {
@@ -97,8 +99,9 @@ type pattern struct {
 
 var token = regexp.MustCompile(`\{([^{}]*)\}|\*|[^{*]+|.`)
 
-// compile reads a pattern: {name} stands for one or more characters without a slash, as few as will do; * for any number of them. One
-// that begins with a slash is held against the whole path, any other against as many of its last parts as it has.
+// compile reads a pattern: {name} stands for one or more characters without a slash, as few as will
+// do; * for any number of them. One that begins with a slash is held against the whole path, any
+// other against as many of its last parts as it has.
 func compile(text string) (p pattern, err error) {
 	if text == "" {
 		return p, nil
@@ -145,8 +148,8 @@ type Adder struct {
 	edit  fieldname.Editor
 }
 
-// New returns an adder for valid options; nil where there is nothing to be added. root is the folder, with slashes, at which partition
-// names begin that are not whole paths.
+// New returns an adder for valid options; nil where there is nothing to be added. root is the
+// folder, with slashes, at which partition names begin that are not whole paths.
 func New(o Options, root string) (*Adder, error) {
 	if o == (Options{}) {
 		return nil, nil
@@ -169,7 +172,8 @@ func New(o Options, root string) (*Adder, error) {
 	return a, nil
 }
 
-// Add gives the records of b their fields. It belongs behind the last that is read into b; a nil Adder does nothing.
+// Add gives the records of b their fields. It belongs behind the last that is read into b; a nil
+// Adder does nothing.
 func (a *Adder) Add(b *stream.Batch) {
 	if a == nil || len(b.Spans) == 0 {
 		return
@@ -220,7 +224,8 @@ func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 	b.Records[i].NumFields++
 }
 
-// fields puts what the records of a partition have in common into the arena, and leaves room for the offset.
+// fields puts what the records of a partition have in common into the arena, and leaves room for
+// the offset.
 func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32, out []stream.Field) []stream.Field {
 	a.know(part)
 	text := func(k int, value string) {

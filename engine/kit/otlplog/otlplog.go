@@ -1,7 +1,7 @@
 //penstock:pure
 
-// Package otlplog makes records of OpenTelemetry logs: one JSON object for each log record, with the
-// attributes of its resource and its scope.
+// Package otlplog makes records of OpenTelemetry logs: one JSON object for each log record, with
+// the attributes of its resource and its scope.
 package otlplog
 
 import (
@@ -67,8 +67,9 @@ func JSON(request []byte, add func(record []byte) error) error {
 	return Each(&data, add)
 }
 
-// hexID returns the bytes of an id that OTLP/JSON writes in hexadecimal digits, where protobuf's JSON
-// has base64: text that is decoded by the wrong one of the two comes back if it is encoded again.
+// hexID returns the bytes of an id that OTLP/JSON writes in hexadecimal digits, where protobuf's
+// JSON has base64: text that is decoded by the wrong one of the two comes back if it is encoded
+// again.
 func hexID(decoded []byte) []byte {
 	if id, err := hex.DecodeString(base64.StdEncoding.EncodeToString(decoded)); err == nil {
 		return id

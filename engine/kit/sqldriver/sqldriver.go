@@ -1,8 +1,10 @@
-// Package sqldriver talks to a database over a database/sql driver's own connection, without database/sql: that would bring a pool,
-// a goroutine and a lock for each call, and cost as much as a small database itself.
+// Package sqldriver talks to a database over a database/sql driver's own connection, without
+// database/sql: that would bring a pool, a goroutine and a lock for each call, and cost as much as
+// a small database itself.
 //
-// It holds the loop over an answer's rows, which every connector would write again. Whoever made a connection owns it, and closes
-// it; the package opens none, tries nothing again, and knows no database.
+// It holds the loop over an answer's rows, which every connector would write again. Whoever made a
+// connection owns it, and closes it; the package opens none, tries nothing again, and knows no
+// database.
 package sqldriver
 
 import (
@@ -14,14 +16,16 @@ import (
 	"strconv"
 )
 
-// Conn is a connection whose driver takes statements with arguments, without preparing them. One goroutine uses it at a time.
+// Conn is a connection whose driver takes statements with arguments, without preparing them. One
+// goroutine uses it at a time.
 type Conn interface {
 	driver.Conn
 	driver.ExecerContext
 	driver.QueryerContext
 }
 
-// Direct returns what a driver has opened as a Conn. Where its driver cannot do what a Conn does, it is closed.
+// Direct returns what a driver has opened as a Conn. Where its driver cannot do what a Conn does,
+// it is closed.
 func Direct(opened driver.Conn) (Conn, error) {
 	c, ok := opened.(Conn)
 	if !ok {
@@ -47,8 +51,9 @@ func Exec(ctx context.Context, c Conn, sql string, args ...driver.Value) (affect
 	return r.RowsAffected()
 }
 
-// Query gives the rows of a statement to row until it returns false; values are valid until the next one. Before the first, head
-// may look at the columns; nil: nothing does. Its error is the database's, or that of head or row, which end it.
+// Query gives the rows of a statement to row until it returns false; values are valid until the
+// next one. Before the first, head may look at the columns; nil: nothing does. Its error is the
+// database's, or that of head or row, which end it.
 func Query(
 	ctx context.Context, c Conn, head func(driver.Rows) error, row func(v []driver.Value) (more bool, err error),
 	sql string, args ...driver.Value,
@@ -96,7 +101,8 @@ func Text(v driver.Value) string {
 	return fmt.Sprint(v)
 }
 
-// Scan sets dest, pointers to string, int64, bool or []byte, to the values of a row. Bytes are copied.
+// Scan sets dest, pointers to string, int64, bool or []byte, to the values of a row. Bytes are
+// copied.
 func Scan(row []driver.Value, dest ...any) (err error) {
 	for i, d := range dest {
 		switch d := d.(type) {

@@ -58,7 +58,8 @@ func (a *answer) Next(v []driver.Value) error {
 	return nil
 }
 
-// TestQuery: rows come until the end, an error or enough of them, and the answer is closed in each case.
+// TestQuery: rows come until the end, an error or enough of them, and the answer is closed in each
+// case.
 func TestQuery(t *testing.T) {
 	for _, c := range []struct {
 		rows, fails, enough int

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Database is what [Connections] need of one, over connections of the type C. It is called by many goroutines.
+// Database is what [Connections] need of one, over connections of the type C. It is called by many
+// goroutines.
 type Database[C Session] interface {
 	Server[C]
 	// Find settles the columns of the data's table, if it exists or the config lists them, after Load.
@@ -18,13 +19,15 @@ type Database[C Session] interface {
 	Transient(err error) bool
 	// Writer returns a writer for one goroutine at a time.
 	Writer() Writer[C]
-	// Outcome makes of an error of [Deliver] what a worker returns: one of flow's outcomes where the database says what it is.
+	// Outcome makes of an error of [Deliver] what a worker returns: one of flow's outcomes where the
+	// database says what it is.
 	Outcome(err error) error
 }
 
-// Connections are what a sink over several connections has, whatever its database: a lane for each worker, one more for the ledger,
-// and what they share of the route and the table. They implement a [stream.TransactionalSink] but for Open, and are to be embedded.
-// Open comes before all else but Encode; after it they are safe for concurrent use.
+// Connections are what a sink over several connections has, whatever its database: a lane for each
+// worker, one more for the ledger, and what they share of the route and the table. They implement a
+// [stream.TransactionalSink] but for Open, and are to be embedded. Open comes before all else but
+// Encode; after it they are safe for concurrent use.
 type Connections[C Session] struct {
 	*Ledger
 	Shape *sqltable.Shape
@@ -47,7 +50,8 @@ const (
 	maxWorkers     = 100
 )
 
-// Workers resolves the option of that name, 1 to 100; 0: four, or one in a mode that has to keep the order.
+// Workers resolves the option of that name, 1 to 100; 0: four, or one in a mode that has to keep
+// the order.
 func Workers(n int, mode string) (int, error) {
 	switch {
 	case n == 0 && mode == sqltable.Upsert:
@@ -60,8 +64,9 @@ func Workers(n int, mode string) (int, error) {
 	return n, nil
 }
 
-// Open makes the lanes, of so many workers, which are named after where they lead to; nothing connects yet. The Ledger has to be open.
-// kind is the sink's name, for the goroutine that ends its route when another process has taken the ledger over.
+// Open makes the lanes, of so many workers, which are named after where they lead to; nothing
+// connects yet. The Ledger has to be open. kind is the sink's name, for the goroutine that ends its
+// route when another process has taken the ledger over.
 func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
 	s.own = NewLane[C](s.database)
 	for range workers {
@@ -74,8 +79,8 @@ func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int
 // Encodes implements stream.Encoder.
 func (s *Connections[C]) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder: the rows as the database takes them. A batch of which a record is refused has none: Deliver
-// looks at it again and says which.
+// Encode implements stream.Encoder: the rows as the database takes them. A batch of which a record
+// is refused has none: Deliver looks at it again and says which.
 func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	dst, refusals := s.database.Writer().Encode(dst, b)
@@ -85,9 +90,10 @@ func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return dst, nil
 }
 
-// Ahead makes each lane's connection where it has none, and calls f with it, nil: nothing, so that the lane's first batch does not wait
-// for what that brings about. It returns at once, and what goes wrong is not told: the first batch meets it again. kind is the sink's
-// name, for the goroutines.
+// Ahead makes each lane's connection where it has none, and calls f with it, nil: nothing, so that
+// the lane's first batch does not wait for what that brings about. It returns at once, and what
+// goes wrong is not told: the first batch meets it again. kind is the sink's name, for the
+// goroutines.
 func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w Writer[C]) error) {
 	for i, w := range s.workers {
 		s.host.Go(fmt.Sprintf("%s ahead #%d", kind, i+1), func(ctx context.Context) error {
@@ -107,8 +113,8 @@ func (s *Connections[C]) Load(ctx context.Context) ([]stream.Mark, error) {
 	return s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) { return s.Attempt(ctx, nil) }, s.database.Transient)
 }
 
-// Attempt is one attempt of Load, over the ledger's own connection and within LoadAttempt. It calls connected, unless that is nil,
-// when there is one.
+// Attempt is one attempt of Load, over the ledger's own connection and within LoadAttempt. It calls
+// connected, unless that is nil, when there is one.
 func (s *Connections[C]) Attempt(ctx context.Context, connected func()) (marks []stream.Mark, err error) {
 	err = s.own.Do(ctx, LoadAttempt, func(ctx context.Context, c C) error {
 		if connected != nil {
@@ -122,7 +128,8 @@ func (s *Connections[C]) Attempt(ctx context.Context, connected func()) (marks [
 	return marks, err
 }
 
-// Change calls f with the ledger's own connection, within BookBound. An error that ends the route does so.
+// Change calls f with the ledger's own connection, within BookBound. An error that ends the route
+// does so.
 func (s *Connections[C]) Change(ctx context.Context, f func(ctx context.Context, c C) error) error {
 	return s.Note(s.own.Do(ctx, BookBound, f))
 }
@@ -146,7 +153,8 @@ func (s *Connections[C]) Prune(ctx context.Context, ids []string) error {
 	return s.Change(ctx, func(ctx context.Context, c C) error { return s.Ledger.Prune(ctx, c, ids) })
 }
 
-// Close implements stream.Sink: it waits until the connections are free, and frees them. It may be called again.
+// Close implements stream.Sink: it waits until the connections are free, and frees them. It may be
+// called again.
 func (s *Connections[C]) Close() error {
 	for _, w := range s.workers {
 		w.Close()
@@ -174,7 +182,8 @@ func (w *worker[C]) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, w.of.database.Outcome(w.of.Note(err))
 }
 
-// Making knows whether the data's table is there, and lets one lane at a time make it. It is safe for concurrent use.
+// Making knows whether the data's table is there, and lets one lane at a time make it. It is safe
+// for concurrent use.
 type Making struct {
 	there atomic.Bool
 	token chan struct{} // takes one: who has put it in may make the table
@@ -185,8 +194,8 @@ func newMaking() *Making { return &Making{token: make(chan struct{}, 1)} }
 // Found says whether the table is there; where it is not, it will be made.
 func (m *Making) Found(there bool) { m.there.Store(there) }
 
-// Once calls make where the table is not there; who comes meanwhile waits. It returns make's error, or the cause of a ctx that has
-// ended before.
+// Once calls make where the table is not there; who comes meanwhile waits. It returns make's error,
+// or the cause of a ctx that has ended before.
 func (m *Making) Once(ctx context.Context, make func() error) error {
 	if m.there.Load() {
 		return nil

@@ -23,7 +23,8 @@ func (d *diary) Outcome(err error) error {
 	return errors.Join(errors.New("outcome"), err)
 }
 
-// TestConnections: a sink's life from Open to Close, over a lane for each worker and one more for the ledger.
+// TestConnections: a sink's life from Open to Close, over a lane for each worker and one more for
+// the ledger.
 func TestConnections(t *testing.T) {
 	d := &diary{}
 	s := sqlspan.NewConnections[session](host{}, d, nil)
@@ -84,7 +85,8 @@ func (running) Go(name string, run func(ctx context.Context) error) {
 	}
 }
 
-// TestAhead: each lane is connected once, whatever goes wrong with what is done ahead, and its first batch finds it so.
+// TestAhead: each lane is connected once, whatever goes wrong with what is done ahead, and its
+// first batch finds it so.
 func TestAhead(t *testing.T) {
 	d := &diary{}
 	s := sqlspan.NewConnections[session](running{}, d, nil)
@@ -114,7 +116,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestMaking: a table is made once, by one at a time, again where that failed or it is gone; who waits may give up.
+// TestMaking: a table is made once, by one at a time, again where that failed or it is gone; who
+// waits may give up.
 func TestMaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := sqlspan.NewConnections[session](host{}, &diary{}, nil).Table

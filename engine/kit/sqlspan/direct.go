@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 )
 
-// Direct is a [Session] over a driver's own connection. It runs each statement in a round trip of its own.
+// Direct is a [Session] over a driver's own connection. It runs each statement in a round trip of
+// its own.
 type Direct struct {
 	Conn      sqldriver.Conn
 	BeginText string // begins a transaction

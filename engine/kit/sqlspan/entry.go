@@ -14,7 +14,8 @@ const (
 	kindsOfPart     = "i"
 )
 
-// over returns what runs a text over rows of arguments behind the route: a statement for each row, or one that takes arrays.
+// over returns what runs a text over rows of arguments behind the route: a statement for each row,
+// or one that takes arrays.
 func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	if !l.d.Arrays {
 		statements := make([]*Statement, len(rows))
@@ -132,9 +133,10 @@ func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
 	return presence, nil
 }
 
-// before returns the end of each row that was there before, nil for the others. folded means that a row which was there when
-// it was to be inserted is gone now: another attempt, whose response came late, has settled the batch, and the row went into
-// a mark that is younger than those that were read.
+// before returns the end of each row that was there before, nil for the others. folded means that a
+// row which was there when it was to be inserted is gone now: another attempt, whose response came
+// late, has settled the batch, and the row went into a mark that is younger than those that were
+// read.
 func (e *entry) before(ctx context.Context, s Session) (ends []*stream.Position, folded bool, err error) {
 	ends = make([]*stream.Position, len(e.spans))
 	var missing []int

@@ -10,19 +10,21 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Server makes connections of the type C. It is called by many goroutines, for a connection by one at a time.
+// Server makes connections of the type C. It is called by many goroutines, for a connection by one
+// at a time.
 type Server[C any] interface {
 	// Connect makes a connection for a lane that has none, or whose last one was given up.
 	Connect(ctx context.Context) (C, error)
-	// Restore is called after each use of a connection, with its error: it undoes the transaction that may be open. false: that
-	// failed, or the connection is in doubt, and it was closed. It has to work also when ctx is over, and bounds itself.
+	// Restore is called after each use of a connection, with its error: it undoes the transaction that
+	// may be open. false: that failed, or the connection is in doubt, and it was closed. It has to
+	// work also when ctx is over, and bounds itself.
 	Restore(ctx context.Context, c C, err error) bool
 	// Close frees a connection that is in order.
 	Close(c C)
 }
 
-// Lane is one connection, made when it is needed and anew after each failure that leaves it in doubt. It is safe for concurrent use:
-// who comes waits for who has the connection.
+// Lane is one connection, made when it is needed and anew after each failure that leaves it in
+// doubt. It is safe for concurrent use: who comes waits for who has the connection.
 type Lane[C any] struct {
 	server Server[C]
 	token  chan held[C] // takes one; who has it may use the connection
@@ -43,8 +45,8 @@ func NewLane[C any](s Server[C]) *Lane[C] {
 // ErrStopped is what a lane answers that was closed.
 var ErrStopped = errors.New("the sink was stopped")
 
-// Do calls f with the connection, within a bound; 0: without one. It returns f's error, that of connecting, ErrStopped, or the cause
-// of a ctx that has ended before the connection was free.
+// Do calls f with the connection, within a bound; 0: without one. It returns f's error, that of
+// connecting, ErrStopped, or the cause of a ctx that has ended before the connection was free.
 func (l *Lane[C]) Do(ctx context.Context, bound time.Duration, f func(ctx context.Context, c C) error) (err error) {
 	var own held[C]
 	select {
@@ -88,8 +90,8 @@ func (l *Lane[C]) Close() {
 	}
 }
 
-// Lanes gives workers that take one batch at a time, a connection each, names after where they lead to. A single one is in the order
-// of places, and so keeps the order of a partition.
+// Lanes gives workers that take one batch at a time, a connection each, names after where they lead
+// to. A single one is in the order of places, and so keeps the order of a partition.
 func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 	lanes := make([]stream.Lane, len(workers))
 	for i, w := range workers {
@@ -100,9 +102,11 @@ func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 	return lanes
 }
 
-// Writer is what one database does for a batch, over a connection that the caller has. What its methods have begun, Restore undoes.
+// Writer is what one database does for a batch, over a connection that the caller has. What its
+// methods have begun, Restore undoes.
 type Writer[C Session] interface {
-	// Encode appends the rows of a batch without a payload, and returns the records that no row can be made of.
+	// Encode appends the rows of a batch without a payload, and returns the records that no row can be
+	// made of.
 	Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal)
 	// Prepare makes what a batch with data needs and the connection or the database lacks: the table.
 	Prepare(ctx context.Context, c C, b *stream.Batch) error
@@ -112,8 +116,9 @@ type Writer[C Session] interface {
 	Write(ctx context.Context, c C, b *stream.Batch, data []byte) error
 }
 
-// Deliver writes a batch with its spans, once: where the ledger has it, nothing is written. Its errors are the database's, those
-// that Ends knows, and outcomes of flow for records that are refused. scratch is memory that the lane keeps.
+// Deliver writes a batch with its spans, once: where the ledger has it, nothing is written. Its
+// errors are the database's, those that Ends knows, and outcomes of flow for records that are
+// refused. scratch is memory that the lane keeps.
 func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape, b *stream.Batch, scratch *[]byte) error {
 	data := b.Payload
 	if len(data) == 0 && b.Kept() > 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Session is a connection on which a [Ledger] runs its statements. One goroutine uses it at a time. After an error the
-// transaction is left to its owner, who rolls it back.
+// Session is a connection on which a [Ledger] runs its statements. One goroutine uses it at a time.
+// After an error the transaction is left to its owner, who rolls it back.
 type Session interface {
 	// Begin begins a transaction and runs statements in it, in one round trip if the driver can.
 	Begin(ctx context.Context, statements ...*Statement) error
@@ -34,7 +34,8 @@ type Statement struct {
 	Affected int64                                    // rows changed, set by Run if Row is nil
 }
 
-// Dialect is the SQL of a ledger's tables in one database. In its texts $routes, $marks and $spans stand for the tables.
+// Dialect is the SQL of a ledger's tables in one database. In its texts $routes, $marks and $spans
+// stand for the tables.
 type Dialect struct {
 	// Place names the tables for messages: `table "s"."penstock_marks"`.
 	Place string
@@ -44,8 +45,8 @@ type Dialect struct {
 	Present Statement
 	Create  []string
 
-	// Alone waits for the transactions of earlier processes, in Load's transaction. Share lets Load wait for any other
-	// transaction, and Lock, behind the query for the epoch, does the same.
+	// Alone waits for the transactions of earlier processes, in Load's transaction. Share lets Load
+	// wait for any other transaction, and Lock, behind the query for the epoch, does the same.
 	Alone, Share []Statement
 	Lock         string
 
@@ -53,12 +54,13 @@ type Dialect struct {
 	Bump string
 	// SetMark raises a mark, never lowers it; arguments: route, part, name, num, key.
 	SetMark string
-	// InsertSpan inserts a row unless one is there; arguments: route, part, from_num, from_key, to_num, to_key.
+	// InsertSpan inserts a row unless one is there; arguments: route, part, from_num, from_key,
+	// to_num, to_key.
 	InsertSpan string
 
-	// Arrays means that statements over many rows take arrays, as arguments behind the route, and parameters are $1, $2.
-	// InsertSpan then returns part, from_num and from_key of inserted rows, and the texts below are required. They have
-	// defaults otherwise.
+	// Arrays means that statements over many rows take arrays, as arguments behind the route, and
+	// parameters are $1, $2. InsertSpan then returns part, from_num and from_key of inserted rows, and
+	// the texts below are required. They have defaults otherwise.
 	Arrays bool
 	// SpanEnd returns rows of spans; arguments: route, part, from_num, from_key.
 	SpanEnd string
@@ -73,7 +75,8 @@ type Dialect struct {
 	ID func(id string) any
 }
 
-// Beside returns a replacer of the names of the ledger's tables, which stand in the schema of the data's table.
+// Beside returns a replacer of the names of the ledger's tables, which stand in the schema of the
+// data's table.
 func Beside(name sqltable.Name) func(text string) string {
 	return strings.NewReplacer(
 		"$routes", name.Beside(RoutesTable).String(), "$marks", name.Beside(MarksTable).String(),
@@ -110,7 +113,8 @@ const (
 	spansText = `SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`
 )
 
-// Ledger is a route's ledger in a database, shared by the lanes of its sink. It is safe for concurrent use after Open.
+// Ledger is a route's ledger in a database, shared by the lanes of its sink. It is safe for
+// concurrent use after Open.
 type Ledger struct {
 	Name string // in the ledger's tables
 
@@ -136,8 +140,8 @@ func (l *Ledger) Open(o stream.SinkOptions, configured string, dialect func(name
 // LedgerName implements [stream.TransactionalSink].
 func (l *Ledger) LedgerName() string { return fmt.Sprintf("%s, route %q", l.d.Place, l.Name) }
 
-// Watch returns the reason why the route has to end, such as another process that has taken its ledger over, or nil
-// when ctx ends.
+// Watch returns the reason why the route has to end, such as another process that has taken its
+// ledger over, or nil when ctx ends.
 func (l *Ledger) Watch(ctx context.Context) error {
 	select {
 	case err := <-l.lost:
@@ -175,8 +179,8 @@ const (
 
 var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// Await retries attempt with backoff while its errors are transient, for a server that is not there yet. A finite run
-// waits for at most a minute.
+// Await retries attempt with backoff while its errors are transient, for a server that is not there
+// yet. A finite run waits for at most a minute.
 func (l *Ledger) Await(
 	ctx context.Context, attempt func(ctx context.Context) ([]stream.Mark, error), transient func(error) bool,
 ) ([]stream.Mark, error) {
@@ -212,8 +216,8 @@ func (l *Ledger) readRoute(lock string, format, epoch *int64) *Statement {
 	return l.statement(routeText+lock, func(scan func(dest ...any) error) error { return scan(format, epoch) })
 }
 
-// Load makes the tables if they are missing, takes the next epoch, which fences off earlier processes, and returns the
-// progress of all partitions, folded.
+// Load makes the tables if they are missing, takes the next epoch, which fences off earlier
+// processes, and returns the progress of all partitions, folded.
 func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	if err := l.Create(ctx, s); err != nil {
 		return nil, err
@@ -297,8 +301,8 @@ func scanRow(scan func(dest ...any) error) (r Row, err error) {
 	return r, err
 }
 
-// fold raises marks and deletes the rows at or below them. One transaction does both, which keeps out a late copy of a
-// batch: its span row is free again only when the mark is visible.
+// fold raises marks and deletes the rows at or below them. One transaction does both, which keeps
+// out a late copy of a batch: its span row is free again only when the mark is visible.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
@@ -350,8 +354,8 @@ func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 	return err
 }
 
-// Begin begins a transaction of the process's own epoch, which stays so until the end, and runs more in it. It returns a
-// FencedError if another process has taken the ledger over.
+// Begin begins a transaction of the process's own epoch, which stays so until the end, and runs
+// more in it. It returns a FencedError if another process has taken the ledger over.
 func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error {
 	var format, epoch int64
 	statements := append(pointers(l.d.Share), l.readRoute(l.d.Lock, &format, &epoch))
@@ -361,9 +365,9 @@ func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error
 	return l.check(epoch)
 }
 
-// Enter begins a transaction of the process's own epoch, stores the rows of spans, and reports how much of them was there
-// before; a PartError if it is a part. more runs in the same round trip. With All nothing is left to do, and the
-// transaction is to be rolled back.
+// Enter begins a transaction of the process's own epoch, stores the rows of spans, and reports how
+// much of them was there before; a PartError if it is a part. more runs in the same round trip.
+// With All nothing is left to do, and the transaction is to be rolled back.
 func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span, more ...*Statement) (Presence, error) {
 	e := l.entry(spans)
 	if err := l.Begin(ctx, s, append(e.statements(), more...)...); err != nil {

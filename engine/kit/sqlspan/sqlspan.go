@@ -1,12 +1,14 @@
 //penstock:pure
 
-// Package sqlspan knows what the span rows of a SQL sink mean: they say, in the transaction of the data, what a table has.
+// Package sqlspan knows what the span rows of a SQL sink mean: they say, in the transaction of the
+// data, what a table has.
 //
-// A sink keeps three tables beside the data's, described in docs/formats/sql-tables.md: one row for each route with the epoch
-// that fences off earlier processes, one mark for each partition, and one row for each span above its mark. [Fold] makes
-// of marks and rows what a route resumes from, [Judge] says whether a batch was delivered. A sink whose workers are connections of
-// its own, each a transaction at a time, embeds [Connections]: [Lane]s, which write by [Deliver], and the [Books] that they share. The
-// package writes no SQL, starts no goroutine of its own, and knows no driver.
+// A sink keeps three tables beside the data's, described in docs/formats/sql-tables.md: one row for
+// each route with the epoch that fences off earlier processes, one mark for each partition, and one
+// row for each span above its mark. [Fold] makes of marks and rows what a route resumes from,
+// [Judge] says whether a batch was delivered. A sink whose workers are connections of its own, each
+// a transaction at a time, embeds [Connections]: [Lane]s, which write by [Deliver], and the [Books]
+// that they share. The package writes no SQL, starts no goroutine of its own, and knows no driver.
 package sqlspan
 
 import (
@@ -34,9 +36,9 @@ type Row struct {
 	stream.Range
 }
 
-// Fold returns what a route has settled: for each partition the mark, moved up over the rows that follow it without a hole,
-// and the rest of the rows above it, joined. A partition without a mark begins at the zero position, before everything.
-// The result is sorted by partition id.
+// Fold returns what a route has settled: for each partition the mark, moved up over the rows that
+// follow it without a hole, and the rest of the rows above it, joined. A partition without a mark
+// begins at the zero position, before everything. The result is sorted by partition id.
 func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
 	all := make(map[string]*stream.Mark, len(marks))
 	for _, m := range marks {
@@ -64,7 +66,8 @@ func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
 	return out, nil
 }
 
-// Covering appends to dst the spans that cover anything: the others say only that a partition is sealed, and have no row.
+// Covering appends to dst the spans that cover anything: the others say only that a partition is
+// sealed, and have no row.
 func Covering(dst, spans []stream.Span) []stream.Span {
 	for _, s := range spans {
 		if s.From != s.To {
@@ -84,8 +87,8 @@ const (
 	Part                 // a part, which no single process of a route can bring about
 )
 
-// Judge says how much of spans a ledger has, where stored holds the end of each span's row that was there before, nil for
-// none, and marks the watermark of each partition that has one.
+// Judge says how much of spans a ledger has, where stored holds the end of each span's row that was
+// there before, nil for none, and marks the watermark of each partition that has one.
 func Judge(spans []stream.Span, stored []*stream.Position, marks map[string]stream.Position) Presence {
 	there := 0
 	for i, s := range spans {
@@ -122,11 +125,12 @@ func (e *FencedError) Error() string {
 		"or give each a `ledger:` name of its own", e.Ledger, e.Seen, e.Own)
 }
 
-// Is says that it is a supervise.ErrStop: a route that was started again would take the ledger back, and so on for ever.
+// Is says that it is a supervise.ErrStop: a route that was started again would take the ledger
+// back, and so on for ever.
 func (e *FencedError) Is(target error) bool { return target == supervise.ErrStop }
 
-// PartError says that a ledger has a part of a batch, which should be impossible: somebody changed its tables by hand. It
-// ends the route.
+// PartError says that a ledger has a part of a batch, which should be impossible: somebody changed
+// its tables by hand. It ends the route.
 type PartError struct {
 	Ledger string
 	Span   stream.Span // the batch's first
@@ -138,7 +142,8 @@ func (e *PartError) Error() string {
 		"by hand; restart penstock to go on from what they say now", e.Ledger, e.Span.Part.ID, e.Span.Range)
 }
 
-// Ends returns the error in err that ends a route, nil where there is none: no attempt will ever go better.
+// Ends returns the error in err that ends a route, nil where there is none: no attempt will ever go
+// better.
 func Ends(err error) error {
 	if e, ok := errors.AsType[*FencedError](err); ok {
 		return e

@@ -30,8 +30,9 @@ func isInteger(text []byte) bool {
 	return err == nil
 }
 
-// isNumber says whether text is a number of JSON's form (RFC 8259, section 6; leading zeros are let pass, as patterns give
-// them) with at most limit digits before and behind the point once its exponent is applied; limit 0: any.
+// isNumber says whether text is a number of JSON's form (RFC 8259, section 6; leading zeros are let
+// pass, as patterns give them) with at most limit digits before and behind the point once its
+// exponent is applied; limit 0: any.
 func isNumber(text []byte, limit int) bool {
 	rest := bytes.TrimPrefix(text, []byte("-"))
 	whole := digits(rest)

@@ -15,9 +15,10 @@ type seen struct {
 	declared                               bool // column has the type that the source says
 }
 
-// Infer returns the columns of a table for the records of b, which have been split: one for each field, in the order in which
-// they first appear, and [MessageField] where a record was not parsed. Fields whose name cannot be a column, or is
-// another one's in a database that folds case, are left to the policy, and so are those beyond the dialect's MaxColumns.
+// Infer returns the columns of a table for the records of b, which have been split: one for each
+// field, in the order in which they first appear, and [MessageField] where a record was not parsed.
+// Fields whose name cannot be a column, or is another one's in a database that folds case, are left
+// to the policy, and so are those beyond the dialect's MaxColumns.
 //
 //	all values are                    column
 //	true, false                       Bool
@@ -122,8 +123,8 @@ func (s *seen) of() Type {
 	return Text
 }
 
-// Made returns the columns of a table that is to be made: those given, the key's where they lack, and the JSON column where
-// the policy wants one.
+// Made returns the columns of a table that is to be made: those given, the key's where they lack,
+// and the JSON column where the policy wants one.
 func Made(columns []Column, o *Options) []Column {
 	all := append([]Column(nil), columns...)
 	for _, k := range o.Key {

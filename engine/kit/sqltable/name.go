@@ -61,8 +61,8 @@ func (n Name) String() string {
 // Beside is the name of another table in the same schema.
 func (n Name) Beside(table string) Name { return Name{n.Schema, table} }
 
-// ParseName reads "table" or, where schemas is set, "schema.table". A part may stand in double quotes, "" being one within;
-// without quotes it is taken as it is written, upper case included.
+// ParseName reads "table" or, where schemas is set, "schema.table". A part may stand in double
+// quotes, "" being one within; without quotes it is taken as it is written, upper case included.
 func ParseName(text string, schemas bool) (Name, error) {
 	var parts []string
 	for rest := text; ; {

@@ -32,7 +32,8 @@ type Options struct {
 // DefaultOptions are those of a config that does not say otherwise.
 func DefaultOptions() Options { return Options{Mode: Append, JSONColumn: "_extra"} }
 
-// Policy resolves on_new_field: where the config lists the columns, what it does not list is left out unless it says so.
+// Policy resolves on_new_field: where the config lists the columns, what it does not list is left
+// out unless it says so.
 func (o *Options) Policy() Policy {
 	switch {
 	case o.OnNewField != "":
@@ -43,8 +44,9 @@ func (o *Options) Policy() Policy {
 	return JSONColumn
 }
 
-// PreferredBatch implements stream.Preferred: a transaction's cost is that of one fsync. For lines of 84 bytes and more it is the
-// bytes that bind: where records did, each end of a stretch of bytes would leave a batch of a few.
+// PreferredBatch implements stream.Preferred: a transaction's cost is that of one fsync. For lines
+// of 84 bytes and more it is the bytes that bind: where records did, each end of a stretch of bytes
+// would leave a batch of a few.
 func (o *Options) PreferredBatch() stream.BatchLimits {
 	return stream.BatchLimits{Bytes: 2 << 20, Records: 25_000}
 }
@@ -52,7 +54,8 @@ func (o *Options) PreferredBatch() stream.BatchLimits {
 // maxLedgerName bounds the name in the ledger's tables.
 const maxLedgerName = 200
 
-// Validate says what is wrong, and resolves on_new_field; schemas says whether a table's name may have one before it.
+// Validate says what is wrong, and resolves on_new_field; schemas says whether a table's name may
+// have one before it.
 func (o *Options) Validate(d *Dialect, schemas bool) error {
 	o.OnNewField = string(o.Policy())
 	wrong := func(key, format string, args ...any) error {

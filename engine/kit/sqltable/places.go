@@ -12,9 +12,10 @@ type Place struct {
 	Need  bool  // NULL is refused
 }
 
-// Places returns, in the order of the columns, where a record with these fields has their values, and how many bytes these are at
-// most; nil: only [Rows.Row] can say. Records of one form follow each other, so what was found for one is used for all that have
-// the same names in the same order. The names alone are looked at: what is no null and neither a text for a Text place nor surely a
+// Places returns, in the order of the columns, where a record with these fields has their values,
+// and how many bytes these are at most; nil: only [Rows.Row] can say. Records of one form follow
+// each other, so what was found for one is used for all that have the same names in the same order.
+// The names alone are looked at: what is no null and neither a text for a Text place nor surely a
 // value of its column's type is Row's. The places are valid until the next call.
 func (r *Rows) Places(fields []stream.Field) (places []Place, most int) {
 	form := r.form

@@ -14,8 +14,9 @@ type Refusal struct {
 	Reason string
 }
 
-// Answer makes of refusals, ascending by record, what Deliver returns: the records that share the first one's reason are
-// refused, and all else comes again, so that each dead letter has its own reason. Records of one origin go together.
+// Answer makes of refusals, ascending by record, what Deliver returns: the records that share the
+// first one's reason are refused, and all else comes again, so that each dead letter has its own
+// reason. Records of one origin go together.
 func Answer(b *stream.Batch, refusals []Refusal) error {
 	reason := refusals[0].Reason
 	bad := make(map[stream.Position]map[uint32]bool)

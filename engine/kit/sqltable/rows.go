@@ -14,10 +14,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Rows lays the records of a batch over a table, one at a time. It only reads the batch, and belongs to one goroutine.
+// Rows lays the records of a batch over a table, one at a time. It only reads the batch, and
+// belongs to one goroutine.
 type Rows struct {
-	// Cells are the current row's, one for each column: nil is NULL, all else the value's text in the form of the column's
-	// type. They are valid until the next Row.
+	// Cells are the current row's, one for each column: nil is NULL, all else the value's text in the
+	// form of the column's type. They are valid until the next Row.
 	Cells [][]byte
 
 	table   *Table
@@ -43,7 +44,8 @@ type memberColumn struct {
 	ref    fieldname.Ref
 }
 
-// Over begins to lay b, whose Records are filled, over t. The memory of an earlier batch is used again.
+// Over begins to lay b, whose Records are filled, over t. The memory of an earlier batch is used
+// again.
 func (r *Rows) Over(t *Table, b *stream.Batch) {
 	r.table, r.batch = t, b
 	r.columns, r.form, r.placed = r.columns[:0], r.form[:0], nil
@@ -73,11 +75,13 @@ func (r *Rows) Over(t *Table, b *stream.Batch) {
 	}
 }
 
-// ahead is how much of the arena is looked at together: what a row is then made of is still in the nearest cache.
+// ahead is how much of the arena is looked at together: what a row is then made of is still in the
+// nearest cache.
 const ahead = 4 << 10
 
-// clean says whether the database takes any text in the first end bytes of the arena, whose texts are whole characters. What there is
-// is looked at once, and no further than the first of it that is not ASCII: the rest is looked at as a whole.
+// clean says whether the database takes any text in the first end bytes of the arena, whose texts
+// are whole characters. What there is is looked at once, and no further than the first of it that
+// is not ASCII: the rest is looked at as a whole.
 func (r *Rows) clean(end int) bool {
 	return end <= r.seen || r.look(end)
 }
@@ -263,15 +267,16 @@ func (d *Dialect) takes(data []byte) bool {
 	return (!d.UTF8 || utf8.Valid(data)) && (!d.NoNUL || bytes.IndexByte(data, 0) < 0)
 }
 
-// ascii returns how many bytes of data, from its start, are surely ASCII and no NUL; where it is less than all of them, up to 32 more
-// may be.
+// ascii returns how many bytes of data, from its start, are surely ASCII and no NUL; where it is
+// less than all of them, up to 32 more may be.
 func ascii(data []byte) int {
 	const tops, ones = 0x8080808080808080, 0x0101010101010101
 	rest := data
 	for ; len(rest) >= 32; rest = rest[32:] {
 		a, b := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
 		c, e := binary.LittleEndian.Uint64(rest[16:]), binary.LittleEndian.Uint64(rest[24:])
-		// The top bit of a byte of x-ones is set where the byte was 0, or is beyond ASCII, or follows one that was 0.
+		// The top bit of a byte of x-ones is set where the byte was 0, or is beyond ASCII, or follows one
+		// that was 0.
 		if (a|b|c|e|(a-ones)|(b-ones)|(c-ones)|(e-ones))&tops != 0 {
 			return len(data) - len(rest)
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Shape settles, once, what columns a sink's table has: those of the database where it is there, else those that the config
-// lists, else those of the first batch. It is safe for concurrent use.
+// Shape settles, once, what columns a sink's table has: those of the database where it is there,
+// else those that the config lists, else those of the first batch. It is safe for concurrent use.
 type Shape struct {
 	dialect *Dialect
 	options *Options
@@ -50,7 +50,8 @@ func (s *Shape) settle(columns []Column) {
 	s.table.Store(t)
 }
 
-// Found settles the table from what the database has, where it has it (exists), or else from what the config lists.
+// Found settles the table from what the database has, where it has it (exists), or else from what
+// the config lists.
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +92,9 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 
 var errNoJSONColumn = errors.New("add it to the table, list the `columns` that are wanted, or say `on_new_field: ignore` or dead_letter")
 
-// Unfit returns the error that keeps a table from taking any record that Row refuses: there is to be a JSON column, and there
-// is none. That is the table's fault and not the records'. nil: the records are refused.
+// Unfit returns the error that keeps a table from taking any record that Row refuses: there is to
+// be a JSON column, and there is none. That is the table's fault and not the records'. nil: the
+// records are refused.
 func (s *Shape) Unfit(reason string) error {
 	if t := s.table.Load(); t == nil || t.New != JSONColumn || t.Extra >= 0 {
 		return nil

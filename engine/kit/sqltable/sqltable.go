@@ -2,12 +2,13 @@
 
 // Package sqltable says how records become rows of a SQL table, for the sinks that write to one.
 //
-// It holds names and their quoting, the columns of a table with their types, and [Rows], which lays a batch's records over
-// them. A sink owns its [Table]; tables do not change once made and may be used by many goroutines. The package never talks
-// to a database and never builds a statement from data: names that cannot be columns stay data, in the JSON column.
+// It holds names and their quoting, the columns of a table with their types, and [Rows], which lays
+// a batch's records over them. A sink owns its [Table]; tables do not change once made and may be
+// used by many goroutines. The package never talks to a database and never builds a statement from
+// data: names that cannot be columns stay data, in the JSON column.
 //
-// What is promised: a value that its column cannot hold as it is written is never rounded, cut or left out. It goes to the
-// JSON column with its digits, or its record is refused (see [Policy]).
+// What is promised: a value that its column cannot hold as it is written is never rounded, cut or
+// left out. It goes to the JSON column with its digits, or its record is refused (see [Policy]).
 package sqltable
 
 import (
@@ -63,8 +64,8 @@ type Dialect struct {
 	NumberLimit int      // digits before and behind the point that Number can hold; 0: any
 
 	TypeOf func(decl string) Type // of a type of the database's own
-	// Standard gives the column for a type that a source declares ([stream.Batch.TypeOf]); false: by the values, as where
-	// nothing is declared. nil: always so.
+	// Standard gives the column for a type that a source declares ([stream.Batch.TypeOf]); false: by
+	// the values, as where nothing is declared. nil: always so.
 	Standard func(decl string) (Column, bool)
 }
 
@@ -89,8 +90,8 @@ type Table struct {
 	message int            // the column of unparsed records, -1: none
 }
 
-// NewTable returns a table of the columns given, in their order. extra names the JSON column, which takes no field; it
-// need not be there.
+// NewTable returns a table of the columns given, in their order. extra names the JSON column, which
+// takes no field; it need not be there.
 func NewTable(d *Dialect, columns []Column, extra string, policy Policy) *Table {
 	t := &Table{Columns: columns, Extra: -1, New: policy, dialect: d, index: make(map[string]int, len(columns)), message: -1}
 	for i, c := range columns {

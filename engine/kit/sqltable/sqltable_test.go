@@ -210,7 +210,8 @@ func TestRowsAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestAnswer: refusals go by their reason, records of one origin together, and all of a batch is accounted for.
+// TestAnswer: refusals go by their reason, records of one origin together, and all of a batch is
+// accounted for.
 func TestAnswer(t *testing.T) {
 	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = []byte("a\nb\nc\nd\n")
@@ -241,7 +242,8 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestClean holds the look at many bytes at once, as far as a row needs, against the looks at one kind of byte after the other.
+// TestClean holds the look at many bytes at once, as far as a row needs, against the looks at one
+// kind of byte after the other.
 func TestClean(t *testing.T) {
 	for _, d := range []Dialect{{}, {UTF8: true}, {NoNUL: true}, {UTF8: true, NoNUL: true}} {
 		table := NewTable(&d, []Column{{Name: "c", Type: Text}}, "", Ignore)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// CreateSQL makes a table where there is none, with a primary key of the columns named in key; none: without. declare gives the
-// type of a column in the database's words, "" for none.
+// CreateSQL makes a table where there is none, with a primary key of the columns named in key;
+// none: without. declare gives the type of a column in the database's words, "" for none.
 func CreateSQL(name Name, columns []Column, key []string, declare func(c Column, inKey bool) string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "CREATE TABLE IF NOT EXISTS %s (", name)
@@ -42,8 +42,8 @@ func NamesOf(columns []Column) string {
 	return QuoteAll(names)
 }
 
-// OnConflict is how an INSERT of the columns replaces the row of the same key, where the database takes PostgreSQL's words for it; a
-// row of nothing but its key stays as it is.
+// OnConflict is how an INSERT of the columns replaces the row of the same key, where the database
+// takes PostgreSQL's words for it; a row of nothing but its key stays as it is.
 func OnConflict(columns []Column, key []string) string {
 	var set []string
 	for _, c := range columns {

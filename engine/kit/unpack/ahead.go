@@ -8,7 +8,8 @@ import (
 const (
 	// aheadChunks is how many chunks wait at most to be taken.
 	aheadChunks = 2
-	// aheadFrom is how much is decompressed before it is done ahead: a small file is not worth a goroutine.
+	// aheadFrom is how much is decompressed before it is done ahead: a small file is not worth a
+	// goroutine.
 	aheadFrom = chunkSize
 	// maxFree is how many chunks are kept for what comes next.
 	maxFree = 2
@@ -24,7 +25,8 @@ type piece struct {
 	used   int64
 }
 
-// ahead is a stream that a goroutine decompresses. The goroutine has the stream from the start of run until ended is closed.
+// ahead is a stream that a goroutine decompresses. The goroutine has the stream from the start of
+// run until ended is closed.
 type ahead struct {
 	s      *stream
 	pieces chan piece
@@ -209,7 +211,8 @@ func (f *File) finish(err error) {
 	f.end()
 }
 
-// end gives the decoder back. A goroutine that decompresses ahead is waited for: it does not take long over one chunk.
+// end gives the decoder back. A goroutine that decompresses ahead is waited for: it does not take
+// long over one chunk.
 func (f *File) end() {
 	if f.a != nil {
 		close(f.a.stop)

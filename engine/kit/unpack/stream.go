@@ -16,7 +16,8 @@ const (
 	inputSize = 256 << 10
 	// evidence is how many bytes are kept of the beginning of what was read, and of its end.
 	evidence = 64
-	// maxZstdWindow bounds the memory of a zstd stream; it is what the zstd program takes without being asked.
+	// maxZstdWindow bounds the memory of a zstd stream; it is what the zstd program takes without
+	// being asked.
 	maxZstdWindow = 128 << 20
 	// expansionFrom is how much may come out before MaxExpansion counts.
 	expansionFrom = 64 << 20
@@ -111,8 +112,8 @@ type stream struct {
 	member mark // gzip: the last start of a member, or the end
 }
 
-// read fills p as far as it can. An error comes with what was there before it: io.EOF at a whole stream's end, or one that
-// Err documents.
+// read fills p as far as it can. An error comes with what was there before it: io.EOF at a whole
+// stream's end, or one that Err documents.
 func (s *stream) read(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var got int
@@ -182,7 +183,8 @@ func (s *stream) readGzip(p []byte) (int, error) {
 // errGarbage is what stands where a member should begin.
 var errGarbage = errors.New("what follows is not gzip")
 
-// beginMember reads the header of the next member. io.EOF: there is none. Zeros up to the end are padding, as on tapes.
+// beginMember reads the header of the next member. io.EOF: there is none. Zeros up to the end are
+// padding, as on tapes.
 func (s *stream) beginMember() error {
 	next, err := s.br.Peek(1)
 	if err != nil {
@@ -211,8 +213,8 @@ func (s *stream) beginMember() error {
 	return nil
 }
 
-// Decoders keeps decoders for the next file, because a new one takes memory and time. Its zero value is ready. It is not safe for
-// concurrent use.
+// Decoders keeps decoders for the next file, because a new one takes memory and time. Its zero
+// value is ready. It is not safe for concurrent use.
 type Decoders struct {
 	gz []*gzip.Reader
 	br []*bufio.Reader
@@ -280,7 +282,8 @@ func (d *Decoders) Close() {
 	d.gz, d.br, d.zs, d.chunks = nil, nil, nil, nil
 }
 
-// A TruncatedError says that the file ends in the middle of a compressed stream: it is still being written, or was cut off.
+// A TruncatedError says that the file ends in the middle of a compressed stream: it is still being
+// written, or was cut off.
 type TruncatedError struct {
 	Kind       Kind
 	Bytes      int64 // that came out
@@ -323,7 +326,8 @@ func (e *ExpansionError) Error() string {
 		"if the file is what it should be, raise max_expansion", e.Compressed, e.Bytes, e.Max)
 }
 
-// Broken says whether an error that Err gave is one of what is compressed, rather than of reading what lies beneath.
+// Broken says whether an error that Err gave is one of what is compressed, rather than of reading
+// what lies beneath.
 func Broken(err error) bool {
 	switch err.(type) {
 	case *TruncatedError, *DamagedError, *ExpansionError:

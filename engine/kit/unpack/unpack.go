@@ -1,11 +1,13 @@
-// Package unpack reads what a compressed file holds as if it were the file: bytes at offsets of the decompressed stream.
+// Package unpack reads what a compressed file holds as if it were the file: bytes at offsets of the
+// decompressed stream.
 //
-// A [File] decompresses forwards, keeps a bounded window of what it has decompressed, and begins again, at the last member that it
-// knows or at the start, when it is asked for what lies before. It knows gzip, with any number of members one behind the other, and
-// zstd, with any number of frames and skippable frames. Its owner is one reader of one file, who opens and closes what
-// lies beneath, and lends it a way to start a goroutine that decompresses ahead. The package opens nothing, waits for nothing but
-// that goroutine, and hides nothing: where a stream ends in the middle, is damaged, or is a bomb, [File.Err] says so, and what
-// stands before can be read.
+// A [File] decompresses forwards, keeps a bounded window of what it has decompressed, and begins
+// again, at the last member that it knows or at the start, when it is asked for what lies before.
+// It knows gzip, with any number of members one behind the other, and zstd, with any number of
+// frames and skippable frames. Its owner is one reader of one file, who opens and closes what lies
+// beneath, and lends it a way to start a goroutine that decompresses ahead. The package opens
+// nothing, waits for nothing but that goroutine, and hides nothing: where a stream ends in the
+// middle, is damaged, or is a bomb, [File.Err] says so, and what stands before can be read.
 package unpack
 
 import (
@@ -31,8 +33,8 @@ func (k Kind) String() string { return [...]string{"none", "gzip", "zstd"}[k] }
 // MaxMagic is how many bytes of a file Detect looks at.
 const MaxMagic = 4
 
-// Detect tells by its first bytes how a file is compressed. A beginning of two bytes of a magic number counts: nothing but a
-// compressed file that is being written begins so.
+// Detect tells by its first bytes how a file is compressed. A beginning of two bytes of a magic
+// number counts: nothing but a compressed file that is being written begins so.
 func Detect(head []byte) Kind {
 	begins := func(magic ...byte) bool {
 		n := min(len(head), len(magic))
@@ -50,8 +52,8 @@ func Detect(head []byte) Kind {
 }
 
 const (
-	// chunkSize is how much is decompressed at once. To hand a chunk to another goroutine that waits for it costs about as much as
-	// to decompress 50 KiB.
+	// chunkSize is how much is decompressed at once. To hand a chunk to another goroutine that waits
+	// for it costs about as much as to decompress 50 KiB.
 	chunkSize = 512 << 10
 	// headSize is how much of the beginning is kept.
 	headSize = 1024
@@ -61,12 +63,14 @@ const (
 	maxMarks = 64
 )
 
-// Options of a File. The zero value decompresses when it is asked, and knows no limit but that of the window of zstd.
+// Options of a File. The zero value decompresses when it is asked, and knows no limit but that of
+// the window of zstd.
 type Options struct {
-	// MaxExpansion is how many bytes each compressed byte may become, once 64 MiB came out; 0: any number.
+	// MaxExpansion is how many bytes each compressed byte may become, once 64 MiB came out; 0: any
+	// number.
 	MaxExpansion int
-	// Go starts a goroutine that decompresses ahead, by at most aheadChunks chunks; nil: nothing is done ahead. The goroutine ends with
-	// its context, with the stream, and with Close.
+	// Go starts a goroutine that decompresses ahead, by at most aheadChunks chunks; nil: nothing is
+	// done ahead. The goroutine ends with its context, with the stream, and with Close.
 	Go func(name string, run func(context.Context) error)
 	// Decoders lends decoders; nil: each File makes its own.
 	Decoders *Decoders
@@ -106,8 +110,9 @@ func New(kind Kind, o Options) *File {
 	return &File{kind: kind, o: o, total: -1, window: windowMin, marks: []mark{{}}}
 }
 
-// Attach opens the File over what lies beneath, of which size bytes are there. If those that were read before stand in it
-// still, what is known of them holds good; else all is forgotten. It is called again when size or content may have changed.
+// Attach opens the File over what lies beneath, of which size bytes are there. If those that were
+// read before stand in it still, what is known of them holds good; else all is forgotten. It is
+// called again when size or content may have changed.
 func (f *File) Attach(in io.ReaderAt, size int64) error {
 	f.end()
 	ok, err := f.seen.stand(in, size)
@@ -141,11 +146,13 @@ func (f *File) forget() {
 // Kind is how the file is compressed.
 func (f *File) Kind() Kind { return f.kind }
 
-// Window sets how many bytes are kept behind the highest offset that was read, at least: at most about so many are held.
+// Window sets how many bytes are kept behind the highest offset that was read, at least: at most
+// about so many are held.
 func (f *File) Window(n int64) { f.window = max(n, windowMin) }
 
-// Size decompresses until it knows whether the stream has to bytes, and returns how many it has for certain; end says that those are
-// all of it, and Err why. It decompresses at least as far as to, or to the end.
+// Size decompresses until it knows whether the stream has to bytes, and returns how many it has for
+// certain; end says that those are all of it, and Err why. It decompresses at least as far as to,
+// or to the end.
 func (f *File) Size(to int64) (size int64, end bool) {
 	for f.total < 0 && f.hi < to && f.in != nil {
 		f.more()
@@ -154,7 +161,8 @@ func (f *File) Size(to int64) (size int64, end bool) {
 	return f.Known()
 }
 
-// Known is the size of the stream, as far as it was seen, and whether that is all of it. It does nothing.
+// Known is the size of the stream, as far as it was seen, and whether that is all of it. It does
+// nothing.
 func (f *File) Known() (size int64, end bool) {
 	if f.total >= 0 {
 		return f.total, true
@@ -162,8 +170,9 @@ func (f *File) Known() (size int64, end bool) {
 	return f.hi, false
 }
 
-// Err says why the stream ends where Size says: nil if it is whole, a *TruncatedError if the file ends in the middle of it, a
-// *DamagedError, an *ExpansionError, or the error of reading what lies beneath.
+// Err says why the stream ends where Size says: nil if it is whole, a *TruncatedError if the file
+// ends in the middle of it, a *DamagedError, an *ExpansionError, or the error of reading what lies
+// beneath.
 func (f *File) Err() error { return f.err }
 
 // Consumed is how many bytes of what lies beneath were read; an estimate.
@@ -174,7 +183,8 @@ func (f *File) Consumed() int64 {
 	return f.used
 }
 
-// ReadAt reads bytes of the decompressed stream. Offsets before the window cost decompressing anew from the last mark before them.
+// ReadAt reads bytes of the decompressed stream. Offsets before the window cost decompressing anew
+// from the last mark before them.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if end := off + int64(len(p)); end <= int64(len(f.head)) {
 		return copy(p, f.head[off:]), nil
@@ -233,7 +243,8 @@ func (f *File) offsetOf(i int) int64 {
 	return off
 }
 
-// trim gives back the oldest chunks while more than the window is held, but none that holds anything from keep on.
+// trim gives back the oldest chunks while more than the window is held, but none that holds
+// anything from keep on.
 func (f *File) trim(keep int64) {
 	for len(f.chunks) > 1 && f.hi-f.lo > f.window && f.lo+int64(len(f.chunks[0])) <= keep {
 		f.drop(f.lo + int64(len(f.chunks[0])))
@@ -251,7 +262,8 @@ func (f *File) drop(to int64) {
 	}
 }
 
-// Close ends what runs and gives back what is held, but for what it needs to know a file again. Attach opens it anew.
+// Close ends what runs and gives back what is held, but for what it needs to know a file again.
+// Attach opens it anew.
 func (f *File) Close() {
 	f.end()
 	f.drop(f.hi)

@@ -89,8 +89,8 @@ func New(names []string) *Processor {
 	return p
 }
 
-// Process implements stream.Processor. A record with an object that cannot be read, so that a member
-// may be left in it, is buried.
+// Process implements stream.Processor. A record with an object that cannot be read, so that a
+// member may be left in it, is buried.
 func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.unmatched.Begin(b, len(p.names))

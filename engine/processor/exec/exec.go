@@ -1,9 +1,10 @@
 // Package exec holds the processor that has child processes change records, in any language.
 //
-// Each instance keeps one child, which is started at its first batch and used again for the next ones. A child that dies,
-// hangs or says what it may not is started again, and what it has not answered for is given to the next one: one record at a
-// time, so that the one that kills is found; after three deaths it is a dead letter. The processor changes no record for
-// which it has no whole answer, keeps nothing of a batch, and gives nothing to a shell.
+// Each instance keeps one child, which is started at its first batch and used again for the next
+// ones. A child that dies, hangs or says what it may not is started again, and what it has not
+// answered for is given to the next one: one record at a time, so that the one that kills is found;
+// after three deaths it is a dead letter. The processor changes no record for which it has no whole
+// answer, keeps nothing of a batch, and gives nothing to a shell.
 package exec
 
 import (
@@ -34,13 +35,15 @@ func Component() stream.Component {
 // mayKill is how many children a record may kill before it is a dead letter.
 const mayKill = 3
 
-// firstPause and lastPause bound the waits before records that a child has failed are given to it again.
+// firstPause and lastPause bound the waits before records that a child has failed are given to it
+// again.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
 
-// maxStray is how many children in a row may write stray lines, without one answer that counts, before the route stops.
+// maxStray is how many children in a row may write stray lines, without one answer that counts,
+// before the route stops.
 const maxStray = 3
 
 // Processor has one child. It serves one goroutine.
@@ -161,14 +164,16 @@ func (p *Processor) ended(ctx context.Context, err error) error {
 	return err
 }
 
-// protocolError is a program that cannot keep its protocol. It stops the route: a restart would not help.
+// protocolError is a program that cannot keep its protocol. It stops the route: a restart would not
+// help.
 type protocolError struct{ err error }
 
 func (e *protocolError) Error() string   { return e.err.Error() }
 func (e *protocolError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
-// judge decides whether the records that a child had are to blame for its death. They are not if it ended by itself after an
-// answer, or wrote a stray line: then the next child gets them. The error stops the route: every child writes stray lines.
+// judge decides whether the records that a child had are to blame for its death. They are not if it
+// ended by itself after an answer, or wrote a stray line: then the next child gets them. The error
+// stops the route: every child writes stray lines.
 func (p *Processor) judge(t *talk, died error) (blamed bool, err error) {
 	if died == nil {
 		p.stray = 0

@@ -112,7 +112,8 @@ func TestNDJSON(t *testing.T) {
 	}
 }
 
-// TestDeaths: a record that kills three children is a dead letter, whatever stands around it, and all others go on.
+// TestDeaths: a record that kills three children is a dead letter, whatever stands around it, and
+// all others go on.
 func TestDeaths(t *testing.T) {
 	const obey = `case $l in *exit*) exit 3;; *kill*) kill -9 $$;; *hang*) sleep 1000;; *noise*) echo "$l"; echo "$l"; echo "$l";; esac; `
 	for _, c := range []struct{ word, reason string }{
@@ -179,8 +180,8 @@ while hear; do
   esac
 done`
 
-// TestStorm: what a bolt emits goes on as records of the tuple's origin, when it has acked; what it fails it
-// gets again.
+// TestStorm: what a bolt emits goes on as records of the tuple's origin, when it has acked; what it
+// fails it gets again.
 func TestStorm(t *testing.T) {
 	p, _ := processor(t, bolt, func(o *exec.Options) {
 		o.Protocol, o.Fields, o.Dir, o.Pending = exec.Storm, []string{"word", "count"}, t.TempDir(), 1
@@ -233,7 +234,8 @@ func TestStrayLines(t *testing.T) {
 	}
 }
 
-// TestStrayLinesOfEveryChild: a program that cannot keep the protocol stops the route, and buries nothing.
+// TestStrayLinesOfEveryChild: a program that cannot keep the protocol stops the route, and buries
+// nothing.
 func TestStrayLinesOfEveryChild(t *testing.T) {
 	p, h := processor(t, `echo ready; `+echo, nil)
 	b := streamtest.Lines("a", "b")
@@ -247,7 +249,8 @@ func TestStrayLinesOfEveryChild(t *testing.T) {
 	}
 }
 
-// TestStrayLineAfterAnswer: a line that comes after its answer was released is a fault of the run, also after the last one.
+// TestStrayLineAfterAnswer: a line that comes after its answer was released is a fault of the run,
+// also after the last one.
 func TestStrayLineAfterAnswer(t *testing.T) {
 	for name, script := range map[string]string{
 		"while it waits": `IFS= read -r l; echo "$l"; sleep .3; echo late; ` + echo,

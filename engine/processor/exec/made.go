@@ -83,7 +83,8 @@ func kindOf(value []byte) stream.Kind {
 	return stream.Number
 }
 
-// madeOf reads what a child gives for one record: an object, a text, null (dropped), or a list of objects and texts.
+// madeOf reads what a child gives for one record: an object, a text, null (dropped), or a list of
+// objects and texts.
 func madeOf(value json.RawMessage) ([]made, error) {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {
@@ -130,7 +131,8 @@ func madeOne(value []byte) (made, error) {
 	return made{}, fmt.Errorf("%.40q stands for a record; want an object, a text, null or a list of those", value)
 }
 
-// fieldsOf takes an object apart, in order, values as they were written. Of a name that stands twice the last value counts.
+// fieldsOf takes an object apart, in order, values as they were written. Of a name that stands
+// twice the last value counts.
 func fieldsOf(object []byte) ([]field, error) {
 	in := json.NewDecoder(bytes.NewReader(object))
 	if _, err := in.Token(); err != nil {
@@ -156,8 +158,8 @@ func fieldsOf(object []byte) ([]field, error) {
 	return fields, nil
 }
 
-// ofTuple is the record that an emitted tuple becomes: with names its values are fields; else its one text, or, of any other
-// tuple, its JSON.
+// ofTuple is the record that an emitted tuple becomes: with names its values are fields; else its
+// one text, or, of any other tuple, its JSON.
 func ofTuple(names []string, tuple []json.RawMessage) (made, error) {
 	if len(names) > 0 {
 		if len(names) != len(tuple) {

@@ -23,7 +23,8 @@ const maxLine = 64 << 20
 //
 //	fresh ──ask──▶ asking ──released──▶ answered ──ask──▶ asking
 //
-// A line that comes in another phase than asking, or after the last one that was asked for, is a stray line.
+// A line that comes in another phase than asking, or after the last one that was asked for, is a
+// stray line.
 type phase uint8
 
 const (
@@ -32,7 +33,8 @@ const (
 	answered              // its last answer was released: a stray line may have been part of it
 )
 
-// strayError is a line that was not asked for, after which no line of a child of protocol lines can be told from its neighbours.
+// strayError is a line that was not asked for, after which no line of a child of protocol lines can
+// be told from its neighbours.
 type strayError struct{ line string }
 
 func (e *strayError) Error() string {
@@ -96,8 +98,8 @@ func (t *talk) take(line []byte) error {
 	return nil
 }
 
-// strayLocked counts a stray line. One that follows an answer which was released may mean that records of it got the text of
-// others: the run is at fault then.
+// strayLocked counts a stray line. One that follows an answer which was released may mean that
+// records of it got the text of others: the run is at fault then.
 func (t *talk) strayLocked(line []byte) error {
 	err := &strayError{string(child.Quoted(line))}
 	t.host.Count("stray_lines", 1)
@@ -128,8 +130,8 @@ func (t *talk) Did() (worked, busy bool) {
 	return t.worked, t.want > 0
 }
 
-// work has the child work on some records of b and notes what became of those that it answered for. The error is what the
-// child died of, if it did.
+// work has the child work on some records of b and notes what became of those that it answered for.
+// The error is what the child died of, if it did.
 func (t *talk) work(ctx context.Context, b *stream.Batch, part []*state) error {
 	switch t.o.Protocol {
 	case Storm:
@@ -239,8 +241,8 @@ func (t *talk) understand(line []byte, part []*state) error {
 	return nil
 }
 
-// ask writes text and returns the n lines that come back, or why they did not: the child has died, has written a stray line,
-// or was silent for too long and was killed.
+// ask writes text and returns the n lines that come back, or why they did not: the child has died,
+// has written a stray line, or was silent for too long and was killed.
 func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 	t.mu.Lock()
 	quiet := t.quietLocked()
@@ -316,16 +318,16 @@ func (t *talk) release(complete bool) (lines [][]byte, ok bool) {
 	return t.lines, true
 }
 
-// firstQuiet is how many times longer the first answer of a child is held back: what a program writes when it starts comes
-// together with it.
+// firstQuiet is how many times longer the first answer of a child is held back: what a program
+// writes when it starts comes together with it.
 const firstQuiet = 10
 
-// gapsOfQuiet: an answer is held back for at least this many times the longest pause between its lines, since a child that
-// paused within it may be pausing before a line too many.
+// gapsOfQuiet: an answer is held back for at least this many times the longest pause between its
+// lines, since a child that paused within it may be pausing before a line too many.
 const gapsOfQuiet = 2
 
-// quietLocked is how long a complete answer is held back, to see whether another line follows. An answer of protocol ndjson
-// names its batch and needs no such wait.
+// quietLocked is how long a complete answer is held back, to see whether another line follows. An
+// answer of protocol ndjson names its batch and needs no such wait.
 func (t *talk) quietLocked() time.Duration {
 	switch {
 	case t.o.Protocol != Lines:
@@ -343,8 +345,8 @@ func (t *talk) silent() error {
 	return fmt.Errorf("it has said nothing for %v, with records in hand", t.o.Timeout)
 }
 
-// workStorm gives a tuple for each record. What was emitted counts where the tuple was acked; without emits the record is
-// dropped. A tuple that was failed is not done.
+// workStorm gives a tuple for each record. What was emitted counts where the tuple was acked;
+// without emits the record is dropped. A tuple that was failed is not done.
 func (t *talk) workStorm(ctx context.Context, b *stream.Batch, part []*state) error {
 	if err := t.bolt.Ready(ctx); err != nil {
 		return err

@@ -14,9 +14,10 @@ import (
 // benchText is how much text the benchmarks go through: more than a cache holds.
 const benchText = 64 << 20
 
-// ofLoop measures work over text, in batches of 256 KiB, in turn with a loop that only looks for line ends on one thread: a
-// mebibyte the one, a mebibyte far from it the other, so that neither finds the other's in a cache. It reports of the pairs
-// the median, and the tenth of them that a busy machine disturbed least: `of-loop` is the share of the loop's speed.
+// ofLoop measures work over text, in batches of 256 KiB, in turn with a loop that only looks for
+// line ends on one thread: a mebibyte the one, a mebibyte far from it the other, so that neither
+// finds the other's in a cache. It reports of the pairs the median, and the tenth of them that a
+// busy machine disturbed least: `of-loop` is the share of the loop's speed.
 func ofLoop(bench *testing.B, text []byte, work func(b *stream.Batch)) {
 	var ratios, loops, works []float64
 	b := stream.NewBatch(stream.BatchLimits{})
@@ -98,7 +99,8 @@ func BenchmarkCombined(bench *testing.B) {
 	})
 }
 
-// BenchmarkJSON: parse {format: json} -> drop, and to JSON again, of lines like those that `penstock generate --format json` makes.
+// BenchmarkJSON: parse {format: json} -> drop, and to JSON again, of lines like those that
+// `penstock generate --format json` makes.
 func BenchmarkJSON(bench *testing.B) {
 	text := grown(sampleJSON(10000))
 	p := processor(bench, parse.Options{Format: "json"})

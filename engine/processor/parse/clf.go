@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// clfFields are those of the combined log format, in order; the common log format has all but the last two.
-// https://httpd.apache.org/docs/2.4/logs.html#accesslog
+// clfFields are those of the combined log format, in order; the common log format has all but the
+// last two. https://httpd.apache.org/docs/2.4/logs.html#accesslog
 var clfFields = []stream.SchemaField{
 	{Name: "host", Type: stream.TextType},
 	{Name: "identity", Type: stream.TextType},
@@ -69,7 +69,8 @@ func (c *clf) begin(b *stream.Batch) {
 	}
 }
 
-// escaped says whether there is a backslash in Data[from:to]. Records come in order, so each byte is looked at once a batch.
+// escaped says whether there is a backslash in Data[from:to]. Records come in order, so each byte
+// is looked at once a batch.
 func (c *clf) escaped(data []byte, from, to int) bool {
 	return (from < c.from || to > c.plain) && c.look(data, from, to)
 }
@@ -187,7 +188,8 @@ func (c *clf) head(s []byte, off uint32, f *clfRow) int {
 	return i + 3
 }
 
-// space returns the first space of s at or behind i, or -1. Short fields are quicker read than searched.
+// space returns the first space of s at or behind i, or -1. Short fields are quicker read than
+// searched.
 func space(s []byte, i int) int {
 	for ; i < len(s); i++ {
 		if s[i] == ' ' {
@@ -197,7 +199,8 @@ func space(s []byte, i int) int {
 	return -1
 }
 
-// closing returns where the quoted text that begins at i ends: at a quote that no backslash escapes; -1: nowhere.
+// closing returns where the quoted text that begins at i ends: at a quote that no backslash
+// escapes; -1: nowhere.
 func closing(s []byte, i int) int {
 	for from := i; ; {
 		n := bytes.IndexByte(s[from:], '"')
@@ -216,8 +219,9 @@ func closing(s []byte, i int) int {
 	}
 }
 
-// request cuts `METHOD TARGET PROTOCOL`. A target may have spaces; without a protocol it is HTTP/0.9's. What is no request
-// at all, as when a client speaks TLS to a plain port, is the path alone, so that nothing is lost.
+// request cuts `METHOD TARGET PROTOCOL`. A target may have spaces; without a protocol it is
+// HTTP/0.9's. What is no request at all, as when a client speaks TLS to a plain port, is the path
+// alone, so that nothing is lost.
 func (c *clf) request(s []byte, off uint32, from, to int, f *clfRow) {
 	i := from
 	for i < to && s[i] >= 'A' && s[i] <= 'Z' {
@@ -274,7 +278,8 @@ func (c *clf) numbers(s []byte, off uint32, at int, f *clfRow) int {
 // longestInteger is how many digits surely fit 64 bits.
 const longestInteger = 18
 
-// integer sets field k to the digits at i, without leading zeros, which no JSON number has, and returns where they end.
+// integer sets field k to the digits at i, without leading zeros, which no JSON number has, and
+// returns where they end.
 func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
 	from := i
 	for i < len(s) && s[i]-'0' <= 9 {
@@ -320,8 +325,9 @@ func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
 	return at
 }
 
-// unescape replaces quoted fields that have escapes by their text, behind the raw bytes. One whose text would not be
-// printable UTF-8 stays as it was written: servers escape what attackers send, too.
+// unescape replaces quoted fields that have escapes by their text, behind the raw bytes. One whose
+// text would not be printable UTF-8 stays as it was written: servers escape what attackers send,
+// too.
 func (c *clf) unescape(b *stream.Batch, f []stream.Field) {
 	for k := clfMethod; k < c.count; k++ {
 		if f[k].Kind != stream.Text || bytes.IndexByte(b.Value(f[k]), '\\') < 0 {
@@ -346,7 +352,8 @@ func printable(s []byte) bool {
 	return utf8.Valid(s)
 }
 
-// appendUnescaped undoes what Apache and nginx do to quoted text: \" \\ \n \r \t \b \v and \xhh. Other backslashes stay.
+// appendUnescaped undoes what Apache and nginx do to quoted text: \" \\ \n \r \t \b \v and \xhh.
+// Other backslashes stay.
 func appendUnescaped(dst, s []byte) []byte {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' || i+1 == len(s) {

@@ -146,7 +146,8 @@ func TestOnError(t *testing.T) {
 	}
 }
 
-// TestBare: what is marked to hold no quote and no backslash holds none, and what servers write is marked.
+// TestBare: what is marked to hold no quote and no backslash holds none, and what servers write is
+// marked.
 func TestBare(t *testing.T) {
 	b := streamtest.Text(sample(50) + `"h - - [17/May/2015:10:05:03 +0000] "GET /\"x HTTP/1.1" 200 1 "-" "a"` + "\n")
 	if err := processor(t, parse.Options{Format: "combined"}).Process(t.Context(), b); err != nil {

@@ -11,9 +11,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// dissect cuts a text at the literals of a pattern: `%{name}` takes what stands before the next literal, the last one the
-// rest; `%{}` takes it and makes no field; `%{name->}` allows the literal behind it to be there several times. It is a
-// cut at the first place that fits, never a search back, and so of a known cost.
+// dissect cuts a text at the literals of a pattern: `%{name}` takes what stands before the next
+// literal, the last one the rest; `%{}` takes it and makes no field; `%{name->}` allows the literal
+// behind it to be there several times. It is a cut at the first place that fits, never a search
+// back, and so of a known cost.
 type dissect struct {
 	columns
 	parts []part
@@ -127,8 +128,8 @@ func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 	return problem{}
 }
 
-// indexOf is bytes.Index, for a literal that mostly stands where its first byte is found first. first says that it is so: that
-// byte is not in s before the place.
+// indexOf is bytes.Index, for a literal that mostly stands where its first byte is found first.
+// first says that it is so: that byte is not in s before the place.
 func indexOf(s []byte, literal string) (at int, first bool) {
 	at = bytes.IndexByte(s, literal[0])
 	if at < 0 || len(s)-at >= len(literal) && string(s[at:at+len(literal)]) == literal {

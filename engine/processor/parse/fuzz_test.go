@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// FuzzQuick: where a line stands, so that it is read and written by words or by bytes, changes nothing: not its fields, not what is
-// wrong with it, not its JSON.
+// FuzzQuick: where a line stands, so that it is read and written by words or by bytes, changes
+// nothing: not its fields, not what is wrong with it, not its JSON.
 func FuzzQuick(f *testing.F) {
 	for _, s := range []string{
 		sample(1),
@@ -57,7 +57,8 @@ func FuzzQuick(f *testing.F) {
 	})
 }
 
-// FuzzParse: whatever a line holds, it becomes a record that is JSON, with the fields of its format, or an error.
+// FuzzParse: whatever a line holds, it becomes a record that is JSON, with the fields of its
+// format, or an error.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		`1.2.3.4 - - [t] "GET / HTTP/1.1" 200 1 "-" "a"`, `h - a b [17/May/2015:10:05:03 +0000] "\x16\"" - - "" "`,

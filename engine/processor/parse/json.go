@@ -9,8 +9,9 @@ func newJSON() *format {
 	return &format{open: true, make: func() splitter { return new(object) }}
 }
 
-// object splits JSON objects. Of a key that an object has twice the first place and the last value count, so that all who
-// come later see the same; within nested values, which stay as they were written, nothing is changed.
+// object splits JSON objects. Of a key that an object has twice the first place and the last value
+// count, so that all who come later see the same; within nested values, which stay as they were
+// written, nothing is changed.
 type object struct {
 	scan  json.Scanner
 	names names

@@ -9,8 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// needs is the longest text that every match of a regular expression has in it, "" where there is none: looking for that first
-// is a hundred times quicker than finding out that an expression does not match.
+// needs is the longest text that every match of a regular expression has in it, "" where there is
+// none: looking for that first is a hundred times quicker than finding out that an expression does
+// not match.
 func needs(pattern string) string {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

@@ -4,12 +4,14 @@ package parse
 
 import "github.com/penstock-io/penstock/stream"
 
-// maxNames bounds the keys that an instance remembers; beyond them it begins anew with the next batch.
+// maxNames bounds the keys that an instance remembers; beyond them it begins anew with the next
+// batch.
 const maxNames = 10_000
 
-// names finds the index of a key in Batch.Names. Most records of a stream have the same keys in the same order: it looks
-// first at the one that followed the key before, the last time. What it keeps from batch to batch is only memory that it need
-// not allocate again. The zero value is ready for begin.
+// names finds the index of a key in Batch.Names. Most records of a stream have the same keys in the
+// same order: it looks first at the one that followed the key before, the last time. What it keeps
+// from batch to batch is only memory that it need not allocate again. The zero value is ready for
+// begin.
 type names struct {
 	all   []name // the first is no key: the start of a record
 	known map[string]uint32
@@ -46,7 +48,8 @@ func (n *names) learn(text string) uint32 {
 	return at
 }
 
-// find returns the index in all of a key that stands behind the one at last, 0 for the first of a record.
+// find returns the index in all of a key that stands behind the one at last, 0 for the first of a
+// record.
 func (n *names) find(b *stream.Batch, last uint32, key []byte) uint32 {
 	at := n.all[last].next
 	if at == 0 || n.all[at].text != string(key) {

@@ -1,9 +1,9 @@
 // Package parse holds the processor that cuts a record's text into fields.
 //
-// A field is a place in the batch's arena: nothing is copied but text that was escaped, which is written behind the raw
-// bytes. Nothing is allocated for a record that parses, but by a `format: regex` that needs Go's engine, which allocates its
-// matches. The package owns nothing between batches but names and tables that it uses again, and never changes a
-// record's raw bytes.
+// A field is a place in the batch's arena: nothing is copied but text that was escaped, which is
+// written behind the raw bytes. Nothing is allocated for a record that parses, but by a `format:
+// regex` that needs Go's engine, which allocates its matches. The package owns nothing between
+// batches but names and tables that it uses again, and never changes a record's raw bytes.
 package parse
 
 import (
@@ -49,13 +49,13 @@ type format struct {
 type splitter interface {
 	// begin is called before the first split of a batch.
 	begin(b *stream.Batch)
-	// split appends the fields of the text that is n bytes of b.Data at off to b.Fields, and says what is wrong, if
-	// anything is; what it appended then is taken back.
+	// split appends the fields of the text that is n bytes of b.Data at off to b.Fields, and says what
+	// is wrong, if anything is; what it appended then is taken back.
 	split(b *stream.Batch, off, n uint32) problem
 }
 
-// problem is why a text does not parse; the zero problem is none. It is a value, so that a record that is dropped or passed
-// on costs no allocation.
+// problem is why a text does not parse; the zero problem is none. It is a value, so that a record
+// that is dropped or passed on costs no allocation.
 type problem struct {
 	what string // "" means that nothing is wrong
 	at   int    // byte of the text, from 0; -1: the whole
@@ -170,8 +170,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return out, nil
 }
 
-// discarded returns the names of the fields that records have before they are parsed, such as those of
-// `meta`, and that a parse of the whole record discards.
+// discarded returns the names of the fields that records have before they are parsed, such as those
+// of `meta`, and that a parse of the whole record discards.
 func (o *Options) discarded(in stream.Schema) (lost []string) {
 	if in.Open || len(in.Fields) == 0 || in.Fields[0].Name != stream.MessageName {
 		return nil // parsed before

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// kindOf is what the text of a field of a type is, and what is wrong with one that is none. An empty text of another type
-// than text is null.
+// kindOf is what the text of a field of a type is, and what is wrong with one that is none. An
+// empty text of another type than text is null.
 func kindOf(t stream.FieldType, s []byte) (stream.Kind, bool) {
 	switch {
 	case t == stream.TextType:
@@ -39,7 +39,8 @@ func allDigits(s []byte) bool {
 	return true
 }
 
-// isNumber says whether s is a number as JSON writes it, since that is how it will be written again.
+// isNumber says whether s is a number as JSON writes it, since that is how it will be written
+// again.
 func isNumber(s []byte) bool {
 	if len(s) > 0 && s[0] == '-' {
 		s = s[1:]

@@ -21,10 +21,10 @@ const (
 	sixBytes  = 1<<48 - 1
 )
 
-// quick splits a line as servers write nearly all of them: nothing escaped, a time of the usual length, a request with a
-// method and a protocol, a size of up to seven digits. It looks at words where split looks at bytes, and gives up, false,
-// at whatever is not so; split then finds the same fields, or what is wrong. d is the line and a word more; no backslash is
-// in the line.
+// quick splits a line as servers write nearly all of them: nothing escaped, a time of the usual
+// length, a request with a method and a protocol, a size of up to seven digits. It looks at words
+// where split looks at bytes, and gives up, false, at whatever is not so; split then finds the same
+// fields, or what is wrong. d is the line and a word more; no backslash is in the line.
 func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	n := len(d) - word
 	at := c.quickHead(d, off, f)
@@ -67,7 +67,8 @@ func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	return at < n && c.quickTail(d, off, at, f)
 }
 
-// quickHead reads host, identity and user, and returns where the time begins, behind its bracket; -1: not like this.
+// quickHead reads host, identity and user, and returns where the time begins, behind its bracket;
+// -1: not like this.
 func (c *clf) quickHead(d []byte, off uint32, f *clfRow) int {
 	i := spaceIn(d, 0)
 	if i <= 0 || i > len(d)-word {
@@ -143,7 +144,8 @@ func (c *clf) bare(f *clfRow, k int, s []byte, off uint32, from, to int) {
 
 func load(d []byte, at int) uint64 { return binary.LittleEndian.Uint64(d[at:]) }
 
-// spaceIn returns the first space at or behind i of d, a word less than len(d) or more: there is none.
+// spaceIn returns the first space at or behind i of d, a word less than len(d) or more: there is
+// none.
 func spaceIn(d []byte, i int) int {
 	for ; i+word <= len(d); i += word {
 		if hit := equals(load(d, i), ' '); hit != 0 {
@@ -153,13 +155,15 @@ func spaceIn(d []byte, i int) int {
 	return len(d)
 }
 
-// equals has the top bit of the lowest byte set that is c; bits above that one mean nothing. 0: there is none.
+// equals has the top bit of the lowest byte set that is c; bits above that one mean nothing. 0:
+// there is none.
 func equals(w uint64, c byte) uint64 {
 	w ^= ones * uint64(c)
 	return (w - ones) &^ w & tops
 }
 
-// notDigits has the top bit of the lowest byte set that is no digit; bits above that one mean nothing. 0: all are.
+// notDigits has the top bit of the lowest byte set that is no digit; bits above that one mean
+// nothing. 0: all are.
 func notDigits(w uint64) uint64 {
 	w ^= ones * '0'
 	return (w | (w&^tops + ones*(0x80-10))) & tops

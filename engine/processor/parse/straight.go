@@ -10,11 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// straight matches the regular expressions that logs are read by, `^(?P<host>\S+) \[(?P<time>[^\]]+)\] "(?P<agent>.*)"$` and the
-// like, in one pass and without an engine: literals and runs of one class of characters, in a row, from the text's start. Of
-// such an expression a text has at most one match when each run ends where the next step cannot begin within it, or when
-// all that follows a run is literals up to the text's end; then taking as much as there is is the only way, and there is nothing
-// to go back to. What is of any other form has no straight.
+// straight matches the regular expressions that logs are read by, `^(?P<host>\S+)
+// \[(?P<time>[^\]]+)\] "(?P<agent>.*)"$` and the like, in one pass and without an engine: literals
+// and runs of one class of characters, in a row, from the text's start. Of such an expression a
+// text has at most one match when each run ends where the next step cannot begin within it, or when
+// all that follows a run is literals up to the text's end; then taking as much as there is is the
+// only way, and there is nothing to go back to. What is of any other form has no straight.
 type straight struct {
 	steps []step
 	at    []int // of the groups in the text matched last, as regexp's FindSubmatchIndex gives them
@@ -31,7 +32,8 @@ type step struct {
 	end     bool   // the text ends here
 }
 
-// class is a set of bytes: of characters, for which either all or none of those beyond ASCII are in it.
+// class is a set of bytes: of characters, for which either all or none of those beyond ASCII are in
+// it.
 type class struct {
 	in    [256]bool
 	stop  byte // the only byte that is not in it, where alone
@@ -116,7 +118,8 @@ func stepOf(re *syntax.Regexp) (step, bool) {
 	return st, st.run != nil && (!st.run.wide || st.least <= 1 && st.most == -1)
 }
 
-// classOf returns the bytes of a class of characters; nil: re is none, or some of those beyond ASCII are in it and others not.
+// classOf returns the bytes of a class of characters; nil: re is none, or some of those beyond
+// ASCII are in it and others not.
 func classOf(re *syntax.Regexp) *class {
 	c := new(class)
 	var ranges []rune
@@ -205,7 +208,8 @@ func (s *straight) ends(from int, c *class) bool {
 	return true
 }
 
-// literals is how many bytes of literals the steps from on are, up to the text's end; -1: they are something else.
+// literals is how many bytes of literals the steps from on are, up to the text's end; -1: they are
+// something else.
 func (s *straight) literals(from int) (n int) {
 	for _, st := range s.steps[from:] {
 		if st.run != nil {
@@ -219,7 +223,8 @@ func (s *straight) literals(from int) (n int) {
 	return -1
 }
 
-// match returns the places of the groups in text, nil where it does not match. They are valid until the next call.
+// match returns the places of the groups in text, nil where it does not match. They are valid until
+// the next call.
 func (s *straight) match(text []byte) []int {
 	i := 0
 	for k := range s.steps {

@@ -41,7 +41,8 @@ func TestStraightForms(t *testing.T) {
 	}
 }
 
-// FuzzStraight: where an expression goes straight, it matches what Go's engine matches, with the same groups.
+// FuzzStraight: where an expression goes straight, it matches what Go's engine matches, with the
+// same groups.
 func FuzzStraight(f *testing.F) {
 	texts := []string{
 		`1.2.3.4 - bob [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 12 "-" "an "agent" \x"`, "", "2026-11", "20261x", "255.é.\xffx",

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// within parses the text of one field of record i, and appends the record's fields with what was found in its place. Of two
-// fields of one name the first place and the last value count.
+// within parses the text of one field of record i, and appends the record's fields with what was
+// found in its place. Of two fields of one name the first place and the last value count.
 func (p *Processor) within(b *stream.Batch, i int) problem {
 	from := b.OpenFields(i)
 	at := slices.IndexFunc(b.Fields[from:], func(f stream.Field) bool { return f.Name == p.field })
@@ -28,7 +28,8 @@ func (p *Processor) within(b *stream.Batch, i int) problem {
 	return problem{}
 }
 
-// unique keeps one field of each name, at the first place with the last value, and returns how many there are.
+// unique keeps one field of each name, at the first place with the last value, and returns how many
+// there are.
 func unique(fields []stream.Field) int {
 	n := 0
 	for _, f := range fields {

@@ -153,8 +153,8 @@ func New(pairs []Pair) *Processor {
 	return p
 }
 
-// Process implements stream.Processor. All fields get their new names at once, so that two may change theirs. A field that
-// has a new name already gives way to the one that gets it.
+// Process implements stream.Processor. All fields get their new names at once, so that two may
+// change theirs. A field that has a new name already gives way to the one that gets it.
 func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.unmatched.Begin(b, len(p.pairs))

@@ -53,7 +53,8 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Shape implements stream.Shaper. All values are taken from the record as it came in, whatever their order.
+// Shape implements stream.Shaper. All values are taken from the record as it came in, whatever
+// their order.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	out := in.Clone()
 	var errs []error

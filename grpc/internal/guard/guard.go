@@ -1,5 +1,5 @@
-// Package guard holds the parts that the gRPC and connect interceptors share: the meaning of status codes, and one call
-// through a breaker and a limiter.
+// Package guard holds the parts that the gRPC and connect interceptors share: the meaning of status
+// codes, and one call through a breaker and a limiter.
 //
 // Codes are numbers because grpc-go and connect have types of their own for the same values.
 package guard
@@ -50,8 +50,9 @@ func serverFailed(code uint32) bool {
 	return false
 }
 
-// Action returns how to handle a failure with that code. Calls that may have had an effect are retried only if they are
-// idempotent. A call that was refused before it was sent, or that a server asks to send again later (hinted), is retried.
+// Action returns how to handle a failure with that code. Calls that may have had an effect are
+// retried only if they are idempotent. A call that was refused before it was sent, or that a server
+// asks to send again later (hinted), is retried.
 func Action(err error, code uint32, idempotent, hinted bool) retry.Action {
 	_, refused := RefusalCode(err)
 	switch code {
@@ -80,7 +81,8 @@ func Hint(err error) time.Duration {
 	return 0
 }
 
-// RefusalCode returns the code of an error with which Begin refused a call, and false for every other error.
+// RefusalCode returns the code of an error with which Begin refused a call, and false for every
+// other error.
 func RefusalCode(err error) (code uint32, ok bool) {
 	if _, open := errors.AsType[*breaker.OpenError](err); open {
 		return Unavailable, true

@@ -1,7 +1,8 @@
-// Package command is the lab on the command line: penstock sim runs the simulators, and penstock backoff prints how long a
-// policy waits. Only the project's own binary has these commands.
+// Package command is the lab on the command line: penstock sim runs the simulators, and penstock
+// backoff prints how long a policy waits. Only the project's own binary has these commands.
 //
-// The package reads files and prints; the figures come from the simulators. Delivery never depends on it.
+// The package reads files and prints; the figures come from the simulators. Delivery never depends
+// on it.
 package command
 
 import (

@@ -32,8 +32,8 @@ type contentionFlags struct {
 	plot     string
 }
 
-// contentionResult is a line of `sim backoff --json`; its names are stable. The deviations are those of one trial; the
-// mean's are smaller by the root of the number of trials.
+// contentionResult is a line of `sim backoff --json`; its names are stable. The deviations are
+// those of one trial; the mean's are smaller by the root of the number of trials.
 type contentionResult struct {
 	Policy   string  `json:"policy"` // as it was given
 	Clients  int     `json:"clients"`
@@ -190,8 +190,8 @@ func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error 
 	return f.finish(out, rows, func() plot.Figure { return outageFigure(f, results) })
 }
 
-// finish prints the table unless lines of JSON were printed, and draws the figure if it is wanted. Columns that say
-// nothing but 0 are left out.
+// finish prints the table unless lines of JSON were printed, and draws the figure if it is wanted.
+// Columns that say nothing but 0 are left out.
 func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() plot.Figure) error {
 	if f.plot != "" {
 		if err := writePlot(f.plot, figure()); err != nil {

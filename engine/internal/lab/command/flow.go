@@ -28,7 +28,8 @@ type flowFlags struct {
 	into       string
 }
 
-// flowRun is a line of `sim flow --json`, one for each run; its names are stable. The figures follow on its level.
+// flowRun is a line of `sim flow --json`, one for each run; its names are stable. The figures
+// follow on its level.
 type flowRun struct {
 	Scenario  string `json:"scenario"`
 	Algorithm string `json:"algorithm"`

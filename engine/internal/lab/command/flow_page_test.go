@@ -30,7 +30,8 @@ func part(t *testing.T, what string) string {
 
 var numbers = regexp.MustCompile(`[0-9][0-9.,]*(e[+-][0-9]+)?|NaN`)
 
-// form is a generated part without its figures, which change whenever the machine does, and without what bounds are missed.
+// form is a generated part without its figures, which change whenever the machine does, and without
+// what bounds are missed.
 func form(text string) string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -61,7 +62,8 @@ func sameForm(t *testing.T, what string, want []byte) {
 	t.Fatalf("%s of docs/flow-control.md have lines that the program does not write: %q", what, a[len(b):])
 }
 
-// TestFlowPageTables: the tables are of the scenarios that are there, for the algorithms that there are.
+// TestFlowPageTables: the tables are of the scenarios that are there, for the algorithms that there
+// are.
 func TestFlowPageTables(t *testing.T) {
 	files, err := filepath.Glob(docs + "scenarios/*.yaml")
 	if err != nil || len(files) == 0 {

@@ -119,7 +119,8 @@ func (f *flowFlags) runTable(cmd *cobra.Command, files []string) error {
 	return err
 }
 
-// seedsLine says of how many runs the figures of the page are, and by which command anybody gets them.
+// seedsLine says of how many runs the figures of the page are, and by which command anybody gets
+// them.
 func seedsLine(seeds int, first uint64, what string) string {
 	const text = "Medians of %d seeds, from seed %d on: `penstock sim flow --seeds %d --seed %d %s`.\n"
 	return fmt.Sprintf(text, seeds, first, seeds, first, what)

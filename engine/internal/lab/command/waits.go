@@ -27,7 +27,8 @@ type backoffFlags struct {
 	plot   string
 }
 
-// backoffResult is the line of `backoff --json`; docs/which-backoff.md documents it, and its names are stable.
+// backoffResult is the line of `backoff --json`; docs/which-backoff.md documents it, and its names
+// are stable.
 type backoffResult struct {
 	Spec  string        `json:"spec"` // as it was given
 	Steps []backoffStep `json:"steps"`

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWhichBackoff runs every command of docs/which-backoff.md and compares what it prints and draws with what the page
-// shows. -update rewrites both.
+// TestWhichBackoff runs every command of docs/which-backoff.md and compares what it prints and
+// draws with what the page shows. -update rewrites both.
 func TestWhichBackoff(t *testing.T) {
 	docs := filepath.Join(top, "docs")
 	page := filepath.Join(docs, "which-backoff.md")

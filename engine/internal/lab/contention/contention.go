@@ -1,12 +1,13 @@
 //penstock:pure
 
-// Package contention measures backoff policies where they matter: many clients that want one thing, and a service that
-// was away.
+// Package contention measures backoff policies where they matter: many clients that want one thing,
+// and a service that was away.
 //
-// [Run] is the simulator of the AWS Architecture Blog ("Exponential Backoff And Jitter", M. Brooker 2015; code:
-// aws-arch-backoff-simulator): clients read a row and write it back with the version that they have read, which fails
-// if another client was faster. [Outage] is a service that answers nobody for a while. Both are pure: the policies are
-// the ones that ship, chance comes from a seed, and time is a number. The package prints nothing.
+// [Run] is the simulator of the AWS Architecture Blog ("Exponential Backoff And Jitter", M. Brooker
+// 2015; code: aws-arch-backoff-simulator): clients read a row and write it back with the version
+// that they have read, which fails if another client was faster. [Outage] is a service that answers
+// nobody for a while. Both are pure: the policies are the ones that ship, chance comes from a seed,
+// and time is a number. The package prints nothing.
 package contention
 
 import (
@@ -26,8 +27,8 @@ const (
 	Latency = 4 * HopMean
 )
 
-// MaxCalls ends a trial in which the clients do not come to an end, as with a policy that never waits and a million of
-// them.
+// MaxCalls ends a trial in which the clients do not come to an end, as with a policy that never
+// waits and a million of them.
 const MaxCalls = 10_000_000
 
 // Trial is what one contention has cost.
@@ -37,8 +38,8 @@ type Trial struct {
 	GaveUp int           // clients whose policy gave up first
 }
 
-// Run lets clients clients update one row, all starting at 0, and returns what it cost. The same seed and trial number
-// give the same course.
+// Run lets clients clients update one row, all starting at 0, and returns what it cost. The same
+// seed and trial number give the same course.
 func Run(p backoff.Policy, clients int, seed, trial uint64) Trial {
 	w := simulation{policy: p, rng: kernel.Rand(seed, trial), clients: make([]client, clients)}
 	for i := range w.clients {
@@ -126,8 +127,8 @@ type Figures struct {
 	GaveUp              float64 // clients a trial
 }
 
-// Measure runs trials and sums them up. The deviations are those of one trial; that of the mean is smaller by the root
-// of the number of trials.
+// Measure runs trials and sums them up. The deviations are those of one trial; that of the mean is
+// smaller by the root of the number of trials.
 func Measure(p backoff.Policy, clients, trials int, seed uint64) Figures {
 	var times, calls, gaveUp sum
 	for i := range trials {

@@ -19,8 +19,9 @@ func policy(t *testing.T, name string) backoff.Policy {
 	return p
 }
 
-// The table of research 5.1: mean time in ms and calls, measured by a port of the original. For 100 clients the means
-// of 20 seeds, with the deviation of a mean over 100 trials; else one run of 100 trials.
+// The table of research 5.1: mean time in ms and calls, measured by a port of the original. For 100
+// clients the means of 20 seeds, with the deviation of a mean over 100 trials; else one run of 100
+// trials.
 var table = []struct {
 	policy             string
 	time10, calls10    float64
@@ -57,7 +58,8 @@ var table = []struct {
 		calls100: 596, callsSD: 1, time190: 7285, calls190: 1414},
 }
 
-// TestTable compares 100 trials of ours with the table. -short leaves out all but 10 and 100 clients.
+// TestTable compares 100 trials of ours with the table. -short leaves out all but 10 and 100
+// clients.
 func TestTable(t *testing.T) {
 	const trials = 100
 	for _, row := range table {
@@ -89,7 +91,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// The gate: what the project recommends beats full jitter in time and in calls from 50 to 190 clients.
+// The gate: what the project recommends beats full jitter in time and in calls from 50 to 190
+// clients.
 func TestRecommendedBeatsFullJitter(t *testing.T) {
 	counts := []int{50, 70, 100, 140, 190}
 	if testing.Short() {

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// Named is a policy with the settings of the comparison in docs/which-backoff.md: a first wait of 10 ms at most and
-// a cap of 2 s, where the name does not say otherwise. (The original's base is 5 ms, which it doubles before the first
-// wait.)
+// Named is a policy with the settings of the comparison in docs/which-backoff.md: a first wait of
+// 10 ms at most and a cap of 2 s, where the name does not say otherwise. (The original's base is 5
+// ms, which it doubles before the first wait.)
 type Named struct {
 	Name   string
 	Policy backoff.Policy
@@ -68,8 +68,9 @@ func Resolve(text string) (backoff.Policy, error) {
 	return p, err
 }
 
-// decorrelated is the AWS blog's min(cap, U(base, 3 * last)), base 5 ms: the cap cuts the draw and not the range, as
-// backoff.Decorrelated does, so that a fifth of the waits of a long sequence are the cap itself.
+// decorrelated is the AWS blog's min(cap, U(base, 3 * last)), base 5 ms: the cap cuts the draw and
+// not the range, as backoff.Decorrelated does, so that a fifth of the waits of a long sequence are
+// the cap itself.
 type decorrelated struct{}
 
 // Next implements backoff.Policy.

@@ -13,7 +13,8 @@ import (
 // Window is the time over which a burst is counted.
 const Window = 50 * time.Millisecond
 
-// maxAttempts ends a client that an outage would let try for ever, as with a policy that never waits.
+// maxAttempts ends a client that an outage would let try for ever, as with a policy that never
+// waits.
 const maxAttempts = 1_000_000
 
 // Loss is what an outage has cost with one policy; of several trials the means.
@@ -42,10 +43,11 @@ func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials i
 	}
 }
 
-// Outage lets clients run into a service that is away from 0 to length and up to a tenth longer, as otherwise the delay
-// of a policy without jitter would depend on where in its ladder the end happens to fall. All of them call within the
-// first Latency, fail at once, and try again as p says until they get through. An attempt that fails takes HopMean both
-// ways. The service that is back serves everybody at once: what is measured is how the clients come.
+// Outage lets clients run into a service that is away from 0 to length and up to a tenth longer, as
+// otherwise the delay of a policy without jitter would depend on where in its ladder the end
+// happens to fall. All of them call within the first Latency, fail at once, and try again as p says
+// until they get through. An attempt that fails takes HopMean both ways. The service that is back
+// serves everybody at once: what is measured is how the clients come.
 func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uint64) Loss {
 	rng := kernel.Rand(seed, trial)
 	length += time.Duration(rng.Int64N(int64(length/10) + 1))

@@ -1,12 +1,12 @@
 //penstock:pure
 
-// Package csma simulates stations that share an Ethernet: carrier sense, collision detection, and the truncated binary
-// exponential backoff of IEEE 802.3, which is backoff.Slotted itself.
+// Package csma simulates stations that share an Ethernet: carrier sense, collision detection, and
+// the truncated binary exponential backoff of IEEE 802.3, which is backoff.Slotted itself.
 //
-// [Formula] is the efficiency that Metcalfe and Boggs computed, [Ideal] the model behind it, simulated, and [Run] the
-// protocol as it is: stations that always have a frame to send, that send as soon as the medium has been idle for the
-// interframe gap (1-persistent), collide, jam, and back off. The package is pure: time is a number, chance comes from
-// a seed.
+// [Formula] is the efficiency that Metcalfe and Boggs computed, [Ideal] the model behind it,
+// simulated, and [Run] the protocol as it is: stations that always have a frame to send, that send
+// as soon as the medium has been idle for the interframe gap (1-persistent), collide, jam, and back
+// off. The package is pure: time is a number, chance comes from a seed.
 package csma
 
 import (
@@ -71,9 +71,10 @@ func (n Network) bits(count float64) time.Duration {
 	return time.Duration(math.Round(count / n.BitRate * float64(time.Second)))
 }
 
-// Formula is the efficiency of Metcalfe and Boggs (Ethernet: Distributed Packet Switching for Local Computer Networks,
-// CACM 1976): of Q stations each sends in a slot with the chance 1/Q, so that one of them acquires it with the chance
-// A = (1-1/Q)^(Q-1); W = (1-A)/A slots are lost before that.
+// Formula is the efficiency of Metcalfe and Boggs (Ethernet: Distributed Packet Switching for Local
+// Computer Networks, CACM 1976): of Q stations each sends in a slot with the chance 1/Q, so that
+// one of them acquires it with the chance A = (1-1/Q)^(Q-1); W = (1-A)/A slots are lost before
+// that.
 func Formula(n Network) float64 {
 	q := float64(n.Stations)
 	a := math.Pow(1-1/q, q-1)
@@ -126,7 +127,8 @@ func (r Result) LostShare() float64 {
 	return float64(r.Lost) / float64(r.Delivered+r.Lost)
 }
 
-// WinsInARow is the share of the frames sent by the station that had sent the one before: the capture effect.
+// WinsInARow is the share of the frames sent by the station that had sent the one before: the
+// capture effect.
 func (r Result) WinsInARow() float64 {
 	if r.Delivered < 2 {
 		return 0
@@ -134,11 +136,13 @@ func (r Result) WinsInARow() float64 {
 	return float64(r.InARow) / float64(r.Delivered-1)
 }
 
-// Run runs the protocol from a start in which all stations want to send, until frames have been delivered or lost.
+// Run runs the protocol from a start in which all stations want to send, until frames have been
+// delivered or lost.
 //
-// The medium: a station hears another one half a slot after that has begun (the longest cable between any two), so
-// those whose backoff passes within that time send too, and collide. A collision takes a slot and the jam; the backoff
-// counts from its end, in real time, also while others send.
+// The medium: a station hears another one half a slot after that has begun (the longest cable
+// between any two), so those whose backoff passes within that time send too, and collide. A
+// collision takes a slot and the jam; the backoff counts from its end, in real time, also while
+// others send.
 func Run(n Network, frames int, seed uint64) Result {
 	e := ether{
 		Network: n, rng: kernel.Rand(seed, uint64(n.Stations)<<32|uint64(n.FrameBits)),

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// Experiment is one argument of the article over which the flow control was built, as a table: rows are what is tried,
-// columns figures of one or two scenarios.
+// Experiment is one argument of the article over which the flow control was built, as a table: rows
+// are what is tried, columns figures of one or two scenarios.
 type Experiment struct {
 	Name, Question string
 	Columns        []Column
@@ -61,7 +61,8 @@ const (
 
 var withoutTimeouts = []string{finiteJob + noTimeout, openLoad + noTimeout}
 
-// Ablate runs the article as an experiment: each of its arguments, with and without what it argues for.
+// Ablate runs the article as an experiment: each of its arguments, with and without what it argues
+// for.
 func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) {
 	all := experiments()
 	for i := range all {
@@ -182,7 +183,8 @@ func batchRecords() (rows []Row) {
 	return rows
 }
 
-// run fills in the values. A scenario that begins with an algorithm's name and a line end is run with that one.
+// run fills in the values. A scenario that begins with an algorithm's name and a line end is run
+// with that one.
 func (x *Experiment) run(ctx context.Context, first uint64, seeds int) error {
 	var plans []Plan
 	for _, r := range x.Rows {

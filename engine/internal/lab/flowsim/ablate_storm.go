@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// stormRow is what was measured of Storm 2.8.3 itself: one process, one acker, 12 bolts of the article's rates that serve in
-// exponential time, no network delay, 60 s of which the first 20 are left out.
+// stormRow is what was measured of Storm 2.8.3 itself: one process, one acker, 12 bolts of the
+// article's rates that serve in exponential time, no network delay, 60 s of which the first 20 are
+// left out.
 type stormRow struct {
 	name                          string
 	limit                         int     // max.spout.pending; 0: a window for each bolt
@@ -81,8 +82,8 @@ func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, erro
 	return x, nil
 }
 
-// spout is the goodput of one that keeps limit tuples in flight over all workers of s and takes them in turn, whatever
-// each of them has: a closed network of queues. There is no network delay.
+// spout is the goodput of one that keeps limit tuples in flight over all workers of s and takes
+// them in turn, whatever each of them has: a closed network of queues. There is no network delay.
 func spout(s *scenario.Scenario, limit int, seed uint64) float64 {
 	rnd := kernel.Rand(seed, serviceStream)
 	var served kernel.Kernel[int] // by worker

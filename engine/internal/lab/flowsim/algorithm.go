@@ -56,8 +56,9 @@ var policies = []dispatch.Policy{
 	dispatch.LeastInFlight{}, dispatch.TwoChoices{}, peers.PeakEWMA{}, hashOnce{},
 }
 
-// hashOnce is hash dispatch that does not bind: what a lane has failed goes to the one with the next highest hash.
-// It is the other half of the question whether a batch should go to the same worker again after a timeout.
+// hashOnce is hash dispatch that does not bind: what a lane has failed goes to the one with the
+// next highest hash. It is the other half of the question whether a batch should go to the same
+// worker again after a timeout.
 type hashOnce struct{ dispatch.Hash }
 
 func (hashOnce) Name() string                     { return "hash_once" }
@@ -104,8 +105,8 @@ func DispatchNames() []string {
 	return names
 }
 
-// Find returns the algorithm of a name such as "linear", "fixed:10" or "queue+round_robin". dispatch is used where the
-// name carries none; "" is the default.
+// Find returns the algorithm of a name such as "linear", "fixed:10" or "queue+round_robin".
+// dispatch is used where the name carries none; "" is the default.
 func Find(name, policy string) (*Spec, error) {
 	s := &Spec{Name: name, Dispatch: policy}
 	base, carried, carries := strings.Cut(name, "+")
@@ -179,7 +180,8 @@ func (s *Spec) Title() string {
 	return s.Name + "+" + s.Dispatch
 }
 
-// gradient2 has a variant that can go below its default minimum of 20, which is more than most workers can take.
+// gradient2 has a variant that can go below its default minimum of 20, which is more than most
+// workers can take.
 func gradient2(option string) (window.Algorithm, error) {
 	switch option {
 	case "":

@@ -190,7 +190,8 @@ func mean(d []time.Duration) float64 {
 	return ratio(sum, float64(len(d)))
 }
 
-// quantile q of what is sorted, in milliseconds: the smallest value that at least that share does not exceed.
+// quantile q of what is sorted, in milliseconds: the smallest value that at least that share does
+// not exceed.
 func quantile(d []time.Duration, q float64) float64 {
 	if len(d) == 0 {
 		return 0

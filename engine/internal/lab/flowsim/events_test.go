@@ -126,7 +126,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestThrottleTakesItsRate: whoever keeps to the rate is never refused, whoever does not gets no more than it.
+// TestThrottleTakesItsRate: whoever keeps to the rate is never refused, whoever does not gets no
+// more than it.
 func TestThrottleTakesItsRate(t *testing.T) {
 	text := "duration: 20s\nworkers: [ { rate: 1000 } ]\nservice: deterministic\ntimeout: 1h\n" +
 		"events: [ { at: 0s, workers: all, throttle: { rate: 100, retry_after: 1ms } } ]\nload: "
@@ -140,7 +141,8 @@ func TestThrottleTakesItsRate(t *testing.T) {
 	}
 }
 
-// TestPauses: each worker pauses for its share of the time, and what came meanwhile is served afterwards.
+// TestPauses: each worker pauses for its share of the time, and what came meanwhile is served
+// afterwards.
 func TestPauses(t *testing.T) {
 	s := parse(t, "duration: 200s\nload: saturated\ntimeout: 1h\nservice: deterministic\n"+
 		"pauses: { every: 10s, for: 2s, phase: random }\n"+twelve)
@@ -208,8 +210,8 @@ func TestLinkDelay(t *testing.T) {
 	near(t, "attempts", f[scenario.AttemptsPerBatch], 25.0/20, 1e-9)
 }
 
-// TestSettling: a window that keeps every slot busy has converged at once, one that cannot never does, and work that
-// is lost or done twice does not count.
+// TestSettling: a window that keeps every slot busy has converged at once, one that cannot never
+// does, and work that is lost or done twice does not count.
 func TestSettling(t *testing.T) {
 	base := "duration: 40s\nwarmup: 1s\nload: saturated\nworkers: [ { rate: 100 }, { count: 2, rate: 8, slots: 8 } ]\n" +
 		"network: { rtt: 10ms }\n"

@@ -31,7 +31,8 @@ func grouped(t *testing.T, s *scenario.Scenario, algorithm string, seed uint64) 
 	return f, strings.Contains(m.Status().Lanes[0].Reason, "shares what is behind it")
 }
 
-// TestLanesThatShare: one server behind all workers is found out, whatever its service, and its queue is bounded once.
+// TestLanesThatShare: one server behind all workers is found out, whatever its service, and its
+// queue is bounded once.
 func TestLanesThatShare(t *testing.T) {
 	const shared = ` # of 24,000 services the sum varies little
 duration: 120s
@@ -54,7 +55,8 @@ load: saturated
 	}
 }
 
-// TestLanesOnTheirOwn: workers that share nothing are not taken for a group, also where all change at once.
+// TestLanesOnTheirOwn: workers that share nothing are not taken for a group, also where all change
+// at once.
 func TestLanesOnTheirOwn(t *testing.T) {
 	for _, text := range []string{
 		"service: exponential\n" + twelve,

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// link is a receiver whose delay depends on its load, as in Vector's published adaptive-concurrency fixtures.
+// link is a receiver whose delay depends on its load, as in Vector's published adaptive-concurrency
+// fixtures.
 type link struct {
 	cfg       scenario.Link
 	rnd       *rand.Rand

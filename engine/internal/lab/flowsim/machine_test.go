@@ -93,7 +93,8 @@ func TestFaultyWorkerAt60Percent(t *testing.T) {
 	}
 }
 
-// TestLeastCompletionBeatsRoundRobin is the article's wish for the idlest worker first, at 60 % load.
+// TestLeastCompletionBeatsRoundRobin is the article's wish for the idlest worker first, at 60 %
+// load.
 func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	p99 := map[string][]float64{}
 	for _, algorithm := range []string{"linear", "linear+round_robin"} {
@@ -113,8 +114,8 @@ func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	}
 }
 
-// TestHashTakesFiveTimesAsLong is the article's before and after: a finite job bound to workers by hash, with
-// no adaptive window, waits for the slowest.
+// TestHashTakesFiveTimesAsLong is the article's before and after: a finite job bound to workers by
+// hash, with no adaptive window, waits for the slowest.
 func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	job := func(algorithm, timeout string) float64 {
 		s := parse(t, "duration: 1h\nload: { batches: 5000 }\ntimeout: "+timeout+"\n"+twelve)
@@ -130,8 +131,8 @@ func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	}
 }
 
-// TestColdStart: one worker that answers each in 100 ms however many are in flight; one step a round needs 31
-// rounds for 500 batches.
+// TestColdStart: one worker that answers each in 100 ms however many are in flight; one step a
+// round needs 31 rounds for 500 batches.
 func TestColdStart(t *testing.T) {
 	s := parse(t, "duration: 1m\nload: { batches: 500 }\nservice: deterministic\nworkers: [ { rate: 2000, slots: 200 } ]\n")
 	if took := run(t, s, "linear", 0)[scenario.Finish]; took > 3.5 {
@@ -162,7 +163,8 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// TestOutage: everything fails for a minute. Few attempts are made, and goodput is back 10 s after it.
+// TestOutage: everything fails for a minute. Few attempts are made, and goodput is back 10 s after
+// it.
 func TestOutage(t *testing.T) {
 	n := starts{from: 20 * time.Second, to: 80 * time.Second}
 	s := parse(t, "duration: 120s\nwarmup: 90s\nload: saturated\n"+
@@ -176,8 +178,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestBrownOut: everything becomes five times slower for a minute while 60 % load goes on arriving. No storm
-// of redeliveries, and no second collapse.
+// TestBrownOut: everything becomes five times slower for a minute while 60 % load goes on arriving.
+// No storm of redeliveries, and no second collapse.
 func TestBrownOut(t *testing.T) {
 	s := parse(t, "duration: 240s\nwarmup: 10s\nload: { poisson: 0.6 }\n"+
 		"events: [ { at: 30s, for: 60s, workers: all, rate: x0.2 } ]\n"+twelve)
@@ -190,8 +192,8 @@ func TestBrownOut(t *testing.T) {
 	}
 }
 
-// TestHedgeShortensTheTail: one worker of twelve stops for half a second every few seconds. Hedges for at most 2 % of the
-// attempts take most of the wait from the slowest thousandth of the batches.
+// TestHedgeShortensTheTail: one worker of twelve stops for half a second every few seconds. Hedges
+// for at most 2 % of the attempts take most of the wait from the slowest thousandth of the batches.
 func TestHedgeShortensTheTail(t *testing.T) {
 	s := parse(t, "duration: 300s\nwarmup: 20s\nload: { poisson: 0.25 }\ntimeout: 2s\nnetwork: { rtt: 10ms }\n"+
 		"workers: [ { count: 12, rate: 50 } ]\n")

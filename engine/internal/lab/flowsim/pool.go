@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// report is what a worker says of itself with an answer, by the product's own pool; nothing, if the algorithm is for
-// workers that say nothing.
+// report is what a worker says of itself with an answer, by the product's own pool; nothing, if the
+// algorithm is for workers that say nothing.
 func (x *sim) report(v *server, j *job) control.Report {
 	if !x.spec.Reports {
 		return control.Report{}

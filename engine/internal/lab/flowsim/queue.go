@@ -2,8 +2,8 @@
 
 package flowsim
 
-// occurrence is an event of the kernel. Machines' ticks come last in their instant, as flow.Sender steps a machine with the
-// outcomes it has before it ticks it.
+// occurrence is an event of the kernel. Machines' ticks come last in their instant, as flow.Sender
+// steps a machine with the outcomes it has before it ticks it.
 type occurrence struct {
 	kind occurs
 	gen  uint32

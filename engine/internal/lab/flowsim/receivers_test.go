@@ -33,7 +33,8 @@ type receiver struct {
 	fails   int           // each item of ours whose number this divides fails after its service; 0 means none fails
 }
 
-// harness runs a machine against receivers in virtual time. A run without chance in the machine has none at all.
+// harness runs a machine against receivers in virtual time. A run without chance in the machine has
+// none at all.
 type harness struct {
 	m         *control.Machine
 	receivers []receiver
@@ -146,7 +147,8 @@ func (h *harness) happen(e event) {
 	}
 }
 
-// served sends the answer to the first in the queue, or puts it, of another sender, at the end, and serves the next.
+// served sends the answer to the first in the queue, or puts it, of another sender, at the end, and
+// serves the next.
 func (h *harness) served(i int) {
 	r, q := &h.receivers[i], h.queues[i]
 	id := q[0]

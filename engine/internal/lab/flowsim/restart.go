@@ -28,8 +28,9 @@ func restarted() Experiment {
 	}
 }
 
-// restarts counts the batches that are sent again after a crash although they had been delivered: by the system without
-// acks and checkpoint that the article replaced, by a cumulative ack, and with the ranges above it.
+// restarts counts the batches that are sent again after a crash although they had been delivered:
+// by the system without acks and checkpoint that the article replaced, by a cumulative ack, and
+// with the ranges above it.
 func restarts(first uint64, seeds int) (Experiment, error) {
 	x := restarted()
 	var repeated [3][]scenario.Figures
@@ -50,7 +51,8 @@ func restarts(first uint64, seeds int) (Experiment, error) {
 	return x, nil
 }
 
-// crash runs to the crash, and says how many batches had settled and how many of them each system sends again.
+// crash runs to the crash, and says how many batches had settled and how many of them each system
+// sends again.
 func crash(seed uint64) (settled int, again [3]int, err error) {
 	s, err := scenario.Parse("restart", []byte(crashScenario))
 	if err != nil {

@@ -101,7 +101,8 @@ func (x *sim) reach(v *server, a *attempt) {
 	x.serve(v)
 }
 
-// admits reports whether the throttle takes one more: fewer than its rate were taken in the last second.
+// admits reports whether the throttle takes one more: fewer than its rate were taken in the last
+// second.
 func (v *server) admits(now time.Duration) bool {
 	for v.accepted.len() > 0 && *v.accepted.first() <= now-time.Second {
 		v.accepted.take()

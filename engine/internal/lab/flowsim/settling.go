@@ -37,13 +37,14 @@ const (
 	spanRounds = 10
 )
 
-// settling says how long it takes from the start, and from the end of the last event, until every window of max(1 s,
-// 10 round trips of the drained workers) has at least 0.95 of the optimum; the time to the end if that never is. What
-// counts from the start ends with the first event.
+// settling says how long it takes from the start, and from the end of the last event, until every
+// window of max(1 s, 10 round trips of the drained workers) has at least 0.95 of the optimum; the
+// time to the end if that never is. What counts from the start ends with the first event.
 //
-// Under a backlog what counts is the work of which something came: the time that slots were busy, times their rate.
-// Its expectation is the cost delivered, without the noise of the service times' draw, which alone puts one window
-// in ten below 0.95. Under an open load it is the cost delivered, against the arrivals as they were.
+// Under a backlog what counts is the work of which something came: the time that slots were busy,
+// times their rate. Its expectation is the cost delivered, without the noise of the service times'
+// draw, which alone puts one window in ten below 0.95. Under an open load it is the cost delivered,
+// against the arrivals as they were.
 func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	n := int(end / binWidth)
 	best := make([]float64, n)
@@ -87,8 +88,8 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	return converge, recovery
 }
 
-// settled is the time in seconds from bin `from` until windows that begin no earlier, and end before `to`, all have the
-// optimum's share.
+// settled is the time in seconds from bin `from` until windows that begin no earlier, and end
+// before `to`, all have the optimum's share.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

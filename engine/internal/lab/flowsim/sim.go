@@ -1,10 +1,11 @@
 //penstock:pure
 
-// Package flowsim runs flow-control scenarios in virtual time against the production machine of package control.
+// Package flowsim runs flow-control scenarios in virtual time against the production machine of
+// package control.
 //
-// A run is a function of scenario, algorithm and seed: one thread, one event kernel, and the same figures bit for bit on
-// one GOARCH. Workers and network are simulated; the machine that decides is the one that ships. docs/flow-control.md has
-// the figures.
+// A run is a function of scenario, algorithm and seed: one thread, one event kernel, and the same
+// figures bit for bit on one GOARCH. Workers and network are simulated; the machine that decides is
+// the one that ships. docs/flow-control.md has the figures.
 package flowsim
 
 import (
@@ -68,8 +69,8 @@ type Options struct {
 	Adjust func(*control.Config)                   // changes the machines' configuration, if given
 }
 
-// The random streams of a run: each part of the world has its own, so that two algorithms meet the same arrivals,
-// sizes, service times and pauses.
+// The random streams of a run: each part of the world has its own, so that two algorithms meet the
+// same arrivals, sizes, service times and pauses.
 const (
 	arrivalStream = iota + 1
 	costStream
@@ -94,8 +95,8 @@ func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	return c
 }
 
-// abandonAfter is the hard end of an attempt: flow.Sender's own, or the timeout if that is longer; at a link the timeout
-// itself, as there is no other worker to turn to.
+// abandonAfter is the hard end of an attempt: flow.Sender's own, or the timeout if that is longer;
+// at a link the timeout itself, as there is no other worker to turn to.
 const abandonAfter = time.Minute
 
 // Run carries out one run.
@@ -196,8 +197,8 @@ type Sent interface {
 	Sent(inFlight int)
 }
 
-// sendingKeeper notes the windows that an algorithm makes: the machine of each sender makes them in the order of its
-// lanes.
+// sendingKeeper notes the windows that an algorithm makes: the machine of each sender makes them in
+// the order of its lanes.
 type sendingKeeper struct {
 	window.Algorithm
 	x *sim

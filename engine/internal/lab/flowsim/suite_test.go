@@ -197,9 +197,9 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestLateAcksEndTheGlobalBackoff: windows far too wide for the one server behind all workers make everything
-// late; once late acks have settled all, nothing waits that could be the probe, and the machine must ask for
-// one.
+// TestLateAcksEndTheGlobalBackoff: windows far too wide for the one server behind all workers make
+// everything late; once late acks have settled all, nothing waits that could be the probe, and the
+// machine must ask for one.
 func TestLateAcksEndTheGlobalBackoff(t *testing.T) {
 	const shared = `
 name: too-wide

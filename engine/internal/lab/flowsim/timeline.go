@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// timeline draws a run over time as SVG: panels beneath each other with one time axis, events shaded.
+// timeline draws a run over time as SVG: panels beneath each other with one time axis, events
+// shaded.
 type timeline struct {
 	w        *bufio.Writer
 	s        *scenario.Scenario
@@ -45,7 +46,8 @@ const (
 // The palette of Okabe and Ito, which people of any colour vision tell apart.
 var lineColors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"}
 
-// WriteTimeline draws one run: the windows of the first sender, what is in flight, the round trip and the goodput.
+// WriteTimeline draws one run: the windows of the first sender, what is in flight, the round trip
+// and the goodput.
 func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, r *Series, f *scenario.Figures) error {
 	t := timeline{w: bufio.NewWriter(to), s: s, duration: float64(len(r.InFlight)) * r.Step.Seconds()}
 	panels := []panel{
@@ -73,7 +75,8 @@ func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, 
 	return t.w.Flush()
 }
 
-// windows has a curve for each lane: lanes of one rate share a colour, and their first names the rate.
+// windows has a curve for each lane: lanes of one rate share a colour, and their first names the
+// rate.
 func (t *timeline) windows(r *Series) []curve {
 	var curves []curve
 	var rates []float64

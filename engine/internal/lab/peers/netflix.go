@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// limiter is a Netflix limit as its windowed wrapper drives it: once a second, with the mean round trip of a window of
-// at least ten samples, the most in flight, and whether anything was dropped.
+// limiter is a Netflix limit as its windowed wrapper drives it: once a second, with the mean round
+// trip of a window of at least ten samples, the most in flight, and whether anything was dropped.
 type limiter interface {
 	update(rtt time.Duration, inFlight float64, dropped bool)
 	size() float64
@@ -25,7 +25,8 @@ const (
 	leastRoundTrip = 100 * time.Microsecond
 )
 
-// windowed is Netflix' WindowedLimit around a limiter. A window with too few samples is thrown away.
+// windowed is Netflix' WindowedLimit around a limiter. A window with too few samples is thrown
+// away.
 type windowed struct {
 	simple
 	inner   limiter
@@ -141,7 +142,8 @@ func (v *vegas) update(rtt time.Duration, inFlight float64, dropped bool) {
 	v.limit += v.smoothing * (next - v.limit)
 }
 
-// NetflixGradient2 is the Gradient2 limit of Netflix' concurrency-limits. Zero fields are its defaults.
+// NetflixGradient2 is the Gradient2 limit of Netflix' concurrency-limits. Zero fields are its
+// defaults.
 type NetflixGradient2 struct {
 	Initial, Min, Max float64 // 0 means 20, 20, 200
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// PeakEWMA is Finagle's load metric: a moving mean of round trips that jumps to each peak and decays over ten seconds,
-// times what is pending and one. Every answer counts, errors too, as in Finagle. All lanes are compared instead of two
-// drawn ones, so that the metric stands alone.
+// PeakEWMA is Finagle's load metric: a moving mean of round trips that jumps to each peak and
+// decays over ten seconds, times what is pending and one. Every answer counts, errors too, as in
+// Finagle. All lanes are compared instead of two drawn ones, so that the metric stands alone.
 type PeakEWMA struct{}
 
 // Name returns "peak_ewma".

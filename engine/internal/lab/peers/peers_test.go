@@ -66,7 +66,8 @@ func TestVegasAdoptsASampleAsTheBase(t *testing.T) {
 	t.Error("the base was never replaced")
 }
 
-// TestVectorSequences are those of the original's unit tests, with its ratio of 0.5: answers of 1 s.
+// TestVectorSequences are those of the original's unit tests, with its ratio of 0.5: answers of 1
+// s.
 func TestVectorSequences(t *testing.T) {
 	v := VectorARC{Decrease: 0.5}.New().(*vectorARC)
 	now := time.Duration(0)

@@ -10,8 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Reno is TCP's congestion window by RFC 5681 in batches: slow start by one per ack up to ssthresh, then one per
-// window; a nack, which says that the receiver is there, halves it as fast retransmit does; a timeout leaves one.
+// Reno is TCP's congestion window by RFC 5681 in batches: slow start by one per ack up to ssthresh,
+// then one per window; a nack, which says that the receiver is there, halves it as fast retransmit
+// does; a timeout leaves one.
 type Reno struct{}
 
 // Name returns "reno".

@@ -10,9 +10,10 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// VectorARC is Vector's adaptive request concurrency: once per past mean round trip the limit grows by one if it was
-// reached, nothing pushed back and the interval's mean is not above the moving one; it shrinks to nine tenths, rounded
-// down, if something did or the mean is 2.5 standard deviations above. Zero fields are Vector's defaults.
+// VectorARC is Vector's adaptive request concurrency: once per past mean round trip the limit grows
+// by one if it was reached, nothing pushed back and the interval's mean is not above the moving
+// one; it shrinks to nine tenths, rounded down, if something did or the mean is 2.5 standard
+// deviations above. Zero fields are Vector's defaults.
 type VectorARC struct {
 	Initial, Max int     // batches; 0 means 1 and 200
 	Decrease     float64 // ratio; 0 means 0.9

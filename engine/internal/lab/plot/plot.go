@@ -1,8 +1,8 @@
 //penstock:pure
 
-// Package plot draws figures of one or more panels: lines, bands, points and bars over linear or logarithmic axes, as
-// SVG or PNG. It is what `penstock backoff --plot` and the plots in docs/ need and no more: it reads no data and knows no
-// units but those that a panel's format functions write.
+// Package plot draws figures of one or more panels: lines, bands, points and bars over linear or
+// logarithmic axes, as SVG or PNG. It is what `penstock backoff --plot` and the plots in docs/ need
+// and no more: it reads no data and knows no units but those that a panel's format functions write.
 package plot
 
 import (
@@ -63,8 +63,8 @@ type Bar struct {
 	Color int
 }
 
-// The palette of Okabe and Ito, told apart by people of any colour vision, but for its yellow, which is too light for
-// lines on white.
+// The palette of Okabe and Ito, told apart by people of any colour vision, but for its yellow,
+// which is too light for lines on white.
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff},
 	{0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0x55, 0x55, 0x55, 0xff},

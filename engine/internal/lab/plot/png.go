@@ -17,7 +17,8 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// pixels is how many pixels of a PNG stand for one of the layout, so that it is sharp on today's screens.
+// pixels is how many pixels of a PNG stand for one of the layout, so that it is sharp on today's
+// screens.
 const pixels = 2
 
 // WritePNG writes the figure as PNG, twice as large as the SVG's nominal size.

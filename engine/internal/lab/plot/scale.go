@@ -10,8 +10,8 @@ type scale struct {
 	lo, hi float64
 }
 
-// largest is the largest value that is drawn, and its inverse the smallest on a logarithmic axis: beyond, the
-// arithmetic of ticks would leave the floats.
+// largest is the largest value that is drawn, and its inverse the smallest on a logarithmic axis:
+// beyond, the arithmetic of ticks would leave the floats.
 const largest = 1e200
 
 // newScale fits an axis to values; zero includes 0 where the axis is linear.

@@ -18,7 +18,8 @@ import (
 // kind of file, for the config's decoder.
 var kind = config.Kind{Noun: "scenario", Least: "`duration:`, `load:`, and `workers:` or `link:`"}
 
-// Load reads a scenario file. An error gives the place of everything that does not belong to the form.
+// Load reads a scenario file. An error gives the place of everything that does not belong to the
+// form.
 func Load(path string) (*Scenario, error) {
 	d := newDocument(path)
 	return d.read(config.DecodeFile(path, kind, d))
@@ -30,8 +31,8 @@ func Parse(path string, text []byte) (*Scenario, error) {
 	return d.read(config.Decode(path, text, kind, d))
 }
 
-// document is a scenario as it is written. Keys whose form is that of the field are decoded into the Scenario; Validate
-// translates the others.
+// document is a scenario as it is written. Keys whose form is that of the field are decoded into
+// the Scenario; Validate translates the others.
 type document struct {
 	Scenario
 	Slots   int           `yaml:"slots" min:"1" max:"100000"` // of workers that give none
@@ -194,7 +195,8 @@ func wrong(key, format string, args ...any) error {
 	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
-// Validate translates the document into its Scenario. An error names missing keys and keys that exclude each other.
+// Validate translates the document into its Scenario. An error names missing keys and keys that
+// exclude each other.
 func (d *document) Validate() error {
 	d.RTT, d.Jitter, d.Scenario.Timeout = d.Network.RTT, d.Network.Jitter, time.Duration(d.Timeout)
 	if err := errors.Join(d.translateWorkers(), d.translateSize(), d.checkLoad(), d.checkLink()); err != nil {

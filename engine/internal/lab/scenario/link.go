@@ -16,11 +16,13 @@ func (k *Knee) Growth(level float64) float64 {
 // Above reports whether a level is refused.
 func (k *Knee) Above(level int) bool { return k.Limit > 0 && level > k.Limit }
 
-// linkLevels bounds the search for a link's best level: a link without a limit has none, and 200 is where its authors stop.
+// linkLevels bounds the search for a link's best level: a link without a limit has none, and 200 is
+// where its authors stop.
 const linkLevels = 200
 
-// Best is the most that a link delivers per second at any level that it does not refuse, and that level: l batches in
-// flight take delay (1 + jitter + s(l) + s(rate)), where rate is what that makes in a second.
+// Best is the most that a link delivers per second at any level that it does not refuse, and that
+// level: l batches in flight take delay (1 + jitter + s(l) + s(rate)), where rate is what that
+// makes in a second.
 func (l *Link) Best() (rate float64, level int) {
 	most := linkLevels
 	if l.Concurrency.Limit > 0 {

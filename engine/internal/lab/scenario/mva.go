@@ -4,9 +4,10 @@ package scenario
 
 import "math"
 
-// Throughput of a closed network: window batches circulate between a station of slots parallel exponential servers,
-// rate batches per second together, and a network in which each spends think seconds. It is what mean-value
-// analysis computes (Reiser and Lavenberg 1980), here by the birth and death of what is at the station.
+// Throughput of a closed network: window batches circulate between a station of slots parallel
+// exponential servers, rate batches per second together, and a network in which each spends think
+// seconds. It is what mean-value analysis computes (Reiser and Lavenberg 1980), here by the birth
+// and death of what is at the station.
 func Throughput(window, slots int, rate, think float64) float64 {
 	if think <= 0 {
 		return rate * float64(min(window, slots)) / float64(slots)
@@ -33,8 +34,9 @@ func Throughput(window, slots int, rate, think float64) float64 {
 // enough is the share of the optimum from which a window counts as wide enough.
 const enough = 0.99
 
-// WStar is the smallest total window, in cost, whose throughput by mean-value analysis is at least 0.99 of the workers'
-// nominal rate. Throughput is concave in each window, so each step goes where it helps most.
+// WStar is the smallest total window, in cost, whose throughput by mean-value analysis is at least
+// 0.99 of the workers' nominal rate. Throughput is concave in each window, so each step goes where
+// it helps most.
 func (s *Scenario) WStar() float64 {
 	mean := s.Size.Mean()
 	if s.Link != nil {
@@ -77,7 +79,8 @@ func (s *Scenario) WStar() float64 {
 	return float64(total) * mean
 }
 
-// station is the recursion of mean-value analysis for one worker with its network: each widen adds one batch.
+// station is the recursion of mean-value analysis for one worker with its network: each widen adds
+// one batch.
 type station struct {
 	slots     int
 	mu, think float64

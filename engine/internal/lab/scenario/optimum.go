@@ -24,7 +24,8 @@ func (s *Scenario) Nominal() float64 {
 	return sum
 }
 
-// Capacity is the highest delivery rate at a time, in cost per second, with the events that hold then.
+// Capacity is the highest delivery rate at a time, in cost per second, with the events that hold
+// then.
 func (s *Scenario) Capacity(at time.Duration) float64 {
 	if s.Link != nil {
 		return s.Nominal()
@@ -42,8 +43,8 @@ func (s *Scenario) Capacity(at time.Duration) float64 {
 	return sum
 }
 
-// able is what worker i can deliver at a time. One that advertises a window of nothing is not to be sent to, and so
-// counts as able to take nothing.
+// able is what worker i can deliver at a time. One that advertises a window of nothing is not to be
+// sent to, and so counts as able to take nothing.
 func (s *Scenario) able(i int, at time.Duration) float64 {
 	rate, limit := s.Workers[i].Rate, math.Inf(1)
 	if s.Shared != nil {
@@ -87,8 +88,9 @@ func (s *Scenario) Offered() float64 {
 	return 0
 }
 
-// Ideal is the cost that can be delivered from one time to another: all that the workers can, or what has been offered
-// if that is less. What could not be delivered when it was offered is delivered later.
+// Ideal is the cost that can be delivered from one time to another: all that the workers can, or
+// what has been offered if that is less. What could not be delivered when it was offered is
+// delivered later.
 func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	lambda := s.Offered()
 	backlog, sum := 0.0, 0.0

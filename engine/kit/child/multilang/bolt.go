@@ -54,8 +54,8 @@ type Emit struct {
 	Number int // of the tuple that it is anchored to; unanchored: of the oldest that the child has
 }
 
-// Work is what one caller has a child do: tuples that it gives and what became of them. Its fields belong to the bolt
-// until Done is closed.
+// Work is what one caller has a child do: tuples that it gives and what became of them. Its fields
+// belong to the bolt until Done is closed.
 type Work struct {
 	Acked, Failed []bool // by the tuples' numbers
 	Emits         []Emit // in order, those of failed tuples too
@@ -71,7 +71,8 @@ func NewWork(n int) *Work {
 	return &Work{Acked: make([]bool, n), Failed: make([]bool, n), Done: make(chan struct{}), Blamed: -1, open: n}
 }
 
-// Bolt is the talk with one child. It implements child.Session; Give may be called by any number of goroutines.
+// Bolt is the talk with one child. It implements child.Session; Give may be called by any number of
+// goroutines.
 type Bolt struct {
 	o     Options
 	p     Process
@@ -224,8 +225,8 @@ func (b *Bolt) Ready(ctx context.Context) error {
 // maxOut is how many bytes may wait to be written before Give waits too.
 const maxOut = 256 << 10
 
-// Give hands one tuple to the child. It waits while the child has as many as it may have, or does not read; when ctx ends it
-// returns its cause. After an error the tuple was not given.
+// Give hands one tuple to the child. It waits while the child has as many as it may have, or does
+// not read; when ctx ends it returns its cause. After an error the tuple was not given.
 func (b *Bolt) Give(ctx context.Context, t Tuple) error {
 	select {
 	case b.room <- struct{}{}:
@@ -402,7 +403,8 @@ func NewReader(in io.Reader) *Reader { return &Reader{bufio.NewReaderSize(in, 64
 
 var errEndless = fmt.Errorf("it has written more than %d bytes without a line `end`", maxMessage)
 
-// Next returns the JSON of the next message, which may stand on several lines. io.EOF: there is no whole one.
+// Next returns the JSON of the next message, which may stand on several lines. io.EOF: there is no
+// whole one.
 func (r *Reader) Next() ([]byte, error) {
 	var text []byte
 	for {

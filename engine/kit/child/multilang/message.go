@@ -1,13 +1,14 @@
 //penstock:pure
 
-// Package multilang speaks Storm's multilang protocol with a child process, as the platform: what a ShellBolt's script
-// expects of Storm it gets from here. https://storm.apache.org/releases/current/Multilang-protocol.html, and what a real
-// worker of 2.8.3 says and hears.
+// Package multilang speaks Storm's multilang protocol with a child process, as the platform: what a
+// ShellBolt's script expects of Storm it gets from here.
+// https://storm.apache.org/releases/current/Multilang-protocol.html, and what a real worker of
+// 2.8.3 says and hears.
 //
-// A message is one JSON value, a line end, the line `end`, a line end. [Bolt] is the talk with one child: tuples go out, some
-// ahead; acks, fails and emits come back in any order. The package decides nothing about when to try again, and believes
-// nothing that a child says of tuples that it does not have. Where Storm's worker dies (a direct emit, an unknown metric), it
-// does not.
+// A message is one JSON value, a line end, the line `end`, a line end. [Bolt] is the talk with one
+// child: tuples go out, some ahead; acks, fails and emits come back in any order. The package
+// decides nothing about when to try again, and believes nothing that a child says of tuples that it
+// does not have. Where Storm's worker dies (a direct emit, an unknown metric), it does not.
 package multilang
 
 import (
@@ -34,7 +35,8 @@ type Message struct {
 	Params  json.RawMessage   `json:"params"`
 }
 
-// ID is the id of a tuple: a text in Storm, but any JSON value that comes back is known by how it reads.
+// ID is the id of a tuple: a text in Storm, but any JSON value that comes back is known by how it
+// reads.
 type ID string
 
 // UnmarshalJSON takes a string as its text, anything else as it is written.
@@ -86,7 +88,8 @@ const (
 	nextTask   = 3
 )
 
-// NewHandshake describes a topology of three: what tuples come from, the child, what gets its emits.
+// NewHandshake describes a topology of three: what tuples come from, the child, what gets its
+// emits.
 func NewHandshake(pidDir, source, component string, fields []string, conf map[string]any) Handshake {
 	if conf == nil {
 		conf = map[string]any{}

@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/child/multilang"
 )
 
-// TestMisuse: what a child may not say ends it, with a reason that quotes it; and the tuple that it was at is told.
+// TestMisuse: what a child may not say ends it, with a reason that quotes it; and the tuple that it
+// was at is told.
 func TestMisuse(t *testing.T) {
 	for said, want := range map[string]string{
 		`hello`:                              `"hello`,

@@ -21,7 +21,8 @@ type line struct {
 
 const endOfStream = "(end of stream)"
 
-// sessions reads the transcript of PENSTOCK_RECIPES: the streams of each session, `end` lines left out.
+// sessions reads the transcript of PENSTOCK_RECIPES: the streams of each session, `end` lines left
+// out.
 func sessions(t *testing.T) [][]line {
 	t.Helper()
 	dir := os.Getenv("PENSTOCK_RECIPES")
@@ -58,8 +59,9 @@ func object(t *testing.T, text string) (v any) {
 	return v
 }
 
-// TestTranscript speaks the recorded sessions of bolts back, message for message: what Storm said to the child we say too,
-// and what the child said is understood, also where Storm's worker died of it.
+// TestTranscript speaks the recorded sessions of bolts back, message for message: what Storm said
+// to the child we say too, and what the child said is understood, also where Storm's worker died of
+// it.
 func TestTranscript(t *testing.T) {
 	for n, lines := range sessions(t) {
 		if strings.Contains(lines[2].text, "activate") {
@@ -173,7 +175,8 @@ func check(t *testing.T, session int, lines []line, works map[string]*multilang.
 	}
 }
 
-// TestTranscriptSpout: every message of a spout's side reads, too. Penstock runs bolts; spouts are sources.
+// TestTranscriptSpout: every message of a spout's side reads, too. Penstock runs bolts; spouts are
+// sources.
 func TestTranscriptSpout(t *testing.T) {
 	n := 0
 	for _, l := range sessions(t)[1] {
