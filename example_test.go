@@ -111,8 +111,7 @@ func Example_supervise() {
 	// Output: 3 <nil>
 }
 
-// A sender delivers items to unequal workers. Each worker has a window of its own, which adapts to
-// its speed.
+// A sender delivers items to unequal workers. Each worker has a window of its own, which adapts to its speed.
 func Example_flow() {
 	worker := flow.WorkerFunc[int](func(context.Context, flow.Attempt[int]) (flow.Report, error) { return flow.Report{}, nil })
 	delivered := 0
@@ -133,8 +132,7 @@ func Example_flow() {
 	// Output: 100 <nil>
 }
 
-// A file keeps its identity while it grows and when it is renamed. Another file in its place has
-// another one.
+// A file keeps its identity while it grows and when it is renamed. Another file in its place has another one.
 func Example_fileid() {
 	first := fileid.File{Dev: 1, Ino: 7, Birth: 1000, Size: 5, Head: []byte("hello")}
 	id := fileid.New(first, nil)

@@ -9,8 +9,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// A policy computes waits; the state is the caller's place in the sequence. The caller waits, or
-// package retry does.
+// A policy computes waits; the state is the caller's place in the sequence. The caller waits, or package retry does.
 func Example() {
 	policy := backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full()
 	source := rand.NewPCG(1, 2) // nil takes the runtime's

@@ -46,6 +46,12 @@ pipelines:
   pipe:
     source: stdin
     sink: stdout
+  datagrams:
+    source: {syslog: {listen: "127.0.0.1:9"}}
+    sink: drop
+  streams:
+    source: {socket: {listen: "127.0.0.1:10"}}
+    sink: drop
   pushed:
     source: {http_server: {listen: "127.0.0.1:9"}}
     sink: drop

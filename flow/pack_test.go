@@ -51,8 +51,8 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
-// TestPack: batches end by count, by cost before the row that would be too much, and where Cut
-// says; a row of any cost is allowed alone.
+// TestPack: batches end by count, by cost before the row that would be too much, and where Cut says; a row of any cost is
+// allowed alone.
 func TestPack(t *testing.T) {
 	cost := func(n int) float64 { return float64(n) }
 	for _, c := range []struct {
@@ -103,8 +103,7 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestPackLinger: a begun batch waits so long for more, counted from its first row; the first row
-// is waited for without end.
+// TestPackLinger: a begun batch waits so long for more, counted from its first row; the first row is waited for without end.
 func TestPackLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -147,8 +146,8 @@ func TestPackKeepsWhatWasBegun(t *testing.T) {
 	})
 }
 
-// TestPackAtRandom: whatever comes when, the batches hold the rows in order, each once, within the
-// bounds, and none is handed out later than Linger after its first row.
+// TestPackAtRandom: whatever comes when, the batches hold the rows in order, each once, within the bounds, and none is handed
+// out later than Linger after its first row.
 func TestPackAtRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

@@ -57,8 +57,7 @@ func ExampleOptions_refresh() {
 	// <nil>
 }
 
-// The key is the same in every attempt, and in the retries inside them, so the receiver can tell
-// the second copy.
+// The key is the same in every attempt, and in the retries inside them, so the receiver can tell the second copy.
 func ExampleOptions_key() {
 	calls := 0
 	_ = retry.Do(context.Background(), func(ctx context.Context) error {
@@ -84,8 +83,7 @@ func ExampleErrDeadline() {
 	// Output: true true true
 }
 
-// Three layers of three attempts are 27 calls, or three if the outermost layer suppresses the
-// retries inside it.
+// Three layers of three attempts are 27 calls, or three if the outermost layer suppresses the retries inside it.
 func ExampleOptions_suppressNested() {
 	for _, suppress := range []bool{false, true} {
 		calls := 0
@@ -156,7 +154,6 @@ func ExampleError_LogValue() {
 	log.Warn("copy failed", "err", err)
 	log.Warn("copy failed", "err", &retry.StatusError{Status: 503, Text: "503 Service Unavailable", Wait: time.Second})
 	// Output:
-	// {"level":"WARN","msg":"copy failed","err":{"msg":"no table","reason":"retry: not
-	// retryable","attempts":1,"elapsed":0,"waited":0}} {"level":"WARN","msg":"copy
-	// failed","err":{"msg":"503 Service Unavailable","status":503,"wait":1000000000}}
+	// {"level":"WARN","msg":"copy failed","err":{"msg":"no table","reason":"retry: not retryable","attempts":1,"elapsed":0,"waited":0}}
+	// {"level":"WARN","msg":"copy failed","err":{"msg":"503 Service Unavailable","status":503,"wait":1000000000}}
 }

@@ -160,8 +160,7 @@ func ExampleAfter() {
 	// Output: <nil> true
 }
 
-// One budget for all calls to a service keeps the retries of a thousand callers from becoming a
-// storm.
+// One budget for all calls to a service keeps the retries of a thousand callers from becoming a storm.
 func ExampleBudget() {
 	budget := retry.TokenBucket(50, 5, 1)
 	attempts := 0

@@ -32,8 +32,8 @@ var beginsWith = stream.Component{
 	New:     func(o any, _ stream.Host) (any, error) { return errorsOnly{o.(*options).Word}, nil },
 }
 
-// A component is a type with a few methods, its options, and a line that names it. The engine calls
-// it; this example does so by hand.
+// A component is a type with a few methods, its options, and a line that names it. The engine calls it; this example does so
+// by hand.
 func Example() {
 	made, err := beginsWith.New(beginsWith.Options(), nil)
 	if err != nil {

@@ -42,9 +42,9 @@ func ExampleHadoopFailover() {
 		fmt.Printf("%s: %v after %v %q\n", text, decision.Action, decision.Delay, decision.Reason)
 	}
 	// Output:
-	// StandbyException: failover after 0s "" SaslException: fail after 0s "SASL failure"
-	// SocketException: fail after 0s "the invoked method is not idempotent, and unable to determine
-	// whether it was invoked"
+	// StandbyException: failover after 0s ""
+	// SaslException: fail after 0s "SASL failure"
+	// SocketException: fail after 0s "the invoked method is not idempotent, and unable to determine whether it was invoked"
 }
 
 func ExampleHadoopMultipleLinearRandom() {

@@ -73,8 +73,7 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// TestEveryDamageIsFound: each bit that turns over, each end that comes too early and each byte too
-// many.
+// TestEveryDamageIsFound: each bit that turns over, each end that comes too early and each byte too many.
 func TestEveryDamageIsFound(t *testing.T) {
 	for _, g := range goldens {
 		text := []byte(g.text)
@@ -188,8 +187,8 @@ func TestAnyMark(t *testing.T) {
 	}
 }
 
-// FuzzDecode: of text that is taken there is one form, and it gives what it was made of. The
-// checksum of half the inputs is made right, so that the lines behind it are reached.
+// FuzzDecode: of text that is taken there is one form, and it gives what it was made of. The checksum of half the inputs is made
+// right, so that the lines behind it are reached.
 func FuzzDecode(f *testing.F) {
 	for _, g := range goldens {
 		f.Add([]byte(g.text), false)

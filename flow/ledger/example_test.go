@@ -10,8 +10,8 @@ func upTo(from, to int64) ledger.Range {
 	return ledger.Range{From: ledger.Position{Num: from}, To: ledger.Position{Num: to}}
 }
 
-// Four batches of a file are sent to several workers and settle in another order. The mark is what
-// a checkpoint keeps; a ledger made of it goes on after a crash, and only the holes are sent again.
+// Four batches of a file are sent to several workers and settle in another order. The mark is what a checkpoint keeps; a
+// ledger made of it goes on after a crash, and only the holes are sent again.
 func ExampleLedger() {
 	book, err := ledger.New(ledger.Position{}, nil)
 	if err != nil {

@@ -259,8 +259,7 @@ func TestHandlerOutcomes(t *testing.T) {
 	})
 }
 
-// TestHandlerKeepsOptionalMethods: handlers that ask for a Flusher or a Hijacker behind a real
-// server still get them.
+// TestHandlerKeepsOptionalMethods: handlers that ask for a Flusher or a Hijacker behind a real server still get them.
 func TestHandlerKeepsOptionalMethods(t *testing.T) {
 	var flusher, hijacker, readerFrom, controller bool
 	handler := &limithttp.Handler{Next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

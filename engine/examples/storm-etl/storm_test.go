@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestStory runs the day scaled down: every row is stored, and the crash repeats next to nothing
-// with a mark, and the morning without one.
+// TestStory runs the day scaled down: every row is stored, and the crash repeats next to nothing with a mark, and the morning
+// without one.
 func TestStory(t *testing.T) {
 	t.Setenv("STORM_ETL", "child")
 	s := settings{rows: 40_000, tuple: 40, speed: 4, dir: t.TempDir(), plot: filepath.Join(t.TempDir(), "run.svg")}
