@@ -67,9 +67,6 @@ type reader struct {
 	s      *source
 	meta   *origin.Adder
 	closed bool
-
-	mu    sync.Mutex // guards again
-	again *origin.Adder
 }
 
 // Read implements stream.Reader.
@@ -87,14 +84,10 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	if err != nil {
 		return nil, err
 	}
-	again, err := origin.New(s.place.o.Meta, "")
-	if err != nil {
-		return nil, err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.users++
-	return &reader{Reader: s.set.Open(o), s: s, meta: meta, again: again}, nil
+	return &reader{Reader: s.set.Open(o), s: s, meta: meta}, nil
 }
 
 // Held implements stream.Holder.
@@ -117,20 +110,6 @@ func (s *source) notify(ctx context.Context) error {
 
 // ours says whether a change concerns a file that may be followed.
 func (s *source) ours(name string, _ bool) bool { return !hidden(filepath.Base(name)) }
-
-// CanReadRanges implements stream.RangeReader.
-func (r *reader) CanReadRanges(id string) bool { return follow.CanReadRanges(r.Reader, id) }
-
-// ReadRanges implements stream.RangeReader.
-func (r *reader) ReadRanges(_ context.Context, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
-	err := follow.ReadRanges(r.Reader, b, p, ranges)
-	if err == nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.again.Add(b)
-	}
-	return err
-}
 
 // Input implements stream.InputReader.
 func (r *reader) Input() (uint64, error) { return follow.Input(r.s.place) }

@@ -92,22 +92,29 @@ func TestKillWaiting(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "in"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.OpenFile(filepath.Join(dir, "in", "a.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		t.Fatal(err)
+	good, files := 0, 0
+	put := func(text string) {
+		files++
+		name := filepath.Join(dir, "in", fmt.Sprintf("%06d", files))
+		if err := os.WriteFile(name+".tmp", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(name+".tmp", name+".log"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	defer log.Close()
-	good := 0
+	var log strings.Builder
 	for i := range bad {
 		kind := "bad"
 		if i%20 == 0 {
 			kind = "hopeless"
 		}
-		fmt.Fprintf(log, "%s %d\ngood %d\ngood %d\n", kind, i, good, good+1)
+		fmt.Fprintf(&log, "%s %d\ngood %d\ngood %d\n", kind, i, good, good+1)
 		good += 2
 	}
+	put(log.String())
 	k := &killed{t: t, config: config, feed: func() { // data that is delivered tells bad data from a bad worker
-		fmt.Fprintf(log, "good %d\n", good)
+		put(fmt.Sprintf("good %d\n", good))
 		good++
 	}}
 	defer k.kill()
@@ -212,7 +219,7 @@ func waitingConfig(t *testing.T, dir, url string, wait time.Duration) string {
 state: ./state
 pipelines:
   kill:
-    source: { tail: { include: ["./in/*.log"] } }
+    source: { spool_dir: { path: ./in, include: ["*.log"], finished: keep, settle: 1ms } }
     sink: { http: { endpoints: [%q], body: raw } }
     batch: { records: 1, linger: 0s }
     retry: { backoff: fixed, base: %v }
