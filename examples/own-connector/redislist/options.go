@@ -1,5 +1,5 @@
-// Package redislist holds a source and a sink for lists in Redis, written as an outsider of
-// Penstock would. docs/connectors.md explains it step by step.
+// Package redislist holds a source and a sink for lists in Redis, written as an outsider of Penstock
+// would. docs/connectors.md explains it step by step.
 package redislist
 
 import (

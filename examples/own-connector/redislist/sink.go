@@ -59,8 +59,7 @@ func (s *sink) Close() error {
 // remember is how long Redis knows a batch that it has taken.
 const remember = time.Hour
 
-// push appends values once: a batch whose marker is there was taken before, and its answer was
-// lost.
+// push appends values once: a batch whose marker is there was taken before, and its answer was lost.
 var push = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'list' and redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is not a list')

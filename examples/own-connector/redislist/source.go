@@ -28,8 +28,8 @@ func Source() stream.Component {
 
 // source reads a list from its head, and removes records when every route has settled them.
 //
-// A position is how many records were ever in front of it. The hash KEY:penstock holds how many
-// were removed (base), so that positions stay the same while the list shrinks.
+// A position is how many records were ever in front of it. The hash KEY:penstock holds how many were
+// removed (base), so that positions stay the same while the list shrinks.
 type source struct {
 	key    string
 	client *redis.Client
